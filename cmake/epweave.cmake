@@ -1,0 +1,25 @@
+# One library per folder of src/. The link graph is the layering: a header of a folder that is not linked
+# still compiles (one include root), so scripts/check_layering.py checks the includes against these lists.
+
+add_library(epweave_warnings INTERFACE)
+target_compile_options(epweave_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor -Wno-missing-field-initializers -Werror)
+
+# epweave_library(NAME DEPENDS lib... ): every .cc of the folder but tests, and one test program for its *_test.cc.
+function(epweave_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;TEST_DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  add_library(epweave_${name} STATIC ${sources})
+  target_include_directories(epweave_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(epweave_${name} PUBLIC ${ARG_DEPENDS} PRIVATE epweave_warnings)
+  if(tests AND BUILD_TESTING)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE
+      epweave_${name} ${ARG_TEST_DEPENDS} epweave_warnings Catch2::Catch2WithMain)
+    target_compile_definitions(${name}_test PRIVATE EPWEAVE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    catch_discover_tests(${name}_test TEST_PREFIX "${name}: " WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  endif()
+endfunction()

@@ -1,0 +1,43 @@
+// Graphs in files: reading and writing the three forms.
+//
+// Form by extension on both sides: `.txt` text, `.json` protobuf's canonical JSON, anything else binary; a
+// `.gz` behind it compresses (input: recognised by content). `-` is stdin or stdout. Input without a telling
+// extension is recognised by content.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+enum class Format { kBinary, kText, kJson };
+std::optional<Format> find_format(std::string_view name);  // "binary", "text", "json"
+// By extension, "-" and unknown extensions give binary. `.onnx` throws UsageError (not supported yet).
+Format format_of_path(std::string_view path);
+
+// Decoding and encoding. `decode` throws InputError naming `path`. A decoded graph may still break the
+// invariants of ir/verify.h.
+Graph decode(std::string_view bytes, Format format, const std::string& path);
+std::string encode(const Graph& graph, Format format);
+
+// Canonical binary form; what hashes are taken of.
+std::string encode_binary(const Graph& graph);
+std::string sha256_hex(std::string_view bytes);
+
+// Reads and decodes. `format` overrides what extension and content say. Throws InputError (unreadable, undecodable).
+Graph read_graph(const std::string& path, std::optional<Format> format = std::nullopt);
+
+// Encodes and writes whole or not at all: to a temporary file beside `path`, then renamed.
+void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format = std::nullopt);
+
+// The whole of a file or stdin, and its atomic counterpart. Throw InputError.
+std::string read_bytes(const std::string& path);
+void write_bytes(const std::string& path, std::string_view bytes);
+
+std::string gzip(std::string_view bytes);    // deterministic: no name, no time
+std::string gunzip(std::string_view bytes);  // throws InputError
+
+}  // namespace epweave

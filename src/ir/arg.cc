@@ -1,0 +1,46 @@
+#include "ir/arg.h"
+
+#include <algorithm>
+
+namespace epweave {
+
+ArgRange ArgPool::add(std::span<const Arg> args) {
+  if (args.empty()) return {};
+  ArgRange range{static_cast<std::uint32_t>(args_.size()), static_cast<std::uint32_t>(args.size())};
+  // `args` may lie in the pool itself.
+  const bool inside = args.data() >= args_.data() && args.data() < args_.data() + args_.size();
+  const std::size_t from = inside ? static_cast<std::size_t>(args.data() - args_.data()) : 0;
+  args_.resize(args_.size() + args.size());
+  const Arg* source = inside ? args_.data() + from : args.data();
+  std::copy(source, source + range.count, args_.begin() + range.begin);
+  return range;
+}
+
+Arg ArgPool::intern_tree(ArgKind kind, std::span<const Arg> children) {
+  std::size_t h = static_cast<std::size_t>(kind);
+  for (Arg child : children)
+    h = h * 1099511628211ULL + (static_cast<std::size_t>(child.kind()) ^ static_cast<std::size_t>(child.bits() * 0x9e3779b97f4a7c15ULL));
+  for (auto [it, end] = trees_.equal_range(h); it != end; ++it) {
+    const auto known = this->children(it->second);
+    if (it->second.kind() == kind && std::equal(known.begin(), known.end(), children.begin(), children.end()))
+      return it->second;
+  }
+  Arg tree = add_tree(kind, children);
+  trees_.emplace(h, tree);
+  return tree;
+}
+
+bool ArgPool::equal(Arg a, Arg b) const {
+  if (a == b) return true;
+  return a.is_tree() && a.kind() == b.kind() && equal(a.children(), b.children());
+}
+
+bool ArgPool::equal(ArgRange a, ArgRange b) const {
+  if (a == b) return true;
+  if (a.count != b.count) return false;
+  for (std::uint32_t i = 0; i < a.count; ++i)
+    if (!equal(args_[a.begin + i], args_[b.begin + i])) return false;
+  return true;
+}
+
+}  // namespace epweave

@@ -1,0 +1,561 @@
+#include "ir/expr.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <numeric>
+
+namespace epweave {
+namespace {
+
+__extension__ typedef __int128 Wide;
+
+std::int64_t narrow(Wide value) {
+  if (value > INT64_MAX || value < INT64_MIN) throw InputError("expression overflows 64 bits");
+  return static_cast<std::int64_t>(value);
+}
+
+Rational reduce(Wide num, Wide den) {
+  if (den < 0) num = -num, den = -den;
+  Wide a = num < 0 ? -num : num, b = den;
+  while (b != 0) std::swap(a %= b, b);
+  if (a > 1) num /= a, den /= a;
+  return {narrow(num), narrow(den)};
+}
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  std::int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+std::size_t combine(std::size_t seed, std::size_t value) {
+  return seed ^ (value + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2));
+}
+
+std::size_t hash(const Poly& poly) {
+  std::size_t h = poly.terms.size();
+  for (const Term& term : poly.terms) {
+    h = combine(h, static_cast<std::size_t>(term.coefficient.num));
+    h = combine(h, static_cast<std::size_t>(term.coefficient.den));
+    for (AtomId atom : term.atoms) h = combine(h, atom.index());
+  }
+  return h;
+}
+
+std::size_t hash(const Atom& atom) {
+  std::size_t h = combine(static_cast<std::size_t>(atom.kind), atom.name.index());
+  for (PolyId operand : atom.operands) h = combine(h, operand.index());
+  return h;
+}
+
+// Digits compare as numbers: u4 before u10.
+bool natural_less(std::string_view a, std::string_view b) {
+  auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (digit(a[i]) && digit(b[j])) {
+      std::size_t i0 = i, j0 = j;
+      while (i < a.size() && digit(a[i])) ++i;
+      while (j < b.size() && digit(b[j])) ++j;
+      if (i - i0 != j - j0) return i - i0 < j - j0;
+      if (int order = a.substr(i0, i - i0).compare(b.substr(j0, j - j0)); order != 0) return order < 0;
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i, ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+struct Spelling {
+  AtomKind kind;
+  std::string_view name;
+  std::string_view infix;  // how sympy writes it between operands, if it does
+};
+
+constexpr Spelling kSpellings[] = {
+    {AtomKind::kFloorDiv, "FloorDiv", "//"}, {AtomKind::kMod, "Mod", ""}, {AtomKind::kMin, "Min", ""},
+    {AtomKind::kMax, "Max", ""},             {AtomKind::kEq, "Eq", ""},   {AtomKind::kNe, "Ne", ""},
+    {AtomKind::kLt, "Lt", "<"},              {AtomKind::kLe, "Le", "<="}, {AtomKind::kGt, "Gt", ">"},
+    {AtomKind::kGe, "Ge", ">="},             {AtomKind::kAnd, "And", "&"}, {AtomKind::kOr, "Or", "|"},
+    {AtomKind::kNot, "Not", "~"},
+};
+
+const Spelling* spelling_of(AtomKind kind) {
+  for (const Spelling& s : kSpellings)
+    if (s.kind == kind) return &s;
+  return nullptr;
+}
+
+}  // namespace
+
+Rational Rational::of(std::int64_t num, std::int64_t den) {
+  EPWEAVE_CHECK(den != 0);
+  return reduce(num, den);
+}
+
+Rational operator+(Rational a, Rational b) {
+  return reduce(static_cast<Wide>(a.num) * b.den + static_cast<Wide>(b.num) * a.den,
+                static_cast<Wide>(a.den) * b.den);
+}
+
+Rational operator*(Rational a, Rational b) {
+  return reduce(static_cast<Wide>(a.num) * b.num, static_cast<Wide>(a.den) * b.den);
+}
+
+ExprPool::ExprPool(StringTable& strings) : strings_(strings) {}
+
+// --------------------------------------------------------------------------- interning
+
+PolyId ExprPool::intern(Poly poly) {
+  const std::size_t h = hash(poly);
+  for (auto [it, end] = poly_ids_.equal_range(h); it != end; ++it)
+    if (polys_[it->second] == poly) return it->second;
+  PolyId id = polys_.push_back(std::move(poly));
+  poly_ids_.emplace(h, id);
+  return id;
+}
+
+AtomId ExprPool::intern(Atom atom) {
+  const std::size_t h = hash(atom);
+  for (auto [it, end] = atom_ids_.equal_range(h); it != end; ++it)
+    if (atoms_[it->second] == atom) return it->second;
+  AtomId id = atoms_.push_back(std::move(atom));
+  atom_ids_.emplace(h, id);
+  return id;
+}
+
+PolyId ExprPool::from_atom(AtomId atom) { return intern(Poly{{Term{Rational{1, 1}, {atom}}}}); }
+
+ExprId ExprPool::number(std::int64_t value) {
+  PolyId poly = poly_number(value);
+  return from_poly(poly);
+}
+
+ExprId ExprPool::from_poly(PolyId poly) {
+  if (ExprId known = expr_of_poly_[poly]) return known;
+  ExprId id = parse(print(poly));
+  EPWEAVE_DCHECK(exprs_[id].poly == poly);
+  expr_of_poly_.at(poly) = id;
+  return id;
+}
+
+// --------------------------------------------------------------------------- arithmetic
+
+std::optional<std::int64_t> ExprPool::constant(PolyId id) const {
+  const Poly& poly = polys_[id];
+  if (poly.terms.empty()) return 0;
+  const Term& term = poly.terms.front();
+  if (poly.terms.size() == 1 && term.atoms.empty() && term.coefficient.is_integer()) return term.coefficient.num;
+  return std::nullopt;
+}
+
+PolyId ExprPool::poly_number(Rational value) {
+  if (value.num == 0) return intern(Poly{});
+  return intern(Poly{{Term{value, {}}}});
+}
+
+PolyId ExprPool::poly_symbol(StringId name) { return from_atom(intern(Atom{AtomKind::kSymbol, name, {}})); }
+
+PolyId ExprPool::add(PolyId a, PolyId b) {
+  const auto &x = polys_[a].terms, &y = polys_[b].terms;
+  if (x.empty()) return b;
+  if (y.empty()) return a;
+  Poly sum;
+  sum.terms.reserve(x.size() + y.size());
+  for (std::size_t i = 0, j = 0; i < x.size() || j < y.size();) {
+    if (j == y.size() || (i < x.size() && x[i].atoms < y[j].atoms)) {
+      sum.terms.push_back(x[i++]);
+    } else if (i == x.size() || y[j].atoms < x[i].atoms) {
+      sum.terms.push_back(y[j++]);
+    } else {
+      Rational c = x[i].coefficient + y[j].coefficient;
+      if (c.num != 0) sum.terms.push_back({c, x[i].atoms});
+      ++i, ++j;
+    }
+  }
+  return intern(std::move(sum));
+}
+
+PolyId ExprPool::sub(PolyId a, PolyId b) { return add(a, scale(b, Rational{-1, 1})); }
+
+PolyId ExprPool::scale(PolyId a, Rational factor) {
+  if (factor == Rational{1, 1}) return a;
+  if (factor.num == 0) return poly_number(0);
+  Poly scaled = polys_[a];
+  for (Term& term : scaled.terms) term.coefficient = term.coefficient * factor;
+  return intern(std::move(scaled));
+}
+
+PolyId ExprPool::mul(PolyId a, PolyId b) {
+  if (polys_[a].terms.empty() || polys_[b].terms.empty()) return poly_number(0);
+  if (polys_[a].terms.size() == 1 && polys_[a].terms[0].atoms.empty()) return scale(b, polys_[a].terms[0].coefficient);
+  if (polys_[b].terms.size() == 1 && polys_[b].terms[0].atoms.empty()) return scale(a, polys_[b].terms[0].coefficient);
+  PolyId sum = poly_number(0);
+  const Poly left = polys_[a], right = polys_[b];
+  for (const Term& x : left.terms) {
+    Poly row;
+    for (const Term& y : right.terms) {
+      Term product{x.coefficient * y.coefficient, {}};
+      std::merge(x.atoms.begin(), x.atoms.end(), y.atoms.begin(), y.atoms.end(), std::back_inserter(product.atoms));
+      row.terms.push_back(std::move(product));
+    }
+    std::sort(row.terms.begin(), row.terms.end(), [](const Term& p, const Term& q) { return p.atoms < q.atoms; });
+    sum = add(sum, intern(std::move(row)));
+  }
+  return sum;
+}
+
+std::optional<PolyId> ExprPool::divide_exactly(PolyId a, PolyId b) {
+  if (a == b && !polys_[a].terms.empty()) return poly_number(1);
+  if (polys_[b].terms.size() != 1) {
+    // A multiple of a sum: only the common factor is tried.
+    const Poly &num = polys_[a], &den = polys_[b];
+    if (den.terms.empty() || num.terms.size() != den.terms.size()) return std::nullopt;
+    Rational q = num.terms[0].coefficient * Rational::of(den.terms[0].coefficient.den, den.terms[0].coefficient.num);
+    if (scale(b, q) == a) return poly_number(q);
+    return std::nullopt;
+  }
+  const Term divisor = polys_[b].terms[0];
+  Poly quotient;
+  for (const Term& term : polys_[a].terms) {
+    Term q{term.coefficient * Rational::of(divisor.coefficient.den, divisor.coefficient.num), {}};
+    if (!std::includes(term.atoms.begin(), term.atoms.end(), divisor.atoms.begin(), divisor.atoms.end()))
+      return std::nullopt;
+    std::set_difference(term.atoms.begin(), term.atoms.end(), divisor.atoms.begin(), divisor.atoms.end(),
+                        std::back_inserter(q.atoms));
+    quotient.terms.push_back(std::move(q));
+  }
+  std::sort(quotient.terms.begin(), quotient.terms.end(),
+            [](const Term& p, const Term& q) { return p.atoms < q.atoms; });
+  return intern(std::move(quotient));
+}
+
+std::optional<Rational> ExprPool::apply_numbers(AtomKind kind, std::span<const Rational> v) {
+  auto compare = [&] {
+    return static_cast<Wide>(v[0].num) * v[1].den - static_cast<Wide>(v[1].num) * v[0].den;
+  };
+  auto boolean = [](bool b) { return Rational{b ? 1 : 0, 1}; };
+  const bool binary = v.size() == 2;
+  switch (kind) {
+    case AtomKind::kFloorDiv:
+    case AtomKind::kMod: {
+      if (!binary || !v[0].is_integer() || !v[1].is_integer() || v[1].num == 0) return std::nullopt;
+      std::int64_t q = floor_div(v[0].num, v[1].num);
+      return Rational{kind == AtomKind::kFloorDiv ? q : v[0].num - q * v[1].num, 1};
+    }
+    case AtomKind::kMin:
+    case AtomKind::kMax: {
+      if (v.empty()) return std::nullopt;
+      Rational best = v[0];
+      for (Rational r : v.subspan(1)) {
+        bool less = static_cast<Wide>(r.num) * best.den < static_cast<Wide>(best.num) * r.den;
+        if (less == (kind == AtomKind::kMin)) best = r;
+      }
+      return best;
+    }
+    case AtomKind::kEq: return binary ? std::optional(boolean(compare() == 0)) : std::nullopt;
+    case AtomKind::kNe: return binary ? std::optional(boolean(compare() != 0)) : std::nullopt;
+    case AtomKind::kLt: return binary ? std::optional(boolean(compare() < 0)) : std::nullopt;
+    case AtomKind::kLe: return binary ? std::optional(boolean(compare() <= 0)) : std::nullopt;
+    case AtomKind::kGt: return binary ? std::optional(boolean(compare() > 0)) : std::nullopt;
+    case AtomKind::kGe: return binary ? std::optional(boolean(compare() >= 0)) : std::nullopt;
+    case AtomKind::kAnd:
+      return boolean(std::all_of(v.begin(), v.end(), [](Rational r) { return r.num != 0; }));
+    case AtomKind::kOr:
+      return boolean(std::any_of(v.begin(), v.end(), [](Rational r) { return r.num != 0; }));
+    case AtomKind::kNot: return v.size() == 1 ? std::optional(boolean(v[0].num == 0)) : std::nullopt;
+    case AtomKind::kSymbol:
+    case AtomKind::kInfinity:
+    case AtomKind::kFunction: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+PolyId ExprPool::floordiv(PolyId a, PolyId b) { return apply(AtomKind::kFloorDiv, {a, b}); }
+PolyId ExprPool::mod(PolyId a, PolyId b) { return apply(AtomKind::kMod, {a, b}); }
+
+PolyId ExprPool::apply(AtomKind kind, std::vector<PolyId> operands, StringId name) {
+  std::vector<Rational> numbers;
+  for (PolyId operand : operands) {
+    const Poly& poly = polys_[operand];
+    if (poly.terms.empty()) {
+      numbers.push_back(Rational{0, 1});
+    } else if (poly.terms.size() == 1 && poly.terms[0].atoms.empty()) {
+      numbers.push_back(poly.terms[0].coefficient);
+    }
+  }
+  if (numbers.size() == operands.size() && !operands.empty())
+    if (auto value = apply_numbers(kind, numbers)) return poly_number(*value);
+
+  if (operands.size() == 2 && (kind == AtomKind::kFloorDiv || kind == AtomKind::kMod)) {
+    // Exact where every coefficient of the quotient is an integer.
+    if (auto quotient = divide_exactly(operands[0], operands[1])) {
+      const auto& terms = polys_[*quotient].terms;
+      if (std::all_of(terms.begin(), terms.end(), [](const Term& t) { return t.coefficient.is_integer(); }))
+        return kind == AtomKind::kFloorDiv ? *quotient : poly_number(0);
+    }
+  }
+  if (kind == AtomKind::kMin || kind == AtomKind::kMax || kind == AtomKind::kAnd || kind == AtomKind::kOr) {
+    std::sort(operands.begin(), operands.end());
+    operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
+    if (operands.size() == 1) return operands[0];
+  }
+  return from_atom(intern(Atom{kind, name, std::move(operands)}));
+}
+
+const std::vector<StringId>& ExprPool::symbols(PolyId id) {
+  if (symbols_.size() < polys_.size()) symbols_.resize(polys_.size());
+  if (!symbols_[id.index()]) {
+    std::vector<StringId> found;
+    for (const Term& term : polys_[id].terms) {
+      for (AtomId atom_id : term.atoms) {
+        const Atom& atom = atoms_[atom_id];
+        if (atom.kind == AtomKind::kSymbol) found.push_back(atom.name);
+        for (PolyId operand : atom.operands) {
+          const std::vector<StringId>& inner = symbols(operand);
+          found.insert(found.end(), inner.begin(), inner.end());
+        }
+      }
+    }
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    symbols_[id.index()] = std::move(found);
+  }
+  return *symbols_[id.index()];
+}
+
+// --------------------------------------------------------------------------- text
+
+std::string ExprPool::print_atom(AtomId id) const {
+  const Atom& atom = atoms_[id];
+  if (atom.kind == AtomKind::kSymbol) return std::string(strings_[atom.name]);
+  if (atom.kind == AtomKind::kInfinity) return "int_oo";
+  auto joined = [&](std::string_view separator) {
+    std::string text;
+    for (std::size_t i = 0; i < atom.operands.size(); ++i) {
+      if (i > 0) text += separator;
+      text += print(atom.operands[i]);
+    }
+    return text;
+  };
+  if (atom.kind == AtomKind::kFunction) return fmt::format("{}({})", strings_[atom.name], joined(", "));
+  if (atom.kind == AtomKind::kFloorDiv) {
+    auto operand = [&](PolyId p) {
+      std::string text = print(p);
+      const Poly& poly = polys_[p];
+      bool simple = poly.terms.empty() || (poly.terms.size() == 1 && text.find_first_of("+*/ ") == text.npos) ||
+                    (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
+                     poly.terms[0].coefficient == Rational{1, 1});
+      return simple ? text : fmt::format("({})", text);
+    };
+    return fmt::format("({}//{})", operand(atom.operands[0]), operand(atom.operands[1]));
+  }
+  return fmt::format("{}({})", spelling_of(atom.kind)->name, joined(", "));
+}
+
+std::string ExprPool::print_term(const Term& term, bool first) const {
+  const std::int64_t num = term.coefficient.num;
+  const std::int64_t magnitude = num < 0 ? -num : num;
+  std::vector<std::string> factors;
+  for (AtomId id : term.atoms) factors.push_back(print_atom(id));
+  std::sort(factors.begin(), factors.end(), natural_less);
+  if (magnitude != 1 || term.atoms.empty()) factors.insert(factors.begin(), fmt::format("{}", magnitude));
+  // sympy puts a FloorDiv in a product into a second pair of parentheses.
+  if (factors.size() > 1)
+    for (std::string& factor : factors)
+      if (factor.front() == '(') factor = fmt::format("({})", factor);
+  std::string text = first ? (num < 0 ? "-" : "") : (num < 0 ? " - " : " + ");
+  for (std::size_t i = 0; i < factors.size(); ++i) text += (i > 0 ? "*" : "") + factors[i];
+  if (term.coefficient.den != 1) text += fmt::format("/{}", term.coefficient.den);
+  return text;
+}
+
+std::string ExprPool::print(PolyId id) const {
+  // Ordered by text, not by id, so that the result does not depend on what was interned before.
+  std::vector<std::pair<std::string, const Term*>> terms;
+  const Term* constant = nullptr;
+  for (const Term& term : polys_[id].terms) {
+    if (term.atoms.empty()) {
+      constant = &term;
+      continue;
+    }
+    std::vector<std::string> factors;
+    for (AtomId atom : term.atoms) factors.push_back(print_atom(atom));
+    std::sort(factors.begin(), factors.end(), natural_less);
+    terms.emplace_back(fmt::format("{}", fmt::join(factors, "*")), &term);
+  }
+  std::sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return natural_less(a.first, b.first); });
+  std::string text;
+  for (const auto& [key, term] : terms) text += print_term(*term, text.empty());
+  if (constant != nullptr) text += print_term(*constant, text.empty());  // a constant last, as people write it
+  return text.empty() ? "0" : text;
+}
+
+// Recursive descent over sympy's notation. Precedence, lowest first: | & ~ comparison +- */ // % unary- **.
+class ExprParser {
+ public:
+  ExprParser(ExprPool& pool, std::string_view text) : pool_(pool), text_(text) {}
+
+  PolyId parse_all() {
+    PolyId result = parse_or();
+    skip_spaces();
+    if (at_ != text_.size()) fail("unexpected text");
+    return result;
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view what) const {
+    throw InputError(fmt::format("bad expression: {} at column {}\n  {}\n  {:>{}}", what, at_ + 1, text_, "^", at_ + 1));
+  }
+  void skip_spaces() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+  }
+  bool accept(std::string_view token) {
+    skip_spaces();
+    if (!text_.substr(at_).starts_with(token)) return false;
+    at_ += token.size();
+    return true;
+  }
+  // A limit on nesting, so that hostile text cannot exhaust the stack.
+  struct Depth {
+    explicit Depth(ExprParser& p) : parser(p) {
+      if (++parser.depth_ > 200) parser.fail("nested too deeply");
+    }
+    ~Depth() { --parser.depth_; }
+    ExprParser& parser;
+  };
+
+  PolyId parse_or() {
+    std::vector<PolyId> operands{parse_and()};
+    while (accept("|")) operands.push_back(parse_and());
+    return operands.size() == 1 ? operands[0] : pool_.apply(AtomKind::kOr, std::move(operands));
+  }
+  PolyId parse_and() {
+    std::vector<PolyId> operands{parse_not()};
+    while (accept("&")) operands.push_back(parse_not());
+    return operands.size() == 1 ? operands[0] : pool_.apply(AtomKind::kAnd, std::move(operands));
+  }
+  PolyId parse_not() {
+    Depth depth(*this);
+    if (accept("~")) return pool_.apply(AtomKind::kNot, {parse_not()});
+    return parse_comparison();
+  }
+  PolyId parse_comparison() {
+    PolyId left = parse_sum();
+    for (auto [token, kind] : {std::pair{"<=", AtomKind::kLe}, {">=", AtomKind::kGe}, {"==", AtomKind::kEq},
+                               {"!=", AtomKind::kNe}, {"<", AtomKind::kLt}, {">", AtomKind::kGt}})
+      if (accept(token)) return pool_.apply(kind, {left, parse_sum()});
+    return left;
+  }
+  PolyId parse_sum() {
+    PolyId sum = parse_product();
+    for (;;) {
+      if (accept("+")) {
+        sum = pool_.add(sum, parse_product());
+      } else if (accept("-")) {
+        sum = pool_.sub(sum, parse_product());
+      } else {
+        return sum;
+      }
+    }
+  }
+  PolyId parse_product() {
+    PolyId product = parse_unary();
+    for (;;) {
+      skip_spaces();
+      if (text_.substr(at_).starts_with("**")) return product;
+      if (accept("//")) {
+        product = pool_.floordiv(product, parse_unary());
+      } else if (accept("*")) {
+        product = pool_.mul(product, parse_unary());
+      } else if (accept("/")) {
+        auto divisor = pool_.constant(parse_unary());
+        if (!divisor || *divisor == 0) fail("'/' needs a number other than 0 behind it; write '//' for floor division");
+        product = pool_.scale(product, Rational::of(1, *divisor));
+      } else if (accept("%")) {
+        product = pool_.mod(product, parse_unary());
+      } else {
+        return product;
+      }
+    }
+  }
+  PolyId parse_unary() {
+    Depth depth(*this);
+    if (accept("-")) return pool_.scale(parse_unary(), Rational{-1, 1});
+    if (accept("+")) return parse_unary();
+    return parse_power();
+  }
+  PolyId parse_power() {
+    PolyId base = parse_primary();
+    if (!accept("**")) return base;
+    auto exponent = pool_.constant(parse_unary());
+    if (!exponent || *exponent < 0 || *exponent > 16) fail("only whole powers from 0 to 16");
+    PolyId power = pool_.poly_number(1);
+    for (std::int64_t i = 0; i < *exponent; ++i) power = pool_.mul(power, base);
+    return power;
+  }
+  PolyId parse_primary() {
+    skip_spaces();
+    if (at_ == text_.size()) fail("expression ends early");
+    if (accept("(")) {
+      PolyId inner = parse_or();
+      if (!accept(")")) fail("expected ')'");
+      return inner;
+    }
+    const char c = text_[at_];
+    if (std::isdigit(static_cast<unsigned char>(c))) {
+      std::int64_t value = 0;
+      auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+      if (error != std::errc()) fail("number does not fit in 64 bits");
+      at_ = static_cast<std::size_t>(end - text_.data());
+      return pool_.poly_number(value);
+    }
+    if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') return parse_name();
+    fail("expected a number, a symbol or '('");
+  }
+  PolyId parse_name() {
+    const std::size_t begin = at_;
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' || text_[at_] == '.'))
+      ++at_;
+    const std::string_view name = text_.substr(begin, at_ - begin);
+    if (accept("(")) {
+      std::vector<PolyId> operands;
+      if (!accept(")")) {
+        do operands.push_back(parse_or());
+        while (accept(","));
+        if (!accept(")")) fail("expected ')'");
+      }
+      for (const Spelling& s : kSpellings)
+        if (s.name == name) return pool_.apply(s.kind, std::move(operands));
+      if (name == "CleanDiv" && operands.size() == 2) return pool_.floordiv(operands[0], operands[1]);
+      if (name == "PythonMod" && operands.size() == 2) return pool_.mod(operands[0], operands[1]);
+      return pool_.apply(AtomKind::kFunction, std::move(operands), pool_.strings().intern(name));
+    }
+    if (name == "int_oo" || name == "oo") return pool_.apply(AtomKind::kInfinity, {});
+    if (name == "True") return pool_.poly_number(1);
+    if (name == "False") return pool_.poly_number(0);
+    return pool_.poly_symbol(pool_.strings().intern(name));
+  }
+
+  ExprPool& pool_;
+  std::string_view text_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+};
+
+ExprId ExprPool::parse(std::string_view text) {
+  StringId text_id = strings_.intern(text);
+  if (auto found = expr_of_text_.find(text_id); found != expr_of_text_.end()) return found->second;
+  PolyId poly = ExprParser(*this, strings_[text_id]).parse_all();
+  ExprId id = exprs_.push_back({text_id, poly});
+  expr_of_text_.emplace(text_id, id);
+  return id;
+}
+
+}  // namespace epweave

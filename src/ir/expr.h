@@ -1,0 +1,212 @@
+// Symbolic integer expressions: extents of tensors and scalars computed from them.
+//
+// An expression keeps the text its producer wrote (files round-trip exactly) and, beside
+// it, one canonical polynomial: a sum of terms, each a rational coefficient times a
+// product of atoms. An atom is a symbol or an application that is not polynomial
+// (`u0//2`, `Max(1, u0)`, `Eq(u0, 3)`), whose operands are polynomials again.
+// Two expressions mean the same number for all symbol values if their polynomials are
+// the same id; what is known about the symbols is applied by `Facts` (ir/facts.h).
+//
+//   "3*u0 + u0"        -> 4*u0
+//   "(2*u0)//2"        -> u0             (every coefficient is divisible)
+//   "u0//2 + u0//2"    -> 2*(u0//2)      (u0 only if 2 divides u0: a fact)
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/id.h"
+#include "base/interner.h"
+
+namespace epweave {
+
+using ExprId = Id<struct ExprTag>;
+using PolyId = Id<struct PolyTag>;
+using AtomId = Id<struct AtomTag>;
+
+struct Rational {
+  std::int64_t num = 0;
+  std::int64_t den = 1;  // > 0, coprime with num
+
+  static Rational of(std::int64_t num, std::int64_t den = 1);
+  bool is_integer() const { return den == 1; }
+  friend bool operator==(const Rational&, const Rational&) = default;
+};
+
+// Throws InputError where the result does not fit in 64 bits.
+Rational operator+(Rational a, Rational b);
+Rational operator*(Rational a, Rational b);
+
+enum class AtomKind : std::uint8_t {
+  kSymbol,
+  kInfinity,
+  kFloorDiv,
+  kMod,
+  kMin,
+  kMax,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kAnd,
+  kOr,
+  kNot,
+  kFunction,  // any other application, kept by name
+};
+
+struct Atom {
+  AtomKind kind = AtomKind::kSymbol;
+  StringId name;                 // of a symbol or function
+  std::vector<PolyId> operands;  // of an application
+  friend bool operator==(const Atom&, const Atom&) = default;
+};
+
+struct Term {
+  Rational coefficient;
+  std::vector<AtomId> atoms;  // sorted, with repetition for powers
+  friend bool operator==(const Term&, const Term&) = default;
+};
+
+// Terms sorted by their atoms; no zero coefficients. Empty is the number 0.
+struct Poly {
+  std::vector<Term> terms;
+  friend bool operator==(const Poly&, const Poly&) = default;
+};
+
+// All expressions, polynomials and atoms, each stored once.
+class ExprPool {
+ public:
+  explicit ExprPool(StringTable& strings);
+
+  // Parses and interns `text`. Throws InputError with column and caret if it is not an expression.
+  ExprId parse(std::string_view text);
+  ExprId number(std::int64_t value);
+  // The expression of a polynomial, its text written in sympy's style.
+  ExprId from_poly(PolyId poly);
+
+  std::string_view text(ExprId id) const { return strings_[exprs_[id].text]; }
+  StringId text_id(ExprId id) const { return exprs_[id].text; }
+  PolyId poly(ExprId id) const { return exprs_[id].poly; }
+  // The value of an expression without symbols.
+  std::optional<std::int64_t> constant(ExprId id) const { return constant(exprs_[id].poly); }
+
+  const Poly& operator[](PolyId id) const { return polys_[id]; }
+  const Atom& operator[](AtomId id) const { return atoms_[id]; }
+  std::optional<std::int64_t> constant(PolyId id) const;
+  bool is_constant(PolyId id, std::int64_t value) const { return constant(id) == value; }
+
+  PolyId poly_number(std::int64_t value) { return poly_number(Rational{value, 1}); }
+  PolyId poly_number(Rational value);
+  PolyId poly_symbol(StringId name);
+  PolyId add(PolyId a, PolyId b);
+  PolyId sub(PolyId a, PolyId b);
+  PolyId mul(PolyId a, PolyId b);
+  PolyId scale(PolyId a, Rational factor);
+  // Exact quotient a / b where it is a polynomial with integer-valued form known syntactically, else none.
+  std::optional<PolyId> divide_exactly(PolyId a, PolyId b);
+  PolyId floordiv(PolyId a, PolyId b);
+  PolyId mod(PolyId a, PolyId b);
+  PolyId apply(AtomKind kind, std::vector<PolyId> operands, StringId name = {});
+
+  // Every symbol replaced by what `value_of` gives for its name (none: left alone). Operands of applications too.
+  template <class ValueOf>  // std::optional<PolyId>(StringId)
+  PolyId substitute(PolyId id, const ValueOf& value_of);
+
+  // Sorted, without repetition; of applications too.
+  const std::vector<StringId>& symbols(PolyId id);
+  const std::vector<StringId>& symbols(ExprId id) { return symbols(exprs_[id].poly); }
+  // The number the polynomial is when each symbol has the value `hint_of` gives; none if one has no value.
+  template <class HintOf>  // std::optional<std::int64_t>(StringId)
+  std::optional<Rational> evaluate(PolyId id, const HintOf& hint_of) const;
+
+  std::string print(PolyId id) const;
+  StringTable& strings() { return strings_; }
+  std::size_t expr_count() const { return exprs_.size(); }
+
+ private:
+  struct Expr {
+    StringId text;
+    PolyId poly;
+  };
+  friend class ExprParser;
+
+  PolyId intern(Poly poly);
+  AtomId intern(Atom atom);
+  PolyId from_atom(AtomId atom);
+  std::string print_atom(AtomId id) const;
+  std::string print_term(const Term& term, bool first) const;
+  static std::optional<Rational> apply_numbers(AtomKind kind, std::span<const Rational> operands);
+
+  StringTable& strings_;
+  IdVector<ExprId, Expr> exprs_;
+  IdVector<PolyId, Poly> polys_;
+  IdVector<AtomId, Atom> atoms_;
+  std::unordered_map<StringId, ExprId> expr_of_text_;
+  std::unordered_multimap<std::size_t, PolyId> poly_ids_;
+  std::unordered_multimap<std::size_t, AtomId> atom_ids_;
+  SideTable<PolyId, ExprId> expr_of_poly_;
+  std::deque<std::optional<std::vector<StringId>>> symbols_;  // a deque: references stay valid while it grows
+};
+
+template <class ValueOf>
+PolyId ExprPool::substitute(PolyId id, const ValueOf& value_of) {
+  if (symbols(id).empty()) return id;
+  const Poly poly = polys_[id];  // a copy: the table grows below
+  PolyId sum = poly_number(0);
+  for (const Term& term : poly.terms) {
+    PolyId product = poly_number(term.coefficient);
+    for (AtomId atom_id : term.atoms) {
+      const Atom atom = atoms_[atom_id];
+      PolyId factor;
+      if (atom.kind == AtomKind::kSymbol) {
+        factor = value_of(atom.name).value_or(from_atom(atom_id));
+      } else if (atom.operands.empty()) {
+        factor = from_atom(atom_id);
+      } else {
+        std::vector<PolyId> operands;
+        for (PolyId operand : atom.operands) operands.push_back(substitute(operand, value_of));
+        factor = apply(atom.kind, std::move(operands), atom.name);
+      }
+      product = mul(product, factor);
+    }
+    sum = add(sum, product);
+  }
+  return sum;
+}
+
+template <class HintOf>
+std::optional<Rational> ExprPool::evaluate(PolyId id, const HintOf& hint_of) const {
+  Rational sum;
+  for (const Term& term : polys_[id].terms) {
+    Rational product = term.coefficient;
+    for (AtomId atom_id : term.atoms) {
+      const Atom& atom = atoms_[atom_id];
+      std::optional<Rational> factor;
+      if (atom.kind == AtomKind::kSymbol) {
+        if (std::optional<std::int64_t> hint = hint_of(atom.name)) factor = Rational{*hint, 1};
+      } else {
+        std::vector<Rational> operands;
+        for (PolyId operand : atom.operands) {
+          auto value = evaluate(operand, hint_of);
+          if (!value) return std::nullopt;
+          operands.push_back(*value);
+        }
+        factor = apply_numbers(atom.kind, operands);
+      }
+      if (!factor) return std::nullopt;
+      product = product * *factor;
+    }
+    sum = sum + product;
+  }
+  return sum;
+}
+
+}  // namespace epweave

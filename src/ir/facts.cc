@@ -1,0 +1,242 @@
+#include "ir/facts.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace epweave {
+
+Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
+  for (const Body& body : graph.bodies) {
+    if (body.name) continue;  // hints lie on the step's placeholders
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      if (node.kind != NodeKind::kPlaceholder) break;
+      if (!node.extra) continue;
+      for (auto [symbol, hint] : node.extra->chunk_hints) {
+        known_[symbol].value = hint;
+        known_[symbol].hint = hint;
+      }
+    }
+  }
+  for (const Symbol& symbol : graph.symbols) learn(symbol);
+}
+
+void Facts::learn(const Symbol& symbol) {
+  Known& known = known_[symbol.name];
+  if (symbol.hint && !known.hint) known.hint = symbol.hint;
+  if (symbol.lower) known.lower = pool_.constant(*symbol.lower);
+
+  if (symbol.replaced_by)
+    learn_equality(symbol.name, pool_.sub(pool_.poly_symbol(symbol.name), pool_.poly(*symbol.replaced_by)));
+  std::vector<ExprId> statements = symbol.asserts.value_or(std::vector<ExprId>());
+  statements.insert(statements.end(), symbol.assumptions.begin(), symbol.assumptions.end());
+  for (ExprId statement : statements) {
+    const Poly& poly = pool_[pool_.poly(statement)];
+    if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
+    const Atom fact = pool_[poly.terms[0].atoms[0]];
+    if (fact.kind == AtomKind::kLe && pool_.constant(fact.operands[0]) &&
+        fact.operands[1] == pool_.poly_symbol(symbol.name)) {
+      const std::int64_t bound = *pool_.constant(fact.operands[0]);
+      known.lower = std::max(known.lower.value_or(bound), bound);
+    }
+    if (fact.kind != AtomKind::kEq) continue;
+    // Eq(Mod(s, n), 0)
+    const Poly& left = pool_[fact.operands[0]];
+    if (pool_.is_constant(fact.operands[1], 0) && left.terms.size() == 1 && left.terms[0].atoms.size() == 1) {
+      const Atom& mod = pool_[left.terms[0].atoms[0]];
+      if (mod.kind == AtomKind::kMod && mod.operands[0] == pool_.poly_symbol(symbol.name)) {
+        if (auto divisor = pool_.constant(mod.operands[1]); divisor && *divisor > 0)
+          known.divisor = std::lcm(known.divisor, *divisor);
+        continue;
+      }
+    }
+    // An assumed number stays a symbol here: it is used for divisibility only.
+    if (fact.operands[0] == pool_.poly_symbol(symbol.name) && pool_.constant(fact.operands[1])) {
+      known.value = pool_.constant(fact.operands[1]);
+      continue;
+    }
+    learn_equality(symbol.name, pool_.sub(fact.operands[0], fact.operands[1]));
+  }
+  normal_ = SideTable<PolyId, PolyId>();
+}
+
+// difference = 0. Eliminates `symbol` where it occurs once, as itself, with coefficient 1 or -1.
+void Facts::learn_equality(StringId symbol, PolyId difference) {
+  Known& known = known_[symbol];
+  if (known.equals) return;
+  normal_ = SideTable<PolyId, PolyId>();
+  difference = normalize(difference);
+  const Poly poly = pool_[difference];
+  const PolyId self = pool_.poly_symbol(symbol);
+  for (const Term& term : poly.terms) {
+    if (term.atoms.size() != 1 || pool_[term.atoms[0]].kind != AtomKind::kSymbol ||
+        pool_[term.atoms[0]].name != symbol || (term.coefficient.num != 1 && term.coefficient.num != -1) ||
+        term.coefficient.den != 1)
+      continue;
+    const PolyId rest = pool_.sub(difference, pool_.scale(self, term.coefficient));
+    const auto& symbols = pool_.symbols(rest);
+    if (std::find(symbols.begin(), symbols.end(), symbol) != symbols.end()) return;
+    // Only linear relations: `u0//8 = Max(..)` and the like would not terminate as rewriting rules.
+    for (const Term& t : pool_[rest].terms)
+      for (AtomId atom : t.atoms)
+        if (pool_[atom].kind != AtomKind::kSymbol) return;
+    known.equals = pool_.scale(rest, Rational{-term.coefficient.num, 1});
+    normal_ = SideTable<PolyId, PolyId>();
+    return;
+  }
+}
+
+bool Facts::divides(std::int64_t divisor, StringId symbol) const {
+  auto found = known_.find(symbol);
+  if (divisor == 1) return true;
+  if (found == known_.end()) return false;
+  return found->second.divisor % divisor == 0 || (found->second.value && *found->second.value % divisor == 0);
+}
+
+std::optional<std::int64_t> Facts::assumed_value(StringId symbol) const {
+  auto found = known_.find(symbol);
+  return found == known_.end() ? std::nullopt : found->second.value;
+}
+
+std::optional<std::int64_t> Facts::hint(StringId symbol) const {
+  auto found = known_.find(symbol);
+  return found == known_.end() ? std::nullopt : found->second.hint;
+}
+
+std::optional<std::int64_t> Facts::hint(PolyId poly) const {
+  auto value = pool_.evaluate(poly, [&](StringId symbol) { return hint(symbol); });
+  return value && value->is_integer() ? std::optional(value->num) : std::nullopt;
+}
+
+PolyId Facts::normalize(PolyId poly) {
+  if (PolyId known = normal_[poly]) return known;
+  PolyId result = poly;
+  if (!pool_.symbols(poly).empty()) {
+    const Poly terms = pool_[poly];  // a copy: the pool grows
+    result = pool_.poly_number(0);
+    for (const Term& term : terms.terms) {
+      PolyId product = pool_.poly_number(term.coefficient);
+      for (AtomId atom : term.atoms) product = pool_.mul(product, normalize_atom(atom));
+      result = pool_.add(result, product);
+    }
+  }
+  normal_.at(poly) = result;
+  normal_.at(result) = result;
+  return result;
+}
+
+PolyId Facts::normalize_atom(AtomId id) {
+  const Atom atom = pool_[id];
+  if (atom.kind == AtomKind::kSymbol) {
+    auto found = known_.find(atom.name);
+    if (found != known_.end() && found->second.equals) return normalize(*found->second.equals);
+    return pool_.poly_symbol(atom.name);
+  }
+  std::vector<PolyId> operands;
+  for (PolyId operand : atom.operands) operands.push_back(normalize(operand));
+  return normalize_apply(atom.kind, std::move(operands), atom.name);
+}
+
+PolyId Facts::normalize_apply(AtomKind kind, std::vector<PolyId> operands, StringId name) {
+  if ((kind == AtomKind::kFloorDiv || kind == AtomKind::kMod) && operands.size() == 2) {
+    if (auto divisor = pool_.constant(operands[1]); divisor && *divisor > 0)
+      if (auto quotient = divide(operands[0], *divisor))
+        return kind == AtomKind::kFloorDiv ? *quotient : pool_.poly_number(0);
+  }
+  if (kind == AtomKind::kMin || kind == AtomKind::kMax) {
+    // Drops an operand that another one bounds.
+    for (std::size_t i = 0; i < operands.size();) {
+      bool bounded = false;
+      for (std::size_t j = 0; j < operands.size() && !bounded; ++j) {
+        if (i == j) continue;
+        const PolyId difference = pool_.sub(operands[i], operands[j]);
+        bounded = kind == AtomKind::kMin ? is_nonnegative(difference) : is_nonpositive(difference);
+      }
+      if (bounded) {
+        operands.erase(operands.begin() + static_cast<std::ptrdiff_t>(i));
+      } else {
+        ++i;
+      }
+    }
+    if (operands.size() == 1) return operands[0];
+  }
+  return pool_.apply(kind, std::move(operands), name);
+}
+
+// a / divisor where each term is a multiple of it by the facts.
+std::optional<PolyId> Facts::divide(PolyId a, std::int64_t divisor) const {
+  for (const Term& term : pool_[a].terms) {
+    std::int64_t factor = term.coefficient.num;
+    for (AtomId id : term.atoms) {
+      if (pool_[id].kind != AtomKind::kSymbol) continue;
+      auto found = known_.find(pool_[id].name);
+      if (found == known_.end()) continue;
+      std::int64_t known = found->second.divisor;
+      if (found->second.value) known = std::lcm(known, *found->second.value);
+      if (known != 0) factor *= std::gcd(known, divisor * term.coefficient.den);
+    }
+    if (factor % (divisor * term.coefficient.den) != 0) return std::nullopt;
+  }
+  return pool_.scale(a, Rational{1, divisor});
+}
+
+bool Facts::is_nonnegative(PolyId poly) {
+  // With every symbol at its lower bound, a polynomial without negative terms but the constant is at its least.
+  Rational least;
+  for (const Term& term : pool_[poly].terms) {
+    if (term.coefficient.num < 0 && !term.atoms.empty()) return false;
+    Rational product = term.coefficient;
+    for (AtomId id : term.atoms) {
+      std::int64_t lower = 0;
+      const Atom& atom = pool_[id];
+      if (atom.kind == AtomKind::kSymbol) {
+        auto found = known_.find(atom.name);
+        if (found == known_.end() || !found->second.lower || *found->second.lower < 0) return false;
+        lower = *found->second.lower;
+      } else if (atom.kind == AtomKind::kFloorDiv || atom.kind == AtomKind::kMax) {
+        bool some = false, all = true;
+        for (PolyId operand : std::vector<PolyId>(atom.operands)) {
+          const bool nonnegative = is_nonnegative(operand);
+          some |= nonnegative;
+          all &= nonnegative;
+        }
+        if (atom.kind == AtomKind::kMax ? !some : !all) return false;
+      } else {
+        return false;
+      }
+      product = product * Rational{lower, 1};
+    }
+    least = least + product;
+  }
+  return least.num >= 0;
+}
+
+ExprId Facts::expr(PolyId poly) {
+  const Poly source = pool_[poly];
+  PolyId sum = pool_.poly_number(0);
+  for (const Term& term : source.terms) {
+    PolyId product = pool_.poly_number(term.coefficient.num);
+    std::int64_t den = term.coefficient.den;
+    for (AtomId id : term.atoms) {
+      const Atom atom = pool_[id];
+      PolyId factor;
+      if (atom.kind == AtomKind::kSymbol) {
+        factor = pool_.poly_symbol(atom.name);
+        if (den != 1 && divides(den, atom.name)) {
+          factor = pool_.floordiv(factor, pool_.poly_number(den));
+          den = 1;
+        }
+      } else {
+        std::vector<PolyId> operands;
+        for (PolyId operand : atom.operands) operands.push_back(pool_.poly(expr(operand)));
+        factor = pool_.apply(atom.kind, std::move(operands), atom.name);
+      }
+      product = pool_.mul(product, factor);
+    }
+    if (den != 1) product = pool_.floordiv(product, pool_.poly_number(den));
+    sum = pool_.add(sum, product);
+  }
+  return pool_.from_poly(sum);
+}
+
+}  // namespace epweave

@@ -1,0 +1,66 @@
+// What is known about the symbols of a graph, and arithmetic under it.
+//
+// Sources: each symbol's recorded assertions ("Eq(Mod(u0, 8), 0)", "Eq(u4 + u5, 3*u0)"), its range, what
+// it was replaced by, assumptions a pass wrote down, and torchtitan_chunk_symbol_hints (the chunker that
+// wrote them took the symbol to be that number). `normalize` brings polynomials that are equal under these
+// facts to the same id:
+//
+//   8 divides u0:       2*(u0//2)  and  u0        both become u0
+//   u4 + u5 = 3*u0:     u4 + u5                   becomes 3*u0
+//   512 <= u0:          Max(1, u0)                becomes u0
+//
+// A normalised polynomial may have rational coefficients (u0/2); `expr` writes it with floor divisions that
+// the facts make exact.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+class Facts {
+ public:
+  explicit Facts(const Graph& graph);
+
+  PolyId normalize(PolyId poly);
+  PolyId normalize(ExprId expr) { return normalize(pool_.poly(expr)); }
+  bool equal(PolyId a, PolyId b) { return a == b || normalize(a) == normalize(b); }
+  bool equal(ExprId a, ExprId b) { return a == b || normalize(a) == normalize(b); }
+  // An expression for a polynomial, every division exact.
+  ExprId expr(PolyId poly);
+
+  // Whether `divisor` is known to divide the symbol.
+  bool divides(std::int64_t divisor, StringId symbol) const;
+  // The symbol's number, where a recorded assumption says it.
+  std::optional<std::int64_t> assumed_value(StringId symbol) const;
+  // The number of the symbol when the graph was traced, if it was recorded.
+  std::optional<std::int64_t> hint(StringId symbol) const;
+  std::optional<std::int64_t> hint(PolyId poly) const;
+  std::optional<std::int64_t> hint(ExprId expr) const { return hint(pool_.poly(expr)); }
+  // Whether the polynomial is known to be at least (at most) 0.
+  bool is_nonnegative(PolyId poly);
+  bool is_nonpositive(PolyId poly) { return is_nonnegative(pool_.scale(poly, Rational{-1, 1})); }
+
+  ExprPool& pool() { return pool_; }
+
+ private:
+  struct Known {
+    std::int64_t divisor = 1;
+    std::optional<std::int64_t> lower, hint, value;
+    std::optional<PolyId> equals;  // eliminated: this polynomial instead
+  };
+  void learn(const Symbol& symbol);
+  void learn_equality(StringId symbol, PolyId difference);
+  PolyId normalize_atom(AtomId atom);
+  PolyId normalize_apply(AtomKind kind, std::vector<PolyId> operands, StringId name);
+  std::optional<PolyId> divide(PolyId a, std::int64_t divisor) const;
+
+  ExprPool& pool_;
+  std::unordered_map<StringId, Known> known_;
+  SideTable<PolyId, PolyId> normal_;
+};
+
+}  // namespace epweave

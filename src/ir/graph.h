@@ -1,0 +1,237 @@
+// The training graph: what a file holds, in memory.
+//
+// A `Graph` is one rank's view of one training step: tables (symbols, process groups,
+// roles of inputs and outputs, the pipeline log) and bodies. bodies[0] is the step, the
+// others are nested graphs (FlexAttention's score and mask functions), named.
+//
+// A `Body` keeps *what* apart from *when*: `nodes` is a table under stable ids that only
+// grows, `order` lists the ids that execute, in execution order. A node that is in the
+// table but not in the order is not part of the graph any more; its row stays readable,
+// so that provenance can name it. One node defines one value.
+//
+// Graphs are values: a pass copies its input (flat arrays) and changes the copy.
+// Strings, expressions, types and argument trees live in a `Context` that all graphs of a
+// process share and that only grows; ids of two graphs with the same context agree.
+//
+// Invariants (checked by verify_structure, ir/verify.h) are listed there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/id.h"
+#include "base/interner.h"
+#include "ir/arg.h"
+#include "ir/expr.h"
+#include "ir/type.h"
+
+namespace epweave {
+
+struct OpInfo;  // ir/op.h
+
+struct Context {
+  Context() : exprs(strings) {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  StringTable strings;
+  ExprPool exprs;
+  TypePool types;
+  ArgPool args;
+
+  std::string_view text(StringId id) const { return strings.text_or_empty(id); }
+};
+
+enum class NodeKind : std::uint8_t { kCall, kPlaceholder, kGetAttr, kOutput };
+
+// Expert-parallel annotations, as the tracer wrote them into meta "custom". None: key absent.
+struct EpLabels {
+  StringId ep;                    // "EP": compute, dispatch, combine
+  StringId token_count_exchange;  // "EP_token_count_exchange"
+  StringId token_count_sync;      // "EP_token_count_sync"
+  StringId token_exchange;        // "EP_token_exchange": dispatch, combine
+  StringId token_exchange_wait;   // "EP_token_exchange_wait"
+  friend bool operator==(const EpLabels&, const EpLabels&) = default;
+};
+
+// torchtitan's chunking keys. None: key absent.
+struct ChunkInfo {
+  StringId region;                // "chunked_region_fqn"
+  StringId role;                  // "chunked_region_role"
+  std::optional<std::int32_t> part;  // "chunk_id"
+  std::optional<bool> backward;   // "chunked_region_is_backward"
+  StringId producer;              // "chunked_region_producer"
+  StringId original_name;         // "chunked_original_name"
+  StringId proof;                 // "chunked_materialization_proof"
+  friend bool operator==(const ChunkInfo&, const ChunkInfo&) = default;
+};
+
+enum class ProvenanceRole : std::uint8_t {
+  kKept, kMoved, kBody, kSplit, kPartInput, kMaterialize, kSize, kAdded, kMerged, kSpecialized,
+};
+std::string_view name_of(ProvenanceRole role);  // "kept", "part-input", ...
+
+// One statement about where a node comes from; `origins` name nodes of Graph::origins.
+struct Provenance {
+  StringId pass;
+  ProvenanceRole role = ProvenanceRole::kKept;
+  std::vector<StringId> origins;
+  std::uint32_t part = 0;   // which, from 0 ...
+  std::uint32_t parts = 0;  // ... of how many; 0: not about a part
+  StringId region;
+  std::optional<bool> backward;
+  StringId reason;
+};
+
+// The node defines `symbol`, found in its value along `path` (list of steps).
+struct Binding {
+  StringId symbol;
+  ArgRange path;
+};
+
+// Facts about a node that few nodes have.
+struct NodeExtra {
+  std::vector<Binding> bindings;                                // meta "unbacked_bindings"
+  std::vector<std::pair<StringId, std::int64_t>> chunk_hints;  // meta "torchtitan_chunk_symbol_hints"
+  ArgRange custom;  // other entries of "custom": name, value, name, value, ...
+  ArgRange meta;    // other metadata: name, value, ...
+  StringId py_type;
+  TypeId example_type;
+  std::string unknown_fields;  // protobuf fields of a newer format, carried through
+};
+
+struct Node {
+  StringId name;
+  StringId target;
+  const OpInfo* op = nullptr;  // row of the op table; none for unknown targets and for kinds but kCall
+  NodeKind kind = NodeKind::kCall;
+  bool has_custom = false;            // meta "custom" exists, maybe empty
+  std::optional<bool> backward;       // meta "autograd_backward"; absent means forward
+  std::optional<std::int64_t> seq_nr;
+  ArgRange args;
+  ArgRange kwargs;  // name, value, name, value, ...
+  Arg attr;         // of a kGetAttr
+  TypeId type;      // none: no recorded value
+  StringId module;  // "layers.3.moe.router.gate"
+  StringId source;  // user's source location
+  StringId recompute;
+  EpLabels ep;
+  ChunkInfo chunk;
+  std::shared_ptr<const NodeExtra> extra;        // null: all empty. Shared by copies; replaced, never edited.
+  std::vector<Provenance> provenance;            // oldest first; empty in a graph that no pass has touched
+
+  bool is_backward() const { return backward.value_or(false); }
+};
+
+struct Body {
+  StringId name;  // none for the step
+  IdVector<NodeId, Node> nodes;
+  std::vector<NodeId> order;
+  std::string unknown_fields;
+};
+
+struct Symbol {
+  StringId name;
+  std::optional<ExprId> lower, upper;  // both or neither
+  std::optional<std::int64_t> hint;
+  bool size_like = false;
+  std::optional<bool> unbacked;
+  std::optional<std::vector<ExprId>> asserts;
+  std::optional<ExprId> replaced_by;
+  std::vector<ExprId> assumptions;
+  StringId part_of;
+  std::string unknown_fields;
+};
+
+struct ProcessGroup {
+  StringId name;
+  std::vector<std::uint32_t> ranks;
+  StringId description;
+  std::optional<std::vector<StringId>> axes;
+  StringId priority;
+  StringId split_from;
+  StringId backend;
+  std::string unknown_fields;
+};
+
+struct InputRole {
+  StringId name, role, fqn, which;
+  ArgRange more;  // name, value, ...
+  std::string unknown_fields;
+};
+
+struct OutputRole {
+  StringId role, fqn;
+  ArgRange more;
+  std::string unknown_fields;
+};
+
+struct PassRun {
+  std::string name, options, tool;
+  std::uint32_t nodes_before = 0, nodes_after = 0;
+  std::string input_sha256;
+  std::vector<std::string> notes;
+  std::string unknown_fields;
+};
+
+struct Origin {
+  StringId name, target;
+};
+
+struct Version {
+  std::uint32_t format = 1;
+  std::uint32_t min_reader = 1;
+  std::string producer;
+  std::vector<std::string> required_features;
+  std::string unknown_fields;
+};
+
+struct Graph {
+  std::shared_ptr<Context> context = std::make_shared<Context>();
+  Version version;
+  Arg info;
+  std::vector<PassRun> passes;
+  std::vector<Origin> origins;  // nodes of the first pass's input; empty before any pass ran
+  std::vector<ProcessGroup> groups;
+  std::vector<Symbol> symbols;
+  std::vector<InputRole> inputs;
+  std::vector<OutputRole> outputs;
+  std::vector<Body> bodies;
+  std::string unknown_fields;
+
+  Body& step() { return bodies.front(); }
+  const Body& step() const { return bodies.front(); }
+  const Body* find_body(StringId name) const;
+
+  std::string_view text(StringId id) const { return context->text(id); }
+  StringId intern(std::string_view text) const { return context->strings.intern(text); }
+};
+
+// Fills what follows from `target` (the op table row).
+void resolve_op(const Context& context, Node& node);
+
+// The value of keyword argument `name` of the node, or null.
+const Arg* find_kwarg(const Context& context, const Node& node, std::string_view name);
+
+// Positional or keyword argument `position`/`name` of a call, or null where it is left to its default.
+const Arg* find_arg(const Context& context, const Node& node, std::size_t position, std::string_view name);
+
+inline const TensorType* tensor_of(const Context& context, TypeId type) {
+  if (!type || context.types[type].kind != TypeKind::kTensor) return nullptr;
+  return &context.types[type].tensor;
+}
+
+// Where the node is in the user's model, for messages.
+Site site_of(const Graph& graph, const Node& node);
+
+// Calls visit(NodeId) for each node reference among args and kwargs, in order, with repetition.
+template <class Visit>
+void for_each_input(const Context& context, const Node& node, const Visit& visit) {
+  context.args.for_each_node(node.args, visit);
+  context.args.for_each_node(node.kwargs, visit);
+}
+
+}  // namespace epweave

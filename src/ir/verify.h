@@ -1,0 +1,59 @@
+// The invariants of a graph. Each has a name; all violations are listed, not the first.
+//
+//   structure (verify_structure): what every other part of the tool takes for granted
+//     step-present      bodies[0] exists and is the step
+//     unique-names      no two nodes of a body have the same name
+//     resolved-refs     every node reference names a node of its body that executes
+//     defined-first     a node executes after the nodes it refers to
+//     one-output        a body ends with its only output node, which nothing refers to
+//     placeholders      placeholders come before everything else; the step has one input role for each, same names
+//     outputs           the step's output node returns a list or tuple, one output role for each element
+//     nested-graphs     every nested graph named by an argument or attribute exists; names are unique
+//     symbols           symbol names are unique
+//     kwargs            keyword names of a call are unique
+//   types (verify_types)
+//     type              a call's recorded type is what the op's type rule gives
+//     schema            a call's arguments fit the op's schema: no unknown keyword, none missing, none given twice
+//     symbols-bound     every symbol in a recorded type or argument is bound by an earlier node or placeholder
+//     bindings          a symbol is bound once
+//   communication (verify_communication)
+//     waits             every collective's result is waited on before another op reads it
+//     groups            a collective names a group of the table
+//   chunking (verify_chunking)
+//     chunk-fields      a node with chunk fields has a region and a known role; body nodes have a part
+//   provenance (verify_provenance), for graphs that a pass made
+//     origin-exists     an origin names a node of Graph::origins
+//     origin-covered    every node has a record
+//     origin-target     a kept or moved node, or a body part, has the target of its origin
+//     origin-parts      part < parts
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/facts.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+struct Violation {
+  std::string invariant;  // name from the list above
+  std::string message;    // what is wrong, with the values
+  Site site;              // of the offending node, if there is one
+  StringId body;          // of the nested graph, if not the step
+};
+
+void verify_structure(const Graph& graph, std::vector<Violation>& out);
+// The others need a graph whose structure is sound.
+void verify_types(const Graph& graph, std::vector<Violation>& out);
+void verify_communication(const Graph& graph, std::vector<Violation>& out);
+void verify_chunking(const Graph& graph, std::vector<Violation>& out);
+void verify_provenance(const Graph& graph, std::vector<Violation>& out);
+
+// All of them; only structure if that is broken.
+std::vector<Violation> verify_graph(const Graph& graph);
+
+// One line: "type: mm_3 (aten.mm.default, layers.1.moe): recorded bf16[8], rule gives bf16[16]".
+std::string print_violation(const Graph& graph, const Violation& violation);
+
+}  // namespace epweave
