@@ -114,5 +114,7 @@ class IdSet {
 
 template <class Tag>
 struct std::hash<epweave::Id<Tag>> {
-  std::size_t operator()(epweave::Id<Tag> id) const noexcept { return std::hash<std::uint32_t>()(id.index()); }
+  std::size_t operator()(epweave::Id<Tag> id) const noexcept {
+    return std::hash<std::uint32_t>()(id.index());
+  }
 };

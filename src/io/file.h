@@ -27,7 +27,8 @@ std::string encode(const Graph& graph, Format format);
 std::string encode_binary(const Graph& graph);
 std::string sha256_hex(std::string_view bytes);
 
-// Reads and decodes. `format` overrides what extension and content say. Throws InputError (unreadable, undecodable).
+// Reads and decodes. `format` overrides what extension and content say. Throws InputError (unreadable,
+// undecodable).
 Graph read_graph(const std::string& path, std::optional<Format> format = std::nullopt);
 
 // Encodes and writes whole or not at all: to a temporary file beside `path`, then renamed.

@@ -19,7 +19,8 @@ ArgRange ArgPool::add(std::span<const Arg> args) {
 Arg ArgPool::intern_tree(ArgKind kind, std::span<const Arg> children) {
   std::size_t h = static_cast<std::size_t>(kind);
   for (Arg child : children)
-    h = h * 1099511628211ULL + (static_cast<std::size_t>(child.kind()) ^ static_cast<std::size_t>(child.bits() * 0x9e3779b97f4a7c15ULL));
+    h = h * 1099511628211ULL + (static_cast<std::size_t>(child.kind()) ^
+                                static_cast<std::size_t>(child.bits() * 0x9e3779b97f4a7c15ULL));
   for (auto [it, end] = trees_.equal_range(h); it != end; ++it) {
     const auto known = this->children(it->second);
     if (it->second.kind() == kind && std::equal(known.begin(), known.end(), children.begin(), children.end()))

@@ -78,10 +78,18 @@ struct Spelling {
 };
 
 constexpr Spelling kSpellings[] = {
-    {AtomKind::kFloorDiv, "FloorDiv", "//"}, {AtomKind::kMod, "Mod", ""}, {AtomKind::kMin, "Min", ""},
-    {AtomKind::kMax, "Max", ""},             {AtomKind::kEq, "Eq", ""},   {AtomKind::kNe, "Ne", ""},
-    {AtomKind::kLt, "Lt", "<"},              {AtomKind::kLe, "Le", "<="}, {AtomKind::kGt, "Gt", ">"},
-    {AtomKind::kGe, "Ge", ">="},             {AtomKind::kAnd, "And", "&"}, {AtomKind::kOr, "Or", "|"},
+    {AtomKind::kFloorDiv, "FloorDiv", "//"},
+    {AtomKind::kMod, "Mod", ""},
+    {AtomKind::kMin, "Min", ""},
+    {AtomKind::kMax, "Max", ""},
+    {AtomKind::kEq, "Eq", ""},
+    {AtomKind::kNe, "Ne", ""},
+    {AtomKind::kLt, "Lt", "<"},
+    {AtomKind::kLe, "Le", "<="},
+    {AtomKind::kGt, "Gt", ">"},
+    {AtomKind::kGe, "Ge", ">="},
+    {AtomKind::kAnd, "And", "&"},
+    {AtomKind::kOr, "Or", "|"},
     {AtomKind::kNot, "Not", "~"},
 };
 
@@ -129,7 +137,9 @@ AtomId ExprPool::intern(Atom atom) {
   return id;
 }
 
-PolyId ExprPool::from_atom(AtomId atom) { return intern(Poly{{Term{Rational{1, 1}, {atom}}}}); }
+PolyId ExprPool::from_atom(AtomId atom) {
+  return intern(Poly{{Term{Rational{1, 1}, {atom}}}});
+}
 
 ExprId ExprPool::number(std::int64_t value) {
   PolyId poly = poly_number(value);
@@ -150,7 +160,8 @@ std::optional<std::int64_t> ExprPool::constant(PolyId id) const {
   const Poly& poly = polys_[id];
   if (poly.terms.empty()) return 0;
   const Term& term = poly.terms.front();
-  if (poly.terms.size() == 1 && term.atoms.empty() && term.coefficient.is_integer()) return term.coefficient.num;
+  if (poly.terms.size() == 1 && term.atoms.empty() && term.coefficient.is_integer())
+    return term.coefficient.num;
   return std::nullopt;
 }
 
@@ -159,7 +170,9 @@ PolyId ExprPool::poly_number(Rational value) {
   return intern(Poly{{Term{value, {}}}});
 }
 
-PolyId ExprPool::poly_symbol(StringId name) { return from_atom(intern(Atom{AtomKind::kSymbol, name, {}})); }
+PolyId ExprPool::poly_symbol(StringId name) {
+  return from_atom(intern(Atom{AtomKind::kSymbol, name, {}}));
+}
 
 PolyId ExprPool::add(PolyId a, PolyId b) {
   const auto &x = polys_[a].terms, &y = polys_[b].terms;
@@ -181,7 +194,9 @@ PolyId ExprPool::add(PolyId a, PolyId b) {
   return intern(std::move(sum));
 }
 
-PolyId ExprPool::sub(PolyId a, PolyId b) { return add(a, scale(b, Rational{-1, 1})); }
+PolyId ExprPool::sub(PolyId a, PolyId b) {
+  return add(a, scale(b, Rational{-1, 1}));
+}
 
 PolyId ExprPool::scale(PolyId a, Rational factor) {
   if (factor == Rational{1, 1}) return a;
@@ -193,18 +208,22 @@ PolyId ExprPool::scale(PolyId a, Rational factor) {
 
 PolyId ExprPool::mul(PolyId a, PolyId b) {
   if (polys_[a].terms.empty() || polys_[b].terms.empty()) return poly_number(0);
-  if (polys_[a].terms.size() == 1 && polys_[a].terms[0].atoms.empty()) return scale(b, polys_[a].terms[0].coefficient);
-  if (polys_[b].terms.size() == 1 && polys_[b].terms[0].atoms.empty()) return scale(a, polys_[b].terms[0].coefficient);
+  if (polys_[a].terms.size() == 1 && polys_[a].terms[0].atoms.empty())
+    return scale(b, polys_[a].terms[0].coefficient);
+  if (polys_[b].terms.size() == 1 && polys_[b].terms[0].atoms.empty())
+    return scale(a, polys_[b].terms[0].coefficient);
   PolyId sum = poly_number(0);
   const Poly left = polys_[a], right = polys_[b];
   for (const Term& x : left.terms) {
     Poly row;
     for (const Term& y : right.terms) {
       Term product{x.coefficient * y.coefficient, {}};
-      std::merge(x.atoms.begin(), x.atoms.end(), y.atoms.begin(), y.atoms.end(), std::back_inserter(product.atoms));
+      std::merge(x.atoms.begin(), x.atoms.end(), y.atoms.begin(), y.atoms.end(),
+                 std::back_inserter(product.atoms));
       row.terms.push_back(std::move(product));
     }
-    std::sort(row.terms.begin(), row.terms.end(), [](const Term& p, const Term& q) { return p.atoms < q.atoms; });
+    std::sort(row.terms.begin(), row.terms.end(),
+              [](const Term& p, const Term& q) { return p.atoms < q.atoms; });
     sum = add(sum, intern(std::move(row)));
   }
   return sum;
@@ -216,7 +235,8 @@ std::optional<PolyId> ExprPool::divide_exactly(PolyId a, PolyId b) {
     // A multiple of a sum: only the common factor is tried.
     const Poly &num = polys_[a], &den = polys_[b];
     if (den.terms.empty() || num.terms.size() != den.terms.size()) return std::nullopt;
-    Rational q = num.terms[0].coefficient * Rational::of(den.terms[0].coefficient.den, den.terms[0].coefficient.num);
+    Rational q =
+        num.terms[0].coefficient * Rational::of(den.terms[0].coefficient.den, den.terms[0].coefficient.num);
     if (scale(b, q) == a) return poly_number(q);
     return std::nullopt;
   }
@@ -258,26 +278,38 @@ std::optional<Rational> ExprPool::apply_numbers(AtomKind kind, std::span<const R
       }
       return best;
     }
-    case AtomKind::kEq: return binary ? std::optional(boolean(compare() == 0)) : std::nullopt;
-    case AtomKind::kNe: return binary ? std::optional(boolean(compare() != 0)) : std::nullopt;
-    case AtomKind::kLt: return binary ? std::optional(boolean(compare() < 0)) : std::nullopt;
-    case AtomKind::kLe: return binary ? std::optional(boolean(compare() <= 0)) : std::nullopt;
-    case AtomKind::kGt: return binary ? std::optional(boolean(compare() > 0)) : std::nullopt;
-    case AtomKind::kGe: return binary ? std::optional(boolean(compare() >= 0)) : std::nullopt;
+    case AtomKind::kEq:
+      return binary ? std::optional(boolean(compare() == 0)) : std::nullopt;
+    case AtomKind::kNe:
+      return binary ? std::optional(boolean(compare() != 0)) : std::nullopt;
+    case AtomKind::kLt:
+      return binary ? std::optional(boolean(compare() < 0)) : std::nullopt;
+    case AtomKind::kLe:
+      return binary ? std::optional(boolean(compare() <= 0)) : std::nullopt;
+    case AtomKind::kGt:
+      return binary ? std::optional(boolean(compare() > 0)) : std::nullopt;
+    case AtomKind::kGe:
+      return binary ? std::optional(boolean(compare() >= 0)) : std::nullopt;
     case AtomKind::kAnd:
       return boolean(std::all_of(v.begin(), v.end(), [](Rational r) { return r.num != 0; }));
     case AtomKind::kOr:
       return boolean(std::any_of(v.begin(), v.end(), [](Rational r) { return r.num != 0; }));
-    case AtomKind::kNot: return v.size() == 1 ? std::optional(boolean(v[0].num == 0)) : std::nullopt;
+    case AtomKind::kNot:
+      return v.size() == 1 ? std::optional(boolean(v[0].num == 0)) : std::nullopt;
     case AtomKind::kSymbol:
     case AtomKind::kInfinity:
-    case AtomKind::kFunction: return std::nullopt;
+    case AtomKind::kFunction:
+      return std::nullopt;
   }
   return std::nullopt;
 }
 
-PolyId ExprPool::floordiv(PolyId a, PolyId b) { return apply(AtomKind::kFloorDiv, {a, b}); }
-PolyId ExprPool::mod(PolyId a, PolyId b) { return apply(AtomKind::kMod, {a, b}); }
+PolyId ExprPool::floordiv(PolyId a, PolyId b) {
+  return apply(AtomKind::kFloorDiv, {a, b});
+}
+PolyId ExprPool::mod(PolyId a, PolyId b) {
+  return apply(AtomKind::kMod, {a, b});
+}
 
 PolyId ExprPool::apply(AtomKind kind, std::vector<PolyId> operands, StringId name) {
   std::vector<Rational> numbers;
@@ -348,7 +380,8 @@ std::string ExprPool::print_atom(AtomId id) const {
     auto operand = [&](PolyId p) {
       std::string text = print(p);
       const Poly& poly = polys_[p];
-      bool simple = poly.terms.empty() || (poly.terms.size() == 1 && text.find_first_of("+*/ ") == text.npos) ||
+      bool simple = poly.terms.empty() ||
+                    (poly.terms.size() == 1 && text.find_first_of("+*/ ") == text.npos) ||
                     (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
                      poly.terms[0].coefficient == Rational{1, 1});
       return simple ? text : fmt::format("({})", text);
@@ -389,10 +422,12 @@ std::string ExprPool::print(PolyId id) const {
     std::sort(factors.begin(), factors.end(), natural_less);
     terms.emplace_back(fmt::format("{}", fmt::join(factors, "*")), &term);
   }
-  std::sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return natural_less(a.first, b.first); });
+  std::sort(terms.begin(), terms.end(),
+            [](const auto& a, const auto& b) { return natural_less(a.first, b.first); });
   std::string text;
   for (const auto& [key, term] : terms) text += print_term(*term, text.empty());
-  if (constant != nullptr) text += print_term(*constant, text.empty());  // a constant last, as people write it
+  if (constant != nullptr)
+    text += print_term(*constant, text.empty());  // a constant last, as people write it
   return text.empty() ? "0" : text;
 }
 
@@ -410,7 +445,8 @@ class ExprParser {
 
  private:
   [[noreturn]] void fail(std::string_view what) const {
-    throw InputError(fmt::format("bad expression: {} at column {}\n  {}\n  {:>{}}", what, at_ + 1, text_, "^", at_ + 1));
+    throw InputError(
+        fmt::format("bad expression: {} at column {}\n  {}\n  {:>{}}", what, at_ + 1, text_, "^", at_ + 1));
   }
   void skip_spaces() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
@@ -447,8 +483,12 @@ class ExprParser {
   }
   PolyId parse_comparison() {
     PolyId left = parse_sum();
-    for (auto [token, kind] : {std::pair{"<=", AtomKind::kLe}, {">=", AtomKind::kGe}, {"==", AtomKind::kEq},
-                               {"!=", AtomKind::kNe}, {"<", AtomKind::kLt}, {">", AtomKind::kGt}})
+    for (auto [token, kind] : {std::pair{"<=", AtomKind::kLe},
+                               {">=", AtomKind::kGe},
+                               {"==", AtomKind::kEq},
+                               {"!=", AtomKind::kNe},
+                               {"<", AtomKind::kLt},
+                               {">", AtomKind::kGt}})
       if (accept(token)) return pool_.apply(kind, {left, parse_sum()});
     return left;
   }
@@ -475,7 +515,8 @@ class ExprParser {
         product = pool_.mul(product, parse_unary());
       } else if (accept("/")) {
         auto divisor = pool_.constant(parse_unary());
-        if (!divisor || *divisor == 0) fail("'/' needs a number other than 0 behind it; write '//' for floor division");
+        if (!divisor || *divisor == 0)
+          fail("'/' needs a number other than 0 behind it; write '//' for floor division");
         product = pool_.scale(product, Rational::of(1, *divisor));
       } else if (accept("%")) {
         product = pool_.mod(product, parse_unary());

@@ -116,7 +116,8 @@ class ExprPool {
   PolyId mod(PolyId a, PolyId b);
   PolyId apply(AtomKind kind, std::vector<PolyId> operands, StringId name = {});
 
-  // Every symbol replaced by what `value_of` gives for its name (none: left alone). Operands of applications too.
+  // Every symbol replaced by what `value_of` gives for its name (none: left alone). Operands of applications
+  // too.
   template <class ValueOf>  // std::optional<PolyId>(StringId)
   PolyId substitute(PolyId id, const ValueOf& value_of);
 

@@ -181,7 +181,8 @@ std::optional<PolyId> Facts::divide(PolyId a, std::int64_t divisor) const {
 }
 
 bool Facts::is_nonnegative(PolyId poly) {
-  // With every symbol at its lower bound, a polynomial without negative terms but the constant is at its least.
+  // With every symbol at its lower bound, a polynomial without negative terms but the constant is at its
+  // least.
   Rational least;
   for (const Term& term : pool_[poly].terms) {
     if (term.coefficient.num < 0 && !term.atoms.empty()) return false;

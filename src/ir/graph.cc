@@ -7,8 +7,9 @@
 namespace epweave {
 
 std::string_view name_of(ProvenanceRole role) {
-  static constexpr std::array<std::string_view, 10> kNames = {"kept",        "moved", "body",  "split",  "part-input",
-                                                              "materialize", "size",  "added", "merged", "specialized"};
+  static constexpr std::array<std::string_view, 10> kNames = {"kept",       "moved",       "body", "split",
+                                                              "part-input", "materialize", "size", "added",
+                                                              "merged",     "specialized"};
   return kNames[static_cast<std::size_t>(role)];
 }
 

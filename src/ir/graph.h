@@ -59,18 +59,27 @@ struct EpLabels {
 
 // torchtitan's chunking keys. None: key absent.
 struct ChunkInfo {
-  StringId region;                // "chunked_region_fqn"
-  StringId role;                  // "chunked_region_role"
+  StringId region;                   // "chunked_region_fqn"
+  StringId role;                     // "chunked_region_role"
   std::optional<std::int32_t> part;  // "chunk_id"
-  std::optional<bool> backward;   // "chunked_region_is_backward"
-  StringId producer;              // "chunked_region_producer"
-  StringId original_name;         // "chunked_original_name"
-  StringId proof;                 // "chunked_materialization_proof"
+  std::optional<bool> backward;      // "chunked_region_is_backward"
+  StringId producer;                 // "chunked_region_producer"
+  StringId original_name;            // "chunked_original_name"
+  StringId proof;                    // "chunked_materialization_proof"
   friend bool operator==(const ChunkInfo&, const ChunkInfo&) = default;
 };
 
 enum class ProvenanceRole : std::uint8_t {
-  kKept, kMoved, kBody, kSplit, kPartInput, kMaterialize, kSize, kAdded, kMerged, kSpecialized,
+  kKept,
+  kMoved,
+  kBody,
+  kSplit,
+  kPartInput,
+  kMaterialize,
+  kSize,
+  kAdded,
+  kMerged,
+  kSpecialized,
 };
 std::string_view name_of(ProvenanceRole role);  // "kept", "part-input", ...
 
@@ -94,7 +103,7 @@ struct Binding {
 
 // Facts about a node that few nodes have.
 struct NodeExtra {
-  std::vector<Binding> bindings;                                // meta "unbacked_bindings"
+  std::vector<Binding> bindings;                               // meta "unbacked_bindings"
   std::vector<std::pair<StringId, std::int64_t>> chunk_hints;  // meta "torchtitan_chunk_symbol_hints"
   ArgRange custom;  // other entries of "custom": name, value, name, value, ...
   ArgRange meta;    // other metadata: name, value, ...
@@ -108,8 +117,8 @@ struct Node {
   StringId target;
   const OpInfo* op = nullptr;  // row of the op table; none for unknown targets and for kinds but kCall
   NodeKind kind = NodeKind::kCall;
-  bool has_custom = false;            // meta "custom" exists, maybe empty
-  std::optional<bool> backward;       // meta "autograd_backward"; absent means forward
+  bool has_custom = false;       // meta "custom" exists, maybe empty
+  std::optional<bool> backward;  // meta "autograd_backward"; absent means forward
   std::optional<std::int64_t> seq_nr;
   ArgRange args;
   ArgRange kwargs;  // name, value, name, value, ...
@@ -120,8 +129,8 @@ struct Node {
   StringId recompute;
   EpLabels ep;
   ChunkInfo chunk;
-  std::shared_ptr<const NodeExtra> extra;        // null: all empty. Shared by copies; replaced, never edited.
-  std::vector<Provenance> provenance;            // oldest first; empty in a graph that no pass has touched
+  std::shared_ptr<const NodeExtra> extra;  // null: all empty. Shared by copies; replaced, never edited.
+  std::vector<Provenance> provenance;      // oldest first; empty in a graph that no pass has touched
 
   bool is_backward() const { return backward.value_or(false); }
 };

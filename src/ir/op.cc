@@ -112,8 +112,8 @@ std::vector<OpInfo> read_table() {
 }  // namespace
 
 std::string_view name_of(CostClass cost) {
-  static constexpr std::array<std::string_view, 9> kNames = {"free", "memory",     "reduction", "matmul",   "attention",
-                                                             "sort", "collective", "wait",      "host-sync"};
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "free", "memory", "reduction", "matmul", "attention", "sort", "collective", "wait", "host-sync"};
   return kNames[static_cast<std::size_t>(cost)];
 }
 

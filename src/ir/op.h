@@ -25,10 +25,10 @@ class TypeRuleCall;  // ir/type_rules.h
 using TypeRule = TypeId (*)(TypeRuleCall&);
 
 enum class CostClass : std::uint8_t {
-  kFree,        // no kernel: views, sizes, tuple access
-  kMemory,      // moves or maps each element once
-  kReduction,   // reads all to make few
-  kMatmul,      // mm, grouped mm
+  kFree,       // no kernel: views, sizes, tuple access
+  kMemory,     // moves or maps each element once
+  kReduction,  // reads all to make few
+  kMatmul,     // mm, grouped mm
   kAttention,
   kSort,        // sort, topk
   kCollective,  // launches communication
@@ -43,7 +43,7 @@ struct OpParam {
   std::string_view default_value;  // as written; valid only if has_default
   bool has_default = false;
   bool kwarg_only = false;
-  bool is_written = false;    // annotated (x!)
+  bool is_written = false;     // annotated (x!)
   std::string_view alias_set;  // "a" of Tensor(a), Tensor(a!) and Tensor(a -> *); empty if none
 };
 
@@ -55,8 +55,8 @@ struct OpReturn {
 };
 
 struct OpInfo {
-  std::string_view target;   // "aten.add.Tensor"
-  std::string_view schema;   // "(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+  std::string_view target;  // "aten.add.Tensor"
+  std::string_view schema;  // "(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
   CostClass cost = CostClass::kMemory;
   TypeRule type_rule = nullptr;
   bool is_effectful = false;  // kept by dead-code elimination though it writes nothing

@@ -49,9 +49,13 @@ std::size_t hash(const Type& type) {
 
 }  // namespace
 
-std::span<const DTypeInfo> dtypes() { return kDTypes; }
+std::span<const DTypeInfo> dtypes() {
+  return kDTypes;
+}
 
-const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
+const DTypeInfo& info(DType dtype) {
+  return kDTypes[static_cast<std::size_t>(dtype)];
+}
 
 std::optional<DType> find_dtype(std::string_view name) {
   for (const DTypeInfo& d : kDTypes)
@@ -59,7 +63,9 @@ std::optional<DType> find_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_complex(DType d) { return d == DType::kComplex32 || d == DType::kComplex64 || d == DType::kComplex128; }
+bool is_complex(DType d) {
+  return d == DType::kComplex32 || d == DType::kComplex64 || d == DType::kComplex128;
+}
 
 bool is_integral(DType d) {
   switch (d) {
@@ -70,12 +76,16 @@ bool is_integral(DType d) {
     case DType::kInt64:
     case DType::kUint16:
     case DType::kUint32:
-    case DType::kUint64: return true;
-    default: return false;
+    case DType::kUint64:
+      return true;
+    default:
+      return false;
   }
 }
 
-bool is_floating(DType d) { return !is_integral(d) && !is_complex(d) && d != DType::kBool; }
+bool is_floating(DType d) {
+  return !is_integral(d) && !is_complex(d) && d != DType::kBool;
+}
 
 TypeId TypePool::intern(Type type) {
   const std::size_t h = hash(type);

@@ -23,9 +23,28 @@ using TypeId = Id<struct TypeTag>;
 
 // torch's element types. Names as torch prints them ("torch.bfloat16").
 enum class DType : std::uint8_t {
-  kUint8, kInt8, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kComplex32, kComplex64, kComplex128,
-  kBool, kBfloat16, kUint16, kUint32, kUint64, kFloat8E5m2, kFloat8E4m3fn, kFloat8E5m2fnuz, kFloat8E4m3fnuz,
-  kFloat8E8m0fnu, kFloat4E2m1fnX2,
+  kUint8,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+  kComplex32,
+  kComplex64,
+  kComplex128,
+  kBool,
+  kBfloat16,
+  kUint16,
+  kUint32,
+  kUint64,
+  kFloat8E5m2,
+  kFloat8E4m3fn,
+  kFloat8E5m2fnuz,
+  kFloat8E4m3fnuz,
+  kFloat8E8m0fnu,
+  kFloat4E2m1fnX2,
 };
 
 struct DTypeInfo {
@@ -37,7 +56,7 @@ struct DTypeInfo {
 
 std::span<const DTypeInfo> dtypes();
 const DTypeInfo& info(DType dtype);
-std::optional<DType> find_dtype(std::string_view name);        // by either name
+std::optional<DType> find_dtype(std::string_view name);  // by either name
 bool is_floating(DType dtype);
 bool is_complex(DType dtype);
 bool is_integral(DType dtype);  // bool is not
@@ -47,7 +66,7 @@ enum class TypeKind : std::uint8_t {
   kScalar,  // symbolic int, float or bool
   kTuple,
   kList,
-  kValue,   // a value known when traced: number, None, mesh, process group, device, ...
+  kValue,  // a value known when traced: number, None, mesh, process group, device, ...
 };
 
 // A strided view of storage. Extents and strides are expressions, strides and offset in elements.
@@ -79,7 +98,9 @@ class TypePool {
  public:
   // Interns; equal types get the same id. For kValue, `value` must come from the context's ArgPool::intern.
   TypeId intern(Type type);
-  TypeId tensor(TensorType type) { return intern(Type{.kind = TypeKind::kTensor, .tensor = std::move(type)}); }
+  TypeId tensor(TensorType type) {
+    return intern(Type{.kind = TypeKind::kTensor, .tensor = std::move(type)});
+  }
 
   const Type& operator[](TypeId id) const { return types_[id.index()]; }  // stays valid while the pool grows
   std::size_t size() const { return types_.size(); }

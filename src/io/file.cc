@@ -1,0 +1,308 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <google/protobuf/arena.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/stubs/logging.h>
+#include <google/protobuf/util/json_util.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "io/proto_codec.h"
+#include "ir/text.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::string_view kMagic =
+    "\x0a\x07"
+    "epweave";                            // field 1 of File
+constexpr std::size_t kCrcFieldSize = 5;  // tag and fixed32 of field 15
+constexpr char kCrcTag = 0x7d;
+
+std::uint32_t crc_of(std::string_view bytes) {
+  uLong crc = crc32(0L, Z_NULL, 0);
+  while (!bytes.empty()) {
+    const std::string_view block = bytes.substr(0, 1u << 30);
+    crc = crc32(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<uInt>(block.size()));
+    bytes.remove_prefix(block.size());
+  }
+  return static_cast<std::uint32_t>(crc);
+}
+
+// protobuf reports bad UTF-8 and the like on stderr by itself; our errors say it once and with the file.
+void silence_protobuf_log() {
+  static const bool done = [] {
+    google::protobuf::SetLogHandler(nullptr);
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw InputError(fmt::format("{}: {}", path, what));
+}
+
+Graph decode_binary(std::string_view bytes, const std::string& path) {
+  silence_protobuf_log();
+  if (!bytes.starts_with(kMagic)) fail(path, "not an epweave graph (the first bytes are not its magic)");
+  if (bytes.size() < kMagic.size() + kCrcFieldSize) fail(path, "truncated");
+  const std::string_view tail = bytes.substr(bytes.size() - kCrcFieldSize);
+  if (tail[0] != kCrcTag) fail(path, "truncated or altered: it does not end with its checksum");
+  std::uint32_t recorded = 0;
+  for (std::size_t i = 4; i >= 1; --i) recorded = recorded << 8 | static_cast<std::uint8_t>(tail[i]);
+  if (crc_of(bytes.substr(0, bytes.size() - kCrcFieldSize)) != recorded)
+    fail(path, "truncated or altered: the checksum does not match the content");
+  if (bytes.size() > INT32_MAX) fail(path, "larger than 2 GiB");
+
+  google::protobuf::Arena arena;
+  auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
+  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream input(&stream);
+  input.SetRecursionLimit(200);
+  if (!file->ParseFromCodedStream(&input)) fail(path, "not a valid protobuf message");
+  return decode_proto(*file, path);
+}
+
+std::string encode_json(const Graph& graph) {
+  google::protobuf::Arena arena;
+  auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
+  encode_proto(graph, *file);
+  // Canonical JSON has no place for fields that the schema lacks.
+  proto::File known;
+  known.CopyFrom(*file);
+  known.DiscardUnknownFields();
+  if (known.ByteSizeLong() != file->ByteSizeLong())
+    throw InputError(
+        "the graph has fields of a newer format, which JSON cannot carry: use the binary or text form");
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(*file, &text, options);
+  EPWEAVE_CHECK(status.ok());
+  return text;
+}
+
+Graph decode_json(std::string_view bytes, const std::string& path) {
+  silence_protobuf_log();
+  google::protobuf::Arena arena;
+  auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
+  const auto status = google::protobuf::util::JsonStringToMessage(
+      google::protobuf::StringPiece(bytes.data(), bytes.size()), file);
+  if (!status.ok()) fail(path, fmt::format("not the JSON form of a graph: {}", status.message().as_string()));
+  return decode_proto(*file, path);
+}
+
+bool is_gzip(std::string_view bytes) {
+  return bytes.starts_with("\x1f\x8b");
+}
+
+std::string_view without_gz(std::string_view path) {
+  return path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
+}
+
+// What the bytes are, where neither option nor extension says.
+Format format_of_content(std::string_view bytes) {
+  if (bytes.starts_with(kMagic)) return Format::kBinary;
+  const std::size_t first = bytes.find_first_not_of(" \t\r\n");
+  if (first != bytes.npos && bytes[first] == '{') return Format::kJson;
+  if (bytes.starts_with("epweave")) return Format::kText;
+  return Format::kBinary;
+}
+
+struct FileDescriptor {
+  explicit FileDescriptor(int value) : fd(value) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd > STDERR_FILENO) ::close(fd);
+  }
+  int fd;
+};
+
+void write_all(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path, fmt::format("cannot write: {}", std::strerror(errno)));
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+}  // namespace
+
+std::optional<Format> find_format(std::string_view name) {
+  if (name == "binary") return Format::kBinary;
+  if (name == "text") return Format::kText;
+  if (name == "json") return Format::kJson;
+  return std::nullopt;
+}
+
+Format format_of_path(std::string_view path) {
+  path = without_gz(path);
+  if (path.ends_with(".txt")) return Format::kText;
+  if (path.ends_with(".json")) return Format::kJson;
+  if (path.ends_with(".onnx"))
+    throw UsageError(
+        fmt::format("{}: the ONNX form is not supported yet; use .txt, .json or a binary file", path));
+  return Format::kBinary;
+}
+
+std::string encode_binary(const Graph& graph) {
+  google::protobuf::Arena arena;
+  auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
+  encode_proto(graph, *file);
+  std::string bytes;
+  if (!file->SerializeToString(&bytes)) throw InputError("the graph is larger than 2 GiB in binary form");
+  const std::uint32_t crc = crc_of(bytes);
+  bytes += kCrcTag;
+  for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(crc >> shift & 0xff);
+  return bytes;
+}
+
+std::string encode(const Graph& graph, Format format) {
+  switch (format) {
+    case Format::kBinary:
+      return encode_binary(graph);
+    case Format::kText:
+      return print_text(graph);
+    case Format::kJson:
+      return encode_json(graph);
+  }
+  return {};
+}
+
+Graph decode(std::string_view bytes, Format format, const std::string& path) {
+  switch (format) {
+    case Format::kBinary:
+      return decode_binary(bytes, path);
+    case Format::kText:
+      return parse_text(bytes, path);
+    case Format::kJson:
+      return decode_json(bytes, path);
+  }
+  return {};
+}
+
+std::string sha256_hex(std::string_view bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  EPWEAVE_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) == 1);
+  std::string hex;
+  for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
+  return hex;
+}
+
+std::string read_bytes(const std::string& path) {
+  const bool is_stdin = path == "-";
+  const FileDescriptor file(is_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.fd < 0) fail(path, fmt::format("cannot open: {}", std::strerror(errno)));
+  std::string bytes;
+  struct stat status {};
+  if (::fstat(file.fd, &status) == 0 && S_ISREG(status.st_mode))
+    bytes.reserve(static_cast<std::size_t>(status.st_size));
+  std::array<char, 1 << 16> block;
+  for (;;) {
+    const ssize_t n = ::read(file.fd, block.data(), block.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(path, fmt::format("cannot read: {}", std::strerror(errno)));
+    if (n == 0) return bytes;
+    bytes.append(block.data(), static_cast<std::size_t>(n));
+  }
+}
+
+void write_bytes(const std::string& path, std::string_view bytes) {
+  if (path == "-") return write_all(STDOUT_FILENO, bytes, "standard output");
+  // Renaming over a device or pipe would replace it.
+  struct stat status {};
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) {
+    const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (file.fd < 0) fail(path, fmt::format("cannot open for writing: {}", std::strerror(errno)));
+    return write_all(file.fd, bytes, path);
+  }
+  std::string temporary = path + ".XXXXXX";
+  const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (file.fd < 0) fail(path, fmt::format("cannot create a file beside it: {}", std::strerror(errno)));
+  try {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    ::fchmod(file.fd, exists ? status.st_mode & 07777 : 0666 & ~mask);
+    write_all(file.fd, bytes, path);
+    if (::rename(temporary.c_str(), path.c_str()) != 0)
+      fail(path, fmt::format("cannot rename to it: {}", std::strerror(errno)));
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+std::string gzip(std::string_view bytes) {
+  z_stream stream{};
+  EPWEAVE_CHECK(deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) ==
+                Z_OK);
+  std::string out(deflateBound(&stream, static_cast<uLong>(bytes.size())), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EPWEAVE_CHECK(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string gunzip(std::string_view bytes) {
+  z_stream stream{};
+  EPWEAVE_CHECK(inflateInit2(&stream, 15 + 16) == Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  std::string out;
+  std::array<char, 1 << 16> block;
+  int status = Z_OK;
+  while (status == Z_OK) {
+    stream.next_out = reinterpret_cast<Bytef*>(block.data());
+    stream.avail_out = block.size();
+    status = inflate(&stream, Z_NO_FLUSH);
+    out.append(block.data(), block.size() - stream.avail_out);
+    if (out.size() > INT32_MAX) break;
+  }
+  const bool whole = status == Z_STREAM_END && stream.avail_in == 0;
+  inflateEnd(&stream);
+  if (!whole) throw InputError("gzip data is truncated or damaged");
+  return out;
+}
+
+Graph read_graph(const std::string& path, std::optional<Format> format) {
+  const std::string name = path == "-" ? "standard input" : path;
+  std::string bytes = read_bytes(path);
+  if (is_gzip(bytes)) {
+    try {
+      bytes = gunzip(bytes);
+    } catch (const InputError& error) {
+      fail(name, error.what());
+    }
+  }
+  if (!format && path != "-") {
+    const Format by_extension = format_of_path(path);
+    if (by_extension != Format::kBinary) format = by_extension;
+  }
+  if (bytes.empty()) fail(name, "empty");
+  return decode(bytes, format.value_or(format_of_content(bytes)), name);
+}
+
+void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format) {
+  const std::string bytes = encode(graph, format.value_or(format_of_path(path)));
+  write_bytes(path, path.ends_with(".gz") ? gzip(bytes) : bytes);
+}
+
+}  // namespace epweave
