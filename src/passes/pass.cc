@@ -31,8 +31,12 @@ const OptionValue& Options::find(std::string_view name) const {
 const std::string& Options::text(std::string_view name) const {
   return expect<std::string>(name, find(name));
 }
-std::int64_t Options::integer(std::string_view name) const { return expect<std::int64_t>(name, find(name)); }
-bool Options::flag(std::string_view name) const { return expect<bool>(name, find(name)); }
+std::int64_t Options::integer(std::string_view name) const {
+  return expect<std::int64_t>(name, find(name));
+}
+bool Options::flag(std::string_view name) const {
+  return expect<bool>(name, find(name));
+}
 const std::vector<std::string>& Options::list(std::string_view name) const {
   return expect<std::vector<std::string>>(name, find(name));
 }

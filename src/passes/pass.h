@@ -8,8 +8,8 @@
 // and its row in registry.cc adapts that to `PassInfo::run`. The row's name is the pass's name everywhere: in
 // pipelines, in the log, in provenance, and of its file.
 //
-// Provenance: a pass appends a record to every node it made or changed; nodes it leaves as they were need none
-// (the runner says "kept" of a node that no pass ever touched).
+// Provenance: a pass appends a record to every node it made or changed; nodes it leaves as they were need
+// none (the runner says "kept" of a node that no pass ever touched).
 #pragma once
 
 #include <cstdint>

@@ -6,9 +6,9 @@
 //               step before and after, the pass's notes. Only the first pass of a run records the hash of its
 //               input (the caller knows it); the input of each other pass is the result of the one before.
 //   provenance  Graph::origins, if empty, is filled with the step's nodes in order before the first pass.
-//               Chained runs compose: origins stay those of the first run's input. After each pass, a node that
-//               has no record and is an origin gets {pass, kept, itself}; one that is not an origin is a bug of
-//               the pass. Nodes of nested graphs have no origins and need no records.
+//               Chained runs compose: origins stay those of the first run's input. After each pass, a node
+//               that has no record and is an origin gets {pass, kept, itself}; one that is not an origin is a
+//               bug of the pass. Nodes of nested graphs have no origins and need no records.
 //   verify      after each pass or at the end. What the input already broke is not held against a pass: the
 //               same invariant at the same node, or at a node that it stands for.
 #pragma once
@@ -58,8 +58,8 @@ struct RunnerOptions {
   RunnerHooks hooks;
 };
 
-// Throws PassError where a pass declines (those that can tell without a graph before anything runs), CheckError
-// where a pass's result breaks an invariant.
+// Throws PassError where a pass declines (those that can tell without a graph before anything runs),
+// CheckError where a pass's result breaks an invariant.
 Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options = {});
 
 // Whether two graphs that share a context are the same code: bodies, orders, and every field of the nodes but
