@@ -21,12 +21,17 @@ from __future__ import annotations
 
 import argparse
 import ast
+import collections
+import dataclasses
+import enum
 import fractions
 import gzip
+import importlib
 import io
 import json
 import math
 import os
+import re
 import struct
 import sys
 import tempfile
@@ -768,6 +773,8 @@ def evaluate(text: str, hints: dict[str, int]) -> int | bool | None:
 _OPS = {"call_function": "CALL", "placeholder": "PLACEHOLDER", "get_attr": "GET_ATTR",
         "output": "OUTPUT"}
 _OP_OF_KIND = {kind: op for op, kind in _OPS.items()}
+_INPUT_FIELDS = ("name", "role", "fqn", "which")
+_OUTPUT_FIELDS = ("role", "fqn")
 _DUMP_KEYS = {
     "": {"format", "meta", "process_groups", "inputs", "outputs", "symbols", "graphs"},
     "node": {"name", "op", "target", "args", "kwargs", "meta"},
@@ -1071,9 +1078,9 @@ class _DumpReader:
             "symbols": [self.symbol(name, x)
                         for name, x in _need(dump, "symbols", dict, what).items()],
             "inputs": self.roles(_need(dump, "inputs", list, what), "an input",
-                                 ("name", "role", "fqn", "which")),
+                                 _INPUT_FIELDS),
             "outputs": self.roles(_need(dump, "outputs", list, what), "an output",
-                                  ("role", "fqn")),
+                                  _OUTPUT_FIELDS),
             "graphs": graphs,
         }
 
@@ -1308,6 +1315,966 @@ def dump_from_file(message: dict) -> dict:
     process group's priority, origin and backend; they are left out.
     """
     return _DumpWriter(message).file()
+
+
+# --------------------------------------------------------------------------------- torch
+class MeshPlaceholder:
+    """Stands for a device mesh in a loaded graph; exports as the mesh it stands for."""
+
+    def __init__(self, axes, shape, ranks, device_type):
+        self.axes, self.shape, self.ranks, self.device_type = axes, shape, ranks, device_type
+
+    def __eq__(self, other):
+        return isinstance(other, MeshPlaceholder) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash((tuple(self.shape), self.device_type))
+
+    def __repr__(self):
+        return f"MeshPlaceholder({self.axes}, {self.shape}, {self.device_type!r})"
+
+
+class ProcessGroupPlaceholder:
+    """Stands for a process group of that name where torch.distributed does not know one."""
+
+    def __init__(self, group_name: str):
+        self.group_name = group_name
+
+    def __eq__(self, other):
+        return isinstance(other, ProcessGroupPlaceholder) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash(self.group_name)
+
+    def __repr__(self):
+        return f"ProcessGroupPlaceholder({self.group_name!r})"
+
+
+class OpaquePlaceholder:
+    """Stands for a recorded value that the exporter could only describe."""
+
+    def __init__(self, text: str, class_name: str):
+        self.text, self.class_name = text, class_name
+
+    def __eq__(self, other):
+        return isinstance(other, OpaquePlaceholder) and vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash(self.text)
+
+    def __repr__(self):
+        return self.text
+
+
+# Where operators are registered that torch itself does not register when it is imported.
+_REGISTERED_BY = {
+    "torchtitan": ("torchtitan.ops.scatter_add", "torchtitan.experiments.graph_trainer.passes"),
+    "bucketing": ("torch._inductor.fx_passes.bucketing",),
+    "ao": ("torch._functorch._activation_offloading.offload_ops",),
+    "_dtensor": ("torch.distributed.tensor",),
+    "device_mesh": ("torch.distributed.device_mesh", "torch.distributed.tensor"),
+    "coor": ("torch.distributed.tensor",),
+    "higher_order": ("torch._higher_order_ops",),
+}
+# Frames of these files are machinery around the user's code in a stack trace.
+_TRACER_FILES = ("/torch/", "graph_trainer/make_fx_tracer.py", "graph_trainer/simple_fsdp.py",
+                 "graph_trainer/trainer.py")
+
+
+def _short_frame(trace: str) -> str:
+    """`file:line in function: code` of the last frame of the user's code in a stack trace."""
+    frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', trace)
+    if not frames:
+        return trace
+    own = [f for f in frames if not any(part in f[0] for part in _TRACER_FILES)]
+    path, line, function, code = (own or frames)[-1]
+    roots = sorted((os.path.join(p, "") for p in sys.path if p), key=len, reverse=True)
+    path = next((path[len(root):] for root in roots if path.startswith(root)), path)
+    return f"{path}:{line} in {function}: {code.strip()}"
+
+
+def _attribute(root, path: str):
+    """The attribute of `root` at a dotted path."""
+    for part in path.split("."):
+        root = getattr(root, part)
+    return root
+
+
+def _imported(name: str):
+    """The object with the given dotted name, its module imported; None if there is none."""
+    parts = name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            return _attribute(importlib.import_module(".".join(parts[:cut])), ".".join(parts[cut:]))
+        except (ImportError, AttributeError):
+            continue
+    return None
+
+
+def _operator_named(name: str):
+    """The operator or function that a node's target names; None if it is not registered."""
+    import torch
+
+    if name.startswith("higher_order."):
+        return torch._ops._higher_order_ops.get(name.removeprefix("higher_order."))
+    try:
+        if name.endswith(".<packet>"):
+            return _attribute(torch.ops, name.removesuffix(".<packet>"))
+        found = _attribute(torch.ops, name) if name.count(".") == 2 else None
+    except (AttributeError, RuntimeError):
+        found = None
+    return found if isinstance(found, torch._ops.OpOverload) else _imported(name)
+
+
+def _find_operator(name: str):
+    """Like `_operator_named`, but imports what may register it and fails with a remedy."""
+    found = _operator_named(name)
+    modules = _REGISTERED_BY.get(name.split(".")[0], ())
+    for module in modules:
+        if found is None:
+            try:
+                importlib.import_module(module)
+            except ImportError:
+                continue
+            found = _operator_named(name)
+    if found is None:
+        remedy = " or ".join(modules) or "the module that defines it"
+        raise GraphFileError(f"the operator {name} is not registered; import {remedy} first")
+    return found
+
+
+def _name_of_operator(target) -> str | None:
+    """The name under which `_operator_named` finds `target`; None if there is none."""
+    import torch
+
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return f"{target}.<packet>"
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    name = getattr(target, "__qualname__", None) or getattr(target, "__name__", None)
+    if not callable(target) or name is None:
+        return None
+    module = getattr(target, "__module__", None)
+    homes = ("operator" if module == "_operator" else module, "builtins", "math", "torch",
+             "torch.nn.functional", "torch._C._nn")
+    return next((f"{home}.{name}" for home in homes
+                 if home and _imported(f"{home}.{name}") is target), None)
+
+
+class _NotPlain(Exception):
+    """A metadata entry is no plain data."""
+
+
+class _Exporter:
+    """Turns a live GraphModule into a File message."""
+
+    def __init__(self, module):
+        import torch
+        from torch.distributed import is_available
+        self.torch = torch
+        self.mesh_class = None
+        if is_available():
+            from torch.distributed.device_mesh import DeviceMesh
+            self.mesh_class = DeviceMesh
+        self.env = None
+        self.graph_names: dict[int, str] = {}
+        self.dropped: dict[tuple[str, str], int] = {}  # (key, class) -> nodes
+        self.graphs: list[dict] = []
+        self.add_graph(module, None)
+
+    # Graphs and nodes.
+    def add_graph(self, module, name: str | None) -> None:
+        """Append the Graph of a GraphModule, then those of the graphs that it refers to."""
+        torch = self.torch
+        children = []
+
+        def note(path, child):
+            if id(child) not in self.graph_names:
+                self.graph_names[id(child)] = f"{name}.{path}" if name else path
+                children.append(child)
+
+        for node in module.graph.nodes:
+            if node.op == "get_attr":
+                child = _attribute(module, node.target)
+                if isinstance(child, torch.fx.GraphModule):
+                    note(node.target, child)
+        nodes = []
+        for node in module.graph.nodes:
+            for x in torch.utils._pytree.tree_leaves((list(node.args), dict(node.kwargs))):
+                if isinstance(x, torch.fx.GraphModule):
+                    note(f"arg_graph_{len(self.graph_names)}", x)
+            try:
+                nodes.append(self.node(module, node))
+            except GraphFileError as error:
+                raise GraphFileError(f'graph "{name or ""}", node "{node.name}": {error}') from None
+        self.graphs.append({"name": name, "nodes": nodes})
+        for child in children:
+            self.add_graph(child, self.graph_names[id(child)])
+
+    def node(self, module, node) -> dict:
+        if node.op not in _OPS:
+            raise GraphFileError(f"op {node.op} has no place in the file; trace with make_fx,"
+                                 " which leaves calls of operators only")
+        target = node.target
+        if node.op == "call_function":
+            target = _name_of_operator(target)
+            if target is None:
+                raise GraphFileError(f"the target {node.target!r} cannot be found by name;"
+                                     " define it at the top of a module or as a custom operator")
+        out = {"name": node.name, "kind": _OPS[node.op], "target": target,
+               "args": [self.argument(a) for a in node.args],
+               "kwargs": [{"name": k, "value": self.argument(a)} for k, a in node.kwargs.items()]}
+        if node.type is not None:
+            out["py_type"] = f"{node.type.__module__}.{node.type.__qualname__}" \
+                if isinstance(node.type, type) else str(node.type)
+        if node.op == "get_attr":
+            out["attr"] = self.attribute(_attribute(module, node.target), node.target)
+        for key, x in node.meta.items():
+            try:
+                self.meta(out, key, x)
+            except _NotPlain as error:
+                what = (str(key), str(error))
+                self.dropped[what] = self.dropped.get(what, 0) + 1
+        return out
+
+    def attribute(self, x, path: str) -> tuple:
+        torch = self.torch
+        if isinstance(x, torch.fx.GraphModule):
+            return "graph", self.graph_names[id(x)]
+        if isinstance(x, torch.Tensor):
+            return self.constant(x, path)
+        return self.argument(x)
+
+    # Values.
+    def leaf(self, x) -> tuple | None:
+        """The Value of an atom, or None if `x` is no atom."""
+        torch = self.torch
+        if x is None:
+            return NONE
+        if type(x) is bool:
+            return "boolean", x
+        if type(x) is int:
+            return integer(x)
+        if type(x) is str:
+            return "text", x
+        if type(x) is float:
+            return real(x)
+        if type(x) is complex:
+            return "complex", [real(x.real), real(x.imag)]
+        if isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return "symbolic", self.expression(x)
+        if isinstance(x, torch.dtype):
+            return "dtype", str(x)
+        if isinstance(x, torch.device):
+            return "device", str(x)
+        if isinstance(x, torch.layout):
+            return "layout", str(x)
+        if isinstance(x, torch.memory_format):
+            return "memory_format", str(x)
+        if x is Ellipsis:
+            return "ellipsis", True
+        return None
+
+    def tree(self, x, item) -> tuple | None:
+        """The Value of a container, its contents converted by `item`; None if it is none."""
+        if isinstance(x, self.torch.Size):
+            return "named_tuple", [("text", "torch.Size"), *(
+                part for i, y in enumerate(x) for part in (("text", str(i)), item(y)))]
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            name = f"{type(x).__module__}.{type(x).__qualname__}"
+            return "named_tuple", [("text", name), *(
+                part for f, y in zip(x._fields, x) for part in (("text", f), item(y)))]
+        if isinstance(x, tuple):
+            return "tuple", [item(y) for y in x]
+        if isinstance(x, list):
+            return "list", [item(y) for y in x]
+        if isinstance(x, dict):
+            return "dict", [item(part) for pair in x.items() for part in pair]
+        if isinstance(x, slice):
+            return "slice", [item(x.start), item(x.stop), item(x.step)]
+        if type(x) is set:
+            return "set", sorted((item(y) for y in x), key=repr)
+        return None
+
+    def thing(self, x) -> tuple | None:
+        """The Value of a mesh, process group, operator or class; None if it is none."""
+        if isinstance(x, MeshPlaceholder):
+            return "mesh", [self.plain(y) for y in (x.axes, x.shape, x.ranks, x.device_type)]
+        if isinstance(x, OpaquePlaceholder):
+            return "opaque", [("text", x.text), ("text", x.class_name)]
+        for wrapper in ("real_obj", "wrapped_obj"):
+            x = getattr(x, wrapper, x)
+        if self.mesh_class and isinstance(x, self.mesh_class):
+            facts = (list(x.mesh_dim_names or ()), list(x.shape), x.mesh.tolist(), x.device_type)
+            return "mesh", [self.plain(y) for y in facts]
+        if isinstance(getattr(x, "group_name", None), str):
+            return "process_group", x.group_name
+        if isinstance(x, type) and _imported(f"{x.__module__}.{x.__qualname__}") is x:
+            return "opaque", [("text", f"{x.__module__}.{x.__qualname__}"), ("text", "type")]
+        name = _name_of_operator(x)
+        return None if name is None else ("operator", name)
+
+    def argument(self, x) -> tuple:
+        """The Value of an argument; GraphFileError if it has none."""
+        torch = self.torch
+        if isinstance(x, torch.fx.Node):
+            return "node", x.name
+        if isinstance(x, torch.fx.GraphModule):
+            return "graph", self.graph_names[id(x)]
+        if isinstance(x, torch.Tensor):
+            return self.constant(x, None)
+        value = self.leaf(x) or self.tree(x, self.argument) or self.thing(x)
+        if value is None:
+            raise GraphFileError(f"cannot write an argument of class {type(x).__name__}: {x!r}")
+        return value
+
+    def plain(self, x) -> tuple:
+        """The Value of plain data; _NotPlain, with the class of the culprit, otherwise."""
+        torch = self.torch
+        if isinstance(x, (torch.Tensor, torch.fx.Node, torch.nn.Module)):
+            raise _NotPlain(type(x).__name__)
+        if isinstance(x, (dict, list)) and type(x) not in (
+                dict, list, collections.OrderedDict, torch.fx.immutable_collections.immutable_dict,
+                torch.fx.immutable_collections.immutable_list):
+            raise _NotPlain(type(x).__name__)
+        value = self.leaf(x) or self.tree(x, self.plain) or self.thing(x)
+        if value is None:
+            raise _NotPlain(type(x).__name__)
+        return value
+
+    def constant(self, x, path: str | None) -> tuple:
+        """The Value of a constant tensor; a fake one has no values."""
+        torch = self.torch
+        values = NONE
+        if not isinstance(x, torch._subclasses.FakeTensor) and x.device.type != "meta":
+            exact = x.detach().cpu()
+            if exact.dtype.is_floating_point and exact.dtype.itemsize == 1:
+                exact = exact.to(torch.float32)
+            values = self.plain(exact.tolist())
+        return "tensor", [NONE if path is None else ("text", path), ("type_ref", self.type(x)),
+                          values]
+
+    # Types.
+    def expression(self, x) -> str:
+        self.env = self.env or x.node.shape_env
+        return str(x.node.expr)
+
+    def extent(self, x) -> int | str:
+        return x if type(x) is int else self.expression(x)
+
+    def type(self, x) -> tuple:
+        """The Type of a recorded value."""
+        torch = self.torch
+        if isinstance(x, torch.Tensor):
+            return "tensor", self.tensor_type(x)
+        if isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return "scalar", {"expression": self.expression(x), "py_type": type(x).__name__}
+        if isinstance(x, tuple):
+            return "tuple", [self.type(y) for y in x]
+        if isinstance(x, list):
+            return "list", [self.type(y) for y in x]
+        return "value", self.recorded(x)
+
+    def recorded(self, x) -> tuple:
+        """The Value of a recorded value that has no kind of Type of its own."""
+        if isinstance(x, (self.torch.Tensor, tuple, list)):
+            return "type_ref", self.type(x)
+        value = self.leaf(x) or self.tree(x, self.recorded) or self.thing(x)
+        return value or ("opaque", [("text", repr(x)), ("text", type(x).__name__)])
+
+    def tensor_type(self, x) -> dict:
+        torch = self.torch
+        mode = getattr(x, "fake_mode", None)
+        if mode is not None:
+            self.env = self.env or mode.shape_env
+        out = {"dtype": str(x.dtype), "sizes": [self.extent(e) for e in x.shape],
+               "device": str(x.device), "requires_grad": x.requires_grad}
+        if x.layout == torch.strided:
+            out["strides"] = [self.extent(e) for e in x.stride()]
+            out["offset"] = self.extent(x.storage_offset())
+        else:
+            out["layout"] = str(x.layout)
+        if type(x).__name__ not in ("FakeTensor", "Tensor"):
+            out["subclass"] = type(x).__name__
+        return out
+
+    # Metadata.
+    def meta(self, node: dict, key, x) -> None:
+        if type(key) is not str:
+            raise _NotPlain(type(key).__name__)
+        if key == "val":
+            node["type"] = self.type(x)
+        elif key == "example_value":
+            node["example_type"] = self.type(x)
+        elif key == "recompute" and isinstance(x, enum.Enum):
+            node["recompute"] = x.name
+        elif key == "recompute":
+            node.setdefault("meta", []).append({"name": key, "value": self.plain(x)})
+        elif key == "unbacked_bindings" and x:
+            node["bindings"] = [{"symbol": str(symbol), "path": [self.step(s) for s in path]}
+                                for symbol, path in x.items()]
+        elif key == "torchtitan_chunk_symbol_hints" and x:
+            node["chunk_hints"] = [{"symbol": str(s), "value": int(h)} for s, h in x.items()]
+        elif key == "stack_trace" and type(x) is str and _short_frame(x) != x:
+            node["source"] = _short_frame(x)
+            node.setdefault("meta", []).append({"name": key, "value": ("text", x)})
+        else:
+            put_meta(node, key, self.plain(x))
+
+    def step(self, x) -> tuple:
+        """The Value of one step of a key path: a dict of its kind and its fields."""
+        out = [("text", "kind"), ("text", type(x).__name__)]
+        for field in dataclasses.fields(x):
+            out += [("text", field.name), self.plain(getattr(x, field.name))]
+        return "dict", out
+
+    # Tables.
+    def symbols(self) -> list[dict]:
+        """The symbols of the ShapeEnv found in the recorded values."""
+        env = self.env
+        if env is None:
+            return []
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+        out = {}
+        for symbol, bounds in env.var_to_range.items():
+            entry = out[str(symbol)] = {"name": str(symbol), "lower": str(bounds.lower),
+                                        "upper": str(bounds.upper),
+                                        "unbacked": bool(free_unbacked_symbols(symbol)),
+                                        "size_like": symbol in env.size_like}
+            hint = env.backed_var_to_val.get(symbol, env.var_to_hint_override.get(symbol))
+            if hint is not None and int(hint) == hint:
+                entry["hint"] = int(hint)
+            asserts = env.deferred_runtime_asserts.get(symbol)
+            if asserts:
+                entry["asserts"] = [str(a.expr) for a in asserts]
+                entry["has_asserts"] = True
+        for symbol, expression in env.replacements.items():
+            out.setdefault(str(symbol), {"name": str(symbol)})["replaced_by"] = str(expression)
+        return list(out.values())
+
+    def report_dropped(self) -> None:
+        for (key, kind), count in sorted(self.dropped.items()):
+            print(f'epweave_fx: metadata "{key}" is not plain data ({kind});'
+                  f" left out on {count} node{'s' if count > 1 else ''}", file=sys.stderr)
+
+
+def _live_process_groups() -> list[dict]:
+    """torch.distributed's process groups as ProcessGroup messages; none if not initialised."""
+    import torch.distributed as dist
+    if not (dist.is_available() and dist.is_initialized()):
+        return []
+    world = dist.distributed_c10d._world
+    out = []
+    for group, name in world.pg_names.items():
+        entry = {"name": name, "ranks": sorted(world.pg_group_ranks.get(group, {})),
+                 "description": getattr(group, "group_desc", None)}
+        if group in world.pg_map:
+            entry["backend"] = world.pg_map[group][0]
+        out.append(entry)
+    return out
+
+
+def _with_names(roles: list[dict], names: list[str], what: str) -> list[dict]:
+    if len(roles) != len(names):
+        raise GraphFileError(f"{len(roles)} {what} are described, but the graph has {len(names)};"
+                             " describe each in order")
+    return [{"name": name, **role} for role, name in zip(roles, names)]
+
+
+# Where `load` keeps, in GraphModule.meta, what a file says of the graph as a whole.
+FILE_FACTS = "epweave"
+
+
+def export(graph_module, path: str, *, inputs: list[dict] | None = None,
+           outputs: list[dict] | None = None, process_groups: list[dict] | None = None,
+           symbols: dict[str, dict] | None = None, info: dict | None = None) -> None:
+    """Write a torch.fx.GraphModule of operator calls as a graph file.
+
+    `inputs` has one dictionary per placeholder, `outputs` one per returned value, in order:
+    "role" (parameter, buffer, user; loss, grad, mutation, other), "fqn", "which", and any
+    other plain data. `process_groups` has one per group: "name", "ranks", "desc" and maybe
+    "axes". `symbols` maps a symbol's name to "range" (two expressions), "hint",
+    "size_like", "unbacked", "deferred_asserts", "replaced_by". `info` is a dictionary of
+    plain data.
+
+    What is not given comes from the file that the module was loaded from, else from
+    torch.distributed's groups and the ShapeEnv of the recorded values; inputs are then
+    user inputs and outputs of role "other".
+
+    Metadata that is not plain data is left out and named on stderr. Raises GraphFileError
+    for anything else that the file cannot hold.
+    """
+    import torch
+
+    exporter = _Exporter(graph_module)
+    reader = _DumpReader()
+    known = graph_module.meta.get(FILE_FACTS, {})
+    nodes = exporter.graphs[0]["nodes"]
+    names = [n["name"] for n in nodes if n["kind"] == "PLACEHOLDER"]
+    returned = next((n["args"][0] for n in nodes if n["kind"] == "OUTPUT" and n["args"]), NONE)
+    count = len(returned[1]) if returned[0] in ("list", "tuple") else 1
+    message: dict = {
+        "version": {"format": FORMAT_VERSION, "min_reader": FORMAT_VERSION,
+                    "producer": f"epweave_fx with torch {torch.__version__}"},
+        "graphs": exporter.graphs}
+    if info is not None:
+        message["info"] = exporter.plain(info)
+    elif "info" in known:
+        message["info"] = known["info"]
+    if inputs is not None:
+        message["inputs"] = reader.roles(_with_names(inputs, names, "inputs"), "an input",
+                                         _INPUT_FIELDS)
+    else:
+        message["inputs"] = known.get("inputs") or [
+            {"name": name, "role": "user", "which": name} for name in names]
+    if outputs is not None:
+        _with_names(outputs, [""] * count, "outputs")
+        message["outputs"] = reader.roles(outputs, "an output", _OUTPUT_FIELDS)
+    else:
+        message["outputs"] = known.get("outputs") or [{"role": "other"} for _ in range(count)]
+    if process_groups is not None:
+        message["process_groups"] = [reader.process_group(x) for x in process_groups]
+    else:
+        message["process_groups"] = known.get("process_groups") or _live_process_groups()
+    if symbols is not None:
+        message["symbols"] = [reader.symbol(name, x) for name, x in symbols.items()]
+    else:
+        message["symbols"] = exporter.symbols()
+    exporter.report_dropped()
+    write_file(message, path)
+
+
+# ------------------------------------------------------------------------- torch: loading
+class _Expressions:
+    """Parses expressions into sympy, over the symbols of a file."""
+
+    def __init__(self, symbols: list[dict]):
+        import sympy
+        from torch.utils._sympy import functions, numbers
+        self.sympy, self.functions = sympy, functions
+        self.constants = {"int_oo": numbers.int_oo, "oo": sympy.oo, "True": sympy.true,
+                          "False": sympy.false}
+        self.symbols: dict[str, object] = {}
+        self.parsed: dict[str, object] = {}
+        for entry in symbols:
+            self.add_symbol(entry)
+
+    def add_symbol(self, entry: dict) -> None:
+        name = entry["name"]
+        if name.startswith("z"):  # zf3, zuf3: floats
+            self.symbols[name] = self.sympy.Symbol(name, real=True)
+        else:
+            lower = entry.get("lower", "")
+            positive = not entry.get("unbacked") and lower.isdecimal() and int(lower) > 0
+            self.symbols[name] = self.sympy.Symbol(name, integer=True, positive=positive or None)
+
+    def __getitem__(self, text: str):
+        """The sympy expression of `text`; GraphFileError if it is none."""
+        found = self.parsed.get(text)
+        if found is None:
+            try:
+                tree = ast.parse(text.strip(), mode="eval").body
+                found = self.build(tree)
+                if str(found) != text:
+                    with self.sympy.evaluate(False):
+                        literal = self.build(tree)
+                    found = literal if str(literal) == text else found
+            except (SyntaxError, TypeError, KeyError, AttributeError) as error:
+                raise GraphFileError(f"cannot read the expression {text!r}: {error}") from None
+            self.parsed[text] = found
+        return found
+
+    def build(self, e):
+        sympy, functions = self.sympy, self.functions
+        if isinstance(e, ast.Name):
+            if e.id in self.constants:
+                return self.constants[e.id]
+            if e.id not in self.symbols:
+                raise KeyError(f"symbol {e.id} is not in the file's table")
+            return self.symbols[e.id]
+        if isinstance(e, ast.Constant):
+            return sympy.sympify(e.value)
+        if isinstance(e, ast.UnaryOp):
+            operand = self.build(e.operand)
+            return sympy.Not(operand) if isinstance(e.op, ast.Invert) else \
+                sympy.Mul(sympy.Integer(-1), operand)
+        if isinstance(e, ast.Call):
+            arguments = [self.build(a) for a in e.args]
+            for home in (functions, sympy):
+                if hasattr(home, e.func.id):
+                    return getattr(home, e.func.id)(*arguments)
+            raise KeyError(f"function {e.func.id} is not known")
+        if isinstance(e, ast.Compare):
+            a, b = self.build(e.left), self.build(e.comparators[0])
+            relations = {ast.Lt: sympy.Lt, ast.LtE: sympy.Le, ast.Gt: sympy.Gt, ast.GtE: sympy.Ge}
+            return relations[type(e.ops[0])](a, b)
+        a, b = self.build(e.left), self.build(e.right)
+        operations = {
+            ast.Add: lambda: sympy.Add(a, b), ast.Mult: lambda: sympy.Mul(a, b),
+            ast.Sub: lambda: sympy.Add(a, sympy.Mul(sympy.Integer(-1), b)),
+            ast.FloorDiv: lambda: functions.FloorDiv(a, b), ast.Mod: lambda: functions.Mod(a, b),
+            ast.Pow: lambda: sympy.Pow(a, b),
+            ast.Div: lambda: sympy.Mul(a, sympy.Pow(b, sympy.Integer(-1))),
+            ast.BitAnd: lambda: sympy.And(a, b), ast.BitOr: lambda: sympy.Or(a, b)}
+        return operations[type(e.op)]()
+
+
+class _Loader:
+    """Turns a File message into a live GraphModule."""
+
+    def __init__(self, message: dict, device: str | None):
+        import torch
+        from torch._subclasses import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+        self.torch = torch
+        self.message = message
+        self.device_override = None if device is None else str(torch.device(device))
+        self.expressions = _Expressions(message.get("symbols", []))
+        self.env = ShapeEnv()
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self.env)
+        self.declare_symbols()
+        self.operators: dict[str, object] = {}
+        self.graphs: dict[str | None, dict] = {g.get("name"): g for g in message["graphs"]}
+        self.modules: dict[str | None, object] = {}
+
+    # The ShapeEnv.
+    def declare_symbols(self) -> None:
+        """Make the file's symbols known to the ShapeEnv: ranges, hints and their kind."""
+        import sympy
+        from torch._dynamo.source import ConstantSource
+        from torch.utils._sympy.value_ranges import ValueRanges
+        env = self.env
+        for entry in self.message.get("symbols", ()):
+            name = entry["name"]
+            symbol = self.expressions.symbols[name]
+            env.name_to_symbol[name] = symbol
+            if "lower" in entry:
+                env.var_to_range[symbol] = ValueRanges(self.expressions[entry["lower"]],
+                                                       self.expressions[entry["upper"]])
+            if entry.get("size_like"):
+                env.size_like.add(symbol)
+            unbacked = entry.get("unbacked", name.startswith(("u", "zu")))
+            if "hint" in entry:
+                hints = env.var_to_hint_override if unbacked else env.backed_var_to_val
+                hints[symbol] = entry["hint"] if unbacked else sympy.Integer(entry["hint"])
+            if unbacked:
+                number = int(name.lstrip("zuf") or -1) + 1
+                env.unbacked_symint_counter = max(env.unbacked_symint_counter, number)
+            else:
+                env.var_to_sources[symbol] = [ConstantSource(name)]
+
+    def finish_symbols(self) -> None:
+        """Give the ShapeEnv exactly the file's facts, undoing what building values added."""
+        from torch.fx.experimental.symbolic_shapes import RuntimeAssert
+        from torch.utils._traceback import CapturedTraceback
+        env = self.env
+        env.var_to_range.clear()
+        env.deferred_runtime_asserts.clear()
+        env.replacements.clear()
+        env.num_deferred_runtime_asserts = 0
+        self.declare_symbols()
+        for entry in self.message.get("symbols", ()):
+            symbol = self.expressions.symbols[entry["name"]]
+            if "replaced_by" in entry:
+                env.replacements[symbol] = self.expressions[entry["replaced_by"]]
+            asserts = [RuntimeAssert(self.expressions[text], "", CapturedTraceback.extract())
+                       for text in entry.get("asserts", ())]
+            if asserts:
+                env.deferred_runtime_asserts[symbol] = asserts
+                env.num_deferred_runtime_asserts += len(asserts)
+        env.pending_fresh_unbacked_symbols.clear()
+        env._update_version_counter()
+
+    # Values.
+    def symbolic(self, text: str, py_type: str | None = None):
+        """A SymInt, SymFloat or SymBool; the kind follows from the expression if not given."""
+        from torch.fx.experimental.sym_node import SymNode
+        torch = self.torch
+        expression = self.expressions[text]
+        if py_type is None:
+            py_type = "SymBool" if expression.is_Boolean or expression.is_Relational else \
+                "SymInt" if expression.is_integer is not False else "SymFloat"
+        kinds = {"SymInt": (int, torch.SymInt), "SymFloat": (float, torch.SymFloat),
+                 "SymBool": (bool, torch.SymBool)}
+        if py_type not in kinds:
+            raise GraphFileError(f'has a symbolic scalar of the unknown class "{py_type}"')
+        plain, symbolic = kinds[py_type]
+        return symbolic(SymNode(expression, self.env, plain, None))
+
+    def extent(self, e: int | str):
+        if isinstance(e, int):
+            return e
+        return int(e) if _is_number(e) else self.symbolic(e, "SymInt")
+
+    def torch_constant(self, name: str):
+        """The torch object (dtype, layout, memory format) of a name such as "torch.int64"."""
+        found = getattr(self.torch, name.removeprefix("torch."), None)
+        if found is None:
+            raise GraphFileError(f"torch {self.torch.__version__} has no {name}")
+        return found
+
+    def device(self, name: str):
+        return self.torch.device(self.device_override or name)
+
+    def operator(self, name: str):
+        if name not in self.operators:
+            self.operators[name] = _find_operator(name)
+        return self.operators[name]
+
+    def value(self, value: tuple, nodes: dict):
+        """The Python object of a Value; `nodes` are the nodes that it may refer to."""
+        kind, x = value
+        if kind in ("integer", "boolean", "text"):
+            return x
+        if kind == "node":
+            if x not in nodes:
+                raise GraphFileError(f'refers to "{x}", which no earlier node of the graph is;'
+                                     " `epweave verify` lists all such faults")
+            return nodes[x]
+        if kind == "none":
+            return None
+        if kind == "list":
+            return [self.value(y, nodes) for y in x]
+        if kind == "tuple":
+            return tuple(self.value(y, nodes) for y in x)
+        if kind == "dict":
+            parts = [self.value(y, nodes) for y in x]
+            return dict(zip(parts[::2], parts[1::2]))
+        if kind == "set":
+            return {self.value(y, nodes) for y in x}
+        if kind == "slice":
+            return slice(*(self.value(y, nodes) for y in x))
+        if kind in ("real", "nan"):
+            return real_of(value)
+        if kind == "complex":
+            return complex(*map(real_of, x))
+        if kind == "symbolic":
+            return self.symbolic(x)
+        if kind in ("dtype", "layout", "memory_format"):
+            return self.torch_constant(x)
+        if kind == "device":
+            return self.device(x)
+        if kind == "ellipsis":
+            return Ellipsis
+        if kind == "graph":
+            return self.module(x)
+        if kind == "mesh":
+            return MeshPlaceholder(*(self.value(y, nodes) for y in x))
+        if kind == "process_group":
+            return self.process_group(x)
+        if kind == "operator":
+            return self.operator(x)
+        if kind == "tensor":
+            return self.constant(x)
+        if kind == "type_ref":
+            return self.recorded(x)
+        if kind == "named_tuple":
+            return self.named_tuple(x, nodes)
+        return self.opaque(x[0][1], x[1][1])
+
+    def named_tuple(self, parts: list, nodes: dict):
+        name, fields = parts[0][1], [f[1] for f in parts[1::2]]
+        items = [self.value(y, nodes) for y in parts[2::2]]
+        if name == "torch.Size":
+            return self.torch.Size(items)
+        known = _imported(name)
+        if known is None:
+            known = collections.namedtuple(name.rpartition(".")[2], fields)
+        return known(*items)
+
+    @staticmethod
+    def opaque(text: str, class_name: str):
+        if class_name == "int" and _is_number(text):
+            return int(text)
+        if class_name == "type":
+            return _imported(text) or OpaquePlaceholder(text, class_name)
+        return OpaquePlaceholder(text, class_name)
+
+    @staticmethod
+    def process_group(name: str):
+        import torch.distributed as dist
+        if dist.is_available() and dist.is_initialized():
+            for group, known in dist.distributed_c10d._world.pg_names.items():
+                if known == name:
+                    return group
+        return ProcessGroupPlaceholder(name)
+
+    def constant(self, parts: list):
+        """A constant tensor: real if its values are recorded, else fake."""
+        torch = self.torch
+        x = parts[1][1][1]
+        if parts[2] == NONE:
+            return self.fake_tensor(x)
+        dtype = self.torch_constant(x["dtype"])
+        values = torch.tensor(self.value(parts[2], {}), dtype=dtype)
+        try:
+            out = torch.empty_strided(x.get("sizes", []), x.get("strides", []), dtype=dtype,
+                                      device=self.device(x["device"]))
+        except (RuntimeError, AssertionError) as error:
+            raise GraphFileError(f'cannot make a constant tensor on {x["device"]} ({error});'
+                                 ' load with device="cpu"') from None
+        out.copy_(values.reshape(out.shape))
+        if x.get("subclass") == "Parameter":
+            return torch.nn.Parameter(out, requires_grad=x.get("requires_grad", False))
+        return out.requires_grad_(x.get("requires_grad", False))
+
+    def fake_tensor(self, x: dict):
+        """A FakeTensor of the recorded dtype, sizes, strides, offset and device."""
+        torch = self.torch
+        from torch._subclasses import FakeTensor
+        layout = x.get("layout", "torch.strided")
+        if layout != "torch.strided":
+            raise GraphFileError(f"has a recorded value of layout {layout}; only strided ones"
+                                 " can be loaded")
+        sizes = [self.extent(e) for e in x.get("sizes", ())]
+        strides = [self.extent(e) for e in x.get("strides", ())]
+        offset = self.extent(x.get("offset", 0))
+        meta = torch.empty_strided(sizes, strides, dtype=self.torch_constant(x["dtype"]),
+                                   device="meta")
+        if type(offset) is not int or offset:
+            meta = self.with_offset(meta, sizes, strides, offset)
+        out = FakeTensor(self.mode, meta, self.device(x["device"]))
+        return out.requires_grad_() if x.get("requires_grad") else out
+
+    def with_offset(self, meta, sizes, strides, offset):
+        """A view of fresh storage, large enough, that begins `offset` elements into it."""
+        span = offset + 1
+        for size, stride in zip(sizes, strides):
+            span = span + size * stride
+        base = self.torch.empty_strided((span,), (1,), dtype=meta.dtype, device="meta")
+        return base.as_strided(sizes, strides, offset)
+
+    def recorded(self, kind: tuple):
+        """The recorded value (meta "val") of a Type."""
+        name, x = kind
+        if name == "tensor":
+            return self.fake_tensor(x)
+        if name == "scalar":
+            return self.symbolic(x["expression"], x["py_type"])
+        if name == "tuple":
+            return tuple(None if y is None else self.recorded(y) for y in x)
+        if name == "list":
+            return [None if y is None else self.recorded(y) for y in x]
+        return self.value(x, {})
+
+    # Graphs.
+    def module(self, name: str | None):
+        """The GraphModule of the graph called `name`, made once."""
+        if name not in self.modules:
+            graph = self.graphs.get(name)
+            if graph is None:
+                raise GraphFileError(f'refers to the graph "{name}", which is not in the file')
+            self.modules[name] = None  # a graph that contains itself has no module
+            self.modules[name] = self.build_module(graph)
+        found = self.modules[name]
+        if found is None:
+            raise GraphFileError(f'the graph "{name}" contains itself')
+        return found
+
+    def build_module(self, message: dict):
+        torch = self.torch
+        root = torch.nn.Module()
+        graph = torch.fx.Graph()
+        nodes: dict = {}
+        for x in message.get("nodes", ()):
+            try:
+                nodes[x["name"]] = self.node(graph, root, x, nodes)
+            except GraphFileError as error:
+                raise GraphFileError(f'graph "{message.get("name") or ""}", node "{x["name"]}":'
+                                     f" {error}") from None
+        return torch.fx.GraphModule(root, graph)
+
+    def node(self, graph, root, x: dict, nodes: dict):
+        if x["name"] in nodes:
+            raise GraphFileError("the name occurs twice; `epweave verify` lists all such faults")
+        kind = x.get("kind", "CALL")
+        target = x["target"]
+        if kind == "CALL":
+            target = self.operator(target)
+        elif kind == "GET_ATTR":
+            self.set_attribute(root, target, x)
+        node = graph.create_node(
+            _OP_OF_KIND[kind], target, tuple(self.value(a, nodes) for a in x.get("args", ())),
+            {k["name"]: self.value(k["value"], nodes) for k in x.get("kwargs", ())}, name=x["name"],
+            type_expr=_imported(x["py_type"]) if "py_type" in x else None)
+        if node.name != x["name"]:
+            node.name = x["name"]
+        self.set_meta(node, x)
+        return node
+
+    def set_attribute(self, root, target: str, x: dict) -> None:
+        *owners, last = target.split(".")
+        for part in owners:
+            if not hasattr(root, part):
+                root.add_module(part, self.torch.nn.Module())
+            root = getattr(root, part)
+        if "attr" not in x:
+            raise GraphFileError("a get_attr node must say what the attribute is")
+        value = self.value(x["attr"], {})
+        if isinstance(value, self.torch.Tensor) and not isinstance(value, self.torch.nn.Parameter):
+            root.register_buffer(last, value)
+        else:
+            setattr(root, last, value)
+
+    def set_meta(self, node, x: dict) -> None:
+        from torch.fx.experimental import symbolic_shapes
+        from torch.utils import _pytree
+        from torch.utils.checkpoint import CheckpointPolicy
+        meta = node.meta
+        if "type" in x:
+            meta["val"] = self.recorded(x["type"])
+        if "example_type" in x:
+            meta["example_value"] = self.recorded(x["example_type"])
+        for key, value in get_meta(x).items():
+            meta[key] = self.value(value, {})
+        for entry in x.get("meta", ()):
+            if entry["name"] == "stack_trace":  # in full; the field has its last frame
+                meta["stack_trace"] = self.value(entry["value"], {})
+        if x.get("recompute") in CheckpointPolicy.__members__:
+            meta["recompute"] = CheckpointPolicy[x["recompute"]]
+        if "bindings" in x:
+            def step(value):
+                fields = self.value(value, {})
+                kind = fields.pop("kind")
+                home = symbolic_shapes if hasattr(symbolic_shapes, kind) else _pytree
+                return getattr(home, kind)(**fields)
+            meta["unbacked_bindings"] = {
+                self.expressions[b["symbol"]]: tuple(step(s) for s in b.get("path", ()))
+                for b in x["bindings"]}
+        if "chunk_hints" in x:
+            meta["torchtitan_chunk_symbol_hints"] = {
+                self.expressions[h["symbol"]]: h.get("value", 0) for h in x["chunk_hints"]}
+
+    def load(self):
+        module = self.module(None)
+        self.finish_symbols()
+        module.meta[FILE_FACTS] = {
+            key: self.message[key] for key in ("info", "inputs", "outputs", "process_groups")
+            if key in self.message}
+        return module
+
+
+def load(path: str, *, device: str | None = None):
+    """The torch.fx.GraphModule in a graph file.
+
+    Recorded values are FakeTensors and symbolic scalars of one FakeTensorMode, whose
+    ShapeEnv has the file's symbols; each recorded tensor has a storage of its own. Constant
+    tensors with recorded values are real. With `device`, every device argument and recorded
+    device becomes that one, so that a graph traced for CUDA runs on the CPU.
+
+    Device meshes become MeshPlaceholder objects, and process groups that torch.distributed
+    does not know ProcessGroupPlaceholder objects; both export as what they stand for. The
+    pipeline log and provenance are not part of a GraphModule and stay in the file.
+
+    Raises GraphFileError, also where an operator is not registered in this process.
+    """
+    message = read_file(path)
+    try:
+        return _Loader(message, device).load()
+    except GraphFileError as error:
+        raise GraphFileError(f"{path}: {error}") from None
 
 
 # ------------------------------------------------------------------------------- command
