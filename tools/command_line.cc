@@ -244,7 +244,7 @@ CommandLine parse_command_line(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     // The help of the command that --help was given to.
     const auto given = app->get_subcommands();
-    const std::string text = given.empty() ? app->help() : given.front()->help();
+    const std::string text = (given.empty() ? app->help() : given.front()->help("epweave")) + "\n";
     return {.run = [text](Console& console) { return console.print(text), kFine; }};
   } catch (const CLI::CallForVersion& version) {
     return {.run = [text = std::string(version.what()) + "\n"](Console& console) {

@@ -55,8 +55,9 @@ std::string bash_completion(const std::vector<CommandHelp>& commands) {
       }
       options += fmt::format(" {}", fmt::join(option.names, " "));
       if (!option.choices.empty())
-        values += fmt::format("        {}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n",
-                              fmt::join(option.names, "|"), fmt::join(option.choices, " "));
+        values +=
+            fmt::format("        {}) mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$word\"); return ;;\n",
+                        fmt::join(option.names, "|"), fmt::join(option.choices, " "));
     }
     if (!values.empty()) values = "      case $previous in\n" + values + "      esac\n";
     cases += fmt::format("    {})\n{}      options='{}' ;;\n", command.name, values,
@@ -66,14 +67,16 @@ std::string bash_completion(const std::vector<CommandHelp>& commands) {
       R"(# bash completion for epweave; load it with: source <(epweave completion bash)
 _epweave() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} options=
+  local -a files=()
   if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W '{} --help --version' -- "$word"))
+    mapfile -t COMPREPLY < <(compgen -W '{} --help --version' -- "$word")
     return
   fi
   case ${{COMP_WORDS[1]}} in
 {}  esac
-  COMPREPLY=($(compgen -W "$options" -- "$word"))
-  [[ $word == -* ]] || COMPREPLY+=($(compgen -f -- "$word"))
+  [[ $word == -* ]] || mapfile -t files < <(compgen -f -- "$word")
+  mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+  COMPREPLY+=("${{files[@]}}")
 }}
 complete -o filenames -F _epweave epweave
 )",
