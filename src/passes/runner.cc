@@ -22,6 +22,23 @@ void record_origins(Graph& graph) {
   for (NodeId id : step.order) graph.origins.push_back({step.nodes[id].name, step.nodes[id].target});
 }
 
+std::string list_violations(const Graph& graph, const std::vector<Violation>& violations) {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, violations.size()); ++i)
+    text += "\n  " + print_violation(graph, violations[i]);
+  if (violations.size() > kShown) text += fmt::format("\n  and {} more", violations.size() - kShown);
+  return text;
+}
+
+// Passes take a sound structure for granted.
+void refuse_broken_structure(const Graph& graph) {
+  std::vector<Violation> violations;
+  verify_structure(graph, violations);
+  if (!violations.empty())
+    throw InputError("the graph's structure is broken:" + list_violations(graph, violations));
+}
+
 // Violations that the pass is not to blame for.
 class KnownViolations {
  public:
@@ -68,14 +85,8 @@ class KnownViolations {
 };
 
 [[noreturn]] void blame(const PassCall& call, const Graph& graph, const std::vector<Violation>& violations) {
-  constexpr std::size_t kShown = 5;
-  std::string text =
-      fmt::format("pass '{}' broke the graph ({} violations; this is a bug of the tool):", call.pass->name,
-                  violations.size());
-  for (std::size_t i = 0; i < std::min(kShown, violations.size()); ++i)
-    text += "\n  " + print_violation(graph, violations[i]);
-  if (violations.size() > kShown) text += fmt::format("\n  and {} more", violations.size() - kShown);
-  throw CheckError(text);
+  throw CheckError(fmt::format("pass '{}' broke the graph ({} violations; this is a bug of the tool):{}",
+                               call.pass->name, violations.size(), list_violations(graph, violations)));
 }
 
 class Run {
@@ -192,6 +203,7 @@ bool same_body(const ArgPool& args, const Body& a, const Body& b) {
 }  // namespace
 
 Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options) {
+  refuse_broken_structure(graph);
   for (std::size_t i = 0; i < pipeline.calls.size(); ++i) {
     const PassCall& call = pipeline.calls[i];
     if (call.pass->decline) call.pass->decline(call.options, std::span(pipeline.calls).first(i));
