@@ -12,10 +12,11 @@ namespace {
 
 enum class Form : std::uint8_t { kOther, kDetach, kReshape, kView, kTranspose, kSlice };
 
-// The form of each target that the pass looks at, by its interned name.
-class Forms {
+// What all bodies of a graph share.
+class Vocabulary {
  public:
-  explicit Forms(StringTable& strings) {
+  explicit Vocabulary(const Graph& graph)
+      : facts(graph), reshape(graph.intern("aten.reshape.default")), pass(graph.intern("canonicalize")) {
     for (auto [target, form] : {
              std::pair{"aten.detach.default", Form::kDetach},
              std::pair{"aten.reshape.default", Form::kReshape},
@@ -24,26 +25,26 @@ class Forms {
              std::pair{"aten.t.default", Form::kTranspose},
              std::pair{"aten.slice.Tensor", Form::kSlice},
          })
-      forms_.at(strings.intern(target)) = form;
+      forms_.at(graph.intern(target)) = form;
   }
 
-  Form of(const Node& node) const {
+  Form form_of(const Node& node) const {
     return node.kind == NodeKind::kCall ? forms_[node.target] : Form::kOther;
   }
 
+  Facts facts;
+  const StringId reshape, pass;
+
  private:
-  SideTable<StringId, Form> forms_{Form::kOther};
+  SideTable<StringId, Form> forms_{Form::kOther};  // of each target that the pass looks at
 };
 
 class Canonicalizer {
  public:
-  Canonicalizer(Graph& graph, Body& body)
-      : context_(*graph.context),
+  Canonicalizer(Context& context, Vocabulary& words, Body& body)
+      : context_(context),
+        words_(words),
         body_(body),
-        facts_(graph),
-        forms_(context_.strings),
-        reshape_(context_.strings.intern("aten.reshape.default")),
-        pass_(context_.strings.intern("canonicalize")),
         same_(body.nodes.size(), NodeId()),
         uses_(body.nodes.size(), 0) {}
 
@@ -51,11 +52,11 @@ class Canonicalizer {
     for (NodeId id : body_.order) {
       redirect_arguments(body_.nodes[id]);
       same_.at(id) = find_same(id);
-      if (!same_[id] && forms_.of(body_.nodes[id]) == Form::kView) retarget_to_reshape(body_.nodes[id]);
+      if (!same_[id] && words_.form_of(body_.nodes[id]) == Form::kView) retarget_to_reshape(body_.nodes[id]);
     }
     drop_collapsed_transposes();
     std::erase_if(body_.order, [&](NodeId id) {
-      if (same_[id] && is_step()) record_merged(body_, pass_, {same_[id], id});
+      if (same_[id] && is_step()) record_merged(body_, words_.pass, {same_[id], id});
       return same_[id] || dead_.contains(id);
     });
   }
@@ -74,7 +75,7 @@ class Canonicalizer {
   // The value that the node is an alias of, whole and in the same shape; none if there is none.
   NodeId find_same(NodeId id) {
     const Node& node = body_.nodes[id];
-    const Form form = forms_.of(node);
+    const Form form = words_.form_of(node);
     if (form == Form::kOther) return {};
     const Arg* self = find_arg(context_, node, 0, "self");
     if (!self || !self->is_node()) return {};
@@ -100,12 +101,12 @@ class Canonicalizer {
     const TensorType* of_b = tensor_of(context_, b.type);
     if (!of_a || !of_b) return false;
     return std::equal(of_a->sizes.begin(), of_a->sizes.end(), of_b->sizes.begin(), of_b->sizes.end(),
-                      [&](ExprId x, ExprId y) { return facts_.equal(x, y); });
+                      [&](ExprId x, ExprId y) { return words_.facts.equal(x, y); });
   }
 
   // x where the node is t(x).
   NodeId find_transposed(const Node& node) const {
-    if (forms_.of(node) != Form::kTranspose) return {};
+    if (words_.form_of(node) != Form::kTranspose) return {};
     const Arg* self = find_arg(context_, node, 0, "self");
     return self && self->is_node() ? self->as_node() : NodeId();
   }
@@ -135,8 +136,8 @@ class Canonicalizer {
   }
 
   void retarget_to_reshape(Node& node) {
-    if (is_step()) record_specialized(node, pass_, context_.strings.intern("reshape means the same"));
-    node.target = reshape_;
+    if (is_step()) record_specialized(node, words_.pass, context_.strings.intern("reshape means the same"));
+    node.target = words_.reshape;
     resolve_op(context_, node);
     rename_keyword(node, "size", "shape");
   }
@@ -159,7 +160,7 @@ class Canonicalizer {
     IdSet<NodeId> collapsed(body_.nodes.size());
     for (NodeId id : body_.order)
       if (same_[id]) {
-        if (forms_.of(body_.nodes[id]) == Form::kTranspose) collapsed.insert(input_of(id));
+        if (words_.form_of(body_.nodes[id]) == Form::kTranspose) collapsed.insert(input_of(id));
       } else {
         for_each_input(context_, body_.nodes[id], [&](NodeId input) { ++uses_.at(input); });
       }
@@ -173,10 +174,8 @@ class Canonicalizer {
   NodeId input_of(NodeId id) const { return find_arg(context_, body_.nodes[id], 0, "self")->as_node(); }
 
   Context& context_;
+  Vocabulary& words_;
   Body& body_;
-  Facts facts_;
-  Forms forms_;
-  StringId reshape_, pass_;
   SideTable<NodeId, NodeId> same_;         // what a node is an alias of
   SideTable<NodeId, std::uint32_t> uses_;  // of nodes that stay
   IdSet<NodeId> dead_;
@@ -186,7 +185,8 @@ class Canonicalizer {
 
 Graph canonicalize(const Graph& graph) {
   Graph result = graph;
-  for (Body& body : result.bodies) Canonicalizer(result, body).run();
+  Vocabulary words(result);
+  for (Body& body : result.bodies) Canonicalizer(*result.context, words, body).run();
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "passes/dce.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "ir/op.h"
 
@@ -19,11 +20,10 @@ bool is_root(const Context& context, const Node& node) {
 // Marks what the roots of one body need.
 class Marker {
  public:
-  Marker(const Graph& graph, const Body& body)
-      : context_(*graph.context), body_(body), binders_(context_.strings.size(), NodeId()) {
+  Marker(const Graph& graph, const Body& body) : context_(*graph.context), body_(body) {
     for (NodeId id : body.order)
       if (const auto& extra = body.nodes[id].extra)
-        for (const Binding& binding : extra->bindings) binders_.at(binding.symbol) = id;
+        for (const Binding& binding : extra->bindings) binders_[binding.symbol] = id;
   }
 
   IdSet<NodeId> mark() {
@@ -53,7 +53,7 @@ class Marker {
   }
 
   void need_type(TypeId id) {
-    if (!id || !seen_types_.insert(id)) return;
+    if (binders_.empty() || !id || !seen_types_.insert(id)) return;
     const Type& type = context_.types[id];
     for (ExprId size : type.tensor.sizes) need_symbols(size);
     for (ExprId stride : type.tensor.strides) need_symbols(stride);
@@ -63,14 +63,14 @@ class Marker {
   }
 
   void need_symbols(ExprId expr) {
-    if (!seen_exprs_.insert(expr)) return;
+    if (binders_.empty() || !seen_exprs_.insert(expr)) return;
     for (StringId symbol : context_.exprs.symbols(expr))
-      if (const NodeId binder = binders_[symbol]) need(binder);
+      if (const auto binder = binders_.find(symbol); binder != binders_.end()) need(binder->second);
   }
 
   Context& context_;
   const Body& body_;
-  SideTable<StringId, NodeId> binders_;
+  std::unordered_map<StringId, NodeId> binders_;  // of the symbols that the body binds
   IdSet<NodeId> needed_;
   IdSet<TypeId> seen_types_;
   IdSet<ExprId> seen_exprs_;

@@ -24,6 +24,11 @@ class Users {
   IdVector<NodeId, std::vector<NodeId>> users_;
 };
 
+// A process group or mesh, looked up by a call or given.
+bool is_group(const Context& context, const Node& node) {
+  return node.type && context.types[node.type].kind == TypeKind::kValue;
+}
+
 // Numbers values: equal numbers mean the same computation from the same inputs.
 class ValueNumbers {
  public:
@@ -53,9 +58,8 @@ class ValueNumbers {
   Number number_input(NodeId id) {
     if (number_of_[id] != kNone) return number_of_[id];
     const Node& node = body_.nodes[id];
-    const bool is_group = node.op && node.op->cost == CostClass::kFree && node.type &&
-                          context_.types[node.type].kind == TypeKind::kValue;
-    return is_group ? number_group(id) : number_of_.at(id) = id.index();
+    if (is_group(context_, node) && node.op && node.op->cost == CostClass::kFree) return number_group(id);
+    return number_of_.at(id) = id.index();
   }
 
   // Groups and meshes are looked up anew at each use: forward or backward makes no difference.
@@ -123,14 +127,10 @@ class ChainFinder {
   }
   bool is_gather(NodeId id) const { return is_target(id, "_c10d_functional.all_gather_into_tensor.default"); }
 
-  bool carries_data(NodeId id) const {
-    const TypeId type = node(id).type;
-    return !type || context_.types[type].kind != TypeKind::kValue;
-  }
-
   bool reads_only(NodeId user, NodeId input) const {
     bool only = true;
-    for_each_input(context_, node(user), [&](NodeId id) { only &= id == input || !carries_data(id); });
+    for_each_input(context_, node(user),
+                   [&](NodeId id) { only &= id == input || is_group(context_, node(id)); });
     return only && can_merge(user);
   }
 
@@ -237,6 +237,7 @@ class Deduplicator {
     for (NodeId id : body_.order)
       if (body_.nodes[id].kind == NodeKind::kPlaceholder && users_[id].size() > 1) merge_chains_of(id);
     if (!found_) return;
+    drop_unused_groups();
     std::erase_if(body_.order, [&](NodeId id) { return gone_.contains(id); });
     for (NodeId id : body_.order) redirect_arguments(body_.nodes[id]);
   }
@@ -267,6 +268,16 @@ class Deduplicator {
     }
     same_.at(gone.output()) = kept.output();
     found_ = true;
+  }
+
+  // Group lookups that only removed gathers used.
+  void drop_unused_groups() {
+    for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
+      const auto users = users_[*id];
+      if (users.empty() || !body_.nodes[*id].op || !is_group(context_, body_.nodes[*id])) continue;
+      if (std::all_of(users.begin(), users.end(), [&](NodeId user) { return gone_.contains(user); }))
+        gone_.insert(*id);
+    }
   }
 
   void redirect_arguments(Node& node) {

@@ -1,14 +1,10 @@
-// Writing provenance.
-//
-// A node's first record says what it is (kept, body, split, ...), later ones what was done to it.
+// Writing provenance. A node's last record names every input-graph node that it stands for, the one whose
+// place it has first: origins_of (ir/graph.h).
 #pragma once
 
 #include "ir/graph.h"
 
 namespace epweave {
-
-// The input-graph nodes that the node stands for in its own right: what its first record says, or itself.
-std::vector<StringId> origins_of(const Node& node);
 
 // Uses of `gone` are uses of `kept` now.
 struct Merge {
@@ -16,7 +12,7 @@ struct Merge {
   NodeId gone;
 };
 
-// Records at `kept` that it stands for `gone` too, and takes over what `gone` had absorbed before.
+// Records at `kept` that it stands for all that `gone` stood for, too.
 void record_merged(Body& body, StringId pass, Merge merge);
 
 // Records that the node's call became a special case of what it was.
