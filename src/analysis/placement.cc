@@ -60,6 +60,7 @@ class Inference {
         options_(options),
         tokens_(tokens),
         matcher_(options.roots, graph.context->strings),
+        getitem_(graph.intern("operator.getitem")),
         call_(graph, result_, tokens, facts, options) {}
 
   Placements run() {
@@ -160,6 +161,12 @@ class Inference {
   RegionId region_of(NodeId id) {
     const Node& node = step_.nodes[id];
     if (node.kind != NodeKind::kCall) return RegionId();
+    // An element goes with its tuple: only then has it parts, or none.
+    if (node.target == getitem_) {
+      const Arg tuple = graph_.context->args[node.args].front();
+      if (tuple.is_node() && result_.of(tuple.as_node()).is(PlacementKind::kTuple))
+        return result_.region[tuple.as_node()];
+    }
     if (node.module) {
       const StringId root = matcher_.root_of(node.module);
       return root && roots_.contains(root) ? region_id(root, node.is_backward()) : RegionId();
@@ -281,6 +288,7 @@ class Inference {
   const PlacementOptions& options_;
   TokenExtents& tokens_;
   ModuleMatcher matcher_;
+  StringId getitem_;
   Placements result_;
   PlacementCall call_;
   IdSet<StringId> roots_;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "passes/canonicalize.h"
+#include "passes/dce.h"
+#include "passes/dedup_unshard.h"
 #include "passes/pipeline.h"
 
 namespace epweave {
@@ -34,6 +37,20 @@ std::string expand_ep_overlap(const Options& options) {
 
 Registry make_registry() {
   Registry rows;
+  rows.passes = {
+      {.name = "dce",
+       .summary = "drop nodes whose results nothing needs",
+       .options = {},
+       .run = [](const Graph& graph, const Options&) { return PassResult{dce(graph)}; }},
+      {.name = "canonicalize",
+       .summary = "remove detaches, views and slices that change nothing; spell views as reshape",
+       .options = {},
+       .run = [](const Graph& graph, const Options&) { return PassResult{canonicalize(graph)}; }},
+      {.name = "dedup-unshard",
+       .summary = "gather each sharded parameter once",
+       .options = {},
+       .run = [](const Graph& graph, const Options&) { return PassResult{dedup_unshard(graph)}; }},
+  };
   rows.presets.push_back(
       {.name = "ep-overlap",
        .summary = "chunk MoE modules and overlap one part's token exchange with the other's compute",
