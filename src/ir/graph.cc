@@ -46,4 +46,8 @@ Site site_of(const Graph& graph, const Node& node) {
           std::string(graph.text(node.module)), source};
 }
 
+std::vector<StringId> origins_of(const Node& node) {
+  return node.provenance.empty() ? std::vector{node.name} : node.provenance.back().origins;
+}
+
 }  // namespace epweave

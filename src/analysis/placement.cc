@@ -1,0 +1,309 @@
+#include "analysis/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/module_path.h"
+#include "analysis/placement_rules.h"
+#include "ir/op.h"
+
+namespace epweave {
+
+Placement Placement::tuple(std::vector<Placement> elements) {
+  return {PlacementKind::kTuple, -1, std::move(elements)};
+}
+
+bool Placement::is_divided() const {
+  if (kind == PlacementKind::kTuple)
+    return std::any_of(elements.begin(), elements.end(), [](const Placement& p) { return p.is_divided(); });
+  return kind != PlacementKind::kWhole;
+}
+
+std::string print_placement(const Placement& p) {
+  switch (p.kind) {
+    case PlacementKind::kWhole:
+      return "Whole";
+    case PlacementKind::kSplit:
+      return fmt::format("Split({})", p.dim);
+    case PlacementKind::kLocal:
+      return p.dim < 0 ? "Local" : fmt::format("Local({})", p.dim);
+    case PlacementKind::kPartial:
+      return "Partial";
+    case PlacementKind::kCarried:
+      return "Carried";
+    case PlacementKind::kAmbiguous:
+      return "Ambiguous";
+    case PlacementKind::kTuple:
+      break;
+  }
+  std::string text = "(";
+  for (std::size_t i = 0; i < p.elements.size(); ++i)
+    text += (i > 0 ? ", " : "") + print_placement(p.elements[i]);
+  return text + ")";
+}
+
+void Placements::set_access(NodeId node, const std::vector<Access>& accesses) {
+  access_begin_.at(node) = static_cast<std::uint32_t>(accesses_.size());
+  accesses_.insert(accesses_.end(), accesses.begin(), accesses.end());
+}
+
+namespace {
+
+constexpr std::string_view kAllToAll = "_c10d_functional.all_to_all_single.default";
+
+class Inference {
+ public:
+  Inference(const Graph& graph, const PlacementOptions& options, TokenExtents& tokens, Facts& facts)
+      : graph_(graph),
+        step_(graph.step()),
+        options_(options),
+        tokens_(tokens),
+        matcher_(options.roots, graph.context->strings),
+        getitem_(graph.intern("operator.getitem")),
+        call_(graph, result_, tokens, facts, options) {}
+
+  Placements run() {
+    select_roots();
+    infer_outside();
+    for (NodeId id : step_.order) {
+      const RegionId region = region_of(id);
+      if (!region) continue;
+      result_.region.at(id) = region;
+      visit(id, region);
+    }
+    require_division();
+    return std::move(result_);
+  }
+
+ private:
+  [[noreturn]] void decline(NodeId id, const PlacementRefusal& refusal) const {
+    const Node& node = step_.nodes[id];
+    std::string inputs;
+    for_each_input(*graph_.context, node, [&](NodeId input) {
+      inputs += fmt::format("{}{}: {}", inputs.empty() ? "" : ", ", graph_.text(step_.nodes[input].name),
+                            print_placement(result_.of(input)));
+    });
+    throw PassError(
+        refusal.id,
+        fmt::format("{} cannot run on parts of the tokens: {} (arguments {})", graph_.text(node.target),
+                    refusal.problem, inputs),
+        site_of(graph_, node),
+        refusal.remedy.empty() ? "select roots that leave this operation outside" : refusal.remedy);
+  }
+
+  // Roots that exchange tokens; with require_exchange off, all that carry expert-parallel labels if none
+  // does.
+  void select_roots() {
+    auto collect = [&](auto&& wanted) {
+      for (NodeId id : step_.order) {
+        const Node& node = step_.nodes[id];
+        if (node.kind != NodeKind::kCall || !wanted(node)) continue;
+        if (StringId root = matcher_.root_of(node.module)) roots_.insert(root), any_root_ = true;
+      }
+    };
+    const StringId exchange = graph_.context->strings.find(kAllToAll);
+    collect([&](const Node& node) { return node.target == exchange; });
+    if (any_root_) return;
+    const std::string patterns = fmt::format("{}", fmt::join(options_.roots, ", "));
+    if (options_.require_exchange)
+      throw PassError(
+          "chunk.no-exchange",
+          fmt::format("no module selected by '{}' exchanges tokens between ranks", patterns), {},
+          "check the pattern (components separated by dots, * is one component) and that the graph was "
+          "traced with expert parallelism; require-exchange=no takes modules with EP labels only");
+    collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
+    if (!any_root_)
+      throw PassError("chunk.no-region",
+                      fmt::format("no module selected by '{}' has expert-parallel labels", patterns), {},
+                      "check the pattern (components separated by dots, * is one component)");
+  }
+
+  Placement outside_placement(TypeId id) {
+    if (!id) return Placement::whole();
+    const Type& type = graph_.context->types[id];
+    if (type.kind == TypeKind::kTensor) {
+      const auto dims = tokens_.dimensions(type.tensor);
+      if (dims.size() > 1) return {PlacementKind::kAmbiguous, -1, {}};
+      return dims.empty() ? Placement::whole() : Placement::split(dims[0]);
+    }
+    if (type.kind == TypeKind::kScalar) {
+      if (!tokens_.scales(type.expr)) return Placement::whole();
+      return tokens_.multiple(type.expr) ? Placement::partial() : Placement::local();
+    }
+    if (type.elements.empty()) return Placement::whole();
+    std::vector<Placement> elements;
+    for (TypeId element : type.elements) elements.push_back(outside_placement(element));
+    Placement tuple = Placement::tuple(std::move(elements));
+    return tuple.is_divided() ? tuple : Placement::whole();
+  }
+
+  void infer_outside() {
+    SideTable<TypeId, Placement> of_type;
+    IdSet<TypeId> known;
+    for (NodeId id : step_.order) {
+      const TypeId type = step_.nodes[id].type;
+      if (!type) continue;
+      if (known.insert(type)) of_type.at(type) = outside_placement(type);
+      if (of_type[type].is_divided()) result_.outside.at(id) = of_type[type];
+    }
+  }
+
+  RegionId region_id(StringId root, bool backward) {
+    SideTable<StringId, RegionId>& table = backward ? backward_regions_ : forward_regions_;
+    if (!table[root]) {
+      result_.regions.push_back({root, backward});
+      table.at(root) = RegionId(result_.regions.size() - 1);
+    }
+    return table[root];
+  }
+
+  RegionId region_of(NodeId id) {
+    const Node& node = step_.nodes[id];
+    if (node.kind != NodeKind::kCall) return RegionId();
+    // An element goes with its tuple: only then has it parts, or none.
+    if (node.target == getitem_) {
+      const Arg tuple = graph_.context->args[node.args].front();
+      if (tuple.is_node() && result_.of(tuple.as_node()).is(PlacementKind::kTuple))
+        return result_.region[tuple.as_node()];
+    }
+    if (node.module) {
+      const StringId root = matcher_.root_of(node.module);
+      return root && roots_.contains(root) ? region_id(root, node.is_backward()) : RegionId();
+    }
+    return accumulation_region(id);
+  }
+
+  // Gradient accumulation that autograd inserted: backward, without a module. It joins the region of its
+  // latest divided input if every tensor input already has parts there; it must never cause a new split.
+  RegionId accumulation_region(NodeId id) {
+    const Node& node = step_.nodes[id];
+    if (!node.is_backward() || graph_.text(node.target).starts_with("_c10d_functional")) return RegionId();
+    RegionId latest;
+    for_each_input(*graph_.context, node, [&](NodeId input) {
+      if (result_.region[input] && result_.is_divided(input)) latest = result_.region[input];
+    });
+    if (!latest || !result_.regions[latest.index()].backward) return RegionId();
+    bool has_parts = true;
+    for_each_input(*graph_.context, node, [&](NodeId input) {
+      const bool is_tensor = tensor_of(*graph_.context, step_.nodes[input].type) != nullptr;
+      if (is_tensor && !result_.of(input).is_divided()) has_parts = false;
+      if (!result_.region[input] && !(taken_by_[input] == latest)) has_parts = false;
+    });
+    return has_parts ? latest : RegionId();
+  }
+
+  void visit(NodeId id, RegionId region) {
+    const Node& node = step_.nodes[id];
+    bool any_divided = false;
+    for_each_input(*graph_.context, node,
+                   [&](NodeId input) { any_divided |= result_.of(input).is_divided(); });
+    if (!any_divided) return;
+    const PlacementRule rule = node.op == nullptr ? nullptr : find_placement_rule(*node.op);
+    if (rule == nullptr)
+      decline(
+          id,
+          {"chunk.no-rule", "there is no placement rule for this operation",
+           "select roots that leave it outside, or add a row for it to the op table and a placement rule"});
+    call_.begin(id);
+    Placement placement;
+    try {
+      check_updates_before(id, region);
+      placement = rule(call_);
+      check_updates_after(id, placement, region);
+    } catch (const PlacementRefusal& refusal) {
+      decline(id, refusal);
+    }
+    result_.set_access(id, call_.accesses());
+    for (const std::string& text : call_.assumptions()) result_.assumptions.push_back({id, text});
+    if (!placement.is_divided()) return;
+    has_division_.insert(region);
+    for_each_input(*graph_.context, node, [&](NodeId input) {
+      if (!result_.region[input] && result_.of(input).is_divided()) taken_by_.at(input) = region;
+    });
+    result_.placement.at(id) = std::move(placement);
+  }
+
+  // A part must not see a buffer between the parts' updates.
+  void check_updates_before(NodeId id, RegionId region) const {
+    for_each_input(*graph_.context, step_.nodes[id], [&](NodeId input) {
+      const bool is_carried = result_.region[input] && result_.placement[input].is(PlacementKind::kCarried);
+      if (is_carried || updated_in_[input] == region)
+        throw PlacementRefusal{
+            "chunk.read-after-update",
+            fmt::format("it reads '{}', which the region updates", graph_.text(step_.nodes[input].name)),
+            "read the buffer before its update, or outside the selected module"};
+    });
+  }
+
+  // In-place ops: into state only as a sum over the parts, otherwise only into what the region made.
+  void check_updates_after(NodeId id, const Placement& placement, RegionId region) {
+    const Node& node = step_.nodes[id];
+    if (!node.op->writes || !placement.is_divided()) return;
+    for (std::size_t i = 0; i < node.op->params.size(); ++i) {
+      if (!node.op->params[i].is_written) continue;
+      const Operand written = call_.arg(i, node.op->params[i].name);
+      if (!written || !written.arg.is_node()) continue;
+      const NodeId owner = storage_owner(written.arg.as_node());
+      if (placement.is(PlacementKind::kCarried)) {
+        if (step_.nodes[owner].kind != NodeKind::kPlaceholder || owner != written.arg.as_node())
+          throw PlacementRefusal{"chunk.update-of-view", "it updates a view, not an input buffer itself", {}};
+        updated_in_.at(owner) = region;
+      } else if (result_.region[owner] != region) {
+        throw PlacementRefusal{"chunk.update-outside",
+                               fmt::format("it writes '{}', which is made outside the region",
+                                           graph_.text(step_.nodes[owner].name)),
+                               "write to a value made inside the selected module"};
+      }
+    }
+  }
+
+  // The value whose storage this one is a view of, through views and in-place results.
+  NodeId storage_owner(NodeId id) const {
+    for (;;) {
+      const Node& node = step_.nodes[id];
+      const bool is_tuple_item = graph_.text(node.target) == "operator.getitem";
+      if (node.kind != NodeKind::kCall || node.op == nullptr) return id;
+      if (!node.op->is_view && !node.op->writes && !is_tuple_item) return id;
+      const auto args = graph_.context->args[node.args];
+      if (args.empty() || !args[0].is_node()) return id;
+      id = args[0].as_node();
+    }
+  }
+
+  void require_division() const {
+    for (std::size_t i = 0; i < result_.regions.size(); ++i) {
+      if (has_division_.contains(RegionId(i))) continue;
+      const ChunkRegion& region = result_.regions[i];
+      throw PassError(
+          "chunk.nothing-divided",
+          fmt::format("nothing in region '{}' ({}) is divided: no value that enters it has a token extent",
+                      graph_.text(region.root), region.backward ? "backward" : "forward"),
+          {}, "check that the token dimension is symbolic where the module reads it");
+    }
+  }
+
+  const Graph& graph_;
+  const Body& step_;
+  const PlacementOptions& options_;
+  TokenExtents& tokens_;
+  ModuleMatcher matcher_;
+  StringId getitem_;
+  Placements result_;
+  PlacementCall call_;
+  IdSet<StringId> roots_;
+  bool any_root_ = false;
+  SideTable<StringId, RegionId> forward_regions_, backward_regions_;
+  IdSet<RegionId> has_division_;
+  SideTable<NodeId, RegionId> taken_by_;    // the region that takes an outside value in parts
+  SideTable<NodeId, RegionId> updated_in_;  // the region that updates a buffer
+};
+
+}  // namespace
+
+Placements infer_placements(const Graph& graph, const PlacementOptions& options, TokenExtents& tokens,
+                            Facts& facts) {
+  return Inference(graph, options, tokens, facts).run();
+}
+
+}  // namespace epweave

@@ -1,0 +1,122 @@
+// Placement inference: how each value of the selected regions relates to what the region's code
+// yields when it is fed one part of the tokens at a time (docs/chunking.md).
+//
+// The token extent u of the inputs is cut into N parts. A region is the code of one selected module in one
+// direction. Part values are always well defined: what the region's code yields for part k. A placement says
+// how the whole value relates to them:
+//
+//   Whole      v = v_k for every k            weights, masks
+//   Split(d)   v = cat(v_k, d)                activations
+//   Local(d)   the rows of the parts are the whole's rows in an order nobody wrote down (sorted, exchanged
+//   rows) Partial    v = v_0 + .. + v_{N-1}         weight gradients, counts, every size that is a multiple
+//   of u Carried    v_k was computed from v_{k-1}  buffer updates Tuple      one placement per element
+//
+// One forward walk assigns each region node a placement and says how it takes each argument. Nothing here
+// depends on N.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/token_extent.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+enum class PlacementKind : std::uint8_t {
+  kWhole,
+  kSplit,
+  kLocal,
+  kPartial,
+  kCarried,
+  kTuple,
+  kAmbiguous,  // of an outside value with two token extents: refused when used
+};
+
+struct Placement {
+  PlacementKind kind = PlacementKind::kWhole;
+  int dim = -1;  // Split, Local; -1: a Local scalar
+  std::vector<Placement> elements;
+
+  static Placement whole() { return {}; }
+  static Placement split(int dim) { return {PlacementKind::kSplit, dim, {}}; }
+  static Placement local(int dim = -1) { return {PlacementKind::kLocal, dim, {}}; }
+  static Placement partial() { return {PlacementKind::kPartial, -1, {}}; }
+  static Placement carried() { return {PlacementKind::kCarried, -1, {}}; }
+  static Placement tuple(std::vector<Placement> elements);
+
+  bool is(PlacementKind k) const { return kind == k; }
+  bool is_whole() const { return kind == PlacementKind::kWhole; }
+  bool is_partial() const { return kind == PlacementKind::kPartial; }
+  bool is_local() const { return kind == PlacementKind::kLocal; }
+  // Rows along one dimension, in a known order or not.
+  bool is_rows() const {
+    return kind == PlacementKind::kSplit || (kind == PlacementKind::kLocal && dim >= 0);
+  }
+  bool is_divided() const;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+std::string print_placement(const Placement& placement);  // "Split(0)", "(Split(0), Partial)"
+
+// How a node takes one of its node references.
+struct Access {
+  enum class Kind : std::uint8_t {
+    kPart,   // part k of a divided value, the value itself of a Whole one
+    kWhole,  // joined first
+    kSlice,  // part k of dimension `dim` of the whole
+    kChain,  // part k takes what part k-1 of this node made, part 0 the whole
+    kAny,    // only dtype and device are read
+  };
+  Kind kind = Kind::kPart;
+  std::int16_t dim = 0;
+};
+
+using RegionId = Id<struct RegionTag>;
+
+struct ChunkRegion {
+  StringId root;
+  bool backward = false;
+};
+
+// Something a rule takes for granted.
+struct Assumption {
+  NodeId node;
+  std::string text;
+};
+
+struct PlacementOptions {
+  std::vector<std::string> roots;
+  bool require_exchange = true;  // regions only where the module exchanges tokens
+  bool exact_casts = false;      // join a Partial before a narrowing cast instead of casting each part
+};
+
+class Placements {
+ public:
+  std::vector<ChunkRegion> regions;
+  SideTable<NodeId, RegionId> region;      // none: outside all regions
+  SideTable<NodeId, Placement> placement;  // of region nodes
+  std::vector<Assumption> assumptions;
+
+  bool is_divided(NodeId node) const { return placement[node].is_divided(); }
+  // Of a divided node's i-th node reference (in the order of for_each_input).
+  Access access(NodeId node, std::size_t i) const {
+    const std::uint32_t begin = access_begin_[node];
+    return begin == kNoAccess ? Access() : accesses_[begin + i];
+  }
+  void set_access(NodeId node, const std::vector<Access>& accesses);
+  // Of any value; outside values by their type.
+  const Placement& of(NodeId node) const { return region[node] ? placement[node] : outside[node]; }
+  SideTable<NodeId, Placement> outside;
+
+ private:
+  static constexpr std::uint32_t kNoAccess = UINT32_MAX;
+  SideTable<NodeId, std::uint32_t> access_begin_{kNoAccess};
+  std::vector<Access> accesses_;
+};
+
+// Throws PassError: no region, an op without a rule, a combination that a rule refuses, a region in which
+// nothing is divided.
+Placements infer_placements(const Graph& graph, const PlacementOptions& options, TokenExtents& tokens,
+                            Facts& facts);
+
+}  // namespace epweave

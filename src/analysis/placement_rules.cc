@@ -1,0 +1,236 @@
+#include "analysis/placement_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace epweave {
+
+PlacementCall::PlacementCall(const Graph& graph, const Placements& placements, TokenExtents& tokens,
+                             Facts& facts, const PlacementOptions& options)
+    : graph_(graph),
+      body_(graph.step()),
+      placements_(placements),
+      tokens_(tokens),
+      facts_(facts),
+      options_(options) {}
+
+void PlacementCall::begin(NodeId node) {
+  id_ = node;
+  node_ = &body_.nodes[node];
+  std::size_t leaves = 0;
+  for_each_input(*graph_.context, *node_, [&](NodeId) { ++leaves; });
+  accesses_.assign(leaves, Access());
+  assumptions_.clear();
+}
+
+namespace {
+
+std::size_t count_leaves(const ArgPool& pool, Arg arg) {
+  std::size_t count = 0;
+  pool.for_each_node(arg, [&](NodeId) { ++count; });
+  return count;
+}
+
+}  // namespace
+
+Operand PlacementCall::arg(std::size_t position, std::string_view name) const {
+  const ArgPool& pool = graph_.context->args;
+  std::size_t leaf = 0;
+  const auto args = pool[node_->args];
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (i == position) return {args[i], leaf, true};
+    leaf += count_leaves(pool, args[i]);
+  }
+  const auto kwargs = pool[node_->kwargs];
+  for (std::size_t i = 0; i + 1 < kwargs.size(); i += 2) {
+    if (!name.empty() && graph_.text(kwargs[i].as_name()) == name) return {kwargs[i + 1], leaf, true};
+    leaf += count_leaves(pool, kwargs[i + 1]);
+  }
+  return {};
+}
+
+std::vector<Operand> PlacementCall::items(Operand list) const {
+  std::vector<Operand> result;
+  if (!list || !list.arg.is_list()) return result;
+  std::size_t leaf = list.leaf;
+  for (Arg item : graph_.context->args.children(list.arg)) {
+    result.push_back({item, leaf, true});
+    leaf += count_leaves(graph_.context->args, item);
+  }
+  return result;
+}
+
+std::vector<Operand> PlacementCall::positional() const {
+  std::vector<Operand> result;
+  for (std::size_t i = 0; i < node_->args.count; ++i) result.push_back(arg(i));
+  return result;
+}
+
+std::int64_t PlacementCall::int_arg(std::size_t position, std::string_view name,
+                                    std::int64_t fallback) const {
+  const Operand operand = arg(position, name);
+  return operand && operand.arg.is_int() ? operand.arg.as_int() : fallback;
+}
+
+bool PlacementCall::bool_arg(std::size_t position, std::string_view name, bool fallback) const {
+  const Operand operand = arg(position, name);
+  return operand && operand.arg.is(ArgKind::kBool) ? operand.arg.as_bool() : fallback;
+}
+
+Placement PlacementCall::of(Operand operand) {
+  if (!operand || !operand.arg.is_node()) return Placement::whole();
+  const Placement& placement = placements_.of(operand.arg.as_node());
+  if (placement.is_partial())
+    if (const TensorType* type = tensor(operand))
+      if (const auto dims = tokens_.dimensions(*type); !dims.empty()) {
+        take_slice(operand, dims[0]);
+        return Placement::split(dims[0]);
+      }
+  if (placement.is(PlacementKind::kAmbiguous))
+    refuse("chunk.two-token-extents",
+           fmt::format("'{}' has more than one extent that counts tokens", name_of(operand)),
+           "keep the value outside the selected module, or give its extents different symbols");
+  return placement;
+}
+
+const TensorType* PlacementCall::tensor(Operand operand) const {
+  const Node* node = producer(operand);
+  return node == nullptr ? nullptr : tensor_of(*graph_.context, node->type);
+}
+
+std::size_t PlacementCall::rank(Operand operand) const {
+  const TensorType* type = tensor(operand);
+  return type == nullptr ? 0 : type->rank();
+}
+
+std::size_t PlacementCall::result_count() const {
+  return node_->type ? graph_.context->types[node_->type].elements.size() : node_->op->returns.size();
+}
+
+const Node* PlacementCall::producer(Operand operand) const {
+  return operand && operand.arg.is_node() ? &body_.nodes[operand.arg.as_node()] : nullptr;
+}
+
+int PlacementCall::dim(std::int64_t value, std::size_t rank) const {
+  const auto r = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
+  return static_cast<int>(value < 0 ? value + r : value);
+}
+
+void PlacementCall::refuse(std::string id, std::string problem, std::string remedy) const {
+  throw PlacementRefusal{std::move(id), std::move(problem), std::move(remedy)};
+}
+
+std::string PlacementCall::name_of(Operand operand) const {
+  const Node* node = producer(operand);
+  return node == nullptr ? "a literal" : std::string(graph_.text(node->name));
+}
+
+void PlacementCall::set(Operand operand, Access access) {
+  const std::size_t count = count_leaves(graph_.context->args, operand.arg);
+  for (std::size_t i = 0; i < count; ++i) accesses_[operand.leaf + i] = access;
+}
+
+Placement common_rows(PlacementCall& call, std::span<const Placement> placements) {
+  int dim = -1;
+  bool ordered = true;
+  for (const Placement& p : placements) {
+    if (!p.is_rows()) continue;
+    if (dim >= 0 && p.dim != dim)
+      call.refuse("chunk.mixed-dimensions",
+                  fmt::format("operands are divided along dimensions {} and {}", dim, p.dim));
+    dim = p.dim;
+    ordered &= p.is(PlacementKind::kSplit);
+  }
+  EPWEAVE_CHECK(dim >= 0);
+  return ordered ? Placement::split(dim) : Placement::local(dim);
+}
+
+namespace {
+
+// Sizes: multiples of the token count add up over the parts, anything else belongs to its part.
+Placement scalar_arithmetic(std::span<const Placement> placements, Linearity linearity) {
+  const auto partials =
+      std::count_if(placements.begin(), placements.end(), [](auto& p) { return p.is_partial(); });
+  const bool only_sums = std::all_of(placements.begin(), placements.end(),
+                                     [](auto& p) { return p.is_partial() || p.is_whole(); });
+  if (only_sums && linearity == Linearity::kSum && partials == std::ssize(placements))
+    return Placement::partial();
+  if (only_sums && linearity == Linearity::kProduct && partials == 1) return Placement::partial();
+  return Placement::local();
+}
+
+// Only sums and wholes: a sum stays a sum where the op is linear in it; else it is joined and the op runs
+// once.
+Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
+                         std::span<const Placement> placements, Linearity linearity) {
+  const auto partials =
+      std::count_if(placements.begin(), placements.end(), [](auto& p) { return p.is_partial(); });
+  const bool stays = linearity == Linearity::kUnary ||
+                     (linearity == Linearity::kSum && partials == std::ssize(placements)) ||
+                     (linearity == Linearity::kProduct && partials == 1) ||
+                     (linearity == Linearity::kFirst && partials == 1 && placements[0].is_partial());
+  if (stays) return Placement::partial();
+  for (const Operand& operand : operands) call.take_whole(operand);
+  return Placement::whole();
+}
+
+}  // namespace
+
+Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity) {
+  std::vector<Placement> placements;
+  for (const Operand& operand : operands) placements.push_back(call.of(operand));
+  auto any = [&](auto&& predicate) { return std::any_of(placements.begin(), placements.end(), predicate); };
+  if (!any([](const Placement& p) { return p.is_divided(); })) return Placement::whole();
+
+  const TensorType* result = call.result_tensor();
+  if (result == nullptr) return scalar_arithmetic(placements, linearity);
+  if (!any([](const Placement& p) { return p.is_rows(); })) {
+    if (any([](const Placement& p) { return p.is_local(); })) return Placement::local();
+    return sum_arithmetic(call, operands, placements, linearity);
+  }
+
+  // Operands are aligned from the right, as broadcasting does.
+  const int rank = static_cast<int>(result->rank());
+  std::vector<Placement> aligned;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Placement& p = placements[i];
+    if (p.is_rows()) {
+      aligned.push_back(p);
+      aligned.back().dim += rank - static_cast<int>(call.rank(operands[i]));
+    } else if (p.is_partial() || p.is_local()) {
+      call.assume(fmt::format("uses the part's own sum '{}'", call.name_of(operands[i])));
+      aligned.push_back(Placement::local());
+    }
+  }
+  Placement rows = common_rows(call, aligned);
+  if (std::any_of(aligned.begin(), aligned.end(), [](const Placement& p) { return p.is_local(); }))
+    rows = Placement::local(rows.dim);
+  // A whole operand that has rows of its own along the divided dimension is cut like the others.
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const TensorType* type = call.tensor(operands[i]);
+    if (!placements[i].is_whole() || type == nullptr) continue;
+    const int dim = rows.dim - (rank - static_cast<int>(type->rank()));
+    if (dim >= 0 && call.tokens().scales(type->sizes[static_cast<std::size_t>(dim)]))
+      call.take_slice(operands[i], dim);
+  }
+  return rows;
+}
+
+PlacementRule find_placement_rule(const OpInfo& op) {
+  static const std::vector<PlacementRule> rules = [] {
+    std::vector<PlacementRule> table(ops().size());
+    for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
+                      routing_placement_rows()})
+      for (const PlacementRow& row : rows) {
+        const OpInfo* known = find_op(row.target);
+        if (known == nullptr) continue;  // placement_rules_test checks that there is none
+        EPWEAVE_CHECK(table[known->index] == nullptr);
+        table[known->index] = row.rule;
+      }
+    return table;
+  }();
+  return rules[op.index];
+}
+
+}  // namespace epweave

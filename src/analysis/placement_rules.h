@@ -1,0 +1,121 @@
+// What a placement rule sees and says. Rules are one function per op family, in placement_rules_*.cc, named
+// in one table keyed by the op table's rows.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "analysis/placement.h"
+#include "ir/op.h"
+
+namespace epweave {
+
+// A combination of arguments that cannot run per part. `remedy` may be empty.
+struct PlacementRefusal {
+  std::string id;  // "chunk.along-divided", ...
+  std::string problem;
+  std::string remedy;
+};
+
+// An argument, with the position of its first node reference among those of the call.
+struct Operand {
+  Arg arg;
+  std::size_t leaf = 0;
+  explicit operator bool() const { return present; }
+  bool present = false;
+};
+
+class PlacementCall {
+ public:
+  PlacementCall(const Graph& graph, const Placements& placements, TokenExtents& tokens, Facts& facts,
+                const PlacementOptions& options);
+  void begin(NodeId node);
+
+  const Node& node() const { return *node_; }
+  NodeId id() const { return id_; }
+  const OpInfo& op() const { return *node_->op; }
+  const PlacementOptions& options() const { return options_; }
+  TokenExtents& tokens() { return tokens_; }
+  Facts& facts() { return facts_; }
+  const Graph& graph() const { return graph_; }
+
+  // Arguments by position or name of the schema; not present if left to the default.
+  Operand arg(std::size_t position, std::string_view name = {}) const;
+  std::vector<Operand> items(Operand list) const;
+  std::vector<Operand> positional() const;
+  std::int64_t int_arg(std::size_t position, std::string_view name, std::int64_t fallback) const;
+  bool bool_arg(std::size_t position, std::string_view name, bool fallback) const;
+
+  // Placement of an operand; literals are Whole. A Partial tensor that still has the token extent counts as
+  // Split along it and is taken by slices of the sum.
+  Placement of(Operand operand);
+  // Recorded types.
+  const TensorType* tensor(Operand operand) const;
+  std::size_t rank(Operand operand) const;
+  const TensorType* result_tensor() const { return tensor_of(*graph_.context, node_->type); }
+  std::size_t result_count() const;  // elements of a tuple result
+  const Node* producer(Operand operand) const;
+  // A dimension argument made non-negative.
+  int dim(std::int64_t value, std::size_t rank) const;
+
+  void take_whole(Operand operand) { set(operand, {Access::Kind::kWhole, 0}); }
+  void take_slice(Operand operand, int dim) {
+    set(operand, {Access::Kind::kSlice, static_cast<std::int16_t>(dim)});
+  }
+  void take_chain(Operand operand) { set(operand, {Access::Kind::kChain, 0}); }
+  void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
+  void assume(std::string text) { assumptions_.push_back(std::move(text)); }
+
+  [[noreturn]] void refuse(std::string id, std::string problem, std::string remedy = {}) const;
+
+  const std::vector<Access>& accesses() const { return accesses_; }
+  const std::vector<std::string>& assumptions() const { return assumptions_; }
+  std::string name_of(Operand operand) const;
+
+ private:
+  void set(Operand operand, Access access);
+
+  const Graph& graph_;
+  const Body& body_;
+  const Placements& placements_;
+  TokenExtents& tokens_;
+  Facts& facts_;
+  const PlacementOptions& options_;
+  NodeId id_;
+  const Node* node_ = nullptr;
+  std::vector<Access> accesses_;
+  std::vector<std::string> assumptions_;
+};
+
+using PlacementRule = Placement (*)(PlacementCall&);
+
+// The rule of an op, or null.
+PlacementRule find_placement_rule(const OpInfo& op);
+
+// Rows of the tables in placement_rules_*.cc.
+struct PlacementRow {
+  std::string_view target;
+  PlacementRule rule;
+};
+std::span<const PlacementRow> elementwise_placement_rows();
+std::span<const PlacementRow> shape_placement_rows();
+std::span<const PlacementRow> compute_placement_rows();
+std::span<const PlacementRow> routing_placement_rows();
+
+// What an elementwise op is linear in, which decides what it may do with sums of parts.
+enum class Linearity {
+  kNone,     // nonlinear: sums are joined first
+  kUnary,    // linear in its one operand
+  kSum,      // a sum of its operands
+  kProduct,  // linear in each operand alone
+  kFirst,    // linear in the first operand (numerator)
+};
+Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity);
+
+// The common placement of row operands; refused if they differ in dimension. At least one must be rows.
+Placement common_rows(PlacementCall& call, std::span<const Placement> placements);
+
+}  // namespace epweave

@@ -1,0 +1,195 @@
+// Placement of matrix products, norms, reductions, softmax and attention.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/placement_rules.h"
+
+namespace epweave {
+namespace {
+
+[[noreturn]] void refuse_pair(PlacementCall& call, const Placement& a, const Placement& b) {
+  call.refuse("chunk.combination",
+              fmt::format("its operands are placed {} and {}, for which there is no rule", print_placement(a),
+                          print_placement(b)));
+}
+
+Placement mm(PlacementCall& call) {
+  const Placement a = call.of(call.arg(0)), b = call.of(call.arg(1));
+  if (a.is_whole() && b.is_whole()) return a;
+  if (a.is_rows() && a.dim == 0 && b.is_whole()) return a;
+  if (a.is_whole() && b.is_rows() && b.dim == 1) return b;
+  if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0)
+    return Placement::partial();  // a sum over the rows
+  if ((a.is_partial() && b.is_whole()) || (a.is_whole() && b.is_partial())) return Placement::partial();
+  refuse_pair(call, a, b);
+}
+
+Placement bmm(PlacementCall& call) {
+  const Placement a = call.of(call.arg(0)), b = call.of(call.arg(1));
+  if (a.is_whole() && b.is_whole()) return a;
+  if (a.is_rows() && a.dim == 0 && b.is_rows() && b.dim == 0) return common_rows(call, std::vector{a, b});
+  if (a.is_rows() && a.dim == 1 && b.is_whole()) return a;
+  if (a.is_whole() && b.is_rows() && b.dim == 2) return b;
+  if (a.is_rows() && a.dim == 2 && b.is_rows() && b.dim == 1) return Placement::partial();
+  refuse_pair(call, a, b);
+}
+
+// Row groups times one matrix each, or, both operands 2-D, one sum over its rows per group.
+Placement grouped_mm(PlacementCall& call) {
+  const Placement a = call.of(call.arg(0)), b = call.of(call.arg(1));
+  if (a.is_whole() && b.is_whole()) return Placement::whole();
+  if (a.is_rows() && a.dim == 0 && b.is_whole()) return a;
+  if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0 && call.rank(call.arg(0)) == 2 &&
+      call.rank(call.arg(1)) == 2)
+    return Placement::partial();
+  refuse_pair(call, a, b);
+}
+
+Placement softmax_along(PlacementCall& call, std::vector<Operand> operands, std::size_t dim_position) {
+  const Placement p = elementwise(call, operands, Linearity::kNone);
+  if (p.is_rows() && p.dim == call.dim(call.int_arg(dim_position, "dim", -1), call.result_tensor()->rank()))
+    call.refuse("chunk.along-divided", "it normalises along the divided dimension");
+  return p;
+}
+
+Placement softmax(PlacementCall& call) {
+  return softmax_along(call, {call.arg(0)}, 1);
+}
+
+Placement softmax_backward(PlacementCall& call) {
+  return softmax_along(call, {call.arg(0), call.arg(1)}, 2);
+}
+
+Placement rms_norm(PlacementCall& call) {
+  const Placement p = call.of(call.arg(0));
+  if (p.is_whole()) return p;
+  const auto normalised = static_cast<int>(call.items(call.arg(1)).size());
+  if (p.is_rows()) {
+    if (p.dim >= static_cast<int>(call.rank(call.arg(0))) - normalised)
+      call.refuse("chunk.along-divided", "it normalises along the divided dimension");
+    return Placement::tuple({p, p});
+  }
+  call.take_whole(call.arg(0));
+  return Placement::whole();
+}
+
+Placement rms_norm_backward(PlacementCall& call) {
+  std::vector<Placement> placements;
+  for (const std::size_t i : {0UL, 1UL, 3UL}) placements.push_back(call.of(call.arg(i)));
+  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_divided(); }))
+    return Placement::whole();
+  if (std::any_of(placements.begin(), placements.end(), [](auto& p) { return p.is_partial(); }))
+    call.refuse("chunk.combination", "it needs the rows of a sum of parts");
+  return Placement::tuple({common_rows(call, placements), Placement::partial()});
+}
+
+Placement embedding(PlacementCall& call) {
+  const Placement weight = call.of(call.arg(0)), indices = call.of(call.arg(1));
+  if (!weight.is_whole()) refuse_pair(call, weight, indices);
+  if (indices.is_partial()) call.take_whole(call.arg(1));
+  return indices.is_partial() ? Placement::whole() : indices;
+}
+
+Placement sum_over(PlacementCall& call, std::vector<int> dims) {
+  const Placement p = call.of(call.arg(0));
+  if (!p.is_rows()) return p;
+  if (dims.empty())
+    for (int d = 0; d < static_cast<int>(call.rank(call.arg(0))); ++d) dims.push_back(d);
+  if (std::find(dims.begin(), dims.end(), p.dim) != dims.end()) return Placement::partial();
+  if (call.bool_arg(2, "keepdim", false)) return p;
+  Placement result = p;
+  result.dim -= static_cast<int>(std::count_if(dims.begin(), dims.end(), [&](int d) { return d < p.dim; }));
+  return result;
+}
+
+std::vector<int> dims_of(PlacementCall& call, Operand list) {
+  std::vector<int> dims;
+  for (const Operand& item : call.items(list))
+    dims.push_back(call.dim(item.arg.as_int(), call.rank(call.arg(0))));
+  if (list && list.arg.is_int()) dims.push_back(call.dim(list.arg.as_int(), call.rank(call.arg(0))));
+  return dims;
+}
+
+Placement sum(PlacementCall& call) {
+  return sum_over(call, dims_of(call, call.arg(1, "dim")));
+}
+
+Placement sum_all(PlacementCall& call) {
+  return sum_over(call, {});
+}
+
+// Over other dimensions than the divided one a reduction is row-wise; along it only a sum has a rule.
+Placement row_wise_reduction(PlacementCall& call) {
+  Placement p = call.of(call.arg(0));
+  if (p.is_partial()) {
+    call.take_whole(call.arg(0));
+    return Placement::whole();
+  }
+  if (!p.is_rows()) return p;
+  p = sum_over(call, dims_of(call, call.arg(1, "dim")));
+  if (p.is_partial())
+    call.refuse("chunk.reduction",
+                "it reduces the divided dimension, and only a sum of the parts' results is known",
+                "reduce outside the selected module, or use a sum");
+  if (call.result_tensor() != nullptr) return p;
+  return Placement::tuple(std::vector<Placement>(call.result_count(), p));
+}
+
+Placement cumsum(PlacementCall& call) {
+  const Placement p = call.of(call.arg(0));
+  if (p.is_rows() && p.dim == call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))))
+    call.refuse("chunk.along-divided", "it accumulates along the divided dimension");
+  return p;
+}
+
+// A divided batch dimension in front is independent; a divided sequence changes what a row attends to.
+Placement attention(PlacementCall& call) {
+  std::vector<Placement> placements;
+  for (const Operand& operand : call.positional())
+    if (call.tensor(operand) != nullptr) placements.push_back(call.of(operand));
+  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_divided(); }))
+    return Placement::whole();
+  for (const Placement& p : placements)
+    if (p.is_divided() && !(p.is_rows() && p.dim == 0))
+      call.refuse(
+          "chunk.attention",
+          "the divided dimension is the sequence: rows of a part would not see the keys of the other parts",
+          "select roots without attention, such as layers.*.moe");
+  return Placement::tuple(std::vector<Placement>(call.result_count(), common_rows(call, placements)));
+}
+
+constexpr PlacementRow kRows[] = {
+    {"aten.mm.default", mm},
+    {"aten.bmm.default", bmm},
+    {"aten._grouped_mm.default", grouped_mm},
+    {"aten._softmax.default", softmax},
+    {"aten._log_softmax.default", softmax},
+    {"aten._softmax_backward_data.default", softmax_backward},
+    {"aten._log_softmax_backward_data.default", softmax_backward},
+    {"aten._fused_rms_norm.default", rms_norm},
+    {"aten._fused_rms_norm_backward.default", rms_norm_backward},
+    {"aten.embedding.default", embedding},
+    {"aten.sum.dim_IntList", sum},
+    {"aten.sum.default", sum_all},
+    {"aten.mean.dim", row_wise_reduction},
+    {"aten.amax.default", row_wise_reduction},
+    {"aten.max.dim", row_wise_reduction},
+    {"aten.cumsum.default", cumsum},
+    {"aten._scaled_dot_product_cudnn_attention.default", attention},
+    {"aten._scaled_dot_product_cudnn_attention_backward.default", attention},
+    {"aten._scaled_dot_product_flash_attention.default", attention},
+    {"aten._scaled_dot_product_flash_attention_backward.default", attention},
+    {"aten._scaled_dot_product_efficient_attention.default", attention},
+    {"aten._scaled_dot_product_efficient_attention_backward.default", attention},
+    {"higher_order.flex_attention", attention},
+    {"higher_order.flex_attention_backward", attention},
+};
+
+}  // namespace
+
+std::span<const PlacementRow> compute_placement_rows() {
+  return kRows;
+}
+
+}  // namespace epweave

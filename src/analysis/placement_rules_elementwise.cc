@@ -1,0 +1,149 @@
+// Placement of elementwise ops, casts and size arithmetic.
+#include <fmt/format.h>
+
+#include "analysis/placement_rules.h"
+
+namespace epweave {
+namespace {
+
+std::vector<Operand> tensors(PlacementCall& call) {
+  std::vector<Operand> operands;
+  for (const Operand& operand : call.positional())
+    if (operand.arg.is_node()) operands.push_back(operand);
+  return operands;
+}
+
+Placement nonlinear(PlacementCall& call) {
+  return elementwise(call, tensors(call), Linearity::kNone);
+}
+
+Placement linear(PlacementCall& call) {
+  return elementwise(call, std::vector{call.arg(0)}, Linearity::kUnary);
+}
+
+Placement sum(PlacementCall& call) {
+  return elementwise(call, std::vector{call.arg(0), call.arg(1)}, Linearity::kSum);
+}
+
+Placement product(PlacementCall& call) {
+  return elementwise(call, std::vector{call.arg(0), call.arg(1)}, Linearity::kProduct);
+}
+
+Placement quotient(PlacementCall& call) {
+  return elementwise(call, std::vector{call.arg(0), call.arg(1)}, Linearity::kFirst);
+}
+
+Placement cast(PlacementCall& call) {
+  if (call.options().exact_casts && call.of(call.arg(0)).is_partial()) {
+    const TensorType *from = call.tensor(call.arg(0)), *to = call.result_tensor();
+    if (from != nullptr && to != nullptr && is_floating(to->dtype) &&
+        info(to->dtype).bytes < info(from->dtype).bytes) {
+      call.take_whole(call.arg(0));
+      return Placement::whole();
+    }
+  }
+  return linear(call);
+}
+
+// Filled with one constant: ordered whatever the order of the argument's rows.
+Placement constant_like(PlacementCall& call) {
+  const Placement p = call.of(call.arg(0));
+  if (p.is_partial()) {
+    call.take_any(call.arg(0));
+    return Placement::whole();
+  }
+  const TensorType* type = call.result_tensor();
+  if (p.is_rows() && type != nullptr && call.tokens().scales(type->sizes[static_cast<std::size_t>(p.dim)]))
+    return Placement::split(p.dim);
+  return p;
+}
+
+// A buffer of the model that every part updates in turn; or rows written over rows of the region's own.
+Placement add_in_place(PlacementCall& call) {
+  const Operand destination = call.arg(0), addend = call.arg(1);
+  const Placement to = call.of(destination), from = call.of(addend);
+  if (!to.is_divided() && !from.is_divided()) return Placement::whole();
+  if (to.is_whole() && from.is_partial()) {
+    call.take_chain(destination);
+    return Placement::carried();
+  }
+  if (to.is_whole())
+    call.refuse(
+        "chunk.update-not-a-sum",
+        fmt::format("rows of one part are added to '{}', which all parts share", call.name_of(destination)),
+        "only a sum over the tokens can be accumulated into shared state part by part");
+  return elementwise(call, std::vector{destination, addend}, Linearity::kSum);
+}
+
+constexpr PlacementRow kRows[] = {
+    {"aten.silu.default", nonlinear},
+    {"aten.sigmoid.default", nonlinear},
+    {"aten.relu.default", nonlinear},
+    {"aten.gelu.default", nonlinear},
+    {"aten.tanh.default", nonlinear},
+    {"aten.exp.default", nonlinear},
+    {"aten.log.default", nonlinear},
+    {"aten.sqrt.default", nonlinear},
+    {"aten.rsqrt.default", nonlinear},
+    {"aten.cos.default", nonlinear},
+    {"aten.sin.default", nonlinear},
+    {"aten.clamp.default", nonlinear},
+    {"aten.bitwise_not.default", nonlinear},
+    {"aten.pow.Tensor_Scalar", nonlinear},
+    {"aten.silu_backward.default", nonlinear},
+    {"aten.sigmoid_backward.default", nonlinear},
+    {"aten.gelu_backward.default", nonlinear},
+    {"aten.floor_divide.default", nonlinear},
+    {"aten.masked_fill.Scalar", nonlinear},
+    {"aten.masked_fill.Tensor", nonlinear},
+    {"aten.where.self", nonlinear},
+    {"aten.bitwise_and.Tensor", nonlinear},
+    {"aten.bitwise_or.Tensor", nonlinear},
+    {"aten.logical_and.default", nonlinear},
+    {"aten.logical_not.default", nonlinear},
+    {"aten.eq.Tensor", nonlinear},
+    {"aten.eq.Scalar", nonlinear},
+    {"aten.ne.Tensor", nonlinear},
+    {"aten.ne.Scalar", nonlinear},
+    {"aten.ge.Tensor", nonlinear},
+    {"aten.ge.Scalar", nonlinear},
+    {"aten.gt.Tensor", nonlinear},
+    {"aten.gt.Scalar", nonlinear},
+    {"aten.le.Tensor", nonlinear},
+    {"aten.le.Scalar", nonlinear},
+    {"aten.lt.Tensor", nonlinear},
+    {"aten.lt.Scalar", nonlinear},
+    {"aten.add.Scalar", nonlinear},
+    {"aten.sub.Scalar", nonlinear},
+    {"aten.neg.default", linear},
+    {"aten.mul.Scalar", linear},
+    {"aten.div.Scalar", linear},
+    {"aten._to_copy.default", cast},
+    {"aten.clone.default", linear},
+    {"aten.alias.default", linear},
+    {"aten.detach.default", linear},
+    {"aten._conj.default", linear},
+    {"_c10d_functional.wait_tensor.default", linear},
+    {"aten.add.Tensor", sum},
+    {"aten.sub.Tensor", sum},
+    {"operator.add", sum},
+    {"operator.sub", sum},
+    {"aten.mul.Tensor", product},
+    {"operator.mul", product},
+    {"aten.div.Tensor", quotient},
+    {"operator.floordiv", nonlinear},
+    {"operator.mod", nonlinear},
+    {"aten.zeros_like.default", constant_like},
+    {"aten.ones_like.default", constant_like},
+    {"aten.full_like.default", constant_like},
+    {"aten.empty_like.default", constant_like},
+    {"aten.add_.Tensor", add_in_place},
+};
+
+}  // namespace
+
+std::span<const PlacementRow> elementwise_placement_rows() {
+  return kRows;
+}
+
+}  // namespace epweave

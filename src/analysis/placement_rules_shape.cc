@@ -1,0 +1,374 @@
+// Placement of views, factories, concatenation and sizes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/placement_rules.h"
+
+namespace epweave {
+namespace {
+
+Placement moved(const Placement& p, int dim) {
+  Placement result = p;
+  result.dim = dim;
+  return result;
+}
+
+Placement same(PlacementCall& call) {
+  return call.of(call.arg(0));
+}
+
+Placement whole(PlacementCall& call) {
+  for (const Operand& operand : call.positional()) call.take_any(operand);
+  return Placement::whole();
+}
+
+Placement t(PlacementCall& call) {
+  const Placement p = same(call);
+  return p.is_rows() && call.rank(call.arg(0)) == 2 ? moved(p, 1 - p.dim) : p;
+}
+
+Placement transpose(PlacementCall& call) {
+  const Placement p = same(call);
+  if (!p.is_rows()) return p;
+  const std::size_t rank = call.rank(call.arg(0));
+  const int a = call.dim(call.int_arg(1, "dim0", 0), rank), b = call.dim(call.int_arg(2, "dim1", 0), rank);
+  return moved(p, p.dim == a ? b : p.dim == b ? a : p.dim);
+}
+
+Placement permute(PlacementCall& call) {
+  const Placement p = same(call);
+  if (!p.is_rows()) return p;
+  const auto order = call.items(call.arg(1, "dims"));
+  for (std::size_t i = 0; i < order.size(); ++i)
+    if (order[i].arg.is_int() && call.dim(order[i].arg.as_int(), order.size()) == p.dim)
+      return moved(p, static_cast<int>(i));
+  return p;
+}
+
+Placement unsqueeze(PlacementCall& call) {
+  const Placement p = same(call);
+  if (!p.is_rows()) return p;
+  const int dim = call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0)) + 1);
+  return moved(p, p.dim + (dim <= p.dim ? 1 : 0));
+}
+
+Placement without_dims(PlacementCall& call, const Placement& p, std::vector<int> dims) {
+  int before = 0;
+  for (int dim : dims) {
+    if (dim == p.dim) call.refuse("chunk.along-divided", "it removes the divided dimension");
+    before += dim < p.dim ? 1 : 0;
+  }
+  return moved(p, p.dim - before);
+}
+
+Placement squeeze(PlacementCall& call) {
+  const Placement p = same(call);
+  if (!p.is_rows()) return p;
+  const TensorType* type = call.tensor(call.arg(0));
+  std::vector<int> dims;
+  const Operand which = call.arg(1, "dim");
+  auto add = [&](Arg arg) {
+    const int dim = call.dim(arg.as_int(), type->rank());
+    // An extent other than 1 stays.
+    if (call.facts().pool().constant(type->sizes[static_cast<std::size_t>(dim)]) == 1) dims.push_back(dim);
+  };
+  if (which.arg.is_int()) add(which.arg);
+  for (const Operand& item : call.items(which)) add(item.arg);
+  return without_dims(call, p, dims);
+}
+
+Placement select(PlacementCall& call) {
+  const Placement p = same(call);
+  if (!p.is_rows()) return p;
+  return without_dims(call, p, {call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0)))});
+}
+
+// The size list of a view: the item of the divided dimension takes the part's extent, every other the
+// whole's.
+Placement with_sizes(PlacementCall& call, Operand sizes, const Placement& result) {
+  const auto items = call.items(sizes);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const bool is_divided_item = result.is_rows() && result.dim == static_cast<int>(i);
+    if (items[i].arg.is_node() && call.of(items[i]).is_divided() && !is_divided_item)
+      call.take_whole(items[i]);
+    if (is_divided_item && items[i].arg.is_int() && items[i].arg.as_int() != -1)
+      call.refuse("chunk.baked-extent",
+                  fmt::format("the extent of the divided dimension {} is baked in as the number {}", i,
+                              items[i].arg.as_int()),
+                  "write x.shape[i] or -1 in the model instead of a Python number");
+    if (is_divided_item && items[i].arg.is(ArgKind::kSymbolic))
+      call.refuse("chunk.raw-symbol", "the extent of the divided dimension is a raw symbolic argument",
+                  "trace with symbolic sizes as nodes");
+  }
+  return result;
+}
+
+Placement expand(PlacementCall& call) {
+  const Operand sizes = call.arg(1, "size");
+  Placement p = same(call);
+  const auto items = call.items(sizes);
+  if (p.is_rows()) p.dim += static_cast<int>(items.size()) - static_cast<int>(call.rank(call.arg(0)));
+  if (p.is_whole()) {
+    // A whole repeated along a divided extent: each part repeats it its own number of times.
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Placement size = call.of(items[i]);
+      if (size.is_partial()) return with_sizes(call, sizes, Placement::split(static_cast<int>(i)));
+      if (size.is_divided()) return with_sizes(call, sizes, Placement::local(static_cast<int>(i)));
+    }
+  }
+  return with_sizes(call, sizes, p);
+}
+
+// Groups of consecutive dimensions of `from` and `to` with equal products, left to right.
+struct DimGroup {
+  std::size_t from_begin, from_end, to_begin, to_end;
+};
+
+class Grouping {
+ public:
+  explicit Grouping(Facts& facts) : facts_(facts), pool_(facts.pool()) {}
+
+  // Empty if the products do not meet.
+  std::vector<DimGroup> match(const std::vector<PolyId>& from, const std::vector<PolyId>& to) {
+    std::vector<DimGroup> groups;
+    std::size_t i = 0, j = 0;
+    while (i < from.size() && j < to.size()) {
+      DimGroup group{i, i + 1, j, j + 1};
+      PolyId a = from[i++], b = to[j++];
+      while (a != b) {
+        const bool extend_from = is_smaller(a, b);
+        if (extend_from ? i == from.size() : j == to.size()) return {};
+        (extend_from ? a : b) =
+            facts_.normalize(pool_.mul(extend_from ? a : b, extend_from ? from[i++] : to[j++]));
+      }
+      group.from_end = i;
+      group.to_end = j;
+      groups.push_back(group);
+    }
+    // Trailing extents of 1.
+    if (!groups.empty()) {
+      groups.back().from_end = from.size();
+      groups.back().to_end = to.size();
+    }
+    return groups;
+  }
+
+ private:
+  bool is_smaller(PolyId a, PolyId b) {
+    if (pool_.divide_exactly(b, a)) {
+      auto quotient = pool_[*pool_.divide_exactly(b, a)];
+      if (std::all_of(quotient.terms.begin(), quotient.terms.end(),
+                      [](auto& t) { return t.coefficient.is_integer(); }))
+        return true;
+    }
+    if (pool_.divide_exactly(a, b)) return false;
+    return facts_.is_nonnegative(pool_.sub(b, a));
+  }
+
+  Facts& facts_;
+  ExprPool& pool_;
+};
+
+Placement reshape(PlacementCall& call) {
+  const Operand sizes = call.arg(1, "size").present ? call.arg(1, "size") : call.arg(1, "shape");
+  const Placement p = same(call);
+  if (!p.is_rows()) return with_sizes(call, sizes, p);
+  const TensorType *source = call.tensor(call.arg(0)), *target = call.result_tensor();
+  if (source == nullptr || target == nullptr)
+    call.refuse("chunk.no-type", "the value or its argument has no recorded type");
+  Facts& facts = call.facts();
+  std::vector<PolyId> from, to;
+  for (ExprId e : source->sizes) from.push_back(facts.normalize(e));
+  for (ExprId e : target->sizes) to.push_back(facts.normalize(e));
+  const auto dim = static_cast<std::size_t>(p.dim);
+  auto first_not_one = [&](const std::vector<PolyId>& dims, std::size_t begin, std::size_t end) {
+    while (begin < end && facts.pool().is_constant(dims[begin], 1)) ++begin;
+    return begin;
+  };
+  for (const DimGroup& group : Grouping(facts).match(from, to)) {
+    if (dim < group.from_begin || dim >= group.from_end) continue;
+    if (first_not_one(from, group.from_begin, group.from_end) != dim)
+      call.refuse(
+          "chunk.inner-factor",
+          "it merges the divided dimension behind another one, so that the rows of a part are not one slice");
+    const std::size_t result = first_not_one(to, group.to_begin, group.to_end);
+    if (result == group.to_end || facts.pool().constant(to[result]))
+      call.refuse("chunk.broken-extent",
+                  fmt::format("it moves the divided extent {} into a dimension of fixed size",
+                              facts.pool().text(source->sizes[dim])));
+    return with_sizes(call, sizes, moved(p, static_cast<int>(result)));
+  }
+  call.refuse("chunk.reshape", "the divided dimension cannot be followed through the reshape");
+}
+
+Placement slice(PlacementCall& call) {
+  const Placement p = same(call);
+  if (p.is_rows() && call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))) == p.dim)
+    call.refuse("chunk.along-divided", "it slices the divided dimension");
+  return p;
+}
+
+Placement slice_backward(PlacementCall& call) {
+  const Operand sizes = call.arg(1, "input_sizes");
+  const Placement p = same(call);
+  if (p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.items(sizes).size()) == p.dim)
+    call.refuse("chunk.along-divided", "it pads the divided dimension");
+  return with_sizes(call, sizes, p);
+}
+
+Placement pad(PlacementCall& call) {
+  const Placement p = same(call);
+  if (!p.is_rows()) return p;
+  const auto amounts = call.items(call.arg(1, "pad"));
+  const auto rank = static_cast<int>(call.rank(call.arg(0)));
+  for (std::size_t i = 0; i < amounts.size(); ++i)
+    if (rank - 1 - static_cast<int>(i / 2) == p.dim &&
+        !(amounts[i].arg.is_int() && amounts[i].arg.as_int() == 0))
+      call.refuse("chunk.along-divided", "it pads the divided dimension");
+  return p;
+}
+
+Placement split(PlacementCall& call) {
+  const Placement p = same(call);
+  if (p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.rank(call.arg(0))) == p.dim)
+    call.refuse("chunk.along-divided", "it splits the divided dimension");
+  if (p.is_whole()) return p;
+  return Placement::tuple(std::vector<Placement>(call.result_count(), p));
+}
+
+Placement unbind(PlacementCall& call) {
+  const Placement p = same(call);
+  if (p.is_whole()) return p;
+  const int dim = call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0)));
+  const Placement element = p.is_rows() ? without_dims(call, p, {dim}) : p;
+  return Placement::tuple(std::vector<Placement>(call.result_count(), element));
+}
+
+Placement getitem(PlacementCall& call) {
+  const Placement p = same(call);
+  if (!p.is(PlacementKind::kTuple)) return p;
+  const std::int64_t i = call.int_arg(1, "index", 0);
+  const auto count = static_cast<std::int64_t>(p.elements.size());
+  const std::int64_t index = i < 0 ? i + count : i;
+  if (index < 0 || index >= count) call.refuse("chunk.index", fmt::format("element {} of {}", i, count));
+  return p.elements[static_cast<std::size_t>(index)];
+}
+
+Placement concatenate(PlacementCall& call) {
+  const auto items = call.items(call.arg(0));
+  std::vector<Placement> placements;
+  for (const Operand& item : items) placements.push_back(call.of(item));
+  auto all = [&](PlacementKind kind) {
+    return std::all_of(placements.begin(), placements.end(), [&](auto& p) { return p.is(kind); });
+  };
+  if (all(PlacementKind::kWhole)) return Placement::whole();
+  if (all(PlacementKind::kPartial)) return Placement::partial();
+  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_rows(); })) {
+    call.take_whole(call.arg(0));
+    return Placement::whole();
+  }
+  const Placement rows = common_rows(call, placements);
+  if (rows.dim == call.dim(call.int_arg(1, "dim", 0), call.result_tensor()->rank()))
+    call.refuse("chunk.along-divided", "it concatenates along the divided dimension");
+  for (std::size_t i = 0; i < items.size(); ++i)
+    if (placements[i].is_whole()) call.take_slice(items[i], rows.dim);
+  return rows;
+}
+
+// A new tensor: divided where its size list is.
+Placement factory(PlacementCall& call, Operand sizes) {
+  Placement result;
+  const auto items = call.items(sizes);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Placement size = call.of(items[i]);
+    if (!size.is_divided()) continue;
+    if (result.is_divided()) call.refuse("chunk.two-token-extents", "two of its sizes are divided");
+    result =
+        size.is_partial() ? Placement::split(static_cast<int>(i)) : Placement::local(static_cast<int>(i));
+  }
+  return result;
+}
+
+Placement new_like(PlacementCall& call) {
+  call.take_any(call.arg(0));
+  return factory(call, call.arg(1, "size"));
+}
+
+Placement new_tensor(PlacementCall& call) {
+  return factory(call, call.arg(0, "size"));
+}
+
+Placement arange(PlacementCall& call) {
+  for (const Operand& operand : call.positional())
+    if (call.of(operand).is_divided()) {
+      call.assume("counts from zero in each part");
+      return Placement::local(0);
+    }
+  return Placement::whole();
+}
+
+Placement size_of_dim(PlacementCall& call) {
+  const Placement p = same(call);
+  if (p.is_rows() && p.dim == call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))))
+    return p.is(PlacementKind::kSplit) ? Placement::partial() : Placement::local();
+  if (p.is_divided()) call.take_any(call.arg(0));
+  return Placement::whole();
+}
+
+Placement numel(PlacementCall& call) {
+  const Placement p = same(call);
+  if (p.is_rows()) return p.is(PlacementKind::kSplit) ? Placement::partial() : Placement::local();
+  if (p.is_divided()) call.take_any(call.arg(0));
+  return Placement::whole();
+}
+
+constexpr PlacementRow kRows[] = {
+    {"aten.t.default", t},
+    {"aten.transpose.int", transpose},
+    {"aten.permute.default", permute},
+    {"aten.unsqueeze.default", unsqueeze},
+    {"aten.squeeze.dim", squeeze},
+    {"aten.squeeze.dims", squeeze},
+    {"aten.select.int", select},
+    {"aten.view_as_complex.default", same},
+    {"aten.view_as_real.default", same},
+    {"aten.expand.default", expand},
+    {"aten.reshape.default", reshape},
+    {"aten.view.default", reshape},
+    {"aten._unsafe_view.default", reshape},
+    {"aten.slice.Tensor", slice},
+    {"aten.slice_backward.default", slice_backward},
+    {"aten.constant_pad_nd.default", pad},
+    {"aten.split.Tensor", split},
+    {"aten.split_with_sizes.default", split},
+    {"aten.unbind.int", unbind},
+    {"operator.getitem", getitem},
+    {"aten.cat.default", concatenate},
+    {"aten.new_zeros.default", new_like},
+    {"aten.new_empty.default", new_like},
+    {"aten.new_ones.default", new_like},
+    {"aten.new_full.default", new_like},
+    {"aten.zeros.default", new_tensor},
+    {"aten.ones.default", new_tensor},
+    {"aten.full.default", new_tensor},
+    {"aten.empty.memory_format", new_tensor},
+    {"aten.scalar_tensor.default", whole},
+    {"aten.arange.default", arange},
+    {"aten.arange.start", arange},
+    {"aten.arange.start_step", arange},
+    {"aten.sym_size.int", size_of_dim},
+    {"aten.sym_numel.default", numel},
+    {"_dtensor.mesh_get_process_group.default", whole},
+    {"device_mesh._get_submesh.<packet>", whole},
+    {"device_mesh._runtime_compute_coordinate_on_dim.default", whole},
+    {"coor.current_device.default", whole},
+};
+
+}  // namespace
+
+std::span<const PlacementRow> shape_placement_rows() {
+  return kRows;
+}
+
+}  // namespace epweave

@@ -1,0 +1,54 @@
+// Spelling shared by the printer and the parser of the text form.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/arg.h"
+#include "ir/expr.h"
+
+namespace epweave::text {
+
+inline constexpr std::string_view kMagic = "epweave text 1";
+
+// What a field without a value is written as where it cannot be left out. The string "_" is quoted.
+inline constexpr std::string_view kAbsent = "_";
+
+// Values written `keyword(...)`: those that hold a name, and trees without brackets of their own.
+struct ArgSpelling {
+  ArgKind kind;
+  std::string_view keyword;
+};
+
+inline constexpr ArgSpelling kNamedArgs[] = {
+    {ArgKind::kDType, "dtype"}, {ArgKind::kLayout, "layout"},   {ArgKind::kMemoryFormat, "memory_format"},
+    {ArgKind::kGraph, "graph"}, {ArgKind::kProcessGroup, "pg"}, {ArgKind::kOperator, "op"},
+};
+inline constexpr ArgSpelling kTreeArgs[] = {
+    {ArgKind::kSlice, "slice"},   {ArgKind::kMesh, "mesh"},     {ArgKind::kComplex, "complex"},
+    {ArgKind::kOpaque, "opaque"}, {ArgKind::kTensor, "tensor"}, {ArgKind::kNamedTuple, "namedtuple"},
+    {ArgKind::kSet, "set"},
+};
+std::string_view keyword_of(std::span<const ArgSpelling> spellings, ArgKind kind);
+std::optional<ArgKind> find_keyword(std::span<const ArgSpelling> spellings, std::string_view keyword);
+
+// Layouts and memory formats that are written as they are: `torch.strided`.
+std::optional<ArgKind> find_torch_constant(std::string_view name);
+
+// Characters of names behind '%', of targets and of keys.
+bool is_name_char(char c);
+// Characters of values that need no quotes: also those of module patterns, devices and plain expressions.
+bool is_word_char(char c);
+// Whether a name or value can be written without quotes.
+bool is_name(std::string_view text);
+bool is_word(std::string_view text);
+// A name that no number or punctuation begins like, so that it can open an argument.
+bool is_key(std::string_view text);
+
+// Strides of a contiguous tensor of these sizes: what sizes without strides stand for. None where they would
+// be too large to write down.
+std::optional<std::vector<ExprId>> contiguous_strides(ExprPool& exprs, std::span<const ExprId> sizes);
+
+}  // namespace epweave::text

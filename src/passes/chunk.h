@@ -1,0 +1,33 @@
+// chunk: runs selected modules on parts of the tokens, one after the other.
+//
+//   before                               after chunk{roots=layers.*,parts=2}
+//     %x: [u, 3]   %w: [3, 3]              %u = sym_size(%x, 0)         %h = floordiv(%u, 2)
+//     %mm = mm(%x, %w)    @layers.0        %s = split_with_sizes(%x, [%h, %h], 0)   %s0 = %s[0]   %s1 = %s[1]
+//     %relu = relu(%mm)   @layers.0        %mm_chunk0 = mm(%s0, %w)     %mm_chunk1 = mm(%s1, %w)
+//     output(%relu)                        %relu_chunk0 = ...           %relu_chunk1 = ...
+//                                          %m = cat([%relu_chunk0, %relu_chunk1], 0)        output(%m)
+//
+// Three stages, each a value: placements (analysis/placement.h) say how each value relates to its parts; the
+// plan adds how many parts there are, how large, and what that rests on; lowering writes the new graph in one
+// forward walk. Numerics class: chunk-equal for activations, sum-order for the joined sums
+// (docs/chunking.md).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "passes/pass.h"
+
+namespace epweave {
+
+struct ChunkOptions {
+  std::vector<std::string> roots = {"layers.*.moe"};
+  std::int64_t parts = 2;
+  bool require_exchange = true;
+  bool exact_casts = false;
+};
+
+// Throws PassError where the graph cannot be divided so.
+PassResult chunk(const Graph& graph, const ChunkOptions& options);
+
+}  // namespace epweave

@@ -1,0 +1,78 @@
+#include "passes/chunk_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+
+namespace epweave {
+namespace {
+
+// The parts are equal, so their number must divide every token symbol: by a recorded fact, else by the value
+// it had when the graph was traced, which then becomes an assumption.
+void require_divisible(const Graph& graph, Facts& facts, StringId symbol, ChunkPlan& plan) {
+  if (facts.divides(plan.parts, symbol)) return;
+  const std::string_view name = graph.text(symbol);
+  const auto hint = facts.hint(symbol);
+  if (!hint)
+    throw PassError(
+        "chunk.unknown-extent",
+        fmt::format("nothing recorded says that {} divides the token count {}, and it has no hint",
+                    plan.parts, name),
+        {},
+        fmt::format("export the graph with a hint for {}, or with an assertion such as Eq(Mod({}, {}), 0)",
+                    name, name, plan.parts));
+  if (*hint % plan.parts != 0)
+    throw PassError(
+        "chunk.uneven",
+        fmt::format("{} parts do not divide the token count {} = {}: {} = {}*{} + {}", plan.parts, name,
+                    *hint, *hint, plan.parts, *hint / plan.parts, *hint % plan.parts),
+        {}, "choose a number of parts that divides it; parts of different sizes are not supported yet");
+  const std::string statement = fmt::format("Eq({}, {})", name, *hint);
+  plan.assumed.push_back({symbol, graph.context->exprs.parse(statement)});
+}
+
+}  // namespace
+
+ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
+  ChunkPlan plan;
+  plan.parts = options.parts;
+  Facts facts(graph);
+  TokenExtents tokens(graph, facts);
+  plan.token_symbols = tokens.symbols();
+  if (plan.token_symbols.empty())
+    throw PassError("chunk.no-token-symbol",
+                    "no user input has a symbolic first dimension: the token count is a plain number", {},
+                    "trace with the token dimension marked dynamic (scripts/trace_torchtitan.py does so "
+                    "unless --static is given)");
+  plan.placements =
+      infer_placements(graph, {options.roots, options.require_exchange, options.exact_casts}, tokens, facts);
+  for (StringId symbol : plan.token_symbols) require_divisible(graph, facts, symbol, plan);
+  return plan;
+}
+
+std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
+  std::vector<std::string> lines;
+  const Body& step = graph.step();
+  std::vector<std::size_t> divided(plan.placements.regions.size());
+  for (NodeId id : step.order)
+    if (plan.placements.region[id] && plan.placements.is_divided(id))
+      ++divided[plan.placements.region[id].index()];
+  for (std::size_t i = 0; i < plan.placements.regions.size(); ++i) {
+    const ChunkRegion& region = plan.placements.regions[i];
+    lines.push_back(fmt::format("region {} {}: {} nodes in {} parts", graph.text(region.root),
+                                region.backward ? "backward" : "forward", divided[i], plan.parts));
+  }
+  for (const auto& [symbol, statement] : plan.assumed) {
+    const auto hint = Facts(graph).hint(symbol);
+    lines.push_back(fmt::format("assumption: {} = {}", graph.text(symbol), hint.value_or(0)));
+  }
+  return lines;
+}
+
+PassResult chunk(const Graph& graph, const ChunkOptions& options) {
+  const ChunkPlan plan = plan_chunks(graph, options);
+  return {lower_chunks(graph, plan), print_plan(graph, plan)};
+}
+
+}  // namespace epweave

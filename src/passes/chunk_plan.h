@@ -1,0 +1,36 @@
+// The frozen plan of the chunk pass: everything that is decided before a node is written.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analysis/placement.h"
+#include "analysis/token_extent.h"
+#include "passes/chunk.h"
+
+namespace epweave {
+
+struct ChunkPlan {
+  std::int64_t parts = 2;
+  Placements placements;
+  std::vector<StringId> token_symbols;
+  // Facts the division rests on that the graph does not state: `u0 = 1024`. Added to the symbol's
+  // assumptions.
+  struct Assumed {
+    StringId symbol;
+    ExprId statement;
+  };
+  std::vector<Assumed> assumed;
+};
+
+// Throws PassError.
+ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options);
+
+// One line per decision, for people and for the pipeline log.
+std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan);
+
+// Writes the new graph. Throws PassError where a value is wanted in a form it has not.
+Graph lower_chunks(const Graph& graph, const ChunkPlan& plan);
+
+}  // namespace epweave

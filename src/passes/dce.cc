@@ -1,0 +1,125 @@
+#include "passes/dce.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ir/op.h"
+
+namespace epweave {
+namespace {
+
+// Whether the node stays even if nothing uses it.
+bool is_root(const Context& context, const Node& node) {
+  if (node.kind == NodeKind::kPlaceholder || node.kind == NodeKind::kOutput) return true;
+  if (node.kind == NodeKind::kGetAttr) return false;
+  const std::string_view target = context.text(node.target);
+  if (target == "aten._assert_async.msg" || target == "aten._assert_async.default") return false;
+  return !node.op || node.op->writes || node.op->is_effectful || node.op->is_random;
+}
+
+// Marks what the roots of one body need.
+class Marker {
+ public:
+  Marker(const Graph& graph, const Body& body) : context_(*graph.context), body_(body) {
+    for (NodeId id : body.order)
+      if (const auto& extra = body.nodes[id].extra)
+        for (const Binding& binding : extra->bindings) binders_[binding.symbol] = id;
+  }
+
+  IdSet<NodeId> mark() {
+    for (NodeId id : body_.order)
+      if (is_root(context_, body_.nodes[id])) need(id);
+    while (!pending_.empty()) {
+      const Node& node = body_.nodes[pending_.back()];
+      pending_.pop_back();
+      need_arguments(node.args);
+      need_arguments(node.kwargs);
+      need_type(node.type);
+    }
+    return std::move(needed_);
+  }
+
+ private:
+  void need(NodeId id) {
+    if (needed_.insert(id)) pending_.push_back(id);
+  }
+
+  void need_arguments(ArgRange range) {
+    for (Arg arg : context_.args[range]) {
+      if (arg.is_node()) need(arg.as_node());
+      if (arg.is(ArgKind::kSymbolic)) need_symbols(arg.as_expr());
+      if (arg.is_tree()) need_arguments(arg.children());
+    }
+  }
+
+  void need_type(TypeId id) {
+    if (binders_.empty() || !id || !seen_types_.insert(id)) return;
+    const Type& type = context_.types[id];
+    for (ExprId size : type.tensor.sizes) need_symbols(size);
+    for (ExprId stride : type.tensor.strides) need_symbols(stride);
+    if (type.tensor.offset) need_symbols(type.tensor.offset);
+    if (type.expr) need_symbols(type.expr);
+    for (TypeId element : type.elements) need_type(element);
+  }
+
+  void need_symbols(ExprId expr) {
+    if (binders_.empty() || !seen_exprs_.insert(expr)) return;
+    for (StringId symbol : context_.exprs.symbols(expr))
+      if (const auto binder = binders_.find(symbol); binder != binders_.end()) need(binder->second);
+  }
+
+  Context& context_;
+  const Body& body_;
+  std::unordered_map<StringId, NodeId> binders_;  // of the symbols that the body binds
+  IdSet<NodeId> needed_;
+  IdSet<TypeId> seen_types_;
+  IdSet<ExprId> seen_exprs_;
+  std::vector<NodeId> pending_;
+};
+
+void drop_dead_nodes(const Graph& graph, Body& body) {
+  const IdSet<NodeId> needed = Marker(graph, body).mark();
+  std::erase_if(body.order, [&](NodeId id) { return !needed.contains(id); });
+}
+
+// Adds the nested graphs that an argument names.
+void collect_named(const ArgPool& args, Arg arg, std::vector<StringId>& names) {
+  if (arg.is(ArgKind::kGraph)) names.push_back(arg.as_name());
+  if (arg.is_tree())
+    for (Arg child : args.children(arg)) collect_named(args, child, names);
+}
+
+void drop_unnamed_bodies(Graph& graph) {
+  SideTable<StringId, const Body*> bodies(graph.context->strings.size(), nullptr);
+  for (const Body& body : graph.bodies)
+    if (body.name) bodies.at(body.name) = &body;
+  const ArgPool& args = graph.context->args;
+  IdSet<StringId> named;
+  std::vector<const Body*> pending = {&graph.step()};
+  std::vector<StringId> names;
+  while (!pending.empty()) {
+    const Body& body = *pending.back();
+    pending.pop_back();
+    names.clear();
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      collect_named(args, node.attr, names);
+      for (Arg arg : args[node.args]) collect_named(args, arg, names);
+      for (Arg arg : args[node.kwargs]) collect_named(args, arg, names);
+    }
+    for (StringId name : names)
+      if (bodies[name] && named.insert(name)) pending.push_back(bodies[name]);
+  }
+  std::erase_if(graph.bodies, [&](const Body& body) { return body.name && !named.contains(body.name); });
+}
+
+}  // namespace
+
+Graph dce(const Graph& graph) {
+  Graph result = graph;
+  for (Body& body : result.bodies) drop_dead_nodes(result, body);
+  drop_unnamed_bodies(result);
+  return result;
+}
+
+}  // namespace epweave

@@ -1,0 +1,310 @@
+#include "passes/dedup_unshard.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ir/op.h"
+#include "passes/record.h"
+
+namespace epweave {
+namespace {
+
+// Who reads each node, in execution order, each user once.
+class Users {
+ public:
+  Users(const Context& context, const Body& body) : users_(body.nodes.size()) {
+    for (NodeId id : body.order)
+      for_each_input(context, body.nodes[id], [&](NodeId input) {
+        if (users_[input].empty() || users_[input].back() != id) users_[input].push_back(id);
+      });
+  }
+  std::span<const NodeId> operator[](NodeId id) const { return users_[id]; }
+
+ private:
+  IdVector<NodeId, std::vector<NodeId>> users_;
+};
+
+// A process group or mesh, looked up by a call or given.
+bool is_group(const Context& context, const Node& node) {
+  return node.type && context.types[node.type].kind == TypeKind::kValue;
+}
+
+// Numbers values: equal numbers mean the same computation from the same inputs.
+class ValueNumbers {
+ public:
+  using Number = std::uint64_t;
+  ValueNumbers(const Context& context, const Body& body) : context_(context), body_(body) {}
+
+  // The number of a chain's node, given the numbers of what it reads.
+  Number number_call(NodeId id) {
+    const Node& node = body_.nodes[id];
+    Key key = {node.target.index(), node.type.index(), is_rebuilt(node) ? 1u : 0u};
+    append(node.args, key);
+    append(node.kwargs, key);
+    const Number number =
+        numbers_.emplace(std::move(key), numbers_.size() + body_.nodes.size()).first->second;
+    number_of_.at(id) = number;
+    return number;
+  }
+
+ private:
+  using Key = std::vector<std::uint64_t>;
+
+  // Recomputed in backward, or a backward computation.
+  bool is_rebuilt(const Node& node) const {
+    return node.is_backward() || context_.text(node.name).find("_recomputed") != std::string_view::npos;
+  }
+
+  Number number_input(NodeId id) {
+    if (number_of_[id] != kNone) return number_of_[id];
+    const Node& node = body_.nodes[id];
+    if (is_group(context_, node) && node.op && node.op->cost == CostClass::kFree) return number_group(id);
+    return number_of_.at(id) = id.index();
+  }
+
+  // Groups and meshes are looked up anew at each use: forward or backward makes no difference.
+  Number number_group(NodeId id) {
+    const Node& node = body_.nodes[id];
+    Key key = {node.target.index()};
+    append(node.args, key);
+    append(node.kwargs, key);
+    return number_of_.at(id) =
+               numbers_.emplace(std::move(key), numbers_.size() + body_.nodes.size()).first->second;
+  }
+
+  void append(ArgRange range, Key& key) {
+    key.push_back(range.count);
+    for (std::uint32_t i = 0; i < range.count; ++i) {
+      const Arg arg = context_.args[range][i];
+      key.push_back(static_cast<std::uint64_t>(arg.kind()));
+      if (arg.is_tree())
+        append(arg.children(), key);
+      else
+        key.push_back(arg.is_node() ? number_input(arg.as_node()) : arg.bits());
+    }
+  }
+
+  static constexpr Number kNone = ~Number{0};
+  const Context& context_;
+  const Body& body_;
+  SideTable<NodeId, Number> number_of_{kNone};
+  std::map<Key, Number> numbers_;
+};
+
+struct Chain {
+  std::vector<NodeId> nodes;  // in execution order, up to the output
+  ValueNumbers::Number value = 0;
+  std::size_t ready = 0;  // position of the output in the order
+  NodeId output() const { return nodes.back(); }
+};
+
+class ChainFinder {
+ public:
+  ChainFinder(const Graph& graph, const Users& users)
+      : context_(*graph.context), body_(graph.step()), users_(users), values_(context_, body_) {
+    for (std::size_t i = 0; i < body_.order.size(); ++i) position_.at(body_.order[i]) = i;
+  }
+
+  // The unshard chains that start at the input; one or none where it has one user.
+  std::vector<Chain> find(NodeId input) {
+    std::vector<Chain> chains;
+    for (NodeId user : users_[input])
+      if (reads_only(user, input)) {
+        Chain chain = follow(user);
+        if (cut_after_gather(chain.nodes)) chains.push_back(std::move(chain));
+      }
+    for (Chain& chain : chains) {
+      for (NodeId id : chain.nodes) chain.value = values_.number_call(id);
+      chain.ready = position_[chain.output()];
+    }
+    return chains;
+  }
+
+ private:
+  const Node& node(NodeId id) const { return body_.nodes[id]; }
+  bool is_target(NodeId id, std::string_view target) const {
+    return node(id).op && node(id).op->target == target;
+  }
+  bool is_gather(NodeId id) const { return is_target(id, "_c10d_functional.all_gather_into_tensor.default"); }
+
+  bool reads_only(NodeId user, NodeId input) const {
+    bool only = true;
+    for_each_input(context_, node(user),
+                   [&](NodeId id) { only &= id == input || is_group(context_, node(id)); });
+    return only && can_merge(user);
+  }
+
+  // Calls that give the same value each time: data movement, casts, collectives and their waits.
+  bool can_merge(NodeId id) const {
+    const OpInfo* op = node(id).op;
+    if (!op || op->writes || op->is_random) return false;
+    if (op->cost == CostClass::kWait) return true;
+    return !op->is_effectful && (op->cost == CostClass::kFree || op->cost == CostClass::kMemory ||
+                                 op->cost == CostClass::kCollective);
+  }
+
+  Chain follow(NodeId first) const {
+    Chain chain{.nodes = {first}};
+    for (;;) {
+      const NodeId last = chain.nodes.back();
+      const auto users = users_[last];
+      if (users.size() == 1 && reads_only(users.front(), last)) {
+        chain.nodes.push_back(users.front());
+      } else if (const NodeId cat = find_rejoin(last)) {
+        chain.nodes.insert(chain.nodes.end(), users.begin(), users.end());
+        chain.nodes.push_back(cat);
+      } else {
+        return chain;
+      }
+    }
+  }
+
+  // The concatenation of all pieces of a split that nothing else reads.
+  NodeId find_rejoin(NodeId split) const {
+    const auto pieces = users_[split];
+    if (!is_target(split, "aten.split.Tensor") || pieces.empty()) return {};
+    NodeId cat;
+    for (NodeId piece : pieces) {
+      if (!is_target(piece, "operator.getitem") || users_[piece].size() != 1) return {};
+      const NodeId user = users_[piece].front();
+      if (!is_target(user, "aten.cat.default") || (cat && cat != user)) return {};
+      cat = user;
+    }
+    bool only = true;
+    for_each_input(context_, node(cat),
+                   [&](NodeId id) { only &= std::find(pieces.begin(), pieces.end(), id) != pieces.end(); });
+    return only ? cat : NodeId();
+  }
+
+  // Leaves the chain up to what it gathers, without trailing views. False where it gathers nothing.
+  bool cut_after_gather(std::vector<NodeId>& nodes) const {
+    std::size_t gather = nodes.size();
+    while (gather > 0 && !is_gather(nodes[gather - 1])) --gather;
+    if (gather == 0 || gather == nodes.size() || node(nodes[gather]).op->cost != CostClass::kWait)
+      return false;
+    while (nodes.size() > gather + 1 && node(nodes.back()).op->is_view) nodes.pop_back();
+    return true;
+  }
+
+  const Context& context_;
+  const Body& body_;
+  const Users& users_;
+  ValueNumbers values_;
+  SideTable<NodeId, std::size_t> position_;
+};
+
+// Finds values that may be written in place.
+class WriteFinder {
+ public:
+  WriteFinder(const Context& context, const Body& body, const Users& users)
+      : context_(context), body_(body), users_(users) {}
+
+  // Whether an op writes to the value or a view of it, or is unknown and might.
+  bool may_be_written(NodeId value) const {
+    IdSet<NodeId> seen;
+    std::vector<NodeId> aliases = {value};
+    while (!aliases.empty()) {
+      const NodeId alias = aliases.back();
+      aliases.pop_back();
+      for (NodeId user : users_[alias]) {
+        const Node& node = body_.nodes[user];
+        if (node.kind == NodeKind::kOutput) continue;
+        if (!node.op || node.op->writes) return true;
+        const bool is_alias = node.op->is_view || node.op->target == "operator.getitem";
+        if (is_alias && seen.insert(user)) aliases.push_back(user);
+      }
+    }
+    return false;
+  }
+
+ private:
+  const Context& context_;
+  const Body& body_;
+  const Users& users_;
+};
+
+class Deduplicator {
+ public:
+  explicit Deduplicator(Graph& graph)
+      : context_(*graph.context),
+        body_(graph.step()),
+        users_(context_, body_),
+        finder_(graph, users_),
+        writes_(context_, body_, users_),
+        pass_(context_.strings.intern("dedup-unshard")) {}
+
+  void run() {
+    for (NodeId id : body_.order)
+      if (body_.nodes[id].kind == NodeKind::kPlaceholder && users_[id].size() > 1) merge_chains_of(id);
+    if (!found_) return;
+    drop_unused_groups();
+    std::erase_if(body_.order, [&](NodeId id) { return gone_.contains(id); });
+    for (NodeId id : body_.order) redirect_arguments(body_.nodes[id]);
+  }
+
+ private:
+  void merge_chains_of(NodeId input) {
+    std::vector<Chain> chains = finder_.find(input);
+    if (chains.size() < 2) return;
+    std::stable_sort(chains.begin(), chains.end(),
+                     [](const Chain& a, const Chain& b) { return a.ready < b.ready; });
+    std::map<ValueNumbers::Number, const Chain*> first_of;
+    std::optional<bool> input_may_be_written;
+    for (const Chain& chain : chains) {
+      const auto [first, is_first] = first_of.emplace(chain.value, &chain);
+      if (is_first) continue;
+      if (!input_may_be_written) input_may_be_written = writes_.may_be_written(input);
+      if (*input_may_be_written) return;
+      if (writes_.may_be_written(first->second->output()) || writes_.may_be_written(chain.output())) continue;
+      merge(*first->second, chain);
+    }
+  }
+
+  void merge(const Chain& kept, const Chain& gone) {
+    EPWEAVE_CHECK(kept.nodes.size() == gone.nodes.size());
+    for (std::size_t i = 0; i < gone.nodes.size(); ++i) {
+      record_merged(body_, pass_, {kept.nodes[i], gone.nodes[i]});
+      gone_.insert(gone.nodes[i]);
+    }
+    same_.at(gone.output()) = kept.output();
+    found_ = true;
+  }
+
+  // Group lookups that only removed gathers used.
+  void drop_unused_groups() {
+    for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
+      const auto users = users_[*id];
+      if (users.empty() || !body_.nodes[*id].op || !is_group(context_, body_.nodes[*id])) continue;
+      if (std::all_of(users.begin(), users.end(), [&](NodeId user) { return gone_.contains(user); }))
+        gone_.insert(*id);
+    }
+  }
+
+  void redirect_arguments(Node& node) {
+    const auto redirect = [&](Arg arg) {
+      return arg.is_node() && same_[arg.as_node()] ? Arg::node(same_[arg.as_node()]) : arg;
+    };
+    node.args = context_.args.map(node.args, redirect);
+    node.kwargs = context_.args.map(node.kwargs, redirect);
+  }
+
+  Context& context_;
+  Body& body_;
+  Users users_;
+  ChainFinder finder_;
+  WriteFinder writes_;
+  StringId pass_;
+  SideTable<NodeId, NodeId> same_;  // what a removed output is
+  IdSet<NodeId> gone_;
+  bool found_ = false;
+};
+
+}  // namespace
+
+Graph dedup_unshard(const Graph& graph) {
+  Graph result = graph;
+  Deduplicator(result).run();
+  return result;
+}
+
+}  // namespace epweave

@@ -1,0 +1,25 @@
+// Gathers each sharded parameter once.
+//
+//     %c0 = aten._to_copy.default(%w, ...)                        %c0 = aten._to_copy.default(%w, ...)
+//     %g0 = _c10d_functional.all_gather_into_tensor(%c0, 4, "0")  %g0 = ...all_gather_into_tensor(%c0, 4,
+//     "0") %a0 = _c10d_functional.wait_tensor.default(%g0)             %a0 = ...wait_tensor(%g0) %c1 = ...,
+//     %g1 = ..., %a1 = ... the same from %w            (gone) %m = aten.mm.default(%x, %a1) %m =
+//     aten.mm.default(%x, %a0)
+//
+// An unshard chain starts at a user of an input and goes on while the node has one user and that user no
+// other input of data (a group or mesh is none); a split whose pieces are all concatenated again is one step.
+// It ends after the last gather and its wait, before trailing views. Chains of the same input that compute
+// the same value are one after the pass: the one whose result is there first.
+//
+// A chain that recomputation rebuilt in backward is there on purpose, to free the gathered weight in between:
+// it is never merged with one of forward. Nothing is merged where the parameter or a gathered value is
+// written in place, or passed to an op that might write it.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+Graph dedup_unshard(const Graph& graph);
+
+}  // namespace epweave

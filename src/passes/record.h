@@ -1,0 +1,21 @@
+// Writing provenance. A node's last record names every input-graph node that it stands for, the one whose
+// place it has first: origins_of (ir/graph.h).
+#pragma once
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+// Uses of `gone` are uses of `kept` now.
+struct Merge {
+  NodeId kept;
+  NodeId gone;
+};
+
+// Records at `kept` that it stands for all that `gone` stood for, too.
+void record_merged(Body& body, StringId pass, Merge merge);
+
+// Records that the node's call became a special case of what it was.
+void record_specialized(Node& node, StringId pass, StringId reason);
+
+}  // namespace epweave

@@ -1,0 +1,86 @@
+#include "passes/registry.h"
+
+#include <fmt/format.h>
+
+#include "passes/canonicalize.h"
+#include "passes/dce.h"
+#include "passes/dedup_unshard.h"
+#include "passes/pipeline.h"
+
+namespace epweave {
+namespace {
+
+template <class Row>
+const Row* find_row(const std::vector<Row>& rows, std::string_view name) {
+  for (const Row& row : rows)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+// "layers.*.moe:4" without the part count.
+std::string_view pattern_of(std::string_view root) {
+  return root.substr(0, root.find(':'));
+}
+
+// Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
+// make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
+std::string expand_ep_overlap(const Options& options) {
+  std::vector<std::string> scheduled;
+  for (const std::string& root : options.list("roots")) scheduled.emplace_back(pattern_of(root));
+  return fmt::format(
+      "dce,canonicalize,dedup-unshard,chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,overlap-ep{{roots={"
+      "}}},"
+      "concretize",
+      print_value(options.list("roots")), options.text("dim"), options.integer("parts"),
+      print_value(scheduled));
+}
+
+Registry make_registry() {
+  Registry rows;
+  rows.passes = {
+      {.name = "dce",
+       .summary = "drop nodes whose results nothing needs",
+       .options = {},
+       .run = [](const Graph& graph, const Options&) { return PassResult{dce(graph)}; }},
+      {.name = "canonicalize",
+       .summary = "remove detaches, views and slices that change nothing; spell views as reshape",
+       .options = {},
+       .run = [](const Graph& graph, const Options&) { return PassResult{canonicalize(graph)}; }},
+      {.name = "dedup-unshard",
+       .summary = "gather each sharded parameter once",
+       .options = {},
+       .run = [](const Graph& graph, const Options&) { return PassResult{dedup_unshard(graph)}; }},
+  };
+  rows.presets.push_back(
+      {.name = "ep-overlap",
+       .summary = "chunk MoE modules and overlap one part's token exchange with the other's compute",
+       .options =
+           {
+               {"roots", OptionKind::kList, "layers.*.moe",
+                "module patterns to chunk, PATTERN or PATTERN:PARTS"},
+               {"dim",
+                OptionKind::kChoice,
+                "batch",
+                "dimension of the token grid to divide",
+                {"batch", "seq"}},
+               {"parts", OptionKind::kInt, "2", "into how many parts", {}, 2},
+           },
+       .expand = expand_ep_overlap});
+  return rows;
+}
+
+}  // namespace
+
+const PassInfo* Registry::find_pass(std::string_view name) const {
+  return find_row(passes, name);
+}
+const PresetInfo* Registry::find_preset(std::string_view name) const {
+  return find_row(presets, name);
+}
+
+const Registry& registry() {
+  static const Registry kRegistry = make_registry();
+  return kRegistry;
+}
+
+}  // namespace epweave
