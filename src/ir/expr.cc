@@ -142,8 +142,36 @@ PolyId ExprPool::from_atom(AtomId atom) {
 }
 
 ExprId ExprPool::number(std::int64_t value) {
-  PolyId poly = poly_number(value);
-  return from_poly(poly);
+  ExprId& known = numbers_[value];
+  if (!known) known = from_poly(poly_number(value));
+  return known;
+}
+
+ExprId ExprPool::combine(Operation operation, ExprId a, ExprId b) {
+  const std::uint64_t key = (static_cast<std::uint64_t>(a.index()) << 32) | b.index();
+  ExprId& known = combined_[static_cast<std::size_t>(operation)][key];
+  if (!known) known = from_poly(combine_polys(operation, poly(a), poly(b)));
+  return known;
+}
+
+PolyId ExprPool::combine_polys(Operation operation, PolyId a, PolyId b) {
+  switch (operation) {
+    case Operation::kAdd:
+      return add(a, b);
+    case Operation::kSub:
+      return sub(a, b);
+    case Operation::kMul:
+      return mul(a, b);
+    case Operation::kFloorDiv:
+      return floordiv(a, b);
+    case Operation::kMod:
+      return mod(a, b);
+    case Operation::kMin:
+      return apply(AtomKind::kMin, {a, b});
+    case Operation::kMax:
+      return apply(AtomKind::kMax, {a, b});
+  }
+  return a;
 }
 
 ExprId ExprPool::from_poly(PolyId poly) {

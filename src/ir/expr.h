@@ -12,6 +12,7 @@
 //   "u0//2 + u0//2"    -> 2*(u0//2)      (u0 only if 2 divides u0: a fact)
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -98,6 +99,15 @@ class ExprPool {
   // The value of an expression without symbols.
   std::optional<std::int64_t> constant(ExprId id) const { return constant(exprs_[id].poly); }
 
+  // Arithmetic on expressions. Each result is computed once: types of a graph repeat the same few extents.
+  ExprId add(ExprId a, ExprId b) { return combine(Operation::kAdd, a, b); }
+  ExprId sub(ExprId a, ExprId b) { return combine(Operation::kSub, a, b); }
+  ExprId mul(ExprId a, ExprId b) { return combine(Operation::kMul, a, b); }
+  ExprId floordiv(ExprId a, ExprId b) { return combine(Operation::kFloorDiv, a, b); }
+  ExprId mod(ExprId a, ExprId b) { return combine(Operation::kMod, a, b); }
+  ExprId min(ExprId a, ExprId b) { return combine(Operation::kMin, a, b); }
+  ExprId max(ExprId a, ExprId b) { return combine(Operation::kMax, a, b); }
+
   const Poly& operator[](PolyId id) const { return polys_[id]; }
   const Atom& operator[](AtomId id) const { return atoms_[id]; }
   std::optional<std::int64_t> constant(PolyId id) const;
@@ -106,6 +116,7 @@ class ExprPool {
   PolyId poly_number(std::int64_t value) { return poly_number(Rational{value, 1}); }
   PolyId poly_number(Rational value);
   PolyId poly_symbol(StringId name);
+  PolyId from_atom(AtomId atom);
   PolyId add(PolyId a, PolyId b);
   PolyId sub(PolyId a, PolyId b);
   PolyId mul(PolyId a, PolyId b);
@@ -138,10 +149,13 @@ class ExprPool {
     PolyId poly;
   };
   friend class ExprParser;
+  enum class Operation : std::uint8_t { kAdd, kSub, kMul, kFloorDiv, kMod, kMin, kMax };
+  static constexpr std::size_t kOperations = 7;
 
+  ExprId combine(Operation operation, ExprId a, ExprId b);
+  PolyId combine_polys(Operation operation, PolyId a, PolyId b);
   PolyId intern(Poly poly);
   AtomId intern(Atom atom);
-  PolyId from_atom(AtomId atom);
   std::string print_atom(AtomId id) const;
   std::string print_term(const Term& term, bool first) const;
   static std::optional<Rational> apply_numbers(AtomKind kind, std::span<const Rational> operands);
@@ -154,6 +168,8 @@ class ExprPool {
   std::unordered_multimap<std::size_t, PolyId> poly_ids_;
   std::unordered_multimap<std::size_t, AtomId> atom_ids_;
   SideTable<PolyId, ExprId> expr_of_poly_;
+  std::unordered_map<std::int64_t, ExprId> numbers_;
+  std::array<std::unordered_map<std::uint64_t, ExprId>, kOperations> combined_;  // of a pair of expressions
   std::deque<std::optional<std::vector<StringId>>> symbols_;  // a deque: references stay valid while it grows
 };
 

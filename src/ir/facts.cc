@@ -125,6 +125,43 @@ PolyId Facts::normalize(PolyId poly) {
   return result;
 }
 
+bool Facts::differ(ExprId a, ExprId b) {
+  if (a == b) return false;
+  const PolyId difference = pool_.sub(normalize(a), normalize(b));
+  if (auto number = pool_.constant(difference)) return *number != 0;
+  const PolyId one = pool_.poly_number(1);
+  return is_nonnegative(pool_.sub(difference, one)) || is_nonpositive(pool_.add(difference, one));
+}
+
+bool Facts::at_least(ExprId a, ExprId b) {
+  return a == b || is_nonnegative(pool_.sub(normalize(a), normalize(b)));
+}
+
+bool Facts::equal_strides(ExprId a, ExprId b) {
+  return equal(a, b) || normalize_stride(pool_.poly(a)) == normalize_stride(pool_.poly(b));
+}
+
+PolyId Facts::normalize_stride(PolyId poly) {
+  if (PolyId known = normal_stride_[poly]) return known;
+  PolyId result = pool_.poly_number(0);
+  const Poly terms = pool_[poly];  // a copy: the pool grows
+  for (const Term& term : terms.terms) {
+    PolyId product = pool_.poly_number(term.coefficient);
+    for (AtomId id : term.atoms) {
+      const Atom atom = pool_[id];
+      const bool is_floor = atom.kind == AtomKind::kMax && atom.operands.size() == 2;
+      PolyId factor = pool_.from_atom(id);
+      for (std::size_t i = 0; is_floor && i < 2; ++i)
+        if (pool_.is_constant(atom.operands[i], 1)) factor = normalize_stride(atom.operands[1 - i]);
+      product = pool_.mul(product, factor);
+    }
+    result = pool_.add(result, product);
+  }
+  result = normalize(result);
+  normal_stride_.at(poly) = result;
+  return result;
+}
+
 PolyId Facts::normalize_atom(AtomId id) {
   const Atom atom = pool_[id];
   if (atom.kind == AtomKind::kSymbol) {

@@ -29,6 +29,12 @@ class Facts {
   PolyId normalize(ExprId expr) { return normalize(pool_.poly(expr)); }
   bool equal(PolyId a, PolyId b) { return a == b || normalize(a) == normalize(b); }
   bool equal(ExprId a, ExprId b) { return a == b || normalize(a) == normalize(b); }
+  // Whether the two are known to be different numbers.
+  bool differ(ExprId a, ExprId b);
+  bool at_least(ExprId a, ExprId b);  // known to be
+  // As `equal`, for strides and offsets: Max(1, x) counts as x, since a stride beside an extent of 0 is never
+  // used.
+  bool equal_strides(ExprId a, ExprId b);
   // An expression for a polynomial, every division exact.
   ExprId expr(PolyId poly);
 
@@ -55,12 +61,14 @@ class Facts {
   void learn(const Symbol& symbol);
   void learn_equality(StringId symbol, PolyId difference);
   PolyId normalize_atom(AtomId atom);
+  PolyId normalize_stride(PolyId poly);
   PolyId normalize_apply(AtomKind kind, std::vector<PolyId> operands, StringId name);
   std::optional<PolyId> divide(PolyId a, std::int64_t divisor) const;
 
   ExprPool& pool_;
   std::unordered_map<StringId, Known> known_;
   SideTable<PolyId, PolyId> normal_;
+  SideTable<PolyId, PolyId> normal_stride_;
 };
 
 }  // namespace epweave

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+#include <regex.h>
+
+#include <memory>
+
+#include "commands.h"
+#include "graphs.h"
+#include "ir/text.h"
+#include "node_report.h"
+
+namespace epweave::cli {
+namespace {
+
+// Whether `pattern` names the module or one that contains it; `*` stands for one path element.
+bool matches_module(std::string_view pattern, std::string_view module) {
+  const auto take_element = [](std::string_view& path) {
+    const std::size_t dot = path.find('.');
+    const std::string_view element = path.substr(0, dot);
+    path.remove_prefix(dot == path.npos ? path.size() : dot + 1);
+    return element;
+  };
+  while (!pattern.empty()) {
+    if (module.empty()) return false;
+    const std::string_view wanted = take_element(pattern);
+    const std::string_view element = take_element(module);
+    if (wanted != "*" && wanted != element) return false;
+  }
+  return true;
+}
+
+struct FreeRegex {
+  void operator()(regex_t* regex) const {
+    ::regfree(regex);
+    delete regex;
+  }
+};
+
+// Which nodes to show.
+class Filter {
+ public:
+  explicit Filter(const PrintOptions& options) : options_(options) {
+    if (options.grep.empty()) return;
+    auto regex = std::make_unique<regex_t>();
+    const int status = ::regcomp(regex.get(), options.grep.c_str(), REG_EXTENDED | REG_NOSUB);
+    if (status != 0) {
+      char reason[256];
+      ::regerror(status, regex.get(), reason, sizeof reason);
+      throw UsageError(fmt::format("--grep '{}': {}", options.grep, reason));
+    }
+    regex_.reset(regex.release());
+  }
+
+  bool shows_all() const { return !regex_ && options_.module.empty(); }
+  bool shows(const Graph& graph, const Body& body, NodeId id) const {
+    if (!options_.module.empty() && !matches_module(options_.module, graph.text(body.nodes[id].module)))
+      return false;
+    if (!regex_) return true;
+    const std::string line = print_node(graph, body, id, TextMode::kShort);
+    return ::regexec(regex_.get(), line.c_str(), 0, nullptr, 0) == 0;
+  }
+
+ private:
+  const PrintOptions& options_;
+  std::unique_ptr<regex_t, FreeRegex> regex_;
+};
+
+// The nodes of a body, one per line.
+std::string nodes_text(const Graph& graph, const Body& body, const Filter& filter) {
+  const RegionParts parts(graph);
+  std::string text;
+  for (NodeId id : body.order)
+    if (filter.shows(graph, body, id))
+      text += (text.empty() ? "\n" : ",\n") + report_line(node_report(graph, body, body.nodes[id], parts));
+  return "[" + text + "]";
+}
+
+// One document, kept greppable: a line for each node.
+std::string json_text(const Graph& graph, const Filter& filter) {
+  std::string text = "{\"nodes\": " + nodes_text(graph, graph.step(), filter);
+  for (std::size_t i = 1; i < graph.bodies.size(); ++i)
+    text += fmt::format("{}{}: {}", i == 1 ? ",\n\"graphs\": {\n" : ",\n",
+                        report_line(graph.text(graph.bodies[i].name)),
+                        nodes_text(graph, graph.bodies[i], filter));
+  if (graph.bodies.size() > 1) text += "}";
+  return text + "}\n";
+}
+
+std::string filtered_text(const Graph& graph, const PrintOptions& options, const Filter& filter) {
+  const TextMode mode = options.full ? TextMode::kFull : TextMode::kShort;
+  std::string text;
+  for (const Body& body : graph.bodies)
+    for (NodeId id : body.order)
+      if (filter.shows(graph, body, id)) text += print_node(graph, body, id, mode) + "\n";
+  return text;
+}
+
+}  // namespace
+
+int print(const PrintOptions& options, Console& console) {
+  const Filter filter(options);
+  const Graph graph = read_sound_input(options.input);
+  if (console.json())
+    console.print(json_text(graph, filter));
+  else if (filter.shows_all())
+    console.print(print_text(graph, options.full ? TextMode::kFull : TextMode::kShort));
+  else
+    console.print(filtered_text(graph, options, filter));
+  return kFine;
+}
+
+}  // namespace epweave::cli

@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "commands.h"
+#include "graphs.h"
+#include "passes/pipeline.h"
+#include "reproducer.h"
+#include "version.h"
+#include "watch.h"
+
+namespace epweave::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Pipeline requested_pipeline(const RewriteOptions& options) {
+  if (options.pipeline.empty() == options.preset.empty())
+    throw UsageError("give one of -p PIPELINE and --preset PRESET; `epweave passes` lists both");
+  return options.preset.empty() ? parse_pipeline(options.pipeline) : expand_preset(options.preset);
+}
+
+void show_pipeline(const Pipeline& pipeline, Console& console) {
+  const std::string text = print_pipeline(pipeline);
+  if (!console.json()) return console.print(text + "\n");
+  Json passes = Json::array();
+  for (const PassCall& call : pipeline.calls)
+    passes.push_back({{"name", call.pass->name}, {"options", print_options(call.options)}});
+  console.print(report_text({{"pipeline", text}, {"passes", std::move(passes)}}));
+}
+
+VerifyPolicy policy_named(const std::string& name) {
+  if (name == "off") return VerifyPolicy::kOff;
+  return name == "end" ? VerifyPolicy::kEnd : VerifyPolicy::kEach;
+}
+
+// Where a bug of ours leaves its reproducer if the user did not say.
+std::string default_reproducer(const OutputOptions& output) {
+  const bool is_file = output.path != "-" && !output.path.starts_with("/dev/");
+  return (is_file ? output.path : "epweave") + ".reproducer";
+}
+
+class Rewrite {
+ public:
+  Rewrite(const RewriteOptions& options, const Pipeline& pipeline, Console& console)
+      : options_(options), pipeline_(pipeline), console_(console), watch_(options, pipeline, console) {}
+
+  int run() {
+    const auto start_read = Clock::now();
+    const Graph input = read_sound_input(options_.input);
+    const double read_seconds = seconds_since(start_read);
+    const std::string sha256 = sha256_hex(encode_binary(input));
+    const Graph output = run_passes(input, sha256);
+    const auto start_write = Clock::now();
+    write_output(output, options_.output);
+    const double write_seconds = seconds_since(start_write);
+    if (options_.time_passes) console_.requested(watch_.times_text(read_seconds, write_seconds));
+    if (console_.json()) report(input, output, sha256);
+    console_.detail(fmt::format("{}: {} -> {} nodes", options_.output.path, input.step().order.size(),
+                                output.step().order.size()));
+    return kFine;
+  }
+
+ private:
+  // A declined graph is the user's own and the message says what to do, so it is kept only on request; a bug
+  // of ours leaves a reproducer always.
+  Graph run_passes(const Graph& input, const std::string& sha256) {
+    const RunnerOptions runner{.tool = tool_name(),
+                               .input_sha256 = sha256,
+                               .verify = policy_named(options_.verify),
+                               .hooks = watch_.hooks()};
+    try {
+      return run_pipeline(input, pipeline_, runner);
+    } catch (const PassError& error) {
+      if (options_.reproducer) keep(input, error, *options_.reproducer);
+      throw;
+    } catch (const std::exception& error) {
+      keep(input, error, options_.reproducer.value_or(default_reproducer(options_.output)));
+      throw;
+    }
+  }
+
+  void keep(const Graph& input, const std::exception& error, const std::string& path) {
+    const auto& failure = watch_.failure();
+    const Reproducer reproducer{.input = failure ? failure->first : input,
+                                .pipeline = failure ? failure->second : print_pipeline(pipeline_),
+                                .verify = options_.verify,
+                                .error = error.what()};
+    try {
+      console_.requested(fmt::format("reproducer: {}", write_reproducer(reproducer, path)));
+    } catch (const InputError& trouble) {
+      console_.warn(fmt::format("no reproducer: {}", trouble.what()));
+    }
+  }
+
+  void report(const Graph& input, const Graph& output, const std::string& sha256) {
+    console_.print(report_text(
+        {{"tool", tool_name()},
+         {"pipeline", print_pipeline(pipeline_)},
+         {"verify", options_.verify},
+         {"input", {{"path", options_.input.path}, {"nodes", input.step().order.size()}, {"sha256", sha256}}},
+         {"output",
+          {{"path", options_.output.path},
+           {"nodes", output.step().order.size()},
+           {"sha256", sha256_hex(encode_binary(output))}}},
+         {"passes", watch_.report()}}));
+  }
+
+  const RewriteOptions& options_;
+  const Pipeline& pipeline_;
+  Console& console_;
+  Watch watch_;
+};
+
+}  // namespace
+
+int rewrite(const RewriteOptions& options, Console& console) {
+  const Pipeline pipeline = requested_pipeline(options);
+  if (options.print_pipeline) {
+    show_pipeline(pipeline, console);
+    return kFine;
+  }
+  if (options.input.path.empty()) throw UsageError("give a graph to rewrite: IN, or - for standard input");
+  if (console.json() && options.output.path == "-")
+    throw UsageError("--json and the graph cannot both go to standard output: give -o FILE");
+  check_output(options.output);
+  return Rewrite(options, pipeline, console).run();
+}
+
+}  // namespace epweave::cli

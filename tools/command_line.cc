@@ -1,0 +1,265 @@
+#include "command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "completion.h"
+#include "passes/pipeline.h"
+#include "version.h"
+
+namespace epweave::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Rewrites PyTorch MoE training graphs so that expert-parallel communication hides behind compute.";
+constexpr const char* kFooter =
+    "Exit codes, the same with and without --json:\n"
+    "  0  fine\n"
+    "  1  verification failed\n"
+    "  2  the command line is wrong\n"
+    "  3  a file cannot be read or written, or is not a valid graph\n"
+    "  4  a pass declined the graph\n"
+    "  5  a bug of epweave\n"
+    "Results go to standard output, messages to standard error; `-` stands for standard input or output.";
+
+// Everything that an option can set.
+struct Choices {
+  ConsoleOptions console;
+  InputOptions input;
+  OutputOptions output;
+  RewriteOptions rewrite;
+  PrintOptions print;
+  std::string completion;
+};
+
+CLI::Option* choose(CLI::Option* option, std::initializer_list<const char*> choices) {
+  return option->check(CLI::IsMember(std::vector<std::string>(choices.begin(), choices.end())));
+}
+
+void add_console(CLI::App& command, ConsoleOptions& console) {
+  command.add_flag("--json", console.json,
+                   "Give the result, or the error, as one JSON document on standard output");
+  command.add_flag("-v,--verbose", console.verbose, "Say more on standard error");
+  command.add_flag("-q,--quiet", console.quiet, "Say nothing but errors on standard error");
+  choose(command.add_option("--color", console.color, "Colour messages: auto, always or never")
+             ->type_name("WHEN"),
+         {"auto", "always", "never"});
+  command.add_option("--log-file", console.log_file, "Write messages to this file too")->type_name("FILE");
+}
+
+void add_input(CLI::App& command, InputOptions& input, const char* help) {
+  command.add_option("G", input.path, help)->required()->type_name("");
+  choose(command
+             .add_option("--from", input.from,
+                         "Form of the input: binary, text or json (default: by extension, "
+                         "else by content)")
+             ->type_name("FORM"),
+         {"binary", "text", "json"});
+}
+
+void add_output_form(CLI::App& command, OutputOptions& output) {
+  choose(
+      command
+          .add_option("--to", output.to, "Form of the output: binary, text or json (default: by extension)")
+          ->type_name("FORM"),
+      {"binary", "text", "json"});
+  command.add_flag("-f,--force", output.force, "Write binary even to a terminal");
+}
+
+void add_rewrite(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("rewrite", "Run a pipeline of passes over a graph");
+  RewriteOptions& options = choices.rewrite;
+  command.add_option("IN", choices.input.path, "Graph to rewrite, - for standard input")->type_name("");
+  choose(command.add_option("--from", choices.input.from, "Form of the input: binary, text or json")
+             ->type_name("FORM"),
+         {"binary", "text", "json"});
+  command
+      .add_option("-p,--pipeline", options.pipeline, "Passes to run: 'dce,chunk{roots=layers.*.moe,parts=2}'")
+      ->type_name("PIPELINE");
+  command
+      .add_option("--preset", options.preset,
+                  "Named pipeline to run: 'ep-overlap{roots=layers.*.moe,parts=2}'")
+      ->type_name("PRESET");
+  command.add_option("-o,--output", choices.output.path, "File to write, - for standard output (default)")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.add_flag("--print-pipeline", options.print_pipeline, "Print the resolved pipeline and stop");
+  command
+      .add_option("--print-after", options.print_after,
+                  "Print the graph on standard error after this pass, or all")
+      ->type_name("PASS")
+      ->take_all()
+      ->expected(1);
+  command.add_flag("--print-changed", options.print_changed,
+                   "Print the graph after each pass that changed it");
+  command.add_option("--dump-dir", options.dump_dir, "Write the graph after each pass to DIR/NN-PASS.txt")
+      ->type_name("DIR");
+  command.add_flag("--time-passes", options.time_passes, "Print the time of each pass on standard error");
+  choose(
+      command
+          .add_option("--verify", options.verify, "Check the graph: off, end, or after each pass (default)")
+          ->type_name("WHEN"),
+      {"off", "end", "each"});
+  command
+      .add_option(
+          "--reproducer", options.reproducer,
+          "Folder for the input and pipeline of a pass that fails (default: OUT.reproducer, and none for "
+          "a graph that a pass declines)")
+      ->type_name("DIR");
+}
+
+void add_print(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("print", "Print a graph as text, one node per line");
+  add_input(command, choices.input, "Graph to print, - for standard input");
+  command.add_flag("--full", choices.print.full, "Print the lossless text form instead of the short one");
+  command
+      .add_option("--grep", choices.print.grep,
+                  "Only nodes whose short line matches this extended regular expression")
+      ->type_name("REGEX");
+  command
+      .add_option("--module", choices.print.module,
+                  "Only nodes of this module; * stands for one path element")
+      ->type_name("PATTERN");
+}
+
+// The commands. What they say goes to `choices`.
+std::unique_ptr<CLI::App> make_app(Choices& choices) {
+  auto app = std::make_unique<CLI::App>(kAbout, "epweave");
+  app->footer(kFooter);
+  app->set_version_flag("--version", version_text(), "Print the versions of the tool and its libraries");
+  app->option_defaults()->always_capture_default(false);
+  add_rewrite(*app, choices);
+  add_print(*app, choices);
+  add_input(*app->add_subcommand("stats", "Count what is in a graph"), choices.input,
+            "Graph to count, - for standard input");
+  add_input(*app->add_subcommand("verify", "Check the invariants of a graph; one line per violation"),
+            choices.input, "Graph to check, - for standard input");
+  CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
+  add_input(convert, choices.input, "Graph to convert, - for standard input");
+  convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
+      ->required()
+      ->type_name("");
+  add_output_form(convert, choices.output);
+  app->add_subcommand("passes", "List the passes and presets with their options");
+  for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
+  CLI::App& completion =
+      *app->add_subcommand("completion", "Print a completion script for a shell, or the manual page");
+  choose(completion.add_option("SHELL", choices.completion, "bash, zsh or man")->required()->type_name(""),
+         {"bash", "zsh", "man"});
+  return app;
+}
+
+OptionHelp describe(const CLI::Option& option) {
+  OptionHelp help{.help = option.get_description(), .positional = !option.nonpositional()};
+  if (help.positional) help.names.push_back(option.get_name());
+  for (const std::string& name : option.get_snames()) help.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) help.names.push_back("--" + name);
+  if (option.get_items_expected_max() == 0) return help;
+  const std::string type = option.get_type_name();  // "WHEN:{auto,always,never}"
+  help.value = type.substr(0, type.find(':'));
+  const std::size_t open = type.find('{');
+  for (std::size_t at = open; at < type.size() && type[at] != '}';) {
+    const std::size_t end = type.find_first_of(",}", at + 1);
+    help.choices.push_back(type.substr(at + 1, end - at - 1));
+    at = end;
+  }
+  return help;
+}
+
+std::vector<CommandHelp> describe(const CLI::App& app) {
+  std::vector<CommandHelp> commands;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    CommandHelp& help = commands.emplace_back();
+    help.name = command->get_name();
+    help.summary = command->get_description();
+    for (const CLI::Option* option : command->get_options()) help.options.push_back(describe(*option));
+  }
+  return commands;
+}
+
+int print_completion(const CLI::App& app, const std::string& kind, Console& console) {
+  const std::vector<CommandHelp> commands = describe(app);
+  if (kind == "man")
+    console.print(manual_page(commands));
+  else
+    console.print(kind == "bash" ? bash_completion(commands) : zsh_completion(commands));
+  return kFine;
+}
+
+std::string did_you_mean(const std::string& given, const std::vector<std::string>& known) {
+  const std::string_view near = nearest_name(given, {known.begin(), known.end()});
+  return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
+}
+
+void require_known_command(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (argc < 2) throw UsageError(fmt::format("give a command: {}; --help says more", fmt::join(names, ", ")));
+  const std::string given = argv[1];
+  if (given.starts_with("-") || std::ranges::find(names, given) != names.end()) return;
+  throw UsageError(fmt::format("unknown command '{}'{} The commands are {}.", given,
+                               did_you_mean(given, names).empty() ? "." : did_you_mean(given, names),
+                               fmt::join(names, ", ")));
+}
+
+// A better message than CLI11's for an option that the command does not have.
+void explain_extra(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const std::string& extra : command->remaining()) {
+      std::vector<std::string> names;
+      for (const CLI::Option* option : command->get_options())
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      const std::string given = extra.substr(0, extra.find('='));
+      throw UsageError(fmt::format("epweave {} does not take '{}'{}", command->get_name(), extra,
+                                   did_you_mean(given, names)));
+    }
+  }
+}
+
+std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
+                                          const std::shared_ptr<Choices>& choices) {
+  const std::string name = app->get_subcommands().front()->get_name();
+  choices->rewrite.input = choices->print.input = choices->input;
+  choices->rewrite.output = choices->output;
+  if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
+  if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
+  if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
+  if (name == "verify") return [choices](Console& console) { return verify(choices->input, console); };
+  if (name == "convert")
+    return [choices](Console& console) { return convert({choices->input, choices->output}, console); };
+  if (name == "passes") return [](Console& console) { return list_passes(console); };
+  return [app, choices](Console& console) { return print_completion(*app, choices->completion, console); };
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, char** argv) {
+  const auto choices = std::make_shared<Choices>();
+  const std::shared_ptr<CLI::App> app = make_app(*choices);
+  require_known_command(*app, argc, argv);
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    // The help of the command that --help was given to.
+    const auto given = app->get_subcommands();
+    const std::string text = (given.empty() ? app->help() : given.front()->help("epweave")) + "\n";
+    return {.run = [text](Console& console) { return console.print(text), kFine; }};
+  } catch (const CLI::CallForVersion& version) {
+    return {.run = [text = std::string(version.what()) + "\n"](Console& console) {
+      return console.print(text), kFine;
+    }};
+  } catch (const CLI::ExtrasError& error) {
+    explain_extra(*app);
+    throw UsageError(error.what());
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  if (app->get_subcommands().empty()) throw UsageError("give a command; --help lists them");
+  return {.console = choices->console,
+          .subject = choices->input.path == "-" ? "standard input" : choices->input.path,
+          .run = bind_command(app, choices)};
+}
+
+}  // namespace epweave::cli

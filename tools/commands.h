@@ -1,0 +1,57 @@
+// The commands: what the command line says, and one function for each. They throw the errors of base/error.h,
+// which main turns into messages and exit codes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "console.h"
+#include "io/file.h"
+
+namespace epweave::cli {
+
+enum ExitCode { kFine = 0, kDifferent = 1, kUsage = 2, kInvalidInput = 3, kDeclined = 4, kInternal = 5 };
+
+struct InputOptions {
+  std::string path;  // "-": stdin
+  std::string from;  // format name; empty: by extension or content
+};
+
+struct OutputOptions {
+  std::string path = "-";  // "-": stdout
+  std::string to;          // format name; empty: by extension
+  bool force = false;      // binary to a terminal too
+};
+
+struct RewriteOptions {
+  InputOptions input;
+  OutputOptions output;
+  std::string pipeline, preset;  // one of them
+  std::string verify = "each";
+  std::vector<std::string> print_after;  // pass names or "all"
+  std::string dump_dir;
+  std::optional<std::string> reproducer;
+  bool print_pipeline = false, print_changed = false, time_passes = false;
+};
+
+struct PrintOptions {
+  InputOptions input;
+  bool full = false;
+  std::string grep;    // regular expression on the printed line
+  std::string module;  // module path pattern: `*` stands for one path element
+};
+
+struct ConvertOptions {
+  InputOptions input;
+  OutputOptions output;
+};
+
+int rewrite(const RewriteOptions& options, Console& console);
+int print(const PrintOptions& options, Console& console);
+int stats(const InputOptions& options, Console& console);
+int verify(const InputOptions& options, Console& console);
+int convert(const ConvertOptions& options, Console& console);
+int list_passes(Console& console);
+
+}  // namespace epweave::cli

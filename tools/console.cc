@@ -1,0 +1,95 @@
+#include "console.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+#include "io/file.h"
+
+namespace epweave::cli {
+namespace {
+
+constexpr const char* kRed = "\033[1;31m";
+constexpr const char* kYellow = "\033[1;33m";
+constexpr const char* kReset = "\033[0m";
+
+bool wants_color(const std::string& choice, bool is_terminal) {
+  if (choice != "auto") return choice == "always";
+  const char* no_color = std::getenv("NO_COLOR");
+  return is_terminal && (!no_color || !*no_color);
+}
+
+}  // namespace
+
+Console::Console(const ConsoleOptions& options)
+    : options_(options),
+      is_terminal_(::isatty(STDERR_FILENO) == 1),
+      has_color_(wants_color(options.color, is_terminal_)) {
+  if (options.log_file.empty()) return;
+  log_.reset(std::fopen(options.log_file.c_str(), "we"));
+  if (!log_)
+    throw InputError(fmt::format("{}: cannot open the log file: {}", options.log_file, std::strerror(errno)));
+}
+
+void Console::write(std::string_view label, const char* color, std::string_view text) {
+  clear_progress();
+  const std::string_view end = text.ends_with('\n') ? "" : "\n";
+  if (has_color_ && color)
+    fmt::print(stderr, "{}{}{}{}{}", color, label, kReset, text, end);
+  else
+    fmt::print(stderr, "{}{}{}", label, text, end);
+  if (log_) {
+    fmt::print(log_.get(), "{}{}{}", label, text, end);
+    std::fflush(log_.get());
+  }
+}
+
+void Console::error(std::string_view text) {
+  write("epweave: error: ", kRed, text);
+}
+void Console::warn(std::string_view text) {
+  if (!options_.quiet) write("epweave: warning: ", kYellow, text);
+}
+void Console::info(std::string_view text) {
+  if (!options_.quiet) write("", nullptr, text);
+}
+void Console::detail(std::string_view text) {
+  if (verbose()) write("", nullptr, text);
+}
+void Console::requested(std::string_view text) {
+  write("", nullptr, text);
+}
+
+void Console::progress(std::string_view text) {
+  if (!is_terminal_ || options_.quiet) return;
+  clear_progress();
+  fmt::print(stderr, "{}", text);
+  std::fflush(stderr);
+  has_progress_ = true;
+}
+
+void Console::clear_progress() {
+  if (has_progress_) fmt::print(stderr, "\r\033[K");
+  has_progress_ = false;
+}
+
+void Console::print(std::string_view text) {
+  clear_progress();
+  write_bytes("-", text);
+}
+
+void open_standard_streams() {
+  // Opened the wrong way round, so that using it fails instead of losing data silently.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      if (::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) std::_Exit(5);
+  std::signal(SIGPIPE, SIG_DFL);
+}
+
+}  // namespace epweave::cli

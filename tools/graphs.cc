@@ -1,0 +1,61 @@
+#include "graphs.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace epweave::cli {
+namespace {
+
+constexpr std::size_t kShownViolations = 10;
+
+void require_sound_structure(const Graph& graph, const InputOptions& input) {
+  std::vector<Violation> violations;
+  verify_structure(graph, violations);
+  if (violations.empty()) return;
+  std::string text = fmt::format("{}: the graph breaks {} {}:", display_name(input), violations.size(),
+                                 violations.size() == 1 ? "invariant" : "invariants");
+  for (std::size_t i = 0; i < std::min(kShownViolations, violations.size()); ++i)
+    text += "\n  " + print_violation(graph, violations[i]);
+  if (violations.size() > kShownViolations)
+    text +=
+        fmt::format("\n  and {} more: `epweave verify` lists them all", violations.size() - kShownViolations);
+  throw InputError(text);
+}
+
+}  // namespace
+
+std::optional<Format> format_named(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const std::optional<Format> format = find_format(name);
+  if (!format) throw UsageError(fmt::format("unknown format '{}': one of binary, text, json", name));
+  return format;
+}
+
+std::string display_name(const InputOptions& options) {
+  return options.path == "-" ? "standard input" : options.path;
+}
+
+Graph read_input(const InputOptions& options) {
+  return read_graph(options.path, format_named(options.from));
+}
+
+Graph read_sound_input(const InputOptions& options) {
+  Graph graph = read_input(options);
+  require_sound_structure(graph, options);
+  return graph;
+}
+
+void check_output(const OutputOptions& options) {
+  const Format format = format_named(options.to).value_or(format_of_path(options.path));
+  if (format == Format::kBinary && options.path == "-" && !options.force && ::isatty(STDOUT_FILENO) == 1)
+    throw UsageError(
+        "standard output is a terminal and the output is binary: give -o FILE, --to text, or --force");
+}
+
+void write_output(const Graph& graph, const OutputOptions& options) {
+  write_graph(graph, options.path, format_named(options.to));
+}
+
+}  // namespace epweave::cli

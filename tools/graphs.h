@@ -1,0 +1,24 @@
+// Reading and writing graphs as the commands do.
+#pragma once
+
+#include "commands.h"
+#include "ir/verify.h"
+
+namespace epweave::cli {
+
+std::optional<Format> format_named(const std::string& name);  // none for ""; throws UsageError
+
+// Decodes only: the graph may break invariants.
+Graph read_input(const InputOptions& options);
+// As above. Throws InputError listing the violations of a graph whose structure is broken.
+Graph read_sound_input(const InputOptions& options);
+
+// Throws UsageError where the output would be binary on a terminal, or has an unsupported form. Called before
+// work starts.
+void check_output(const OutputOptions& options);
+void write_output(const Graph& graph, const OutputOptions& options);
+
+// "standard input" for "-".
+std::string display_name(const InputOptions& options);
+
+}  // namespace epweave::cli

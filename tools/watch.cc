@@ -1,0 +1,99 @@
+#include "watch.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "ir/text.h"
+
+namespace epweave::cli {
+namespace {
+
+void require_known_pass(const Pipeline& pipeline, const std::string& name) {
+  if (name == "all") return;
+  std::vector<std::string_view> names;
+  for (const PassCall& call : pipeline.calls) names.push_back(call.pass->name);
+  if (std::ranges::find(names, name) != names.end()) return;
+  throw UsageError(fmt::format("--print-after {}: the pipeline has no such pass: all, or one of {}", name,
+                               fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+Watch::Watch(const RewriteOptions& options, const Pipeline& pipeline, Console& console)
+    : options_(options), console_(console), count_(pipeline.calls.size()) {
+  for (const std::string& name : options.print_after) require_known_pass(pipeline, name);
+  if (options.dump_dir.empty()) return;
+  if (::mkdir(options.dump_dir.c_str(), 0777) != 0 && errno != EEXIST)
+    throw InputError(fmt::format("{}: cannot create the folder: {}", options.dump_dir, std::strerror(errno)));
+}
+
+RunnerHooks Watch::hooks() {
+  return {.before_pass =
+              [this](const PassCall& call) {
+                console_.progress(fmt::format("[{}/{}] {} ...", ++started_, count_, call.pass->name));
+              },
+          .after_pass =
+              [this](const PassReport& pass) {
+                const bool changed = !same_code(pass.before, pass.after);
+                times_.push_back({.pass = std::string(pass.call.pass->name),
+                                  .run = pass.seconds,
+                                  .verify = pass.verify_seconds,
+                                  .before = pass.before.step().order.size(),
+                                  .after = pass.after.step().order.size()});
+                report_.push_back({{"name", pass.call.pass->name},
+                                   {"options", print_options(pass.call.options)},
+                                   {"nodes_before", times_.back().before},
+                                   {"nodes_after", times_.back().after},
+                                   {"changed", changed},
+                                   {"notes", pass.notes}});
+                show(pass, changed);
+                if (!options_.dump_dir.empty()) dump(pass);
+              },
+          .on_failure =
+              [this](const FailureReport& failure) { failure_.emplace(failure.input, failure.remaining); }};
+}
+
+bool Watch::is_printed(std::string_view pass) const {
+  return std::ranges::any_of(options_.print_after,
+                             [&](const std::string& name) { return name == "all" || name == pass; });
+}
+
+void Watch::show(const PassReport& pass, bool changed) {
+  const std::string_view name = pass.call.pass->name;
+  for (const std::string& note : pass.notes) console_.info(fmt::format("{}: {}", name, note));
+  console_.detail(fmt::format("{}: {} -> {} nodes{}", name, times_.back().before, times_.back().after,
+                              changed ? "" : ", unchanged"));
+  const bool wanted = is_printed(name) || (options_.print_changed && changed);
+  if (wanted)
+    console_.requested(fmt::format("# after {} ({} of {})\n{}", name, pass.position + 1, pass.count,
+                                   print_text(pass.after, TextMode::kShort)));
+  else if (options_.print_changed)
+    console_.requested(fmt::format("# after {} ({} of {}): no change", name, pass.position + 1, pass.count));
+}
+
+void Watch::dump(const PassReport& pass) {
+  write_graph(pass.after,
+              fmt::format("{}/{:02}-{}.txt", options_.dump_dir, pass.position + 1, pass.call.pass->name));
+}
+
+std::string Watch::times_text(double read, double write) const {
+  std::string text =
+      fmt::format("{:<16} {:>10} {:>10} {:>9} {:>9}\n", "pass", "run ms", "verify ms", "nodes in", "out");
+  double total = read + write;
+  const auto row = [](std::string_view name, double seconds) {
+    return fmt::format("{:<16} {:>10.2f}\n", name, seconds * 1e3);
+  };
+  text += row("(read)", read);
+  for (const Time& time : times_) {
+    text += fmt::format("{:<16} {:>10.2f} {:>10.2f} {:>9} {:>9}\n", time.pass, time.run * 1e3,
+                        time.verify * 1e3, time.before, time.after);
+    total += time.run + time.verify;
+  }
+  return text + row("(write)", write) + row("total", total);
+}
+
+}  // namespace epweave::cli
