@@ -25,6 +25,7 @@ import collections
 import dataclasses
 import enum
 import fractions
+import functools
 import gzip
 import importlib
 import io
@@ -995,8 +996,12 @@ class _DumpReader:
             put_meta(node, key, self.plain(x))
 
     # Tables.
-    def roles(self, entries, what: str, typed: tuple) -> list[dict]:
-        """Inputs or outputs: the `typed` keys have fields, the others go to `more`."""
+    @staticmethod
+    def roles(entries, what: str, typed: tuple, plain) -> list[dict]:
+        """Inputs or outputs: the `typed` keys have fields, the others go to `more`.
+
+        `plain` makes the Value of plain data.
+        """
         out = []
         for entry in entries:
             _need({"entry": entry}, "entry", dict, what)
@@ -1005,18 +1010,21 @@ class _DumpReader:
                 if key in typed and isinstance(x, str):
                     message[key] = x
                 else:
-                    message.setdefault("more", []).append({"name": key, "value": self.plain(x)})
+                    message.setdefault("more", []).append({"name": key, "value": plain(x)})
             out.append(message)
         return out
 
     @staticmethod
     def process_group(x: dict) -> dict:
         what = "a process group"
-        _only(x, ("name", "ranks", "desc", "axes"), what)
+        _only(x, ("name", "ranks", "desc", "axes", "priority", "split_from", "backend"), what)
         out = {"name": _need(x, "name", str, what), "ranks": _need(x, "ranks", list, what),
                "description": _need(x, "desc", (str, type(None)), what)}
         if not all(type(rank) is int and 0 <= rank < 1 << 32 for rank in out["ranks"]):
             raise _Malformed(f'{what} has "ranks": {_brief(out["ranks"])}, not all of them ranks')
+        for key in ("priority", "split_from", "backend"):
+            if key in x:
+                out[key] = _need(x, key, str, what)
         if "axes" in x:
             out["axes"] = _need(x, "axes", list, what)
             out["has_axes"] = True
@@ -1078,9 +1086,9 @@ class _DumpReader:
             "symbols": [self.symbol(name, x)
                         for name, x in _need(dump, "symbols", dict, what).items()],
             "inputs": self.roles(_need(dump, "inputs", list, what), "an input",
-                                 _INPUT_FIELDS),
+                                 _INPUT_FIELDS, self.plain),
             "outputs": self.roles(_need(dump, "outputs", list, what), "an output",
-                                  _OUTPUT_FIELDS),
+                                  _OUTPUT_FIELDS, self.plain),
             "graphs": graphs,
         }
 
@@ -1279,7 +1287,7 @@ class _DumpWriter:
         out = {"name": x["name"], "ranks": x.get("ranks", []), "desc": x.get("description")}
         if x.get("has_axes"):
             out["axes"] = x.get("axes", [])
-        return out
+        return out | {key: x[key] for key in ("priority", "split_from", "backend") if key in x}
 
     @staticmethod
     def symbol(x: dict) -> dict:
@@ -1311,8 +1319,8 @@ class _DumpWriter:
 def dump_from_file(message: dict) -> dict:
     """The JSON of a dump with the content of a File message.
 
-    A dump has no place for the pipeline log, provenance, symbols' assumptions and a
-    process group's priority, origin and backend; they are left out.
+    A dump has no place for the pipeline log, provenance and what passes noted of symbols
+    (assumptions, parts); they are left out.
     """
     return _DumpWriter(message).file()
 
@@ -1376,17 +1384,21 @@ _REGISTERED_BY = {
     "coor": ("torch.distributed.tensor",),
     "higher_order": ("torch._higher_order_ops",),
 }
-# Frames of these files are machinery around the user's code in a stack trace.
-_TRACER_FILES = ("/torch/", "graph_trainer/make_fx_tracer.py", "graph_trainer/simple_fsdp.py",
+# Frames of these files, and of torch, are machinery around the user's code in a stack trace.
+_TRACER_FILES = ("graph_trainer/make_fx_tracer.py", "graph_trainer/simple_fsdp.py",
                  "graph_trainer/trainer.py")
 
 
+@functools.cache
 def _short_frame(trace: str) -> str:
     """`file:line in function: code` of the last frame of the user's code in a stack trace."""
+    import torch
+
     frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)\n\s*(.*)', trace)
     if not frames:
         return trace
-    own = [f for f in frames if not any(part in f[0] for part in _TRACER_FILES)]
+    not_own = ("<", os.path.join(os.path.dirname(torch.__file__), ""))
+    own = [f for f in frames if not f[0].startswith(not_own) and not f[0].endswith(_TRACER_FILES)]
     path, line, function, code = (own or frames)[-1]
     roots = sorted((os.path.join(p, "") for p in sys.path if p), key=len, reverse=True)
     path = next((path[len(root):] for root in roots if path.startswith(root)), path)
@@ -1463,6 +1475,20 @@ def _name_of_operator(target) -> str | None:
                  if home and _imported(f"{home}.{name}") is target), None)
 
 
+# Metadata "tensor_meta" repeats "val" in another form. Where the two agree, the file says only
+# that, so that the copy cannot go stale when a graph is rewritten.
+_DERIVED_TENSOR_META = ("opaque", [("text", "of val"), ("text", "TensorMetadata")])
+
+
+def _tensor_meta_of(val):
+    """What shape propagation records as "tensor_meta" of a node with the recorded value."""
+    import torch
+    from torch.fx.passes.shape_prop import _extract_tensor_metadata
+
+    return torch.fx.node.map_aggregate(
+        val, lambda x: _extract_tensor_metadata(x) if isinstance(x, torch.Tensor) else x)
+
+
 class _NotPlain(Exception):
     """A metadata entry is no plain data."""
 
@@ -1533,7 +1559,7 @@ class _Exporter:
             out["attr"] = self.attribute(_attribute(module, node.target), node.target)
         for key, x in node.meta.items():
             try:
-                self.meta(out, key, x)
+                self.meta(out, key, x, node.meta.get("val"))
             except _NotPlain as error:
                 what = (str(key), str(error))
                 self.dropped[what] = self.dropped.get(what, 0) + 1
@@ -1662,7 +1688,8 @@ class _Exporter:
         return str(x.node.expr)
 
     def extent(self, x) -> int | str:
-        return x if type(x) is int else self.expression(x)
+        text = str(x) if type(x) is int else self.expression(x)
+        return int(text) if _is_number(text) else text
 
     def type(self, x) -> tuple:
         """The Type of a recorded value."""
@@ -1701,7 +1728,8 @@ class _Exporter:
         return out
 
     # Metadata.
-    def meta(self, node: dict, key, x) -> None:
+    def meta(self, node: dict, key, x, val) -> None:
+        """Store the entry `key`: `x` of the metadata of a node whose recorded value is `val`."""
         if type(key) is not str:
             raise _NotPlain(type(key).__name__)
         if key == "val":
@@ -1720,6 +1748,8 @@ class _Exporter:
         elif key == "stack_trace" and type(x) is str and _short_frame(x) != x:
             node["source"] = _short_frame(x)
             node.setdefault("meta", []).append({"name": key, "value": ("text", x)})
+        elif key == "tensor_meta" and _tensor_meta_of(val) == x:
+            put_meta(node, key, _DERIVED_TENSOR_META)
         else:
             put_meta(node, key, self.plain(x))
 
@@ -1760,8 +1790,8 @@ class _Exporter:
                   f" left out on {count} node{'s' if count > 1 else ''}", file=sys.stderr)
 
 
-def _live_process_groups() -> list[dict]:
-    """torch.distributed's process groups as ProcessGroup messages; none if not initialised."""
+def live_process_groups() -> list[dict]:
+    """torch.distributed's process groups as `export` takes them; none if not initialised."""
     import torch.distributed as dist
     if not (dist.is_available() and dist.is_initialized()):
         return []
@@ -1769,18 +1799,17 @@ def _live_process_groups() -> list[dict]:
     out = []
     for group, name in world.pg_names.items():
         entry = {"name": name, "ranks": sorted(world.pg_group_ranks.get(group, {})),
-                 "description": getattr(group, "group_desc", None)}
-        if group in world.pg_map:
+                 "desc": getattr(group, "group_desc", None)}
+        if group in world.pg_map and world.pg_map[group][0] != "fake":
             entry["backend"] = world.pg_map[group][0]
         out.append(entry)
     return out
 
 
-def _with_names(roles: list[dict], names: list[str], what: str) -> list[dict]:
-    if len(roles) != len(names):
-        raise GraphFileError(f"{len(roles)} {what} are described, but the graph has {len(names)};"
+def _same_count(roles: list[dict], parts, what: str) -> None:
+    if len(roles) != len(parts):
+        raise GraphFileError(f"{len(roles)} {what} are described, but the graph has {len(parts)};"
                              " describe each in order")
-    return [{"name": name, **role} for role, name in zip(roles, names)]
 
 
 # Where `load` keeps, in GraphModule.meta, what a file says of the graph as a whole.
@@ -1795,9 +1824,9 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
     `inputs` has one dictionary per placeholder, `outputs` one per returned value, in order:
     "role" (parameter, buffer, user; loss, grad, mutation, other), "fqn", "which", and any
     other plain data. `process_groups` has one per group: "name", "ranks", "desc" and maybe
-    "axes". `symbols` maps a symbol's name to "range" (two expressions), "hint",
-    "size_like", "unbacked", "deferred_asserts", "replaced_by". `info` is a dictionary of
-    plain data.
+    "axes", "priority", "split_from", "backend". `symbols` maps a symbol's name to "range"
+    (two expressions), "hint", "size_like", "unbacked", "deferred_asserts", "replaced_by".
+    `info` is a dictionary of plain data.
 
     What is not given comes from the file that the module was loaded from, else from
     torch.distributed's groups and the ShapeEnv of the recorded values; inputs are then
@@ -1818,26 +1847,31 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
     message: dict = {
         "version": {"format": FORMAT_VERSION, "min_reader": FORMAT_VERSION,
                     "producer": f"epweave_fx with torch {torch.__version__}"},
+        "inputs": known.get("inputs") or [{"name": name, "role": "user", "which": name}
+                                          for name in names],
+        "outputs": known.get("outputs") or [{"role": "other"} for _ in range(count)],
         "graphs": exporter.graphs}
-    if info is not None:
-        message["info"] = exporter.plain(info)
-    elif "info" in known:
+    if "info" in known:
         message["info"] = known["info"]
-    if inputs is not None:
-        message["inputs"] = reader.roles(_with_names(inputs, names, "inputs"), "an input",
-                                         _INPUT_FIELDS)
+    try:
+        if info is not None:
+            message["info"] = exporter.plain(info)
+        if inputs is not None:
+            _same_count(inputs, names, "inputs")
+            message["inputs"] = reader.roles(
+                [{"name": name, **role} for role, name in zip(inputs, names)], "an input",
+                _INPUT_FIELDS, exporter.plain)
+        if outputs is not None:
+            _same_count(outputs, range(count), "outputs")
+            message["outputs"] = reader.roles(outputs, "an output", _OUTPUT_FIELDS, exporter.plain)
+    except _NotPlain as error:
+        raise GraphFileError(f"{path}: a {error} in info, inputs or outputs is not plain data;"
+                             " give numbers, strings, lists and dictionaries") from None
+    if process_groups is None and known.get("process_groups"):
+        message["process_groups"] = known["process_groups"]
     else:
-        message["inputs"] = known.get("inputs") or [
-            {"name": name, "role": "user", "which": name} for name in names]
-    if outputs is not None:
-        _with_names(outputs, [""] * count, "outputs")
-        message["outputs"] = reader.roles(outputs, "an output", _OUTPUT_FIELDS)
-    else:
-        message["outputs"] = known.get("outputs") or [{"role": "other"} for _ in range(count)]
-    if process_groups is not None:
-        message["process_groups"] = [reader.process_group(x) for x in process_groups]
-    else:
-        message["process_groups"] = known.get("process_groups") or _live_process_groups()
+        groups = live_process_groups() if process_groups is None else process_groups
+        message["process_groups"] = [reader.process_group(x) for x in groups]
     if symbols is not None:
         message["symbols"] = [reader.symbol(name, x) for name, x in symbols.items()]
     else:
@@ -2232,6 +2266,8 @@ class _Loader:
         for entry in x.get("meta", ()):
             if entry["name"] == "stack_trace":  # in full; the field has its last frame
                 meta["stack_trace"] = self.value(entry["value"], {})
+            elif entry["value"] == _DERIVED_TENSOR_META:
+                meta["tensor_meta"] = _tensor_meta_of(meta.get("val"))
         if x.get("recompute") in CheckpointPolicy.__members__:
             meta["recompute"] = CheckpointPolicy[x["recompute"]]
         if "bindings" in x:
