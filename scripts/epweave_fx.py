@@ -1380,7 +1380,7 @@ _REGISTERED_BY = {
     "bucketing": ("torch._inductor.fx_passes.bucketing",),
     "ao": ("torch._functorch._activation_offloading.offload_ops",),
     "_dtensor": ("torch.distributed.tensor",),
-    "device_mesh": ("torch.distributed.device_mesh", "torch.distributed.tensor"),
+    "device_mesh": ("torch.distributed._ops",),
     "coor": ("torch.distributed.tensor",),
     "higher_order": ("torch._higher_order_ops",),
 }
@@ -1563,6 +1563,8 @@ class _Exporter:
             except _NotPlain as error:
                 what = (str(key), str(error))
                 self.dropped[what] = self.dropped.get(what, 0) + 1
+        if "meta" in out:
+            out["meta"].sort(key=lambda entry: entry["name"])
         return out
 
     def attribute(self, x, path: str) -> tuple:
@@ -1748,10 +1750,11 @@ class _Exporter:
         elif key == "stack_trace" and type(x) is str and _short_frame(x) != x:
             node["source"] = _short_frame(x)
             node.setdefault("meta", []).append({"name": key, "value": ("text", x)})
-        elif key == "tensor_meta" and _tensor_meta_of(val) == x:
-            put_meta(node, key, _DERIVED_TENSOR_META)
         else:
-            put_meta(node, key, self.plain(x))
+            value = self.plain(x)
+            if key == "tensor_meta" and value == self.plain(_tensor_meta_of(val)):
+                value = _DERIVED_TENSOR_META
+            put_meta(node, key, value)
 
     def step(self, x) -> tuple:
         """The Value of one step of a key path: a dict of its kind and its fields."""
