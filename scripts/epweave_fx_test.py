@@ -323,6 +323,10 @@ class Command(unittest.TestCase):
         self.assertEqual(
             self.run_tool("from-dump", source, self.path("no/dir")),
             (3, b"", "epweave_fx: no/dir: cannot be written: No such file or directory\n"))
+        self.assertEqual(
+            self.run_tool("from-dump", source, self.path("a.txt.gz")),
+            (3, b"", "epweave_fx: a.txt.gz: has the ending of another form, but only the binary form"
+                     " is written here; choose another ending and use `epweave convert`\n"))
         self.assertEqual(self.run_tool("unknown")[0], 2)
 
     def test_malformed_dumps(self):
@@ -350,6 +354,10 @@ class Command(unittest.TestCase):
                  'graph "", node "y": an extent is "u0", not an object'),
                 (lambda d, n: d["symbols"].update(u0={"range": ["1"]}),
                  'symbol "u0" has "range": ["1"], not two expressions'),
+                (lambda d, n: d["process_groups"][0].update(axes=[3]),
+                 'a process group has "axes": [3], not all of them strings'),
+                (lambda d, n: n.update(args=[{"complex": ["1", 2]}]),
+                 'graph "", node "y": unknown form of number "1"'),
                 (lambda d, n: d["process_groups"][0].update(ranks=["0"]),
                  'a process group has "ranks": ["0"], not all of them ranks'),
                 (lambda d, n: d.update(inputs=[3]), 'an input has "entry": 3, of the wrong type')):
