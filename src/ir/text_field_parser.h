@@ -93,6 +93,11 @@ class FieldParser {
     if (takes(key)) named = v_.read_pairs(in_);
   }
 
+  // Data of the file, not of a node: it refers to no nodes.
+  void plain_pairs(std::string_view key, ArgRange& named) {
+    if (takes(key)) named = v_.read_plain_pairs(in_);
+  }
+
   void range(std::optional<ExprId>& lower, std::optional<ExprId>& upper) {
     (*this)("lower", lower);
     (*this)("upper", upper);

@@ -68,6 +68,8 @@ class FieldPrinter {
     if (!named.empty()) begin(key), p_.pairs(body_, named, '{', "=", '}');
   }
 
+  void plain_pairs(std::string_view key, ArgRange named) { pairs(key, named); }
+
   void range(const std::optional<ExprId>& lower, const std::optional<ExprId>& upper) {
     if (lower && upper) return exprs("range", {*lower, *upper});
     (*this)("lower", lower);
