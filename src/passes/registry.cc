@@ -5,6 +5,7 @@
 #include "passes/canonicalize.h"
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
+#include "passes/overlap_ep.h"
 #include "passes/pipeline.h"
 
 namespace epweave {
@@ -35,6 +36,15 @@ std::string expand_ep_overlap(const Options& options) {
       print_value(scheduled));
 }
 
+PassResult run_overlap_ep(const Graph& graph, const Options& options) {
+  const std::string& pair = options.text("pair-first");
+  return overlap_ep(graph, {.roots = options.list("roots"),
+                            .pair_first = pair == "auto"  ? PairFirst::kAuto
+                                          : pair == "yes" ? PairFirst::kYes
+                                                          : PairFirst::kNo,
+                            .require_exchange = options.flag("require-exchange")});
+}
+
 Registry make_registry() {
   Registry rows;
   rows.passes = {
@@ -50,6 +60,20 @@ Registry make_registry() {
        .summary = "gather each sharded parameter once",
        .options = {},
        .run = [](const Graph& graph, const Options&) { return PassResult{dedup_unshard(graph)}; }},
+      {.name = "overlap-ep",
+       .summary = "hide each part's token exchanges behind the other part's compute",
+       .options =
+           {
+               {"roots", OptionKind::kList, "[]", "which chunked regions, by module pattern; none: all"},
+               {"pair-first",
+                OptionKind::kChoice,
+                "auto",
+                "launch both parts' first exchanges back to back; auto: unless the region is a whole block",
+                {"auto", "yes", "no"}},
+               {"require-exchange", OptionKind::kFlag, "true",
+                "decline a graph that has no labelled token exchange in a chunked region"},
+           },
+       .run = run_overlap_ep},
   };
   rows.presets.push_back(
       {.name = "ep-overlap",
