@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include "passes/canonicalize.h"
+#include "passes/concretize.h"
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
+#include "passes/isolate_ep_pg.h"
 #include "passes/overlap_ep.h"
 #include "passes/pipeline.h"
 
@@ -60,6 +62,10 @@ Registry make_registry() {
        .summary = "gather each sharded parameter once",
        .options = {},
        .run = [](const Graph& graph, const Options&) { return PassResult{dedup_unshard(graph)}; }},
+      {.name = "isolate-ep-pg",
+       .summary = "give token exchanges a process group of their own",
+       .options = {},
+       .run = [](const Graph& graph, const Options&) { return isolate_ep_pg(graph); }},
       {.name = "overlap-ep",
        .summary = "hide each part's token exchanges behind the other part's compute",
        .options =
@@ -74,6 +80,10 @@ Registry make_registry() {
                 "decline a graph that has no labelled token exchange in a chunked region"},
            },
        .run = run_overlap_ep},
+      {.name = "concretize",
+       .summary = "make token symbols numbers",
+       .options = {},
+       .run = [](const Graph& graph, const Options&) { return concretize(graph); }},
   };
   rows.presets.push_back(
       {.name = "ep-overlap",
