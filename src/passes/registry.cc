@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "passes/canonicalize.h"
 #include "passes/chunk.h"
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
+#include "passes/overlap_ep.h"
 #include "passes/pipeline.h"
 
 namespace epweave {
@@ -30,16 +33,44 @@ PassResult run_dedup_unshard(const Graph& graph, const Options&) {
 
 PassResult run_chunk(const Graph& graph, const Options& options) {
   return chunk(graph, {.roots = options.list("roots"),
+                       .dim = options.text("dim") == "seq" ? ChunkDim::kSeq : ChunkDim::kBatch,
                        .parts = options.integer("parts"),
                        .require_exchange = options.flag("require-exchange"),
-                       .exact_casts = options.flag("exact-casts")});
+                       .exact_casts = options.text("cast") == "exact"});
+}
+
+PairFirst pair_first_named(std::string_view name) {
+  if (name == "auto") return PairFirst::kAuto;
+  return name == "yes" ? PairFirst::kYes : PairFirst::kNo;
+}
+
+PassResult run_overlap_ep(const Graph& graph, const Options& options) {
+  return {overlap_ep(graph, {.roots = options.text("roots"),
+                             .pair_first = pair_first_named(options.text("pair-first")),
+                             .require_exchange = options.flag("require-exchange")})};
+}
+
+// Saves chunking into parts that the schedule would then decline.
+void decline_other_than_two_parts(const Options& options, std::span<const PassCall> earlier) {
+  const std::string& scheduled = options.text("roots");
+  for (const PassCall& call : earlier) {
+    if (call.pass->name != "chunk" || call.options.integer("parts") == 2) continue;
+    const auto& roots = call.options.list("roots");
+    if (!scheduled.empty() && std::find(roots.begin(), roots.end(), scheduled) == roots.end()) continue;
+    throw PassError(
+        "overlap-ep.parts",
+        fmt::format("overlap-ep schedules two parts against each other, and the pipeline chunks into {}",
+                    call.options.integer("parts")),
+        {}, "chunk with parts=2, or leave overlap-ep out: chunk alone takes any number of parts");
+  }
 }
 
 // The options that chunk shares with presets that contain it.
-const OptionSpec kRoots{"roots", OptionKind::kList, "layers.*.moe", "modules to divide, by pattern"};
+const OptionSpec kRoots{"roots", OptionKind::kList, "layers.*.moe",
+                        "patterns of module paths, compared component by component"};
 const OptionSpec kDim{
-    "dim", OptionKind::kChoice, "batch", "dimension of the token grid to divide", {"batch"}};
-const OptionSpec kParts{"parts", OptionKind::kInt, "2", "into how many parts", {}, 2};
+    "dim", OptionKind::kChoice, "batch", "dimension of the token grid to divide", {"batch", "seq"}};
+const OptionSpec kParts{"parts", OptionKind::kInt, "2", "into how many equal parts", {}, 2};
 
 std::vector<PassInfo> make_passes() {
   return {
@@ -58,10 +89,25 @@ std::vector<PassInfo> make_passes() {
                    kDim,
                    kParts,
                    {"require-exchange", OptionKind::kFlag, "true",
-                    "leave modules without a token exchange whole"},
-                   {"exact-casts", OptionKind::kFlag, "false",
-                    "add up the parts of a sum before it is rounded"}},
+                    "chunk only modules that exchange tokens between ranks"},
+                   {"cast",
+                    OptionKind::kChoice,
+                    "linear",
+                    "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
+                    {"linear", "exact"}}},
        .run = run_chunk},
+      {.name = "overlap-ep",
+       .summary = "reorder so that one part's token exchange runs behind the other part's compute",
+       .options =
+           {{"roots", OptionKind::kText, "\"\"", "pattern of the chunked modules to schedule; empty: all"},
+            {"pair-first",
+             OptionKind::kChoice,
+             "auto",
+             "launch the first exchanges of both parts back to back; auto: unless the root is a whole block",
+             {"auto", "yes", "no"}},
+            {"require-exchange", OptionKind::kFlag, "false", "decline a graph without anything to schedule"}},
+       .run = run_overlap_ep,
+       .decline = decline_other_than_two_parts},
   };
 }
 
@@ -69,11 +115,12 @@ std::vector<PassInfo> make_passes() {
 // make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
 std::string expand_ep_overlap(const Options& options) {
   const auto& roots = options.list("roots");
+  const std::string scheduled = roots.size() == 1 ? roots.front() : "";
   return fmt::format(
       "dce,canonicalize,dedup-unshard,chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,overlap-ep{{roots={"
       "}}},"
       "concretize",
-      print_value(roots), options.text("dim"), options.integer("parts"), print_value(roots));
+      print_value(roots), options.text("dim"), options.integer("parts"), print_value(scheduled));
 }
 
 std::vector<PresetInfo> make_presets() {
