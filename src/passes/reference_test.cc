@@ -1,5 +1,5 @@
-// Against torchtitan: dce, canonicalize and dedup-unshard on each NAME.0_traced graph give NAME.1_norm, node by
-// node with everything recorded about it, and leave graphs alone that are already normal.
+// Against torchtitan: dce, canonicalize and dedup-unshard on each NAME.0_traced graph give NAME.1_norm, node
+// by node with everything recorded about it, and leave graphs alone that are already normal.
 //
 // The folder is $EPWEAVE_GRAPHS, or testdata/graphs; graphs are files of any form that io reads.
 #include <fmt/format.h>
@@ -94,7 +94,8 @@ TEST_CASE("normal graphs are left alone") {
       const auto start = std::chrono::steady_clock::now();
       const Graph result = normalise(graph);
       const double took = milliseconds_since(start);
-      UNSCOPED_INFO(fmt::format("{}.{}: {} nodes in {:.1f} ms", name, stage, graph.step().order.size(), took));
+      UNSCOPED_INFO(
+          fmt::format("{}.{}: {} nodes in {:.1f} ms", name, stage, graph.step().order.size(), took));
       INFO(first_difference(print_nodes(result), print_nodes(graph)));
       CHECK(same_code(graph, result));
     }
