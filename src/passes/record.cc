@@ -8,8 +8,7 @@ void record_merged(Body& body, StringId pass, Merge merge) {
   const bool is_continued = !kept.provenance.empty() && kept.provenance.back().pass == pass &&
                             kept.provenance.back().role == ProvenanceRole::kMerged;
   if (!is_continued)
-    kept.provenance.push_back(
-        {.pass = pass, .role = ProvenanceRole::kMerged, .origins = origins_of(kept)});
+    kept.provenance.push_back({.pass = pass, .role = ProvenanceRole::kMerged, .origins = origins_of(kept)});
   std::vector<StringId>& origins = kept.provenance.back().origins;
   origins.insert(origins.end(), absorbed.begin(), absorbed.end());
 }
