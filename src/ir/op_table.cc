@@ -73,7 +73,7 @@ constexpr OpRow kRows[] = {
     {"aten._assert_tensor_metadata.default",
      "(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? "
      "device=None, Layout? layout=None) -> ()",
-     CostClass::kFree, rules::no_value, kEffectful},
+     CostClass::kFree, rules::no_value, kEffectful | kTypesOnly},
     {"aten._conj.default", "(Tensor(a) self) -> Tensor(a)", CostClass::kFree, rules::alias},
     {"aten._fused_rms_norm.default",
      "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
@@ -306,7 +306,7 @@ constexpr OpRow kRows[] = {
     {"aten.empty_like.default",
      "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
      "pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     CostClass::kMemory, rules::factory_like},
+     CostClass::kMemory, rules::factory_like, kTypesOnly},
     {"aten.empty_strided.default",
      "(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? "
      "device=None, bool? pin_memory=None) -> Tensor",
@@ -346,7 +346,7 @@ constexpr OpRow kRows[] = {
     {"aten.full_like.default",
      "(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? "
      "device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     CostClass::kMemory, rules::factory_like},
+     CostClass::kMemory, rules::factory_like, kTypesOnly},
     {"aten.gather.default", "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
      CostClass::kMemory, rules::gather},
     {"aten.ge.Scalar", "(Tensor self, Scalar other) -> Tensor", CostClass::kMemory, rules::binary_bool},
@@ -485,23 +485,23 @@ constexpr OpRow kRows[] = {
     {"aten.new_empty.default",
      "(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? "
      "device=None, bool? pin_memory=None) -> Tensor",
-     CostClass::kMemory, rules::new_factory},
+     CostClass::kMemory, rules::new_factory, kTypesOnly},
     {"aten.new_empty_strided.default",
      "(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, "
      "Device? device=None, bool? pin_memory=None) -> Tensor",
-     CostClass::kMemory, rules::new_empty_strided},
+     CostClass::kMemory, rules::new_empty_strided, kTypesOnly},
     {"aten.new_full.default",
      "(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, "
      "Device? device=None, bool? pin_memory=None) -> Tensor",
-     CostClass::kMemory, rules::new_factory},
+     CostClass::kMemory, rules::new_factory, kTypesOnly},
     {"aten.new_ones.default",
      "(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? "
      "device=None, bool? pin_memory=None) -> Tensor",
-     CostClass::kMemory, rules::new_factory},
+     CostClass::kMemory, rules::new_factory, kTypesOnly},
     {"aten.new_zeros.default",
      "(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? "
      "device=None, bool? pin_memory=None) -> Tensor",
-     CostClass::kMemory, rules::new_factory},
+     CostClass::kMemory, rules::new_factory, kTypesOnly},
     {"aten.nll_loss_backward.default",
      "(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt "
      "ignore_index, Tensor total_weight) -> Tensor",
@@ -523,7 +523,7 @@ constexpr OpRow kRows[] = {
     {"aten.ones_like.default",
      "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
      "pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     CostClass::kMemory, rules::factory_like},
+     CostClass::kMemory, rules::factory_like, kTypesOnly},
     {"aten.permute.default", "(Tensor(a) self, int[] dims) -> Tensor(a)", CostClass::kFree, rules::permute},
     {"aten.pow.Scalar", "(Scalar self, Tensor exponent) -> Tensor", CostClass::kMemory, rules::binary},
     {"aten.pow.Tensor_Scalar", "(Tensor self, Scalar exponent) -> Tensor", CostClass::kMemory, rules::binary},
@@ -541,7 +541,7 @@ constexpr OpRow kRows[] = {
     {"aten.rand_like.default",
      "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
      "pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     CostClass::kMemory, rules::factory_like, kRandom},
+     CostClass::kMemory, rules::factory_like, kRandom | kTypesOnly},
     {"aten.randint.default",
      "(SymInt high, SymInt[] size, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, "
      "bool? pin_memory=None) -> Tensor",
@@ -557,7 +557,7 @@ constexpr OpRow kRows[] = {
     {"aten.randn_like.default",
      "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
      "pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     CostClass::kMemory, rules::factory_like, kRandom},
+     CostClass::kMemory, rules::factory_like, kRandom | kTypesOnly},
     {"aten.randperm.default",
      "(SymInt n, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? "
      "pin_memory=None) -> Tensor",
@@ -687,10 +687,12 @@ constexpr OpRow kRows[] = {
      CostClass::kFree, rules::no_value, kEffectful},
     {"aten.sym_constrain_range_for_size.default", "(Scalar size, *, int? min=None, int? max=None) -> ()",
      CostClass::kFree, rules::no_value, kEffectful},
-    {"aten.sym_numel.default", "(Tensor self) -> SymInt", CostClass::kFree, rules::sym_numel},
-    {"aten.sym_size.int", "(Tensor self, int dim) -> SymInt", CostClass::kFree, rules::sym_size},
-    {"aten.sym_storage_offset.default", "(Tensor self) -> SymInt", CostClass::kFree, rules::sym_offset},
-    {"aten.sym_stride.int", "(Tensor self, int dim) -> SymInt", CostClass::kFree, rules::sym_stride},
+    {"aten.sym_numel.default", "(Tensor self) -> SymInt", CostClass::kFree, rules::sym_numel, kTypesOnly},
+    {"aten.sym_size.int", "(Tensor self, int dim) -> SymInt", CostClass::kFree, rules::sym_size, kTypesOnly},
+    {"aten.sym_storage_offset.default", "(Tensor self) -> SymInt", CostClass::kFree, rules::sym_offset,
+     kTypesOnly},
+    {"aten.sym_stride.int", "(Tensor self, int dim) -> SymInt", CostClass::kFree, rules::sym_stride,
+     kTypesOnly},
     {"aten.t.default", "(Tensor(a) self) -> Tensor(a)", CostClass::kFree, rules::t},
     {"aten.tanh.default", "(Tensor self) -> Tensor", CostClass::kMemory, rules::unary_float},
     {"aten.tanh_backward.default", "(Tensor grad_output, Tensor output) -> Tensor", CostClass::kMemory,
@@ -750,7 +752,7 @@ constexpr OpRow kRows[] = {
     {"aten.zeros_like.default",
      "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
      "pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     CostClass::kMemory, rules::factory_like},
+     CostClass::kMemory, rules::factory_like, kTypesOnly},
     {"bucketing._pre_bucket_all_gather.default",
      "(Tensor[] ag_ins, SymInt group_size, ScalarType dtype, SymInt[] out_dtype_ints, SymInt rank, "
      "SymInt[]? foreach_group_indices=None) -> Tensor",
@@ -792,11 +794,11 @@ constexpr OpRow kRows[] = {
     {"prims.convert_element_type.default", "(Tensor a, ScalarType dtype) -> Tensor", CostClass::kMemory,
      rules::convert},
     {"symm_mem.multimem_all_reduce_.default",
-     "(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)", CostClass::kCollective, rules::alias},
+     "(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)", CostClass::kMemory, rules::alias},
     {"symm_mem.one_shot_all_reduce.default", "(Tensor input, str reduce_op, str group_name) -> Tensor",
-     CostClass::kCollective, rules::all_reduce},
+     CostClass::kMemory, rules::all_reduce, kEffectful},
     {"symm_mem.two_shot_all_reduce_.default",
-     "(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)", CostClass::kCollective, rules::alias},
+     "(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)", CostClass::kMemory, rules::alias},
     {"torch.sym_ite", "(SymBool condition, SymInt then, SymInt otherwise) -> SymInt", CostClass::kFree,
      rules::scalar_choice},
     {"torch.sym_max", "(SymInt a, SymInt b) -> SymInt", CostClass::kFree, rules::scalar_max},
