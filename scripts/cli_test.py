@@ -248,15 +248,15 @@ class BadInputTest(CommandLineTest):
 
     def test_cyclic_order(self):
         self.assert_broken(
-            ["defined-first: mm (aten.mm.default, layers.0.moe): refers to neg, which executes later"],
+            ["defined-first: mm (aten.mm.default, layers.0.moe): executes before neg, which it refers to"],
             self.small(("mm.default(%x, %x)", "mm.default(%x, %neg)")))
 
     def test_duplicate_names(self):
-        self.assert_broken(["unique-names: mm (aten.neg.default, layers.1): the name is taken"],
+        self.assert_broken(["unique-names: mm (aten.neg.default, layers.1): another node has the same name"],
                            self.small(("%dead", "%mm")))
 
     def test_dangling_reference(self):
-        self.assert_broken(["resolved-refs: neg (aten.neg.default, layers.0.moe): refers to nowhere, which does not exist"],
+        self.assert_broken(["resolved-refs: neg (aten.neg.default, layers.0.moe): refers to nowhere, which no node is named"],
                            self.small(("neg.default(%mm)", "neg.default(%nowhere)")))
 
     def test_wrong_type_is_for_verify_alone(self):

@@ -72,7 +72,14 @@ bool Watch::is_printed(std::string_view pass) const {
 
 void Watch::show(const PassReport& pass, bool changed) {
   const std::string_view name = pass.call.pass->name;
-  for (const std::string& note : pass.notes) console_.info(fmt::format("{}: {}", name, note));
+  for (const std::string& note : pass.notes) {
+    const std::string line = fmt::format("{}: {}", name, note);
+    // What the result rests on is said always; the rest of the plan on request.
+    if (note.starts_with("assumption"))
+      console_.info(line);
+    else
+      console_.detail(line);
+  }
   console_.detail(fmt::format("{}: {} -> {} nodes{}", name, times_.back().before, times_.back().after,
                               changed ? "" : ", unchanged"));
   const bool wanted = is_printed(name) || (options_.print_changed && changed);
