@@ -33,7 +33,8 @@ class ExchangeChecker {
       if (is_token_exchange(graph_, node)) {
         labels.push_back({find_wait(id), node.ep.token_exchange});
       } else if (node.ep.token_exchange && !waits_for_exchange(id)) {
-        decline(graph_, id, {"label-misplaced", "S-2", "only all-to-all launches may have the label EP_token_exchange"},
+        decline(graph_, id,
+                {"label-misplaced", "S-2", "only all-to-all launches may have the label EP_token_exchange"},
                 fmt::format("has the label EP_token_exchange={} but is no token exchange of this region",
                             graph_.text(node.ep.token_exchange)));
       }
@@ -74,7 +75,9 @@ std::string describe_region(const Graph& graph, const EpRegion& region) {
   return fmt::format("region {} ({})", graph.text(region.root), region.backward ? "backward" : "forward");
 }
 
-NodeId first_node(const EpRegion& region) { return region.parts.front().nodes.front(); }
+NodeId first_node(const EpRegion& region) {
+  return region.parts.front().nodes.front();
+}
 
 void check_parts(const Graph& graph, const EpRegion& region) {
   const std::string where = describe_region(graph, region);
@@ -120,7 +123,8 @@ std::vector<EpRegion> collect_regions(const Graph& graph, const OverlapEpOptions
   return std::move(found.regions);
 }
 
-// A block computes attention before its first exchange: the other part's attention is what that exchange hides behind.
+// A block computes attention before its first exchange: the other part's attention is what that exchange
+// hides behind.
 FirstExchange choose_first(const Graph& graph, const EpRegion& region, PairFirst pair_first) {
   if (pair_first != PairFirst::kAuto)
     return pair_first == PairFirst::kYes ? FirstExchange::kPaired : FirstExchange::kGated;
@@ -152,13 +156,14 @@ StableOrder sort_body(const Graph& graph, const NodeLists& inputs, const std::ve
   auto sorted = sort_stably(graph.step(), inputs, edges);
   if (auto* cycle = std::get_if<Cycle>(&sorted))
     decline(graph, cycle->front().after,
-            {"contradiction", "cycle", "schedule fewer regions (option roots), or change what ties the parts together"},
+            {"contradiction", "cycle",
+             "schedule fewer regions (option roots), or change what ties the parts together"},
             "the schedule contradicts the graph: " + print_path(graph, graph.step(), *cycle));
   return std::get<StableOrder>(std::move(sorted));
 }
 
-// Launches that may change places with others: those of scheduled bodies, and those that only follow them because
-// they depend on them. Every rank runs this program and gets this same order.
+// Launches that may change places with others: those of scheduled bodies, and those that only follow them
+// because they depend on them. Every rank runs this program and gets this same order.
 IdSet<NodeId> list_free_launches(const Body& body, const NodeLists& inputs, const Plan& plan) {
   IdSet<NodeId> dependent(body.nodes.size()), free_launches(body.nodes.size());
   for (const EpRegion* region : plan.regions)
@@ -166,7 +171,8 @@ IdSet<NodeId> list_free_launches(const Body& body, const NodeLists& inputs, cons
       for (NodeId id : part.nodes) dependent.insert(id);
   for (NodeId id : body.order) {
     const auto from = inputs[id];
-    if (std::any_of(from.begin(), from.end(), [&](NodeId i) { return dependent.contains(i); })) dependent.insert(id);
+    if (std::any_of(from.begin(), from.end(), [&](NodeId i) { return dependent.contains(i); }))
+      dependent.insert(id);
     if (is_launch(body.nodes[id]) && dependent.contains(id)) free_launches.insert(id);
   }
   return free_launches;
@@ -195,16 +201,18 @@ bool set_non_blocking(const Graph& graph, Node& node, bool value) {
 // Nodes outside the longest common subsequence of the two orders.
 std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order) {
   const auto positions = find_positions(before, before.order);
-  std::vector<std::size_t> best;                            // best[l]: index in `order` that ends a chain of l + 1
+  std::vector<std::size_t> best;  // best[l]: index in `order` that ends a chain of l + 1
   std::vector<std::size_t> previous(order.size(), order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    auto at = std::lower_bound(best.begin(), best.end(), i,
-                               [&](std::size_t a, std::size_t b) { return positions[order[a]] < positions[order[b]]; });
+    auto at = std::lower_bound(best.begin(), best.end(), i, [&](std::size_t a, std::size_t b) {
+      return positions[order[a]] < positions[order[b]];
+    });
     if (at != best.begin()) previous[i] = *(at - 1);
     at == best.end() ? best.push_back(i) : static_cast<void>(*at = i);
   }
   std::vector<std::uint8_t> stays(order.size());
-  for (std::size_t i = best.empty() ? order.size() : best.back(); i < order.size(); i = previous[i]) stays[i] = 1;
+  for (std::size_t i = best.empty() ? order.size() : best.back(); i < order.size(); i = previous[i])
+    stays[i] = 1;
   std::vector<NodeId> moved;
   for (std::size_t i = 0; i < order.size(); ++i)
     if (!stays[i]) moved.push_back(order[i]);
@@ -220,7 +228,8 @@ class Recorder {
     Provenance record;
     record.pass = pass_;
     record.role = role;
-    record.origins = node.provenance.empty() ? std::vector<StringId>{node.name} : node.provenance.back().origins;
+    record.origins =
+        node.provenance.empty() ? std::vector<StringId>{node.name} : node.provenance.back().origins;
     if (region != nullptr) record.region = region->root, record.backward = region->backward;
     record.reason = graph_.intern(reason);
     node.provenance.push_back(std::move(record));
@@ -291,8 +300,9 @@ void set_copy_flags(const Plan& plan, Graph& graph) {
     for (const CopyFlag& flag : plan.schedules[r].copies)
       if (set_non_blocking(graph, graph.step().nodes[flag.copy], flag.non_blocking))
         recorder.record(flag.copy, ProvenanceRole::kSpecialized,
-                        flag.non_blocking ? "non_blocking=True: a later token-count copy makes the host wait for all"
-                                          : "non_blocking=False: the last token-count copy makes the host wait for all",
+                        flag.non_blocking
+                            ? "non_blocking=True: a later token-count copy makes the host wait for all"
+                            : "non_blocking=False: the last token-count copy makes the host wait for all",
                         plan.regions[r]);
 }
 
@@ -312,9 +322,10 @@ Graph apply(const Graph& graph, const Plan& plan) {
 
   const IdSet<NodeId> free_launches = list_free_launches(before, inputs, plan);
   if (auto violation = find_order_violation(*graph.context, before, after, free_launches))
-    decline(graph, violation->after,
-            {"illegal-order", "order", "schedule fewer regions (option roots) and report the graph"},
-            "the schedule would break an order that must hold: " + print_path(graph, before, {&*violation, 1}));
+    decline(
+        graph, violation->after,
+        {"illegal-order", "order", "schedule fewer regions (option roots) and report the graph"},
+        "the schedule would break an order that must hold: " + print_path(graph, before, {&*violation, 1}));
   return result;
 }
 
@@ -325,9 +336,12 @@ Graph overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
   const Plan plan = make_plan(graph, regions, options);
   if (!plan.regions.empty()) return apply(graph, plan);
   if (options.require_exchange)
-    decline(graph, {}, {"nothing-to-schedule", "S-9", "chunk an MoE region first; its token exchanges need the label"
-                                                      " EP_token_exchange"},
-            regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
+    decline(
+        graph, {},
+        {"nothing-to-schedule", "S-9",
+         "chunk an MoE region first; its token exchanges need the label"
+         " EP_token_exchange"},
+        regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
   return graph;
 }
 

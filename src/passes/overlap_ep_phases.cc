@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint32_t kNone = ~0U;
 
-// A node by a small number within its region. Body nodes come first, in execution order, so that comparing their
-// numbers compares their places; nodes that no region owns but that lie between body nodes follow.
+// A node by a small number within its region. Body nodes come first, in execution order, so that comparing
+// their numbers compares their places; nodes that no region owns but that lie between body nodes follow.
 using Local = std::uint32_t;
 
 bool is_communication(const Graph& graph, const Node& node) {
@@ -25,8 +25,8 @@ bool is_communication(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-// Dependences within one region, by data and by effects, also through nodes that no region owns (slices and rejoins,
-// bucketing). A value of another region is simply there.
+// Dependences within one region, by data and by effects, also through nodes that no region owns (slices and
+// rejoins, bucketing). A value of another region is simply there.
 class RegionGraph {
  public:
   RegionGraph(PhasePlanner& planner, const EpRegion& region) : planner_(planner), region_(region) {
@@ -52,8 +52,8 @@ class RegionGraph {
   std::span<const Local> after(Local i) const { return slice(after_, after_begin_, i); }
 
  private:
-  static std::span<const Local> slice(const std::vector<Local>& items, const std::vector<std::uint32_t>& begins,
-                                      Local i) {
+  static std::span<const Local> slice(const std::vector<Local>& items,
+                                      const std::vector<std::uint32_t>& begins, Local i) {
     return {items.data() + begins[i], begins[i + 1] - begins[i]};
   }
 
@@ -117,7 +117,8 @@ class ClosureFinder {
   Closures find(const EpPart& part) {
     Closures closures{{}, std::vector<std::uint32_t>(region_.size(), kNone)};
     std::vector<std::uint32_t> exchange_of(region_.size(), kNone);
-    for (std::uint32_t k = 0; k < part.exchanges.size(); ++k) exchange_of[region_.local(part.exchanges[k])] = k;
+    for (std::uint32_t k = 0; k < part.exchanges.size(); ++k)
+      exchange_of[region_.local(part.exchanges[k])] = k;
     for (std::uint32_t k = 0; k < part.exchanges.size(); ++k) {
       std::vector<Local> added, stack{region_.local(part.exchanges[k])};
       while (!stack.empty()) {
@@ -138,7 +139,8 @@ class ClosureFinder {
  private:
   [[noreturn]] void decline_order(const EpPart& part, std::uint32_t k, std::uint32_t later) const {
     const Node& other = graph_.step().nodes[part.exchanges[later]];
-    decline(graph_, part.exchanges[k], {"exchange-order", "S-11", "the exchanges of a part must execute in order"},
+    decline(graph_, part.exchanges[k],
+            {"exchange-order", "S-11", "the exchanges of a part must execute in order"},
             fmt::format("exchange {} of part {} needs {}, exchange {} of the same part", k, part.part,
                         graph_.text(other.name), later));
   }
@@ -184,7 +186,8 @@ class CopySplitter {
   }
 
   bool goes_to_host(NodeId id) const {
-    if (const Arg* device = find_kwarg(*graph_.context, node(id), "device"); device != nullptr && !device->is_none())
+    if (const Arg* device = find_kwarg(*graph_.context, node(id), "device");
+        device != nullptr && !device->is_none())
       return device->is(ArgKind::kDevice) && graph_.text(device->as_name()).starts_with("cpu");
     const TensorType* tensor = tensor_of(*graph_.context, node(id).type);
     return tensor != nullptr && graph_.text(tensor->device).starts_with("cpu");
@@ -193,12 +196,14 @@ class CopySplitter {
   void check(const EpPart& part, const Closures& closures, const std::vector<Local>& copies) const {
     for (Local i : copies)
       if (closures.first[i] != 0)
-        decline(graph_, region_.node(i),
-                {"count-copy-place", "S-13", "remove its EP_token_count_sync label or make the dispatch need it"},
-                fmt::format("a token-count copy that the first exchange of part {} does not need", part.part));
+        decline(
+            graph_, region_.node(i),
+            {"count-copy-place", "S-13", "remove its EP_token_count_sync label or make the dispatch need it"},
+            fmt::format("a token-count copy that the first exchange of part {} does not need", part.part));
     if (!copies.empty() && copies.size() != 2)
       decline(graph_, region_.node(copies.front()),
-              {"count-copies", "S-14", "label exactly the two copies of the split sizes with EP_token_count_sync"},
+              {"count-copies", "S-14",
+               "label exactly the two copies of the split sizes with EP_token_count_sync"},
               fmt::format("part {} has {} token-count copies, expected 2", part.part, copies.size()));
     for (Local i : copies)
       if (!goes_to_host(region_.node(i)))
@@ -206,7 +211,8 @@ class CopySplitter {
                 "a token-count copy whose destination is not known to be the host");
   }
 
-  // What the copies need. A copy that needs the other's result, or another part's copy, cannot be one of a batch.
+  // What the copies need. A copy that needs the other's result, or another part's copy, cannot be one of a
+  // batch.
   std::vector<std::uint8_t> mark_needed(const EpPart& part, const std::vector<Local>& copies) const {
     std::vector<std::uint8_t> needed(region_.size());
     std::vector<Local> stack;
@@ -232,7 +238,8 @@ class PhaseEmitter {
  public:
   explicit PhaseEmitter(const RegionGraph& region)
       : region_(region), missing_(region.size()), emitted_(region.body_size()) {
-    for (Local i = 0; i < region.size(); ++i) missing_[i] = static_cast<std::uint32_t>(region.before(i).size());
+    for (Local i = 0; i < region.size(); ++i)
+      missing_[i] = static_cast<std::uint32_t>(region.before(i).size());
     for (Local i = region.size(); i-- > 0;)
       if (missing_[i] == 0) became_ready(i);
     settle();
@@ -342,7 +349,8 @@ class RegionScheduler {
       std::erase(needed, region_.local(parts_[turn]->exchanges[0]));
       emitter_.emit(PhaseKind::kNeeded, 0, needed);
     }
-    for (const EpPart* part : parts_) emitter_.emit(PhaseKind::kLaunch, 0, {region_.local(part->exchanges[0])});
+    for (const EpPart* part : parts_)
+      emitter_.emit(PhaseKind::kLaunch, 0, {region_.local(part->exchanges[0])});
   }
 
   void emit_copies_paired() {
@@ -367,7 +375,8 @@ class RegionScheduler {
   void emit_copies(const std::vector<Local>& copies) {
     for (Local i : copies) {
       if (emitter_.is_emitted(i))
-        decline(graph_, region_.node(i), {"count-copies", "S-14", "make the parts' token-count copies independent"},
+        decline(graph_, region_.node(i),
+                {"count-copies", "S-14", "make the parts' token-count copies independent"},
                 "a token-count copy that the other part's first exchange needs");
       schedule_.copies.push_back({region_.node(i), i != copies.back()});
     }
@@ -387,7 +396,8 @@ class RegionScheduler {
   // What is ready and needs no communication. Communication that is ready waits for its closure or the tail.
   std::vector<Local> take_filler() {
     std::vector<Local> ready = emitter_.take_ready();
-    std::erase_if(ready, [&](Local i) { return is_communication(graph_, graph_.step().nodes[region_.node(i)]); });
+    std::erase_if(ready,
+                  [&](Local i) { return is_communication(graph_, graph_.step().nodes[region_.node(i)]); });
     return ready;
   }
 
@@ -443,15 +453,23 @@ RegionSchedule PhasePlanner::plan(const EpRegion& region, FirstExchange first) {
 
 std::string describe_phase(const Graph& graph, const EpRegion& region, const Phase& phase) {
   const Node& launch = graph.step().nodes[region.parts.front().exchanges[phase.exchange]];
-  const std::string exchange = fmt::format("exchange {} ({})", phase.exchange, graph.text(launch.ep.token_exchange));
+  const std::string exchange =
+      fmt::format("exchange {} ({})", phase.exchange, graph.text(launch.ep.token_exchange));
   switch (phase.kind) {
-    case PhaseKind::kNeeded: return exchange + " needs it";
-    case PhaseKind::kBeforeCopy: return "the token-count copies need it";
-    case PhaseKind::kCopy: return "copies token counts, all parts' together";
-    case PhaseKind::kAfterCopy: return exchange + " needs it, behind the token-count copies";
-    case PhaseKind::kLaunch: return "launches " + exchange;
-    case PhaseKind::kFiller: return "fills the time of " + exchange;
-    case PhaseKind::kTail: return "follows " + exchange + ", the last";
+    case PhaseKind::kNeeded:
+      return exchange + " needs it";
+    case PhaseKind::kBeforeCopy:
+      return "the token-count copies need it";
+    case PhaseKind::kCopy:
+      return "copies token counts, all parts' together";
+    case PhaseKind::kAfterCopy:
+      return exchange + " needs it, behind the token-count copies";
+    case PhaseKind::kLaunch:
+      return "launches " + exchange;
+    case PhaseKind::kFiller:
+      return "fills the time of " + exchange;
+    case PhaseKind::kTail:
+      return "follows " + exchange + ", the last";
   }
   return {};
 }
@@ -459,7 +477,8 @@ std::string describe_phase(const Graph& graph, const EpRegion& region, const Pha
 void decline(const Graph& graph, NodeId node, const Refusal& refusal, const std::string& problem) {
   const Node* const at = node ? &graph.step().nodes[node] : nullptr;
   const std::string subject = at != nullptr ? fmt::format("{}: ", graph.text(at->name)) : std::string();
-  throw PassError(fmt::format("overlap-ep.{}", refusal.name), fmt::format("{}{} ({})", subject, problem, refusal.spec),
+  throw PassError(fmt::format("overlap-ep.{}", refusal.name),
+                  fmt::format("{}{} ({})", subject, problem, refusal.spec),
                   at != nullptr ? site_of(graph, *at) : Site(), refusal.remedy);
 }
 

@@ -1,8 +1,8 @@
 // The order of one region's body: which nodes go before, between and behind the token exchanges.
 //
-// For each part, the closure of exchange k is what must have executed before it is launched. The parts take turns
-// (forward 0 then 1, backward 1 then 0): closure k and launch k of each, then every node of either part that is ready
-// without waiting for communication ("filler"). What is left follows the last exchange.
+// For each part, the closure of exchange k is what must have executed before it is launched. The parts take
+// turns (forward 0 then 1, backward 1 then 0): closure k and launch k of each, then every node of either part
+// that is ready without waiting for communication ("filler"). What is left follows the last exchange.
 //
 // A wave of filler sees only what was emitted before the wave began, so that the parts advance together.
 #pragma once
@@ -60,10 +60,10 @@ class PhasePlanner {
 
   const Graph& graph_;
   const NodeLists& inputs_;
-  NodeLists effects_;                            // nodes that must precede each node for their effects
-  IdVector<NodeId, std::uint32_t> positions_;    // in the present order
-  IdVector<NodeId, const EpRegion*> owner_;      // of body nodes
-  IdVector<NodeId, std::uint32_t> local_;        // scratch: number in the region at work, kNone between regions
+  NodeLists effects_;                          // nodes that must precede each node for their effects
+  IdVector<NodeId, std::uint32_t> positions_;  // in the present order
+  IdVector<NodeId, const EpRegion*> owner_;    // of body nodes
+  IdVector<NodeId, std::uint32_t> local_;      // scratch: number in the region at work, kNone between regions
 };
 
 // Why a node is where it is, for its provenance: "fills the time of exchange 0 (dispatch)".
@@ -75,6 +75,7 @@ struct Refusal {
   const char* spec;
   const char* remedy;
 };
-[[noreturn]] void decline(const Graph& graph, NodeId node, const Refusal& refusal, const std::string& problem);
+[[noreturn]] void decline(const Graph& graph, NodeId node, const Refusal& refusal,
+                          const std::string& problem);
 
 }  // namespace epweave

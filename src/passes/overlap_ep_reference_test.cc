@@ -1,4 +1,5 @@
-// Our schedule against torchtitan's, on real graphs: NAME.4_bucket (or NAME.2_*) in, NAME.5_schedule expected.
+// Our schedule against torchtitan's, on real graphs: NAME.4_bucket (or NAME.2_*) in, NAME.5_schedule
+// expected.
 //
 // The folder is $EPWEAVE_GRAPHS, or testdata/graphs; graphs are files of any form that io reads.
 #include <fmt/format.h>
@@ -24,15 +25,17 @@ struct Pair {
 
 std::vector<Pair> find_pairs() {
   const char* env = std::getenv("EPWEAVE_GRAPHS");
-  const std::filesystem::path folder =
-      env != nullptr ? std::filesystem::path(env) : std::filesystem::path(EPWEAVE_SOURCE_DIR) / "testdata/graphs";
+  const std::filesystem::path folder = env != nullptr
+                                           ? std::filesystem::path(env)
+                                           : std::filesystem::path(EPWEAVE_SOURCE_DIR) / "testdata/graphs";
   std::map<std::string, std::map<std::string, std::string>> stages;  // name -> stage -> path
   if (std::filesystem::exists(folder))
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       const std::string file = entry.path().filename().string();
       const std::size_t dot = file.find('.');
       if (dot == file.npos) continue;
-      stages[file.substr(0, dot)][file.substr(dot + 1, file.find('.', dot + 1) - dot - 1)] = entry.path().string();
+      stages[file.substr(0, dot)][file.substr(dot + 1, file.find('.', dot + 1) - dot - 1)] =
+          entry.path().string();
     }
   std::vector<Pair> pairs;
   for (const auto& [name, files] : stages) {
@@ -67,11 +70,14 @@ std::vector<std::string> list_flags(const Graph& graph, const Graph& other) {
     const Node& node = graph.step().nodes[id];
     if (!known.contains(graph.text(node.name))) continue;
     const Arg* flag = find_kwarg(*graph.context, node, "non_blocking");
-    const std::string label = fmt::format("{}/{}", graph.text(node.ep.token_exchange),
-                                          graph.text(node.ep.token_exchange_wait));
+    const std::string label =
+        fmt::format("{}/{}", graph.text(node.ep.token_exchange), graph.text(node.ep.token_exchange_wait));
     if (flag != nullptr || label != "/")
-      flags[std::string(graph.text(node.name))] =
-          fmt::format("{} {}", flag == nullptr ? "absent" : flag->as_bool() ? "True" : "False", label);
+      flags[std::string(graph.text(node.name))] = fmt::format("{} {}",
+                                                              flag == nullptr   ? "absent"
+                                                              : flag->as_bool() ? "True"
+                                                                                : "False",
+                                                              label);
   }
   std::vector<std::string> lines;
   for (const auto& [name, flag] : flags) lines.push_back(name + " " + flag);
@@ -92,11 +98,11 @@ TEST_CASE("real graphs are scheduled as torchtitan schedules them") {
     const bool equal = mismatch.first == ours.end() && mismatch.second == theirs.end();
     std::size_t moved = 0;
     for (NodeId id : result.step().order) moved += !result.step().nodes[id].provenance.empty();
-    fmt::print("{:36} {:6} nodes {:8.1f} ms {:5} recorded {} regions: {}\n", pair.name, ours.size(), ms, moved,
-               find_ep_regions(result).regions.size(),
+    fmt::print("{:36} {:6} nodes {:8.1f} ms {:5} recorded {} regions: {}\n", pair.name, ours.size(), ms,
+               moved, find_ep_regions(result).regions.size(),
                equal ? "equal"
-                     : fmt::format("differs at {}: {} instead of {}", mismatch.first - ours.begin(), *mismatch.first,
-                                   *mismatch.second));
+                     : fmt::format("differs at {}: {} instead of {}", mismatch.first - ours.begin(),
+                                   *mismatch.first, *mismatch.second));
     CHECK(equal);
     CHECK(list_flags(result, expected) == list_flags(expected, result));
   }

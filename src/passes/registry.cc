@@ -59,8 +59,9 @@ void decline_other_than_two_parts(const Options& options, std::span<const PassCa
     if (!scheduled.empty() && std::find(roots.begin(), roots.end(), scheduled) == roots.end()) continue;
     throw PassError(
         "overlap-ep.parts",
-        fmt::format("overlap-ep schedules two parts against each other, and the pipeline chunks into {}",
-                    call.options.integer("parts")),
+        fmt::format(
+            "overlap-ep schedules two parts against each other, and the pipeline chunks into {} (S-1)",
+            call.options.integer("parts")),
         {}, "chunk with parts=2, or leave overlap-ep out: chunk alone takes any number of parts");
   }
 }
