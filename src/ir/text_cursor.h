@@ -32,13 +32,14 @@ class Cursor {
   // Runs of characters; empty where none follows.
   std::string_view scan_name();
   std::string_view scan_word();
+  std::string_view scan_number();  // or what begins like one
   // The text of an expression, up to a comma or bracket that it does not open itself.
   std::string_view scan_expr();
 
   std::string read_quoted();
   std::int64_t read_integer();
   std::uint32_t read_unsigned();
-  std::string read_hex();
+  std::string read_hex();  // of protobuf fields
 
  private:
   template <class Matches>

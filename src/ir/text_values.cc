@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "ir/text_spelling.h"
 
@@ -29,6 +30,15 @@ struct ValueParser::Depth {
   ValueParser& parser;
 };
 
+// While it lives, references to nodes are refused: they belong to arguments, not to types or data of the
+// file.
+struct ValueParser::NoNodes {
+  explicit NoNodes(ValueParser& p) : parser(p), nodes(std::exchange(p.nodes_, nullptr)) {}
+  ~NoNodes() { parser.nodes_ = nodes; }
+  ValueParser& parser;
+  const SideTable<StringId, NodeId>* nodes;
+};
+
 // --------------------------------------------------------------------------- names and expressions
 
 StringId ValueParser::read_word(Cursor& in) {
@@ -51,10 +61,7 @@ StringId ValueParser::read_name(Cursor& in) {
 
 StringId ValueParser::read_node_name(Cursor& in) {
   if (!in.accept('%')) in.fail("expected '%' and the name of a node");
-  const std::size_t begin = in.position();
-  const StringId name = read_name(in);
-  if (!name) in.fail_at(begin, "a node needs a name");
-  return name;
+  return read_name(in);
 }
 
 ExprId ValueParser::intern_expr(Cursor& in, std::size_t begin, std::string_view text) {
@@ -86,6 +93,18 @@ std::vector<ExprId> ValueParser::read_exprs(Cursor& in, char close) {
   return exprs;
 }
 
+// Numbers have one spelling as extents: in binary they are numbers, not text.
+ExprId ValueParser::canonical_extent(ExprId extent) {
+  const auto value = context_.exprs.constant(extent);
+  return value && *value >= 0 ? context_.exprs.number(*value) : extent;
+}
+
+std::vector<ExprId> ValueParser::read_extents(Cursor& in, char close) {
+  std::vector<ExprId> extents = read_exprs(in, close);
+  for (ExprId& extent : extents) extent = canonical_extent(extent);
+  return extents;
+}
+
 // --------------------------------------------------------------------------- arguments
 
 Arg ValueParser::read_arg(Cursor& in) {
@@ -110,7 +129,7 @@ Arg ValueParser::read_arg(Cursor& in) {
 // A double has a point or an exponent, an integer neither.
 Arg ValueParser::read_number(Cursor& in) {
   const std::size_t begin = in.position();
-  const std::string_view text = in.scan_word();
+  const std::string_view text = in.scan_number();
   if (text == "-inf") return Arg::real(-std::numeric_limits<double>::infinity());
   const char* end = text.data() + text.size();
   if (text.find_first_of(".e") == text.npos) {
@@ -130,7 +149,8 @@ Arg ValueParser::read_number(Cursor& in) {
 Arg ValueParser::read_node(Cursor& in) {
   const std::size_t begin = in.position();
   const StringId name = read_node_name(in);
-  if (nodes_ == nullptr) in.fail_at(begin, "there are no nodes to refer to outside of a graph");
+  if (!name) in.fail_at(begin, "a node reference needs a name");
+  if (nodes_ == nullptr) in.fail_at(begin, "only arguments of nodes can refer to nodes");
   const NodeId node = (*nodes_)[name];
   return node ? Arg::node(node) : Arg::named(ArgKind::kUnresolved, name);
 }
@@ -200,6 +220,11 @@ Arg ValueParser::read_call(Cursor& in, std::size_t begin, std::string_view keywo
   } else if (keyword == "sym") {
     in.skip_spaces();
     value = Arg::symbolic(read_expr(in));
+  } else if (keyword == "overload") {
+    const std::string repr = overload_repr(context_.text(read_name(in)));
+    const Arg parts[] = {Arg::text(context_.strings.intern(repr)),
+                         Arg::text(context_.strings.intern(kOverloadClass))};
+    value = context_.args.intern_tree(ArgKind::kOpaque, parts);
   } else if (keyword == "type") {
     value = Arg::type_ref(read_type(in));
   } else {
@@ -266,6 +291,11 @@ ArgRange ValueParser::read_pairs(Cursor& in) {
   return context_.args.add(entries);
 }
 
+ArgRange ValueParser::read_plain_pairs(Cursor& in) {
+  const NoNodes no_nodes(*this);
+  return read_pairs(in);
+}
+
 // --------------------------------------------------------------------------- types
 
 TypeId ValueParser::read_type(Cursor& in) {
@@ -273,7 +303,10 @@ TypeId ValueParser::read_type(Cursor& in) {
   in.skip_spaces();
   if (in.accept('(')) return read_elements(in, TypeKind::kTuple, ')');
   if (in.accept('[')) return read_elements(in, TypeKind::kList, ']');
-  if (in.accept('=')) return context_.types.intern({.kind = TypeKind::kValue, .value = read_arg(in)});
+  if (in.accept('=')) {
+    const NoNodes no_nodes(*this);
+    return context_.types.intern({.kind = TypeKind::kValue, .value = read_arg(in)});
+  }
   const std::size_t begin = in.position();
   const std::string_view word = in.scan_name();
   if (word == kAbsent) return TypeId();
@@ -314,10 +347,10 @@ TypeId ValueParser::read_tensor(Cursor& in, std::size_t begin, DType dtype) {
   tensor.dtype = dtype;
   tensor.device = default_device_;
   if (!in.accept('[')) in.fail("expected '[' and the sizes");
-  tensor.sizes = read_exprs(in, ']');
+  tensor.sizes = read_extents(in, ']');
   read_strides(in, begin, tensor);
   if (in.accept('+')) {
-    tensor.offset = read_expr_word(in);
+    tensor.offset = canonical_extent(read_expr_word(in));
     if (context_.exprs.text(tensor.offset) == "0") tensor.offset = ExprId();
   }
   if (in.accept('@')) tensor.device = read_word(in);
@@ -329,7 +362,7 @@ TypeId ValueParser::read_tensor(Cursor& in, std::size_t begin, DType dtype) {
 
 void ValueParser::read_strides(Cursor& in, std::size_t begin, TensorType& tensor) {
   if (in.accept('{')) {
-    tensor.strides = read_exprs(in, '}');
+    tensor.strides = read_extents(in, '}');
     return;
   }
   auto strides = contiguous_strides(context_.exprs, tensor.sizes);

@@ -103,13 +103,23 @@ std::string find_chunk_problem(const Graph& graph, const ChunkInfo& chunk) {
 }
 
 bool keeps_target(ProvenanceRole role) {
-  return role == ProvenanceRole::kKept || role == ProvenanceRole::kMoved || role == ProvenanceRole::kBody;
+  return role == ProvenanceRole::kKept || role == ProvenanceRole::kMoved || role == ProvenanceRole::kBody ||
+         role == ProvenanceRole::kMerged;
+}
+
+// Whether the record has to agree with its origins' targets: not behind one that says that the node was made
+// or rewritten otherwise (a join that was moved is still no call of its origin's op).
+bool has_origin_target(const Node& node, std::size_t record) {
+  for (std::size_t i = 0; i <= record; ++i)
+    if (!keeps_target(node.provenance[i].role)) return false;
+  return node.provenance[record].role != ProvenanceRole::kMerged;
 }
 
 using OriginTargets = std::unordered_map<StringId, StringId>;
 
-void check_record(const Graph& graph, const Node& node, const Provenance& record,
-                  const OriginTargets& origins, std::vector<Violation>& out) {
+void check_record(const Graph& graph, const Node& node, std::size_t index, const OriginTargets& origins,
+                  std::vector<Violation>& out) {
+  const Provenance& record = node.provenance[index];
   auto add = [&](std::string_view invariant, std::string message) {
     report(graph, graph.step(), node, invariant, std::move(message), out);
   };
@@ -121,7 +131,7 @@ void check_record(const Graph& graph, const Node& node, const Provenance& record
     const auto origin = origins.find(name);
     if (origin == origins.end()) {
       add("origin-exists", fmt::format("origin {} is not in the input graph", graph.text(name)));
-    } else if (keeps_target(record.role) && origin->second != node.target) {
+    } else if (has_origin_target(node, index) && origin->second != node.target) {
       add("origin-target", fmt::format("is {} of {}, which is {}", name_of(record.role), graph.text(name),
                                        graph.text(origin->second)));
     }
@@ -159,7 +169,7 @@ void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
     const Node& node = graph.step().nodes[id];
     if (node.provenance.empty())
       report(graph, graph.step(), node, "origin-covered", "has no provenance", out);
-    for (const Provenance& record : node.provenance) check_record(graph, node, record, origins, out);
+    for (std::size_t i = 0; i < node.provenance.size(); ++i) check_record(graph, node, i, origins, out);
   }
 }
 

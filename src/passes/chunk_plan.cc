@@ -32,6 +32,19 @@ void require_divisible(const Graph& graph, Facts& facts, StringId symbol, ChunkP
   plan.assumed.push_back({symbol, graph.context->exprs.parse(statement)});
 }
 
+// A [batch, sequence] grid cut along the sequence makes the divided dimension an inner factor of merged rows.
+void require_flat_grid(const Graph& graph, const TokenExtents& tokens) {
+  for (StringId symbol : tokens.symbols()) {
+    const NodeId source = tokens.source(symbol).node;
+    const TensorType* grid = source ? tensor_of(*graph.context, graph.step().nodes[source].type) : nullptr;
+    if (grid == nullptr || grid->rank() < 2) continue;
+    throw PassError("chunk.seq-grid",
+                    "the tokens come as a grid of more than one dimension, and dim=seq cuts an inner one",
+                    site_of(graph, graph.step().nodes[source]),
+                    "use dim=batch; dim=seq on such a grid is not supported yet");
+  }
+}
+
 }  // namespace
 
 ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
@@ -45,9 +58,11 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
                     "no user input has a symbolic first dimension: the token count is a plain number", {},
                     "trace with the token dimension marked dynamic (scripts/trace_torchtitan.py does so "
                     "unless --static is given)");
+  if (options.dim == ChunkDim::kSeq) require_flat_grid(graph, tokens);
   plan.placements =
       infer_placements(graph, {options.roots, options.require_exchange, options.exact_casts}, tokens, facts);
   for (StringId symbol : plan.token_symbols) require_divisible(graph, facts, symbol, plan);
+  plan.claims = prove_frames(graph, plan.placements);
   return plan;
 }
 
@@ -67,6 +82,14 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
     const auto hint = Facts(graph).hint(symbol);
     lines.push_back(fmt::format("assumption: {} = {}", graph.text(symbol), hint.value_or(0)));
   }
+  if (plan.claims.proved > 0)
+    lines.push_back(fmt::format("proved: rows keep to their tokens in {} row writes and sums over rows",
+                                plan.claims.proved));
+  for (const FrameClaims::Open& open : plan.claims.open)
+    lines.push_back(fmt::format("assumption: {} is right in parts, though {}",
+                                graph.text(step.nodes[open.node].name), open.why));
+  if (plan.claims.proved > 0)
+    lines.push_back("assumption: the group sizes of each grouped_mm count the rows of each expert");
   return lines;
 }
 

@@ -1,0 +1,94 @@
+#include "analysis/collectives.h"
+
+#include <map>
+
+#include "ir/op.h"
+
+namespace epweave {
+namespace {
+
+// Gives calls without effects the same number when they compute the same value from the same values.
+class GroupNumbering {
+ public:
+  GroupNumbering(const Context& context, const Body& body) : context_(context), body_(body) {}
+
+  NodeId find_first(NodeId id) {
+    if (NodeId known = first_[id]) return known;
+    const Node& node = body_.nodes[id];
+    NodeId first = id;
+    if (node.kind == NodeKind::kCall) {
+      Key key{{static_cast<std::uint64_t>(node.kind), node.target.index()}};
+      append(key, node.args);
+      append(key, node.kwargs);
+      first = by_key_.emplace(std::move(key), id).first->second;
+    }
+    return first_.at(id) = first;
+  }
+
+ private:
+  using Key = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+  void append(Key& key, ArgRange range) {
+    key.emplace_back(~0ULL, range.count);
+    for (std::uint32_t i = 0; i < range.count; ++i) {
+      const Arg arg = context_.args[range][i];
+      if (arg.is_tree()) {
+        key.emplace_back(static_cast<std::uint64_t>(arg.kind()), ~0ULL);
+        append(key, arg.children());
+      } else {
+        const std::uint64_t bits = arg.is_node() ? find_first(arg.as_node()).index() : arg.bits();
+        key.emplace_back(static_cast<std::uint64_t>(arg.kind()), bits);
+      }
+    }
+  }
+
+  const Context& context_;
+  const Body& body_;
+  SideTable<NodeId, NodeId> first_;
+  std::map<Key, NodeId> by_key_;
+};
+
+}  // namespace
+
+bool is_launch(const Node& node) {
+  return node.op != nullptr && node.op->cost == CostClass::kCollective;
+}
+bool is_wait(const Node& node) {
+  return node.op != nullptr && node.op->cost == CostClass::kWait;
+}
+
+std::size_t group_position(const OpInfo& op) {
+  const auto position = op.find_param("group_name");
+  EPWEAVE_CHECK(position.has_value());
+  return *position;
+}
+
+std::vector<Launch> find_launches(const Context& context, const Body& body) {
+  std::vector<Launch> launches;
+  GroupNumbering numbering(context, body);
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (!is_launch(node)) continue;
+    const Arg* group = find_arg(context, node, group_position(*node.op), "group_name");
+    Launch launch{id, group != nullptr ? *group : Arg()};
+    if (launch.group.is_node()) launch.group = Arg::node(numbering.find_first(launch.group.as_node()));
+    launches.push_back(launch);
+  }
+  return launches;
+}
+
+NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait) {
+  const Node& node = body.nodes[wait];
+  if (!is_wait(node)) return {};
+  const auto args = context.args[node.args];
+  if (args.empty() || !args[0].is_node()) return {};
+  return is_launch(body.nodes[args[0].as_node()]) ? args[0].as_node() : NodeId();
+}
+
+std::string_view name_of_group(const Context& context, const Body& body, Arg group) {
+  if (group.is_node()) return context.text(body.nodes[group.as_node()].name);
+  if (group.is(ArgKind::kText) || group.is(ArgKind::kProcessGroup)) return context.text(group.as_name());
+  return "?";
+}
+
+}  // namespace epweave

@@ -1,0 +1,37 @@
+// Communication launches and the process groups they are issued on.
+//
+//   e = all_to_all_single(x, [s0, s1], [r0, r1], "35")     a launch on group "35"
+//   w = wait_tensor(e)                                     its wait
+//
+// A group is named by a string, or, in graphs that hold for every rank, by the node that looks it up in a
+// mesh: `mesh_get_process_group(mesh, 0)`. Two such nodes that look up the same axis of the same mesh are one
+// group; a launch then names the first of them.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+struct Launch {
+  NodeId node;
+  Arg group;  // kText, kProcessGroup, or kNode: the first node that looks this group up
+};
+
+// All launches of a body, in execution order.
+std::vector<Launch> find_launches(const Context& context, const Body& body);
+
+bool is_launch(const Node& node);
+bool is_wait(const Node& node);
+
+// The launch that a wait waits for, or none: the node is not a wait, or waits for something else.
+NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait);
+
+// Position of the group among the launch's arguments.
+std::size_t group_position(const OpInfo& op);
+
+// "35", or the name of the node that looks the group up.
+std::string_view name_of_group(const Context& context, const Body& body, Arg group);
+
+}  // namespace epweave

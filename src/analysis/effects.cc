@@ -1,0 +1,260 @@
+#include "analysis/effects.h"
+
+#include <array>
+
+#include "analysis/collectives.h"
+#include "ir/op.h"
+
+namespace epweave {
+namespace {
+
+// Ops whose schema does not tell how they treat storage.
+struct SpecialOps {
+  const OpInfo* reshape = find_op("aten.reshape.default");
+  const OpInfo* unsafe_view = find_op("aten._unsafe_view.default");
+  const OpInfo* getitem = find_op("operator.getitem");
+};
+
+const SpecialOps& special() {
+  static const SpecialOps ops;
+  return ops;
+}
+
+bool is_unknown(const Node& node) {
+  return node.kind == NodeKind::kCall && node.op == nullptr;
+}
+
+// Classes of values that may share storage: a forest whose roots are the earliest values.
+class StorageClasses {
+ public:
+  StorageClasses(const Context& context, const Body& body)
+      : context_(context), body_(body), parent_(body.nodes.size()), position_(body.nodes.size(), ~0U) {
+    for (std::uint32_t i = 0; i < body.nodes.size(); ++i) parent_[NodeId(i)] = NodeId(i);
+    for (std::size_t i = 0; i < body.order.size(); ++i)
+      position_[body.order[i]] = static_cast<std::uint32_t>(i);
+    for (NodeId id : body.order) join_operands(id);
+  }
+
+  NodeId find(NodeId id) {
+    while (parent_[id] != id) id = parent_[id] = parent_[parent_[id]];
+    return id;
+  }
+
+ private:
+  void join(NodeId a, NodeId b) {
+    a = find(a), b = find(b);
+    if (a == b) return;
+    if (position_[b] < position_[a]) std::swap(a, b);
+    parent_[b] = a;
+  }
+
+  void join_all(NodeId id, Arg arg) {
+    context_.args.for_each_node(arg, [&](NodeId input) { join(input, id); });
+  }
+
+  void join_operands(NodeId id) {
+    const Node& node = body_.nodes[id];
+    if (node.kind == NodeKind::kGetAttr) {
+      NodeId& first = first_of_attribute_.at(node.target);
+      if (first) join(first, id);
+      first = first ? first : id;
+    } else if (is_unknown(node)) {
+      for_each_input(context_, node, [&](NodeId input) { join(input, id); });
+    } else if (node.kind == NodeKind::kCall) {
+      join_call(id, node);
+    }
+  }
+
+  void join_call(NodeId id, const Node& node) {
+    if (node.op == special().getitem) return join_element(id, node);
+    const auto args = context_.args[node.args];
+    if (is_wait(node) || node.op == special().unsafe_view) {
+      if (!args.empty()) join_all(id, args[0]);
+      return;
+    }
+    if (!node.op->is_view && !node.op->writes) return;
+    for (std::size_t i = 0; i < node.op->params.size(); ++i) {
+      const OpParam& param = node.op->params[i];
+      if (param.alias_set.empty() || !returns_alias(*node.op, param)) continue;
+      if (const Arg* arg = find_arg(context_, node, i, param.name)) join_all(id, *arg);
+    }
+  }
+
+  static bool returns_alias(const OpInfo& op, const OpParam& param) {
+    for (const OpReturn& r : op.returns)
+      if (r.alias_set == param.alias_set) return true;
+    return false;
+  }
+
+  // An element of a computed tuple is a storage of its own; an element of a list of views is one of the
+  // views.
+  void join_element(NodeId id, const Node& node) {
+    const auto args = context_.args[node.args];
+    if (args.size() < 2 || !args[0].is_node()) return;
+    const NodeId tuple = args[0].as_node();
+    const OpInfo* op = body_.nodes[tuple].op;
+    const bool is_computed = op != nullptr && !op->is_view && !op->writes && op != special().getitem;
+    if (!is_computed || !args[1].is_int()) return join(tuple, id);
+    for (const auto& [index, element] : elements_.at(tuple))
+      if (index == args[1].as_int()) return join(element, id);
+    elements_.at(tuple).emplace_back(args[1].as_int(), id);
+  }
+
+  const Context& context_;
+  const Body& body_;
+  IdVector<NodeId, NodeId> parent_;
+  IdVector<NodeId, std::uint32_t> position_;
+  SideTable<StringId, NodeId> first_of_attribute_;
+  SideTable<NodeId, std::vector<std::pair<std::int64_t, NodeId>>> elements_;
+};
+
+// Calls visit(NodeId operand, bool writes) for the operands whose elements the node touches.
+template <class Visit>
+void visit_operands(const Context& context, const Body& body, NodeId id, const Visit& visit) {
+  const Node& node = body.nodes[id];
+  if (node.kind != NodeKind::kCall) return;
+  if (is_unknown(node)) {
+    for_each_input(context, node, [&](NodeId input) { visit(input, true); });
+  } else if (is_wait(node)) {
+    for_each_input(context, node, [&](NodeId input) { visit(input, true); });
+    // Until here the communication read (and wrote) its operands.
+    if (NodeId launch = find_waited_launch(context, body, id))
+      for_each_input(context, body.nodes[launch], [&](NodeId operand) { visit(operand, false); });
+  } else if (!reads_elements(node)) {
+    return;
+  } else if (!node.op->writes) {
+    for_each_input(context, node, [&](NodeId input) { visit(input, false); });
+  } else {
+    for (std::size_t i = 0; i < node.op->params.size(); ++i) {
+      const OpParam& param = node.op->params[i];
+      if (const Arg* arg = find_arg(context, node, i, param.name))
+        context.args.for_each_node(*arg, [&](NodeId input) { visit(input, param.is_written); });
+    }
+  }
+}
+
+// Collects, for one storage at a time, the accesses since its last write.
+class EdgeBuilder {
+ public:
+  explicit EdgeBuilder(std::vector<OrderEdge>& edges) : edges_(edges) {}
+
+  void access(NodeId node, StorageAccess access) {
+    State& state = states_.at(access.storage);
+    if (!access.writes) {
+      if (state.writer) add(state.writer, node, OrderReason::kReadAfterWrite, access.storage);
+      state.readers.push_back(node);
+      return;
+    }
+    if (state.readers.empty() && state.writer)
+      add(state.writer, node, OrderReason::kWriteAfterWrite, access.storage);
+    for (NodeId reader : state.readers) add(reader, node, OrderReason::kWriteAfterRead, access.storage);
+    state.readers.clear();
+    state.writer = node;
+  }
+
+  void draw(NodeId node) {
+    if (last_draw_) add(last_draw_, node, OrderReason::kRandom, {});
+    last_draw_ = node;
+  }
+
+  // An effect that an op of unknown effect may depend on or disturb.
+  void effect(NodeId node, bool is_unknown) {
+    if (!is_unknown) {
+      if (last_unknown_) add(last_unknown_, node, OrderReason::kUnknownEffect, {});
+      since_unknown_.push_back(node);
+      return;
+    }
+    if (since_unknown_.empty() && last_unknown_) add(last_unknown_, node, OrderReason::kUnknownEffect, {});
+    for (NodeId before : since_unknown_) add(before, node, OrderReason::kUnknownEffect, {});
+    since_unknown_.clear();
+    last_unknown_ = node;
+  }
+
+ private:
+  struct State {
+    NodeId writer;
+    std::vector<NodeId> readers;
+  };
+
+  void add(NodeId before, NodeId after, OrderReason reason, NodeId about) {
+    if (before != after) edges_.push_back({before, after, reason, about});
+  }
+
+  std::vector<OrderEdge>& edges_;
+  SideTable<NodeId, State> states_;
+  std::vector<NodeId> since_unknown_;
+  NodeId last_draw_, last_unknown_;
+};
+
+bool has_effect(const Node& node) {
+  return node.op->writes || node.op->is_effectful || node.op->is_random ||
+         node.op->cost == CostClass::kHostSync || is_launch(node) || is_wait(node);
+}
+
+}  // namespace
+
+std::string_view name_of(OrderReason reason) {
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "takes its value",
+      "reads what it wrote",
+      "overwrites what it reads",
+      "overwrites what it wrote",
+      "draws random numbers after it",
+      "has or follows an op with unknown effects",
+      "is launched after it on the same process group",
+      "reads on the host what is complete only then",
+      "was asked to follow it",
+  };
+  return kNames[static_cast<std::size_t>(reason)];
+}
+
+bool reads_elements(const Node& node) {
+  if (node.kind != NodeKind::kCall) return false;
+  return node.op == nullptr || node.op->cost != CostClass::kFree || node.op == special().reshape;
+}
+
+Effects::Effects(const Context& context, const Body& body) : storage_(body.nodes.size()) {
+  StorageClasses classes(context, body);
+  for (std::uint32_t i = 0; i < body.nodes.size(); ++i) storage_[NodeId(i)] = classes.find(NodeId(i));
+
+  IdSet<NodeId> written(body.nodes.size());
+  for (NodeId id : body.order)
+    visit_operands(context, body, id, [&](NodeId operand, bool writes) {
+      if (writes) written.insert(storage_[operand]);
+    });
+
+  std::vector<std::pair<NodeId, StorageAccess>> found;  // in execution order
+  SideTable<NodeId, std::uint32_t> slot(body.nodes.size(), 0);
+  begins_.assign(body.nodes.size() + 1, 0);
+  EdgeBuilder builder(edges_);
+  for (NodeId id : body.order) {
+    const std::size_t first = found.size();
+    visit_operands(context, body, id, [&](NodeId operand, bool writes) {
+      const NodeId storage = storage_[operand];
+      if (!written.contains(storage)) return;
+      std::uint32_t& at = slot.at(storage);
+      const bool is_known = at >= first && at < found.size() && found[at].second.storage == storage;
+      if (is_known) {
+        found[at].second.writes |= writes;
+      } else {
+        at = static_cast<std::uint32_t>(found.size());
+        found.push_back({id, {storage, writes}});
+      }
+    });
+    begins_[id.index() + 1] = static_cast<std::uint32_t>(found.size() - first);
+    for (std::size_t i = first; i < found.size(); ++i) builder.access(id, found[i].second);
+    const Node& node = body.nodes[id];
+    if (is_unknown(node)) {
+      builder.effect(id, true);
+    } else if (node.kind == NodeKind::kCall) {
+      if (node.op->is_random) builder.draw(id);
+      if (has_effect(node)) builder.effect(id, false);
+    }
+  }
+  for (std::size_t i = 1; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
+  accesses_.resize(found.size());
+  std::vector<std::uint32_t> next(begins_.begin(), begins_.end() - 1);
+  for (const auto& [id, access] : found) accesses_[next[id.index()]++] = access;
+}
+
+}  // namespace epweave

@@ -1,0 +1,320 @@
+#include "analysis/order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "analysis/collectives.h"
+#include "ir/op.h"
+
+namespace epweave {
+namespace {
+
+// --------------------------------------------------------------------------- proving
+
+void check_is_permutation(const Body& before, const Body& after) {
+  EPWEAVE_CHECK(before.order.size() == after.order.size());
+  EPWEAVE_CHECK(before.nodes.size() == after.nodes.size());
+  IdSet<NodeId> expected(before.nodes.size());
+  for (NodeId id : before.order) expected.insert(id);
+  for (NodeId id : after.order) {
+    EPWEAVE_CHECK(expected.contains(id));
+    expected.erase(id);
+  }
+}
+
+std::string group_key(Arg group) {
+  return fmt::format("{}/{}", static_cast<int>(group.kind()), group.bits());
+}
+
+// Launches per group, without the free ones.
+std::map<std::string, std::vector<NodeId>> list_bound_launches(const Context& context, const Body& body,
+                                                               const IdSet<NodeId>& free_launches) {
+  std::map<std::string, std::vector<NodeId>> by_group;
+  for (const Launch& launch : find_launches(context, body))
+    if (!free_launches.contains(launch.node)) by_group[group_key(launch.group)].push_back(launch.node);
+  return by_group;
+}
+
+std::optional<OrderEdge> find_launch_violation(const Context& context, const Body& before, const Body& after,
+                                               const IdSet<NodeId>& free_launches) {
+  const auto position = find_positions(after, after.order);
+  for (const auto& [group, launches] : list_bound_launches(context, before, free_launches))
+    for (std::size_t i = 1; i < launches.size(); ++i)
+      if (position[launches[i]] < position[launches[i - 1]])
+        return OrderEdge{launches[i - 1], launches[i], OrderReason::kLaunchOrder, {}};
+  return std::nullopt;
+}
+
+// Reads of non-blocking copies to the host with nothing in between that makes the host wait for the device.
+class HostReads {
+ public:
+  HostReads(const Context& context, const Effects& effects) : context_(context), effects_(effects) {}
+
+  // The first that `after` has and `before` has not.
+  std::optional<OrderEdge> find_new_unsynchronised(const Body& before, const Body& after) const {
+    IdSet<NodeId> known(before.nodes.size());
+    visit_unsynchronised(before, [&](NodeId, NodeId reader) { known.insert(reader); });
+    std::optional<OrderEdge> found;
+    visit_unsynchronised(after, [&](NodeId copy, NodeId reader) {
+      if (!found && !known.contains(reader)) found = OrderEdge{copy, reader, OrderReason::kHostRead, {}};
+    });
+    return found;
+  }
+
+ private:
+  template <class Visit>  // (NodeId copy, NodeId reader)
+  void visit_unsynchronised(const Body& body, const Visit& visit) const {
+    SideTable<NodeId, std::uint32_t> copied_at(body.nodes.size(), 0);  // by storage; 0: not such a copy
+    std::uint32_t last_sync = 0;
+    for (std::uint32_t i = 0; i < body.order.size(); ++i) {
+      const NodeId id = body.order[i];
+      const Node& node = body.nodes[id];
+      if (reads_elements(node))
+        for_each_input(context_, node, [&](NodeId input) {
+          const std::uint32_t at = copied_at[effects_.storage_of(input)];
+          if (at != 0 && last_sync < at) visit(body.order[at - 1], id);
+        });
+      if (is_copy_to_host(body, node) && is_nonblocking(node)) copied_at.at(effects_.storage_of(id)) = i + 1;
+      if (synchronises(body, node)) last_sync = i + 1;
+    }
+  }
+
+  bool is_on_host(const Node& node) const {
+    const TensorType* tensor = tensor_of(context_, node.type);
+    return tensor != nullptr && context_.text(tensor->device).starts_with("cpu");
+  }
+
+  bool takes_from_device(const Body& body, const Node& node) const {
+    const auto args = context_.args[node.args];
+    return !args.empty() && args[0].is_node() && !is_on_host(body.nodes[args[0].as_node()]);
+  }
+
+  bool is_copy_to_host(const Body& body, const Node& node) const {
+    static const OpInfo* const copy = find_op("aten._to_copy.default");
+    return node.op == copy && is_on_host(node) && takes_from_device(body, node);
+  }
+
+  bool is_nonblocking(const Node& node) const {
+    const Arg* flag = find_kwarg(context_, node, "non_blocking");
+    return flag != nullptr && flag->is(ArgKind::kBool) && flag->as_bool();
+  }
+
+  bool synchronises(const Body& body, const Node& node) const {
+    if (is_copy_to_host(body, node)) return !is_nonblocking(node);
+    return node.op != nullptr && node.op->cost == CostClass::kHostSync && takes_from_device(body, node);
+  }
+
+  const Context& context_;
+  const Effects& effects_;
+};
+
+// --------------------------------------------------------------------------- sorting
+
+// Per node: inputs, then the edges' `before`, in order.
+class Dependences {
+ public:
+  Dependences(const Body& body, const NodeLists& inputs, std::span<const OrderEdge> edges)
+      : inputs_(inputs), begins_(body.nodes.size() + 1), edges_(edges.size()) {
+    for (const OrderEdge& edge : edges) ++begins_[edge.after.index() + 1];
+    for (std::size_t i = 1; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
+    std::vector<std::uint32_t> next(begins_.begin(), begins_.end() - 1);
+    for (const OrderEdge& edge : edges) edges_[next[edge.after.index()]++] = edge;
+  }
+
+  std::size_t count(NodeId id) const { return inputs_[id].size() + edges_of(id).size(); }
+  NodeId get(NodeId id, std::size_t i) const {
+    const auto inputs = inputs_[id];
+    return i < inputs.size() ? inputs[i] : edges_of(id)[i - inputs.size()].before;
+  }
+  std::span<const OrderEdge> edges_of(NodeId id) const {
+    return {edges_.data() + begins_[id.index()], begins_[id.index() + 1] - begins_[id.index()]};
+  }
+  std::span<const NodeId> inputs_of(NodeId id) const { return inputs_[id]; }
+
+ private:
+  const NodeLists& inputs_;
+  std::vector<std::uint32_t> begins_;
+  std::vector<OrderEdge> edges_;
+};
+
+class StableSorter {
+ public:
+  StableSorter(const Body& body, const Dependences& dependences)
+      : body_(body),
+        dependences_(dependences),
+        left_(body.nodes.size()),
+        first_waiting_(body.nodes.size()),
+        last_waiting_(body.nodes.size()),
+        next_waiting_(body.nodes.size()),
+        placed_(body.nodes.size()) {
+    result_.waited_for = IdVector<NodeId, NodeId>(body.nodes.size());
+    for (NodeId id : body.order) left_[id] = static_cast<std::uint32_t>(dependences.count(id));
+  }
+
+  // Whether every node could be placed.
+  bool run() {
+    std::vector<NodeId> pending(body_.order.rbegin(), body_.order.rend());
+    NodeId output;
+    while (!pending.empty()) {
+      const NodeId id = pending.back();
+      pending.pop_back();
+      if (body_.nodes[id].kind == NodeKind::kOutput) {
+        output = id;
+      } else if (NodeId missing = find_last_missing(id)) {
+        wait_for(id, missing);
+      } else {
+        place(id, pending);
+      }
+    }
+    if (output) result_.order.push_back(output);
+    return result_.order.size() == body_.order.size();
+  }
+
+  StableOrder take() { return std::move(result_); }
+  bool is_placed(NodeId id) const { return placed_.contains(id); }
+
+ private:
+  // Dependences behind the one last waited for were met when it was chosen, and stay so.
+  NodeId find_last_missing(NodeId id) {
+    for (std::uint32_t& left = left_[id]; left > 0; --left)
+      if (const NodeId dep = dependences_.get(id, left - 1); !placed_.contains(dep)) return dep;
+    return {};
+  }
+
+  void wait_for(NodeId id, NodeId missing) {
+    result_.waited_for[id] = missing;
+    if (NodeId last = last_waiting_[missing]) {
+      next_waiting_[last] = id;
+    } else {
+      first_waiting_[missing] = id;
+    }
+    last_waiting_[missing] = id;
+    next_waiting_[id] = NodeId();
+  }
+
+  void place(NodeId id, std::vector<NodeId>& pending) {
+    placed_.insert(id);
+    result_.order.push_back(id);
+    const std::size_t from = pending.size();
+    for (NodeId w = first_waiting_[id]; w; w = next_waiting_[w]) pending.push_back(w);
+    std::reverse(pending.begin() + static_cast<std::ptrdiff_t>(from), pending.end());
+  }
+
+  const Body& body_;
+  const Dependences& dependences_;
+  StableOrder result_;
+  IdVector<NodeId, std::uint32_t> left_;
+  IdVector<NodeId, NodeId> first_waiting_, last_waiting_, next_waiting_;
+  IdSet<NodeId> placed_;
+};
+
+// A short cycle among the nodes that could not be placed.
+class CycleFinder {
+ public:
+  CycleFinder(const Body& body, const Dependences& dependences, const StableSorter& sorter)
+      : body_(body), dependences_(dependences), sorter_(sorter) {}
+
+  Cycle find() {
+    Cycle best = find_through(find_start(), body_.order.size());
+    EPWEAVE_CHECK(!best.empty());
+    // A shorter one is likely to share a node with it.
+    const Cycle first = best;
+    for (std::size_t i = 0; i < first.size() && i < 64 && best.size() > 2; ++i)
+      if (Cycle cycle = find_through(first[i].after, best.size() - 1); !cycle.empty())
+        best = std::move(cycle);
+    std::reverse(best.begin(), best.end());
+    return best;
+  }
+
+ private:
+  bool is_stuck(NodeId id) const {
+    return body_.nodes[id].kind != NodeKind::kOutput && !sorter_.is_placed(id);
+  }
+
+  // Every stuck node misses a stuck one: following those ends in a cycle.
+  NodeId find_start() const {
+    IdSet<NodeId> seen(body_.nodes.size());
+    NodeId id;
+    for (NodeId candidate : body_.order)
+      if (is_stuck(candidate)) id = candidate;
+    while (seen.insert(id)) {
+      std::size_t i = dependences_.count(id);
+      while (i > 0 && !is_stuck(dependences_.get(id, i - 1))) --i;
+      EPWEAVE_CHECK(i > 0);
+      id = dependences_.get(id, i - 1);
+    }
+    return id;
+  }
+
+  // Breadth first from `start` to what it depends on, until `start` is met again; backwards.
+  Cycle find_through(NodeId start, std::size_t limit) const {
+    SideTable<NodeId, OrderEdge> reached_by;
+    std::deque<std::pair<NodeId, std::size_t>> queue{{start, 0}};
+    auto follow = [&](const OrderEdge& edge, std::size_t depth) {
+      if (!is_stuck(edge.before) || reached_by[edge.before].after) return;
+      reached_by.at(edge.before) = edge;
+      queue.emplace_back(edge.before, depth + 1);
+    };
+    while (!queue.empty() && !reached_by[start].after && queue.front().second < limit) {
+      const auto [id, depth] = queue.front();
+      queue.pop_front();
+      for (NodeId input : dependences_.inputs_of(id)) follow({input, id, OrderReason::kData, {}}, depth);
+      for (const OrderEdge& edge : dependences_.edges_of(id)) follow(edge, depth);
+    }
+    if (!reached_by[start].after) return {};
+    Cycle cycle{reached_by[start]};
+    while (cycle.back().after != start) cycle.push_back(reached_by[cycle.back().after]);
+    std::reverse(cycle.begin(), cycle.end());
+    return cycle;
+  }
+
+  const Body& body_;
+  const Dependences& dependences_;
+  const StableSorter& sorter_;
+};
+
+}  // namespace
+
+std::optional<OrderEdge> find_order_violation(const Context& context, const Body& before, const Body& after,
+                                              const IdSet<NodeId>& free_launches) {
+  check_is_permutation(before, after);
+  const auto position = find_positions(after, after.order);
+  const NodeLists inputs = list_inputs(context, after);
+  for (NodeId id : after.order)
+    for (NodeId input : inputs[id])
+      if (position[input] >= position[id]) return OrderEdge{input, id, OrderReason::kData, {}};
+  const Effects effects(context, before);
+  for (const OrderEdge& edge : effects.order_edges())
+    if (position[edge.before] > position[edge.after]) return edge;
+  const HostReads reads(context, effects);
+  if (auto edge = reads.find_new_unsynchronised(before, after)) return edge;
+  return find_launch_violation(context, before, after, free_launches);
+}
+
+std::variant<StableOrder, Cycle> sort_stably(const Body& body, const NodeLists& inputs,
+                                             std::span<const OrderEdge> edges) {
+  const Dependences dependences(body, inputs, edges);
+  StableSorter sorter(body, dependences);
+  if (sorter.run()) return sorter.take();
+  return CycleFinder(body, dependences, sorter).find();
+}
+
+std::string print_path(const Graph& graph, const Body& body, std::span<const OrderEdge> path) {
+  if (path.empty()) return {};
+  auto name = [&](NodeId id) { return graph.text(body.nodes[id].name); };
+  std::string text(name(path.front().before));
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    // A run of requested edges is one request.
+    const bool is_run = path[i].reason == OrderReason::kRequested && i + 1 < path.size() &&
+                        path[i + 1].reason == OrderReason::kRequested;
+    if (is_run) continue;
+    text += fmt::format(" -> {} ({}{})", name(path[i].after), name_of(path[i].reason),
+                        path[i].about ? fmt::format(" in {}", name(path[i].about)) : "");
+  }
+  return text;
+}
+
+}  // namespace epweave

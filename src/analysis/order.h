@@ -1,0 +1,48 @@
+// Orders of a body: making one under constraints, and proving that one is legal.
+//
+// A new order is legal if it is a permutation of the old one in which every node stays behind what it takes
+// values from, every pair that touches the same storage with a write stays in order (analysis/effects.h),
+// random draws stay in order, the host still reads non-blocking copies only after something waited for them,
+// and launches on one process group stay in order.
+//
+// About the last: a communicator pairs the n-th launch of one rank with the n-th of every other. A file is
+// one rank's view of a program that all ranks run, and a pass decides by what the ranks share (order, labels,
+// targets), so every rank gets the same new order and launches still pair up. What is guarded against is a
+// reordering that nobody meant: launches keep their order per group except those that the caller names as
+// free.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "analysis/effects.h"
+#include "analysis/users.h"
+
+namespace epweave {
+
+// The first pair that `after` has in the wrong order, or none: `after.order` is a legal permutation of
+// `before.order`. The two bodies have the same nodes except for arguments that a pass changed.
+std::optional<OrderEdge> find_order_violation(const Context& context, const Body& before, const Body& after,
+                                              const IdSet<NodeId>& free_launches);
+
+struct StableOrder {
+  std::vector<NodeId> order;
+  IdVector<NodeId, NodeId> waited_for;  // of a delayed node: the dependence that was met last
+};
+
+// Edges that cannot all hold: each edge's `after` is the next one's `before`, and around.
+using Cycle = std::vector<OrderEdge>;
+
+// Delays nodes, never hoists: takes them in the old order; a node that misses a dependence waits for the last
+// one it misses (inputs in argument order, then `edges` in the given order) and is looked at again as soon as
+// that one is placed, before anything else. The output comes last. Linear.
+//
+//   order a b c d, edge d -> b      a c d b
+std::variant<StableOrder, Cycle> sort_stably(const Body& body, const NodeLists& inputs,
+                                             std::span<const OrderEdge> edges);
+
+// "a -> b (takes its value) -> c (overwrites what it reads)".
+std::string print_path(const Graph& graph, const Body& body, std::span<const OrderEdge> path);
+
+}  // namespace epweave

@@ -1,0 +1,367 @@
+#include "passes/overlap_ep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/collectives.h"
+#include "analysis/module_path.h"
+#include "analysis/order.h"
+#include "passes/overlap_ep_phases.h"
+#include "passes/record.h"
+
+namespace epweave {
+namespace {
+
+// --------------------------------------------------------------------------- collecting
+
+struct WaitLabel {
+  NodeId wait;
+  StringId label;
+};
+
+// The exchanges of one part, checked: each has one wait behind it, and nothing else has their label.
+class ExchangeChecker {
+ public:
+  ExchangeChecker(const Graph& graph, const NodeLists& users)
+      : graph_(graph), body_(graph.step()), users_(users), positions_(find_positions(body_, body_.order)) {}
+
+  // Adds the labels that the part's waits are to have.
+  void check(const EpPart& part, std::vector<WaitLabel>& labels) {
+    in_part_ = IdSet<NodeId>();
+    for (NodeId id : part.nodes) in_part_.insert(id);
+    for (NodeId id : part.nodes) {
+      const Node& node = body_.nodes[id];
+      if (is_token_exchange(graph_, node)) {
+        labels.push_back({find_wait(id), node.ep.token_exchange});
+      } else if (node.ep.token_exchange && !waits_for_exchange(id)) {
+        decline(graph_, id,
+                {"label-misplaced", "S-2", "only all-to-all launches may have the label EP_token_exchange"},
+                fmt::format("has the label EP_token_exchange={} but is no token exchange of this region",
+                            graph_.text(node.ep.token_exchange)));
+      }
+    }
+  }
+
+ private:
+  bool waits_for_exchange(NodeId id) const {
+    const NodeId launch = find_waited_launch(*graph_.context, body_, id);
+    return launch && in_part_.contains(launch) && is_token_exchange(graph_, body_.nodes[launch]);
+  }
+
+  NodeId find_wait(NodeId launch) const {
+    NodeId wait;
+    int count = 0;
+    for (NodeId user : users_[launch]) {
+      if (!is_wait(body_.nodes[user]) || !in_part_.contains(user)) continue;
+      wait = user;
+      ++count;
+    }
+    if (count != 1)
+      decline(graph_, launch, {"wait-count", "S-3", "wait for each token exchange once, in the same part"},
+              fmt::format("a token exchange with {} waits in its part, expected 1", count));
+    if (positions_[wait] < positions_[launch])
+      decline(graph_, launch, {"wait-before-launch", "S-4", "run `epweave verify` on the input"},
+              fmt::format("its wait {} executes before it", graph_.text(body_.nodes[wait].name)));
+    return wait;
+  }
+
+  const Graph& graph_;
+  const Body& body_;
+  const NodeLists& users_;
+  IdVector<NodeId, std::uint32_t> positions_;
+  IdSet<NodeId> in_part_;
+};
+
+std::string describe_region(const Graph& graph, const EpRegion& region) {
+  return fmt::format("region {} ({})", graph.text(region.root), region.backward ? "backward" : "forward");
+}
+
+NodeId first_node(const EpRegion& region) {
+  return region.parts.front().nodes.front();
+}
+
+void check_parts(const Graph& graph, const EpRegion& region) {
+  const std::string where = describe_region(graph, region);
+  if (region.parts.size() > 2 || region.parts.back().part > 1)
+    decline(graph, first_node(region), {"parts", "S-1", "chunk into two parts"},
+            fmt::format("{} has parts up to {}; only two parts, 0 and 1, can be scheduled", where,
+                        region.parts.back().part));
+  if (region.parts.size() < 2)
+    decline(graph, first_node(region), {"part-missing", "S-5", "chunk the region again"},
+            fmt::format("{} has part {} only", where, region.parts.front().part));
+}
+
+void check_same_exchanges(const Graph& graph, const EpRegion& region) {
+  const std::string where = describe_region(graph, region);
+  const auto &a = region.parts[0].exchanges, &b = region.parts[1].exchanges;
+  if (a.empty() || b.empty())
+    decline(graph, a.empty() ? b.front() : a.front(),
+            {"exchanges-missing", "S-6", "label the token exchanges of both parts with EP_token_exchange"},
+            fmt::format("{} has token exchanges in part {} only", where, a.empty() ? 1 : 0));
+  if (a.size() != b.size())
+    decline(graph, a.size() > b.size() ? a.back() : b.back(),
+            {"exchange-count", "S-7", "label the token exchanges of both parts with EP_token_exchange"},
+            fmt::format("{} has {} token exchanges in part 0 and {} in part 1", where, a.size(), b.size()));
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    const Node &x = graph.step().nodes[a[k]], &y = graph.step().nodes[b[k]];
+    if (x.ep.token_exchange != y.ep.token_exchange)
+      decline(graph, a[k], {"exchange-labels", "S-8", "the parts must exchange tokens in the same order"},
+              fmt::format("{}: exchange {} is a {} in part 0 and a {} in part 1", where, k,
+                          graph.text(x.ep.token_exchange), graph.text(y.ep.token_exchange)));
+  }
+}
+
+// Regions that the option selects; those without exchanges keep what they own but are not scheduled.
+std::vector<EpRegion> collect_regions(const Graph& graph, const OverlapEpOptions& options) {
+  EpRegions found = find_ep_regions(graph);
+  if (!found.malformed.empty())
+    decline(graph, found.malformed.front(),
+            {"body-fields", "S-1", "a node with role body needs chunked_region_fqn and chunk_id"},
+            "is part of a chunked body but does not say of which region and part");
+  ModuleMatcher matcher(options.roots, graph.context->strings);
+  if (!options.roots.empty())
+    std::erase_if(found.regions, [&](const EpRegion& r) { return !matcher.root_of(r.root); });
+  return std::move(found.regions);
+}
+
+// A block computes attention before its first exchange: the other part's attention is what that exchange
+// hides behind.
+FirstExchange choose_first(const Graph& graph, const EpRegion& region, PairFirst pair_first) {
+  if (pair_first != PairFirst::kAuto)
+    return pair_first == PairFirst::kYes ? FirstExchange::kPaired : FirstExchange::kGated;
+  const std::string_view root = graph.text(region.root);
+  const std::string_view last = root.substr(root.rfind('.') + 1);
+  const bool is_block = !last.empty() && last.find_first_not_of("0123456789") == last.npos;
+  return is_block ? FirstExchange::kGated : FirstExchange::kPaired;
+}
+
+// --------------------------------------------------------------------------- applying
+
+struct Plan {
+  std::vector<const EpRegion*> regions;  // scheduled ones
+  std::vector<RegionSchedule> schedules;
+  std::vector<WaitLabel> labels;
+};
+
+// Each node of a region behind the one before it, over all phases.
+void add_phase_edges(const RegionSchedule& schedule, std::vector<OrderEdge>& edges) {
+  NodeId last;
+  for (const Phase& phase : schedule.phases)
+    for (NodeId id : phase.nodes) {
+      if (last) edges.push_back({last, id, OrderReason::kRequested, {}});
+      last = id;
+    }
+}
+
+StableOrder sort_body(const Graph& graph, const NodeLists& inputs, const std::vector<OrderEdge>& edges) {
+  auto sorted = sort_stably(graph.step(), inputs, edges);
+  if (auto* cycle = std::get_if<Cycle>(&sorted))
+    decline(graph, cycle->front().after,
+            {"contradiction", "cycle",
+             "schedule fewer regions (option roots), or change what ties the parts together"},
+            "the schedule contradicts the graph: " + print_path(graph, graph.step(), *cycle));
+  return std::get<StableOrder>(std::move(sorted));
+}
+
+// Launches that may change places with others: those of scheduled bodies, and those that only follow them
+// because they depend on them. Every rank runs this program and gets this same order.
+IdSet<NodeId> list_free_launches(const Body& body, const NodeLists& inputs, const Plan& plan) {
+  IdSet<NodeId> dependent(body.nodes.size()), free_launches(body.nodes.size());
+  for (const EpRegion* region : plan.regions)
+    for (const EpPart& part : region->parts)
+      for (NodeId id : part.nodes) dependent.insert(id);
+  for (NodeId id : body.order) {
+    const auto from = inputs[id];
+    if (std::any_of(from.begin(), from.end(), [&](NodeId i) { return dependent.contains(i); }))
+      dependent.insert(id);
+    if (is_launch(body.nodes[id]) && dependent.contains(id)) free_launches.insert(id);
+  }
+  return free_launches;
+}
+
+// Sets keyword `non_blocking`; whether that changed the node.
+bool set_non_blocking(const Graph& graph, Node& node, bool value) {
+  Context& context = *graph.context;
+  const Arg* present = find_kwarg(context, node, "non_blocking");
+  const Arg wanted = Arg::boolean(value);
+  if (present != nullptr && *present == wanted) return false;
+  const auto kwargs = context.args[node.kwargs];
+  std::vector<Arg> changed(kwargs.begin(), kwargs.end());
+  if (present != nullptr) {
+    changed[static_cast<std::size_t>(present - kwargs.data())] = wanted;
+  } else {
+    changed.push_back(Arg::text(graph.intern("non_blocking")));
+    changed.push_back(wanted);
+  }
+  node.kwargs = context.args.add(changed);
+  return true;
+}
+
+// --------------------------------------------------------------------------- provenance
+
+// Nodes outside the longest common subsequence of the two orders.
+std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order) {
+  const auto positions = find_positions(before, before.order);
+  std::vector<std::size_t> best;  // best[l]: index in `order` that ends a chain of l + 1
+  std::vector<std::size_t> previous(order.size(), order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    auto at = std::lower_bound(best.begin(), best.end(), i, [&](std::size_t a, std::size_t b) {
+      return positions[order[a]] < positions[order[b]];
+    });
+    if (at != best.begin()) previous[i] = *(at - 1);
+    at == best.end() ? best.push_back(i) : static_cast<void>(*at = i);
+  }
+  std::vector<std::uint8_t> stays(order.size());
+  for (std::size_t i = best.empty() ? order.size() : best.back(); i < order.size(); i = previous[i])
+    stays[i] = 1;
+  std::vector<NodeId> moved;
+  for (std::size_t i = 0; i < order.size(); ++i)
+    if (!stays[i]) moved.push_back(order[i]);
+  return moved;
+}
+
+void set_region(Node& node, const EpRegion& region) {
+  node.provenance.back().region = region.root;
+  node.provenance.back().backward = region.backward;
+}
+
+void record_moves(const Graph& before, const Plan& plan, const StableOrder& sorted, Graph& after) {
+  struct Place {
+    const EpRegion* region = nullptr;
+    const Phase* phase = nullptr;
+  };
+  SideTable<NodeId, Place> places;
+  for (std::size_t r = 0; r < plan.regions.size(); ++r)
+    for (const Phase& phase : plan.schedules[r].phases)
+      for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], &phase};
+  const StringId pass = after.intern("overlap-ep");
+  for (NodeId id : find_moved(before.step(), sorted.order)) {
+    const Place& place = places[id];
+    const NodeId waited_for = sorted.waited_for[id];
+    std::string reason = "order of its users";
+    if (place.phase != nullptr) {
+      reason = describe_phase(before, *place.region, *place.phase);
+    } else if (waited_for) {
+      reason = fmt::format("follows {}", before.text(before.step().nodes[waited_for].name));
+    }
+    record_moved(after.step().nodes[id], pass, after.intern(reason));
+    if (place.region != nullptr) set_region(after.step().nodes[id], *place.region);
+  }
+}
+
+// --------------------------------------------------------------------------- the pass
+
+Plan make_plan(const Graph& graph, const std::vector<EpRegion>& regions, const OverlapEpOptions& options,
+               std::span<const OrderEdge> edges) {
+  const Body& body = graph.step();
+  const NodeLists inputs = list_inputs(*graph.context, body);
+  const NodeLists users = invert(inputs, body.order);
+  Plan plan;
+  ExchangeChecker checker(graph, users);
+  PhasePlanner planner(graph, regions, inputs, edges);
+  for (const EpRegion& region : regions) {
+    std::vector<WaitLabel> labels;
+    for (const EpPart& part : region.parts) checker.check(part, labels);
+    if (region.count_exchanges() == 0) continue;
+    plan.labels.insert(plan.labels.end(), labels.begin(), labels.end());
+    check_parts(graph, region);
+    check_same_exchanges(graph, region);
+    plan.schedules.push_back(planner.plan(region, choose_first(graph, region, options.pair_first)));
+    plan.regions.push_back(&region);
+  }
+  return plan;
+}
+
+void relabel_waits(const Plan& plan, Body& body) {
+  for (const WaitLabel& label : plan.labels) {
+    EpLabels& ep = body.nodes[label.wait].ep;
+    ep.token_exchange_wait = ep.token_exchange ? ep.token_exchange : label.label;
+    ep.token_exchange = StringId();
+  }
+}
+
+void set_copy_flags(const Plan& plan, Graph& graph) {
+  const StringId pass = graph.intern("overlap-ep");
+  const StringId early =
+      graph.intern("non_blocking=True: a later token-count copy makes the host wait for all");
+  const StringId last =
+      graph.intern("non_blocking=False: the last token-count copy makes the host wait for all");
+  for (std::size_t r = 0; r < plan.regions.size(); ++r)
+    for (const CopyFlag& flag : plan.schedules[r].copies) {
+      Node& copy = graph.step().nodes[flag.copy];
+      if (!set_non_blocking(graph, copy, flag.non_blocking)) continue;
+      record_specialized(copy, pass, flag.non_blocking ? early : last);
+      set_region(copy, *plan.regions[r]);
+    }
+}
+
+// Launches outside the bodies that changed places with others of their group: the user may want to know.
+std::size_t count_displaced(const Graph& graph, const Body& after, const Plan& plan) {
+  IdSet<NodeId> bodies(after.nodes.size());
+  for (const EpRegion* region : plan.regions)
+    for (const EpPart& part : region->parts)
+      for (NodeId id : part.nodes) bodies.insert(id);
+  std::map<std::pair<ArgKind, std::uint64_t>, std::vector<NodeId>> by_group;
+  for (const Launch& launch : find_launches(*graph.context, graph.step()))
+    if (!bodies.contains(launch.node))
+      by_group[{launch.group.kind(), launch.group.bits()}].push_back(launch.node);
+  const auto position = find_positions(after, after.order);
+  std::size_t count = 0;
+  for (auto& [group, launches] : by_group) {
+    std::vector<NodeId> moved = launches;
+    std::sort(moved.begin(), moved.end(), [&](NodeId a, NodeId b) { return position[a] < position[b]; });
+    for (std::size_t i = 0; i < moved.size(); ++i) count += moved[i] != launches[i];
+  }
+  return count;
+}
+
+PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> edges) {
+  const Body& before = graph.step();
+  const NodeLists inputs = list_inputs(*graph.context, before);
+  for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
+  const StableOrder sorted = sort_body(graph, inputs, edges);
+
+  PassResult result{graph};
+  Body& after = result.graph.step();
+  after.order = sorted.order;
+  relabel_waits(plan, after);
+  record_moves(graph, plan, sorted, result.graph);
+  set_copy_flags(plan, result.graph);
+
+  const IdSet<NodeId> free_launches = list_free_launches(before, inputs, plan);
+  if (auto violation = find_order_violation(*graph.context, before, after, free_launches))
+    decline(
+        graph, violation->after,
+        {"illegal-order", "order", "schedule fewer regions (option roots) and report the graph"},
+        "the schedule would break an order that must hold: " + print_path(graph, before, {&*violation, 1}));
+  std::size_t exchanges = 0;
+  for (const EpRegion* region : plan.regions) exchanges += region->count_exchanges();
+  result.notes.push_back(
+      fmt::format("scheduled {} regions with {} token exchanges", plan.regions.size(), exchanges));
+  if (const std::size_t displaced = count_displaced(graph, after, plan); displaced > 0)
+    result.notes.push_back(
+        fmt::format("{} other collectives changed places within their process group, alike on "
+                    "every rank",
+                    displaced));
+  return result;
+}
+
+}  // namespace
+
+PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
+  const std::vector<EpRegion> regions = collect_regions(graph, options);
+  Effects effects(*graph.context, graph.step());
+  const Plan plan = make_plan(graph, regions, options, effects.order_edges());
+  if (!plan.regions.empty()) return apply(graph, plan, effects.order_edges());
+  if (options.require_exchange)
+    decline(
+        graph, {},
+        {"nothing-to-schedule", "S-9",
+         "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
+        regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
+  return {graph, {"no token exchange to schedule"}};
+}
+
+}  // namespace epweave
