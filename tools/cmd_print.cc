@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "analysis/module_path.h"
 #include "commands.h"
 #include "graphs.h"
 #include "ir/text.h"
@@ -10,23 +11,6 @@
 
 namespace epweave::cli {
 namespace {
-
-// Whether `pattern` names the module or one that contains it; `*` stands for one path element.
-bool matches_module(std::string_view pattern, std::string_view module) {
-  const auto take_element = [](std::string_view& path) {
-    const std::size_t dot = path.find('.');
-    const std::string_view element = path.substr(0, dot);
-    path.remove_prefix(dot == path.npos ? path.size() : dot + 1);
-    return element;
-  };
-  while (!pattern.empty()) {
-    if (module.empty()) return false;
-    const std::string_view wanted = take_element(pattern);
-    const std::string_view element = take_element(module);
-    if (wanted != "*" && wanted != element) return false;
-  }
-  return true;
-}
 
 struct FreeRegex {
   void operator()(regex_t* regex) const {
@@ -52,7 +36,7 @@ class Filter {
 
   bool shows_all() const { return !regex_ && options_.module.empty(); }
   bool shows(const Graph& graph, const Body& body, NodeId id) const {
-    if (!options_.module.empty() && !matches_module(options_.module, graph.text(body.nodes[id].module)))
+    if (!options_.module.empty() && match_module(options_.module, graph.text(body.nodes[id].module)).empty())
       return false;
     if (!regex_) return true;
     const std::string line = print_node(graph, body, id, TextMode::kShort);

@@ -39,7 +39,7 @@ struct PrintOptions {
   InputOptions input;
   bool full = false;
   std::string grep;    // regular expression on the printed line
-  std::string module;  // module path pattern: `*` stands for one path element
+  std::string module;  // module pattern, as analysis/module_path.h has them
 };
 
 struct ConvertOptions {

@@ -52,17 +52,9 @@ Json chunk_report(const Graph& graph, const Node& node, const RegionParts& parts
           {"parts", parts[node]}};
 }
 
-// What the node stands for: the origins that its records name, each once, oldest record first.
 Json origin_report(const Graph& graph, const Node& node) {
   Json names = Json::array();
-  std::vector<StringId> seen;
-  for (const Provenance& record : node.provenance) {
-    for (StringId origin : record.origins) {
-      if (std::find(seen.begin(), seen.end(), origin) != seen.end()) continue;
-      seen.push_back(origin);
-      names.push_back(graph.text(origin));
-    }
-  }
+  for (StringId origin : origins_of(node)) names.push_back(graph.text(origin));
   return names;
 }
 

@@ -176,10 +176,12 @@ PolyId ExprPool::combine_polys(Operation operation, PolyId a, PolyId b) {
 
 ExprId ExprPool::from_poly(PolyId poly) {
   if (ExprId known = expr_of_poly_[poly]) return known;
-  ExprId id = parse(print(poly));
-  EPWEAVE_DCHECK(exprs_[id].poly == poly);
-  expr_of_poly_.at(poly) = id;
-  return id;
+  const StringId text = strings_.intern(print(poly));
+  auto [found, is_new] = expr_of_text_.try_emplace(text);
+  if (is_new) found->second = exprs_.push_back({text, poly});
+  EPWEAVE_DCHECK(exprs_[found->second].poly == poly);
+  expr_of_poly_.at(poly) = found->second;
+  return found->second;
 }
 
 // --------------------------------------------------------------------------- arithmetic
@@ -220,6 +222,33 @@ PolyId ExprPool::add(PolyId a, PolyId b) {
     }
   }
   return intern(std::move(sum));
+}
+
+PolyId ExprPool::sum(std::span<const PolyId> terms) {
+  if (terms.size() <= 2) {
+    if (terms.empty()) return poly_number(0);
+    return terms.size() == 1 ? terms[0] : add(terms[0], terms[1]);
+  }
+  std::vector<Term> all;
+  for (PolyId id : terms) all.insert(all.end(), polys_[id].terms.begin(), polys_[id].terms.end());
+  std::stable_sort(all.begin(), all.end(), [](const Term& p, const Term& q) { return p.atoms < q.atoms; });
+  Poly result;
+  for (Term& term : all) {
+    if (!result.terms.empty() && result.terms.back().atoms == term.atoms) {
+      result.terms.back().coefficient = result.terms.back().coefficient + term.coefficient;
+    } else {
+      result.terms.push_back(std::move(term));
+    }
+  }
+  std::erase_if(result.terms, [](const Term& term) { return term.coefficient.num == 0; });
+  return intern(std::move(result));
+}
+
+ExprId ExprPool::sum(std::span<const ExprId> terms) {
+  std::vector<PolyId> polys;
+  polys.reserve(terms.size());
+  for (ExprId term : terms) polys.push_back(poly(term));
+  return from_poly(sum(polys));
 }
 
 PolyId ExprPool::sub(PolyId a, PolyId b) {
@@ -521,14 +550,14 @@ class ExprParser {
     return left;
   }
   PolyId parse_sum() {
-    PolyId sum = parse_product();
+    std::vector<PolyId> terms{parse_product()};
     for (;;) {
       if (accept("+")) {
-        sum = pool_.add(sum, parse_product());
+        terms.push_back(parse_product());
       } else if (accept("-")) {
-        sum = pool_.sub(sum, parse_product());
+        terms.push_back(pool_.scale(parse_product(), Rational{-1, 1}));
       } else {
-        return sum;
+        return pool_.sum(terms);
       }
     }
   }

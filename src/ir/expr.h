@@ -105,6 +105,7 @@ class ExprPool {
   ExprId mul(ExprId a, ExprId b) { return combine(Operation::kMul, a, b); }
   ExprId floordiv(ExprId a, ExprId b) { return combine(Operation::kFloorDiv, a, b); }
   ExprId mod(ExprId a, ExprId b) { return combine(Operation::kMod, a, b); }
+  ExprId sum(std::span<const ExprId> terms);
   ExprId min(ExprId a, ExprId b) { return combine(Operation::kMin, a, b); }
   ExprId max(ExprId a, ExprId b) { return combine(Operation::kMax, a, b); }
 
@@ -118,6 +119,7 @@ class ExprPool {
   PolyId poly_symbol(StringId name);
   PolyId from_atom(AtomId atom);
   PolyId add(PolyId a, PolyId b);
+  PolyId sum(std::span<const PolyId> terms);
   PolyId sub(PolyId a, PolyId b);
   PolyId mul(PolyId a, PolyId b);
   PolyId scale(PolyId a, Rational factor);

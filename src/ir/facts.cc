@@ -19,6 +19,7 @@ Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
     }
   }
   for (const Symbol& symbol : graph.symbols) learn(symbol);
+  learned_ = true;
 }
 
 void Facts::learn(const Symbol& symbol) {
@@ -57,14 +58,12 @@ void Facts::learn(const Symbol& symbol) {
     }
     learn_equality(symbol.name, pool_.sub(fact.operands[0], fact.operands[1]));
   }
-  normal_ = SideTable<PolyId, PolyId>();
 }
 
 // difference = 0. Eliminates `symbol` where it occurs once, as itself, with coefficient 1 or -1.
 void Facts::learn_equality(StringId symbol, PolyId difference) {
   Known& known = known_[symbol];
   if (known.equals) return;
-  normal_ = SideTable<PolyId, PolyId>();
   difference = normalize(difference);
   const Poly poly = pool_[difference];
   const PolyId self = pool_.poly_symbol(symbol);
@@ -81,7 +80,6 @@ void Facts::learn_equality(StringId symbol, PolyId difference) {
       for (AtomId atom : t.atoms)
         if (pool_[atom].kind != AtomKind::kSymbol) return;
     known.equals = pool_.scale(rest, Rational{-term.coefficient.num, 1});
-    normal_ = SideTable<PolyId, PolyId>();
     return;
   }
 }
@@ -120,8 +118,7 @@ PolyId Facts::normalize(PolyId poly) {
       result = pool_.add(result, product);
     }
   }
-  normal_.at(poly) = result;
-  normal_.at(result) = result;
+  if (learned_) normal_.at(poly) = normal_.at(result) = result;
   return result;
 }
 

@@ -67,7 +67,8 @@ class Facts {
 
   ExprPool& pool_;
   std::unordered_map<StringId, Known> known_;
-  SideTable<PolyId, PolyId> normal_;
+  SideTable<PolyId, PolyId> normal_;  // what normalize gave, kept once all facts are learned
+  bool learned_ = false;
   SideTable<PolyId, PolyId> normal_stride_;
 };
 

@@ -77,9 +77,7 @@ ExprId product(Facts& facts, std::span<const ExprId> extents) {
 }
 
 ExprId sum(Facts& facts, std::span<const ExprId> extents) {
-  ExprId result = facts.pool().number(0);
-  for (ExprId extent : extents) result = facts.pool().add(result, extent);
-  return result;
+  return facts.pool().sum(extents);
 }
 
 ExprId ceil_div(Facts& facts, ExprId a, std::int64_t b) {
@@ -216,9 +214,10 @@ std::optional<Dims> view_strides(Facts& facts, Layout layout, std::span<const Ex
   return strides;
 }
 
-std::vector<std::size_t> fill_order(Facts& facts, std::span<const ExprId> strides) {
+std::vector<std::size_t> fill_order(Facts& facts, std::span<const ExprId> strides, Ties ties) {
   std::vector<std::size_t> order(strides.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  if (ties == Ties::kLastInside) std::reverse(order.begin(), order.end());
   // Insertion sort: comparisons of symbolic strides may be undecided, and those keep their order.
   for (std::size_t i = 1; i < order.size(); ++i)
     for (std::size_t j = i; j > 0; --j) {

@@ -55,8 +55,8 @@ Dims broadcast_strides(Facts& facts, std::span<const ExprId> sizes, Layout opera
 // Strides of a view of `layout` with shape `sizes`, none if it takes a copy (at::detail::computeStride).
 std::optional<Dims> view_strides(Facts& facts, Layout layout, std::span<const ExprId> sizes);
 
-// Dimensions sorted by stride, innermost first, ties in order of position
-// (torch._inductor.ir.get_fill_order).
-std::vector<std::size_t> fill_order(Facts& facts, std::span<const ExprId> strides);
+// Dimensions sorted by stride, innermost first. Equal strides, of dimensions of extent 1, go by position.
+enum class Ties { kFirstInside, kLastInside };
+std::vector<std::size_t> fill_order(Facts& facts, std::span<const ExprId> strides, Ties ties);
 
 }  // namespace epweave

@@ -85,6 +85,9 @@ std::string_view Cursor::scan_name() {
 std::string_view Cursor::scan_word() {
   return scan(is_word_char);
 }
+std::string_view Cursor::scan_number() {
+  return scan([](char c) { return is_name_char(c) || c == '+' || c == '-'; });
+}
 
 std::string_view Cursor::scan_expr() {
   int depth = 0;
@@ -125,14 +128,14 @@ char Cursor::read_escape() {
     case 'x': {
       const int high = hex_value(peek());
       const int low = at_ + 1 < text_.size() ? hex_value(text_[at_ + 1]) : -1;
-      if (high < 0 || low < 0) break;
+      if (high < 0 || high > 7 || low < 0) break;
       at_ += 2;
       return static_cast<char>(high * 16 + low);
     }
     default:
       break;
   }
-  fail_at(begin, "unknown escape: \\\" \\\\ \\n \\t and \\xNN are known");
+  fail_at(begin, "unknown escape: \\\" \\\\ \\n \\t and \\x00 to \\x7f are known");
 }
 
 std::int64_t Cursor::read_integer() {

@@ -32,6 +32,7 @@ class Cursor {
   // Runs of characters; empty where none follows.
   std::string_view scan_name();
   std::string_view scan_word();
+  std::string_view scan_number();  // or what begins like one
   // The text of an expression, up to a comma or bracket that it does not open itself.
   std::string_view scan_expr();
 

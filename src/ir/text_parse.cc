@@ -272,6 +272,7 @@ class Parser {
   Parser(std::string_view text, const std::string& path) : path_(path), lines_(split(text)) {}
 
   Graph parse() {
+    check_encoding();
     read_magic();
     while (next_ < lines_.size() && !is_body_ahead()) read_header_line();
     while (next_ < lines_.size()) read_body();
@@ -297,6 +298,13 @@ class Parser {
       begin = end + 1;
     }
     return lines;
+  }
+
+  // Every string of a graph is UTF-8.
+  void check_encoding() const {
+    for (const Line& line : lines_)
+      if (const std::size_t valid = count_valid_utf8(line.text); valid < line.text.size())
+        Cursor(path_, line.number, line.text).fail_at(valid, "not UTF-8");
   }
 
   void read_magic() {
@@ -326,6 +334,7 @@ class Parser {
       device_line(in);
     } else if (keyword == "version") {
       fields.read_all([&] { visit_version(fields, graph_.version); });
+      check_version(in);
     } else if (keyword == "info") {
       read_info(in);
     } else if (keyword == "pass") {
@@ -369,6 +378,19 @@ class Parser {
   }
 
   void device_line(Cursor& in) { values_.set_default_device(values_.read_word(in)); }
+
+  // As the reader of the binary form has it.
+  void check_version(const Cursor& in) const {
+    const Version& version = graph_.version;
+    if (version.format == 0) in.fail_at(0, "there is no format version 0");
+    if (version.min_reader > 1)
+      in.fail_at(0, fmt::format("needs a reader of format version {}; this is version 1: use a newer epweave",
+                                version.min_reader));
+    for (const std::string& feature : version.required_features)
+      in.fail_at(0,
+                 fmt::format("requires feature '{}', which this version does not know: use a newer epweave",
+                             feature));
+  }
 
   // `info key = value`, an entry of a dict, or `info = value`.
   void read_info(Cursor& in) {
@@ -453,7 +475,9 @@ class Parser {
   StringId read_defined_name(Cursor& in) {
     in.skip_spaces();
     if (in.peek() != '%') return context_.strings.intern("output");
+    const std::size_t begin = in.position();
     const StringId name = values_.read_node_name(in);
+    if (!name) in.fail_at(begin, "a node needs a name");
     in.expect('=');
     in.skip_spaces();
     return name;
@@ -486,6 +510,7 @@ class Parser {
     const bool is_quoted = in.peek() == '"';
     const std::size_t begin = in.position();
     node.target = values_.read_name(in);
+    if (!node.target) in.fail_at(begin, "a node needs a target");
     const std::string_view word = is_quoted ? std::string_view() : context_.text(node.target);
     if (word == "placeholder") {
       node.kind = NodeKind::kPlaceholder;
@@ -501,6 +526,7 @@ class Parser {
     if (node.kind != NodeKind::kOutput) node.target = node.name;
     if (in.accept('[')) {
       node.target = values_.read_name(in);
+      if (!node.target) in.fail("a node needs a target");
       in.expect(']');
     }
     if (node.kind == NodeKind::kOutput || in.peek() == '(') values_.read_call_args(in, node);

@@ -231,12 +231,25 @@ void Printer::tree(const Body* body, Arg value) {
       return sequence(body, value.children(), '(', ')');
     case ArgKind::kDict:
       return dict(body, value.children());
+    case ArgKind::kOpaque:
+      if (overload(context_.args.children(value))) return;
+      [[fallthrough]];
     default:
       out_ += keyword_of(kTreeArgs, value.kind());
       out_ += '(';
       joined(context_.args[value.children()], [&](Arg child) { arg(body, child); });
       out_ += ')';
   }
+}
+
+// Writes the parts of an opaque value as an operator overload, if they are one.
+bool Printer::overload(std::span<const Arg> parts) {
+  if (parts.size() != 2 || !parts[0].is(ArgKind::kText) || !parts[1].is(ArgKind::kText)) return false;
+  if (context_.text(parts[1].as_name()) != kOverloadClass) return false;
+  const auto target = find_overload(context_.text(parts[0].as_name()));
+  if (!target) return false;
+  out_ += "overload(" + *target + ")";
+  return true;
 }
 
 void Printer::sequence(const Body* body, ArgRange items, char open, char close) {

@@ -2,6 +2,7 @@
 // together.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,6 +53,7 @@ class Printer {
   void integer(std::int64_t value);
   void real(double value);
   void tree(const Body* body, Arg value);
+  bool overload(std::span<const Arg> parts);
   void dict(const Body* body, ArgRange items);
   void sequence(const Body* body, ArgRange items, char open, char close);
   void torch_constant(Arg value);

@@ -1,5 +1,7 @@
 #include "ir/text_spelling.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -37,6 +39,23 @@ std::optional<ArgKind> find_keyword(std::span<const ArgSpelling> spellings, std:
   return std::nullopt;
 }
 
+std::string overload_repr(std::string_view target) {
+  const std::size_t dot = target.rfind('.');
+  const std::string_view overload = dot == target.npos ? std::string_view() : target.substr(dot + 1);
+  return fmt::format("<OpOverload(op='{}', overload='{}')>", target.substr(0, dot), overload);
+}
+
+std::optional<std::string> find_overload(std::string_view repr) {
+  constexpr std::string_view kBegin = "<OpOverload(op='", kBetween = "', overload='", kEnd = "')>";
+  const std::size_t between = repr.find(kBetween);
+  if (!repr.starts_with(kBegin) || !repr.ends_with(kEnd) || between == repr.npos) return std::nullopt;
+  std::string target(repr.substr(0, between).substr(kBegin.size()));
+  target += '.';
+  target += repr.substr(0, repr.size() - kEnd.size()).substr(between + kBetween.size());
+  if (!is_name(target) || overload_repr(target) != repr) return std::nullopt;
+  return target;
+}
+
 std::optional<ArgKind> find_torch_constant(std::string_view name) {
   if (std::ranges::find(kLayouts, name) != std::end(kLayouts)) return ArgKind::kLayout;
   if (std::ranges::find(kMemoryFormats, name) != std::end(kMemoryFormats)) return ArgKind::kMemoryFormat;
@@ -61,6 +80,31 @@ bool is_word(std::string_view text) {
 
 bool is_key(std::string_view text) {
   return is_name(text) && is_letter(text.front());
+}
+
+std::size_t count_valid_utf8(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const auto lead = static_cast<unsigned char>(text[at]);
+    const std::size_t length = lead < 0x80   ? 1
+                               : lead < 0xc2 ? 0
+                               : lead < 0xe0 ? 2
+                               : lead < 0xf0 ? 3
+                               : lead < 0xf5 ? 4
+                                             : 0;
+    if (length == 0 || at + length > text.size()) return at;
+    std::uint32_t code = length == 1 ? lead : lead & (0x7fu >> length);
+    for (std::size_t i = 1; i < length; ++i) {
+      const auto byte = static_cast<unsigned char>(text[at + i]);
+      if ((byte & 0xc0) != 0x80) return at;
+      code = code << 6 | (byte & 0x3fu);
+    }
+    // Longer than needed, a surrogate, or beyond Unicode.
+    if ((length == 3 && code < 0x800) || (length == 4 && code < 0x10000) || code > 0x10ffff) return at;
+    if (code >= 0xd800 && code < 0xe000) return at;
+    at += length;
+  }
+  return at;
 }
 
 std::optional<std::vector<ExprId>> contiguous_strides(ExprPool& exprs, std::span<const ExprId> sizes) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,6 +35,12 @@ inline constexpr ArgSpelling kTreeArgs[] = {
 std::string_view keyword_of(std::span<const ArgSpelling> spellings, ArgKind kind);
 std::optional<ArgKind> find_keyword(std::span<const ArgSpelling> spellings, std::string_view keyword);
 
+// How PyTorch prints an operator overload, which exporters keep as an opaque value with every node. Written
+// `overload(aten.mm.default)`.
+inline constexpr std::string_view kOverloadClass = "OpOverload";
+std::string overload_repr(std::string_view target);
+std::optional<std::string> find_overload(std::string_view repr);  // the target, if it is such a text
+
 // Layouts and memory formats that are written as they are: `torch.strided`.
 std::optional<ArgKind> find_torch_constant(std::string_view name);
 
@@ -46,6 +53,9 @@ bool is_name(std::string_view text);
 bool is_word(std::string_view text);
 // A name that no number or punctuation begins like, so that it can open an argument.
 bool is_key(std::string_view text);
+
+// How many bytes at the front of the text are UTF-8.
+std::size_t count_valid_utf8(std::string_view text);
 
 // Strides of a contiguous tensor of these sizes: what sizes without strides stand for. None where they would
 // be too large to write down.

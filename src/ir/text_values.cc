@@ -51,10 +51,7 @@ StringId ValueParser::read_name(Cursor& in) {
 
 StringId ValueParser::read_node_name(Cursor& in) {
   if (!in.accept('%')) in.fail("expected '%' and the name of a node");
-  const std::size_t begin = in.position();
-  const StringId name = read_name(in);
-  if (!name) in.fail_at(begin, "a node needs a name");
-  return name;
+  return read_name(in);
 }
 
 ExprId ValueParser::intern_expr(Cursor& in, std::size_t begin, std::string_view text) {
@@ -110,7 +107,7 @@ Arg ValueParser::read_arg(Cursor& in) {
 // A double has a point or an exponent, an integer neither.
 Arg ValueParser::read_number(Cursor& in) {
   const std::size_t begin = in.position();
-  const std::string_view text = in.scan_word();
+  const std::string_view text = in.scan_number();
   if (text == "-inf") return Arg::real(-std::numeric_limits<double>::infinity());
   const char* end = text.data() + text.size();
   if (text.find_first_of(".e") == text.npos) {
@@ -130,6 +127,7 @@ Arg ValueParser::read_number(Cursor& in) {
 Arg ValueParser::read_node(Cursor& in) {
   const std::size_t begin = in.position();
   const StringId name = read_node_name(in);
+  if (!name) in.fail_at(begin, "a node reference needs a name");
   if (nodes_ == nullptr) in.fail_at(begin, "there are no nodes to refer to outside of a graph");
   const NodeId node = (*nodes_)[name];
   return node ? Arg::node(node) : Arg::named(ArgKind::kUnresolved, name);
@@ -200,6 +198,11 @@ Arg ValueParser::read_call(Cursor& in, std::size_t begin, std::string_view keywo
   } else if (keyword == "sym") {
     in.skip_spaces();
     value = Arg::symbolic(read_expr(in));
+  } else if (keyword == "overload") {
+    const std::string repr = overload_repr(context_.text(read_name(in)));
+    const Arg parts[] = {Arg::text(context_.strings.intern(repr)),
+                         Arg::text(context_.strings.intern(kOverloadClass))};
+    value = context_.args.intern_tree(ArgKind::kOpaque, parts);
   } else if (keyword == "type") {
     value = Arg::type_ref(read_type(in));
   } else {

@@ -32,7 +32,7 @@ TypeId matching_layout(TypeRuleCall& call, const TensorType& query, Dims sizes) 
   if (std::equal(sizes.begin(), sizes.end(), query.sizes.begin(), query.sizes.end(),
                  [&](ExprId a, ExprId b) { return call.facts.equal(a, b); }))
     return call.fresh_like(query);
-  std::vector<std::size_t> fill = fill_order(call.facts, query.strides);
+  std::vector<std::size_t> fill = fill_order(call.facts, query.strides, Ties::kFirstInside);
   std::stable_partition(fill.begin(), fill.end(),
                         [&](std::size_t dim) { return !is_zero(call.facts, query.strides[dim]); });
   Dims strides = filled_strides(call.facts, sizes, fill);
@@ -41,7 +41,7 @@ TypeId matching_layout(TypeRuleCall& call, const TensorType& query, Dims sizes) 
 
 // The order of dimensions of `like`, the last one innermost (flex_attention._permute_strides).
 TypeId permuted_like(TypeRuleCall& call, const TensorType& like, Dims sizes) {
-  std::vector<std::size_t> fill = fill_order(call.facts, like.strides);
+  std::vector<std::size_t> fill = fill_order(call.facts, like.strides, Ties::kLastInside);
   const std::size_t last = sizes.size() - 1;
   Dims strides = filled_strides(call.facts, sizes, fill);
   if (!is_one(call.facts, strides[last])) {

@@ -1,4 +1,6 @@
 // Collectives and the ops that fill their buckets.
+#include <algorithm>
+
 #include "ir/promotion.h"
 #include "ir/rules.h"
 
@@ -123,16 +125,24 @@ TypeId bucket_all_gather(TypeRuleCall& call) {
   return call.contiguous(dtype, {call.exprs.mul(total, call.extent(1))}, inputs.front()->device);
 }
 
-// _pre_bucket_reduce_scatter(rs_ins, group_size, ...): one flat buffer.
+// _pre_bucket_reduce_scatter(rs_ins, group_size, unpadded_input_indices): one flat buffer. Inputs whose
+// padding was taken off are padded again to a multiple of the group.
 TypeId bucket_reduce_scatter(TypeRuleCall& call) {
   const auto inputs = call.tensors(0);
   if (inputs.empty()) call.mismatch("no tensors");
-  ExprId total = call.number(0);
-  for (const TensorType* input : inputs) {
-    if (input->dtype != inputs.front()->dtype) call.mismatch("the tensors have different dtypes");
-    total = call.exprs.add(total, product(call.facts, input->sizes));
+  const std::int64_t ranks = call.integer(1);
+  const std::vector<std::int64_t> unpadded = call.integers(2);
+  Dims lengths;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i]->dtype != inputs.front()->dtype) call.mismatch("the tensors have different dtypes");
+    Dims sizes = inputs[i]->sizes;
+    const bool is_padded =
+        std::find(unpadded.begin(), unpadded.end(), static_cast<std::int64_t>(i)) != unpadded.end();
+    if (is_padded && !sizes.empty())
+      sizes[0] = call.exprs.mul(ceil_div(call.facts, sizes[0], ranks), call.number(ranks));
+    lengths.push_back(product(call.facts, sizes));
   }
-  return call.contiguous(inputs.front()->dtype, {total}, inputs.front()->device);
+  return call.contiguous(inputs.front()->dtype, {sum(call.facts, lengths)}, inputs.front()->device);
 }
 
 // ao.offload(tensor): a host copy.

@@ -150,8 +150,16 @@ TypeId factory_like(TypeRuleCall& call) {
   return call.result(dtype, self.sizes, preserved_strides(call.facts, layout_of(self)), device);
 }
 
-// coor.current_device(): the device of this rank; a file is one rank's view, so its graph's device.
-TypeId current_device(TypeRuleCall&) {
+// coor.current_device(): the device of this rank. A file is one rank's view, so it is the one its inputs are
+// on.
+TypeId current_device(TypeRuleCall& call) {
+  for (NodeId id : call.body.order) {
+    const Node& input = call.body.nodes[id];
+    if (input.kind != NodeKind::kPlaceholder) break;
+    const TensorType* tensor = tensor_of(call.context, input.type);
+    if (tensor != nullptr && !call.context.text(tensor->device).starts_with("cpu"))
+      return call.value(Arg::named(ArgKind::kDevice, tensor->device));
+  }
   return {};
 }
 

@@ -20,8 +20,12 @@
 
 namespace epweave {
 
+// Which dimension of the token grid is cut. On a flat [tokens] grid both mean its only dimension.
+enum class ChunkDim { kBatch, kSeq };
+
 struct ChunkOptions {
   std::vector<std::string> roots = {"layers.*.moe"};
+  ChunkDim dim = ChunkDim::kBatch;
   std::int64_t parts = 2;
   bool require_exchange = true;
   bool exact_casts = false;

@@ -32,6 +32,19 @@ void require_divisible(const Graph& graph, Facts& facts, StringId symbol, ChunkP
   plan.assumed.push_back({symbol, graph.context->exprs.parse(statement)});
 }
 
+// A [batch, sequence] grid cut along the sequence makes the divided dimension an inner factor of merged rows.
+void require_flat_grid(const Graph& graph, const TokenExtents& tokens) {
+  for (StringId symbol : tokens.symbols()) {
+    const NodeId source = tokens.source(symbol).node;
+    const TensorType* grid = source ? tensor_of(*graph.context, graph.step().nodes[source].type) : nullptr;
+    if (grid == nullptr || grid->rank() < 2) continue;
+    throw PassError("chunk.seq-grid",
+                    "the tokens come as a grid of more than one dimension, and dim=seq cuts an inner one",
+                    site_of(graph, graph.step().nodes[source]),
+                    "use dim=batch; dim=seq on such a grid is not supported yet");
+  }
+}
+
 }  // namespace
 
 ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
@@ -45,6 +58,7 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
                     "no user input has a symbolic first dimension: the token count is a plain number", {},
                     "trace with the token dimension marked dynamic (scripts/trace_torchtitan.py does so "
                     "unless --static is given)");
+  if (options.dim == ChunkDim::kSeq) require_flat_grid(graph, tokens);
   plan.placements =
       infer_placements(graph, {options.roots, options.require_exchange, options.exact_casts}, tokens, facts);
   for (StringId symbol : plan.token_symbols) require_divisible(graph, facts, symbol, plan);

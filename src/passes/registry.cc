@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "passes/canonicalize.h"
+#include "passes/chunk.h"
 #include "passes/concretize.h"
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
@@ -38,6 +39,14 @@ std::string expand_ep_overlap(const Options& options) {
       print_value(scheduled));
 }
 
+PassResult run_chunk(const Graph& graph, const Options& options) {
+  return chunk(graph, {.roots = options.list("roots"),
+                       .dim = options.text("dim") == "seq" ? ChunkDim::kSeq : ChunkDim::kBatch,
+                       .parts = options.integer("parts"),
+                       .require_exchange = options.flag("require-exchange"),
+                       .exact_casts = options.text("cast") == "exact"});
+}
+
 PassResult run_overlap_ep(const Graph& graph, const Options& options) {
   const std::string& pair = options.text("pair-first");
   return overlap_ep(graph, {.roots = options.list("roots"),
@@ -62,6 +71,27 @@ Registry make_registry() {
        .summary = "gather each sharded parameter once",
        .options = {},
        .run = [](const Graph& graph, const Options&) { return PassResult{dedup_unshard(graph)}; }},
+      {.name = "chunk",
+       .summary = "run selected modules on parts of the tokens, one after the other",
+       .options =
+           {
+               {"roots", OptionKind::kList, "layers.*.moe",
+                "patterns of module paths, compared component by component"},
+               {"dim",
+                OptionKind::kChoice,
+                "batch",
+                "dimension of the token grid to divide",
+                {"batch", "seq"}},
+               {"parts", OptionKind::kInt, "2", "into how many equal parts", {}, 2},
+               {"require-exchange", OptionKind::kFlag, "true",
+                "chunk only modules that exchange tokens between ranks"},
+               {"cast",
+                OptionKind::kChoice,
+                "linear",
+                "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
+                {"linear", "exact"}},
+           },
+       .run = run_chunk},
       {.name = "isolate-ep-pg",
        .summary = "give token exchanges a process group of their own",
        .options = {},
@@ -90,8 +120,7 @@ Registry make_registry() {
        .summary = "chunk MoE modules and overlap one part's token exchange with the other's compute",
        .options =
            {
-               {"roots", OptionKind::kList, "layers.*.moe",
-                "module patterns to chunk, PATTERN or PATTERN:PARTS"},
+               {"roots", OptionKind::kList, "layers.*.moe", "patterns of module paths to chunk"},
                {"dim",
                 OptionKind::kChoice,
                 "batch",

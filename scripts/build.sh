@@ -1,0 +1,20 @@
+#!/bin/sh
+# Configures and builds one preset: build.sh [release|asan] [target...]. Says little unless it fails.
+set -eu
+cd "$(dirname "$0")/.."
+
+preset=${1:-release}
+[ $# -eq 0 ] || shift
+launcher=
+if command -v ccache >/dev/null; then launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+
+mkdir -p build
+log=build/$preset.log
+echo "Building ($preset; log in $log) ..." >&2
+# ${x:+} leaves out what is empty.
+if ! { cmake --preset "$preset" ${launcher:+"$launcher"} &&
+  cmake --build --preset "$preset" ${1:+--target "$@"}; } >"$log" 2>&1; then
+  grep -E 'error|FAILED|Error' "$log" | head -50 >&2 || true
+  tail -20 "$log" >&2
+  exit 1
+fi

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Checks that every C++ file is as clang-format writes it, and that the shell scripts are clean.
+# --fix formats instead.
+set -eu
+cd "$(dirname "$0")/.."
+
+mode="--dry-run -Werror"
+[ "${1:-}" = --fix ] && mode=-i
+# shellcheck disable=SC2086  # two words
+find src tools -name '*.h' -o -name '*.cc' | sort | xargs clang-format --style=file $mode
+shellcheck scripts/*.sh .ci/run

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Installs what building and testing epweave needs, on Debian 12. Does nothing where all of it is there.
+set -eu
+
+packages="
+  g++ cmake ninja-build ccache
+  protobuf-compiler libprotobuf-dev libfmt-dev libcli11-dev libssl-dev zlib1g-dev nlohmann-json3-dev catch2
+  clang-format shellcheck
+  python3 python3-venv
+"
+
+missing=
+for package in $packages; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+  echo "install_packages.sh: not root, and these packages are missing:$missing" >&2
+  exit 1
+fi
+echo "Installing packages:$missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# shellcheck disable=SC2086  # a list of words
+if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends $missing; } >"$log" 2>&1; then
+  cat "$log" >&2
+  exit 1
+fi
