@@ -36,6 +36,7 @@ import re
 import struct
 import sys
 import tempfile
+import traceback
 import zlib
 
 FORMAT_VERSION = 1
@@ -293,6 +294,13 @@ def encode_file(message: dict) -> bytes:
 
     `magic`, `types`, `strings` and `crc` are made here; the caller leaves them out.
     """
+    try:
+        return _encode_file(message)
+    except UnicodeEncodeError as error:
+        raise GraphFileError(f"cannot be written: {error.object!r} is not valid Unicode") from None
+
+
+def _encode_file(message: dict) -> bytes:
     encoder = _Encoder()
     body = _ENCODE["File"](encoder, {**message, "magic": "epweave", UNKNOWN: b""})
     tables = {f.name: _varint(f.number << 3 | _BYTES) for f in FIELDS["File"]
@@ -600,9 +608,15 @@ def read_file(path: str) -> dict:
         raise GraphFileError(f"{path}: {error}") from None
 
 
+_OTHER_FORMS = (".json", ".txt", ".onnx")
+
+
 def write_file(message: dict, path: str) -> None:
-    """Write a File message (see `encode_file`) as a graph file."""
+    """Write a File message (see `encode_file`) as a binary graph file."""
     try:
+        if path.removesuffix(".gz").endswith(_OTHER_FORMS):
+            raise GraphFileError("has the ending of another form, but only the binary form is"
+                                 " written here; choose another ending and use `epweave convert`")
         write_bytes(encode_file(message), path)
     except GraphFileError as error:
         raise GraphFileError(f"{path}: {error}") from None
@@ -802,8 +816,18 @@ def _need(obj, key: str, kind, what: str):
     return obj[key]
 
 
-def _only(obj: dict, keys, what: str) -> None:
-    """The object must have no other keys than `keys`: what is not understood is not dropped."""
+def _need_texts(obj: dict, key: str, what: str) -> list[str]:
+    """obj[key], which must exist and be a list of strings."""
+    texts = _need(obj, key, list, what)
+    if not all(isinstance(text, str) for text in texts):
+        raise _Malformed(f'{what} has "{key}": {_brief(texts)}, not all of them strings')
+    return texts
+
+
+def _only(obj, keys, what: str) -> None:
+    """`obj` must be an object with no other keys: what is not understood is not dropped."""
+    if not isinstance(obj, dict):
+        raise _Malformed(f"{what} is {_brief(obj)}, not an object")
     for key in obj:
         if key not in keys:
             raise _Malformed(f'{what} has the unknown key "{key}"')
@@ -846,15 +870,15 @@ class _DumpReader:
             key, y = next(iter(x.items()))
             if key in names and isinstance(y, str):
                 return names[key], y
-            if key in ("t", "slice", "complex", "set") and isinstance(y, list):
-                kind = "tuple" if key == "t" else key
-                if kind == "complex":
-                    return kind, [self.float(part) for part in y]
-                return kind, [self.argument(part) for part in y]
-            if key == "dict" and isinstance(y, list):
-                return "dict", [self.argument(part) for pair in y for part in pair]
-            if key == "ellipsis":
-                return "ellipsis", True
+            if key in ("t", "set") and isinstance(y, list) or \
+                    key == "slice" and isinstance(y, list) and len(y) == 3:
+                return "tuple" if key == "t" else key, [self.argument(part) for part in y]
+            if key == "complex" and isinstance(y, list) and len(y) == 2:
+                return key, [self.float(part) for part in y]
+            if key == "dict" and _marked_form(x):
+                return key, [self.argument(part) for pair in y for part in pair]
+            if key == "ellipsis" and y is True:
+                return key, True
             if key == "f":
                 return self.float(x)
             if key == "mesh":
@@ -864,9 +888,10 @@ class _DumpReader:
         if "sym" in x:
             _only(x, ("sym", "hint"), "a symbolic argument")
             return "symbolic", _need(x, "sym", str, "a symbolic argument")
-        if set(x) == {"repr", "cls"}:
+        if _marked_form(x) == "repr":
             return "opaque", [("text", x["repr"]), ("text", x["cls"])]
-        if set(x) == {"namedtuple", "fields"} and isinstance(x["fields"], dict):
+        if set(x) == {"namedtuple", "fields"} and isinstance(x["namedtuple"], str) \
+                and isinstance(x["fields"], dict):
             return "named_tuple", [("text", x["namedtuple"]),
                                    *(part for name, y in x["fields"].items()
                                      for part in (("text", name), self.argument(y)))]
@@ -874,13 +899,11 @@ class _DumpReader:
 
     @staticmethod
     def float(x) -> tuple:
-        if isinstance(x, dict):
-            texts = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-            name = x.get("f")
-            if len(x) != 1 or not isinstance(name, str) or name not in texts:
-                raise _Malformed(f"unknown form of number {_brief(x)}")
-            return real(texts[name])
-        return real(float(x))
+        if type(x) in (int, float):
+            return real(float(x))
+        if isinstance(x, dict) and _marked_form(x) == "f":
+            return real(float(x["f"]))
+        raise _Malformed(f"unknown form of number {_brief(x)}")
 
     def mesh(self, x) -> tuple:
         _need(x, "shape", list, "a mesh")
@@ -1026,7 +1049,7 @@ class _DumpReader:
             if key in x:
                 out[key] = _need(x, key, str, what)
         if "axes" in x:
-            out["axes"] = _need(x, "axes", list, what)
+            out["axes"] = _need_texts(x, "axes", what)
             out["has_axes"] = True
         return out
 
@@ -1034,8 +1057,6 @@ class _DumpReader:
     def symbol(name: str, x: dict) -> dict:
         what = f'symbol "{name}"'
         out: dict = {"name": name}
-        if not isinstance(x, dict):
-            raise _Malformed(f"{what} is {_brief(x)}, not an object")
         _only(x, ("range", "hint", "size_like", "unbacked", "deferred_asserts", "replaced_by"), what)
         if "range" in x:
             bounds = _need(x, "range", list, what)
@@ -1048,9 +1069,10 @@ class _DumpReader:
                 raise _Malformed(f'{what} has "hint": {x["hint"]}, beyond 64 bits')
         if "unbacked" in x:
             out["unbacked"] = _need(x, "unbacked", bool, what)
-        out["size_like"] = bool(x.get("size_like"))
+        if "size_like" in x:
+            out["size_like"] = _need(x, "size_like", bool, what)
         if "deferred_asserts" in x:
-            out["asserts"] = _need(x, "deferred_asserts", list, what)
+            out["asserts"] = _need_texts(x, "deferred_asserts", what)
             out["has_asserts"] = True
         if "replaced_by" in x:
             out["replaced_by"] = _need(x, "replaced_by", str, what)
@@ -1099,7 +1121,7 @@ def _marked_form(x: dict) -> str | None:
         key, y = next(iter(x.items()))
         if key in ("t", "set") and isinstance(y, list) or \
                 key == "n" and isinstance(y, str) or \
-                key == "f" and y in ("inf", "-inf", "nan") or \
+                key == "f" and isinstance(y, str) and y in ("inf", "-inf", "nan") or \
                 key == "dict" and isinstance(y, list) and all(
                     isinstance(pair, list) and len(pair) == 2 for pair in y):
             return key
@@ -1320,9 +1342,14 @@ def dump_from_file(message: dict) -> dict:
     """The JSON of a dump with the content of a File message.
 
     A dump has no place for the pipeline log, provenance and what passes noted of symbols
-    (assumptions, parts); they are left out.
+    (assumptions, parts); they are left out. Raises GraphFileError for a message that lacks
+    a field which every graph has, or has a Value of the wrong arity.
     """
-    return _DumpWriter(message).file()
+    try:
+        return _DumpWriter(message).file()
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise GraphFileError("lacks what a dump must say"
+                             f" ({type(error).__name__}: {error}); its writer is faulty") from None
 
 
 # --------------------------------------------------------------------------------- torch
@@ -1380,8 +1407,8 @@ _REGISTERED_BY = {
     "bucketing": ("torch._inductor.fx_passes.bucketing",),
     "ao": ("torch._functorch._activation_offloading.offload_ops",),
     "_dtensor": ("torch.distributed.tensor",),
-    "device_mesh": ("torch.distributed.device_mesh", "torch.distributed.tensor"),
-    "coor": ("torch.distributed.tensor",),
+    "device_mesh": ("torch.distributed._ops.device_mesh",),
+    "coor": ("torch.fx.experimental.proxy_tensor",),
     "higher_order": ("torch._higher_order_ops",),
 }
 # Frames of these files, and of torch, are machinery around the user's code in a stack trace.
@@ -1505,6 +1532,7 @@ class _Exporter:
             from torch.distributed.device_mesh import DeviceMesh
             self.mesh_class = DeviceMesh
         self.env = None
+        self.texts: dict = {}  # expression -> its text
         self.graph_names: dict[int, str] = {}
         self.dropped: dict[tuple[str, str], int] = {}  # (key, class) -> nodes
         self.graphs: list[dict] = []
@@ -1563,6 +1591,8 @@ class _Exporter:
             except _NotPlain as error:
                 what = (str(key), str(error))
                 self.dropped[what] = self.dropped.get(what, 0) + 1
+        if "meta" in out:
+            out["meta"].sort(key=lambda entry: entry["name"])
         return out
 
     def attribute(self, x, path: str) -> tuple:
@@ -1685,7 +1715,11 @@ class _Exporter:
     # Types.
     def expression(self, x) -> str:
         self.env = self.env or x.node.shape_env
-        return str(x.node.expr)
+        expression = x.node.expr
+        text = self.texts.get(expression)
+        if text is None:
+            text = self.texts[expression] = str(expression)
+        return text
 
     def extent(self, x) -> int | str:
         text = str(x) if type(x) is int else self.expression(x)
@@ -1748,10 +1782,11 @@ class _Exporter:
         elif key == "stack_trace" and type(x) is str and _short_frame(x) != x:
             node["source"] = _short_frame(x)
             node.setdefault("meta", []).append({"name": key, "value": ("text", x)})
-        elif key == "tensor_meta" and _tensor_meta_of(val) == x:
-            put_meta(node, key, _DERIVED_TENSOR_META)
         else:
-            put_meta(node, key, self.plain(x))
+            value = self.plain(x)
+            if key == "tensor_meta" and value == self.plain(_tensor_meta_of(val)):
+                value = _DERIVED_TENSOR_META
+            put_meta(node, key, value)
 
     def step(self, x) -> tuple:
         """The Value of one step of a key path: a dict of its kind and its fields."""
@@ -1994,8 +2029,10 @@ class _Loader:
                 hints = env.var_to_hint_override if unbacked else env.backed_var_to_val
                 hints[symbol] = entry["hint"] if unbacked else sympy.Integer(entry["hint"])
             if unbacked:
-                number = int(name.lstrip("zuf") or -1) + 1
-                env.unbacked_symint_counter = max(env.unbacked_symint_counter, number)
+                numbered = re.fullmatch(r"u(\d+)", name)
+                if numbered:
+                    env.unbacked_symint_counter = max(env.unbacked_symint_counter,
+                                                      int(numbered[1]) + 1)
             else:
                 env.var_to_sources[symbol] = [ConstantSource(name)]
 
@@ -2311,6 +2348,9 @@ def load(path: str, *, device: str | None = None):
         return _Loader(message, device).load()
     except GraphFileError as error:
         raise GraphFileError(f"{path}: {error}") from None
+    except (IndexError, KeyError) as error:
+        raise GraphFileError(f"{path}: lacks what a graph must say ({type(error).__name__}: {error});"
+                             " its writer is faulty") from None
 
 
 # ------------------------------------------------------------------------------- command
@@ -2323,13 +2363,19 @@ def _run_from_dump(source: str, target: str) -> None:
         raise GraphFileError(f"{source}: {error}") from None
     try:
         message = file_from_dump(dump)
+    except RecursionError:
+        raise GraphFileError(f"{source}: is nested too deeply; no traced graph is") from None
     except GraphFileError as error:
         raise GraphFileError(f"{source}: {error}") from None
     write_file(message, target)
 
 
 def _run_to_dump(source: str, target: str) -> None:
-    text = json.dumps(dump_from_file(read_file(source)), separators=(",", ":"))
+    message = read_file(source)
+    try:
+        text = json.dumps(dump_from_file(message), separators=(",", ":"))
+    except GraphFileError as error:
+        raise GraphFileError(f"{source}: {error}") from None
     try:
         write_bytes(text.encode(), target)
     except GraphFileError as error:
@@ -2348,11 +2394,17 @@ def main(arguments: list[str] | None = None) -> int:
         command.add_argument("output", metavar="OUT", help="output file, - for stdout")
         command.set_defaults(run=run)
     options = parser.parse_args(arguments)
+    if options.run is _run_from_dump and options.output == "-" and sys.stdout.isatty():
+        parser.error("the graph file is binary and stdout is a terminal; redirect it")
     try:
         options.run(options.input, options.output)
     except GraphFileError as error:
         print(f"epweave_fx: {error}", file=sys.stderr)
         return 3
+    except Exception:
+        traceback.print_exc()
+        print("epweave_fx: internal error (please report it)", file=sys.stderr)
+        return 5
     return 0
 
 

@@ -299,8 +299,8 @@ def describe_process_groups(dims) -> list[dict]:
             for group in epweave_fx.live_process_groups()]
 
 
-def run(options) -> None:
-    """Trace what the options say and write the graph file."""
+def trace_step(options) -> tuple:
+    """Trace what the options say: the GraphModule, and the keywords to export it with."""
     try:
         import torch
         version = importlib.metadata.version("torchtitan")
@@ -342,12 +342,11 @@ def run(options) -> None:
             "axes": {"dp_shard": options.dp_shard, "tp": options.tp, "ep": options.ep},
             "world_size": world, "rank": 0, "torch": str(torch.__version__), "torchtitan": version,
             "num_static_inputs": traced.num_static_inputs}
-    epweave_fx.export(graph, options.output, inputs=inputs, outputs=outputs, info=info,
-                      process_groups=describe_process_groups(dims))
-    print(f"trace_torchtitan: {len(graph.graph.nodes)} nodes in {options.output}", file=sys.stderr)
+    return graph, {"inputs": inputs, "outputs": outputs, "info": info,
+                   "process_groups": describe_process_groups(dims)}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trace_torchtitan.py", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -367,6 +366,12 @@ def main(arguments: list[str] | None = None) -> int:
         help="also run torchtitan's clean-up, memory policy and recomputation passes")
     add("-v", "--verbose", action="store_true", help="show torchtitan's log and tracebacks")
     add("-o", "--output", required=True, metavar="OUT", help="graph file to write")
+    return parser
+
+
+def parse_options(arguments: list[str] | None = None):
+    """The checked command line; exits with 2 if it makes no sense."""
+    parser = make_parser()
     options = parser.parse_args(arguments)
     for name in ("tokens", "sequence", "dp_shard", "ep", "tp", "layers"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
@@ -377,16 +382,23 @@ def main(arguments: list[str] | None = None) -> int:
     if options.dp_shard * options.tp % options.ep:
         parser.error(f"--ep {options.ep} does not divide the {options.dp_shard * options.tp} ranks"
                      " of --dp-shard times --tp")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse_options(arguments)
     if not options.verbose:
         import logging
         import warnings
         logging.disable(logging.WARNING)
         warnings.simplefilter("ignore")
     try:
-        run(options)
+        graph, facts = trace_step(options)
+        epweave_fx.export(graph, options.output, **facts)
     except (TraceError, epweave_fx.GraphFileError) as error:
         print(f"trace_torchtitan: {error}", file=sys.stderr)
         return 3
+    print(f"trace_torchtitan: {len(graph.graph.nodes)} nodes in {options.output}", file=sys.stderr)
     return 0
 
 

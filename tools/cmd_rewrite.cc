@@ -53,13 +53,13 @@ class Rewrite {
   int run() {
     const auto start_read = Clock::now();
     const Graph input = read_sound_input(options_.input);
-    const double read_seconds = seconds_since(start_read);
+    files_.read = seconds_since(start_read);
     const std::string sha256 = sha256_hex(encode_binary(input));
     const Graph output = run_passes(input, sha256);
     const auto start_write = Clock::now();
     write_output(output, options_.output);
-    const double write_seconds = seconds_since(start_write);
-    if (options_.time_passes) console_.requested(watch_.times_text(read_seconds, write_seconds));
+    files_.write = seconds_since(start_write);
+    if (options_.time_passes) console_.requested(watch_.times_text(files_));
     if (console_.json()) report(input, output, sha256);
     console_.detail(fmt::format("{}: {} -> {} nodes", options_.output.path, input.step().order.size(),
                                 output.step().order.size()));
@@ -99,22 +99,25 @@ class Rewrite {
   }
 
   void report(const Graph& input, const Graph& output, const std::string& sha256) {
-    console_.print(report_text(
-        {{"tool", tool_name()},
-         {"pipeline", print_pipeline(pipeline_)},
-         {"verify", options_.verify},
-         {"input", {{"path", options_.input.path}, {"nodes", input.step().order.size()}, {"sha256", sha256}}},
-         {"output",
-          {{"path", options_.output.path},
-           {"nodes", output.step().order.size()},
-           {"sha256", sha256_hex(encode_binary(output))}}},
-         {"passes", watch_.report()}}));
+    Json report = {
+        {"tool", tool_name()},
+        {"pipeline", print_pipeline(pipeline_)},
+        {"verify", options_.verify},
+        {"input", {{"path", options_.input.path}, {"nodes", input.step().order.size()}, {"sha256", sha256}}},
+        {"output",
+         {{"path", options_.output.path},
+          {"nodes", output.step().order.size()},
+          {"sha256", sha256_hex(encode_binary(output))}}},
+        {"passes", watch_.report()}};
+    if (options_.time_passes) report["times"] = watch_.times_report(files_);
+    console_.print(report_text(report));
   }
 
   const RewriteOptions& options_;
   const Pipeline& pipeline_;
   Console& console_;
   Watch watch_;
+  FileTimes files_;
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ Failure describe(const std::exception_ptr& error, const std::string& subject) {
   } catch (const std::bad_alloc&) {
     return {kInternal, "internal", "out of memory"};
   } catch (const std::exception& e) {
-    return {kInternal, "internal", fmt::format("{}\n  this is a bug of epweave, please report it", e.what())};
+    return {kInternal, "internal", fmt::format("internal error: {}", e.what())};
   }
 }
 

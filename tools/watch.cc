@@ -1,6 +1,7 @@
 #include "watch.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -19,6 +20,12 @@ void require_known_pass(const Pipeline& pipeline, const std::string& name) {
   if (std::ranges::find(names, name) != names.end()) return;
   throw UsageError(fmt::format("--print-after {}: the pipeline has no such pass: all, or one of {}", name,
                                fmt::join(names, ", ")));
+}
+
+double peak_mib() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
 }  // namespace
@@ -42,6 +49,7 @@ RunnerHooks Watch::hooks() {
                 times_.push_back({.pass = std::string(pass.call.pass->name),
                                   .run = pass.seconds,
                                   .verify = pass.verify_seconds,
+                                  .peak_mib = peak_mib(),
                                   .before = pass.before.step().order.size(),
                                   .after = pass.after.step().order.size()});
                 report_.push_back({{"name", pass.call.pass->name},
@@ -64,7 +72,14 @@ bool Watch::is_printed(std::string_view pass) const {
 
 void Watch::show(const PassReport& pass, bool changed) {
   const std::string_view name = pass.call.pass->name;
-  for (const std::string& note : pass.notes) console_.info(fmt::format("{}: {}", name, note));
+  for (const std::string& note : pass.notes) {
+    const std::string line = fmt::format("{}: {}", name, note);
+    // What the result rests on is said always; the rest of the plan on request.
+    if (note.starts_with("assumption"))
+      console_.info(line);
+    else
+      console_.detail(line);
+  }
   console_.detail(fmt::format("{}: {} -> {} nodes{}", name, times_.back().before, times_.back().after,
                               changed ? "" : ", unchanged"));
   const bool wanted = is_printed(name) || (options_.print_changed && changed);
@@ -80,20 +95,33 @@ void Watch::dump(const PassReport& pass) {
               fmt::format("{}/{:02}-{}.txt", options_.dump_dir, pass.position + 1, pass.call.pass->name));
 }
 
-std::string Watch::times_text(double read, double write) const {
-  std::string text =
-      fmt::format("{:<16} {:>10} {:>10} {:>9} {:>9}\n", "pass", "run ms", "verify ms", "nodes in", "out");
-  double total = read + write;
+std::string Watch::times_text(const FileTimes& files) const {
+  std::string text = fmt::format("{:<16}{:>10}{:>11}{:>10}{:>10}{:>10}\n", "pass", "run ms", "verify ms",
+                                 "peak MiB", "nodes", "after");
   const auto row = [](std::string_view name, double seconds) {
-    return fmt::format("{:<16} {:>10.2f}\n", name, seconds * 1e3);
+    return fmt::format("{:<16}{:>10.2f}\n", name, seconds * 1e3);
   };
-  text += row("(read)", read);
+  text += row("(read)", files.read);
+  double total = files.read + files.write;
   for (const Time& time : times_) {
-    text += fmt::format("{:<16} {:>10.2f} {:>10.2f} {:>9} {:>9}\n", time.pass, time.run * 1e3,
-                        time.verify * 1e3, time.before, time.after);
+    text += fmt::format("{:<16}{:>10.2f}{:>11.2f}{:>10.1f}{:>10}{:>10}\n", time.pass, time.run * 1e3,
+                        time.verify * 1e3, time.peak_mib, time.before, time.after);
     total += time.run + time.verify;
   }
-  return text + row("(write)", write) + row("total", total);
+  return text + row("(write)", files.write) + row("total", total);
+}
+
+Json Watch::times_report(const FileTimes& files) const {
+  Json passes = Json::array();
+  for (const Time& time : times_)
+    passes.push_back({{"name", time.pass},
+                      {"run_ms", time.run * 1e3},
+                      {"verify_ms", time.verify * 1e3},
+                      {"peak_mib", time.peak_mib}});
+  return {{"read_ms", files.read * 1e3},
+          {"passes", std::move(passes)},
+          {"write_ms", files.write * 1e3},
+          {"peak_mib", peak_mib()}};
 }
 
 }  // namespace epweave::cli

@@ -8,6 +8,11 @@
 
 namespace epweave::cli {
 
+// Seconds.
+struct FileTimes {
+  double read = 0, write = 0;
+};
+
 class Watch {
  public:
   // Throws UsageError if --print-after names a pass that the pipeline does not have.
@@ -17,15 +22,17 @@ class Watch {
 
   // One object per pass that ran.
   const Json& report() const { return report_; }
-  // Seconds spent in and around each pass, as a table; `read` and `write` are of the files.
-  std::string times_text(double read, double write) const;
+  // What each pass cost, as a table and as JSON.
+  std::string times_text(const FileTimes& files) const;
+  Json times_report(const FileTimes& files) const;
   // The input of the pass that failed and the pipeline from it on; none if none failed.
   const std::optional<std::pair<Graph, std::string>>& failure() const { return failure_; }
 
  private:
   struct Time {
     std::string pass;
-    double run = 0, verify = 0;
+    double run = 0, verify = 0;  // seconds
+    double peak_mib = 0;         // memory of the process so far
     std::size_t before = 0, after = 0;
   };
   bool is_printed(std::string_view pass) const;

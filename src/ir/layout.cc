@@ -11,6 +11,10 @@ bool equal_each(Facts& facts, std::span<const ExprId> a, std::span<const ExprId>
                     [&](ExprId x, ExprId y) { return facts.equal(x, y); });
 }
 
+bool has_symbol(Facts& facts, std::span<const ExprId> extents) {
+  return std::any_of(extents.begin(), extents.end(), [&](ExprId e) { return !facts.pool().constant(e); });
+}
+
 // a >= b for a, b >= 0, in the sense TensorIterator sorts strides: a multiple counts as larger.
 bool is_at_least(Facts& facts, ExprId a, ExprId b) {
   ExprPool& pool = facts.pool();
@@ -154,7 +158,13 @@ Dims broadcast_strides(Facts& facts, std::span<const ExprId> sizes, Layout opera
 }
 
 Dims elementwise_strides(Facts& facts, std::span<const ExprId> sizes, std::span<const Layout> operands) {
-  if (std::all_of(operands.begin(), operands.end(), [&](const Layout& o) { return is_contiguous(facts, o); }))
+  // TensorIterator's fast path wants operands of one shape; FakeTensor's, which symbolic shapes take, does
+  // not.
+  const bool is_fast = has_symbol(facts, sizes) ||
+                       std::all_of(operands.begin(), operands.end(),
+                                   [&](const Layout& o) { return equal_each(facts, o.sizes, sizes); });
+  if (is_fast &&
+      std::all_of(operands.begin(), operands.end(), [&](const Layout& o) { return is_contiguous(facts, o); }))
     return contiguous_strides(facts, sizes);
   // All of the result's shape and with the same dense strides: kept, whatever order the dimensions have.
   const Layout& first = operands.front();
@@ -186,7 +196,9 @@ std::optional<Dims> view_strides(Facts& facts, Layout layout, std::span<const Ex
   ExprPool& pool = facts.pool();
   if (layout.sizes.empty()) return Dims(sizes.size(), pool.number(1));
   if (equal_each(facts, layout.sizes, sizes)) return Dims(layout.strides.begin(), layout.strides.end());
-  if (is_contiguous(facts, layout)) return contiguous_strides(facts, sizes);
+  // Symbolic shapes take a shortcut (FakeTensor's _view_unbacked_meta) that resets strides of extent 1.
+  if ((has_symbol(facts, layout.sizes) || has_symbol(facts, sizes)) && is_contiguous(facts, layout))
+    return contiguous_strides(facts, sizes);
 
   Dims strides(sizes.size());
   std::size_t at = sizes.size();  // dimensions from here on have a stride

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/bind.h"
 #include "ir/op_table.h"
 
 namespace epweave {
@@ -98,7 +99,9 @@ std::vector<OpInfo> read_table() {
     op.type_rule = row.type_rule;
     op.is_effectful = (row.flags & kEffectful) != 0;
     op.is_random = (row.flags & kRandom) != 0;
+    op.reads_types_only = (row.flags & kTypesOnly) != 0;
     read_schema(op);
+    EPWEAVE_CHECK(op.params.size() <= kMaxParams);
     table.push_back(std::move(op));
   }
   std::sort(table.begin(), table.end(), [](const OpInfo& a, const OpInfo& b) { return a.target < b.target; });

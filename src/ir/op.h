@@ -59,9 +59,10 @@ struct OpInfo {
   std::string_view schema;  // "(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
   CostClass cost = CostClass::kMemory;
   TypeRule type_rule = nullptr;
-  bool is_effectful = false;  // kept by dead-code elimination though it writes nothing
-  bool is_random = false;     // draws random numbers
-  std::uint16_t index = 0;    // position in ops(): key of tables elsewhere (placement rules, kernels)
+  bool is_effectful = false;      // kept by dead-code elimination though it writes nothing
+  bool is_random = false;         // draws random numbers
+  bool reads_types_only = false;  // reads no element of its arguments: sym_size, zeros_like
+  std::uint16_t index = 0;        // position in ops(): key of tables elsewhere (placement rules, kernels)
 
   // Read off the schema:
   std::vector<OpParam> params;

@@ -54,7 +54,6 @@ TypeId index_put(TypeRuleCall& call);
 TypeId index_put_in_place(TypeRuleCall& call);
 TypeId gather(TypeRuleCall& call);
 TypeId scatter(TypeRuleCall& call);
-TypeId scatter_add(TypeRuleCall& call);
 TypeId scatter_in_place(TypeRuleCall& call);
 TypeId deterministic_scatter_add(TypeRuleCall& call);
 TypeId index_add(TypeRuleCall& call);

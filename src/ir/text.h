@@ -14,7 +14,7 @@ namespace epweave {
 enum class TextMode { kFull, kShort };
 
 std::string print_text(const Graph& graph, TextMode mode = TextMode::kFull);
-// One node, as in print_text; for messages and listings.
+// One node, as in print_text but with the device of every type; for messages and listings.
 std::string print_node(const Graph& graph, const Body& body, NodeId node, TextMode mode);
 
 // Throws InputError "PATH:LINE:COLUMN: what", with the line and a caret below.

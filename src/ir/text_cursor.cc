@@ -164,6 +164,7 @@ std::string Cursor::read_hex() {
   bytes.reserve(digits.size() / 2);
   for (std::size_t i = 0; i < digits.size(); i += 2)
     bytes += static_cast<char>(hex_value(digits[i]) * 16 + hex_value(digits[i + 1]));
+  if (!is_wire_format(bytes)) fail_at(begin, "these bytes are not protobuf fields");
   return bytes;
 }
 

@@ -39,7 +39,7 @@ class Cursor {
   std::string read_quoted();
   std::int64_t read_integer();
   std::uint32_t read_unsigned();
-  std::string read_hex();
+  std::string read_hex();  // of protobuf fields
 
  private:
   template <class Matches>

@@ -56,13 +56,13 @@ void visit_input(auto& fields, auto& input) {
   fields("role", input.role);
   fields("fqn", input.fqn);
   fields("which", input.which);
-  fields.pairs("more", input.more);
+  fields.plain_pairs("more", input.more);
   fields.hex("input_unknown", input.unknown_fields);
 }
 
 void visit_output(auto& fields, auto& output) {
   fields("fqn", output.fqn);
-  fields.pairs("more", output.more);
+  fields.plain_pairs("more", output.more);
   fields.hex("unknown", output.unknown_fields);
 }
 

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "ir/text_fields.h"
 #include "ir/text_spelling.h"
 
 namespace epweave::text {
@@ -15,14 +14,6 @@ constexpr char kHexDigits[] = "0123456789abcdef";
 constexpr int kMaxTypeDepth = 100;
 constexpr std::size_t kMaxTypeText = 1 << 20;
 constexpr std::uint64_t kPlainNan = 0x7ff8000000000000;
-
-void append_hex(std::string& out, std::string_view bytes) {
-  for (char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += kHexDigits[byte >> 4];
-    out += kHexDigits[byte & 15];
-  }
-}
 
 // Whether the text of an expression can stand among brackets as it is: what ends it is a comma or bracket.
 bool is_plain_expr(std::string_view text) {
@@ -42,6 +33,14 @@ bool implies_custom(const Node& node, ArgRange custom) {
 
 // --------------------------------------------------------------------------- words and numbers
 
+void Printer::hex(std::string_view bytes) {
+  for (char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out_ += kHexDigits[byte >> 4];
+    out_ += kHexDigits[byte & 15];
+  }
+}
+
 void Printer::quoted(std::string_view text) {
   out_ += '"';
   for (char c : text) {
@@ -55,7 +54,7 @@ void Printer::quoted(std::string_view text) {
       out_ += "\\t";
     } else if (byte < 0x20 || byte == 0x7f) {
       out_ += "\\x";
-      append_hex(out_, {&c, 1});
+      hex({&c, 1});
     } else {
       out_ += c;
     }
@@ -135,16 +134,6 @@ void Printer::real(double value) {
 }
 
 // --------------------------------------------------------------------------- arguments
-
-template <class Range, class Print>
-void Printer::joined(const Range& items, const Print& print) {
-  bool first = true;
-  for (const auto& item : items) {
-    if (!first) out_ += ", ";
-    first = false;
-    print(item);
-  }
-}
 
 void Printer::arg(const Body* body, Arg value) {
   switch (value.kind()) {
@@ -402,301 +391,6 @@ void Printer::print_attributes(const TensorType& tensor) {
     word(tensor.subclass);
   }
   out_ += '>';
-}
-
-// --------------------------------------------------------------------------- records
-
-// Writes ` key=value` for every field that says something.
-class FieldPrinter {
- public:
-  FieldPrinter(Printer& printer, const Body* body) : p_(printer), out_(printer.out_), body_(body) {}
-
-  void operator()(std::string_view key, StringId value) {
-    if (value) start(key), p_.word(value);
-  }
-  void operator()(std::string_view key, const std::string& value) {
-    if (!value.empty()) start(key), p_.word(value);
-  }
-  void operator()(std::string_view key, const bool& value) {
-    if (value) begin(key);
-  }
-  void operator()(std::string_view yes, std::string_view no, const std::optional<bool>& value) {
-    if (value) begin(*value ? yes : no);
-  }
-  void operator()(std::string_view key, const std::optional<std::int64_t>& value) {
-    if (value) start(key), p_.integer(*value);
-  }
-  void operator()(std::string_view key, const std::vector<StringId>& value) {
-    list(key, value, [&](StringId item) { p_.word(item); });
-  }
-  void operator()(std::string_view key, const std::vector<std::string>& value) {
-    if (!value.empty()) list(key, value, [&](const std::string& item) { p_.word(item); });
-  }
-  void operator()(std::string_view key, const std::vector<std::uint32_t>& value) {
-    if (!value.empty()) list(key, value, [&](std::uint32_t item) { p_.integer(item); });
-  }
-  void operator()(std::string_view key, const std::vector<ExprId>& value) {
-    if (!value.empty()) exprs(key, value);
-  }
-  void operator()(std::string_view key, const std::optional<std::vector<ExprId>>& value) {
-    if (value) exprs(key, *value);
-  }
-  void operator()(std::string_view key, const std::optional<std::vector<StringId>>& value) {
-    if (value) (*this)(key, *value);
-  }
-  void operator()(std::string_view key, const std::optional<ExprId>& value) {
-    if (value) start(key), p_.expr_word(*value);
-  }
-  void operator()(std::string_view key, Arg value) {
-    if (!value.is_none()) start(key), p_.arg(body_, value);
-  }
-  void operator()(std::string_view key, TypeId value) {
-    if (value) start(key), p_.type(value);
-  }
-  void number(std::string_view key, std::uint32_t value, std::uint32_t fallback) {
-    if (value != fallback) start(key), p_.integer(value);
-  }
-  void hex(std::string_view key, std::string_view bytes) {
-    if (!bytes.empty()) start(key), append_hex(out_, bytes);
-  }
-  void pairs(std::string_view key, ArgRange named) {
-    if (!named.empty()) begin(key), p_.pairs(body_, named, '{', "=", '}');
-  }
-
-  void range(const std::optional<ExprId>& lower, const std::optional<ExprId>& upper) {
-    if (lower && upper) return exprs("range", {*lower, *upper});
-    (*this)("lower", lower);
-    (*this)("upper", upper);
-  }
-
-  void custom(const Node& node, ArgRange entries) {
-    const bool is_implied = implies_custom(node, entries);
-    if (!node.has_custom && is_implied) begin("no_custom");
-    if (!entries.empty() || (node.has_custom && !is_implied))
-      begin("custom"), p_.pairs(body_, entries, '{', "=", '}');
-  }
-
-  // chunk(@layers.1.moe body 0 fwd by=graph of=%mm proof=...)
-  void chunk(const ChunkInfo& chunk) {
-    if (chunk == ChunkInfo()) return;
-    open("chunk");
-    if (chunk.region) begin("@"), p_.word(chunk.region);
-    if (chunk.role) begin(""), bare_word(chunk.role);
-    if (chunk.part) begin(""), p_.integer(*chunk.part);
-    (*this)("bwd", "fwd", chunk.backward);
-    (*this)("by", chunk.producer);
-    if (chunk.original_name) start("of"), p_.node_name(chunk.original_name);
-    (*this)("proof", chunk.proof);
-    close();
-  }
-
-  // from(chunk body %mm 0/2 @layers.1.moe bwd "why")
-  void provenance(const std::vector<Provenance>& records) {
-    for (const Provenance& record : records) {
-      open("from");
-      begin(""), p_.word(record.pass);
-      begin(name_of(record.role));
-      for (StringId origin : record.origins) begin(""), p_.node_name(origin);
-      if (record.part != 0 || record.parts != 0) {
-        begin(""), p_.integer(record.part);
-        out_ += '/';
-        p_.integer(record.parts);
-      }
-      if (record.region) begin("@"), p_.word(record.region);
-      (*this)("bwd", "fwd", record.backward);
-      if (record.reason) begin(""), p_.quoted(p_.context_.text(record.reason));
-      close();
-    }
-  }
-
-  // bind(u4, {"kind": ...})
-  void bindings(const std::vector<Binding>& bindings) {
-    for (const Binding& binding : bindings) {
-      begin("bind("), p_.word(binding.symbol);
-      for (std::uint32_t i = 0; i < binding.path.count; ++i) {
-        out_ += ", ";
-        p_.arg(body_, p_.context_.args[binding.path][i]);
-      }
-      out_ += ')';
-    }
-  }
-
-  // hints(u0=512, u1=256)
-  void hints(const std::vector<std::pair<StringId, std::int64_t>>& hints) {
-    if (hints.empty()) return;
-    begin("hints(");
-    p_.joined(hints, [&](const auto& hint) {
-      p_.word(hint.first);
-      out_ += '=';
-      p_.integer(hint.second);
-    });
-    out_ += ')';
-  }
-
- private:
-  void begin(std::string_view key) {
-    if (out_.empty() || out_.back() != '(') out_ += ' ';
-    out_ += key;
-  }
-  void start(std::string_view key) { begin(key), out_ += '='; }
-  void open(std::string_view key) { begin(key), out_ += '('; }
-  void close() { out_ += ')'; }
-
-  // A word that must not look like the other things that stand beside it without a key.
-  void bare_word(StringId id) {
-    const std::string_view text = p_.context_.text(id);
-    if (is_key(text) && text != "bwd" && text != "fwd") {
-      out_ += text;
-    } else {
-      p_.quoted(text);
-    }
-  }
-
-  template <class Range, class Print>
-  void list(std::string_view key, const Range& items, const Print& print) {
-    start(key);
-    out_ += '[';
-    p_.joined(items, print);
-    out_ += ']';
-  }
-  void exprs(std::string_view key, const std::vector<ExprId>& items) {
-    list(key, items, [&](ExprId item) { p_.expr(item); });
-  }
-
-  Printer& p_;
-  std::string& out_;
-  const Body* body_;
-};
-
-void Printer::version(const Version& version) {
-  const std::size_t begin = out_.size();
-  FieldPrinter fields(*this, nullptr);
-  visit_version(fields, version);
-  if (out_.size() > begin) out_.insert(begin, "version"), out_ += '\n';
-}
-
-// One line for each entry where it is a dict of named entries, as producers write it.
-void Printer::graph_info(Arg info) {
-  if (info.is_none()) return;
-  const auto entries = info.is(ArgKind::kDict) ? context_.args.children(info) : std::span<const Arg>();
-  bool is_named = !entries.empty();
-  for (std::size_t i = 0; i < entries.size(); i += 2) is_named = is_named && entries[i].is(ArgKind::kText);
-  for (std::size_t i = 0; is_named && i + 1 < entries.size(); i += 2) {
-    out_ += "info ";
-    word(entries[i].as_name());
-    out_ += " = ";
-    arg(nullptr, entries[i + 1]);
-    out_ += '\n';
-  }
-  if (is_named) return;
-  out_ += "info = ";
-  arg(nullptr, info);
-  out_ += '\n';
-}
-
-void Printer::pass_run(const PassRun& run) {
-  out_ += "pass ";
-  word(run.name);
-  FieldPrinter fields(*this, nullptr);
-  visit_pass_run(fields, run);
-  out_ += '\n';
-}
-
-void Printer::origins(const std::vector<Origin>& origins) {
-  constexpr std::size_t kWidth = 100;
-  std::size_t line = 0;
-  for (std::size_t i = 0; i < origins.size(); ++i) {
-    if (i == 0 || out_.size() - line > kWidth) {
-      if (i > 0) out_ += '\n';
-      line = out_.size();
-      out_ += "origins ";
-    } else {
-      out_ += ", ";
-    }
-    node_name(origins[i].name);
-    out_ += " = ";
-    name(origins[i].target);
-  }
-  if (!origins.empty()) out_ += '\n';
-}
-
-void Printer::group(const ProcessGroup& group) {
-  out_ += "group ";
-  word(group.name);
-  FieldPrinter fields(*this, nullptr);
-  visit_group(fields, group);
-  out_ += '\n';
-}
-
-void Printer::symbol(const Symbol& symbol) {
-  out_ += "symbol ";
-  word(symbol.name);
-  FieldPrinter fields(*this, nullptr);
-  visit_symbol(fields, symbol);
-  out_ += '\n';
-}
-
-void Printer::input(const InputRole& input) {
-  out_ += "input ";
-  word(input.name);
-  FieldPrinter fields(*this, nullptr);
-  visit_input(fields, input);
-  out_ += '\n';
-}
-
-void Printer::output(const OutputRole& output) {
-  out_ += "output ";
-  word(output.role);
-  FieldPrinter fields(*this, nullptr);
-  visit_output(fields, output);
-  out_ += '\n';
-}
-
-void Printer::unknown(std::string_view bytes) {
-  if (bytes.empty()) return;
-  out_ += "unknown ";
-  append_hex(out_, bytes);
-  out_ += '\n';
-}
-
-void Printer::body_header(const Body& body) {
-  out_ += "graph";
-  if (body.name) out_ += ' ', word(body.name);
-  FieldPrinter(*this, nullptr).hex("unknown", body.unknown_fields);
-  out_ += '\n';
-}
-
-// --------------------------------------------------------------------------- nodes
-
-void Printer::head(const Body& body, const Node& node) {
-  const std::string_view node_text = context_.text(node.name), target = context_.text(node.target);
-  if (node.kind == NodeKind::kOutput && node_text == "output" && target == "output") {
-    out_ += "output";
-    return call_args(&body, node);
-  }
-  node_name(node.name);
-  out_ += " = ";
-  if (node.kind == NodeKind::kCall) {
-    // A target called like one of the other kinds is told from it by its quotes.
-    const bool is_keyword = target == "placeholder" || target == "get_attr" || target == "output";
-    is_keyword ? quoted(target) : name(node.target);
-    return call_args(&body, node);
-  }
-  const bool is_output = node.kind == NodeKind::kOutput;
-  out_ += is_output ? "output" : node.kind == NodeKind::kPlaceholder ? "placeholder" : "get_attr";
-  if (!node.target || target != (is_output ? "output" : node_text)) {
-    out_ += '[';
-    name(node.target);
-    out_ += ']';
-  }
-  if (is_output || !node.args.empty() || !node.kwargs.empty()) call_args(&body, node);
-}
-
-void Printer::clauses(const Body& body, const Node& node, const InputRole* role) {
-  FieldPrinter fields(*this, &body);
-  if (role != nullptr) visit_input(fields, *role);
-  if (node.module) out_ += " @", word(node.module);
-  visit_node(fields, node, extra_of(node));
 }
 
 }  // namespace epweave::text

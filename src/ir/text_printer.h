@@ -21,6 +21,20 @@ class Printer {
   std::string take() { return std::exchange(out_, {}); }
   std::string& out() { return out_; }
 
+  const Context& context() const { return context_; }
+
+  // Calls print(item) for each, with commas between.
+  template <class Range, class Print>
+  void joined(const Range& items, const Print& print) {
+    bool first = true;
+    for (const auto& item : items) {
+      if (!first) out_ += ", ";
+      first = false;
+      print(item);
+    }
+  }
+  void integer(std::int64_t value);
+  void hex(std::string_view bytes);
   void quoted(std::string_view text);
   void word(std::string_view text);  // quoted where needed
   void word(StringId id);            // '_' where absent
@@ -48,9 +62,6 @@ class Printer {
   void body_header(const Body& body);
 
  private:
-  template <class Range, class Print>
-  void joined(const Range& items, const Print& print);
-  void integer(std::int64_t value);
   void real(double value);
   void tree(const Body* body, Arg value);
   bool overload(std::span<const Arg> parts);
@@ -61,7 +72,6 @@ class Printer {
   void print_tensor(const TensorType& tensor);
   void print_attributes(const TensorType& tensor);
   void elements(const Type& type, char open, char close);
-  friend class FieldPrinter;
 
   const Graph& graph_;
   Context& context_;

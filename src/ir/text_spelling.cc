@@ -25,6 +25,25 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
+// Takes a varint of the shortest form off the front.
+std::optional<std::uint64_t> take_varint(std::string_view& bytes) {
+  std::uint64_t value = 0;
+  for (unsigned shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    if (shift == 63 && byte > 1) return std::nullopt;
+    value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) return byte == 0 && shift > 0 ? std::nullopt : std::optional(value);
+  }
+  return std::nullopt;
+}
+
+bool take_bytes(std::string_view& bytes, std::uint64_t count) {
+  if (bytes.size() < count) return false;
+  bytes.remove_prefix(static_cast<std::size_t>(count));
+  return true;
+}
+
 }  // namespace
 
 std::string_view keyword_of(std::span<const ArgSpelling> spellings, ArgKind kind) {
@@ -105,6 +124,33 @@ std::size_t count_valid_utf8(std::string_view text) {
     at += length;
   }
   return at;
+}
+
+bool is_wire_format(std::string_view bytes) {
+  constexpr std::uint64_t kMaxField = (1u << 29) - 1;
+  while (!bytes.empty()) {
+    const auto tag = take_varint(bytes);
+    if (!tag || *tag >> 3 == 0 || *tag >> 3 > kMaxField) return false;
+    bool is_whole = false;  // groups, wire types 3 and 4, have not been written for a decade
+    switch (*tag & 7) {
+      case 0:
+        is_whole = take_varint(bytes).has_value();
+        break;
+      case 1:
+        is_whole = take_bytes(bytes, 8);
+        break;
+      case 2:
+        if (const auto length = take_varint(bytes)) is_whole = take_bytes(bytes, *length);
+        break;
+      case 5:
+        is_whole = take_bytes(bytes, 4);
+        break;
+      default:
+        break;
+    }
+    if (!is_whole) return false;
+  }
+  return true;
 }
 
 std::optional<std::vector<ExprId>> contiguous_strides(ExprPool& exprs, std::span<const ExprId> sizes) {

@@ -57,6 +57,9 @@ bool is_key(std::string_view text);
 // How many bytes at the front of the text are UTF-8.
 std::size_t count_valid_utf8(std::string_view text);
 
+// Whether the bytes are protobuf fields, as a writer of a newer format leaves them.
+bool is_wire_format(std::string_view bytes);
+
 // Strides of a contiguous tensor of these sizes: what sizes without strides stand for. None where they would
 // be too large to write down.
 std::optional<std::vector<ExprId>> contiguous_strides(ExprPool& exprs, std::span<const ExprId> sizes);

@@ -97,6 +97,11 @@ TEST_CASE("references to nodes that do not exist or come twice are for verify to
   CHECK(args[1].is(ArgKind::kUnresolved));
 }
 
+TEST_CASE("an extent that is a number has one spelling") {
+  const Graph graph = parse("epweave text 1\n%x = placeholder : f32[03, 2*2]{2*2, 1}\n");
+  CHECK(print_text(graph) == "epweave text 1\n\ngraph\n  %x = placeholder : f32[3, 4]\n");
+}
+
 TEST_CASE("doubles are exact") {
   for (const char* number :
        {"0.1", "1e-05", "5e-324", "1.7976931348623157e+308", "-0.0", "nan(0xfff8000000000000)"}) {
@@ -156,6 +161,9 @@ TEST_CASE("parse errors say what is wrong") {
   check("symbol u asserts=[u ==]", "19: bad expression: expression ends early");
   check("version min_reader=2",
         "1: needs a reader of format version 2; this is version 1: use a newer epweave");
+  check("unknown a006", "9: these bytes are not protobuf fields");
+  check("info a = %x", "10: only arguments of nodes can refer to nodes");
+  check("%x = f() : =%x", "13: only arguments of nodes can refer to nodes");
   check("%x f()", "4: expected '='");
   check("%_ = f()", "1: a node needs a name");
   check("%x = f", "6: expected a call: target(...)");

@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "ir/text_spelling.h"
 
@@ -27,6 +28,15 @@ struct ValueParser::Depth {
   }
   ~Depth() { --parser.depth_; }
   ValueParser& parser;
+};
+
+// While it lives, references to nodes are refused: they belong to arguments, not to types or data of the
+// file.
+struct ValueParser::NoNodes {
+  explicit NoNodes(ValueParser& p) : parser(p), nodes(std::exchange(p.nodes_, nullptr)) {}
+  ~NoNodes() { parser.nodes_ = nodes; }
+  ValueParser& parser;
+  const SideTable<StringId, NodeId>* nodes;
 };
 
 // --------------------------------------------------------------------------- names and expressions
@@ -83,6 +93,18 @@ std::vector<ExprId> ValueParser::read_exprs(Cursor& in, char close) {
   return exprs;
 }
 
+// Numbers have one spelling as extents: in binary they are numbers, not text.
+ExprId ValueParser::canonical_extent(ExprId extent) {
+  const auto value = context_.exprs.constant(extent);
+  return value && *value >= 0 ? context_.exprs.number(*value) : extent;
+}
+
+std::vector<ExprId> ValueParser::read_extents(Cursor& in, char close) {
+  std::vector<ExprId> extents = read_exprs(in, close);
+  for (ExprId& extent : extents) extent = canonical_extent(extent);
+  return extents;
+}
+
 // --------------------------------------------------------------------------- arguments
 
 Arg ValueParser::read_arg(Cursor& in) {
@@ -128,7 +150,7 @@ Arg ValueParser::read_node(Cursor& in) {
   const std::size_t begin = in.position();
   const StringId name = read_node_name(in);
   if (!name) in.fail_at(begin, "a node reference needs a name");
-  if (nodes_ == nullptr) in.fail_at(begin, "there are no nodes to refer to outside of a graph");
+  if (nodes_ == nullptr) in.fail_at(begin, "only arguments of nodes can refer to nodes");
   const NodeId node = (*nodes_)[name];
   return node ? Arg::node(node) : Arg::named(ArgKind::kUnresolved, name);
 }
@@ -269,6 +291,11 @@ ArgRange ValueParser::read_pairs(Cursor& in) {
   return context_.args.add(entries);
 }
 
+ArgRange ValueParser::read_plain_pairs(Cursor& in) {
+  const NoNodes no_nodes(*this);
+  return read_pairs(in);
+}
+
 // --------------------------------------------------------------------------- types
 
 TypeId ValueParser::read_type(Cursor& in) {
@@ -276,7 +303,10 @@ TypeId ValueParser::read_type(Cursor& in) {
   in.skip_spaces();
   if (in.accept('(')) return read_elements(in, TypeKind::kTuple, ')');
   if (in.accept('[')) return read_elements(in, TypeKind::kList, ']');
-  if (in.accept('=')) return context_.types.intern({.kind = TypeKind::kValue, .value = read_arg(in)});
+  if (in.accept('=')) {
+    const NoNodes no_nodes(*this);
+    return context_.types.intern({.kind = TypeKind::kValue, .value = read_arg(in)});
+  }
   const std::size_t begin = in.position();
   const std::string_view word = in.scan_name();
   if (word == kAbsent) return TypeId();
@@ -317,10 +347,10 @@ TypeId ValueParser::read_tensor(Cursor& in, std::size_t begin, DType dtype) {
   tensor.dtype = dtype;
   tensor.device = default_device_;
   if (!in.accept('[')) in.fail("expected '[' and the sizes");
-  tensor.sizes = read_exprs(in, ']');
+  tensor.sizes = read_extents(in, ']');
   read_strides(in, begin, tensor);
   if (in.accept('+')) {
-    tensor.offset = read_expr_word(in);
+    tensor.offset = canonical_extent(read_expr_word(in));
     if (context_.exprs.text(tensor.offset) == "0") tensor.offset = ExprId();
   }
   if (in.accept('@')) tensor.device = read_word(in);
@@ -332,7 +362,7 @@ TypeId ValueParser::read_tensor(Cursor& in, std::size_t begin, DType dtype) {
 
 void ValueParser::read_strides(Cursor& in, std::size_t begin, TensorType& tensor) {
   if (in.accept('{')) {
-    tensor.strides = read_exprs(in, '}');
+    tensor.strides = read_extents(in, '}');
     return;
   }
   auto strides = contiguous_strides(context_.exprs, tensor.sizes);

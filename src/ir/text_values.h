@@ -25,6 +25,7 @@ class ValueParser {
   Arg read_arg(Cursor& in);
   void read_call_args(Cursor& in, Node& node);  // "(%x, 2, dtype=bf16)"
   ArgRange read_pairs(Cursor& in);              // "{a=1, b=2}"
+  ArgRange read_plain_pairs(Cursor& in);        // without references to nodes
   TypeId read_type(Cursor& in);
 
   // Calls read() for each item up to `close`, which it takes too. A comma may end the list.
@@ -40,7 +41,10 @@ class ValueParser {
 
  private:
   struct Depth;
+  struct NoNodes;
   ExprId intern_expr(Cursor& in, std::size_t begin, std::string_view text);
+  ExprId canonical_extent(ExprId extent);
+  std::vector<ExprId> read_extents(Cursor& in, char close);
   Arg read_number(Cursor& in);
   Arg read_node(Cursor& in);
   Arg read_quoted_arg(Cursor& in);

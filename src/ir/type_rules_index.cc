@@ -141,12 +141,6 @@ TypeId gather(TypeRuleCall& call) {
 TypeId scatter(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   check_scatter(call, self);
-  return call.fresh_like(self);
-}
-
-TypeId scatter_add(TypeRuleCall& call) {
-  const TensorType& self = call.tensor(std::size_t{0});
-  check_scatter(call, self);
   return call.contiguous(self.dtype, self.sizes, self.device);
 }
 
@@ -280,7 +274,7 @@ TypeId zeros_of_input(TypeRuleCall& call) {
   return call.contiguous(grad.dtype, call.extents(1), grad.device);
 }
 
-// slice_scatter, select_scatter, tril, triu, flip, roll: a copy of self, changed.
+// A copy of self, changed.
 TypeId copy_of_self(TypeRuleCall& call) {
   return call.fresh_like(call.tensor(std::size_t{0}));
 }

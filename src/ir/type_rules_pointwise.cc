@@ -178,7 +178,7 @@ TypeId masked_fill(TypeRuleCall& call) {
   const TensorType* tensors[] = {&call.tensor(std::size_t{0}), &call.tensor(std::size_t{1})};
   if (tensors[1]->dtype != DType::kBool)
     call.mismatch("the mask is {}, not bool", info(tensors[1]->dtype).short_name);
-  return elementwise(call, tensors, tensors[0]->dtype);
+  return call.contiguous(tensors[0]->dtype, common_sizes(call, tensors), common_device(call, tensors));
 }
 
 TypeId unary_in_place(TypeRuleCall& call) {

@@ -163,7 +163,9 @@ TypeId softmax_backward(TypeRuleCall& call) {
   const TensorType &grad = call.tensor(std::size_t{0}), &output = call.tensor(std::size_t{1});
   check_same_sizes(call, grad, output);
   call.dim(2, grad.rank());
-  return call.contiguous(call.dtype_or(3, grad.dtype), grad.sizes, grad.device);
+  const Layout layouts[] = {layout_of(grad), layout_of(output)};
+  return call.result(call.dtype_or(3, grad.dtype), grad.sizes,
+                     elementwise_strides(call.facts, grad.sizes, layouts), grad.device);
 }
 
 // topk(self, k, dim, largest, sorted): (values, indices).

@@ -2,7 +2,8 @@
 //
 //   structure (verify_structure): what every other part of the tool takes for granted
 //     step-present      bodies[0] exists and is the step
-//     unique-names      no two nodes of a body have the same name
+//     order             the order lists nodes of the table, each once
+//     unique-names      no two executing nodes of a body have the same name
 //     resolved-refs     every node reference names a node of its body that executes
 //     defined-first     a node executes after the nodes it refers to
 //     one-output        a body ends with its only output node, which nothing refers to
@@ -12,20 +13,24 @@
 //     symbols           symbol names are unique
 //     kwargs            keyword names of a call are unique
 //   types (verify_types)
-//     type              a call's recorded type is what the op's type rule gives
 //     schema            a call's arguments fit the op's schema: no unknown keyword, none missing, none given
-//     twice symbols-bound     every symbol in a recorded type or argument is bound by an earlier node or
-//     placeholder bindings          a symbol is bound once
+//     twice type              a call's recorded type is what the op's type rule gives symbols-bound     every
+//     symbol in a recorded type or argument is bound by an earlier node or placeholder bindings          a
+//     symbol is bound once
 //   communication (verify_communication)
 //     waits             every collective's result is waited on before another op reads it
 //     groups            a collective names a group of the table
 //   chunking (verify_chunking)
 //     chunk-fields      a node with chunk fields has a region and a known role; body nodes have a part
-//   provenance (verify_provenance), for graphs that a pass made
+//   provenance (verify_provenance), for graphs that a pass made; of the step's nodes
 //     origin-exists     an origin names a node of Graph::origins
 //     origin-covered    every node has a record
 //     origin-target     a kept or moved node, or a body part, has the target of its origin
-//     origin-parts      part < parts
+//     origin-parts      part < parts; a body part says of how many
+//
+// Types are checked against what is recorded for a call's inputs, so one wrong type is reported where it is,
+// and where a user's type does not follow from it. Ops without a row or rule, and values without a recorded
+// type, are not checked.
 #pragma once
 
 #include <string>

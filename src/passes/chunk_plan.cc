@@ -62,6 +62,7 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   plan.placements =
       infer_placements(graph, {options.roots, options.require_exchange, options.exact_casts}, tokens, facts);
   for (StringId symbol : plan.token_symbols) require_divisible(graph, facts, symbol, plan);
+  plan.claims = prove_frames(graph, plan.placements);
   return plan;
 }
 
@@ -81,6 +82,14 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
     const auto hint = Facts(graph).hint(symbol);
     lines.push_back(fmt::format("assumption: {} = {}", graph.text(symbol), hint.value_or(0)));
   }
+  if (plan.claims.proved > 0)
+    lines.push_back(fmt::format("proved: rows keep to their tokens in {} row writes and sums over rows",
+                                plan.claims.proved));
+  for (const FrameClaims::Open& open : plan.claims.open)
+    lines.push_back(fmt::format("assumption: {} is right in parts, though {}",
+                                graph.text(step.nodes[open.node].name), open.why));
+  if (plan.claims.proved > 0)
+    lines.push_back("assumption: the group sizes of each grouped_mm count the rows of each expert");
   return lines;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/frames.h"
 #include "analysis/placement.h"
 #include "analysis/token_extent.h"
 #include "passes/chunk.h"
@@ -22,6 +23,7 @@ struct ChunkPlan {
     ExprId statement;
   };
   std::vector<Assumed> assumed;
+  FrameClaims claims;  // that rows keep to their tokens
 };
 
 // Throws PassError.

@@ -3,26 +3,12 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/users.h"
 #include "ir/op.h"
 #include "passes/record.h"
 
 namespace epweave {
 namespace {
-
-// Who reads each node, in execution order, each user once.
-class Users {
- public:
-  Users(const Context& context, const Body& body) : users_(body.nodes.size()) {
-    for (NodeId id : body.order)
-      for_each_input(context, body.nodes[id], [&](NodeId input) {
-        if (users_[input].empty() || users_[input].back() != id) users_[input].push_back(id);
-      });
-  }
-  std::span<const NodeId> operator[](NodeId id) const { return users_[id]; }
-
- private:
-  IdVector<NodeId, std::vector<NodeId>> users_;
-};
 
 // A process group or mesh, looked up by a call or given.
 bool is_group(const Context& context, const Node& node) {
@@ -94,16 +80,18 @@ class ValueNumbers {
 struct Chain {
   std::vector<NodeId> nodes;  // in execution order, up to the output
   ValueNumbers::Number value = 0;
-  std::size_t ready = 0;  // position of the output in the order
+  std::uint32_t ready = 0;  // position of the output in the order
   NodeId output() const { return nodes.back(); }
 };
 
 class ChainFinder {
  public:
-  ChainFinder(const Graph& graph, const Users& users)
-      : context_(*graph.context), body_(graph.step()), users_(users), values_(context_, body_) {
-    for (std::size_t i = 0; i < body_.order.size(); ++i) position_.at(body_.order[i]) = i;
-  }
+  ChainFinder(const Graph& graph, const NodeLists& users)
+      : context_(*graph.context),
+        body_(graph.step()),
+        users_(users),
+        values_(context_, body_),
+        position_(find_positions(body_, body_.order)) {}
 
   // The unshard chains that start at the input; one or none where it has one user.
   std::vector<Chain> find(NodeId input) {
@@ -188,15 +176,15 @@ class ChainFinder {
 
   const Context& context_;
   const Body& body_;
-  const Users& users_;
+  const NodeLists& users_;
   ValueNumbers values_;
-  SideTable<NodeId, std::size_t> position_;
+  IdVector<NodeId, std::uint32_t> position_;
 };
 
 // Finds values that may be written in place.
 class WriteFinder {
  public:
-  WriteFinder(const Context& context, const Body& body, const Users& users)
+  WriteFinder(const Context& context, const Body& body, const NodeLists& users)
       : context_(context), body_(body), users_(users) {}
 
   // Whether an op writes to the value or a view of it, or is unknown and might.
@@ -220,7 +208,7 @@ class WriteFinder {
  private:
   const Context& context_;
   const Body& body_;
-  const Users& users_;
+  const NodeLists& users_;
 };
 
 class Deduplicator {
@@ -228,7 +216,7 @@ class Deduplicator {
   explicit Deduplicator(Graph& graph)
       : context_(*graph.context),
         body_(graph.step()),
-        users_(context_, body_),
+        users_(list_users(context_, body_)),
         finder_(graph, users_),
         writes_(context_, body_, users_),
         pass_(context_.strings.intern("dedup-unshard")) {}
@@ -290,7 +278,7 @@ class Deduplicator {
 
   Context& context_;
   Body& body_;
-  Users users_;
+  NodeLists users_;
   ChainFinder finder_;
   WriteFinder writes_;
   StringId pass_;

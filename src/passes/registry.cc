@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "passes/canonicalize.h"
 #include "passes/chunk.h"
 #include "passes/concretize.h"
@@ -21,22 +23,14 @@ const Row* find_row(const std::vector<Row>& rows, std::string_view name) {
   return nullptr;
 }
 
-// "layers.*.moe:4" without the part count.
-std::string_view pattern_of(std::string_view root) {
-  return root.substr(0, root.find(':'));
+PassResult run_dce(const Graph& graph, const Options&) {
+  return {dce(graph)};
 }
-
-// Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
-// make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
-std::string expand_ep_overlap(const Options& options) {
-  std::vector<std::string> scheduled;
-  for (const std::string& root : options.list("roots")) scheduled.emplace_back(pattern_of(root));
-  return fmt::format(
-      "dce,canonicalize,dedup-unshard,chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,overlap-ep{{roots={"
-      "}}},"
-      "concretize",
-      print_value(options.list("roots")), options.text("dim"), options.integer("parts"),
-      print_value(scheduled));
+PassResult run_canonicalize(const Graph& graph, const Options&) {
+  return {canonicalize(graph)};
+}
+PassResult run_dedup_unshard(const Graph& graph, const Options&) {
+  return {dedup_unshard(graph)};
 }
 
 PassResult run_chunk(const Graph& graph, const Options& options) {
@@ -47,89 +41,112 @@ PassResult run_chunk(const Graph& graph, const Options& options) {
                        .exact_casts = options.text("cast") == "exact"});
 }
 
+PairFirst pair_first_named(std::string_view name) {
+  if (name == "auto") return PairFirst::kAuto;
+  return name == "yes" ? PairFirst::kYes : PairFirst::kNo;
+}
+
 PassResult run_overlap_ep(const Graph& graph, const Options& options) {
-  const std::string& pair = options.text("pair-first");
   return overlap_ep(graph, {.roots = options.list("roots"),
-                            .pair_first = pair == "auto"  ? PairFirst::kAuto
-                                          : pair == "yes" ? PairFirst::kYes
-                                                          : PairFirst::kNo,
+                            .pair_first = pair_first_named(options.text("pair-first")),
                             .require_exchange = options.flag("require-exchange")});
 }
 
-Registry make_registry() {
-  Registry rows;
-  rows.passes = {
-      {.name = "dce",
-       .summary = "drop nodes whose results nothing needs",
-       .options = {},
-       .run = [](const Graph& graph, const Options&) { return PassResult{dce(graph)}; }},
+PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
+  return isolate_ep_pg(graph);
+}
+PassResult run_concretize(const Graph& graph, const Options&) {
+  return concretize(graph);
+}
+
+// Saves chunking into parts that the schedule would then decline.
+void decline_other_than_two_parts(const Options& options, std::span<const PassCall> earlier) {
+  const auto& scheduled = options.list("roots");
+  for (const PassCall& call : earlier) {
+    if (call.pass->name != "chunk" || call.options.integer("parts") == 2) continue;
+    const auto& roots = call.options.list("roots");
+    const bool is_scheduled =
+        scheduled.empty() ||
+        std::find_first_of(roots.begin(), roots.end(), scheduled.begin(), scheduled.end()) != roots.end();
+    if (!is_scheduled) continue;
+    throw PassError(
+        "overlap-ep.parts",
+        fmt::format(
+            "overlap-ep schedules two parts against each other, and the pipeline chunks into {} (S-1)",
+            call.options.integer("parts")),
+        {}, "chunk with parts=2, or leave overlap-ep out: chunk alone takes any number of parts");
+  }
+}
+
+// The options that chunk shares with presets that contain it.
+const OptionSpec kRoots{"roots", OptionKind::kList, "layers.*.moe",
+                        "patterns of module paths, compared component by component"};
+const OptionSpec kDim{
+    "dim", OptionKind::kChoice, "batch", "dimension of the token grid to divide", {"batch", "seq"}};
+const OptionSpec kParts{"parts", OptionKind::kInt, "2", "into how many equal parts", {}, 2};
+
+std::vector<PassInfo> make_passes() {
+  return {
+      {.name = "dce", .summary = "drop nodes whose results nothing needs", .options = {}, .run = run_dce},
       {.name = "canonicalize",
        .summary = "remove detaches, views and slices that change nothing; spell views as reshape",
        .options = {},
-       .run = [](const Graph& graph, const Options&) { return PassResult{canonicalize(graph)}; }},
+       .run = run_canonicalize},
       {.name = "dedup-unshard",
        .summary = "gather each sharded parameter once",
        .options = {},
-       .run = [](const Graph& graph, const Options&) { return PassResult{dedup_unshard(graph)}; }},
+       .run = run_dedup_unshard},
       {.name = "chunk",
        .summary = "run selected modules on parts of the tokens, one after the other",
-       .options =
-           {
-               {"roots", OptionKind::kList, "layers.*.moe",
-                "patterns of module paths, compared component by component"},
-               {"dim",
-                OptionKind::kChoice,
-                "batch",
-                "dimension of the token grid to divide",
-                {"batch", "seq"}},
-               {"parts", OptionKind::kInt, "2", "into how many equal parts", {}, 2},
-               {"require-exchange", OptionKind::kFlag, "true",
-                "chunk only modules that exchange tokens between ranks"},
-               {"cast",
-                OptionKind::kChoice,
-                "linear",
-                "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
-                {"linear", "exact"}},
-           },
+       .options = {kRoots,
+                   kDim,
+                   kParts,
+                   {"require-exchange", OptionKind::kFlag, "true",
+                    "chunk only modules that exchange tokens between ranks"},
+                   {"cast",
+                    OptionKind::kChoice,
+                    "linear",
+                    "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
+                    {"linear", "exact"}}},
        .run = run_chunk},
       {.name = "isolate-ep-pg",
        .summary = "give token exchanges a process group of their own",
        .options = {},
-       .run = [](const Graph& graph, const Options&) { return isolate_ep_pg(graph); }},
+       .run = run_isolate_ep_pg},
       {.name = "overlap-ep",
        .summary = "hide each part's token exchanges behind the other part's compute",
        .options =
-           {
-               {"roots", OptionKind::kList, "[]", "which chunked regions, by module pattern; none: all"},
-               {"pair-first",
-                OptionKind::kChoice,
-                "auto",
-                "launch both parts' first exchanges back to back; auto: unless the region is a whole block",
-                {"auto", "yes", "no"}},
-               {"require-exchange", OptionKind::kFlag, "true",
-                "decline a graph that has no labelled token exchange in a chunked region"},
-           },
-       .run = run_overlap_ep},
-      {.name = "concretize",
-       .summary = "make token symbols numbers",
-       .options = {},
-       .run = [](const Graph& graph, const Options&) { return concretize(graph); }},
+           {{"roots", OptionKind::kList, "[]", "which chunked regions, by module pattern; none: all"},
+            {"pair-first",
+             OptionKind::kChoice,
+             "auto",
+             "launch both parts' first exchanges back to back; auto: unless the region is a whole block",
+             {"auto", "yes", "no"}},
+            {"require-exchange", OptionKind::kFlag, "true",
+             "decline a graph that has no labelled token exchange in a chunked region"}},
+       .run = run_overlap_ep,
+       .decline = decline_other_than_two_parts},
+      {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
   };
-  rows.presets.push_back(
+}
+
+// Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
+// make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
+std::string expand_ep_overlap(const Options& options) {
+  const std::string roots = print_value(options.list("roots"));
+  return fmt::format(
+      "dce,canonicalize,dedup-unshard,chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,"
+      "overlap-ep{{roots={}}},concretize",
+      roots, options.text("dim"), options.integer("parts"), roots);
+}
+
+std::vector<PresetInfo> make_presets() {
+  return {
       {.name = "ep-overlap",
-       .summary = "chunk MoE modules and overlap one part's token exchange with the other's compute",
-       .options =
-           {
-               {"roots", OptionKind::kList, "layers.*.moe", "patterns of module paths to chunk"},
-               {"dim",
-                OptionKind::kChoice,
-                "batch",
-                "dimension of the token grid to divide",
-                {"batch", "seq"}},
-               {"parts", OptionKind::kInt, "2", "into how many parts", {}, 2},
-           },
-       .expand = expand_ep_overlap});
-  return rows;
+       .summary = "chunk MoE modules and hide one part's token exchange behind the other's compute",
+       .options = {kRoots, kDim, kParts},
+       .expand = expand_ep_overlap},
+  };
 }
 
 }  // namespace
@@ -142,7 +159,7 @@ const PresetInfo* Registry::find_preset(std::string_view name) const {
 }
 
 const Registry& registry() {
-  static const Registry kRegistry = make_registry();
+  static const Registry kRegistry = {make_passes(), make_presets()};
   return kRegistry;
 }
 

@@ -1,0 +1,416 @@
+#!/usr/bin/env python3
+"""Tests of the epweave command line: exit codes, streams, bad input, atomic output, determinism.
+
+The program is $EPWEAVE, else build/release/bin/epweave. Messages of single commands have goldens in testdata/cli.
+"""
+import gzip
+import json
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import tempfile
+import unittest
+import zlib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
+GRAPHS = ROOT / "testdata/graphs"
+DSV3 = GRAPHS / "dsv3_debug_ep2.1b_remat.epw.gz"
+PRESET = "ep-overlap{roots=layers.*.moe,dim=batch,parts=%d}"
+
+SMALL = """epweave text 1
+
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %mm = aten.mm.default(%x, %x) : f32[4, 4] @layers.0.moe src="model.py:3 in forward: x @ x"
+  %neg = aten.neg.default(%mm) : f32[4, 4] @layers.0.moe
+  %dead = aten.neg.default(%x) : f32[4, 4] @layers.1
+  output([%neg])
+"""
+
+
+class CommandLineTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.write("small.txt", SMALL)
+
+    def write(self, name, content):
+        data = content.encode() if isinstance(content, str) else content
+        (self.folder / name).write_bytes(data)
+        return name
+
+    def run_tool(self, *arguments, stdin=b"", env=None):
+        return subprocess.run([EPWEAVE, *map(str, arguments)], cwd=self.folder, input=stdin, capture_output=True,
+                              env=os.environ | (env or {}), timeout=300, check=False)
+
+    def output_of(self, *arguments, stdin=b""):
+        result = self.run_tool(*arguments, stdin=stdin)
+        self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+        return result.stdout
+
+    def files(self):
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+
+    def small(self, *changes):
+        """The text of the small graph with some pieces replaced."""
+        text = SMALL
+        for old, new in changes:
+            self.assertEqual(text.count(old), 1, old)
+            text = text.replace(old, new)
+        return text
+
+    def assert_fails(self, code, message, *arguments, stdin=b"", details=None):
+        """The command fails with the code and, as text and as JSON, this message; and writes no file."""
+        before = self.files()
+        plain = self.run_tool(*arguments, stdin=stdin)
+        self.assertEqual((plain.returncode, plain.stdout, plain.stderr.decode()),
+                         (code, b"", f"epweave: error: {message}\n"), arguments)
+        report = self.run_tool(*arguments, "--json", stdin=stdin)
+        self.assertEqual((report.returncode, report.stderr), (code, plain.stderr))
+        kind = {2: "usage", 3: "invalid-input", 4: "declined", 5: "internal"}[code]
+        error = {"kind": kind, "exit_code": code, "message": message} | (details or {})
+        self.assertEqual(json.loads(report.stdout), {"error": error})
+        self.assertEqual(self.files(), before)
+
+
+class UsageTest(CommandLineTest):
+    def test_unknown_command(self):
+        self.assert_fails(2, "unknown command 'rewite'; did you mean 'rewrite'? The commands are rewrite, print, stats, "
+                             "verify, convert, passes, completion.", "rewite")
+
+    def test_unknown_option(self):
+        self.assert_fails(2, "epweave stats does not take '--form'; did you mean '--from'?", "stats", "small.txt", "--form")
+
+    def test_missing_input(self):
+        self.assert_fails(2, "give a graph to rewrite: IN, or - for standard input", "rewrite", "-p", "dce")
+
+    def test_pipeline_is_needed_once(self):
+        message = "give one of -p PIPELINE and --preset PRESET; `epweave passes` lists both"
+        self.assert_fails(2, message, "rewrite", "small.txt")
+        self.assert_fails(2, message, "rewrite", "small.txt", "-p", "dce", "--preset", "ep-overlap")
+
+    def test_print_after_unknown_pass(self):
+        self.assert_fails(2, "--print-after dec: the pipeline has no such pass: all, or one of dce", "rewrite", "small.txt",
+                          "-p", "dce", "-o", "out.txt", "--print-after", "dec")
+
+    def test_bad_regular_expression(self):
+        self.assert_fails(2, "--grep '(': Unmatched ( or \\(", "print", "small.txt", "--grep", "(")
+
+    def test_onnx_is_for_later(self):
+        self.assert_fails(2, "out.onnx: the ONNX form is not supported yet; use .txt, .json or a binary file", "convert",
+                          "small.txt", "out.onnx")
+
+    def test_json_report_and_graph_cannot_share_stdout(self):
+        result = self.run_tool("rewrite", "small.txt", "-p", "dce", "--json")
+        self.assertEqual(result.returncode, 2)
+        self.assertEqual(json.loads(result.stdout)["error"]["message"],
+                         "--json and the graph cannot both go to standard output: give -o FILE")
+
+    def test_help_and_version(self):
+        self.assertIn(b"Exit codes", self.output_of("--help"))
+        self.assertIn(b"Usage: epweave rewrite", self.output_of("rewrite", "--help"))
+        self.assertRegex(self.output_of("--version").decode(),
+                         r"^epweave \d+\.\d+\.\d+ \(graph format 1; protobuf \S+, fmt \S+, zlib \S+, OpenSSL \S+, "
+                         r"nlohmann-json \S+\)\n$")
+
+    def test_binary_is_not_written_to_a_terminal(self):
+        for extra, code in (([], 2), (["--force"], 0), (["--to", "text"], 0)):
+            reader, terminal = pty.openpty()
+            process = subprocess.Popen([EPWEAVE, "convert", "small.txt", "-", *extra], cwd=self.folder, stdout=terminal,
+                                       stderr=subprocess.PIPE)
+            _, stderr = process.communicate(timeout=60)
+            os.close(terminal)
+            os.close(reader)
+            self.assertEqual(process.returncode, code, extra)
+            if code:
+                self.assertEqual(stderr, b"epweave: error: standard output is a terminal and the output is binary: give -o "
+                                         b"FILE, --to text, or --force\n")
+
+
+class StreamTest(CommandLineTest):
+    def test_dash_is_stdin_and_stdout_in_every_command(self):
+        binary = self.output_of("convert", "-", "-", stdin=SMALL.encode())
+        self.assertEqual(self.output_of("convert", "-", "-", "--to", "text", stdin=binary).decode(), SMALL)
+        self.assertEqual(self.output_of("rewrite", "-", "-p", "dce", stdin=binary),
+                         self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "-"))
+        for command in ("print", "stats", "verify"):
+            self.assertEqual(self.output_of(command, "-", stdin=binary), self.output_of(command, "small.txt"))
+
+    def test_gzip_is_recognised_by_content(self):
+        self.output_of("convert", "small.txt", "g.epw.gz")
+        self.assertEqual(gzip.decompress((self.folder / "g.epw.gz").read_bytes()), self.output_of("convert", "small.txt", "-"))
+        (self.folder / "g.epw.gz").rename(self.folder / "g")
+        self.assertEqual(self.output_of("convert", "g", "-", "--to", "text").decode(), SMALL)
+
+    def test_closed_and_full_stdout_are_errors(self):
+        for redirection, reason in ((">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")):
+            result = subprocess.run(["sh", "-c", f'"$0" stats small.txt {redirection}', EPWEAVE], cwd=self.folder,
+                                    stderr=subprocess.PIPE, check=False)
+            self.assertEqual((result.returncode, result.stderr.decode()),
+                             (3, f"epweave: error: standard output: cannot write: {reason}\n"))
+
+    def test_a_reader_that_goes_away_ends_it_quietly(self):
+        result = subprocess.run(["sh", "-c", f'"$0" print --full {DSV3} | head -n 1', EPWEAVE], capture_output=True,
+                                check=False)
+        self.assertEqual((result.stdout, result.stderr), (b"epweave text 1\n", b""))
+
+    def test_messages_go_to_the_log_file_without_colour(self):
+        result = self.run_tool("print", "missing.epw", "--color", "always", "--log-file", "log.txt")
+        self.assertEqual(result.stderr.decode(),
+                         "\033[1;31mepweave: error: \033[0mmissing.epw: cannot open: No such file or directory\n")
+        self.assertEqual((self.folder / "log.txt").read_text(),
+                         "epweave: error: missing.epw: cannot open: No such file or directory\n")
+
+
+class BadInputTest(CommandLineTest):
+    def binary(self, text=SMALL):
+        return self.output_of("convert", "-", "-", stdin=text.encode())
+
+    def json_graph(self, change):
+        """The small graph in JSON form, changed."""
+        document = json.loads(self.output_of("convert", "small.txt", "-", "--to", "json"))
+        change(document)
+        return self.write("changed.json", json.dumps(document))
+
+    def assert_unreadable(self, message, name):
+        for command in (["print"], ["stats"], ["verify"], ["rewrite", "-p", "dce", "-o", "out.epw"]):
+            self.assert_fails(3, message, command[0], name, *command[1:])
+        self.assert_fails(3, message, "convert", name, "out.epw")
+
+    def assert_broken(self, violations, text):
+        """`verify` lists the violations, any other command refuses the graph."""
+        self.write("broken.txt", text)
+        # The text form reads broken graphs, and so do the others.
+        (self.folder / "broken.json").unlink(missing_ok=True)
+        result = self.run_tool("verify", "broken.txt", "-q")
+        self.assertEqual((result.returncode, result.stdout.decode().splitlines(), result.stderr), (1, violations, b""))
+        report = self.run_tool("verify", "broken.txt", "--json", "-q")
+        self.assertEqual((report.returncode, len(json.loads(report.stdout)["violations"])), (1, len(violations)))
+        count = "1 invariant" if len(violations) == 1 else f"{len(violations)} invariants"
+        message = "\n  ".join([f"broken.txt: the graph breaks {count}:", *violations])
+        for command in (["print"], ["stats"], ["rewrite", "-p", "dce", "-o", "out.epw"]):
+            self.assert_fails(3, message, command[0], "broken.txt", *command[1:])
+        self.assert_fails(3, message, "convert", "broken.txt", "out.epw")
+
+    def test_missing_empty_and_foreign_files(self):
+        self.assert_unreadable("none: cannot open: No such file or directory", "none")
+        self.assert_unreadable("empty: empty", self.write("empty", ""))
+        self.assert_unreadable("foreign: not an epweave graph (the first bytes are not its magic)",
+                               self.write("foreign", "\x7fELF whatever"))
+        self.assert_unreadable(".: cannot read: Is a directory", ".")
+
+    def test_truncated_anywhere(self):
+        data = self.binary()
+        for size in range(1, len(data)):
+            result = self.run_tool("verify", "-", stdin=data[:size])
+            self.assertEqual(result.returncode, 3, size)
+            self.assertRegex(result.stderr, rb"^epweave: error: standard input: (truncated|not an epweave graph)")
+        name = self.write("cut.epw", data[:-20])
+        self.assert_unreadable("cut.epw: truncated or altered: it does not end with its checksum", name)
+        self.assert_unreadable("cut.epw.gz: gzip data is truncated or damaged",
+                               self.write("cut.epw.gz", gzip.compress(data)[:-9]))
+
+    def test_a_flipped_bit_anywhere(self):
+        data = self.binary()
+        for at in range(len(data)):
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << at % 8
+            result = self.run_tool("verify", "-", stdin=bytes(flipped))
+            self.assertEqual(result.returncode, 3, at)
+            self.assertRegex(result.stderr, rb"^epweave: error: standard input: (truncated or altered|not an epweave graph)")
+
+    def test_not_a_message_behind_a_right_checksum(self):
+        body = self.binary()[:-5].replace(b"placeholder"[:3], b"\xff\xff\xff") + b"\xff"
+        data = body + b"\x7d" + zlib.crc32(body).to_bytes(4, "little")
+        self.assert_unreadable("odd.epw: not a valid protobuf message", self.write("odd.epw", data))
+
+    def test_newer_reader_needed(self):
+        name = self.json_graph(lambda d: d["version"].update(format=9, minReader=9))
+        result = self.run_tool("stats", name)
+        self.assertEqual(result.returncode, 3)
+        self.assert_unreadable(result.stderr.decode().removeprefix("epweave: error: ").rstrip("\n"), name)
+        self.assertRegex(result.stderr.decode(), r"changed\.json: .*\b9\b.*\b1\b")
+
+    def test_unknown_required_feature(self):
+        name = self.json_graph(lambda d: d["version"].update(requiredFeatures=["teleport"]))
+        self.assert_unreadable("changed.json: requires feature 'teleport', which this version does not know: use a newer "
+                               "epweave", name)
+
+    def test_reference_outside_a_table(self):
+        name = self.json_graph(lambda d: d["graphs"][0]["nodes"][0].update(name=99))
+        result = self.run_tool("stats", name)
+        self.assertEqual(result.returncode, 3)
+        self.assertRegex(result.stderr.decode(), r"^epweave: error: changed\.json: string 99 is outside the table of \d+\n$")
+
+    def test_cyclic_order(self):
+        self.assert_broken(
+            ["defined-first: mm (aten.mm.default, layers.0.moe): executes before neg, which it refers to"],
+            self.small(("mm.default(%x, %x)", "mm.default(%x, %neg)")))
+
+    def test_duplicate_names(self):
+        self.assert_broken(["unique-names: mm (aten.neg.default, layers.1): another node has the same name"],
+                           self.small(("%dead", "%mm")))
+
+    def test_dangling_reference(self):
+        self.assert_broken(["resolved-refs: neg (aten.neg.default, layers.0.moe): refers to nowhere, which no node is named"],
+                           self.small(("neg.default(%mm)", "neg.default(%nowhere)")))
+
+    def test_wrong_type_is_for_verify_alone(self):
+        name = self.write("typed.txt", self.small(("(%mm) : f32[4, 4]", "(%mm) : bf16[4, 4]")))
+        result = self.run_tool("verify", name, "-q")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stdout.decode(), r"\Atype: neg \(aten\.neg\.default, layers\.0\.moe\): .*\n\Z")
+        self.output_of("print", name)
+        self.output_of("convert", name, "out.epw")
+
+
+class RewriteTest(CommandLineTest):
+    def test_the_same_command_gives_the_same_bytes(self):
+        pipeline = ["rewrite", DSV3, "-p", "dce,canonicalize,dedup-unshard", "-o"]
+        self.output_of(*pipeline, "a.epw")
+        self.output_of(*pipeline, "b.epw")
+        self.assertEqual((self.folder / "a.epw").read_bytes(), (self.folder / "b.epw").read_bytes())
+
+    def test_report(self):
+        report = json.loads(self.output_of("rewrite", "small.txt", "-p", "dce,canonicalize", "-o", "out.epw", "--json"))
+        for end in ("input", "output"):
+            self.assertRegex(report[end].pop("sha256"), r"^[0-9a-f]{64}$")
+        self.assertRegex(report.pop("tool"), r"^epweave \d+\.\d+\.\d+$")
+        self.assertEqual(report, {
+            "pipeline": "dce,canonicalize", "verify": "each", "input": {"path": "small.txt", "nodes": 5},
+            "output": {"path": "out.epw", "nodes": 4},
+            "passes": [{"name": "dce", "options": "", "nodes_before": 5, "nodes_after": 4, "changed": True, "notes": []},
+                       {"name": "canonicalize", "options": "", "nodes_before": 4, "nodes_after": 4, "changed": False,
+                        "notes": []}]})
+        stats = json.loads(self.output_of("stats", "out.epw", "--json"))
+        self.assertEqual((stats["nodes"], stats["targets"], stats["provenance_coverage"]),
+                         (4, {"aten.mm.default": 1, "aten.neg.default": 1}, 1))
+
+    def test_print_json_says_where_nodes_come_from(self):
+        self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "out.epw")
+        tensor = {"dtype": "torch.float32", "shape": [4, 4], "stride": [4, 1], "device": None}
+        common = {"direction": "forward", "chunk": None}
+        self.assertEqual(json.loads(self.output_of("print", "out.epw", "--json")), {"nodes": [
+            {"name": "x", "op": "placeholder", "target": "x", "inputs": [], "module": None, "origin": ["x"],
+             "type": tensor} | common,
+            {"name": "mm", "op": "call_function", "target": "aten.mm.default", "inputs": ["x"], "module": "layers.0.moe",
+             "origin": ["mm"], "type": tensor} | common,
+            {"name": "neg", "op": "call_function", "target": "aten.neg.default", "inputs": ["mm"], "module": "layers.0.moe",
+             "origin": ["neg"], "type": tensor} | common,
+            {"name": "output", "op": "output", "target": "output", "inputs": ["neg"], "module": None, "origin": ["output"],
+             "type": None} | common]})
+
+    def test_print_shows_selected_nodes(self):
+        names = [line.split()[0] for line in self.output_of("print", "small.txt", "--module", "layers.*.moe").decode()
+                 .splitlines()]
+        self.assertEqual(names, ["%mm", "%neg"])
+        names = [node["name"] for node in json.loads(self.output_of("print", "small.txt", "--grep", "neg", "--json"))["nodes"]]
+        self.assertEqual(names, ["neg", "dead", "output"])
+
+    def test_output_may_be_the_input(self):
+        self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "other.txt")
+        self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "small.txt")
+        self.assertEqual((self.folder / "small.txt").read_bytes(), (self.folder / "other.txt").read_bytes())
+        self.assertEqual(self.files(), ["other.txt", "small.txt"])
+
+    def test_a_failure_leaves_the_old_output_alone(self):
+        self.write("out.epw", b"precious")
+        self.run_tool("rewrite", "missing.epw", "-p", "dce", "-o", "out.epw")
+        self.run_tool("rewrite", DSV3, "--preset", PRESET % 3, "-o", "out.epw")
+        self.assertEqual((self.folder / "out.epw").read_bytes(), b"precious")
+        self.assertEqual(self.files(), ["out.epw", "small.txt"])
+
+    def test_output_in_a_missing_folder(self):
+        self.assert_fails(3, "no/out.epw: cannot create a file beside it: No such file or directory", "convert", "small.txt",
+                          "no/out.epw")
+
+    def test_dumps(self):
+        result = self.run_tool("rewrite", "small.txt", "-p", "dce,canonicalize", "-o", "out.txt", "--dump-dir", "dumps",
+                               "--print-after", "dce", "--print-changed")
+        self.assertEqual(self.files(), ["dumps", "dumps/01-dce.txt", "dumps/02-canonicalize.txt", "out.txt", "small.txt"])
+        self.assertEqual((self.folder / "dumps/02-canonicalize.txt").read_bytes(), (self.folder / "out.txt").read_bytes())
+        short = self.output_of("print", "dumps/01-dce.txt").decode()
+        self.assertEqual(result.stderr.decode(),
+                         f"# after dce (1 of 2)\n{short}# after canonicalize (2 of 2): no change\n")
+
+    def test_print_pipeline_needs_no_input_and_gives_itself(self):
+        text = self.output_of("rewrite", "--preset", PRESET % 2, "--print-pipeline").decode()
+        self.assertEqual(self.output_of("rewrite", "-p", text, "--print-pipeline").decode(), text)
+        self.assertRegex(text, r"^dce,canonicalize,dedup-unshard,chunk\{roots=layers\.\*\.moe,dim=batch,parts=2")
+        self.assertEqual(json.loads(self.output_of("rewrite", "-p", "dce", "--print-pipeline", "--json")),
+                         {"pipeline": "dce", "passes": [{"name": "dce", "options": ""}]})
+
+
+class DeclineTest(CommandLineTest):
+    """A pass that declines a graph: exit 4, a remedy, no file."""
+
+    def decline(self, *arguments):
+        before = self.files()
+        result = self.run_tool("rewrite", *arguments, "-o", "out.epw", "--json", "-q")
+        self.assertEqual((result.returncode, self.files()), (4, before), result.stderr.decode())
+        error = json.loads(result.stdout)["error"]
+        self.assertEqual(result.stderr.decode(), f"epweave: error: {error['message']}\n")
+        return error
+
+    def test_tokens_that_the_parts_do_not_divide(self):
+        error = self.decline(DSV3, "-p", "dce,chunk{parts=3}")
+        self.assertRegex(error["problem"], r"\b3\b")
+        self.assertTrue(error["remedy"])
+
+    def test_more_than_two_parts_are_not_scheduled(self):
+        error = self.decline(DSV3, "--preset", PRESET % 4)
+        self.assertEqual((error["kind"], error["exit_code"], error["id"], error["remedy"]),
+                         ("declined", 4, "overlap-ep.parts",
+                          "chunk with parts=2, or leave overlap-ep out: chunk alone takes any number of parts"))
+
+    def test_an_op_without_a_rule_in_a_region(self):
+        text = self.output_of("convert", DSV3, "-", "--to", "text").decode()
+        module = r"@layers\.1\.moe\.routed_experts\.inner_experts\b"
+        match = re.search(rf"^  (%silu\S*) = aten\.silu\.default\(.*{module}.*$", text, re.M)
+        self.write("unknown.txt", text.replace(match[0], match[0].replace("aten.silu.default(", "mine.silu.default(", 1)))
+        error = self.decline("unknown.txt", "-p", "chunk")
+        self.assertEqual((error["node"], error["op"], error["module"]),
+                         (match[1][1:], "mine.silu.default", "layers.1.moe.routed_experts.inner_experts"))
+        self.assertTrue(error["source"])
+        self.assertTrue(error["remedy"])
+
+    def test_reproducer(self):
+        for folder in ("kept", "kept.1"):
+            result = self.run_tool("rewrite", DSV3, "-p", "dce,chunk{parts=3}", "-o", "out.epw", "--reproducer", "kept")
+            self.assertEqual(result.returncode, 4)
+            self.assertEqual(result.stderr.decode().splitlines()[0], f"reproducer: {folder}")
+            self.assertEqual(sorted(os.listdir(self.folder / folder)), ["input.epw", "run.sh"])
+        again = subprocess.run(["sh", "kept/run.sh"], cwd=self.folder, env=os.environ | {"EPWEAVE": EPWEAVE},
+                               capture_output=True, check=False)
+        self.assertEqual(again.returncode, 4)
+        script = (self.folder / "kept/run.sh").read_text()
+        self.assertIn("rewrite input.epw -p 'chunk{roots=layers.*.moe,dim=batch,parts=3", script)
+        self.assertNotIn(str(self.folder), script)
+        self.assertNotIn("out.epw", self.files())
+
+
+class PresetTest(CommandLineTest):
+    """The main job on a real graph."""
+
+    def test_ep_overlap(self):
+        self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "out.epw", "-q")
+        self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "again.epw", "-q")
+        self.assertEqual((self.folder / "out.epw").read_bytes(), (self.folder / "again.epw").read_bytes())
+        self.assertEqual(self.output_of("verify", "out.epw"), b"")
+        before = json.loads(self.output_of("stats", DSV3, "--json"))
+        after = json.loads(self.output_of("stats", "out.epw", "--json"))
+        exchange = "_c10d_functional.all_to_all_single.default"
+        self.assertEqual((before["targets"][exchange], after["targets"][exchange]), (25, 50))
+        regions = [{"root": f"layers.{i}.moe", "direction": "forward", "parts": 2, "exchanges": 4} for i in range(1, 6)]
+        regions += [dict(region, direction="backward") for region in reversed(regions)]
+        self.assertEqual(after["regions"], regions)
+        self.assertEqual(after["provenance_coverage"], 1)
+        self.assertEqual(after["unknown_targets"], before["unknown_targets"])
+
+
+if __name__ == "__main__":
+    unittest.main()
