@@ -50,8 +50,12 @@ class GroupNumbering {
 
 }  // namespace
 
-bool is_launch(const Node& node) { return node.op != nullptr && node.op->cost == CostClass::kCollective; }
-bool is_wait(const Node& node) { return node.op != nullptr && node.op->cost == CostClass::kWait; }
+bool is_launch(const Node& node) {
+  return node.op != nullptr && node.op->cost == CostClass::kCollective;
+}
+bool is_wait(const Node& node) {
+  return node.op != nullptr && node.op->cost == CostClass::kWait;
+}
 
 std::size_t group_position(const OpInfo& op) {
   const auto position = op.find_param("group_name");

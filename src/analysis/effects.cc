@@ -20,7 +20,9 @@ const SpecialOps& special() {
   return ops;
 }
 
-bool is_unknown(const Node& node) { return node.kind == NodeKind::kCall && node.op == nullptr; }
+bool is_unknown(const Node& node) {
+  return node.kind == NodeKind::kCall && node.op == nullptr;
+}
 
 // Classes of values that may share storage: a forest whose roots are the earliest values.
 class StorageClasses {
@@ -28,7 +30,8 @@ class StorageClasses {
   StorageClasses(const Context& context, const Body& body)
       : context_(context), body_(body), parent_(body.nodes.size()), position_(body.nodes.size(), ~0U) {
     for (std::uint32_t i = 0; i < body.nodes.size(); ++i) parent_[NodeId(i)] = NodeId(i);
-    for (std::size_t i = 0; i < body.order.size(); ++i) position_[body.order[i]] = static_cast<std::uint32_t>(i);
+    for (std::size_t i = 0; i < body.order.size(); ++i)
+      position_[body.order[i]] = static_cast<std::uint32_t>(i);
     for (NodeId id : body.order) join_operands(id);
   }
 
@@ -83,7 +86,8 @@ class StorageClasses {
     return false;
   }
 
-  // An element of a computed tuple is a storage of its own; an element of a list of views is one of the views.
+  // An element of a computed tuple is a storage of its own; an element of a list of views is one of the
+  // views.
   void join_element(NodeId id, const Node& node) {
     const auto args = context_.args[node.args];
     if (args.size() < 2 || !args[0].is_node()) return;
@@ -183,8 +187,8 @@ class EdgeBuilder {
 };
 
 bool has_effect(const Node& node) {
-  return node.op->writes || node.op->is_effectful || node.op->is_random || node.op->cost == CostClass::kHostSync ||
-         is_launch(node) || is_wait(node);
+  return node.op->writes || node.op->is_effectful || node.op->is_random ||
+         node.op->cost == CostClass::kHostSync || is_launch(node) || is_wait(node);
 }
 
 }  // namespace

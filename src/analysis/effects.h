@@ -14,8 +14,8 @@
 // other effect; `reshape` may copy, so it reads; a wait completes its launch, so it writes the result and
 // reads the operands a last time. Views read nothing. Elements of a tuple that an op computes are separate.
 //
-// `order_edges` gives the pairs that must stay in order beyond data dependences; a permutation of the body that
-// keeps those and the data dependences computes the same values.
+// `order_edges` gives the pairs that must stay in order beyond data dependences; a permutation of the body
+// that keeps those and the data dependences computes the same values.
 #pragma once
 
 #include <span>
@@ -26,15 +26,15 @@
 namespace epweave {
 
 enum class OrderReason : std::uint8_t {
-  kData,             // `after` takes the value of `before`
-  kReadAfterWrite,   // of the same storage
+  kData,            // `after` takes the value of `before`
+  kReadAfterWrite,  // of the same storage
   kWriteAfterRead,
   kWriteAfterWrite,
-  kRandom,           // both draw from the random number generator
-  kUnknownEffect,    // one of the two has no row in the op table
-  kLaunchOrder,      // launches on one process group
-  kHostRead,         // the host reads a copy that is complete only behind `before`
-  kRequested,        // the caller's own constraint
+  kRandom,         // both draw from the random number generator
+  kUnknownEffect,  // one of the two has no row in the op table
+  kLaunchOrder,    // launches on one process group
+  kHostRead,       // the host reads a copy that is complete only behind `before`
+  kRequested,      // the caller's own constraint
 };
 std::string_view name_of(OrderReason reason);  // "reads what the other wrote", ...
 

@@ -9,24 +9,6 @@
 namespace epweave {
 namespace {
 
-bool matches_component(std::string_view pattern, std::string_view text) {
-  // Greedy with one point of return: the last `*`.
-  std::size_t p = 0, t = 0, star = pattern.npos, resume = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]) && pattern[p] != '*') {
-      ++p, ++t;
-    } else if (p < pattern.size() && pattern[p] == '*') {
-      star = p++, resume = t;
-    } else if (star != pattern.npos) {
-      p = star + 1, t = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
 EpPart& find_part(EpRegion& region, std::int32_t part) {
   for (EpPart& p : region.parts)
     if (p.part == part) return p;
@@ -39,6 +21,10 @@ EpPart& find_part(EpRegion& region, std::int32_t part) {
 std::size_t EpRegion::count_exchanges() const {
   return std::accumulate(parts.begin(), parts.end(), std::size_t{0},
                          [](std::size_t sum, const EpPart& part) { return sum + part.exchanges.size(); });
+}
+
+bool is_in_backward_region(const Node& node) {
+  return node.chunk.backward.value_or(node.is_backward());
 }
 
 bool is_token_exchange(const Graph& graph, const Node& node) {
@@ -61,7 +47,7 @@ EpRegions find_ep_regions(const Graph& graph) {
       found.malformed.push_back(id);
       continue;
     }
-    const bool backward = node.chunk.backward.value_or(node.is_backward());
+    const bool backward = is_in_backward_region(node);
     const auto [at, is_new] = index.try_emplace({node.chunk.region, backward}, found.regions.size());
     if (is_new) found.regions.push_back({node.chunk.region, backward, {}});
     EpPart& part = find_part(found.regions[at->second], *node.chunk.part);
@@ -72,15 +58,6 @@ EpRegions find_ep_regions(const Graph& graph) {
     std::sort(region.parts.begin(), region.parts.end(),
               [](const EpPart& a, const EpPart& b) { return a.part < b.part; });
   return found;
-}
-
-bool matches_module(std::string_view pattern, std::string_view module) {
-  while (true) {
-    const std::size_t p = pattern.find('.'), m = module.find('.');
-    if (!matches_component(pattern.substr(0, p), module.substr(0, m))) return false;
-    if (p == pattern.npos || m == module.npos) return p == pattern.npos && m == module.npos;
-    pattern.remove_prefix(p + 1), module.remove_prefix(m + 1);
-  }
 }
 
 }  // namespace epweave

@@ -42,8 +42,7 @@ EpRegions find_ep_regions(const Graph& graph);
 // Whether a body's node is one of its markers.
 bool is_token_exchange(const Graph& graph, const Node& node);
 
-// Matches component by component: "layers.*.moe" matches "layers.3.moe" but not "layers.3.moe.router". A `*`
-// stands for any characters within one component.
-bool matches_module(std::string_view pattern, std::string_view module);
+// Whether the node's region is a backward one: what its chunk fields say, else its own direction.
+bool is_in_backward_region(const Node& node);
 
 }  // namespace epweave

@@ -25,7 +25,9 @@ void check_is_permutation(const Body& before, const Body& after) {
   }
 }
 
-std::string group_key(Arg group) { return fmt::format("{}/{}", static_cast<int>(group.kind()), group.bits()); }
+std::string group_key(Arg group) {
+  return fmt::format("{}/{}", static_cast<int>(group.kind()), group.bits());
+}
 
 // Launches per group, without the free ones.
 std::map<std::string, std::vector<NodeId>> list_bound_launches(const Context& context, const Body& body,
@@ -221,7 +223,8 @@ class CycleFinder {
     // A shorter one is likely to share a node with it.
     const Cycle first = best;
     for (std::size_t i = 0; i < first.size() && i < 64 && best.size() > 2; ++i)
-      if (Cycle cycle = find_through(first[i].after, best.size() - 1); !cycle.empty()) best = std::move(cycle);
+      if (Cycle cycle = find_through(first[i].after, best.size() - 1); !cycle.empty())
+        best = std::move(cycle);
     std::reverse(best.begin(), best.end());
     return best;
   }

@@ -1,14 +1,15 @@
 // Orders of a body: making one under constraints, and proving that one is legal.
 //
 // A new order is legal if it is a permutation of the old one in which every node stays behind what it takes
-// values from, every pair that touches the same storage with a write stays in order (analysis/effects.h), random
-// draws stay in order, the host still reads non-blocking copies only after something waited for them, and
-// launches on one process group stay in order.
+// values from, every pair that touches the same storage with a write stays in order (analysis/effects.h),
+// random draws stay in order, the host still reads non-blocking copies only after something waited for them,
+// and launches on one process group stay in order.
 //
-// About the last: a communicator pairs the n-th launch of one rank with the n-th of every other. A file is one
-// rank's view of a program that all ranks run, and a pass decides by what the ranks share (order, labels,
+// About the last: a communicator pairs the n-th launch of one rank with the n-th of every other. A file is
+// one rank's view of a program that all ranks run, and a pass decides by what the ranks share (order, labels,
 // targets), so every rank gets the same new order and launches still pair up. What is guarded against is a
-// reordering that nobody meant: launches keep their order per group except those that the caller names as free.
+// reordering that nobody meant: launches keep their order per group except those that the caller names as
+// free.
 #pragma once
 
 #include <optional>
@@ -34,8 +35,8 @@ struct StableOrder {
 using Cycle = std::vector<OrderEdge>;
 
 // Delays nodes, never hoists: takes them in the old order; a node that misses a dependence waits for the last
-// one it misses (inputs in argument order, then `edges` in the given order) and is looked at again as soon as that
-// one is placed, before anything else. The output comes last. Linear.
+// one it misses (inputs in argument order, then `edges` in the given order) and is looked at again as soon as
+// that one is placed, before anything else. The output comes last. Linear.
 //
 //   order a b c d, edge d -> b      a c d b
 std::variant<StableOrder, Cycle> sort_stably(const Body& body, const NodeLists& inputs,

@@ -8,25 +8,13 @@
 namespace epweave {
 namespace {
 
-bool is_token_exchange(const Node& node) {
-  return node.ep.token_exchange && node.op && node.op->cost == CostClass::kCollective;
-}
-
 std::vector<RegionStats> count_regions(const Graph& graph) {
-  const RegionParts parts(graph);
   std::vector<RegionStats> regions;
-  SideTable<StringId, std::optional<std::size_t>> forward, backward;  // position in `regions`
-  for (NodeId id : graph.step().order) {
-    const Node& node = graph.step().nodes[id];
-    if (!node.chunk.region) continue;
-    const bool is_backward = is_in_backward_region(node);
-    std::optional<std::size_t>& position = (is_backward ? backward : forward).at(node.chunk.region);
-    if (!position) {
-      position = regions.size();
-      regions.push_back({.root = node.chunk.region, .backward = is_backward, .parts = parts[node]});
-    }
-    if (is_token_exchange(node)) ++regions[*position].exchanges;
-  }
+  for (const EpRegion& region : find_ep_regions(graph).regions)
+    regions.push_back({.root = region.root,
+                       .backward = region.backward,
+                       .parts = static_cast<std::uint32_t>(region.parts.back().part) + 1,
+                       .exchanges = static_cast<std::uint32_t>(region.count_exchanges())});
   return regions;
 }
 
@@ -40,10 +28,6 @@ std::size_t GraphStats::count_of(StringId target) const {
   for (const auto& [name, count] : targets)
     if (name == target) return count;
   return 0;
-}
-
-bool is_in_backward_region(const Node& node) {
-  return node.chunk.backward.value_or(node.is_backward());
 }
 
 RegionParts::RegionParts(const Graph& graph) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/ep_regions.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -42,8 +43,5 @@ class RegionParts {
  private:
   SideTable<StringId, std::uint32_t> forward_, backward_;
 };
-
-// Whether the node's region is a backward one: what its chunk fields say, else its own direction.
-bool is_in_backward_region(const Node& node);
 
 }  // namespace epweave

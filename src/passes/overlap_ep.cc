@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analysis/collectives.h"
+#include "analysis/module_path.h"
 #include "analysis/order.h"
 #include "passes/overlap_ep_phases.h"
+#include "passes/record.h"
 
 namespace epweave {
 namespace {
@@ -117,9 +120,9 @@ std::vector<EpRegion> collect_regions(const Graph& graph, const OverlapEpOptions
     decline(graph, found.malformed.front(),
             {"body-fields", "S-1", "a node with role body needs chunked_region_fqn and chunk_id"},
             "is part of a chunked body but does not say of which region and part");
+  ModuleMatcher matcher(options.roots, graph.context->strings);
   if (!options.roots.empty())
-    std::erase_if(found.regions,
-                  [&](const EpRegion& r) { return !matches_module(options.roots, graph.text(r.root)); });
+    std::erase_if(found.regions, [&](const EpRegion& r) { return !matcher.root_of(r.root); });
   return std::move(found.regions);
 }
 
@@ -219,26 +222,10 @@ std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& or
   return moved;
 }
 
-class Recorder {
- public:
-  explicit Recorder(Graph& graph) : graph_(graph), pass_(graph.intern("overlap-ep")) {}
-
-  void record(NodeId id, ProvenanceRole role, std::string_view reason, const EpRegion* region) {
-    Node& node = graph_.step().nodes[id];
-    Provenance record;
-    record.pass = pass_;
-    record.role = role;
-    record.origins =
-        node.provenance.empty() ? std::vector<StringId>{node.name} : node.provenance.back().origins;
-    if (region != nullptr) record.region = region->root, record.backward = region->backward;
-    record.reason = graph_.intern(reason);
-    node.provenance.push_back(std::move(record));
-  }
-
- private:
-  Graph& graph_;
-  StringId pass_;
-};
+void set_region(Node& node, const EpRegion& region) {
+  node.provenance.back().region = region.root;
+  node.provenance.back().backward = region.backward;
+}
 
 void record_moves(const Graph& before, const Plan& plan, const StableOrder& sorted, Graph& after) {
   struct Place {
@@ -249,7 +236,7 @@ void record_moves(const Graph& before, const Plan& plan, const StableOrder& sort
   for (std::size_t r = 0; r < plan.regions.size(); ++r)
     for (const Phase& phase : plan.schedules[r].phases)
       for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], &phase};
-  Recorder recorder(after);
+  const StringId pass = after.intern("overlap-ep");
   for (NodeId id : find_moved(before.step(), sorted.order)) {
     const Place& place = places[id];
     const NodeId waited_for = sorted.waited_for[id];
@@ -259,20 +246,21 @@ void record_moves(const Graph& before, const Plan& plan, const StableOrder& sort
     } else if (waited_for) {
       reason = fmt::format("follows {}", before.text(before.step().nodes[waited_for].name));
     }
-    recorder.record(id, ProvenanceRole::kMoved, reason, place.region);
+    record_moved(after.step().nodes[id], pass, after.intern(reason));
+    if (place.region != nullptr) set_region(after.step().nodes[id], *place.region);
   }
 }
 
 // --------------------------------------------------------------------------- the pass
 
-Plan make_plan(const Graph& graph, const std::vector<EpRegion>& regions, const OverlapEpOptions& options) {
+Plan make_plan(const Graph& graph, const std::vector<EpRegion>& regions, const OverlapEpOptions& options,
+               std::span<const OrderEdge> edges) {
   const Body& body = graph.step();
   const NodeLists inputs = list_inputs(*graph.context, body);
   const NodeLists users = invert(inputs, body.order);
-  const Effects effects(*graph.context, body);
   Plan plan;
   ExchangeChecker checker(graph, users);
-  PhasePlanner planner(graph, regions, inputs, effects.order_edges());
+  PhasePlanner planner(graph, regions, inputs, edges);
   for (const EpRegion& region : regions) {
     std::vector<WaitLabel> labels;
     for (const EpPart& part : region.parts) checker.check(part, labels);
@@ -295,30 +283,52 @@ void relabel_waits(const Plan& plan, Body& body) {
 }
 
 void set_copy_flags(const Plan& plan, Graph& graph) {
-  Recorder recorder(graph);
+  const StringId pass = graph.intern("overlap-ep");
+  const StringId early =
+      graph.intern("non_blocking=True: a later token-count copy makes the host wait for all");
+  const StringId last =
+      graph.intern("non_blocking=False: the last token-count copy makes the host wait for all");
   for (std::size_t r = 0; r < plan.regions.size(); ++r)
-    for (const CopyFlag& flag : plan.schedules[r].copies)
-      if (set_non_blocking(graph, graph.step().nodes[flag.copy], flag.non_blocking))
-        recorder.record(flag.copy, ProvenanceRole::kSpecialized,
-                        flag.non_blocking
-                            ? "non_blocking=True: a later token-count copy makes the host wait for all"
-                            : "non_blocking=False: the last token-count copy makes the host wait for all",
-                        plan.regions[r]);
+    for (const CopyFlag& flag : plan.schedules[r].copies) {
+      Node& copy = graph.step().nodes[flag.copy];
+      if (!set_non_blocking(graph, copy, flag.non_blocking)) continue;
+      record_specialized(copy, pass, flag.non_blocking ? early : last);
+      set_region(copy, *plan.regions[r]);
+    }
 }
 
-Graph apply(const Graph& graph, const Plan& plan) {
+// Launches outside the bodies that changed places with others of their group: the user may want to know.
+std::size_t count_displaced(const Graph& graph, const Body& after, const Plan& plan) {
+  IdSet<NodeId> bodies(after.nodes.size());
+  for (const EpRegion* region : plan.regions)
+    for (const EpPart& part : region->parts)
+      for (NodeId id : part.nodes) bodies.insert(id);
+  std::map<std::pair<ArgKind, std::uint64_t>, std::vector<NodeId>> by_group;
+  for (const Launch& launch : find_launches(*graph.context, graph.step()))
+    if (!bodies.contains(launch.node))
+      by_group[{launch.group.kind(), launch.group.bits()}].push_back(launch.node);
+  const auto position = find_positions(after, after.order);
+  std::size_t count = 0;
+  for (auto& [group, launches] : by_group) {
+    std::vector<NodeId> moved = launches;
+    std::sort(moved.begin(), moved.end(), [&](NodeId a, NodeId b) { return position[a] < position[b]; });
+    for (std::size_t i = 0; i < moved.size(); ++i) count += moved[i] != launches[i];
+  }
+  return count;
+}
+
+PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> edges) {
   const Body& before = graph.step();
   const NodeLists inputs = list_inputs(*graph.context, before);
-  std::vector<OrderEdge> edges = Effects(*graph.context, before).order_edges();
   for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
-  StableOrder sorted = sort_body(graph, inputs, edges);
+  const StableOrder sorted = sort_body(graph, inputs, edges);
 
-  Graph result = graph;
-  Body& after = result.step();
+  PassResult result{graph};
+  Body& after = result.graph.step();
   after.order = sorted.order;
   relabel_waits(plan, after);
-  record_moves(graph, plan, sorted, result);
-  set_copy_flags(plan, result);
+  record_moves(graph, plan, sorted, result.graph);
+  set_copy_flags(plan, result.graph);
 
   const IdSet<NodeId> free_launches = list_free_launches(before, inputs, plan);
   if (auto violation = find_order_violation(*graph.context, before, after, free_launches))
@@ -326,23 +336,32 @@ Graph apply(const Graph& graph, const Plan& plan) {
         graph, violation->after,
         {"illegal-order", "order", "schedule fewer regions (option roots) and report the graph"},
         "the schedule would break an order that must hold: " + print_path(graph, before, {&*violation, 1}));
+  std::size_t exchanges = 0;
+  for (const EpRegion* region : plan.regions) exchanges += region->count_exchanges();
+  result.notes.push_back(
+      fmt::format("scheduled {} regions with {} token exchanges", plan.regions.size(), exchanges));
+  if (const std::size_t displaced = count_displaced(graph, after, plan); displaced > 0)
+    result.notes.push_back(
+        fmt::format("{} other collectives changed places within their process group, alike on "
+                    "every rank",
+                    displaced));
   return result;
 }
 
 }  // namespace
 
-Graph overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
+PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
   const std::vector<EpRegion> regions = collect_regions(graph, options);
-  const Plan plan = make_plan(graph, regions, options);
-  if (!plan.regions.empty()) return apply(graph, plan);
+  Effects effects(*graph.context, graph.step());
+  const Plan plan = make_plan(graph, regions, options, effects.order_edges());
+  if (!plan.regions.empty()) return apply(graph, plan, effects.order_edges());
   if (options.require_exchange)
     decline(
         graph, {},
         {"nothing-to-schedule", "S-9",
-         "chunk an MoE region first; its token exchanges need the label"
-         " EP_token_exchange"},
+         "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
         regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
-  return graph;
+  return {graph, {"no token exchange to schedule"}};
 }
 
 }  // namespace epweave

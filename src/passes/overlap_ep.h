@@ -20,8 +20,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "ir/graph.h"
+#include "passes/pass.h"
 
 namespace epweave {
 
@@ -32,11 +33,12 @@ enum class PairFirst : std::uint8_t {
 };
 
 struct OverlapEpOptions {
-  std::string roots;  // which regions: "layers.*.moe", component by component; empty: all
+  std::vector<std::string>
+      roots;  // which regions, by the pattern of their root (analysis/module_path.h); none: all
   PairFirst pair_first = PairFirst::kAuto;
-  bool require_exchange = false;  // decline a graph without a region to schedule
+  bool require_exchange = true;  // decline a graph without a region to schedule
 };
 
-Graph overlap_ep(const Graph& graph, const OverlapEpOptions& options);
+PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options);
 
 }  // namespace epweave

@@ -1,6 +1,16 @@
 #include "passes/record.h"
 
 namespace epweave {
+namespace {
+
+void add_record(Node& node, Provenance record) {
+  record.origins = origins_of(node);
+  // That it was kept as it was is no longer true.
+  std::erase_if(node.provenance, [](const Provenance& r) { return r.role == ProvenanceRole::kKept; });
+  node.provenance.push_back(std::move(record));
+}
+
+}  // namespace
 
 void record_merged(Body& body, StringId pass, Merge merge) {
   Node& kept = body.nodes[merge.kept];
@@ -14,11 +24,11 @@ void record_merged(Body& body, StringId pass, Merge merge) {
 }
 
 void record_specialized(Node& node, StringId pass, StringId reason) {
-  Provenance record{
-      .pass = pass, .role = ProvenanceRole::kSpecialized, .origins = origins_of(node), .reason = reason};
-  // That it was kept as it was is no longer true.
-  std::erase_if(node.provenance, [](const Provenance& r) { return r.role == ProvenanceRole::kKept; });
-  node.provenance.push_back(std::move(record));
+  add_record(node, {.pass = pass, .role = ProvenanceRole::kSpecialized, .reason = reason});
+}
+
+void record_moved(Node& node, StringId pass, StringId reason) {
+  add_record(node, {.pass = pass, .role = ProvenanceRole::kMoved, .reason = reason});
 }
 
 }  // namespace epweave

@@ -18,4 +18,7 @@ void record_merged(Body& body, StringId pass, Merge merge);
 // Records that the node's call became a special case of what it was.
 void record_specialized(Node& node, StringId pass, StringId reason);
 
+// Records that the node executes at another place.
+void record_moved(Node& node, StringId pass, StringId reason);
+
 }  // namespace epweave

@@ -6,8 +6,10 @@
 
 #include "passes/canonicalize.h"
 #include "passes/chunk.h"
+#include "passes/concretize.h"
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
+#include "passes/isolate_ep_pg.h"
 #include "passes/overlap_ep.h"
 #include "passes/pipeline.h"
 
@@ -45,18 +47,28 @@ PairFirst pair_first_named(std::string_view name) {
 }
 
 PassResult run_overlap_ep(const Graph& graph, const Options& options) {
-  return {overlap_ep(graph, {.roots = options.text("roots"),
-                             .pair_first = pair_first_named(options.text("pair-first")),
-                             .require_exchange = options.flag("require-exchange")})};
+  return overlap_ep(graph, {.roots = options.list("roots"),
+                            .pair_first = pair_first_named(options.text("pair-first")),
+                            .require_exchange = options.flag("require-exchange")});
+}
+
+PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
+  return isolate_ep_pg(graph);
+}
+PassResult run_concretize(const Graph& graph, const Options&) {
+  return concretize(graph);
 }
 
 // Saves chunking into parts that the schedule would then decline.
 void decline_other_than_two_parts(const Options& options, std::span<const PassCall> earlier) {
-  const std::string& scheduled = options.text("roots");
+  const auto& scheduled = options.list("roots");
   for (const PassCall& call : earlier) {
     if (call.pass->name != "chunk" || call.options.integer("parts") == 2) continue;
     const auto& roots = call.options.list("roots");
-    if (!scheduled.empty() && std::find(roots.begin(), roots.end(), scheduled) == roots.end()) continue;
+    const bool is_scheduled =
+        scheduled.empty() ||
+        std::find_first_of(roots.begin(), roots.end(), scheduled.begin(), scheduled.end()) != roots.end();
+    if (!is_scheduled) continue;
     throw PassError(
         "overlap-ep.parts",
         fmt::format(
@@ -97,31 +109,35 @@ std::vector<PassInfo> make_passes() {
                     "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
                     {"linear", "exact"}}},
        .run = run_chunk},
+      {.name = "isolate-ep-pg",
+       .summary = "give token exchanges a process group of their own",
+       .options = {},
+       .run = run_isolate_ep_pg},
       {.name = "overlap-ep",
-       .summary = "reorder so that one part's token exchange runs behind the other part's compute",
+       .summary = "hide each part's token exchanges behind the other part's compute",
        .options =
-           {{"roots", OptionKind::kText, "\"\"", "pattern of the chunked modules to schedule; empty: all"},
+           {{"roots", OptionKind::kList, "[]", "which chunked regions, by module pattern; none: all"},
             {"pair-first",
              OptionKind::kChoice,
              "auto",
-             "launch the first exchanges of both parts back to back; auto: unless the root is a whole block",
+             "launch both parts' first exchanges back to back; auto: unless the region is a whole block",
              {"auto", "yes", "no"}},
-            {"require-exchange", OptionKind::kFlag, "false", "decline a graph without anything to schedule"}},
+            {"require-exchange", OptionKind::kFlag, "true",
+             "decline a graph that has no labelled token exchange in a chunked region"}},
        .run = run_overlap_ep,
        .decline = decline_other_than_two_parts},
+      {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
   };
 }
 
 // Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
 // make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
 std::string expand_ep_overlap(const Options& options) {
-  const auto& roots = options.list("roots");
-  const std::string scheduled = roots.size() == 1 ? roots.front() : "";
+  const std::string roots = print_value(options.list("roots"));
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,overlap-ep{{roots={"
-      "}}},"
-      "concretize",
-      print_value(roots), options.text("dim"), options.integer("parts"), print_value(scheduled));
+      "dce,canonicalize,dedup-unshard,chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,"
+      "overlap-ep{{roots={}}},concretize",
+      roots, options.text("dim"), options.integer("parts"), roots);
 }
 
 std::vector<PresetInfo> make_presets() {
