@@ -107,17 +107,20 @@ bool keeps_target(ProvenanceRole role) {
   return role == ProvenanceRole::kKept || role == ProvenanceRole::kMoved || role == ProvenanceRole::kBody;
 }
 
-// Whether the node's call is still that of its origin: no pass recorded that it made or changed the call.
-bool is_call_of_origin(const Node& node) {
-  return std::all_of(node.provenance.begin(), node.provenance.end(), [](const Provenance& record) {
-    return keeps_target(record.role) || record.role == ProvenanceRole::kMerged;
-  });
+// Whether the record has to agree with its origins' targets: not behind one that says that a pass made the
+// call or rewrote it (a join that was moved is no call of its origin's op; a body part made concrete still
+// was one).
+bool is_call_of_origin(const Node& node, std::size_t record) {
+  return std::all_of(
+      node.provenance.begin(), node.provenance.begin() + static_cast<std::ptrdiff_t>(record) + 1,
+      [](const Provenance& r) { return keeps_target(r.role) || r.role == ProvenanceRole::kMerged; });
 }
 
 using OriginTargets = std::unordered_map<StringId, StringId>;
 
-void check_record(const Graph& graph, const Node& node, const Provenance& record,
-                  const OriginTargets& origins, std::vector<Violation>& out) {
+void check_record(const Graph& graph, const Node& node, std::size_t index, const OriginTargets& origins,
+                  std::vector<Violation>& out) {
+  const Provenance& record = node.provenance[index];
   auto add = [&](std::string_view invariant, std::string message) {
     report(graph, graph.step(), node, invariant, std::move(message), out);
   };
@@ -133,7 +136,7 @@ void check_record(const Graph& graph, const Node& node, const Provenance& record
     const auto origin = origins.find(name);
     return origin == origins.end() || origin->second == node.target;
   };
-  if (keeps_target(record.role) && is_call_of_origin(node) && !record.origins.empty() &&
+  if (keeps_target(record.role) && is_call_of_origin(node, index) && !record.origins.empty() &&
       std::none_of(record.origins.begin(), record.origins.end(), has_target))
     add("origin-target",
         fmt::format("is {} of {}, which is {}", name_of(record.role), graph.text(record.origins.front()),
@@ -171,7 +174,7 @@ void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
     const Node& node = graph.step().nodes[id];
     if (node.provenance.empty())
       report(graph, graph.step(), node, "origin-covered", "has no provenance", out);
-    for (const Provenance& record : node.provenance) check_record(graph, node, record, origins, out);
+    for (std::size_t i = 0; i < node.provenance.size(); ++i) check_record(graph, node, i, origins, out);
   }
 }
 

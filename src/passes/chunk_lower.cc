@@ -90,7 +90,6 @@ class Lowering {
   // part.
   Graph with_part_symbols(const Graph& graph) {
     Graph result = graph;
-    ExprPool& pool = graph.context->exprs;
     for (Symbol& symbol : result.symbols)
       for (const auto& assumed : plan_.assumed)
         if (assumed.symbol == symbol.name) symbol.assumptions.push_back(assumed.statement);
