@@ -27,8 +27,8 @@ Rational reduce(Wide num, Wide den) {
 }
 
 std::int64_t floor_div(std::int64_t a, std::int64_t b) {
-  std::int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+  const Wide x = a, y = b, q = x / y;
+  return narrow((x % y != 0 && (x < 0) != (y < 0)) ? q - 1 : q);
 }
 
 std::size_t combine(std::size_t seed, std::size_t value) {
@@ -323,7 +323,8 @@ std::optional<Rational> ExprPool::apply_numbers(AtomKind kind, std::span<const R
     case AtomKind::kMod: {
       if (!binary || !v[0].is_integer() || !v[1].is_integer() || v[1].num == 0) return std::nullopt;
       std::int64_t q = floor_div(v[0].num, v[1].num);
-      return Rational{kind == AtomKind::kFloorDiv ? q : v[0].num - q * v[1].num, 1};
+      if (kind == AtomKind::kFloorDiv) return Rational{q, 1};
+      return Rational{narrow(static_cast<Wide>(v[0].num) - static_cast<Wide>(q) * v[1].num), 1};
     }
     case AtomKind::kMin:
     case AtomKind::kMax: {
@@ -445,7 +446,19 @@ std::string ExprPool::print_atom(AtomId id) const {
     };
     return fmt::format("({}//{})", operand(atom.operands[0]), operand(atom.operands[1]));
   }
-  return fmt::format("{}({})", spelling_of(atom.kind)->name, joined(", "));
+  const bool is_ordered = atom.kind != AtomKind::kMin && atom.kind != AtomKind::kMax &&
+                          atom.kind != AtomKind::kAnd && atom.kind != AtomKind::kOr;
+  if (is_ordered) return fmt::format("{}({})", spelling_of(atom.kind)->name, joined(", "));
+  // Operands are kept by id; their text must not depend on it. As sympy: numbers first, then the simpler ones.
+  std::vector<std::pair<bool, std::string>> texts;
+  for (PolyId operand : atom.operands) texts.emplace_back(!constant(operand).has_value(), print(operand));
+  std::sort(texts.begin(), texts.end(), [](const auto& a, const auto& b) {
+    if (a.first != b.first) return a.first < b.first;
+    return a.second.size() != b.second.size() ? a.second.size() < b.second.size() : natural_less(a.second, b.second);
+  });
+  std::string text;
+  for (const auto& [is_symbolic, operand] : texts) text += (text.empty() ? "" : ", ") + operand;
+  return fmt::format("{}({})", spelling_of(atom.kind)->name, text);
 }
 
 std::string ExprPool::print_term(const Term& term, bool first) const {

@@ -35,9 +35,10 @@ class TypeRuleCall {
   std::size_t param_count() const { return node.op->params.size(); }
 
   const TensorType& tensor(std::size_t param);
-  const TensorType* optional_tensor(std::size_t param);       // null for None
-  std::vector<const TensorType*> tensors(std::size_t param);  // null for a None in the list
-  std::int64_t integer(std::size_t param);                    // the schema's default where left out
+  const TensorType* optional_tensor(std::size_t param);  // null for None
+  std::vector<const TensorType*> tensors(std::size_t param);
+  std::vector<const TensorType*> optional_tensors(std::size_t param);  // null for a None in the list
+  std::int64_t integer(std::size_t param);                             // the schema's default where left out
   bool boolean(std::size_t param);
   ExprId extent(std::size_t param);
   Dims extents(std::size_t param);  // one number counts as a list of it
