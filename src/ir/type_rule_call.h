@@ -48,6 +48,8 @@ class TypeRuleCall {
   StringId device_or(std::size_t param, StringId fallback);
   bool is_memory_format(std::size_t param, std::string_view name) const;
   std::size_t dim(std::size_t param, std::size_t rank);  // wrapped; a scalar has dimension 0
+  // As dim; a 0-dimensional tensor has a dimension 0.
+  std::size_t dim_or_scalar(std::size_t param, std::size_t rank);
   std::vector<std::size_t> dims(std::size_t param, std::size_t rank);
 
   // Of an argument anywhere in a tree.

@@ -62,6 +62,7 @@ Dims even_lengths(TypeRuleCall& call, ExprId extent, ExprId length) {
   const auto n = pool.constant(call.facts.normalize(count));
   if (!n)
     call.mismatch("the number of pieces of {} in {} is not known", call.text(length), call.text(extent));
+  if (*n > kMostPieces) call.mismatch("{} pieces", *n);
   if (*n <= 1) return {extent};  // an extent of 0 is one piece
   Dims lengths(static_cast<std::size_t>(*n), length);
   lengths.back() = pool.sub(extent, pool.mul(length, call.number(*n - 1)));
