@@ -14,7 +14,7 @@ bool is_index(DType dtype) {
 
 // The index tensors of an advanced index, one per dimension of self, null where it takes all.
 std::vector<const TensorType*> indices_of(TypeRuleCall& call, const TensorType& self) {
-  std::vector<const TensorType*> indices = call.tensors(1);
+  std::vector<const TensorType*> indices = call.optional_tensors(1);
   for (const TensorType* index : indices) {
     if (index == nullptr) continue;
     if (!is_index(index->dtype)) call.mismatch("an index is {}", info(index->dtype).short_name);
@@ -86,7 +86,7 @@ void check_gather(TypeRuleCall& call, const TensorType& self, const TensorType& 
 }
 
 void check_scatter(TypeRuleCall& call, const TensorType& self) {
-  check_gather(call, self, call.tensor(std::size_t{2}), call.dim(1, self.rank()));
+  check_gather(call, self, call.tensor(std::size_t{2}), call.dim_or_scalar(1, self.rank()));
   if (!call.arg(3).is_node() || tensor_of(call.context, call.type_of(call.arg(3))) == nullptr) return;
   const TensorType &index = call.tensor(std::size_t{2}), &source = call.tensor(std::size_t{3});
   if (source.dtype != self.dtype)
@@ -134,7 +134,7 @@ TypeId index_put_in_place(TypeRuleCall& call) {
 
 TypeId gather(TypeRuleCall& call) {
   const TensorType &self = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{2});
-  check_gather(call, self, index, call.dim(1, self.rank()));
+  check_gather(call, self, index, call.dim_or_scalar(1, self.rank()));
   return call.contiguous(self.dtype, index.sizes, self.device);
 }
 
@@ -165,13 +165,13 @@ TypeId deterministic_scatter_add(TypeRuleCall& call) {
 // index_add, index_copy (self, dim, index, source, ...).
 TypeId index_add(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  call.dim(1, self.rank());
+  call.dim_or_scalar(1, self.rank());
   return call.contiguous(self.dtype, self.sizes, self.device);
 }
 
 TypeId index_add_in_place(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  call.dim(1, self.rank());
+  call.dim_or_scalar(1, self.rank());
   return call.same(self);
 }
 
@@ -181,7 +181,7 @@ TypeId index_select(TypeRuleCall& call) {
     call.mismatch("the index is {}", info(index.dtype).short_name);
   if (index.rank() > 1) call.mismatch("the index has {} dimensions", index.rank());
   Dims sizes = self.sizes;
-  if (self.rank() > 0) sizes[call.dim(1, self.rank())] = product(call.facts, index.sizes);
+  if (self.rank() > 0) sizes[call.dim_or_scalar(1, self.rank())] = product(call.facts, index.sizes);
   return call.contiguous(self.dtype, std::move(sizes), self.device);
 }
 
@@ -246,7 +246,7 @@ TypeId stack(TypeRuleCall& call) {
       call.check_equal(first.sizes[i], tensor->sizes[i], "sizes");
   }
   Dims sizes = first.sizes;
-  const auto at = static_cast<std::ptrdiff_t>(call.dim(1, first.rank() + 1));
+  const auto at = static_cast<std::ptrdiff_t>(call.dim_or_scalar(1, first.rank() + 1));
   sizes.insert(sizes.begin() + at, call.number(static_cast<std::int64_t>(tensors.size())));
   return call.contiguous(promotion.result(), std::move(sizes), first.device);
 }
