@@ -6,15 +6,6 @@
 namespace epweave {
 namespace {
 
-bool equal_each(Facts& facts, std::span<const ExprId> a, std::span<const ExprId> b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](ExprId x, ExprId y) { return facts.equal(x, y); });
-}
-
-bool has_symbol(Facts& facts, std::span<const ExprId> extents) {
-  return std::any_of(extents.begin(), extents.end(), [&](ExprId e) { return !facts.pool().constant(e); });
-}
-
 // a >= b for a, b >= 0, in the sense TensorIterator sorts strides: a multiple counts as larger.
 bool is_at_least(Facts& facts, ExprId a, ExprId b) {
   ExprPool& pool = facts.pool();
@@ -63,6 +54,15 @@ std::vector<std::size_t> sort_dims(Facts& facts, std::span<const ExprId> sizes,
 }
 
 }  // namespace
+
+bool equal_each(Facts& facts, std::span<const ExprId> a, std::span<const ExprId> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](ExprId x, ExprId y) { return facts.equal(x, y); });
+}
+
+bool has_symbol(Facts& facts, std::span<const ExprId> extents) {
+  return std::any_of(extents.begin(), extents.end(), [&](ExprId e) { return !facts.pool().constant(e); });
+}
 
 bool is_one(Facts& facts, ExprId extent) {
   if (auto number = facts.pool().constant(extent)) return *number == 1;
@@ -189,40 +189,6 @@ Dims elementwise_strides(Facts& facts, std::span<const ExprId> sizes, std::span<
   const Dims physical = contiguous_strides(facts, permuted);
   Dims strides(sizes.size());
   for (std::size_t i = 0; i < order.size(); ++i) strides[order[order.size() - 1 - i]] = physical[i];
-  return strides;
-}
-
-std::optional<Dims> view_strides(Facts& facts, Layout layout, std::span<const ExprId> sizes) {
-  ExprPool& pool = facts.pool();
-  if (layout.sizes.empty()) return Dims(sizes.size(), pool.number(1));
-  if (equal_each(facts, layout.sizes, sizes)) return Dims(layout.strides.begin(), layout.strides.end());
-  // Symbolic shapes take a shortcut (FakeTensor's _view_unbacked_meta) that resets strides of extent 1.
-  if ((has_symbol(facts, layout.sizes) || has_symbol(facts, sizes)) && is_contiguous(facts, layout))
-    return contiguous_strides(facts, sizes);
-
-  Dims strides(sizes.size());
-  std::size_t at = sizes.size();  // dimensions from here on have a stride
-  ExprId base = layout.strides.back(), filled = pool.number(1);
-  for (std::size_t i = layout.sizes.size(); i-- > 0;) {
-    filled = pool.mul(filled, layout.sizes[i]);
-    const bool joins_next = i > 0 && (is_one(facts, layout.sizes[i - 1]) ||
-                                      facts.equal_strides(layout.strides[i - 1], pool.mul(filled, base)));
-    if (joins_next) continue;
-    // A run of memory ends: the view's dimensions must fill exactly it.
-    ExprId covered = pool.number(1);
-    while (at > 0 && (!facts.equal(covered, filled) || is_one(facts, sizes[at - 1]))) {
-      if (!facts.equal(covered, filled) && facts.at_least(covered, filled)) return std::nullopt;
-      --at;
-      strides[at] = pool.mul(covered, base);
-      covered = pool.mul(covered, sizes[at]);
-    }
-    if (!facts.equal(covered, filled)) return std::nullopt;
-    if (i > 0) {
-      base = layout.strides[i - 1];
-      filled = pool.number(1);
-    }
-  }
-  if (at != 0) return std::nullopt;
   return strides;
 }
 

@@ -25,6 +25,8 @@ inline Layout layout_of(const TensorType& tensor) {
   return {tensor.sizes, tensor.strides};
 }
 
+bool equal_each(Facts& facts, std::span<const ExprId> a, std::span<const ExprId> b);
+bool has_symbol(Facts& facts, std::span<const ExprId> extents);
 bool is_one(Facts& facts, ExprId extent);
 bool is_zero(Facts& facts, ExprId extent);
 
@@ -52,7 +54,8 @@ Dims elementwise_strides(Facts& facts, std::span<const ExprId> sizes, std::span<
 // Strides of the operand seen with the broadcast shape `sizes`: 0 along broadcast dimensions.
 Dims broadcast_strides(Facts& facts, std::span<const ExprId> sizes, Layout operand);
 
-// Strides of a view of `layout` with shape `sizes`, none if it takes a copy (at::detail::computeStride).
+// Strides of a view of `layout` with shape `sizes`, none if it takes a copy. Shapes without symbols and
+// others follow different rules for dimensions of extent 1, as in FakeTensor's _view_meta.
 std::optional<Dims> view_strides(Facts& facts, Layout layout, std::span<const ExprId> sizes);
 
 // Dimensions sorted by stride, innermost first. Equal strides, of dimensions of extent 1, go by position.

@@ -67,6 +67,8 @@ TypeId stack(TypeRuleCall& call);
 TypeId pad(TypeRuleCall& call);
 TypeId zeros_of_input(TypeRuleCall& call);
 TypeId copy_of_self(TypeRuleCall& call);
+TypeId scatter_view(TypeRuleCall& call);
+TypeId flip(TypeRuleCall& call);
 TypeId contiguous_of_self(TypeRuleCall& call);
 TypeId repeat(TypeRuleCall& call);
 TypeId one_hot(TypeRuleCall& call);

@@ -211,6 +211,12 @@ TypeId TypeRuleCall::fresh_like(const TensorType& tensor, DType dtype) {
   return result(dtype, tensor.sizes, preserved_strides(facts, layout_of(tensor)), tensor.device);
 }
 
+TypeId TypeRuleCall::laid_out_like(const TensorType& tensor, DType dtype) {
+  const Layout layout = layout_of(tensor);
+  return result(dtype, tensor.sizes, elementwise_strides(facts, tensor.sizes, std::span(&layout, 1)),
+                tensor.device);
+}
+
 TypeId TypeRuleCall::tuple(std::vector<TypeId> elements) {
   return context.types.intern(Type{.kind = TypeKind::kTuple, .elements = std::move(elements)});
 }

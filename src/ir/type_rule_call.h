@@ -64,6 +64,8 @@ class TypeRuleCall {
   }
   TypeId same(const TensorType& tensor);  // the type as it is: what in-place ops and aliases give
   TypeId fresh_like(const TensorType& tensor, DType dtype);  // new storage, memory format preserved
+  // As fresh_like, but a contiguous tensor gives fresh strides for its dimensions of extent 1 too.
+  TypeId laid_out_like(const TensorType& tensor, DType dtype);
   TypeId fresh_like(const TensorType& tensor) { return fresh_like(tensor, tensor.dtype); }
   TypeId tuple(std::vector<TypeId> elements);
   TypeId list_of(std::vector<TypeId> elements);

@@ -166,7 +166,7 @@ TypeId deterministic_scatter_add(TypeRuleCall& call) {
 TypeId index_add(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   call.dim(1, self.rank());
-  return call.fresh_like(self);
+  return call.contiguous(self.dtype, self.sizes, self.device);
 }
 
 TypeId index_add_in_place(TypeRuleCall& call) {
@@ -277,6 +277,18 @@ TypeId zeros_of_input(TypeRuleCall& call) {
 // A copy of self, changed.
 TypeId copy_of_self(TypeRuleCall& call) {
   return call.fresh_like(call.tensor(std::size_t{0}));
+}
+// slice_scatter, select_scatter: strides kept as they are, unless elements overlap.
+TypeId scatter_view(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  for (std::size_t i = 0; i < self.rank(); ++i)
+    if (is_zero(call.facts, self.strides[i]) && !is_one(call.facts, self.sizes[i]))
+      return call.fresh_like(self);
+  return call.same(self);
+}
+TypeId flip(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  return call.laid_out_like(self, self.dtype);
 }
 TypeId contiguous_of_self(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});

@@ -185,7 +185,7 @@ TypeId topk(TypeRuleCall& call) {
 
 TypeId sort(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  return call.tuple({call.fresh_like(self), call.fresh_like(self, DType::kInt64)});
+  return call.tuple({call.laid_out_like(self, self.dtype), call.laid_out_like(self, DType::kInt64)});
 }
 
 TypeId argsort(TypeRuleCall& call) {
