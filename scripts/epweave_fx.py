@@ -1057,7 +1057,8 @@ class _DumpReader:
     def symbol(name: str, x: dict) -> dict:
         what = f'symbol "{name}"'
         out: dict = {"name": name}
-        _only(x, ("range", "hint", "size_like", "unbacked", "deferred_asserts", "replaced_by"), what)
+        _only(x, ("range", "hint", "size_like", "unbacked", "deferred_asserts", "replaced_by"),
+              what)
         if "range" in x:
             bounds = _need(x, "range", list, what)
             if len(bounds) != 2 or not all(isinstance(b, str) for b in bounds):
@@ -1293,8 +1294,9 @@ class _DumpWriter:
         for key, value in get_meta(x).items():
             meta[key] = self.plain(value)
         if "bindings" in x:
-            meta["unbacked_bindings"] = {b["symbol"]: [self.plain(step) for step in b.get("path", ())]
-                                         for b in x["bindings"]}
+            meta["unbacked_bindings"] = {
+                b["symbol"]: [self.plain(step) for step in b.get("path", ())]
+                for b in x["bindings"]}
         if "chunk_hints" in x:
             meta["torchtitan_chunk_symbol_hints"] = {h["symbol"]: h.get("value", 0)
                                                      for h in x["chunk_hints"]}
@@ -2349,8 +2351,8 @@ def load(path: str, *, device: str | None = None):
     except GraphFileError as error:
         raise GraphFileError(f"{path}: {error}") from None
     except (IndexError, KeyError) as error:
-        raise GraphFileError(f"{path}: lacks what a graph must say ({type(error).__name__}: {error});"
-                             " its writer is faulty") from None
+        raise GraphFileError(f"{path}: lacks what a graph must say"
+                             f" ({type(error).__name__}: {error}); its writer is faulty") from None
 
 
 # ------------------------------------------------------------------------------- command
@@ -2384,7 +2386,8 @@ def _run_to_dump(source: str, target: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="epweave_fx.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        prog="epweave_fx.py", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (
             ("from-dump", _run_from_dump, "write a graph file from an fx-dump-1 JSON file"),

@@ -3,11 +3,9 @@
 
 With EPWEAVE_DUMPS set to a folder of fx-dump-1 files, these are round-tripped too.
 """
-import contextlib
 import copy
 import glob
 import gzip
-import io
 import json
 import math
 import os

@@ -35,8 +35,8 @@ graph
   %mm = aten.mm.default(%x, %w) : f32[u0, 8] @layers.0.moe seq=3 src="model.py:3 in forward: x @ w"
   %sort = aten.sort.stable(%mm, stable=True) : (f32[u0, 8], i64[u0, 8])
   %getitem = operator.getitem(%sort, 0) : f32[u0, 8]
-  %neg = aten.neg.default(%getitem) : f32[u0, 8] bwd custom{"k": "v"} meta{"m": [1, "a"]}
-  %score = get_attr : attr=graph(score)
+  %neg = aten.neg.default(%getitem) : f32[u0, 8] bwd custom{k="v"} meta{m=[1, "a"]}
+  %score = get_attr attr=graph(score)
   output([%neg, %mm])
 
 graph score

@@ -61,8 +61,9 @@ class Rewrite {
     files_.write = seconds_since(start_write);
     if (options_.time_passes) console_.requested(watch_.times_text(files_));
     if (console_.json()) report(input, output, sha256);
-    console_.detail(fmt::format("{}: {} -> {} nodes", options_.output.path, input.step().order.size(),
-                                output.step().order.size()));
+    console_.detail(fmt::format("{}: {} -> {} nodes",
+                                options_.output.path == "-" ? "standard output" : options_.output.path,
+                                input.step().order.size(), output.step().order.size()));
     return kFine;
   }
 

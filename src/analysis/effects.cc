@@ -203,7 +203,7 @@ std::string_view name_of(OrderReason reason) {
       "has or follows an op with unknown effects",
       "is launched after it on the same process group",
       "reads on the host what is complete only then",
-      "was asked to follow it",
+      "is scheduled behind it",
   };
   return kNames[static_cast<std::size_t>(reason)];
 }

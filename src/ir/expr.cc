@@ -71,6 +71,18 @@ bool natural_less(std::string_view a, std::string_view b) {
   return a.size() - i < b.size() - j;
 }
 
+// Powers of sums grow without bound; real sizes are sums over at most a few hundred ranks.
+constexpr std::size_t kMaxTerms = 1 << 14;
+
+bool is_number(std::string_view text) {
+  return text.find_first_not_of("-0123456789") == text.npos;
+}
+
+bool operand_less(std::string_view a, std::string_view b) {
+  if (is_number(a) != is_number(b)) return is_number(a);
+  return a.size() != b.size() ? a.size() < b.size() : natural_less(a, b);
+}
+
 struct Spelling {
   AtomKind kind;
   std::string_view name;
@@ -271,6 +283,8 @@ PolyId ExprPool::mul(PolyId a, PolyId b) {
     return scale(a, polys_[b].terms[0].coefficient);
   PolyId sum = poly_number(0);
   const Poly left = polys_[a], right = polys_[b];
+  if (left.terms.size() * right.terms.size() > kMaxTerms)
+    throw InputError(fmt::format("expression has more than {} terms", kMaxTerms));
   for (const Term& x : left.terms) {
     Poly row;
     for (const Term& y : right.terms) {
@@ -425,15 +439,15 @@ std::string ExprPool::print_atom(AtomId id) const {
   const Atom& atom = atoms_[id];
   if (atom.kind == AtomKind::kSymbol) return std::string(strings_[atom.name]);
   if (atom.kind == AtomKind::kInfinity) return "int_oo";
-  auto joined = [&](std::string_view separator) {
-    std::string text;
-    for (std::size_t i = 0; i < atom.operands.size(); ++i) {
-      if (i > 0) text += separator;
-      text += print(atom.operands[i]);
-    }
-    return text;
-  };
-  if (atom.kind == AtomKind::kFunction) return fmt::format("{}({})", strings_[atom.name], joined(", "));
+  std::vector<std::string> operands;
+  for (PolyId operand : atom.operands) operands.push_back(print(operand));
+  // The order of the operands of these does not matter, and by id it would depend on what was interned
+  // before. As sympy writes them: numbers first, then the shorter ones.
+  if (atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax || atom.kind == AtomKind::kAnd ||
+      atom.kind == AtomKind::kOr)
+    std::sort(operands.begin(), operands.end(), operand_less);
+  if (atom.kind == AtomKind::kFunction)
+    return fmt::format("{}({})", strings_[atom.name], fmt::join(operands, ", "));
   if (atom.kind == AtomKind::kFloorDiv) {
     auto operand = [&](PolyId p) {
       std::string text = print(p);
@@ -446,19 +460,7 @@ std::string ExprPool::print_atom(AtomId id) const {
     };
     return fmt::format("({}//{})", operand(atom.operands[0]), operand(atom.operands[1]));
   }
-  const bool is_ordered = atom.kind != AtomKind::kMin && atom.kind != AtomKind::kMax &&
-                          atom.kind != AtomKind::kAnd && atom.kind != AtomKind::kOr;
-  if (is_ordered) return fmt::format("{}({})", spelling_of(atom.kind)->name, joined(", "));
-  // Operands are kept by id; their text must not depend on it. As sympy: numbers first, then the simpler ones.
-  std::vector<std::pair<bool, std::string>> texts;
-  for (PolyId operand : atom.operands) texts.emplace_back(!constant(operand).has_value(), print(operand));
-  std::sort(texts.begin(), texts.end(), [](const auto& a, const auto& b) {
-    if (a.first != b.first) return a.first < b.first;
-    return a.second.size() != b.second.size() ? a.second.size() < b.second.size() : natural_less(a.second, b.second);
-  });
-  std::string text;
-  for (const auto& [is_symbolic, operand] : texts) text += (text.empty() ? "" : ", ") + operand;
-  return fmt::format("{}({})", spelling_of(atom.kind)->name, text);
+  return fmt::format("{}({})", spelling_of(atom.kind)->name, fmt::join(operands, ", "));
 }
 
 std::string ExprPool::print_term(const Term& term, bool first) const {
@@ -480,6 +482,17 @@ std::string ExprPool::print_term(const Term& term, bool first) const {
 
 std::string ExprPool::print(PolyId id) const {
   // Ordered by text, not by id, so that the result does not depend on what was interned before.
+  const Poly& poly = polys_[id];
+  if (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
+      poly.terms[0].coefficient == Rational{1, 1}) {
+    // A comparison by itself, as sympy writes it: `0 <= u4`.
+    const Atom& atom = atoms_[poly.terms[0].atoms[0]];
+    const bool is_order = atom.kind == AtomKind::kLt || atom.kind == AtomKind::kLe ||
+                          atom.kind == AtomKind::kGt || atom.kind == AtomKind::kGe;
+    if (is_order)
+      return fmt::format("{} {} {}", print(atom.operands[0]), spelling_of(atom.kind)->infix,
+                         print(atom.operands[1]));
+  }
   std::vector<std::pair<std::string, const Term*>> terms;
   const Term* constant = nullptr;
   for (const Term& term : polys_[id].terms) {

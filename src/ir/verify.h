@@ -25,7 +25,8 @@
 //   provenance (verify_provenance), for graphs that a pass made; of the step's nodes
 //     origin-exists     an origin names a node of Graph::origins
 //     origin-covered    every node has a record
-//     origin-target     a kept or moved node, or a body part, has the target of its origin
+//     origin-target     a kept or moved node, or a body part, has the target of one of its origins, unless
+//                       another record says that a pass made or changed the call
 //     origin-parts      part < parts; a body part says of how many
 //
 // Types are checked against what is recorded for a call's inputs, so one wrong type is reported where it is,

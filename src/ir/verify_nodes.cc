@@ -1,6 +1,7 @@
 // What single nodes and their annotations must satisfy: communication, chunk fields, provenance.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -103,16 +104,16 @@ std::string find_chunk_problem(const Graph& graph, const ChunkInfo& chunk) {
 }
 
 bool keeps_target(ProvenanceRole role) {
-  return role == ProvenanceRole::kKept || role == ProvenanceRole::kMoved || role == ProvenanceRole::kBody ||
-         role == ProvenanceRole::kMerged;
+  return role == ProvenanceRole::kKept || role == ProvenanceRole::kMoved || role == ProvenanceRole::kBody;
 }
 
-// Whether the record has to agree with its origins' targets: not behind one that says that the node was made
-// or rewritten otherwise (a join that was moved is still no call of its origin's op).
-bool has_origin_target(const Node& node, std::size_t record) {
-  for (std::size_t i = 0; i <= record; ++i)
-    if (!keeps_target(node.provenance[i].role)) return false;
-  return node.provenance[record].role != ProvenanceRole::kMerged;
+// Whether the record has to agree with its origins' targets: not behind one that says that a pass made the
+// call or rewrote it (a join that was moved is no call of its origin's op; a body part made concrete still
+// was one).
+bool is_call_of_origin(const Node& node, std::size_t record) {
+  return std::all_of(
+      node.provenance.begin(), node.provenance.begin() + static_cast<std::ptrdiff_t>(record) + 1,
+      [](const Provenance& r) { return keeps_target(r.role) || r.role == ProvenanceRole::kMerged; });
 }
 
 using OriginTargets = std::unordered_map<StringId, StringId>;
@@ -127,15 +128,19 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
     add("origin-parts", fmt::format("part {} of {}", record.part, record.parts));
   if (record.role == ProvenanceRole::kBody && record.parts == 0)
     add("origin-parts", "a body part of how many?");
-  for (StringId name : record.origins) {
-    const auto origin = origins.find(name);
-    if (origin == origins.end()) {
+  for (StringId name : record.origins)
+    if (!origins.contains(name))
       add("origin-exists", fmt::format("origin {} is not in the input graph", graph.text(name)));
-    } else if (has_origin_target(node, index) && origin->second != node.target) {
-      add("origin-target", fmt::format("is {} of {}, which is {}", name_of(record.role), graph.text(name),
-                                       graph.text(origin->second)));
-    }
-  }
+  // Other origins are nodes whose place this one took too: aliases, equal computations.
+  const auto has_target = [&](StringId name) {
+    const auto origin = origins.find(name);
+    return origin == origins.end() || origin->second == node.target;
+  };
+  if (keeps_target(record.role) && is_call_of_origin(node, index) && !record.origins.empty() &&
+      std::none_of(record.origins.begin(), record.origins.end(), has_target))
+    add("origin-target",
+        fmt::format("is {} of {}, which is {}", name_of(record.role), graph.text(record.origins.front()),
+                    graph.text(origins.at(record.origins.front()))));
 }
 
 }  // namespace

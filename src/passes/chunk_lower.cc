@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <map>
 #include <unordered_map>
 
 #include "ir/op.h"
@@ -11,6 +13,34 @@ namespace epweave {
 namespace {
 
 constexpr std::string_view kPass = "chunk";
+
+// Names for new symbols: the old one's letters and the next free number, since torch tells symbols' kinds by
+// their names (u7 is unbacked, s3 is backed).
+class FreshSymbols {
+ public:
+  explicit FreshSymbols(const Graph& graph) : strings_(graph.context->strings) {
+    for (const Symbol& symbol : graph.symbols) {
+      const auto [prefix, number] = split(strings_[symbol.name]);
+      std::uint64_t& next = next_[std::string(prefix)];
+      next = std::max(next, number + 1);
+    }
+  }
+  StringId like(StringId symbol) {
+    const std::string prefix(split(strings_[symbol]).first);
+    return strings_.intern(fmt::format("{}{}", prefix, next_[prefix]++));
+  }
+
+ private:
+  static std::pair<std::string_view, std::uint64_t> split(std::string_view name) {
+    const std::size_t digits = name.find_last_not_of("0123456789") + 1;
+    std::uint64_t number = 0;
+    std::from_chars(name.data() + digits, name.data() + name.size(), number);
+    return {name.substr(0, digits), number};
+  }
+
+  StringTable& strings_;
+  std::map<std::string, std::uint64_t> next_;
+};
 
 // One forward walk with two memoised accessors:
 //
@@ -60,7 +90,6 @@ class Lowering {
   // part.
   Graph with_part_symbols(const Graph& graph) {
     Graph result = graph;
-    ExprPool& pool = graph.context->exprs;
     for (Symbol& symbol : result.symbols)
       for (const auto& assumed : plan_.assumed)
         if (assumed.symbol == symbol.name) symbol.assumptions.push_back(assumed.statement);
@@ -74,9 +103,9 @@ class Lowering {
       }
     }
     twins_.resize(parts());
+    FreshSymbols fresh_symbols(graph);
     for (StringId symbol : bound)
-      for (std::size_t k = 0; k < parts(); ++k)
-        twins_[k].at(symbol) = pool.strings().intern(fmt::format("{}_{}", graph.text(symbol), k));
+      for (std::size_t k = 0; k < parts(); ++k) twins_[k].at(symbol) = fresh_symbols.like(symbol);
     Facts facts(result);
     std::vector<Symbol> fresh;
     for (const Symbol& symbol : graph.symbols) {

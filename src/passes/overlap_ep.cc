@@ -159,7 +159,7 @@ StableOrder sort_body(const Graph& graph, const NodeLists& inputs, const std::ve
   auto sorted = sort_stably(graph.step(), inputs, edges);
   if (auto* cycle = std::get_if<Cycle>(&sorted))
     decline(graph, cycle->front().after,
-            {"contradiction", "cycle",
+            {"contradiction", "",
              "schedule fewer regions (option roots), or change what ties the parts together"},
             "the schedule contradicts the graph: " + print_path(graph, graph.step(), *cycle));
   return std::get<StableOrder>(std::move(sorted));
@@ -334,7 +334,7 @@ PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> ed
   if (auto violation = find_order_violation(*graph.context, before, after, free_launches))
     decline(
         graph, violation->after,
-        {"illegal-order", "order", "schedule fewer regions (option roots) and report the graph"},
+        {"illegal-order", "", "schedule fewer regions (option roots) and report the graph"},
         "the schedule would break an order that must hold: " + print_path(graph, before, {&*violation, 1}));
   std::size_t exchanges = 0;
   for (const EpRegion* region : plan.regions) exchanges += region->count_exchanges();

@@ -477,8 +477,8 @@ std::string describe_phase(const Graph& graph, const EpRegion& region, const Pha
 void decline(const Graph& graph, NodeId node, const Refusal& refusal, const std::string& problem) {
   const Node* const at = node ? &graph.step().nodes[node] : nullptr;
   const std::string subject = at != nullptr ? fmt::format("{}: ", graph.text(at->name)) : std::string();
-  throw PassError(fmt::format("overlap-ep.{}", refusal.name),
-                  fmt::format("{}{} ({})", subject, problem, refusal.spec),
+  const std::string spec = *refusal.spec != '\0' ? fmt::format(" ({})", refusal.spec) : std::string();
+  throw PassError(fmt::format("overlap-ep.{}", refusal.name), subject + problem + spec,
                   at != nullptr ? site_of(graph, *at) : Site(), refusal.remedy);
 }
 

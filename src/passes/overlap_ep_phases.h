@@ -69,7 +69,7 @@ class PhasePlanner {
 // Why a node is where it is, for its provenance: "fills the time of exchange 0 (dispatch)".
 std::string describe_phase(const Graph& graph, const EpRegion& region, const Phase& phase);
 
-// PassError "overlap-ep.NAME" about a node; `spec` is the id of the specification.
+// PassError "overlap-ep.NAME" about a node; `spec` is the id of the specification, or empty.
 struct Refusal {
   const char* name;
   const char* spec;

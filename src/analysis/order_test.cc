@@ -1,0 +1,221 @@
+#include "analysis/order.h"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "analysis/collectives.h"
+#include "analysis/ep_regions.h"
+#include "ir/text.h"
+
+namespace epweave {
+namespace {
+
+Graph parse(std::string_view body) {
+  return parse_text(fmt::format("epweave text 1\ndevice cuda:0\ngraph\n{}  output([])\n", body), "test.txt");
+}
+
+NodeId find(const Graph& graph, std::string_view name) {
+  for (NodeId id : graph.step().order)
+    if (graph.text(graph.step().nodes[id].name) == name) return id;
+  throw CheckError("no such node");
+}
+
+std::string edges_of(const Graph& graph) {
+  const Effects effects(*graph.context, graph.step());
+  std::vector<std::string> lines;
+  for (const OrderEdge& edge : effects.order_edges())
+    lines.push_back(print_path(graph, graph.step(), {&edge, 1}));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+// The violation that appears when `name` moves to the front of the calls.
+std::string violation_of_hoisting(const Graph& graph, std::string_view name) {
+  Body after = graph.step();
+  const NodeId id = find(graph, name);
+  std::erase(after.order, id);
+  auto first = after.order.begin();
+  while (after.nodes[*first].kind == NodeKind::kPlaceholder) ++first;
+  after.order.insert(first, id);
+  const auto edge = find_order_violation(*graph.context, graph.step(), after, {});
+  return edge ? print_path(graph, graph.step(), {&*edge, 1}) : "none";
+}
+
+std::string names_of(const Graph& graph, const std::vector<NodeId>& order) {
+  std::vector<std::string_view> names;
+  for (NodeId id : order)
+    if (graph.step().nodes[id].kind == NodeKind::kCall)
+      names.push_back(graph.text(graph.step().nodes[id].name));
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+const std::string kBucket = R"(  %x = placeholder : f32[8]
+  %buf = aten.empty.memory_format([8]) : f32[8]
+  %a = aten.view.default(%buf, [8]) : f32[8]
+  %b = aten.view.default(%buf, [2, 4]) : f32[2, 4]
+  %w = aten.split_with_sizes_copy.out(%x, [8], out=[%a])
+  %y = aten.mul.Tensor(%b, %b) : f32[2, 4]
+  %w2 = aten.split_with_sizes_copy.out(%x, [8], out=[%a])
+)";
+
+}  // namespace
+
+TEST_CASE("storage reached through views orders writes and reads") {
+  const Graph graph = parse(kBucket);
+  CHECK(edges_of(graph) ==
+        "w -> y (reads what it wrote in buf)\n"
+        "y -> w2 (overwrites what it reads in buf)");
+  CHECK(violation_of_hoisting(graph, "b") == "buf -> b (takes its value)");
+}
+
+TEST_CASE("a reader of bucketed storage cannot pass the copy that fills it") {
+  const Graph graph = parse(kBucket);
+  Body after = graph.step();
+  std::swap(after.order[4], after.order[5]);  // w, y
+  const auto edge = find_order_violation(*graph.context, graph.step(), after, {});
+  REQUIRE(edge);
+  CHECK(print_path(graph, graph.step(), {&*edge, 1}) == "w -> y (reads what it wrote in buf)");
+}
+
+TEST_CASE("a wait completes what its launch reads and writes") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[8]
+  %t = aten.mul.Tensor(%x, %x) : f32[8]
+  %l = _c10d_functional.all_reduce.default(%t, "sum", "0") : f32[8]
+  %w = _c10d_functional.wait_tensor.default(%l) : f32[8]
+  %z = aten.add_.Tensor(%t, %x) : f32[8]
+)");
+  CHECK(edges_of(graph) ==
+        "l -> z (overwrites what it reads in t)\n"
+        "w -> z (overwrites what it reads in t)");
+}
+
+TEST_CASE("an op of unknown effect keeps its place among effects") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[8]
+  %z = placeholder : f32[8]
+  %l = _c10d_functional.all_reduce.default(%x, "sum", "0") : f32[8]
+  %u = mine.strange.default(%z) : f32[8]
+  %v = aten.mul.Tensor(%z, %z) : f32[8]
+  %y = aten.mul.Tensor(%x, %x) : f32[8]
+)");
+  CHECK(violation_of_hoisting(graph, "u") == "l -> u (has or follows an op with unknown effects)");
+  CHECK(violation_of_hoisting(graph, "v") == "u -> v (reads what it wrote in z)");
+  CHECK(violation_of_hoisting(graph, "y") == "none");
+}
+
+TEST_CASE("elements of a computed tuple are storage of their own, elements of a split are views") {
+  const Graph computed = parse(R"(  %x = placeholder : f32[8]
+  %t = aten.topk.default(%x, 2) : (f32[2], i64[2])
+  %v = operator.getitem(%t, 0) : f32[2]
+  %i = operator.getitem(%t, 1) : i64[2]
+  %w = aten.add_.Tensor(%v, %v) : f32[2]
+  %r = aten.mul.Tensor(%i, %i) : i64[2]
+)");
+  CHECK(edges_of(computed).empty());
+  const Graph split = parse(R"(  %x = placeholder : f32[8]
+  %t = aten.split.Tensor(%x, 4) : [f32[4], f32[4]]
+  %v = operator.getitem(%t, 0) : f32[4]
+  %w = aten.add_.Tensor(%v, %v) : f32[4]
+  %r = aten.mul.Tensor(%x, %x) : f32[8]
+)");
+  CHECK(edges_of(split) == "w -> r (reads what it wrote in x)");
+}
+
+TEST_CASE("launches on one group stay in order unless they are free") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[8]
+  %a = _c10d_functional.all_reduce.default(%x, "sum", "0") : f32[8]
+  %other = _c10d_functional.all_reduce.default(%x, "sum", "1") : f32[8]
+  %b = _c10d_functional.all_reduce.default(%x, "sum", "0") : f32[8]
+)");
+  CHECK(violation_of_hoisting(graph, "other") == "none");
+  CHECK(violation_of_hoisting(graph, "b") == "a -> b (is launched after it on the same process group)");
+  Body after = graph.step();
+  std::swap(after.order[1], after.order[3]);
+  IdSet<NodeId> free_launches;
+  free_launches.insert(find(graph, "b"));
+  CHECK_FALSE(find_order_violation(*graph.context, graph.step(), after, free_launches));
+}
+
+TEST_CASE("groups that are looked up in a mesh are told apart by what is looked up") {
+  const Graph graph = parse(R"(  %m = placeholder
+  %x = placeholder : f32[8]
+  %g0 = _dtensor.mesh_get_process_group.default(%m, 0)
+  %g1 = _dtensor.mesh_get_process_group.default(%m, 0)
+  %g2 = _dtensor.mesh_get_process_group.default(%m, 1)
+  %a = _c10d_functional.all_reduce.default(%x, "sum", %g0) : f32[8]
+  %b = _c10d_functional.all_reduce.default(%x, "sum", %g1) : f32[8]
+  %c = _c10d_functional.all_reduce.default(%x, "sum", %g2) : f32[8]
+)");
+  std::string groups;
+  for (const Launch& launch : find_launches(*graph.context, graph.step()))
+    groups += name_of_group(*graph.context, graph.step(), launch.group);
+  CHECK(groups == "g0g0g2");
+}
+
+TEST_CASE("the host reads a non-blocking copy only behind something that waits") {
+  const Graph graph = parse(R"(  %x = placeholder : i64[]
+  %a = aten._to_copy.default(%x, device=@cpu, non_blocking=True) : i64[]@cpu
+  %b = aten._to_copy.default(%x, device=@cpu, non_blocking=False) : i64[]@cpu
+  %i = aten._local_scalar_dense.default(%a) : SymInt(u0)
+)");
+  Body after = graph.step();
+  std::swap(after.order[2], after.order[3]);  // b, i
+  const auto edge = find_order_violation(*graph.context, graph.step(), after, {});
+  REQUIRE(edge);
+  CHECK(edge->reason == OrderReason::kHostRead);
+  CHECK_FALSE(find_order_violation(*graph.context, graph.step(), graph.step(), {}));
+}
+
+TEST_CASE("F17: the stable sort only delays, and interleaves what several regions ask for") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[8]
+  %r0s = aten.neg.default(%x) : f32[8]
+  %r1s = aten.neg.default(%r0s) : f32[8]
+  %boundary = aten.neg.default(%r1s) : f32[8]
+  %r0t = aten.neg.default(%boundary) : f32[8]
+  %r1t = aten.add.Tensor(%r1s, %r0t) : f32[8]
+)");
+  const NodeLists inputs = list_inputs(*graph.context, graph.step());
+  const std::vector<OrderEdge> phases = {
+      {find(graph, "r0s"), find(graph, "r0t"), OrderReason::kRequested, {}},
+      {find(graph, "r1s"), find(graph, "r1t"), OrderReason::kRequested, {}}};
+  const auto sorted = sort_stably(graph.step(), inputs, phases);
+  CHECK(names_of(graph, std::get<StableOrder>(sorted).order) == "r0s r1s boundary r0t r1t");
+}
+
+TEST_CASE("a delayed node is placed right behind what it waited for") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[8]
+  %a = aten.neg.default(%x) : f32[8]
+  %b = aten.neg.default(%x) : f32[8]
+  %c = aten.neg.default(%b) : f32[8]
+  %d = aten.neg.default(%x) : f32[8]
+  %e = aten.neg.default(%x) : f32[8]
+)");
+  const NodeLists inputs = list_inputs(*graph.context, graph.step());
+  const OrderEdge edge{find(graph, "d"), find(graph, "b"), OrderReason::kRequested, {}};
+  const auto sorted = sort_stably(graph.step(), inputs, {&edge, 1});
+  CHECK(names_of(graph, std::get<StableOrder>(sorted).order) == "a d b c e");
+
+  const OrderEdge back{find(graph, "c"), find(graph, "a"), OrderReason::kRequested, {}};
+  const OrderEdge cycle[] = {back, {find(graph, "a"), find(graph, "b"), OrderReason::kRequested, {}}};
+  const auto stuck = sort_stably(graph.step(), inputs, cycle);
+  CHECK(print_path(graph, graph.step(), std::get<Cycle>(stuck)) ==
+        "c -> b (is scheduled behind it) -> c (takes its value)");
+}
+
+TEST_CASE("users and inputs name each node once") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[8]
+  %a = aten.add.Tensor(%x, %x) : f32[8]
+  %b = aten.add.Tensor(%a, %x) : f32[8]
+)");
+  const NodeLists inputs = list_inputs(*graph.context, graph.step());
+  const NodeLists users = invert(inputs, graph.step().order);
+  auto names = [&](std::span<const NodeId> ids) {
+    std::string text;
+    for (NodeId id : ids) text += graph.text(graph.step().nodes[id].name);
+    return text;
+  };
+  CHECK(names(inputs[find(graph, "b")]) == "ax");
+  CHECK(names(users[find(graph, "x")]) == "ab");
+  CHECK(names(users[find(graph, "b")]).empty());
+}
+
+}  // namespace epweave
