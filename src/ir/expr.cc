@@ -71,17 +71,12 @@ bool natural_less(std::string_view a, std::string_view b) {
   return a.size() - i < b.size() - j;
 }
 
+bool has_letter(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
+}
+
 // Powers of sums grow without bound; real sizes are sums over at most a few hundred ranks.
 constexpr std::size_t kMaxTerms = 1 << 14;
-
-bool is_number(std::string_view text) {
-  return text.find_first_not_of("-0123456789") == text.npos;
-}
-
-bool operand_less(std::string_view a, std::string_view b) {
-  if (is_number(a) != is_number(b)) return is_number(a);
-  return a.size() != b.size() ? a.size() < b.size() : natural_less(a, b);
-}
 
 struct Spelling {
   AtomKind kind;
@@ -441,11 +436,15 @@ std::string ExprPool::print_atom(AtomId id) const {
   if (atom.kind == AtomKind::kInfinity) return "int_oo";
   std::vector<std::string> operands;
   for (PolyId operand : atom.operands) operands.push_back(print(operand));
-  // The order of the operands of these does not matter, and by id it would depend on what was interned
-  // before. As sympy writes them: numbers first, then the shorter ones.
+  // Operands of these are kept by id, and their text must not depend on it. As sympy: numbers, then the
+  // simpler ones.
   if (atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax || atom.kind == AtomKind::kAnd ||
       atom.kind == AtomKind::kOr)
-    std::sort(operands.begin(), operands.end(), operand_less);
+    std::sort(operands.begin(), operands.end(), [](const std::string& x, const std::string& y) {
+      const bool x_symbolic = has_letter(x), y_symbolic = has_letter(y);
+      if (x_symbolic != y_symbolic) return y_symbolic;
+      return x.size() != y.size() ? x.size() < y.size() : natural_less(x, y);
+    });
   if (atom.kind == AtomKind::kFunction)
     return fmt::format("{}({})", strings_[atom.name], fmt::join(operands, ", "));
   if (atom.kind == AtomKind::kFloorDiv) {
