@@ -1,5 +1,7 @@
 #include "ir/type_rules.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -63,7 +65,7 @@ class Calls {
   NodeId add(NodeKind kind, std::string_view target, ArgRange args, TypeId type) {
     Node node;
     node.kind = kind;
-    node.name = graph_.intern("n" + std::to_string(graph_.step().nodes.size()));
+    node.name = graph_.intern(fmt::format("n{}", graph_.step().nodes.size()));
     node.target = graph_.intern(target);
     node.args = args;
     node.type = type;
