@@ -111,7 +111,7 @@ class Inference {
           "chunk.no-exchange",
           fmt::format("no module selected by '{}' exchanges tokens between ranks", patterns), {},
           "check the pattern (components separated by dots, * is one component) and that the graph was "
-          "traced with expert parallelism; require-exchange=no takes modules with EP labels only");
+          "traced with expert parallelism; require-exchange=false takes modules with EP labels only");
     collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
     if (!any_root_)
       throw PassError("chunk.no-region",
