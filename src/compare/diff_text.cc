@@ -71,7 +71,20 @@ class DiffPrinter {
     out_ = header(sides_, diff);
     out_ += "- removed   + added   / divided   ~ changed   > moved only   . other\n";
     print_tables(diff);
-    for (const BodyDiff& body : diff.bodies) print_body(body);
+    std::size_t graphs = 0, nodes = 0;
+    for (const BodyDiff& body : diff.bodies) {
+      const bool is_loud =
+          listing_ == Listing::kEverything || !body.name || body.a == nullptr || body.b == nullptr ||
+          !std::ranges::all_of(body.nodes, [](const NodeDiff& d) { return is_quiet(d.changes); });
+      if (is_loud) {
+        print_body(body);
+      } else {
+        ++graphs, nodes += body.nodes.size();
+      }
+    }
+    if (graphs != 0)
+      out_ += fmt::format(". {} of {} that are otherwise the same\n", count(nodes, "node"),
+                          count(graphs, "nested graph"));
     return std::move(out_);
   }
 
@@ -85,11 +98,16 @@ class DiffPrinter {
       out_ += fmt::format("\n@@ {} table @@\n", table);
       const bool cut = listing_ == Listing::kReadable && rows.size() > kShown;
       for (std::size_t i = 0; i < (cut ? kShown : rows.size()); ++i) {
-        if (!rows[i]->before.empty()) out_ += fmt::format("- {}\n", rows[i]->before);
-        if (!rows[i]->after.empty()) out_ += fmt::format("+ {}\n", rows[i]->after);
+        if (!rows[i]->before.empty()) out_ += fmt::format("- {}\n", cut_row(rows[i]->before));
+        if (!rows[i]->after.empty()) out_ += fmt::format("+ {}\n", cut_row(rows[i]->after));
       }
       if (cut) out_ += fmt::format("  and {} more\n", rows.size() - kShown);
     }
+  }
+
+  std::string cut_row(const std::string& row) const {
+    if (listing_ == Listing::kEverything || row.size() <= kMaxLine) return row;
+    return fmt::format("{}...", row.substr(0, row.rfind(' ', kMaxLine) + 1));
   }
 
   void print_body(const BodyDiff& body) {
