@@ -237,7 +237,7 @@ class Lowering {
       node.has_custom = true;
       if (region.backward) node.backward = true;
     }
-    node.provenance.push_back(std::move(record));
+    append_provenance(context(), node, std::move(record));
     return node;
   }
   void set_chunk(Node& node, const ChunkRegion& region, std::string_view role,
@@ -319,17 +319,18 @@ class Lowering {
       set_chunk(node, region, "body", k);
       node.chunk.original_name = original.name;
       if (region.backward) node.backward = true;
-      node.provenance.push_back({.pass = pass_,
-                                 .role = ProvenanceRole::kBody,
-                                 .origins = origins_of(original),
-                                 .part = static_cast<std::uint32_t>(k),
-                                 .parts = static_cast<std::uint32_t>(parts()),
-                                 .region = region.root,
-                                 .backward = region.backward});
+      append_provenance(context(), node,
+                        {.pass = pass_,
+                         .role = ProvenanceRole::kBody,
+                         .origins = origins_of(original),
+                         .part = static_cast<std::uint32_t>(k),
+                         .parts = static_cast<std::uint32_t>(parts()),
+                         .region = region.root,
+                         .backward = region.backward});
       if (node.extra && !node.extra->bindings.empty()) {
         NodeExtra extra = *node.extra;
         for (Binding& binding : extra.bindings) binding.symbol = twins_[k][binding.symbol];
-        node.extra = std::make_shared<const NodeExtra>(std::move(extra));
+        node.extra = context().own(std::move(extra));
       }
       set_part(id, k, append(std::move(node)));
     }
@@ -507,11 +508,11 @@ class Lowering {
     Node node = original;
     node.args = context().args.map(original.args, take);
     node.kwargs = context().args.map(original.kwargs, take);
-    node.provenance.push_back(
-        {.pass = pass_,
-         .role = ProvenanceRole::kKept,
-         .origins = origins_of(original),
-         .reason = out_.intern("made of sizes only: wanted whole as well as in parts")});
+    append_provenance(context(), node,
+                      {.pass = pass_,
+                       .role = ProvenanceRole::kKept,
+                       .origins = origins_of(original),
+                       .reason = out_.intern("made of sizes only: wanted whole as well as in parts")});
     return append(std::move(node));
   }
 
@@ -625,13 +626,14 @@ class Lowering {
                         .region = region}));
   }
   NodeId share_of_dimension(NodeId tensor, int dim, NodeId origin, RegionId region) {
-    const NodeId size = append(make({.name = fmt::format("{}_size{}", out_.text(step().nodes[tensor].name), dim),
-                                     .target = "aten.sym_size.int",
-                                     .args = {Arg::node(tensor), Arg::integer(dim)},
-                                     .chunk_role = "split_boundary",
-                                     .role = ProvenanceRole::kSize,
-                                     .origin = origin,
-                                     .region = region}));
+    const NodeId size =
+        append(make({.name = fmt::format("{}_size{}", out_.text(step().nodes[tensor].name), dim),
+                     .target = "aten.sym_size.int",
+                     .args = {Arg::node(tensor), Arg::integer(dim)},
+                     .chunk_role = "split_boundary",
+                     .role = ProvenanceRole::kSize,
+                     .origin = origin,
+                     .region = region}));
     return share(size, origin, region);
   }
   NodeId add_size(const NewCall& call) {
