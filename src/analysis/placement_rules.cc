@@ -202,7 +202,7 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
       aligned.push_back(p);
       aligned.back().dim += rank - static_cast<int>(call.rank(operands[i]));
     } else if (p.is_partial() || p.is_local()) {
-      call.assume(fmt::format("uses the part's own sum '{}'", call.name_of(operands[i])));
+      call.assume_unproven(fmt::format("uses the part's own sum '{}'", call.name_of(operands[i])));
       aligned.push_back(Placement::local());
     }
   }

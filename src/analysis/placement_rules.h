@@ -68,12 +68,13 @@ class PlacementCall {
   }
   void take_chain(Operand operand) { set(operand, {Access::Kind::kChain, 0}); }
   void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
-  void assume(std::string text) { assumptions_.push_back(std::move(text)); }
+  void assume(std::string text) { assumptions_.push_back({id_, std::move(text)}); }
+  void assume_unproven(std::string text) { assumptions_.push_back({id_, std::move(text), true}); }
 
   [[noreturn]] void refuse(std::string id, std::string problem, std::string remedy = {}) const;
 
   const std::vector<Access>& accesses() const { return accesses_; }
-  const std::vector<std::string>& assumptions() const { return assumptions_; }
+  const std::vector<Assumption>& assumptions() const { return assumptions_; }
   std::string name_of(Operand operand) const;
 
  private:
@@ -90,7 +91,7 @@ class PlacementCall {
   std::vector<Operand> operands_;       // positional, then by keyword
   std::vector<std::string_view> names_;  // of those passed by keyword
   std::vector<Access> accesses_;
-  std::vector<std::string> assumptions_;
+  std::vector<Assumption> assumptions_;
 };
 
 using PlacementRule = Placement (*)(PlacementCall&);

@@ -299,6 +299,23 @@ Placement new_tensor(PlacementCall& call) {
   return factory(call, call.arg(0, "size"));
 }
 
+// A new tensor with strides of its own: strides do not decide what a row is, but must not count rows.
+Placement strided(PlacementCall& call, Operand sizes, Operand strides) {
+  for (const Operand& stride : call.items(strides))
+    if (call.of(stride).is_divided())
+      call.refuse("chunk.combination", "one of its strides counts tokens");
+  return factory(call, sizes);
+}
+
+Placement empty_strided(PlacementCall& call) {
+  return strided(call, call.arg(0), call.arg(1));
+}
+
+Placement new_empty_strided(PlacementCall& call) {
+  call.take_any(call.arg(0));
+  return strided(call, call.arg(1), call.arg(2));
+}
+
 Placement arange(PlacementCall& call) {
   for (const Operand& operand : call.operands())
     if (call.of(operand).is_divided()) {
@@ -353,6 +370,8 @@ constexpr PlacementRow kRows[] = {
     {"aten.ones.default", new_tensor},
     {"aten.full.default", new_tensor},
     {"aten.empty.memory_format", new_tensor},
+    {"aten.empty_strided.default", empty_strided},
+    {"aten.new_empty_strided.default", new_empty_strided},
     {"aten.scalar_tensor.default", whole},
     {"aten.arange.default", arange},
     {"aten.arange.start", arange},

@@ -200,8 +200,12 @@ class Lowering {
     const NodeId id = append(std::move(node));
     const TypeId recorded = in_.step().nodes[original].type;
     Node& made = step().nodes[id];
-    if (recorded && made.type && same_type(facts_, context(), made.type, recorded)) made.type = recorded;
+    if (recorded && made.type && says_the_same(made.type, recorded)) made.type = recorded;
     return id;
+  }
+  // Whether `recorded` can stay: it is equal, and all its symbols stay.
+  bool says_the_same(TypeId type, TypeId recorded) {
+    return same_type(facts_, context(), type, recorded) && !mentions_divided_symbol(recorded);
   }
 
   // A call that the pass makes up, in the name of `origin` for `region`.
@@ -281,7 +285,7 @@ class Lowering {
     // Joins may have other strides than the value they rejoin.
     if (retype && node.kind == NodeKind::kCall && has_type_rule(node)) {
       const TypeId type = infer_type(facts_, out_, step(), node);
-      if (type && !same_type(facts_, context(), type, node.type)) node.type = type;
+      if (type && !says_the_same(type, node.type)) node.type = type;
     }
     order_.push_back(id);
     whole_.at(id) = id;
