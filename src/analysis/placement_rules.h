@@ -53,6 +53,8 @@ class PlacementCall {
   // Placement of an operand; literals are Whole. A Partial tensor that still has the token extent counts as
   // Split along it and is taken by slices of the sum.
   Placement of(Operand operand);
+  // A size or number, not a tensor.
+  bool is_scalar(Operand operand) const;
   // Recorded types.
   const TensorType* tensor(Operand operand) const;
   std::size_t rank(Operand operand) const;
@@ -67,6 +69,7 @@ class PlacementCall {
     set(operand, {Access::Kind::kSlice, static_cast<std::int16_t>(dim)});
   }
   void take_chain(Operand operand) { set(operand, {Access::Kind::kChain, 0}); }
+  void take_part(Operand operand) { set(operand, {Access::Kind::kPart, 0}); }
   void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
   void assume(std::string text) { assumptions_.push_back({id_, std::move(text)}); }
   void assume_unproven(std::string text) { assumptions_.push_back({id_, std::move(text), true}); }
@@ -88,7 +91,7 @@ class PlacementCall {
   const PlacementOptions& options_;
   NodeId id_;
   const Node* node_ = nullptr;
-  std::vector<Operand> operands_;       // positional, then by keyword
+  std::vector<Operand> operands_;        // positional, then by keyword
   std::vector<std::string_view> names_;  // of those passed by keyword
   std::vector<Access> accesses_;
   std::vector<Assumption> assumptions_;

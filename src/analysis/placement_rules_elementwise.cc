@@ -39,7 +39,8 @@ Placement cast(PlacementCall& call) {
   const TensorType *from = call.tensor(call.arg(0)), *to = call.result_tensor();
   if (!call.of(call.arg(0)).is_partial() || from == nullptr || to == nullptr) return linear(call);
   const bool is_narrowing = is_floating(to->dtype) && info(to->dtype).bytes < info(from->dtype).bytes;
-  const bool is_truncating = (is_floating(from->dtype) && !is_floating(to->dtype)) || to->dtype == DType::kBool;
+  const bool is_truncating =
+      (is_floating(from->dtype) && !is_floating(to->dtype)) || to->dtype == DType::kBool;
   if (!is_truncating && !(is_narrowing && call.options().exact_casts)) return linear(call);
   call.take_whole(call.arg(0));
   return Placement::whole();

@@ -376,7 +376,7 @@ class Lowering {
     const Type* type = node.type ? &context().types[node.type] : nullptr;
     if (type != nullptr && type->kind == TypeKind::kScalar) {
       if (!placement.is_partial()) fail_part(id, user);
-      const auto multiple = tokens_.multiple(type->expr);
+      const auto multiple = input_extent(type->expr);
       const NodeId size = multiple ? extent(*multiple) : share(whole(id, user), id, placements_.region[user]);
       for (std::size_t j = 0; j < parts(); ++j) set_part(id, j, size);
       return size;
@@ -416,7 +416,7 @@ class Lowering {
                       fmt::format("dimension {} of '{}' is not a multiple of the token count", dim, name),
                       site_of(in_, in_.step().nodes[user]),
                       "give the dimension a size that is a multiple of the token count");
-    const auto multiple = tokens_.multiple(type->sizes[static_cast<std::size_t>(dim)]);
+    const auto multiple = input_extent(type->sizes[static_cast<std::size_t>(dim)]);
     const NodeId size = multiple ? extent(*multiple) : share_of_dimension(source, dim, id, region);
     const std::vector<Arg> sizes(parts(), Arg::node(size));
     const NodeId cut = append(make({.name = name + "_split",
@@ -585,6 +585,12 @@ class Lowering {
 
   // ------------------------------------------------------------------------- sizes
 
+  // The multiple of a token symbol that an extent is, where an input has the symbol for an extent.
+  std::optional<TokenMultiple> input_extent(ExprId extent) {
+    const auto multiple = tokens_.multiple(extent);
+    return multiple && tokens_.source(multiple->symbol).node ? multiple : std::nullopt;
+  }
+
   // The node of the extent `factor * u/N`, behind the inputs, one for the whole graph.
   NodeId extent(TokenMultiple multiple) {
     auto key = std::pair(multiple.symbol.index(), multiple.factor);
@@ -599,11 +605,6 @@ class Lowering {
                          .role = ProvenanceRole::kSize,
                          .origin = source.node});
     } else {
-      if (!source.node)
-        throw PassError(
-            "chunk.no-source",
-            fmt::format("no input has the token count {} as an extent", out_.text(multiple.symbol)), {},
-            "give the graph an input whose dimension is exactly the token count");
       const NodeId size = add_size({.name = fmt::format("{}_tokens", out_.text(multiple.symbol)),
                                     .target = "aten.sym_size.int",
                                     .args = {Arg::node(source.node), Arg::integer(source.dim)},
@@ -629,13 +630,14 @@ class Lowering {
                         .region = region}));
   }
   NodeId share_of_dimension(NodeId tensor, int dim, NodeId origin, RegionId region) {
-    const NodeId size = append(make({.name = fmt::format("{}_size{}", out_.text(step().nodes[tensor].name), dim),
-                                     .target = "aten.sym_size.int",
-                                     .args = {Arg::node(tensor), Arg::integer(dim)},
-                                     .chunk_role = "split_boundary",
-                                     .role = ProvenanceRole::kSize,
-                                     .origin = origin,
-                                     .region = region}));
+    const NodeId size =
+        append(make({.name = fmt::format("{}_size{}", out_.text(step().nodes[tensor].name), dim),
+                     .target = "aten.sym_size.int",
+                     .args = {Arg::node(tensor), Arg::integer(dim)},
+                     .chunk_role = "split_boundary",
+                     .role = ProvenanceRole::kSize,
+                     .origin = origin,
+                     .region = region}));
     return share(size, origin, region);
   }
   NodeId add_size(const NewCall& call) {
