@@ -86,8 +86,8 @@ class Lowering {
   Context& context() { return *out_.context; }
   std::size_t parts() const { return static_cast<std::size_t>(plan_.parts); }
 
-  // In-place write to all of a value. Times count the nodes written so far.
-  struct WholeWrite {
+  // In-place write. Times count the nodes written so far.
+  struct Write {
     std::size_t time = 0;
     NodeId writer, value;
   };
@@ -307,8 +307,13 @@ class Lowering {
     }
     order_.push_back(id);
     whole_.at(id) = id;
+    whole_at_.at(id) = order_.size();
     for_each_written(id, [&](NodeId value) {
-      whole_write_.at(effects_.storage_of(value)) = {order_.size(), id, value};
+      const NodeId storage = effects_.storage_of(value);
+      const Write write{order_.size(), id, value};
+      // The join of a view is a copy: what it is a view of would not be written.
+      if (is_copied_by_join(value) && !is_divided_here(storage)) fail_stale(storage, write, id);
+      whole_write_.at(storage) = write;
     });
   }
 
@@ -360,7 +365,9 @@ class Lowering {
     }
     if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
     made_at_.at(id) = order_.size();
-    for_each_written(id, [&](NodeId value) { part_write_.at(effects_.storage_of(value)) = order_.size(); });
+    for_each_written(id, [&](NodeId value) {
+      part_write_.at(effects_.storage_of(value)) = {order_.size(), id, value};
+    });
   }
 
   // ------------------------------------------------------------------------- in-place writes
@@ -378,19 +385,23 @@ class Lowering {
           in_.context->args.for_each_node(*arg, visit);
   }
   bool is_divided_here(NodeId id) const { return placements_.region[id] && placements_.is_divided(id); }
+  bool is_copied_by_join(NodeId id) const {
+    return is_divided_here(id) && !placements_.of(id).is(PlacementKind::kCarried);
+  }
 
   // The parts of a region's value miss what was written to the whole of it.
   void require_fresh_parts(NodeId id, NodeId user) {
     if (placements_.of(id).is(PlacementKind::kCarried)) return;
-    const WholeWrite& write = whole_write_[effects_.storage_of(id)];
+    const Write& write = whole_write_[effects_.storage_of(id)];
     if (write.time > made_at_[id]) fail_stale(id, write, user);
   }
-  [[noreturn]] void fail_stale(NodeId id, const WholeWrite& write, NodeId user) {
+  [[noreturn]] void fail_stale(NodeId id, const Write& write, NodeId user) {
     auto name = [&](NodeId node) { return out_.text(in_.step().nodes[node].name); };
     throw PassError(
-        "chunk.written-whole",
-        fmt::format("'{}' exists in parts, '{}' writes all of it in place, and '{}' reads '{}' after that",
-                    name(id), name(write.writer), name(user), name(id)),
+        "chunk.written-apart",
+        fmt::format(
+            "'{}' and its parts are stored apart, '{}' writes one of them in place, and '{}' needs the other",
+            name(id), name(write.writer), name(user)),
         site_of(in_, in_.step().nodes[write.writer]),
         "use the form of the operation that makes a new value, or select roots that contain it");
   }
@@ -463,7 +474,7 @@ class Lowering {
   }
   std::size_t last_write(NodeId id) const {
     const NodeId storage = effects_.storage_of(id);
-    return std::max(whole_write_[storage].time, part_write_[storage]);
+    return std::max(whole_write_[storage].time, part_write_[storage].time);
   }
 
   // The whole value cut along `dim`, in the region of `user`.
@@ -534,11 +545,16 @@ class Lowering {
   NodeId whole(NodeId id, NodeId user) {
     const bool is_made_here = is_divided_here(id);
     if (NodeId known = whole_[id]) {
-      if (!is_made_here) return known;
       const NodeId storage = effects_.storage_of(id);
-      const WholeWrite& write = whole_write_[storage];
+      if (!is_made_here) {
+        // A view of a join.
+        const Write& write = part_write_[storage];
+        if (write.time > whole_at_[id] && is_copied_by_join(storage)) fail_stale(id, write, user);
+        return known;
+      }
+      const Write& write = whole_write_[storage];
       if (write.time > whole_at_[id] && write.value != id) fail_stale(id, write, user);
-      if (part_write_[storage] <= whole_at_[id]) return known;
+      if (part_write_[storage].time <= whole_at_[id]) return known;
     }
     if (is_made_here) require_fresh_parts(id, user);
     NodeId made;
@@ -743,8 +759,7 @@ class Lowering {
   std::vector<NodeId> size_nodes_;
   SideTable<NodeId, NodeId> whole_;
   SideTable<NodeId, std::size_t> whole_at_, made_at_;  // when the whole and the parts were written
-  SideTable<NodeId, WholeWrite> whole_write_;          // by storage class
-  SideTable<NodeId, std::size_t> part_write_;
+  SideTable<NodeId, Write> whole_write_, part_write_;  // by storage class
   SideTable<NodeId, std::uint32_t> part_begin_{kNoParts};
   std::vector<NodeId> part_ids_;
   std::unordered_map<std::uint64_t, Slices> slices_;
