@@ -227,7 +227,7 @@ class Inference {
       decline(id, refusal);
     }
     result_.set_access(id, call_.accesses());
-    for (const std::string& text : call_.assumptions()) result_.assumptions.push_back({id, text});
+    for (const Assumption& assumption : call_.assumptions()) result_.assumptions.push_back(assumption);
     if (!placement.is_divided()) return;
     has_division_.insert(region);
     for_each_input(*graph_.context, node, [&](NodeId input) {

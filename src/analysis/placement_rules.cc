@@ -44,6 +44,11 @@ void PlacementCall::begin(NodeId node) {
     add(kwargs[i + 1]);
   }
   accesses_.assign(leaves, Access());
+  // A number that a tensor is computed with is the whole's, unless the rule knows better; in a list of sizes
+  // it may be the part's.
+  const bool computes_tensor = node_->type && graph_.context->types[node_->type].kind != TypeKind::kScalar;
+  for (const Operand& operand : operands_)
+    if (computes_tensor && is_scalar(operand)) take_whole(operand);
 }
 
 Operand PlacementCall::arg(std::size_t position, std::string_view name) const {
@@ -100,6 +105,11 @@ Placement PlacementCall::of(Operand operand) {
 const TensorType* PlacementCall::tensor(Operand operand) const {
   const Node* node = producer(operand);
   return node == nullptr ? nullptr : tensor_of(*graph_.context, node->type);
+}
+
+bool PlacementCall::is_scalar(Operand operand) const {
+  const Node* node = producer(operand);
+  return node != nullptr && node->type && graph_.context->types[node->type].kind == TypeKind::kScalar;
 }
 
 std::size_t PlacementCall::rank(Operand operand) const {
@@ -182,11 +192,14 @@ Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
 
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity) {
   std::vector<Placement> placements;
-  for (const Operand& operand : operands) placements.push_back(call.of(operand));
+  const TensorType* result = call.result_tensor();
+  for (const Operand& operand : operands) {
+    const bool is_whole_number = result != nullptr && call.is_scalar(operand);
+    placements.push_back(is_whole_number ? Placement::whole() : call.of(operand));
+  }
   auto any = [&](auto&& predicate) { return std::any_of(placements.begin(), placements.end(), predicate); };
   if (!any([](const Placement& p) { return p.is_divided(); })) return Placement::whole();
 
-  const TensorType* result = call.result_tensor();
   if (result == nullptr) return scalar_arithmetic(placements, linearity);
   if (!any([](const Placement& p) { return p.is_rows(); })) {
     if (any([](const Placement& p) { return p.is_local(); })) return Placement::local();
@@ -202,7 +215,7 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
       aligned.push_back(p);
       aligned.back().dim += rank - static_cast<int>(call.rank(operands[i]));
     } else if (p.is_partial() || p.is_local()) {
-      call.assume(fmt::format("uses the part's own sum '{}'", call.name_of(operands[i])));
+      call.assume_unproven(fmt::format("uses the part's own sum '{}'", call.name_of(operands[i])));
       aligned.push_back(Placement::local());
     }
   }

@@ -199,6 +199,7 @@ Placement index_put(PlacementCall& call) {
 
 Placement repeat_interleave(PlacementCall& call) {
   if (!call.of(call.arg(0)).is_divided()) return Placement::whole();
+  if (const Operand rows = call.arg(1, "output_size")) call.take_part(rows);
   return Placement::local(0);
 }
 

@@ -23,6 +23,10 @@ TokenExtents::TokenExtents(const Graph& graph, Facts& facts) : facts_(facts) {
     if (is_user) {
       const PolyId extent = facts.normalize(tensor->sizes[0]);
       for (StringId symbol : std::vector<StringId>(facts.pool().symbols(extent))) add(symbol);
+      // Other names of the same count.
+      const PolyId recorded = facts.pool().poly(tensor->sizes[0]);
+      for (StringId symbol : std::vector<StringId>(facts.pool().symbols(recorded)))
+        if (facts.equal(facts.pool().poly_symbol(symbol), extent)) add(symbol);
     }
     for (std::size_t dim = 0; dim < tensor->sizes.size(); ++dim) {
       const Poly& poly = facts.pool()[facts.pool().poly(tensor->sizes[dim])];

@@ -87,6 +87,10 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   if (plan.claims.proved > 0)
     lines.push_back(fmt::format("proved: rows keep to their tokens in {} row writes and sums over rows",
                                 plan.claims.proved));
+  for (const Assumption& assumption : plan.placements.assumptions)
+    if (assumption.is_open)
+      lines.push_back(fmt::format("assumption: {} is right in parts, though it {}",
+                                  graph.text(step.nodes[assumption.node].name), assumption.text));
   for (const FrameClaims::Open& open : plan.claims.open)
     lines.push_back(fmt::format("assumption: {} is right in parts, though {}",
                                 graph.text(step.nodes[open.node].name), open.why));
