@@ -4,6 +4,7 @@
 The program is $EPWEAVE, else build/release/bin/epweave. Messages of single commands have goldens in testdata/cli.
 """
 import gzip
+import hashlib
 import json
 import os
 import pathlib
@@ -277,8 +278,7 @@ class RewriteTest(CommandLineTest):
 
     def test_report(self):
         report = json.loads(self.output_of("rewrite", "small.txt", "-p", "dce,canonicalize", "-o", "out.epw", "--json"))
-        for end in ("input", "output"):
-            self.assertRegex(report[end].pop("sha256"), r"^[0-9a-f]{64}$")
+        self.assertEqual(report["input"].pop("sha256"), hashlib.sha256(self.output_of("convert", "small.txt", "-")).hexdigest())
         self.assertRegex(report.pop("tool"), r"^epweave \d+\.\d+\.\d+$")
         self.assertEqual(report, {
             "pipeline": "dce,canonicalize", "verify": "each", "input": {"path": "small.txt", "nodes": 5},
