@@ -87,7 +87,7 @@ class PlacementCall {
   const PlacementOptions& options_;
   NodeId id_;
   const Node* node_ = nullptr;
-  std::vector<Operand> operands_;       // positional, then by keyword
+  std::vector<Operand> operands_;        // positional, then by keyword
   std::vector<std::string_view> names_;  // of those passed by keyword
   std::vector<Access> accesses_;
   std::vector<std::string> assumptions_;

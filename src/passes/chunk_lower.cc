@@ -625,13 +625,14 @@ class Lowering {
                         .region = region}));
   }
   NodeId share_of_dimension(NodeId tensor, int dim, NodeId origin, RegionId region) {
-    const NodeId size = append(make({.name = fmt::format("{}_size{}", out_.text(step().nodes[tensor].name), dim),
-                                     .target = "aten.sym_size.int",
-                                     .args = {Arg::node(tensor), Arg::integer(dim)},
-                                     .chunk_role = "split_boundary",
-                                     .role = ProvenanceRole::kSize,
-                                     .origin = origin,
-                                     .region = region}));
+    const NodeId size =
+        append(make({.name = fmt::format("{}_size{}", out_.text(step().nodes[tensor].name), dim),
+                     .target = "aten.sym_size.int",
+                     .args = {Arg::node(tensor), Arg::integer(dim)},
+                     .chunk_role = "split_boundary",
+                     .role = ProvenanceRole::kSize,
+                     .origin = origin,
+                     .region = region}));
     return share(size, origin, region);
   }
   NodeId add_size(const NewCall& call) {
