@@ -7,7 +7,7 @@
 #include <map>
 
 #include "compare/lineage.h"
-#include "ir/text.h"
+#include "ir/facts.h"
 #include "ir/text_printer.h"
 #include "ir/type_rules.h"
 
@@ -17,7 +17,9 @@ namespace {
 // Symbols of A that are numbers in B, as the placeholders' types say.
 class Specialization {
  public:
-  explicit Specialization(Context& context) : context_(context) {}
+  explicit Specialization(const Graph& after) : context_(*after.context), facts_(after) {}
+
+  bool none() const { return numbers_.size() == 0; }  // no symbol became a number
 
   void learn(TypeId before, TypeId after) {
     const TensorType* a = tensor_of(context_, before);
@@ -41,7 +43,7 @@ class Specialization {
       if (!numbers_[symbol]) return std::nullopt;
       return pool.poly_number(*numbers_[symbol]);
     });
-    return special == pool.poly(after);
+    return facts_.equal(special, pool.poly(after));
   }
 
   bool same(TypeId before, TypeId after) {
@@ -68,6 +70,7 @@ class Specialization {
 
  private:
   Context& context_;
+  Facts facts_;
   SideTable<StringId, std::optional<std::int64_t>> numbers_;
 };
 
@@ -102,7 +105,7 @@ class BodyDiffer {
         b_(b),
         pairing_(pairing),
         options_(options),
-        special_(*graph_a.context),
+        special_(graph_b),
         printer_a_(graph_a, text::find_default_device(graph_a)),
         printer_b_(graph_b, text::find_default_device(graph_b)),
         images_(a.nodes.size()) {
@@ -310,7 +313,7 @@ class BodyDiffer {
     const TypeId before = a_.nodes[a].type, after = b_.nodes[b].type;
     if (!options_.types || before == after) return;
     if (before && after && special_.same(before, after)) {
-      diff.changes.add(Change::kSpecialized);
+      if (!special_.none()) diff.changes.add(Change::kSpecialized);
       return;
     }
     diff.changes.add(Change::kType);
