@@ -30,7 +30,6 @@ void Numbers::learn(const Graph& graph, TypeId before, TypeId after) {
     const Atom& atom = pool[poly.terms[0].atoms[0]];
     if (atom.kind != AtomKind::kSymbol || !(poly.terms[0].coefficient == Rational{1, 1})) continue;
     numbers_.at(atom.name) = number;
-    is_any_ = true;
   }
 }
 

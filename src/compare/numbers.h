@@ -15,7 +15,6 @@ class Numbers {
  public:
   Numbers(const Graph& a, const Graph& b);
 
-  bool any() const { return is_any_; }  // some symbol became a number
   // All of it, 1/parts of it, or neither.
   Fraction match(ExprId a, ExprId b, std::uint32_t parts);
   // As above; `b` is a number or a symbolic scalar.
@@ -28,7 +27,6 @@ class Numbers {
   PolyId in_numbers(ExprId a);
 
   Facts facts_;
-  bool is_any_ = false;
   SideTable<StringId, std::optional<std::int64_t>> numbers_;
   SideTable<ExprId, PolyId> in_numbers_;
 };

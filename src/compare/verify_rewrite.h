@@ -24,7 +24,7 @@
 //   rewrite-merged     a node stands for two nodes of A that are not the same value
 //   rewrite-once       two nodes are the same whole node of A
 //   rewrite-type       a whole value has another dtype or size
-//   rewrite-update     an update of a buffer or an op with effects is missing
+//   rewrite-update     an update of a buffer or an op with effects is missing (guards may go)
 //   rewrite-effects    a node sees storage in another state: another write was the last before it
 //   rewrite-order      random draws or ops of unknown effects changed places
 //   rewrite-group      a collective runs on a group with other ranks
