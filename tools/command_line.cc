@@ -30,6 +30,7 @@ struct Choices {
   InputOptions input;
   OutputOptions output;
   RewriteOptions rewrite;
+  InputOptions rewritten;
   PrintOptions print;
   DiffCommand diff;
   std::string completion;
@@ -155,8 +156,10 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_print(*app, choices);
   add_input(*app->add_subcommand("stats", "Count what is in a graph"), choices.input,
             "Graph to count, - for standard input");
-  add_input(*app->add_subcommand("verify", "Check the invariants of a graph; one line per violation"),
-            choices.input, "Graph to check, - for standard input");
+  CLI::App& verify = *app->add_subcommand(
+      "verify", "Check the invariants of a graph, or that a second graph is a legal rewrite of it");
+  add_input(verify, choices.input, "Graph to check, - for standard input");
+  verify.add_option("B", choices.rewritten.path, "Graph that passes of epweave made from G")->type_name("");
   add_diff(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
@@ -250,6 +253,10 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   choices->diff.a = choices->input;
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
+  if (name == "verify" && !choices->rewritten.path.empty())
+    return [choices](Console& console) {
+      return verify_rewrite({choices->input, choices->rewritten}, console);
+    };
   if (name == "verify") return [choices](Console& console) { return verify(choices->input, console); };
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };

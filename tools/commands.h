@@ -43,6 +43,11 @@ struct PrintOptions {
   std::string module;  // module pattern, as analysis/module_path.h has them
 };
 
+struct VerifyOptions {
+  InputOptions input;
+  InputOptions rewritten;  // no path: `input` is checked on its own
+};
+
 struct ConvertOptions {
   InputOptions input;
   OutputOptions output;
@@ -65,6 +70,7 @@ int rewrite(const RewriteOptions& options, Console& console);
 int print(const PrintOptions& options, Console& console);
 int stats(const InputOptions& options, Console& console);
 int verify(const InputOptions& options, Console& console);
+int verify_rewrite(const VerifyOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int list_passes(Console& console);
 

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <unordered_map>
 
 #include "compare/lineage.h"
-#include "ir/text.h"
+#include "ir/facts.h"
 #include "ir/text_printer.h"
 #include "ir/type_rules.h"
 
@@ -17,7 +18,9 @@ namespace {
 // Symbols of A that are numbers in B, as the placeholders' types say.
 class Specialization {
  public:
-  explicit Specialization(Context& context) : context_(context) {}
+  explicit Specialization(const Graph& after) : context_(*after.context), facts_(after) {}
+
+  bool none() const { return numbers_.size() == 0; }  // no symbol became a number
 
   void learn(TypeId before, TypeId after) {
     const TensorType* a = tensor_of(context_, before);
@@ -36,12 +39,10 @@ class Specialization {
   bool same(ExprId before, ExprId after) {
     if (before == after) return true;
     if (!before || !after) return false;
-    ExprPool& pool = context_.exprs;
-    const PolyId special = pool.substitute(pool.poly(before), [&](StringId symbol) -> std::optional<PolyId> {
-      if (!numbers_[symbol]) return std::nullopt;
-      return pool.poly_number(*numbers_[symbol]);
-    });
-    return special == pool.poly(after);
+    const auto [known, is_new] =
+        same_.try_emplace(std::uint64_t{before.index()} << 32 | after.index(), false);
+    if (is_new) known->second = decide_same(before, after);
+    return known->second;
   }
 
   bool same(TypeId before, TypeId after) {
@@ -67,7 +68,18 @@ class Specialization {
   }
 
  private:
+  bool decide_same(ExprId before, ExprId after) {
+    ExprPool& pool = context_.exprs;
+    const PolyId special = pool.substitute(pool.poly(before), [&](StringId symbol) -> std::optional<PolyId> {
+      if (!numbers_[symbol]) return std::nullopt;
+      return pool.poly_number(*numbers_[symbol]);
+    });
+    return facts_.equal(special, pool.poly(after));
+  }
+
   Context& context_;
+  Facts facts_;
+  std::unordered_map<std::uint64_t, bool> same_;
   SideTable<StringId, std::optional<std::int64_t>> numbers_;
 };
 
@@ -94,7 +106,7 @@ std::vector<std::uint8_t> find_longest_increasing(const std::vector<std::uint32_
 class BodyDiffer {
  public:
   BodyDiffer(const Graph& graph_a, const Body& a, const Graph& graph_b, const Body& b,
-             const BodyPairing& pairing, const DiffOptions& options)
+             const BodyPairing& pairing, const DiffOptions& options, Specialization& special)
       : graph_a_(graph_a),
         graph_b_(graph_b),
         context_(*graph_a.context),
@@ -102,7 +114,7 @@ class BodyDiffer {
         b_(b),
         pairing_(pairing),
         options_(options),
-        special_(*graph_a.context),
+        special_(special),
         printer_a_(graph_a, text::find_default_device(graph_a)),
         printer_b_(graph_b, text::find_default_device(graph_b)),
         images_(a.nodes.size()) {
@@ -310,7 +322,7 @@ class BodyDiffer {
     const TypeId before = a_.nodes[a].type, after = b_.nodes[b].type;
     if (!options_.types || before == after) return;
     if (before && after && special_.same(before, after)) {
-      diff.changes.add(Change::kSpecialized);
+      if (!special_.none()) diff.changes.add(Change::kSpecialized);
       return;
     }
     diff.changes.add(Change::kType);
@@ -398,7 +410,7 @@ class BodyDiffer {
   const Body& b_;
   const BodyPairing& pairing_;
   const DiffOptions& options_;
-  Specialization special_;
+  Specialization& special_;
   text::Printer printer_a_, printer_b_;
   IdVector<NodeId, std::vector<NodeId>> images_;
   IdSet<NodeId> moved_;
@@ -515,6 +527,7 @@ GraphDiff diff_graphs(const Graph& a, const Graph& b, const DiffOptions& options
   EPWEAVE_CHECK(a.context == b.context);
   GraphDiff result;
   const bool is_derived = derives_from(a, b);
+  Specialization special(b);
   if (!a.bodies.empty() && !b.bodies.empty()) {
     const BodyPairing pairing = is_derived ? pair_by_provenance(a.step(), b.step())
                                            : pair_by_structure(a, a.step(), b, b.step(), {options.names});
@@ -523,7 +536,7 @@ GraphDiff diff_graphs(const Graph& a, const Graph& b, const DiffOptions& options
     } else if (options.names && 2 * count_same_names(a.step(), b.step(), pairing) >= b.step().order.size()) {
       result.pairing = PairingKind::kNames;
     }
-    result.bodies.push_back(BodyDiffer(a, a.step(), b, b.step(), pairing, options).run());
+    result.bodies.push_back(BodyDiffer(a, a.step(), b, b.step(), pairing, options, special).run());
   }
   for (std::size_t i = 1; i < a.bodies.size(); ++i) {
     const Body* other = b.find_body(a.bodies[i].name);
@@ -532,7 +545,7 @@ GraphDiff diff_graphs(const Graph& a, const Graph& b, const DiffOptions& options
       continue;
     }
     const BodyPairing pairing = pair_by_structure(a, a.bodies[i], b, *other, {options.names});
-    BodyDiff diff = BodyDiffer(a, a.bodies[i], b, *other, pairing, options).run();
+    BodyDiff diff = BodyDiffer(a, a.bodies[i], b, *other, pairing, options, special).run();
     if (!diff.nodes.empty()) result.bodies.push_back(std::move(diff));
   }
   for (std::size_t i = 1; i < b.bodies.size(); ++i)

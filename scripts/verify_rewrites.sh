@@ -1,0 +1,27 @@
+#!/bin/sh
+# Rewrites every graph of a folder (testdata/graphs) in several ways and has `epweave verify A B` prove each
+# result. Graphs that a pass declines are counted. Exits 1 if a result is not proved.
+set -eu
+cd "$(dirname "$0")/.."
+
+folder=${1:-testdata/graphs}
+epweave=${EPWEAVE:-build/release/bin/epweave}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+proved=0 declined=0 failed=0
+for graph in "$folder"/*.gz; do
+  for pipeline in 'dce,canonicalize,dedup-unshard' 'chunk{parts=2}' 'chunk{parts=4}' 'chunk{parts=8}' preset; do
+    if [ "$pipeline" = preset ]; then set -- --preset ep-overlap; else set -- -p "$pipeline"; fi
+    if ! "$epweave" rewrite "$graph" "$@" --verify off -q -o "$work/b.epw" 2>"$work/error"; then
+      declined=$((declined + 1))
+    elif "$epweave" verify "$graph" "$work/b.epw" -q >"$work/result"; then
+      proved=$((proved + 1))
+    else
+      failed=$((failed + 1))
+      echo "FAILED $graph $pipeline"
+      head -3 "$work/result"
+    fi
+  done
+done
+echo "$proved proved, $declined declined by a pass, $failed not proved"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,34 @@
+// Which nodes of a body are the same value, whatever the inputs: aliases of the whole of another value
+// (detach, views that change nothing, a transpose of a transpose), and calls with the same target and the
+// same arguments that see no storage which anything but a wait writes.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "analysis/effects.h"
+#include "ir/facts.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+class SameValues {
+ public:
+  explicit SameValues(const Graph& graph);
+  bool same(NodeId a, NodeId b) { return number_[a] == number_[b]; }
+
+ private:
+  NodeId find_aliased(NodeId id);
+  void append_key(ArgRange range, std::vector<std::uint64_t>& key) const;
+  bool is_pure(NodeId id) const;
+
+  const Graph& graph_;
+  const Body& body_;
+  Facts facts_;
+  Effects effects_;
+  IdSet<NodeId> written_;            // storage
+  IdVector<NodeId, NodeId> number_;  // the first node that is the same value
+  std::map<std::vector<std::uint64_t>, NodeId> by_key_;
+};
+
+}  // namespace epweave

@@ -1,0 +1,69 @@
+// Does B compute what A computes? Translation validation: reads B's provenance as claims and proves each from
+// the two graphs. Shares the IR, the op table and the analyses of effects with the passes, and nothing else:
+// it does not know why a pass did something, only what the result must satisfy.
+//
+//   claim of a node of B        what is proved
+//   whole: it is A's node x     same target; each argument is the whole value of x's argument
+//   part k of x                 same target; each argument is part k of x's argument, or its whole value, and
+//   of
+//                               the same kind in every part; or what part k-1 of x left (buffers)
+//   split of x, its pieces      x whole, cut into n equal extents along one dimension; piece k is element k
+//   join of x                   cat: exactly parts 0 .. n-1, in order, along the dimension in which they are
+//                               smaller than x. sum: parts 0 .. n-1 of the size of x, added in order
+//   size                        a scalar whose recorded expression is that of x's argument, or its n-th part
+//
+// Arguments of outputs are arguments like others, so by induction all that A's outputs need is computed.
+//
+//   rewrite-derived    B's origins are A's nodes
+//   rewrite-inputs     the same inputs and outputs, with the same roles
+//   rewrite-target     a node has its origin's target
+//   rewrite-argument   an argument is not what the claim needs
+//   rewrite-part       parts are not 0 .. n-1, each once, or a part takes what the other parts do not
+//   rewrite-split      a split or its piece is not as above
+//   rewrite-join       a join is not as above
+//   rewrite-merged     a node stands for two nodes of A that are not the same value
+//   rewrite-once       two nodes are the same whole node of A
+//   rewrite-type       a whole value has another dtype or size
+//   rewrite-update     an update of a buffer or an op with effects is missing (guards may go)
+//   rewrite-effects    a node sees storage in another state: another write was the last before it
+//   rewrite-order      random draws or ops of unknown effects changed places
+//   rewrite-group      a collective runs on a group with other ranks
+//   rewrite-host-read  the host reads a copy that may not have arrived
+//   rewrite-nested     a nested graph differs
+//
+// What it takes for granted: symbols that are numbers in B's inputs had those numbers; the token count is a
+// multiple of the number of parts; a value whose parts are added up is linear in the tokens; rows that a part
+// leaves in its own order are those of its tokens (the chunk pass proves the last two, analysis/frames.h).
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/verify.h"
+
+namespace epweave {
+
+// How the bits of a value of B relate to A's: none changed; those of running the module on each part; or a
+// floating-point sum was regrouped.
+enum class Numerics : std::uint8_t { kReorder, kChunkEqual, kSumOrder };
+std::string_view name_of(Numerics numerics);  // "reorder", ...
+
+struct RewriteOutput {
+  std::string what;  // "loss", "gradient of layers.0.w", "update of layers.0.bias"
+  std::string node;  // of B
+  Numerics numerics = Numerics::kReorder;
+};
+
+struct RewriteReport {
+  std::vector<Violation> violations;  // sites are nodes of B where there is one, else of A
+  std::vector<RewriteOutput> outputs;
+  std::size_t whole = 0, divided = 0, joins = 0, splits = 0;
+};
+
+// The graphs share a context and have a sound structure.
+RewriteReport verify_rewrite(const Graph& a, const Graph& b);
+
+}  // namespace epweave

@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "commands.h"
+#include "compare/verify_rewrite.h"
+#include "graphs.h"
+#include "report.h"
+
+namespace epweave::cli {
+namespace {
+
+// What B breaks on its own, but for invariants that A breaks too.
+void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& out) {
+  std::vector<Violation> own = verify_graph(b);
+  if (own.empty()) return;
+  const std::vector<Violation> known = verify_graph(a);
+  std::erase_if(own, [&](const Violation& v) {
+    return std::ranges::any_of(known, [&](const Violation& k) { return k.invariant == v.invariant; });
+  });
+  out.insert(out.end(), own.begin(), own.end());
+}
+
+Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteReport& report) {
+  Json violations = Json::array();
+  for (const Violation& violation : report.violations) {
+    Json& row =
+        violations.emplace_back(Json{{"invariant", violation.invariant}, {"message", violation.message}});
+    add_site(row, violation.site);
+    row["graph"] = b.text(violation.body);
+  }
+  Json outputs = Json::array();
+  for (const RewriteOutput& output : report.outputs)
+    outputs.push_back(
+        {{"output", output.what}, {"node", output.node}, {"numerics", name_of(output.numerics)}});
+  return {{"a", options.input.path},         {"b", options.rewritten.path},
+          {"ok", report.violations.empty()}, {"violations", std::move(violations)},
+          {"outputs", std::move(outputs)},   {"whole", report.whole},
+          {"divided", report.divided},       {"joins", report.joins},
+          {"splits", report.splits}};
+}
+
+std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbose) {
+  std::string text;
+  for (const Violation& violation : report.violations) text += print_violation(b, violation) + "\n";
+  if (!report.violations.empty()) return text;
+  text += fmt::format("{} nodes kept, {} divided, {} splits, {} joins\n", report.whole, report.divided,
+                      report.splits, report.joins);
+  std::map<Numerics, std::size_t> counts;
+  for (const RewriteOutput& output : report.outputs) ++counts[output.numerics];
+  for (const auto& [numerics, n] : counts)
+    text += fmt::format("{:<12}{:>6} {}\n", name_of(numerics), n, n == 1 ? "output" : "outputs");
+  if (verbose)
+    for (const RewriteOutput& output : report.outputs)
+      text += fmt::format("  {:<12}{}  %{}\n", name_of(output.numerics), output.what, output.node);
+  return text;
+}
+
+}  // namespace
+
+int verify_rewrite(const VerifyOptions& options, Console& console) {
+  const Graph a = read_sound_input(options.input);
+  const Graph b = read_sound_input(options.rewritten, a.context);
+  RewriteReport report = epweave::verify_rewrite(a, b);
+  add_own_violations(a, b, report.violations);
+  const std::size_t n = report.violations.size();
+  console.print(console.json() ? report_text(rewrite_report(b, options, report))
+                               : rewrite_text(b, report, console.verbose()));
+  if (n != 0)
+    console.info(fmt::format("{}: {} {}; it is not shown to compute what {} computes",
+                             display_name(options.rewritten), n, n == 1 ? "violation" : "violations",
+                             display_name(options.input)));
+  return n == 0 ? kFine : kDifferent;
+}
+
+}  // namespace epweave::cli
