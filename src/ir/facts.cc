@@ -134,6 +134,15 @@ bool Facts::at_least(ExprId a, ExprId b) {
   return a == b || is_nonnegative(pool_.sub(normalize(a), normalize(b)));
 }
 
+bool Facts::equal_as_assumed(ExprId a, ExprId b) {
+  if (equal(a, b)) return true;
+  const auto number = pool_.constant(a) ? pool_.constant(a) : pool_.constant(b);
+  if (!number) return false;
+  const auto assumed = pool_.evaluate(pool_.poly(pool_.constant(a) ? b : a),
+                                      [&](StringId symbol) { return assumed_value(symbol); });
+  return assumed && *assumed == Rational{*number, 1};
+}
+
 bool Facts::equal_strides(ExprId a, ExprId b) {
   return equal(a, b) || normalize_stride(pool_.poly(a)) == normalize_stride(pool_.poly(b));
 }

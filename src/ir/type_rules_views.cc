@@ -53,6 +53,11 @@ std::vector<TypeId> pieces(TypeRuleCall& call, const TensorType& self, std::size
 // Lengths of pieces of `length` each, the last one shorter.
 Dims even_lengths(TypeRuleCall& call, ExprId extent, ExprId length) {
   ExprPool& pool = call.exprs;
+  // Pieces of s//2 in s: two of them.
+  const PolyId whole = call.facts.normalize(extent), piece_length = call.facts.normalize(length);
+  if (const auto even = pool.divide_exactly(whole, piece_length))
+    if (const auto n = pool.constant(*even); n && *n > 0 && !pool.constant(whole))
+      return Dims(static_cast<std::size_t>(*n), length);
   const ExprId count = pool.floordiv(pool.sub(pool.add(extent, length), call.number(1)), length);
   const auto n = pool.constant(call.facts.normalize(count));
   if (!n)
