@@ -628,16 +628,19 @@ void attention(ScalingCall& call) {
   for (std::size_t i = 0; i < 3 && i < rows.size(); ++i) call.unite(rows[i], q[i]);
   if (call.node.op->type_rule == rules::flex_attention) call.align(call.out(2), rows);
 }
-// The lengths at the front of a block mask.
-void mask_lengths(ScalingCall& call, Span q, Span k) {
+// A block mask: the lengths, then tables that have the query's batch and heads or broadcast to them.
+void block_mask(ScalingCall& call, Span q, Span k) {
   const auto mask = call.find_param("block_mask");
   if (!mask || call.items(call.arg(*mask)).size() < 2 || q.size() != 4 || k.size() != 4) return;
   call.literal(*mask, 0, q[2]);
   call.literal(*mask, 1, k[2]);
+  for (Arg table : call.items(call.arg(*mask)))
+    for (std::size_t dim = 0; dim < 2 && dim < call.in(table).size(); ++dim)
+      call.unite(call.in(table)[dim], q[dim]);
 }
 void flex_attention(ScalingCall& call) {
   attention(call);
-  mask_lengths(call, call.in(std::size_t{0}), call.in(1));
+  block_mask(call, call.in(std::size_t{0}), call.in(1));
 }
 // (query, key, value, out, logsumexp, grad_out, grad_logsumexp, ...)
 void flex_attention_backward(ScalingCall& call) {
@@ -648,7 +651,7 @@ void flex_attention_backward(ScalingCall& call) {
   for (std::size_t p = 3; p < 7; ++p)
     for (std::size_t i = 0; i < 3 && i < call.in(p).size() && q.size() == 4; ++i)
       call.unite(call.in(p)[i], q[i]);
-  mask_lengths(call, q, k);
+  block_mask(call, q, k);
 }
 // (grad_out, query, key, value, ..., out, logsumexp, ...)
 void attention_backward(ScalingCall& call) {

@@ -180,6 +180,7 @@ class Symbolizer {
     result.symbols.insert(result.symbols.begin(), make_token_symbol(graph, factors_.tokens));
     symbol_ = result.symbols.front().name;
     Facts facts(result);
+    for (const auto& [sum, factor] : factors_.sums) factor_of_sum_.at(sum) = factor;
     for (Symbol& symbol : result.symbols)
       if (symbol.asserts)
         for (ExprId& statement : *symbol.asserts) statement = restate(facts, statement);
@@ -193,9 +194,8 @@ class Symbolizer {
     if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) return statement;
     const Atom fact = pool[poly.terms[0].atoms[0]];
     if (fact.kind != AtomKind::kEq || !pool.constant(fact.operands[1])) return statement;
-    for (const auto& [sum, factor] : factors_.sums)
-      if (sum == fact.operands[0])
-        return pool.from_poly(pool.apply(AtomKind::kEq, {sum, pool.poly(extent(facts, factor))}));
+    if (const auto& factor = factor_of_sum_[fact.operands[0]])
+      return pool.from_poly(pool.apply(AtomKind::kEq, {fact.operands[0], pool.poly(extent(facts, *factor))}));
     return statement;
   }
 
@@ -309,11 +309,7 @@ class Symbolizer {
       if (element < tensors.size() && tensors[element][dim] && !mentions_symbols(before->sizes[dim]))
         after.sizes[dim] = extent(*tensors[element][dim]);
       if (found == nullptr || found->rank() != before->rank()) continue;
-      if (facts_.equal(found->sizes[dim], after.sizes[dim])) {
-        // Whose words do not matter; those of the arguments' extents are what a tracer would record.
-        if (after.sizes[dim] != before->sizes[dim]) after.sizes[dim] = found->sizes[dim];
-        continue;
-      }
+      if (facts_.equal(found->sizes[dim], after.sizes[dim])) continue;
       if (facts_.hint(found->sizes[dim]) != facts_.hint(after.sizes[dim]))
         fail_type(
             id, fmt::format("extent {} is {}, the arguments give {}", dim,
@@ -423,6 +419,7 @@ class Symbolizer {
   const std::vector<TokenInput>& inputs_;
   const ScalingFactors& factors_;
   StringId symbol_;
+  SideTable<PolyId, std::optional<Rational>> factor_of_sum_;
   Graph out_;
   Facts facts_;
   StringId pass_, reason_;
