@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace epweave {
 namespace {
@@ -114,8 +115,9 @@ void ScalingSolver::solve() {
     if (!queue_.empty()) {
       const RelationId id = queue_.back();
       queue_.pop_back();
+      relations_[id].is_queued = false;
       settle(id, false);
-      guesses_.push_back(id);
+      if (!relations_[id].is_sum && !relations_[id].is_settled) guesses_.push_back(id);
     } else if (next_guess_ < guesses_.size()) {
       settle(guesses_[next_guess_++], true);
     } else {
@@ -142,7 +144,10 @@ void ScalingSolver::set(ExtentId id, Known known, Cause cause) {
   cls.known = known;
   cls.cause = static_cast<std::uint32_t>(causes_.size());
   causes_.push_back(std::move(cause));
-  queue_.insert(queue_.end(), cls.relations.begin(), cls.relations.end());
+  for (RelationId relation : cls.relations) {
+    if (relations_[relation].is_settled || std::exchange(relations_[relation].is_queued, true)) continue;
+    queue_.push_back(relation);
+  }
 }
 
 void ScalingSolver::check(ExtentId id, Known known, const Cause& cause) {
@@ -150,6 +155,7 @@ void ScalingSolver::check(ExtentId id, Known known, const Cause& cause) {
 }
 
 void ScalingSolver::settle(RelationId id, bool guess) {
+  if (relations_[id].is_settled) return;
   if (!relations_[id].is_sum) {
     settle_product(id, guess);
   } else if (!guess) {
@@ -176,6 +182,7 @@ ScalingSolver::Side ScalingSolver::side_of(const Extents& extents) {
 void ScalingSolver::settle_product(RelationId id, bool guess) {
   Side left = side_of(relations_[id].left), right = side_of(relations_[id].right);
   if (left.unknown.empty() && right.unknown.empty()) {
+    relations_[id].is_settled = true;
     if (left.degree != right.degree || !(left.known == right.known)) fail_relation(id);
     return;
   }
@@ -214,10 +221,11 @@ void ScalingSolver::settle_sides(RelationId id, Side& whole, Side& open, bool gu
 }
 
 void ScalingSolver::settle_sum(RelationId id) {
-  const Relation relation = relations_[id];
+  const Relation& relation = relations_[id];
   const ExtentId total = relation.left[0];
   const Known whole = classes_[find(total)].known;
   if (whole.state == State::kFixed) {
+    relations_[id].is_settled = true;
     for (ExtentId part : relation.right) set_by(id, part, {State::kFixed, {}});
     return;
   }
@@ -233,6 +241,9 @@ void ScalingSolver::settle_sum(RelationId id) {
     first_open = part;
     ++open;
   }
+  // Tokens beside a number have no factor; nothing follows for a total that is not known.
+  const bool is_mixed = scaled.num != 0 && numbers.num != 0;
+  if (open == 0 && !is_mixed) relations_[id].is_settled = true;
   if (open == 0 && whole.state == State::kScales) {
     if (!(numbers == Rational{0, 1}) || !(scaled == whole.factor)) fail_relation(id);
   } else if (open == 0 && scaled.num == 0) {

@@ -62,7 +62,9 @@ class ScalingSolver {
   };
   struct Relation {
     bool is_sum = false;
-    Extents left, right;  // products of both are equal; or the only left one is the sum of the right
+    bool is_queued = false;
+    bool is_settled = false;  // all of it is known, and agrees
+    Extents left, right;      // products of both are equal; or the only left one is the sum of the right
     NodeId node;
   };
   struct Side {

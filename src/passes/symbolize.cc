@@ -8,6 +8,7 @@
 #include <map>
 
 #include "analysis/scaling.h"
+#include "ir/bind.h"
 #include "ir/layout.h"
 #include "ir/op.h"
 #include "ir/type_rules.h"
@@ -211,6 +212,7 @@ class Symbolizer {
     const bool has_new_sizes = put_sizes(id);
     const TypeId after = new_type(id, has_new_sizes);
     Node& node = step().nodes[id];
+    if (step().nodes[id].op != nullptr) retype_captured(id);
     if (!has_new_sizes && after == before) return;
     node.type = after;
     if (node.extra && node.extra->example_type && node.extra->example_type == before) {
@@ -219,6 +221,31 @@ class Symbolizer {
       node.extra = std::make_shared<const NodeExtra>(std::move(extra));
     }
     record_specialized(node, pass_, reason_);
+  }
+
+  // Tensors that a mask function captures have a placeholder in it, behind batch, head, query and key
+  // position.
+  void retype_captured(NodeId id) {
+    const OpInfo& op = *step().nodes[id].op;
+    const auto mask = op.find_param("block_mask"), buffers = op.find_param("mask_mod_other_buffers");
+    if (!mask || !buffers) return;
+    const BoundArgs bound = bind_args(context(), step().nodes[id]);
+    if (!bound.values[*mask].is_list() || !bound.values[*buffers].is_list()) return;
+    const auto parts = context().args.children(bound.values[*mask]);
+    const auto captured = context().args.children(bound.values[*buffers]);
+    if (parts.empty() || !parts.back().is_node()) return;
+    for (std::size_t i = 0; i < captured.size(); ++i)
+      if (captured[i].is_node()) retype_placeholder(parts.back().as_node(), 4 + i, captured[i].as_node());
+  }
+  void retype_placeholder(NodeId function, std::size_t position, NodeId captured) {
+    const TypeId before = in_.step().nodes[captured].type, after = step().nodes[captured].type;
+    const Arg& graph = step().nodes[function].attr;
+    if (before == after || !graph.is(ArgKind::kGraph)) return;
+    for (Body& body : out_.bodies) {
+      if (body.name != graph.as_name() || position >= body.order.size()) continue;
+      Node& placeholder = body.nodes[body.order[position]];
+      if (placeholder.kind == NodeKind::kPlaceholder && placeholder.type == before) placeholder.type = after;
+    }
   }
 
   // Numbers among the arguments become nodes.
