@@ -253,14 +253,8 @@ void unbind(ScalingCall& call) {
                     "the number of results of '" + std::string(call.graph.text(call.node.name)) + "'");
 }
 
-// A piece of a dimension: what the dimension has beside it is a number where the dimension is.
-void relate_piece(ScalingCall& call, ExtentId whole, ExtentId piece) {
-  if (!whole || !piece) return;
-  const std::int64_t rest = call.solver.number(whole) - call.solver.number(piece);
-  if (rest > 0) call.solver.relate_sum(whole, {piece, call.solver.add(rest)}, call.id);
-}
-
-// slice(self, dim, start, end, step), from parameter `first` on.
+// slice(self, dim, start, end, step). The end of a slice from the start is its extent, whatever it is cut
+// from: the first rows of a table, one for each token.
 void slice(ScalingCall& call) {
   const Span in = call.in(std::size_t{0}), out = call.out();
   const std::size_t dim = call.dim(1, in.size());
@@ -271,7 +265,6 @@ void slice(ScalingCall& call) {
   const bool each = call.arg(4).is_none() || call.integer(4) == 1;
   if (from_start && to_end && each) return call.unite(out[dim], in[dim]);
   if (from_start && each) call.literal(3, std::nullopt, out[dim]);
-  if (each) relate_piece(call, in[dim], out[dim]);
 }
 
 void narrow(ScalingCall& call) {
@@ -280,7 +273,6 @@ void narrow(ScalingCall& call) {
   if (dim >= in.size() || out.size() != in.size()) return;
   call.unite_except(out, in, dim);
   call.literal(3, std::nullopt, out[dim]);
-  relate_piece(call, in[dim], out[dim]);
 }
 
 // slice_backward, select_backward (grad_output, input_sizes, dim, ...).
@@ -295,7 +287,6 @@ void pad_to_input(ScalingCall& call) {
   if (from_start && call.integer(4) == std::numeric_limits<std::int64_t>::max())
     return call.unite(out[dim], grad[dim]);
   if (from_start) call.literal(4, std::nullopt, grad[dim]);
-  relate_piece(call, out[dim], grad[dim]);
 }
 
 // ---- pieces and joins

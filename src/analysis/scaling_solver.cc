@@ -282,6 +282,7 @@ void ScalingSolver::walk_equalities(ExtentId from, ExtentId to, std::vector<Node
 
 ScalingSolver::Trace ScalingSolver::trace(Cause cause) {
   Trace result;
+  auto before = static_cast<std::uint32_t>(causes_.size());  // what is known since cannot be why
   while (cause.relation) {
     const Relation& relation = relations_[cause.relation];
     result.nodes.push_back(relation.node);
@@ -292,11 +293,13 @@ ScalingSolver::Trace ScalingSolver::trace(Cause cause) {
       for (ExtentId id : *side) {
         const Class& cls = classes_[find(id)];
         if (find(id) == find(cause.extent) || cls.known.state == State::kUnknown || scales) continue;
+        if (cls.cause >= before) continue;
         if (!via || cls.known.state == State::kScales) via = id;
         scales |= cls.known.state == State::kScales;
       }
     if (!via) break;
-    const Cause& next = causes_[classes_[find(via)].cause];
+    before = classes_[find(via)].cause;
+    const Cause next = causes_[before];
     walk_equalities(via, next.extent, result.nodes);
     cause = next;
   }

@@ -341,7 +341,7 @@ class Symbolizer {
         fail_type(
             id, fmt::format("extent {} is {}, the arguments give {}", dim,
                             context().exprs.text(after.sizes[dim]), context().exprs.text(found->sizes[dim])));
-      if (after.sizes[dim] == before->sizes[dim]) {
+      if (after.sizes[dim] == before->sizes[dim] && is_multiple(found->sizes[dim])) {
         after.sizes[dim] = found->sizes[dim];
       } else {
         is_as_inferred = false;
@@ -356,6 +356,15 @@ class Symbolizer {
       after.strides = laid_out(id, *before, after.sizes);
     }
     return after == *before ? recorded : context().types.tensor(std::move(after));
+  }
+
+  // Whether it is c * tokens. The last of some literal pieces, s0 - 896, is not: it stays the number that it
+  // is.
+  bool is_multiple(ExprId extent) {
+    const Poly& poly = context().exprs[facts_.normalize(extent)];
+    if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) return false;
+    const Atom& atom = context().exprs[poly.terms[0].atoms[0]];
+    return atom.kind == AtomKind::kSymbol && atom.name == symbol_;
   }
 
   bool mentions_symbols(ExprId extent) { return !context().exprs.symbols(extent).empty(); }
@@ -438,7 +447,9 @@ class Symbolizer {
                     fmt::join(inputs, ", "), extents, calls_with_sizes_)};
     if (borders_ > 0)
       notes.push_back(
-          fmt::format("{} extents are sums of numbers and equal to it by the assumption", borders_));
+          fmt::format("{} extents are numbers on one side of an operation and scale on the other: equal by "
+                      "the assumption",
+                      borders_));
     return notes;
   }
 
