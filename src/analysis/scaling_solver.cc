@@ -116,10 +116,10 @@ void ScalingSolver::solve() {
       const RelationId id = queue_.back();
       queue_.pop_back();
       relations_[id].is_queued = false;
-      settle(id, false);
+      settle(id, Certainty::kForced);
       if (!relations_[id].is_sum && !relations_[id].is_settled) guesses_.push_back(id);
     } else if (next_guess_ < guesses_.size()) {
-      settle(guesses_[next_guess_++], true);
+      settle(guesses_[next_guess_++], Certainty::kGuess);
     } else {
       return;
     }
@@ -154,11 +154,11 @@ void ScalingSolver::check(ExtentId id, Known known, const Cause& cause) {
   if (!(classes_[find(id)].known == known)) fail(id, known, cause);
 }
 
-void ScalingSolver::settle(RelationId id, bool guess) {
+void ScalingSolver::settle(RelationId id, Certainty certainty) {
   if (relations_[id].is_settled) return;
   if (!relations_[id].is_sum) {
-    settle_product(id, guess);
-  } else if (!guess) {
+    settle_product(id, certainty);
+  } else if (certainty == Certainty::kForced) {
     settle_sum(id);
   }
 }
@@ -179,14 +179,14 @@ ScalingSolver::Side ScalingSolver::side_of(const Extents& extents) {
   return side;
 }
 
-void ScalingSolver::settle_product(RelationId id, bool guess) {
+void ScalingSolver::settle_product(RelationId id, Certainty certainty) {
   Side left = side_of(relations_[id].left), right = side_of(relations_[id].right);
   if (left.unknown.empty() && right.unknown.empty()) {
     relations_[id].is_settled = true;
     if (left.degree != right.degree || !(left.known == right.known)) fail_relation(id);
     return;
   }
-  if (guess && !left.unknown.empty() && !right.unknown.empty()) {
+  if (certainty == Certainty::kGuess && !left.unknown.empty() && !right.unknown.empty()) {
     // Beside an extent that scales, unknown ones are taken for numbers: no value has two token extents.
     Side* scaled = left.degree == 1 && right.degree == 0   ? &left
                    : right.degree == 1 && left.degree == 0 ? &right
@@ -195,11 +195,11 @@ void ScalingSolver::settle_product(RelationId id, bool guess) {
     for (ExtentId unknown : scaled->unknown) scaled->known = scaled->known * Rational{numbers_[unknown], 1};
     scaled->unknown.clear();
   }
-  if (left.unknown.empty()) return settle_sides(id, left, right, guess);
-  if (right.unknown.empty()) settle_sides(id, right, left, guess);
+  if (left.unknown.empty()) return settle_sides(id, left, right, certainty);
+  if (right.unknown.empty()) settle_sides(id, right, left, certainty);
 }
 
-void ScalingSolver::settle_sides(RelationId id, Side& whole, Side& open, bool guess) {
+void ScalingSolver::settle_sides(RelationId id, Side& whole, Side& open, Certainty certainty) {
   const int degree = whole.degree - open.degree;
   if (degree < 0) fail_relation(id);
   if (degree == 0) {
@@ -209,7 +209,7 @@ void ScalingSolver::settle_sides(RelationId id, Side& whole, Side& open, bool gu
   if (degree > 1) return;
   const Rational rest = whole.known / open.known;
   if (open.unknown.size() == 1) return set_by(id, open.unknown[0], {State::kScales, rest});
-  if (!guess) return;
+  if (certainty == Certainty::kForced) return;
   // The outermost extent that can carry whole tokens does.
   for (ExtentId extent : open.unknown) {
     Rational others{1, 1};

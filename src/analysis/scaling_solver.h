@@ -41,6 +41,7 @@ class ScalingSolver {
   std::optional<Rational> factor(ExtentId id);
 
  private:
+  enum class Certainty : std::uint8_t { kForced, kGuess };
   enum class State : std::uint8_t { kUnknown, kFixed, kScales };
   using RelationId = Id<struct RelationTag>;
   struct Known {
@@ -77,10 +78,10 @@ class ScalingSolver {
   void add_relation(Relation relation);
   void set(ExtentId id, Known known, Cause cause);
   void check(ExtentId id, Known known, const Cause& cause);
-  void settle(RelationId id, bool guess);
-  void settle_product(RelationId id, bool guess);
+  void settle(RelationId id, Certainty certainty);
+  void settle_product(RelationId id, Certainty certainty);
   void settle_sum(RelationId id);
-  void settle_sides(RelationId id, Side& whole, Side& open, bool guess);
+  void settle_sides(RelationId id, Side& whole, Side& open, Certainty certainty);
   Side side_of(const Extents& extents);
   void set_by(RelationId relation, ExtentId id, Known known) { set(id, known, Cause{id, relation, {}, {}}); }
 
