@@ -137,6 +137,15 @@ bool Facts::at_least(ExprId a, ExprId b) {
   return a == b || is_nonnegative(pool_.sub(normalize(a), normalize(b)));
 }
 
+bool Facts::equal_as_assumed(ExprId a, ExprId b) {
+  if (equal(a, b)) return true;
+  const auto number = pool_.constant(a) ? pool_.constant(a) : pool_.constant(b);
+  if (!number) return false;
+  const auto assumed = pool_.evaluate(pool_.poly(pool_.constant(a) ? b : a),
+                                      [&](StringId symbol) { return assumed_value(symbol); });
+  return assumed && *assumed == Rational{*number, 1};
+}
+
 bool Facts::equal_strides(ExprId a, ExprId b) {
   return equal(a, b) || normalize_stride(pool_.poly(a)) == normalize_stride(pool_.poly(b));
 }
@@ -219,18 +228,25 @@ std::optional<PolyId> Facts::divide(PolyId a, std::int64_t divisor) const {
 
 bool Facts::is_nonnegative(PolyId poly) {
   // With every symbol at its lower bound, a polynomial without negative terms but the constant is at its
-  // least.
+  // least. A symbol whose number is assumed is that number.
   Rational least;
+  auto is_assumed = [&](AtomId id) {
+    return pool_[id].kind == AtomKind::kSymbol && assumed_value(pool_[id].name).has_value();
+  };
   for (const Term& term : pool_[poly].terms) {
-    if (term.coefficient.num < 0 && !term.atoms.empty()) return false;
+    if (term.coefficient.num < 0 && !std::all_of(term.atoms.begin(), term.atoms.end(), is_assumed))
+      return false;
     Rational product = term.coefficient;
     for (AtomId id : term.atoms) {
       std::int64_t lower = 0;
       const Atom& atom = pool_[id];
       if (atom.kind == AtomKind::kSymbol) {
         auto found = known_.find(atom.name);
-        if (found == known_.end() || !found->second.lower || *found->second.lower < 0) return false;
-        lower = *found->second.lower;
+        if (found == known_.end()) return false;
+        const std::optional<std::int64_t> bound =
+            found->second.value ? found->second.value : found->second.lower;
+        if (!bound || *bound < 0) return false;
+        lower = *bound;
       } else if (atom.kind == AtomKind::kFloorDiv || atom.kind == AtomKind::kMax) {
         bool some = false, all = true;
         for (PolyId operand : std::vector<PolyId>(atom.operands)) {

@@ -29,6 +29,9 @@ class Facts {
   PolyId normalize(ExprId expr) { return normalize(pool_.poly(expr)); }
   bool equal(PolyId a, PolyId b) { return a == b || normalize(a) == normalize(b); }
   bool equal(ExprId a, ExprId b) { return a == b || normalize(a) == normalize(b); }
+  // Also where one is a number, and the other is that number by recorded assumptions about all its symbols:
+  // the border between what scales with a symbol and what literals fix.
+  bool equal_as_assumed(ExprId a, ExprId b);
   // Whether the two are known to be different numbers.
   bool differ(ExprId a, ExprId b);
   bool at_least(ExprId a, ExprId b);  // known to be

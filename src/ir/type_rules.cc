@@ -13,17 +13,21 @@ bool same_tensor(Facts& facts, const TensorType& a, const TensorType& b) {
       a.strides.size() != b.strides.size())
     return false;
   for (std::size_t i = 0; i < a.rank(); ++i)
-    if (!facts.equal(a.sizes[i], b.sizes[i])) return false;
+    if (!facts.equal_as_assumed(a.sizes[i], b.sizes[i])) return false;
+  auto same_stride = [&](ExprId x, ExprId y) {
+    return facts.equal_strides(x, y) || facts.equal_as_assumed(x, y);
+  };
   for (std::size_t i = 0; i < a.strides.size(); ++i)
-    if (!facts.equal_strides(a.strides[i], b.strides[i])) return false;
+    if (!same_stride(a.strides[i], b.strides[i])) return false;
   if (a.offset == b.offset) return true;
   const ExprId zero = facts.pool().number(0);
-  return facts.equal_strides(a.offset ? a.offset : zero, b.offset ? b.offset : zero);
+  return same_stride(a.offset ? a.offset : zero, b.offset ? b.offset : zero);
 }
 
 // A symbolic scalar whose expression is a number, and a number.
 bool same_scalar(Facts& facts, const Type& scalar, const Type& value) {
-  return value.value.is_int() && facts.equal(scalar.expr, facts.pool().number(value.value.as_int()));
+  return value.value.is_int() &&
+         facts.equal_as_assumed(scalar.expr, facts.pool().number(value.value.as_int()));
 }
 
 }  // namespace

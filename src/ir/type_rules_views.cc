@@ -58,6 +58,11 @@ constexpr std::int64_t kMostPieces = 1 << 20;  // more is a broken file
 Dims even_lengths(TypeRuleCall& call, ExprId extent, ExprId length) {
   if (call.facts.at_least(call.number(0), length)) call.mismatch("pieces of {}", call.text(length));
   ExprPool& pool = call.exprs;
+  // Pieces of s//2 in s: two of them.
+  const PolyId whole = call.facts.normalize(extent), piece_length = call.facts.normalize(length);
+  if (const auto even = pool.divide_exactly(whole, piece_length))
+    if (const auto n = pool.constant(*even); n && *n > 0 && !pool.constant(whole))
+      return Dims(static_cast<std::size_t>(*n), length);
   const ExprId count = pool.floordiv(pool.sub(pool.add(extent, length), call.number(1)), length);
   const auto n = pool.constant(call.facts.normalize(count));
   if (!n)

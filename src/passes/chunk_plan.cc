@@ -58,8 +58,7 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   if (plan.token_symbols.empty())
     throw PassError("chunk.no-token-symbol",
                     "no user input has a symbolic first dimension: the token count is a plain number", {},
-                    "trace with the token dimension marked dynamic (scripts/trace_torchtitan.py does so "
-                    "unless --static is given)");
+                    "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
   if (options.dim == ChunkDim::kSeq) require_flat_grid(graph, tokens);
   plan.placements =
       infer_placements(graph, {options.roots, options.require_exchange, options.exact_casts}, tokens, facts);

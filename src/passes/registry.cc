@@ -12,6 +12,7 @@
 #include "passes/isolate_ep_pg.h"
 #include "passes/overlap_ep.h"
 #include "passes/pipeline.h"
+#include "passes/symbolize.h"
 
 namespace epweave {
 namespace {
@@ -55,6 +56,9 @@ PassResult run_overlap_ep(const Graph& graph, const Options& options) {
 PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
   return isolate_ep_pg(graph);
 }
+PassResult run_symbolize(const Graph& graph, const Options& options) {
+  return symbolize(graph, {.inputs = options.list("inputs")});
+}
 PassResult run_concretize(const Graph& graph, const Options&) {
   return concretize(graph);
 }
@@ -96,6 +100,13 @@ std::vector<PassInfo> make_passes() {
        .summary = "gather each sharded parameter once",
        .options = {},
        .run = run_dedup_unshard},
+      {.name = "symbolize",
+       .summary = "give a token count that is a plain number a symbol, so that chunk can divide it",
+       .options =
+           {{"inputs", OptionKind::kList, "[]",
+             "inputs and dimensions that count tokens: [tokens:0,labels:0]; none: tokens, inputs, labels "
+             "and positions"}},
+       .run = run_symbolize},
       {.name = "chunk",
        .summary = "run selected modules on parts of the tokens, one after the other",
        .options = {kRoots,
@@ -135,16 +146,24 @@ std::vector<PassInfo> make_passes() {
 std::string expand_ep_overlap(const Options& options) {
   const std::string roots = print_value(options.list("roots"));
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,"
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
-      roots, options.text("dim"), options.integer("parts"), roots);
+      options.text("symbolize") == "yes" ? "symbolize," : "", roots, options.text("dim"),
+      options.integer("parts"), roots);
 }
 
 std::vector<PresetInfo> make_presets() {
   return {
       {.name = "ep-overlap",
        .summary = "chunk MoE modules and hide one part's token exchange behind the other's compute",
-       .options = {kRoots, kDim, kParts},
+       .options = {kRoots,
+                   kDim,
+                   kParts,
+                   {"symbolize",
+                    OptionKind::kChoice,
+                    "no",
+                    "for graphs whose token count is a plain number: give it a symbol first",
+                    {"yes", "no"}}},
        .expand = expand_ep_overlap},
   };
 }

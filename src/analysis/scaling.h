@@ -1,0 +1,58 @@
+// Which extents scale with the token count, in a graph where it is a plain number.
+//
+// Every extent of every value is a variable. An op's shape rule equates extents (the result of `add` has its
+// operands' extents), relates products (a reshape), multiplies by a number (an all-gather by its group's
+// size) or sums (a concatenation). The token count enters at marked inputs, what does not scale at parameters
+// and buffers, and both follow the relations forwards and backwards:
+//
+//   %x = placeholder : i64[8]   (marked: u)        %e = embedding(%w, %x) : [8, 4]        8 = u
+//   %g = reduce_scatter(%e, group of 2) : [4, 4]   4 = u/2, and the extent 4 beside it is that of %w: fixed
+//   %z = zeros([4, 4]);  add(%z, %g)               backwards: the literal 4 in front is u/2
+//
+// No extent is ever compared with the token count. An extent that nothing reaches stays a number.
+//
+// Linear: each relation is looked at once for each extent in it that becomes known.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/facts.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+struct TokenInput {
+  NodeId node;  // a placeholder of the step
+  std::size_t dim = 0;
+  std::string name;  // as the user knows it
+};
+
+// A number among a call's arguments that is an extent: item `item` of parameter `param`, or the parameter
+// itself.
+struct SizeArgument {
+  NodeId node;
+  std::size_t param = 0;
+  std::optional<std::size_t> item;
+  Rational factor;  // it is factor * token count
+};
+
+struct ScalingFactors {
+  std::int64_t tokens = 0;  // the token count when the graph was traced
+  // Per node: for each tensor of its value (a tensor itself, or the elements of a tuple), for each dimension,
+  // the factor c of an extent c * tokens; none: a number.
+  struct Dimensions {
+    std::vector<std::vector<std::optional<Rational>>> tensors;
+  };
+  SideTable<NodeId, Dimensions> of;
+  std::vector<SizeArgument> arguments;
+  // Expressions of other symbols that are a multiple of the token count: u4 + u5 is 3 * tokens.
+  std::vector<std::pair<PolyId, Rational>> sums;
+};
+
+// Throws PassError "symbolize.conflict" where an extent is both c * tokens and something else.
+ScalingFactors infer_scaling(const Graph& graph, Facts& facts, const std::vector<TokenInput>& inputs);
+
+}  // namespace epweave
