@@ -80,7 +80,7 @@ class CommandLineTest(unittest.TestCase):
 class UsageTest(CommandLineTest):
     def test_unknown_command(self):
         self.assert_fails(2, "unknown command 'rewite'; did you mean 'rewrite'? The commands are rewrite, print, stats, "
-                             "verify, convert, passes, completion.", "rewite")
+                             "verify, diff, convert, passes, completion.", "rewite")
 
     def test_unknown_option(self):
         self.assert_fails(2, "epweave stats does not take '--form'; did you mean '--from'?", "stats", "small.txt", "--form")

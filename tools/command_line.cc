@@ -31,6 +31,7 @@ struct Choices {
   OutputOptions output;
   RewriteOptions rewrite;
   PrintOptions print;
+  DiffCommand diff;
   std::string completion;
 };
 
@@ -124,6 +125,26 @@ void add_print(CLI::App& app, Choices& choices) {
       ->type_name("PATTERN");
 }
 
+void add_diff(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("diff", "Show what differs between two graphs, node by node");
+  DiffCommand& options = choices.diff;
+  command.add_option("A", choices.input.path, "Graph before, - for standard input")
+      ->required()
+      ->type_name("");
+  command.add_option("B", options.b.path, "Graph after, - for standard input")->required()->type_name("");
+  command.add_flag("--summary", options.summary, "Only counts: by kind, by op and by module");
+  command.add_flag("--full", options.full, "List every node that differs, and every row of the tables");
+  choose(command
+             .add_option("--ignore", options.ignore,
+                         "Differences that do not count: names, order, metadata, types, provenance")
+             ->type_name("KINDS")
+             ->delimiter(',')
+             ->take_all()
+             ->expected(1),
+         {"names", "order", "metadata", "types", "provenance"});
+  command.footer("Exit codes: 0 the graphs are the same, 1 they differ, 2 trouble.");
+}
+
 // The commands. What they say goes to `choices`.
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
   auto app = std::make_unique<CLI::App>(kAbout, "epweave");
@@ -136,6 +157,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
             "Graph to count, - for standard input");
   add_input(*app->add_subcommand("verify", "Check the invariants of a graph; one line per violation"),
             choices.input, "Graph to check, - for standard input");
+  add_diff(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -225,6 +247,8 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   choices->rewrite.output = choices->output;
   if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
   if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
+  choices->diff.a = choices->input;
+  if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
   if (name == "verify") return [choices](Console& console) { return verify(choices->input, console); };
   if (name == "convert")

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,19 @@ struct ConvertOptions {
   OutputOptions output;
 };
 
+struct DiffCommand {
+  InputOptions a, b;
+  std::vector<std::string> ignore;  // names, order, metadata, types, provenance
+  bool summary = false, full = false;
+};
+
+// Anything that keeps diff from comparing: exit 2, as diff(1) has it.
+class DiffTrouble : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+int diff(const DiffCommand& command, Console& console);
 int rewrite(const RewriteOptions& options, Console& console);
 int print(const PrintOptions& options, Console& console);
 int stats(const InputOptions& options, Console& console);

@@ -37,12 +37,12 @@ std::string display_name(const InputOptions& options) {
   return options.path == "-" ? "standard input" : options.path;
 }
 
-Graph read_input(const InputOptions& options) {
-  return read_graph(options.path, format_named(options.from));
+Graph read_input(const InputOptions& options, std::shared_ptr<Context> context) {
+  return read_graph(options.path, format_named(options.from), std::move(context));
 }
 
-Graph read_sound_input(const InputOptions& options) {
-  Graph graph = read_input(options);
+Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> context) {
+  Graph graph = read_input(options, std::move(context));
   require_sound_structure(graph, options);
   return graph;
 }

@@ -8,10 +8,10 @@ namespace epweave::cli {
 
 std::optional<Format> format_named(const std::string& name);  // none for ""; throws UsageError
 
-// Decodes only: the graph may break invariants.
-Graph read_input(const InputOptions& options);
+// Decodes only: the graph may break invariants. A second graph to compare with the first takes its context.
+Graph read_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr);
 // As above. Throws InputError listing the violations of a graph whose structure is broken.
-Graph read_sound_input(const InputOptions& options);
+Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr);
 
 // Throws UsageError where the output would be binary on a terminal, or has an unsupported form. Called before
 // work starts.

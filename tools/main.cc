@@ -22,6 +22,8 @@ struct Failure {
 Failure describe(const std::exception_ptr& error, const std::string& subject) {
   try {
     std::rethrow_exception(error);
+  } catch (const DiffTrouble& e) {
+    return {kUsage, "trouble", e.what()};
   } catch (const UsageError& e) {
     return {kUsage, "usage", e.what()};
   } catch (const InputError& e) {

@@ -42,10 +42,11 @@ class PlacementCall {
   Facts& facts() { return facts_; }
   const Graph& graph() const { return graph_; }
 
-  // Arguments by position or name of the schema; not present if left to the default.
+  // Arguments by position in the schema, however the call passes them (`name` for ops whose schema has no
+  // parameter there); not present if left to the default.
   Operand arg(std::size_t position, std::string_view name = {}) const;
   std::vector<Operand> items(Operand list) const;
-  std::vector<Operand> positional() const;
+  const std::vector<Operand>& operands() const { return operands_; }
   std::int64_t int_arg(std::size_t position, std::string_view name, std::int64_t fallback) const;
   bool bool_arg(std::size_t position, std::string_view name, bool fallback) const;
 
@@ -86,6 +87,8 @@ class PlacementCall {
   const PlacementOptions& options_;
   NodeId id_;
   const Node* node_ = nullptr;
+  std::vector<Operand> operands_;       // positional, then by keyword
+  std::vector<std::string_view> names_;  // of those passed by keyword
   std::vector<Access> accesses_;
   std::vector<std::string> assumptions_;
 };

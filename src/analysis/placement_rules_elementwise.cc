@@ -8,7 +8,7 @@ namespace {
 
 std::vector<Operand> tensors(PlacementCall& call) {
   std::vector<Operand> operands;
-  for (const Operand& operand : call.positional())
+  for (const Operand& operand : call.operands())
     if (operand.arg.is_node()) operands.push_back(operand);
   return operands;
 }

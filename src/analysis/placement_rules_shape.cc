@@ -19,7 +19,7 @@ Placement same(PlacementCall& call) {
 }
 
 Placement whole(PlacementCall& call) {
-  for (const Operand& operand : call.positional()) call.take_any(operand);
+  for (const Operand& operand : call.operands()) call.take_any(operand);
   return Placement::whole();
 }
 
@@ -171,7 +171,7 @@ class Grouping {
 };
 
 Placement reshape(PlacementCall& call) {
-  const Operand sizes = call.arg(1, "size").present ? call.arg(1, "size") : call.arg(1, "shape");
+  const Operand sizes = call.arg(1);
   const Placement p = same(call);
   if (!p.is_rows()) return with_sizes(call, sizes, p);
   const TensorType *source = call.tensor(call.arg(0)), *target = call.result_tensor();
@@ -300,7 +300,7 @@ Placement new_tensor(PlacementCall& call) {
 }
 
 Placement arange(PlacementCall& call) {
-  for (const Operand& operand : call.positional())
+  for (const Operand& operand : call.operands())
     if (call.of(operand).is_divided()) {
       call.assume("counts from zero in each part");
       return Placement::local(0);

@@ -56,6 +56,22 @@ std::optional<TokenMultiple> TokenExtents::multiple(ExprId extent) {
   return TokenMultiple{atom.name, term.coefficient.num};
 }
 
+bool TokenExtents::is_linear(ExprId extent) {
+  const Poly& poly = facts_.pool()[facts_.normalize(extent)];
+  return std::all_of(poly.terms.begin(), poly.terms.end(), [&](const Term& term) {
+    std::size_t tokens = 0;
+    for (AtomId id : term.atoms) {
+      const Atom& atom = facts_.pool()[id];
+      if (atom.kind == AtomKind::kSymbol) {
+        if (is_token(atom.name)) ++tokens;
+      } else if (scales(facts_.pool().from_atom(id))) {
+        return false;
+      }
+    }
+    return tokens == 1 && term.coefficient.is_integer();
+  });
+}
+
 std::vector<int> TokenExtents::dimensions(const TensorType& tensor) {
   std::vector<int> dims;
   for (std::size_t i = 0; i < tensor.sizes.size(); ++i)

@@ -9,8 +9,8 @@ namespace {
 
 class Decoder {
  public:
-  Decoder(const proto::File& file, const std::string& path)
-      : file_(file), path_(path), context_(*graph_.context) {}
+  Decoder(const proto::File& file, const std::string& path, std::shared_ptr<Context> context)
+      : file_(file), path_(path), graph_{.context = std::move(context)}, context_(*graph_.context) {}
 
   Graph decode() {
     if (file_.magic() != "epweave") fail("not an epweave graph");
@@ -458,8 +458,8 @@ class Decoder {
 
 }  // namespace
 
-Graph decode_proto(const proto::File& file, const std::string& path) {
-  return Decoder(file, path).decode();
+Graph decode_proto(const proto::File& file, const std::string& path, std::shared_ptr<Context> context) {
+  return Decoder(file, path, std::move(context)).decode();
 }
 
 }  // namespace epweave

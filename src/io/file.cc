@@ -52,7 +52,7 @@ void silence_protobuf_log() {
   throw InputError(fmt::format("{}: {}", path, what));
 }
 
-Graph decode_binary(std::string_view bytes, const std::string& path) {
+Graph decode_binary(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context) {
   silence_protobuf_log();
   if (!bytes.starts_with(kMagic)) fail(path, "not an epweave graph (the first bytes are not its magic)");
   if (bytes.size() < kMagic.size() + kCrcFieldSize) fail(path, "truncated");
@@ -70,7 +70,7 @@ Graph decode_binary(std::string_view bytes, const std::string& path) {
   google::protobuf::io::CodedInputStream input(&stream);
   input.SetRecursionLimit(200);
   if (!file->ParseFromCodedStream(&input)) fail(path, "not a valid protobuf message");
-  return decode_proto(*file, path);
+  return decode_proto(*file, path, std::move(context));
 }
 
 std::string encode_json(const Graph& graph) {
@@ -92,14 +92,14 @@ std::string encode_json(const Graph& graph) {
   return text;
 }
 
-Graph decode_json(std::string_view bytes, const std::string& path) {
+Graph decode_json(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context) {
   silence_protobuf_log();
   google::protobuf::Arena arena;
   auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
   const auto status = google::protobuf::util::JsonStringToMessage(
       google::protobuf::StringPiece(bytes.data(), bytes.size()), file);
   if (!status.ok()) fail(path, fmt::format("not the JSON form of a graph: {}", status.message().as_string()));
-  return decode_proto(*file, path);
+  return decode_proto(*file, path, std::move(context));
 }
 
 bool is_gzip(std::string_view bytes) {
@@ -181,14 +181,16 @@ std::string encode(const Graph& graph, Format format) {
   return {};
 }
 
-Graph decode(std::string_view bytes, Format format, const std::string& path) {
+Graph decode(std::string_view bytes, Format format, const std::string& path,
+             std::shared_ptr<Context> context) {
+  if (!context) context = std::make_shared<Context>();
   switch (format) {
     case Format::kBinary:
-      return decode_binary(bytes, path);
+      return decode_binary(bytes, path, std::move(context));
     case Format::kText:
-      return parse_text(bytes, path);
+      return parse_text(bytes, path, std::move(context));
     case Format::kJson:
-      return decode_json(bytes, path);
+      return decode_json(bytes, path, std::move(context));
   }
   return {};
 }
@@ -282,7 +284,7 @@ std::string gunzip(std::string_view bytes) {
   return out;
 }
 
-Graph read_graph(const std::string& path, std::optional<Format> format) {
+Graph read_graph(const std::string& path, std::optional<Format> format, std::shared_ptr<Context> context) {
   const std::string name = path == "-" ? "standard input" : path;
   std::string bytes = read_bytes(path);
   if (is_gzip(bytes)) {
@@ -297,7 +299,7 @@ Graph read_graph(const std::string& path, std::optional<Format> format) {
     if (by_extension != Format::kBinary) format = by_extension;
   }
   if (bytes.empty()) fail(name, "empty");
-  return decode(bytes, format.value_or(format_of_content(bytes)), name);
+  return decode(bytes, format.value_or(format_of_content(bytes)), name, std::move(context));
 }
 
 void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format) {

@@ -19,8 +19,9 @@ std::optional<Format> find_format(std::string_view name);  // "binary", "text", 
 Format format_of_path(std::string_view path);
 
 // Decoding and encoding. `decode` throws InputError naming `path`. A decoded graph may still break the
-// invariants of ir/verify.h.
-Graph decode(std::string_view bytes, Format format, const std::string& path);
+// invariants of ir/verify.h. Graphs that are to be compared share a context: give the first one's to the second.
+Graph decode(std::string_view bytes, Format format, const std::string& path,
+             std::shared_ptr<Context> context = nullptr);
 std::string encode(const Graph& graph, Format format);
 
 // Canonical binary form; what hashes are taken of.
@@ -29,7 +30,8 @@ std::string sha256_hex(std::string_view bytes);
 
 // Reads and decodes. `format` overrides what extension and content say. Throws InputError (unreadable,
 // undecodable).
-Graph read_graph(const std::string& path, std::optional<Format> format = std::nullopt);
+Graph read_graph(const std::string& path, std::optional<Format> format = std::nullopt,
+                 std::shared_ptr<Context> context = nullptr);
 
 // Encodes and writes whole or not at all: to a temporary file beside `path`, then renamed.
 void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format = std::nullopt);

@@ -11,7 +11,7 @@ namespace epweave {
 // In canonical form (tables by first use), without the CRC. `file` must be empty.
 void encode_proto(const Graph& graph, proto::File& file);
 
-// Throws InputError naming `path`.
-Graph decode_proto(const proto::File& file, const std::string& path);
+// The graph's strings, types and arguments go into `context`. Throws InputError naming `path`.
+Graph decode_proto(const proto::File& file, const std::string& path, std::shared_ptr<Context> context);
 
 }  // namespace epweave

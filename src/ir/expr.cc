@@ -27,8 +27,8 @@ Rational reduce(Wide num, Wide den) {
 }
 
 std::int64_t floor_div(std::int64_t a, std::int64_t b) {
-  std::int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+  const Wide x = a, y = b, q = x / y;
+  return narrow((x % y != 0 && (x < 0) != (y < 0)) ? q - 1 : q);
 }
 
 std::size_t combine(std::size_t seed, std::size_t value) {
@@ -69,6 +69,10 @@ bool natural_less(std::string_view a, std::string_view b) {
     }
   }
   return a.size() - i < b.size() - j;
+}
+
+bool has_letter(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
 }
 
 // Powers of sums grow without bound; real sizes are sums over at most a few hundred ranks.
@@ -328,7 +332,8 @@ std::optional<Rational> ExprPool::apply_numbers(AtomKind kind, std::span<const R
     case AtomKind::kMod: {
       if (!binary || !v[0].is_integer() || !v[1].is_integer() || v[1].num == 0) return std::nullopt;
       std::int64_t q = floor_div(v[0].num, v[1].num);
-      return Rational{kind == AtomKind::kFloorDiv ? q : v[0].num - q * v[1].num, 1};
+      if (kind == AtomKind::kFloorDiv) return Rational{q, 1};
+      return Rational{narrow(static_cast<Wide>(v[0].num) - static_cast<Wide>(q) * v[1].num), 1};
     }
     case AtomKind::kMin:
     case AtomKind::kMax: {
@@ -431,11 +436,15 @@ std::string ExprPool::print_atom(AtomId id) const {
   if (atom.kind == AtomKind::kInfinity) return "int_oo";
   std::vector<std::string> operands;
   for (PolyId operand : atom.operands) operands.push_back(print(operand));
-  // The order of the operands of these does not matter, and by id it would depend on what was interned
-  // before.
+  // Operands of these are kept by id, and their text must not depend on it. As sympy: numbers, then the
+  // simpler ones.
   if (atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax || atom.kind == AtomKind::kAnd ||
       atom.kind == AtomKind::kOr)
-    std::sort(operands.begin(), operands.end(), natural_less);
+    std::sort(operands.begin(), operands.end(), [](const std::string& x, const std::string& y) {
+      const bool x_symbolic = has_letter(x), y_symbolic = has_letter(y);
+      if (x_symbolic != y_symbolic) return y_symbolic;
+      return x.size() != y.size() ? x.size() < y.size() : natural_less(x, y);
+    });
   if (atom.kind == AtomKind::kFunction)
     return fmt::format("{}({})", strings_[atom.name], fmt::join(operands, ", "));
   if (atom.kind == AtomKind::kFloorDiv) {
@@ -455,7 +464,8 @@ std::string ExprPool::print_atom(AtomId id) const {
 
 std::string ExprPool::print_term(const Term& term, bool first) const {
   const std::int64_t num = term.coefficient.num;
-  const std::int64_t magnitude = num < 0 ? -num : num;
+  const std::uint64_t magnitude =
+      num < 0 ? 0 - static_cast<std::uint64_t>(num) : static_cast<std::uint64_t>(num);
   std::vector<std::string> factors;
   for (AtomId id : term.atoms) factors.push_back(print_atom(id));
   std::sort(factors.begin(), factors.end(), natural_less);

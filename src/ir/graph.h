@@ -236,8 +236,8 @@ inline const TensorType* tensor_of(const Context& context, TypeId type) {
 // Where the node is in the user's model, for messages.
 Site site_of(const Graph& graph, const Node& node);
 
-// The origins that a new node made from this one stands for: those of its last record, or itself where no pass has
-// recorded anything yet.
+// The origins that a new node made from this one stands for: those of its last record, or itself where no
+// pass has recorded anything yet.
 std::vector<StringId> origins_of(const Node& node);
 
 // Calls visit(NodeId) for each node reference among args and kwargs, in order, with repetition.

@@ -18,6 +18,7 @@ std::string print_text(const Graph& graph, TextMode mode = TextMode::kFull);
 std::string print_node(const Graph& graph, const Body& body, NodeId node, TextMode mode);
 
 // Throws InputError "PATH:LINE:COLUMN: what", with the line and a caret below.
-Graph parse_text(std::string_view text, const std::string& path);
+// The graph's strings, types and arguments go into `context`, a new one if there is none.
+Graph parse_text(std::string_view text, const std::string& path, std::shared_ptr<Context> context = nullptr);
 
 }  // namespace epweave

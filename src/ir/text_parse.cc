@@ -21,7 +21,8 @@ struct Line {
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::string& path) : path_(path), lines_(split(text)) {}
+  Parser(std::string_view text, const std::string& path, std::shared_ptr<Context> context)
+      : path_(path), lines_(split(text)), graph_{.context = std::move(context)} {}
 
   Graph parse() {
     check_encoding();
@@ -332,8 +333,9 @@ class Parser {
 
 namespace epweave {
 
-Graph parse_text(std::string_view text, const std::string& path) {
-  return text::Parser(text, path).parse();
+Graph parse_text(std::string_view text, const std::string& path, std::shared_ptr<Context> context) {
+  if (!context) context = std::make_shared<Context>();
+  return text::Parser(text, path, std::move(context)).parse();
 }
 
 }  // namespace epweave

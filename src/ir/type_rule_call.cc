@@ -14,6 +14,11 @@ TypeRuleCall::TypeRuleCall(Facts& facts_in, const Graph& graph_in, const Body& b
       exprs(graph_in.context->exprs),
       bound_(bind_args(*graph_in.context, node_in)) {}
 
+ExprId TypeRuleCall::bound_symbol() {
+  if (!node.extra || node.extra->bindings.empty()) return {};
+  return exprs.from_poly(exprs.poly_symbol(node.extra->bindings.front().symbol));
+}
+
 void TypeRuleCall::fail(const std::string& text) const {
   std::string_view name = node.op->target;  // "aten.mm.default" -> "mm"
   if (const std::size_t dot = name.find('.'); dot != name.npos) {
@@ -76,9 +81,20 @@ std::span<const Arg> TypeRuleCall::list(Arg value) {
   return context.args.children(value);
 }
 
-std::vector<const TensorType*> TypeRuleCall::tensors(std::size_t param) {
+std::vector<const TensorType*> TypeRuleCall::optional_tensors(std::size_t param) {
   std::vector<const TensorType*> result;
-  for (Arg element : list(arg(param))) result.push_back(element.is_none() ? nullptr : &tensor(element));
+  const std::size_t count = list(arg(param)).size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Arg element = list(arg(param))[i];  // typing an element may grow the pool
+    result.push_back(element.is_none() ? nullptr : &tensor(element));
+  }
+  return result;
+}
+
+std::vector<const TensorType*> TypeRuleCall::tensors(std::size_t param) {
+  std::vector<const TensorType*> result = optional_tensors(param);
+  for (const TensorType* tensor : result)
+    if (tensor == nullptr) mismatch("'{}' holds None", name_of(param));
   return result;
 }
 
@@ -104,10 +120,10 @@ ExprId TypeRuleCall::extent(std::size_t param) {
 
 Dims TypeRuleCall::extents(std::size_t param) {
   if (!arg(param).is_list()) return {extent(param)};
-  const auto elements = list(arg(param));
+  const std::size_t count = list(arg(param)).size();
   Dims result;
-  result.reserve(elements.size());
-  for (std::size_t i = 0; i < elements.size(); ++i) result.push_back(extent(elements[i]));
+  result.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) result.push_back(extent(list(arg(param))[i]));
   return result;
 }
 
@@ -130,8 +146,9 @@ std::vector<std::int64_t> TypeRuleCall::integers(std::size_t param) {
   if (!has(param)) return {};
   if (!arg(param).is_list()) return {integer(param)};
   std::vector<std::int64_t> result;
-  for (Arg element : list(arg(param))) {
-    const ExprId expr = extent(element);
+  const std::size_t count = list(arg(param)).size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const ExprId expr = extent(list(arg(param))[i]);
     const auto number = exprs.constant(facts.normalize(expr));
     if (!number) mismatch("'{}' holds {}, not a number", name_of(param), text(expr));
     result.push_back(*number);
@@ -175,6 +192,11 @@ std::size_t TypeRuleCall::wrap_dim(std::int64_t dim, std::size_t rank) const {
 }
 
 std::size_t TypeRuleCall::dim(std::size_t param, std::size_t rank) {
+  if (rank == 0) mismatch("a 0-dimensional tensor has no dimension {}", integer(param));
+  return wrap_dim(integer(param), rank);
+}
+
+std::size_t TypeRuleCall::dim_or_scalar(std::size_t param, std::size_t rank) {
   return wrap_dim(integer(param), rank);
 }
 

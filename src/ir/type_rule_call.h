@@ -31,13 +31,15 @@ class TypeRuleCall {
 
   // Arguments, by position of the parameter in the schema. None also where the argument is left out.
   Arg arg(std::size_t param) const { return bound_.values[param]; }
+  ExprId bound_symbol();  // the symbol that the node binds (unbacked_bindings), or none
   bool has(std::size_t param) const { return !arg(param).is_none(); }
   std::size_t param_count() const { return node.op->params.size(); }
 
   const TensorType& tensor(std::size_t param);
-  const TensorType* optional_tensor(std::size_t param);       // null for None
-  std::vector<const TensorType*> tensors(std::size_t param);  // null for a None in the list
-  std::int64_t integer(std::size_t param);                    // the schema's default where left out
+  const TensorType* optional_tensor(std::size_t param);  // null for None
+  std::vector<const TensorType*> tensors(std::size_t param);
+  std::vector<const TensorType*> optional_tensors(std::size_t param);  // null for a None in the list
+  std::int64_t integer(std::size_t param);                             // the schema's default where left out
   bool boolean(std::size_t param);
   ExprId extent(std::size_t param);
   Dims extents(std::size_t param);  // one number counts as a list of it
@@ -47,6 +49,8 @@ class TypeRuleCall {
   StringId device_or(std::size_t param, StringId fallback);
   bool is_memory_format(std::size_t param, std::string_view name) const;
   std::size_t dim(std::size_t param, std::size_t rank);  // wrapped; a scalar has dimension 0
+  // As dim; a 0-dimensional tensor has a dimension 0.
+  std::size_t dim_or_scalar(std::size_t param, std::size_t rank);
   std::vector<std::size_t> dims(std::size_t param, std::size_t rank);
 
   // Of an argument anywhere in a tree.

@@ -35,7 +35,11 @@ bool has_type_rule(const Node& node) {
 TypeId infer_type(Facts& facts, const Graph& graph, const Body& body, const Node& node) {
   if (!has_type_rule(node)) return {};
   TypeRuleCall call(facts, graph, body, node);
-  return node.op->type_rule(call);
+  try {
+    return node.op->type_rule(call);
+  } catch (const InputError& overflow) {
+    call.fail(overflow.what());
+  }
 }
 
 bool same_type(Facts& facts, const Context& context, TypeId a, TypeId b) {

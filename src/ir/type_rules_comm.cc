@@ -131,6 +131,7 @@ TypeId bucket_reduce_scatter(TypeRuleCall& call) {
   const auto inputs = call.tensors(0);
   if (inputs.empty()) call.mismatch("no tensors");
   const std::int64_t ranks = call.integer(1);
+  if (ranks <= 0) call.mismatch("a group of {} ranks", ranks);
   const std::vector<std::int64_t> unpadded = call.integers(2);
   Dims lengths;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

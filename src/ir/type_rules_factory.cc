@@ -65,6 +65,7 @@ TypeId arange_of(TypeRuleCall& call, std::size_t count) {
       v[count == 1 ? 1 : i] = a.is_int() ? static_cast<double>(a.as_int()) : a.as_real();
     }
     const double length = (v[1] - v[0]) / v[2];
+    if (!(length >= 0 && length < 1e18)) call.mismatch("a range of {} elements", length);
     std::int64_t whole = static_cast<std::int64_t>(length);
     if (static_cast<double>(whole) < length) ++whole;
     return made(call, {call.number(whole)}, dtype);

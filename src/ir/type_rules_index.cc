@@ -12,14 +12,26 @@ bool is_index(DType dtype) {
          dtype == DType::kUint8 || dtype == DType::kBool;
 }
 
-// The index tensors of an advanced index, one per dimension of self, null where it takes all.
-std::vector<const TensorType*> indices_of(TypeRuleCall& call, const TensorType& self) {
-  std::vector<const TensorType*> indices = call.tensors(1);
-  for (const TensorType* index : indices) {
-    if (index == nullptr) continue;
-    if (!is_index(index->dtype)) call.mismatch("an index is {}", info(index->dtype).short_name);
-    if (index->dtype == DType::kBool || index->dtype == DType::kUint8)
-      call.mismatch("the extent of a masked index depends on data");
+bool is_mask(const TensorType* index) {
+  return index != nullptr && (index->dtype == DType::kBool || index->dtype == DType::kUint8);
+}
+
+// Whether some index is a mask: it selects as many positions as it has ones, a number that depends on data.
+bool has_mask(TypeRuleCall& call) {
+  const auto indices = call.optional_tensors(1);
+  return std::any_of(indices.begin(), indices.end(), is_mask);
+}
+
+// The index tensors of an advanced index, one per dimension of self, null where it takes all. A mask of r
+// dimensions stands for r index tensors of type `selected`.
+std::vector<const TensorType*> indices_of(TypeRuleCall& call, const TensorType& self,
+                                          const TensorType* selected = nullptr) {
+  std::vector<const TensorType*> indices;
+  for (const TensorType* index : call.optional_tensors(1)) {
+    if (index != nullptr && !is_index(index->dtype))
+      call.mismatch("an index is {}", info(index->dtype).short_name);
+    const bool masks = selected != nullptr && is_mask(index);
+    indices.insert(indices.end(), masks ? index->rank() : 1, masks ? selected : index);
   }
   if (indices.size() > self.rank())
     call.mismatch("{} indices for {} dimensions", indices.size(), self.rank());
@@ -86,7 +98,7 @@ void check_gather(TypeRuleCall& call, const TensorType& self, const TensorType& 
 }
 
 void check_scatter(TypeRuleCall& call, const TensorType& self) {
-  check_gather(call, self, call.tensor(std::size_t{2}), call.dim(1, self.rank()));
+  check_gather(call, self, call.tensor(std::size_t{2}), call.dim_or_scalar(1, self.rank()));
   if (!call.arg(3).is_node() || tensor_of(call.context, call.type_of(call.arg(3))) == nullptr) return;
   const TensorType &index = call.tensor(std::size_t{2}), &source = call.tensor(std::size_t{3});
   if (source.dtype != self.dtype)
@@ -99,6 +111,7 @@ void check_scatter(TypeRuleCall& call, const TensorType& self) {
 }
 
 void check_index_put(TypeRuleCall& call, const TensorType& self) {
+  if (has_mask(call)) return;  // how many rows it writes depends on data
   const auto indices = indices_of(call, self);
   const Indexed target = indexed_layout(self, indices, index_sizes(call, indices), call.number(0));
   const TensorType& values = call.tensor(std::size_t{2});
@@ -113,7 +126,13 @@ void check_index_put(TypeRuleCall& call, const TensorType& self) {
 
 TypeId index(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  const auto indices = indices_of(call, self);
+  TensorType selected;
+  if (has_mask(call)) {
+    const ExprId count = call.bound_symbol();
+    if (!count) return TypeId();
+    selected.sizes = {count};
+  }
+  const auto indices = indices_of(call, self, selected.sizes.empty() ? nullptr : &selected);
   Indexed layout = indexed_layout(self, indices, index_sizes(call, indices), call.number(0));
   const Layout restrided{layout.sizes, layout.strides};
   Dims strides = elementwise_strides(call.facts, layout.sizes, std::span(&restrided, 1));
@@ -134,7 +153,7 @@ TypeId index_put_in_place(TypeRuleCall& call) {
 
 TypeId gather(TypeRuleCall& call) {
   const TensorType &self = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{2});
-  check_gather(call, self, index, call.dim(1, self.rank()));
+  check_gather(call, self, index, call.dim_or_scalar(1, self.rank()));
   return call.contiguous(self.dtype, index.sizes, self.device);
 }
 
@@ -165,13 +184,13 @@ TypeId deterministic_scatter_add(TypeRuleCall& call) {
 // index_add, index_copy (self, dim, index, source, ...).
 TypeId index_add(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  call.dim(1, self.rank());
+  call.dim_or_scalar(1, self.rank());
   return call.contiguous(self.dtype, self.sizes, self.device);
 }
 
 TypeId index_add_in_place(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  call.dim(1, self.rank());
+  call.dim_or_scalar(1, self.rank());
   return call.same(self);
 }
 
@@ -181,7 +200,7 @@ TypeId index_select(TypeRuleCall& call) {
     call.mismatch("the index is {}", info(index.dtype).short_name);
   if (index.rank() > 1) call.mismatch("the index has {} dimensions", index.rank());
   Dims sizes = self.sizes;
-  if (self.rank() > 0) sizes[call.dim(1, self.rank())] = product(call.facts, index.sizes);
+  if (self.rank() > 0) sizes[call.dim_or_scalar(1, self.rank())] = product(call.facts, index.sizes);
   return call.contiguous(self.dtype, std::move(sizes), self.device);
 }
 
@@ -246,7 +265,7 @@ TypeId stack(TypeRuleCall& call) {
       call.check_equal(first.sizes[i], tensor->sizes[i], "sizes");
   }
   Dims sizes = first.sizes;
-  const auto at = static_cast<std::ptrdiff_t>(call.dim(1, first.rank() + 1));
+  const auto at = static_cast<std::ptrdiff_t>(call.dim_or_scalar(1, first.rank() + 1));
   sizes.insert(sizes.begin() + at, call.number(static_cast<std::int64_t>(tensors.size())));
   return call.contiguous(promotion.result(), std::move(sizes), first.device);
 }

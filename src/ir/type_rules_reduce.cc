@@ -21,6 +21,10 @@ Dims reduced_sizes(TypeRuleCall& call, const TensorType& self, std::span<const s
   return sizes;
 }
 
+bool is_true(Arg flag) {
+  return flag.is(ArgKind::kBool) && flag.as_bool();
+}
+
 // The last dimensions must be `normalized` (parameter `param`); gives how many come before.
 std::size_t outer_rank(TypeRuleCall& call, const TensorType& self, std::size_t param) {
   const Dims normalized = call.extents(param);
@@ -136,14 +140,14 @@ TypeId vector_norm(TypeRuleCall& call) {
 // cumsum, cumprod (self, dim, *, dtype).
 TypeId scan(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  call.dim(1, self.rank());
+  call.dim_or_scalar(1, self.rank());
   return call.contiguous(call.dtype_or(2, to_sum(self.dtype)), self.sizes, self.device);
 }
 
 // cummax(self, dim): (values, indices).
 TypeId scan_extreme(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  call.dim(1, self.rank());
+  call.dim_or_scalar(1, self.rank());
   return call.tuple({call.contiguous(self.dtype, self.sizes, self.device),
                      call.contiguous(DType::kInt64, self.sizes, self.device)});
 }
@@ -151,7 +155,7 @@ TypeId scan_extreme(TypeRuleCall& call) {
 // _softmax, _log_softmax (self, dim, half_to_float).
 TypeId softmax(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  call.dim(1, self.rank());
+  call.dim_or_scalar(1, self.rank());
   if (!call.boolean(2)) return call.contiguous(self.dtype, self.sizes, self.device);
   if (self.dtype != DType::kFloat16 && self.dtype != DType::kBfloat16)
     call.mismatch("half_to_float of {}", info(self.dtype).short_name);
@@ -162,7 +166,7 @@ TypeId softmax(TypeRuleCall& call) {
 TypeId softmax_backward(TypeRuleCall& call) {
   const TensorType &grad = call.tensor(std::size_t{0}), &output = call.tensor(std::size_t{1});
   check_same_sizes(call, grad, output);
-  call.dim(2, grad.rank());
+  call.dim_or_scalar(2, grad.rank());
   const Layout layouts[] = {layout_of(grad), layout_of(output)};
   return call.result(call.dtype_or(3, grad.dtype), grad.sizes,
                      elementwise_strides(call.facts, grad.sizes, layouts), grad.device);
@@ -171,7 +175,7 @@ TypeId softmax_backward(TypeRuleCall& call) {
 // topk(self, k, dim, largest, sorted): (values, indices).
 TypeId topk(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  const std::size_t dim = call.dim(2, self.rank());
+  const std::size_t dim = call.dim_or_scalar(2, self.rank());
   const ExprId k = call.extent(1);
   Dims sizes = self.sizes;
   if (self.rank() > 0) {
@@ -209,8 +213,8 @@ TypeId rms_norm_backward(TypeRuleCall& call) {
   outer_rank(call, input, 2);
   const TensorType* weight = call.optional_tensor(4);
   const auto wanted = call.list(call.arg(5));
-  const bool wants_weight = weight != nullptr && wanted.size() > 1 && wanted[1].as_bool();
-  return call.tuple({!wanted.empty() && wanted[0].as_bool()
+  const bool wants_weight = weight != nullptr && wanted.size() > 1 && is_true(wanted[1]);
+  return call.tuple({!wanted.empty() && is_true(wanted[0])
                          ? call.contiguous(input.dtype, input.sizes, input.device)
                          : call.none(),
                      wants_weight ? call.contiguous(input.dtype, weight->sizes, input.device) : call.none()});
@@ -234,7 +238,7 @@ TypeId layer_norm_backward(TypeRuleCall& call) {
   std::vector<TypeId> results;
   const TensorType* sources[] = {&input, call.optional_tensor(5), call.optional_tensor(6)};
   for (std::size_t i = 0; i < 3; ++i) {
-    const bool is_wanted = i < wanted.size() && wanted[i].as_bool() && sources[i] != nullptr;
+    const bool is_wanted = i < wanted.size() && is_true(wanted[i]) && sources[i] != nullptr;
     results.push_back(is_wanted ? call.contiguous(sources[i]->dtype, sources[i]->sizes, input.device)
                                 : call.none());
   }

@@ -13,6 +13,8 @@ Dims complete_shape(TypeRuleCall& call, const TensorType& self, std::size_t para
   const ExprId minus_one = call.number(-1);
   const auto hole = std::find(shape.begin(), shape.end(), minus_one);
   const ExprId numel = product(call.facts, self.sizes);
+  for (ExprId size : shape)
+    if (size != minus_one && call.facts.at_least(minus_one, size)) call.mismatch("size {}", call.text(size));
   if (hole == shape.end()) {
     const ExprId wanted = product(call.facts, shape);
     if (call.facts.differ(numel, wanted))
@@ -50,13 +52,17 @@ std::vector<TypeId> pieces(TypeRuleCall& call, const TensorType& self, std::size
   return result;
 }
 
+constexpr std::int64_t kMostPieces = 1 << 20;  // more is a broken file
+
 // Lengths of pieces of `length` each, the last one shorter.
 Dims even_lengths(TypeRuleCall& call, ExprId extent, ExprId length) {
+  if (call.facts.at_least(call.number(0), length)) call.mismatch("pieces of {}", call.text(length));
   ExprPool& pool = call.exprs;
   const ExprId count = pool.floordiv(pool.sub(pool.add(extent, length), call.number(1)), length);
   const auto n = pool.constant(call.facts.normalize(count));
   if (!n)
     call.mismatch("the number of pieces of {} in {} is not known", call.text(length), call.text(extent));
+  if (*n > kMostPieces) call.mismatch("{} pieces", *n);
   if (*n <= 1) return {extent};  // an extent of 0 is one piece
   Dims lengths(static_cast<std::size_t>(*n), length);
   lengths.back() = pool.sub(extent, pool.mul(length, call.number(*n - 1)));
@@ -279,6 +285,7 @@ TypeId unbind(TypeRuleCall& call) {
   Dims sizes = self.sizes, strides = self.strides;
   sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(dim));
   strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(dim));
+  if (*count > kMostPieces) call.mismatch("{} pieces", *count);
   std::vector<TypeId> rows;
   for (std::int64_t i = 0; i < *count; ++i) {
     const ExprId offset =
@@ -322,7 +329,9 @@ TypeId split_with_sizes_copy(TypeRuleCall& call) {
 TypeId chunk(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   const std::size_t dim = call.dim(2, self.rank());
-  const ExprId length = ceil_div(call.facts, self.sizes[dim], call.integer(1));
+  const std::int64_t count = call.integer(1);
+  if (count <= 0) call.mismatch("{} chunks", count);
+  const ExprId length = ceil_div(call.facts, self.sizes[dim], count);
   return call.list_of(pieces(call, self, dim, even_lengths(call, self.sizes[dim], length)));
 }
 
@@ -338,6 +347,7 @@ TypeId as_strided(TypeRuleCall& call) {
 TypeId diagonal(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   const std::int64_t shift = call.integer(1);
+  if (shift < -INT32_MAX || shift > INT32_MAX) call.mismatch("diagonal {}", shift);
   const std::size_t a = call.dim(2, self.rank()), b = call.dim(3, self.rank());
   if (a == b) call.mismatch("the two dimensions are the same");
   Dims sizes, strides;

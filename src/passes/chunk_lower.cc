@@ -195,6 +195,14 @@ class Lowering {
     order_.push_back(id);
     return id;
   }
+  // A value that stands for the whole `original`: the recorded type is kept where it says the same.
+  NodeId append_whole(Node node, NodeId original) {
+    const NodeId id = append(std::move(node));
+    const TypeId recorded = in_.step().nodes[original].type;
+    Node& made = step().nodes[id];
+    if (recorded && made.type && same_type(facts_, context(), made.type, recorded)) made.type = recorded;
+    return id;
+  }
 
   // A call that the pass makes up, in the name of `origin` for `region`.
   struct NewCall {
@@ -325,6 +333,7 @@ class Lowering {
       }
       set_part(id, k, append(std::move(node)));
     }
+    if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
   }
 
   NodeId argument(NodeId user, NodeId input, std::size_t leaf, std::size_t k) {
@@ -362,10 +371,11 @@ class Lowering {
     const Node& node = in_.step().nodes[id];
     const Type* type = node.type ? &context().types[node.type] : nullptr;
     if (type != nullptr && type->kind == TypeKind::kScalar) {
+      if (!placement.is_partial()) fail_part(id, user);
       const auto multiple = tokens_.multiple(type->expr);
-      if (!multiple) fail_part(id, user);
-      for (std::size_t j = 0; j < parts(); ++j) set_part(id, j, extent(*multiple));
-      return parts_of(id)[k];
+      const NodeId size = multiple ? extent(*multiple) : share(whole(id, user), id, placements_.region[user]);
+      for (std::size_t j = 0; j < parts(); ++j) set_part(id, j, size);
+      return size;
     }
     if (!placement.is(PlacementKind::kSplit)) fail_part(id, user);
     const std::vector<NodeId> cut = split(id, placement.dim, user);
@@ -397,14 +407,14 @@ class Lowering {
     const NodeId source = whole(id, user);
     const std::string name(out_.text(in_.step().nodes[id].name));
     const TensorType* type = tensor_of(context(), step().nodes[source].type);
-    const auto multiple =
-        type == nullptr ? std::nullopt : tokens_.multiple(type->sizes[static_cast<std::size_t>(dim)]);
-    if (!multiple)
+    if (type == nullptr || !tokens_.is_linear(type->sizes[static_cast<std::size_t>(dim)]))
       throw PassError("chunk.extent",
                       fmt::format("dimension {} of '{}' is not a multiple of the token count", dim, name),
                       site_of(in_, in_.step().nodes[user]),
                       "give the dimension a size that is a multiple of the token count");
-    const std::vector<Arg> sizes(parts(), Arg::node(extent(*multiple)));
+    const auto multiple = tokens_.multiple(type->sizes[static_cast<std::size_t>(dim)]);
+    const NodeId size = multiple ? extent(*multiple) : share_of_dimension(source, dim, id, region);
+    const std::vector<Arg> sizes(parts(), Arg::node(size));
     const NodeId cut = append(make({.name = name + "_split",
                                     .target = "aten.split_with_sizes.default",
                                     .args = {Arg::node(source), list(sizes), Arg::integer(dim)},
@@ -459,7 +469,7 @@ class Lowering {
   NodeId whole(NodeId id, NodeId user) {
     if (NodeId known = whole_[id]) return known;
     NodeId made;
-    if (is_made_of_sizes(id)) {
+    if (made_of_sizes_.contains(id)) {
       made = write_again(id, user);
     } else {
       made = join(id, user);
@@ -470,13 +480,7 @@ class Lowering {
 
   // Whether a divided value depends on no divided tensor's content: a size, a factory, a view of such. Then
   // it is cheaper to make again than to join.
-  bool is_made_of_sizes(NodeId id) {
-    std::uint8_t& known = made_of_sizes_.at(id);
-    if (known == kUnknown) known = decide_made_of_sizes(id) ? kYes : kNo;
-    return made_of_sizes_[id] == kYes;
-  }
-  bool decide_made_of_sizes(NodeId id) {
-    if (whole_[id]) return true;
+  bool is_made_of_sizes(NodeId id) const {
     const Node& node = in_.step().nodes[id];
     if ((node.extra && !node.extra->bindings.empty()) || (node.op != nullptr && node.op->writes))
       return false;
@@ -491,13 +495,11 @@ class Lowering {
     });
     return only_sizes;
   }
-  bool is_made_of_sizes_input(NodeId input) {
-    if (!placements_.of(input).is_divided()) return whole_[input].valid();
-    if (!placements_.region[input]) {
-      const TypeId type = in_.step().nodes[input].type;
-      return type && context().types[type].kind == TypeKind::kScalar;
-    }
-    return is_made_of_sizes(input);
+  bool is_made_of_sizes_input(NodeId input) const {
+    if (!placements_.of(input).is_divided()) return true;
+    if (placements_.region[input]) return made_of_sizes_.contains(input);
+    const TypeId type = in_.step().nodes[input].type;
+    return type && in_.context->types[type].kind == TypeKind::kScalar;
   }
   NodeId write_again(NodeId id, NodeId user) {
     const Node& original = in_.step().nodes[id];
@@ -540,13 +542,15 @@ class Lowering {
   NodeId concatenate(NodeId id, int dim) {
     std::vector<Arg> items;
     for (std::size_t k = 0; k < parts(); ++k) items.push_back(Arg::node(parts_of(id)[k]));
-    return append(make({.name = fmt::format("{}_chunk_materialized", out_.text(in_.step().nodes[id].name)),
-                        .target = "aten.cat.default",
-                        .args = {list(items), Arg::integer(dim)},
-                        .chunk_role = "materialization",
-                        .role = ProvenanceRole::kMaterialize,
-                        .origin = id,
-                        .region = placements_.region[id]}));
+    return append_whole(
+        make({.name = fmt::format("{}_chunk_materialized", out_.text(in_.step().nodes[id].name)),
+              .target = "aten.cat.default",
+              .args = {list(items), Arg::integer(dim)},
+              .chunk_role = "materialization",
+              .role = ProvenanceRole::kMaterialize,
+              .origin = id,
+              .region = placements_.region[id]}),
+        id);
   }
 
   // Added from the first part to the last: ((p0 + p1) + p2) + ...
@@ -570,7 +574,7 @@ class Lowering {
       } else if (placements_.regions[region.index()].backward) {
         node.chunk.proof = out_.intern("backward_partial_sum");
       }
-      total = append(std::move(node));
+      total = is_last ? append_whole(std::move(node), id) : append(std::move(node));
     }
     return total;
   }
@@ -610,6 +614,26 @@ class Lowering {
     extents_.emplace(key, result);
     return result;
   }
+  // A part's share of a size that is linear in the token count.
+  NodeId share(NodeId size, NodeId origin, RegionId region) {
+    return append(make({.name = fmt::format("{}_part", out_.text(step().nodes[size].name)),
+                        .target = "operator.floordiv",
+                        .args = {Arg::node(size), Arg::integer(plan_.parts)},
+                        .chunk_role = "chunk_input",
+                        .role = ProvenanceRole::kSize,
+                        .origin = origin,
+                        .region = region}));
+  }
+  NodeId share_of_dimension(NodeId tensor, int dim, NodeId origin, RegionId region) {
+    const NodeId size = append(make({.name = fmt::format("{}_size{}", out_.text(step().nodes[tensor].name), dim),
+                                     .target = "aten.sym_size.int",
+                                     .args = {Arg::node(tensor), Arg::integer(dim)},
+                                     .chunk_role = "split_boundary",
+                                     .role = ProvenanceRole::kSize,
+                                     .origin = origin,
+                                     .region = region}));
+    return share(size, origin, region);
+  }
   NodeId add_size(const NewCall& call) {
     size_nodes_.push_back(add(make(call)));
     return size_nodes_.back();
@@ -627,7 +651,6 @@ class Lowering {
     }
   };
   static constexpr std::uint32_t kNoParts = UINT32_MAX;
-  static constexpr std::uint8_t kUnknown = 0, kYes = 1, kNo = 2;
 
   const Graph& in_;
   const ChunkPlan& plan_;
@@ -646,7 +669,7 @@ class Lowering {
   std::vector<NodeId> part_ids_;
   std::unordered_map<std::uint64_t, std::vector<NodeId>> slices_;
   std::unordered_map<std::pair<std::uint32_t, std::int64_t>, NodeId, PairHash> extents_;
-  SideTable<NodeId, std::uint8_t> made_of_sizes_{kUnknown};
+  IdSet<NodeId> made_of_sizes_;  // divided nodes
 };
 
 }  // namespace

@@ -37,7 +37,9 @@ void require_flat_grid(const Graph& graph, const TokenExtents& tokens) {
   for (StringId symbol : tokens.symbols()) {
     const NodeId source = tokens.source(symbol).node;
     const TensorType* grid = source ? tensor_of(*graph.context, graph.step().nodes[source].type) : nullptr;
-    if (grid == nullptr || grid->rank() < 2) continue;
+    if (grid == nullptr) continue;
+    // Token numbers [batch, sequence], or activations [batch, sequence, width].
+    if (grid->rank() < (is_floating(grid->dtype) ? 3U : 2U)) continue;
     throw PassError("chunk.seq-grid",
                     "the tokens come as a grid of more than one dimension, and dim=seq cuts an inner one",
                     site_of(graph, graph.step().nodes[source]),

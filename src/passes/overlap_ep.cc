@@ -29,8 +29,8 @@ class ExchangeChecker {
 
   // Adds the labels that the part's waits are to have.
   void check(const EpPart& part, std::vector<WaitLabel>& labels) {
-    in_part_ = IdSet<NodeId>();
-    for (NodeId id : part.nodes) in_part_.insert(id);
+    ++current_part_;
+    for (NodeId id : part.nodes) part_of_.at(id) = current_part_;
     for (NodeId id : part.nodes) {
       const Node& node = body_.nodes[id];
       if (is_token_exchange(graph_, node)) {
@@ -45,16 +45,18 @@ class ExchangeChecker {
   }
 
  private:
+  bool is_in_part(NodeId id) const { return part_of_[id] == current_part_; }
+
   bool waits_for_exchange(NodeId id) const {
     const NodeId launch = find_waited_launch(*graph_.context, body_, id);
-    return launch && in_part_.contains(launch) && is_token_exchange(graph_, body_.nodes[launch]);
+    return launch && is_in_part(launch) && is_token_exchange(graph_, body_.nodes[launch]);
   }
 
   NodeId find_wait(NodeId launch) const {
     NodeId wait;
     int count = 0;
     for (NodeId user : users_[launch]) {
-      if (!is_wait(body_.nodes[user]) || !in_part_.contains(user)) continue;
+      if (!is_wait(body_.nodes[user]) || !is_in_part(user)) continue;
       wait = user;
       ++count;
     }
@@ -71,7 +73,8 @@ class ExchangeChecker {
   const Body& body_;
   const NodeLists& users_;
   IdVector<NodeId, std::uint32_t> positions_;
-  IdSet<NodeId> in_part_;
+  SideTable<NodeId, std::uint32_t> part_of_;  // the parts checked so far, numbered from 1
+  std::uint32_t current_part_ = 0;
 };
 
 std::string describe_region(const Graph& graph, const EpRegion& region) {

@@ -1,0 +1,26 @@
+// How a node came to be, read off its provenance records.
+//
+// Later passes add records (moved, specialized) to a node that the chunker made; what the node *is* stays
+// what the record says that made it.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+struct Lineage {
+  ProvenanceRole role = ProvenanceRole::kKept;
+  std::vector<StringId> origins;  // nodes of the input that it stands for; first the one whose place it has
+  std::uint32_t part = 0, parts = 0;
+
+  // The node is its origin: kept, moved, merged with others, or made a special case.
+  bool is_whole() const;
+  bool is_part() const { return role == ProvenanceRole::kBody; }
+};
+
+// A node without records stands for itself.
+Lineage find_lineage(const Node& node);
+
+}  // namespace epweave
