@@ -48,21 +48,37 @@ EPWEAVE_HD double double_of(std::uint64_t u) {
 }
 
 // a * b + c, rounded once. An instruction where the machine has one, else libm's exact emulation.
-EPWEAVE_HD float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-EPWEAVE_HD double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
-EPWEAVE_HD float sqrt(float x) { return __builtin_sqrtf(x); }
-EPWEAVE_HD double sqrt(double x) { return __builtin_sqrt(x); }
+EPWEAVE_HD float fma(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+EPWEAVE_HD double fma(double a, double b, double c) {
+  return __builtin_fma(a, b, c);
+}
+EPWEAVE_HD float sqrt(float x) {
+  return __builtin_sqrtf(x);
+}
+EPWEAVE_HD double sqrt(double x) {
+  return __builtin_sqrt(x);
+}
 
-EPWEAVE_HD bool is_nan(float x) { return (bits_of(x) & 0x7fffffffu) > 0x7f800000u; }
+EPWEAVE_HD bool is_nan(float x) {
+  return (bits_of(x) & 0x7fffffffu) > 0x7f800000u;
+}
 EPWEAVE_HD bool is_nan(double x) {
   return (bits_of(x) & 0x7fffffffffffffffu) > 0x7ff0000000000000u;
 }
-EPWEAVE_HD float abs(float x) { return float_of(bits_of(x) & 0x7fffffffu); }
-EPWEAVE_HD double abs(double x) { return double_of(bits_of(x) & 0x7fffffffffffffffu); }
+EPWEAVE_HD float abs(float x) {
+  return float_of(bits_of(x) & 0x7fffffffu);
+}
+EPWEAVE_HD double abs(double x) {
+  return double_of(bits_of(x) & 0x7fffffffffffffffu);
+}
 
 // ---- 16-bit types -------------------------------------------------------------------------
 
-EPWEAVE_HD float float_from_bf16(std::uint16_t h) { return float_of(static_cast<std::uint32_t>(h) << 16); }
+EPWEAVE_HD float float_from_bf16(std::uint16_t h) {
+  return float_of(static_cast<std::uint32_t>(h) << 16);
+}
 
 EPWEAVE_HD std::uint16_t bf16_from_float(float x) {
   const std::uint32_t u = bits_of(x);
@@ -192,7 +208,9 @@ EPWEAVE_HD double log(double x) {
   const double low = fma(s, half_square + z * p, dk * 1.90821492927058770002e-10);
   return dk * 6.93147180369123816490e-01 - ((half_square - low) - f);
 }
-EPWEAVE_HD float log(float x) { return static_cast<float>(log(static_cast<double>(x))); }
+EPWEAVE_HD float log(float x) {
+  return static_cast<float>(log(static_cast<double>(x)));
+}
 
 // ---- sin, cos -----------------------------------------------------------------------------
 
@@ -330,13 +348,21 @@ EPWEAVE_HD double cos(double x) {
   const double y = (r.quadrant & 1u) != 0 ? sin_kernel(r.hi, r.lo) : cos_kernel(r.hi, r.lo);
   return ((r.quadrant + 1u) & 2u) != 0 ? -y : y;
 }
-EPWEAVE_HD float sin(float x) { return static_cast<float>(sin(static_cast<double>(x))); }
-EPWEAVE_HD float cos(float x) { return static_cast<float>(cos(static_cast<double>(x))); }
+EPWEAVE_HD float sin(float x) {
+  return static_cast<float>(sin(static_cast<double>(x)));
+}
+EPWEAVE_HD float cos(float x) {
+  return static_cast<float>(cos(static_cast<double>(x)));
+}
 
 // ---- composed -----------------------------------------------------------------------------
 
-EPWEAVE_HD double rsqrt(double x) { return 1.0 / sqrt(x); }
-EPWEAVE_HD float rsqrt(float x) { return static_cast<float>(1.0 / sqrt(static_cast<double>(x))); }
+EPWEAVE_HD double rsqrt(double x) {
+  return 1.0 / sqrt(x);
+}
+EPWEAVE_HD float rsqrt(float x) {
+  return static_cast<float>(1.0 / sqrt(static_cast<double>(x)));
+}
 
 template <class T>
 EPWEAVE_HD T sigmoid(T x) {
@@ -368,6 +394,8 @@ EPWEAVE_HD double tanh(double x) {
   }
   return x < 0 ? -y : y;
 }
-EPWEAVE_HD float tanh(float x) { return static_cast<float>(tanh(static_cast<double>(x))); }
+EPWEAVE_HD float tanh(float x) {
+  return static_cast<float>(tanh(static_cast<double>(x)));
+}
 
 }  // namespace epweave::math
