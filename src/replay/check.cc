@@ -53,6 +53,12 @@ std::optional<Counterpart> find_counterpart(const Node& node) {
   return counterpart;
 }
 
+// Whether the op makes memory that nobody has written yet: its bits mean nothing.
+bool is_uninitialised(const Node& node) {
+  return node.op != nullptr &&
+         (node.op->target.starts_with("aten.empty") || node.op->target.starts_with("aten.new_empty"));
+}
+
 // B's nodes that stand for one node of A.
 struct Group {
   NodeId whole;                // of A
@@ -286,7 +292,9 @@ class Checker {
         is_complete = is_complete && value && seen_b.at(rank, value).kind != Seen::Kind::kNothing;
         if (is_complete) values.push_back(&seen_b.at(rank, value));
       }
-      if (is_complete) {
+      if (is_complete && is_uninitialised(a_.step().nodes[group.whole])) {
+        judgement = {Verdict::kUnverified, "memory that is not written yet", false};
+      } else if (is_complete) {
         judgement = judge(whole, values, group);
       } else {
         judgement.reason = "skipped";

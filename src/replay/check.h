@@ -13,7 +13,8 @@
 //   sum-order   the value comes from a floating-point sum that was regrouped: parts of the whole's size that
 //   are not
 //               verified as above, and all that is computed from them, where the bits differ
-//   unverified  nothing above can tell: integers (an index counts the rows of its part), other shapes
+//   unverified  nothing above can tell: integers (an index counts the rows of its part), other shapes,
+//               memory that is not written yet
 //   differs     everything else
 //
 // An output that is sum-order is accepted if its relative error (Euclidean) is within the bound that the
