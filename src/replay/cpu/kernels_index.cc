@@ -1,0 +1,478 @@
+// Ops that read or write elements named by an index tensor.
+//
+// Where several sources meet in one destination they are added in ascending row-major order of the index, one
+// at a time, in the accumulation type (float32 for the 16-bit floats, rounded once at the end). Without
+// accumulation the last one stays. Every index is checked.
+#include "replay/cpu/kernels.h"
+#include "replay/cpu/operands.h"
+
+#include <cstring>
+
+namespace epweave::replay::cpu {
+namespace {
+
+std::size_t checked_index(std::int64_t index, std::int64_t size) {
+  if (index < -size || index >= size)
+    throw KernelError("index " + std::to_string(index) + " is out of range for a dimension of " +
+                      std::to_string(size));
+  return static_cast<std::size_t>(index < 0 ? index + size : index);
+}
+// For ops that do not take negative indices.
+std::int64_t plain_index(std::int64_t index, std::int64_t size) {
+  if (index < 0 || index >= size)
+    throw KernelError("index " + std::to_string(index) + " is out of range for a dimension of " +
+                      std::to_string(size));
+  return index;
+}
+
+// ---- index, index_put ---------------------------------------------------------------------
+
+// self[indices] seen as a tensor: `sizes` of the result; for each position of the broadcast indices, where
+// its block of self begins; and the block: the dimensions that are not indexed.
+struct Indexed {
+  Extents sizes;             // of self[indices]
+  std::size_t position = 0;  // of the broadcast dimensions in `sizes`
+  std::size_t index_rank = 0;
+  std::vector<std::int64_t> offsets;  // elements from self's first
+  Extents block_sizes, block_strides;
+};
+
+// Bool masks become the indices of their true elements.
+std::vector<Value> expand_masks(KernelCall& call, const std::vector<Value>& indices) {
+  std::vector<Value> expanded;
+  for (const Value& index : indices) {
+    if (index.is_none() || index.tensor().dtype != DType::kBool) {
+      expanded.push_back(index);
+      continue;
+    }
+    const Tensor& mask = index.tensor();
+    const std::vector<std::int64_t> flags = dense<std::int64_t>(mask);
+    std::vector<std::vector<std::int64_t>> found(mask.rank());
+    for (std::size_t i = 0; i < flags.size(); ++i) {
+      if (flags[i] == 0) continue;
+      auto rest = static_cast<std::int64_t>(i);
+      for (std::size_t d = mask.rank(); d-- > 0; rest /= mask.sizes[d])
+        found[d].push_back(rest % mask.sizes[d]);
+    }
+    for (const std::vector<std::int64_t>& column : found) {
+      Tensor tensor = call.make(DType::kInt64, {static_cast<std::int64_t>(column.size())});
+      store_dense(column, tensor);
+      expanded.push_back(tensor);
+    }
+  }
+  return expanded;
+}
+
+Indexed resolve_indices(KernelCall& call, const Tensor& self, const std::vector<Value>& given) {
+  const std::vector<Value> indices = expand_masks(call, given);
+  if (indices.size() > self.rank()) throw KernelError("more indices than dimensions");
+  Indexed result;
+  std::vector<const Tensor*> tensors;
+  std::size_t first = self.rank(), last = 0;
+  for (std::size_t d = 0; d < indices.size(); ++d) {
+    if (indices[d].is_none()) continue;
+    tensors.push_back(&indices[d].tensor());
+    first = std::min(first, d);
+    last = d;
+  }
+  const Extents common = broadcast_sizes(tensors);
+  result.index_rank = common.size();
+  result.offsets.assign(static_cast<std::size_t>(count_elements(common)), 0);
+  for (std::size_t d = 0; d < indices.size(); ++d) {
+    if (indices[d].is_none()) continue;
+    Tensor index = indices[d].tensor();
+    const Operand operand = broadcast_operand(index, common);
+    const Tensor full{index.dtype, common, operand.strides, index.offset, index.storage};
+    const std::vector<std::int64_t> values = dense<std::int64_t>(full);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      result.offsets[i] +=
+          static_cast<std::int64_t>(checked_index(values[i], self.sizes[d])) * self.strides[d];
+  }
+  // Adjacent indices leave their dimensions in place; others come first.
+  const bool is_adjacent = tensors.size() == last - first + 1;
+  result.position = is_adjacent ? first : 0;
+  for (std::size_t d = 0; d < self.rank(); ++d) {
+    if (d < indices.size() && !indices[d].is_none()) continue;
+    result.block_sizes.push_back(self.sizes[d]);
+    result.block_strides.push_back(self.strides[d]);
+  }
+  result.sizes = result.block_sizes;
+  result.sizes.insert(result.sizes.begin() + static_cast<std::ptrdiff_t>(result.position), common.begin(),
+                      common.end());
+  return result;
+}
+
+// The tensor shaped like `indexed.sizes` as [index positions..., block...].
+Tensor index_first(const Indexed& indexed, const Tensor& tensor) {
+  Tensor moved = tensor;
+  const auto from = static_cast<std::ptrdiff_t>(indexed.position);
+  const auto count = static_cast<std::ptrdiff_t>(indexed.index_rank);
+  std::rotate(moved.sizes.begin(), moved.sizes.begin() + from, moved.sizes.begin() + from + count);
+  std::rotate(moved.strides.begin(), moved.strides.begin() + from, moved.strides.begin() + from + count);
+  return moved;
+}
+
+// Calls visit(position, byte offset of the block in `tensor`) per position of the index.
+template <class Visit>
+void for_each_position(const Tensor& tensor, std::size_t index_rank, const Visit& visit) {
+  const std::int64_t count = count_elements(std::span(tensor.sizes).first(index_rank));
+  Extents at(index_rank, 0);
+  std::int64_t offset = tensor.offset;
+  for (std::int64_t i = 0; i < count; ++i) {
+    visit(static_cast<std::size_t>(i), offset);
+    for (std::size_t d = index_rank; d-- > 0;) {
+      offset += tensor.strides[d];
+      if (++at[d] < tensor.sizes[d]) break;
+      offset -= tensor.strides[d] * tensor.sizes[d];
+      at[d] = 0;
+    }
+  }
+}
+
+Tensor block_at(const Tensor& tensor, std::size_t index_rank, std::int64_t offset) {
+  const auto skip = static_cast<std::ptrdiff_t>(index_rank);
+  return {tensor.dtype, Extents(tensor.sizes.begin() + skip, tensor.sizes.end()),
+          Extents(tensor.strides.begin() + skip, tensor.strides.end()), offset, tensor.storage};
+}
+
+Value index(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  const Indexed indexed = resolve_indices(call, self, call[1].items());
+  Tensor out = call.make_result(0, self.dtype, indexed.sizes);
+  if (out.numel() == 0) return out;
+  const Tensor to = index_first(indexed, out);
+  Tensor block = block_at(to, indexed.index_rank, 0);
+  Tensor from{self.dtype, indexed.block_sizes, indexed.block_strides, 0, self.storage};
+  // Dense blocks, single elements among them, are copied as bytes.
+  const std::size_t bytes = static_cast<std::size_t>(from.numel()) * from.element_bytes();
+  const bool is_dense = from.is_contiguous() && block.is_contiguous();
+  const auto element = static_cast<std::int64_t>(self.element_bytes());
+  for_each_position(to, indexed.index_rank, [&](std::size_t i, std::int64_t offset) {
+    from.offset = self.offset + indexed.offsets[i];
+    block.offset = offset;
+    if (is_dense)
+      std::memcpy(to.storage->data() + offset * element, from.storage->data() + from.offset * element, bytes);
+    else
+      copy_elements(from, block);
+  });
+  return out;
+}
+
+// The offset in blocks of a row-major copy of the indexed part: used to accumulate in a wider type.
+template <class C>
+void add_blocks(const Tensor& self, const Indexed& indexed, const Tensor& values) {
+  const std::vector<C> sources = dense<C>(values);
+  const std::int64_t block = count_elements(indexed.block_sizes);
+  // Destinations are gathered into a dense accumulator each, in order of first use.
+  std::vector<std::pair<std::int64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < indexed.offsets.size(); ++i) order.emplace_back(indexed.offsets[i], i);
+  std::sort(order.begin(), order.end());
+  std::vector<C> sum;
+  Tensor target{self.dtype, indexed.block_sizes, indexed.block_strides, 0, self.storage};
+  for (std::size_t i = 0; i < order.size();) {
+    target.offset = self.offset + order[i].first;
+    sum = dense<C>(target);
+    std::size_t next = i;
+    for (; next < order.size() && order[next].first == order[i].first; ++next) {
+      const C* source = sources.data() + static_cast<std::int64_t>(order[next].second) * block;
+      for (std::size_t j = 0; j < sum.size(); ++j) sum[j] = sum[j] + source[j];
+    }
+    store_dense(sum, target);
+    i = next;
+  }
+}
+
+enum class Put { kReplace, kAdd };
+void put_blocks(KernelCall& call, const Tensor& self, const Indexed& indexed, const Tensor& given, Put put) {
+  if (count_elements(indexed.sizes) == 0) return;
+  // The values broadcast to the indexed shape, index positions first.
+  const Operand operand = broadcast_operand(given, indexed.sizes);
+  const Tensor values =
+      index_first(indexed, Tensor{given.dtype, indexed.sizes, operand.strides, given.offset, given.storage});
+  if (put == Put::kAdd) {
+    with_compute(self.dtype,
+                 [&](auto tag) { add_blocks<typename decltype(tag)::type>(self, indexed, values); });
+    return;
+  }
+  Tensor target{self.dtype, indexed.block_sizes, indexed.block_strides, 0, self.storage};
+  Tensor source = block_at(values, indexed.index_rank, 0);
+  for_each_position(values, indexed.index_rank, [&](std::size_t i, std::int64_t offset) {
+    target.offset = self.offset + indexed.offsets[i];
+    source.offset = offset;
+    copy_elements(source, target);
+  });
+  static_cast<void>(call);
+}
+
+Tensor copy_of(KernelCall& call, const Tensor& self) {
+  Tensor out = call.make_result(0, self.dtype, self.sizes);
+  copy_elements(self, out);
+  return out;
+}
+Value put_into(KernelCall& call, const Tensor& target) {
+  put_blocks(call, target, resolve_indices(call, target, call[1].items()), call.tensor(2),
+             call.boolean(3) ? Put::kAdd : Put::kReplace);
+  return target;
+}
+Value index_put(KernelCall& call) {
+  return put_into(call, copy_of(call, call.tensor(0)));
+}
+Value index_put_in_place(KernelCall& call) {
+  return put_into(call, call.tensor(0));
+}
+
+// ---- one index along one dimension --------------------------------------------------------
+
+Value index_select(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  const std::size_t dim = checked_dim(call.integer(1), self.rank());
+  const std::vector<std::int64_t> index = dense<std::int64_t>(call.tensor(2));
+  Extents sizes = self.sizes;
+  if (self.rank() > 0) sizes[dim] = static_cast<std::int64_t>(index.size());
+  Tensor out = call.make_result(0, self.dtype, sizes);
+  if (self.rank() == 0) {
+    for (std::int64_t i : index) plain_index(i, 1);
+    copy_elements(self, out);
+    return out;
+  }
+  Tensor from = self, to = out;
+  from.sizes[dim] = to.sizes[dim] = 1;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    from.offset = self.offset + plain_index(index[i], self.sizes[dim]) * self.strides[dim];
+    to.offset = out.offset + static_cast<std::int64_t>(i) * out.strides[dim];
+    copy_elements(from, to);
+  }
+  return out;
+}
+
+// self += alpha * source at rows `index`, in order.
+void add_rows(const Tensor& self, std::size_t dim, const std::vector<std::int64_t>& index,
+              const Tensor& source, const Value& alpha) {
+  Tensor moved = self, rows = source;
+  const auto to_front = [&](Tensor& tensor) {
+    const auto at = static_cast<std::ptrdiff_t>(dim);
+    std::rotate(tensor.sizes.begin(), tensor.sizes.begin() + at, tensor.sizes.begin() + at + 1);
+    std::rotate(tensor.strides.begin(), tensor.strides.begin() + at, tensor.strides.begin() + at + 1);
+  };
+  to_front(moved);
+  to_front(rows);
+  with_compute(self.dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    std::vector<C> sum = dense<C>(moved);
+    const std::vector<C> from = dense<C>(rows);
+    const std::size_t length = index.empty() ? 0 : from.size() / index.size();
+    const C factor = number_as<C>(alpha);
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      C* to = sum.data() + plain_index(index[i], self.sizes[dim]) * static_cast<std::int64_t>(length);
+      for (std::size_t j = 0; j < length; ++j) to[j] = to[j] + factor * from[i * length + j];
+    }
+    store_dense(sum, moved);
+  });
+}
+Value index_add_to(KernelCall& call, const Tensor& target) {
+  add_rows(target, checked_dim(call.integer(1), target.rank()), dense<std::int64_t>(call.tensor(2)),
+           call.tensor(3), call[4]);
+  return target;
+}
+Value index_add(KernelCall& call) {
+  return index_add_to(call, copy_of(call, call.tensor(0)));
+}
+Value index_add_in_place(KernelCall& call) {
+  return index_add_to(call, call.tensor(0));
+}
+
+// ---- gather, scatter ----------------------------------------------------------------------
+
+// Calls visit(i, along, other) for each index element i in row-major order: `along` the index's value,
+// `other` the offset of the element's remaining coordinates in `tensor`.
+template <class Visit>
+void for_each_index(const Tensor& tensor, const Tensor& index, std::size_t dim, const Visit& visit) {
+  const std::vector<std::int64_t> values = dense<std::int64_t>(index);
+  if (index.rank() != tensor.rank())
+    throw KernelError("the index has another number of dimensions than the tensor");
+  Extents at(index.rank(), 0);
+  std::int64_t other = tensor.offset;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    visit(i, tensor.rank() == 0 ? 0 : plain_index(values[i], tensor.sizes[dim]), other);
+    for (std::size_t d = index.rank(); d-- > 0;) {
+      const std::int64_t stride = d == dim ? 0 : tensor.strides[d];
+      other += stride;
+      if (++at[d] < index.sizes[d]) break;
+      other -= stride * index.sizes[d];
+      at[d] = 0;
+    }
+  }
+}
+
+Value gather(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  const Tensor& index = call.tensor(2);
+  const std::size_t dim = checked_dim(call.integer(1), self.rank());
+  Tensor out = call.make_result(0, self.dtype, index.sizes);
+  const std::size_t bytes = self.element_bytes();
+  std::vector<std::byte> elements(static_cast<std::size_t>(index.numel()) * bytes);
+  const std::int64_t stride = self.rank() == 0 ? 0 : self.strides[dim];
+  for_each_index(self, index, dim, [&](std::size_t i, std::int64_t along, std::int64_t other) {
+    std::memcpy(elements.data() + i * bytes,
+                self.storage->data() + (other + along * stride) * static_cast<std::int64_t>(bytes), bytes);
+  });
+  scatter_elements(elements.data(), out);
+  return out;
+}
+
+// The part of `src` under the index.
+Tensor under_index(const Tensor& src, const Tensor& index) {
+  if (src.rank() != index.rank())
+    throw KernelError("scatter: src and index have different numbers of dimensions");
+  Tensor part = src;
+  for (std::size_t d = 0; d < src.rank(); ++d) {
+    if (index.sizes[d] > src.sizes[d]) throw KernelError("scatter: the index is larger than src");
+    part.sizes[d] = index.sizes[d];
+  }
+  return part;
+}
+
+template <class C>
+void scatter_elements_as(const Tensor& target, std::size_t dim, const Tensor& index,
+                         const std::vector<C>& from, Put put) {
+  // In the accumulation type: a dense copy of the target is written back.
+  Tensor shape = target;
+  shape.strides = contiguous_strides(target.sizes);
+  shape.offset = 0;
+  std::vector<C> sum = dense<C>(target);
+  const std::int64_t stride = target.rank() == 0 ? 0 : shape.strides[dim];
+  for_each_index(shape, index, dim, [&](std::size_t i, std::int64_t along, std::int64_t other) {
+    C& to = sum[static_cast<std::size_t>(other + along * stride)];
+    const C& value = from.size() == 1 ? from[0] : from[i];
+    to = put == Put::kAdd ? to + value : value;
+  });
+  store_dense(sum, target);
+}
+void scatter_into(const Tensor& target, std::int64_t dim_arg, const Tensor& index, const Value& source,
+                  Put put) {
+  const std::size_t dim = checked_dim(dim_arg, target.rank());
+  if (index.numel() == 0) return;
+  with_compute(target.dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    scatter_elements_as<C>(target, dim, index,
+                           source.is_tensor() ? dense<C>(under_index(source.tensor(), index))
+                                              : std::vector<C>{number_as<C>(source)},
+                           put);
+  });
+}
+Value scatter(KernelCall& call) {
+  Tensor out = copy_of(call, call.tensor(0));
+  scatter_into(out, call.integer(1), call.tensor(2), call[3], Put::kReplace);
+  return out;
+}
+Value scatter_in_place(KernelCall& call) {
+  scatter_into(call.tensor(0), call.integer(1), call.tensor(2), call[3], Put::kReplace);
+  return call.tensor(0);
+}
+Value scatter_add(KernelCall& call) {
+  Tensor out = copy_of(call, call.tensor(0));
+  scatter_into(out, call.integer(1), call.tensor(2), call[3], Put::kAdd);
+  return out;
+}
+Value scatter_add_in_place(KernelCall& call) {
+  scatter_into(call.tensor(0), call.integer(1), call.tensor(2), call[3], Put::kAdd);
+  return call.tensor(0);
+}
+Value deterministic_scatter_add(KernelCall& call) {
+  Tensor out = copy_of(call, call.tensor(0));
+  scatter_into(out, 0, call.tensor(1), call[2], Put::kAdd);
+  return out;
+}
+
+// ---- embedding ----------------------------------------------------------------------------
+
+Value embedding(KernelCall& call) {
+  const Tensor& weight = call.tensor(0);
+  const Tensor& indices = call.tensor(1);
+  if (weight.rank() != 2) throw KernelError("embedding: the weight has two dimensions");
+  Extents sizes = indices.sizes;
+  sizes.push_back(weight.sizes[1]);
+  Tensor out = call.make_result(0, weight.dtype, sizes);
+  const std::vector<std::int64_t> rows = dense<std::int64_t>(indices);
+  for_each_position(out, indices.rank(), [&](std::size_t i, std::int64_t offset) {
+    const Tensor from{weight.dtype,
+                      {weight.sizes[1]},
+                      {weight.strides[1]},
+                      weight.offset + plain_index(rows[i], weight.sizes[0]) * weight.strides[0],
+                      weight.storage};
+    copy_elements(from, block_at(out, indices.rank(), offset));
+  });
+  return out;
+}
+
+// Rows of grad added to the rows of their indices; padding_idx gets nothing.
+Value embedding_backward(KernelCall& call) {
+  const Tensor& grad = call.tensor(0);
+  const std::vector<std::int64_t> rows = dense<std::int64_t>(call.tensor(1));
+  const std::int64_t weights = call.integer(2), padding = call.integer(3), length = grad.sizes.back();
+  Tensor out = call.make_result(0, grad.dtype, {weights, length});
+  std::vector<std::int64_t> uses(static_cast<std::size_t>(weights), 0);
+  if (call.boolean(4))
+    for (std::int64_t row : rows) ++uses[static_cast<std::size_t>(plain_index(row, weights))];
+  with_floating(grad.dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    const std::vector<C> from = dense<C>(grad);
+    std::vector<C> sum(static_cast<std::size_t>(weights * length), C(0));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i] == padding) continue;
+      const std::int64_t row = plain_index(rows[i], weights);
+      C* to = sum.data() + row * length;
+      const C* source = from.data() + static_cast<std::int64_t>(i) * length;
+      const C divisor = call.boolean(4) ? static_cast<C>(uses[static_cast<std::size_t>(row)]) : C(1);
+      for (std::int64_t j = 0; j < length; ++j) to[j] = to[j] + source[j] / divisor;
+    }
+    store_dense(sum, out);
+  });
+  return out;
+}
+
+Value repeat_interleave(KernelCall& call) {
+  const std::vector<std::int64_t> repeats = dense<std::int64_t>(call.tensor(0));
+  std::vector<std::int64_t> rows;
+  for (std::size_t i = 0; i < repeats.size(); ++i) {
+    if (repeats[i] < 0) throw KernelError("repeat_interleave: negative count");
+    rows.insert(rows.end(), static_cast<std::size_t>(repeats[i]), static_cast<std::int64_t>(i));
+  }
+  const auto count = static_cast<std::int64_t>(rows.size());
+  if (!call[1].is_none() && call.integer(1) != count)
+    throw KernelError("repeat_interleave: output_size is " + std::to_string(call.integer(1)) +
+                      " but the counts add up to " + std::to_string(count));
+  Tensor out = call.make_result(0, call.tensor(0).dtype, {count});
+  store_dense(rows, out);
+  return out;
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten._unsafe_index.Tensor", index},
+    {"aten._unsafe_index_put.default", index_put},
+    {"aten.embedding.default", embedding},
+    {"aten.embedding_dense_backward.default", embedding_backward},
+    {"aten.gather.default", gather},
+    {"aten.index.Tensor", index},
+    {"aten.index_add.default", index_add},
+    {"aten.index_add_.default", index_add_in_place},
+    {"aten.index_put.default", index_put},
+    {"aten.index_put_.default", index_put_in_place},
+    {"aten.index_select.default", index_select},
+    {"aten.repeat_interleave.Tensor", repeat_interleave},
+    {"aten.scatter.src", scatter},
+    {"aten.scatter.value", scatter},
+    {"aten.scatter_.src", scatter_in_place},
+    {"aten.scatter_.value", scatter_in_place},
+    {"aten.scatter_add.default", scatter_add},
+    {"aten.scatter_add_.default", scatter_add_in_place},
+    {"torchtitan.deterministic_scatter_add.default", deterministic_scatter_add},
+};
+
+}  // namespace
+
+std::span<const KernelRow> index_rows() {
+  return kRows;
+}
+
+}  // namespace epweave::replay::cpu

@@ -1,0 +1,523 @@
+#include "replay/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "analysis/collectives.h"
+#include "ir/bind.h"
+#include "ir/op.h"
+#include "replay/evaluate.h"
+
+namespace epweave::replay {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct CollectiveRow {
+  std::string_view target;
+  CollectiveKind kind;
+};
+
+constexpr CollectiveRow kCollectives[] = {
+    {"_c10d_functional.all_gather_into_tensor.default", CollectiveKind::kAllGather},
+    {"_c10d_functional.all_gather_into_tensor_out.default", CollectiveKind::kAllGather},
+    {"_c10d_functional.all_reduce.default", CollectiveKind::kAllReduce},
+    {"_c10d_functional.all_reduce_.default", CollectiveKind::kAllReduce},
+    {"_c10d_functional.all_to_all_single.default", CollectiveKind::kAllToAll},
+    {"_c10d_functional.broadcast.default", CollectiveKind::kBroadcast},
+    {"_c10d_functional.broadcast_.default", CollectiveKind::kBroadcast},
+    {"_c10d_functional.reduce_scatter_tensor.default", CollectiveKind::kReduceScatter},
+    {"_c10d_functional.reduce_scatter_tensor_out.default", CollectiveKind::kReduceScatter},
+};
+
+const CollectiveRow* find_collective(std::string_view target) {
+  const auto* row = std::find_if(std::begin(kCollectives), std::end(kCollectives),
+                                 [&](const CollectiveRow& r) { return r.target == target; });
+  return row == std::end(kCollectives) ? nullptr : row;
+}
+
+// What every rank shares.
+struct Program {
+  const Graph& graph;
+  const Body& body;
+  const KernelTable& kernels;
+  Steps steps;
+};
+
+// A call's arguments in the order of its schema, defaults filled in.
+struct BoundCall {
+  std::vector<Value> args;
+  std::uint32_t given = 0;
+};
+
+BoundCall bind_values(const Environment& environment, const Node& node) {
+  const BoundArgs bound = bind_args(*environment.graph.context, node);
+  BoundCall call{{}, bound.given};
+  call.args.reserve(node.op->params.size());
+  for (std::size_t i = 0; i < node.op->params.size(); ++i) {
+    if (bound.is_given(i)) {
+      call.args.push_back(evaluate(environment, bound.values[i]));
+    } else {
+      const OpParam& param = node.op->params[i];
+      call.args.push_back(param.has_default ? parse_default(param.default_value) : Value());
+    }
+  }
+  return call;
+}
+
+std::vector<ResultType> evaluate_results(const Graph& graph, const Symbols& symbols, TypeId id) {
+  const auto one = [&](TypeId element) {
+    const TensorType* tensor = element ? tensor_of(*graph.context, element) : nullptr;
+    return tensor == nullptr ? ResultType() : evaluate(symbols, *tensor).value_or(ResultType());
+  };
+  if (!id) return {};
+  const Type& type = graph.context->types[id];
+  if (type.kind != TypeKind::kTuple && type.kind != TypeKind::kList) return {one(id)};
+  std::vector<ResultType> results;
+  for (TypeId element : type.elements) results.push_back(one(element));
+  return results;
+}
+
+// Runs a nested graph on broadcast arguments.
+class NestedRunner {
+ public:
+  NestedRunner(const Graph& graph, const Body& body, const KernelTable& kernels, Memory& memory)
+      : graph_(graph), body_(body), kernels_(kernels), memory_(memory) {}
+
+  Value run(std::span<const Value> args) const {
+    std::vector<Value> values(body_.nodes.size());
+    const Symbols symbols(graph_);
+    const Environment environment{graph_, symbols,
+                                  [&](NodeId id) -> const Value& { return values[id.index()]; }};
+    std::size_t next = 0;
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      Value& value = values[id.index()];
+      switch (node.kind) {
+        case NodeKind::kPlaceholder:
+          if (next == args.size()) throw KernelError("the nested graph takes more arguments");
+          value = args[next++];
+          break;
+        case NodeKind::kGetAttr:
+          value = make_constant(graph_, symbols, node.attr, memory_);
+          break;
+        case NodeKind::kOutput:
+          return evaluate(environment, graph_.context->args[node.args][0]);
+        case NodeKind::kCall:
+          value = call(environment, node);
+          break;
+      }
+    }
+    return {};
+  }
+
+ private:
+  Value call(const Environment& environment, const Node& node) const {
+    BoundCall bound = bind_values(environment, node);
+    KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
+    std::vector<ResultType> results = evaluate_results(graph_, environment.symbols, node.type);
+    kernel.set_results(std::move(results));
+    kernel.set_nested();
+    return kernels_.find(*node.op)(kernel);
+  }
+
+  const Graph& graph_;
+  const Body& body_;
+  const KernelTable& kernels_;
+  Memory& memory_;
+};
+
+class RankRunner {
+ public:
+  RankRunner(const Program& program, Rank rank, LocalTransport& transport, Memory& memory,
+             const RunOptions& options)
+      : program_(program),
+        graph_(program.graph),
+        context_(*program.graph.context),
+        body_(program.body),
+        rank_(rank),
+        transport_(transport),
+        memory_(memory),
+        options_(options),
+        symbols_(program.graph),
+        values_(program.body.nodes.size()),
+        environment_{program.graph, symbols_,
+                     [this](NodeId id) -> const Value& { return values_[id.index()]; }} {}
+
+  RankResult run(const RankInputs& inputs) {
+    std::size_t next_input = 0;
+    for (const Step& step : program_.steps.list) {
+      if (!step.node) continue;  // streams run in order here: events and syncs hold already
+      const Node& node = body_.nodes[step.node];
+      try {
+        if (step.kind == StepKind::kInput) {
+          EPWEAVE_CHECK(next_input < inputs.size());
+          define(step.node, inputs[next_input++]);
+        } else {
+          run_step(step, node);
+        }
+      } catch (const KernelError& error) {
+        throw RunError(describe(node, error.what()));
+      } catch (const CollectiveError& error) {
+        throw CollectiveError(describe(node, error.what()));
+      } catch (const CheckError& error) {
+        throw CheckError(describe(node, error.what()));
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  std::string describe(const Node& node, std::string_view problem) const {
+    const Site site = site_of(graph_, node);
+    std::string text = fmt::format("rank {}: %{} = {}", rank_, site.node, site.op);
+    if (!site.module.empty()) text += " in " + site.module;
+    if (!site.source.empty()) text += " (" + site.source + ")";
+    return fmt::format("{}: {}", text, problem);
+  }
+
+  void run_step(const Step& step, const Node& node) {
+    const auto start = Clock::now();
+    switch (step.kind) {
+      case StepKind::kFree:
+        values_[step.node.index()] = Value();
+        return;
+      case StepKind::kOutput:
+        take_outputs(node);
+        return;
+      case StepKind::kComm:
+        launch_collective(step.node, node);
+        break;
+      case StepKind::kWait:
+        define(step.node, wait(node));
+        break;
+      default:
+        define(step.node, node.kind == NodeKind::kGetAttr ? read_attribute(node) : call(node));
+        break;
+    }
+    OpTime& time = result_.times[std::string(graph_.text(node.target))];
+    time.seconds += seconds_since(start);
+    ++time.calls;
+  }
+
+  Value read_attribute(const Node& node) {
+    if (node.attr.is(ArgKind::kTensor)) return make_constant(graph_, symbols_, node.attr, memory_);
+    if (!node.attr.is(ArgKind::kGraph)) return evaluate(environment_, node.attr);
+    const Body* nested = graph_.find_body(node.attr.as_name());
+    if (nested == nullptr) throw KernelError("the nested graph is not in the file");
+    return make_function(graph_, *nested, program_.kernels, memory_);
+  }
+
+  Value call(const Node& node) {
+    BoundCall bound = bind_values(environment_, node);
+    if (node.op->cost != CostClass::kFree && !pending_.empty())
+      for (const Value& arg : bound.args) check_not_pending(arg);
+    KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
+    kernel.set_results(evaluate_results(graph_, symbols_, node.type));
+    return program_.kernels.find(*node.op)(kernel);
+  }
+
+  void check_not_pending(const Value& value) const {
+    if (value.is<List>()) {
+      for (const Value& item : value.items()) check_not_pending(item);
+    } else if (value.is_tensor() && pending_.contains(value.tensor().storage.get())) {
+      throw KernelError("reads or writes the result of a collective that nobody waited for yet");
+    }
+  }
+
+  // --- collectives ---
+
+  struct Pending {
+    LocalTransport::Ticket ticket;
+    Tensor result;
+  };
+
+  static const Value* find_value(const OpInfo& op, const BoundCall& bound, std::string_view name) {
+    const auto param = op.find_param(name);
+    return param ? &bound.args[*param] : nullptr;
+  }
+
+  // The operand's elements, row-major, in memory of their own.
+  std::shared_ptr<Storage> copy_operand(const Tensor& operand) {
+    auto copy = memory_.allocate(static_cast<std::size_t>(operand.numel()) * operand.element_bytes());
+    gather_elements(operand, copy->data());
+    return copy;
+  }
+
+  void launch_collective(NodeId id, const Node& node) {
+    const CollectiveRow* row = find_collective(node.op->target);
+    EPWEAVE_CHECK(row != nullptr);
+    BoundCall bound = bind_values(environment_, node);
+    for (const Value& arg : bound.args) check_not_pending(arg);
+    const Tensor& operand = bound.args[0].tensor();
+    const Value* group = find_value(*node.op, bound, "group_name");
+    if (group == nullptr || !group->is<Text>()) throw KernelError("the process group is not known by name");
+    const std::string& group_name = group->as<Text>().text;
+    const std::size_t members = transport_.member_count(rank_, group_name);
+
+    Contribution part;
+    part.kind = row->kind;
+    part.what = fmt::format("%{} = {}", graph_.text(node.name), node.op->target);
+    part.dtype = operand.dtype;
+    part.sizes = operand.sizes;
+    if (const Value* reduction = find_value(*node.op, bound, "reduce_op"))
+      part.reduction = reduction->as<Text>().text;
+    if (const Value* source = find_value(*node.op, bound, "src")) part.source = source->integer();
+    if (const Value* size = find_value(*node.op, bound, "group_size");
+        size != nullptr && size->integer() != static_cast<std::int64_t>(members))
+      throw KernelError(fmt::format("group size {} is given, group {} has {} members", size->integer(),
+                                    group_name, members));
+
+    Extents sizes = operand.sizes;
+    const auto divide = static_cast<std::int64_t>(members);
+    switch (row->kind) {
+      case CollectiveKind::kAllToAll: {
+        part.receives = find_value(*node.op, bound, "output_split_sizes")->integers();
+        part.sends = find_value(*node.op, bound, "input_split_sizes")->integers();
+        if (sizes.empty()) throw KernelError("the operand has no rows");
+        sizes[0] = 0;
+        for (std::int64_t rows : part.receives) {
+          if (rows < 0) throw KernelError("a split is negative");
+          sizes[0] += rows;
+        }
+        break;
+      }
+      case CollectiveKind::kAllGather:
+        if (sizes.empty()) throw KernelError("the operand has no rows");
+        sizes[0] *= divide;
+        break;
+      case CollectiveKind::kReduceScatter:
+        if (sizes.empty() || sizes[0] % divide != 0)
+          throw KernelError("the rows cannot be divided among the ranks");
+        sizes[0] /= divide;
+        break;
+      case CollectiveKind::kAllReduce:
+      case CollectiveKind::kBroadcast:
+        break;
+    }
+    const Value* out = find_value(*node.op, bound, "out");
+    const bool in_place = node.op->writes && out == nullptr;
+    Tensor result = out != nullptr ? out->tensor()
+                    : in_place     ? operand
+                                   : make_tensor(memory_, operand.dtype, sizes);
+    if (result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
+    part.data = copy_operand(operand);
+    Pending pending{transport_.post(rank_, group_name, std::move(part)), result};
+    pending_.insert_or_assign(result.storage.get(), std::move(pending));
+    define(id, std::move(result));
+  }
+
+  void complete(const Storage* storage) {
+    const auto found = pending_.find(storage);
+    if (found == pending_.end()) return;
+    const Pending pending = std::move(found->second);
+    pending_.erase(found);
+    transport_.complete(rank_, pending.ticket, pending.result);
+  }
+
+  Value wait(const Node& node) {
+    const Value operand = evaluate(environment_, context_.args[node.args][0]);
+    complete(operand.tensor().storage.get());
+    return operand;
+  }
+
+  // --- results ---
+
+  void define(NodeId id, Value value) {
+    const Node& node = body_.nodes[id];
+    if (node.extra != nullptr)
+      for (const Binding& binding : node.extra->bindings) bind_symbol(binding, value);
+    check_value(node.type, value);
+    if (options_.observer && !is_pending(value)) options_.observer(rank_, id, value);
+    values_[id.index()] = std::move(value);
+  }
+
+  bool is_pending(const Value& value) const {
+    return value.is_tensor() && pending_.contains(value.tensor().storage.get());
+  }
+
+  void bind_symbol(const Binding& binding, const Value& value) {
+    const Value* at = &value;
+    std::optional<std::int64_t> found;
+    std::string_view method;
+    std::int64_t divisor = 1;
+    for (Arg key : context_.args[binding.path]) {
+      const auto field = [&](std::string_view name) { return find_entry(context_, key, name); };
+      const Arg* kind = field("kind");
+      if (kind == nullptr || !kind->is(ArgKind::kText))
+        throw KernelError("a symbol's binding is not understood");
+      const std::string_view step = context_.text(kind->as_name());
+      if (step == "CallMethodKey") {
+        method = context_.text(field("name")->as_name());
+        if (method == "item") method = {};
+        if (method == "storage_offset") found = at->tensor().offset;
+      } else if (step == "SequenceKey") {
+        const auto index = static_cast<std::size_t>(field("idx")->as_int());
+        if (method == "size") {
+          found = at->tensor().sizes.at(index);
+        } else if (method == "stride") {
+          found = at->tensor().strides.at(index);
+        } else {
+          at = &at->items().at(index);
+        }
+      } else if (step == "DivideByKey") {
+        divisor = field("divisor")->as_int();
+      } else {
+        throw KernelError(fmt::format("a symbol's binding has the unknown step {}", step));
+      }
+    }
+    if (!found && at->is_number() && !at->is<double>()) found = at->integer();
+    if (!found) throw KernelError("a symbol's binding leads to no integer");
+    if (!symbols_.bind(binding.symbol, *found / divisor))
+      throw KernelError(fmt::format("symbol {} is {}, and had another value before",
+                                    context_.text(binding.symbol), *found / divisor));
+  }
+
+  void check_value(TypeId id, const Value& value) {
+    if (!id) return;
+    const Type& type = context_.types[id];
+    switch (type.kind) {
+      case TypeKind::kTensor:
+        if (!value.is_tensor()) throw KernelError("the result is no tensor, a tensor is recorded");
+        return check_tensor(type.tensor, value.tensor());
+      case TypeKind::kScalar:
+        return check_scalar(type, value);
+      case TypeKind::kTuple:
+      case TypeKind::kList:
+        if (!value.is<List>()) throw KernelError("the result is no tuple, a tuple is recorded");
+        if (value.items().size() != type.elements.size())
+          throw KernelError(
+              fmt::format("{} results, {} are recorded", value.items().size(), type.elements.size()));
+        for (std::size_t i = 0; i < type.elements.size(); ++i)
+          check_value(type.elements[i], value.items()[i]);
+        return;
+      case TypeKind::kValue:
+        return;
+    }
+  }
+
+  void check_scalar(const Type& type, const Value& value) const {
+    if (!value.is_number() || value.is<double>() || !type.expr) return;
+    const auto recorded = symbols_.evaluate(type.expr);
+    if (recorded && *recorded != value.integer())
+      throw KernelError(fmt::format("the result is {}, recorded is {} = {}", value.integer(),
+                                    context_.exprs.text(type.expr), *recorded));
+  }
+
+  void check_tensor(const TensorType& type, const Tensor& tensor) {
+    symbols_.learn(type, tensor);
+    const auto recorded = evaluate(symbols_, type);
+    const auto complain = [&](std::string_view what) {
+      throw KernelError(fmt::format(
+          "the result is {}[{}]{{{}}}, its {} is not what is recorded: {}[{}]{{{}}}",
+          info(tensor.dtype).short_name, fmt::join(tensor.sizes, ", "), fmt::join(tensor.strides, ", "), what,
+          info(type.dtype).short_name, recorded ? fmt::format("{}", fmt::join(recorded->sizes, ", ")) : "?",
+          recorded ? fmt::format("{}", fmt::join(recorded->strides, ", ")) : "?"));
+    };
+    if (tensor.dtype != type.dtype) complain("dtype");
+    if (!recorded) return;
+    if (tensor.sizes != recorded->sizes) complain("shape");
+    if (tensor.numel() == 0 || recorded->strides.size() != tensor.rank()) return;
+    for (std::size_t d = 0; d < tensor.rank(); ++d)
+      if (tensor.sizes[d] > 1 && tensor.strides[d] != recorded->strides[d]) complain("layout");
+  }
+
+  void take_outputs(const Node& node) {
+    while (!pending_.empty()) complete(pending_.begin()->first);
+    const Value all = evaluate(environment_, context_.args[node.args][0]);
+    result_.outputs = all.is<List>() ? all.items() : std::vector<Value>{all};
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  Rank rank_;
+  LocalTransport& transport_;
+  Memory& memory_;
+  const RunOptions& options_;
+  Symbols symbols_;
+  std::vector<Value> values_;
+  Environment environment_;
+  std::unordered_map<const Storage*, Pending> pending_;
+  RankResult result_;
+};
+
+}  // namespace
+
+Function make_function(const Graph& graph, const Body& body, const KernelTable& kernels, Memory& memory) {
+  Function function;
+  function.name = graph.text(body.name);
+  for (NodeId id : body.order) function.params += body.nodes[id].kind == NodeKind::kPlaceholder ? 1U : 0U;
+  function.call = [runner = NestedRunner(graph, body, kernels, memory)](std::span<const Value> args) {
+    return runner.run(args);
+  };
+  return function;
+}
+
+std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTable& kernels) {
+  std::set<std::string> missing;
+  for (const Body& body : graph.bodies) {
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      if (node.kind != NodeKind::kCall || is_wait(node)) continue;
+      const std::string_view target = graph.text(node.target);
+      if (node.op == nullptr ||
+          (is_launch(node) ? find_collective(target) == nullptr : kernels.find(*node.op) == nullptr))
+        missing.emplace(target);
+    }
+  }
+  return {missing.begin(), missing.end()};
+}
+
+RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
+                    const std::vector<RankInputs>& inputs, const RunOptions& options) {
+  if (const auto missing = find_missing_kernels(graph, kernels); !missing.empty())
+    throw PassError(
+        "replay.no-kernel",
+        fmt::format("{} of the graph's ops cannot be executed: {}", missing.size(), fmt::join(missing, ", ")),
+        Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
+  EPWEAVE_CHECK(inputs.size() == world.size);
+  const Program program{graph, graph.step(), kernels, plan_steps(graph, graph.step())};
+  LocalTransport transport(world, options.deadline);
+  HostMemory memory(options.fill);
+  RunResult result;
+  result.ranks.resize(world.size);
+  std::mutex mutex;
+  std::exception_ptr first_error;
+  const auto start = Clock::now();
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < world.size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        result.ranks[rank] = RankRunner(program, rank, transport, memory, options).run(inputs[rank]);
+        transport.finish(rank);
+      } catch (const Aborted&) {
+        // The rank that failed reports.
+      } catch (...) {
+        {
+          const std::lock_guard lock(mutex);
+          if (first_error == nullptr) first_error = std::current_exception();
+        }
+        transport.abort();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first_error != nullptr) std::rethrow_exception(first_error);
+  result.seconds = seconds_since(start);
+  result.peak_bytes = memory.peak_bytes();
+  return result;
+}
+
+}  // namespace epweave::replay

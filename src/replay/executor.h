@@ -1,0 +1,70 @@
+// Runs the steps of a graph for one rank, or for all ranks as threads of one process.
+//
+// Values are checked as they are made: dtype, sizes and strides (of extents above 1) of each result are those
+// recorded, with the run's numbers for symbols; a symbolic scalar is what its recorded expression says. A
+// tensor that a collective writes may not be read before its wait.
+//
+// A symbol's value is what the node that binds it made (`bind`), else the extent of the first value recorded
+// with just that symbol as extent.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "replay/groups.h"
+#include "replay/kernel.h"
+#include "replay/steps.h"
+#include "replay/transport.h"
+
+namespace epweave::replay {
+
+// A rank's execution failed at a node. The message names rank, node, op, module and source line.
+class RunError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Sees every value as it is made, on the rank's own thread.
+using Observer = std::function<void(Rank rank, NodeId node, const Value& value)>;
+
+struct RunOptions {
+  std::chrono::milliseconds deadline{60'000};
+  HostMemory::Fill fill = HostMemory::Fill::kNone;
+  Observer observer;  // may be empty
+};
+
+struct OpTime {
+  double seconds = 0;
+  std::uint64_t calls = 0;
+};
+
+struct RankResult {
+  std::vector<Value> outputs;           // flat, as many as Graph::outputs
+  std::map<std::string, OpTime> times;  // by target
+};
+
+struct RunResult {
+  std::vector<RankResult> ranks;
+  double seconds = 0;
+  std::size_t peak_bytes = 0;
+};
+
+// The targets the graph executes that neither the table nor the executor can run, sorted.
+std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTable& kernels);
+
+// Inputs of one rank, one per placeholder of the step, in order. Tensors are written where the graph does.
+using RankInputs = std::vector<Value>;
+
+// Throws PassError if kernels are missing, RunError or CollectiveError if a rank fails.
+RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
+                    const std::vector<RankInputs>& inputs, const RunOptions& options = {});
+
+// A nested graph as a function of broadcast arguments (value.h). Graph and table must outlive it.
+Function make_function(const Graph& graph, const Body& body, const KernelTable& kernels, Memory& memory);
+
+}  // namespace epweave::replay

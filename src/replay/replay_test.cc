@@ -1,0 +1,503 @@
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <set>
+
+#include "ir/text.h"
+#include "replay/block_mask.h"
+#include "replay/check.h"
+#include "replay/compare.h"
+#include "replay/evaluate.h"
+#include "replay/executor.h"
+#include "replay/floats.h"
+#include "replay/inputs.h"
+#include "replay/steps.h"
+
+namespace epweave::replay {
+namespace {
+
+// Kernels that are enough for the tests; the real ones are in cpu/.
+Value view(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  Extents sizes = call[1].integers();
+  return self.view(sizes, contiguous_strides(sizes), self.offset);
+}
+
+// out = a + b, float32, contiguous.
+Value add_to(const Tensor& a, const Tensor& b, Tensor out) {
+  for (std::int64_t i = 0; i < out.numel(); ++i)
+    out.data<float>()[i] = a.data<float>()[i] + b.data<float>()[i];
+  return out;
+}
+Value add(KernelCall& call) {
+  return add_to(call.tensor(0), call.tensor(1), call.make_result(0, DType::kFloat32, call.tensor(0).sizes));
+}
+Value add_in_place(KernelCall& call) {
+  return add_to(call.tensor(0), call.tensor(1), call.tensor(0));
+}
+Value compare_ge(KernelCall& call) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  Extents sizes(a.rank());
+  for (std::size_t d = 0; d < sizes.size(); ++d) sizes[d] = std::max(a.sizes[d], b.sizes[d]);
+  Tensor out = call.make_result(0, DType::kBool, sizes);
+  for (std::int64_t q = 0; q < sizes[2]; ++q)
+    for (std::int64_t k = 0; k < sizes[3]; ++k)
+      store_integer(out, q * sizes[3] + k, a.data<std::int32_t>()[q] >= b.data<std::int32_t>()[k] ? 1 : 0);
+  return out;
+}
+
+Value slice(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  Extents sizes = self.sizes;
+  sizes[0] = call.integer(3) - call.integer(2);
+  return self.view(sizes, self.strides, self.offset + call.integer(2) * self.strides[0]);
+}
+Value cat(KernelCall& call) {
+  Tensor out = call.make_result(0, DType::kFloat32, {4});
+  std::byte* to = out.bytes();
+  for (const Tensor& part : call[0].tensors()) {
+    gather_elements(part, to);
+    to += static_cast<std::size_t>(part.numel()) * part.element_bytes();
+  }
+  return out;
+}
+// The sum of all elements, in order.
+Value sum(KernelCall& call) {
+  Tensor out = call.make_result(0, DType::kFloat32, {});
+  float total = 0;
+  for (std::int64_t i = 0; i < call.tensor(0).numel(); ++i) total += call.tensor(0).data<float>()[i];
+  *out.data<float>() = total;
+  return out;
+}
+
+KernelTable make_kernels() {
+  constexpr KernelRow kRows[] = {
+      {"aten.view.default", view},    {"aten.add.Tensor", add},     {"aten.add_.Tensor", add_in_place},
+      {"aten.ge.Tensor", compare_ge}, {"aten.slice.Tensor", slice}, {"aten.cat.default", cat},
+      {"aten.sum.default", sum},
+  };
+  KernelTable kernels;
+  kernels.add(host_kernel_rows());
+  kernels.add(kRows);
+  return kernels;
+}
+
+Graph parse(const std::string& text) {
+  return parse_text("epweave text 1\n" + text, "test.txt");
+}
+
+Tensor make_floats(const std::vector<float>& numbers) {
+  HostMemory memory;
+  Tensor tensor = make_tensor(memory, DType::kFloat32, {static_cast<std::int64_t>(numbers.size())});
+  if (!numbers.empty()) std::memcpy(tensor.bytes(), numbers.data(), numbers.size() * sizeof(float));
+  return tensor;
+}
+
+std::vector<float> read_floats(const Value& value) {
+  const Tensor& tensor = value.tensor();
+  std::vector<float> numbers(static_cast<std::size_t>(tensor.numel()));
+  if (!numbers.empty()) gather_elements(tensor, reinterpret_cast<std::byte*>(numbers.data()));
+  return numbers;
+}
+
+RunResult run(const Graph& graph, const std::vector<RankInputs>& inputs, RunOptions options = {}) {
+  const KernelTable kernels = make_kernels();
+  const World world = derive_world(graph, static_cast<std::uint32_t>(inputs.size()));
+  options.deadline = std::chrono::milliseconds(5000);
+  return run_ranks(graph, world, kernels, inputs, options);
+}
+
+std::string error_of(const Graph& graph, const std::vector<RankInputs>& inputs) {
+  try {
+    run(graph, inputs);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+using Floats = std::vector<float>;
+
+}  // namespace
+
+TEST_CASE("a mutation is seen through views") {
+  const Graph graph = parse(R"(graph
+  %x = placeholder : f32[4]
+  %y = placeholder : f32[2, 2]
+  %v = aten.view.default(%x, [2, 2]) : f32[2, 2]
+  %m = aten.add_.Tensor(%v, %y) : f32[2, 2]
+  output([%x, %m])
+)");
+  const RunResult result =
+      run(graph, {{make_floats({1, 2, 3, 4}), make_floats({1, 1, 1, 1}).view({2, 2}, {2, 1}, 0)}});
+  CHECK(read_floats(result.ranks[0].outputs[0]) == Floats{2, 3, 4, 5});
+  CHECK(read_floats(result.ranks[0].outputs[1]) == Floats{2, 3, 4, 5});
+}
+
+TEST_CASE("steps of a collective: events, streams, frees at last use") {
+  const Graph graph = parse(R"(group 7 ranks=[0, 1]
+graph
+  %x = placeholder : f32[2]
+  %s = aten.add.Tensor(%x, %x) : f32[2]
+  %g = _c10d_functional.all_gather_into_tensor.default(%s, 2, "7") : f32[4]
+  %t = aten.add.Tensor(%x, %x) : f32[2]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[4]
+  %n = aten.sym_size.int(%w, 0) : =4
+  output([%w, %t])
+)");
+  CHECK(print_steps(graph, graph.step(), plan_steps(graph, graph.step())) == R"(input  %x
+launch %s = aten.add.Tensor on compute
+record e0 on compute
+join   e0 on comm:7
+comm   %g = _c10d_functional.all_gather_into_tensor.default on comm:7
+record e1 on comm:7
+free   %s
+launch %t = aten.add.Tensor on compute
+free   %x
+join   e1 on compute
+wait   %w = _c10d_functional.wait_tensor.default on compute
+free   %g
+host   %n = aten.sym_size.int
+free   %n
+output
+)");
+}
+
+TEST_CASE("collectives of two ranks") {
+  const Graph graph = parse(R"(group 7 ranks=[0, 1]
+graph
+  %x = placeholder : f32[4]
+  %g = _c10d_functional.all_gather_into_tensor.default(%x, 2, "7") : f32[8]
+  %gw = _c10d_functional.wait_tensor.default(%g) : f32[8]
+  %s = _c10d_functional.reduce_scatter_tensor.default(%x, "sum", 2, "7") : f32[2]
+  %sw = _c10d_functional.wait_tensor.default(%s) : f32[2]
+  %r = _c10d_functional.all_reduce.default(%x, "avg", "7") : f32[4]
+  %rw = _c10d_functional.wait_tensor.default(%r) : f32[4]
+  output([%gw, %sw, %rw])
+)");
+  const RunResult result = run(graph, {{make_floats({1, 2, 3, 4})}, {make_floats({10, 20, 30, 40})}});
+  for (const RankResult& rank : result.ranks) {
+    CHECK(read_floats(rank.outputs[0]) == Floats{1, 2, 3, 4, 10, 20, 30, 40});
+    CHECK(read_floats(rank.outputs[2]) == Floats{5.5, 11, 16.5, 22});
+  }
+  CHECK(read_floats(result.ranks[0].outputs[1]) == Floats{11, 22});
+  CHECK(read_floats(result.ranks[1].outputs[1]) == Floats{33, 44});
+}
+
+namespace {
+
+// Rows are exchanged by sizes that were exchanged before.
+const char* const kExchange = R"(group 7 ranks=[0, 1]
+symbol s0 range=[0, 8] unbacked
+symbol s1 range=[0, 8] unbacked
+symbol r0 range=[0, 8] unbacked
+symbol r1 range=[0, 8] unbacked
+graph
+  %x = placeholder : f32[4]
+  %s0 = placeholder : i64[]
+  %s1 = placeholder : i64[]
+  %r0 = placeholder : i64[]
+  %r1 = placeholder : i64[]
+  %a = aten._local_scalar_dense.default(%s0) : SymInt(s0) bind(s0)
+  %b = aten._local_scalar_dense.default(%s1) : SymInt(s1) bind(s1)
+  %c = aten._local_scalar_dense.default(%r0) : SymInt(r0) bind(r0)
+  %d = aten._local_scalar_dense.default(%r1) : SymInt(r1) bind(r1)
+  %e = _c10d_functional.all_to_all_single.default(%x, [%c, %d], [%a, %b], "7") : f32[r0 + r1]
+  %w = _c10d_functional.wait_tensor.default(%e) : f32[r0 + r1]
+  %n = aten.sym_size.int(%w, 0) : SymInt(r0 + r1)
+  output([%w, %n])
+)";
+
+Tensor make_integer(std::int64_t number) {
+  HostMemory memory;
+  Tensor tensor = make_tensor(memory, DType::kInt64, {});
+  store_integer(tensor, 0, number);
+  return tensor;
+}
+
+RankInputs exchange_inputs(const Floats& rows, const std::vector<std::int64_t>& splits) {
+  RankInputs inputs{make_floats(rows)};
+  for (std::int64_t split : splits) inputs.emplace_back(make_integer(split));
+  return inputs;
+}
+
+}  // namespace
+
+TEST_CASE("all_to_all with splits that the data decide") {
+  const Graph graph = parse(kExchange);
+  const RunResult result = run(
+      graph, {exchange_inputs({1, 2, 3, 4}, {1, 3, 1, 0}), exchange_inputs({10, 20, 30, 40}, {0, 4, 3, 4})});
+  CHECK(read_floats(result.ranks[0].outputs[0]) == Floats{1});
+  CHECK(read_floats(result.ranks[1].outputs[0]) == Floats{2, 3, 4, 10, 20, 30, 40});
+  CHECK(result.ranks[1].outputs[1].integer() == 7);
+}
+
+TEST_CASE("splits that do not match are reported with every rank's numbers") {
+  const Graph graph = parse(kExchange);
+  const std::string error = error_of(
+      graph, {exchange_inputs({1, 2, 3, 4}, {1, 3, 1, 0}), exchange_inputs({10, 20, 30, 40}, {0, 4, 2, 4})});
+  CHECK(error.find("rank 0 sends 3 rows to rank 1, which expects 2") != std::string::npos);
+  CHECK(error.find("rank 1: %e = _c10d_functional.all_to_all_single.default of f32[4], sends [0, 4], expects "
+                   "[2, 4]") != std::string::npos);
+}
+
+TEST_CASE("a stuck collective says what each rank waits for, at once") {
+  const Graph graph = parse(R"(group 7 ranks=[0, 1]
+graph
+  %x = placeholder : f32[4]
+  %g = _c10d_functional.all_gather_into_tensor.default(%x, 2, "7") : f32[8]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[8]
+  output([%w])
+)");
+  const World world = derive_world(graph);
+  LocalTransport transport(world, std::chrono::milliseconds(5000));
+  HostMemory memory;
+  Contribution part;
+  part.what = "%g";
+  part.sizes = {1};
+  part.data = memory.allocate(4);
+  const auto ticket = transport.post(0, "7", part);
+  transport.finish(1);
+  std::string error;
+  try {
+    transport.complete(0, ticket, make_tensor(memory, DType::kFloat32, {2}));
+  } catch (const CollectiveError& caught) {
+    error = caught.what();
+  }
+  CHECK(error ==
+        "no rank can go on:\n  rank 0: waits for rank 1 in collective 0 on group 7: %g of f32[1]\n"
+        "  rank 1: finished");
+}
+
+TEST_CASE("what is read before its wait is an error") {
+  const Graph graph = parse(R"(group 7 ranks=[0, 1]
+graph
+  %x = placeholder : f32[2]
+  %g = _c10d_functional.all_reduce.default(%x, "sum", "7") : f32[2]
+  %y = aten.add.Tensor(%g, %x) : f32[2] @layers.0
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[2]
+  output([%y, %w])
+)");
+  const std::string error = error_of(graph, {{make_floats({1, 2})}, {make_floats({1, 2})}});
+  CHECK(error.find("%y = aten.add.Tensor in layers.0: reads or writes the result of a collective that nobody "
+                   "waited") != std::string::npos);
+}
+
+TEST_CASE("a result that is not what is recorded stops at its node") {
+  const Graph graph = parse(R"(graph
+  %x = placeholder : f32[2]
+  %y = aten.add.Tensor(%x, %x) : f32[3]
+  output([%y])
+)");
+  CHECK(
+      error_of(graph, {{make_floats({1, 2})}}) ==
+      "rank 0: %y = aten.add.Tensor: the result is f32[2]{1}, its shape is not what is recorded: f32[3]{1}");
+}
+
+TEST_CASE("all missing kernels are named before the run") {
+  const Graph graph = parse(R"(graph
+  %x = placeholder : f32[2]
+  %y = aten.mm.default(%x, %x) : f32[2]
+  %z = my.op(%x) : f32[2]
+  %u = aten.add.Tensor(%x, %x) : f32[2]
+  output([%y, %z, %u])
+)");
+  CHECK(find_missing_kernels(graph, make_kernels()) == std::vector<std::string>{"aten.mm.default", "my.op"});
+  CHECK_THROWS_AS(run(graph, {{make_floats({1, 2})}}), PassError);
+}
+
+TEST_CASE("members of every rank's groups") {
+  const Graph graph = parse(R"(info world_size = 8
+info rank = 0
+info global_meshes = {"sparse": {"axes": ["efsdp", "ep"], "shape": [2, 4]}}
+group 1 ranks=[0, 1, 2, 3] axes=[ep]
+group 2 ranks=[0, 4] axes=[efsdp]
+group 3 ranks=[0]
+group 4 ranks=[0, 1, 2, 3] split_from=1
+group 5 ranks=[0, 2]
+group 6 ranks=[0, 3, 5]
+graph
+  output([])
+)");
+  const World world = derive_world(graph);
+  using Ranks = std::vector<Rank>;
+  CHECK(world.groups.at("1").of_rank[6] == Ranks{4, 5, 6, 7});
+  CHECK(world.groups.at("2").of_rank[6] == Ranks{2, 6});
+  CHECK(world.groups.at("3").of_rank[6] == Ranks{6});
+  CHECK(world.groups.at("4").of_rank[6] == Ranks{4, 5, 6, 7});
+  CHECK(world.groups.at("5").of_rank[7] == Ranks{5, 7});
+  CHECK(world.groups.at("6").of_rank.empty());
+  CHECK_THROWS_AS(derive_world(graph, 4), UsageError);
+}
+
+TEST_CASE("shards are cut from one global tensor") {
+  const Graph graph = parse(R"(info world_size = 4
+graph
+  %w = placeholder : f32[2, 3] role=parameter fqn=experts.w more{global_shape=[8, 3]}
+  %m = placeholder : =mesh(["efsdp", "ep"], [2, 2], [[0, 1], [2, 3]], "cuda") role=parameter fqn=experts.w more{inner="device_mesh"}
+  output([%w])
+)");
+  const World world = derive_world(graph);
+  const auto inputs = make_inputs(graph, world, make_kernels(), 5);
+  // By ep first, each half then by efsdp: ranks 0 and 2 hold the first half.
+  for (Rank rank = 0; rank < 4; ++rank) {
+    const std::int64_t first = (rank % 2 * 2 + rank / 2) * 2 * 3;
+    const Floats numbers = read_floats(inputs[rank][0]);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const double u = random_uniform(5, "experts.w", static_cast<std::uint64_t>(first) + i);
+      CHECK(static_cast<double>(numbers[i]) == u * 0.25);
+    }
+  }
+}
+
+TEST_CASE("the generator's numbers are fixed") {
+  CHECK(random_bits(0, "x", 0) == 0x338262d8f096398fULL);
+  CHECK(random_bits(1, "x", 0) != random_bits(0, "x", 0));
+  std::set<std::uint64_t> seen;
+  for (std::uint64_t i = 0; i < 1000; ++i) seen.insert(random_bits(0, "x", i));
+  CHECK(seen.size() == 1000);
+}
+
+TEST_CASE("block tables of a causal mask") {
+  const BlockShape shape{1, 1, 8, 8, 4, 2};
+  std::vector<bool> pairs;
+  for (int q = 0; q < 8; ++q)
+    for (int k = 0; k < 8; ++k) pairs.push_back(q >= k);
+  HostMemory memory;
+  const auto table = [&](std::string_view field, Extents sizes) {
+    Tensor tensor = make_tensor(memory, DType::kInt32, std::move(sizes));
+    write_block_table(*find_block_table(field), shape, pairs, tensor);
+    const auto* data = tensor.data<std::int32_t>();
+    return std::vector<std::int32_t>(data, data + tensor.numel());
+  };
+  using Numbers = std::vector<std::int32_t>;
+  CHECK(table("kv_num_blocks", {1, 1, 2}) == Numbers{2, 2});
+  CHECK(table("kv_indices", {1, 1, 2, 4}) == Numbers{0, 1, 2, 3, 2, 3, 0, 1});
+  CHECK(table("full_kv_num_blocks", {1, 1, 2}) == Numbers{0, 2});
+  CHECK(table("full_kv_indices", {1, 1, 2, 4}) == Numbers{0, 1, 2, 3, 0, 1, 2, 3});
+  CHECK(table("q_num_blocks", {1, 1, 4}) == Numbers{1, 1, 1, 1});
+  CHECK(table("full_q_num_blocks", {1, 1, 4}) == Numbers{1, 1, 0, 0});
+}
+
+TEST_CASE("a nested graph is a function of broadcast pairs") {
+  const Graph graph = parse(R"(graph
+  output([])
+graph mask
+  %b = placeholder : i32[]
+  %h = placeholder : i32[]
+  %q = placeholder : i32[]
+  %k = placeholder : i32[]
+  %ge = aten.ge.Tensor(%q, %k) : b8[]
+  output(%ge)
+)");
+  HostMemory memory;
+  const KernelTable kernels = make_kernels();
+  const Function mask = make_function(graph, graph.bodies[1], kernels, memory);
+  CHECK(mask.params == 4);
+  const auto pairs = evaluate_pairs(mask, BlockShape{1, 1, 3, 2, 1, 1}, {}, memory);
+  CHECK(pairs == std::vector<bool>{true, false, true, true, true, true});
+}
+
+TEST_CASE("16-bit floats round to nearest even") {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    const float value = float16_to_float(half);
+    if (value == value) CHECK(float_to_float16(value) == half);
+    const float wide = bfloat16_to_float(half);
+    if (wide == wide) CHECK(float_to_bfloat16(wide) == half);
+  }
+  CHECK(float_to_float16(65519.0F) == 0x7bff);
+  CHECK(float_to_float16(65520.0F) == 0x7c00);
+  CHECK(float_to_float16(0x1p-25F) == 0);
+  CHECK(float_to_float16(0x1.8p-25F) == 1);
+  CHECK(float_to_bfloat16(1.00390625F) == 0x3f80);
+  CHECK(float_to_bfloat16(1.01171875F) == 0x3f82);
+}
+
+TEST_CASE("differences: first index, bits, ULP") {
+  const TensorDifference difference =
+      compare_tensors(make_floats({1, 2, 3}), make_floats({1, 2, 3.0000002F}));
+  CHECK(difference.index == 2);
+  CHECK(difference.ulp == 1);
+  CHECK(describe(difference) ==
+        "first at 2: 0x40400000 (3) and 0x40400001 (3.000000238418579), 1 ULP; 1 elements differ, relative "
+        "error 6.37e-08");
+  CHECK(compare_tensors(make_floats({1}), make_floats({1, 2})).problem == "sizes [1] and [2]");
+  const auto nan = std::bit_cast<float>(0x7fc00000U);
+  CHECK(compare_tensors(make_floats({nan}), make_floats({nan})).is_equal());
+  CHECK_FALSE(compare_tensors(make_floats({0.0F}), make_floats({-0.0F})).is_equal());
+}
+
+TEST_CASE("hashes of slices concatenate") {
+  const Tensor whole = make_floats({1, 2, 3, 4, 5, 6}).view({2, 3}, {3, 1}, 0);
+  const Tensor left = whole.view({2, 1}, {3, 1}, 0), right = whole.view({2, 2}, {3, 1}, 1);
+  auto hashes = hash_slices(left, 1);
+  for (std::uint64_t hash : hash_slices(right, 1)) hashes.push_back(hash);
+  CHECK(hashes == hash_slices(whole, 1));
+}
+
+namespace {
+
+const char* const kWhole = R"(graph
+  %x = placeholder : f32[4]
+  %y = aten.add.Tensor(%x, %x) : f32[4] @layers.0
+  %s = aten.sum.default(%y) : f32[]
+  output([%y, %s])
+)";
+
+// In two parts; the second starts at row `first`.
+std::string divided(int first) {
+  return fmt::format(R"(origins %x = x, %y = aten.add.Tensor, %s = aten.sum.default
+graph
+  %x = placeholder : f32[4] from(chunk kept %x)
+  %x0 = aten.slice.Tensor(%x, 0, 0, 2) : f32[2] from(chunk split %x 0/2)
+  %x1 = aten.slice.Tensor(%x, 0, {}, {}) : f32[2]+{} from(chunk split %x 1/2)
+  %y0 = aten.add.Tensor(%x0, %x0) : f32[2] @layers.0 from(chunk body %y 0/2)
+  %y1 = aten.add.Tensor(%x1, %x1) : f32[2] @layers.0 from(chunk body %y 1/2)
+  %s0 = aten.sum.default(%y0) : f32[] from(chunk body %s 0/2)
+  %s1 = aten.sum.default(%y1) : f32[] from(chunk body %s 1/2)
+  %y = aten.cat.default([%y0, %y1]) : f32[4] from(chunk materialize %y)
+  %s = aten.add.Tensor(%s0, %s1) : f32[] from(chunk materialize %s)
+  output([%y, %s])
+)",
+                     first, first + 2, first);
+}
+
+CheckReport check(const std::string& a, const std::string& b) {
+  return check_graphs(parse(a), parse(b), make_kernels(), 1, 3, {});
+}
+
+std::uint64_t count(const CheckReport& report, Verdict verdict) {
+  return report.nodes[static_cast<std::size_t>(verdict)];
+}
+
+}  // namespace
+
+TEST_CASE("parts are compared with the whole") {
+  const CheckReport report = check(kWhole, divided(2));
+  CHECK(report.outputs[0].verdict == Verdict::kEqual);
+  CHECK(report.outputs[1].verdict != Verdict::kDiffers);
+  CHECK_FALSE(report.first);
+  CHECK(count(report, Verdict::kDiffers) == 0);
+  CHECK(report.is_same(1e-6));
+}
+
+TEST_CASE("a wrong part is found where it is made") {
+  const CheckReport report = check(kWhole, divided(1));
+  CHECK(report.outputs[0].verdict == Verdict::kDiffers);
+  CHECK(report.outputs[0].difference.index == 2);
+  REQUIRE(report.first);
+  CHECK(report.first->origin == "x");
+  CHECK(report.first->reason == "the parts laid end to end differ first at index 2 of dimension 0");
+  CHECK_FALSE(report.is_same(1e9));
+}
+
+TEST_CASE("a graph equals itself") {
+  const CheckReport report = check(kWhole, kWhole);
+  CHECK(count(report, Verdict::kEqual) == 3);
+  CHECK(report.skipped == 0);
+  CHECK(report.is_same(0));
+}
+
+}  // namespace epweave::replay

@@ -1,0 +1,164 @@
+#include "replay/steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "analysis/collectives.h"
+#include "analysis/users.h"
+#include "ir/op.h"
+
+namespace epweave::replay {
+namespace {
+
+constexpr std::uint32_t kCompute = 0;
+
+class StepPlanner {
+ public:
+  StepPlanner(const Graph& graph, const Body& body) : graph_(graph), body_(body) {
+    steps_.streams.push_back("compute");
+    for (const Launch& launch : find_launches(*graph.context, body)) groups_[launch.node] = launch.group;
+    find_last_uses();
+  }
+
+  Steps plan() {
+    for (std::size_t i = 0; i < body_.order.size(); ++i) {
+      add_node(body_.order[i]);
+      for (NodeId dead : dying_[i]) add(StepKind::kFree, dead);
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  void find_last_uses() {
+    const NodeLists inputs = list_inputs(*graph_.context, body_);
+    dying_.resize(body_.order.size());
+    IdVector<NodeId, std::uint32_t> last(body_.nodes.size(), kNotExecuted);
+    for (std::uint32_t i = 0; i < body_.order.size(); ++i) {
+      last[body_.order[i]] = i;
+      for (NodeId input : inputs[body_.order[i]]) last[input] = i;
+    }
+    for (NodeId id : body_.order)
+      if (body_.nodes[id].kind != NodeKind::kOutput && last[id] != kNotExecuted &&
+          body_.nodes[body_.order[last[id]]].kind != NodeKind::kOutput)
+        dying_[last[id]].push_back(id);
+  }
+
+  void add(StepKind kind, NodeId node = {}, std::uint32_t stream = kCompute, std::uint32_t event = kNoEvent) {
+    steps_.list.push_back({kind, node, stream, event});
+  }
+
+  std::uint32_t stream_of(Arg group) {
+    std::string name = fmt::format("comm:{}", name_of_group(*graph_.context, body_, group));
+    const auto at = std::find(steps_.streams.begin(), steps_.streams.end(), name);
+    if (at != steps_.streams.end()) return static_cast<std::uint32_t>(at - steps_.streams.begin());
+    steps_.streams.push_back(std::move(name));
+    return static_cast<std::uint32_t>(steps_.streams.size() - 1);
+  }
+
+  void add_collective(NodeId id) {
+    const std::uint32_t stream = stream_of(groups_.at(id));
+    const std::uint32_t before = steps_.events++;
+    add(StepKind::kRecord, {}, kCompute, before);
+    add(StepKind::kJoin, {}, stream, before);
+    add(StepKind::kComm, id, stream);
+    const std::uint32_t behind = steps_.events++;
+    add(StepKind::kRecord, {}, stream, behind);
+    completed_[id] = behind;
+  }
+
+  void add_wait(NodeId id) {
+    const NodeId launch = find_waited_launch(*graph_.context, body_, id);
+    const auto event = completed_.find(launch);
+    if (event != completed_.end()) add(StepKind::kJoin, {}, kCompute, event->second);
+    add(StepKind::kWait, id);
+  }
+
+  // Whether the host waits for a copy to the host.
+  bool is_blocking_copy(const Node& node) const {
+    if (!node.type) return false;
+    const TensorType* to = tensor_of(*graph_.context, node.type);
+    if (to == nullptr || graph_.text(to->device) != "cpu") return false;
+    const Arg* source = find_arg(*graph_.context, node, 0, "self");
+    if (source == nullptr || !source->is_node()) return false;
+    const TensorType* from = tensor_of(*graph_.context, body_.nodes[source->as_node()].type);
+    if (from == nullptr || graph_.text(from->device) == "cpu") return false;
+    const Arg* non_blocking = find_kwarg(*graph_.context, node, "non_blocking");
+    return non_blocking == nullptr || !non_blocking->is(ArgKind::kBool) || !non_blocking->as_bool();
+  }
+
+  void add_node(NodeId id) {
+    const Node& node = body_.nodes[id];
+    if (node.kind == NodeKind::kPlaceholder) return add(StepKind::kInput, id);
+    if (node.kind == NodeKind::kOutput) return add(StepKind::kOutput, id);
+    if (node.kind == NodeKind::kGetAttr) return add(StepKind::kHost, id);
+    if (groups_.contains(id)) return add_collective(id);
+    if (is_wait(node)) return add_wait(id);
+    const CostClass cost = node.op == nullptr ? CostClass::kMemory : node.op->cost;
+    if (cost == CostClass::kHostSync) add(StepKind::kSync);
+    // `reshape` copies where it must: a launch.
+    const bool may_copy = node.op != nullptr && node.op->target == "aten.reshape.default";
+    if (cost == CostClass::kHostSync || (cost == CostClass::kFree && !may_copy))
+      return add(StepKind::kHost, id);
+    add(StepKind::kLaunch, id);
+    if (is_blocking_copy(node)) add(StepKind::kSync);
+  }
+
+  const Graph& graph_;
+  const Body& body_;
+  Steps steps_;
+  std::unordered_map<NodeId, Arg> groups_;
+  std::unordered_map<NodeId, std::uint32_t> completed_;
+  std::vector<std::vector<NodeId>> dying_;  // by position
+};
+
+}  // namespace
+
+Steps plan_steps(const Graph& graph, const Body& body) {
+  return StepPlanner(graph, body).plan();
+}
+
+std::string print_steps(const Graph& graph, const Body& body, const Steps& steps) {
+  std::string text;
+  for (const Step& step : steps.list) {
+    const std::string& stream = steps.streams[step.stream];
+    const auto name = [&] { return graph.text(body.nodes[step.node].name); };
+    const auto target = [&] { return graph.text(body.nodes[step.node].target); };
+    switch (step.kind) {
+      case StepKind::kInput:
+        text += fmt::format("input  %{}\n", name());
+        break;
+      case StepKind::kHost:
+        text += fmt::format("host   %{} = {}\n", name(), target());
+        break;
+      case StepKind::kLaunch:
+        text += fmt::format("launch %{} = {} on {}\n", name(), target(), stream);
+        break;
+      case StepKind::kRecord:
+        text += fmt::format("record e{} on {}\n", step.event, stream);
+        break;
+      case StepKind::kJoin:
+        text += fmt::format("join   e{} on {}\n", step.event, stream);
+        break;
+      case StepKind::kComm:
+        text += fmt::format("comm   %{} = {} on {}\n", name(), target(), stream);
+        break;
+      case StepKind::kWait:
+        text += fmt::format("wait   %{} = {} on {}\n", name(), target(), stream);
+        break;
+      case StepKind::kSync:
+        text += fmt::format("sync   {}\n", stream);
+        break;
+      case StepKind::kFree:
+        text += fmt::format("free   %{}\n", name());
+        break;
+      case StepKind::kOutput:
+        text += "output\n";
+        break;
+    }
+  }
+  return text;
+}
+
+}  // namespace epweave::replay

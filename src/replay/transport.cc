@@ -1,0 +1,358 @@
+#include "replay/transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "replay/floats.h"
+
+namespace epweave::replay {
+
+struct LocalTransport::Meeting {
+  std::string group;
+  std::uint64_t number = 0;
+  std::vector<Rank> members;
+  std::vector<Contribution> contributions;  // by member
+  std::vector<bool> posted;
+  std::size_t missing = 0;
+};
+
+namespace {
+
+// --- sums ---
+
+enum class Reduction : std::uint8_t { kSum, kAvg, kMax, kMin, kProduct };
+
+Reduction find_reduction(const std::string& name) {
+  if (name == "sum") return Reduction::kSum;
+  if (name == "avg") return Reduction::kAvg;
+  if (name == "max") return Reduction::kMax;
+  if (name == "min") return Reduction::kMin;
+  if (name == "product" || name == "prod") return Reduction::kProduct;
+  throw CollectiveError(fmt::format("the reduction '{}' is not supported", name));
+}
+
+template <class T>
+T combine(Reduction reduction, T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    switch (reduction) {
+      case Reduction::kMax:
+        return a != a || a > b ? a : b;
+      case Reduction::kMin:
+        return a != a || a < b ? a : b;
+      case Reduction::kProduct:
+        return a * b;
+      default:
+        return a + b;
+    }
+  } else {
+    using U = std::make_unsigned_t<T>;  // wraps
+    switch (reduction) {
+      case Reduction::kMax:
+        return std::max(a, b);
+      case Reduction::kMin:
+        return std::min(a, b);
+      case Reduction::kProduct:
+        return static_cast<T>(static_cast<std::uint64_t>(static_cast<U>(a)) * static_cast<U>(b));
+      default:
+        return static_cast<T>(static_cast<std::uint64_t>(static_cast<U>(a)) + static_cast<U>(b));
+    }
+  }
+}
+
+// Elements [first, first + count) of the operands reduced in order; `load` and `store` convert between the
+// stored and the summed type.
+template <class Stored, class Summed, class Load, class Store>
+void reduce_range(std::span<const Contribution> operands, std::size_t first, std::span<std::byte> to,
+                  Load load, Store store) {
+  const Reduction reduction = find_reduction(operands[0].reduction);
+  const std::size_t count = to.size() / sizeof(Stored);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto element = [&](const Contribution& from) {
+      Stored value;
+      std::memcpy(&value, from.data->data() + (first + i) * sizeof(Stored), sizeof value);
+      return load(value);
+    };
+    Summed sum = element(operands[0]);
+    for (std::size_t k = 1; k < operands.size(); ++k)
+      sum = combine<Summed>(reduction, sum, element(operands[k]));
+    if (reduction == Reduction::kAvg) sum = sum / static_cast<Summed>(operands.size());
+    const Stored result = store(sum);
+    std::memcpy(to.data() + i * sizeof(Stored), &result, sizeof result);
+  }
+}
+
+template <class T>
+void reduce_plain(std::span<const Contribution> operands, std::size_t first, std::span<std::byte> to) {
+  reduce_range<T, T>(
+      operands, first, to, [](T v) { return v; }, [](T v) { return v; });
+}
+
+void reduce(std::span<const Contribution> operands, std::size_t first, std::span<std::byte> to) {
+  switch (operands[0].dtype) {
+    case DType::kFloat32:
+      return reduce_plain<float>(operands, first, to);
+    case DType::kComplex64:
+      return reduce_plain<float>(operands, 2 * first, to);
+    case DType::kFloat64:
+      return reduce_plain<double>(operands, first, to);
+    case DType::kInt64:
+      return reduce_plain<std::int64_t>(operands, first, to);
+    case DType::kInt32:
+      return reduce_plain<std::int32_t>(operands, first, to);
+    case DType::kInt16:
+      return reduce_plain<std::int16_t>(operands, first, to);
+    case DType::kInt8:
+      return reduce_plain<std::int8_t>(operands, first, to);
+    case DType::kUint8:
+      return reduce_plain<std::uint8_t>(operands, first, to);
+    case DType::kBfloat16:
+      return reduce_range<std::uint16_t, float>(operands, first, to, bfloat16_to_float, float_to_bfloat16);
+    case DType::kFloat16:
+      return reduce_range<std::uint16_t, float>(operands, first, to, float16_to_float, float_to_float16);
+    default:
+      throw CollectiveError(fmt::format("{} cannot be reduced", info(operands[0].dtype).name));
+  }
+}
+
+// --- checks ---
+
+std::string describe(const Contribution& part) {
+  std::string text =
+      fmt::format("{} of {}[{}]", part.what, info(part.dtype).short_name, fmt::join(part.sizes, ", "));
+  if (!part.reduction.empty()) text += ", " + part.reduction;
+  if (part.kind == CollectiveKind::kAllToAll)
+    text += fmt::format(", sends [{}], expects [{}]", fmt::join(part.sends, ", "),
+                        fmt::join(part.receives, ", "));
+  return text;
+}
+
+[[noreturn]] void fail_mismatch(const LocalTransport::Meeting& meeting, const std::string& reason) {
+  std::string text = fmt::format("collective {} on group {}: {}", meeting.number, meeting.group, reason);
+  for (std::size_t i = 0; i < meeting.members.size(); ++i)
+    text += fmt::format("\n  rank {}: {}", meeting.members[i], describe(meeting.contributions[i]));
+  throw CollectiveError(text);
+}
+
+void check_splits(const LocalTransport::Meeting& meeting) {
+  const auto& parts = meeting.contributions;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].sends.size() != parts.size() || parts[i].receives.size() != parts.size())
+      fail_mismatch(meeting, fmt::format("the splits of rank {} do not name {} ranks", meeting.members[i],
+                                         parts.size()));
+    std::int64_t total = 0;
+    for (std::int64_t rows : parts[i].sends) {
+      if (rows < 0) fail_mismatch(meeting, fmt::format("rank {} has a negative split", meeting.members[i]));
+      total += rows;
+    }
+    if (parts[i].sizes.empty() || total != parts[i].sizes[0])
+      fail_mismatch(meeting,
+                    fmt::format("the rows rank {} sends are not all of its operand", meeting.members[i]));
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    for (std::size_t j = 0; j < parts.size(); ++j)
+      if (parts[i].sends[j] != parts[j].receives[i])
+        fail_mismatch(meeting,
+                      fmt::format("rank {} sends {} rows to rank {}, which expects {}", meeting.members[i],
+                                  parts[i].sends[j], meeting.members[j], parts[j].receives[i]));
+}
+
+void check_contributions(const LocalTransport::Meeting& meeting) {
+  const Contribution& first = meeting.contributions[0];
+  for (const Contribution& part : meeting.contributions) {
+    if (part.kind != first.kind) fail_mismatch(meeting, "the ranks launch different operations");
+    if (part.dtype != first.dtype) fail_mismatch(meeting, "the ranks' dtypes differ");
+    if (part.reduction != first.reduction) fail_mismatch(meeting, "the ranks' reductions differ");
+    if (part.source != first.source) fail_mismatch(meeting, "the ranks' sources differ");
+    const std::size_t from = first.kind == CollectiveKind::kAllToAll ? 1 : 0;
+    if (part.sizes.size() != first.sizes.size() ||
+        !std::equal(part.sizes.begin() + static_cast<std::ptrdiff_t>(std::min(from, part.sizes.size())),
+                    part.sizes.end(),
+                    first.sizes.begin() + static_cast<std::ptrdiff_t>(std::min(from, first.sizes.size()))))
+      fail_mismatch(meeting, "the ranks' sizes differ");
+  }
+  if (first.kind == CollectiveKind::kAllToAll) check_splits(meeting);
+}
+
+// --- results ---
+
+std::size_t row_bytes(const Contribution& part) {
+  std::size_t bytes = info(part.dtype).bytes;
+  for (std::size_t d = 1; d < part.sizes.size(); ++d) bytes *= static_cast<std::size_t>(part.sizes[d]);
+  return bytes;
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+// The member's result, row-major.
+std::vector<std::byte> compute_result(const LocalTransport::Meeting& meeting, std::size_t member) {
+  const auto& parts = meeting.contributions;
+  const Contribution& own = parts[member];
+  const std::size_t bytes = static_cast<std::size_t>(count_elements(own.sizes)) * info(own.dtype).bytes;
+  std::vector<std::byte> result;
+  switch (own.kind) {
+    case CollectiveKind::kAllToAll: {
+      const std::size_t row = row_bytes(own);
+      std::size_t rows = 0;
+      for (std::int64_t n : own.receives) rows += static_cast<std::size_t>(n);
+      result.resize(rows * row);
+      std::byte* to = result.data();
+      for (const Contribution& part : parts) {
+        std::size_t before = 0;
+        for (std::size_t k = 0; k < member; ++k) before += static_cast<std::size_t>(part.sends[k]);
+        const std::size_t size = static_cast<std::size_t>(part.sends[member]) * row;
+        copy_bytes(to, part.data->data() + before * row, size);
+        to += size;
+      }
+      return result;
+    }
+    case CollectiveKind::kAllGather:
+      result.resize(bytes * parts.size());
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        copy_bytes(result.data() + i * bytes, parts[i].data->data(), bytes);
+      return result;
+    case CollectiveKind::kReduceScatter: {
+      if (own.sizes.empty() || own.sizes[0] % static_cast<std::int64_t>(parts.size()) != 0)
+        fail_mismatch(meeting, "the rows cannot be divided among the ranks");
+      result.resize(bytes / parts.size());
+      const std::size_t count = static_cast<std::size_t>(count_elements(own.sizes)) / parts.size();
+      reduce(parts, member * count, result);
+      return result;
+    }
+    case CollectiveKind::kAllReduce:
+      result.resize(bytes);
+      reduce(parts, 0, result);
+      return result;
+    case CollectiveKind::kBroadcast:
+      result.resize(bytes);
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        if (static_cast<std::int64_t>(meeting.members[i]) == own.source)
+          copy_bytes(result.data(), parts[i].data->data(), bytes);
+      return result;
+  }
+  return result;
+}
+
+}  // namespace
+
+LocalTransport::LocalTransport(const World& world, std::chrono::milliseconds deadline)
+    : world_(world), deadline_(deadline), ranks_(world.size) {}
+
+const std::vector<Rank>& LocalTransport::members_of(Rank rank, const std::string& group) const {
+  const auto found = world_.groups.find(group);
+  if (found == world_.groups.end())
+    throw CollectiveError(fmt::format("process group '{}' is not in the graph's table", group));
+  if (found->second.of_rank.empty())
+    throw CollectiveError(fmt::format("the members of process group '{}' on other ranks are unknown: {}",
+                                      group, found->second.problem));
+  return found->second.of_rank[rank];
+}
+
+std::size_t LocalTransport::member_count(Rank rank, const std::string& group) const {
+  return members_of(rank, group).size();
+}
+
+LocalTransport::Ticket LocalTransport::post(Rank rank, const std::string& group, Contribution contribution) {
+  const std::vector<Rank>& members = members_of(rank, group);
+  const std::lock_guard lock(mutex_);
+  if (aborted_) throw Aborted();
+  const std::uint64_t number = launched_[{rank, group}]++;
+  std::shared_ptr<Meeting>& meeting = open_[{group, members[0], number}];
+  if (meeting == nullptr) {
+    meeting = std::make_shared<Meeting>();
+    meeting->group = group;
+    meeting->number = number;
+    meeting->members = members;
+    meeting->contributions.resize(members.size());
+    meeting->posted.resize(members.size());
+    meeting->missing = members.size();
+  }
+  Ticket ticket{meeting,
+                static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin())};
+  meeting->contributions[ticket.member] = std::move(contribution);
+  meeting->posted[ticket.member] = true;
+  if (--meeting->missing == 0) {
+    open_.erase({group, members[0], number});
+    changed_.notify_all();
+  }
+  return ticket;
+}
+
+bool LocalTransport::nobody_can_go_on() const {
+  bool somebody_waits = false;
+  for (const Waiting& rank : ranks_) {
+    if (rank.finished) continue;
+    if (rank.meeting == nullptr || rank.meeting->missing == 0) return false;
+    somebody_waits = true;
+  }
+  return somebody_waits;
+}
+
+std::string LocalTransport::describe_waiting() const {
+  std::string text;
+  for (Rank rank = 0; rank < ranks_.size(); ++rank) {
+    const Waiting& state = ranks_[rank];
+    if (state.finished) {
+      text += fmt::format("\n  rank {}: finished", rank);
+    } else if (state.meeting == nullptr) {
+      text += fmt::format("\n  rank {}: computes", rank);
+    } else {
+      std::vector<Rank> missing;
+      std::string what;
+      for (std::size_t i = 0; i < state.meeting->members.size(); ++i) {
+        if (!state.meeting->posted[i]) missing.push_back(state.meeting->members[i]);
+        if (state.meeting->members[i] == rank) what = describe(state.meeting->contributions[i]);
+      }
+      text += fmt::format("\n  rank {}: waits for rank {} in collective {} on group {}: {}", rank,
+                          fmt::join(missing, ", "), state.meeting->number, state.meeting->group, what);
+    }
+  }
+  return text;
+}
+
+void LocalTransport::fail(const std::string& reason) {
+  const std::string text = reason + describe_waiting();
+  aborted_ = true;
+  changed_.notify_all();
+  throw CollectiveError(text);
+}
+
+void LocalTransport::complete(Rank rank, const Ticket& ticket, const Tensor& result) {
+  {
+    std::unique_lock lock(mutex_);
+    ranks_[rank].meeting = ticket.meeting;
+    const auto until = std::chrono::steady_clock::now() + deadline_;
+    while (ticket.meeting->missing != 0) {
+      if (aborted_) throw Aborted();
+      if (nobody_can_go_on()) fail("no rank can go on:");
+      if (changed_.wait_until(lock, until) == std::cv_status::timeout && ticket.meeting->missing != 0 &&
+          !aborted_)
+        fail(fmt::format("rank {} waited {} s:", rank, std::chrono::duration<double>(deadline_).count()));
+    }
+    ranks_[rank].meeting = nullptr;
+    if (aborted_) throw Aborted();
+  }
+  check_contributions(*ticket.meeting);  // complete now: nobody writes it any more
+  const std::vector<std::byte> bytes = compute_result(*ticket.meeting, ticket.member);
+  EPWEAVE_CHECK(bytes.size() == static_cast<std::size_t>(result.numel()) * result.element_bytes());
+  scatter_elements(bytes.data(), result);
+}
+
+void LocalTransport::finish(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  ranks_[rank].finished = true;
+  changed_.notify_all();
+}
+
+void LocalTransport::abort() {
+  const std::lock_guard lock(mutex_);
+  aborted_ = true;
+  changed_.notify_all();
+}
+
+}  // namespace epweave::replay

@@ -1,0 +1,107 @@
+// Collectives between virtual ranks: threads of one process.
+//
+// A launch posts a copy of this rank's operand and goes on; the wait blocks until every member of the group
+// has posted the launch of the same number on that group, and computes this rank's result from the copies. So
+// nothing depends on timing: the n-th launch of a group on each rank is one collective.
+//
+// Meaning and order of sums, for members in the order of the group (ranks ascending in every derived group):
+//   all_to_all_single   member i's result: for each member j, in order, the rows that j sends to i
+//   all_gather          the operands in order, along dimension 0
+//   reduce_scatter      member i's result: slice i of dimension 0 of the sum
+//   all_reduce          the reduction of all operands
+//   sum                 ((x_0 + x_1) + x_2) + ..: float32 for float16, bfloat16 and float32, rounded to the
+//   dtype
+//                       once at the end; float64 for float64; integers wrap; complex64 by parts in float32
+//   avg                 the sum divided by the number of members, before the rounding
+//   max, min            NaN if any operand is; product as sum
+//   broadcast           the operand of member `src`
+//
+// Before data moves, the members' launches are checked against each other: same op, dtype and reduction,
+// sizes that fit, and for all_to_all_single every split that i sends to j is the one that j expects from i. A
+// mismatch is a CollectiveError with every rank's numbers. If no rank can make progress any more, or the
+// deadline passes, the error says what each rank waits for.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "replay/groups.h"
+#include "replay/tensor.h"
+
+namespace epweave::replay {
+
+// The ranks' collectives do not match, or are stuck. The run failed: exit 1.
+class CollectiveError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Thrown in the other ranks once one has failed; not reported.
+class Aborted : public std::runtime_error {
+ public:
+  Aborted() : std::runtime_error("another rank failed") {}
+};
+
+enum class CollectiveKind : std::uint8_t { kAllToAll, kAllGather, kReduceScatter, kAllReduce, kBroadcast };
+
+// One rank's part of a collective.
+struct Contribution {
+  CollectiveKind kind = CollectiveKind::kAllGather;
+  std::string what;       // "%a = _c10d_functional.all_reduce.default", for messages
+  std::string reduction;  // "sum", "avg", "max", "min", "product"; empty where nothing is reduced
+  std::int64_t source = 0;
+  DType dtype = DType::kFloat32;
+  Extents sizes;
+  std::vector<std::int64_t> sends, receives;  // rows to and from each member: all_to_all
+  std::shared_ptr<Storage> data;              // row-major copy of the operand
+};
+
+class LocalTransport {
+ public:
+  struct Meeting;  // one collective: its members' contributions
+  struct Ticket {
+    std::shared_ptr<Meeting> meeting;
+    std::size_t member = 0;  // this rank's place in the group
+  };
+
+  LocalTransport(const World& world, std::chrono::milliseconds deadline);
+
+  // Throws CollectiveError if the group's members are not known.
+  Ticket post(Rank rank, const std::string& group, Contribution contribution);
+  // Blocks until all members have posted, checks the contributions, and writes this rank's result.
+  void complete(Rank rank, const Ticket& ticket, const Tensor& result);
+
+  std::size_t member_count(Rank rank, const std::string& group) const;
+
+  void finish(Rank rank);  // the rank will post no more
+  void abort();            // wakes all who wait; they throw Aborted
+
+ private:
+  struct Waiting {
+    std::shared_ptr<Meeting> meeting;
+    bool finished = false;
+  };
+  const std::vector<Rank>& members_of(Rank rank, const std::string& group) const;
+  bool nobody_can_go_on() const;
+  std::string describe_waiting() const;
+  void fail(const std::string& reason);
+
+  const World& world_;
+  std::chrono::milliseconds deadline_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool aborted_ = false;
+  std::vector<Waiting> ranks_;
+  std::map<std::pair<Rank, std::string>, std::uint64_t> launched_;
+  std::map<std::tuple<std::string, Rank, std::uint64_t>, std::shared_ptr<Meeting>> open_;
+};
+
+}  // namespace epweave::replay

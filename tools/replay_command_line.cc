@@ -1,0 +1,104 @@
+// What epweave-replay's command line may say. CLI11 is seen here and in command_line.cc alone.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "replay_commands.h"
+#include "version.h"
+
+namespace epweave::cli {
+namespace {
+
+constexpr const char* kAbout = "Executes training graphs on virtual ranks and compares what they compute.";
+constexpr const char* kFooter =
+    "Exit codes, the same with and without --json:\n"
+    "  0  fine, or the same\n"
+    "  1  different, or the run failed\n"
+    "  2  the command line is wrong\n"
+    "  3  a file cannot be read, is not a valid graph, or its inputs cannot be made\n"
+    "  4  the graph cannot be executed: an op has no kernel\n"
+    "  5  a bug of epweave\n"
+    "Results go to standard output, messages to standard error; `-` stands for standard input.";
+
+struct Choices {
+  ConsoleOptions console;
+  InputOptions steps;
+  RunCommandOptions run;
+  CheckCommandOptions check;
+};
+
+void add_console(CLI::App& command, ConsoleOptions& console) {
+  command.add_flag("--json", console.json,
+                   "Give the result, or the error, as one JSON document on standard output");
+  command.add_flag("-v,--verbose", console.verbose, "Say more on standard error");
+  command.add_flag("-q,--quiet", console.quiet, "Say nothing but errors on standard error");
+  command.add_option("--color", console.color, "Colour messages: auto, always or never")
+      ->check(CLI::IsMember(std::vector<std::string>{"auto", "always", "never"}))
+      ->type_name("WHEN");
+  command.add_option("--log-file", console.log_file, "Write messages to this file too")->type_name("FILE");
+}
+
+void add_graph(CLI::App& command, const char* name, InputOptions& input, const char* help) {
+  command.add_option(name, input.path, help)->required()->type_name("");
+}
+
+void add_replay(CLI::App& command, ReplayOptions& replay) {
+  command.add_option("--ranks", replay.ranks, "Number of ranks, where the graph does not say")
+      ->type_name("N");
+  command.add_option("--seed", replay.seed, "Seed of the inputs (default 0)")->type_name("S");
+  command.add_option("--deadline", replay.deadline, "Seconds a rank waits for the others (default 60)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("SECONDS");
+  command.add_flag("--poison", replay.poison, "Fill new and freed memory with NaN patterns");
+}
+
+std::unique_ptr<CLI::App> make_app(Choices& choices) {
+  auto app = std::make_unique<CLI::App>(kAbout, "epweave-replay");
+  app->footer(kFooter);
+  app->set_version_flag("--version", version_text(), "Print the versions of the tool and its libraries");
+  app->require_subcommand(1);
+  CLI::App& run =
+      *app->add_subcommand("run", "Execute a graph on all its ranks: loss, gradient norms, hashes, times");
+  add_graph(run, "G", choices.run.input, "Graph to run, - for standard input");
+  add_replay(run, choices.run.replay);
+  CLI::App& check = *app->add_subcommand("check", "Execute two graphs and compare their outputs and nodes");
+  add_graph(check, "A", choices.check.a, "The original");
+  add_graph(check, "B", choices.check.b, "What it was rewritten to");
+  add_replay(check, choices.check.replay);
+  check
+      .add_option("--sum-order-bound", choices.check.sum_bound,
+                  "Largest relative error of outputs whose sums were regrouped (default 2^-7)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("BOUND");
+  add_graph(*app->add_subcommand("steps", "Print what a rank's host thread does, in order"), "G",
+            choices.steps, "Graph, - for standard input");
+  for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
+  return app;
+}
+
+}  // namespace
+
+ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
+  const auto choices = std::make_shared<Choices>();
+  const std::unique_ptr<CLI::App> app = make_app(*choices);
+  const auto print = [](std::string text) {
+    return [text = std::move(text)](Console& console) { return console.print(text), kFine; };
+  };
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const auto given = app->get_subcommands();
+    return {{}, print((given.empty() ? app->help() : given.front()->help("epweave-replay")) + "\n")};
+  } catch (const CLI::CallForVersion& version) {
+    return {{}, print(std::string(version.what()) + "\n")};
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  const std::string name = app->get_subcommands().front()->get_name();
+  if (name == "run")
+    return {choices->console, [choices](Console& console) { return replay_run(choices->run, console); }};
+  if (name == "check")
+    return {choices->console, [choices](Console& console) { return replay_check(choices->check, console); }};
+  return {choices->console, [choices](Console& console) { return replay_steps(choices->steps, console); }};
+}
+
+}  // namespace epweave::cli

@@ -1,0 +1,252 @@
+#include "replay_commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "graphs.h"
+#include "replay/check.h"
+#include "replay/cpu/kernels.h"
+#include "replay/inputs.h"
+#include "replay/steps.h"
+#include "report.h"
+
+namespace epweave::cli {
+namespace {
+
+using replay::NamedTensor;
+using replay::Rank;
+
+replay::KernelTable make_kernels() {
+  replay::KernelTable kernels;
+  kernels.add(replay::cpu_kernel_rows());
+  kernels.add(replay::host_kernel_rows());
+  return kernels;
+}
+
+replay::RunOptions make_options(const ReplayOptions& options) {
+  replay::RunOptions result;
+  result.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.deadline * 1000));
+  if (options.poison) result.fill = replay::HostMemory::Fill::kPoison;
+  return result;
+}
+
+// A missing kernel is known before anything is allocated.
+void require_kernels(const Graph& graph, const replay::KernelTable& kernels, const InputOptions& input) {
+  const auto missing = replay::find_missing_kernels(graph, kernels);
+  if (missing.empty()) return;
+  throw PassError("replay.no-kernel",
+                  fmt::format("{}: {} of the graph's ops cannot be executed: {}", display_name(input),
+                              missing.size(), fmt::join(missing, ", ")),
+                  Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
+}
+
+Json number_or_text(double number) {
+  if (std::isfinite(number)) return number;
+  return fmt::format("{}", number);  // JSON has no inf and NaN
+}
+
+struct OpTimes {
+  std::string target;
+  replay::OpTime time;  // of all ranks together
+};
+
+std::vector<OpTimes> sum_times(const replay::RunResult& run) {
+  std::map<std::string, replay::OpTime> sums;
+  for (const replay::RankResult& rank : run.ranks) {
+    for (const auto& [target, time] : rank.times) {
+      sums[target].seconds += time.seconds;
+      sums[target].calls += time.calls;
+    }
+  }
+  std::vector<OpTimes> times;
+  for (const auto& [target, time] : sums) times.push_back({target, time});
+  std::stable_sort(times.begin(), times.end(),
+                   [](const OpTimes& a, const OpTimes& b) { return a.time.seconds > b.time.seconds; });
+  return times;
+}
+
+bool is_loss(const NamedTensor& result) {
+  return result.name == "loss" && result.tensor.numel() == 1;
+}
+
+Json describe_result(const NamedTensor& result) {
+  Json entry = {{"name", result.name},
+                {"dtype", info(result.tensor.dtype).short_name},
+                {"sizes", result.tensor.sizes},
+                {"hash", fmt::format("{:016x}", replay::hash_tensor(result.tensor))}};
+  const auto norm = replay::find_norm(result.tensor);
+  entry["norm"] = norm ? number_or_text(*norm) : Json();
+  return entry;
+}
+
+// What a rank computed, for people: its loss, and gradients and buffers together.
+std::string summarise(Rank rank, const std::vector<NamedTensor>& results) {
+  std::string text = fmt::format("rank {}:", rank);
+  double squares = 0;
+  std::size_t gradients = 0, buffers = 0, others = 0;
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const NamedTensor& result : results) {
+    hash = (hash ^ replay::hash_tensor(result.tensor)) * 0x100000001b3;
+    if (is_loss(result)) {
+      const double sign = *replay::find_norm(result.tensor);  // a loss is not negative
+      text += fmt::format(" loss {:.9g},", sign);
+    } else if (result.name.starts_with("grad")) {
+      ++gradients;
+      const double norm = replay::find_norm(result.tensor).value_or(0);
+      squares += norm * norm;
+    } else {
+      ++(result.name.starts_with("buffer") ? buffers : others);
+    }
+  }
+  if (gradients != 0) text += fmt::format(" {} gradients of norm {:.9g},", gradients, std::sqrt(squares));
+  if (buffers != 0) text += fmt::format(" {} buffers,", buffers);
+  if (others != 0) text += fmt::format(" {} outputs,", others);
+  return text + fmt::format(" hash {:016x}\n", hash);
+}
+
+std::string name_of_node(const Graph& graph, NodeId id) {
+  return std::string(graph.text(graph.step().nodes[id].name));
+}
+
+Json describe_check(const replay::CheckReport& report, const Graph& b, bool is_same) {
+  Json outputs = Json::array();
+  for (const replay::OutputCheck& output : report.outputs) {
+    if (output.verdict == replay::Verdict::kEqual) continue;
+    Json entry = {{"rank", output.rank}, {"name", output.name}, {"verdict", replay::name_of(output.verdict)}};
+    if (!output.difference.problem.empty()) {
+      entry["problem"] = output.difference.problem;
+    } else {
+      entry["differing"] = output.difference.differing;
+      entry["index"] = output.difference.index;
+      entry["bits"] = {output.difference.bits_a, output.difference.bits_b};
+      entry["ulp"] = output.difference.ulp ? Json(*output.difference.ulp) : Json();
+      entry["relative_error"] = number_or_text(output.difference.relative_error);
+    }
+    outputs.push_back(std::move(entry));
+  }
+  Json nodes = {{"skipped", report.skipped}};
+  for (std::size_t i = 0; i < replay::kVerdicts; ++i)
+    nodes[std::string(replay::name_of(static_cast<replay::Verdict>(i)))] = report.nodes[i];
+  Json result = {{"same", is_same},
+                 {"baseline_is_deterministic", report.baseline_is_deterministic},
+                 {"outputs", report.outputs.size()},
+                 {"outputs_not_equal", std::move(outputs)},
+                 {"largest_sum_order_error", number_or_text(report.largest_sum_error)},
+                 {"nodes", std::move(nodes)},
+                 {"first_divergence", nullptr},
+                 {"seconds", {report.run_a.seconds, report.run_b.seconds}}};
+  if (report.first) {
+    const Site site = site_of(b, b.step().nodes[report.first->node]);
+    Json first = {
+        {"rank", report.first->rank}, {"origin", report.first->origin}, {"reason", report.first->reason}};
+    add_site(first, site);
+    result["first_divergence"] = std::move(first);
+  }
+  return result;
+}
+
+std::string summarise_check(const replay::CheckReport& report, const Graph& b, double bound, bool is_same) {
+  std::string text;
+  std::array<std::size_t, replay::kVerdicts> counts{};
+  for (const replay::OutputCheck& output : report.outputs) {
+    ++counts[static_cast<std::size_t>(output.verdict)];
+    if (output.verdict == replay::Verdict::kDiffers)
+      text += fmt::format("rank {}: {} differs: {}\n", output.rank, output.name,
+                          replay::describe(output.difference));
+  }
+  if (report.first) {
+    const Node& node = b.step().nodes[report.first->node];
+    const Site site = site_of(b, node);
+    text += fmt::format("first node that differs: rank {}: %{} = {} for %{}{}{}: {}\n", report.first->rank,
+                        name_of_node(b, report.first->node), site.op, report.first->origin,
+                        site.module.empty() ? "" : " in " + site.module,
+                        site.source.empty() ? "" : " (" + site.source + ")", report.first->reason);
+  }
+  if (!report.baseline_is_deterministic)
+    text += "A is not deterministic: it gave other bits the second time\n";
+  const auto list = [](const auto& numbers) {
+    std::string line;
+    for (std::size_t i = 0; i < replay::kVerdicts; ++i)
+      line += fmt::format("{}{} {}", i == 0 ? "" : ", ", numbers[i],
+                          replay::name_of(static_cast<replay::Verdict>(i)));
+    return line;
+  };
+  text += fmt::format("outputs: {}\n", list(counts));
+  text += fmt::format("nodes:   {}, {} skipped\n", list(report.nodes), report.skipped);
+  if (report.largest_sum_error > 0 || counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
+    text += fmt::format("sum-order outputs: largest relative error {:.3g}, bound {:.3g}\n",
+                        report.largest_sum_error, bound);
+  return text + (is_same ? "same\n" : "different\n");
+}
+
+}  // namespace
+
+int replay_run(const RunCommandOptions& options, Console& console) {
+  const Graph graph = read_sound_input(options.input);
+  const replay::KernelTable kernels = make_kernels();
+  require_kernels(graph, kernels, options.input);
+  const replay::World world = replay::derive_world(graph, options.replay.ranks);
+  const auto inputs = replay::make_inputs(graph, world, kernels, options.replay.seed);
+  const replay::RunResult run =
+      replay::run_ranks(graph, world, kernels, inputs, make_options(options.replay));
+  std::string text;
+  Json ranks = Json::array();
+  bool is_finite = true;
+  for (Rank rank = 0; rank < world.size; ++rank) {
+    const auto results = replay::list_results(graph, run.ranks[rank], inputs[rank]);
+    text += summarise(rank, results);
+    Json entries = Json::array();
+    for (const NamedTensor& result : results) {
+      if (is_loss(result)) is_finite = is_finite && replay::has_only_finite(result.tensor);
+      entries.push_back(describe_result(result));
+    }
+    ranks.push_back({{"rank", rank}, {"results", std::move(entries)}});
+  }
+  const auto times = sum_times(run);
+  for (const OpTimes& op : times)
+    console.detail(fmt::format("{:9.3f} s {:6} {}", op.time.seconds, op.time.calls, op.target));
+  if (!is_finite) console.warn("the loss is not finite");
+  console.info(fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", world.size, run.seconds,
+                           static_cast<double>(run.peak_bytes) / 1048576));
+  if (!console.json()) return console.print(text), kFine;
+  Json ops = Json::array();
+  for (const OpTimes& op : times)
+    ops.push_back({{"target", op.target}, {"calls", op.time.calls}, {"seconds", op.time.seconds}});
+  console.print(report_text({{"seed", options.replay.seed},
+                             {"ranks", std::move(ranks)},
+                             {"loss_is_finite", is_finite},
+                             {"seconds", run.seconds},
+                             {"peak_bytes", run.peak_bytes},
+                             {"ops", std::move(ops)}}));
+  return kFine;
+}
+
+int replay_check(const CheckCommandOptions& options, Console& console) {
+  const Graph a = read_sound_input(options.a), b = read_sound_input(options.b);
+  const replay::KernelTable kernels = make_kernels();
+  require_kernels(a, kernels, options.a);
+  require_kernels(b, kernels, options.b);
+  const replay::CheckReport report = replay::check_graphs(a, b, kernels, options.replay.ranks,
+                                                          options.replay.seed, make_options(options.replay));
+  const bool is_same = report.is_same(options.sum_bound);
+  for (const replay::OutputCheck& output : report.outputs)
+    if (output.verdict == replay::Verdict::kSumOrder)
+      console.detail(
+          fmt::format("rank {}: {}: {}", output.rank, output.name, replay::describe(output.difference)));
+  console.print(console.json() ? report_text(describe_check(report, b, is_same))
+                               : summarise_check(report, b, options.sum_bound, is_same));
+  return is_same ? kFine : kDifferent;
+}
+
+int replay_steps(const InputOptions& options, Console& console) {
+  const Graph graph = read_sound_input(options);
+  const replay::Steps steps = replay::plan_steps(graph, graph.step());
+  if (!console.json()) return console.print(replay::print_steps(graph, graph.step(), steps)), kFine;
+  console.print(
+      report_text({{"streams", steps.streams}, {"events", steps.events}, {"steps", steps.list.size()}}));
+  return kFine;
+}
+
+}  // namespace epweave::cli

@@ -1,0 +1,42 @@
+// The commands of epweave-replay; see commands.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "commands.h"
+
+namespace epweave::cli {
+
+struct ReplayOptions {
+  std::uint32_t ranks = 0;  // 0: as the graph says
+  std::uint64_t seed = 0;
+  double deadline = 60;  // seconds
+  bool poison = false;
+};
+
+struct RunCommandOptions {
+  InputOptions input;
+  ReplayOptions replay;
+};
+
+struct CheckCommandOptions {
+  InputOptions a, b;
+  ReplayOptions replay;
+  double sum_bound = 0.0078125;
+};
+
+int replay_run(const RunCommandOptions& options, Console& console);
+int replay_check(const CheckCommandOptions& options, Console& console);
+int replay_steps(const InputOptions& options, Console& console);
+
+struct ReplayCommandLine {
+  ConsoleOptions console;
+  std::function<int(Console&)> run;
+};
+
+// Throws UsageError.
+ReplayCommandLine parse_replay_command_line(int argc, char** argv);
+
+}  // namespace epweave::cli
