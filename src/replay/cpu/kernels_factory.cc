@@ -42,8 +42,12 @@ Value zeros(KernelCall& call) {
 Value ones(KernelCall& call) {
   return filled(call, asked_dtype(call, 1, DType::kFloat32), call[0].integers(), one());
 }
+// The dtype of a number where nothing else says one.
+DType number_dtype(const Value& number) {
+  return number.is<double>() ? DType::kFloat32 : number.is<bool>() ? DType::kBool : DType::kInt64;
+}
 Value full(KernelCall& call) {
-  return filled(call, asked_dtype(call, 2, DType::kFloat32), call[0].integers(), call[1]);
+  return filled(call, asked_dtype(call, 2, number_dtype(call[1])), call[0].integers(), call[1]);
 }
 
 Value empty_like(KernelCall& call) {
@@ -76,9 +80,6 @@ Value new_full(KernelCall& call) {
   return filled(call, asked_dtype(call, 3, call.tensor(0).dtype), call[1].integers(), call[2]);
 }
 
-DType number_dtype(const Value& number) {
-  return number.is<double>() ? DType::kFloat32 : number.is<bool>() ? DType::kBool : DType::kInt64;
-}
 Value scalar_tensor(KernelCall& call) {
   return filled(call, asked_dtype(call, 1, number_dtype(call[0])), {}, call[0]);
 }

@@ -433,13 +433,13 @@ struct Conjugate : AnyType {
 struct Relu : NotComplex {
   template <class C>
   static C apply(C x) {
-    return x != x ? x : x > C(0) ? x : C(0);
+    return x < C(0) ? C(0) : x;  // keeps -0.0 and NaN
   }
 };
 struct SignOf : NotComplex {
   template <class C>
   static C apply(C x) {
-    return x > C(0) ? C(1) : x < C(0) ? C(-1) : x != x ? x : C(0);
+    return x > C(0) ? C(1) : x < C(0) ? C(-1) : C(0);  // NaN: 0
   }
 };
 struct LogicalNot : AnyType {
@@ -648,13 +648,7 @@ Value masked_fill(KernelCall& call) {
   return select_elements(mask, value, self, out);
 }
 
-// Bounds may be None. NaN stays.
-template <class C>
-C clamped(C x, C low, C high) {
-  if (x != x) return x;
-  x = x < low ? low : x;
-  return high < x ? high : x;
-}
+// Bounds may be None. NaN stays; a NaN bound wins.
 template <class Where>
 Value clamp(KernelCall& call) {
   const bool has_low = !call[1].is_none(), has_high = !call[2].is_none();
@@ -669,8 +663,9 @@ Value clamp(KernelCall& call) {
     using C = typename decltype(tag)::type;
     if constexpr (!is_complex_type<C>)
       map_elements<C, C, 3>(out, {&self, &low, &high}, [&](C x, C l, C h) {
-        if (l != l || h != h) return l != l ? l : h;
-        return clamped(x, has_low ? l : x, has_high ? h : x);
+        if (x != x || l != l || h != h) return x != x ? x : l != l ? l : h;
+        if (has_low && x < l) x = l;
+        return has_high && h < x ? h : x;
       });
   });
   return out;

@@ -11,6 +11,7 @@
 //   float    exp 1    log 1    sin 1    cos 1    rsqrt 1    sigmoid 2    silu 3    tanh 1
 //   double   exp 1    log 1    sin 1    cos 1    rsqrt 2    sigmoid 3    silu 4    tanh 8
 //   sqrt and every conversion: correctly rounded, ties to even
+//   silu below -87 (double: -708), where sigmoid is denormal: |x| units of the smallest denormal
 //
 // NaN in, NaN out. A conversion to a 16-bit type makes the quiet NaN that torch makes.
 #pragma once
