@@ -52,7 +52,9 @@ class Rewrite {
 
   int run() {
     const auto start_read = Clock::now();
-    const Graph input = read_sound_input(options_.input);
+    const Graph input = read_sound_input(
+        options_.input, nullptr,
+        policy_named(options_.verify) == VerifyPolicy::kOff ? Soundness::kStructure : Soundness::kAll);
     files_.read = seconds_since(start_read);
     const std::string sha256 = sha256_hex(encode_binary(input));
     const Graph output = run_passes(input, sha256);

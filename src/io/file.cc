@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "io/proto_codec.h"
@@ -222,12 +223,32 @@ std::string read_bytes(const std::string& path) {
   }
 }
 
-void write_bytes(const std::string& path, std::string_view bytes) {
-  if (path == "-") return write_all(STDOUT_FILENO, bytes, "standard output");
+namespace {
+
+// Where a path leads through symbolic links, so that a rename replaces the file and not the link.
+std::string follow_links(std::string path) {
+  for (int depth = 0; depth < 40 && std::filesystem::is_symlink(path); ++depth) {
+    const std::filesystem::path target = std::filesystem::read_symlink(path);
+    path = (target.is_absolute() ? target : std::filesystem::path(path).parent_path() / target).string();
+  }
+  return path;
+}
+
+// Names of open files, such as /dev/stdout and /proc/self/fd/1: written to, whatever they lead to.
+bool is_open_file_name(std::string_view path) {
+  return path.starts_with("/dev/") || path.starts_with("/proc/");
+}
+
+}  // namespace
+
+void write_bytes(const std::string& given_path, std::string_view bytes) {
+  if (given_path == "-" || given_path == "/dev/stdout")
+    return write_all(STDOUT_FILENO, bytes, "standard output");
+  const std::string path = is_open_file_name(given_path) ? given_path : follow_links(given_path);
   // Renaming over a device or pipe would replace it.
   struct stat status {};
   const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && !S_ISREG(status.st_mode)) {
+  if (exists && (!S_ISREG(status.st_mode) || is_open_file_name(path))) {
     const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     if (file.fd < 0) fail(path, fmt::format("cannot open for writing: {}", std::strerror(errno)));
     return write_all(file.fd, bytes, path);

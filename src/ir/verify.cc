@@ -35,7 +35,10 @@ std::string print_violation(const Graph& graph, const Violation& violation) {
   } else if (violation.body) {
     where = fmt::format("graph {}: ", graph.text(violation.body));
   }
-  return fmt::format("{}: {}{}", violation.invariant, where, violation.message);
+  // One line each, whatever the names hold.
+  std::string line = fmt::format("{}: {}{}", violation.invariant, where, violation.message);
+  for (std::size_t i = 0; (i = line.find('\n', i)) != line.npos; i += 2) line.replace(i, 1, "\\n");
+  return line;
 }
 
 }  // namespace epweave

@@ -27,7 +27,7 @@
 //     origin-covered    every node has a record
 //     origin-target     a kept or moved node, or a body part, has the target of one of its origins, unless
 //                       another record says that a pass made or changed the call
-//     origin-parts      part < parts; a body part says of how many
+//     origin-parts      part < parts; a body part says of how many, and no part of an origin exists twice
 //
 // Types are checked against what is recorded for a call's inputs, so one wrong type is reported where it is,
 // and where a user's type does not follow from it. Ops without a row or rule, and values without a recorded

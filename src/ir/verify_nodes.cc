@@ -128,6 +128,8 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
     add("origin-parts", fmt::format("part {} of {}", record.part, record.parts));
   if (record.role == ProvenanceRole::kBody && record.parts == 0)
     add("origin-parts", "a body part of how many?");
+  if (record.origins.empty() && record.role != ProvenanceRole::kAdded)
+    add("origin-covered", fmt::format("is {} of no origin", name_of(record.role)));
   for (StringId name : record.origins)
     if (!origins.contains(name))
       add("origin-exists", fmt::format("origin {} is not in the input graph", graph.text(name)));
@@ -166,8 +168,32 @@ void verify_chunking(const Graph& graph, std::vector<Violation>& out) {
   }
 }
 
+// The body parts of a node are 0 .. n-1, each once, in one region. `made` lists the parts met so far.
+void check_body_parts(const Graph& graph, const Node& node,
+                      std::unordered_map<std::uint64_t, std::vector<bool>>& made,
+                      std::vector<Violation>& out) {
+  for (const Provenance& record : node.provenance) {
+    if (record.role != ProvenanceRole::kBody || record.origins.empty() || record.part >= record.parts)
+      continue;
+    std::vector<bool>& parts =
+        made[std::uint64_t{record.origins.front().index()} << 32 | record.pass.index()];
+    parts.resize(std::max<std::size_t>(parts.size(), record.parts));
+    if (parts[record.part])
+      report(graph, graph.step(), node, "origin-parts",
+             fmt::format("is a second part {} of {}", record.part, graph.text(record.origins.front())), out);
+    parts[record.part] = true;
+  }
+}
+
 void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
-  if (graph.passes.empty()) return;
+  if (graph.passes.empty()) {
+    for (NodeId id : graph.step().order)
+      if (const Node& node = graph.step().nodes[id]; !node.provenance.empty())
+        return report(graph, graph.step(), node, "origin-covered",
+                      "has provenance, but no pass is in the log", out);
+    return;
+  }
+  std::unordered_map<std::uint64_t, std::vector<bool>> made;
   OriginTargets origins;
   for (const Origin& origin : graph.origins) origins.emplace(origin.name, origin.target);
   for (NodeId id : graph.step().order) {
@@ -175,6 +201,7 @@ void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
     if (node.provenance.empty())
       report(graph, graph.step(), node, "origin-covered", "has no provenance", out);
     for (std::size_t i = 0; i < node.provenance.size(); ++i) check_record(graph, node, i, origins, out);
+    check_body_parts(graph, node, made, out);
   }
 }
 

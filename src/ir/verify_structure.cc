@@ -145,12 +145,11 @@ void check_outputs(const Graph& graph, std::vector<Violation>& out) {
   if (step.order.empty() || step.nodes[step.order.back()].kind != NodeKind::kOutput) return;
   const Node& node = step.nodes[step.order.back()];
   const auto args = graph.context->args[node.args];
-  if (args.size() != 1 || !args[0].is_list()) {
-    report(graph, step, node, "outputs", "does not return a list or tuple", out);
-  } else if (const std::size_t count = args[0].children().count; count != graph.outputs.size()) {
+  if (args.size() != 1) return report(graph, step, node, "outputs", "does not return one value or list", out);
+  const std::size_t count = args[0].is_list() ? args[0].children().count : 1;
+  if (count != graph.outputs.size())
     report(graph, step, node, "outputs",
            fmt::format("returns {} values, {} have a role", count, graph.outputs.size()), out);
-  }
 }
 
 void check_names(const Graph& graph, std::vector<Violation>& out) {

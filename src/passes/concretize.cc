@@ -55,7 +55,10 @@ class TokenSymbols {
   }
 
   void read_placeholder_extents() {
-    const bool is_chunked = !names_.empty();
+    const Body& step = graph_.step();
+    const bool is_chunked =
+        !names_.empty() || std::any_of(step.order.begin(), step.order.end(),
+                                       [&](NodeId id) { return step.nodes[id].chunk.region.valid(); });
     for (NodeId id : graph_.step().order) {
       const Node& node = graph_.step().nodes[id];
       if (node.kind != NodeKind::kPlaceholder) break;

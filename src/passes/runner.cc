@@ -161,6 +161,8 @@ class Run {
     const bool is_last = position + 1 == pipeline_.calls.size();
     if (options_.verify == VerifyPolicy::kOff || (options_.verify == VerifyPolicy::kEnd && !is_last))
       return 0;
+    // What a pass left as it was has been checked.
+    if (options_.verify == VerifyPolicy::kEach && same_code(graph_, graph)) return 0;
     const auto start = Clock::now();
     const std::vector<Violation> violations = known_.find_new(graph);
     if (!violations.empty()) blame(pipeline_.calls[position], graph, violations);

@@ -418,10 +418,11 @@ class Symbolizer {
     node.target = out_.intern(target);
     node.args = context().args.add(args);
     resolve_op(context(), node);
-    append_provenance(context(), node, {.pass = pass_,
-                               .role = ProvenanceRole::kSize,
-                               .origins = origins_of(in_.step().nodes[inputs_[0].node]),
-                               .reason = reason_});
+    append_provenance(context(), node,
+                      {.pass = pass_,
+                       .role = ProvenanceRole::kSize,
+                       .origins = origins_of(in_.step().nodes[inputs_[0].node]),
+                       .reason = reason_});
     node.type = infer_type(facts_, out_, step(), node);
     size_nodes_.push_back(step().nodes.push_back(std::move(node)));
     return size_nodes_.back();
