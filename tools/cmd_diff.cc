@@ -75,8 +75,8 @@ DiffOptions ignore(const std::vector<std::string>& kinds) {
 int run_diff(const DiffCommand& command, Console& console) {
   if (command.a.path == "-" && command.b.path == "-")
     throw UsageError("only one graph can be standard input");
-  const Graph a = read_sound_input(command.a);
-  const Graph b = read_sound_input(command.b, a.context);
+  const Graph a = read_sound_input(command.a, nullptr, Soundness::kStructure);
+  const Graph b = read_sound_input(command.b, a.context, Soundness::kStructure);
   const GraphDiff diff = diff_graphs(a, b, ignore(command.ignore));
   const DiffSides sides{a, b, command.a.path, command.b.path};
   if (console.json()) {

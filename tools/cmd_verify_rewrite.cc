@@ -60,8 +60,8 @@ std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbo
 }  // namespace
 
 int verify_rewrite(const VerifyOptions& options, Console& console) {
-  const Graph a = read_sound_input(options.input);
-  const Graph b = read_sound_input(options.rewritten, a.context);
+  const Graph a = read_sound_input(options.input, nullptr, Soundness::kStructure);
+  const Graph b = read_sound_input(options.rewritten, a.context, Soundness::kStructure);
   RewriteReport report = epweave::verify_rewrite(a, b);
   add_own_violations(a, b, report.violations);
   const std::size_t n = report.violations.size();

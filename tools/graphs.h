@@ -10,8 +10,7 @@ std::optional<Format> format_named(const std::string& name);  // none for ""; th
 
 // Decodes only: the graph may break invariants. A second graph to compare with the first takes its context.
 Graph read_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr);
-// As above. Throws InputError listing what `epweave verify` finds wrong with the graph. Recorded types of a
-// graph that torchtitan chunked are excepted: they are known to name symbols that are gone.
+// As above. Throws InputError listing what `epweave verify` finds wrong with the graph, recorded types apart.
 enum class Soundness { kStructure, kAll };
 Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr,
                        Soundness soundness = Soundness::kAll);

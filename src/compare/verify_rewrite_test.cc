@@ -411,9 +411,8 @@ std::string first_of(const RewriteReport& report, const Graph& b) {
 }  // namespace
 
 TEST_CASE("rewrites of real graphs are accepted") {
-  const std::string name =
-      GENERATE("dsv3_debug_ep2.1b_remat", "qwen3_moe_ep2.1b_remat", "dsv3_debug_ep2_allflags_ce.1b_remat",
-               "dsv3_debug_ep2_seq_r030.1b_remat");
+  const std::string name = GENERATE("dsv3_debug_ep2.1b_remat", "qwen3_moe_ep2.1b_remat",
+                                    "dsv3_debug_ep2_allflags_ce.1b_remat", "dsv3_debug_ep2_full.1b_remat");
   const std::string pipeline = GENERATE("chunk{parts=2}", "chunk{parts=4}", "chunk{parts=8}",
                                         "ep-overlap{parts=2}", "dce,canonicalize,dedup-unshard");
   const Graph a = read(name);
