@@ -4,7 +4,8 @@
 For each dump:
   forms    dump -> binary -> text -> binary -> JSON -> binary: all binary files are the same bytes
   dump     binary -> dump gives equal JSON, `meta_keys_seen` apart
-  verify   `epweave verify` finds nothing; else how many violations, of which invariants
+  verify   `epweave verify` finds nothing; else how many violations, of which invariants. What it finds in
+           graphs that torchtitan's own chunk pass wrote is real (KNOWN below) and not counted as wrong here
   preset   on graphs with a token exchange: the preset ep-overlap works and its result verifies, or it
            declines the graph (exit 4) for the reason given
 Prints a table. Exit codes: 0 nothing wrong, 1 something is, 2 usage.
@@ -23,6 +24,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONVERTER = ROOT / "scripts" / "epweave_fx.py"
+# torchtitan's pass -> the invariants that its results break. Its chunk pass copies recorded types to parts: storage
+# offsets of the second part and the symbols of data-dependent sizes are those of the whole.
+KNOWN = {"ep_overlap_chunk_pass": {"type", "symbols-bound"}}
 
 
 class Failed(Exception):
@@ -64,12 +68,20 @@ def check_dump(original, graph, folder):
     return "equal"
 
 
-def check_verify(epweave, graph):
+def known_findings(dump):
+    """Invariants that a pass of torchtitan is known to have broken in the dump."""
+    return set().union(*(KNOWN.get(run["pass"], set()) for run in dump["meta"].get("passes_run", [])))
+
+
+def check_verify(epweave, graph, known=frozenset()):
     result = run(epweave, "verify", graph, "--json", allowed=(0, 1))
     violations = json.loads(result.stdout)["violations"]
     if violations:
         kinds = collections.Counter(violation["invariant"] for violation in violations)
-        raise Failed(", ".join(f"{count} {name}" for name, count in sorted(kinds.items())))
+        found = ", ".join(f"{count} {name}" for name, count in sorted(kinds.items()))
+        if kinds.keys() - known:
+            raise Failed(found)
+        return "known: " + found
     return "clean"
 
 
@@ -102,7 +114,7 @@ def check_graph(options, dump):
         row["nodes"] = len(content["graphs"][""]["nodes"])
         checks = {"forms": lambda: check_forms(options.epweave, graph, folder),
                   "dump": lambda: check_dump(dump, graph, folder),
-                  "verify": lambda: check_verify(options.epweave, graph)}
+                  "verify": lambda: check_verify(options.epweave, graph, known_findings(content))}
         if has_exchange(content):
             checks["preset"] = lambda: check_preset(options.epweave, options.preset, graph, folder)
         try:
@@ -131,13 +143,13 @@ def main():
         parser.error(f"no dumps in {options.folder}")
 
     width = max(len(path.name) for path in dumps) - len(".json.gz") + 2
-    print(f"{'graph':{width}}{'nodes':>8}  {'forms':12}{'dump':10}{'verify':24}preset")
+    print(f"{'graph':{width}}{'nodes':>8}  {'forms':12}{'dump':10}{'verify':38}preset")
     right = wrong = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for row in pool.map(lambda dump: check_graph(options, dump), dumps):
             cells = {check: row.get(check, ("-", True)) for check in ("forms", "dump", "verify", "preset")}
             print(f"{row['name']:{width}}{row['nodes']:>8}  {cells['forms'][0]:12}{cells['dump'][0]:10}"
-                  f"{cells['verify'][0]:24}{cells['preset'][0]}", flush=True)
+                  f"{cells['verify'][0]:38}{cells['preset'][0]}", flush=True)
             fine = all(ok for _, ok in cells.values())
             right, wrong = right + fine, wrong + (not fine)
     print(f"{right} of {right + wrong} graphs passed")

@@ -1,45 +1,57 @@
 #!/usr/bin/env python3
 """Show what a rewrite changed: compare_stats.py EPWEAVE BEFORE AFTER."""
+import collections
 import json
 import subprocess
 import sys
 
-# What overlap is about: communication, the compute that hides it, and what chunking adds.
-ROWS = [
-    ("all_to_all_single", ["_c10d_functional.all_to_all_single.default"]),
-    ("mm", ["aten.mm.default"]),
-    ("_grouped_mm", ["aten._grouped_mm.default"]),
-    ("split_with_sizes", ["aten.split_with_sizes.default"]),
-    ("cat", ["aten.cat.default"]),
-    ("add (part sums)", ["aten.add.Tensor"]),
-    ("sum", ["aten.sum.dim_IntList"]),
+# Communication, and the compute that hides it.
+TARGETS = [
+    ("all_to_all_single", "_c10d_functional.all_to_all_single.default"),
+    ("mm", "aten.mm.default"),
+    ("_grouped_mm", "aten._grouped_mm.default"),
+]
+# What chunking puts at the border of a region: (chunk role, target).
+BORDER = [
+    ("splits into parts", ("split_boundary", "aten.split_with_sizes.default")),
+    ("cats of parts", ("materialization", "aten.cat.default")),
+    ("sums of parts", ("materialization", "aten.add.Tensor")),
 ]
 
 
-def read_stats(epweave, path):
-    return json.loads(subprocess.run([epweave, "stats", path, "--json"], check=True, stdout=subprocess.PIPE).stdout)
+def read_json(epweave, command, path):
+    result = subprocess.run([epweave, command, path, "--json"], check=True, stdout=subprocess.PIPE)
+    return json.loads(result.stdout)
+
+
+def count_border(epweave, path):
+    nodes = read_json(epweave, "print", path)["nodes"]
+    return collections.Counter((node["chunk"]["role"], node["target"]) for node in nodes if node["chunk"])
 
 
 def main():
     if len(sys.argv) != 4:
         print(__doc__, file=sys.stderr)
         return 2
-    epweave, before_path, after_path = sys.argv[1:]
-    before, after = read_stats(epweave, before_path), read_stats(epweave, after_path)
-    rows = [("nodes", before["nodes"], after["nodes"])]
-    for label, targets in ROWS:
-        rows.append((label, *(sum(s["targets"].get(t, 0) for t in targets) for s in (before, after))))
-    rows.append(("regions", len(before["regions"]), len(after["regions"])))
-    rows.append(("exchanges in regions", *(sum(r["exchanges"] for r in s["regions"]) for s in (before, after))))
-    print(f"{'':22}{'before':>9}{'after':>9}")
-    for label, a, b in rows:
-        print(f"{label:22}{a:>9}{b:>9}")
-    print(f"{'with provenance':22}{before['provenance_coverage']:>9.0%}{after['provenance_coverage']:>9.0%}")
-    print("\nwhat ran")
-    for run in after["passes"]:
+    epweave, *paths = sys.argv[1:]
+    stats = [read_json(epweave, "stats", path) for path in paths]
+    border = [count_border(epweave, path) for path in paths]
+
+    rows = [("nodes", *(s["nodes"] for s in stats))]
+    rows += [(label, *(s["targets"].get(target, 0) for s in stats)) for label, target in TARGETS]
+    rows += [("regions", *(len(s["regions"]) for s in stats)),
+             ("exchanges in regions", *(sum(region["exchanges"] for region in s["regions"]) for s in stats))]
+    rows += [(label, *(counts[key] for counts in border)) for label, key in BORDER]
+    rows += [("with provenance", *(f"{s['provenance_coverage']:.0%}" for s in stats))]
+    print(f"{'':24}{'before':>9}{'after':>9}")
+    for label, before, after in rows:
+        print(f"{label:24}{before:>9}{after:>9}")
+
+    print("\nwhat ran, with the number of nodes before and after")
+    for run in stats[1]["passes"]:
         options = "{" + run["options"] + "}" if run["options"] else ""
         print(f"  {run['nodes_before']:>6} -> {run['nodes_after']:<6} {run['name']}{options}")
-    print(f"\nthe result: {after_path}")
+    print(f"\nthe result: {paths[1]}")
     return 0
 
 

@@ -105,10 +105,7 @@ class Rewrite {
         {"pipeline", print_pipeline(pipeline_)},
         {"verify", options_.verify},
         {"input", {{"path", options_.input.path}, {"nodes", input.step().order.size()}, {"sha256", sha256}}},
-        {"output",
-         {{"path", options_.output.path},
-          {"nodes", output.step().order.size()},
-          {"sha256", sha256_hex(encode_binary(output))}}},
+        {"output", {{"path", options_.output.path}, {"nodes", output.step().order.size()}}},
         {"passes", watch_.report()}};
     if (options_.time_passes) report["times"] = watch_.times_report(files_);
     console_.print(report_text(report));

@@ -23,8 +23,9 @@ StringId ModuleMatcher::root_of(StringId path) {
     for (const std::string& pattern : patterns_) {
       const std::string_view root = match_module(pattern, strings_[path]);
       if (root.empty()) continue;
-      roots_.at(path) = strings_.intern(root);
-      break;
+      const StringId id = strings_.intern(root), first = roots_[path];
+      if (!first) roots_.at(path) = id;
+      if (first && first != id && !overlap_) overlap_ = {first, id};
     }
   }
   return roots_[path];

@@ -6,8 +6,10 @@
 //   layers.*.moe   matches   layers.3.moe.router.gate   with root   layers.3.moe
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/id.h"
@@ -27,11 +29,15 @@ class ModuleMatcher {
   // None if no pattern matches, or `path` is none.
   StringId root_of(StringId path);
 
+  // Two roots that patterns selected on one path, if that happened: one is inside the other.
+  const std::optional<std::pair<StringId, StringId>>& overlap() const { return overlap_; }
+
  private:
   std::vector<std::string> patterns_;
   StringTable& strings_;
   SideTable<StringId, StringId> roots_;
   IdSet<StringId> matched_;
+  std::optional<std::pair<StringId, StringId>> overlap_;
 };
 
 }  // namespace epweave

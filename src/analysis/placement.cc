@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/effects.h"
 #include "analysis/module_path.h"
 #include "analysis/placement_rules.h"
 #include "ir/op.h"
@@ -61,6 +62,7 @@ class Inference {
         tokens_(tokens),
         matcher_(options.roots, graph.context->strings),
         getitem_(graph.intern("operator.getitem")),
+        effects_(*graph.context, graph.step()),
         call_(graph, result_, tokens, facts, options) {}
 
   Placements run() {
@@ -98,12 +100,18 @@ class Inference {
     auto collect = [&](auto&& wanted) {
       for (NodeId id : step_.order) {
         const Node& node = step_.nodes[id];
-        if (node.kind != NodeKind::kCall || !wanted(node)) continue;
-        if (StringId root = matcher_.root_of(node.module)) roots_.insert(root), any_root_ = true;
+        if (node.kind != NodeKind::kCall) continue;
+        const StringId root = matcher_.root_of(node.module);
+        if (root && wanted(node)) roots_.insert(root), any_root_ = true;
       }
     };
     const StringId exchange = graph_.context->strings.find(kAllToAll);
     collect([&](const Node& node) { return node.target == exchange; });
+    if (const auto& overlap = matcher_.overlap())
+      throw PassError("chunk.overlapping-roots",
+                      fmt::format("the patterns select '{}' and '{}', one inside the other",
+                                  graph_.text(overlap->first), graph_.text(overlap->second)),
+                      {}, "select each module once");
     if (any_root_) return;
     const std::string patterns = fmt::format("{}", fmt::join(options_.roots, ", "));
     if (options_.require_exchange)
@@ -111,7 +119,7 @@ class Inference {
           "chunk.no-exchange",
           fmt::format("no module selected by '{}' exchanges tokens between ranks", patterns), {},
           "check the pattern (components separated by dots, * is one component) and that the graph was "
-          "traced with expert parallelism; require-exchange=no takes modules with EP labels only");
+          "traced with expert parallelism; require-exchange=false takes modules with EP labels only");
     collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
     if (!any_root_)
       throw PassError("chunk.no-region",
@@ -129,7 +137,7 @@ class Inference {
     }
     if (type.kind == TypeKind::kScalar) {
       if (!tokens_.scales(type.expr)) return Placement::whole();
-      return tokens_.multiple(type.expr) ? Placement::partial() : Placement::local();
+      return tokens_.is_linear(type.expr) ? Placement::partial() : Placement::local();
     }
     if (type.elements.empty()) return Placement::whole();
     std::vector<Placement> elements;
@@ -199,6 +207,9 @@ class Inference {
     for_each_input(*graph_.context, node,
                    [&](NodeId input) { any_divided |= result_.of(input).is_divided(); });
     if (!any_divided) return;
+    if (node.chunk.role)
+      decline(id, {"chunk.already-chunked", "it already belongs to a part of a chunked region",
+                   "chunk a graph once, with all patterns in one list: roots=[A,B]"});
     const PlacementRule rule = node.op == nullptr ? nullptr : find_placement_rule(*node.op);
     if (rule == nullptr)
       decline(
@@ -208,6 +219,7 @@ class Inference {
     call_.begin(id);
     Placement placement;
     try {
+      check_types(id);
       check_updates_before(id, region);
       placement = rule(call_);
       check_updates_after(id, placement, region);
@@ -215,7 +227,7 @@ class Inference {
       decline(id, refusal);
     }
     result_.set_access(id, call_.accesses());
-    for (const std::string& text : call_.assumptions()) result_.assumptions.push_back({id, text});
+    for (const Assumption& assumption : call_.assumptions()) result_.assumptions.push_back(assumption);
     if (!placement.is_divided()) return;
     has_division_.insert(region);
     for_each_input(*graph_.context, node, [&](NodeId input) {
@@ -224,11 +236,17 @@ class Inference {
     result_.placement.at(id) = std::move(placement);
   }
 
+  // Rules read dimensions off the recorded types.
+  void check_types(NodeId id) const {
+    const Node& node = step_.nodes[id];
+    if (!node.type && !node.op->returns.empty())
+      throw PlacementRefusal{"chunk.no-type", "it has no recorded type", "export the graph with types"};
+  }
+
   // A part must not see a buffer between the parts' updates.
   void check_updates_before(NodeId id, RegionId region) const {
     for_each_input(*graph_.context, step_.nodes[id], [&](NodeId input) {
-      const bool is_carried = result_.region[input] && result_.placement[input].is(PlacementKind::kCarried);
-      if (is_carried || updated_in_[input] == region)
+      if (updated_in_[effects_.storage_of(input)] == region)
         throw PlacementRefusal{
             "chunk.read-after-update",
             fmt::format("it reads '{}', which the region updates", graph_.text(step_.nodes[input].name)),
@@ -236,38 +254,34 @@ class Inference {
     });
   }
 
-  // In-place ops: into state only as a sum over the parts, otherwise only into what the region made.
+  // In-place ops: into what all parts share only as a sum over the parts, otherwise only into what each part
+  // has of its own.
   void check_updates_after(NodeId id, const Placement& placement, RegionId region) {
     const Node& node = step_.nodes[id];
-    if (!node.op->writes || !placement.is_divided()) return;
+    if (!node.op->writes) return;
     for (std::size_t i = 0; i < node.op->params.size(); ++i) {
-      if (!node.op->params[i].is_written) continue;
       const Operand written = call_.arg(i, node.op->params[i].name);
-      if (!written || !written.arg.is_node()) continue;
-      const NodeId owner = storage_owner(written.arg.as_node());
+      if (!node.op->params[i].is_written || !written.arg.is_node()) continue;
+      const NodeId value = written.arg.as_node(), owner = effects_.storage_of(value);
+      const std::string_view owner_name = graph_.text(step_.nodes[owner].name);
       if (placement.is(PlacementKind::kCarried)) {
-        if (step_.nodes[owner].kind != NodeKind::kPlaceholder || owner != written.arg.as_node())
-          throw PlacementRefusal{"chunk.update-of-view", "it updates a view, not an input buffer itself", {}};
+        // A value that was placed before the update, whichever way it is taken, would miss it.
+        if (owner != value)
+          throw PlacementRefusal{"chunk.update-of-view",
+                                 fmt::format("it updates a view of '{}', not the buffer itself", owner_name),
+                                 {}};
         updated_in_.at(owner) = region;
-      } else if (result_.region[owner] != region) {
-        throw PlacementRefusal{"chunk.update-outside",
-                               fmt::format("it writes '{}', which is made outside the region",
-                                           graph_.text(step_.nodes[owner].name)),
-                               "write to a value made inside the selected module"};
+      } else if (!placement.is_divided()) {
+        if (result_.of(value).is_divided())
+          throw PlacementRefusal{"chunk.update-of-parts",
+                                 fmt::format("it writes all of '{}', which exists in parts", owner_name),
+                                 "use the form of the operation that makes a new value"};
+      } else if (!result_.region[owner] || !result_.is_divided(owner)) {
+        throw PlacementRefusal{
+            "chunk.update-outside",
+            fmt::format("it writes rows of '{}', which no part has a copy of its own of", owner_name),
+            "write to a value made inside the selected module"};
       }
-    }
-  }
-
-  // The value whose storage this one is a view of, through views and in-place results.
-  NodeId storage_owner(NodeId id) const {
-    for (;;) {
-      const Node& node = step_.nodes[id];
-      const bool is_tuple_item = graph_.text(node.target) == "operator.getitem";
-      if (node.kind != NodeKind::kCall || node.op == nullptr) return id;
-      if (!node.op->is_view && !node.op->writes && !is_tuple_item) return id;
-      const auto args = graph_.context->args[node.args];
-      if (args.empty() || !args[0].is_node()) return id;
-      id = args[0].as_node();
     }
   }
 
@@ -289,6 +303,7 @@ class Inference {
   TokenExtents& tokens_;
   ModuleMatcher matcher_;
   StringId getitem_;
+  const Effects effects_;
   Placements result_;
   PlacementCall call_;
   IdSet<StringId> roots_;

@@ -82,6 +82,7 @@ struct ChunkRegion {
 struct Assumption {
   NodeId node;
   std::string text;
+  bool is_open = false;  // nothing else in the graph bears it out
 };
 
 struct PlacementOptions {

@@ -15,15 +15,6 @@ PlacementCall::PlacementCall(const Graph& graph, const Placements& placements, T
       facts_(facts),
       options_(options) {}
 
-void PlacementCall::begin(NodeId node) {
-  id_ = node;
-  node_ = &body_.nodes[node];
-  std::size_t leaves = 0;
-  for_each_input(*graph_.context, *node_, [&](NodeId) { ++leaves; });
-  accesses_.assign(leaves, Access());
-  assumptions_.clear();
-}
-
 namespace {
 
 std::size_t count_leaves(const ArgPool& pool, Arg arg) {
@@ -34,19 +25,38 @@ std::size_t count_leaves(const ArgPool& pool, Arg arg) {
 
 }  // namespace
 
-Operand PlacementCall::arg(std::size_t position, std::string_view name) const {
+void PlacementCall::begin(NodeId node) {
+  id_ = node;
+  node_ = &body_.nodes[node];
   const ArgPool& pool = graph_.context->args;
-  std::size_t leaf = 0;
-  const auto args = pool[node_->args];
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    if (i == position) return {args[i], leaf, true};
-    leaf += count_leaves(pool, args[i]);
-  }
+  operands_.clear();
+  names_.clear();
+  assumptions_.clear();
+  std::size_t leaves = 0;
+  auto add = [&](Arg arg) {
+    operands_.push_back({arg, leaves, true});
+    leaves += count_leaves(pool, arg);
+  };
+  for (Arg arg : pool[node_->args]) add(arg);
   const auto kwargs = pool[node_->kwargs];
   for (std::size_t i = 0; i + 1 < kwargs.size(); i += 2) {
-    if (!name.empty() && graph_.text(kwargs[i].as_name()) == name) return {kwargs[i + 1], leaf, true};
-    leaf += count_leaves(pool, kwargs[i + 1]);
+    names_.push_back(graph_.text(kwargs[i].as_name()));
+    add(kwargs[i + 1]);
   }
+  accesses_.assign(leaves, Access());
+  // A number that a tensor is computed with is the whole's, unless the rule knows better; in a list of sizes
+  // it may be the part's.
+  const bool computes_tensor = node_->type && graph_.context->types[node_->type].kind != TypeKind::kScalar;
+  for (const Operand& operand : operands_)
+    if (computes_tensor && is_scalar(operand)) take_whole(operand);
+}
+
+Operand PlacementCall::arg(std::size_t position, std::string_view name) const {
+  const std::size_t positional = node_->args.count;
+  if (position < positional) return operands_[position];
+  if (position < op().params.size()) name = op().params[position].name;
+  for (std::size_t i = 0; i < names_.size(); ++i)
+    if (names_[i] == name) return operands_[positional + i];
   return {};
 }
 
@@ -58,12 +68,6 @@ std::vector<Operand> PlacementCall::items(Operand list) const {
     result.push_back({item, leaf, true});
     leaf += count_leaves(graph_.context->args, item);
   }
-  return result;
-}
-
-std::vector<Operand> PlacementCall::positional() const {
-  std::vector<Operand> result;
-  for (std::size_t i = 0; i < node_->args.count; ++i) result.push_back(arg(i));
   return result;
 }
 
@@ -87,6 +91,10 @@ Placement PlacementCall::of(Operand operand) {
         take_slice(operand, dims[0]);
         return Placement::split(dims[0]);
       }
+  if (placement.is(PlacementKind::kCarried)) {
+    take_whole(operand);
+    return Placement::whole();
+  }
   if (placement.is(PlacementKind::kAmbiguous))
     refuse("chunk.two-token-extents",
            fmt::format("'{}' has more than one extent that counts tokens", name_of(operand)),
@@ -97,6 +105,11 @@ Placement PlacementCall::of(Operand operand) {
 const TensorType* PlacementCall::tensor(Operand operand) const {
   const Node* node = producer(operand);
   return node == nullptr ? nullptr : tensor_of(*graph_.context, node->type);
+}
+
+bool PlacementCall::is_scalar(Operand operand) const {
+  const Node* node = producer(operand);
+  return node != nullptr && node->type && graph_.context->types[node->type].kind == TypeKind::kScalar;
 }
 
 std::size_t PlacementCall::rank(Operand operand) const {
@@ -179,11 +192,14 @@ Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
 
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity) {
   std::vector<Placement> placements;
-  for (const Operand& operand : operands) placements.push_back(call.of(operand));
+  const TensorType* result = call.result_tensor();
+  for (const Operand& operand : operands) {
+    const bool is_whole_number = result != nullptr && call.is_scalar(operand);
+    placements.push_back(is_whole_number ? Placement::whole() : call.of(operand));
+  }
   auto any = [&](auto&& predicate) { return std::any_of(placements.begin(), placements.end(), predicate); };
   if (!any([](const Placement& p) { return p.is_divided(); })) return Placement::whole();
 
-  const TensorType* result = call.result_tensor();
   if (result == nullptr) return scalar_arithmetic(placements, linearity);
   if (!any([](const Placement& p) { return p.is_rows(); })) {
     if (any([](const Placement& p) { return p.is_local(); })) return Placement::local();
@@ -199,7 +215,7 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
       aligned.push_back(p);
       aligned.back().dim += rank - static_cast<int>(call.rank(operands[i]));
     } else if (p.is_partial() || p.is_local()) {
-      call.assume(fmt::format("uses the part's own sum '{}'", call.name_of(operands[i])));
+      call.assume_unproven(fmt::format("uses the part's own sum '{}'", call.name_of(operands[i])));
       aligned.push_back(Placement::local());
     }
   }

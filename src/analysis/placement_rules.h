@@ -42,16 +42,19 @@ class PlacementCall {
   Facts& facts() { return facts_; }
   const Graph& graph() const { return graph_; }
 
-  // Arguments by position or name of the schema; not present if left to the default.
+  // Arguments by position in the schema, however the call passes them (`name` for ops whose schema has no
+  // parameter there); not present if left to the default.
   Operand arg(std::size_t position, std::string_view name = {}) const;
   std::vector<Operand> items(Operand list) const;
-  std::vector<Operand> positional() const;
+  const std::vector<Operand>& operands() const { return operands_; }
   std::int64_t int_arg(std::size_t position, std::string_view name, std::int64_t fallback) const;
   bool bool_arg(std::size_t position, std::string_view name, bool fallback) const;
 
   // Placement of an operand; literals are Whole. A Partial tensor that still has the token extent counts as
   // Split along it and is taken by slices of the sum.
   Placement of(Operand operand);
+  // A size or number, not a tensor.
+  bool is_scalar(Operand operand) const;
   // Recorded types.
   const TensorType* tensor(Operand operand) const;
   std::size_t rank(Operand operand) const;
@@ -66,13 +69,15 @@ class PlacementCall {
     set(operand, {Access::Kind::kSlice, static_cast<std::int16_t>(dim)});
   }
   void take_chain(Operand operand) { set(operand, {Access::Kind::kChain, 0}); }
+  void take_part(Operand operand) { set(operand, {Access::Kind::kPart, 0}); }
   void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
-  void assume(std::string text) { assumptions_.push_back(std::move(text)); }
+  void assume(std::string text) { assumptions_.push_back({id_, std::move(text)}); }
+  void assume_unproven(std::string text) { assumptions_.push_back({id_, std::move(text), true}); }
 
   [[noreturn]] void refuse(std::string id, std::string problem, std::string remedy = {}) const;
 
   const std::vector<Access>& accesses() const { return accesses_; }
-  const std::vector<std::string>& assumptions() const { return assumptions_; }
+  const std::vector<Assumption>& assumptions() const { return assumptions_; }
   std::string name_of(Operand operand) const;
 
  private:
@@ -86,8 +91,10 @@ class PlacementCall {
   const PlacementOptions& options_;
   NodeId id_;
   const Node* node_ = nullptr;
+  std::vector<Operand> operands_;        // positional, then by keyword
+  std::vector<std::string_view> names_;  // of those passed by keyword
   std::vector<Access> accesses_;
-  std::vector<std::string> assumptions_;
+  std::vector<Assumption> assumptions_;
 };
 
 using PlacementRule = Placement (*)(PlacementCall&);

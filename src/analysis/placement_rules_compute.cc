@@ -146,7 +146,7 @@ Placement cumsum(PlacementCall& call) {
 // A divided batch dimension in front is independent; a divided sequence changes what a row attends to.
 Placement attention(PlacementCall& call) {
   std::vector<Placement> placements;
-  for (const Operand& operand : call.positional())
+  for (const Operand& operand : call.operands())
     if (call.tensor(operand) != nullptr) placements.push_back(call.of(operand));
   if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_divided(); }))
     return Placement::whole();

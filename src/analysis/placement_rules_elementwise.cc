@@ -8,7 +8,7 @@ namespace {
 
 std::vector<Operand> tensors(PlacementCall& call) {
   std::vector<Operand> operands;
-  for (const Operand& operand : call.positional())
+  for (const Operand& operand : call.operands())
     if (operand.arg.is_node()) operands.push_back(operand);
   return operands;
 }
@@ -33,16 +33,26 @@ Placement quotient(PlacementCall& call) {
   return elementwise(call, std::vector{call.arg(0), call.arg(1)}, Linearity::kFirst);
 }
 
+// Casts count as linear, though one to fewer digits rounds each part; not those that drop fractions or keep
+// only whether a number is zero.
 Placement cast(PlacementCall& call) {
-  if (call.options().exact_casts && call.of(call.arg(0)).is_partial()) {
-    const TensorType *from = call.tensor(call.arg(0)), *to = call.result_tensor();
-    if (from != nullptr && to != nullptr && is_floating(to->dtype) &&
-        info(to->dtype).bytes < info(from->dtype).bytes) {
-      call.take_whole(call.arg(0));
-      return Placement::whole();
-    }
-  }
-  return linear(call);
+  const TensorType *from = call.tensor(call.arg(0)), *to = call.result_tensor();
+  if (!call.of(call.arg(0)).is_partial() || from == nullptr || to == nullptr) return linear(call);
+  const bool is_narrowing = is_floating(to->dtype) && info(to->dtype).bytes < info(from->dtype).bytes;
+  const bool is_truncating =
+      (is_floating(from->dtype) && !is_floating(to->dtype)) || to->dtype == DType::kBool;
+  if (!is_truncating && !(is_narrowing && call.options().exact_casts)) return linear(call);
+  call.take_whole(call.arg(0));
+  return Placement::whole();
+}
+
+// A comparison of sizes, or a check of one: what is a sum over the parts is compared whole.
+Placement comparison(PlacementCall& call) {
+  bool any_local = false;
+  for (const Operand& operand : call.operands()) any_local |= call.of(operand).is_local();
+  if (any_local) return Placement::local();
+  for (const Operand& operand : call.operands()) call.take_whole(operand);
+  return Placement::whole();
 }
 
 // Filled with one constant: ordered whatever the order of the argument's rows.
@@ -76,6 +86,58 @@ Placement add_in_place(PlacementCall& call) {
 }
 
 constexpr PlacementRow kRows[] = {
+    {"aten.abs.default", nonlinear},
+    {"aten.addcdiv.default", nonlinear},
+    {"aten.addcmul.default", nonlinear},
+    {"aten.bitwise_and.Scalar", nonlinear},
+    {"aten.bitwise_or.Scalar", nonlinear},
+    {"aten.bitwise_xor.Tensor", nonlinear},
+    {"aten.ceil.default", nonlinear},
+    {"aten.clamp.Tensor", nonlinear},
+    {"aten.clamp_max.default", nonlinear},
+    {"aten.clamp_max.Tensor", nonlinear},
+    {"aten.clamp_min.default", nonlinear},
+    {"aten.clamp_min.Tensor", nonlinear},
+    {"aten.div.Tensor_mode", nonlinear},
+    {"aten.div.Scalar_mode", nonlinear},
+    {"aten.elu.default", nonlinear},
+    {"aten.erf.default", nonlinear},
+    {"aten.exp2.default", nonlinear},
+    {"aten.expm1.default", nonlinear},
+    {"aten.floor.default", nonlinear},
+    {"aten.floor_divide.Scalar", nonlinear},
+    {"aten.hardtanh.default", nonlinear},
+    {"aten.hardtanh_backward.default", nonlinear},
+    {"aten.isinf.default", nonlinear},
+    {"aten.isnan.default", nonlinear},
+    {"aten.leaky_relu.default", nonlinear},
+    {"aten.lerp.Scalar", nonlinear},
+    {"aten.lerp.Tensor", nonlinear},
+    {"aten.log1p.default", nonlinear},
+    {"aten.log2.default", nonlinear},
+    {"aten.logical_or.default", nonlinear},
+    {"aten.logical_xor.default", nonlinear},
+    {"aten.maximum.default", nonlinear},
+    {"aten.minimum.default", nonlinear},
+    {"aten.nan_to_num.default", nonlinear},
+    {"aten.pow.Scalar", nonlinear},
+    {"aten.pow.Tensor_Tensor", nonlinear},
+    {"aten.reciprocal.default", nonlinear},
+    {"aten.remainder.Scalar", nonlinear},
+    {"aten.remainder.Tensor", nonlinear},
+    {"aten.round.default", nonlinear},
+    {"aten.rsub.Scalar", nonlinear},
+    {"aten.rsub.Tensor", nonlinear},
+    {"aten.sign.default", nonlinear},
+    {"aten.softplus.default", nonlinear},
+    {"aten.softplus_backward.default", nonlinear},
+    {"aten.square.default", nonlinear},
+    {"aten.tanh_backward.default", nonlinear},
+    {"aten.threshold_backward.default", nonlinear},
+    {"aten.trunc.default", nonlinear},
+    {"aten.where.Scalar", nonlinear},
+    {"aten.where.ScalarOther", nonlinear},
+    {"aten.where.ScalarSelf", nonlinear},
     {"aten.silu.default", nonlinear},
     {"aten.sigmoid.default", nonlinear},
     {"aten.relu.default", nonlinear},
@@ -119,6 +181,7 @@ constexpr PlacementRow kRows[] = {
     {"aten.mul.Scalar", linear},
     {"aten.div.Scalar", linear},
     {"aten._to_copy.default", cast},
+    {"prims.convert_element_type.default", cast},
     {"aten.clone.default", linear},
     {"aten.alias.default", linear},
     {"aten.detach.default", linear},
@@ -133,6 +196,21 @@ constexpr PlacementRow kRows[] = {
     {"aten.div.Tensor", quotient},
     {"operator.floordiv", nonlinear},
     {"operator.mod", nonlinear},
+    {"operator.truediv", nonlinear},
+    {"operator.neg", linear},
+    {"operator.eq", comparison},
+    {"operator.ne", comparison},
+    {"operator.ge", comparison},
+    {"operator.gt", comparison},
+    {"operator.le", comparison},
+    {"operator.lt", comparison},
+    {"operator.and_", comparison},
+    {"operator.or_", comparison},
+    {"operator.not_", comparison},
+    {"torch.sym_not", comparison},
+    {"aten._assert_scalar.default", comparison},
+    {"aten.sym_constrain_range.default", comparison},
+    {"aten.sym_constrain_range_for_size.default", comparison},
     {"aten.zeros_like.default", constant_like},
     {"aten.ones_like.default", constant_like},
     {"aten.full_like.default", constant_like},

@@ -153,6 +153,10 @@ Placement write_rows(PlacementCall& call, const RowWrite& write) {
   }
   if (to.is_whole() && write.accumulates && is_zeros(call, write.destination) &&
       (at.is_rows() || rows.is_rows())) {
+    if (call.op().writes) {
+      call.take_chain(write.destination);
+      return Placement::carried();
+    }
     call.assume("adds the part's rows into zeros of its own");
     return Placement::partial();
   }
@@ -181,7 +185,7 @@ Placement deterministic_scatter_add(PlacementCall& call) {
 Placement index_put(PlacementCall& call) {
   const auto items = call.items(call.arg(1, "indices"));
   if (items.size() != 1) {
-    for (const Operand& operand : call.positional())
+    for (const Operand& operand : call.operands())
       for (const Operand& item : call.items(operand))
         if (call.of(item).is_divided())
           call.refuse("chunk.several-indices", "it indexes several dimensions at once");
@@ -195,6 +199,7 @@ Placement index_put(PlacementCall& call) {
 
 Placement repeat_interleave(PlacementCall& call) {
   if (!call.of(call.arg(0)).is_divided()) return Placement::whole();
+  if (const Operand rows = call.arg(1, "output_size")) call.take_part(rows);
   return Placement::local(0);
 }
 

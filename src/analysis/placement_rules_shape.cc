@@ -19,8 +19,12 @@ Placement same(PlacementCall& call) {
 }
 
 Placement whole(PlacementCall& call) {
-  for (const Operand& operand : call.positional()) call.take_any(operand);
+  for (const Operand& operand : call.operands()) call.take_any(operand);
   return Placement::whole();
+}
+
+Placement of_number(PlacementCall&) {
+  return Placement::whole();  // numbers are taken whole
 }
 
 Placement t(PlacementCall& call) {
@@ -171,7 +175,7 @@ class Grouping {
 };
 
 Placement reshape(PlacementCall& call) {
-  const Operand sizes = call.arg(1, "size").present ? call.arg(1, "size") : call.arg(1, "shape");
+  const Operand sizes = call.arg(1);
   const Placement p = same(call);
   if (!p.is_rows()) return with_sizes(call, sizes, p);
   const TensorType *source = call.tensor(call.arg(0)), *target = call.result_tensor();
@@ -226,6 +230,7 @@ Placement pad(PlacementCall& call) {
     if (rank - 1 - static_cast<int>(i / 2) == p.dim &&
         !(amounts[i].arg.is_int() && amounts[i].arg.as_int() == 0))
       call.refuse("chunk.along-divided", "it pads the divided dimension");
+  call.take_whole(call.arg(1, "pad"));
   return p;
 }
 
@@ -233,6 +238,7 @@ Placement split(PlacementCall& call) {
   const Placement p = same(call);
   if (p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.rank(call.arg(0))) == p.dim)
     call.refuse("chunk.along-divided", "it splits the divided dimension");
+  call.take_whole(call.arg(1));  // sizes along another dimension
   if (p.is_whole()) return p;
   return Placement::tuple(std::vector<Placement>(call.result_count(), p));
 }
@@ -299,13 +305,31 @@ Placement new_tensor(PlacementCall& call) {
   return factory(call, call.arg(0, "size"));
 }
 
+// A new tensor with strides of its own: strides do not decide what a row is, but must not count rows.
+Placement strided(PlacementCall& call, Operand sizes, Operand strides) {
+  for (const Operand& stride : call.items(strides))
+    if (call.of(stride).is_divided()) call.refuse("chunk.combination", "one of its strides counts tokens");
+  return factory(call, sizes);
+}
+
+Placement empty_strided(PlacementCall& call) {
+  return strided(call, call.arg(0), call.arg(1));
+}
+
+Placement new_empty_strided(PlacementCall& call) {
+  call.take_any(call.arg(0));
+  return strided(call, call.arg(1), call.arg(2));
+}
+
 Placement arange(PlacementCall& call) {
-  for (const Operand& operand : call.positional())
-    if (call.of(operand).is_divided()) {
-      call.assume("counts from zero in each part");
-      return Placement::local(0);
-    }
-  return Placement::whole();
+  bool is_divided = false;
+  for (const Operand& operand : call.operands()) {
+    call.take_part(operand);
+    is_divided |= call.of(operand).is_divided();
+  }
+  if (!is_divided) return Placement::whole();
+  call.assume("counts from zero in each part");
+  return Placement::local(0);
 }
 
 Placement size_of_dim(PlacementCall& call) {
@@ -353,7 +377,9 @@ constexpr PlacementRow kRows[] = {
     {"aten.ones.default", new_tensor},
     {"aten.full.default", new_tensor},
     {"aten.empty.memory_format", new_tensor},
-    {"aten.scalar_tensor.default", whole},
+    {"aten.empty_strided.default", empty_strided},
+    {"aten.new_empty_strided.default", new_empty_strided},
+    {"aten.scalar_tensor.default", of_number},
     {"aten.arange.default", arange},
     {"aten.arange.start", arange},
     {"aten.arange.start_step", arange},

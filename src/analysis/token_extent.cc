@@ -23,6 +23,10 @@ TokenExtents::TokenExtents(const Graph& graph, Facts& facts) : facts_(facts) {
     if (is_user) {
       const PolyId extent = facts.normalize(tensor->sizes[0]);
       for (StringId symbol : std::vector<StringId>(facts.pool().symbols(extent))) add(symbol);
+      // Other names of the same count.
+      const PolyId recorded = facts.pool().poly(tensor->sizes[0]);
+      for (StringId symbol : std::vector<StringId>(facts.pool().symbols(recorded)))
+        if (facts.equal(facts.pool().poly_symbol(symbol), extent)) add(symbol);
     }
     for (std::size_t dim = 0; dim < tensor->sizes.size(); ++dim) {
       const Poly& poly = facts.pool()[facts.pool().poly(tensor->sizes[dim])];
@@ -54,6 +58,22 @@ std::optional<TokenMultiple> TokenExtents::multiple(ExprId extent) {
       term.coefficient.num <= 0)
     return std::nullopt;
   return TokenMultiple{atom.name, term.coefficient.num};
+}
+
+bool TokenExtents::is_linear(ExprId extent) {
+  const Poly& poly = facts_.pool()[facts_.normalize(extent)];
+  return std::all_of(poly.terms.begin(), poly.terms.end(), [&](const Term& term) {
+    std::size_t tokens = 0;
+    for (AtomId id : term.atoms) {
+      const Atom& atom = facts_.pool()[id];
+      if (atom.kind == AtomKind::kSymbol) {
+        if (is_token(atom.name)) ++tokens;
+      } else if (scales(facts_.pool().from_atom(id))) {
+        return false;
+      }
+    }
+    return tokens == 1 && term.coefficient.is_integer();
+  });
 }
 
 std::vector<int> TokenExtents::dimensions(const TensorType& tensor) {

@@ -30,6 +30,9 @@ class TokenExtents {
   bool scales(PolyId extent);
   // `factor * symbol`, if the extent is that.
   std::optional<TokenMultiple> multiple(ExprId extent);
+  // Whether it is a sum of whole multiples of products with one token symbol each (2*u*w): then equal parts
+  // have equal shares of it.
+  bool is_linear(ExprId extent);
   // The dimensions of a tensor that scale.
   std::vector<int> dimensions(const TensorType& tensor);
   // The placeholder and dimension whose extent is the symbol.

@@ -380,8 +380,12 @@ class Decoder {
     node.recompute = text(message.recompute());
     node.has_custom = message.has_custom();
     decode_extra(message, node);
-    for (const proto::Provenance& record : message.provenance())
-      node.provenance.push_back(decode_provenance(record));
+    if (message.provenance_size() > 0) {
+      std::vector<Provenance> records;
+      for (const proto::Provenance& record : message.provenance())
+        records.push_back(decode_provenance(record));
+      node.provenance = context_.own(std::move(records));
+    }
   }
 
   void decode_extra(const proto::Node& message, Node& node) {
@@ -402,7 +406,7 @@ class Decoder {
     const bool is_empty = !extra.example_type && !extra.py_type && extra.bindings.empty() &&
                           extra.chunk_hints.empty() && extra.custom.empty() && extra.meta.empty() &&
                           extra.unknown_fields.empty();
-    if (!is_empty) node.extra = std::make_shared<const NodeExtra>(std::move(extra));
+    if (!is_empty) node.extra = context_.own(std::move(extra));
   }
 
   EpLabels decode_ep(const proto::Ep& ep) const {

@@ -19,7 +19,8 @@ std::optional<Format> find_format(std::string_view name);  // "binary", "text", 
 Format format_of_path(std::string_view path);
 
 // Decoding and encoding. `decode` throws InputError naming `path`. A decoded graph may still break the
-// invariants of ir/verify.h. Graphs that are to be compared share a context: give the first one's to the second.
+// invariants of ir/verify.h. Graphs that are to be compared share a context: give the first one's to the
+// second.
 Graph decode(std::string_view bytes, Format format, const std::string& path,
              std::shared_ptr<Context> context = nullptr);
 std::string encode(const Graph& graph, Format format);

@@ -464,7 +464,8 @@ std::string ExprPool::print_atom(AtomId id) const {
 
 std::string ExprPool::print_term(const Term& term, bool first) const {
   const std::int64_t num = term.coefficient.num;
-  const std::int64_t magnitude = num < 0 ? -num : num;
+  const std::uint64_t magnitude =
+      num < 0 ? 0 - static_cast<std::uint64_t>(num) : static_cast<std::uint64_t>(num);
   std::vector<std::string> factors;
   for (AtomId id : term.atoms) factors.push_back(print_atom(id));
   std::sort(factors.begin(), factors.end(), natural_less);

@@ -1,5 +1,7 @@
 #include "ir/expr.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -74,7 +76,7 @@ TEST_CASE("a sum of many symbols is the sum of them one by one") {
   std::vector<ExprId> terms;
   ExprId sum = p.pool.number(0);
   for (int i = 0; i < 70; ++i) {
-    terms.push_back(p.pool.parse("u" + std::to_string(i % 60)));
+    terms.push_back(p.pool.parse(fmt::format("u{}", i % 60)));
     sum = p.pool.add(sum, terms.back());
   }
   CHECK(p.pool.sum(terms) == sum);
@@ -85,23 +87,24 @@ TEST_CASE("a sum of many symbols is the sum of them one by one") {
 // A random expression over u0, u1 as text.
 std::string random_text(std::mt19937& random, int depth) {
   auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  if (depth == 0) return pick(2) == 0 ? "u" + std::to_string(pick(2)) : std::to_string(pick(7));
+  if (depth == 0) return pick(2) == 0 ? fmt::format("u{}", pick(2)) : fmt::format("{}", pick(7));
   const std::string a = random_text(random, depth - 1), b = random_text(random, depth - 1);
+  const int divisor = 1 + pick(4);
   switch (pick(7)) {
     case 0:
-      return "(" + a + " + " + b + ")";
+      return fmt::format("({} + {})", a, b);
     case 1:
-      return "(" + a + " - " + b + ")";
+      return fmt::format("({} - {})", a, b);
     case 2:
-      return "(" + a + ")*(" + b + ")";
+      return fmt::format("({})*({})", a, b);
     case 3:
-      return "((" + a + ")//" + std::to_string(1 + pick(4)) + ")";
+      return fmt::format("(({})//{})", a, divisor);
     case 4:
-      return "Mod(" + a + ", " + std::to_string(1 + pick(4)) + ")";
+      return fmt::format("Mod({}, {})", a, divisor);
     case 5:
-      return "Max(" + a + ", " + b + ")";
+      return fmt::format("Max({}, {})", a, b);
     default:
-      return "Min(" + a + ", " + b + ")";
+      return fmt::format("Min({}, {})", a, b);
   }
 }
 

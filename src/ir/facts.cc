@@ -118,7 +118,10 @@ PolyId Facts::normalize(PolyId poly) {
       result = pool_.add(result, product);
     }
   }
-  if (learned_) normal_.at(poly) = normal_.at(result) = result;
+  if (learned_) {
+    normal_.at(poly) = result;
+    normal_.at(result) = result;
+  }
   return result;
 }
 

@@ -1,5 +1,7 @@
 #include "ir/facts.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -119,8 +121,8 @@ TEST_CASE("normal forms keep the value") {
   for (int i = 0; i < 3000; ++i) {
     std::string text = "0";
     for (int k = 0; k < 4; ++k)
-      text += " + " + std::to_string(static_cast<int>(random() % 7) - 3) + "*(" +
-              atoms[random() % atoms.size()] + ")*(" + atoms[random() % atoms.size()] + ")";
+      text += fmt::format(" + {}*({})*({})", static_cast<int>(random() % 7) - 3,
+                          atoms[random() % atoms.size()], atoms[random() % atoms.size()]);
     // Values that satisfy the facts.
     const std::int64_t u0 = 512 + 8 * static_cast<std::int64_t>(random() % 65);
     const std::int64_t u4 = static_cast<std::int64_t>(random() % static_cast<unsigned>(3 * u0 + 1));

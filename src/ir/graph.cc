@@ -13,6 +13,28 @@ std::string_view name_of(ProvenanceRole role) {
   return kNames[static_cast<std::size_t>(role)];
 }
 
+const NodeExtra* Context::own(NodeExtra extra) {
+  extras_.push_back(std::move(extra));
+  return &extras_.back();
+}
+
+ProvenanceList Context::own(std::vector<Provenance> records) {
+  provenance_.push_back(std::move(records));
+  return ProvenanceList(provenance_.back());
+}
+
+void append_provenance(Context& context, Node& node, Provenance record) {
+  std::vector<Provenance> records(node.provenance.begin(), node.provenance.end());
+  records.push_back(std::move(record));
+  node.provenance = context.own(std::move(records));
+}
+
+void replace_last_provenance(Context& context, Node& node, Provenance record) {
+  std::vector<Provenance> records(node.provenance.begin(), node.provenance.end() - 1);
+  records.push_back(std::move(record));
+  node.provenance = context.own(std::move(records));
+}
+
 const Body* Graph::find_body(StringId name) const {
   for (const Body& body : bodies)
     if (body.name == name) return &body;

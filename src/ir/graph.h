@@ -17,9 +17,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/id.h"
@@ -31,19 +34,6 @@
 namespace epweave {
 
 struct OpInfo;  // ir/op.h
-
-struct Context {
-  Context() : exprs(strings) {}
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
-
-  StringTable strings;
-  ExprPool exprs;
-  TypePool types;
-  ArgPool args;
-
-  std::string_view text(StringId id) const { return strings.text_or_empty(id); }
-};
 
 enum class NodeKind : std::uint8_t { kCall, kPlaceholder, kGetAttr, kOutput };
 
@@ -112,6 +102,48 @@ struct NodeExtra {
   std::string unknown_fields;  // protobuf fields of a newer format, carried through
 };
 
+// Records about one node, oldest first. They live in a context and never change, so that nodes are plain data
+// and a graph is copied at the speed of memory; see append_provenance.
+class ProvenanceList {
+ public:
+  ProvenanceList() = default;
+  explicit ProvenanceList(std::span<const Provenance> records) : records_(records) {}
+
+  bool empty() const { return records_.empty(); }
+  std::size_t size() const { return records_.size(); }
+  auto begin() const { return records_.begin(); }
+  auto end() const { return records_.end(); }
+  auto rbegin() const { return records_.rbegin(); }
+  auto rend() const { return records_.rend(); }
+  const Provenance& operator[](std::size_t i) const { return records_[i]; }
+  const Provenance& front() const { return records_.front(); }
+  const Provenance& back() const { return records_.back(); }
+
+ private:
+  std::span<const Provenance> records_;
+};
+
+struct Context {
+  Context() : exprs(strings) {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  StringTable strings;
+  ExprPool exprs;
+  TypePool types;
+  ArgPool args;
+
+  std::string_view text(StringId id) const { return strings.text_or_empty(id); }
+
+  // Keeps what few nodes have, for as long as the context lives.
+  const NodeExtra* own(NodeExtra extra);
+  ProvenanceList own(std::vector<Provenance> records);
+
+ private:
+  std::deque<NodeExtra> extras_;
+  std::deque<std::vector<Provenance>> provenance_;
+};
+
 struct Node {
   StringId name;
   StringId target;
@@ -129,11 +161,13 @@ struct Node {
   StringId recompute;
   EpLabels ep;
   ChunkInfo chunk;
-  std::shared_ptr<const NodeExtra> extra;  // null: all empty. Shared by copies; replaced, never edited.
-  std::vector<Provenance> provenance;      // oldest first; empty in a graph that no pass has touched
+  const NodeExtra* extra = nullptr;  // null: all empty; owned by the context, replaced, never edited
+  ProvenanceList provenance;         // empty in a graph that no pass has touched
 
   bool is_backward() const { return backward.value_or(false); }
 };
+
+static_assert(std::is_trivially_copyable_v<Node>);
 
 struct Body {
   StringId name;  // none for the step
@@ -236,8 +270,12 @@ inline const TensorType* tensor_of(const Context& context, TypeId type) {
 // Where the node is in the user's model, for messages.
 Site site_of(const Graph& graph, const Node& node);
 
-// The origins that a new node made from this one stands for: those of its last record, or itself where no pass has
-// recorded anything yet.
+// Adds a record about the node, or puts another in place of the last one.
+void append_provenance(Context& context, Node& node, Provenance record);
+void replace_last_provenance(Context& context, Node& node, Provenance record);
+
+// The origins that a new node made from this one stands for: those of its last record, or itself where no
+// pass has recorded anything yet.
 std::vector<StringId> origins_of(const Node& node);
 
 // Calls visit(NodeId) for each node reference among args and kwargs, in order, with repetition.

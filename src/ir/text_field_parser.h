@@ -124,16 +124,19 @@ class FieldParser {
     for (in_.skip_spaces(); !in_.accept(')'); in_.skip_spaces()) inner.read_chunk_item(chunk);
   }
 
-  void provenance(std::vector<Provenance>& records) {
+  void provenance(ProvenanceList& records) {
     if (!takes("from", Repeats::kYes)) return;
     in_.expect('(');
     in_.skip_spaces();
-    Provenance& record = records.emplace_back();
+    Provenance record;
     record.pass = v_.read_word(in_);
     in_.skip_spaces();
     record.role = read_role();
     FieldParser inner(v_, in_);
     for (in_.skip_spaces(); !in_.accept(')'); in_.skip_spaces()) inner.read_provenance_item(record);
+    std::vector<Provenance> all(records.begin(), records.end());
+    all.push_back(std::move(record));
+    records = v_.context().own(std::move(all));
   }
 
   void bindings(std::vector<Binding>& bindings) {

@@ -98,7 +98,7 @@ class FieldPrinter {
   }
 
   // from(chunk body %mm 0/2 @layers.1.moe bwd "why")
-  void provenance(const std::vector<Provenance>& records) {
+  void provenance(const ProvenanceList& records) {
     for (const Provenance& record : records) {
       open("from");
       begin(""), p_.word(record.pass);

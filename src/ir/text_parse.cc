@@ -313,7 +313,7 @@ class Parser {
     const bool is_empty = !extra.example_type && !extra.py_type && extra.bindings.empty() &&
                           extra.chunk_hints.empty() && extra.custom.empty() && extra.meta.empty() &&
                           extra.unknown_fields.empty();
-    if (!is_empty) node.extra = std::make_shared<const NodeExtra>(std::move(extra));
+    if (!is_empty) node.extra = graph_.context->own(std::move(extra));
   }
 
   const std::string& path_;

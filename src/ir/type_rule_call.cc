@@ -14,6 +14,11 @@ TypeRuleCall::TypeRuleCall(Facts& facts_in, const Graph& graph_in, const Body& b
       exprs(graph_in.context->exprs),
       bound_(bind_args(*graph_in.context, node_in)) {}
 
+ExprId TypeRuleCall::bound_symbol() {
+  if (!node.extra || node.extra->bindings.empty()) return {};
+  return exprs.from_poly(exprs.poly_symbol(node.extra->bindings.front().symbol));
+}
+
 void TypeRuleCall::fail(const std::string& text) const {
   std::string_view name = node.op->target;  // "aten.mm.default" -> "mm"
   if (const std::size_t dot = name.find('.'); dot != name.npos) {

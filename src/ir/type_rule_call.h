@@ -31,6 +31,7 @@ class TypeRuleCall {
 
   // Arguments, by position of the parameter in the schema. None also where the argument is left out.
   Arg arg(std::size_t param) const { return bound_.values[param]; }
+  ExprId bound_symbol();  // the symbol that the node binds (unbacked_bindings), or none
   bool has(std::size_t param) const { return !arg(param).is_none(); }
   std::size_t param_count() const { return node.op->params.size(); }
 

@@ -12,14 +12,26 @@ bool is_index(DType dtype) {
          dtype == DType::kUint8 || dtype == DType::kBool;
 }
 
-// The index tensors of an advanced index, one per dimension of self, null where it takes all.
-std::vector<const TensorType*> indices_of(TypeRuleCall& call, const TensorType& self) {
-  std::vector<const TensorType*> indices = call.optional_tensors(1);
-  for (const TensorType* index : indices) {
-    if (index == nullptr) continue;
-    if (!is_index(index->dtype)) call.mismatch("an index is {}", info(index->dtype).short_name);
-    if (index->dtype == DType::kBool || index->dtype == DType::kUint8)
-      call.mismatch("the extent of a masked index depends on data");
+bool is_mask(const TensorType* index) {
+  return index != nullptr && (index->dtype == DType::kBool || index->dtype == DType::kUint8);
+}
+
+// Whether some index is a mask: it selects as many positions as it has ones, a number that depends on data.
+bool has_mask(TypeRuleCall& call) {
+  const auto indices = call.optional_tensors(1);
+  return std::any_of(indices.begin(), indices.end(), is_mask);
+}
+
+// The index tensors of an advanced index, one per dimension of self, null where it takes all. A mask of r
+// dimensions stands for r index tensors of type `selected`.
+std::vector<const TensorType*> indices_of(TypeRuleCall& call, const TensorType& self,
+                                          const TensorType* selected = nullptr) {
+  std::vector<const TensorType*> indices;
+  for (const TensorType* index : call.optional_tensors(1)) {
+    if (index != nullptr && !is_index(index->dtype))
+      call.mismatch("an index is {}", info(index->dtype).short_name);
+    const bool masks = selected != nullptr && is_mask(index);
+    indices.insert(indices.end(), masks ? index->rank() : 1, masks ? selected : index);
   }
   if (indices.size() > self.rank())
     call.mismatch("{} indices for {} dimensions", indices.size(), self.rank());
@@ -99,6 +111,7 @@ void check_scatter(TypeRuleCall& call, const TensorType& self) {
 }
 
 void check_index_put(TypeRuleCall& call, const TensorType& self) {
+  if (has_mask(call)) return;  // how many rows it writes depends on data
   const auto indices = indices_of(call, self);
   const Indexed target = indexed_layout(self, indices, index_sizes(call, indices), call.number(0));
   const TensorType& values = call.tensor(std::size_t{2});
@@ -113,7 +126,13 @@ void check_index_put(TypeRuleCall& call, const TensorType& self) {
 
 TypeId index(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  const auto indices = indices_of(call, self);
+  TensorType selected;
+  if (has_mask(call)) {
+    const ExprId count = call.bound_symbol();
+    if (!count) return TypeId();
+    selected.sizes = {count};
+  }
+  const auto indices = indices_of(call, self, selected.sizes.empty() ? nullptr : &selected);
   Indexed layout = indexed_layout(self, indices, index_sizes(call, indices), call.number(0));
   const Layout restrided{layout.sizes, layout.strides};
   Dims strides = elementwise_strides(call.facts, layout.sizes, std::span(&restrided, 1));

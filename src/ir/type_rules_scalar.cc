@@ -19,13 +19,6 @@ TypeId apply(TypeRuleCall& call, AtomKind kind, std::string_view py_type) {
   return call.scalar(call.exprs.from_poly(value), py_type);
 }
 
-// The symbol that the node binds (unbacked_bindings), or none.
-ExprId bound_symbol(TypeRuleCall& call) {
-  if (!call.node.extra || call.node.extra->bindings.empty()) return {};
-  const StringId symbol = call.node.extra->bindings.front().symbol;
-  return call.exprs.from_poly(call.exprs.poly_symbol(symbol));
-}
-
 bool is_operand_tensor(TypeRuleCall& call, std::size_t param) {
   return tensor_of(call.context, call.type_of(call.arg(param))) != nullptr;
 }
@@ -148,7 +141,7 @@ TypeId local_scalar(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   if (call.facts.differ(product(call.facts, self.sizes), call.number(1)))
     call.mismatch("a tensor of {} elements is not one number", call.text(product(call.facts, self.sizes)));
-  const ExprId symbol = bound_symbol(call);
+  const ExprId symbol = call.bound_symbol();
   if (!symbol) return {};
   if (is_floating(self.dtype)) return call.scalar(symbol, "SymFloat");
   return call.scalar(symbol, self.dtype == DType::kBool ? "SymBool" : "SymInt");
@@ -156,14 +149,14 @@ TypeId local_scalar(TypeRuleCall& call) {
 
 // A scalar known only when the program runs: the symbol that the node binds.
 TypeId bound_scalar(TypeRuleCall& call) {
-  const ExprId symbol = bound_symbol(call);
+  const ExprId symbol = call.bound_symbol();
   return symbol ? call.scalar(symbol) : TypeId();
 }
 
 // A 1-dimensional result of data-dependent length.
 TypeId bound_rows(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  const ExprId symbol = bound_symbol(call);
+  const ExprId symbol = call.bound_symbol();
   if (!symbol) return {};
   return call.contiguous(self.dtype, {symbol}, self.device);
 }
@@ -171,7 +164,7 @@ TypeId bound_rows(TypeRuleCall& call) {
 // nonzero: [count, rank], laid out by column.
 TypeId nonzero(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  const ExprId symbol = bound_symbol(call);
+  const ExprId symbol = call.bound_symbol();
   if (!symbol) return {};
   return call.result(DType::kInt64, {symbol, call.number(static_cast<std::int64_t>(self.rank()))},
                      {call.number(1), symbol}, self.device);

@@ -56,7 +56,7 @@ class Canonicalizer {
     }
     drop_collapsed_transposes();
     std::erase_if(body_.order, [&](NodeId id) {
-      if (same_[id] && is_step()) record_merged(body_, words_.pass, {same_[id], id});
+      if (same_[id] && is_step()) record_merged(context_, body_, words_.pass, {same_[id], id});
       return same_[id] || dead_.contains(id);
     });
   }
@@ -136,7 +136,8 @@ class Canonicalizer {
   }
 
   void retarget_to_reshape(Node& node) {
-    if (is_step()) record_specialized(node, words_.pass, context_.strings.intern("reshape means the same"));
+    if (is_step())
+      record_specialized(context_, node, words_.pass, context_.strings.intern("reshape means the same"));
     node.target = words_.reshape;
     resolve_op(context_, node);
     rename_keyword(node, "size", "shape");

@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "analysis/effects.h"
 #include "ir/op.h"
 #include "ir/type_rules.h"
 #include "passes/chunk_plan.h"
@@ -58,6 +59,7 @@ class Lowering {
       : in_(graph),
         plan_(plan),
         placements_(plan.placements),
+        effects_(*graph.context, graph.step()),
         out_(with_part_symbols(graph)),
         facts_(out_),
         tokens_(out_, facts_) {
@@ -83,6 +85,16 @@ class Lowering {
   Body& step() { return out_.step(); }
   Context& context() { return *out_.context; }
   std::size_t parts() const { return static_cast<std::size_t>(plan_.parts); }
+
+  // In-place write. Times count the nodes written so far.
+  struct Write {
+    std::size_t time = 0;
+    NodeId writer, value;
+  };
+  struct Slices {
+    std::size_t time = 0;
+    std::vector<NodeId> pieces;
+  };
 
   // ------------------------------------------------------------------------- symbols
 
@@ -121,6 +133,12 @@ class Lowering {
     return pool.substitute(poly, [&](StringId symbol) -> std::optional<PolyId> {
       if (StringId twin = twins_[k][symbol]) return pool.poly_symbol(twin);
       if (is_token(symbol)) return pool.scale(pool.poly_symbol(symbol), Rational{1, plan_.parts});
+      return std::nullopt;
+    });
+  }
+  PolyId with_twins(ExprPool& pool, PolyId poly, std::size_t k) {
+    return pool.substitute(poly, [&](StringId symbol) -> std::optional<PolyId> {
+      if (StringId twin = twins_[k][symbol]) return pool.poly_symbol(twin);
       return std::nullopt;
     });
   }
@@ -195,6 +213,18 @@ class Lowering {
     order_.push_back(id);
     return id;
   }
+  // A value that stands for the whole `original`: the recorded type is kept where it says the same.
+  NodeId append_whole(Node node, NodeId original) {
+    const NodeId id = append(std::move(node));
+    const TypeId recorded = in_.step().nodes[original].type;
+    Node& made = step().nodes[id];
+    if (recorded && made.type && says_the_same(made.type, recorded)) made.type = recorded;
+    return id;
+  }
+  // Whether `recorded` can stay: it is equal, and all its symbols stay.
+  bool says_the_same(TypeId type, TypeId recorded) {
+    return same_type(facts_, context(), type, recorded) && !mentions_divided_symbol(recorded);
+  }
 
   // A call that the pass makes up, in the name of `origin` for `region`.
   struct NewCall {
@@ -229,7 +259,7 @@ class Lowering {
       node.has_custom = true;
       if (region.backward) node.backward = true;
     }
-    node.provenance.push_back(std::move(record));
+    append_provenance(context(), node, std::move(record));
     return node;
   }
   void set_chunk(Node& node, const ChunkRegion& region, std::string_view role,
@@ -273,10 +303,18 @@ class Lowering {
     // Joins may have other strides than the value they rejoin.
     if (retype && node.kind == NodeKind::kCall && has_type_rule(node)) {
       const TypeId type = infer_type(facts_, out_, step(), node);
-      if (type && !same_type(facts_, context(), type, node.type)) node.type = type;
+      if (type && !says_the_same(type, node.type)) node.type = type;
     }
     order_.push_back(id);
     whole_.at(id) = id;
+    whole_at_.at(id) = order_.size();
+    for_each_written(id, [&](NodeId value) {
+      const NodeId storage = effects_.storage_of(value);
+      const Write write{order_.size(), id, value};
+      // The join of a view is a copy: what it is a view of would not be written.
+      if (is_copied_by_join(value) && !is_divided_here(storage)) fail_stale(storage, write, id);
+      whole_write_.at(storage) = write;
+    });
   }
 
   bool has_divided_input(NodeId id) const {
@@ -295,9 +333,9 @@ class Lowering {
       const Node& original = in_.step().nodes[id];
       std::size_t leaf = 0;
       auto take = [&](Arg arg) {
-        if (arg.is(ArgKind::kSymbolic)) {
+        if (arg.is(ArgKind::kSymbolic)) {  // token counts in there are the whole's
           ExprPool& pool = context().exprs;
-          return Arg::symbolic(facts_.expr(part_poly(pool, pool.poly(arg.as_expr()), k)));
+          return Arg::symbolic(facts_.expr(with_twins(pool, pool.poly(arg.as_expr()), k)));
         }
         return arg.is_node() ? Arg::node(argument(id, arg.as_node(), leaf++, k)) : arg;
       };
@@ -311,20 +349,62 @@ class Lowering {
       set_chunk(node, region, "body", k);
       node.chunk.original_name = original.name;
       if (region.backward) node.backward = true;
-      node.provenance.push_back({.pass = pass_,
-                                 .role = ProvenanceRole::kBody,
-                                 .origins = origins_of(original),
-                                 .part = static_cast<std::uint32_t>(k),
-                                 .parts = static_cast<std::uint32_t>(parts()),
-                                 .region = region.root,
-                                 .backward = region.backward});
+      append_provenance(context(), node,
+                        {.pass = pass_,
+                         .role = ProvenanceRole::kBody,
+                         .origins = origins_of(original),
+                         .part = static_cast<std::uint32_t>(k),
+                         .parts = static_cast<std::uint32_t>(parts()),
+                         .region = region.root,
+                         .backward = region.backward});
       if (node.extra && !node.extra->bindings.empty()) {
         NodeExtra extra = *node.extra;
         for (Binding& binding : extra.bindings) binding.symbol = twins_[k][binding.symbol];
-        node.extra = std::make_shared<const NodeExtra>(std::move(extra));
+        node.extra = context().own(std::move(extra));
       }
       set_part(id, k, append(std::move(node)));
     }
+    if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
+    made_at_.at(id) = order_.size();
+    for_each_written(id, [&](NodeId value) {
+      part_write_.at(effects_.storage_of(value)) = {order_.size(), id, value};
+    });
+  }
+
+  // ------------------------------------------------------------------------- in-place writes
+  //
+  // Joins, and contiguous copies of slices, are storage of their own: they show what was written before they
+  // were made only.
+
+  template <class Visit>
+  void for_each_written(NodeId id, Visit&& visit) {
+    const Node& node = in_.step().nodes[id];
+    if (node.op == nullptr || !node.op->writes) return;
+    for (std::size_t i = 0; i < node.op->params.size(); ++i)
+      if (node.op->params[i].is_written)
+        if (const Arg* arg = find_arg(*in_.context, node, i, node.op->params[i].name))
+          in_.context->args.for_each_node(*arg, visit);
+  }
+  bool is_divided_here(NodeId id) const { return placements_.region[id] && placements_.is_divided(id); }
+  bool is_copied_by_join(NodeId id) const {
+    return is_divided_here(id) && !placements_.of(id).is(PlacementKind::kCarried);
+  }
+
+  // The parts of a region's value miss what was written to the whole of it.
+  void require_fresh_parts(NodeId id, NodeId user) {
+    if (placements_.of(id).is(PlacementKind::kCarried)) return;
+    const Write& write = whole_write_[effects_.storage_of(id)];
+    if (write.time > made_at_[id]) fail_stale(id, write, user);
+  }
+  [[noreturn]] void fail_stale(NodeId id, const Write& write, NodeId user) {
+    auto name = [&](NodeId node) { return out_.text(in_.step().nodes[node].name); };
+    throw PassError(
+        "chunk.written-apart",
+        fmt::format(
+            "'{}' and its parts are stored apart, '{}' writes one of them in place, and '{}' needs the other",
+            name(id), name(write.writer), name(user)),
+        site_of(in_, in_.step().nodes[write.writer]),
+        "use the form of the operation that makes a new value, or select roots that contain it");
   }
 
   NodeId argument(NodeId user, NodeId input, std::size_t leaf, std::size_t k) {
@@ -357,19 +437,24 @@ class Lowering {
 
   // Part k of a divided value. `user` is the node that wants it, in a region.
   NodeId part(NodeId id, std::size_t k, NodeId user) {
-    if (NodeId known = parts_of(id)[k]) return known;
+    const bool is_made_here = is_divided_here(id);
+    if (is_made_here) require_fresh_parts(id, user);
+    const bool is_stale = !is_made_here && last_write(id) > made_at_[id];
+    if (NodeId known = parts_of(id)[k]; known && !is_stale) return known;
     const Placement& placement = placements_.of(id);
     const Node& node = in_.step().nodes[id];
     const Type* type = node.type ? &context().types[node.type] : nullptr;
     if (type != nullptr && type->kind == TypeKind::kScalar) {
-      const auto multiple = tokens_.multiple(type->expr);
-      if (!multiple) fail_part(id, user);
-      for (std::size_t j = 0; j < parts(); ++j) set_part(id, j, extent(*multiple));
-      return parts_of(id)[k];
+      if (!placement.is_partial()) fail_part(id, user);
+      const auto multiple = input_extent(type->expr);
+      const NodeId size = multiple ? extent(*multiple) : share(whole(id, user), id, placements_.region[user]);
+      for (std::size_t j = 0; j < parts(); ++j) set_part(id, j, size);
+      return size;
     }
     if (!placement.is(PlacementKind::kSplit)) fail_part(id, user);
     const std::vector<NodeId> cut = split(id, placement.dim, user);
     for (std::size_t j = 0; j < parts(); ++j) set_part(id, j, cut[j]);
+    made_at_.at(id) = order_.size();
     return cut[k];
   }
   [[noreturn]] void fail_part(NodeId id, NodeId user) {
@@ -382,13 +467,15 @@ class Lowering {
 
   NodeId slice(NodeId id, int dim, std::size_t k, NodeId user) {
     const std::uint64_t key = std::uint64_t{id.index()} << 8 | static_cast<std::uint64_t>(dim);
-    auto [found, is_new] = slices_.try_emplace(key);
-    if (is_new) {
-      // Demanding the parts may write other slices: fill in through a fresh look-up.
-      std::vector<NodeId> cut = split(id, dim, user);
-      return (slices_[key] = std::move(cut))[k];
-    }
-    return found->second[k];
+    const auto found = slices_.find(key);
+    if (found != slices_.end() && found->second.time >= last_write(id)) return found->second.pieces[k];
+    // Demanding the whole may write other slices: fill in through a fresh look-up.
+    std::vector<NodeId> pieces = split(id, dim, user);
+    return (slices_[key] = {order_.size(), std::move(pieces)}).pieces[k];
+  }
+  std::size_t last_write(NodeId id) const {
+    const NodeId storage = effects_.storage_of(id);
+    return std::max(whole_write_[storage].time, part_write_[storage].time);
   }
 
   // The whole value cut along `dim`, in the region of `user`.
@@ -397,14 +484,14 @@ class Lowering {
     const NodeId source = whole(id, user);
     const std::string name(out_.text(in_.step().nodes[id].name));
     const TensorType* type = tensor_of(context(), step().nodes[source].type);
-    const auto multiple =
-        type == nullptr ? std::nullopt : tokens_.multiple(type->sizes[static_cast<std::size_t>(dim)]);
-    if (!multiple)
+    if (type == nullptr || !tokens_.is_linear(type->sizes[static_cast<std::size_t>(dim)]))
       throw PassError("chunk.extent",
                       fmt::format("dimension {} of '{}' is not a multiple of the token count", dim, name),
                       site_of(in_, in_.step().nodes[user]),
                       "give the dimension a size that is a multiple of the token count");
-    const std::vector<Arg> sizes(parts(), Arg::node(extent(*multiple)));
+    const auto multiple = input_extent(type->sizes[static_cast<std::size_t>(dim)]);
+    const NodeId size = multiple ? extent(*multiple) : share_of_dimension(source, dim, id, region);
+    const std::vector<Arg> sizes(parts(), Arg::node(size));
     const NodeId cut = append(make({.name = name + "_split",
                                     .target = "aten.split_with_sizes.default",
                                     .args = {Arg::node(source), list(sizes), Arg::integer(dim)},
@@ -457,26 +544,34 @@ class Lowering {
   }
 
   NodeId whole(NodeId id, NodeId user) {
-    if (NodeId known = whole_[id]) return known;
+    const bool is_made_here = is_divided_here(id);
+    if (NodeId known = whole_[id]) {
+      const NodeId storage = effects_.storage_of(id);
+      if (!is_made_here) {
+        // A view of a join.
+        const Write& write = part_write_[storage];
+        if (write.time > whole_at_[id] && is_copied_by_join(storage)) fail_stale(id, write, user);
+        return known;
+      }
+      const Write& write = whole_write_[storage];
+      if (write.time > whole_at_[id] && write.value != id) fail_stale(id, write, user);
+      if (part_write_[storage].time <= whole_at_[id]) return known;
+    }
+    if (is_made_here) require_fresh_parts(id, user);
     NodeId made;
-    if (is_made_of_sizes(id)) {
+    if (made_of_sizes_.contains(id) && last_write(id) == 0) {
       made = write_again(id, user);
     } else {
       made = join(id, user);
     }
     whole_.at(id) = made;
+    whole_at_.at(id) = order_.size();
     return made;
   }
 
   // Whether a divided value depends on no divided tensor's content: a size, a factory, a view of such. Then
   // it is cheaper to make again than to join.
-  bool is_made_of_sizes(NodeId id) {
-    std::uint8_t& known = made_of_sizes_.at(id);
-    if (known == kUnknown) known = decide_made_of_sizes(id) ? kYes : kNo;
-    return made_of_sizes_[id] == kYes;
-  }
-  bool decide_made_of_sizes(NodeId id) {
-    if (whole_[id]) return true;
+  bool is_made_of_sizes(NodeId id) const {
     const Node& node = in_.step().nodes[id];
     if ((node.extra && !node.extra->bindings.empty()) || (node.op != nullptr && node.op->writes))
       return false;
@@ -491,13 +586,11 @@ class Lowering {
     });
     return only_sizes;
   }
-  bool is_made_of_sizes_input(NodeId input) {
-    if (!placements_.of(input).is_divided()) return whole_[input].valid();
-    if (!placements_.region[input]) {
-      const TypeId type = in_.step().nodes[input].type;
-      return type && context().types[type].kind == TypeKind::kScalar;
-    }
-    return is_made_of_sizes(input);
+  bool is_made_of_sizes_input(NodeId input) const {
+    if (!placements_.of(input).is_divided()) return true;
+    if (placements_.region[input]) return made_of_sizes_.contains(input);
+    const TypeId type = in_.step().nodes[input].type;
+    return type && in_.context->types[type].kind == TypeKind::kScalar;
   }
   NodeId write_again(NodeId id, NodeId user) {
     const Node& original = in_.step().nodes[id];
@@ -505,11 +598,11 @@ class Lowering {
     Node node = original;
     node.args = context().args.map(original.args, take);
     node.kwargs = context().args.map(original.kwargs, take);
-    node.provenance.push_back(
-        {.pass = pass_,
-         .role = ProvenanceRole::kKept,
-         .origins = origins_of(original),
-         .reason = out_.intern("made of sizes only: wanted whole as well as in parts")});
+    append_provenance(context(), node,
+                      {.pass = pass_,
+                       .role = ProvenanceRole::kKept,
+                       .origins = origins_of(original),
+                       .reason = out_.intern("made of sizes only: wanted whole as well as in parts")});
     return append(std::move(node));
   }
 
@@ -540,13 +633,15 @@ class Lowering {
   NodeId concatenate(NodeId id, int dim) {
     std::vector<Arg> items;
     for (std::size_t k = 0; k < parts(); ++k) items.push_back(Arg::node(parts_of(id)[k]));
-    return append(make({.name = fmt::format("{}_chunk_materialized", out_.text(in_.step().nodes[id].name)),
-                        .target = "aten.cat.default",
-                        .args = {list(items), Arg::integer(dim)},
-                        .chunk_role = "materialization",
-                        .role = ProvenanceRole::kMaterialize,
-                        .origin = id,
-                        .region = placements_.region[id]}));
+    return append_whole(
+        make({.name = fmt::format("{}_chunk_materialized", out_.text(in_.step().nodes[id].name)),
+              .target = "aten.cat.default",
+              .args = {list(items), Arg::integer(dim)},
+              .chunk_role = "materialization",
+              .role = ProvenanceRole::kMaterialize,
+              .origin = id,
+              .region = placements_.region[id]}),
+        id);
   }
 
   // Added from the first part to the last: ((p0 + p1) + p2) + ...
@@ -570,12 +665,18 @@ class Lowering {
       } else if (placements_.regions[region.index()].backward) {
         node.chunk.proof = out_.intern("backward_partial_sum");
       }
-      total = append(std::move(node));
+      total = is_last ? append_whole(std::move(node), id) : append(std::move(node));
     }
     return total;
   }
 
   // ------------------------------------------------------------------------- sizes
+
+  // The multiple of a token symbol that an extent is, where an input has the symbol for an extent.
+  std::optional<TokenMultiple> input_extent(ExprId extent) {
+    const auto multiple = tokens_.multiple(extent);
+    return multiple && tokens_.source(multiple->symbol).node ? multiple : std::nullopt;
+  }
 
   // The node of the extent `factor * u/N`, behind the inputs, one for the whole graph.
   NodeId extent(TokenMultiple multiple) {
@@ -591,11 +692,6 @@ class Lowering {
                          .role = ProvenanceRole::kSize,
                          .origin = source.node});
     } else {
-      if (!source.node)
-        throw PassError(
-            "chunk.no-source",
-            fmt::format("no input has the token count {} as an extent", out_.text(multiple.symbol)), {},
-            "give the graph an input whose dimension is exactly the token count");
       const NodeId size = add_size({.name = fmt::format("{}_tokens", out_.text(multiple.symbol)),
                                     .target = "aten.sym_size.int",
                                     .args = {Arg::node(source.node), Arg::integer(source.dim)},
@@ -609,6 +705,27 @@ class Lowering {
     }
     extents_.emplace(key, result);
     return result;
+  }
+  // A part's share of a size that is linear in the token count.
+  NodeId share(NodeId size, NodeId origin, RegionId region) {
+    return append(make({.name = fmt::format("{}_part", out_.text(step().nodes[size].name)),
+                        .target = "operator.floordiv",
+                        .args = {Arg::node(size), Arg::integer(plan_.parts)},
+                        .chunk_role = "chunk_input",
+                        .role = ProvenanceRole::kSize,
+                        .origin = origin,
+                        .region = region}));
+  }
+  NodeId share_of_dimension(NodeId tensor, int dim, NodeId origin, RegionId region) {
+    const NodeId size =
+        append(make({.name = fmt::format("{}_size{}", out_.text(step().nodes[tensor].name), dim),
+                     .target = "aten.sym_size.int",
+                     .args = {Arg::node(tensor), Arg::integer(dim)},
+                     .chunk_role = "split_boundary",
+                     .role = ProvenanceRole::kSize,
+                     .origin = origin,
+                     .region = region}));
+    return share(size, origin, region);
   }
   NodeId add_size(const NewCall& call) {
     size_nodes_.push_back(add(make(call)));
@@ -627,11 +744,11 @@ class Lowering {
     }
   };
   static constexpr std::uint32_t kNoParts = UINT32_MAX;
-  static constexpr std::uint8_t kUnknown = 0, kYes = 1, kNo = 2;
 
   const Graph& in_;
   const ChunkPlan& plan_;
   const Placements& placements_;
+  const Effects effects_;
   IdSet<StringId> is_divided_symbol_;                 // bound by a divided node
   std::vector<SideTable<StringId, StringId>> twins_;  // per part
   Graph out_;
@@ -642,11 +759,13 @@ class Lowering {
   std::vector<NodeId> order_;
   std::vector<NodeId> size_nodes_;
   SideTable<NodeId, NodeId> whole_;
+  SideTable<NodeId, std::size_t> whole_at_, made_at_;  // when the whole and the parts were written
+  SideTable<NodeId, Write> whole_write_, part_write_;  // by storage class
   SideTable<NodeId, std::uint32_t> part_begin_{kNoParts};
   std::vector<NodeId> part_ids_;
-  std::unordered_map<std::uint64_t, std::vector<NodeId>> slices_;
+  std::unordered_map<std::uint64_t, Slices> slices_;
   std::unordered_map<std::pair<std::uint32_t, std::int64_t>, NodeId, PairHash> extents_;
-  SideTable<NodeId, std::uint8_t> made_of_sizes_{kUnknown};
+  IdSet<NodeId> made_of_sizes_;  // divided nodes
 };
 
 }  // namespace

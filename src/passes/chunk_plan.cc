@@ -37,7 +37,9 @@ void require_flat_grid(const Graph& graph, const TokenExtents& tokens) {
   for (StringId symbol : tokens.symbols()) {
     const NodeId source = tokens.source(symbol).node;
     const TensorType* grid = source ? tensor_of(*graph.context, graph.step().nodes[source].type) : nullptr;
-    if (grid == nullptr || grid->rank() < 2) continue;
+    if (grid == nullptr) continue;
+    // Token numbers [batch, sequence], or activations [batch, sequence, width].
+    if (grid->rank() < (is_floating(grid->dtype) ? 3U : 2U)) continue;
     throw PassError("chunk.seq-grid",
                     "the tokens come as a grid of more than one dimension, and dim=seq cuts an inner one",
                     site_of(graph, graph.step().nodes[source]),
@@ -85,6 +87,10 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   if (plan.claims.proved > 0)
     lines.push_back(fmt::format("proved: rows keep to their tokens in {} row writes and sums over rows",
                                 plan.claims.proved));
+  for (const Assumption& assumption : plan.placements.assumptions)
+    if (assumption.is_open)
+      lines.push_back(fmt::format("assumption: {} is right in parts, though it {}",
+                                  graph.text(step.nodes[assumption.node].name), assumption.text));
   for (const FrameClaims::Open& open : plan.claims.open)
     lines.push_back(fmt::format("assumption: {} is right in parts, though {}",
                                 graph.text(step.nodes[open.node].name), open.why));

@@ -202,7 +202,7 @@ class BodyConcretizer {
       if (auto constant = substitution_.constant(node.type)) constants_.at(id) = constant;
       const bool is_changed = rewrite(node);
       if (is_dropped(node, constants_[id].has_value())) continue;
-      if (is_changed && &body == &graph_.step()) record_specialized(node, pass_, reason_);
+      if (is_changed && &body == &graph_.step()) record_specialized(*graph_.context, node, pass_, reason_);
       order.push_back(id);
     }
     body.order = std::move(order);
@@ -237,7 +237,7 @@ class BodyConcretizer {
     extra.custom = substitution_.data(extra.custom);
     extra.meta = substitution_.data(extra.meta);
     extra.example_type = substitution_.type(extra.example_type);
-    node.extra = std::make_shared<const NodeExtra>(std::move(extra));
+    node.extra = graph_.context->own(std::move(extra));
   }
 
   // Calls that computed what is a number now, and guards that hold.

@@ -251,7 +251,7 @@ class Deduplicator {
   void merge(const Chain& kept, const Chain& gone) {
     EPWEAVE_CHECK(kept.nodes.size() == gone.nodes.size());
     for (std::size_t i = 0; i < gone.nodes.size(); ++i) {
-      record_merged(body_, pass_, {kept.nodes[i], gone.nodes[i]});
+      record_merged(context_, body_, pass_, {kept.nodes[i], gone.nodes[i]});
       gone_.insert(gone.nodes[i]);
     }
     same_.at(gone.output()) = kept.output();

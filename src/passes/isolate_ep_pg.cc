@@ -134,7 +134,7 @@ PassResult isolate_ep_pg(const Graph& graph) {
     for (NodeId id : use.exchanges) {
       Node& node = result.graph.step().nodes[id];
       set_group(*graph.context, node, extra);
-      record_specialized(node, pass, reason);
+      record_specialized(*graph.context, node, pass, reason);
     }
     result.notes.push_back(fmt::format("{} exchanges moved from process group {}, which {} uses too, to {}",
                                        use.exchanges.size(), source,

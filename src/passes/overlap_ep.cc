@@ -225,9 +225,13 @@ std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& or
   return moved;
 }
 
-void set_region(Node& node, const EpRegion& region) {
-  node.provenance.back().region = region.root;
-  node.provenance.back().backward = region.backward;
+Provenance make_record(StringId pass, StringId reason, const EpRegion* region) {
+  Provenance record{.pass = pass, .reason = reason};
+  if (region != nullptr) {
+    record.region = region->root;
+    record.backward = region->backward;
+  }
+  return record;
 }
 
 void record_moves(const Graph& before, const Plan& plan, const StableOrder& sorted, Graph& after) {
@@ -249,8 +253,8 @@ void record_moves(const Graph& before, const Plan& plan, const StableOrder& sort
     } else if (waited_for) {
       reason = fmt::format("follows {}", before.text(before.step().nodes[waited_for].name));
     }
-    record_moved(after.step().nodes[id], pass, after.intern(reason));
-    if (place.region != nullptr) set_region(after.step().nodes[id], *place.region);
+    record_moved(*after.context, after.step().nodes[id],
+                 make_record(pass, after.intern(reason), place.region));
   }
 }
 
@@ -295,8 +299,8 @@ void set_copy_flags(const Plan& plan, Graph& graph) {
     for (const CopyFlag& flag : plan.schedules[r].copies) {
       Node& copy = graph.step().nodes[flag.copy];
       if (!set_non_blocking(graph, copy, flag.non_blocking)) continue;
-      record_specialized(copy, pass, flag.non_blocking ? early : last);
-      set_region(copy, *plan.regions[r]);
+      record_specialized(*graph.context, copy,
+                         make_record(pass, flag.non_blocking ? early : last, plan.regions[r]));
     }
 }
 

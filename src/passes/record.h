@@ -13,12 +13,13 @@ struct Merge {
 };
 
 // Records at `kept` that it stands for all that `gone` stood for, too.
-void record_merged(Body& body, StringId pass, Merge merge);
+void record_merged(Context& context, Body& body, StringId pass, Merge merge);
 
 // Records that the node's call became a special case of what it was.
-void record_specialized(Node& node, StringId pass, StringId reason);
+void record_specialized(Context& context, Node& node, StringId pass, StringId reason);
+void record_specialized(Context& context, Node& node, Provenance record);  // with a region
 
-// Records that the node executes at another place.
-void record_moved(Node& node, StringId pass, StringId reason);
+// Records that the node executes at another place; `record` says pass, reason and region.
+void record_moved(Context& context, Node& node, Provenance record);
 
 }  // namespace epweave

@@ -27,7 +27,7 @@ std::vector<std::string> print_nodes(Graph graph) {
   for (Body& body : graph.bodies) {
     lines.push_back(fmt::format("graph {}", graph.text(body.name)));
     for (NodeId id : body.order) {
-      body.nodes[id].provenance.clear();
+      body.nodes[id].provenance = {};
       lines.push_back(print_node(graph, body, id, TextMode::kFull));
     }
   }

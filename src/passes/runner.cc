@@ -151,7 +151,8 @@ class Run {
       if (!is_origin_.contains(node.name))
         throw CheckError(fmt::format("pass '{}' made node '{}' without saying where it comes from",
                                      call.pass->name, graph.text(node.name)));
-      node.provenance.push_back({.pass = pass, .role = ProvenanceRole::kKept, .origins = {node.name}});
+      append_provenance(*graph.context, node,
+                        {.pass = pass, .role = ProvenanceRole::kKept, .origins = {node.name}});
     }
   }
 
