@@ -12,8 +12,14 @@ proved=0 declined=0 failed=0
 for graph in "$folder"/*.gz; do
   for pipeline in 'dce,canonicalize,dedup-unshard' 'chunk{parts=2}' 'chunk{parts=4}' 'chunk{parts=8}' preset; do
     if [ "$pipeline" = preset ]; then set -- --preset ep-overlap; else set -- -p "$pipeline"; fi
-    if ! "$epweave" rewrite "$graph" "$@" --verify off -q -o "$work/b.epw" 2>"$work/error"; then
+    status=0
+    "$epweave" rewrite "$graph" "$@" --verify off -q -o "$work/b.epw" 2>"$work/error" || status=$?
+    if [ "$status" -eq 4 ]; then
       declined=$((declined + 1))
+    elif [ "$status" -ne 0 ]; then
+      failed=$((failed + 1))
+      echo "FAILED $graph $pipeline: rewrite gives $status"
+      head -3 "$work/error"
     elif "$epweave" verify "$graph" "$work/b.epw" -q >"$work/result"; then
       proved=$((proved + 1))
     else

@@ -31,6 +31,7 @@ struct Choices {
   OutputOptions output;
   RewriteOptions rewrite;
   InputOptions rewritten;
+  std::string node;
   PrintOptions print;
   DiffCommand diff;
   std::string completion;
@@ -161,6 +162,9 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_input(verify, choices.input, "Graph to check, - for standard input");
   verify.add_option("B", choices.rewritten.path, "Graph that passes of epweave made from G")->type_name("");
   add_diff(*app, choices);
+  CLI::App& explain = *app->add_subcommand("explain", "Say what a node is and where it comes from");
+  add_input(explain, choices.input, "Graph that has the node, - for standard input");
+  explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -251,6 +255,8 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
   if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
   choices->diff.a = choices->input;
+  if (name == "explain")
+    return [choices](Console& console) { return explain({choices->input, choices->node}, console); };
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
   if (name == "verify" && !choices->rewritten.path.empty())

@@ -48,6 +48,11 @@ struct VerifyOptions {
   InputOptions rewritten;  // no path: `input` is checked on its own
 };
 
+struct ExplainOptions {
+  InputOptions input;
+  std::string node;  // with or without '%'
+};
+
 struct ConvertOptions {
   InputOptions input;
   OutputOptions output;
@@ -71,6 +76,7 @@ int print(const PrintOptions& options, Console& console);
 int stats(const InputOptions& options, Console& console);
 int verify(const InputOptions& options, Console& console);
 int verify_rewrite(const VerifyOptions& options, Console& console);
+int explain(const ExplainOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int list_passes(Console& console);
 

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <set>
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
@@ -437,6 +438,7 @@ TEST_CASE("injected faults are found") {
   struct Count {
     std::size_t made = 0, found = 0;
     std::map<std::string, std::size_t> by;
+    std::set<std::string> places;
   };
   const char* env = std::getenv("EPWEAVE_FAULTS");
   const std::size_t sites = env != nullptr ? std::strtoul(env, nullptr, 10) : 4;
@@ -454,6 +456,7 @@ TEST_CASE("injected faults are found") {
         if (!fault) break;
         Count& count = counts[kind];
         ++count.made;
+        count.places.insert(fmt::format("{} {} {}", name, pipeline, fault->where));
         const RewriteReport report = verify_rewrite(a, fault->graph);
         if (!report.violations.empty()) {
           ++count.found;
@@ -464,15 +467,16 @@ TEST_CASE("injected faults are found") {
       }
     }
   }
-  std::string table = "| fault | made | found | missed | first violation |\n|---|---|---|---|---|\n";
+  std::string table =
+      "| fault | made | nodes | found | missed | first violation |\n|---|---|---|---|---|---|\n";
   bool all_found = true;
   for (const std::string& kind : fault_kinds()) {
     const Count& count = counts[kind];
     std::string by;
     for (const auto& [invariant, n] : count.by)
       by += fmt::format("{}{} ({})", by.empty() ? "" : ", ", invariant, n);
-    table += fmt::format("| {} | {} | {} | {} | {} |\n", kind, count.made, count.found,
-                         count.made - count.found, by);
+    table += fmt::format("| {} | {} | {} | {} | {} | {} |\n", kind, count.made, count.places.size(),
+                         count.found, count.made - count.found, by);
     all_found = all_found && count.made == count.found && count.made > 0;
   }
   if (const char* path = std::getenv("EPWEAVE_FAULT_TABLE")) std::ofstream(path) << table;
