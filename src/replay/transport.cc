@@ -79,7 +79,7 @@ void reduce_range(std::span<const Contribution> operands, std::size_t first, std
     Summed sum = element(operands[0]);
     for (std::size_t k = 1; k < operands.size(); ++k)
       sum = combine<Summed>(reduction, sum, element(operands[k]));
-    if (reduction == Reduction::kAvg) sum = sum / static_cast<Summed>(operands.size());
+    if (reduction == Reduction::kAvg) sum = static_cast<Summed>(sum / static_cast<Summed>(operands.size()));
     const Stored result = store(sum);
     std::memcpy(to.data() + i * sizeof(Stored), &result, sizeof result);
   }
