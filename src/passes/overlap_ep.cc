@@ -179,7 +179,7 @@ IdSet<NodeId> list_free_launches(const Body& body, const NodeLists& inputs, cons
     const auto from = inputs[id];
     if (std::any_of(from.begin(), from.end(), [&](NodeId i) { return dependent.contains(i); }))
       dependent.insert(id);
-    if (is_launch(body.nodes[id]) && dependent.contains(id)) free_launches.insert(id);
+    if (dependent.contains(id) && is_launch(body.nodes[id])) free_launches.insert(id);
   }
   return free_launches;
 }
@@ -206,19 +206,25 @@ bool set_non_blocking(const Graph& graph, Node& node, bool value) {
 
 // Nodes outside the longest common subsequence of the two orders.
 std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order) {
+  constexpr std::uint32_t kNone = ~0U;
   const auto positions = find_positions(before, before.order);
-  std::vector<std::size_t> best;  // best[l]: index in `order` that ends a chain of l + 1
-  std::vector<std::size_t> previous(order.size(), order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    auto at = std::lower_bound(best.begin(), best.end(), i, [&](std::size_t a, std::size_t b) {
-      return positions[order[a]] < positions[order[b]];
-    });
-    if (at != best.begin()) previous[i] = *(at - 1);
-    at == best.end() ? best.push_back(i) : static_cast<void>(*at = i);
+  struct Chain {             // of nodes whose positions ascend
+    std::uint32_t position;  // of its last node before
+    std::uint32_t last;      // index in `order`
+  };
+  std::vector<Chain> best;  // best[l]: of the chains of l + 1 nodes the one that ends first
+  std::vector<std::uint32_t> previous(order.size(), kNone);
+  for (std::uint32_t i = 0; i < order.size(); ++i) {
+    const Chain chain{positions[order[i]], i};
+    auto at = best.end();
+    if (!best.empty() && best.back().position >= chain.position)
+      at = std::lower_bound(best.begin(), best.end(), chain,
+                            [](const Chain& a, const Chain& b) { return a.position < b.position; });
+    if (at != best.begin()) previous[i] = (at - 1)->last;
+    at == best.end() ? best.push_back(chain) : static_cast<void>(*at = chain);
   }
   std::vector<std::uint8_t> stays(order.size());
-  for (std::size_t i = best.empty() ? order.size() : best.back(); i < order.size(); i = previous[i])
-    stays[i] = 1;
+  for (std::uint32_t i = best.empty() ? kNone : best.back().last; i != kNone; i = previous[i]) stays[i] = 1;
   std::vector<NodeId> moved;
   for (std::size_t i = 0; i < order.size(); ++i)
     if (!stays[i]) moved.push_back(order[i]);
@@ -237,37 +243,47 @@ Provenance make_record(StringId pass, StringId reason, const EpRegion* region) {
 void record_moves(const Graph& before, const Plan& plan, const StableOrder& sorted, Graph& after) {
   struct Place {
     const EpRegion* region = nullptr;
-    const Phase* phase = nullptr;
+    StringId reason;
   };
-  SideTable<NodeId, Place> places;
+  SideTable<NodeId, Place> places(before.step().nodes.size(), {});
   for (std::size_t r = 0; r < plan.regions.size(); ++r)
-    for (const Phase& phase : plan.schedules[r].phases)
-      for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], &phase};
+    for (const Phase& phase : plan.schedules[r].phases) {
+      const StringId reason = after.intern(describe_phase(before, *plan.regions[r], phase));
+      for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], reason};
+    }
   const StringId pass = after.intern("overlap-ep");
   for (NodeId id : find_moved(before.step(), sorted.order)) {
-    const Place& place = places[id];
-    const NodeId waited_for = sorted.waited_for[id];
-    std::string reason = "order of its users";
-    if (place.phase != nullptr) {
-      reason = describe_phase(before, *place.region, *place.phase);
-    } else if (waited_for) {
-      reason = fmt::format("follows {}", before.text(before.step().nodes[waited_for].name));
+    Place place = places[id];
+    if (!place.reason) {
+      const NodeId waited_for = sorted.waited_for[id];
+      place.reason = after.intern(
+          waited_for ? fmt::format("follows {}", before.text(before.step().nodes[waited_for].name))
+                     : "order of its users");
     }
-    record_moved(*after.context, after.step().nodes[id],
-                 make_record(pass, after.intern(reason), place.region));
+    record_moved(*after.context, after.step().nodes[id], make_record(pass, place.reason, place.region));
   }
 }
 
 // --------------------------------------------------------------------------- the pass
 
-Plan make_plan(const Graph& graph, const std::vector<EpRegion>& regions, const OverlapEpOptions& options,
-               std::span<const OrderEdge> edges) {
+// The graph, and what was found out about it.
+struct Input {
+  explicit Input(const Graph& g)
+      : graph(g), effects(*g.context, g.step()), inputs(list_inputs(*g.context, g.step())) {}
+
+  const Graph& graph;
+  const Effects effects;
+  const NodeLists inputs;
+};
+
+Plan make_plan(const Input& input, const std::vector<EpRegion>& regions, const OverlapEpOptions& options) {
+  const Graph& graph = input.graph;
   const Body& body = graph.step();
-  const NodeLists inputs = list_inputs(*graph.context, body);
+  const NodeLists& inputs = input.inputs;
   const NodeLists users = invert(inputs, body.order);
   Plan plan;
   ExchangeChecker checker(graph, users);
-  PhasePlanner planner(graph, regions, inputs, edges);
+  PhasePlanner planner(graph, regions, inputs, input.effects.order_edges());
   for (const EpRegion& region : regions) {
     std::vector<WaitLabel> labels;
     for (const EpPart& part : region.parts) checker.check(part, labels);
@@ -324,11 +340,12 @@ std::size_t count_displaced(const Graph& graph, const Body& after, const Plan& p
   return count;
 }
 
-PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> edges) {
+PassResult apply(const Input& input, const Plan& plan) {
+  const Graph& graph = input.graph;
   const Body& before = graph.step();
-  const NodeLists inputs = list_inputs(*graph.context, before);
+  std::vector<OrderEdge> edges = input.effects.order_edges();
   for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
-  const StableOrder sorted = sort_body(graph, inputs, edges);
+  const StableOrder sorted = sort_body(graph, input.inputs, edges);
 
   PassResult result{graph};
   Body& after = result.graph.step();
@@ -337,8 +354,8 @@ PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> ed
   record_moves(graph, plan, sorted, result.graph);
   set_copy_flags(plan, result.graph);
 
-  const IdSet<NodeId> free_launches = list_free_launches(before, inputs, plan);
-  if (auto violation = find_order_violation(*graph.context, before, after, free_launches))
+  const IdSet<NodeId> free_launches = list_free_launches(before, input.inputs, plan);
+  if (auto violation = find_order_violation(input.effects, after, free_launches))
     decline(
         graph, violation->after,
         {"illegal-order", "", "schedule fewer regions (option roots) and report the graph"},
@@ -359,9 +376,9 @@ PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> ed
 
 PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
   const std::vector<EpRegion> regions = collect_regions(graph, options);
-  Effects effects(*graph.context, graph.step());
-  const Plan plan = make_plan(graph, regions, options, effects.order_edges());
-  if (!plan.regions.empty()) return apply(graph, plan, effects.order_edges());
+  const Input input(graph);
+  const Plan plan = make_plan(input, regions, options);
+  if (!plan.regions.empty()) return apply(input, plan);
   if (options.require_exchange)
     decline(
         graph, {},
