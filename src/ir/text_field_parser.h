@@ -134,8 +134,7 @@ class FieldParser {
     record.role = read_role();
     FieldParser inner(v_, in_);
     std::vector<StringId> origins;
-    for (in_.skip_spaces(); !in_.accept(')'); in_.skip_spaces())
-      inner.read_provenance_item(record, origins);
+    for (in_.skip_spaces(); !in_.accept(')'); in_.skip_spaces()) inner.read_provenance_item(record, origins);
     record.origins = v_.context().own(origins);
     std::vector<Provenance> all(records.begin(), records.end());
     all.push_back(record);
