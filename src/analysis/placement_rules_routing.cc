@@ -212,9 +212,11 @@ Placement scalar_read(PlacementCall& call) {
 Placement all_to_all(PlacementCall& call) {
   const Operand value = call.arg(0);
   const Placement p = call.of(value);
-  bool splits_divided = false;
+  bool splits_divided = false;  // some split size
+  bool splits_per_part = true;  // all of them
   for (const std::size_t i : {1UL, 2UL})
-    for (const Operand& item : call.items(call.arg(i))) splits_divided |= call.of(item).is_divided();
+    for (const Operand& item : call.items(call.arg(i)))
+      (call.of(item).is_divided() ? splits_divided : splits_per_part) = call.of(item).is_divided();
   if (p.is_whole() && !splits_divided) return p;
   if (!call.node().ep.ep && !call.node().ep.token_exchange && !call.node().ep.token_count_exchange)
     call.refuse("chunk.foreign-exchange",
@@ -222,6 +224,10 @@ Placement all_to_all(PlacementCall& call) {
                 "annotate the exchange (custom['EP'] or custom['EP_token_exchange']), or select other roots");
   if (p.is_partial() && !splits_divided) return p;  // counts; equal splits permute them alike in every part
   if (p.is_rows() && p.dim == 0) {
+    if (!splits_per_part)
+      call.refuse("chunk.whole-splits",
+                  "it exchanges a part's rows by split sizes that are those of all rows",
+                  "the sizes must come from counts that each part can make of its own rows (sums of integers)");
     call.assume("exchanges the part's own rows");
     return Placement::local(0);
   }
