@@ -225,9 +225,9 @@ Placement all_to_all(PlacementCall& call) {
   if (p.is_partial() && !splits_divided) return p;  // counts; equal splits permute them alike in every part
   if (p.is_rows() && p.dim == 0) {
     if (!splits_per_part)
-      call.refuse("chunk.whole-splits",
-                  "it exchanges a part's rows by split sizes that are those of all rows",
-                  "the sizes must come from counts that each part can make of its own rows (sums of integers)");
+      call.refuse(
+          "chunk.whole-splits", "it exchanges a part's rows by split sizes that are those of all rows",
+          "the sizes must come from counts that each part can make of its own rows (sums of integers)");
     call.assume("exchanges the part's own rows");
     return Placement::local(0);
   }
