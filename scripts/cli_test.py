@@ -362,12 +362,6 @@ class DeclineTest(CommandLineTest):
         self.assertRegex(error["problem"], r"\b3\b")
         self.assertTrue(error["remedy"])
 
-    def test_more_than_two_parts_are_not_scheduled(self):
-        error = self.decline(DSV3, "--preset", PRESET % 4)
-        self.assertEqual((error["kind"], error["exit_code"], error["id"], error["remedy"]),
-                         ("declined", 4, "overlap-ep.parts",
-                          "chunk with parts=2, or leave overlap-ep out: chunk alone takes any number of parts"))
-
     def test_an_op_without_a_rule_in_a_region(self):
         text = self.output_of("convert", DSV3, "-", "--to", "text").decode()
         module = r"@layers\.1\.moe\.routed_experts\.inner_experts\b"
@@ -411,6 +405,18 @@ class PresetTest(CommandLineTest):
         self.assertEqual(after["regions"], regions)
         self.assertEqual(after["provenance_coverage"], 1)
         self.assertEqual(after["unknown_targets"], before["unknown_targets"])
+
+    def test_four_parts(self):
+        self.output_of("rewrite", DSV3, "--preset", PRESET % 4, "-o", "out.epw", "-q")
+        self.assertEqual(self.output_of("verify", "out.epw"), b"")
+        self.output_of("verify", DSV3, "out.epw")
+        nodes = json.loads(self.output_of("print", "out.epw", "--json"))["nodes"]
+        for direction, turns in (("forward", [0, 1, 2, 3]), ("backward", [3, 2, 1, 0])):
+            parts = [node["chunk"]["part"] for node in nodes
+                     if node["target"] == "_c10d_functional.all_to_all_single.default" and node["direction"] == direction
+                     and node["chunk"] and node["chunk"]["root"] == "layers.2.moe"]
+            # Forward: counts, dispatch, combine; backward: combine, dispatch.
+            self.assertEqual(parts, turns * (3 if direction == "forward" else 2), direction)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include "analysis/module_path.h"
 #include "analysis/order.h"
 #include "passes/overlap_ep_phases.h"
+#include "passes/overlap_ep_refusal.h"
 #include "passes/record.h"
 
 namespace epweave {
@@ -77,42 +78,47 @@ class ExchangeChecker {
   std::uint32_t current_part_ = 0;
 };
 
-std::string describe_region(const Graph& graph, const EpRegion& region) {
-  return fmt::format("region {} ({})", graph.text(region.root), region.backward ? "backward" : "forward");
+std::string describe(const Graph& graph, const EpRegion& region) {
+  return describe_region(graph, region.root, region.backward);
 }
 
-NodeId first_node(const EpRegion& region) {
-  return region.parts.front().nodes.front();
-}
-
+// Parts 0, 1, ... without a gap, two at least.
 void check_parts(const Graph& graph, const EpRegion& region) {
-  const std::string where = describe_region(graph, region);
-  if (region.parts.size() > 2 || region.parts.back().part > 1)
-    decline(graph, first_node(region), {"parts", "S-1", "chunk into two parts"},
-            fmt::format("{} has parts up to {}; only two parts, 0 and 1, can be scheduled", where,
-                        region.parts.back().part));
-  if (region.parts.size() < 2)
-    decline(graph, first_node(region), {"part-missing", "S-5", "chunk the region again"},
-            fmt::format("{} has part {} only", where, region.parts.front().part));
+  const std::string where = describe(graph, region);
+  const EpPart& first = region.parts.front();
+  if (region.parts.size() == 1)
+    decline(graph, first.nodes.front(), {"part-missing", "S-5", "chunk the region again"},
+            fmt::format("{} has part {} only", where, first.part));
+  for (std::size_t i = 0; i < region.parts.size(); ++i)
+    if (region.parts[i].part != static_cast<std::int32_t>(i))
+      decline(graph, region.parts[i].nodes.front(), {"part-missing", "S-5", "chunk the region again"},
+              fmt::format("{} has a part {} but no part {}", where, region.parts[i].part, i));
 }
 
-void check_same_exchanges(const Graph& graph, const EpRegion& region) {
-  const std::string where = describe_region(graph, region);
-  const auto &a = region.parts[0].exchanges, &b = region.parts[1].exchanges;
-  if (a.empty() || b.empty())
-    decline(graph, a.empty() ? b.front() : a.front(),
-            {"exchanges-missing", "S-6", "label the token exchanges of both parts with EP_token_exchange"},
-            fmt::format("{} has token exchanges in part {} only", where, a.empty() ? 1 : 0));
+// That `part` exchanges tokens as the first part does.
+void check_same_exchanges(const Graph& graph, const EpRegion& region, const EpPart& part) {
+  const std::string where = describe(graph, region);
+  const EpPart& first = region.parts.front();
+  const auto &a = first.exchanges, &b = part.exchanges;
+  if (a.empty() != b.empty()) {
+    const EpPart &with = a.empty() ? part : first, &without = a.empty() ? first : part;
+    decline(
+        graph, with.exchanges.front(),
+        {"exchanges-missing", "S-6", "label the token exchanges of all parts with EP_token_exchange"},
+        fmt::format("{} has token exchanges in part {} and none in part {}", where, with.part, without.part));
+  }
   if (a.size() != b.size())
     decline(graph, a.size() > b.size() ? a.back() : b.back(),
-            {"exchange-count", "S-7", "label the token exchanges of both parts with EP_token_exchange"},
-            fmt::format("{} has {} token exchanges in part 0 and {} in part 1", where, a.size(), b.size()));
+            {"exchange-count", "S-7", "label the token exchanges of all parts with EP_token_exchange"},
+            fmt::format("{} has {} token exchanges in part {} and {} in part {}", where, a.size(), first.part,
+                        b.size(), part.part));
   for (std::size_t k = 0; k < a.size(); ++k) {
     const Node &x = graph.step().nodes[a[k]], &y = graph.step().nodes[b[k]];
     if (x.ep.token_exchange != y.ep.token_exchange)
       decline(graph, a[k], {"exchange-labels", "S-8", "the parts must exchange tokens in the same order"},
-              fmt::format("{}: exchange {} is a {} in part 0 and a {} in part 1", where, k,
-                          graph.text(x.ep.token_exchange), graph.text(y.ep.token_exchange)));
+              fmt::format("{}: exchange {} is a {} in part {} and a {} in part {}", where, k,
+                          graph.text(x.ep.token_exchange), first.part, graph.text(y.ep.token_exchange),
+                          part.part));
   }
 }
 
@@ -267,15 +273,15 @@ Plan make_plan(const Graph& graph, const std::vector<EpRegion>& regions, const O
   const NodeLists users = invert(inputs, body.order);
   Plan plan;
   ExchangeChecker checker(graph, users);
-  PhasePlanner planner(graph, regions, inputs, edges);
+  StepDependences step(graph, regions, inputs, edges);
   for (const EpRegion& region : regions) {
     std::vector<WaitLabel> labels;
     for (const EpPart& part : region.parts) checker.check(part, labels);
     if (region.count_exchanges() == 0) continue;
     plan.labels.insert(plan.labels.end(), labels.begin(), labels.end());
     check_parts(graph, region);
-    check_same_exchanges(graph, region);
-    plan.schedules.push_back(planner.plan(region, choose_first(graph, region, options.pair_first)));
+    for (const EpPart& part : region.parts) check_same_exchanges(graph, region, part);
+    plan.schedules.push_back(plan_phases(step, region, choose_first(graph, region, options.pair_first)));
     plan.regions.push_back(&region);
   }
   return plan;

@@ -190,7 +190,7 @@ TEST_CASE("F6 ... F11, F14: malformed regions are declined") {
   CHECK(refusal_of(replace_all(kExchanges, "b# = f(%dw#)", "b# = f(%dw#) token_exchange=combine")) ==
         "overlap-ep.label-misplaced");
   CHECK(refusal_of(kExchanges, {.build = "0"}) == "overlap-ep.part-missing");
-  CHECK(refusal_of(kExchanges, {.build = "012"}) == "overlap-ep.parts");
+  CHECK(refusal_of(kExchanges, {.build = "02"}) == "overlap-ep.part-missing");
   CHECK(refusal_of(replace_all(kExchanges, "cw# = wait(%c#)", "cw# = f(%c#)")) == "overlap-ep.wait-count");
 }
 
@@ -247,6 +247,46 @@ TEST_CASE("F13: other collectives are no filler") {
     comb# = a2a(%pre#) token_exchange=combine
     cwait# = wait(%comb#))";
   CHECK(order_of(schedule(body)) == "disp0 disp1 dwait0 ar0 pre0 comb0 dwait1 ar1 pre1 comb1 cwait0 cwait1");
+}
+
+TEST_CASE("any number of parts: forward in ascending turns, backward in descending ones") {
+  CHECK(order_of(schedule(kExchanges, {.build = "012"})) ==
+        "a0 a1 a2 d0 d1 d2 dw0 b0 c0 dw1 b1 c1 dw2 b2 c2 cw0 e0 cw1 e1 cw2 e2");
+  CHECK(order_of(schedule(kExchanges, {.backward = true, .build = "012"})) ==
+        "a2 a1 a0 d2 d1 d0 dw2 b2 c2 dw1 b1 c1 dw0 b0 c0 cw2 e2 cw1 e1 cw0 e0");
+  CHECK(order_of(schedule(kExchanges, {.root = "layers.0", .build = "210"})) ==
+        "a0 d0 a1 d1 a2 d2 dw0 b0 c0 dw1 b1 c1 dw2 b2 c2 cw0 e0 cw1 e1 cw2 e2");
+  // Order of the parts' names in the file does not matter.
+  CHECK(order_of(schedule(kExchanges, {.build = "2013"})) ==
+        order_of(schedule(kExchanges, {.build = "0123"})));
+}
+
+TEST_CASE("only the last of all parts' token-count copies waits") {
+  const Graph paired = schedule(kCounts, {.build = "012"});
+  CHECK(order_of(paired) ==
+        "r0 n0 m0 r1 n1 m1 r2 n2 m2 k0 l0 k1 l1 k2 l2 i0 j0 i1 j1 i2 j2 d0 d1 d2 w0 w1 w2");
+  CHECK(flags_of(paired, {"k0", "l0", "k1", "l1", "k2", "l2"}) == "TTTTTF");
+  const Graph gated = schedule(kCounts, {.root = "layers.0", .build = "012"});
+  CHECK(order_of(gated) ==
+        "r0 n0 m0 k0 l0 i0 j0 d0 r1 n1 m1 k1 l1 i1 j1 d1 r2 n2 m2 k2 l2 i2 j2 d2 w0 w1 w2");
+  CHECK(flags_of(gated, {"k0", "l0", "k1", "l1", "k2", "l2"}) == "TFTFTF");
+}
+
+TEST_CASE("a region that is given its parts one by one is scheduled behind the one before") {
+  const std::string first = mark_text(kExchanges, {.root = "layers.0", .build = "01"});
+  std::string second = mark_text(kExchanges, {.root = "layers.1", .build = "01"});
+  second = second.substr(second.find("  %a0"));
+  for (const char* name :
+       {"a0", "a1", "d0", "d1", "dw0", "dw1", "b0", "b1", "c0", "c1", "cw0", "cw1", "e0", "e1"})
+    second = replace_all(second, fmt::format("%{} ", name), fmt::format("%n{} ", name));
+  second = replace_all(second, "(%x", "(%e");
+  for (const char* name : {"a", "d", "dw", "b", "c", "cw"})
+    second = replace_all(second, fmt::format("(%{}", name), fmt::format("(%n{}", name));
+  second = replace_all(second, "(%ne", "(%e");
+  const std::string text = first.substr(0, first.find("  output(")) + second;
+  CHECK(order_of(overlap_ep(parse_text(text, "test.txt"), {}).graph) ==
+        "a0 d0 a1 d1 dw0 b0 c0 dw1 b1 c1 cw0 e0 cw1 e1 na0 nd0 na1 nd1 "
+        "ndw0 nb0 nc0 ndw1 nb1 nc1 ncw0 ne0 ncw1 ne1");
 }
 
 TEST_CASE("F15: any sequence of labels") {
