@@ -26,7 +26,7 @@ struct WaitLabel {
 class ExchangeChecker {
  public:
   ExchangeChecker(const Graph& graph, const NodeLists& users)
-      : graph_(graph), body_(graph.step()), users_(users), positions_(find_positions(body_, body_.order)) {}
+      : graph_(graph), body_(graph.step()), users_(users) {}
 
   // Adds the labels that the part's waits are to have.
   void check(const EpPart& part, std::vector<WaitLabel>& labels) {
@@ -64,16 +64,12 @@ class ExchangeChecker {
     if (count != 1)
       decline(graph_, launch, {"wait-count", "S-3", "wait for each token exchange once, in the same part"},
               fmt::format("a token exchange with {} waits in its part, expected 1", count));
-    if (positions_[wait] < positions_[launch])
-      decline(graph_, launch, {"wait-before-launch", "S-4", "run `epweave verify` on the input"},
-              fmt::format("its wait {} executes before it", graph_.text(body_.nodes[wait].name)));
     return wait;
   }
 
   const Graph& graph_;
   const Body& body_;
   const NodeLists& users_;
-  IdVector<NodeId, std::uint32_t> positions_;
   SideTable<NodeId, std::uint32_t> part_of_;  // the parts checked so far, numbered from 1
   std::uint32_t current_part_ = 0;
 };
@@ -125,10 +121,7 @@ void check_same_exchanges(const Graph& graph, const EpRegion& region, const EpPa
 // Regions that the option selects; those without exchanges keep what they own but are not scheduled.
 std::vector<EpRegion> collect_regions(const Graph& graph, const OverlapEpOptions& options) {
   EpRegions found = find_ep_regions(graph);
-  if (!found.malformed.empty())
-    decline(graph, found.malformed.front(),
-            {"body-fields", "S-1", "a node with role body needs chunked_region_fqn and chunk_id"},
-            "is part of a chunked body but does not say of which region and part");
+  EPWEAVE_CHECK(found.malformed.empty());  // S-1
   ModuleMatcher matcher(options.roots, graph.context->strings);
   if (!options.roots.empty())
     std::erase_if(found.regions, [&](const EpRegion& r) { return !matcher.root_of(r.root); });
@@ -330,6 +323,11 @@ std::size_t count_displaced(const Graph& graph, const Body& after, const Plan& p
   return count;
 }
 
+// "1 region", "2 regions".
+std::string count_of(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> edges) {
   const Body& before = graph.step();
   const NodeLists inputs = list_inputs(*graph.context, before);
@@ -351,8 +349,8 @@ PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> ed
         "the schedule would break an order that must hold: " + print_path(graph, before, {&*violation, 1}));
   std::size_t exchanges = 0;
   for (const EpRegion* region : plan.regions) exchanges += region->count_exchanges();
-  result.notes.push_back(
-      fmt::format("scheduled {} regions with {} token exchanges", plan.regions.size(), exchanges));
+  result.notes.push_back(fmt::format("scheduled {} with {}", count_of(plan.regions.size(), "region"),
+                                     count_of(exchanges, "token exchange")));
   if (const std::size_t displaced = count_displaced(graph, after, plan); displaced > 0)
     result.notes.push_back(
         fmt::format("{} other collectives changed places within their process group, alike on "
@@ -367,7 +365,12 @@ PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
   const std::vector<EpRegion> regions = collect_regions(graph, options);
   Effects effects(*graph.context, graph.step());
   const Plan plan = make_plan(graph, regions, options, effects.order_edges());
-  if (!plan.regions.empty()) return apply(graph, plan, effects.order_edges());
+  if (!plan.regions.empty()) {
+    PassResult result = apply(graph, plan, effects.order_edges());
+    if (!options.validate_only) return result;
+    result.notes.insert(result.notes.begin(), "checked only, the graph is as it was");
+    return {graph, std::move(result.notes)};
+  }
   if (options.require_exchange)
     decline(
         graph, {},

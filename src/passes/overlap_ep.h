@@ -1,4 +1,4 @@
-// overlap-ep: hides the token exchanges of one part of a chunked MoE region behind the compute of the other.
+// overlap-ep: hides the token exchanges of one part of a chunked MoE region behind the compute of the others.
 //
 // Reorders, nothing else: the same nodes with the same arguments in another order, but for the `non_blocking`
 // flags of the copies that bring token counts to the host (all but the last go without waiting) and the label
@@ -16,7 +16,8 @@
 // Provenance: a node is `moved` if it is not in the longest common subsequence of the old and the new order;
 // a copy whose flag changed is `specialized`. Other nodes keep their records as they are.
 //
-// Refusals: PassError "overlap-ep.NAME", the id of the specification (S-1 ...) in the message.
+// Refusals: PassError "overlap-ep.NAME", the id of the specification (S-1 ...) in the message. What a sound
+// graph (ir/verify.h) cannot do wrong is checked as an invariant: S-1, S-4, S-10 to S-12, S-17, S-18.
 #pragma once
 
 #include <string>
@@ -37,6 +38,7 @@ struct OverlapEpOptions {
       roots;  // which regions, by the pattern of their root (analysis/module_path.h); none: all
   PairFirst pair_first = PairFirst::kAuto;
   bool require_exchange = true;  // decline a graph without a region to schedule
+  bool validate_only = false;    // make the schedule and prove it, but return the graph as it was
 };
 
 PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options);

@@ -6,7 +6,7 @@
 //
 //   a0 -> d0 -> w0 -> b0 -> c0 -> cw0      closures of part 0: {a0, d0}, {w0, b0, c0}
 //
-// Refusals: S-11 (exchanges out of order), S-12 to S-16 (copies).
+// Refusals: S-13 to S-16, about the copies.
 #pragma once
 
 #include <optional>

@@ -97,10 +97,7 @@ class RegionScheduler {
       emit_filler(k);
     }
     emit_tail(exchanges - 1);
-    for (Local i = 0; i < region_.body_size(); ++i)
-      if (!emitter_.is_emitted(i))
-        decline(graph_, region_.node(i), {"left-over", "S-17", "run `epweave verify` on the input"},
-                "can never be scheduled: what it depends on never executes");
+    for (Local i = 0; i < region_.body_size(); ++i) EPWEAVE_CHECK(emitter_.is_emitted(i));  // S-17
     schedule_.phases = emitter_.take_phases();
     return std::move(schedule_);
   }

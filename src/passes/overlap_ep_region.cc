@@ -1,10 +1,6 @@
 #include "passes/overlap_ep_region.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-
-#include "passes/overlap_ep_refusal.h"
 
 namespace epweave {
 
@@ -49,10 +45,7 @@ void RegionGraph::add_dependence(NodeId id, NodeId dep) {
   const EpRegion* owner = step_.owner[dep];
   if (owner != nullptr && owner != &region_) return;
   if (step_.positions[dep] < step_.positions[nodes_.front()]) return;  // before the whole body
-  if (step_.positions[dep] >= step_.positions[id])
-    decline(step_.graph, id, {"cycle", "S-10", "run `epweave verify` on the input"},
-            fmt::format("takes the value of {}, which executes later",
-                        step_.graph.text(step_.graph.step().nodes[dep].name)));
+  EPWEAVE_CHECK(step_.positions[dep] < step_.positions[id]);           // no cycle (S-10)
   if (step_.local[dep] == StepDependences::kNone) {
     step_.local[dep] = size();
     nodes_.push_back(dep);

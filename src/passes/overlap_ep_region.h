@@ -38,7 +38,7 @@ struct StepDependences {
 
 class RegionGraph {
  public:
-  // One at a time over the same step. Throws PassError S-10.
+  // One at a time over the same step.
   RegionGraph(StepDependences& step, const EpRegion& region);
   ~RegionGraph();
   RegionGraph(const RegionGraph&) = delete;

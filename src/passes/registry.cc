@@ -48,7 +48,8 @@ PairFirst pair_first_named(std::string_view name) {
 PassResult run_overlap_ep(const Graph& graph, const Options& options) {
   return overlap_ep(graph, {.roots = options.list("roots"),
                             .pair_first = pair_first_named(options.text("pair-first")),
-                            .require_exchange = options.flag("require-exchange")});
+                            .require_exchange = options.flag("require-exchange"),
+                            .validate_only = options.flag("validate-only")});
 }
 
 PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
@@ -113,7 +114,9 @@ std::vector<PassInfo> make_passes() {
              "launch all parts' first exchanges back to back; auto: unless the region is a whole block",
              {"auto", "yes", "no"}},
             {"require-exchange", OptionKind::kFlag, "true",
-             "decline a graph that has no labelled token exchange in a chunked region"}},
+             "decline a graph that has no labelled token exchange in a chunked region"},
+            {"validate-only", OptionKind::kFlag, "false",
+             "make the schedule and prove it, but leave the graph as it is"}},
        .run = run_overlap_ep},
       {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
   };
