@@ -157,13 +157,36 @@ void add_phase_edges(const RegionSchedule& schedule, std::vector<OrderEdge>& edg
     }
 }
 
-StableOrder sort_body(const Graph& graph, const NodeLists& inputs, const std::vector<OrderEdge>& edges) {
+// "; a1: exchange 0 (dispatch) needs it; e0: follows exchange 1 (combine), the last": what the schedule wants
+// of the first and the last node of each run of requested edges.
+std::string explain_requests(const Graph& graph, const Plan& plan, const Cycle& cycle) {
+  SideTable<NodeId, std::string> wanted;
+  for (std::size_t r = 0; r < plan.regions.size(); ++r)
+    for (const Phase& phase : plan.schedules[r].phases)
+      for (NodeId id : phase.nodes) wanted.at(id) = describe_phase(graph, *plan.regions[r], phase);
+  const auto is_request = [&](std::size_t i) {
+    return cycle[i % cycle.size()].reason == OrderReason::kRequested;
+  };
+  std::string text;
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    if (!is_request(i) || is_request(i + cycle.size() - 1)) continue;
+    std::size_t last = i;
+    while (is_request(last + 1) && last + 1 < i + cycle.size()) ++last;
+    for (NodeId id : {cycle[i].before, cycle[last % cycle.size()].after})
+      text += fmt::format("; {}: {}", graph.text(graph.step().nodes[id].name), wanted[id]);
+  }
+  return text;
+}
+
+StableOrder sort_body(const Graph& graph, const Plan& plan, const NodeLists& inputs,
+                      const std::vector<OrderEdge>& edges) {
   auto sorted = sort_stably(graph.step(), inputs, edges);
   if (auto* cycle = std::get_if<Cycle>(&sorted))
     decline(graph, cycle->front().after,
             {"contradiction", "",
              "schedule fewer regions (option roots), or change what ties the parts together"},
-            "the schedule contradicts the graph: " + print_path(graph, graph.step(), *cycle));
+            "the schedule contradicts the graph: " + print_path(graph, graph.step(), *cycle) +
+                explain_requests(graph, plan, *cycle));
   return std::get<StableOrder>(std::move(sorted));
 }
 
@@ -332,7 +355,7 @@ PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> ed
   const Body& before = graph.step();
   const NodeLists inputs = list_inputs(*graph.context, before);
   for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
-  const StableOrder sorted = sort_body(graph, inputs, edges);
+  const StableOrder sorted = sort_body(graph, plan, inputs, edges);
 
   PassResult result{graph};
   Body& after = result.graph.step();

@@ -134,24 +134,4 @@ TEST_CASE("a buffer that both parts update in place keeps its order") {
   CHECK(order_of(graph) == "a1 a0 d1 d0 read0 write0 read1 write1 dw1 e1 dw0 e0");
 }
 
-TEST_CASE("a schedule that contradicts the graph names the cycle") {
-  // Part 1 needs part 0's result through another region.
-  std::string text = mark_text(kExchanges, {});
-  text = replace_all(text, "  %a1 = aten.silu.default(%x1)",
-                     "  %other = aten.silu.default(%e0) : f32[4, 8] chunk(@layers.9.moe body 0 fwd)\n"
-                     "  %a1 = aten.silu.default(%other)");
-  try {
-    overlap_ep(parse_text(text, "test.txt"), {});
-    FAIL("scheduled");
-  } catch (const PassError& error) {
-    CHECK(error.id() == "overlap-ep.contradiction");
-    CHECK(error.problem() ==
-          "other: the schedule contradicts the graph: e0 -> other (takes its value) -> a1 (takes its value) "
-          "-> d0 "
-          "(is scheduled behind it) -> dw0 (takes its value) -> b0 (takes its value) -> c0 (takes its value) "
-          "-> "
-          "cw0 (takes its value) -> e0 (takes its value)");
-  }
-}
-
 }  // namespace epweave
