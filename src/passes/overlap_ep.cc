@@ -8,6 +8,7 @@
 #include "analysis/collectives.h"
 #include "analysis/module_path.h"
 #include "analysis/order.h"
+#include "passes/overlap_ep_movement.h"
 #include "passes/overlap_ep_phases.h"
 #include "passes/overlap_ep_refusal.h"
 #include "passes/record.h"
@@ -145,6 +146,7 @@ struct Plan {
   std::vector<const EpRegion*> regions;  // scheduled ones
   std::vector<RegionSchedule> schedules;
   std::vector<WaitLabel> labels;
+  Movement movement = Movement::kDelay;
 };
 
 // Each node of a region behind the one before it, over all phases.
@@ -206,6 +208,30 @@ IdSet<NodeId> list_free_launches(const Body& body, const NodeLists& inputs, cons
   return free_launches;
 }
 
+// The launches of each group, but for free ones, in the order they have.
+void add_launch_edges(const Graph& graph, const IdSet<NodeId>& free_launches, std::vector<OrderEdge>& edges) {
+  std::map<std::pair<ArgKind, std::uint64_t>, NodeId> last_on_group;
+  for (const Launch& launch : find_launches(*graph.context, graph.step())) {
+    if (free_launches.contains(launch.node)) continue;
+    NodeId& last = last_on_group[{launch.group.kind(), launch.group.bits()}];
+    if (last) edges.push_back({last, launch.node, OrderReason::kLaunchOrder, {}});
+    last = launch.node;
+  }
+}
+
+StableOrder find_order(const Graph& graph, const Plan& plan, const NodeLists& inputs,
+                       std::vector<OrderEdge> edges) {
+  if (plan.movement == Movement::kMinimal) {
+    add_launch_edges(graph, list_free_launches(graph.step(), inputs, plan), edges);
+    if (auto order = order_with_fewest_moves(graph.step(), inputs, edges, plan.schedules))
+      return {std::move(*order), IdVector<NodeId, NodeId>(graph.step().nodes.size())};
+  }
+  for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
+  StableOrder sorted = sort_body(graph, plan, inputs, edges);
+  EPWEAVE_CHECK(plan.movement == Movement::kDelay);  // else it printed the contradiction
+  return sorted;
+}
+
 // Sets keyword `non_blocking`; whether that changed the node.
 bool set_non_blocking(const Graph& graph, Node& node, bool value) {
   Context& context = *graph.context;
@@ -256,7 +282,12 @@ Provenance make_record(StringId pass, StringId reason, const EpRegion* region) {
   return record;
 }
 
-void record_moves(const Graph& before, const Plan& plan, const StableOrder& sorted, Graph& after) {
+struct Moves {
+  const StableOrder& sorted;
+  const std::vector<NodeId>& moved;
+};
+
+void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Graph& after) {
   struct Place {
     const EpRegion* region = nullptr;
     const Phase* phase = nullptr;
@@ -266,9 +297,9 @@ void record_moves(const Graph& before, const Plan& plan, const StableOrder& sort
     for (const Phase& phase : plan.schedules[r].phases)
       for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], &phase};
   const StringId pass = after.intern("overlap-ep");
-  for (NodeId id : find_moved(before.step(), sorted.order)) {
+  for (NodeId id : moves.moved) {
     const Place& place = places[id];
-    const NodeId waited_for = sorted.waited_for[id];
+    const NodeId waited_for = moves.sorted.waited_for[id];
     std::string reason = "order of its users";
     if (place.phase != nullptr) {
       reason = describe_phase(before, *place.region, *place.phase);
@@ -287,7 +318,7 @@ Plan make_plan(const Graph& graph, const std::vector<EpRegion>& regions, const O
   const Body& body = graph.step();
   const NodeLists inputs = list_inputs(*graph.context, body);
   const NodeLists users = invert(inputs, body.order);
-  Plan plan;
+  Plan plan{.regions = {}, .schedules = {}, .labels = {}, .movement = options.movement};
   ExchangeChecker checker(graph, users);
   StepDependences step(graph, regions, inputs, edges);
   for (const EpRegion& region : regions) {
@@ -351,17 +382,26 @@ std::string count_of(std::size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> edges) {
+// "3 of 17 nodes moved, past 4 nodes that stay on average, 6 at most".
+std::string describe_moves(const Body& before, const std::vector<NodeId>& after,
+                           const std::vector<NodeId>& moved) {
+  const MoveCount count = count_moves(before, after, moved);
+  const std::size_t average = count.moved == 0 ? 0 : (count.passed + count.moved / 2) / count.moved;
+  return fmt::format("{} of {} moved, past {} that stay on average, {} at most", count.moved,
+                     count_of(after.size(), "node"), average, count.farthest);
+}
+
+PassResult apply(const Graph& graph, const Plan& plan, const std::vector<OrderEdge>& edges) {
   const Body& before = graph.step();
   const NodeLists inputs = list_inputs(*graph.context, before);
-  for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
-  const StableOrder sorted = sort_body(graph, plan, inputs, edges);
+  const StableOrder sorted = find_order(graph, plan, inputs, edges);
+  const std::vector<NodeId> moved = find_moved(before, sorted.order);
 
   PassResult result{graph};
   Body& after = result.graph.step();
   after.order = sorted.order;
   relabel_waits(plan, after);
-  record_moves(graph, plan, sorted, result.graph);
+  record_moves(graph, plan, {sorted, moved}, result.graph);
   set_copy_flags(plan, result.graph);
 
   const IdSet<NodeId> free_launches = list_free_launches(before, inputs, plan);
@@ -374,6 +414,7 @@ PassResult apply(const Graph& graph, const Plan& plan, std::vector<OrderEdge> ed
   for (const EpRegion* region : plan.regions) exchanges += region->count_exchanges();
   result.notes.push_back(fmt::format("scheduled {} with {}", count_of(plan.regions.size(), "region"),
                                      count_of(exchanges, "token exchange")));
+  result.notes.push_back(describe_moves(before, sorted.order, moved));
   if (const std::size_t displaced = count_displaced(graph, after, plan); displaced > 0)
     result.notes.push_back(
         fmt::format("{} other collectives changed places within their process group, alike on "

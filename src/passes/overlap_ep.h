@@ -9,7 +9,8 @@
 //   after   router0 router1 d0 d1 shared0 shared1 wait-d0 experts0 c0 wait-d1 experts1 c1 wait-c0 wait-c1
 //
 // collect (analysis/ep_regions.h) -> check the exchanges -> phases (overlap_ep_phases.h) -> one stable sort
-// of the body under the phases of all regions -> proof that the order is legal (analysis/order.h).
+// of the body under the phases of all regions, or the order with the fewest moves (overlap_ep_movement.h) ->
+// proof that the order is legal (analysis/order.h).
 //
 // Numerics: reorder (bitwise by construction).
 //
@@ -33,10 +34,16 @@ enum class PairFirst : std::uint8_t {
   kNo,    // part by part: the first part's exchange runs while the second part still computes what it sends
 };
 
+enum class Movement : std::uint8_t {
+  kDelay,    // nodes are only delayed, as torchtitan does
+  kMinimal,  // as few nodes move as the phases allow (overlap_ep_movement.h)
+};
+
 struct OverlapEpOptions {
   std::vector<std::string>
       roots;  // which regions, by the pattern of their root (analysis/module_path.h); none: all
   PairFirst pair_first = PairFirst::kAuto;
+  Movement movement = Movement::kDelay;
   bool require_exchange = true;  // decline a graph without a region to schedule
   bool validate_only = false;    // make the schedule and prove it, but return the graph as it was
 };

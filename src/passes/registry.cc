@@ -46,10 +46,12 @@ PairFirst pair_first_named(std::string_view name) {
 }
 
 PassResult run_overlap_ep(const Graph& graph, const Options& options) {
-  return overlap_ep(graph, {.roots = options.list("roots"),
-                            .pair_first = pair_first_named(options.text("pair-first")),
-                            .require_exchange = options.flag("require-exchange"),
-                            .validate_only = options.flag("validate-only")});
+  return overlap_ep(
+      graph, {.roots = options.list("roots"),
+              .pair_first = pair_first_named(options.text("pair-first")),
+              .movement = options.text("movement") == "minimal" ? Movement::kMinimal : Movement::kDelay,
+              .require_exchange = options.flag("require-exchange"),
+              .validate_only = options.flag("validate-only")});
 }
 
 PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
@@ -113,6 +115,11 @@ std::vector<PassInfo> make_passes() {
              "auto",
              "launch all parts' first exchanges back to back; auto: unless the region is a whole block",
              {"auto", "yes", "no"}},
+            {"movement",
+             OptionKind::kChoice,
+             "delay",
+             "delay nodes only, as torchtitan does, or move as few as the schedule allows",
+             {"delay", "minimal"}},
             {"require-exchange", OptionKind::kFlag, "true",
              "decline a graph that has no labelled token exchange in a chunked region"},
             {"validate-only", OptionKind::kFlag, "false",
