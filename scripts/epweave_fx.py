@@ -574,7 +574,10 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_bytes(data: bytes, path: str) -> None:
-    """Write a file (temporary file, then rename) or stdout (`-`); gzip if it ends in .gz."""
+    """Write a file (temporary file, then rename) or stdout (`-`); gzip if it ends in .gz.
+
+    Links are followed; devices and pipes are written to, not replaced.
+    """
     if path == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -585,7 +588,12 @@ def write_bytes(data: bytes, path: str) -> None:
             f.write(data)
         data = packed.getvalue()
     temporary = None
+    path = os.path.realpath(path)
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as f:
+                f.write(data)
+            return
         handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".",
                                              dir=os.path.dirname(path) or ".")
         with os.fdopen(handle, "wb") as f:
@@ -1597,6 +1605,27 @@ class _Exporter:
             out["meta"].sort(key=lambda entry: entry["name"])
         return out
 
+    def history(self, known: dict) -> dict:
+        """The pipeline log, origins and provenance of the file that the module was loaded from.
+
+        Provenance is about the nodes that epweave wrote: it is kept if the module still has
+        exactly those, in any order, else left out and named on stderr.
+        """
+        nodes = self.graphs[0]["nodes"]
+        records = known.get("provenance", {})
+        if not records:
+            return {}
+        changed = {n["name"]: n["target"] for n in nodes}.items() ^ known["targets"].items()
+        if changed:
+            name = min(changed)[0]
+            print(f'epweave_fx: the module is not as it was loaded (node "{name}"); the pipeline'
+                  " log and provenance are left out", file=sys.stderr)
+            return {}
+        for node in nodes:
+            if node["name"] in records:
+                node["provenance"] = records[node["name"]]
+        return {key: known[key] for key in ("passes", "origins") if key in known}
+
     def attribute(self, x, path: str) -> tuple:
         torch = self.torch
         if isinstance(x, torch.fx.GraphModule):
@@ -1913,6 +1942,7 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
         message["symbols"] = [reader.symbol(name, x) for name, x in symbols.items()]
     else:
         message["symbols"] = exporter.symbols()
+    message.update(exporter.history(known))
     exporter.report_dropped()
     write_file(message, path)
 
@@ -2326,8 +2356,14 @@ class _Loader:
         module = self.module(None)
         self.finish_symbols()
         module.meta[FILE_FACTS] = {
-            key: self.message[key] for key in ("info", "inputs", "outputs", "process_groups")
+            key: self.message[key]
+            for key in ("info", "inputs", "outputs", "process_groups", "passes", "origins")
             if key in self.message}
+        nodes = self.graphs[None].get("nodes", ())
+        records = {x["name"]: x["provenance"] for x in nodes if x.get("provenance")}
+        if records:
+            module.meta[FILE_FACTS] |= {"provenance": records,
+                                        "targets": {x["name"]: x["target"] for x in nodes}}
         return module
 
 
@@ -2341,7 +2377,8 @@ def load(path: str, *, device: str | None = None):
 
     Device meshes become MeshPlaceholder objects, and process groups that torch.distributed
     does not know ProcessGroupPlaceholder objects; both export as what they stand for. The
-    pipeline log and provenance are not part of a GraphModule and stay in the file.
+    pipeline log and provenance go with the module (in its `meta`) and are exported again as
+    long as it has the same nodes.
 
     Raises GraphFileError, also where an operator is not registered in this process.
     """
@@ -2374,6 +2411,9 @@ def _run_from_dump(source: str, target: str) -> None:
 
 def _run_to_dump(source: str, target: str) -> None:
     message = read_file(source)
+    if message.get("passes"):
+        print(f"epweave_fx: {source}: a dump has no place for the pipeline log and provenance;"
+              " left out", file=sys.stderr)
     try:
         text = json.dumps(dump_from_file(message), separators=(",", ":"))
     except GraphFileError as error:

@@ -287,6 +287,29 @@ class Command(unittest.TestCase):
                          self.run_tool("to-dump", "-", "-", stdin=plain))
         self.assertEqual(sorted(os.listdir(self.directory)), ["a.epw.gz", "a.json.gz", "other.gz"])
 
+    def test_links_are_followed_and_pipes_written_to(self):
+        source, target = self.path("a.json", sample_dump()), self.path("b.epw", b"old")
+        link, pipe = self.path("link.epw"), self.path("pipe.epw")
+        os.symlink(target, link)
+        os.mkfifo(pipe)
+        self.assertEqual(self.run_tool("from-dump", source, link), (0, b"", ""))
+        with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+            self.assertEqual(self.run_tool("from-dump", source, pipe), (0, b"", ""))
+            read = reader.stdout.read()
+        with open(target, "rb") as f:
+            self.assertEqual(f.read(), read)
+        self.assertTrue(os.path.islink(link))
+        self.assertEqual(sorted(os.listdir(self.directory)), ["a.json", "b.epw", "link.epw", "pipe.epw"])
+
+    def test_a_dump_says_what_it_leaves_out(self):
+        graph = self.path("a.epw")
+        message = epweave_fx.file_from_dump(sample_dump())
+        message["passes"] = [{"name": "dce"}]
+        epweave_fx.write_file(message, graph)
+        code, _, said = self.run_tool("to-dump", graph, "-")
+        self.assertEqual((code, said), (0, "epweave_fx: a.epw: a dump has no place for the pipeline log and"
+                                           " provenance; left out\n"))
+
     def test_broken_graphs_pass_through(self):
         """Dangling references, repeated names, a wrong order and cycles are `verify`'s business."""
         dump = sample_dump()

@@ -251,6 +251,31 @@ class RoundTrip(GraphTest):
         self.assertEqual((dump["outputs"], dump["process_groups"], dump["meta"]),
                          ([{"role": "loss"}], groups, {"model": "toy", "layers": 2}))
 
+    def test_provenance_goes_with_the_nodes_it_is_about(self):
+        module = make_fx(lambda x, y: (x + y) * y)(torch.ones(2), torch.ones(2))
+        self.export(module)
+        message = epweave_fx.read_file(self.path)
+        nodes = message["graphs"][0]["nodes"]
+        message["passes"] = [{"name": "dce", "tool": "epweave", "nodes_before": 5, "nodes_after": 5}]
+        message["origins"] = [{"name": n["name"], "target": n["target"]} for n in nodes]
+        for n in nodes:
+            n["provenance"] = [{"pass": "dce", "origins": [n["name"]]}]
+        epweave_fx.write_file(message, self.path)
+        with open(self.path, "rb") as f:
+            written = f.read()
+        loaded = epweave_fx.load(self.path)
+        self.assertEqual(self.export(loaded), "")
+        with open(self.path, "rb") as f:
+            # The producer is the last writer.
+            self.assertEqual(epweave_fx.decode_file(f.read()) | {"version": message["version"]},
+                             epweave_fx.decode_file(written))
+        add = next(n for n in loaded.graph.nodes if n.name == "add")
+        with loaded.graph.inserting_after(add):
+            loaded.graph.call_function(torch.ops.aten.neg.default, (add,))
+        self.assertEqual(self.export(loaded), 'epweave_fx: the module is not as it was loaded (node "neg_default");'
+                                              " the pipeline log and provenance are left out\n")
+        self.assertNotIn("passes", epweave_fx.read_file(self.path))
+
     def test_what_is_not_plain_data_is_named(self):
         class Colour(enum.Enum):
             RED = 1

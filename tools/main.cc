@@ -4,6 +4,7 @@
 
 #include "command_line.h"
 #include "failure.h"
+#include "memory.h"
 
 namespace epweave::cli {
 namespace {
@@ -35,6 +36,7 @@ int run(int argc, char** argv) {
 }  // namespace epweave::cli
 
 int main(int argc, char** argv) {
+  epweave::cli::prepare_memory();
   epweave::cli::open_standard_streams();
   try {
     return epweave::cli::run(argc, argv);

@@ -95,9 +95,11 @@ class StorageClasses {
     const OpInfo* op = body_.nodes[tuple].op;
     const bool is_computed = op != nullptr && !op->is_view && !op->writes && op != special().getitem;
     if (!is_computed || !args[1].is_int()) return join(tuple, id);
-    for (const auto& [index, element] : elements_.at(tuple))
-      if (index == args[1].as_int()) return join(element, id);
-    elements_.at(tuple).emplace_back(args[1].as_int(), id);
+    std::uint32_t& last = last_element_.at(tuple);
+    for (std::uint32_t i = last; i != kNone; i = elements_[i].previous)
+      if (elements_[i].index == args[1].as_int()) return join(elements_[i].node, id);
+    elements_.push_back({args[1].as_int(), id, last});
+    last = static_cast<std::uint32_t>(elements_.size() - 1);
   }
 
   const Context& context_;
@@ -105,7 +107,16 @@ class StorageClasses {
   IdVector<NodeId, NodeId> parent_;
   IdVector<NodeId, std::uint32_t> position_;
   SideTable<StringId, NodeId> first_of_attribute_;
-  SideTable<NodeId, std::vector<std::pair<std::int64_t, NodeId>>> elements_;
+
+  // Elements taken from computed tuples, those of one tuple in a chain.
+  struct Element {
+    std::int64_t index;
+    NodeId node;
+    std::uint32_t previous;
+  };
+  static constexpr std::uint32_t kNone = ~0U;
+  std::vector<Element> elements_;
+  SideTable<NodeId, std::uint32_t> last_element_{kNone};  // by tuple
 };
 
 // Calls visit(NodeId operand, bool writes) for the operands whose elements the node touches.
@@ -142,13 +153,17 @@ class EdgeBuilder {
     State& state = states_.at(access.storage);
     if (!access.writes) {
       if (state.writer) add(state.writer, node, OrderReason::kReadAfterWrite, access.storage);
-      state.readers.push_back(node);
+      readers_.push_back({node, kNone});
+      const auto reader = static_cast<std::uint32_t>(readers_.size() - 1);
+      (state.first_reader == kNone ? state.first_reader : readers_[state.last_reader].next) = reader;
+      state.last_reader = reader;
       return;
     }
-    if (state.readers.empty() && state.writer)
+    if (state.first_reader == kNone && state.writer)
       add(state.writer, node, OrderReason::kWriteAfterWrite, access.storage);
-    for (NodeId reader : state.readers) add(reader, node, OrderReason::kWriteAfterRead, access.storage);
-    state.readers.clear();
+    for (std::uint32_t i = state.first_reader; i != kNone; i = readers_[i].next)
+      add(readers_[i].node, node, OrderReason::kWriteAfterRead, access.storage);
+    state.first_reader = kNone;
     state.writer = node;
   }
 
@@ -158,12 +173,12 @@ class EdgeBuilder {
   }
 
   // An effect that an op of unknown effect may depend on or disturb.
-  void effect(NodeId node, bool is_unknown) {
-    if (!is_unknown) {
-      if (last_unknown_) add(last_unknown_, node, OrderReason::kUnknownEffect, {});
-      since_unknown_.push_back(node);
-      return;
-    }
+  void effect(NodeId node) {
+    if (last_unknown_) add(last_unknown_, node, OrderReason::kUnknownEffect, {});
+    since_unknown_.push_back(node);
+  }
+
+  void unknown_effect(NodeId node) {
     if (since_unknown_.empty() && last_unknown_) add(last_unknown_, node, OrderReason::kUnknownEffect, {});
     for (NodeId before : since_unknown_) add(before, node, OrderReason::kUnknownEffect, {});
     since_unknown_.clear();
@@ -171,9 +186,14 @@ class EdgeBuilder {
   }
 
  private:
+  static constexpr std::uint32_t kNone = ~0U;
   struct State {
     NodeId writer;
-    std::vector<NodeId> readers;
+    std::uint32_t first_reader = kNone, last_reader = kNone;  // since the last write, a chain
+  };
+  struct Reader {
+    NodeId node;
+    std::uint32_t next;
   };
 
   void add(NodeId before, NodeId after, OrderReason reason, NodeId about) {
@@ -182,6 +202,7 @@ class EdgeBuilder {
 
   std::vector<OrderEdge>& edges_;
   SideTable<NodeId, State> states_;
+  std::vector<Reader> readers_;
   std::vector<NodeId> since_unknown_;
   NodeId last_draw_, last_unknown_;
 };
@@ -213,48 +234,76 @@ bool reads_elements(const Node& node) {
   return node.op == nullptr || node.op->cost != CostClass::kFree || node.op == special().reshape;
 }
 
-Effects::Effects(const Context& context, const Body& body) : storage_(body.nodes.size()) {
+Effects::Effects(const Context& context, const Body& body)
+    : context_(context), body_(body), storage_(body.nodes.size()) {
   StorageClasses classes(context, body);
   for (std::uint32_t i = 0; i < body.nodes.size(); ++i) storage_[NodeId(i)] = classes.find(NodeId(i));
+  find_touches();
+  find_accesses();
+  touches_ = {};
+  written_ = {};
+}
 
-  IdSet<NodeId> written(body.nodes.size());
-  for (NodeId id : body.order)
-    visit_operands(context, body, id, [&](NodeId operand, bool writes) {
-      if (writes) written.insert(storage_[operand]);
-    });
-
-  std::vector<std::pair<NodeId, StorageAccess>> found;  // in execution order
-  SideTable<NodeId, std::uint32_t> slot(body.nodes.size(), 0);
-  begins_.assign(body.nodes.size() + 1, 0);
-  EdgeBuilder builder(edges_);
-  for (NodeId id : body.order) {
-    const std::size_t first = found.size();
-    visit_operands(context, body, id, [&](NodeId operand, bool writes) {
+void Effects::find_touches() {
+  written_ = IdSet<NodeId>(body_.nodes.size());
+  touches_.reserve(4 * body_.order.size());
+  for (NodeId id : body_.order) {
+    visit_operands(context_, body_, id, [&](NodeId operand, bool writes) {
       const NodeId storage = storage_[operand];
-      if (!written.contains(storage)) return;
-      std::uint32_t& at = slot.at(storage);
-      const bool is_known = at >= first && at < found.size() && found[at].second.storage == storage;
-      if (is_known) {
-        found[at].second.writes |= writes;
+      touches_.push_back({id, storage, writes ? TouchKind::kWrite : TouchKind::kRead});
+      if (writes) written_.insert(storage);
+    });
+    find_effects_of(id);
+  }
+}
+
+void Effects::find_effects_of(NodeId id) {
+  const Node& node = body_.nodes[id];
+  if (is_unknown(node)) {
+    touches_.push_back({id, {}, TouchKind::kUnknown});
+  } else if (node.kind == NodeKind::kCall) {
+    if (node.op->is_random) touches_.push_back({id, {}, TouchKind::kRandom});
+    if (has_effect(node)) touches_.push_back({id, {}, TouchKind::kEffect});
+  }
+}
+
+void Effects::find_accesses() {
+  struct Access {
+    NodeId node;
+    StorageAccess access;
+  };
+  std::vector<Access> found;  // to written storage, in execution order, each storage of a node once
+  IdVector<NodeId, std::uint32_t> slot(body_.nodes.size(), 0);  // by storage: where it was last accessed
+  EdgeBuilder builder(edges_);
+  begins_.assign(body_.nodes.size() + 1, 0);
+  for (std::size_t next = 0; next < touches_.size();) {
+    const NodeId id = touches_[next].node;
+    const std::size_t first = found.size();
+    const std::size_t begin = next;
+    for (; next < touches_.size() && touches_[next].node == id; ++next) {
+      const Touch& touch = touches_[next];
+      if (!touch.storage || !written_.contains(touch.storage)) continue;
+      const bool writes = touch.kind == TouchKind::kWrite;
+      std::uint32_t& at = slot[touch.storage];
+      if (at >= first && at < found.size() && found[at].access.storage == touch.storage) {
+        found[at].access.writes |= writes;
       } else {
         at = static_cast<std::uint32_t>(found.size());
-        found.push_back({id, {storage, writes}});
+        found.push_back({id, {touch.storage, writes}});
       }
-    });
+    }
     begins_[id.index() + 1] = static_cast<std::uint32_t>(found.size() - first);
-    for (std::size_t i = first; i < found.size(); ++i) builder.access(id, found[i].second);
-    const Node& node = body.nodes[id];
-    if (is_unknown(node)) {
-      builder.effect(id, true);
-    } else if (node.kind == NodeKind::kCall) {
-      if (node.op->is_random) builder.draw(id);
-      if (has_effect(node)) builder.effect(id, false);
+    for (std::size_t i = first; i < found.size(); ++i) builder.access(id, found[i].access);
+    for (std::size_t i = begin; i < next; ++i) {
+      if (touches_[i].kind == TouchKind::kRandom) builder.draw(id);
+      if (touches_[i].kind == TouchKind::kEffect) builder.effect(id);
+      if (touches_[i].kind == TouchKind::kUnknown) builder.unknown_effect(id);
     }
   }
   for (std::size_t i = 1; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
   accesses_.resize(found.size());
-  std::vector<std::uint32_t> next(begins_.begin(), begins_.end() - 1);
-  for (const auto& [id, access] : found) accesses_[next[id.index()]++] = access;
+  std::vector<std::uint32_t> place(begins_.begin(), begins_.end() - 1);
+  for (const Access& a : found) accesses_[place[a.node.index()]++] = a.access;
 }
 
 }  // namespace epweave

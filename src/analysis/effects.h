@@ -52,7 +52,11 @@ struct StorageAccess {
 
 class Effects {
  public:
+  // The body must outlive the effects.
   Effects(const Context& context, const Body& body);
+
+  const Context& context() const { return context_; }
+  const Body& body() const { return body_; }
 
   // The first value of the class of values that may share storage with this one.
   NodeId storage_of(NodeId value) const { return storage_[value]; }
@@ -64,6 +68,21 @@ class Effects {
   const std::vector<OrderEdge>& order_edges() const { return edges_; }
 
  private:
+  enum class TouchKind : std::uint8_t { kRead, kWrite, kRandom, kEffect, kUnknown };
+  struct Touch {
+    NodeId node;
+    NodeId storage;  // of kRead and kWrite
+    TouchKind kind;
+  };
+
+  void find_touches();
+  void find_effects_of(NodeId id);
+  void find_accesses();
+
+  const Context& context_;
+  const Body& body_;
+  std::vector<Touch> touches_;  // by execution order of the nodes; only while the effects are being found
+  IdSet<NodeId> written_;       // storages, likewise
   std::vector<std::uint32_t> begins_;
   std::vector<StorageAccess> accesses_;
   IdVector<NodeId, NodeId> storage_;

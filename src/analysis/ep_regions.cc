@@ -1,7 +1,6 @@
 #include "analysis/ep_regions.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "ir/op.h"
@@ -15,6 +14,26 @@ EpPart& find_part(EpRegion& region, std::int32_t part) {
   region.parts.push_back({part, {}, {}});
   return region.parts.back();
 }
+
+// Regions by root and direction, in the order in which they are first asked for.
+class RegionIndex {
+ public:
+  explicit RegionIndex(std::vector<EpRegion>& regions) : regions_(regions) {}
+
+  EpRegion& find(StringId root, bool backward) {
+    std::uint32_t& index = (backward ? backward_ : forward_).at(root);
+    if (index == kNone) {
+      index = static_cast<std::uint32_t>(regions_.size());
+      regions_.push_back({root, backward, {}});
+    }
+    return regions_[index];
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = ~0U;
+  std::vector<EpRegion>& regions_;
+  SideTable<StringId, std::uint32_t> forward_{kNone}, backward_{kNone};
+};
 
 }  // namespace
 
@@ -39,7 +58,7 @@ EpRegions find_ep_regions(const Graph& graph) {
   const Body& body = graph.step();
   const StringId body_role = graph.context->strings.find("body");
   if (!body_role) return found;
-  std::map<std::pair<StringId, bool>, std::size_t> index;
+  RegionIndex index(found.regions);
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
     if (node.chunk.role != body_role) continue;
@@ -47,10 +66,7 @@ EpRegions find_ep_regions(const Graph& graph) {
       found.malformed.push_back(id);
       continue;
     }
-    const bool backward = is_in_backward_region(node);
-    const auto [at, is_new] = index.try_emplace({node.chunk.region, backward}, found.regions.size());
-    if (is_new) found.regions.push_back({node.chunk.region, backward, {}});
-    EpPart& part = find_part(found.regions[at->second], *node.chunk.part);
+    EpPart& part = find_part(index.find(node.chunk.region, is_in_backward_region(node)), *node.chunk.part);
     part.nodes.push_back(id);
     if (is_token_exchange(graph, node)) part.exchanges.push_back(id);
   }

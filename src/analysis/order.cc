@@ -25,61 +25,65 @@ void check_is_permutation(const Body& before, const Body& after) {
   }
 }
 
-std::string group_key(Arg group) {
-  return fmt::format("{}/{}", static_cast<int>(group.kind()), group.bits());
-}
+using Positions = IdVector<NodeId, std::uint32_t>;
 
-// Launches per group, without the free ones.
-std::map<std::string, std::vector<NodeId>> list_bound_launches(const Context& context, const Body& body,
-                                                               const IdSet<NodeId>& free_launches) {
-  std::map<std::string, std::vector<NodeId>> by_group;
-  for (const Launch& launch : find_launches(context, body))
-    if (!free_launches.contains(launch.node)) by_group[group_key(launch.group)].push_back(launch.node);
-  return by_group;
-}
-
-std::optional<OrderEdge> find_launch_violation(const Context& context, const Body& before, const Body& after,
+// The first pair of launches on one group that changed places, by the positions behind the pass.
+std::optional<OrderEdge> find_launch_violation(const std::vector<Launch>& launches, const Positions& position,
                                                const IdSet<NodeId>& free_launches) {
-  const auto position = find_positions(after, after.order);
-  for (const auto& [group, launches] : list_bound_launches(context, before, free_launches))
-    for (std::size_t i = 1; i < launches.size(); ++i)
-      if (position[launches[i]] < position[launches[i - 1]])
-        return OrderEdge{launches[i - 1], launches[i], OrderReason::kLaunchOrder, {}};
+  std::map<std::pair<ArgKind, std::uint64_t>, NodeId> last_on_group;
+  for (const Launch& launch : launches) {
+    if (free_launches.contains(launch.node)) continue;
+    NodeId& last = last_on_group[{launch.group.kind(), launch.group.bits()}];
+    if (last && position[launch.node] < position[last])
+      return OrderEdge{last, launch.node, OrderReason::kLaunchOrder, {}};
+    last = launch.node;
+  }
   return std::nullopt;
 }
 
-// Reads of non-blocking copies to the host with nothing in between that makes the host wait for the device.
+// What decides whether the host reads a non-blocking copy too early: the copies to the host, the nodes that
+// read them, and the nodes that make the host wait for the device.
 class HostReads {
  public:
-  HostReads(const Context& context, const Effects& effects) : context_(context), effects_(effects) {}
-
-  // The first that `after` has and `before` has not.
-  std::optional<OrderEdge> find_new_unsynchronised(const Body& before, const Body& after) const {
-    IdSet<NodeId> known(before.nodes.size());
-    visit_unsynchronised(before, [&](NodeId, NodeId reader) { known.insert(reader); });
-    std::optional<OrderEdge> found;
-    visit_unsynchronised(after, [&](NodeId copy, NodeId reader) {
-      if (!found && !known.contains(reader)) found = OrderEdge{copy, reader, OrderReason::kHostRead, {}};
-    });
-    return found;
+  explicit HostReads(const Effects& effects) : context_(effects.context()), effects_(effects) {
+    const Body& body = effects.body();
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      const bool is_copy = is_copy_to_host(body, node);
+      if (is_copy) copied_.insert(effects.storage_of(id));
+      if (is_copy || makes_host_wait(body, node) || reads_copy(node)) concerned_.push_back(id);
+    }
   }
 
- private:
-  template <class Visit>  // (NodeId copy, NodeId reader)
-  void visit_unsynchronised(const Body& body, const Visit& visit) const {
-    SideTable<NodeId, std::uint32_t> copied_at(body.nodes.size(), 0);  // by storage; 0: not such a copy
+  // In the order of the nodes of the body.
+  const std::vector<NodeId>& concerned() const { return concerned_; }
+
+  // Calls visit(copy, reader) for reads with nothing between copy and read that makes the host wait.
+  template <class Visit>
+  void visit_unsynchronised(const Body& body, std::span<const NodeId> order, const Visit& visit) const {
+    std::map<NodeId, std::uint32_t> copied_at;  // by storage: where in `order`, from 1
     std::uint32_t last_sync = 0;
-    for (std::uint32_t i = 0; i < body.order.size(); ++i) {
-      const NodeId id = body.order[i];
+    for (std::uint32_t i = 0; i < order.size(); ++i) {
+      const NodeId id = order[i];
       const Node& node = body.nodes[id];
       if (reads_elements(node))
         for_each_input(context_, node, [&](NodeId input) {
-          const std::uint32_t at = copied_at[effects_.storage_of(input)];
-          if (at != 0 && last_sync < at) visit(body.order[at - 1], id);
+          const auto copy = copied_at.find(effects_.storage_of(input));
+          if (copy != copied_at.end() && last_sync < copy->second) visit(order[copy->second - 1], id);
         });
-      if (is_copy_to_host(body, node) && is_nonblocking(node)) copied_at.at(effects_.storage_of(id)) = i + 1;
-      if (synchronises(body, node)) last_sync = i + 1;
+      const bool is_copy = is_copy_to_host(body, node);
+      if (is_copy && is_nonblocking(node)) copied_at[effects_.storage_of(id)] = i + 1;
+      if (is_copy ? !is_nonblocking(node) : makes_host_wait(body, node)) last_sync = i + 1;
     }
+  }
+
+ private:
+  // Of a node before it; the copy's storage is its own.
+  bool reads_copy(const Node& node) const {
+    bool found = false;
+    for_each_input(context_, node,
+                   [&](NodeId input) { found |= copied_.contains(effects_.storage_of(input)); });
+    return found && reads_elements(node);
   }
 
   bool is_on_host(const Node& node) const {
@@ -102,14 +106,31 @@ class HostReads {
     return flag != nullptr && flag->is(ArgKind::kBool) && flag->as_bool();
   }
 
-  bool synchronises(const Body& body, const Node& node) const {
-    if (is_copy_to_host(body, node)) return !is_nonblocking(node);
+  bool makes_host_wait(const Body& body, const Node& node) const {
     return node.op != nullptr && node.op->cost == CostClass::kHostSync && takes_from_device(body, node);
   }
 
   const Context& context_;
   const Effects& effects_;
+  IdSet<NodeId> copied_;  // storages
+  std::vector<NodeId> concerned_;
 };
+
+// A read of a non-blocking copy with nothing in between that makes the host wait, which `after` has and the
+// body before has not.
+std::optional<OrderEdge> find_host_read_violation(const Effects& before, const Body& after,
+                                                  const Positions& position) {
+  const HostReads reads(before);
+  std::vector<NodeId> order = reads.concerned();
+  IdSet<NodeId> known;
+  reads.visit_unsynchronised(before.body(), order, [&](NodeId, NodeId reader) { known.insert(reader); });
+  std::sort(order.begin(), order.end(), [&](NodeId a, NodeId b) { return position[a] < position[b]; });
+  std::optional<OrderEdge> found;
+  reads.visit_unsynchronised(after, order, [&](NodeId copy, NodeId reader) {
+    if (!found && !known.contains(reader)) found = OrderEdge{copy, reader, OrderReason::kHostRead, {}};
+  });
+  return found;
+}
 
 // --------------------------------------------------------------------------- sorting
 
@@ -332,20 +353,23 @@ class CycleFinder {
 
 }  // namespace
 
-std::optional<OrderEdge> find_order_violation(const Context& context, const Body& before, const Body& after,
+std::optional<OrderEdge> find_order_violation(const Effects& before, const Body& after,
                                               const IdSet<NodeId>& free_launches) {
-  check_is_permutation(before, after);
+  check_is_permutation(before.body(), after);
+  const Context& context = before.context();
   const auto position = find_positions(after, after.order);
-  const NodeLists inputs = list_inputs(context, after);
-  for (NodeId id : after.order)
-    for (NodeId input : inputs[id])
-      if (position[input] >= position[id]) return OrderEdge{input, id, OrderReason::kData, {}};
-  const Effects effects(context, before);
-  for (const OrderEdge& edge : effects.order_edges())
+  for (NodeId id : after.order) {
+    OrderEdge violation;
+    for_each_input(context, after.nodes[id], [&](NodeId input) {
+      if (!violation.before && position[input] >= position[id])
+        violation = {input, id, OrderReason::kData, {}};
+    });
+    if (violation.before) return violation;
+  }
+  for (const OrderEdge& edge : before.order_edges())
     if (position[edge.before] > position[edge.after]) return edge;
-  const HostReads reads(context, effects);
-  if (auto edge = reads.find_new_unsynchronised(before, after)) return edge;
-  return find_launch_violation(context, before, after, free_launches);
+  if (auto edge = find_host_read_violation(before, after, position)) return edge;
+  return find_launch_violation(find_launches(context, before.body()), position, free_launches);
 }
 
 std::variant<StableOrder, Cycle> sort_stably(const Body& body, const NodeLists& inputs,

@@ -21,9 +21,10 @@
 
 namespace epweave {
 
-// The first pair that `after` has in the wrong order, or none: `after.order` is a legal permutation of
-// `before.order`. The two bodies have the same nodes except for arguments that a pass changed.
-std::optional<OrderEdge> find_order_violation(const Context& context, const Body& before, const Body& after,
+// The first pair that `after` has in the wrong order, or none: `after.order` is a legal permutation of the
+// order of the body that the effects are those of. The two bodies have the same nodes except for arguments
+// that a pass changed.
+std::optional<OrderEdge> find_order_violation(const Effects& before, const Body& after,
                                               const IdSet<NodeId>& free_launches);
 
 struct StableOrder {

@@ -1,11 +1,11 @@
 // Strings stored once, named by ids. Ids are handed out in order of first use.
 #pragma once
 
-#include <deque>
-#include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
+#include "base/arena.h"
+#include "base/hash_index.h"
 #include "base/id.h"
 
 namespace epweave {
@@ -17,14 +17,18 @@ class StringTable {
   StringId intern(std::string_view text);
   // The id of `text` if it was interned before, else none.
   StringId find(std::string_view text) const;
+  // Stays valid for the life of the table.
   std::string_view operator[](StringId id) const { return strings_[id.index()]; }
   // As above, "" for none.
   std::string_view text_or_empty(StringId id) const { return id ? (*this)[id] : std::string_view(); }
   std::size_t size() const { return strings_.size(); }
 
  private:
-  std::deque<std::string> strings_;  // a deque: views stay valid while it grows
-  std::unordered_map<std::string_view, StringId> ids_;
+  std::uint32_t find(std::string_view text, std::size_t hash) const;
+
+  Arena characters_;
+  std::vector<std::string_view> strings_;  // into the arena
+  HashIndex ids_;
 };
 
 }  // namespace epweave

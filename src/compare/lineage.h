@@ -4,15 +4,13 @@
 // what the record says that made it.
 #pragma once
 
-#include <vector>
-
 #include "ir/graph.h"
 
 namespace epweave {
 
 struct Lineage {
   ProvenanceRole role = ProvenanceRole::kKept;
-  std::vector<StringId> origins;  // nodes of the input that it stands for; first the one whose place it has
+  NameList origins;  // nodes of the input that it stands for; first the one whose place it has
   std::uint32_t part = 0, parts = 0;
 
   // The node is its origin: kept, moved, merged with others, or made a special case.

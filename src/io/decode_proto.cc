@@ -384,7 +384,7 @@ class Decoder {
       std::vector<Provenance> records;
       for (const proto::Provenance& record : message.provenance())
         records.push_back(decode_provenance(record));
-      node.provenance = context_.own(std::move(records));
+      node.provenance = context_.own(records);
     }
   }
 
@@ -432,14 +432,16 @@ class Decoder {
     return result;
   }
 
-  Provenance decode_provenance(const proto::Provenance& record) const {
+  Provenance decode_provenance(const proto::Provenance& record) {
     refuse_unknown(record);
     if (record.role() < 0 || record.role() > proto::Provenance::SPECIALIZED)
       fail(fmt::format("provenance role {} is not known to this version", static_cast<int>(record.role())));
     Provenance result;
     result.pass = text(record.pass());
     result.role = static_cast<ProvenanceRole>(record.role());
-    for (std::uint32_t ref : record.origins()) result.origins.push_back(text(ref));
+    std::vector<StringId> origins;
+    for (std::uint32_t ref : record.origins()) origins.push_back(text(ref));
+    result.origins = context_.own(origins);
     result.part = record.part();
     result.parts = record.parts();
     result.region = text(record.region());

@@ -17,18 +17,15 @@ ArgRange ArgPool::add(std::span<const Arg> args) {
 }
 
 Arg ArgPool::intern_tree(ArgKind kind, std::span<const Arg> children) {
-  std::size_t h = static_cast<std::size_t>(kind);
+  std::size_t hash = static_cast<std::size_t>(kind);
   for (Arg child : children)
-    h = h * 1099511628211ULL + (static_cast<std::size_t>(child.kind()) ^
-                                static_cast<std::size_t>(child.bits() * 0x9e3779b97f4a7c15ULL));
-  for (auto [it, end] = trees_.equal_range(h); it != end; ++it) {
-    const auto known = this->children(it->second);
-    if (it->second.kind() == kind && std::equal(known.begin(), known.end(), children.begin(), children.end()))
-      return it->second;
-  }
-  Arg tree = add_tree(kind, children);
-  trees_.emplace(h, tree);
-  return tree;
+    hash = mix_hash(mix_hash(hash, static_cast<std::size_t>(child.kind())), child.bits());
+  const std::uint32_t known = tree_ids_.find(hash, [&](std::uint32_t i) {
+    return trees_[i].kind() == kind && std::ranges::equal(this->children(trees_[i]), children);
+  });
+  if (known != HashIndex::kNone) return trees_[known];
+  tree_ids_.insert(hash, static_cast<std::uint32_t>(trees_.size()));
+  return trees_.emplace_back(add_tree(kind, children));
 }
 
 bool ArgPool::equal(Arg a, Arg b) const {

@@ -4,13 +4,14 @@
 // types are kept apart: a list is not a tuple, 1 is not 1.0, True or "1".
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "base/hash_index.h"
 #include "base/id.h"
 #include "base/interner.h"
 #include "ir/expr.h"
@@ -161,7 +162,9 @@ class ArgPool {
   }
   template <class Map>
   ArgRange map(ArgRange range, const Map& map_leaf) {
-    std::vector<Arg> mapped(range.count);
+    std::array<Arg, 8> few;
+    std::vector<Arg> many(range.count > few.size() ? range.count : 0);
+    const std::span<Arg> mapped(many.empty() ? few.data() : many.data(), range.count);
     bool changed = false;
     for (std::uint32_t i = 0; i < range.count; ++i) {
       const Arg before = args_[range.begin + i];
@@ -173,7 +176,8 @@ class ArgPool {
 
  private:
   std::vector<Arg> args_;
-  std::unordered_multimap<std::size_t, Arg> trees_;
+  std::vector<Arg> trees_;  // the interned ones
+  HashIndex tree_ids_;      // positions in trees_
 };
 
 }  // namespace epweave

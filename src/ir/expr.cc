@@ -31,23 +31,19 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
   return narrow((x % y != 0 && (x < 0) != (y < 0)) ? q - 1 : q);
 }
 
-std::size_t combine(std::size_t seed, std::size_t value) {
-  return seed ^ (value + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2));
-}
-
 std::size_t hash(const Poly& poly) {
   std::size_t h = poly.terms.size();
   for (const Term& term : poly.terms) {
-    h = combine(h, static_cast<std::size_t>(term.coefficient.num));
-    h = combine(h, static_cast<std::size_t>(term.coefficient.den));
-    for (AtomId atom : term.atoms) h = combine(h, atom.index());
+    h = mix_hash(h, static_cast<std::size_t>(term.coefficient.num));
+    h = mix_hash(h, static_cast<std::size_t>(term.coefficient.den));
+    for (AtomId atom : term.atoms) h = mix_hash(h, atom.index());
   }
   return h;
 }
 
 std::size_t hash(const Atom& atom) {
-  std::size_t h = combine(static_cast<std::size_t>(atom.kind), atom.name.index());
-  for (PolyId operand : atom.operands) h = combine(h, operand.index());
+  std::size_t h = mix_hash(static_cast<std::size_t>(atom.kind), atom.name.index());
+  for (PolyId operand : atom.operands) h = mix_hash(h, operand.index());
   return h;
 }
 
@@ -128,19 +124,19 @@ ExprPool::ExprPool(StringTable& strings) : strings_(strings) {}
 
 PolyId ExprPool::intern(Poly poly) {
   const std::size_t h = hash(poly);
-  for (auto [it, end] = poly_ids_.equal_range(h); it != end; ++it)
-    if (polys_[it->second] == poly) return it->second;
+  const std::uint32_t known = poly_ids_.find(h, [&](std::uint32_t id) { return polys_[PolyId(id)] == poly; });
+  if (known != HashIndex::kNone) return PolyId(known);
   PolyId id = polys_.push_back(std::move(poly));
-  poly_ids_.emplace(h, id);
+  poly_ids_.insert(h, id.index());
   return id;
 }
 
 AtomId ExprPool::intern(Atom atom) {
   const std::size_t h = hash(atom);
-  for (auto [it, end] = atom_ids_.equal_range(h); it != end; ++it)
-    if (atoms_[it->second] == atom) return it->second;
+  const std::uint32_t known = atom_ids_.find(h, [&](std::uint32_t id) { return atoms_[AtomId(id)] == atom; });
+  if (known != HashIndex::kNone) return AtomId(known);
   AtomId id = atoms_.push_back(std::move(atom));
-  atom_ids_.emplace(h, id);
+  atom_ids_.insert(h, id.index());
   return id;
 }
 

@@ -22,6 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash_index.h"
 #include "base/id.h"
 #include "base/interner.h"
 
@@ -167,8 +168,7 @@ class ExprPool {
   IdVector<PolyId, Poly> polys_;
   IdVector<AtomId, Atom> atoms_;
   std::unordered_map<StringId, ExprId> expr_of_text_;
-  std::unordered_multimap<std::size_t, PolyId> poly_ids_;
-  std::unordered_multimap<std::size_t, AtomId> atom_ids_;
+  HashIndex poly_ids_, atom_ids_;
   SideTable<PolyId, ExprId> expr_of_poly_;
   std::unordered_map<std::int64_t, ExprId> numbers_;
   std::array<std::unordered_map<std::uint64_t, ExprId>, kOperations> combined_;  // of a pair of expressions

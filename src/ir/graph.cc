@@ -18,21 +18,34 @@ const NodeExtra* Context::own(NodeExtra extra) {
   return &extras_.back();
 }
 
-ProvenanceList Context::own(std::vector<Provenance> records) {
-  provenance_.push_back(std::move(records));
-  return ProvenanceList(provenance_.back());
+ProvenanceList Context::own(std::span<const Provenance> records) {
+  return ProvenanceList(arena_.store(records));
 }
 
-void append_provenance(Context& context, Node& node, Provenance record) {
-  std::vector<Provenance> records(node.provenance.begin(), node.provenance.end());
-  records.push_back(std::move(record));
-  node.provenance = context.own(std::move(records));
+NameList Context::own(std::span<const StringId> names) {
+  return names.size() == 1 ? NameList(names.front()) : NameList(arena_.store(names));
 }
 
-void replace_last_provenance(Context& context, Node& node, Provenance record) {
-  std::vector<Provenance> records(node.provenance.begin(), node.provenance.end() - 1);
-  records.push_back(std::move(record));
-  node.provenance = context.own(std::move(records));
+namespace {
+
+// The first `kept` records of the node, and one more.
+void set_last_provenance(Context& context, Node& node, std::size_t kept, const Provenance& record) {
+  std::array<Provenance, 8> few;
+  std::vector<Provenance> many(kept + 1 > few.size() ? kept + 1 : 0);
+  const std::span<Provenance> records(many.empty() ? few.data() : many.data(), kept + 1);
+  std::copy_n(node.provenance.begin(), kept, records.begin());
+  records.back() = record;
+  node.provenance = context.own(records);
+}
+
+}  // namespace
+
+void append_provenance(Context& context, Node& node, const Provenance& record) {
+  set_last_provenance(context, node, node.provenance.size(), record);
+}
+
+void replace_last_provenance(Context& context, Node& node, const Provenance& record) {
+  set_last_provenance(context, node, node.provenance.size() - 1, record);
 }
 
 const Body* Graph::find_body(StringId name) const {
@@ -68,8 +81,8 @@ Site site_of(const Graph& graph, const Node& node) {
           std::string(graph.text(node.module)), source};
 }
 
-std::vector<StringId> origins_of(const Node& node) {
-  return node.provenance.empty() ? std::vector{node.name} : node.provenance.back().origins;
+NameList origins_of(const Node& node) {
+  return node.provenance.empty() ? NameList(node.name) : node.provenance.back().origins;
 }
 
 }  // namespace epweave

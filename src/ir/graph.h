@@ -16,6 +16,7 @@
 // Invariants (checked by verify_structure, ir/verify.h) are listed there.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -25,6 +26,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/arena.h"
 #include "base/id.h"
 #include "base/interner.h"
 #include "ir/arg.h"
@@ -73,11 +75,37 @@ enum class ProvenanceRole : std::uint8_t {
 };
 std::string_view name_of(ProvenanceRole role);  // "kept", "part-input", ...
 
+// A few names, most often one, which is held in place; more belong to a context (Context::own).
+class NameList {
+ public:
+  NameList() = default;
+  NameList(StringId name) : one_(name), count_(1) {}  // NOLINT: a name is a list of one
+
+  const StringId* begin() const { return count_ == 1 ? &one_ : many_; }
+  const StringId* end() const { return begin() + count_; }
+  std::size_t size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  StringId front() const { return *begin(); }
+  StringId operator[](std::size_t i) const { return begin()[i]; }
+  friend bool operator==(const NameList& a, const NameList& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  friend struct Context;
+  explicit NameList(std::span<const StringId> many)
+      : many_(many.data()), count_(static_cast<std::uint32_t>(many.size())) {}
+
+  const StringId* many_ = nullptr;
+  StringId one_;
+  std::uint32_t count_ = 0;
+};
+
 // One statement about where a node comes from; `origins` name nodes of Graph::origins.
 struct Provenance {
   StringId pass;
   ProvenanceRole role = ProvenanceRole::kKept;
-  std::vector<StringId> origins;
+  NameList origins;
   std::uint32_t part = 0;   // which, from 0 ...
   std::uint32_t parts = 0;  // ... of how many; 0: not about a part
   StringId region;
@@ -137,11 +165,12 @@ struct Context {
 
   // Keeps what few nodes have, for as long as the context lives.
   const NodeExtra* own(NodeExtra extra);
-  ProvenanceList own(std::vector<Provenance> records);
+  ProvenanceList own(std::span<const Provenance> records);
+  NameList own(std::span<const StringId> names);
 
  private:
   std::deque<NodeExtra> extras_;
-  std::deque<std::vector<Provenance>> provenance_;
+  Arena arena_;
 };
 
 struct Node {
@@ -271,12 +300,12 @@ inline const TensorType* tensor_of(const Context& context, TypeId type) {
 Site site_of(const Graph& graph, const Node& node);
 
 // Adds a record about the node, or puts another in place of the last one.
-void append_provenance(Context& context, Node& node, Provenance record);
-void replace_last_provenance(Context& context, Node& node, Provenance record);
+void append_provenance(Context& context, Node& node, const Provenance& record);
+void replace_last_provenance(Context& context, Node& node, const Provenance& record);
 
 // The origins that a new node made from this one stands for: those of its last record, or itself where no
 // pass has recorded anything yet.
-std::vector<StringId> origins_of(const Node& node);
+NameList origins_of(const Node& node);
 
 // Calls visit(NodeId) for each node reference among args and kwargs, in order, with repetition.
 template <class Visit>

@@ -133,10 +133,12 @@ class FieldParser {
     in_.skip_spaces();
     record.role = read_role();
     FieldParser inner(v_, in_);
-    for (in_.skip_spaces(); !in_.accept(')'); in_.skip_spaces()) inner.read_provenance_item(record);
+    std::vector<StringId> origins;
+    for (in_.skip_spaces(); !in_.accept(')'); in_.skip_spaces()) inner.read_provenance_item(record, origins);
+    record.origins = v_.context().own(origins);
     std::vector<Provenance> all(records.begin(), records.end());
-    all.push_back(std::move(record));
-    records = v_.context().own(std::move(all));
+    all.push_back(record);
+    records = v_.context().own(all);
   }
 
   void bindings(std::vector<Binding>& bindings) {
@@ -239,11 +241,11 @@ class FieldParser {
   }
 
   // %ORIGIN PART/PARTS @REGION bwd|fwd "REASON"
-  void read_provenance_item(Provenance& record) {
+  void read_provenance_item(Provenance& record, std::vector<StringId>& origins) {
     const std::size_t begin = in_.position();
     const char c = in_.peek();
     if (c == '%') {
-      record.origins.push_back(v_.read_node_name(in_));
+      origins.push_back(v_.read_node_name(in_));
     } else if (is_digit(c)) {
       record.part = in_.read_unsigned();
       in_.expect('/');

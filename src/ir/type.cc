@@ -30,21 +30,17 @@ constexpr DTypeInfo kDTypes[] = {
     {DType::kFloat4E2m1fnX2, "torch.float4_e2m1fn_x2", "f4e2m1fnx2", 1},
 };
 
-std::size_t combine(std::size_t seed, std::size_t value) {
-  return (seed ^ value) * 0x9e3779b97f4a7c15ULL + (seed >> 29);
-}
-
 std::size_t hash(const Type& type) {
   std::size_t h = static_cast<std::size_t>(type.kind);
-  h = combine(h, static_cast<std::size_t>(type.tensor.dtype));
-  for (ExprId e : type.tensor.sizes) h = combine(h, e.index());
-  for (ExprId e : type.tensor.strides) h = combine(h, e.index());
-  h = combine(h, type.tensor.offset.index());
-  h = combine(h, type.tensor.device.index());
-  h = combine(h, type.expr.index());
-  for (TypeId t : type.elements) h = combine(h, t.index());
-  h = combine(h, static_cast<std::size_t>(type.value.kind()));
-  return combine(h, static_cast<std::size_t>(type.value.bits()));
+  h = mix_hash(h, static_cast<std::size_t>(type.tensor.dtype));
+  for (ExprId e : type.tensor.sizes) h = mix_hash(h, e.index());
+  for (ExprId e : type.tensor.strides) h = mix_hash(h, e.index());
+  h = mix_hash(h, type.tensor.offset.index());
+  h = mix_hash(h, type.tensor.device.index());
+  h = mix_hash(h, type.expr.index());
+  for (TypeId t : type.elements) h = mix_hash(h, t.index());
+  h = mix_hash(h, static_cast<std::size_t>(type.value.kind()));
+  return mix_hash(h, static_cast<std::size_t>(type.value.bits()));
 }
 
 }  // namespace
@@ -89,11 +85,11 @@ bool is_floating(DType d) {
 
 TypeId TypePool::intern(Type type) {
   const std::size_t h = hash(type);
-  for (auto [it, end] = ids_.equal_range(h); it != end; ++it)
-    if ((*this)[it->second] == type) return it->second;
+  const std::uint32_t known = ids_.find(h, [&](std::uint32_t id) { return types_[id] == type; });
+  if (known != HashIndex::kNone) return TypeId(known);
   types_.push_back(std::move(type));
   TypeId id(types_.size() - 1);
-  ids_.emplace(h, id);
+  ids_.insert(h, id.index());
   return id;
 }
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "base/hash_index.h"
 #include "base/id.h"
 #include "base/interner.h"
 #include "ir/arg.h"
@@ -107,7 +107,7 @@ class TypePool {
 
  private:
   std::deque<Type> types_;
-  std::unordered_multimap<std::size_t, TypeId> ids_;
+  HashIndex ids_;
 };
 
 }  // namespace epweave

@@ -8,6 +8,7 @@
 #include "analysis/collectives.h"
 #include "analysis/module_path.h"
 #include "analysis/order.h"
+#include "passes/overlap_ep_check.h"
 #include "passes/overlap_ep_movement.h"
 #include "passes/overlap_ep_phases.h"
 #include "passes/overlap_ep_refusal.h"
@@ -17,107 +18,6 @@ namespace epweave {
 namespace {
 
 // --------------------------------------------------------------------------- collecting
-
-struct WaitLabel {
-  NodeId wait;
-  StringId label;
-};
-
-// The exchanges of one part, checked: each has one wait behind it, and nothing else has their label.
-class ExchangeChecker {
- public:
-  ExchangeChecker(const Graph& graph, const NodeLists& users)
-      : graph_(graph), body_(graph.step()), users_(users) {}
-
-  // Adds the labels that the part's waits are to have.
-  void check(const EpPart& part, std::vector<WaitLabel>& labels) {
-    ++current_part_;
-    for (NodeId id : part.nodes) part_of_.at(id) = current_part_;
-    for (NodeId id : part.nodes) {
-      const Node& node = body_.nodes[id];
-      if (is_token_exchange(graph_, node)) {
-        labels.push_back({find_wait(id), node.ep.token_exchange});
-      } else if (node.ep.token_exchange && !waits_for_exchange(id)) {
-        decline(graph_, id,
-                {"label-misplaced", "S-2", "only all-to-all launches may have the label EP_token_exchange"},
-                fmt::format("has the label EP_token_exchange={} but is no token exchange of this region",
-                            graph_.text(node.ep.token_exchange)));
-      }
-    }
-  }
-
- private:
-  bool is_in_part(NodeId id) const { return part_of_[id] == current_part_; }
-
-  bool waits_for_exchange(NodeId id) const {
-    const NodeId launch = find_waited_launch(*graph_.context, body_, id);
-    return launch && is_in_part(launch) && is_token_exchange(graph_, body_.nodes[launch]);
-  }
-
-  NodeId find_wait(NodeId launch) const {
-    NodeId wait;
-    int count = 0;
-    for (NodeId user : users_[launch]) {
-      if (!is_wait(body_.nodes[user]) || !is_in_part(user)) continue;
-      wait = user;
-      ++count;
-    }
-    if (count != 1)
-      decline(graph_, launch, {"wait-count", "S-3", "wait for each token exchange once, in the same part"},
-              fmt::format("a token exchange with {} waits in its part, expected 1", count));
-    return wait;
-  }
-
-  const Graph& graph_;
-  const Body& body_;
-  const NodeLists& users_;
-  SideTable<NodeId, std::uint32_t> part_of_;  // the parts checked so far, numbered from 1
-  std::uint32_t current_part_ = 0;
-};
-
-std::string describe(const Graph& graph, const EpRegion& region) {
-  return describe_region(graph, region.root, region.backward);
-}
-
-// Parts 0, 1, ... without a gap, two at least.
-void check_parts(const Graph& graph, const EpRegion& region) {
-  const std::string where = describe(graph, region);
-  const EpPart& first = region.parts.front();
-  if (region.parts.size() == 1)
-    decline(graph, first.nodes.front(), {"part-missing", "S-5", "chunk the region again"},
-            fmt::format("{} has part {} only", where, first.part));
-  for (std::size_t i = 0; i < region.parts.size(); ++i)
-    if (region.parts[i].part != static_cast<std::int32_t>(i))
-      decline(graph, region.parts[i].nodes.front(), {"part-missing", "S-5", "chunk the region again"},
-              fmt::format("{} has a part {} but no part {}", where, region.parts[i].part, i));
-}
-
-// That `part` exchanges tokens as the first part does.
-void check_same_exchanges(const Graph& graph, const EpRegion& region, const EpPart& part) {
-  const std::string where = describe(graph, region);
-  const EpPart& first = region.parts.front();
-  const auto &a = first.exchanges, &b = part.exchanges;
-  if (a.empty() != b.empty()) {
-    const EpPart &with = a.empty() ? part : first, &without = a.empty() ? first : part;
-    decline(
-        graph, with.exchanges.front(),
-        {"exchanges-missing", "S-6", "label the token exchanges of all parts with EP_token_exchange"},
-        fmt::format("{} has token exchanges in part {} and none in part {}", where, with.part, without.part));
-  }
-  if (a.size() != b.size())
-    decline(graph, a.size() > b.size() ? a.back() : b.back(),
-            {"exchange-count", "S-7", "label the token exchanges of all parts with EP_token_exchange"},
-            fmt::format("{} has {} token exchanges in part {} and {} in part {}", where, a.size(), first.part,
-                        b.size(), part.part));
-  for (std::size_t k = 0; k < a.size(); ++k) {
-    const Node &x = graph.step().nodes[a[k]], &y = graph.step().nodes[b[k]];
-    if (x.ep.token_exchange != y.ep.token_exchange)
-      decline(graph, a[k], {"exchange-labels", "S-8", "the parts must exchange tokens in the same order"},
-              fmt::format("{}: exchange {} is a {} in part {} and a {} in part {}", where, k,
-                          graph.text(x.ep.token_exchange), first.part, graph.text(y.ep.token_exchange),
-                          part.part));
-  }
-}
 
 // Regions that the option selects; those without exchanges keep what they own but are not scheduled.
 std::vector<EpRegion> collect_regions(const Graph& graph, const OverlapEpOptions& options) {
@@ -203,7 +103,7 @@ IdSet<NodeId> list_free_launches(const Body& body, const NodeLists& inputs, cons
     const auto from = inputs[id];
     if (std::any_of(from.begin(), from.end(), [&](NodeId i) { return dependent.contains(i); }))
       dependent.insert(id);
-    if (is_launch(body.nodes[id]) && dependent.contains(id)) free_launches.insert(id);
+    if (dependent.contains(id) && is_launch(body.nodes[id])) free_launches.insert(id);
   }
   return free_launches;
 }
@@ -252,27 +152,6 @@ bool set_non_blocking(const Graph& graph, Node& node, bool value) {
 
 // --------------------------------------------------------------------------- provenance
 
-// Nodes outside the longest common subsequence of the two orders.
-std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order) {
-  const auto positions = find_positions(before, before.order);
-  std::vector<std::size_t> best;  // best[l]: index in `order` that ends a chain of l + 1
-  std::vector<std::size_t> previous(order.size(), order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    auto at = std::lower_bound(best.begin(), best.end(), i, [&](std::size_t a, std::size_t b) {
-      return positions[order[a]] < positions[order[b]];
-    });
-    if (at != best.begin()) previous[i] = *(at - 1);
-    at == best.end() ? best.push_back(i) : static_cast<void>(*at = i);
-  }
-  std::vector<std::uint8_t> stays(order.size());
-  for (std::size_t i = best.empty() ? order.size() : best.back(); i < order.size(); i = previous[i])
-    stays[i] = 1;
-  std::vector<NodeId> moved;
-  for (std::size_t i = 0; i < order.size(); ++i)
-    if (!stays[i]) moved.push_back(order[i]);
-  return moved;
-}
-
 Provenance make_record(StringId pass, StringId reason, const EpRegion* region) {
   Provenance record{.pass = pass, .reason = reason};
   if (region != nullptr) {
@@ -290,44 +169,51 @@ struct Moves {
 void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Graph& after) {
   struct Place {
     const EpRegion* region = nullptr;
-    const Phase* phase = nullptr;
+    StringId reason;
   };
-  SideTable<NodeId, Place> places;
+  SideTable<NodeId, Place> places(before.step().nodes.size(), {});
   for (std::size_t r = 0; r < plan.regions.size(); ++r)
-    for (const Phase& phase : plan.schedules[r].phases)
-      for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], &phase};
+    for (const Phase& phase : plan.schedules[r].phases) {
+      const StringId reason = after.intern(describe_phase(before, *plan.regions[r], phase));
+      for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], reason};
+    }
   const StringId pass = after.intern("overlap-ep");
   for (NodeId id : moves.moved) {
-    const Place& place = places[id];
-    const NodeId waited_for = moves.sorted.waited_for[id];
-    std::string reason = "order of its users";
-    if (place.phase != nullptr) {
-      reason = describe_phase(before, *place.region, *place.phase);
-    } else if (waited_for) {
-      reason = fmt::format("follows {}", before.text(before.step().nodes[waited_for].name));
+    Place place = places[id];
+    if (!place.reason) {
+      const NodeId waited_for = moves.sorted.waited_for[id];
+      place.reason = after.intern(
+          waited_for ? fmt::format("follows {}", before.text(before.step().nodes[waited_for].name))
+                     : "order of its users");
     }
-    record_moved(*after.context, after.step().nodes[id],
-                 make_record(pass, after.intern(reason), place.region));
+    record_moved(*after.context, after.step().nodes[id], make_record(pass, place.reason, place.region));
   }
 }
 
 // --------------------------------------------------------------------------- the pass
 
-Plan make_plan(const Graph& graph, const std::vector<EpRegion>& regions, const OverlapEpOptions& options,
-               std::span<const OrderEdge> edges) {
+// The graph, and what was found out about it.
+struct Input {
+  explicit Input(const Graph& g)
+      : graph(g), effects(*g.context, g.step()), inputs(list_inputs(*g.context, g.step())) {}
+
+  const Graph& graph;
+  const Effects effects;
+  const NodeLists inputs;
+};
+
+Plan make_plan(const Input& input, const std::vector<EpRegion>& regions, const OverlapEpOptions& options) {
+  const Graph& graph = input.graph;
   const Body& body = graph.step();
-  const NodeLists inputs = list_inputs(*graph.context, body);
+  const NodeLists& inputs = input.inputs;
   const NodeLists users = invert(inputs, body.order);
   Plan plan{.regions = {}, .schedules = {}, .labels = {}, .movement = options.movement};
   ExchangeChecker checker(graph, users);
-  StepDependences step(graph, regions, inputs, edges);
+  StepDependences step(graph, regions, inputs, input.effects.order_edges());
   for (const EpRegion& region : regions) {
-    std::vector<WaitLabel> labels;
-    for (const EpPart& part : region.parts) checker.check(part, labels);
+    const std::vector<WaitLabel> labels = checker.check(region);
     if (region.count_exchanges() == 0) continue;
     plan.labels.insert(plan.labels.end(), labels.begin(), labels.end());
-    check_parts(graph, region);
-    for (const EpPart& part : region.parts) check_same_exchanges(graph, region, part);
     plan.schedules.push_back(plan_phases(step, region, choose_first(graph, region, options.pair_first)));
     plan.regions.push_back(&region);
   }
@@ -391,10 +277,10 @@ std::string describe_moves(const Body& before, const std::vector<NodeId>& after,
                      count_of(after.size(), "node"), average, count.farthest);
 }
 
-PassResult apply(const Graph& graph, const Plan& plan, const std::vector<OrderEdge>& edges) {
+PassResult apply(const Input& input, const Plan& plan) {
+  const Graph& graph = input.graph;
   const Body& before = graph.step();
-  const NodeLists inputs = list_inputs(*graph.context, before);
-  const StableOrder sorted = find_order(graph, plan, inputs, edges);
+  const StableOrder sorted = find_order(graph, plan, input.inputs, input.effects.order_edges());
   const std::vector<NodeId> moved = find_moved(before, sorted.order);
 
   PassResult result{graph};
@@ -404,8 +290,8 @@ PassResult apply(const Graph& graph, const Plan& plan, const std::vector<OrderEd
   record_moves(graph, plan, {sorted, moved}, result.graph);
   set_copy_flags(plan, result.graph);
 
-  const IdSet<NodeId> free_launches = list_free_launches(before, inputs, plan);
-  if (auto violation = find_order_violation(*graph.context, before, after, free_launches))
+  const IdSet<NodeId> free_launches = list_free_launches(before, input.inputs, plan);
+  if (auto violation = find_order_violation(input.effects, after, free_launches))
     decline(
         graph, violation->after,
         {"illegal-order", "", "schedule fewer regions (option roots) and report the graph"},
@@ -427,10 +313,10 @@ PassResult apply(const Graph& graph, const Plan& plan, const std::vector<OrderEd
 
 PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
   const std::vector<EpRegion> regions = collect_regions(graph, options);
-  Effects effects(*graph.context, graph.step());
-  const Plan plan = make_plan(graph, regions, options, effects.order_edges());
+  const Input input(graph);
+  const Plan plan = make_plan(input, regions, options);
   if (!plan.regions.empty()) {
-    PassResult result = apply(graph, plan, effects.order_edges());
+    PassResult result = apply(input, plan);
     if (!options.validate_only) return result;
     result.notes.insert(result.notes.begin(), "checked only, the graph is as it was");
     return {graph, std::move(result.notes)};

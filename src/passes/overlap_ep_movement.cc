@@ -251,6 +251,33 @@ std::optional<std::vector<NodeId>> order_with_fewest_moves(const Body& body, con
   return moves.take_order();
 }
 
+// Nodes outside the longest common subsequence of the two orders.
+std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order) {
+  constexpr std::uint32_t kNone = ~0U;
+  const auto positions = find_positions(before, before.order);
+  struct Chain {             // of nodes whose positions ascend
+    std::uint32_t position;  // of its last node before
+    std::uint32_t last;      // index in `order`
+  };
+  std::vector<Chain> best;  // best[l]: of the chains of l + 1 nodes the one that ends first
+  std::vector<std::uint32_t> previous(order.size(), kNone);
+  for (std::uint32_t i = 0; i < order.size(); ++i) {
+    const Chain chain{positions[order[i]], i};
+    auto at = best.end();
+    if (!best.empty() && best.back().position >= chain.position)
+      at = std::lower_bound(best.begin(), best.end(), chain,
+                            [](const Chain& a, const Chain& b) { return a.position < b.position; });
+    if (at != best.begin()) previous[i] = (at - 1)->last;
+    at == best.end() ? best.push_back(chain) : static_cast<void>(*at = chain);
+  }
+  std::vector<std::uint8_t> stays(order.size());
+  for (std::uint32_t i = best.empty() ? kNone : best.back().last; i != kNone; i = previous[i]) stays[i] = 1;
+  std::vector<NodeId> moved;
+  for (std::size_t i = 0; i < order.size(); ++i)
+    if (!stays[i]) moved.push_back(order[i]);
+  return moved;
+}
+
 MoveCount count_moves(const Body& body, const std::vector<NodeId>& after, const std::vector<NodeId>& moved) {
   IdSet<NodeId> is_moved(body.nodes.size());
   for (NodeId id : moved) is_moved.insert(id);

@@ -28,6 +28,9 @@ std::optional<std::vector<NodeId>> order_with_fewest_moves(const Body& body, con
                                                            std::span<const OrderEdge> edges,
                                                            std::span<const RegionSchedule> schedules);
 
+// Nodes outside the longest common subsequence of the body's order and this one, in this one.
+std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order);
+
 // How far nodes went: each by the number of staying nodes that it passed.
 struct MoveCount {
   std::size_t moved = 0;
@@ -35,7 +38,7 @@ struct MoveCount {
   std::uint32_t farthest = 0;
 };
 
-// `moved` are the nodes outside the longest common subsequence of the body's order and `after`.
+// `moved` as find_moved gives it.
 MoveCount count_moves(const Body& body, const std::vector<NodeId>& after, const std::vector<NodeId>& moved);
 
 }  // namespace epweave

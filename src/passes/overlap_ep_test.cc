@@ -115,7 +115,7 @@ TEST_CASE("what only follows a body stays behind it, and says what it follows") 
   CHECK(record.role == ProvenanceRole::kMoved);
   CHECK(graph.text(record.reason) == "launches exchange 0 (dispatch)");
   CHECK(graph.text(record.region) == "layers.0.moe");
-  CHECK(graph.text(record.origins.at(0)) == "d1");
+  CHECK(graph.text(record.origins[0]) == "d1");
   CHECK(node_of(graph, "a0").provenance.empty());
 }
 

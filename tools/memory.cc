@@ -1,0 +1,33 @@
+#include "memory.h"
+
+#include <cstdlib>
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#include <malloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#endif
+
+namespace epweave::cli {
+
+void prepare_memory() {
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+  constexpr int kReserved = 1 << 30;  // addresses; memory follows as it is touched
+  constexpr int kStep = 64 << 20;     // for what goes beyond
+  constexpr std::size_t kForcesGrowth = 4 << 20;
+  mallopt(M_MMAP_THRESHOLD, kReserved);
+  mallopt(M_TRIM_THRESHOLD, kReserved);
+  mallopt(M_TOP_PAD, kReserved);
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(sbrk(0)) + page - 1) / page * page;
+  std::free(std::malloc(kForcesGrowth));
+  const auto end = reinterpret_cast<std::uintptr_t>(sbrk(0));
+  // A wish: without large pages the program works the same.
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  mallopt(M_TOP_PAD, kStep);
+#endif
+}
+
+}  // namespace epweave::cli
