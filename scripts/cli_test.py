@@ -362,12 +362,6 @@ class DeclineTest(CommandLineTest):
         self.assertRegex(error["problem"], r"\b3\b")
         self.assertTrue(error["remedy"])
 
-    def test_more_than_two_parts_are_not_scheduled(self):
-        error = self.decline(DSV3, "--preset", PRESET % 4)
-        self.assertEqual((error["kind"], error["exit_code"], error["id"], error["remedy"]),
-                         ("declined", 4, "overlap-ep.parts",
-                          "chunk with parts=2, or leave overlap-ep out: chunk alone takes any number of parts"))
-
     def test_an_op_without_a_rule_in_a_region(self):
         text = self.output_of("convert", DSV3, "-", "--to", "text").decode()
         module = r"@layers\.1\.moe\.routed_experts\.inner_experts\b"
@@ -411,6 +405,73 @@ class PresetTest(CommandLineTest):
         self.assertEqual(after["regions"], regions)
         self.assertEqual(after["provenance_coverage"], 1)
         self.assertEqual(after["unknown_targets"], before["unknown_targets"])
+
+    def test_four_parts(self):
+        self.output_of("rewrite", DSV3, "--preset", PRESET % 4, "-o", "out.epw", "-q")
+        self.assertEqual(self.output_of("verify", "out.epw"), b"")
+        self.output_of("verify", DSV3, "out.epw")
+        nodes = json.loads(self.output_of("print", "out.epw", "--json"))["nodes"]
+        for direction, turns in (("forward", [0, 1, 2, 3]), ("backward", [3, 2, 1, 0])):
+            parts = [node["chunk"]["part"] for node in nodes
+                     if node["target"] == "_c10d_functional.all_to_all_single.default" and node["direction"] == direction
+                     and node["chunk"] and node["chunk"]["root"] == "layers.2.moe"]
+            # Forward: counts, dispatch, combine; backward: combine, dispatch.
+            self.assertEqual(parts, turns * (3 if direction == "forward" else 2), direction)
+
+
+class OverlapTest(CommandLineTest):
+    """What runs under each exchange, and the trace of it."""
+
+    def check_trace(self, trace):
+        """The Trace Event Format, as ui.perfetto.dev reads it: complete and metadata events, bars of one track
+        one behind the other."""
+        self.assertEqual(set(trace), {"displayTimeUnit", "traceEvents"})
+        tracks, ends = {}, {}
+        for event in trace["traceEvents"]:
+            self.assertIn(event["ph"], "MX")
+            for key in ("pid", "tid"):
+                self.assertIsInstance(event[key], int)
+            self.assertIsInstance(event["name"], str)
+            self.assertIsInstance(event["args"], dict)
+            track = (event["pid"], event["tid"])
+            if event["ph"] == "M":
+                self.assertIn(event["name"], ("process_name", "thread_name"))
+                tracks[track] = event["args"]["name"]
+                continue
+            self.assertIn(track, tracks)
+            self.assertTrue(event["cat"])
+            self.assertGreaterEqual(event["ts"], ends.get(track, 0), event)
+            self.assertGreaterEqual(event["dur"], 0)
+            ends[track] = event["ts"] + event["dur"]
+        return tracks
+
+    def test_trace_and_report(self):
+        self.output_of("rewrite", DSV3, "-p", "dce,chunk,isolate-ep-pg", "-o", "chunked.epw", "-q")
+        self.output_of("rewrite", "chunked.epw", "-p", "overlap-ep", "-o", "out.epw", "-q")
+        report = json.loads(self.output_of("overlap", "out.epw", "--before", "chunked.epw", "--trace", "trace.json",
+                                           "--json"))
+        self.assertEqual((report["exchanges"], report["exposed"], report["light"]), (40, 0, 5))
+        self.assertEqual((report["before"]["exchanges"], report["before"]["exposed"]), (40, 40))
+        trace = json.loads((self.folder / "trace.json").read_text())
+        tracks = self.check_trace(trace)
+        self.assertEqual({tracks[1, 0], tracks[2, 0]}, {"before: chunked.epw", "after: out.epw"})
+        self.assertEqual(tracks[1, 1], "host")
+        self.assertEqual(tracks[2, 2], "compute")
+        groups = {name for (pid, tid), name in tracks.items() if pid == 2 and tid > 2}
+        self.assertTrue(all(name.startswith("group ") for name in groups) and len(groups) >= 2, groups)
+        slices = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["pid"] == 2]
+        exchanges = [event for event in slices if event["tid"] > 2 and event["args"].get("token_exchange")]
+        self.assertEqual(len(exchanges), 40)
+        self.assertEqual({event["args"]["part"] for event in exchanges}, {0, 1})
+        self.assertEqual({event["args"]["region"] for event in exchanges}, {f"layers.{i}.moe" for i in range(1, 6)})
+        # Every kernel of the graph has its bar.
+        kernels = [event for event in slices if event["tid"] == 2]
+        stats = json.loads(self.output_of("stats", "out.epw", "--json"))["targets"]
+        self.assertEqual(sum(event["args"]["op"] == "aten.mm.default" for event in kernels), stats["aten.mm.default"])
+
+    def test_one_standard_input(self):
+        result = self.run_tool("overlap", "-", "--before", "-")
+        self.assertEqual(result.returncode, 2)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ struct Choices {
   InputOptions rewritten;
   std::string node;
   PrintOptions print;
+  OverlapOptions overlap;
   DiffCommand diff;
   std::string completion;
 };
@@ -147,6 +148,19 @@ void add_diff(CLI::App& app, Choices& choices) {
   command.footer("Exit codes: 0 the graphs are the same, 1 they differ, 2 trouble.");
 }
 
+void add_overlap(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("overlap", "Say what runs under each token exchange");
+  add_input(command, choices.input, "Chunked graph, - for standard input");
+  command
+      .add_option("--before", choices.overlap.before.path,
+                  "Graph to compare with, such as the unscheduled one")
+      ->type_name("G0");
+  command
+      .add_option("--trace", choices.overlap.trace,
+                  "Write the order of issue as a trace for ui.perfetto.dev, that of --before too")
+      ->type_name("FILE");
+}
+
 // The commands. What they say goes to `choices`.
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
   auto app = std::make_unique<CLI::App>(kAbout, "epweave");
@@ -165,6 +179,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   CLI::App& explain = *app->add_subcommand("explain", "Say what a node is and where it comes from");
   add_input(explain, choices.input, "Graph that has the node, - for standard input");
   explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
+  add_overlap(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -254,9 +269,10 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   choices->rewrite.output = choices->output;
   if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
   if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
-  choices->diff.a = choices->input;
+  choices->diff.a = choices->overlap.input = choices->input;
   if (name == "explain")
     return [choices](Console& console) { return explain({choices->input, choices->node}, console); };
+  if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
   if (name == "verify" && !choices->rewritten.path.empty())

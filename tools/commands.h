@@ -53,6 +53,12 @@ struct ExplainOptions {
   std::string node;  // with or without '%'
 };
 
+struct OverlapOptions {
+  InputOptions input;
+  InputOptions before;  // no path: none
+  std::string trace;    // file for the trace; empty: none
+};
+
 struct ConvertOptions {
   InputOptions input;
   OutputOptions output;
@@ -77,6 +83,7 @@ int stats(const InputOptions& options, Console& console);
 int verify(const InputOptions& options, Console& console);
 int verify_rewrite(const VerifyOptions& options, Console& console);
 int explain(const ExplainOptions& options, Console& console);
+int overlap(const OverlapOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int list_passes(Console& console);
 

@@ -232,25 +232,45 @@ class StableSorter {
   IdSet<NodeId> placed_;
 };
 
-// A short cycle among the nodes that could not be placed.
+// The shortest cycle among the nodes that could not be placed. A run of requested edges counts once: it is
+// one request, whose steps say nothing.
+//
+// Breadth first from every such node to what it depends on, never further than the best cycle so far. Where
+// that would take too long (kWork edges), the cycle is the shortest of those found until then.
 class CycleFinder {
  public:
   CycleFinder(const Body& body, const Dependences& dependences, const StableSorter& sorter)
-      : body_(body), dependences_(dependences), sorter_(sorter) {}
+      : body_(body), dependences_(dependences), sorter_(sorter), states_(2 * body.nodes.size()) {}
 
   Cycle find() {
-    Cycle best = find_through(find_start(), body_.order.size());
-    EPWEAVE_CHECK(!best.empty());
-    // A shorter one is likely to share a node with it.
-    const Cycle first = best;
-    for (std::size_t i = 0; i < first.size() && i < 64 && best.size() > 2; ++i)
-      if (Cycle cycle = find_through(first[i].after, best.size() - 1); !cycle.empty())
-        best = std::move(cycle);
-    std::reverse(best.begin(), best.end());
-    return best;
+    Found best = find_through(find_start(), ~0U);
+    EPWEAVE_CHECK(!best.cycle.empty());
+    // The nodes of a cycle are likely to be on a shorter one, too.
+    const Cycle first = best.cycle;
+    for (const OrderEdge& edge : first) improve(edge.after, best);
+    for (NodeId id : body_.order)
+      if (is_stuck(id)) improve(id, best);
+    return std::move(best.cycle);
   }
 
  private:
+  static constexpr std::size_t kWork = 50'000'000;
+  static constexpr std::uint32_t kShortest = 2;
+
+  struct Found {
+    Cycle cycle;
+    std::uint32_t length = 0;
+  };
+
+  // A node reached by a requested edge or by another one: the former goes on along requests for nothing.
+  struct State {
+    std::uint32_t search = 0;  // that the rest is of
+    std::uint32_t length = 0;
+    bool is_done = false;
+    OrderEdge edge;                // from here to where the search came from
+    bool came_by_request = false;  // the state at edge.after
+  };
+
   bool is_stuck(NodeId id) const {
     return body_.nodes[id].kind != NodeKind::kOutput && !sorter_.is_placed(id);
   }
@@ -270,31 +290,65 @@ class CycleFinder {
     return id;
   }
 
-  // Breadth first from `start` to what it depends on, until `start` is met again; backwards.
-  Cycle find_through(NodeId start, std::size_t limit) const {
-    SideTable<NodeId, OrderEdge> reached_by;
-    std::deque<std::pair<NodeId, std::size_t>> queue{{start, 0}};
-    auto follow = [&](const OrderEdge& edge, std::size_t depth) {
-      if (!is_stuck(edge.before) || reached_by[edge.before].after) return;
-      reached_by.at(edge.before) = edge;
-      queue.emplace_back(edge.before, depth + 1);
-    };
-    while (!queue.empty() && !reached_by[start].after && queue.front().second < limit) {
-      const auto [id, depth] = queue.front();
+  void improve(NodeId start, Found& best) {
+    if (best.length <= kShortest || work_ > kWork) return;
+    if (Found found = find_through(start, best.length - 1); !found.cycle.empty()) best = std::move(found);
+  }
+
+  State& state(NodeId id, bool by_request) { return states_[2 * id.index() + (by_request ? 1 : 0)]; }
+
+  // The shortest cycle through `start` if it is no longer than `limit`.
+  Found find_through(NodeId start, std::uint32_t limit) {
+    ++search_;
+    std::deque<std::pair<NodeId, bool>> queue{{start, false}};
+    state(start, false) = {.search = search_, .length = 0};
+    while (!queue.empty()) {
+      const auto [id, by_request] = queue.front();
       queue.pop_front();
-      for (NodeId input : dependences_.inputs_of(id)) follow({input, id, OrderReason::kData, {}}, depth);
-      for (const OrderEdge& edge : dependences_.edges_of(id)) follow(edge, depth);
+      State& here = state(id, by_request);
+      if (std::exchange(here.is_done, true)) continue;
+      if (id == start && here.length > 0) return trace(start, by_request);
+      const std::uint32_t length = here.length;
+      auto follow = [&](const OrderEdge& edge) {
+        ++work_;
+        const bool is_request = edge.reason == OrderReason::kRequested;
+        const bool is_free = is_request && by_request;
+        if (!is_stuck(edge.before) || length + (is_free ? 0 : 1) > limit) return;
+        if (!reach(edge, by_request, length + (is_free ? 0 : 1))) return;
+        is_free ? queue.emplace_front(edge.before, is_request) : queue.emplace_back(edge.before, is_request);
+      };
+      for (NodeId input : dependences_.inputs_of(id)) follow({input, id, OrderReason::kData, {}});
+      for (const OrderEdge& edge : dependences_.edges_of(id)) follow(edge);
     }
-    if (!reached_by[start].after) return {};
-    Cycle cycle{reached_by[start]};
-    while (cycle.back().after != start) cycle.push_back(reached_by[cycle.back().after]);
-    std::reverse(cycle.begin(), cycle.end());
-    return cycle;
+    return {};
+  }
+
+  // Whether this is the shortest way so far. The start may be reached again: its first state has no edge.
+  bool reach(const OrderEdge& edge, bool came_by_request, std::uint32_t length) {
+    State& there = state(edge.before, edge.reason == OrderReason::kRequested);
+    if (there.search == search_ && there.edge.after && there.length <= length) return false;
+    there = {.search = search_, .length = length, .edge = edge, .came_by_request = came_by_request};
+    return true;
+  }
+
+  Found trace(NodeId start, bool by_request) {
+    Found found{{}, state(start, by_request).length};
+    NodeId id = start;
+    do {
+      const State& here = state(id, by_request);
+      found.cycle.push_back(here.edge);
+      id = here.edge.after;
+      by_request = here.came_by_request;
+    } while (id != start);
+    return found;
   }
 
   const Body& body_;
   const Dependences& dependences_;
   const StableSorter& sorter_;
+  std::vector<State> states_;
+  std::uint32_t search_ = 0;
+  std::size_t work_ = 0;
 };
 
 }  // namespace

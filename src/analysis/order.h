@@ -32,7 +32,8 @@ struct StableOrder {
   IdVector<NodeId, NodeId> waited_for;  // of a delayed node: the dependence that was met last
 };
 
-// Edges that cannot all hold: each edge's `after` is the next one's `before`, and around.
+// Edges that cannot all hold: each edge's `after` is the next one's `before`, and around. The shortest such
+// (a run of requested edges counts once), or a short one where the body is too large to look everywhere.
 using Cycle = std::vector<OrderEdge>;
 
 // Delays nodes, never hoists: takes them in the old order; a node that misses a dependence waits for the last

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <functional>
+#include <map>
+#include <random>
 
 #include "analysis/collectives.h"
 #include "analysis/ep_regions.h"
@@ -199,6 +202,75 @@ TEST_CASE("a delayed node is placed right behind what it waited for") {
   const auto stuck = sort_stably(graph.step(), inputs, cycle);
   CHECK(print_path(graph, graph.step(), std::get<Cycle>(stuck)) ==
         "c -> b (is scheduled behind it) -> c (takes its value)");
+}
+
+namespace {
+
+// The length of the shortest cycle, a run of requested edges counted once: by trying every simple path.
+std::size_t shortest_cycle_by_trial(const Graph& graph, const NodeLists& inputs,
+                                    const std::vector<OrderEdge>& edges) {
+  const Body& body = graph.step();
+  std::vector<OrderEdge> all = edges;
+  for (NodeId id : body.order)
+    for (NodeId input : inputs[id]) all.push_back({input, id, OrderReason::kData, {}});
+  std::size_t best = ~std::size_t{0};
+  std::vector<std::uint8_t> on_path(body.nodes.size());
+  const std::function<void(NodeId, NodeId, std::size_t, bool)> extend = [&](NodeId start, NodeId at,
+                                                                            std::size_t length, bool in_run) {
+    for (const OrderEdge& edge : all) {
+      if (edge.before != at) continue;
+      const bool is_request = edge.reason == OrderReason::kRequested;
+      const std::size_t next = length + (is_request && in_run ? 0 : 1);
+      if (next >= best) continue;
+      if (edge.after == start) {
+        best = next;
+      } else if (on_path[edge.after.index()] == 0) {
+        on_path[edge.after.index()] = 1;
+        extend(start, edge.after, next, is_request);
+        on_path[edge.after.index()] = 0;
+      }
+    }
+  };
+  for (NodeId id : body.order) extend(id, id, 0, false);
+  return best;
+}
+
+std::size_t length_of(const Cycle& cycle) {
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < cycle.size(); ++i)
+    length += i == 0 || cycle[i].reason != OrderReason::kRequested ||
+              cycle[i - 1].reason != OrderReason::kRequested;
+  return length;
+}
+
+}  // namespace
+
+TEST_CASE("a contradiction is the shortest cycle, and one") {
+  std::mt19937 random(7);
+  std::map<std::size_t, int> lengths;
+  for (int trial = 0; trial < 400; ++trial) {
+    std::string text = "  %n0 = placeholder : f32[8]\n";
+    for (unsigned i = 1; i < 9; ++i)
+      text += fmt::format("  %n{} = aten.add.Tensor(%n{}, %n{}) : f32[8]\n", i, random() % i, random() % i);
+    const Graph graph = parse(text);
+    const NodeLists inputs = list_inputs(*graph.context, graph.step());
+    std::vector<OrderEdge> edges;
+    for (int i = 0; i < 3; ++i) {
+      const NodeId a(random() % 8U + 1), b(random() % 8U + 1);
+      const auto reason = random() % 2 == 0 ? OrderReason::kRequested : OrderReason::kReadAfterWrite;
+      if (a != b) edges.push_back({a, b, reason, {}});
+    }
+    const auto sorted = sort_stably(graph.step(), inputs, edges);
+    const auto* cycle = std::get_if<Cycle>(&sorted);
+    const std::size_t expected = shortest_cycle_by_trial(graph, inputs, edges);
+    REQUIRE((cycle != nullptr) == (expected != ~std::size_t{0}));
+    if (cycle == nullptr) continue;
+    for (std::size_t i = 0; i < cycle->size(); ++i)
+      REQUIRE((*cycle)[i].after == (*cycle)[(i + 1) % cycle->size()].before);
+    CHECK(length_of(*cycle) == expected);
+    ++lengths[expected];
+  }
+  CHECK(lengths.size() >= 3);  // short ones and longer ones came up
 }
 
 TEST_CASE("users and inputs name each node once") {

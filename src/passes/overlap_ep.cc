@@ -8,7 +8,10 @@
 #include "analysis/collectives.h"
 #include "analysis/module_path.h"
 #include "analysis/order.h"
+#include "passes/overlap_ep_check.h"
+#include "passes/overlap_ep_movement.h"
 #include "passes/overlap_ep_phases.h"
+#include "passes/overlap_ep_refusal.h"
 #include "passes/record.h"
 
 namespace epweave {
@@ -16,113 +19,10 @@ namespace {
 
 // --------------------------------------------------------------------------- collecting
 
-struct WaitLabel {
-  NodeId wait;
-  StringId label;
-};
-
-// The exchanges of one part, checked: each has one wait behind it, and nothing else has their label.
-class ExchangeChecker {
- public:
-  ExchangeChecker(const Graph& graph, const NodeLists& users)
-      : graph_(graph), body_(graph.step()), users_(users), positions_(find_positions(body_, body_.order)) {}
-
-  // Adds the labels that the part's waits are to have.
-  void check(const EpPart& part, std::vector<WaitLabel>& labels) {
-    ++current_part_;
-    for (NodeId id : part.nodes) part_of_.at(id) = current_part_;
-    for (NodeId id : part.nodes) {
-      const Node& node = body_.nodes[id];
-      if (is_token_exchange(graph_, node)) {
-        labels.push_back({find_wait(id), node.ep.token_exchange});
-      } else if (node.ep.token_exchange && !waits_for_exchange(id)) {
-        decline(graph_, id,
-                {"label-misplaced", "S-2", "only all-to-all launches may have the label EP_token_exchange"},
-                fmt::format("has the label EP_token_exchange={} but is no token exchange of this region",
-                            graph_.text(node.ep.token_exchange)));
-      }
-    }
-  }
-
- private:
-  bool is_in_part(NodeId id) const { return part_of_[id] == current_part_; }
-
-  bool waits_for_exchange(NodeId id) const {
-    const NodeId launch = find_waited_launch(*graph_.context, body_, id);
-    return launch && is_in_part(launch) && is_token_exchange(graph_, body_.nodes[launch]);
-  }
-
-  NodeId find_wait(NodeId launch) const {
-    NodeId wait;
-    int count = 0;
-    for (NodeId user : users_[launch]) {
-      if (!is_wait(body_.nodes[user]) || !is_in_part(user)) continue;
-      wait = user;
-      ++count;
-    }
-    if (count != 1)
-      decline(graph_, launch, {"wait-count", "S-3", "wait for each token exchange once, in the same part"},
-              fmt::format("a token exchange with {} waits in its part, expected 1", count));
-    if (positions_[wait] < positions_[launch])
-      decline(graph_, launch, {"wait-before-launch", "S-4", "run `epweave verify` on the input"},
-              fmt::format("its wait {} executes before it", graph_.text(body_.nodes[wait].name)));
-    return wait;
-  }
-
-  const Graph& graph_;
-  const Body& body_;
-  const NodeLists& users_;
-  IdVector<NodeId, std::uint32_t> positions_;
-  SideTable<NodeId, std::uint32_t> part_of_;  // the parts checked so far, numbered from 1
-  std::uint32_t current_part_ = 0;
-};
-
-std::string describe_region(const Graph& graph, const EpRegion& region) {
-  return fmt::format("region {} ({})", graph.text(region.root), region.backward ? "backward" : "forward");
-}
-
-NodeId first_node(const EpRegion& region) {
-  return region.parts.front().nodes.front();
-}
-
-void check_parts(const Graph& graph, const EpRegion& region) {
-  const std::string where = describe_region(graph, region);
-  if (region.parts.size() > 2 || region.parts.back().part > 1)
-    decline(graph, first_node(region), {"parts", "S-1", "chunk into two parts"},
-            fmt::format("{} has parts up to {}; only two parts, 0 and 1, can be scheduled", where,
-                        region.parts.back().part));
-  if (region.parts.size() < 2)
-    decline(graph, first_node(region), {"part-missing", "S-5", "chunk the region again"},
-            fmt::format("{} has part {} only", where, region.parts.front().part));
-}
-
-void check_same_exchanges(const Graph& graph, const EpRegion& region) {
-  const std::string where = describe_region(graph, region);
-  const auto &a = region.parts[0].exchanges, &b = region.parts[1].exchanges;
-  if (a.empty() || b.empty())
-    decline(graph, a.empty() ? b.front() : a.front(),
-            {"exchanges-missing", "S-6", "label the token exchanges of both parts with EP_token_exchange"},
-            fmt::format("{} has token exchanges in part {} only", where, a.empty() ? 1 : 0));
-  if (a.size() != b.size())
-    decline(graph, a.size() > b.size() ? a.back() : b.back(),
-            {"exchange-count", "S-7", "label the token exchanges of both parts with EP_token_exchange"},
-            fmt::format("{} has {} token exchanges in part 0 and {} in part 1", where, a.size(), b.size()));
-  for (std::size_t k = 0; k < a.size(); ++k) {
-    const Node &x = graph.step().nodes[a[k]], &y = graph.step().nodes[b[k]];
-    if (x.ep.token_exchange != y.ep.token_exchange)
-      decline(graph, a[k], {"exchange-labels", "S-8", "the parts must exchange tokens in the same order"},
-              fmt::format("{}: exchange {} is a {} in part 0 and a {} in part 1", where, k,
-                          graph.text(x.ep.token_exchange), graph.text(y.ep.token_exchange)));
-  }
-}
-
 // Regions that the option selects; those without exchanges keep what they own but are not scheduled.
 std::vector<EpRegion> collect_regions(const Graph& graph, const OverlapEpOptions& options) {
   EpRegions found = find_ep_regions(graph);
-  if (!found.malformed.empty())
-    decline(graph, found.malformed.front(),
-            {"body-fields", "S-1", "a node with role body needs chunked_region_fqn and chunk_id"},
-            "is part of a chunked body but does not say of which region and part");
+  EPWEAVE_CHECK(found.malformed.empty());  // S-1
   ModuleMatcher matcher(options.roots, graph.context->strings);
   if (!options.roots.empty())
     std::erase_if(found.regions, [&](const EpRegion& r) { return !matcher.root_of(r.root); });
@@ -146,6 +46,7 @@ struct Plan {
   std::vector<const EpRegion*> regions;  // scheduled ones
   std::vector<RegionSchedule> schedules;
   std::vector<WaitLabel> labels;
+  Movement movement = Movement::kDelay;
 };
 
 // Each node of a region behind the one before it, over all phases.
@@ -158,13 +59,36 @@ void add_phase_edges(const RegionSchedule& schedule, std::vector<OrderEdge>& edg
     }
 }
 
-StableOrder sort_body(const Graph& graph, const NodeLists& inputs, const std::vector<OrderEdge>& edges) {
+// "; a1: exchange 0 (dispatch) needs it; e0: follows exchange 1 (combine), the last": what the schedule wants
+// of the first and the last node of each run of requested edges.
+std::string explain_requests(const Graph& graph, const Plan& plan, const Cycle& cycle) {
+  SideTable<NodeId, std::string> wanted;
+  for (std::size_t r = 0; r < plan.regions.size(); ++r)
+    for (const Phase& phase : plan.schedules[r].phases)
+      for (NodeId id : phase.nodes) wanted.at(id) = describe_phase(graph, *plan.regions[r], phase);
+  const auto is_request = [&](std::size_t i) {
+    return cycle[i % cycle.size()].reason == OrderReason::kRequested;
+  };
+  std::string text;
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    if (!is_request(i) || is_request(i + cycle.size() - 1)) continue;
+    std::size_t last = i;
+    while (is_request(last + 1) && last + 1 < i + cycle.size()) ++last;
+    for (NodeId id : {cycle[i].before, cycle[last % cycle.size()].after})
+      text += fmt::format("; {}: {}", graph.text(graph.step().nodes[id].name), wanted[id]);
+  }
+  return text;
+}
+
+StableOrder sort_body(const Graph& graph, const Plan& plan, const NodeLists& inputs,
+                      const std::vector<OrderEdge>& edges) {
   auto sorted = sort_stably(graph.step(), inputs, edges);
   if (auto* cycle = std::get_if<Cycle>(&sorted))
     decline(graph, cycle->front().after,
             {"contradiction", "",
              "schedule fewer regions (option roots), or change what ties the parts together"},
-            "the schedule contradicts the graph: " + print_path(graph, graph.step(), *cycle));
+            "the schedule contradicts the graph: " + print_path(graph, graph.step(), *cycle) +
+                explain_requests(graph, plan, *cycle));
   return std::get<StableOrder>(std::move(sorted));
 }
 
@@ -182,6 +106,30 @@ IdSet<NodeId> list_free_launches(const Body& body, const NodeLists& inputs, cons
     if (dependent.contains(id) && is_launch(body.nodes[id])) free_launches.insert(id);
   }
   return free_launches;
+}
+
+// The launches of each group, but for free ones, in the order they have.
+void add_launch_edges(const Graph& graph, const IdSet<NodeId>& free_launches, std::vector<OrderEdge>& edges) {
+  std::map<std::pair<ArgKind, std::uint64_t>, NodeId> last_on_group;
+  for (const Launch& launch : find_launches(*graph.context, graph.step())) {
+    if (free_launches.contains(launch.node)) continue;
+    NodeId& last = last_on_group[{launch.group.kind(), launch.group.bits()}];
+    if (last) edges.push_back({last, launch.node, OrderReason::kLaunchOrder, {}});
+    last = launch.node;
+  }
+}
+
+StableOrder find_order(const Graph& graph, const Plan& plan, const NodeLists& inputs,
+                       std::vector<OrderEdge> edges) {
+  if (plan.movement == Movement::kMinimal) {
+    add_launch_edges(graph, list_free_launches(graph.step(), inputs, plan), edges);
+    if (auto order = order_with_fewest_moves(graph.step(), inputs, edges, plan.schedules))
+      return {std::move(*order), IdVector<NodeId, NodeId>(graph.step().nodes.size())};
+  }
+  for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
+  StableOrder sorted = sort_body(graph, plan, inputs, edges);
+  EPWEAVE_CHECK(plan.movement == Movement::kDelay);  // else it printed the contradiction
+  return sorted;
 }
 
 // Sets keyword `non_blocking`; whether that changed the node.
@@ -204,33 +152,6 @@ bool set_non_blocking(const Graph& graph, Node& node, bool value) {
 
 // --------------------------------------------------------------------------- provenance
 
-// Nodes outside the longest common subsequence of the two orders.
-std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order) {
-  constexpr std::uint32_t kNone = ~0U;
-  const auto positions = find_positions(before, before.order);
-  struct Chain {             // of nodes whose positions ascend
-    std::uint32_t position;  // of its last node before
-    std::uint32_t last;      // index in `order`
-  };
-  std::vector<Chain> best;  // best[l]: of the chains of l + 1 nodes the one that ends first
-  std::vector<std::uint32_t> previous(order.size(), kNone);
-  for (std::uint32_t i = 0; i < order.size(); ++i) {
-    const Chain chain{positions[order[i]], i};
-    auto at = best.end();
-    if (!best.empty() && best.back().position >= chain.position)
-      at = std::lower_bound(best.begin(), best.end(), chain,
-                            [](const Chain& a, const Chain& b) { return a.position < b.position; });
-    if (at != best.begin()) previous[i] = (at - 1)->last;
-    at == best.end() ? best.push_back(chain) : static_cast<void>(*at = chain);
-  }
-  std::vector<std::uint8_t> stays(order.size());
-  for (std::uint32_t i = best.empty() ? kNone : best.back().last; i != kNone; i = previous[i]) stays[i] = 1;
-  std::vector<NodeId> moved;
-  for (std::size_t i = 0; i < order.size(); ++i)
-    if (!stays[i]) moved.push_back(order[i]);
-  return moved;
-}
-
 Provenance make_record(StringId pass, StringId reason, const EpRegion* region) {
   Provenance record{.pass = pass, .reason = reason};
   if (region != nullptr) {
@@ -240,7 +161,12 @@ Provenance make_record(StringId pass, StringId reason, const EpRegion* region) {
   return record;
 }
 
-void record_moves(const Graph& before, const Plan& plan, const StableOrder& sorted, Graph& after) {
+struct Moves {
+  const StableOrder& sorted;
+  const std::vector<NodeId>& moved;
+};
+
+void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Graph& after) {
   struct Place {
     const EpRegion* region = nullptr;
     StringId reason;
@@ -252,10 +178,10 @@ void record_moves(const Graph& before, const Plan& plan, const StableOrder& sort
       for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], reason};
     }
   const StringId pass = after.intern("overlap-ep");
-  for (NodeId id : find_moved(before.step(), sorted.order)) {
+  for (NodeId id : moves.moved) {
     Place place = places[id];
     if (!place.reason) {
-      const NodeId waited_for = sorted.waited_for[id];
+      const NodeId waited_for = moves.sorted.waited_for[id];
       place.reason = after.intern(
           waited_for ? fmt::format("follows {}", before.text(before.step().nodes[waited_for].name))
                      : "order of its users");
@@ -281,17 +207,14 @@ Plan make_plan(const Input& input, const std::vector<EpRegion>& regions, const O
   const Body& body = graph.step();
   const NodeLists& inputs = input.inputs;
   const NodeLists users = invert(inputs, body.order);
-  Plan plan;
+  Plan plan{.regions = {}, .schedules = {}, .labels = {}, .movement = options.movement};
   ExchangeChecker checker(graph, users);
-  PhasePlanner planner(graph, regions, inputs, input.effects.order_edges());
+  StepDependences step(graph, regions, inputs, input.effects.order_edges());
   for (const EpRegion& region : regions) {
-    std::vector<WaitLabel> labels;
-    for (const EpPart& part : region.parts) checker.check(part, labels);
+    const std::vector<WaitLabel> labels = checker.check(region);
     if (region.count_exchanges() == 0) continue;
     plan.labels.insert(plan.labels.end(), labels.begin(), labels.end());
-    check_parts(graph, region);
-    check_same_exchanges(graph, region);
-    plan.schedules.push_back(planner.plan(region, choose_first(graph, region, options.pair_first)));
+    plan.schedules.push_back(plan_phases(step, region, choose_first(graph, region, options.pair_first)));
     plan.regions.push_back(&region);
   }
   return plan;
@@ -340,18 +263,31 @@ std::size_t count_displaced(const Graph& graph, const Body& after, const Plan& p
   return count;
 }
 
+// "1 region", "2 regions".
+std::string count_of(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+// "3 of 17 nodes moved, past 4 nodes that stay on average, 6 at most".
+std::string describe_moves(const Body& before, const std::vector<NodeId>& after,
+                           const std::vector<NodeId>& moved) {
+  const MoveCount count = count_moves(before, after, moved);
+  const std::size_t average = count.moved == 0 ? 0 : (count.passed + count.moved / 2) / count.moved;
+  return fmt::format("{} of {} moved, past {} that stay on average, {} at most", count.moved,
+                     count_of(after.size(), "node"), average, count.farthest);
+}
+
 PassResult apply(const Input& input, const Plan& plan) {
   const Graph& graph = input.graph;
   const Body& before = graph.step();
-  std::vector<OrderEdge> edges = input.effects.order_edges();
-  for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
-  const StableOrder sorted = sort_body(graph, input.inputs, edges);
+  const StableOrder sorted = find_order(graph, plan, input.inputs, input.effects.order_edges());
+  const std::vector<NodeId> moved = find_moved(before, sorted.order);
 
   PassResult result{graph};
   Body& after = result.graph.step();
   after.order = sorted.order;
   relabel_waits(plan, after);
-  record_moves(graph, plan, sorted, result.graph);
+  record_moves(graph, plan, {sorted, moved}, result.graph);
   set_copy_flags(plan, result.graph);
 
   const IdSet<NodeId> free_launches = list_free_launches(before, input.inputs, plan);
@@ -362,8 +298,9 @@ PassResult apply(const Input& input, const Plan& plan) {
         "the schedule would break an order that must hold: " + print_path(graph, before, {&*violation, 1}));
   std::size_t exchanges = 0;
   for (const EpRegion* region : plan.regions) exchanges += region->count_exchanges();
-  result.notes.push_back(
-      fmt::format("scheduled {} regions with {} token exchanges", plan.regions.size(), exchanges));
+  result.notes.push_back(fmt::format("scheduled {} with {}", count_of(plan.regions.size(), "region"),
+                                     count_of(exchanges, "token exchange")));
+  result.notes.push_back(describe_moves(before, sorted.order, moved));
   if (const std::size_t displaced = count_displaced(graph, after, plan); displaced > 0)
     result.notes.push_back(
         fmt::format("{} other collectives changed places within their process group, alike on "
@@ -378,7 +315,12 @@ PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
   const std::vector<EpRegion> regions = collect_regions(graph, options);
   const Input input(graph);
   const Plan plan = make_plan(input, regions, options);
-  if (!plan.regions.empty()) return apply(input, plan);
+  if (!plan.regions.empty()) {
+    PassResult result = apply(input, plan);
+    if (!options.validate_only) return result;
+    result.notes.insert(result.notes.begin(), "checked only, the graph is as it was");
+    return {graph, std::move(result.notes)};
+  }
   if (options.require_exchange)
     decline(
         graph, {},

@@ -81,9 +81,6 @@ struct PassInfo {
   std::string_view summary;  // one line for listings
   std::vector<OptionSpec> options;
   PassResult (*run)(const Graph& graph, const Options& options) = nullptr;
-  // Throws PassError where options and the passes before it already say that the pass must decline; called
-  // for every pass of a pipeline before the first one runs. May be null.
-  void (*decline)(const Options& options, std::span<const PassCall> earlier) = nullptr;
 };
 
 // A named pipeline with its own options, which `expand` writes into the pipeline's text.

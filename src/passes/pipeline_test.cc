@@ -228,24 +228,6 @@ TEST_CASE("presets expand to pipelines") {
   expected the end: a preset stands alone)");
 }
 
-TEST_CASE("what overlap-ep cannot schedule is declined before anything runs") {
-  const auto refusal_of = [](std::string_view text) -> std::string {
-    const Pipeline pipeline = parse_pipeline(text);
-    const PassCall& last = pipeline.calls.back();
-    try {
-      last.pass->decline(last.options, std::span(pipeline.calls).first(pipeline.calls.size() - 1));
-    } catch (const PassError& error) {
-      return error.id();
-    }
-    return "none";
-  };
-  CHECK(refusal_of("chunk,overlap-ep") == "none");
-  CHECK(refusal_of("chunk{parts=3},overlap-ep") == "overlap-ep.parts");
-  CHECK(refusal_of("chunk{parts=3},overlap-ep{roots=layers.*.moe}") == "overlap-ep.parts");
-  CHECK(refusal_of("chunk{roots=layers.*.feed_forward,parts=3},overlap-ep{roots=layers.*.moe}") == "none");
-  CHECK(refusal_of("overlap-ep") == "none");
-}
-
 TEST_CASE("rows of the tool's registry are complete") {
   for (const PassInfo& pass : registry().passes) {
     INFO(pass.name);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "passes/canonicalize.h"
 #include "passes/chunk.h"
 #include "passes/concretize.h"
@@ -48,9 +46,12 @@ PairFirst pair_first_named(std::string_view name) {
 }
 
 PassResult run_overlap_ep(const Graph& graph, const Options& options) {
-  return overlap_ep(graph, {.roots = options.list("roots"),
-                            .pair_first = pair_first_named(options.text("pair-first")),
-                            .require_exchange = options.flag("require-exchange")});
+  return overlap_ep(
+      graph, {.roots = options.list("roots"),
+              .pair_first = pair_first_named(options.text("pair-first")),
+              .movement = options.text("movement") == "minimal" ? Movement::kMinimal : Movement::kDelay,
+              .require_exchange = options.flag("require-exchange"),
+              .validate_only = options.flag("validate-only")});
 }
 
 PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
@@ -61,25 +62,6 @@ PassResult run_symbolize(const Graph& graph, const Options& options) {
 }
 PassResult run_concretize(const Graph& graph, const Options&) {
   return concretize(graph);
-}
-
-// Saves chunking into parts that the schedule would then decline.
-void decline_other_than_two_parts(const Options& options, std::span<const PassCall> earlier) {
-  const auto& scheduled = options.list("roots");
-  for (const PassCall& call : earlier) {
-    if (call.pass->name != "chunk" || call.options.integer("parts") == 2) continue;
-    const auto& roots = call.options.list("roots");
-    const bool is_scheduled =
-        scheduled.empty() ||
-        std::find_first_of(roots.begin(), roots.end(), scheduled.begin(), scheduled.end()) != roots.end();
-    if (!is_scheduled) continue;
-    throw PassError(
-        "overlap-ep.parts",
-        fmt::format(
-            "overlap-ep schedules two parts against each other, and the pipeline chunks into {} (S-1)",
-            call.options.integer("parts")),
-        {}, "chunk with parts=2, or leave overlap-ep out: chunk alone takes any number of parts");
-  }
 }
 
 // The options that chunk shares with presets that contain it.
@@ -125,18 +107,24 @@ std::vector<PassInfo> make_passes() {
        .options = {},
        .run = run_isolate_ep_pg},
       {.name = "overlap-ep",
-       .summary = "hide each part's token exchanges behind the other part's compute",
+       .summary = "hide each part's token exchanges behind the other parts' compute",
        .options =
            {{"roots", OptionKind::kList, "[]", "which chunked regions, by module pattern; none: all"},
             {"pair-first",
              OptionKind::kChoice,
              "auto",
-             "launch both parts' first exchanges back to back; auto: unless the region is a whole block",
+             "launch all parts' first exchanges back to back; auto: unless the region is a whole block",
              {"auto", "yes", "no"}},
+            {"movement",
+             OptionKind::kChoice,
+             "delay",
+             "delay nodes only, as torchtitan does, or move as few as the schedule allows",
+             {"delay", "minimal"}},
             {"require-exchange", OptionKind::kFlag, "true",
-             "decline a graph that has no labelled token exchange in a chunked region"}},
-       .run = run_overlap_ep,
-       .decline = decline_other_than_two_parts},
+             "decline a graph that has no labelled token exchange in a chunked region"},
+            {"validate-only", OptionKind::kFlag, "false",
+             "make the schedule and prove it, but leave the graph as it is"}},
+       .run = run_overlap_ep},
       {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
   };
 }
@@ -155,7 +143,7 @@ std::string expand_ep_overlap(const Options& options) {
 std::vector<PresetInfo> make_presets() {
   return {
       {.name = "ep-overlap",
-       .summary = "chunk MoE modules and hide one part's token exchange behind the other's compute",
+       .summary = "chunk MoE modules and hide each part's token exchange behind the others' compute",
        .options = {kRoots,
                    kDim,
                    kParts,

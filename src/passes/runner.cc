@@ -207,10 +207,6 @@ bool same_body(const ArgPool& args, const Body& a, const Body& b) {
 
 Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options) {
   refuse_broken_structure(graph);
-  for (std::size_t i = 0; i < pipeline.calls.size(); ++i) {
-    const PassCall& call = pipeline.calls[i];
-    if (call.pass->decline) call.pass->decline(call.options, std::span(pipeline.calls).first(i));
-  }
   return Run(graph, pipeline, options).run();
 }
 

@@ -58,8 +58,8 @@ struct RunnerOptions {
   RunnerHooks hooks;
 };
 
-// Throws InputError for a graph whose structure is broken, PassError where a pass declines (those that can
-// tell without a graph before anything runs), CheckError where a pass's result breaks an invariant.
+// Throws InputError for a graph whose structure is broken, PassError where a pass declines, CheckError where
+// a pass's result breaks an invariant.
 Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options = {});
 
 // Whether two graphs that share a context are the same code: bodies, orders, and every field of the nodes but

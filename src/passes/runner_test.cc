@@ -43,10 +43,6 @@ PassResult decline_all(const Graph&, const Options&) {
   throw PassError("test.declined", "this graph will not do", {}, "take another");
 }
 
-void decline_early(const Options&, std::span<const PassCall> earlier) {
-  if (!earlier.empty()) throw PassError("test.early", "not behind another pass", {}, "put it first");
-}
-
 const Registry& toys() {
   static const Registry kToys = {
       .passes =
@@ -58,7 +54,6 @@ const Registry& toys() {
               {.name = "drop-last", .summary = "", .options = {}, .run = drop_last},
               {.name = "add-unexplained", .summary = "", .options = {}, .run = add_unexplained},
               {.name = "decline", .summary = "", .options = {}, .run = decline_all},
-              {.name = "be-first", .summary = "", .options = {}, .run = keep_all, .decline = decline_early},
           },
       .presets = {},
   };
@@ -152,18 +147,6 @@ TEST_CASE("a broken structure is the file's fault") {
   CHECK(error_of<InputError>([&] {
           run_pipeline(graph, parse_pipeline("keep", toys()));
         }).starts_with("the graph's structure is broken:"));
-}
-
-TEST_CASE("a pass that can decline without a graph does so before anything runs") {
-  std::vector<std::string> started;
-  RunnerOptions options;
-  options.hooks.before_pass = [&](const PassCall& call) { started.emplace_back(call.pass->name); };
-  CHECK(error_of<PassError>([&] {
-          run_toys("keep,be-first", options);
-        }).starts_with("not behind another pass [test.early]"));
-  CHECK(started.empty());
-  CHECK_NOTHROW(run_toys("be-first,keep", options));
-  CHECK(started == std::vector<std::string>{"be-first", "keep"});
 }
 
 TEST_CASE("hooks see each pass, and what a failing one was given") {

@@ -1,0 +1,195 @@
+// What runs under each token exchange, as text, as JSON and as a trace.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/overlap.h"
+#include "analysis/stats.h"
+#include "commands.h"
+#include "graphs.h"
+#include "io/file.h"
+#include "report.h"
+#include "trace.h"
+
+namespace epweave::cli {
+namespace {
+
+std::string_view name_in(const Graph& graph, NodeId id) {
+  return graph.text(graph.step().nodes[id].name);
+}
+
+std::string_view label_of(const Graph& graph, const OverlappedExchange& exchange) {
+  return graph.text(graph.step().nodes[exchange.launch].ep.token_exchange);
+}
+
+// "12.5 M"
+std::string with_unit(std::uint64_t number) {
+  static constexpr std::array<const char*, 5> kUnits = {"", " k", " M", " G", " T"};
+  double value = static_cast<double>(number);
+  std::size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < kUnits.size()) value /= 1000, ++unit;
+  return fmt::format("{:.{}f}{}", value, unit == 0 || value >= 99.95 ? 0 : 1, kUnits[unit]);
+}
+
+// A sum to which some kernels add what is not known: "805 M+".
+std::string sum_text(std::uint64_t sum, const Work& work) {
+  return with_unit(sum) + (work.unknown > 0 ? "+" : "");
+}
+
+std::string explain_exposure(const Graph& graph, const OverlappedExchange& exchange) {
+  const std::string others =
+      exchange.witnesses == 1 ? "1 kernel behind its wait does not need it"
+                              : fmt::format("{} kernels behind its wait do not need it", exchange.witnesses);
+  switch (exchange.exposure) {
+    case Exposure::kHidden:
+      return "";
+    case Exposure::kAllNeedIt:
+      return "every kernel behind its wait in the region needs it";
+    case Exposure::kOthersHeld:
+      return fmt::format("{}, but an exchange that is waited for later; the first is %{}", others,
+                         name_in(graph, exchange.witness));
+    case Exposure::kCouldRun:
+      return fmt::format("{}; %{} needs nothing that is in flight and could run under it", others,
+                         name_in(graph, exchange.witness));
+  }
+  return "";
+}
+
+// --------------------------------------------------------------------------- JSON
+
+Json work_report(const Work& work) {
+  return {{"kernels", work.kernels},
+          {"operations", work.operations},
+          {"bytes", work.bytes},
+          {"unknown", work.unknown}};
+}
+
+Json exchange_report(const Graph& graph, const OverlappedExchange& exchange) {
+  Json by_class = Json::object();
+  for (std::size_t i = 0; i < kCostClasses; ++i)
+    if (exchange.under[i].kernels > 0)
+      by_class[std::string(name_of(static_cast<CostClass>(i)))] = work_report(exchange.under[i]);
+  Json under = work_report(exchange.total_under());
+  under["by_class"] = std::move(by_class);
+  return {{"index", exchange.index},
+          {"label", label_of(graph, exchange)},
+          {"part", exchange.part},
+          {"launch", name_in(graph, exchange.launch)},
+          {"wait", name_in(graph, exchange.wait)},
+          {"bytes", exchange.bytes ? Json(*exchange.bytes) : Json()},
+          {"under", std::move(under)},
+          {"alone", work_report(exchange.alone)},
+          {"exposure", name_of(exchange.exposure)},
+          {"why", text_or_null(explain_exposure(graph, exchange))}};
+}
+
+struct Counts {
+  std::size_t exchanges = 0, exposed = 0;
+  std::size_t light = 0;  // hidden, but by no matrix product and no attention
+};
+
+bool runs(const OverlappedExchange& exchange, CostClass kind) {
+  return exchange.under[static_cast<std::size_t>(kind)].kernels > 0;
+}
+
+Counts count(const std::vector<OverlappedRegion>& regions) {
+  Counts counts;
+  for (const OverlappedRegion& region : regions)
+    for (const OverlappedExchange& exchange : region.exchanges) {
+      ++counts.exchanges;
+      if (exchange.exposure != Exposure::kHidden) {
+        ++counts.exposed;
+      } else if (!runs(exchange, CostClass::kMatmul) && !runs(exchange, CostClass::kAttention)) {
+        ++counts.light;
+      }
+    }
+  return counts;
+}
+
+Json overlap_report(const Graph& graph, const std::vector<OverlappedRegion>& regions) {
+  const Counts counts = count(regions);
+  Json report = {{"exchanges", counts.exchanges}, {"exposed", counts.exposed}, {"light", counts.light}};
+  Json& list = report["regions"] = Json::array();
+  for (const OverlappedRegion& region : regions) {
+    Json exchanges = Json::array();
+    for (const OverlappedExchange& exchange : region.exchanges)
+      exchanges.push_back(exchange_report(graph, exchange));
+    list.push_back({{"root", graph.text(region.root)},
+                    {"direction", region.backward ? "backward" : "forward"},
+                    {"parts", region.parts},
+                    {"exchanges", std::move(exchanges)}});
+  }
+  return report;
+}
+
+// --------------------------------------------------------------------------- text
+
+std::string region_text(const Graph& graph, const OverlappedRegion& region) {
+  std::string text = fmt::format("{} {}, {} parts\n", graph.text(region.root),
+                                 region.backward ? "backward" : "forward", region.parts);
+  text +=
+      fmt::format("  {:<12}{:>4}  {:>8}{:>20}{:>22}{:>14}\n", "", "", "", "under it", "", "under it alone");
+  text += fmt::format("  {:<12}{:>4}  {:>8}{:>11}{:>12}{:>9}{:>12}{:>12}\n", "exchange", "part", "sends",
+                      "kernels", "operations", "bytes", "kernels", "operations");
+  for (const OverlappedExchange& exchange : region.exchanges) {
+    const Work under = exchange.total_under();
+    text += fmt::format("  {} {:<10}{:>4}  {:>8}{:>11}{:>12}{:>9}{:>12}{:>12}\n", exchange.index,
+                        label_of(graph, exchange), exchange.part,
+                        exchange.bytes ? with_unit(*exchange.bytes) : "?", under.kernels,
+                        sum_text(under.operations, under), sum_text(under.bytes, under),
+                        exchange.alone.kernels, sum_text(exchange.alone.operations, exchange.alone));
+    if (exchange.exposure != Exposure::kHidden)
+      text += fmt::format("    exposed: {}\n", explain_exposure(graph, exchange));
+  }
+  return text;
+}
+
+std::string summary_text(const Graph& graph, const std::vector<OverlappedRegion>& regions) {
+  const Counts counts = count(regions);
+  if (regions.empty())
+    return count_graph(graph).regions.empty() ? "no chunked regions\n" : "no token exchange in a region\n";
+  return fmt::format(
+      "{} of {} token exchanges are exposed, {} have neither a matrix product nor attention under them\n",
+      counts.exposed, counts.exchanges, counts.light);
+}
+
+std::string overlap_text(const Graph& graph, const std::vector<OverlappedRegion>& regions) {
+  std::string text;
+  bool has_unknown = false;
+  for (const OverlappedRegion& region : regions) {
+    text += region_text(graph, region) + "\n";
+    for (const OverlappedExchange& exchange : region.exchanges)
+      has_unknown |= !exchange.bytes || exchange.total_under().unknown > 0;
+  }
+  if (has_unknown) text += "? and +: sizes that depend on data count as 0\n";
+  return text + summary_text(graph, regions);
+}
+
+}  // namespace
+
+int overlap(const OverlapOptions& options, Console& console) {
+  if (options.input.path == "-" && options.before.path == "-")
+    throw UsageError("only one graph can come from standard input");
+  const Graph graph = read_sound_input(options.input);
+  std::optional<Graph> before;
+  if (!options.before.path.empty()) before = read_sound_input(options.before);
+  if (!options.trace.empty()) {
+    std::vector<TracedGraph> graphs;
+    if (before) graphs.push_back({"before: " + display_name(options.before), &*before});
+    graphs.push_back({(before ? "after: " : "") + display_name(options.input), &graph});
+    write_bytes(options.trace, trace_text(graphs));
+  }
+  const std::vector<OverlappedRegion> regions = find_overlaps(graph);
+  if (console.json()) {
+    Json report = {{"graph", display_name(options.input)}};
+    report.update(overlap_report(graph, regions));
+    if (before) report["before"] = overlap_report(*before, find_overlaps(*before));
+    console.print(report_text(report));
+    return kFine;
+  }
+  console.print((before ? "before: " + summary_text(*before, find_overlaps(*before)) + "\n" : "") +
+                overlap_text(graph, regions));
+  return kFine;
+}
+
+}  // namespace epweave::cli
