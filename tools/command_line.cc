@@ -136,6 +136,10 @@ void add_diff(CLI::App& app, Choices& choices) {
   command.add_option("B", options.b.path, "Graph after, - for standard input")->required()->type_name("");
   command.add_flag("--summary", options.summary, "Only counts: by kind, by op and by module");
   command.add_flag("--full", options.full, "List every node that differs, and every row of the tables");
+  command
+      .add_option("--html", options.html,
+                  "Write the two graphs side by side as one HTML file that needs nothing else")
+      ->type_name("FILE");
   choose(command
              .add_option("--ignore", options.ignore,
                          "Differences that do not count: names, order, metadata, types, provenance")

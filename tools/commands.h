@@ -62,6 +62,7 @@ struct DiffCommand {
   InputOptions a, b;
   std::vector<std::string> ignore;  // names, order, metadata, types, provenance
   bool summary = false, full = false;
+  std::string html;  // file for the page; empty: none
 };
 
 // Anything that keeps diff from comparing: exit 2, as diff(1) has it.

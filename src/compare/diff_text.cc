@@ -163,7 +163,7 @@ class DiffPrinter {
     std::string text, whole;
     std::size_t parts = 0;
     for (NodeId id : diff.b) {
-      if (find_lineage(body.b->nodes[id]).is_part()) {
+      if (body.part[id] != kNoPart) {
         if (++parts <= kMaxNames) text += fmt::format(" {}", name_b(body, id));
       } else {
         whole += fmt::format(" {}", name_b(body, id));
@@ -303,18 +303,25 @@ std::string print_counts(const DiffSides& sides, const GraphDiff& diff) {
 
 }  // namespace
 
-std::string NodeLines::print(const Body& body, NodeId id) {
-  const Node& node = body.nodes[id];
-  printer_.head(body, node);
+std::string NodeLines::head(const Body& body, NodeId id) {
+  printer_.head(body, body.nodes[id]);
   std::string head = printer_.take();
   while (!head.empty() && (head.front() == ' ' || head.front() == '\n')) head.erase(0, 1);
   if (head.size() > kMaxLine) head = fmt::format("{}...)", head.substr(0, head.rfind(", ", kMaxLine) + 2));
-  if (node.type) {
-    printer_.type(node.type);
-    head += fmt::format(" : {}", printer_.take());
-  }
-  if (node.module) head += fmt::format("  @{}", graph_.text(node.module));
   return head;
+}
+
+std::string NodeLines::type(TypeId type) {
+  printer_.type(type);
+  return printer_.take();
+}
+
+std::string NodeLines::print(const Body& body, NodeId id) {
+  const Node& node = body.nodes[id];
+  std::string line = head(body, id);
+  if (node.type) line += fmt::format(" : {}", type(node.type));
+  if (node.module) line += fmt::format("  @{}", graph_.text(node.module));
+  return line;
 }
 
 std::string module_of(const DiffSides& sides, const BodyDiff& body, const NodeDiff& diff) {
