@@ -77,6 +77,8 @@ int print(const PrintOptions& options, Console& console);
 int stats(const InputOptions& options, Console& console);
 int verify(const InputOptions& options, Console& console);
 int verify_rewrite(const VerifyOptions& options, Console& console);
+// One graph for each rank, or one that all ranks run.
+int verify_ranks(const std::vector<InputOptions>& inputs, Console& console);
 int explain(const ExplainOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int list_passes(Console& console);
