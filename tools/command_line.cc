@@ -126,6 +126,11 @@ void add_print(CLI::App& app, Choices& choices) {
       .add_option("--module", choices.print.module,
                   "Only nodes of this module; * stands for one path element")
       ->type_name("PATTERN");
+  command
+      .add_option("--part", choices.print.part,
+                  "Only nodes of this part, from 0, of the modules that were divided")
+      ->type_name("K")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_diff(CLI::App& app, Choices& choices) {
@@ -174,8 +179,9 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   app->option_defaults()->always_capture_default(false);
   add_rewrite(*app, choices);
   add_print(*app, choices);
-  add_input(*app->add_subcommand("stats", "Count what is in a graph"), choices.input,
-            "Graph to count, - for standard input");
+  add_input(*app->add_subcommand(
+                "stats", "Count what is in a graph and what it needs: flops, bytes, collectives, memory"),
+            choices.input, "Graph to count, - for standard input");
   add_verify(*app, choices);
   add_diff(*app, choices);
   CLI::App& explain = *app->add_subcommand("explain", "Say what a node is and where it comes from");

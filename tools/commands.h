@@ -39,8 +39,9 @@ struct RewriteOptions {
 struct PrintOptions {
   InputOptions input;
   bool full = false;
-  std::string grep;    // regular expression on the printed line
-  std::string module;  // module pattern, as analysis/module_path.h has them
+  std::string grep;         // regular expression on the printed line
+  std::string module;       // module pattern, as analysis/module_path.h has them
+  std::optional<int> part;  // of the parts that a module was divided into, from 0
 };
 
 struct VerifyOptions {
