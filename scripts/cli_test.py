@@ -312,6 +312,16 @@ class RewriteTest(CommandLineTest):
         names = [node["name"] for node in json.loads(self.output_of("print", "small.txt", "--grep", "neg", "--json"))["nodes"]]
         self.assertEqual(names, ["neg", "dead", "output"])
 
+    def test_diff_writes_one_page(self):
+        self.write("other.txt", self.small(("aten.neg.default(%mm)", "aten.abs.default(%mm)")))
+        result = self.run_tool("diff", "small.txt", "other.txt", "--html", "page.html")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (1, b"", b""))
+        page = (self.folder / "page.html").read_text()
+        self.assertIn("aten.abs.default(%mm)", page)
+        self.assertEqual(page, self.run_tool("diff", "small.txt", "other.txt", "--html", "-").stdout.decode())
+        result = self.run_tool("diff", "small.txt", "other.txt", "--html", "-", "--summary")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+
     def test_output_may_be_the_input(self):
         self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "other.txt")
         self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "small.txt")

@@ -30,7 +30,8 @@ struct Choices {
   InputOptions input;
   OutputOptions output;
   RewriteOptions rewrite;
-  InputOptions rewritten;
+  std::vector<std::string> more;  // graphs behind the first
+  bool ranks = false;
   std::string node;
   PrintOptions print;
   OverlapOptions overlap;
@@ -126,6 +127,11 @@ void add_print(CLI::App& app, Choices& choices) {
       .add_option("--module", choices.print.module,
                   "Only nodes of this module; * stands for one path element")
       ->type_name("PATTERN");
+  command
+      .add_option("--part", choices.print.part,
+                  "Only nodes of this part, from 0, of the modules that were divided")
+      ->type_name("K")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_diff(CLI::App& app, Choices& choices) {
@@ -137,6 +143,10 @@ void add_diff(CLI::App& app, Choices& choices) {
   command.add_option("B", options.b.path, "Graph after, - for standard input")->required()->type_name("");
   command.add_flag("--summary", options.summary, "Only counts: by kind, by op and by module");
   command.add_flag("--full", options.full, "List every node that differs, and every row of the tables");
+  command
+      .add_option("--html", options.html,
+                  "Write the two graphs side by side as one HTML file that needs nothing else")
+      ->type_name("FILE");
   choose(command
              .add_option("--ignore", options.ignore,
                          "Differences that do not count: names, order, metadata, types, provenance")
@@ -161,6 +171,20 @@ void add_overlap(CLI::App& app, Choices& choices) {
       ->type_name("FILE");
 }
 
+void add_verify(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand(
+      "verify",
+      "Check the invariants of a graph, that a second graph is a legal rewrite of it, or that ranks agree");
+  add_input(command, choices.input, "Graph to check, - for standard input");
+  command
+      .add_option("B", choices.more,
+                  "Graph that passes of epweave made from G; with --ranks the graphs of the other ranks")
+      ->type_name("");
+  command.add_flag("--ranks", choices.ranks,
+                   "Check that the graphs, one for each rank or one that all ranks run, issue matching "
+                   "collectives and cannot wait for each other");
+}
+
 // The commands. What they say goes to `choices`.
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
   auto app = std::make_unique<CLI::App>(kAbout, "epweave");
@@ -169,12 +193,10 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   app->option_defaults()->always_capture_default(false);
   add_rewrite(*app, choices);
   add_print(*app, choices);
-  add_input(*app->add_subcommand("stats", "Count what is in a graph"), choices.input,
-            "Graph to count, - for standard input");
-  CLI::App& verify = *app->add_subcommand(
-      "verify", "Check the invariants of a graph, or that a second graph is a legal rewrite of it");
-  add_input(verify, choices.input, "Graph to check, - for standard input");
-  verify.add_option("B", choices.rewritten.path, "Graph that passes of epweave made from G")->type_name("");
+  add_input(*app->add_subcommand(
+                "stats", "Count what is in a graph and what it needs: flops, bytes, collectives, memory"),
+            choices.input, "Graph to count, - for standard input");
+  add_verify(*app, choices);
   add_diff(*app, choices);
   CLI::App& explain = *app->add_subcommand("explain", "Say what a node is and where it comes from");
   add_input(explain, choices.input, "Graph that has the node, - for standard input");
@@ -262,6 +284,18 @@ void explain_extra(const CLI::App& app) {
   }
 }
 
+std::function<int(Console&)> bind_verify(const Choices& choices) {
+  std::vector<InputOptions> inputs = {choices.input};
+  for (const std::string& path : choices.more) inputs.push_back({.path = path, .from = choices.input.from});
+  if (std::ranges::count(inputs, "-", &InputOptions::path) > 1)
+    throw UsageError("only one graph can be standard input");
+  if (choices.ranks) return [inputs](Console& console) { return verify_ranks(inputs, console); };
+  if (inputs.size() > 2)
+    throw UsageError("verify takes one graph, or two to compare; --ranks takes one for each rank");
+  if (inputs.size() == 1) return [inputs](Console& console) { return verify(inputs[0], console); };
+  return [inputs](Console& console) { return verify_rewrite({inputs[0], inputs[1]}, console); };
+}
+
 std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
                                           const std::shared_ptr<Choices>& choices) {
   const std::string name = app->get_subcommands().front()->get_name();
@@ -275,11 +309,7 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
-  if (name == "verify" && !choices->rewritten.path.empty())
-    return [choices](Console& console) {
-      return verify_rewrite({choices->input, choices->rewritten}, console);
-    };
-  if (name == "verify") return [choices](Console& console) { return verify(choices->input, console); };
+  if (name == "verify") return bind_verify(*choices);
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };
   if (name == "passes") return [](Console& console) { return list_passes(console); };

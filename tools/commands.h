@@ -39,8 +39,9 @@ struct RewriteOptions {
 struct PrintOptions {
   InputOptions input;
   bool full = false;
-  std::string grep;    // regular expression on the printed line
-  std::string module;  // module pattern, as analysis/module_path.h has them
+  std::string grep;         // regular expression on the printed line
+  std::string module;       // module pattern, as analysis/module_path.h has them
+  std::optional<int> part;  // of the parts that a module was divided into, from 0
 };
 
 struct VerifyOptions {
@@ -68,6 +69,7 @@ struct DiffCommand {
   InputOptions a, b;
   std::vector<std::string> ignore;  // names, order, metadata, types, provenance
   bool summary = false, full = false;
+  std::string html;  // file for the page; empty: none
 };
 
 // Anything that keeps diff from comparing: exit 2, as diff(1) has it.
@@ -82,6 +84,8 @@ int print(const PrintOptions& options, Console& console);
 int stats(const InputOptions& options, Console& console);
 int verify(const InputOptions& options, Console& console);
 int verify_rewrite(const VerifyOptions& options, Console& console);
+// One graph for each rank, or one that all ranks run.
+int verify_ranks(const std::vector<InputOptions>& inputs, Console& console);
 int explain(const ExplainOptions& options, Console& console);
 int overlap(const OverlapOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);

@@ -11,6 +11,9 @@
 #include "analysis/users.h"
 #include "compare/lineage.h"
 #include "compare/numbers.h"
+#include "compare/pairing.h"
+#include "compare/part_symbols.h"
+#include "compare/rebase.h"
 #include "compare/same_values.h"
 #include "ir/op.h"
 #include "ir/type_rules.h"
@@ -87,6 +90,7 @@ class RewriteVerifier {
     check_order();
     check_host_reads();
     check_nested();
+    check_part_symbols(graph_a_, graph_b_, result_.violations);
     classify();
     return std::move(result_);
   }
@@ -893,6 +897,10 @@ std::string_view name_of(Numerics numerics) {
 RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
   EPWEAVE_CHECK(a.context == b.context);
   EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
+  if (!derives_from(a, b) && share_origins(a, b)) {
+    const Graph rebased = rebase_provenance(a, b);
+    return RewriteVerifier(a, rebased).run();
+  }
   return RewriteVerifier(a, b).run();
 }
 

@@ -29,7 +29,11 @@
 //   rewrite-order      random draws or ops of unknown effects changed places
 //   rewrite-group      a collective runs on a group with other ranks
 //   rewrite-host-read  the host reads a copy that may not have arrived
+//   rewrite-symbol     a part names what another part binds, or a symbol is bound more often (part_symbols.h)
 //   rewrite-nested     a nested graph differs
+//
+// Where A is itself the result of a rewrite and B was made from it by another, the provenance of both names
+// the nodes of a graph before; it is brought to A's first (rebase.h).
 //
 // What it takes for granted: symbols that are numbers in B's inputs had those numbers; the token count is a
 // multiple of the number of parts; a value whose parts are added up is linear in the tokens; rows that a part
