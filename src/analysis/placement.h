@@ -12,7 +12,8 @@
 //   of u Carried    v_k was computed from v_{k-1}  buffer updates Tuple      one placement per element
 //
 // One forward walk assigns each region node a placement and says how it takes each argument. Nothing here
-// depends on N.
+// depends on N. Regions may be divided differently (`layers.*.moe` in four parts, `layers.*.feed_forward` in
+// two); one that takes a value of another division sees what rejoins it, as a value from outside.
 #pragma once
 
 #include <string>
@@ -76,6 +77,7 @@ using RegionId = Id<struct RegionTag>;
 struct ChunkRegion {
   StringId root;
   bool backward = false;
+  std::uint32_t division = 0;  // how its tokens are divided: that of the pattern that selected its root
 };
 
 // Something a rule takes for granted.
@@ -86,9 +88,10 @@ struct Assumption {
 };
 
 struct PlacementOptions {
-  std::vector<std::string> roots;
-  bool require_exchange = true;  // regions only where the module exchanges tokens
-  bool exact_casts = false;      // join a Partial before a narrowing cast instead of casting each part
+  std::vector<std::string> roots;             // patterns (analysis/module_path.h)
+  std::vector<std::uint32_t> divisions = {};  // of each pattern, by number; none: all alike
+  bool require_exchange = true;               // regions only where the module exchanges tokens
+  bool exact_casts = false;  // join a Partial before a narrowing cast instead of casting each part
 };
 
 class Placements {
@@ -107,6 +110,18 @@ class Placements {
   void set_access(NodeId node, const std::vector<Access>& accesses);
   // Of any value; outside values by their type.
   const Placement& of(NodeId node) const { return region[node] ? placement[node] : outside[node]; }
+  // Whether the value is one of a region that is divided as `user` is.
+  bool divides_alike(NodeId value, RegionId user) const {
+    return region[value] && regions[region[value].index()].division == regions[user.index()].division;
+  }
+  // Whether the value has parts that a node of `user` can take as they are.
+  bool has_parts_for(NodeId value, RegionId user) const {
+    return is_divided(value) && divides_alike(value, user);
+  }
+  // What a node of `user` takes the value for.
+  const Placement& seen_from(NodeId value, RegionId user) const {
+    return divides_alike(value, user) ? placement[value] : outside[value];
+  }
   SideTable<NodeId, Placement> outside;
 
  private:

@@ -84,7 +84,7 @@ bool PlacementCall::bool_arg(std::size_t position, std::string_view name, bool f
 
 Placement PlacementCall::of(Operand operand) {
   if (!operand || !operand.arg.is_node()) return Placement::whole();
-  const Placement& placement = placements_.of(operand.arg.as_node());
+  const Placement& placement = placements_.seen_from(operand.arg.as_node(), placements_.region[id_]);
   if (placement.is_partial())
     if (const TensorType* type = tensor(operand))
       if (const auto dims = tokens_.dimensions(*type); !dims.empty()) {

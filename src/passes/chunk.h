@@ -13,7 +13,10 @@
 // (docs/chunking.md).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "passes/pass.h"
@@ -23,13 +26,25 @@ namespace epweave {
 // Which dimension of the token grid is cut. On a flat [tokens] grid both mean its only dimension.
 enum class ChunkDim { kBatch, kSeq };
 
+// Modules by pattern, and into how many parts they are divided. `layers.*.moe:4`
+struct ChunkRoot {
+  std::string pattern;
+  std::optional<std::int64_t> parts = {};  // none: ChunkOptions::parts
+};
+
 struct ChunkOptions {
-  std::vector<std::string> roots = {"layers.*.moe"};
+  std::vector<ChunkRoot> roots = {{"layers.*.moe"}};
   ChunkDim dim = ChunkDim::kBatch;
   std::int64_t parts = 2;
+  // How many tokens each part has, in order; none: as equal as whole rows allow. Modules that are divided
+  // into as many parts have these.
+  std::vector<std::int64_t> sizes = {};
   bool require_exchange = true;
   bool exact_casts = false;
 };
+
+// Throws UsageError where the text is not PATTERN or PATTERN:PARTS.
+ChunkRoot parse_chunk_root(std::string_view text);
 
 // Throws PassError where the graph cannot be divided so.
 PassResult chunk(const Graph& graph, const ChunkOptions& options);

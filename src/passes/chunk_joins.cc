@@ -7,8 +7,9 @@ namespace epweave {
 PartJoins::PartJoins(const Graph& graph, const ChunkPlan& plan, ChunkWriter& writer, PartSizes& sizes)
     : graph_(graph), plan_(plan), writer_(writer), sizes_(sizes) {}
 
-std::vector<NodeId> PartJoins::cut(const Cut& cut) {
-  const PartSizes::Place place{cut.origin, plan_.placements.region[cut.user]};
+std::vector<Arg> PartJoins::cut(const Cut& cut) {
+  const PartSizes::Place place{cut.origin, cut.user};
+  const RegionId region = plan_.placements.region[cut.user];
   const std::string name(graph_.text(graph_.step().nodes[cut.origin].name));
   const TensorType* type = writer_.tensor(cut.whole);
   const ExprId extent = type == nullptr ? ExprId() : type->sizes[static_cast<std::size_t>(cut.dim)];
@@ -17,9 +18,8 @@ std::vector<NodeId> PartJoins::cut(const Cut& cut) {
                     fmt::format("dimension {} of '{}' is not a multiple of the token count", cut.dim, name),
                     site_of(graph_, graph_.step().nodes[cut.user]),
                     "give the dimension a size that is a multiple of the token count");
-  const auto known = sizes_.of_extent(extent);
-  const NodeId size = known ? *known : sizes_.of_dimension(cut.whole, cut.dim, place);
-  const std::vector<Arg> sizes(static_cast<std::size_t>(plan_.parts), Arg::node(size));
+  const auto known = sizes_.of_extent(extent, region);
+  const PartSizes::Shares sizes = known ? *known : sizes_.of_dimension(cut.whole, cut.dim, place);
   const NodeId split =
       writer_.append(writer_.make({.name = name + "_split",
                                    .target = "aten.split_with_sizes.default",
@@ -27,8 +27,8 @@ std::vector<NodeId> PartJoins::cut(const Cut& cut) {
                                    .chunk_role = "split_boundary",
                                    .role = ProvenanceRole::kSplit,
                                    .origin = place.origin,
-                                   .region = place.region}));
-  std::vector<NodeId> result;
+                                   .region = region}));
+  std::vector<Arg> result;
   for (std::size_t k = 0; k < sizes.size(); ++k) {
     NodeId piece =
         writer_.append(writer_.make({.name = fmt::format("{}_split_{}", name, k),
@@ -37,11 +37,11 @@ std::vector<NodeId> PartJoins::cut(const Cut& cut) {
                                      .chunk_role = "split_boundary",
                                      .role = ProvenanceRole::kSplit,
                                      .origin = place.origin,
-                                     .region = place.region,
+                                     .region = region,
                                      .part = k}));
     // Kernels read the parts of an eager chunked run contiguous, and which kernel runs decides bits.
     if (!is_contiguous(piece)) piece = contiguous(piece, place, k);
-    result.push_back(piece);
+    result.push_back(Arg::node(piece));
   }
   return result;
 }
@@ -54,7 +54,7 @@ NodeId PartJoins::contiguous(NodeId piece, PartSizes::Place place, std::size_t p
                                       .chunk_role = "chunk_input",
                                       .role = ProvenanceRole::kPartInput,
                                       .origin = place.origin,
-                                      .region = place.region,
+                                      .region = plan_.placements.region[place.user],
                                       .part = part}));
 }
 
@@ -71,14 +71,12 @@ bool PartJoins::is_contiguous(NodeId id) {
   return true;
 }
 
-NodeId PartJoins::concatenate(NodeId original, std::span<const NodeId> parts, int dim) {
-  std::vector<Arg> items;
-  for (NodeId part : parts) items.push_back(Arg::node(part));
+NodeId PartJoins::concatenate(NodeId original, std::span<const Arg> parts, int dim) {
   const Node& node = graph_.step().nodes[original];
   return writer_.append_whole(
       writer_.make({.name = fmt::format("{}_chunk_materialized", graph_.text(node.name)),
                     .target = "aten.cat.default",
-                    .args = {writer_.list(items), Arg::integer(dim)},
+                    .args = {writer_.list({parts.begin(), parts.end()}), Arg::integer(dim)},
                     .chunk_role = "materialization",
                     .role = ProvenanceRole::kMaterialize,
                     .origin = original,
@@ -86,7 +84,7 @@ NodeId PartJoins::concatenate(NodeId original, std::span<const NodeId> parts, in
       original);
 }
 
-NodeId PartJoins::add(NodeId original, std::span<const NodeId> parts) {
+NodeId PartJoins::add(NodeId original, std::span<const Arg> parts) {
   const Node& node = graph_.step().nodes[original];
   const std::string_view name = graph_.text(node.name);
   const bool is_scalar = tensor_of(*graph_.context, node.type) == nullptr;
@@ -97,13 +95,13 @@ NodeId PartJoins::add(NodeId original, std::span<const NodeId> parts) {
   } else if (plan_.placements.regions[region.index()].backward) {
     proof = "backward_partial_sum";
   }
-  NodeId total = parts[0];
+  NodeId total = parts[0].as_node();
   for (std::size_t k = 1; k < parts.size(); ++k) {
     const bool is_last = k + 1 == parts.size();
     Node sum = writer_.make({.name = is_last ? fmt::format("{}_chunk_materialized", name)
                                              : fmt::format("{}_chunk_sum{}", name, k),
                              .target = is_scalar ? "operator.add" : "aten.add.Tensor",
-                             .args = {Arg::node(total), Arg::node(parts[k])},
+                             .args = {Arg::node(total), parts[k]},
                              .chunk_role = "materialization",
                              .chunk_proof = proof,
                              .role = ProvenanceRole::kMaterialize,

@@ -24,11 +24,11 @@ class PartJoins {
     int dim = 0;
   };
   // Throws PassError where not every part has a share of the dimension.
-  std::vector<NodeId> cut(const Cut& cut);
+  std::vector<Arg> cut(const Cut& cut);
   // The whole of a region's value.
-  NodeId concatenate(NodeId original, std::span<const NodeId> parts, int dim);
+  NodeId concatenate(NodeId original, std::span<const Arg> parts, int dim);
   // Added from the first part to the last: ((p0 + p1) + p2) + ...
-  NodeId add(NodeId original, std::span<const NodeId> parts);
+  NodeId add(NodeId original, std::span<const Arg> parts);
 
  private:
   NodeId contiguous(NodeId piece, PartSizes::Place place, std::size_t part);

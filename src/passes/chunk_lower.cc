@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
+#include <span>
+#include <tuple>
 
 #include "analysis/effects.h"
 #include "ir/op.h"
@@ -29,14 +31,15 @@ class Lowering {
  public:
   Lowering(const Graph& graph, const ChunkPlan& plan)
       : in_(graph),
+        plan_(plan),
         placements_(plan.placements),
-        parts_(static_cast<std::size_t>(plan.parts)),
         effects_(*graph.context, graph.step()),
         symbols_(graph, plan),
         out_(symbols_.declare()),
         writer_(graph, plan, symbols_, out_),
-        sizes_(out_, plan, writer_),
-        joins_(graph, plan, writer_, sizes_) {}
+        sizes_(graph, out_, plan, writer_),
+        joins_(graph, plan, writer_, sizes_),
+        parts_(plan.divisions.size()) {}
 
   Graph run() {
     for (NodeId id : in_.step().order) {
@@ -53,6 +56,8 @@ class Lowering {
   }
 
  private:
+  static constexpr std::uint32_t kNoParts = UINT32_MAX;
+
   Context& context() { return *out_.context; }
 
   // In-place write. Times count the nodes written so far.
@@ -62,7 +67,13 @@ class Lowering {
   };
   struct Slices {
     std::size_t time = 0;
-    std::vector<NodeId> pieces;
+    std::vector<Arg> pieces;
+  };
+  // The parts of values under one division: nodes, or numbers for sizes.
+  struct PartTable {
+    SideTable<NodeId, std::uint32_t> begin{kNoParts};
+    SideTable<NodeId, std::size_t> made_at;  // when they were written
+    std::vector<Arg> args;
   };
 
   // ------------------------------------------------------------------------- the walk
@@ -77,13 +88,9 @@ class Lowering {
       const Access access =
           placements_.region[id] && has_divided_input(id) ? placements_.access(id, leaf) : Access();
       ++leaf;
-      NodeId taken;
-      if (access.kind == Access::Kind::kAny && needs_join(input)) {
-        taken = part(input, 0, id);
-      } else {
-        taken = whole(input, id);
-        retype |= out_.step().nodes[taken].type != in_.step().nodes[input].type;
-      }
+      if (access.kind == Access::Kind::kAny && needs_join(input, id)) return part(input, 0, id);
+      const NodeId taken = whole(input, id);
+      retype |= out_.step().nodes[taken].type != in_.step().nodes[input].type;
       return Arg::node(taken);
     };
     const ArgRange args = context().args.map(original.args, take);
@@ -106,15 +113,23 @@ class Lowering {
   bool has_divided_input(NodeId id) const {
     bool any = false;
     for_each_input(*in_.context, in_.step().nodes[id],
-                   [&](NodeId input) { any |= placements_.of(input).is_divided(); });
+                   [&](NodeId input) { any |= seen_by(id, input).is_divided(); });
     return any;
   }
-  bool needs_join(NodeId id) const {
-    return placements_.region[id] && placements_.is_divided(id) && !whole_[id];
+  bool needs_join(NodeId id, NodeId user) const {
+    return placements_.has_parts_for(id, placements_.region[user]) && !whole_[id];
+  }
+  // What a node of a region takes a value for.
+  const Placement& seen_by(NodeId user, NodeId input) const {
+    return placements_.seen_from(input, placements_.region[user]);
+  }
+  std::uint32_t division_of(NodeId user) const {
+    return placements_.regions[placements_.region[user].index()].division;
   }
 
   void write_parts(NodeId id) {
-    for (std::size_t k = 0; k < parts_; ++k) {
+    const std::uint32_t division = division_of(id);
+    for (std::size_t k = 0; k < plan_.divisions[division].count(); ++k) {
       // Arguments first: what they demand stands in front of the part.
       const Node& original = in_.step().nodes[id];
       std::size_t leaf = 0;
@@ -122,17 +137,18 @@ class Lowering {
         // Token counts in there are the whole's.
         if (arg.is(ArgKind::kSymbolic))
           return Arg::symbolic(symbols_.with_twins(writer_.facts(), arg.as_expr(), k));
-        return arg.is_node() ? Arg::node(argument(id, arg.as_node(), leaf++, k)) : arg;
+        return arg.is_node() ? argument(id, arg.as_node(), leaf++, k) : arg;
       };
       const ArgRange args = context().args.map(original.args, take);
       const ArgRange kwargs = context().args.map(original.kwargs, take);
       Node node = writer_.make_part(id, k);
       node.args = args;
       node.kwargs = kwargs;
-      set_part(id, k, writer_.append(std::move(node)));
+      const NodeId made = writer_.append(std::move(node));
+      parts_of(id, division)[k] = Arg::node(made);
     }
     if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
-    made_at_.at(id) = writer_.time();
+    parts_[division].made_at.at(id) = writer_.time();
     for_each_written(id, [&](NodeId value) {
       part_write_.at(effects_.storage_of(value)) = {writer_.time(), id, value};
     });
@@ -161,7 +177,7 @@ class Lowering {
   void require_fresh_parts(NodeId id, NodeId user) {
     if (placements_.of(id).is(PlacementKind::kCarried)) return;
     const Write& write = whole_write_[effects_.storage_of(id)];
-    if (write.time > made_at_[id]) fail_stale(id, write, user);
+    if (write.time > parts_[division_of(id)].made_at[id]) fail_stale(id, write, user);
   }
   [[noreturn]] void fail_stale(NodeId id, const Write& write, NodeId user) {
     auto name = [&](NodeId node) { return out_.text(in_.step().nodes[node].name); };
@@ -174,73 +190,78 @@ class Lowering {
         "use the form of the operation that makes a new value, or select roots that contain it");
   }
 
-  NodeId argument(NodeId user, NodeId input, std::size_t leaf, std::size_t k) {
+  Arg argument(NodeId user, NodeId input, std::size_t leaf, std::size_t k) {
     const Access access = placements_.access(user, leaf);
     switch (access.kind) {
       case Access::Kind::kWhole:
-        return whole(input, user);
+        return Arg::node(whole(input, user));
       case Access::Kind::kSlice:
         return slice(input, access.dim, k, user);
       case Access::Kind::kChain:
-        return k == 0 ? whole(input, user) : parts_of(user)[k - 1];
+        return k == 0 ? Arg::node(whole(input, user)) : parts_of(user, division_of(user))[k - 1];
       case Access::Kind::kAny:
       case Access::Kind::kPart:
         break;
     }
-    return placements_.of(input).is_divided() ? part(input, k, user) : whole(input, user);
+    return seen_by(user, input).is_divided() ? part(input, k, user) : Arg::node(whole(input, user));
   }
 
   // ------------------------------------------------------------------------- accessors
 
-  NodeId* parts_of(NodeId id) {
-    std::uint32_t& begin = part_begin_.at(id);
+  std::span<Arg> parts_of(NodeId id, std::uint32_t division) {
+    PartTable& table = parts_[division];
+    const std::size_t count = plan_.divisions[division].count();
+    std::uint32_t& begin = table.begin.at(id);
     if (begin == kNoParts) {
-      begin = static_cast<std::uint32_t>(part_ids_.size());
-      part_ids_.resize(part_ids_.size() + parts_);
+      begin = static_cast<std::uint32_t>(table.args.size());
+      table.args.resize(table.args.size() + count);
     }
-    return &part_ids_[begin];
+    return {table.args.data() + begin, count};
   }
-  void set_part(NodeId id, std::size_t k, NodeId part) { parts_of(id)[k] = part; }
 
   // Part k of a divided value. `user` is the node that wants it, in a region.
-  NodeId part(NodeId id, std::size_t k, NodeId user) {
-    const bool is_made_here = is_divided_here(id);
-    if (is_made_here) require_fresh_parts(id, user);
-    const bool is_stale = !is_made_here && last_write(id) > made_at_[id];
-    if (NodeId known = parts_of(id)[k]; known && !is_stale) return known;
-    const Placement& placement = placements_.of(id);
-    const Node& node = in_.step().nodes[id];
-    const Type* type = node.type ? &context().types[node.type] : nullptr;
-    if (type != nullptr && type->kind == TypeKind::kScalar) {
+  Arg part(NodeId id, std::size_t k, NodeId user) {
+    const std::uint32_t division = division_of(user);
+    if (placements_.has_parts_for(id, placements_.region[user])) {
+      require_fresh_parts(id, user);
+      return parts_of(id, division)[k];
+    }
+    const bool is_stale = last_write(id) > parts_[division].made_at[id];
+    if (const Arg known = parts_of(id, division)[k]; !known.is_none() && !is_stale) return known;
+    const std::vector<Arg> made = cut(id, user);
+    std::ranges::copy(made, parts_of(id, division).begin());
+    parts_[division].made_at.at(id) = writer_.time();
+    return made[k];
+  }
+  // The parts of a value that has none for the user's region.
+  std::vector<Arg> cut(NodeId id, NodeId user) {
+    const Placement& placement = seen_by(user, id);
+    const TypeId type = in_.step().nodes[id].type;
+    if (type && context().types[type].kind == TypeKind::kScalar) {
       if (!placement.is_partial()) fail_part(id, user);
-      const auto known = sizes_.of_extent(type->expr);
-      const NodeId size = known ? *known : sizes_.of_number(whole(id, user), {id, placements_.region[user]});
-      for (std::size_t j = 0; j < parts_; ++j) set_part(id, j, size);
-      return size;
+      const auto known = sizes_.of_extent(context().types[type].expr, placements_.region[user]);
+      return known ? *known : sizes_.of_number(whole(id, user), {id, user});
     }
     if (!placement.is(PlacementKind::kSplit)) fail_part(id, user);
-    const std::vector<NodeId> cut = split(id, placement.dim, user);
-    for (std::size_t j = 0; j < parts_; ++j) set_part(id, j, cut[j]);
-    made_at_.at(id) = writer_.time();
-    return cut[k];
+    return split(id, placement.dim, user);
   }
   [[noreturn]] void fail_part(NodeId id, NodeId user) {
     const Node& node = in_.step().nodes[id];
     throw PassError("chunk.no-part",
                     fmt::format("'{}' ({}) is placed {} and cannot be cut into parts", out_.text(node.name),
-                                print_type(context(), node.type), print_placement(placements_.of(id))),
+                                print_type(context(), node.type), print_placement(seen_by(user, id))),
                     site_of(in_, in_.step().nodes[user]), "select roots that contain what makes this value");
   }
 
-  NodeId slice(NodeId id, int dim, std::size_t k, NodeId user) {
-    const std::uint64_t key = std::uint64_t{id.index()} << 8 | static_cast<std::uint64_t>(dim);
+  Arg slice(NodeId id, int dim, std::size_t k, NodeId user) {
+    const std::tuple key{id.index(), dim, division_of(user)};
     const auto found = slices_.find(key);
     if (found != slices_.end() && found->second.time >= last_write(id)) return found->second.pieces[k];
     // Demanding the whole may write other slices: fill in through a fresh look-up.
-    std::vector<NodeId> pieces = split(id, dim, user);
+    std::vector<Arg> pieces = split(id, dim, user);
     return (slices_[key] = {writer_.time(), std::move(pieces)}).pieces[k];
   }
-  std::vector<NodeId> split(NodeId id, int dim, NodeId user) {
+  std::vector<Arg> split(NodeId id, int dim, NodeId user) {
     return joins_.cut({.whole = whole(id, user), .origin = id, .user = user, .dim = dim});
   }
   std::size_t last_write(NodeId id) const {
@@ -312,11 +333,11 @@ class Lowering {
     const Placement& placement = placements_.placement[id];
     switch (placement.kind) {
       case PlacementKind::kSplit:
-        return joins_.concatenate(id, {parts_of(id), parts_}, placement.dim);
+        return joins_.concatenate(id, parts_of(id, division_of(id)), placement.dim);
       case PlacementKind::kPartial:
-        return joins_.add(id, {parts_of(id), parts_});
+        return joins_.add(id, parts_of(id, division_of(id)));
       case PlacementKind::kCarried:
-        return parts_of(id)[parts_ - 1];
+        return parts_of(id, division_of(id)).back().as_node();
       default:
         break;
     }
@@ -332,11 +353,9 @@ class Lowering {
         "select roots that contain both, or write the rows back to token order inside the module");
   }
 
-  static constexpr std::uint32_t kNoParts = UINT32_MAX;
-
   const Graph& in_;
+  const ChunkPlan& plan_;
   const Placements& placements_;
-  const std::size_t parts_;
   const Effects effects_;
   const PartSymbols symbols_;
   Graph out_;
@@ -344,12 +363,11 @@ class Lowering {
   PartSizes sizes_;
   PartJoins joins_;
   SideTable<NodeId, NodeId> whole_;
-  SideTable<NodeId, std::size_t> whole_at_, made_at_;  // when the whole and the parts were written
-  SideTable<NodeId, Write> whole_write_, part_write_;  // by storage class
-  SideTable<NodeId, std::uint32_t> part_begin_{kNoParts};
-  std::vector<NodeId> part_ids_;
-  std::unordered_map<std::uint64_t, Slices> slices_;
-  IdSet<NodeId> made_of_sizes_;  // divided nodes
+  SideTable<NodeId, std::size_t> whole_at_;                                 // when the whole was written
+  SideTable<NodeId, Write> whole_write_, part_write_;                       // by storage class
+  std::vector<PartTable> parts_;                                            // by division
+  std::map<std::tuple<std::uint32_t, int, std::uint32_t>, Slices> slices_;  // by value, dimension, division
+  IdSet<NodeId> made_of_sizes_;                                             // divided nodes
 };
 
 }  // namespace

@@ -39,15 +39,18 @@ class FreshSymbols {
 
 }  // namespace
 
-PartSymbols::PartSymbols(const Graph& graph, const ChunkPlan& plan)
-    : graph_(graph), plan_(plan), twins_(static_cast<std::size_t>(plan.parts)) {
+PartSymbols::PartSymbols(const Graph& graph, const ChunkPlan& plan) : graph_(graph), plan_(plan) {
   FreshSymbols fresh_symbols(graph);
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
-    if (!node.extra || !plan.placements.region[id] || !plan.placements.is_divided(id)) continue;
+    const RegionId region = plan.placements.region[id];
+    if (!node.extra || !region || !plan.placements.is_divided(id)) continue;
+    const std::size_t parts = plan.division(region).count();
+    if (twins_.size() < parts) twins_.resize(parts);
     for (const Binding& binding : node.extra->bindings) {
-      is_divided_.insert(binding.symbol);
-      for (auto& twins : twins_) twins.at(binding.symbol) = fresh_symbols.like(binding.symbol);
+      bound_in_.at(binding.symbol) = region;
+      for (std::size_t k = 0; k < parts; ++k)
+        twins_[k].at(binding.symbol) = fresh_symbols.like(binding.symbol);
     }
   }
 }
@@ -60,20 +63,21 @@ Graph PartSymbols::declare() const {
   Facts facts(result);
   std::vector<Symbol> fresh;
   for (const Symbol& symbol : graph_.symbols) {
-    if (!is_divided_.contains(symbol.name)) continue;
-    for (std::size_t k = 0; k < twins_.size(); ++k) fresh.push_back(part_symbol(facts, symbol, k));
+    if (!is_divided(symbol.name)) continue;
+    const std::size_t parts = plan_.division(bound_in_[symbol.name]).count();
+    for (std::size_t k = 0; k < parts; ++k) fresh.push_back(part_symbol(facts, symbol, k));
   }
   result.symbols.insert(result.symbols.end(), fresh.begin(), fresh.end());
   return result;
 }
 
 // The polynomial for one part: token symbols become the part's share, symbols bound inside their twins.
-PolyId PartSymbols::part_poly(ExprPool& pool, PolyId poly, std::size_t part) const {
+PolyId PartSymbols::part_poly(ExprPool& pool, PolyId poly, const Part& part) const {
   const std::vector<StringId>& tokens = plan_.token_symbols;
   return pool.substitute(poly, [&](StringId symbol) -> std::optional<PolyId> {
-    if (StringId other = twin(symbol, part)) return pool.poly_symbol(other);
+    if (StringId other = twin(symbol, part.number)) return pool.poly_symbol(other);
     if (std::find(tokens.begin(), tokens.end(), symbol) != tokens.end())
-      return pool.scale(pool.poly_symbol(symbol), Rational{1, plan_.parts});
+      return part.division.rows(pool, symbol, part.number);
     return std::nullopt;
   });
 }
@@ -91,13 +95,25 @@ Symbol PartSymbols::part_symbol(Facts& facts, const Symbol& symbol, std::size_t 
   Symbol result = symbol;
   result.name = twin(symbol.name, part);
   result.part_of = symbol.name;
-  if (symbol.hint) result.hint = *symbol.hint / plan_.parts;
+  const Division& division = plan_.division(bound_in_[symbol.name]);
+  if (symbol.hint) result.hint = share_of_hint(facts, division, part, *symbol.hint);
   if (symbol.asserts)
     for (ExprId& statement : *result.asserts)
-      statement = facts.expr(part_poly(pool, pool.poly(statement), part));
+      statement = facts.expr(part_poly(pool, pool.poly(statement), {division, part}));
   result.assumptions.clear();
   result.unknown_fields.clear();
   return result;
+}
+
+// As large a share of the number as the part has of the tokens.
+std::int64_t PartSymbols::share_of_hint(Facts& facts, const Division& division, std::size_t part,
+                                        std::int64_t hint) const {
+  for (StringId symbol : plan_.token_symbols) {
+    if (!division.divided.contains(symbol) || division.equal.contains(symbol)) continue;
+    const auto tokens = facts.hint(symbol), rows = facts.hint(division.rows(facts.pool(), symbol, part));
+    if (tokens && rows && *tokens > 0) return hint * *rows / *tokens;
+  }
+  return hint / division.parts;
 }
 
 bool PartSymbols::mentioned(TypeId id) const {
@@ -106,14 +122,14 @@ bool PartSymbols::mentioned(TypeId id) const {
   auto mentions = [&](ExprId e) {
     if (!e) return false;
     const auto& symbols = context.exprs.symbols(e);
-    return std::any_of(symbols.begin(), symbols.end(), [&](StringId s) { return is_divided_.contains(s); });
+    return std::any_of(symbols.begin(), symbols.end(), [&](StringId s) { return is_divided(s); });
   };
   return mentions(type.expr) || std::any_of(type.tensor.sizes.begin(), type.tensor.sizes.end(), mentions) ||
          std::any_of(type.elements.begin(), type.elements.end(), [&](TypeId e) { return e && mentioned(e); });
 }
 
 void PartSymbols::drop_from(Graph& chunked) const {
-  std::erase_if(chunked.symbols, [&](const Symbol& s) { return is_divided_.contains(s.name); });
+  std::erase_if(chunked.symbols, [&](const Symbol& s) { return is_divided(s.name); });
   IdSet<TypeId> checked;
   for (NodeId id : chunked.step().order) {
     const Node& node = chunked.step().nodes[id];

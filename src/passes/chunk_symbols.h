@@ -17,7 +17,9 @@ class PartSymbols {
 
   // The graph with the twins declared and the plan's assumptions written down.
   Graph declare() const;
-  StringId twin(StringId symbol, std::size_t part) const { return twins_[part][symbol]; }
+  StringId twin(StringId symbol, std::size_t part) const {
+    return part < twins_.size() ? twins_[part][symbol] : StringId();
+  }
   // The expression with the twins of `part` in it. Token counts in it stay the whole's.
   ExprId with_twins(Facts& facts, ExprId expr, std::size_t part) const;
   // Whether a type mentions a symbol that has twins now.
@@ -27,12 +29,19 @@ class PartSymbols {
   void drop_from(Graph& chunked) const;
 
  private:
-  PolyId part_poly(ExprPool& pool, PolyId poly, std::size_t part) const;
+  struct Part {
+    const Division& division;
+    std::size_t number;
+  };
+  bool is_divided(StringId symbol) const { return static_cast<bool>(bound_in_[symbol]); }
+  PolyId part_poly(ExprPool& pool, PolyId poly, const Part& part) const;
+  std::int64_t share_of_hint(Facts& facts, const Division& division, std::size_t part,
+                             std::int64_t hint) const;
   Symbol part_symbol(Facts& facts, const Symbol& symbol, std::size_t part) const;
 
   const Graph& graph_;
   const ChunkPlan& plan_;
-  IdSet<StringId> is_divided_;                        // bound by a divided node
+  SideTable<StringId, RegionId> bound_in_;            // by a divided node of the region
   std::vector<SideTable<StringId, StringId>> twins_;  // per part
 };
 

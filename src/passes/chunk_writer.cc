@@ -35,7 +35,7 @@ Node ChunkWriter::make(const NewCall& call) {
   Provenance record{.pass = pass_, .role = call.role, .origins = origins_of(origin)};
   if (call.part) {
     record.part = static_cast<std::uint32_t>(*call.part);
-    record.parts = static_cast<std::uint32_t>(plan_.parts);
+    record.parts = static_cast<std::uint32_t>(plan_.division(call.region).parts);
   }
   if (call.region) {
     const ChunkRegion& region = plan_.placements.regions[call.region.index()];
@@ -66,7 +66,7 @@ Node ChunkWriter::make_part(NodeId id, std::size_t part) {
                      .role = ProvenanceRole::kBody,
                      .origins = origins_of(original),
                      .part = static_cast<std::uint32_t>(part),
-                     .parts = static_cast<std::uint32_t>(plan_.parts),
+                     .parts = static_cast<std::uint32_t>(plan_.division(region_id).parts),
                      .region = region.root,
                      .backward = region.backward});
   if (node.extra && !node.extra->bindings.empty()) {

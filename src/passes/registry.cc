@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "passes/canonicalize.h"
 #include "passes/chunk.h"
@@ -34,12 +35,43 @@ PassResult run_dedup_unshard(const Graph& graph, const Options&) {
   return {dedup_unshard(graph)};
 }
 
+std::vector<ChunkRoot> read_roots(const Options& options) {
+  std::vector<ChunkRoot> roots;
+  for (const std::string& root : options.list("roots")) roots.push_back(parse_chunk_root(root));
+  return roots;
+}
+
+std::vector<std::int64_t> read_sizes(const Options& options) {
+  std::vector<std::int64_t> sizes;
+  if (!options.has("sizes")) return sizes;
+  for (const std::string& item : options.list("sizes")) {
+    std::int64_t& size = sizes.emplace_back();
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), size);
+    if (error != std::errc() || end != item.data() + item.size() || size < 1)
+      throw UsageError(
+          fmt::format("option 'sizes': '{}' is no number of tokens\n  expected numbers from 1 on, as in "
+                      "sizes=[700,324]",
+                      item));
+  }
+  if (sizes.size() < 2)
+    throw UsageError("option 'sizes': there must be at least two parts\n  expected as in sizes=[700,324]");
+  return sizes;
+}
+
+ChunkOptions read_chunk_options(const Options& options) {
+  return {.roots = read_roots(options),
+          .dim = options.text("dim") == "seq" ? ChunkDim::kSeq : ChunkDim::kBatch,
+          .parts = options.integer("parts"),
+          .sizes = read_sizes(options),
+          .require_exchange = options.flag("require-exchange"),
+          .exact_casts = options.text("cast") == "exact"};
+}
+
 PassResult run_chunk(const Graph& graph, const Options& options) {
-  return chunk(graph, {.roots = options.list("roots"),
-                       .dim = options.text("dim") == "seq" ? ChunkDim::kSeq : ChunkDim::kBatch,
-                       .parts = options.integer("parts"),
-                       .require_exchange = options.flag("require-exchange"),
-                       .exact_casts = options.text("cast") == "exact"});
+  return chunk(graph, read_chunk_options(options));
+}
+void check_chunk_options(const Options& options) {
+  read_chunk_options(options);
 }
 
 PairFirst pair_first_named(std::string_view name) {
@@ -63,31 +95,43 @@ PassResult run_concretize(const Graph& graph, const Options&) {
   return concretize(graph);
 }
 
+// Into how many parts the options of chunk, or of a preset that contains it, divide the modules of a root.
+std::int64_t count_parts(const ChunkRoot& root, const Options& options) {
+  if (root.parts) return *root.parts;
+  return options.has("sizes") ? std::ssize(options.list("sizes")) : options.integer("parts");
+}
+
 // Saves chunking into parts that the schedule would then decline.
 void decline_other_than_two_parts(const Options& options, std::span<const PassCall> earlier) {
   const auto& scheduled = options.list("roots");
   for (const PassCall& call : earlier) {
-    if (call.pass->name != "chunk" || call.options.integer("parts") == 2) continue;
-    const auto& roots = call.options.list("roots");
-    const bool is_scheduled =
-        scheduled.empty() ||
-        std::find_first_of(roots.begin(), roots.end(), scheduled.begin(), scheduled.end()) != roots.end();
-    if (!is_scheduled) continue;
-    throw PassError(
-        "overlap-ep.parts",
-        fmt::format(
-            "overlap-ep schedules two parts against each other, and the pipeline chunks into {} (S-1)",
-            call.options.integer("parts")),
-        {}, "chunk with parts=2, or leave overlap-ep out: chunk alone takes any number of parts");
+    if (call.pass->name != "chunk") continue;
+    for (const ChunkRoot& root : read_roots(call.options)) {
+      const std::int64_t parts = count_parts(root, call.options);
+      const bool is_scheduled =
+          scheduled.empty() || std::ranges::find(scheduled, root.pattern) != scheduled.end();
+      if (parts == 2 || !is_scheduled) continue;
+      throw PassError(
+          "overlap-ep.parts",
+          fmt::format(
+              "overlap-ep schedules two parts against each other, and the pipeline chunks into {} (S-1)",
+              parts),
+          {}, "chunk with parts=2, or leave overlap-ep out: chunk alone takes any number of parts");
+    }
   }
 }
 
 // The options that chunk shares with presets that contain it.
 const OptionSpec kRoots{"roots", OptionKind::kList, "layers.*.moe",
-                        "patterns of module paths, compared component by component"};
+                        "patterns of module paths, compared component by component; PATTERN:N for N parts"};
 const OptionSpec kDim{
     "dim", OptionKind::kChoice, "batch", "dimension of the token grid to divide", {"batch", "seq"}};
-const OptionSpec kParts{"parts", OptionKind::kInt, "2", "into how many equal parts", {}, 2};
+const OptionSpec kParts{
+    "parts", OptionKind::kInt, "2", "into how many parts, as equal as whole rows allow", {}, 2};
+const OptionSpec kSizes{.name = "sizes",
+                        .kind = OptionKind::kList,
+                        .help = "how many tokens each part has, instead of parts: [700,324]",
+                        .is_optional = true};
 
 std::vector<PassInfo> make_passes() {
   return {
@@ -112,6 +156,7 @@ std::vector<PassInfo> make_passes() {
        .options = {kRoots,
                    kDim,
                    kParts,
+                   kSizes,
                    {"require-exchange", OptionKind::kFlag, "true",
                     "chunk only modules that exchange tokens between ranks"},
                    {"cast",
@@ -119,7 +164,8 @@ std::vector<PassInfo> make_passes() {
                     "linear",
                     "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
                     {"linear", "exact"}}},
-       .run = run_chunk},
+       .run = run_chunk,
+       .check = check_chunk_options},
       {.name = "isolate-ep-pg",
        .summary = "give token exchanges a process group of their own",
        .options = {},
@@ -143,13 +189,21 @@ std::vector<PassInfo> make_passes() {
 
 // Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
 // make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
+// What comes in two parts is scheduled; the rest is chunked only.
 std::string expand_ep_overlap(const Options& options) {
-  const std::string roots = print_value(options.list("roots"));
+  std::vector<std::string> patterns, in_two_parts;
+  for (const ChunkRoot& root : read_roots(options)) {
+    patterns.push_back(root.pattern);
+    if (count_parts(root, options) == 2) in_two_parts.push_back(root.pattern);
+  }
+  const std::string sizes =
+      options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,"
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
-      options.text("symbolize") == "yes" ? "symbolize," : "", roots, options.text("dim"),
-      options.integer("parts"), roots);
+      options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
+      options.text("dim"), options.integer("parts"), sizes,
+      print_value(in_two_parts.empty() ? patterns : in_two_parts));
 }
 
 std::vector<PresetInfo> make_presets() {
@@ -159,6 +213,7 @@ std::vector<PresetInfo> make_presets() {
        .options = {kRoots,
                    kDim,
                    kParts,
+                   kSizes,
                    {"symbolize",
                     OptionKind::kChoice,
                     "no",
