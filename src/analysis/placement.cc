@@ -94,8 +94,8 @@ class Inference {
         refusal.remedy.empty() ? "select roots that leave this operation outside" : refusal.remedy);
   }
 
-  // Roots that exchange tokens; with require_exchange off, all that carry expert-parallel labels if none
-  // does.
+  // Roots that exchange tokens, or all; with require_exchange off, those that carry expert-parallel labels if
+  // none exchanges.
   void select_roots() {
     auto collect = [&](auto&& wanted) {
       for (NodeId id : step_.order) {
@@ -108,7 +108,7 @@ class Inference {
       }
     };
     const StringId exchange = graph_.context->strings.find(kAllToAll);
-    collect([&](const Node& node) { return node.target == exchange; });
+    collect([&](const Node& node) { return options_.dense || node.target == exchange; });
     if (const auto& overlap = matcher_.overlap())
       throw PassError("chunk.overlapping-roots",
                       fmt::format("the patterns select '{}' and '{}', one inside the other",
@@ -116,6 +116,9 @@ class Inference {
                       {}, "select each module once");
     if (any_root_) return;
     const std::string patterns = fmt::format("{}", fmt::join(options_.roots, ", "));
+    if (options_.dense)
+      throw PassError("chunk.no-region", fmt::format("no operation lies in a module selected by '{}'", patterns),
+                      {}, "check the pattern (components separated by dots, * is one component)");
     if (options_.require_exchange)
       throw PassError(
           "chunk.no-exchange",
@@ -247,6 +250,7 @@ class Inference {
     result_.set_access(id, call_.accesses());
     for (const Assumption& assumption : call_.assumptions()) result_.assumptions.push_back(assumption);
     if (!placement.is_divided()) return;
+    if (call_.cut()) result_.attention.emplace(id, *call_.cut());
     has_division_.insert(region);
     for_each_input(*graph_.context, node, [&](NodeId input) {
       if (!result_.divides_alike(input, region) && result_.seen_from(input, region).is_divided())

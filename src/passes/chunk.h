@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/placement.h"
 #include "passes/pass.h"
 
 namespace epweave {
@@ -40,7 +41,9 @@ struct ChunkOptions {
   // into as many parts have these.
   std::vector<std::int64_t> sizes = {};
   bool require_exchange = true;
+  bool dense = false;
   bool exact_casts = false;
+  AttentionMode attention = AttentionMode::kWholeKv;
 };
 
 // Throws UsageError where the text is not PATTERN or PATTERN:PARTS.

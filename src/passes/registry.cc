@@ -64,7 +64,11 @@ ChunkOptions read_chunk_options(const Options& options) {
           .parts = options.integer("parts"),
           .sizes = read_sizes(options),
           .require_exchange = options.flag("require-exchange"),
-          .exact_casts = options.text("cast") == "exact"};
+          .dense = options.has("dense") && options.flag("dense"),
+          .exact_casts = options.text("cast") == "exact",
+          .attention = options.has("attention") && options.text("attention") == "independent"
+                           ? AttentionMode::kIndependent
+                           : AttentionMode::kWholeKv};
 }
 
 PassResult run_chunk(const Graph& graph, const Options& options) {
@@ -133,6 +137,13 @@ const OptionSpec kSizes{.name = "sizes",
                         .help = "how many tokens each part has, instead of parts: [700,324]",
                         .is_optional = true};
 
+const OptionSpec kAttention{
+    .name = "attention",
+    .kind = OptionKind::kChoice,
+    .help = "what tokens attend to: those of all parts (default), or of their own part only",
+    .choices = {"whole-kv", "independent"},
+    .is_optional = true};
+
 std::vector<PassInfo> make_passes() {
   return {
       {.name = "dce", .summary = "drop nodes whose results nothing needs", .options = {}, .run = run_dce},
@@ -159,11 +170,16 @@ std::vector<PassInfo> make_passes() {
                    kSizes,
                    {"require-exchange", OptionKind::kFlag, "true",
                     "chunk only modules that exchange tokens between ranks"},
+                   {.name = "dense",
+                    .kind = OptionKind::kFlag,
+                    .help = "chunk all selected modules, those that exchange no tokens too",
+                    .is_optional = true},
                    {"cast",
                     OptionKind::kChoice,
                     "linear",
                     "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
-                    {"linear", "exact"}}},
+                    {"linear", "exact"}},
+                   kAttention},
        .run = run_chunk,
        .check = check_chunk_options},
       {.name = "isolate-ep-pg",
@@ -198,11 +214,13 @@ std::string expand_ep_overlap(const Options& options) {
   }
   const std::string sizes =
       options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
+  const std::string attention =
+      options.has("attention") ? fmt::format(",attention={}", options.text("attention")) : "";
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}}},isolate-ep-pg,dce,"
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
       options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), options.integer("parts"), sizes,
+      options.text("dim"), options.integer("parts"), sizes, attention,
       print_value(in_two_parts.empty() ? patterns : in_two_parts));
 }
 
@@ -214,6 +232,7 @@ std::vector<PresetInfo> make_presets() {
                    kDim,
                    kParts,
                    kSizes,
+                   kAttention,
                    {"symbolize",
                     OptionKind::kChoice,
                     "no",
