@@ -32,6 +32,7 @@ void PlacementCall::begin(NodeId node) {
   operands_.clear();
   names_.clear();
   assumptions_.clear();
+  cut_.reset();
   std::size_t leaves = 0;
   auto add = [&](Arg arg) {
     operands_.push_back({arg, leaves, true});
@@ -84,7 +85,7 @@ bool PlacementCall::bool_arg(std::size_t position, std::string_view name, bool f
 
 Placement PlacementCall::of(Operand operand) {
   if (!operand || !operand.arg.is_node()) return Placement::whole();
-  const Placement& placement = placements_.of(operand.arg.as_node());
+  const Placement& placement = placements_.seen_from(operand.arg.as_node(), placements_.region[id_]);
   if (placement.is_partial())
     if (const TensorType* type = tensor(operand))
       if (const auto dims = tokens_.dimensions(*type); !dims.empty()) {
@@ -100,6 +101,15 @@ Placement PlacementCall::of(Operand operand) {
            fmt::format("'{}' has more than one extent that counts tokens", name_of(operand)),
            "keep the value outside the selected module, or give its extents different symbols");
   return placement;
+}
+
+void PlacementCall::take_rows_of(Operand operand, int dim) {
+  const Placement& placement = placements_.of(operand.arg.as_node());
+  if (placement == Placement::split(dim)) return take_part(operand);
+  if (placement.is_whole() || placement.is(PlacementKind::kAmbiguous)) return take_slice(operand, dim);
+  refuse("chunk.combination",
+         fmt::format("'{}' is placed {}, where its rows along dimension {} are needed", name_of(operand),
+                     print_placement(placement), dim));
 }
 
 const TensorType* PlacementCall::tensor(Operand operand) const {
@@ -237,7 +247,7 @@ PlacementRule find_placement_rule(const OpInfo& op) {
   static const std::vector<PlacementRule> rules = [] {
     std::vector<PlacementRule> table(ops().size());
     for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                      routing_placement_rows()})
+                      routing_placement_rows(), attention_placement_rows()})
       for (const PlacementRow& row : rows) {
         const OpInfo* known = find_op(row.target);
         if (known == nullptr) continue;  // placement_rules_test checks that there is none

@@ -30,12 +30,13 @@ TokenExtents::TokenExtents(const Graph& graph, Facts& facts) : facts_(facts) {
     }
     for (std::size_t dim = 0; dim < tensor->sizes.size(); ++dim) {
       const Poly& poly = facts.pool()[facts.pool().poly(tensor->sizes[dim])];
-      if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1 ||
-          !(poly.terms[0].coefficient == Rational{1, 1}))
-        continue;
+      if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
+      const Rational factor = poly.terms[0].coefficient;
       const Atom& atom = facts.pool()[poly.terms[0].atoms[0]];
-      if (atom.kind == AtomKind::kSymbol && !sources_[atom.name].node)
-        sources_.at(atom.name) = {id, static_cast<int>(dim)};
+      if (atom.kind != AtomKind::kSymbol || !factor.is_integer() || factor.num <= 0) continue;
+      const Source& known = sources_[atom.name];
+      if (!known.node || (known.factor != 1 && factor.num == 1))
+        sources_.at(atom.name) = {id, static_cast<int>(dim), factor.num};
     }
   }
 }

@@ -35,10 +35,11 @@ class TokenExtents {
   bool is_linear(ExprId extent);
   // The dimensions of a tensor that scale.
   std::vector<int> dimensions(const TensorType& tensor);
-  // The placeholder and dimension whose extent is the symbol.
+  // The placeholder and dimension whose extent is the symbol; `factor` times it where no input has it alone.
   struct Source {
     NodeId node;
     int dim = 0;
+    std::int64_t factor = 1;
   };
   const Source& source(StringId symbol) const { return sources_[symbol]; }
 

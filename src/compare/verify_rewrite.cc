@@ -15,6 +15,7 @@
 #include "compare/part_symbols.h"
 #include "compare/rebase.h"
 #include "compare/same_values.h"
+#include "compare/verify_attention.h"
 #include "ir/op.h"
 #include "ir/type_rules.h"
 #include "ir/verify_report.h"
@@ -66,6 +67,7 @@ class RewriteVerifier {
         b_(b.step()),
         numbers_(a, b),
         values_(a),
+        attention_(a, b),
         writers_a_(context_, a_),
         writers_b_(context_, b_),
         claims_(b_.nodes.size()),
@@ -82,6 +84,7 @@ class RewriteVerifier {
     if (!check_derived()) return std::move(result_);
     merge_classes();
     read_claims();
+    learn_divisions();
     check_inputs();
     check_parts();
     for (NodeId id : b_.order) check_node(id);
@@ -308,8 +311,22 @@ class RewriteVerifier {
     if (before.kind == NodeKind::kGetAttr && !context_.args.equal(before.attr, after.attr))
       return fail(id, "rewrite-argument", "reads another attribute");
     leaf_ = 0;
+    if (claims_[id].kind == ClaimKind::kPart && before.op != nullptr &&
+        before.op->cost == CostClass::kAttention)
+      return check_attention(id);
     check_positional(id, before, after);
     check_keywords(id, before, after);
+  }
+  // What its part of a mask is, then the rest.
+  void check_attention(NodeId id) {
+    const Claim& claim = claims_[id];
+    std::vector<NodeId> parts;
+    for (std::uint32_t k = 0; k < claim.parts; ++k) parts.push_back(part_of(claim.origin, k));
+    if (std::ranges::any_of(parts, [](NodeId part) { return !part; })) return;  // check_parts says so
+    const AttentionCheck::Restored whole = attention_.restore(claim.origin, parts, claim.part);
+    for (const std::string& problem : whole.problems) fail(id, "rewrite-attention", problem);
+    check_positional(id, a_.nodes[claim.origin], whole.call);
+    check_keywords(id, a_.nodes[claim.origin], whole.call);
   }
   static bool is_reshape(const Node& node) {
     static const OpInfo* const ops[] = {find_op("aten.view.default"), find_op("aten._unsafe_view.default"),
@@ -367,10 +384,9 @@ class RewriteVerifier {
       return;
     }
     if (x.is_node()) return check_value(user, where, x.as_node(), y);
-    const std::uint32_t parts = claims_[user].kind == ClaimKind::kPart ? claims_[user].parts : 1;
     bool is_same = x == y;
     if (!is_same && x.is(ArgKind::kSymbolic))
-      is_same = numbers_.match_scalar(x.as_expr(), y, parts) != Fraction::kNone;
+      is_same = numbers_.match_scalar(x.as_expr(), y, share_of(user)) != Fraction::kNone;
     if (!is_same)
       fail(user, "rewrite-argument", fmt::format("{} is another constant than its origin's", where));
   }
@@ -398,8 +414,12 @@ class RewriteVerifier {
   Taken match_number(NodeId user, NodeId x, Arg y) {
     const TypeId type = a_.nodes[x].type;
     if (!type || context_.types[type].kind != TypeKind::kScalar) return Taken::kNo;
-    const std::uint32_t parts = claims_[user].kind == ClaimKind::kPart ? claims_[user].parts : 1;
-    return taken_as(numbers_.match_scalar(context_.types[type].expr, y, parts));
+    return taken_as(numbers_.match_scalar(context_.types[type].expr, y, share_of(user)));
+  }
+  // The part that a node is, or all.
+  Share share_of(NodeId b) const {
+    const Claim& claim = claims_[b];
+    return claim.kind == ClaimKind::kPart ? Share{claim.part, claim.parts} : Share{};
   }
   static Taken taken_as(Fraction fraction) {
     if (fraction == Fraction::kNone) return Taken::kNo;
@@ -415,8 +435,8 @@ class RewriteVerifier {
       if (!type || !size || context_.types[type].kind != TypeKind::kScalar ||
           context_.types[size].kind != TypeKind::kScalar)
         return Taken::kNo;
-      return taken_as(numbers_.match_scalar(
-          context_.types[type].expr, Arg::symbolic(context_.types[size].expr), is_part ? wants.parts : 1));
+      return taken_as(numbers_.match_scalar(context_.types[type].expr,
+                                            Arg::symbolic(context_.types[size].expr), share_of(user)));
     }
     // Part k of a buffer takes what part k-1 made of it.
     if (is_part && claim.kind == ClaimKind::kPart && claim.origin == wants.origin && wants.part > 0 &&
@@ -480,21 +500,22 @@ class RewriteVerifier {
     if (before == nullptr || after == nullptr) return;
     bool is_same = before->dtype == after->dtype && before->sizes.size() == after->sizes.size();
     for (std::size_t i = 0; is_same && i < before->sizes.size(); ++i)
-      is_same = numbers_.match(before->sizes[i], after->sizes[i], 1) != Fraction::kNone;
+      is_same = numbers_.match(before->sizes[i], after->sizes[i], {}) != Fraction::kNone;
     if (!is_same)
       fail(id, "rewrite-type",
            fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),
                        print_type(context_, a_.nodes[claims_[id].origin].type)));
   }
 
-  // Whether a part has the sizes of the whole but for 1/n along `dim`; dim -1: exactly the sizes.
-  bool has_part_sizes(NodeId part, NodeId origin, std::int64_t dim, std::uint32_t parts) {
+  // Whether a part has the sizes of the whole but for its share along `dim`; dim -1: exactly the sizes.
+  bool has_part_sizes(NodeId part, NodeId origin, std::int64_t dim) {
     const TensorType* whole = tensor_a(origin);
     const TensorType* piece = tensor_b(part);
     if (whole == nullptr || piece == nullptr || whole->sizes.size() != piece->sizes.size()) return false;
     for (std::size_t i = 0; i < whole->sizes.size(); ++i) {
       const bool is_cut = static_cast<std::int64_t>(i) == dim;
-      if (!numbers_.is_fraction(whole->sizes[i], piece->sizes[i], is_cut ? parts : 1)) return false;
+      if (!numbers_.is_share(whole->sizes[i], piece->sizes[i], is_cut ? share_of(part) : Share{}))
+        return false;
     }
     return true;
   }
@@ -523,14 +544,44 @@ class RewriteVerifier {
     const std::int64_t dim = dim_of(node, 2, type->sizes.size());
     if (dim < 0) return fail(id, "rewrite-split", "has a dimension that its operand lacks");
     const auto sizes = context_.args.children(args[1]);
-    for (const Arg& size : sizes) {
-      const Arg value = size.is_node() ? scalar_of(size.as_node()) : size;
-      const auto n = static_cast<std::uint32_t>(sizes.size());
-      if (numbers_.match_scalar(type->sizes[static_cast<std::size_t>(dim)], value, n) != Fraction::kPart)
-        return fail(
-            id, "rewrite-split",
-            fmt::format("a part is not 1/{} of dimension {} of {}", sizes.size(), dim, name_a(origin)));
+    const auto n = static_cast<std::uint32_t>(sizes.size());
+    for (std::uint32_t k = 0; k < n; ++k) {
+      const Arg value = sizes[k].is_node() ? scalar_of(sizes[k].as_node()) : sizes[k];
+      if (numbers_.match_scalar(type->sizes[static_cast<std::size_t>(dim)], value, {k, n}) != Fraction::kPart)
+        return fail(id, "rewrite-split",
+                    fmt::format("part {} is not that of dimension {} of {}", k, dim, name_a(origin)));
     }
+  }
+  // How the tokens are divided: as the first split, or join of parts, into so many.
+  void learn_divisions() {
+    for (NodeId id : b_.order) {
+      const Claim& claim = claims_[id];
+      const bool is_cut = claim.kind == ClaimKind::kSplit;
+      if (!is_cut && !(claim.kind == ClaimKind::kJoin && claim.complete)) continue;
+      const auto args = context_.args[b_.nodes[id].args];
+      const TensorType* type = tensor_a(claim.origin);
+      const std::size_t list = is_cut ? 1 : 0;
+      if (type == nullptr || args.size() <= list || !args[list].is_list()) continue;
+      const std::int64_t dim = dim_of(b_.nodes[id], list + 1, type->sizes.size());
+      if (dim < 0) continue;
+      std::vector<ExprId> parts;
+      for (const Arg& item : context_.args.children(args[list])) {
+        const ExprId part = is_cut ? extent_of_size(item) : extent_of_part(item, dim);
+        if (part) parts.push_back(part);
+      }
+      if (parts.size() == context_.args.children(args[list]).size())
+        numbers_.learn_division(type->sizes[static_cast<std::size_t>(dim)], parts);
+    }
+  }
+  ExprId extent_of_size(Arg size) {
+    const Arg value = size.is_node() ? scalar_of(size.as_node()) : size;
+    if (value.is_int()) return context_.exprs.number(value.as_int());
+    return value.is(ArgKind::kSymbolic) ? value.as_expr() : ExprId();
+  }
+  ExprId extent_of_part(Arg part, std::int64_t dim) const {
+    const TensorType* type = part.is_node() ? tensor_b(part.as_node()) : nullptr;
+    const bool has_dim = type != nullptr && dim < std::ssize(type->sizes);
+    return has_dim ? type->sizes[static_cast<std::size_t>(dim)] : ExprId();
   }
   Arg scalar_of(NodeId b) const {
     const TypeId type = b_.nodes[b].type;
@@ -580,10 +631,10 @@ class RewriteVerifier {
         return fail(id, "rewrite-join",
                     fmt::format("element {} is {}, not part {} of {}", k,
                                 item ? describe(item) : "a constant", k, name_a(origin)));
-      if (dim < 0 || !has_part_sizes(item, origin, dim, n))
-        return fail(
-            id, "rewrite-join",
-            fmt::format("{} is not 1/{} of {} along dimension {}", describe(item), n, name_a(origin), dim));
+      if (dim < 0 || !has_part_sizes(item, origin, dim))
+        return fail(id, "rewrite-join",
+                    fmt::format("{} has not its share of {} along dimension {}", describe(item),
+                                name_a(origin), dim));
     }
   }
 
@@ -609,8 +660,7 @@ class RewriteVerifier {
       return fail(id, "rewrite-join",
                   fmt::format("adds {} and {}, not the parts of {} from the first on", describe(left),
                               describe(right), name_a(claim.origin)));
-    if (is_tensor &&
-        (!has_part_sizes(right, claim.origin, -1, 1) || !has_part_sizes(left, claim.origin, -1, 1)))
+    if (is_tensor && (!has_part_sizes(right, claim.origin, -1) || !has_part_sizes(left, claim.origin, -1)))
       return fail(id, "rewrite-join",
                   fmt::format("adds parts that have not the size of {}", name_a(claim.origin)));
     claim.part = k;
@@ -789,7 +839,7 @@ class RewriteVerifier {
       const bool is_same =
           p.is_tree() && q.is_tree() ? p.kind() == q.kind() && same_nested(p.children(), q.children(), image)
           : p.is_node() && q.is_node() ? image[p.as_node()] == q.as_node()
-          : p.is(ArgKind::kSymbolic)   ? numbers_.match_scalar(p.as_expr(), q, 1) != Fraction::kNone
+          : p.is(ArgKind::kSymbolic)   ? numbers_.match_scalar(p.as_expr(), q, {}) != Fraction::kNone
                                        : p == q;
       if (!is_same) return false;
     }
@@ -874,6 +924,7 @@ class RewriteVerifier {
   const Body& b_;
   Numbers numbers_;
   SameValues values_;
+  AttentionCheck attention_;
   Writers writers_a_, writers_b_;
   IdVector<NodeId, Claim> claims_;
   IdVector<NodeId, Numerics> numerics_;

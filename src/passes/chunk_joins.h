@@ -1,0 +1,43 @@
+// How a value is cut into parts and rejoined from them.
+//
+//   cut(%x: [u0, 256], 0)    %x_split = split_with_sizes(%x, [%h, %h], 0)   %x_split_0 = %x_split[0]   ...
+//   concatenate              %y_chunk_materialized = cat([%y_chunk0, %y_chunk1], 0)
+//   add                      %y_chunk_materialized = add(%y_chunk0, %y_chunk1)
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "passes/chunk_sizes.h"
+#include "passes/chunk_writer.h"
+
+namespace epweave {
+
+class PartJoins {
+ public:
+  PartJoins(const Graph& graph, const ChunkPlan& plan, ChunkWriter& writer, PartSizes& sizes);
+
+  // The part values of `whole`, which stands for `origin`, along `dim`, for `user` in a region.
+  struct Cut {
+    NodeId whole, origin, user;
+    int dim = 0;
+  };
+  // Throws PassError where not every part has a share of the dimension.
+  std::vector<Arg> cut(const Cut& cut);
+  // The whole of a region's value.
+  NodeId concatenate(NodeId original, std::span<const Arg> parts, int dim);
+  // Added from the first part to the last: ((p0 + p1) + p2) + ...
+  NodeId add(NodeId original, std::span<const Arg> parts);
+
+ private:
+  NodeId contiguous(NodeId piece, PartSizes::Place place, std::size_t part);
+  bool is_contiguous(NodeId id);
+
+  const Graph& graph_;
+  const ChunkPlan& plan_;
+  ChunkWriter& writer_;
+  PartSizes& sizes_;
+};
+
+}  // namespace epweave
