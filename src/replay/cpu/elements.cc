@@ -166,8 +166,8 @@ void store(const C* from, std::byte* to, DType dtype, std::int64_t stride, std::
 }
 
 template <class C>
-std::vector<C> dense(const Tensor& tensor) {
-  std::vector<C> values(static_cast<std::size_t>(tensor.numel()));
+Buffer<C> dense(const Tensor& tensor) {
+  Buffer<C> values(static_cast<std::size_t>(tensor.numel()));
   C* to = values.data();
   const Walk<1> walk(tensor.sizes, {broadcast_operand(tensor, tensor.sizes)});
   walk.for_each_run([&](const std::array<std::byte*, 1>& at) {
@@ -178,7 +178,7 @@ std::vector<C> dense(const Tensor& tensor) {
 }
 
 template <class C>
-void store_dense(const std::vector<C>& from, const Tensor& to) {
+void store_dense(const Buffer<C>& from, const Tensor& to) {
   EPWEAVE_CHECK(static_cast<std::int64_t>(from.size()) == to.numel());
   const C* source = from.data();
   const Walk<1> walk(to.sizes, {broadcast_operand(to, to.sizes)});
@@ -191,8 +191,8 @@ void store_dense(const std::vector<C>& from, const Tensor& to) {
 #define EPWEAVE_INSTANTIATE(C)                                                     \
   template void load<C>(const std::byte*, DType, std::int64_t, std::int64_t, C*);  \
   template void store<C>(const C*, std::byte*, DType, std::int64_t, std::int64_t); \
-  template std::vector<C> dense<C>(const Tensor&);                                 \
-  template void store_dense<C>(const std::vector<C>&, const Tensor&);
+  template Buffer<C> dense<C>(const Tensor&);                                 \
+  template void store_dense<C>(const Buffer<C>&, const Tensor&);
 EPWEAVE_INSTANTIATE(float)
 EPWEAVE_INSTANTIATE(double)
 EPWEAVE_INSTANTIATE(std::int64_t)

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "replay/block_cache.h"
 #include "replay/math/portable_math.h"
 
 #if defined(__x86_64__)
@@ -209,8 +210,8 @@ void tile_of(std::int64_t rows, const Tile& t) {
   by_rows[rows](t);
 }
 
-std::vector<float> pack_rows(const Matrix<float>& a) {
-  std::vector<float> packed(static_cast<std::size_t>(a.rows * a.columns));
+Buffer<float> pack_rows(const Matrix<float>& a) {
+  Buffer<float> packed(static_cast<std::size_t>(a.rows * a.columns));
   for (std::int64_t first = 0; first < a.columns; first += 64) {
     const std::int64_t last = std::min(a.columns, first + 64);
     for (std::int64_t i = 0; i < a.rows; ++i)
@@ -220,9 +221,9 @@ std::vector<float> pack_rows(const Matrix<float>& a) {
   return packed;
 }
 
-std::vector<float> pack_panels(const Matrix<float>& b) {
+Buffer<float> pack_panels(const Matrix<float>& b) {
   const std::int64_t panels = (b.columns + kPanel - 1) / kPanel;
-  std::vector<float> packed(static_cast<std::size_t>(panels * kPanel * b.rows), 0.0f);
+  Buffer<float> packed(static_cast<std::size_t>(panels * kPanel * b.rows), 0.0f);
   for (std::int64_t p = 0; p < panels; ++p) {
     float* to = packed.data() + p * kPanel * b.rows;
     const std::int64_t columns = std::min(kPanel, b.columns - p * kPanel);
@@ -270,7 +271,7 @@ template <class C>
 void multiply_plain(const Matrix<C>& a, const Matrix<C>& b, C* c, std::int64_t stride, Start start) {
   if (start == Start::kZero)
     for (std::int64_t i = 0; i < a.rows; ++i) std::fill(c + i * stride, c + i * stride + b.columns, C(0));
-  std::vector<C> packed(static_cast<std::size_t>(b.rows * b.columns));
+  Buffer<C> packed(static_cast<std::size_t>(b.rows * b.columns));
   for (std::int64_t k = 0; k < b.rows; ++k)
     for (std::int64_t j = 0; j < b.columns; ++j)
       packed[static_cast<std::size_t>(k * b.columns + j)] = b.data[k * b.row_stride + j * b.column_stride];
@@ -300,13 +301,13 @@ void exp_shifted_run(std::int64_t n, float* out, const float* in, float shift) {
 
 void multiply(const Matrix<float>& a, const Matrix<float>& b, float* c, std::int64_t stride, Start start) {
   if (a.rows == 0 || b.columns == 0) return;
-  std::vector<float> rows_copy;
+  Buffer<float> rows_copy;
   const float* rows = a.data;
   if (a.column_stride != 1 || a.row_stride != a.columns) {
     rows_copy = pack_rows(a);
     rows = rows_copy.data();
   }
-  const std::vector<float> panels = pack_panels(b);
+  const Buffer<float> panels = pack_panels(b);
   for (std::int64_t p = 0; p * kPanel < b.columns; ++p) {
     const float* panel = panels.data() + p * kPanel * b.rows;
     const std::int64_t columns = std::min(kPanel, b.columns - p * kPanel);
