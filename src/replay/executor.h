@@ -39,7 +39,7 @@ struct RunOptions {
 };
 
 struct OpTime {
-  double seconds = 0;
+  double seconds = 0;  // of computing: waiting, for others or for a core, does not count
   std::uint64_t calls = 0;
 };
 

@@ -13,19 +13,37 @@
 
 namespace epweave::replay {
 
+namespace {
+
+std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// The numbers of one key.
+class Stream {
+ public:
+  Stream(std::uint64_t seed, std::string_view key) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    start_ = hash ^ mix(seed);
+  }
+  std::uint64_t bits(std::uint64_t index) const { return mix(start_ + (index + 1) * 0x9e3779b97f4a7c15); }
+  double uniform(std::uint64_t index) const { return static_cast<double>(bits(index) >> 40) * 0x1p-23 - 1; }
+
+ private:
+  std::uint64_t start_;
+};
+
+}  // namespace
+
 std::uint64_t random_bits(std::uint64_t seed, std::string_view key, std::uint64_t index) {
-  const auto mix = [](std::uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return x ^ (x >> 31);
-  };
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return mix((hash ^ mix(seed)) + (index + 1) * 0x9e3779b97f4a7c15);
+  return Stream(seed, key).bits(index);
 }
 
 double random_uniform(std::uint64_t seed, std::string_view key, std::uint64_t index) {
-  return static_cast<double>(random_bits(seed, key, index) >> 40) * 0x1p-23 - 1;
+  return Stream(seed, key).uniform(index);
 }
 
 namespace {
@@ -235,17 +253,34 @@ class InputMaker {
     }
     const Shard shard = find_shard(i, type.sizes);
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const Extents global_strides = contiguous_strides(shard.global);
-      Extents index(dense.rank(), 0);
-      for (std::int64_t k = 0; k < dense.numel(); ++k) {
-        std::int64_t at = 0;
-        for (std::size_t d = 0; d < dense.rank(); ++d)
-          at += (index[d] + shard.first[rank][d]) * global_strides[d];
-        const double u = random_uniform(seed_, name, static_cast<std::uint64_t>(at)) * scale;
-        store_number(dense, k, is_gain ? 1 + u : u);
-        for (std::size_t d = dense.rank(); d-- > 0 && ++index[d] == dense.sizes[d];) index[d] = 0;
-      }
+      const Stream stream(seed_, name);
+      for_each_row(dense, shard.first[rank], shard.global, [&](std::int64_t local, std::int64_t global) {
+        const std::int64_t length = dense.sizes.empty() ? 1 : dense.sizes.back();
+        for (std::int64_t k = 0; k < length; ++k) {
+          const double u = stream.uniform(static_cast<std::uint64_t>(global + k)) * scale;
+          store_number(dense, local + k, is_gain ? 1 + u : u);
+        }
+      });
     });
+  }
+
+  // Calls visit(place in the shard, place in the global tensor) for each run of the last dimension.
+  template <class Visit>
+  static void for_each_row(const Tensor& shard, const Extents& first, const Extents& global,
+                           const Visit& visit) {
+    if (shard.numel() == 0) return;
+    const Extents strides = contiguous_strides(global);
+    const std::int64_t length = shard.sizes.empty() ? 1 : shard.sizes.back();
+    Extents index(shard.rank(), 0);
+    for (std::int64_t local = 0; local < shard.numel(); local += length) {
+      std::int64_t at = 0;
+      for (std::size_t d = 0; d < shard.rank(); ++d) at += (index[d] + first[d]) * strides[d];
+      visit(local, at);
+      for (std::size_t d = shard.rank(); d-- > 1;) {
+        if (++index[d - 1] < shard.sizes[d - 1]) break;
+        index[d - 1] = 0;
+      }
+    }
   }
 
   // --- buffers ---
@@ -305,11 +340,11 @@ class InputMaker {
   std::vector<Value> make_tokens(std::size_t i, std::uint64_t first) {
     const auto vocabulary = static_cast<std::uint64_t>(find_vocabulary(i));
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const std::string key = batch_key("tokens", rank);
+      const Stream stream(seed_, batch_key("tokens", rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)
-        store_integer(dense, k,
-                      static_cast<std::int64_t>(
-                          random_bits(seed_, key, first + static_cast<std::uint64_t>(k)) % vocabulary));
+        store_integer(
+            dense, k,
+            static_cast<std::int64_t>(stream.bits(first + static_cast<std::uint64_t>(k)) % vocabulary));
     });
   }
 
@@ -337,9 +372,9 @@ class InputMaker {
     if (!is_floating(type_of(i).dtype)) refuse(i, "no recipe knows it");
     const std::string name(graph_.text(node_of(i).name));
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const std::string key = batch_key(name, rank);
+      const Stream stream(seed_, batch_key(name, rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)
-        store_number(dense, k, random_uniform(seed_, key, static_cast<std::uint64_t>(k)));
+        store_number(dense, k, stream.uniform(static_cast<std::uint64_t>(k)));
     });
   }
 

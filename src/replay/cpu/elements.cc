@@ -3,6 +3,8 @@
 #include <cstring>
 #include <limits>
 
+#include "replay/cpu/vector_math.h"
+
 namespace epweave::replay::cpu {
 namespace {
 
@@ -114,6 +116,8 @@ void load(const std::byte* from, DType dtype, std::int64_t stride, std::int64_t 
     case DType::kInt64:
       return load_as<std::int64_t>(from, stride, n, to, same);
     case DType::kBfloat16:
+      if constexpr (std::is_same_v<C, float>)
+        if (stride == 1) return float_from_bf16_run(n, to, reinterpret_cast<const std::uint16_t*>(from));
       return load_as<std::uint16_t>(from, stride, n, to, [](std::uint16_t x) { return float_from_bf16(x); });
     case DType::kFloat16:
       return load_as<std::uint16_t>(from, stride, n, to, [](std::uint16_t x) { return float_from_fp16(x); });
@@ -149,6 +153,8 @@ void store(const C* from, std::byte* to, DType dtype, std::int64_t stride, std::
     case DType::kInt64:
       return store_as<std::int64_t>(from, to, stride, n, [](C x) { return wrap<std::int64_t>(x); });
     case DType::kBfloat16:
+      if constexpr (std::is_same_v<C, float>)
+        if (stride == 1) return bf16_from_float_run(n, reinterpret_cast<std::uint16_t*>(to), from);
       return store_as<std::uint16_t>(from, to, stride, n,
                                      [](C x) { return bf16_from_float(from_stored<float>(x)); });
     case DType::kFloat16:
