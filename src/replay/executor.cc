@@ -15,6 +15,7 @@
 #include "ir/bind.h"
 #include "ir/op.h"
 #include "replay/evaluate.h"
+#include "replay/mesh_ops.h"
 
 namespace epweave::replay {
 namespace {
@@ -60,6 +61,7 @@ struct Program {
   const Graph& graph;
   const Body& body;
   const KernelTable& kernels;
+  const World& world;
   Steps steps;
 };
 
@@ -230,6 +232,9 @@ class RankRunner {
 
   Value call(const Node& node) {
     BoundCall bound = bind_values(environment_, node);
+    if (is_mesh_op(node))
+      return evaluate_mesh_op(graph_, program_.world,
+                              {node, rank_, bound.args.empty() ? Value() : bound.args[0]});
     if (node.op->cost != CostClass::kFree && !pending_.empty())
       for (const Value& arg : bound.args) check_not_pending(arg);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
@@ -481,7 +486,7 @@ std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTa
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
-      if (node.kind != NodeKind::kCall || is_wait(node)) continue;
+      if (node.kind != NodeKind::kCall || is_wait(node) || is_mesh_op(node)) continue;
       const std::string_view target = graph.text(node.target);
       if (node.op == nullptr ||
           (is_launch(node) ? find_collective(target) == nullptr : kernels.find(*node.op) == nullptr))
@@ -499,7 +504,7 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
         fmt::format("{} of the graph's ops cannot be executed: {}", missing.size(), fmt::join(missing, ", ")),
         Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
-  const Program program{graph, graph.step(), kernels, plan_steps(graph, graph.step())};
+  const Program program{graph, graph.step(), kernels, world, plan_steps(graph, graph.step())};
   LocalTransport transport(world, options.deadline);
   HostMemory memory(options.fill);
   RunResult result;

@@ -10,6 +10,7 @@
 #include "ir/op.h"
 #include "replay/block_mask.h"
 #include "replay/evaluate.h"
+#include "replay/mesh_ops.h"
 
 namespace epweave::replay {
 
@@ -179,12 +180,8 @@ class InputMaker {
     return extents;
   }
 
-  // Coordinate of each rank along each axis of the mesh, from the ranks of the file's view.
-  struct Axis {
-    std::int64_t extent = 1;
-    std::int64_t stride = 1;
-  };
-  std::vector<Axis> read_mesh(std::size_t i) const {
+  // The axes of the mesh in the input entry after this one.
+  std::vector<MeshAxis> read_mesh(std::size_t i) const {
     const std::size_t next = i + 1;
     if (next >= placeholders_.size() || role_text(next, &InputRole::fqn) != role_text(i, &InputRole::fqn))
       return {};
@@ -192,23 +189,7 @@ class InputMaker {
     if (!type || context_.types[type].kind != TypeKind::kValue) return {};
     const Arg mesh = context_.types[type].value;
     if (!mesh.is(ArgKind::kMesh)) return {};
-    const auto fields = context_.args.children(mesh);
-    const std::vector<std::int64_t> shape = read_extents(fields[1]);
-    std::vector<std::int64_t> ranks;
-    collect_integers(fields[2], ranks);
-    std::vector<Axis> axes;
-    std::size_t inner = 1;
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      if (shape[d] > 1 && inner >= ranks.size()) return {};
-      axes.insert(axes.begin(), Axis{shape[d], shape[d] > 1 ? ranks[inner] - ranks[0] : 1});
-      inner *= static_cast<std::size_t>(shape[d]);
-    }
-    return axes;
-  }
-  void collect_integers(Arg list, std::vector<std::int64_t>& integers) const {
-    if (list.is_int()) integers.push_back(list.as_int());
-    if (list.is_list())
-      for (Arg item : context_.args.children(list)) collect_integers(item, integers);
+    return read_mesh_axes(context_, mesh);
   }
 
   Shard find_shard(std::size_t i, const Extents& local) const {
@@ -217,7 +198,7 @@ class InputMaker {
     shard.global = recorded == nullptr ? local : read_extents(*recorded);
     if (shard.global.size() != local.size()) refuse(i, "its global shape has another rank");
     shard.first.assign(world_.size, Extents(local.size(), 0));
-    const std::vector<Axis> axes = read_mesh(i);
+    const std::vector<MeshAxis> axes = read_mesh(i);
     std::size_t next = 0;
     for (std::size_t d = 0; d < local.size(); ++d) {
       if (shard.global[d] == local[d]) continue;
