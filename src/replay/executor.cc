@@ -349,12 +349,20 @@ class RankRunner {
   // --- results ---
 
   void define(NodeId id, Value value) {
-    const Node& node = body_.nodes[id];
-    if (node.extra != nullptr)
-      for (const Binding& binding : node.extra->bindings) bind_symbol(binding, value);
-    check_value(node.type, value);
+    check_recorded(body_.nodes[id], value);
     if (options_.observer && !is_pending(value)) options_.observer(rank_, id, value);
     values_[id.index()] = std::move(value);
+  }
+
+  void check_recorded(const Node& node, const Value& value) {
+    try {
+      if (node.extra != nullptr)
+        for (const Binding& binding : node.extra->bindings) bind_symbol(binding, value);
+      check_value(node.type, value);
+    } catch (const KernelError& error) {
+      if (options_.types == RecordedTypes::kMustHold) throw;
+      if (result_.contradictions++ == 0) result_.first_contradiction = describe(node, error.what());
+    }
   }
 
   bool is_pending(const Value& value) const {

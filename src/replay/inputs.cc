@@ -74,6 +74,12 @@ class InputMaker {
     if (document != nullptr && document->is_int() && document->as_int() > 0) document_ = document->as_int();
   }
 
+  std::optional<double> expected_loss() const {
+    const auto vocabulary = find_vocabulary();
+    if (!vocabulary) return std::nullopt;
+    return std::log(static_cast<double>(*vocabulary)) / static_cast<double>(batch_count());
+  }
+
   std::vector<RankInputs> make() {
     std::vector<RankInputs> inputs(world_.size);
     for (std::size_t i = 0; i < placeholders_.size(); ++i) {
@@ -307,7 +313,7 @@ class InputMaker {
     return world_.size;
   }
 
-  std::int64_t find_vocabulary(std::size_t asked_by) const {
+  std::optional<std::int64_t> find_vocabulary() const {
     for (std::size_t i = 0; i < placeholders_.size(); ++i) {
       if (role_text(i, &InputRole::role) != "parameter") continue;
       if (role_text(i, &InputRole::fqn).find("embed") == std::string_view::npos) continue;
@@ -315,11 +321,13 @@ class InputMaker {
       const Extents shape = global == nullptr ? type_of(i).sizes : read_extents(*global);
       if (!shape.empty()) return shape[0];
     }
-    refuse(asked_by, "no parameter's name tells the vocabulary");
+    return std::nullopt;
   }
 
   std::vector<Value> make_tokens(std::size_t i, std::uint64_t first) {
-    const auto vocabulary = static_cast<std::uint64_t>(find_vocabulary(i));
+    const auto found = find_vocabulary();
+    if (!found) refuse(i, "no parameter's name tells the vocabulary");
+    const auto vocabulary = static_cast<std::uint64_t>(*found);
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
       const Stream stream(seed_, batch_key("tokens", rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)
@@ -437,6 +445,10 @@ class InputMaker {
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
                                     std::uint64_t seed) {
   return InputMaker(graph, world, kernels, seed).make();
+}
+
+std::optional<double> find_expected_loss(const Graph& graph, const World& world) {
+  return InputMaker(graph, world, KernelTable(), 0).expected_loss();
 }
 
 }  // namespace epweave::replay
