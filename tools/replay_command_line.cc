@@ -48,6 +48,8 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
   command.add_option("--deadline", replay.deadline, "Seconds a rank waits for the others (default 60)")
       ->check(CLI::PositiveNumber)
       ->type_name("SECONDS");
+  command.add_flag("--report-types", replay.report_types,
+                   "Count recorded types that values contradict and go on, instead of stopping there");
   command.add_flag("--poison", replay.poison, "Fill new and freed memory with NaN patterns");
 }
 

@@ -29,7 +29,21 @@ replay::RunOptions make_options(const ReplayOptions& options) {
   replay::RunOptions result;
   result.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.deadline * 1000));
   if (options.poison) result.fill = replay::HostMemory::Fill::kPoison;
+  if (options.report_types) result.types = replay::RecordedTypes::kReport;
   return result;
+}
+
+// Recorded types that values contradicted, of all ranks; says the first on standard error.
+std::uint64_t report_contradictions(const replay::RunResult& run, std::string_view graph, Console& console) {
+  std::uint64_t count = 0;
+  std::string first;
+  for (const replay::RankResult& rank : run.ranks) {
+    count += rank.contradictions;
+    if (first.empty()) first = rank.first_contradiction;
+  }
+  if (count != 0)
+    console.warn(fmt::format("{}: {} values are not what is recorded; first: {}", graph, count, first));
+  return count;
 }
 
 // A missing kernel is known before anything is allocated.
@@ -208,6 +222,9 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   for (const OpTimes& op : times)
     console.detail(fmt::format("{:9.3f} s {:6} {}", op.time.seconds, op.time.calls, op.target));
   if (!is_finite) console.warn("the loss is not finite");
+  const std::uint64_t contradictions =
+      report_contradictions(run, display_name(options.input), console);
+  const auto expected = replay::find_expected_loss(graph, world);
   console.info(fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", world.size, run.seconds,
                            static_cast<double>(run.peak_bytes) / 1048576));
   if (!console.json()) return console.print(text), kFine;
@@ -217,6 +234,8 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   console.print(report_text({{"seed", options.replay.seed},
                              {"ranks", std::move(ranks)},
                              {"loss_is_finite", is_finite},
+                             {"expected_loss", expected ? Json(*expected) : Json()},
+                             {"contradicted_types", contradictions},
                              {"seconds", run.seconds},
                              {"peak_bytes", run.peak_bytes},
                              {"ops", std::move(ops)}}));
@@ -231,6 +250,8 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   const replay::CheckReport report = replay::check_graphs(a, b, kernels, options.replay.ranks,
                                                           options.replay.seed, make_options(options.replay));
   const bool is_same = report.is_same(options.sum_bound);
+  report_contradictions(report.run_a, display_name(options.a), console);
+  report_contradictions(report.run_b, display_name(options.b), console);
   for (const replay::OutputCheck& output : report.outputs)
     if (output.verdict == replay::Verdict::kSumOrder)
       console.detail(

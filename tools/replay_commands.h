@@ -13,6 +13,7 @@ struct ReplayOptions {
   std::uint32_t ranks = 0;  // 0: as the graph says
   std::uint64_t seed = 0;
   double deadline = 60;  // seconds
+  bool report_types = false;
   bool poison = false;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <time.h>
+
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -13,6 +15,7 @@
 #include "ir/bind.h"
 #include "ir/op.h"
 #include "replay/evaluate.h"
+#include "replay/mesh_ops.h"
 
 namespace epweave::replay {
 namespace {
@@ -46,11 +49,19 @@ const CollectiveRow* find_collective(std::string_view target) {
   return row == std::end(kCollectives) ? nullptr : row;
 }
 
+// Seconds that this thread has computed; another thread on its core does not count.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 // What every rank shares.
 struct Program {
   const Graph& graph;
   const Body& body;
   const KernelTable& kernels;
+  const World& world;
   Steps steps;
 };
 
@@ -174,6 +185,7 @@ class RankRunner {
         throw CheckError(describe(node, error.what()));
       }
     }
+    for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
     return std::move(result_);
   }
 
@@ -187,7 +199,7 @@ class RankRunner {
   }
 
   void run_step(const Step& step, const Node& node) {
-    const auto start = Clock::now();
+    const double start = thread_seconds();
     switch (step.kind) {
       case StepKind::kFree:
         values_[step.node.index()] = Value();
@@ -205,8 +217,8 @@ class RankRunner {
         define(step.node, node.kind == NodeKind::kGetAttr ? read_attribute(node) : call(node));
         break;
     }
-    OpTime& time = result_.times[std::string(graph_.text(node.target))];
-    time.seconds += seconds_since(start);
+    OpTime& time = times_[node.target];
+    time.seconds += thread_seconds() - start;
     ++time.calls;
   }
 
@@ -220,6 +232,9 @@ class RankRunner {
 
   Value call(const Node& node) {
     BoundCall bound = bind_values(environment_, node);
+    if (is_mesh_op(node))
+      return evaluate_mesh_op(graph_, program_.world,
+                              {node, rank_, bound.args.empty() ? Value() : bound.args[0]});
     if (node.op->cost != CostClass::kFree && !pending_.empty())
       for (const Value& arg : bound.args) check_not_pending(arg);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
@@ -334,12 +349,20 @@ class RankRunner {
   // --- results ---
 
   void define(NodeId id, Value value) {
-    const Node& node = body_.nodes[id];
-    if (node.extra != nullptr)
-      for (const Binding& binding : node.extra->bindings) bind_symbol(binding, value);
-    check_value(node.type, value);
+    check_recorded(body_.nodes[id], value);
     if (options_.observer && !is_pending(value)) options_.observer(rank_, id, value);
     values_[id.index()] = std::move(value);
+  }
+
+  void check_recorded(const Node& node, const Value& value) {
+    try {
+      if (node.extra != nullptr)
+        for (const Binding& binding : node.extra->bindings) bind_symbol(binding, value);
+      check_value(node.type, value);
+    } catch (const KernelError& error) {
+      if (options_.types == RecordedTypes::kMustHold) throw;
+      if (result_.contradictions++ == 0) result_.first_contradiction = describe(node, error.what());
+    }
   }
 
   bool is_pending(const Value& value) const {
@@ -450,6 +473,7 @@ class RankRunner {
   std::vector<Value> values_;
   Environment environment_;
   std::unordered_map<const Storage*, Pending> pending_;
+  std::unordered_map<StringId, OpTime> times_;
   RankResult result_;
 };
 
@@ -470,7 +494,7 @@ std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTa
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
-      if (node.kind != NodeKind::kCall || is_wait(node)) continue;
+      if (node.kind != NodeKind::kCall || is_wait(node) || is_mesh_op(node)) continue;
       const std::string_view target = graph.text(node.target);
       if (node.op == nullptr ||
           (is_launch(node) ? find_collective(target) == nullptr : kernels.find(*node.op) == nullptr))
@@ -488,7 +512,7 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
         fmt::format("{} of the graph's ops cannot be executed: {}", missing.size(), fmt::join(missing, ", ")),
         Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
-  const Program program{graph, graph.step(), kernels, plan_steps(graph, graph.step())};
+  const Program program{graph, graph.step(), kernels, world, plan_steps(graph, graph.step())};
   LocalTransport transport(world, options.deadline);
   HostMemory memory(options.fill);
   RunResult result;

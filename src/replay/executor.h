@@ -32,20 +32,27 @@ class RunError : public std::runtime_error {
 // Sees every value as it is made, on the rank's own thread.
 using Observer = std::function<void(Rank rank, NodeId node, const Value& value)>;
 
+// Recorded types that a value contradicts: the run stops there, or goes on and counts them. What a graph computes
+// does not depend on its recorded types.
+enum class RecordedTypes : std::uint8_t { kMustHold, kReport };
+
 struct RunOptions {
   std::chrono::milliseconds deadline{60'000};
   HostMemory::Fill fill = HostMemory::Fill::kNone;
+  RecordedTypes types = RecordedTypes::kMustHold;
   Observer observer;  // may be empty
 };
 
 struct OpTime {
-  double seconds = 0;
+  double seconds = 0;  // of computing: waiting, for others or for a core, does not count
   std::uint64_t calls = 0;
 };
 
 struct RankResult {
   std::vector<Value> outputs;           // flat, as many as Graph::outputs
   std::map<std::string, OpTime> times;  // by target
+  std::uint64_t contradictions = 0;     // values that are not what is recorded
+  std::string first_contradiction;      // message of the first
 };
 
 struct RunResult {

@@ -28,6 +28,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,5 +45,10 @@ double random_uniform(std::uint64_t seed, std::string_view key, std::uint64_t in
 // Inputs of all ranks. Throws InputError naming the input that cannot be made.
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
                                     std::uint64_t seed);
+
+// One rank's loss where every token is as likely as any other, about what a model gives before training:
+// ln(vocabulary) / batch coordinates, since a rank sums its own tokens' losses and divides by all tokens. None
+// where the graph does not tell its vocabulary.
+std::optional<double> find_expected_loss(const Graph& graph, const World& world);
 
 }  // namespace epweave::replay
