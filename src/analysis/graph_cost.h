@@ -1,10 +1,9 @@
 // What a graph asks of the machine: flops, bytes, and messages, per rank and step.
 //
-//   flops     of matrix products (2 m n k) and attention (2 q k (d_qk + d_v) per head, masks ignored; 2.5
-//   times that
-//             backward), as torch.utils.flop_counter counts them; nothing else
-//   bytes     read and written by kernels: each operand whole and each result whole; views and waits move
-//   nothing message   of a collective: the larger of what it takes and what it gives, on this rank
+//   flops     of matrix products (2 m n k) and attention (2 q k (d_qk + d_v) per head, masks ignored; 2.5 times
+//             that backward), as torch.utils.flop_counter counts them; nothing else
+//   bytes     read and written by kernels: each operand whole and each result whole; views and waits move none
+//   message   of a collective: the larger of what it takes and what it gives, on this rank
 //
 // Extents are numbers as analysis/extents.h has them. Nested graphs are not counted: they run inside a
 // kernel.

@@ -2,8 +2,7 @@
 //
 //   inputs      parameters, buffers and what the caller passes in live all the time, as do constants
 //   results     a storage begins at the call that computes it and ends behind the last use of any view of it;
-//   what
-//               the step returns stays to the end
+//               what the step returns stays to the end
 //   collectives hold what they were given until something waits for them
 //   reshape     is a view where the strides allow one, else a copy
 //

@@ -5,8 +5,7 @@
 //   claim of a node of B        what is proved
 //   whole: it is A's node x     same target; each argument is the whole value of x's argument
 //   part k of x                 same target; each argument is part k of x's argument, or its whole value, and
-//   of
-//                               the same kind in every part; or what part k-1 of x left (buffers)
+//                               of the same kind in every part; or what part k-1 of x left (buffers)
 //   split of x, its pieces      x whole, cut into n equal extents along one dimension; piece k is element k
 //   join of x                   cat: exactly parts 0 .. n-1, in order, along the dimension in which they are
 //                               smaller than x. sum: parts 0 .. n-1 of the size of x, added in order

@@ -16,8 +16,7 @@
 //   positions   i modulo the document length (info.options.ctx, else 256)
 //   attention_masks._closure_0, _1   document of each row; first row of each document
 //   attention_masks.{full_,}{kv,q}_{num_blocks,indices}   as torch's create_block_mask: the mask function of
-//   the
-//               FlexAttention call that takes the tables, evaluated on all pairs
+//               the FlexAttention call that takes the tables, evaluated on all pairs
 //   meshes, and other values known when traced: as recorded
 // An input that none of these makes is refused by name.
 //

@@ -10,8 +10,7 @@
 //   reduce_scatter      member i's result: slice i of dimension 0 of the sum
 //   all_reduce          the reduction of all operands
 //   sum                 ((x_0 + x_1) + x_2) + ..: float32 for float16, bfloat16 and float32, rounded to the
-//   dtype
-//                       once at the end; float64 for float64; integers wrap; complex64 by parts in float32
+//                       dtype once at the end; float64 for float64; integers wrap; complex64 by parts in float32
 //   avg                 the sum divided by the number of members, before the rounding
 //   max, min            NaN if any operand is; product as sum
 //   broadcast           the operand of member `src`

@@ -12,9 +12,10 @@
 // function says there, and a full block is not masked.
 //
 // Backward, with weight(j) = exp(score(j) - logsumexp) and delta = ordered_sum(out * grad_out):
-//   d score = weight * (grad_out . value - delta + d logsumexp), through the score function's derivative, *
-//   scale d query = chain over ascending keys; d key, d value = chains over (query head of the group, query),
-//   ascending
+//   d score        = weight * (grad_out . value - delta + d logsumexp), through the score function's
+//                    derivative, * scale
+//   d query        = chain over ascending keys
+//   d key, d value = chains over (query head of the group, query), ascending
 // Nothing but the results is rounded to 16 bits.
 #include <cmath>
 #include <functional>
