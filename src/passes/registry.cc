@@ -188,13 +188,9 @@ std::vector<PassInfo> make_passes() {
 
 // Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
 // make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
-// What comes in two parts is scheduled; the rest is chunked only.
 std::string expand_ep_overlap(const Options& options) {
-  std::vector<std::string> patterns, in_two_parts;
-  for (const ChunkRoot& root : read_roots(options)) {
-    patterns.push_back(root.pattern);
-    if (count_parts(root, options) == 2) in_two_parts.push_back(root.pattern);
-  }
+  std::vector<std::string> patterns;
+  for (const ChunkRoot& root : read_roots(options)) patterns.push_back(root.pattern);
   const std::string sizes =
       options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
   const std::string attention =
@@ -203,8 +199,7 @@ std::string expand_ep_overlap(const Options& options) {
       "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
       options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), options.integer("parts"), sizes, attention,
-      print_value(in_two_parts.empty() ? patterns : in_two_parts));
+      options.text("dim"), options.integer("parts"), sizes, attention, print_value(patterns));
 }
 
 std::vector<PresetInfo> make_presets() {
