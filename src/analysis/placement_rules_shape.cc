@@ -117,7 +117,7 @@ Placement expand(PlacementCall& call) {
     // A whole repeated along a divided extent: each part repeats it its own number of times.
     for (std::size_t i = 0; i < items.size(); ++i) {
       const Placement size = call.of(items[i]);
-      if (size.is_partial()) return with_sizes(call, sizes, Placement::split(static_cast<int>(i)));
+      if (size.is_partial()) return with_sizes(call, sizes, call.constant_rows(static_cast<int>(i)));
       if (size.is_divided()) return with_sizes(call, sizes, Placement::local(static_cast<int>(i)));
     }
   }
@@ -174,6 +174,68 @@ class Grouping {
   ExprPool& pool_;
 };
 
+// Follows one divided dimension through a reshape.
+class ReshapeFollower {
+ public:
+  ReshapeFollower(Facts& facts, const TensorType& source, const TensorType& target) : facts_(facts) {
+    for (ExprId e : source.sizes) from_.push_back(facts.normalize(e));
+    for (ExprId e : target.sizes) to_.push_back(facts.normalize(e));
+  }
+
+  Followed follow(const Placement& p) {
+    const auto dim = static_cast<std::size_t>(p.dim);
+    for (const DimGroup& group : Grouping(facts_).match(from_, to_)) {
+      if (dim < group.from_begin || dim >= group.from_end) continue;
+      // How many runs of divided rows there are: one for each index in front of them.
+      PolyId runs = p.is_local() || !p.blocks ? one() : p.blocks;
+      for (std::size_t i = group.from_begin; i < dim; ++i)
+        runs = facts_.normalize(pool().mul(runs, from_[i]));
+      if (p.is_local() && runs != one()) return refused(ReshapeRefusal::kInnerFactor);
+      return p.any_order ? place_any(p, group) : place(p, group, runs);
+    }
+    return refused(ReshapeRefusal::kNotFollowed);
+  }
+
+ private:
+  ExprPool& pool() { return facts_.pool(); }
+  PolyId one() { return pool().poly_number(1); }
+  static Followed refused(ReshapeRefusal why) { return {std::nullopt, why}; }
+  std::optional<PolyId> divide(PolyId a, PolyId b) {
+    const auto quotient = pool().divide_exactly(a, b);
+    if (!quotient) return std::nullopt;
+    const auto& terms = pool()[*quotient].terms;
+    const bool is_whole =
+        std::all_of(terms.begin(), terms.end(), [](const Term& t) { return t.coefficient.is_integer(); });
+    return is_whole ? quotient : std::nullopt;
+  }
+
+  // Dimensions in front take up runs; the divided one holds what is left of them.
+  Followed place(const Placement& p, const DimGroup& group, PolyId runs) {
+    for (std::size_t j = group.to_begin; j < group.to_end; ++j) {
+      if (pool().is_constant(to_[j], 1)) continue;
+      if (runs != one())
+        if (const auto rest = divide(runs, to_[j])) {
+          runs = *rest;
+          continue;
+        }
+      if (pool().constant(to_[j]) || (runs != one() && !divide(to_[j], runs))) break;
+      Placement result = moved(p, static_cast<int>(j));
+      if (!p.is_local()) result.blocks = runs == one() ? PolyId() : runs;
+      return {result};
+    }
+    return refused(ReshapeRefusal::kBrokenExtent);
+  }
+  // Equal rows: the dimension that is no number.
+  Followed place_any(const Placement& p, const DimGroup& group) {
+    for (std::size_t j = group.to_begin; j < group.to_end; ++j)
+      if (!pool().constant(to_[j])) return {moved(p, static_cast<int>(j))};
+    return refused(ReshapeRefusal::kBrokenExtent);
+  }
+
+  Facts& facts_;
+  std::vector<PolyId> from_, to_;
+};
+
 Placement reshape(PlacementCall& call) {
   const Operand sizes = call.arg(1);
   const Placement p = same(call);
@@ -181,27 +243,19 @@ Placement reshape(PlacementCall& call) {
   const TensorType *source = call.tensor(call.arg(0)), *target = call.result_tensor();
   if (source == nullptr || target == nullptr)
     call.refuse("chunk.no-type", "the value or its argument has no recorded type");
-  Facts& facts = call.facts();
-  std::vector<PolyId> from, to;
-  for (ExprId e : source->sizes) from.push_back(facts.normalize(e));
-  for (ExprId e : target->sizes) to.push_back(facts.normalize(e));
-  const auto dim = static_cast<std::size_t>(p.dim);
-  auto first_not_one = [&](const std::vector<PolyId>& dims, std::size_t begin, std::size_t end) {
-    while (begin < end && facts.pool().is_constant(dims[begin], 1)) ++begin;
-    return begin;
-  };
-  for (const DimGroup& group : Grouping(facts).match(from, to)) {
-    if (dim < group.from_begin || dim >= group.from_end) continue;
-    if (first_not_one(from, group.from_begin, group.from_end) != dim)
-      call.refuse(
-          "chunk.inner-factor",
-          "it merges the divided dimension behind another one, so that the rows of a part are not one slice");
-    const std::size_t result = first_not_one(to, group.to_begin, group.to_end);
-    if (result == group.to_end || facts.pool().constant(to[result]))
+  const Followed followed = follow_reshape(call.facts(), *source, *target, p);
+  if (followed.placement) return with_sizes(call, sizes, *followed.placement);
+  switch (followed.refusal) {
+    case ReshapeRefusal::kInnerFactor:
+      call.refuse("chunk.inner-factor",
+                  "it merges rows that are in an order of their part's own behind another dimension");
+    case ReshapeRefusal::kBrokenExtent:
       call.refuse("chunk.broken-extent",
                   fmt::format("it moves the divided extent {} into a dimension of fixed size",
-                              facts.pool().text(source->sizes[dim])));
-    return with_sizes(call, sizes, moved(p, static_cast<int>(result)));
+                              call.facts().pool().text(source->sizes[static_cast<std::size_t>(p.dim)])));
+    case ReshapeRefusal::kNotFollowed:
+    case ReshapeRefusal::kNone:
+      break;
   }
   call.refuse("chunk.reshape", "the divided dimension cannot be followed through the reshape");
 }
@@ -278,7 +332,7 @@ Placement concatenate(PlacementCall& call) {
   if (rows.dim == call.dim(call.int_arg(1, "dim", 0), call.result_tensor()->rank()))
     call.refuse("chunk.along-divided", "it concatenates along the divided dimension");
   for (std::size_t i = 0; i < items.size(); ++i)
-    if (placements[i].is_whole()) call.take_slice(items[i], rows.dim);
+    if (placements[i].is_whole()) call.take_slice_like(items[i], rows.dim, rows);
   return rows;
 }
 
@@ -291,7 +345,7 @@ Placement factory(PlacementCall& call, Operand sizes) {
     if (!size.is_divided()) continue;
     if (result.is_divided()) call.refuse("chunk.two-token-extents", "two of its sizes are divided");
     result =
-        size.is_partial() ? Placement::split(static_cast<int>(i)) : Placement::local(static_cast<int>(i));
+        size.is_partial() ? call.constant_rows(static_cast<int>(i)) : Placement::local(static_cast<int>(i));
   }
   return result;
 }
@@ -392,6 +446,11 @@ constexpr PlacementRow kRows[] = {
 };
 
 }  // namespace
+
+Followed follow_reshape(Facts& facts, const TensorType& source, const TensorType& target,
+                        const Placement& p) {
+  return ReshapeFollower(facts, source, target).follow(p);
+}
 
 std::span<const PlacementRow> shape_placement_rows() {
   return kRows;
