@@ -6,6 +6,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/module_path.h"
+#include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
 #include "ir/op.h"
 

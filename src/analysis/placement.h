@@ -5,13 +5,15 @@
 // direction. Part values are always well defined: what the region's code yields for part k. A placement says
 // how the whole value relates to them:
 //
-//   Whole      v = v_k for every k            weights, masks
-//   Split(d)   v = cat(v_k, d)                activations
-//              in blocks: each of the dimension's equal blocks is divided so (b*s rows of a [b, s] grid
-//              whose s is divided)
-//   Local(d)   the rows of the parts are the whole's rows in an order nobody wrote down (sorted, exchanged
-//   rows) Partial    v = v_0 + .. + v_{N-1}         weight gradients, counts, every size that is a multiple
-//   of u Carried    v_k was computed from v_{k-1}  buffer updates Tuple      one placement per element
+//   Whole      v = v_k for every k             weights, masks
+//   Split(d)   v = cat(v_k, d)                 activations
+//   Local(d)   v's rows are the parts', in an order nobody wrote down: sorted, exchanged rows
+//   Partial    v = v_0 + .. + v_{N-1}          weight gradients, counts, every size that is a multiple of u
+//   Carried    v_k was computed from v_{k-1}   buffer updates
+//   Tuple      one placement per element
+//
+// A dimension may be split in blocks: the b*s rows of a [b, s] grid whose s is divided are b blocks, and a part
+// has some rows of each.
 //
 // One forward walk assigns each region node a placement and says how it takes each argument. Nothing here
 // depends on N. Regions may be divided differently (`layers.*.moe` in four parts, `layers.*.feed_forward` in

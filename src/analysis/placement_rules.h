@@ -136,12 +136,4 @@ bool same_order(const Placement& a, const Placement& b);
 // Refuses rows that are paired though a part has them in different orders.
 void require_same_order(PlacementCall& call, const Placement& a, const Placement& b);
 
-// Where the rows of `source`, placed `p`, are in `target`, a reshape of it; or why they are nowhere.
-enum class ReshapeRefusal { kNone, kInnerFactor, kBrokenExtent, kNotFollowed };
-struct Followed {
-  std::optional<Placement> placement;
-  ReshapeRefusal refusal = ReshapeRefusal::kNone;
-};
-Followed follow_reshape(Facts& facts, const TensorType& source, const TensorType& target, const Placement& p);
-
 }  // namespace epweave
