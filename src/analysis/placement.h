@@ -12,8 +12,8 @@
 //   Carried    v_k was computed from v_{k-1}   buffer updates
 //   Tuple      one placement per element
 //
-// A dimension may be split in blocks: the b*s rows of a [b, s] grid whose s is divided are b blocks, and a part
-// has some rows of each.
+// A dimension may be split in blocks: the b*s rows of a [b, s] grid whose s is divided are b blocks, and a
+// part has some rows of each.
 //
 // One forward walk assigns each region node a placement and says how it takes each argument. Nothing here
 // depends on N. Regions may be divided differently (`layers.*.moe` in four parts, `layers.*.feed_forward` in
