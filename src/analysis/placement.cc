@@ -6,6 +6,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/module_path.h"
+#include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
 #include "ir/op.h"
 
@@ -26,7 +27,7 @@ std::string print_placement(const Placement& p) {
     case PlacementKind::kWhole:
       return "Whole";
     case PlacementKind::kSplit:
-      return fmt::format("Split({})", p.dim);
+      return fmt::format("Split({}{})", p.dim, p.blocks ? " in blocks" : "");
     case PlacementKind::kLocal:
       return p.dim < 0 ? "Local" : fmt::format("Local({})", p.dim);
     case PlacementKind::kPartial:
@@ -35,6 +36,8 @@ std::string print_placement(const Placement& p) {
       return "Carried";
     case PlacementKind::kAmbiguous:
       return "Ambiguous";
+    case PlacementKind::kUnordered:
+      return "Unordered";
     case PlacementKind::kTuple:
       break;
   }
@@ -60,6 +63,7 @@ class Inference {
         step_(graph.step()),
         options_(options),
         tokens_(tokens),
+        facts_(facts),
         matcher_(options.roots, graph.context->strings),
         getitem_(graph.intern("operator.getitem")),
         effects_(*graph.context, graph.step()),
@@ -174,8 +178,38 @@ class Inference {
       const TypeId type = step_.nodes[id].type;
       if (!type) continue;
       if (known.insert(type)) of_type.at(type) = outside_placement(type);
-      if (of_type[type].is_divided()) result_.outside.at(id) = of_type[type];
+      if (of_type[type].is_divided()) result_.outside.at(id) = ordered(id, of_type[type]);
     }
+  }
+
+  // With the blocks of a dimension that more is merged into than the tokens: those of what it is made from.
+  Placement ordered(NodeId id, const Placement& placement) {
+    const TensorType* type = tensor_of(*graph_.context, step_.nodes[id].type);
+    if (type == nullptr || !placement.is(PlacementKind::kSplit)) return placement;
+    const ExprId extent = type->sizes[static_cast<std::size_t>(placement.dim)];
+    const auto multiple = tokens_.multiple(extent);
+    if (multiple && multiple->factor == 1) return placement;
+    std::optional<Placement> found;
+    for_each_input(*graph_.context, step_.nodes[id], [&](NodeId input) {
+      const Placement& from = result_.outside[input];
+      const TensorType* source = tensor_of(*graph_.context, step_.nodes[input].type);
+      if (found || source == nullptr || !from.is(PlacementKind::kSplit)) return;
+      const ExprId source_extent = source->sizes[static_cast<std::size_t>(from.dim)];
+      if (facts_.equal(source_extent, extent)) {
+        found = placement;
+        found->blocks = from.blocks;
+      } else if (is_reshape(step_.nodes[id])) {
+        if (const auto result = follow_reshape(facts_, *source, *type, from); result.placement)
+          found = result.placement;
+      }
+    });
+    // Inside a grid the tokens are behind the batch, elsewhere in front of all else.
+    return found.value_or(tokens_.is_inner() ? Placement{PlacementKind::kUnordered, -1, {}} : placement);
+  }
+  bool is_reshape(const Node& node) const {
+    const std::string_view target = graph_.text(node.target);
+    return target == "aten.reshape.default" || target == "aten.view.default" ||
+           target == "aten._unsafe_view.default";
   }
 
   RegionId region_id(StringId root, bool backward) {
@@ -324,6 +358,7 @@ class Inference {
   const Body& step_;
   const PlacementOptions& options_;
   TokenExtents& tokens_;
+  Facts& facts_;
   ModuleMatcher matcher_;
   StringId getitem_;
   const Effects effects_;

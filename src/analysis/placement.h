@@ -5,11 +5,15 @@
 // direction. Part values are always well defined: what the region's code yields for part k. A placement says
 // how the whole value relates to them:
 //
-//   Whole      v = v_k for every k            weights, masks
-//   Split(d)   v = cat(v_k, d)                activations
-//   Local(d)   the rows of the parts are the whole's rows in an order nobody wrote down (sorted, exchanged
-//   rows) Partial    v = v_0 + .. + v_{N-1}         weight gradients, counts, every size that is a multiple
-//   of u Carried    v_k was computed from v_{k-1}  buffer updates Tuple      one placement per element
+//   Whole      v = v_k for every k             weights, masks
+//   Split(d)   v = cat(v_k, d)                 activations
+//   Local(d)   v's rows are the parts', in an order nobody wrote down: sorted, exchanged rows
+//   Partial    v = v_0 + .. + v_{N-1}          weight gradients, counts, every size that is a multiple of u
+//   Carried    v_k was computed from v_{k-1}   buffer updates
+//   Tuple      one placement per element
+//
+// A dimension may be split in blocks: the b*s rows of a [b, s] grid whose s is divided are b blocks, and a
+// part has some rows of each.
 //
 // One forward walk assigns each region node a placement and says how it takes each argument. Nothing here
 // depends on N. Regions may be divided differently (`layers.*.moe` in four parts, `layers.*.feed_forward` in
@@ -33,12 +37,17 @@ enum class PlacementKind : std::uint8_t {
   kCarried,
   kTuple,
   kAmbiguous,  // of an outside value with two token extents: refused when used
+  kUnordered,  // of an outside value whose rows were merged in an order that nothing shows: the same
 };
 
 struct Placement {
   PlacementKind kind = PlacementKind::kWhole;
   int dim = -1;  // Split, Local; -1: a Local scalar
   std::vector<Placement> elements;
+  // Of Split: how many blocks the dimension has, each of which is divided; none: one. Of Local: the blocks of
+  // the value whose rows these are, or are positions of.
+  PolyId blocks = {};
+  bool any_order = false;  // Split: all rows are equal, so that the blocks do not matter
 
   static Placement whole() { return {}; }
   static Placement split(int dim) { return {PlacementKind::kSplit, dim, {}}; }
@@ -71,6 +80,7 @@ struct Access {
   };
   Kind kind = Kind::kPart;
   std::int16_t dim = 0;
+  PolyId blocks = {};  // kSlice: of each block of the dimension
 };
 
 using RegionId = Id<struct RegionTag>;

@@ -53,6 +53,8 @@ class PlacementCall {
   // Placement of an operand; literals are Whole. A Partial tensor that still has the token extent counts as
   // Split along it and is taken by slices of the sum.
   Placement of(Operand operand);
+  // The placement of equal rows along a divided dimension of the result, made from what is placed `like`.
+  Placement constant_rows(int dim, const Placement& like = {});
   // A size or number, not a tensor.
   bool is_scalar(Operand operand) const;
   // Recorded types.
@@ -65,9 +67,11 @@ class PlacementCall {
   int dim(std::int64_t value, std::size_t rank) const;
 
   void take_whole(Operand operand) { set(operand, {Access::Kind::kWhole, 0}); }
-  void take_slice(Operand operand, int dim) {
-    set(operand, {Access::Kind::kSlice, static_cast<std::int16_t>(dim)});
+  void take_slice(Operand operand, int dim, PolyId blocks = {}) {
+    set(operand, {Access::Kind::kSlice, static_cast<std::int16_t>(dim), blocks});
   }
+  // As rows that pair with `rows`. Refused where nothing says in which order those are.
+  void take_slice_like(Operand operand, int dim, const Placement& rows);
   void take_chain(Operand operand) { set(operand, {Access::Kind::kChain, 0}); }
   void take_part(Operand operand) { set(operand, {Access::Kind::kPart, 0}); }
   void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
@@ -86,6 +90,7 @@ class PlacementCall {
 
  private:
   void set(Operand operand, Access access);
+  [[noreturn]] void refuse_unordered(Operand operand) const;
 
   const Graph& graph_;
   const Body& body_;
@@ -128,7 +133,13 @@ enum class Linearity {
 };
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity);
 
-// The common placement of row operands; refused if they differ in dimension. At least one must be rows.
+// The common placement of row operands; refused if they differ in dimension, or in the blocks that are
+// divided. At least one must be rows.
 Placement common_rows(PlacementCall& call, std::span<const Placement> placements);
+
+// Whether row i of one is row i of the other, as far as blocks decide it.
+bool same_order(const Placement& a, const Placement& b);
+// Refuses rows that are paired though a part has them in different orders.
+void require_same_order(PlacementCall& call, const Placement& a, const Placement& b);
 
 }  // namespace epweave

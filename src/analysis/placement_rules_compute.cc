@@ -14,13 +14,18 @@ namespace {
                           print_placement(b)));
 }
 
+// A product that sums over the rows of both: part k's rows must be the same ones.
+Placement sum_over_rows(PlacementCall& call, const Placement& a, const Placement& b) {
+  if (!a.is_local() && !b.is_local()) require_same_order(call, a, b);
+  return Placement::partial();
+}
+
 Placement mm(PlacementCall& call) {
   const Placement a = call.of(call.arg(0)), b = call.of(call.arg(1));
   if (a.is_whole() && b.is_whole()) return a;
   if (a.is_rows() && a.dim == 0 && b.is_whole()) return a;
   if (a.is_whole() && b.is_rows() && b.dim == 1) return b;
-  if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0)
-    return Placement::partial();  // a sum over the rows
+  if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0) return sum_over_rows(call, a, b);
   if ((a.is_partial() && b.is_whole()) || (a.is_whole() && b.is_partial())) return Placement::partial();
   refuse_pair(call, a, b);
 }
@@ -31,7 +36,7 @@ Placement bmm(PlacementCall& call) {
   if (a.is_rows() && a.dim == 0 && b.is_rows() && b.dim == 0) return common_rows(call, std::vector{a, b});
   if (a.is_rows() && a.dim == 1 && b.is_whole()) return a;
   if (a.is_whole() && b.is_rows() && b.dim == 2) return b;
-  if (a.is_rows() && a.dim == 2 && b.is_rows() && b.dim == 1) return Placement::partial();
+  if (a.is_rows() && a.dim == 2 && b.is_rows() && b.dim == 1) return sum_over_rows(call, a, b);
   refuse_pair(call, a, b);
 }
 
@@ -42,7 +47,7 @@ Placement grouped_mm(PlacementCall& call) {
   if (a.is_rows() && a.dim == 0 && b.is_whole()) return a;
   if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0 && call.rank(call.arg(0)) == 2 &&
       call.rank(call.arg(1)) == 2)
-    return Placement::partial();
+    return sum_over_rows(call, a, b);
   refuse_pair(call, a, b);
 }
 

@@ -28,8 +28,9 @@ void Numbers::learn(const Graph& graph, TypeId before, TypeId after) {
     const auto number = pool.constant(y->sizes[i]);
     if (!number || poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
     const Atom& atom = pool[poly.terms[0].atoms[0]];
-    if (atom.kind != AtomKind::kSymbol || !(poly.terms[0].coefficient == Rational{1, 1})) continue;
-    numbers_.at(atom.name) = number;
+    const Rational factor = poly.terms[0].coefficient;
+    if (atom.kind != AtomKind::kSymbol || !factor.is_integer() || *number % factor.num != 0) continue;
+    numbers_.at(atom.name) = *number / factor.num;
   }
 }
 

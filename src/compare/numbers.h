@@ -32,6 +32,12 @@ class Numbers {
   Fraction match(ExprId a, ExprId b, Share share);
   // As above; `b` is a number or a symbolic scalar.
   Fraction match_scalar(ExprId a, Arg b, Share share);
+  // Whether two scalars of B are equal.
+  bool is_same(ExprId a, ExprId b) { return facts_.equal(a, b); }
+  // a * b, both of B.
+  ExprId multiply(ExprId a, ExprId b) {
+    return facts_.pool().from_poly(facts_.pool().mul(facts_.pool().poly(a), facts_.pool().poly(b)));
+  }
   // Whether b is the share of a: by what is known of the division, else 1/parts of it.
   bool is_share(ExprId a, ExprId b, Share share);
 

@@ -23,7 +23,7 @@
 namespace epweave {
 namespace {
 
-enum class ClaimKind : std::uint8_t { kNone, kWhole, kPart, kSplit, kPiece, kJoin, kSize };
+enum class ClaimKind : std::uint8_t { kNone, kWhole, kPart, kSplit, kPiece, kJoin, kSize, kBlocks };
 
 // What a node of B says that it is.
 struct Claim {
@@ -128,6 +128,8 @@ class RewriteVerifier {
                               : fmt::format("{} (parts 0 to {} of {})", name_b(b), claim.part, origin);
       case ClaimKind::kSize:
         return fmt::format("{} (a size)", name_b(b));
+      case ClaimKind::kBlocks:
+        return fmt::format("{} ({} in blocks)", name_b(b), origin);
     }
     return name_b(b);
   }
@@ -201,7 +203,10 @@ class RewriteVerifier {
         claim.kind = ClaimKind::kSize;
       } else if (lineage.role == ProvenanceRole::kMaterialize) {
         claim.kind = ClaimKind::kJoin;
-        if (node.op != cat) claim.complete = false;  // until the sum is followed
+        // Until the sum is followed.
+        if (node.op != cat && !is_reshape(node)) claim.complete = false;
+      } else if (lineage.role == ProvenanceRole::kAdded && (is_reshape(node) || node.op == cat)) {
+        claim.kind = ClaimKind::kBlocks;
       }
     }
   }
@@ -293,6 +298,7 @@ class RewriteVerifier {
         check_join(id);
         break;
       case ClaimKind::kSize:
+      case ClaimKind::kBlocks:  // with the split or join that is made with it
       case ClaimKind::kNone:
         break;
     }
@@ -538,18 +544,97 @@ class RewriteVerifier {
     const TensorType* type = tensor_a(origin);
     if (type == nullptr || args.size() < 2 || !args[0].is_node() || !args[1].is_list())
       return fail(id, "rewrite-split", "is not a split of a tensor");
-    if (!same_class(claims_[args[0].as_node()].origin, origin) || !is_whole(args[0].as_node()))
+    NodeId source = args[0].as_node();
+    std::int64_t dim = dim_of(node, 2, type->sizes.size() + (is_in_blocks(source) ? 1 : 0));
+    ExprId blocks;
+    if (is_in_blocks(source)) {
+      const NodeId whole = first_input(source);
+      blocks = whole ? blocks_of(source, whole, dim - 1) : ExprId();
+      if (!blocks) return fail(id, "rewrite-split", fmt::format("splits no blocks of {}", name_a(origin)));
+      source = whole;
+      --dim;
+    }
+    if (!same_class(claims_[source].origin, origin) || !is_whole(source))
       return fail(id, "rewrite-split",
-                  fmt::format("splits {}, not all of {}", describe(args[0].as_node()), name_a(origin)));
-    const std::int64_t dim = dim_of(node, 2, type->sizes.size());
+                  fmt::format("splits {}, not all of {}", describe(source), name_a(origin)));
     if (dim < 0) return fail(id, "rewrite-split", "has a dimension that its operand lacks");
     const auto sizes = context_.args.children(args[1]);
     const auto n = static_cast<std::uint32_t>(sizes.size());
     for (std::uint32_t k = 0; k < n; ++k) {
-      const Arg value = sizes[k].is_node() ? scalar_of(sizes[k].as_node()) : sizes[k];
-      if (numbers_.match_scalar(type->sizes[static_cast<std::size_t>(dim)], value, {k, n}) != Fraction::kPart)
+      ExprId size = extent_of_size(sizes[k]);
+      if (size && blocks) size = numbers_.multiply(size, blocks);
+      if (!size ||
+          numbers_.match(type->sizes[static_cast<std::size_t>(dim)], size, {k, n}) != Fraction::kPart)
         return fail(id, "rewrite-split",
                     fmt::format("part {} is not that of dimension {} of {}", k, dim, name_a(origin)));
+    }
+  }
+
+  // ------------------------------------------------------------------------- blocks
+  //
+  // A dimension of 4*s rows in 4 blocks is viewed as [4, s], split or joined along the second, and viewed as
+  // one dimension again.
+
+  bool is_in_blocks(NodeId b) const {
+    return claims_[b].kind == ClaimKind::kBlocks && is_reshape(b_.nodes[b]);
+  }
+  NodeId first_input(NodeId b) const {
+    const auto args = context_.args[b_.nodes[b].args];
+    return !args.empty() && args[0].is_node() ? args[0].as_node() : NodeId();
+  }
+  // The number of blocks, where `view` has dimension `dim` of `rows` as blocks and their rows, and all others
+  // as they are.
+  ExprId blocks_of(NodeId view, NodeId rows, std::int64_t dim) {
+    const TensorType *inner = tensor_b(view), *outer = tensor_b(rows);
+    if (inner == nullptr || outer == nullptr || dim < 0 || dim >= std::ssize(outer->sizes) ||
+        inner->sizes.size() != outer->sizes.size() + 1)
+      return {};
+    const auto at = static_cast<std::size_t>(dim);
+    for (std::size_t i = 0; i < outer->sizes.size(); ++i) {
+      const ExprId size = i < at    ? inner->sizes[i]
+                          : i == at ? numbers_.multiply(inner->sizes[i], inner->sizes[i + 1])
+                                    : inner->sizes[i + 1];
+      if (!numbers_.is_same(outer->sizes[i], size)) return {};
+    }
+    return inner->sizes[at];
+  }
+
+  // Part k of `origin` as rows, from a piece of a split of its blocks.
+  bool is_piece_of_blocks(NodeId id, const Claim& claim) {
+    NodeId piece = first_input(id);
+    if (!piece || claims_[piece].kind != ClaimKind::kPiece || claims_[piece].part != claim.part) return false;
+    NodeId element = piece;
+    while (element && claims_[element].kind == ClaimKind::kPiece) element = first_input(element);
+    if (!element || claims_[element].kind != ClaimKind::kSplit || claims_[element].origin != claim.origin)
+      return false;
+    const NodeId source = first_input(element);
+    const TensorType* in_blocks = source ? tensor_b(source) : nullptr;
+    if (in_blocks == nullptr || !is_in_blocks(source)) return false;
+    const std::int64_t dim = dim_of(b_.nodes[element], 2, in_blocks->sizes.size());
+    const ExprId blocks = blocks_of(piece, id, dim - 1);
+    return blocks && numbers_.is_same(blocks, in_blocks->sizes[static_cast<std::size_t>(dim - 1)]);
+  }
+
+  void check_joined_blocks(NodeId id) {
+    const NodeId origin = claims_[id].origin, joined = first_input(id);
+    const TensorType *type = tensor_a(origin), *in_blocks = joined ? tensor_b(joined) : nullptr;
+    const auto args = joined ? context_.args[b_.nodes[joined].args] : std::span<const Arg>();
+    if (type == nullptr || in_blocks == nullptr || args.empty() || !args[0].is_list())
+      return fail(id, "rewrite-join", "does not join blocks");
+    const std::int64_t dim = dim_of(b_.nodes[joined], 1, in_blocks->sizes.size());
+    const ExprId blocks = blocks_of(joined, id, dim - 1);
+    const auto items = context_.args.children(args[0]);
+    const std::uint32_t n = part_count(origin);
+    if (!blocks || items.size() != n)
+      return fail(id, "rewrite-join", fmt::format("does not join the {} parts of {}", n, name_a(origin)));
+    for (std::uint32_t k = 0; k < n; ++k) {
+      const NodeId item = items[k].is_node() ? items[k].as_node() : NodeId();
+      const NodeId part = item && is_in_blocks(item) ? first_input(item) : NodeId();
+      const ExprId part_blocks = part ? blocks_of(item, part, dim - 1) : ExprId();
+      if (!part_blocks || part != part_of(origin, k) || !numbers_.is_same(blocks, part_blocks) ||
+          !has_part_sizes(part, origin, dim - 1))
+        return fail(id, "rewrite-join",
+                    fmt::format("element {} is not part {} of {} in blocks", k, k, name_a(origin)));
     }
   }
   // How the tokens are divided: as the first split, or join of parts, into so many.
@@ -562,11 +647,15 @@ class RewriteVerifier {
       const TensorType* type = tensor_a(claim.origin);
       const std::size_t list = is_cut ? 1 : 0;
       if (type == nullptr || args.size() <= list || !args[list].is_list()) continue;
-      const std::int64_t dim = dim_of(b_.nodes[id], list + 1, type->sizes.size());
+      const bool is_block_cut = is_cut && args[0].is_node() && is_in_blocks(args[0].as_node());
+      const std::int64_t dim = dim_of(b_.nodes[id], list + 1, type->sizes.size() + (is_block_cut ? 1 : 0)) -
+                               (is_block_cut ? 1 : 0);
       if (dim < 0) continue;
       std::vector<ExprId> parts;
       for (const Arg& item : context_.args.children(args[list])) {
-        const ExprId part = is_cut ? extent_of_size(item) : extent_of_part(item, dim);
+        ExprId part = is_cut ? extent_of_size(item) : extent_of_part(item, dim);
+        if (part && is_block_cut)
+          part = numbers_.multiply(part, tensor_b(args[0].as_node())->sizes[static_cast<std::size_t>(dim)]);
         if (part) parts.push_back(part);
       }
       if (parts.size() == context_.args.children(args[list]).size())
@@ -601,7 +690,8 @@ class RewriteVerifier {
                             args[1].is_int() && args[1].as_int() == claim.part;
     const bool is_copy_of_piece =
         node.op == clone && from.kind == ClaimKind::kPiece && from.part == claim.part;
-    if ((!is_element && !is_copy_of_piece) || from.origin != claim.origin)
+    const bool is_view = is_reshape(node) && is_piece_of_blocks(id, claim);
+    if ((!is_element && !is_copy_of_piece && !is_view) || from.origin != claim.origin)
       fail(id, "rewrite-split", fmt::format("is not piece {} of {}", claim.part, name_a(claim.origin)));
   }
 
@@ -609,6 +699,7 @@ class RewriteVerifier {
     static const OpInfo* const cat = find_op("aten.cat.default");
     if (parts_[claims_[id].origin].empty())
       return fail(id, "rewrite-join", fmt::format("{} has no parts", name_a(claims_[id].origin)));
+    if (is_reshape(b_.nodes[id])) return check_joined_blocks(id);
     b_.nodes[id].op == cat ? check_cat(id) : check_sum(id);
   }
 

@@ -539,8 +539,10 @@ std::string first_of(const RewriteReport& report, const Graph& b) {
 TEST_CASE("rewrites of real graphs are accepted") {
   const std::string name = GENERATE("dsv3_debug_ep2.1b_remat", "qwen3_moe_ep2.1b_remat",
                                     "dsv3_debug_ep2_allflags_ce.1b_remat", "dsv3_debug_ep2_full.1b_remat");
-  const std::string pipeline = GENERATE("chunk{parts=2}", "chunk{parts=4}", "chunk{parts=8}",
-                                        "ep-overlap{parts=2}", "dce,canonicalize,dedup-unshard");
+  const std::string pipeline = GENERATE(
+      "chunk{parts=2}", "chunk{parts=4}", "chunk{parts=8}", "chunk{parts=3}", "chunk{sizes=[700,324]}",
+      "chunk{roots=[layers.1.moe:4,layers.2.moe:3,layers.3.moe]},concretize", "ep-overlap{parts=2}",
+      "dce,canonicalize,dedup-unshard");
   const Graph a = read(name);
   const Graph b = rewrite(a, pipeline);
   const RewriteReport report = verify_rewrite(a, b);
@@ -582,6 +584,15 @@ TEST_CASE("faults in the second of two rewrites are found") {
   }
 }
 
+TEST_CASE("parts of the sequence of a real grid are accepted") {
+  const std::string pipeline = GENERATE("chunk{dim=seq,parts=2}", "chunk{dim=seq,parts=3}",
+                                        "chunk{dim=seq,sizes=[100,156]},concretize");
+  const Graph a = read("dsv3_debug_ep2_seq_r030.1b_remat");
+  const Graph b = rewrite(a, pipeline);
+  INFO(pipeline);
+  CHECK(first_of(verify_rewrite(a, b), b) == "");
+}
+
 TEST_CASE("a graph is not a rewrite of another one") {
   const Graph a = read("dsv3_debug_ep2.1b_remat");
   const Graph b =
@@ -601,9 +612,12 @@ TEST_CASE("injected faults are found") {
   const char* env = std::getenv("EPWEAVE_FAULTS");
   const std::size_t sites = env != nullptr ? std::strtoul(env, nullptr, 10) : 4;
   std::map<std::string, Count> counts;
-  const std::pair<const char*, const char*> kCases[] = {{"dsv3_debug_ep2.1b_remat", "ep-overlap{parts=2}"},
-                                                        {"qwen3_moe_ep2.1b_remat", "ep-overlap{parts=2}"},
-                                                        {"dsv3_debug_ep2.1b_remat", "chunk{parts=4}"}};
+  const std::pair<const char*, const char*> kCases[] = {
+      {"dsv3_debug_ep2.1b_remat", "ep-overlap{parts=2}"},
+      {"qwen3_moe_ep2.1b_remat", "ep-overlap{parts=2}"},
+      {"dsv3_debug_ep2.1b_remat", "chunk{parts=4}"},
+      {"dsv3_debug_ep2.1b_remat", "chunk{parts=3}"},
+      {"dsv3_debug_ep2_seq_r030.1b_remat", "chunk{dim=seq,sizes=[100,156]}"}};
   for (const auto& [name, pipeline] : kCases) {
     const Graph a = BufferReads(read(name)).add();
     const Graph b = rewrite(a, pipeline);

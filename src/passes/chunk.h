@@ -20,12 +20,10 @@
 #include <vector>
 
 #include "analysis/placement.h"
+#include "analysis/token_extent.h"
 #include "passes/pass.h"
 
 namespace epweave {
-
-// Which dimension of the token grid is cut. On a flat [tokens] grid both mean its only dimension.
-enum class ChunkDim { kBatch, kSeq };
 
 // Modules by pattern, and into how many parts they are divided. `layers.*.moe:4`
 struct ChunkRoot {
@@ -35,7 +33,8 @@ struct ChunkRoot {
 
 struct ChunkOptions {
   std::vector<ChunkRoot> roots = {{"layers.*.moe"}};
-  ChunkDim dim = ChunkDim::kBatch;
+  // Which dimension of a [batch, sequence] grid is divided. Where tokens come in one row, both mean that.
+  GridDim dim = GridDim::kBatch;
   std::int64_t parts = 2;
   // How many tokens each part has, in order; none: as equal as whole rows allow. Modules that are divided
   // into as many parts have these.

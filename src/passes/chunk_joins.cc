@@ -8,6 +8,63 @@ PartJoins::PartJoins(const Graph& graph, const ChunkPlan& plan, ChunkWriter& wri
     : graph_(graph), plan_(plan), writer_(writer), sizes_(sizes) {}
 
 std::vector<Arg> PartJoins::cut(const Cut& cut) {
+  if (!cut.blocks) return cut_plain(cut);
+  const RegionId region = plan_.placements.region[cut.user];
+  const std::string name(graph_.text(graph_.step().nodes[cut.origin].name));
+  Cut inner = cut;
+  inner.whole = writer_.append(
+      view_in_blocks(cut.whole, cut.dim, cut.blocks,
+                     {name + "_blocks", "split_boundary", ProvenanceRole::kAdded, cut.origin, region}));
+  inner.dim = cut.dim + 1;
+  inner.blocks = {};
+  std::vector<Arg> pieces = cut_plain(inner);
+  for (std::size_t k = 0; k < pieces.size(); ++k)
+    pieces[k] =
+        Arg::node(writer_.append(view_as_rows(pieces[k].as_node(), cut.dim,
+                                              {fmt::format("{}_split_{}_rows", name, k), "chunk_input",
+                                               ProvenanceRole::kPartInput, cut.origin, region, k})));
+  return pieces;
+}
+
+// Replaces dimension `dim` by `blocks` and the rest.
+Node PartJoins::view_in_blocks(NodeId tensor, int dim, PolyId blocks, const View& view) {
+  std::vector<Arg> shape = list_sizes(tensor, {dim, 1}, view);
+  shape.insert(shape.begin() + dim, {sizes_.of_inputs(blocks, view.origin), Arg::integer(-1)});
+  return make_view(tensor, shape, view);
+}
+
+// Merges dimension `dim` and the next one.
+Node PartJoins::view_as_rows(NodeId tensor, int dim, const View& view) {
+  std::vector<Arg> shape = list_sizes(tensor, {dim, 2}, view);
+  shape.insert(shape.begin() + dim, Arg::integer(-1));
+  return make_view(tensor, shape, view);
+}
+
+// The sizes of the tensor but for those of a range of dimensions.
+std::vector<Arg> PartJoins::list_sizes(NodeId tensor, DimRange without, const View& view) {
+  const TensorType type = *writer_.tensor(tensor);
+  std::vector<Arg> sizes;
+  for (int i = 0; i < static_cast<int>(type.rank()); ++i) {
+    if (i >= without.begin && i < without.begin + without.count) continue;
+    const auto number = writer_.facts().pool().constant(type.sizes[static_cast<std::size_t>(i)]);
+    sizes.push_back(number ? Arg::integer(*number)
+                           : Arg::node(sizes_.read_size(tensor, i, {view.origin, view.region})));
+  }
+  return sizes;
+}
+
+Node PartJoins::make_view(NodeId tensor, const std::vector<Arg>& shape, const View& view) {
+  return writer_.make({.name = view.name,
+                       .target = "aten.reshape.default",
+                       .args = {Arg::node(tensor), writer_.list(shape)},
+                       .chunk_role = view.chunk_role,
+                       .role = view.role,
+                       .origin = view.origin,
+                       .region = view.region,
+                       .part = view.part});
+}
+
+std::vector<Arg> PartJoins::cut_plain(const Cut& cut) {
   const PartSizes::Place place{cut.origin, cut.user};
   const RegionId region = plan_.placements.region[cut.user];
   const std::string name(graph_.text(graph_.step().nodes[cut.origin].name));
@@ -71,8 +128,32 @@ bool PartJoins::is_contiguous(NodeId id) {
   return true;
 }
 
-NodeId PartJoins::concatenate(NodeId original, std::span<const Arg> parts, int dim) {
+NodeId PartJoins::concatenate(NodeId original, std::span<const Arg> parts, const Placement& placement) {
   const Node& node = graph_.step().nodes[original];
+  const int dim = placement.dim;
+  if (placement.blocks && !placement.any_order) {
+    const std::string name(graph_.text(node.name));
+    const RegionId region = plan_.placements.region[original];
+    View view{"", "materialization", ProvenanceRole::kAdded, original, region};
+    std::vector<Arg> in_blocks;
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      view.name = fmt::format("{}_chunk{}_blocks", name, k);
+      view.part = k;
+      in_blocks.push_back(
+          Arg::node(writer_.append(view_in_blocks(parts[k].as_node(), dim, placement.blocks, view))));
+    }
+    const NodeId joined =
+        writer_.append(writer_.make({.name = name + "_chunk_blocks",
+                                     .target = "aten.cat.default",
+                                     .args = {writer_.list(in_blocks), Arg::integer(dim + 1)},
+                                     .chunk_role = "materialization",
+                                     .origin = original,
+                                     .region = region}));
+    return writer_.append_whole(view_as_rows(joined, dim,
+                                             {name + "_chunk_materialized", "materialization",
+                                              ProvenanceRole::kMaterialize, original, region}),
+                                original);
+  }
   return writer_.append_whole(
       writer_.make({.name = fmt::format("{}_chunk_materialized", graph_.text(node.name)),
                     .target = "aten.cat.default",

@@ -71,6 +71,7 @@ class Lowering {
     std::size_t time = 0;
     std::vector<Arg> pieces;
   };
+  using SliceKey = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t>;
   // The parts of values under one division: nodes, or numbers for sizes.
   struct PartTable {
     SideTable<NodeId, std::uint32_t> begin{kNoParts};
@@ -199,7 +200,7 @@ class Lowering {
       case Access::Kind::kWhole:
         return Arg::node(whole(input, user));
       case Access::Kind::kSlice:
-        return slice(input, access.dim, k, user);
+        return slice(input, access, k, user);
       case Access::Kind::kChain:
         return k == 0 ? Arg::node(whole(input, user)) : parts_of(user, division_of(user))[k - 1];
       case Access::Kind::kAny:
@@ -246,7 +247,8 @@ class Lowering {
       return known ? *known : sizes_.of_number(whole(id, user), {id, user});
     }
     if (!placement.is(PlacementKind::kSplit)) fail_part(id, user);
-    return split(id, placement.dim, user);
+    return split(id, {Access::Kind::kSlice, static_cast<std::int16_t>(placement.dim), placement.blocks},
+                 user);
   }
   [[noreturn]] void fail_part(NodeId id, NodeId user) {
     const Node& node = in_.step().nodes[id];
@@ -256,16 +258,17 @@ class Lowering {
                     site_of(in_, in_.step().nodes[user]), "select roots that contain what makes this value");
   }
 
-  Arg slice(NodeId id, int dim, std::size_t k, NodeId user) {
-    const std::tuple key{id.index(), dim, division_of(user)};
+  Arg slice(NodeId id, const Access& access, std::size_t k, NodeId user) {
+    const SliceKey key{id.index(), access.dim, access.blocks.index(), division_of(user)};
     const auto found = slices_.find(key);
     if (found != slices_.end() && found->second.time >= last_write(id)) return found->second.pieces[k];
     // Demanding the whole may write other slices: fill in through a fresh look-up.
-    std::vector<Arg> pieces = split(id, dim, user);
+    std::vector<Arg> pieces = split(id, access, user);
     return (slices_[key] = {writer_.time(), std::move(pieces)}).pieces[k];
   }
-  std::vector<Arg> split(NodeId id, int dim, NodeId user) {
-    return joins_.cut({.whole = whole(id, user), .origin = id, .user = user, .dim = dim});
+  std::vector<Arg> split(NodeId id, const Access& slice, NodeId user) {
+    return joins_.cut(
+        {.whole = whole(id, user), .origin = id, .user = user, .dim = slice.dim, .blocks = slice.blocks});
   }
   std::size_t last_write(NodeId id) const {
     const NodeId storage = effects_.storage_of(id);
@@ -336,7 +339,7 @@ class Lowering {
     const Placement& placement = placements_.placement[id];
     switch (placement.kind) {
       case PlacementKind::kSplit:
-        return joins_.concatenate(id, parts_of(id, division_of(id)), placement.dim);
+        return joins_.concatenate(id, parts_of(id, division_of(id)), placement);
       case PlacementKind::kPartial:
         return joins_.add(id, parts_of(id, division_of(id)));
       case PlacementKind::kCarried:
@@ -367,11 +370,11 @@ class Lowering {
   PartJoins joins_;
   PartAttention attention_;
   SideTable<NodeId, NodeId> whole_;
-  SideTable<NodeId, std::size_t> whole_at_;                                 // when the whole was written
-  SideTable<NodeId, Write> whole_write_, part_write_;                       // by storage class
-  std::vector<PartTable> parts_;                                            // by division
-  std::map<std::tuple<std::uint32_t, int, std::uint32_t>, Slices> slices_;  // by value, dimension, division
-  IdSet<NodeId> made_of_sizes_;                                             // divided nodes
+  SideTable<NodeId, std::size_t> whole_at_;            // when the whole was written
+  SideTable<NodeId, Write> whole_write_, part_write_;  // by storage class
+  std::vector<PartTable> parts_;                       // by division
+  std::map<SliceKey, Slices> slices_;                  // by value, dimension, blocks, division
+  IdSet<NodeId> made_of_sizes_;                        // divided nodes
 };
 
 }  // namespace

@@ -133,19 +133,15 @@ class SymbolUses {
   std::vector<IdSet<TypeId>> seen_;
 };
 
-// A [batch, sequence] grid cut along the sequence makes the divided dimension an inner factor of merged rows.
-void require_flat_grid(const Graph& graph, const TokenExtents& tokens) {
-  for (StringId symbol : tokens.symbols()) {
-    const NodeId source = tokens.source(symbol).node;
-    const TensorType* grid = source ? tensor_of(*graph.context, graph.step().nodes[source].type) : nullptr;
-    if (grid == nullptr) continue;
-    // Token numbers [batch, sequence], or activations [batch, sequence, width].
-    if (grid->rank() < (is_floating(grid->dtype) ? 3U : 2U)) continue;
-    throw PassError("chunk.seq-grid",
-                    "the tokens come as a grid of more than one dimension, and dim=seq cuts an inner one",
-                    site_of(graph, graph.step().nodes[source]),
-                    "use dim=batch; dim=seq on such a grid is not supported yet");
-  }
+[[noreturn]] void fail_without_tokens(const TokenExtents& tokens) {
+  if (tokens.is_inner())
+    throw PassError("chunk.no-token-symbol",
+                    "dim=seq divides the second dimension of the [batch, sequence] inputs, which is a plain "
+                    "number in all of them",
+                    {}, "trace with a symbolic sequence length, or divide the batch (dim=batch)");
+  throw PassError("chunk.no-token-symbol",
+                  "no user input has a symbolic first dimension: the token count is a plain number", {},
+                  "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
 }
 
 }  // namespace
@@ -153,13 +149,10 @@ void require_flat_grid(const Graph& graph, const TokenExtents& tokens) {
 ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   ChunkPlan plan;
   Facts facts(graph);
-  TokenExtents tokens(graph, facts);
+  plan.dim = options.dim;
+  TokenExtents tokens(graph, facts, options.dim);
   plan.token_symbols = tokens.symbols();
-  if (plan.token_symbols.empty())
-    throw PassError("chunk.no-token-symbol",
-                    "no user input has a symbolic first dimension: the token count is a plain number", {},
-                    "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
-  if (options.dim == ChunkDim::kSeq) require_flat_grid(graph, tokens);
+  if (plan.token_symbols.empty()) fail_without_tokens(tokens);
   PlacementOptions placing{.divisions = list_divisions(options, plan.divisions),
                            .require_exchange = options.require_exchange,
                            .dense = options.dense,

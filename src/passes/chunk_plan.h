@@ -15,6 +15,7 @@
 namespace epweave {
 
 struct ChunkPlan {
+  GridDim dim = GridDim::kBatch;
   std::vector<Division> divisions;
   Placements placements;
   std::vector<StringId> token_symbols;

@@ -9,7 +9,7 @@
 namespace epweave {
 
 PartSizes::PartSizes(const Graph& graph, const Graph& chunked, const ChunkPlan& plan, ChunkWriter& writer)
-    : in_(graph), out_(chunked), plan_(plan), writer_(writer), tokens_(chunked, writer.facts()) {}
+    : in_(graph), out_(chunked), plan_(plan), writer_(writer), tokens_(chunked, writer.facts(), plan.dim) {}
 
 std::optional<PartSizes::Shares> PartSizes::of_extent(ExprId extent, RegionId region) {
   const auto known = tokens_.multiple(extent);
@@ -107,7 +107,8 @@ PartSizes::Shares PartSizes::unequal_shares(StringId symbol, const Division& div
 NodeId PartSizes::tokens_of(StringId symbol) {
   if (NodeId known = token_nodes_[symbol]) return known;
   const TokenExtents::Source& source = tokens_.source(symbol);
-  const std::string name = fmt::format("{}_tokens", out_.text(symbol));
+  const std::string name =
+      fmt::format("{}_{}", out_.text(symbol), tokens_.is_token(symbol) ? "tokens" : "size");
   const Operation read{name, "aten.sym_size.int", Arg::node(source.node), Arg::integer(source.dim)};
   NodeId tokens = add_for_graph(read, symbol);
   if (source.factor != 1)
@@ -157,15 +158,44 @@ PartSizes::Shares PartSizes::of_number(NodeId whole, Place place) {
 }
 
 PartSizes::Shares PartSizes::of_dimension(NodeId tensor, int dim, Place place) {
-  const NodeId size =
-      writer_.append(writer_.make({.name = fmt::format("{}_size{}", writer_.name(tensor), dim),
-                                   .target = "aten.sym_size.int",
-                                   .args = {Arg::node(tensor), Arg::integer(dim)},
-                                   .chunk_role = "split_boundary",
-                                   .role = ProvenanceRole::kSize,
-                                   .origin = place.origin,
-                                   .region = plan_.placements.region[place.user]}));
-  return of_number(size, place);
+  return of_number(read_size(tensor, dim, {place.origin, plan_.placements.region[place.user]}), place);
+}
+
+NodeId PartSizes::read_size(NodeId tensor, int dim, std::pair<NodeId, RegionId> origin_and_region) {
+  return writer_.append(writer_.make({.name = fmt::format("{}_size{}", writer_.name(tensor), dim),
+                                      .target = "aten.sym_size.int",
+                                      .args = {Arg::node(tensor), Arg::integer(dim)},
+                                      .chunk_role = "split_boundary",
+                                      .role = ProvenanceRole::kSize,
+                                      .origin = origin_and_region.first,
+                                      .region = origin_and_region.second}));
+}
+
+Arg PartSizes::of_inputs(PolyId number, NodeId wanted_for) {
+  ExprPool& pool = writer_.facts().pool();
+  if (const auto constant = pool.constant(number)) return Arg::integer(*constant);
+  if (NodeId known = input_numbers_[number]) return Arg::node(known);
+  const Poly& poly = pool[number];
+  if (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 && poly.terms[0].coefficient.is_integer()) {
+    const StringId symbol = pool[poly.terms[0].atoms[0]].name;
+    const std::int64_t factor = poly.terms[0].coefficient.num;
+    if (symbol && tokens_.source(symbol).node) {
+      NodeId node = tokens_of(symbol);
+      if (factor != 1)
+        node = add_for_graph({fmt::format("{}_x{}", writer_.name(node), factor), "operator.mul",
+                              Arg::node(node), Arg::integer(factor)},
+                             symbol);
+      input_numbers_.at(number) = node;
+      return Arg::node(node);
+    }
+  }
+  const Node& node = in_.step().nodes[wanted_for];
+  throw PassError(
+      "chunk.blocks",
+      fmt::format(
+          "'{}' is divided block by block, and the number of blocks, {}, is no multiple of an input's extent",
+          in_.text(node.name), pool.text(pool.from_poly(number))),
+      site_of(in_, node), "select roots that contain what merges the dimensions");
 }
 
 NodeId PartSizes::add_for_graph(const Operation& operation, StringId symbol) {

@@ -46,6 +46,11 @@ class PartSizes {
   std::optional<Arg> first_row(ExprId extent, RegionId region, std::size_t part);
   // The parts' shares of the tensor's dimension.
   Shares of_dimension(NodeId tensor, int dim, Place place);
+  // The number, read off the inputs. Throws PassError where it is no multiple of a symbol that one has for an
+  // extent.
+  Arg of_inputs(PolyId number, NodeId wanted_for);
+  // The size of a dimension, read where it is needed.
+  NodeId read_size(NodeId tensor, int dim, std::pair<NodeId, RegionId> origin_and_region);
   // Puts the nodes that serve the whole graph behind the inputs.
   void place_behind_inputs();
 
@@ -77,6 +82,7 @@ class PartSizes {
   std::map<Key, Shares> multiples_;
   std::map<Key, Shares> first_rows_;  // of part 1 and so on, as far as they are known
   SideTable<StringId, NodeId> token_nodes_;
+  SideTable<PolyId, NodeId> input_numbers_;
 };
 
 }  // namespace epweave

@@ -242,6 +242,32 @@ TEST_CASE("real graphs in parts of different sizes keep all invariants") {
   }
 }
 
+// [4, 256] tokens: the modules merge rows of four sequences.
+TEST_CASE("the sequence of a real [batch, sequence] grid") {
+  const auto graph = find_graph("dsv3_debug_ep2_seq_r030.1b_remat");
+  if (!graph) return;
+  for (const std::int64_t parts : {2, 3, 4}) {
+    INFO(parts << " parts");
+    const ChunkOptions options{.dim = GridDim::kSequence, .parts = parts};
+    const ChunkPlan plan = plan_chunks(*graph, options);
+    CHECK(plan.placements.regions.size() == 10);
+    CHECK(plan.claims.proved == 31);
+    CHECK(plan.claims.open.empty());
+    const Graph result = lower_chunks(*graph, plan);
+    CHECK(print_violations(result) == std::vector<std::string>());
+    const Counts counts = count_joins(result);
+    CHECK(counts.splits == 15);
+    CHECK(counts.cats == 11);
+    CHECK(counts.sums == 35 * static_cast<std::size_t>(parts - 1));
+    CHECK(dce(result).step().order.size() == result.step().order.size());
+  }
+  const Graph two = chunk(*graph, {.dim = GridDim::kSequence}).graph;
+  if (const auto expected = find_graph("dsv3_debug_ep2_seq_r030.2_chunk_seq")) {
+    CHECK(count_calls(dce(two)) == count_calls(dce(*expected)));
+    CHECK(list_sums(two) == list_sums(*expected));
+  }
+}
+
 TEST_CASE("the rows of the parts add up to the tokens") {
   const auto graph = find_graph("dsv3_debug_ep2.1b_remat");
   if (!graph) return;

@@ -60,7 +60,7 @@ std::vector<std::int64_t> read_sizes(const Options& options) {
 
 ChunkOptions read_chunk_options(const Options& options) {
   return {.roots = read_roots(options),
-          .dim = options.text("dim") == "seq" ? ChunkDim::kSeq : ChunkDim::kBatch,
+          .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
           .parts = options.integer("parts"),
           .sizes = read_sizes(options),
           .require_exchange = options.flag("require-exchange"),
