@@ -29,5 +29,6 @@ if [ -n "$with_torch" ]; then
     echo "$torch_version $torchtitan_version" >$venv/versions
   fi
   $venv/bin/python scripts/epweave_fx_torch_test.py
+  $venv/bin/python scripts/ep_overlap_torch_test.py
 fi
 ctest --preset release

@@ -7,12 +7,11 @@
 
 #include "analysis/collectives.h"
 #include "ir/op.h"
+#include "passes/extra_group.h"
 #include "passes/record.h"
 
 namespace epweave {
 namespace {
-
-constexpr std::string_view kDescription = "ep_extra";
 
 bool is_ep_exchange(const Node& node) {
   static const OpInfo* const all_to_all = find_op("_c10d_functional.all_to_all_single.default");
@@ -46,70 +45,6 @@ std::vector<GroupUse> list_group_uses(const Graph& graph) {
   return uses;
 }
 
-[[noreturn]] void decline(const Graph& graph, const GroupUse& use, const std::string& problem,
-                          std::string remedy) {
-  throw PassError("isolate-ep-pg.group", problem, site_of(graph, graph.step().nodes[use.exchanges.front()]),
-                  std::move(remedy));
-}
-
-const ProcessGroup& find_group(const Graph& graph, const GroupUse& use) {
-  const StringId name = use.group.as_name();
-  const ProcessGroup* found = nullptr;
-  for (const ProcessGroup& group : graph.groups) {
-    if (group.name != name) continue;
-    if (found != nullptr && found->ranks != group.ranks)
-      decline(graph, use,
-              fmt::format("process group {} is listed with different ranks (G-1)", graph.text(name)),
-              "list each process group once");
-    if (found == nullptr) found = &group;
-  }
-  if (found == nullptr)
-    decline(graph, use, fmt::format("process group {} is not in the graph's table (G-1)", graph.text(name)),
-            "export the graph with its process groups");
-  return *found;
-}
-
-// The extra group split from `source`, made if there is none yet.
-StringId provide_extra_group(Graph& graph, const ProcessGroup source) {
-  const StringId description = graph.intern(kDescription);
-  for (const ProcessGroup& group : graph.groups)
-    if (group.split_from == source.name && group.description == description) return group.name;
-  const std::string base = fmt::format("{}_{}", graph.text(source.name), kDescription);
-  auto is_taken = [&](StringId name) {
-    return std::any_of(graph.groups.begin(), graph.groups.end(),
-                       [&](const ProcessGroup& g) { return g.name == name; });
-  };
-  StringId name = graph.intern(base);
-  for (int i = 2; is_taken(name); ++i) name = graph.intern(fmt::format("{}_{}", base, i));
-  ProcessGroup extra;
-  extra.name = name;
-  extra.ranks = source.ranks;
-  extra.description = description;
-  extra.priority = graph.intern("high");
-  extra.split_from = source.name;
-  extra.backend = source.backend;
-  graph.groups.push_back(std::move(extra));
-  return name;
-}
-
-void set_group(Context& context, Node& node, StringId name) {
-  const std::size_t position = group_position(*node.op);
-  const bool is_positional = position < node.args.count;
-  ArgRange& range = is_positional ? node.args : node.kwargs;
-  const auto present = context.args[range];
-  std::vector<Arg> args(present.begin(), present.end());
-  for (std::size_t i = is_positional ? position : 0; i < args.size(); ++i) {
-    Arg& arg = is_positional ? args[i] : args[i + 1];
-    const bool is_group = is_positional || context.text(args[i].as_name()) == "group_name";
-    if (is_group) {
-      arg = Arg::named(arg.kind(), name);
-      break;
-    }
-    ++i;  // to the next name
-  }
-  range = context.args.add(args);
-}
-
 }  // namespace
 
 PassResult isolate_ep_pg(const Graph& graph) {
@@ -122,22 +57,26 @@ PassResult isolate_ep_pg(const Graph& graph) {
     if (!use.other) continue;
     const std::string_view source = name_of_group(*graph.context, graph.step(), use.group);
     if (!use.group.is(ArgKind::kText) && !use.group.is(ArgKind::kProcessGroup))
-      decline(
-          graph, use,
+      throw PassError(
+          "isolate-ep-pg.group",
           fmt::format(
               "token exchanges share the process group that {} looks up with {}; a group that is looked up "
               "at run time cannot be split here",
               source, graph.text(graph.step().nodes[use.other].name)),
+          site_of(graph, graph.step().nodes[use.exchanges.front()]),
           "leave isolate-ep-pg out, or trace the graph for one rank");
-    const StringId extra = provide_extra_group(result.graph, find_group(graph, use));
+    const StringId extra = provide_extra_group(
+        result.graph,
+        find_group(graph, "isolate-ep-pg", graph.step().nodes[use.exchanges.front()], use.group.as_name()),
+        {.description = "ep_extra", .priority = "high"});
     const StringId reason = graph.intern(fmt::format("process group {} -> {}", source, graph.text(extra)));
     for (NodeId id : use.exchanges) {
       Node& node = result.graph.step().nodes[id];
       set_group(*graph.context, node, extra);
       record_specialized(*graph.context, node, pass, reason);
     }
-    result.notes.push_back(fmt::format("{} exchanges moved from process group {}, which {} uses too, to {}",
-                                       use.exchanges.size(), source,
+    result.notes.push_back(fmt::format("{} exchange{} moved from process group {}, which {} uses too, to {}",
+                                       use.exchanges.size(), use.exchanges.size() == 1 ? "" : "s", source,
                                        graph.text(graph.step().nodes[use.other].name), graph.text(extra)));
   }
   if (are_looked_up && result.notes.empty())

@@ -13,6 +13,7 @@
 #include "passes/isolate_ep_pg.h"
 #include "passes/overlap_ep.h"
 #include "passes/pipeline.h"
+#include "passes/reassign_pgs.h"
 #include "passes/symbolize.h"
 
 namespace epweave {
@@ -95,6 +96,9 @@ PassResult run_overlap_ep(const Graph& graph, const Options& options) {
 PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
   return isolate_ep_pg(graph);
 }
+PassResult run_reassign_pgs(const Graph& graph, const Options&) {
+  return reassign_pgs(graph);
+}
 PassResult run_symbolize(const Graph& graph, const Options& options) {
   return symbolize(graph, {.inputs = options.list("inputs")});
 }
@@ -163,6 +167,10 @@ std::vector<PassInfo> make_passes() {
        .summary = "give token exchanges a process group of their own",
        .options = {},
        .run = run_isolate_ep_pg},
+      {.name = "reassign-pgs",
+       .summary = "give gathers of parameters a process group of their own",
+       .options = {},
+       .run = run_reassign_pgs},
       {.name = "overlap-ep",
        .summary = "hide each part's token exchanges behind the other parts' compute",
        .options =
