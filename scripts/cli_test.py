@@ -390,18 +390,36 @@ class DeclineTest(CommandLineTest):
         self.assertTrue(error["remedy"])
 
     def test_reproducer(self):
-        for folder in ("kept", "kept.1"):
-            result = self.run_tool("rewrite", DSV3, "-p", "dce,chunk{parts=3}", "-o", "out.epw", "--reproducer", "kept")
+        command = ("rewrite", DSV3, "-p", "dce,chunk{parts=3}", "-o", "out.epw", "--keep-reproducer", "kept.epw")
+        first = None
+        for name in ("kept.epw", "kept.1.epw"):
+            result = self.run_tool(*command)
             self.assertEqual(result.returncode, 4)
-            self.assertEqual(result.stderr.decode().splitlines()[0], f"reproducer: {folder}")
-            self.assertEqual(sorted(os.listdir(self.folder / folder)), ["input.epw", "run.sh"])
-        again = subprocess.run(["sh", "kept/run.sh"], cwd=self.folder, env=os.environ | {"EPWEAVE": EPWEAVE},
-                               capture_output=True, check=False)
-        self.assertEqual(again.returncode, 4)
-        script = (self.folder / "kept/run.sh").read_text()
-        self.assertIn("rewrite input.epw -p 'chunk{roots=layers.*.moe,dim=batch,parts=3", script)
-        self.assertNotIn(str(self.folder), script)
+            first, error = result.stderr.decode().split("\n", 1)
+            self.assertEqual(first, f"reproducer: {name}")
+        again = self.run_tool("rewrite", "--reproducer", "kept.epw")
+        self.assertEqual((again.returncode, again.stdout, again.stderr.decode()), (4, b"", error.replace(str(DSV3), "kept.epw")))
+        pipeline = self.output_of("rewrite", "--reproducer", "kept.epw", "--print-pipeline").decode()
+        self.assertTrue(pipeline.startswith("chunk{roots=layers.*.moe,dim=batch,parts=3"))
+        text = self.output_of("print", "kept.epw", "--full").decode()
+        self.assertIn("info reproducer = {\"pipeline\": \"chunk{", text)
+        self.assertNotIn(str(self.folder), text)
         self.assertNotIn("out.epw", self.files())
+
+    def test_a_reproducer_that_runs_gives_what_the_pipeline_gives(self):
+        self.run_tool("rewrite", DSV3, "-p", "dce,chunk{parts=3}", "-o", "out.epw", "--keep-reproducer", "kept.txt")
+        text = (self.folder / "kept.txt").read_text()
+        self.write("kept.txt", text.replace("parts=3", "parts=2"))
+        result = self.run_tool("rewrite", "--reproducer", "kept.txt", "-q")
+        self.assertEqual((result.returncode, result.stdout), (0, b""))
+        self.output_of("rewrite", "--reproducer", "kept.txt", "-o", "again.txt", "-q")
+        self.assertNotIn("info reproducer", (self.folder / "again.txt").read_text())
+        self.assertEqual(self.run_tool("verify", DSV3, "again.txt", "-q").returncode, 0)
+
+    def test_a_graph_is_no_reproducer(self):
+        self.assert_fails(3, "small.txt: no reproducer: its info names no pipeline", "rewrite", "--reproducer", "small.txt")
+        self.assert_fails(2, "--reproducer FILE brings its graph and pipeline: give no IN, -p or --preset",
+                          "rewrite", "small.txt", "--reproducer", "small.txt")
 
 
 class PresetTest(CommandLineTest):

@@ -107,11 +107,14 @@ void add_rewrite(CLI::App& app, Choices& choices) {
           ->type_name("WHEN"),
       {"off", "end", "each"});
   command
-      .add_option(
-          "--reproducer", options.reproducer,
-          "Folder for the input and pipeline of a pass that fails (default: OUT.reproducer, and none for "
-          "a graph that a pass declines)")
-      ->type_name("DIR");
+      .add_option("--reproducer", options.reproducer,
+                  "Run what a failing pass left: a file with its graph and the rest of the pipeline")
+      ->type_name("FILE");
+  command
+      .add_option("--keep-reproducer", options.keep,
+                  "Where a pass that fails or declines the graph leaves a reproducer (default: "
+                  "OUT.reproducer.epw where it fails, none where it declines)")
+      ->type_name("FILE");
 }
 
 void add_print(CLI::App& app, Choices& choices) {
@@ -324,8 +327,10 @@ CommandLine parse_command_line(int argc, char** argv) {
     throw UsageError(error.what());
   }
   if (app->get_subcommands().empty()) throw UsageError("give a command; --help lists them");
+  const std::string subject =
+      choices->input.path.empty() ? choices->rewrite.reproducer.value_or("") : choices->input.path;
   return {.console = choices->console,
-          .subject = choices->input.path == "-" ? "standard input" : choices->input.path,
+          .subject = subject == "-" ? "standard input" : subject,
           .run = bind_command(app, choices)};
 }
 
