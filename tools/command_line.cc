@@ -35,6 +35,7 @@ struct Choices {
   std::string node;
   PrintOptions print;
   DiffCommand diff;
+  ReduceOptions reduce;
   std::string completion;
 };
 
@@ -160,6 +161,26 @@ void add_diff(CLI::App& app, Choices& choices) {
   command.footer("Exit codes: 0 the graphs are the same, 1 they differ, 2 trouble.");
 }
 
+void add_reduce(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("reduce", "Shrink a graph while a command exits 0 on it");
+  add_input(command, choices.input, "Graph to shrink; it is never written to");
+  command
+      .add_option("-o,--output", choices.output.path,
+                  "File with the best so far; where it is there already, the reduction goes on from it")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.add_option("--timeout", choices.reduce.timeout, "Seconds that a run of the command may take")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("CMD", choices.reduce.command,
+                  "Behind --: the command and its arguments, {} for the file (else it comes last)")
+      ->type_name("");
+  command.footer(
+      "Example: what of a graph makes a pass decline it with exit code 4?\n"
+      "  epweave reduce IN.epw -o small.txt -- sh -c 'epweave rewrite {} -p chunk -o /dev/null; [ $? = 4 ]'");
+}
+
 void add_verify(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand(
       "verify",
@@ -190,6 +211,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   CLI::App& explain = *app->add_subcommand("explain", "Say what a node is and where it comes from");
   add_input(explain, choices.input, "Graph that has the node, - for standard input");
   explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
+  add_reduce(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -297,6 +319,12 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
   if (name == "verify") return bind_verify(*choices);
+  if (name == "reduce")
+    return [choices](Console& console) {
+      choices->reduce.input = choices->input;
+      choices->reduce.output = choices->output;
+      return reduce(choices->reduce, console);
+    };
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };
   if (name == "passes") return [](Console& console) { return list_passes(console); };

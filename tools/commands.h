@@ -60,6 +60,13 @@ struct ConvertOptions {
   OutputOptions output;
 };
 
+struct ReduceOptions {
+  InputOptions input;
+  OutputOptions output;
+  std::vector<std::string> command;  // {}: the file; without, it is the last word
+  double timeout = 0;                // seconds for each run; 0: none
+};
+
 struct DiffCommand {
   InputOptions a, b;
   std::vector<std::string> ignore;  // names, order, metadata, types, provenance
@@ -82,6 +89,7 @@ int verify_rewrite(const VerifyOptions& options, Console& console);
 // One graph for each rank, or one that all ranks run.
 int verify_ranks(const std::vector<InputOptions>& inputs, Console& console);
 int explain(const ExplainOptions& options, Console& console);
+int reduce(const ReduceOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int list_passes(Console& console);
 
