@@ -36,6 +36,7 @@ struct Choices {
   PrintOptions print;
   OverlapOptions overlap;
   DiffCommand diff;
+  ReduceOptions reduce;
   std::string completion;
 };
 
@@ -108,11 +109,14 @@ void add_rewrite(CLI::App& app, Choices& choices) {
           ->type_name("WHEN"),
       {"off", "end", "each"});
   command
-      .add_option(
-          "--reproducer", options.reproducer,
-          "Folder for the input and pipeline of a pass that fails (default: OUT.reproducer, and none for "
-          "a graph that a pass declines)")
-      ->type_name("DIR");
+      .add_option("--reproducer", options.reproducer,
+                  "Run what a failing pass left: a file with its graph and the rest of the pipeline")
+      ->type_name("FILE");
+  command
+      .add_option("--keep-reproducer", options.keep,
+                  "Where a pass that fails or declines the graph leaves a reproducer (default: "
+                  "OUT.reproducer.epw where it fails, none where it declines)")
+      ->type_name("FILE");
 }
 
 void add_print(CLI::App& app, Choices& choices) {
@@ -171,6 +175,26 @@ void add_overlap(CLI::App& app, Choices& choices) {
       ->type_name("FILE");
 }
 
+void add_reduce(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("reduce", "Shrink a graph while a command exits 0 on it");
+  add_input(command, choices.input, "Graph to shrink; it is never written to");
+  command
+      .add_option("-o,--output", choices.output.path,
+                  "File with the best so far; where it is there already, the reduction goes on from it")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.add_option("--timeout", choices.reduce.timeout, "Seconds that a run of the command may take")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("CMD", choices.reduce.command,
+                  "Behind --: the command and its arguments, {} for the file (else it comes last)")
+      ->type_name("");
+  command.footer(
+      "Example: what of a graph makes a pass decline it with exit code 4?\n"
+      "  epweave reduce IN.epw -o small.txt -- sh -c 'epweave rewrite {} -p chunk -o /dev/null; [ $? = 4 ]'");
+}
+
 void add_verify(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand(
       "verify",
@@ -202,6 +226,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_input(explain, choices.input, "Graph that has the node, - for standard input");
   explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
   add_overlap(*app, choices);
+  add_reduce(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -310,6 +335,12 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
   if (name == "verify") return bind_verify(*choices);
+  if (name == "reduce")
+    return [choices](Console& console) {
+      choices->reduce.input = choices->input;
+      choices->reduce.output = choices->output;
+      return reduce(choices->reduce, console);
+    };
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };
   if (name == "passes") return [](Console& console) { return list_passes(console); };
@@ -340,8 +371,10 @@ CommandLine parse_command_line(int argc, char** argv) {
     throw UsageError(error.what());
   }
   if (app->get_subcommands().empty()) throw UsageError("give a command; --help lists them");
+  const std::string subject =
+      choices->input.path.empty() ? choices->rewrite.reproducer.value_or("") : choices->input.path;
   return {.console = choices->console,
-          .subject = choices->input.path == "-" ? "standard input" : choices->input.path,
+          .subject = subject == "-" ? "standard input" : subject,
           .run = bind_command(app, choices)};
 }
 

@@ -32,7 +32,8 @@ struct RewriteOptions {
   std::string verify = "each";
   std::vector<std::string> print_after;  // pass names or "all"
   std::string dump_dir;
-  std::optional<std::string> reproducer;
+  std::optional<std::string> reproducer;  // file to run; brings input and pipeline
+  std::optional<std::string> keep;        // where a pass that fails or declines leaves a reproducer
   bool print_pipeline = false, print_changed = false, time_passes = false;
 };
 
@@ -65,6 +66,13 @@ struct ConvertOptions {
   OutputOptions output;
 };
 
+struct ReduceOptions {
+  InputOptions input;
+  OutputOptions output;
+  std::vector<std::string> command;  // {}: the file; without, it is the last word
+  double timeout = 0;                // seconds for each run; 0: none
+};
+
 struct DiffCommand {
   InputOptions a, b;
   std::vector<std::string> ignore;  // names, order, metadata, types, provenance
@@ -88,6 +96,7 @@ int verify_rewrite(const VerifyOptions& options, Console& console);
 int verify_ranks(const std::vector<InputOptions>& inputs, Console& console);
 int explain(const ExplainOptions& options, Console& console);
 int overlap(const OverlapOptions& options, Console& console);
+int reduce(const ReduceOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int list_passes(Console& console);
 
