@@ -66,11 +66,6 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_graph(check, "A", choices.check.a, "The original");
   add_graph(check, "B", choices.check.b, "What it was rewritten to");
   add_replay(check, choices.check.replay);
-  check
-      .add_option("--sum-order-bound", choices.check.sum_bound,
-                  "Largest relative error of outputs whose sums were regrouped (default 2^-7)")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("BOUND");
   add_graph(*app->add_subcommand("steps", "Print what a rank's host thread does, in order"), "G",
             choices.steps, "Graph, - for standard input");
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);

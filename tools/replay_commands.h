@@ -25,7 +25,6 @@ struct RunCommandOptions {
 struct CheckCommandOptions {
   InputOptions a, b;
   ReplayOptions replay;
-  double sum_bound = 0.0078125;
 };
 
 int replay_run(const RunCommandOptions& options, Console& console);
