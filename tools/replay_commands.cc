@@ -1,14 +1,17 @@
 #include "replay_commands.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
 #include "graphs.h"
 #include "replay/check.h"
 #include "replay/cpu/kernels.h"
 #include "replay/inputs.h"
+#include "replay/memory_need.h"
 #include "replay/steps.h"
 #include "report.h"
 
@@ -29,6 +32,7 @@ replay::RunOptions make_options(const ReplayOptions& options) {
   replay::RunOptions result;
   result.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.deadline * 1000));
   if (options.poison) result.fill = replay::HostMemory::Fill::kPoison;
+  result.jitter = options.jitter;
   if (options.report_types) result.types = replay::RecordedTypes::kReport;
   return result;
 }
@@ -54,6 +58,34 @@ void require_kernels(const Graph& graph, const replay::KernelTable& kernels, con
                   fmt::format("{}: {} of the graph's ops cannot be executed: {}", display_name(input),
                               missing.size(), fmt::join(missing, ", ")),
                   Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
+}
+
+replay::InputData make_data(const ReplayOptions& options) {
+  return {options.seed, options.data == "integer" ? replay::DataKind::kInteger : replay::DataKind::kReal};
+}
+
+// Bytes of memory of this machine, or that the container allows.
+double find_memory() {
+  double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  double allowed = 0;
+  if (std::ifstream limit("/sys/fs/cgroup/memory.max"); limit >> allowed) bytes = std::min(bytes, allowed);
+  return bytes;
+}
+
+// What a run needs is known before anything is allocated.
+void require_memory(const Graph& graph, const InputOptions& input, const ReplayOptions& options) {
+  constexpr double kGib = 1073741824;
+  const replay::MemoryNeed need = replay::find_memory_need(graph);
+  const replay::Rank ranks = replay::derive_world(graph, options.ranks).size;
+  const double needed = static_cast<double>(need.bytes()) * ranks;
+  const double limit = options.memory != 0 ? options.memory * kGib : find_memory();
+  if (needed <= limit) return;
+  throw PassError(
+      "replay.memory",
+      fmt::format("{}: {} ranks need {:.0f} bytes ({:.1f} GiB): each {} bytes of inputs and at most {} "
+                  "bytes of values at a time; {:.1f} GiB are allowed",
+                  display_name(input), ranks, needed, needed / kGib, need.inputs, need.values, limit / kGib),
+      Site{}, "use a smaller configuration of the model, or allow more with --memory");
 }
 
 Json number_or_text(double number) {
@@ -202,10 +234,10 @@ std::string summarise_nodes(const std::vector<replay::RankCheck>& ranks) {
 
 std::string describe_first(const replay::NodeCheck& first, const Graph& b) {
   const Site site = site_of(b, b.step().nodes[first.node]);
-  std::string text = fmt::format("first node that differs: rank {}: %{} = {} for %{}{}{}: {}\n", first.rank,
-                                 site.node, site.op, first.origin,
-                                 site.module.empty() ? "" : " in " + site.module,
-                                 site.source.empty() ? "" : " (" + site.source + ")", first.reason);
+  std::string text =
+      fmt::format("first node that differs: rank {}: %{} = {} for %{}{}{}: {}\n", first.rank, site.node,
+                  site.op, first.origin, site.module.empty() ? "" : " in " + site.module,
+                  site.source.empty() ? "" : " (" + site.source + ")", first.reason);
   if (first.difference) text += fmt::format("  {}\n", replay::describe(*first.difference));
   return text;
 }
@@ -225,7 +257,8 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
     text += "A is not deterministic: it gave other bits the second time\n";
   text += fmt::format("outputs: {}\n", list_verdicts(counts));
   if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
-    text += fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);
+    text +=
+        fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);
   text += summarise_nodes(report.ranks);
   return text + (report.is_same() ? "same\n" : "different\n");
 }
@@ -236,8 +269,9 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   const Graph graph = read_sound_input(options.input);
   const replay::KernelTable kernels = make_kernels();
   require_kernels(graph, kernels, options.input);
+  require_memory(graph, options.input, options.replay);
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
-  const auto inputs = replay::make_inputs(graph, world, kernels, options.replay.seed);
+  const auto inputs = replay::make_inputs(graph, world, kernels, make_data(options.replay));
   const replay::RunResult run =
       replay::run_ranks(graph, world, kernels, inputs, make_options(options.replay));
   std::string text;
@@ -257,8 +291,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   for (const OpTimes& op : times)
     console.detail(fmt::format("{:9.3f} s {:6} {}", op.time.seconds, op.time.calls, op.target));
   if (!is_finite) console.warn("the loss is not finite");
-  const std::uint64_t contradictions =
-      report_contradictions(run, display_name(options.input), console);
+  const std::uint64_t contradictions = report_contradictions(run, display_name(options.input), console);
   const auto expected = replay::find_expected_loss(graph, world);
   console.info(fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", world.size, run.seconds,
                            static_cast<double>(run.peak_bytes) / 1048576));
@@ -282,8 +315,10 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   const replay::KernelTable kernels = make_kernels();
   require_kernels(a, kernels, options.a);
   require_kernels(b, kernels, options.b);
+  require_memory(a, options.a, options.replay);
+  require_memory(b, options.b, options.replay);
   const replay::CheckReport report = replay::check_graphs(
-      a, b, {kernels, options.replay.ranks, options.replay.seed, make_options(options.replay)});
+      a, b, {kernels, options.replay.ranks, make_data(options.replay), make_options(options.replay)});
   report_contradictions(report.run_a, display_name(options.a), console);
   report_contradictions(report.run_b, display_name(options.b), console);
   for (const replay::OutputCheck& output : report.outputs)

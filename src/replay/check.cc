@@ -6,7 +6,6 @@
 
 #include "analysis/users.h"
 #include "ir/op.h"
-#include "replay/inputs.h"
 #include "replay/pairing.h"
 
 namespace epweave::replay {
@@ -73,7 +72,7 @@ class Checker {
   // --- runs ---
 
   Run run(const Graph& graph, const World& world, const RunOptions& options) {
-    const std::vector<RankInputs> inputs = make_inputs(graph, world, setup_.kernels, setup_.seed);
+    const std::vector<RankInputs> inputs = make_inputs(graph, world, setup_.kernels, setup_.data);
     Run result{run_ranks(graph, world, setup_.kernels, inputs, options), {}};
     for (Rank rank = 0; rank < world.size; ++rank)
       result.results.push_back(list_results(graph, result.run.ranks[rank], inputs[rank]));
@@ -168,7 +167,8 @@ class Checker {
       if (value.is_tensor()) sums_.see_value(rank, node, value.tensor(), bounds);
     };
     for (std::size_t i = 0; i < groups_.size(); ++i)
-      if (is_reached(groups_[i]) && std::any_of(judgements_.begin(), judgements_.end(), [&](const auto& of_rank) {
+      if (is_reached(groups_[i]) &&
+          std::any_of(judgements_.begin(), judgements_.end(), [&](const auto& of_rank) {
             return of_rank[i].skipped.empty() && needs_bound(of_rank[i].judgement);
           }))
         sums_.add(i);
@@ -184,7 +184,8 @@ class Checker {
     const Judgement& first = judgements_[rank][group].judgement;
     if (!needs_bound(first) || !is_reached(groups_[group])) return first;
     const auto comparison = sums_.result(rank, group);
-    if (!comparison) return {Verdict::kUnverified, "a regrouped sum whose parts cannot be put together", true};
+    if (!comparison)
+      return {Verdict::kUnverified, "a regrouped sum whose parts cannot be put together", true};
     if (!comparison->is_within) return {Verdict::kDiffers, describe(*comparison), true};
     if (!comparison->is_bounded) return {Verdict::kUnverified, describe(*comparison), true};
     return {Verdict::kSumOrder, {}, true};
@@ -236,8 +237,7 @@ class Checker {
       const Tensor &in_a = a.results[rank][i].tensor, &in_b = b.results[rank][i].tensor;
       if (output.verdict != Verdict::kDiffers || !output.difference.problem.empty()) continue;
       if (!bounds_a.find(in_a) && !bounds_b.find(in_b)) continue;
-      output.bound =
-          compare_bounded(take_bounded(in_a, bounds_a), {take_bounded(in_b, bounds_b)});
+      output.bound = compare_bounded(take_bounded(in_a, bounds_a), {take_bounded(in_b, bounds_b)});
       if (!output.bound->is_within) continue;
       output.verdict = output.bound->is_bounded ? Verdict::kSumOrder : Verdict::kUnverified;
     }
@@ -264,6 +264,22 @@ class Checker {
     for (const Tensor& value : values)
       if (value.storage == nullptr || value.dtype != whole[0].dtype) return;
     report_.first->difference = compare_tensors(whole[0], join(whole[0], values, memory));
+    report_.first->node = group.values[find_part(whole[0], values, report_.first->difference->index)];
+  }
+
+  // The part that holds an element of the whole; the first one where the parts are no pieces.
+  static std::size_t find_part(const Tensor& whole, const std::vector<Tensor>& values, std::int64_t element) {
+    std::vector<Extents> sizes;
+    for (const Tensor& value : values) sizes.push_back(value.sizes);
+    const auto dim = find_cut(whole.sizes, sizes);
+    if (!dim || element < 0) return 0;
+    const std::int64_t inner = contiguous_strides(whole.sizes)[*dim];
+    std::int64_t rest = element / inner % whole.sizes[*dim];
+    for (std::size_t part = 0; part < values.size(); ++part) {
+      if (rest < values[part].sizes[*dim]) return part;
+      rest -= values[part].sizes[*dim];
+    }
+    return 0;
   }
 
   // The parts laid end to end; the last one where they are no pieces.

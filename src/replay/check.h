@@ -5,8 +5,9 @@
 // own name): for all of it, or for part k of n. Per rank and node, the verdict is the first that holds:
 //
 //   equal       the bits are the same: of the value; of the parts laid end to end along the one dimension in
-//               which they are smaller; of every part, or of the last where the op writes its argument (a buffer
-//               updated part by part); or of numbers whose sum is the whole (only values of up to 4096 elements)
+//               which they are smaller; of every part, or of the last where the op writes its argument (a
+//               buffer updated part by part); or of numbers whose sum is the whole (only values of up to 4096
+//               elements)
 //   reordered   the parts' rows are the whole's rows in another order
 //   sum-order   the value is a floating-point sum that was regrouped (parts of the whole's size that are not
 //               equal), or is computed from one, and no element is further off than its summands allow: unit
@@ -32,6 +33,7 @@
 #include "ir/graph.h"
 #include "replay/compare.h"
 #include "replay/executor.h"
+#include "replay/inputs.h"
 #include "replay/sum_check.h"
 #include "replay/watch_values.h"
 
@@ -81,7 +83,7 @@ std::vector<NamedTensor> list_results(const Graph& graph, const RankResult& resu
 struct CheckSetup {
   const KernelTable& kernels;
   std::uint32_t ranks = 0;  // 0: as the graphs say
-  std::uint64_t seed = 0;
+  InputData data = 0;
   RunOptions options;
 };
 // Throws InputError or UsageError if the graphs cannot be compared.

@@ -100,7 +100,8 @@ void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
   }
   Buffer<std::byte> dense(static_cast<std::size_t>(bound.numel()) * sizeof(float));
   gather_elements(bound, dense.data());
-  scatter_elements(dense.data(), Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow.bounds});
+  scatter_elements(dense.data(),
+                   Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow.bounds});
 }
 
 void ErrorBounds::set_unknown(const Value& value) {

@@ -1,7 +1,8 @@
-// How far a computed value can be from what exact arithmetic gives: a bound per element, made while the graph runs.
+// How far a computed value can be from what exact arithmetic gives: a bound per element, made while the graph
+// runs.
 //
-// Two graphs that add the same numbers in other orders differ by no more than the sum of their bounds. A bound
-// starts at the sums themselves and follows what is computed from them:
+// Two graphs that add the same numbers in other orders differ by no more than the sum of their bounds. A
+// bound starts at the sums themselves and follows what is computed from them:
 //
 //   %dw = aten.mm(%x_t, %dy)      n u |x_t| |dy| + v |dw|     n: terms; u: unit roundoff of the accumulator;
 //   %dw2 = aten._to_copy(%dw)     + v |dw2| where it rounds   v: of the stored type
@@ -9,8 +10,8 @@
 //   reduce-scatter, all-reduce    sum of the ranks' bounds + n u (sum of the magnitudes) + v |result|
 //   copies, views                 the bounds move with the elements
 //
-// The sums of magnitudes are the op itself on absolute values. Bounds are float32 and rounded as they are made;
-// `kBoundSlack` covers that. Where an op has no rule its bound is infinite: nothing can be said.
+// The sums of magnitudes are the op itself on absolute values. Bounds are float32 and rounded as they are
+// made; `kBoundSlack` covers that. Where an op has no rule its bound is infinite: nothing can be said.
 //
 // A value without a bound is taken to be exact: the same bits in both graphs. Bounds belong to storage, as
 // values do: what is written through a view has its bound seen through all.
@@ -61,9 +62,9 @@ class ErrorBounds {
 
   // For the rules: runs an op on bounds and magnitudes.
   Tensor apply(std::string_view target, std::vector<Value> args);
-  Tensor magnitude(const Tensor& value);             // float32
-  Tensor round_off(const Tensor& result);            // v |result|
-  Tensor add(const Tensor& a, const Tensor& b);      // broadcast
+  Tensor magnitude(const Tensor& value);         // float32
+  Tensor round_off(const Tensor& result);        // v |result|
+  Tensor add(const Tensor& a, const Tensor& b);  // broadcast
   Tensor scale(const Tensor& a, double factor);
   Memory& memory() { return memory_; }
   const KernelTable& kernels() const { return kernels_; }

@@ -1,6 +1,6 @@
-// The bound of each op: see error_bounds.h. n terms added one after the other in a type of unit roundoff u are off
-// by at most n u / (1 - n u) times the sum of their magnitudes (Higham, Accuracy and Stability of Numerical
-// Algorithms, 4.2); any order of adding is.
+// The bound of each op: see error_bounds.h. n terms added one after the other in a type of unit roundoff u
+// are off by at most n u / (1 - n u) times the sum of their magnitudes (Higham, Accuracy and Stability of
+// Numerical Algorithms, 4.2); any order of adding is.
 #include <algorithm>
 #include <iterator>
 
@@ -159,7 +159,8 @@ void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms)
   const Tensor& result = only_result(call);
   const double g = gamma(terms, result.dtype);
   const auto reach = [&](const Tensor& tensor) {
-    return bounds.add(bounds.scale(bounds.magnitude(tensor), g), bounds.scale(bounds.find_or_zero(tensor), 1 + g));
+    return bounds.add(bounds.scale(bounds.magnitude(tensor), g),
+                      bounds.scale(bounds.find_or_zero(tensor), 1 + g));
   };
   const Value bound = run_op(bounds, call.op, replace_all(call, reach));
   set_rounded(bounds, result, bound.tensor());
@@ -223,10 +224,9 @@ void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const Value& weight_grad = call.result.items().at(1);
   if (!weight_grad.is_tensor()) return;
   const Tensor& input = tensor_at(call, 1);
-  const std::int64_t rows =
-      input.numel() / std::max<std::int64_t>(weight_grad.tensor().numel(), 1);
-  const Value magnitudes =
-      run_op(bounds, call.op, replace_all(call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); }));
+  const std::int64_t rows = input.numel() / std::max<std::int64_t>(weight_grad.tensor().numel(), 1);
+  const Value magnitudes = run_op(
+      bounds, call.op, replace_all(call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); }));
   set_rounded(bounds, weight_grad.tensor(),
               bounds.scale(magnitudes.items().at(1).tensor(), gamma(rows + 4, input.dtype)));
 }

@@ -166,11 +166,13 @@ class RankRunner {
                      [this](NodeId id) -> const Value& { return values_[id.index()]; }} {}
 
   RankResult run(const RankInputs& inputs) {
-    if (options_.bounded != nullptr) result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
+    if (options_.bounded != nullptr)
+      result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
     std::size_t next_input = 0;
     for (const Step& step : program_.steps.list) {
       if (!step.node) continue;  // streams run in order here: events and syncs hold already
       const Node& node = body_.nodes[step.node];
+      if (options_.jitter) delay(step);
       try {
         if (step.kind == StepKind::kInput) {
           EPWEAVE_CHECK(next_input < inputs.size());
@@ -197,6 +199,14 @@ class RankRunner {
     if (!site.module.empty()) text += " in " + site.module;
     if (!site.source.empty()) text += " (" + site.source + ")";
     return fmt::format("{}: {}", text, problem);
+  }
+
+  // One step in eight, by seed, rank and node: up to half a millisecond.
+  void delay(const Step& step) const {
+    std::uint64_t x =
+        (*options_.jitter * 0x9e3779b97f4a7c15 + rank_) * 0xbf58476d1ce4e5b9 + step.node.index();
+    x = (x ^ x >> 31) * 0x94d049bb133111eb;
+    if (x >> 61 == 0) std::this_thread::sleep_for(std::chrono::microseconds(x >> 32 & 0x1ff));
   }
 
   void run_step(const Step& step, const Node& node) {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -33,8 +34,8 @@ class RunError : public std::runtime_error {
 // Sees every value as it is made, on the rank's own thread.
 using Observer = std::function<void(Rank rank, NodeId node, const Value& value)>;
 
-// Recorded types that a value contradicts: the run stops there, or goes on and counts them. What a graph computes
-// does not depend on its recorded types.
+// Recorded types that a value contradicts: the run stops there, or goes on and counts them. What a graph
+// computes does not depend on its recorded types.
 enum class RecordedTypes : std::uint8_t { kMustHold, kReport };
 
 // Sees the values of `nodes`, whose bounds are made on the way, as they are made.
@@ -47,6 +48,8 @@ struct BoundedNodes {
 struct RunOptions {
   std::chrono::milliseconds deadline{60'000};
   HostMemory::Fill fill = HostMemory::Fill::kNone;
+  std::optional<std::uint64_t>
+      jitter;  // seed of random delays before steps; what is computed does not change
   RecordedTypes types = RecordedTypes::kMustHold;
   Observer observer;                      // may be empty
   const BoundedNodes* bounded = nullptr;  // error_bounds.h

@@ -100,7 +100,8 @@ RegroupedSums find_regrouped(const Graph& graph, const IdSet<NodeId>& roots) {
   IdSet<NodeId> storages;
   for (NodeId id : body.order) {
     for (NodeId input : inputs[id])
-      if (found.reached.contains(input) || storages.contains(effects.storage_of(input))) found.reached.insert(id);
+      if (found.reached.contains(input) || storages.contains(effects.storage_of(input)))
+        found.reached.insert(id);
     if (!found.reached.contains(id)) continue;
     for (const StorageAccess& access : effects.accesses_of(id))
       if (access.writes) storages.insert(access.storage);
@@ -162,7 +163,9 @@ void SumChecker::finish(OfRank& of_rank, std::size_t group) {
   std::int64_t first = 0;
   for (const BoundedValue& value : values) {
     const std::int64_t count = value.value.sizes[*dim];
-    merge(all, compare_bounded({cut_range(a.value, *dim, first, count), cut_range(a.bound, *dim, first, count)}, {value}));
+    merge(all,
+          compare_bounded({cut_range(a.value, *dim, first, count), cut_range(a.bound, *dim, first, count)},
+                          {value}));
     first += count;
   }
   of_rank.results[group] = all;

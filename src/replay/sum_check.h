@@ -1,13 +1,13 @@
 // Are sums that were regrouped as close as their summands allow? The second half of a check (check.h).
 //
-// Both graphs are run once more with error bounds (error_bounds.h) that start at the regrouped sums. A value of A is
-// kept with its bound until B's, or its parts', are made. They agree if for each element
+// Both graphs are run once more with error bounds (error_bounds.h) that start at the regrouped sums. A value
+// of A is kept with its bound until B's, or its parts', are made. They agree if for each element
 //
 //   |a - b| <= bound(a) + bound(b)                 one value; a part, against its slice of the whole
 //   |a - sum of b_i| <= bound(a) + sum of bound(b_i)   parts of a sum
 //
-// Both sides are exact sums of the same numbers but for their bounds, since what they are computed from has the same
-// bits in both graphs: that is checked, node by node, by the first half.
+// Both sides are exact sums of the same numbers but for their bounds, since what they are computed from has
+// the same bits in both graphs: that is checked, node by node, by the first half.
 #pragma once
 
 #include <optional>
@@ -25,9 +25,9 @@ namespace epweave::replay {
 // How two values lie within their bounds.
 struct BoundComparison {
   bool is_within = true;
-  bool is_bounded = true;      // no element's bound is infinite
-  double largest_share = 0;    // of |a - b| / bound
-  std::int64_t index = -1;     // of the first element outside, row-major
+  bool is_bounded = true;            // no element's bound is infinite
+  double largest_share = 0;          // of |a - b| / bound
+  std::int64_t index = -1;           // of the first element outside, row-major
   double difference = 0, bound = 0;  // there
 };
 std::string describe(const BoundComparison& comparison);

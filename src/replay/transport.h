@@ -80,8 +80,8 @@ class LocalTransport {
   // Blocks until all members have posted, checks the contributions, and writes this rank's result.
   void complete(Rank rank, const Ticket& ticket, const Tensor& result);
 
-  // After complete(): writes what the members' bounds give for this rank's result, moved as the elements are and
-  // added up where those are reduced. False if nothing bounds the reduction (a product).
+  // After complete(): writes what the members' bounds give for this rank's result, moved as the elements are
+  // and added up where those are reduced. False if nothing bounds the reduction (a product).
   bool complete_bound(const Ticket& ticket, const Tensor& bound) const;
 
   std::size_t member_count(Rank rank, const std::string& group) const;

@@ -1,8 +1,8 @@
 // What is remembered of the values of a run, and what that says about parts against the whole.
 //
 // Tensors are remembered by hash, so that runs of whole graphs can be compared without keeping their tensors.
-// Where parts of a value are to be compared with all of it, each index along the dimensions that the parts may
-// be cut along has a hash: the hashes of a concatenation are those of its parts one after the other.
+// Where parts of a value are to be compared with all of it, each index along the dimensions that the parts
+// may be cut along has a hash: the hashes of a concatenation are those of its parts one after the other.
 #pragma once
 
 #include <array>
@@ -34,7 +34,6 @@ struct Seen {
   std::vector<double> numbers;                     // of a small tensor of real numbers
 };
 
-
 // Dimensions, one bit each; the highest bit asks for the numbers of a small tensor.
 using Dimensions = std::uint64_t;
 inline constexpr Dimensions kNumbers = Dimensions{1} << 63;
@@ -52,8 +51,8 @@ class Watcher {
   std::vector<Dimensions> sliced_;
 };
 
-// The dimensions along which the parts may be cut: those whose recorded extents are not the whole's. Parts of the
-// whole's extents are parts of a sum; their numbers are asked for.
+// The dimensions along which the parts may be cut: those whose recorded extents are not the whole's. Parts of
+// the whole's extents are parts of a sum; their numbers are asked for.
 Dimensions find_cut_dimensions(const Graph& a, const Graph& b, const Group& group);
 
 struct Judgement {
