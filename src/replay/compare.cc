@@ -92,7 +92,8 @@ std::uint64_t hash_tensor(const Tensor& tensor) {
   std::uint64_t hash = mix(kHashStart, static_cast<std::uint64_t>(tensor.dtype));
   for (std::int64_t size : tensor.sizes) hash = mix(hash, static_cast<std::uint64_t>(size));
   if (tensor.is_contiguous())
-    return hash_bytes(tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * tensor.element_bytes(), hash);
+    return hash_bytes(tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * tensor.element_bytes(),
+                      hash);
   const Buffer<std::byte> bytes = dense_bytes(tensor);
   return hash_bytes(bytes.data(), bytes.size(), hash);
 }

@@ -31,6 +31,7 @@ class Stream {
     start_ = hash ^ mix(seed);
   }
   std::uint64_t bits(std::uint64_t index) const { return mix(start_ + (index + 1) * 0x9e3779b97f4a7c15); }
+  double integer(std::uint64_t index) const { return static_cast<double>(bits(index) % 5) - 2; }
   double uniform(std::uint64_t index) const { return static_cast<double>(bits(index) >> 40) * 0x1p-23 - 1; }
 
  private:
@@ -59,12 +60,13 @@ struct Shard {
 
 class InputMaker {
  public:
-  InputMaker(const Graph& graph, const World& world, const KernelTable& kernels, std::uint64_t seed)
+  InputMaker(const Graph& graph, const World& world, const KernelTable& kernels, InputData data)
       : graph_(graph),
         context_(*graph.context),
         world_(world),
         kernels_(kernels),
-        seed_(seed),
+        seed_(data.seed),
+        kind_(data.kind),
         symbols_(graph) {
     for (NodeId id : graph.step().order)
       if (graph.step().nodes[id].kind == NodeKind::kPlaceholder) placeholders_.push_back(id);
@@ -244,7 +246,10 @@ class InputMaker {
       for_each_row(dense, shard.first[rank], shard.global, [&](std::int64_t local, std::int64_t global) {
         const std::int64_t length = dense.sizes.empty() ? 1 : dense.sizes.back();
         for (std::int64_t k = 0; k < length; ++k) {
-          const double u = stream.uniform(static_cast<std::uint64_t>(global + k)) * scale;
+          const auto at = static_cast<std::uint64_t>(global + k);
+          const double u = kind_ == DataKind::kReal ? stream.uniform(at) * scale
+                           : is_gain                ? 0
+                                                    : stream.integer(at);
           store_number(dense, local + k, is_gain ? 1 + u : u);
         }
       });
@@ -363,8 +368,12 @@ class InputMaker {
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
       const Stream stream(seed_, batch_key(name, rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)
-        store_number(dense, k, stream.uniform(static_cast<std::uint64_t>(k)));
+        store_number(dense, k, number(stream, static_cast<std::uint64_t>(k)));
     });
+  }
+
+  double number(const Stream& stream, std::uint64_t index) const {
+    return kind_ == DataKind::kReal ? stream.uniform(index) : stream.integer(index);
   }
 
   std::vector<Value> make_mask_part(std::size_t i, std::string_view which) {
@@ -433,6 +442,7 @@ class InputMaker {
   const World& world_;
   const KernelTable& kernels_;
   std::uint64_t seed_;
+  DataKind kind_;
   Symbols symbols_;
   HostMemory memory_;
   std::vector<NodeId> placeholders_;
@@ -443,8 +453,8 @@ class InputMaker {
 }  // namespace
 
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
-                                    std::uint64_t seed) {
-  return InputMaker(graph, world, kernels, seed).make();
+                                    InputData data) {
+  return InputMaker(graph, world, kernels, data).make();
 }
 
 std::optional<double> find_expected_loss(const Graph& graph, const World& world) {

@@ -41,13 +41,22 @@ namespace epweave::replay {
 std::uint64_t random_bits(std::uint64_t seed, std::string_view key, std::uint64_t index);
 double random_uniform(std::uint64_t seed, std::string_view key, std::uint64_t index);  // in [-1, 1)
 
+// What floating-point parameters and inputs hold: uniform numbers as above, or integers from -2 to 2 (gains:
+// 1), so that sums and products of a few are exact in whatever order they are taken.
+enum class DataKind : std::uint8_t { kReal, kInteger };
+struct InputData {
+  InputData(std::uint64_t from_seed, DataKind of_kind = DataKind::kReal) : seed(from_seed), kind(of_kind) {}
+  std::uint64_t seed;
+  DataKind kind;
+};
+
 // Inputs of all ranks. Throws InputError naming the input that cannot be made.
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
-                                    std::uint64_t seed);
+                                    InputData data);
 
 // One rank's loss where every token is as likely as any other, about what a model gives before training:
-// ln(vocabulary) / batch coordinates, since a rank sums its own tokens' losses and divides by all tokens. None
-// where the graph does not tell its vocabulary.
+// ln(vocabulary) / batch coordinates, since a rank sums its own tokens' losses and divides by all tokens.
+// None where the graph does not tell its vocabulary.
 std::optional<double> find_expected_loss(const Graph& graph, const World& world);
 
 }  // namespace epweave::replay

@@ -63,6 +63,7 @@ class KernelCall {
 
   const OpInfo& op() const { return *op_; }
   std::size_t size() const { return args_.size(); }
+  std::span<const Value> args() const { return args_; }
   const Value& operator[](std::size_t param) const { return args_[param]; }
   bool given(std::size_t param) const { return (given_ >> param & 1) != 0; }
 

@@ -7,8 +7,8 @@
 //
 // A file is one rank's view: its meshes hold that rank's row. A group is the recorded one, by name; that its
 // members are the ranks of the mesh along the axis is checked. The coordinate of rank r along an axis of
-// extent n, whose neighbours are s ranks apart, is r / s mod n: the meshes of a world are row-major. Traced graphs
-// give the mesh as the tensor of its ranks: there the coordinate is r's place in it.
+// extent n, whose neighbours are s ranks apart, is r / s mod n: the meshes of a world are row-major. Traced
+// graphs give the mesh as the tensor of its ranks: there the coordinate is r's place in it.
 #pragma once
 
 #include "ir/graph.h"

@@ -61,6 +61,7 @@ struct Contribution {
   Extents sizes;
   std::vector<std::int64_t> sends, receives;  // rows to and from each member: all_to_all
   std::shared_ptr<Storage> data;              // row-major copy of the operand
+  std::shared_ptr<Storage> bound;             // float32 per element, where bounds are made (error_bounds.h)
 };
 
 class LocalTransport {
@@ -77,6 +78,10 @@ class LocalTransport {
   Ticket post(Rank rank, const std::string& group, Contribution contribution);
   // Blocks until all members have posted, checks the contributions, and writes this rank's result.
   void complete(Rank rank, const Ticket& ticket, const Tensor& result);
+
+  // After complete(): writes what the members' bounds give for this rank's result, moved as the elements are
+  // and added up where those are reduced. False if nothing bounds the reduction (a product).
+  bool complete_bound(const Ticket& ticket, const Tensor& bound) const;
 
   std::size_t member_count(Rank rank, const std::string& group) const;
 

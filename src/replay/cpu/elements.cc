@@ -197,7 +197,7 @@ void store_dense(const Buffer<C>& from, const Tensor& to) {
 #define EPWEAVE_INSTANTIATE(C)                                                     \
   template void load<C>(const std::byte*, DType, std::int64_t, std::int64_t, C*);  \
   template void store<C>(const C*, std::byte*, DType, std::int64_t, std::int64_t); \
-  template Buffer<C> dense<C>(const Tensor&);                                 \
+  template Buffer<C> dense<C>(const Tensor&);                                      \
   template void store_dense<C>(const Buffer<C>&, const Tensor&);
 EPWEAVE_INSTANTIATE(float)
 EPWEAVE_INSTANTIATE(double)

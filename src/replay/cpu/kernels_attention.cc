@@ -59,8 +59,7 @@ class Kind {
   // Changes scaled scores into what the softmax sees.
   virtual void modify(const Tile& tile, Buffer<float>& scores) = 0;
   // Changes the gradient of those into the gradient of the scaled scores (`before`: scores before modify).
-  virtual void modify_backward(const Tile& tile, const Buffer<float>& before,
-                               Buffer<float>& grad) = 0;
+  virtual void modify_backward(const Tile& tile, const Buffer<float>& before, Buffer<float>& grad) = 0;
 };
 
 struct Problem {
@@ -160,8 +159,8 @@ struct Forward {
 };
 Forward run_forward(const Problem& p, Kind& kind) {
   const std::int64_t rows_total = p.batches * p.heads * p.queries;
-  Forward result{Buffer<float>(at(rows_total * p.value_depth), 0.0f),
-                 Buffer<double>(at(rows_total)), Buffer<float>(at(rows_total))};
+  Forward result{Buffer<float>(at(rows_total * p.value_depth), 0.0f), Buffer<double>(at(rows_total)),
+                 Buffer<float>(at(rows_total))};
   for_each_query_block(p, [&](const Tile& block) {
     const std::vector<Tile> tiles = tiles_of(p, kind, block);
     std::vector<Buffer<float>> scores;
@@ -517,8 +516,7 @@ class Flex : public Kind {
       if (mask[i] == 0) scores[i] = -kInfinity;
   }
 
-  void modify_backward(const Tile& tile, const Buffer<float>& before,
-                       Buffer<float>& grad) override {
+  void modify_backward(const Tile& tile, const Buffer<float>& before, Buffer<float>& grad) override {
     std::vector<Value> args = positions(tile);
     args.insert(args.begin(), matrix(tile, before));
     args.push_back(matrix(tile, grad));
@@ -621,8 +619,7 @@ Value flex_attention_backward(KernelCall& call) {
   Flex kind(call, p, call[9], {&call[7], &call[8], &call[12], &call[13]});
   kind.check_tables_agree();
   Saved saved{dense<float>(call.tensor(3)), {}, dense<float>(call.tensor(4)), {}};
-  saved.grad_out =
-      call[5].is_none() ? Buffer<float>(saved.out.size(), 0.0f) : dense<float>(call.tensor(5));
+  saved.grad_out = call[5].is_none() ? Buffer<float>(saved.out.size(), 0.0f) : dense<float>(call.tensor(5));
   for (float& x : saved.lse) x = static_cast<float>(static_cast<double>(x) * kLn2);
   if (!call[6].is_none()) {
     saved.grad_lse = dense<float>(call.tensor(6));

@@ -246,8 +246,8 @@ Value index_select(KernelCall& call) {
 }
 
 // self += alpha * source at rows `index`, in order.
-void add_rows(const Tensor& self, std::size_t dim, const Buffer<std::int64_t>& index,
-              const Tensor& source, const Value& alpha) {
+void add_rows(const Tensor& self, std::size_t dim, const Buffer<std::int64_t>& index, const Tensor& source,
+              const Value& alpha) {
   Tensor moved = self, rows = source;
   const auto to_front = [&](Tensor& tensor) {
     const auto at = static_cast<std::ptrdiff_t>(dim);
@@ -333,8 +333,8 @@ Tensor under_index(const Tensor& src, const Tensor& index) {
 }
 
 template <class C>
-void scatter_elements_as(const Tensor& target, std::size_t dim, const Tensor& index,
-                         const Buffer<C>& from, Put put) {
+void scatter_elements_as(const Tensor& target, std::size_t dim, const Tensor& index, const Buffer<C>& from,
+                         Put put) {
   // In the accumulation type: a dense copy of the target is written back.
   Tensor shape = target;
   shape.strides = contiguous_strides(target.sizes);
@@ -354,10 +354,10 @@ void scatter_into(const Tensor& target, std::int64_t dim_arg, const Tensor& inde
   if (index.numel() == 0) return;
   with_compute(target.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    scatter_elements_as<C>(target, dim, index,
-                           source.is_tensor() ? dense<C>(under_index(source.tensor(), index))
-                                              : Buffer<C>{number_as<C>(source)},
-                           put);
+    scatter_elements_as<C>(
+        target, dim, index,
+        source.is_tensor() ? dense<C>(under_index(source.tensor(), index)) : Buffer<C>{number_as<C>(source)},
+        put);
   });
 }
 Value scatter(KernelCall& call) {

@@ -238,9 +238,8 @@ Value nll_loss(KernelCall& call) {
   return with_floating(self.dtype, [&](auto tag) -> Value {
     using C = typename decltype(tag)::type;
     const Buffer<C> x = dense<C>(self);
-    const Buffer<C> weight = call[2].is_none()
-                                      ? Buffer<C>(static_cast<std::size_t>(loss.classes), C(1))
-                                      : dense<C>(call.tensor(2));
+    const Buffer<C> weight = call[2].is_none() ? Buffer<C>(static_cast<std::size_t>(loss.classes), C(1))
+                                               : dense<C>(call.tensor(2));
     Buffer<C> losses(loss.targets.size(), C(0)), weights(loss.targets.size(), C(0));
     for (std::size_t i = 0; i < losses.size(); ++i) {
       if (loss.targets[i] == loss.ignored) continue;
@@ -271,9 +270,8 @@ Value nll_loss_backward(KernelCall& call) {
   with_floating(self.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
     const Buffer<C> grad = dense<C>(call.tensor(0));
-    const Buffer<C> weight = call[3].is_none()
-                                      ? Buffer<C>(static_cast<std::size_t>(loss.classes), C(1))
-                                      : dense<C>(call.tensor(3));
+    const Buffer<C> weight = call[3].is_none() ? Buffer<C>(static_cast<std::size_t>(loss.classes), C(1))
+                                               : dense<C>(call.tensor(3));
     const C total = load_one<C>(call.tensor(6));
     Buffer<C> result(static_cast<std::size_t>(self.numel()), C(0));
     for (std::size_t i = 0; i < loss.targets.size(); ++i) {

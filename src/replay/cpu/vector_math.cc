@@ -166,8 +166,8 @@ EPWEAVE_AVX2 void transpose_avx2(const Transposed& t) {
       transpose_8x8(t.from + i * t.from_stride + j, t.from_stride, t.to + j * t.to_stride + i, t.to_stride);
   transpose_plain({t.from + columns, t.from_stride, rows, t.columns - columns, t.to + columns * t.to_stride,
                    t.to_stride});
-  transpose_plain({t.from + rows * t.from_stride, t.from_stride, t.rows - rows, t.columns, t.to + rows,
-                   t.to_stride});
+  transpose_plain(
+      {t.from + rows * t.from_stride, t.from_stride, t.rows - rows, t.columns, t.to + rows, t.to_stride});
 }
 #endif
 
@@ -184,12 +184,12 @@ void transpose(const Transposed& t) {
 constexpr std::int64_t kPanel = 32;
 constexpr std::int64_t kTileRows = 8;
 
-// Steps of a chain that are taken before the next tile's turn: a panel of them stays in the first-level cache.
-// The chain goes on from what c holds, so its bits do not depend on this number.
+// Steps of a chain that are taken before the next tile's turn: a panel of them stays in the first-level
+// cache. The chain goes on from what c holds, so its bits do not depend on this number.
 constexpr std::int64_t kDepth = 256;
 
-// One tile: rows [0, R) of `a` (`a_stride` elements from row to row), `depth` elements of each, times a panel.
-// c has `stride`; `columns` are stored.
+// One tile: rows [0, R) of `a` (`a_stride` elements from row to row), `depth` elements of each, times a
+// panel. c has `stride`; `columns` are stored.
 struct Tile {
   const float* a;
   std::int64_t a_stride;
