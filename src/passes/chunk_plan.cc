@@ -153,6 +153,7 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   if (plan.token_symbols.empty()) fail_without_tokens(tokens);
   PlacementOptions placing{.divisions = list_divisions(options, plan.divisions),
                            .require_exchange = options.require_exchange,
+                           .dense = options.dense,
                            .exact_casts = options.exact_casts};
   for (const ChunkRoot& root : options.roots) placing.roots.push_back(root.pattern);
   plan.placements = infer_placements(graph, placing, tokens, facts);
@@ -195,6 +196,9 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
                                 region.backward ? "backward" : "forward", divided[i],
                                 plan.division(RegionId(i)).parts));
   }
+  for (const std::string& pattern : plan.placements.unused_patterns)
+    lines.push_back(fmt::format(
+        "unused: '{}' selects no module that exchanges tokens (dense=true takes the others, too)", pattern));
   for (const Division& division : plan.divisions) describe_unequal(graph, plan, division, lines);
   for (const ChunkPlan::Assumed& assumed : plan.assumed)
     lines.push_back(fmt::format("assumption: {}", assumed.text));

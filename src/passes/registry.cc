@@ -64,6 +64,7 @@ ChunkOptions read_chunk_options(const Options& options) {
           .parts = options.integer("parts"),
           .sizes = read_sizes(options),
           .require_exchange = options.flag("require-exchange"),
+          .dense = options.has("dense") && options.flag("dense"),
           .exact_casts = options.text("cast") == "exact"};
 }
 
@@ -128,6 +129,10 @@ const OptionSpec kDim{
     "dim", OptionKind::kChoice, "batch", "dimension of the token grid to divide", {"batch", "seq"}};
 const OptionSpec kParts{
     "parts", OptionKind::kInt, "2", "into how many parts, as equal as whole rows allow", {}, 2};
+const OptionSpec kDense{.name = "dense",
+                        .kind = OptionKind::kFlag,
+                        .help = "chunk all selected modules, also those that exchange no tokens",
+                        .is_optional = true};
 const OptionSpec kSizes{.name = "sizes",
                         .kind = OptionKind::kList,
                         .help = "how many tokens each part has, instead of parts: [700,324]",
@@ -159,6 +164,7 @@ std::vector<PassInfo> make_passes() {
                    kSizes,
                    {"require-exchange", OptionKind::kFlag, "true",
                     "chunk only modules that exchange tokens between ranks"},
+                   kDense,
                    {"cast",
                     OptionKind::kChoice,
                     "linear",
@@ -198,11 +204,12 @@ std::string expand_ep_overlap(const Options& options) {
   }
   const std::string sizes =
       options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
+  const std::string dense = options.has("dense") && options.flag("dense") ? ",dense=true" : "";
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}}},isolate-ep-pg,dce,"
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
       options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), options.integer("parts"), sizes,
+      options.text("dim"), options.integer("parts"), sizes, dense,
       print_value(in_two_parts.empty() ? patterns : in_two_parts));
 }
 
@@ -214,6 +221,7 @@ std::vector<PresetInfo> make_presets() {
                    kDim,
                    kParts,
                    kSizes,
+                   kDense,
                    {"symbolize",
                     OptionKind::kChoice,
                     "no",
