@@ -357,10 +357,15 @@ class DeclineTest(CommandLineTest):
         self.assertEqual(result.stderr.decode(), f"epweave: error: {error['message']}\n")
         return error
 
-    def test_tokens_that_the_parts_do_not_divide(self):
-        error = self.decline(DSV3, "-p", "dce,chunk{parts=3}")
-        self.assertRegex(error["problem"], r"\b3\b")
-        self.assertTrue(error["remedy"])
+    def test_more_parts_than_tokens(self):
+        error = self.decline(DSV3, "-p", "dce,chunk{parts=1025}")
+        self.assertEqual((error["id"], error["remedy"]), ("chunk.too-many-parts", "choose at most 1024 parts"))
+
+    def test_sizes_that_are_not_the_tokens(self):
+        error = self.decline(DSV3, "-p", "dce,chunk{sizes=[700,300]}")
+        self.assertEqual((error["id"], error["problem"]),
+                         ("chunk.sizes",
+                          "the sizes of the parts add up to 700 + 300 = 1000, the token count u0 is 1024"))
 
     def test_more_than_two_parts_are_not_scheduled(self):
         error = self.decline(DSV3, "--preset", PRESET % 4)
@@ -381,7 +386,7 @@ class DeclineTest(CommandLineTest):
 
     def test_reproducer(self):
         for folder in ("kept", "kept.1"):
-            result = self.run_tool("rewrite", DSV3, "-p", "dce,chunk{parts=3}", "-o", "out.epw", "--reproducer", "kept")
+            result = self.run_tool("rewrite", DSV3, "-p", "dce,chunk{parts=2000}", "-o", "out.epw", "--reproducer", "kept")
             self.assertEqual(result.returncode, 4)
             self.assertEqual(result.stderr.decode().splitlines()[0], f"reproducer: {folder}")
             self.assertEqual(sorted(os.listdir(self.folder / folder)), ["input.epw", "run.sh"])
@@ -389,7 +394,7 @@ class DeclineTest(CommandLineTest):
                                capture_output=True, check=False)
         self.assertEqual(again.returncode, 4)
         script = (self.folder / "kept/run.sh").read_text()
-        self.assertIn("rewrite input.epw -p 'chunk{roots=layers.*.moe,dim=batch,parts=3", script)
+        self.assertIn("rewrite input.epw -p 'chunk{roots=layers.*.moe,dim=batch,parts=2000", script)
         self.assertNotIn(str(self.folder), script)
         self.assertNotIn("out.epw", self.files())
 
