@@ -75,7 +75,7 @@ void Watch::show(const PassReport& pass, bool changed) {
   for (const std::string& note : pass.notes) {
     const std::string line = fmt::format("{}: {}", name, note);
     // What the result rests on is said always; the rest of the plan on request.
-    if (note.starts_with("assumption"))
+    if (note.starts_with("assumption") || note.starts_with("unused"))
       console_.info(line);
     else
       console_.detail(line);

@@ -107,8 +107,9 @@ class Inference {
         if (node.kind != NodeKind::kCall) continue;
         const StringId root = matcher_.root_of(node.module);
         if (!root || !wanted(node)) continue;
-        if (roots_.insert(root)) division_.at(root) = division_of(root);
-        any_root_ = true;
+        if (!roots_.insert(root)) continue;
+        found_roots_.push_back(root);
+        division_.at(root) = division_of(root);
       }
     };
     const StringId exchange = graph_.context->strings.find(kAllToAll);
@@ -118,11 +119,11 @@ class Inference {
                       fmt::format("the patterns select '{}' and '{}', one inside the other",
                                   graph_.text(overlap->first), graph_.text(overlap->second)),
                       {}, "select each module once");
-    if (any_root_) return;
+    if (!found_roots_.empty()) return list_unused();
     const std::string patterns = fmt::format("{}", fmt::join(options_.roots, ", "));
     if (options_.dense)
-      throw PassError("chunk.no-region", fmt::format("no operation lies in a module selected by '{}'", patterns),
-                      {}, "check the pattern (components separated by dots, * is one component)");
+      throw PassError("chunk.no-region", fmt::format("there is no module that '{}' selects", patterns), {},
+                      "check the pattern (components separated by dots, * is one component)");
     if (options_.require_exchange)
       throw PassError(
           "chunk.no-exchange",
@@ -130,10 +131,19 @@ class Inference {
           "check the pattern (components separated by dots, * is one component) and that the graph was "
           "traced with expert parallelism; require-exchange=false takes modules with EP labels only");
     collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
-    if (!any_root_)
+    if (found_roots_.empty())
       throw PassError("chunk.no-region",
                       fmt::format("no module selected by '{}' has expert-parallel labels", patterns), {},
                       "check the pattern (components separated by dots, * is one component)");
+    list_unused();
+  }
+  void list_unused() {
+    std::vector<bool> is_used(options_.roots.size());
+    for (StringId root : found_roots_)
+      for (std::size_t i = 0; i < options_.roots.size(); ++i)
+        if (match_module(options_.roots[i], graph_.text(root)) == graph_.text(root)) is_used[i] = true;
+    for (std::size_t i = 0; i < is_used.size(); ++i)
+      if (!is_used[i]) result_.unused_patterns.push_back(options_.roots[i]);
   }
 
   // The division of the pattern that selects the root.
@@ -365,7 +375,7 @@ class Inference {
   Placements result_;
   PlacementCall call_;
   IdSet<StringId> roots_;
-  bool any_root_ = false;
+  std::vector<StringId> found_roots_;
   SideTable<StringId, std::uint32_t> division_;  // of a root
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;
   IdSet<RegionId> has_division_;

@@ -116,7 +116,7 @@ struct PlacementOptions {
   std::vector<std::string> roots;             // patterns (analysis/module_path.h)
   std::vector<std::uint32_t> divisions = {};  // of each pattern, by number; none: all alike
   bool require_exchange = true;               // regions only where the module exchanges tokens
-  bool dense = false;                         // regions whether the module exchanges tokens or not
+  bool dense = false;                         // regions of all selected modules
   bool exact_casts = false;  // join a Partial before a narrowing cast instead of casting each part
   AttentionMode attention = AttentionMode::kWholeKv;
 };
@@ -128,6 +128,7 @@ class Placements {
   SideTable<NodeId, Placement> placement;  // of region nodes
   std::vector<Assumption> assumptions;
   std::map<NodeId, AttentionCut> attention;  // divided attention calls
+  std::vector<std::string> unused_patterns;  // that select no region
 
   bool is_divided(NodeId node) const { return placement[node].is_divided(); }
   // Of a divided node's i-th node reference (in the order of for_each_input).

@@ -54,12 +54,18 @@ void Numbers::learn_division(ExprId whole, std::span<const ExprId> parts) {
     sum = pool.add(sum, division.parts.back());
   }
   if (!facts_.equal(sum, division.whole)) return;
-  for (StringId symbol : std::vector<StringId>(pool.symbols(whole)))
-    divisions_.try_emplace({symbol, parts.size()}, division);
+  for (StringId symbol : symbols_of(whole)) divisions_.try_emplace({symbol, parts.size()}, division);
+}
+
+// None where it is a number: then all that is divided is divided alike.
+std::vector<StringId> Numbers::symbols_of(ExprId a) {
+  std::vector<StringId> symbols = facts_.pool().symbols(a);
+  if (symbols.empty()) symbols.push_back(StringId());
+  return symbols;
 }
 
 const Numbers::Division* Numbers::find_division(ExprId a, std::uint32_t parts) {
-  for (StringId symbol : facts_.pool().symbols(a))
+  for (StringId symbol : symbols_of(a))
     if (auto found = divisions_.find({symbol, parts}); found != divisions_.end()) return &found->second;
   return nullptr;
 }

@@ -48,6 +48,7 @@ class Numbers {
     std::vector<PolyId> parts;
   };
   void learn(const Graph& graph, TypeId before, TypeId after);
+  std::vector<StringId> symbols_of(ExprId a);
   const Division* find_division(ExprId a, std::uint32_t parts);
   PolyId in_numbers(ExprId a);
 

@@ -39,8 +39,8 @@ struct ChunkOptions {
   // How many tokens each part has, in order; none: as equal as whole rows allow. Modules that are divided
   // into as many parts have these.
   std::vector<std::int64_t> sizes = {};
-  bool require_exchange = true;
-  bool dense = false;
+  bool require_exchange = true;  // only modules that exchange tokens
+  bool dense = false;            // all selected modules, whether they exchange tokens or not
   bool exact_casts = false;
   AttentionMode attention = AttentionMode::kWholeKv;
 };

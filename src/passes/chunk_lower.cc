@@ -305,16 +305,17 @@ class Lowering {
   // it is cheaper to make again than to join.
   bool is_made_of_sizes(NodeId id) const {
     const Node& node = in_.step().nodes[id];
-    if ((node.extra && !node.extra->bindings.empty()) || (node.op != nullptr && node.op->writes))
-      return false;
-    if (node.op == nullptr || node.op->cost == CostClass::kCollective || node.op->cost == CostClass::kWait)
+    if (node.op == nullptr || node.op->writes || node.op->is_random) return false;
+    if ((node.extra && !node.extra->bindings.empty()) || node.op->cost == CostClass::kCollective ||
+        node.op->cost == CostClass::kWait)
       return false;
     const std::string_view target = out_.text(node.target);
-    const bool reads_size = target == "aten.sym_size.int" || target == "aten.sym_numel.default";
+    const bool reads_type =
+        target == "aten.sym_size.int" || target == "aten.sym_numel.default" || node.op->reads_types_only;
     bool only_sizes = true;
     for_each_input(*in_.context, node, [&](NodeId input) {
-      const bool is_outside_size = !placements_.region[input] && reads_size;
-      only_sizes &= is_outside_size || is_made_of_sizes_input(input);
+      const bool is_type_of_outside = !placements_.region[input] && reads_type;
+      only_sizes &= is_type_of_outside || is_made_of_sizes_input(input);
     });
     return only_sizes;
   }

@@ -200,6 +200,9 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
                                 region.backward ? "backward" : "forward", divided[i],
                                 plan.division(RegionId(i)).parts));
   }
+  for (const std::string& pattern : plan.placements.unused_patterns)
+    lines.push_back(fmt::format(
+        "unused: '{}' selects no module that exchanges tokens (dense=true takes the others, too)", pattern));
   for (const Division& division : plan.divisions) describe_unequal(graph, plan, division, lines);
   for (const ChunkPlan::Assumed& assumed : plan.assumed)
     lines.push_back(fmt::format("assumption: {}", assumed.text));

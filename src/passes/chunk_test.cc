@@ -299,6 +299,22 @@ TEST_CASE("roots that are divided differently hand over joined values") {
   CHECK(parts == expected);
 }
 
+TEST_CASE("dense modules are chunked where they are asked for") {
+  const auto graph = find_graph("dsv3_debug_ep2_block.1b_remat");
+  if (!graph) return;
+  const std::vector<ChunkRoot> roots = {{"layers.*.moe", 4}, {"layers.*.feed_forward", 2}};
+  const ChunkPlan moe_only = plan_chunks(*graph, {.roots = roots});
+  CHECK(moe_only.placements.regions.size() == 10);
+  CHECK(moe_only.placements.unused_patterns == std::vector<std::string>{"layers.*.feed_forward"});
+  const ChunkPlan all = plan_chunks(*graph, {.roots = roots, .dense = true});
+  CHECK(all.placements.regions.size() == 12);
+  CHECK(all.placements.unused_patterns.empty());
+  const Graph result = lower_chunks(*graph, all);
+  CHECK(print_violations(result) == std::vector<std::string>());
+  for (const EpRegion& region : find_ep_regions(result).regions)
+    CHECK(region.parts.size() == (result.text(region.root).ends_with(".moe") ? 4 : 2));
+}
+
 TEST_CASE("roots are read with their number of parts") {
   CHECK(parse_chunk_root("layers.*.moe").parts == std::nullopt);
   CHECK(parse_chunk_root("layers.*.moe:4").pattern == "layers.*.moe");

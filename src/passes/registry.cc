@@ -113,6 +113,10 @@ const OptionSpec kDim{
     "dim", OptionKind::kChoice, "batch", "dimension of the token grid to divide", {"batch", "seq"}};
 const OptionSpec kParts{
     "parts", OptionKind::kInt, "2", "into how many parts, as equal as whole rows allow", {}, 2};
+const OptionSpec kDense{.name = "dense",
+                        .kind = OptionKind::kFlag,
+                        .help = "chunk all selected modules, also those that exchange no tokens",
+                        .is_optional = true};
 const OptionSpec kSizes{.name = "sizes",
                         .kind = OptionKind::kList,
                         .help = "how many tokens each part has, instead of parts: [700,324]",
@@ -151,10 +155,7 @@ std::vector<PassInfo> make_passes() {
                    kSizes,
                    {"require-exchange", OptionKind::kFlag, "true",
                     "chunk only modules that exchange tokens between ranks"},
-                   {.name = "dense",
-                    .kind = OptionKind::kFlag,
-                    .help = "chunk all selected modules, those that exchange no tokens too",
-                    .is_optional = true},
+                   kDense,
                    {"cast",
                     OptionKind::kChoice,
                     "linear",
@@ -203,11 +204,12 @@ std::string expand_ep_overlap(const Options& options) {
       options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
   const std::string attention =
       options.has("attention") ? fmt::format(",attention={}", options.text("attention")) : "";
+  const std::string dense = options.has("dense") && options.flag("dense") ? ",dense=true" : "";
   return fmt::format(
       "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
       options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), options.integer("parts"), sizes, attention, print_value(patterns));
+      options.text("dim"), options.integer("parts"), sizes, dense + attention, print_value(patterns));
 }
 
 std::vector<PresetInfo> make_presets() {
@@ -219,6 +221,7 @@ std::vector<PresetInfo> make_presets() {
                    kParts,
                    kSizes,
                    kAttention,
+                   kDense,
                    {"symbolize",
                     OptionKind::kChoice,
                     "no",
