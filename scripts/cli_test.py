@@ -10,8 +10,10 @@ import os
 import pathlib
 import pty
 import re
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 import zlib
 
@@ -312,6 +314,16 @@ class RewriteTest(CommandLineTest):
         names = [node["name"] for node in json.loads(self.output_of("print", "small.txt", "--grep", "neg", "--json"))["nodes"]]
         self.assertEqual(names, ["neg", "dead", "output"])
 
+    def test_diff_writes_one_page(self):
+        self.write("other.txt", self.small(("aten.neg.default(%mm)", "aten.abs.default(%mm)")))
+        result = self.run_tool("diff", "small.txt", "other.txt", "--html", "page.html")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (1, b"", b""))
+        page = (self.folder / "page.html").read_text()
+        self.assertIn("aten.abs.default(%mm)", page)
+        self.assertEqual(page, self.run_tool("diff", "small.txt", "other.txt", "--html", "-").stdout.decode())
+        result = self.run_tool("diff", "small.txt", "other.txt", "--html", "-", "--summary")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+
     def test_output_may_be_the_input(self):
         self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "other.txt")
         self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "small.txt")
@@ -374,18 +386,90 @@ class DeclineTest(CommandLineTest):
         self.assertTrue(error["remedy"])
 
     def test_reproducer(self):
-        for folder in ("kept", "kept.1"):
-            result = self.run_tool("rewrite", DSV3, "-p", "dce,chunk{parts=3}", "-o", "out.epw", "--reproducer", "kept")
+        command = ("rewrite", DSV3, "-p", "dce,chunk{parts=3}", "-o", "out.epw", "--keep-reproducer", "kept.epw")
+        first = None
+        for name in ("kept.epw", "kept.1.epw"):
+            result = self.run_tool(*command)
             self.assertEqual(result.returncode, 4)
-            self.assertEqual(result.stderr.decode().splitlines()[0], f"reproducer: {folder}")
-            self.assertEqual(sorted(os.listdir(self.folder / folder)), ["input.epw", "run.sh"])
-        again = subprocess.run(["sh", "kept/run.sh"], cwd=self.folder, env=os.environ | {"EPWEAVE": EPWEAVE},
-                               capture_output=True, check=False)
-        self.assertEqual(again.returncode, 4)
-        script = (self.folder / "kept/run.sh").read_text()
-        self.assertIn("rewrite input.epw -p 'chunk{roots=layers.*.moe,dim=batch,parts=3", script)
-        self.assertNotIn(str(self.folder), script)
+            first, error = result.stderr.decode().split("\n", 1)
+            self.assertEqual(first, f"reproducer: {name}")
+        again = self.run_tool("rewrite", "--reproducer", "kept.epw")
+        self.assertEqual((again.returncode, again.stdout, again.stderr.decode()), (4, b"", error.replace(str(DSV3), "kept.epw")))
+        pipeline = self.output_of("rewrite", "--reproducer", "kept.epw", "--print-pipeline").decode()
+        self.assertTrue(pipeline.startswith("chunk{roots=layers.*.moe,dim=batch,parts=3"))
+        text = self.output_of("print", "kept.epw", "--full").decode()
+        self.assertIn("info reproducer = {\"pipeline\": \"chunk{", text)
+        self.assertNotIn(str(self.folder), text)
         self.assertNotIn("out.epw", self.files())
+
+    def test_a_reproducer_that_runs_gives_what_the_pipeline_gives(self):
+        self.run_tool("rewrite", DSV3, "-p", "dce,chunk{parts=3}", "-o", "out.epw", "--keep-reproducer", "kept.txt")
+        text = (self.folder / "kept.txt").read_text()
+        self.write("kept.txt", text.replace("parts=3", "parts=2"))
+        result = self.run_tool("rewrite", "--reproducer", "kept.txt", "-q")
+        self.assertEqual((result.returncode, result.stdout), (0, b""))
+        self.output_of("rewrite", "--reproducer", "kept.txt", "-o", "again.txt", "-q")
+        self.assertNotIn("info reproducer", (self.folder / "again.txt").read_text())
+        self.assertEqual(self.run_tool("verify", DSV3, "again.txt", "-q").returncode, 0)
+
+    def test_a_graph_is_no_reproducer(self):
+        self.assert_fails(3, "small.txt: no reproducer: its info names no pipeline", "rewrite", "--reproducer", "small.txt")
+        self.assert_fails(2, "--reproducer FILE brings its graph and pipeline: give no IN, -p or --preset",
+                          "rewrite", "small.txt", "--reproducer", "small.txt")
+
+
+class ReduceTest(CommandLineTest):
+    KEEPS = ("--", "sh", "-c", f"{EPWEAVE} print {{}} --grep all_to_all_single | grep -q all_to_all")
+
+    def nodes(self, name):
+        return json.loads(self.output_of("stats", name, "--json"))["nodes"]
+
+    def test_reduce(self):
+        self.write("in.epw", gzip.decompress(DSV3.read_bytes()))
+        before = (self.folder / "in.epw").read_bytes()
+        report = json.loads(self.output_of("reduce", "in.epw", "-o", "out.txt", "-q", "--json", *self.KEEPS))
+        self.assertEqual((report["nodes_before"], report["nodes_after"], report["finished"]), (3474, self.nodes("out.txt"), True))
+        self.assertLess(report["nodes_after"], 10)
+        self.assertIn("all_to_all_single", (self.folder / "out.txt").read_text())
+        self.assertEqual((self.folder / "in.epw").read_bytes(), before)
+        self.assertEqual(self.files(), ["in.epw", "out.txt", "small.txt"])
+        again = json.loads(self.output_of("reduce", "in.epw", "-o", "out.txt", "-q", "--json", *self.KEEPS))
+        self.assertEqual(again["nodes_after"], report["nodes_after"])
+        self.assertLess(again["runs"], report["runs"])
+
+    def test_reduce_refuses_what_it_could_spoil(self):
+        self.write("other.txt", SMALL)
+        self.assert_fails(2, "the output is the input: reduce never changes its input",
+                          "reduce", "-o", "small.txt", "small.txt", "true")
+        self.assert_fails(2, "other.txt exists and is no reduction of small.txt: remove it, or give another -o",
+                          "reduce", "-o", "other.txt", "small.txt", "true")
+        result = self.run_tool("reduce", "small.txt", "-o", "new.txt", "--", "false")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"the command does not exit 0 on small.txt", result.stderr)
+        self.assertNotIn("new.txt", self.files())
+
+    def test_an_interrupted_reduction_keeps_the_best_so_far_and_goes_on(self):
+        slow = ("--", "sh", "-c", f"sleep 0.1; {self.KEEPS[-1]}")
+        with subprocess.Popen([EPWEAVE, "reduce", DSV3, "-o", "out.epw", *slow], cwd=self.folder,
+                              stderr=subprocess.PIPE) as process:
+            deadline = time.monotonic() + 60
+            while "out.epw" not in self.files() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            message = process.stderr.read().decode()
+        self.assertEqual(process.returncode, 130)
+        self.assertIn("interrupted", message)
+        nodes = self.nodes("out.epw")
+        self.assertLess(nodes, 3474)
+        result = self.run_tool("reduce", DSV3, "-o", "out.epw", *self.KEEPS)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(f"going on from {nodes} nodes", result.stderr.decode())
+
+    def test_a_run_may_take_so_long(self):
+        script = "if [ -e first ]; then sleep 60; fi; touch first"
+        result = self.run_tool("reduce", "small.txt", "-o", "out.txt", "--timeout", "0.05", "--", "sh", "-c", script)
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(self.nodes("out.txt"), 5)
 
 
 class PresetTest(CommandLineTest):

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "compare/diff_html.h"
 #include "compare/diff_text.h"
 #include "graphs.h"
 #include "report.h"
@@ -75,15 +76,18 @@ DiffOptions ignore(const std::vector<std::string>& kinds) {
 int run_diff(const DiffCommand& command, Console& console) {
   if (command.a.path == "-" && command.b.path == "-")
     throw UsageError("only one graph can be standard input");
+  if (command.html == "-" && (console.json() || command.summary || command.full))
+    throw UsageError("the page and another listing cannot both go to standard output: give --html FILE");
   const Graph a = read_sound_input(command.a, nullptr, Soundness::kStructure);
   const Graph b = read_sound_input(command.b, a.context, Soundness::kStructure);
   const GraphDiff diff = diff_graphs(a, b, ignore(command.ignore));
   const DiffSides sides{a, b, command.a.path, command.b.path};
+  if (!command.html.empty()) write_bytes(command.html, print_diff_html(sides, diff));
   if (console.json()) {
     console.print(json_text(sides, diff));
   } else if (command.summary) {
     if (!diff.is_same()) console.print(print_diff_summary(sides, diff));
-  } else {
+  } else if (command.html.empty() || command.full) {
     console.print(print_diff(sides, diff, command.full ? Listing::kEverything : Listing::kReadable));
   }
   return diff.is_same() ? kFine : kDifferent;

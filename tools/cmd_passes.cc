@@ -46,7 +46,9 @@ std::string option_line(const OptionSpec& option) {
   std::string value(kind_word(option.kind));
   if (option.kind == OptionKind::kChoice) value = fmt::format("{}", fmt::join(option.choices, "|"));
   return fmt::format("      {:<28} {} ({})\n", fmt::format("{}=<{}>", option.name, value), option.help,
-                     option.fallback ? fmt::format("default {}", *option.fallback) : "required");
+                     option.fallback      ? fmt::format("default {}", *option.fallback)
+                     : option.is_optional ? "optional"
+                                          : "required");
 }
 
 template <class Rows>

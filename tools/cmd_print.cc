@@ -34,10 +34,11 @@ class Filter {
     regex_.reset(regex.release());
   }
 
-  bool shows_all() const { return !regex_ && options_.module.empty(); }
+  bool shows_all() const { return !regex_ && options_.module.empty() && !options_.part; }
   bool shows(const Graph& graph, const Body& body, NodeId id) const {
     if (!options_.module.empty() && match_module(options_.module, graph.text(body.nodes[id].module)).empty())
       return false;
+    if (options_.part && body.nodes[id].chunk.part != options_.part) return false;
     if (!regex_) return true;
     const std::string line = print_node(graph, body, id, TextMode::kShort);
     return ::regexec(regex_.get(), line.c_str(), 0, nullptr, 0) == 0;

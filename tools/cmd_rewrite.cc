@@ -42,7 +42,7 @@ VerifyPolicy policy_named(const std::string& name) {
 // Where a bug of ours leaves its reproducer if the user did not say.
 std::string default_reproducer(const OutputOptions& output) {
   const bool is_file = output.path != "-" && !output.path.starts_with("/dev/");
-  return (is_file ? output.path : "epweave") + ".reproducer";
+  return (is_file ? output.path : "epweave") + ".reproducer.epw";
 }
 
 class Rewrite {
@@ -56,10 +56,17 @@ class Rewrite {
         options_.input, nullptr,
         policy_named(options_.verify) == VerifyPolicy::kOff ? Soundness::kStructure : Soundness::kAll);
     files_.read = seconds_since(start_read);
+    return run(input);
+  }
+
+  int run(const Graph& input) {
     const std::string sha256 = sha256_hex(encode_binary(input));
     const Graph output = run_passes(input, sha256);
     const auto start_write = Clock::now();
-    write_output(output, options_.output);
+    if (options_.reproducer && options_.output.path == "-")
+      console_.info(fmt::format("{}: the pipeline runs; -o FILE keeps the result", *options_.reproducer));
+    else
+      write_output(output, options_.output);
     files_.write = seconds_since(start_write);
     if (options_.time_passes) console_.requested(watch_.times_text(files_));
     if (console_.json()) report(input, output, sha256);
@@ -80,10 +87,11 @@ class Rewrite {
     try {
       return run_pipeline(input, pipeline_, runner);
     } catch (const PassError& error) {
-      if (options_.reproducer) keep(input, error, *options_.reproducer);
+      if (options_.keep) keep(input, error, *options_.keep);
       throw;
     } catch (const std::exception& error) {
-      keep(input, error, options_.reproducer.value_or(default_reproducer(options_.output)));
+      if (!options_.reproducer || options_.keep)
+        keep(input, error, options_.keep.value_or(default_reproducer(options_.output)));
       throw;
     }
   }
@@ -120,9 +128,30 @@ class Rewrite {
   FileTimes files_;
 };
 
+int run_reproducer(RewriteOptions options, Console& console) {
+  if (!options.input.path.empty() || !options.pipeline.empty() || !options.preset.empty())
+    throw UsageError("--reproducer FILE brings its graph and pipeline: give no IN, -p or --preset");
+  options.input.path = *options.reproducer;
+  std::optional<Reproducer> reproducer =
+      take_reproducer(read_sound_input(options.input, nullptr, Soundness::kStructure));
+  if (!reproducer)
+    throw InputError(
+        fmt::format("{}: no reproducer: its info names no pipeline", display_name(options.input)));
+  const Pipeline pipeline = parse_pipeline(reproducer->pipeline);
+  if (options.print_pipeline) {
+    show_pipeline(pipeline, console);
+    return kFine;
+  }
+  console.detail(fmt::format("left by: {}", reproducer->error));
+  if (reproducer->verify == "off" || reproducer->verify == "end") options.verify = reproducer->verify;
+  if (options.output.path != "-") check_output(options.output);
+  return Rewrite(options, pipeline, console).run(reproducer->input);
+}
+
 }  // namespace
 
 int rewrite(const RewriteOptions& options, Console& console) {
+  if (options.reproducer) return run_reproducer(options, console);
   const Pipeline pipeline = requested_pipeline(options);
   if (options.print_pipeline) {
     show_pipeline(pipeline, console);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include "analysis/graph_cost.h"
+#include "analysis/memory.h"
 #include "analysis/stats.h"
 #include "commands.h"
 #include "graphs.h"
@@ -7,6 +9,20 @@
 
 namespace epweave::cli {
 namespace {
+
+// What `stats` counts.
+struct Figures {
+  GraphStats stats;
+  GraphCost cost;
+  MemoryEstimate memory;
+  std::size_t assumed = 0;  // symbols taken to be balanced
+};
+
+Figures count(const Graph& graph) {
+  Extents extents(graph);
+  GraphCost cost = count_cost(graph, extents);
+  return {count_graph(graph), std::move(cost), estimate_memory(graph, extents), extents.assumed()};
+}
 
 std::string_view direction_word(bool backward) {
   return backward ? "backward" : "forward";
@@ -60,7 +76,46 @@ Json pass_report(const PassRun& run) {
           {"notes", run.notes}};
 }
 
-Json stats_report(const Graph& graph, const GraphStats& stats) {
+void add_cost_report(const Graph& graph, const Figures& figures, Json& report) {
+  report["cost"] = {{"flops", figures.cost.flops},
+                    {"bytes", figures.cost.bytes},
+                    {"not_counted", figures.cost.not_counted},
+                    {"assumed_symbols", figures.assumed}};
+  Json& collectives = report["collectives"] = Json::array();
+  for (const CollectiveCost& row : figures.cost.collectives)
+    collectives.push_back({{"group", row.group},
+                           {"target", graph.text(row.target)},
+                           {"launches", row.launches},
+                           {"bytes", row.bytes}});
+  Json& modules = report["modules"] = Json::array();
+  for (const ModuleCost& row : figures.cost.modules)
+    modules.push_back({{"module", text_or_null(row.module)},
+                       {"calls", row.calls},
+                       {"flops", row.flops},
+                       {"bytes", row.bytes},
+                       {"collectives", row.collectives},
+                       {"collective_bytes", row.collective_bytes}});
+}
+
+void add_memory_report(const Graph& graph, const Figures& figures, Json& report) {
+  const Body& step = graph.step();
+  Json devices = Json::array();
+  for (const DeviceMemory& device : figures.memory.devices) {
+    Json largest = Json::array();
+    for (const LiveStorage& storage : device.largest)
+      largest.push_back({{"node", graph.text(step.nodes[storage.node].name)}, {"bytes", storage.bytes}});
+    devices.push_back({{"device", text_or_null(graph.text(device.device))},
+                       {"inputs", device.inputs},
+                       {"peak", device.peak},
+                       {"at", graph.text(step.nodes[device.at].name)},
+                       {"module", text_or_null(graph.text(step.nodes[device.at].module))},
+                       {"largest", std::move(largest)}});
+  }
+  report["memory"] = {{"devices", std::move(devices)}, {"unknown_storages", figures.memory.unknown}};
+}
+
+Json stats_report(const Graph& graph, const Figures& figures) {
+  const GraphStats& stats = figures.stats;
   Json report = {{"nodes", stats.nodes},
                  {"calls", stats.calls},
                  {"placeholders", stats.placeholders},
@@ -76,6 +131,8 @@ Json stats_report(const Graph& graph, const GraphStats& stats) {
                        {"parts", region.parts},
                        {"exchanges", region.exchanges}});
   report["provenance_coverage"] = stats.provenance_coverage();
+  add_cost_report(graph, figures, report);
+  add_memory_report(graph, figures, report);
   Json& symbols = report["symbols"] = Json::array();
   for (const Symbol& symbol : graph.symbols) symbols.push_back(symbol_report(graph, symbol));
   Json& groups = report["groups"] = Json::array();
@@ -88,12 +145,56 @@ Json stats_report(const Graph& graph, const GraphStats& stats) {
   return report;
 }
 
-std::string stats_table(const Graph& graph, const GraphStats& stats) {
+std::string metric(double value, std::string_view unit) {
+  static constexpr std::string_view kPrefixes = " kMGTPE";
+  std::size_t prefix = 0;
+  for (; value >= 1000 && prefix + 1 < kPrefixes.size(); ++prefix) value /= 1000;
+  if (prefix == 0) return fmt::format("{:.0f} {}", value, unit);
+  return fmt::format("{:.{}f} {}{}", value, value < 10 ? 2 : value < 100 ? 1 : 0, kPrefixes[prefix], unit);
+}
+std::string metric(std::int64_t value, std::string_view unit) {
+  return metric(static_cast<double>(value), unit);
+}
+
+std::string cost_table(const Graph& graph, const Figures& figures) {
+  const GraphCost& cost = figures.cost;
+  std::string text = fmt::format("{:<22}{}\n{:<22}{}\n", "flops", metric(cost.flops, "flop"),
+                                 "kernel traffic", metric(cost.bytes, "B"));
+  for (const DeviceMemory& device : figures.memory.devices) {
+    const Node& at = graph.step().nodes[device.at];
+    text += fmt::format("{:<22}{} with {} of inputs, at %{}{}\n",
+                        fmt::format("peak on {}", graph.text(device.device)), metric(device.peak, "B"),
+                        metric(device.inputs, "B"), graph.text(at.name),
+                        at.module ? fmt::format(" @{}", graph.text(at.module)) : "");
+  }
+  if (figures.assumed != 0)
+    text += fmt::format("{} symbols without a number: rows that experts get are taken to be balanced\n",
+                        figures.assumed);
+  const std::size_t unknown = cost.not_counted + figures.memory.unknown;
+  if (unknown != 0)
+    text += fmt::format("not counted for want of a size: calls {}, storages {}\n", cost.not_counted,
+                        figures.memory.unknown);
+  if (!cost.collectives.empty()) text += "\ncollectives by group\n";
+  for (const CollectiveCost& row : cost.collectives)
+    text += fmt::format("  {:<20} {:<50} {:>7} {:>10}\n", row.group, graph.text(row.target), row.launches,
+                        metric(row.bytes, "B"));
+  text += fmt::format("\n{:<30} {:>8} {:>12} {:>12} {:>12} {:>10}\n", "module", "calls", "flops", "traffic",
+                      "collectives", "messages");
+  for (const ModuleCost& row : cost.modules)
+    text += fmt::format("  {:<28} {:>8} {:>12} {:>12} {:>12} {:>10}\n",
+                        row.module.empty() ? "(no module)" : row.module, row.calls, metric(row.flops, "flop"),
+                        metric(row.bytes, "B"), row.collectives, metric(row.collective_bytes, "B"));
+  return text;
+}
+
+std::string stats_table(const Graph& graph, const Figures& figures) {
+  const GraphStats& stats = figures.stats;
   std::string text = fmt::format("{:<22}{}\n{:<22}{}\n{:<22}{}\n{:<22}{}\n{:<22}{:.1f} %\n", "nodes",
                                  stats.nodes, "calls", stats.calls, "inputs", stats.placeholders, "outputs",
                                  graph.outputs.size(), "with provenance", 100 * stats.provenance_coverage());
   text += fmt::format("{:<22}{}\n{:<22}{}\n{:<22}{}\n", "symbols", graph.symbols.size(), "process groups",
                       graph.groups.size(), "nested graphs", graph.bodies.size() - 1);
+  text += cost_table(graph, figures);
   if (!graph.passes.empty()) text += "\npasses\n";
   for (const PassRun& run : graph.passes)
     text +=
@@ -115,8 +216,8 @@ std::string stats_table(const Graph& graph, const GraphStats& stats) {
 
 int stats(const InputOptions& options, Console& console) {
   const Graph graph = read_sound_input(options);
-  const GraphStats stats = count_graph(graph);
-  console.print(console.json() ? report_text(stats_report(graph, stats)) : stats_table(graph, stats));
+  const Figures figures = count(graph);
+  console.print(console.json() ? report_text(stats_report(graph, figures)) : stats_table(graph, figures));
   return kFine;
 }
 

@@ -30,11 +30,13 @@ struct Choices {
   InputOptions input;
   OutputOptions output;
   RewriteOptions rewrite;
-  InputOptions rewritten;
+  std::vector<std::string> more;  // graphs behind the first
+  bool ranks = false;
   std::string node;
   PrintOptions print;
   OverlapOptions overlap;
   DiffCommand diff;
+  ReduceOptions reduce;
   std::string completion;
 };
 
@@ -107,11 +109,14 @@ void add_rewrite(CLI::App& app, Choices& choices) {
           ->type_name("WHEN"),
       {"off", "end", "each"});
   command
-      .add_option(
-          "--reproducer", options.reproducer,
-          "Folder for the input and pipeline of a pass that fails (default: OUT.reproducer, and none for "
-          "a graph that a pass declines)")
-      ->type_name("DIR");
+      .add_option("--reproducer", options.reproducer,
+                  "Run what a failing pass left: a file with its graph and the rest of the pipeline")
+      ->type_name("FILE");
+  command
+      .add_option("--keep-reproducer", options.keep,
+                  "Where a pass that fails or declines the graph leaves a reproducer (default: "
+                  "OUT.reproducer.epw where it fails, none where it declines)")
+      ->type_name("FILE");
 }
 
 void add_print(CLI::App& app, Choices& choices) {
@@ -126,6 +131,11 @@ void add_print(CLI::App& app, Choices& choices) {
       .add_option("--module", choices.print.module,
                   "Only nodes of this module; * stands for one path element")
       ->type_name("PATTERN");
+  command
+      .add_option("--part", choices.print.part,
+                  "Only nodes of this part, from 0, of the modules that were divided")
+      ->type_name("K")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_diff(CLI::App& app, Choices& choices) {
@@ -137,6 +147,10 @@ void add_diff(CLI::App& app, Choices& choices) {
   command.add_option("B", options.b.path, "Graph after, - for standard input")->required()->type_name("");
   command.add_flag("--summary", options.summary, "Only counts: by kind, by op and by module");
   command.add_flag("--full", options.full, "List every node that differs, and every row of the tables");
+  command
+      .add_option("--html", options.html,
+                  "Write the two graphs side by side as one HTML file that needs nothing else")
+      ->type_name("FILE");
   choose(command
              .add_option("--ignore", options.ignore,
                          "Differences that do not count: names, order, metadata, types, provenance")
@@ -161,6 +175,40 @@ void add_overlap(CLI::App& app, Choices& choices) {
       ->type_name("FILE");
 }
 
+void add_reduce(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("reduce", "Shrink a graph while a command exits 0 on it");
+  add_input(command, choices.input, "Graph to shrink; it is never written to");
+  command
+      .add_option("-o,--output", choices.output.path,
+                  "File with the best so far; where it is there already, the reduction goes on from it")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.add_option("--timeout", choices.reduce.timeout, "Seconds that a run of the command may take")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("CMD", choices.reduce.command,
+                  "Behind --: the command and its arguments, {} for the file (else it comes last)")
+      ->type_name("");
+  command.footer(
+      "Example: what of a graph makes a pass decline it with exit code 4?\n"
+      "  epweave reduce IN.epw -o small.txt -- sh -c 'epweave rewrite {} -p chunk -o /dev/null; [ $? = 4 ]'");
+}
+
+void add_verify(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand(
+      "verify",
+      "Check the invariants of a graph, that a second graph is a legal rewrite of it, or that ranks agree");
+  add_input(command, choices.input, "Graph to check, - for standard input");
+  command
+      .add_option("B", choices.more,
+                  "Graph that passes of epweave made from G; with --ranks the graphs of the other ranks")
+      ->type_name("");
+  command.add_flag("--ranks", choices.ranks,
+                   "Check that the graphs, one for each rank or one that all ranks run, issue matching "
+                   "collectives and cannot wait for each other");
+}
+
 // The commands. What they say goes to `choices`.
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
   auto app = std::make_unique<CLI::App>(kAbout, "epweave");
@@ -169,17 +217,16 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   app->option_defaults()->always_capture_default(false);
   add_rewrite(*app, choices);
   add_print(*app, choices);
-  add_input(*app->add_subcommand("stats", "Count what is in a graph"), choices.input,
-            "Graph to count, - for standard input");
-  CLI::App& verify = *app->add_subcommand(
-      "verify", "Check the invariants of a graph, or that a second graph is a legal rewrite of it");
-  add_input(verify, choices.input, "Graph to check, - for standard input");
-  verify.add_option("B", choices.rewritten.path, "Graph that passes of epweave made from G")->type_name("");
+  add_input(*app->add_subcommand(
+                "stats", "Count what is in a graph and what it needs: flops, bytes, collectives, memory"),
+            choices.input, "Graph to count, - for standard input");
+  add_verify(*app, choices);
   add_diff(*app, choices);
   CLI::App& explain = *app->add_subcommand("explain", "Say what a node is and where it comes from");
   add_input(explain, choices.input, "Graph that has the node, - for standard input");
   explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
   add_overlap(*app, choices);
+  add_reduce(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -262,6 +309,18 @@ void explain_extra(const CLI::App& app) {
   }
 }
 
+std::function<int(Console&)> bind_verify(const Choices& choices) {
+  std::vector<InputOptions> inputs = {choices.input};
+  for (const std::string& path : choices.more) inputs.push_back({.path = path, .from = choices.input.from});
+  if (std::ranges::count(inputs, "-", &InputOptions::path) > 1)
+    throw UsageError("only one graph can be standard input");
+  if (choices.ranks) return [inputs](Console& console) { return verify_ranks(inputs, console); };
+  if (inputs.size() > 2)
+    throw UsageError("verify takes one graph, or two to compare; --ranks takes one for each rank");
+  if (inputs.size() == 1) return [inputs](Console& console) { return verify(inputs[0], console); };
+  return [inputs](Console& console) { return verify_rewrite({inputs[0], inputs[1]}, console); };
+}
+
 std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
                                           const std::shared_ptr<Choices>& choices) {
   const std::string name = app->get_subcommands().front()->get_name();
@@ -275,11 +334,13 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
-  if (name == "verify" && !choices->rewritten.path.empty())
+  if (name == "verify") return bind_verify(*choices);
+  if (name == "reduce")
     return [choices](Console& console) {
-      return verify_rewrite({choices->input, choices->rewritten}, console);
+      choices->reduce.input = choices->input;
+      choices->reduce.output = choices->output;
+      return reduce(choices->reduce, console);
     };
-  if (name == "verify") return [choices](Console& console) { return verify(choices->input, console); };
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };
   if (name == "passes") return [](Console& console) { return list_passes(console); };
@@ -310,8 +371,10 @@ CommandLine parse_command_line(int argc, char** argv) {
     throw UsageError(error.what());
   }
   if (app->get_subcommands().empty()) throw UsageError("give a command; --help lists them");
+  const std::string subject =
+      choices->input.path.empty() ? choices->rewrite.reproducer.value_or("") : choices->input.path;
   return {.console = choices->console,
-          .subject = choices->input.path == "-" ? "standard input" : choices->input.path,
+          .subject = subject == "-" ? "standard input" : subject,
           .run = bind_command(app, choices)};
 }
 

@@ -51,10 +51,10 @@ void Console::write(std::string_view label, const char* color, std::string_view 
 }
 
 void Console::error(std::string_view text) {
-  write("epweave: error: ", kRed, text);
+  write(options_.program + ": error: ", kRed, text);
 }
 void Console::warn(std::string_view text) {
-  if (!options_.quiet) write("epweave: warning: ", kYellow, text);
+  if (!options_.quiet) write(options_.program + ": warning: ", kYellow, text);
 }
 void Console::info(std::string_view text) {
   if (!options_.quiet) write("", nullptr, text);

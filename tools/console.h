@@ -10,6 +10,7 @@
 namespace epweave::cli {
 
 struct ConsoleOptions {
+  std::string program = "epweave";  // begins each error and warning
   bool json = false;
   bool quiet = false;
   int verbose = 0;

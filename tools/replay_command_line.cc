@@ -48,11 +48,25 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
   command.add_option("--deadline", replay.deadline, "Seconds a rank waits for the others (default 60)")
       ->check(CLI::PositiveNumber)
       ->type_name("SECONDS");
+  command.add_flag("--report-types", replay.report_types,
+                   "Count recorded types that values contradict and go on, instead of stopping there");
+  command
+      .add_option("--memory", replay.memory,
+                  "Refuse graphs that need more memory than this (default: all there is)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("GIB");
+  command
+      .add_option("--data", replay.data,
+                  "Inputs: real numbers, or integers from -2 to 2, whose sums are exact")
+      ->check(CLI::IsMember(std::vector<std::string>{"real", "integer"}))
+      ->type_name("KIND");
+  command.add_option("--jitter", replay.jitter, "Delay the ranks by random times from this seed")
+      ->type_name("SEED");
   command.add_flag("--poison", replay.poison, "Fill new and freed memory with NaN patterns");
 }
 
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
-  auto app = std::make_unique<CLI::App>(kAbout, "epweave-replay");
+  auto app = std::make_unique<CLI::App>(kAbout, kReplayProgram);
   app->footer(kFooter);
   app->set_version_flag("--version", version_text(), "Print the versions of the tool and its libraries");
   app->require_subcommand(1);
@@ -64,11 +78,6 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_graph(check, "A", choices.check.a, "The original");
   add_graph(check, "B", choices.check.b, "What it was rewritten to");
   add_replay(check, choices.check.replay);
-  check
-      .add_option("--sum-order-bound", choices.check.sum_bound,
-                  "Largest relative error of outputs whose sums were regrouped (default 2^-7)")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("BOUND");
   add_graph(*app->add_subcommand("steps", "Print what a rank's host thread does, in order"), "G",
             choices.steps, "Graph, - for standard input");
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
@@ -79,6 +88,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
 
 ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
   const auto choices = std::make_shared<Choices>();
+  choices->console.program = kReplayProgram;
   const std::unique_ptr<CLI::App> app = make_app(*choices);
   const auto print = [](std::string text) {
     return [text = std::move(text)](Console& console) { return console.print(text), kFine; };
@@ -87,7 +97,7 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
     app->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     const auto given = app->get_subcommands();
-    return {{}, print((given.empty() ? app->help() : given.front()->help("epweave-replay")) + "\n")};
+    return {{}, print((given.empty() ? app->help() : given.front()->help(kReplayProgram)) + "\n")};
   } catch (const CLI::CallForVersion& version) {
     return {{}, print(std::string(version.what()) + "\n")};
   } catch (const CLI::ParseError& error) {

@@ -1,14 +1,17 @@
 #include "replay_commands.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
 #include "graphs.h"
 #include "replay/check.h"
 #include "replay/cpu/kernels.h"
 #include "replay/inputs.h"
+#include "replay/memory_need.h"
 #include "replay/steps.h"
 #include "report.h"
 
@@ -29,7 +32,22 @@ replay::RunOptions make_options(const ReplayOptions& options) {
   replay::RunOptions result;
   result.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.deadline * 1000));
   if (options.poison) result.fill = replay::HostMemory::Fill::kPoison;
+  result.jitter = options.jitter;
+  if (options.report_types) result.types = replay::RecordedTypes::kReport;
   return result;
+}
+
+// Recorded types that values contradicted, of all ranks; says the first on standard error.
+std::uint64_t report_contradictions(const replay::RunResult& run, std::string_view graph, Console& console) {
+  std::uint64_t count = 0;
+  std::string first;
+  for (const replay::RankResult& rank : run.ranks) {
+    count += rank.contradictions;
+    if (first.empty()) first = rank.first_contradiction;
+  }
+  if (count != 0)
+    console.warn(fmt::format("{}: {} values are not what is recorded; first: {}", graph, count, first));
+  return count;
 }
 
 // A missing kernel is known before anything is allocated.
@@ -40,6 +58,34 @@ void require_kernels(const Graph& graph, const replay::KernelTable& kernels, con
                   fmt::format("{}: {} of the graph's ops cannot be executed: {}", display_name(input),
                               missing.size(), fmt::join(missing, ", ")),
                   Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
+}
+
+replay::InputData make_data(const ReplayOptions& options) {
+  return {options.seed, options.data == "integer" ? replay::DataKind::kInteger : replay::DataKind::kReal};
+}
+
+// Bytes of memory of this machine, or that the container allows.
+double find_memory() {
+  double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  double allowed = 0;
+  if (std::ifstream limit("/sys/fs/cgroup/memory.max"); limit >> allowed) bytes = std::min(bytes, allowed);
+  return bytes;
+}
+
+// What a run needs is known before anything is allocated.
+void require_memory(const Graph& graph, const InputOptions& input, const ReplayOptions& options) {
+  constexpr double kGib = 1073741824;
+  const replay::MemoryNeed need = replay::find_memory_need(graph);
+  const replay::Rank ranks = replay::derive_world(graph, options.ranks).size;
+  const double needed = static_cast<double>(need.bytes()) * ranks;
+  const double limit = options.memory != 0 ? options.memory * kGib : find_memory();
+  if (needed <= limit) return;
+  throw PassError(
+      "replay.memory",
+      fmt::format("{}: {} ranks need {:.0f} bytes ({:.1f} GiB): each {} bytes of inputs and at most {} "
+                  "bytes of values at a time; {:.1f} GiB are allowed",
+                  display_name(input), ranks, needed, needed / kGib, need.inputs, need.values, limit / kGib),
+      Site{}, "use a smaller configuration of the model, or allow more with --memory");
 }
 
 Json number_or_text(double number) {
@@ -106,79 +152,115 @@ std::string summarise(Rank rank, const std::vector<NamedTensor>& results) {
   return text + fmt::format(" hash {:016x}\n", hash);
 }
 
-std::string name_of_node(const Graph& graph, NodeId id) {
-  return std::string(graph.text(graph.step().nodes[id].name));
+Json describe_difference(const replay::TensorDifference& difference) {
+  if (!difference.problem.empty()) return {{"problem", difference.problem}};
+  return {{"differing", difference.differing},
+          {"index", difference.index},
+          {"bits", {difference.bits_a, difference.bits_b}},
+          {"ulp", difference.ulp ? Json(*difference.ulp) : Json()},
+          {"relative_error", number_or_text(difference.relative_error)}};
 }
 
-Json describe_check(const replay::CheckReport& report, const Graph& b, bool is_same) {
-  Json outputs = Json::array();
+Json describe_rank(const replay::RankCheck& rank) {
+  Json nodes = Json::object();
+  for (std::size_t i = 0; i < replay::kVerdicts; ++i)
+    nodes[std::string(replay::name_of(static_cast<replay::Verdict>(i)))] = rank.nodes[i];
+  return {{"nodes", std::move(nodes)}, {"unverified", rank.unverified}, {"skipped", rank.skipped}};
+}
+
+Json describe_check(const replay::CheckReport& report, const Graph& b) {
+  Json outputs = Json::array(), ranks = Json::array();
   for (const replay::OutputCheck& output : report.outputs) {
     if (output.verdict == replay::Verdict::kEqual) continue;
-    Json entry = {{"rank", output.rank}, {"name", output.name}, {"verdict", replay::name_of(output.verdict)}};
-    if (!output.difference.problem.empty()) {
-      entry["problem"] = output.difference.problem;
-    } else {
-      entry["differing"] = output.difference.differing;
-      entry["index"] = output.difference.index;
-      entry["bits"] = {output.difference.bits_a, output.difference.bits_b};
-      entry["ulp"] = output.difference.ulp ? Json(*output.difference.ulp) : Json();
-      entry["relative_error"] = number_or_text(output.difference.relative_error);
-    }
+    Json entry = describe_difference(output.difference);
+    entry["rank"] = output.rank;
+    entry["name"] = output.name;
+    entry["verdict"] = replay::name_of(output.verdict);
+    if (output.bound) entry["share_of_bound"] = number_or_text(output.bound->largest_share);
     outputs.push_back(std::move(entry));
   }
-  Json nodes = {{"skipped", report.skipped}};
-  for (std::size_t i = 0; i < replay::kVerdicts; ++i)
-    nodes[std::string(replay::name_of(static_cast<replay::Verdict>(i)))] = report.nodes[i];
-  Json result = {{"same", is_same},
+  for (const replay::RankCheck& rank : report.ranks) ranks.push_back(describe_rank(rank));
+  Json result = {{"same", report.is_same()},
                  {"baseline_is_deterministic", report.baseline_is_deterministic},
                  {"outputs", report.outputs.size()},
                  {"outputs_not_equal", std::move(outputs)},
-                 {"largest_sum_order_error", number_or_text(report.largest_sum_error)},
-                 {"nodes", std::move(nodes)},
+                 {"largest_share_of_bound", number_or_text(report.largest_share)},
+                 {"ranks", std::move(ranks)},
                  {"first_divergence", nullptr},
                  {"seconds", {report.run_a.seconds, report.run_b.seconds}}};
   if (report.first) {
-    const Site site = site_of(b, b.step().nodes[report.first->node]);
     Json first = {
         {"rank", report.first->rank}, {"origin", report.first->origin}, {"reason", report.first->reason}};
-    add_site(first, site);
+    if (report.first->difference) first["difference"] = describe_difference(*report.first->difference);
+    add_site(first, site_of(b, b.step().nodes[report.first->node]));
     result["first_divergence"] = std::move(first);
   }
   return result;
 }
 
-std::string summarise_check(const replay::CheckReport& report, const Graph& b, double bound, bool is_same) {
+std::string list_verdicts(const std::array<std::uint64_t, replay::kVerdicts>& counts) {
+  std::string line;
+  for (std::size_t i = 0; i < replay::kVerdicts; ++i)
+    line += fmt::format("{}{} {}", i == 0 ? "" : ", ", counts[i],
+                        replay::name_of(static_cast<replay::Verdict>(i)));
+  return line;
+}
+
+std::string list_reasons(std::string_view what, const std::map<std::string, std::uint64_t>& reasons) {
   std::string text;
-  std::array<std::size_t, replay::kVerdicts> counts{};
+  for (const auto& [reason, count] : reasons) text += fmt::format("    {} {}: {}\n", count, what, reason);
+  return text;
+}
+
+// The ranks' nodes: one entry for ranks with the same counts.
+std::string summarise_nodes(const std::vector<replay::RankCheck>& ranks) {
+  std::string text;
+  for (std::size_t first = 0; first < ranks.size();) {
+    const replay::RankCheck& rank = ranks[first];
+    std::size_t next = first + 1;
+    while (next < ranks.size() && ranks[next].nodes == rank.nodes && ranks[next].skipped == rank.skipped &&
+           ranks[next].unverified == rank.unverified)
+      ++next;
+    std::uint64_t skipped = 0;
+    for (const auto& [reason, count] : rank.skipped) skipped += count;
+    text += fmt::format("nodes of rank {}: {}; {} skipped\n",
+                        next == first + 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, next - 1),
+                        list_verdicts(rank.nodes), skipped);
+    text += list_reasons("unverified", rank.unverified) + list_reasons("skipped", rank.skipped);
+    first = next;
+  }
+  return text;
+}
+
+std::string describe_first(const replay::NodeCheck& first, const Graph& b) {
+  const Site site = site_of(b, b.step().nodes[first.node]);
+  std::string text =
+      fmt::format("first node that differs: rank {}: %{} = {} for %{}{}{}: {}\n", first.rank, site.node,
+                  site.op, first.origin, site.module.empty() ? "" : " in " + site.module,
+                  site.source.empty() ? "" : " (" + site.source + ")", first.reason);
+  if (first.difference) text += fmt::format("  {}\n", replay::describe(*first.difference));
+  return text;
+}
+
+std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
+  std::string text;
+  std::array<std::uint64_t, replay::kVerdicts> counts{};
   for (const replay::OutputCheck& output : report.outputs) {
     ++counts[static_cast<std::size_t>(output.verdict)];
-    if (output.verdict == replay::Verdict::kDiffers)
-      text += fmt::format("rank {}: {} differs: {}\n", output.rank, output.name,
-                          replay::describe(output.difference));
+    if (output.verdict == replay::Verdict::kEqual || output.verdict == replay::Verdict::kSumOrder) continue;
+    text += fmt::format("rank {}: {} {}: {}{}\n", output.rank, output.name, replay::name_of(output.verdict),
+                        replay::describe(output.difference),
+                        output.bound ? "; " + replay::describe(*output.bound) : "");
   }
-  if (report.first) {
-    const Node& node = b.step().nodes[report.first->node];
-    const Site site = site_of(b, node);
-    text += fmt::format("first node that differs: rank {}: %{} = {} for %{}{}{}: {}\n", report.first->rank,
-                        name_of_node(b, report.first->node), site.op, report.first->origin,
-                        site.module.empty() ? "" : " in " + site.module,
-                        site.source.empty() ? "" : " (" + site.source + ")", report.first->reason);
-  }
+  if (report.first) text += describe_first(*report.first, b);
   if (!report.baseline_is_deterministic)
     text += "A is not deterministic: it gave other bits the second time\n";
-  const auto list = [](const auto& numbers) {
-    std::string line;
-    for (std::size_t i = 0; i < replay::kVerdicts; ++i)
-      line += fmt::format("{}{} {}", i == 0 ? "" : ", ", numbers[i],
-                          replay::name_of(static_cast<replay::Verdict>(i)));
-    return line;
-  };
-  text += fmt::format("outputs: {}\n", list(counts));
-  text += fmt::format("nodes:   {}, {} skipped\n", list(report.nodes), report.skipped);
-  if (report.largest_sum_error > 0 || counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
-    text += fmt::format("sum-order outputs: largest relative error {:.3g}, bound {:.3g}\n",
-                        report.largest_sum_error, bound);
-  return text + (is_same ? "same\n" : "different\n");
+  text += fmt::format("outputs: {}\n", list_verdicts(counts));
+  if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
+    text +=
+        fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);
+  text += summarise_nodes(report.ranks);
+  return text + (report.is_same() ? "same\n" : "different\n");
 }
 
 }  // namespace
@@ -187,8 +269,9 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   const Graph graph = read_sound_input(options.input);
   const replay::KernelTable kernels = make_kernels();
   require_kernels(graph, kernels, options.input);
+  require_memory(graph, options.input, options.replay);
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
-  const auto inputs = replay::make_inputs(graph, world, kernels, options.replay.seed);
+  const auto inputs = replay::make_inputs(graph, world, kernels, make_data(options.replay));
   const replay::RunResult run =
       replay::run_ranks(graph, world, kernels, inputs, make_options(options.replay));
   std::string text;
@@ -208,6 +291,8 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   for (const OpTimes& op : times)
     console.detail(fmt::format("{:9.3f} s {:6} {}", op.time.seconds, op.time.calls, op.target));
   if (!is_finite) console.warn("the loss is not finite");
+  const std::uint64_t contradictions = report_contradictions(run, display_name(options.input), console);
+  const auto expected = replay::find_expected_loss(graph, world);
   console.info(fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", world.size, run.seconds,
                            static_cast<double>(run.peak_bytes) / 1048576));
   if (!console.json()) return console.print(text), kFine;
@@ -217,6 +302,8 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   console.print(report_text({{"seed", options.replay.seed},
                              {"ranks", std::move(ranks)},
                              {"loss_is_finite", is_finite},
+                             {"expected_loss", expected ? Json(*expected) : Json()},
+                             {"contradicted_types", contradictions},
                              {"seconds", run.seconds},
                              {"peak_bytes", run.peak_bytes},
                              {"ops", std::move(ops)}}));
@@ -228,16 +315,18 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   const replay::KernelTable kernels = make_kernels();
   require_kernels(a, kernels, options.a);
   require_kernels(b, kernels, options.b);
-  const replay::CheckReport report = replay::check_graphs(a, b, kernels, options.replay.ranks,
-                                                          options.replay.seed, make_options(options.replay));
-  const bool is_same = report.is_same(options.sum_bound);
+  require_memory(a, options.a, options.replay);
+  require_memory(b, options.b, options.replay);
+  const replay::CheckReport report = replay::check_graphs(
+      a, b, {kernels, options.replay.ranks, make_data(options.replay), make_options(options.replay)});
+  report_contradictions(report.run_a, display_name(options.a), console);
+  report_contradictions(report.run_b, display_name(options.b), console);
   for (const replay::OutputCheck& output : report.outputs)
     if (output.verdict == replay::Verdict::kSumOrder)
-      console.detail(
-          fmt::format("rank {}: {}: {}", output.rank, output.name, replay::describe(output.difference)));
-  console.print(console.json() ? report_text(describe_check(report, b, is_same))
-                               : summarise_check(report, b, options.sum_bound, is_same));
-  return is_same ? kFine : kDifferent;
+      console.detail(fmt::format("rank {}: {}: {}; {}", output.rank, output.name,
+                                 replay::describe(output.difference), replay::describe(*output.bound)));
+  console.print(console.json() ? report_text(describe_check(report, b)) : summarise_check(report, b));
+  return report.is_same() ? kFine : kDifferent;
 }
 
 int replay_steps(const InputOptions& options, Console& console) {

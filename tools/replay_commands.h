@@ -3,16 +3,23 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "commands.h"
 
 namespace epweave::cli {
 
+inline constexpr const char* kReplayProgram = "epweave-replay";
+
 struct ReplayOptions {
   std::uint32_t ranks = 0;  // 0: as the graph says
   std::uint64_t seed = 0;
   double deadline = 60;  // seconds
+  double memory = 0;     // GiB; 0: all there is
+  std::string data = "real";
+  std::optional<std::uint64_t> jitter;  // seed
+  bool report_types = false;
   bool poison = false;
 };
 
@@ -24,7 +31,6 @@ struct RunCommandOptions {
 struct CheckCommandOptions {
   InputOptions a, b;
   ReplayOptions replay;
-  double sum_bound = 0.0078125;
 };
 
 int replay_run(const RunCommandOptions& options, Console& console);

@@ -22,7 +22,7 @@ Failure describe_failure() {
 }
 
 int run(int argc, char** argv) {
-  Console console({.json = asks_for_json(argc, argv)});
+  Console console({.program = kReplayProgram, .json = asks_for_json(argc, argv)});
   try {
     const ReplayCommandLine command = parse_replay_command_line(argc, argv);
     console = Console(command.console);

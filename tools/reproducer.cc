@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <utility>
 
 #include "io/file.h"
 #include "version.h"
@@ -12,53 +12,86 @@
 namespace epweave::cli {
 namespace {
 
-constexpr int kMostFolders = 100;
+constexpr int kMostFiles = 100;
+constexpr std::string_view kKey = "reproducer";
 
-std::string make_folder(const std::string& path) {
-  for (int i = 0; i < kMostFolders; ++i) {
-    const std::string name = i == 0 ? path : fmt::format("{}.{}", path, i);
-    if (::mkdir(name.c_str(), 0777) == 0) return name;
-    if (errno != EEXIST)
-      throw InputError(fmt::format("{}: cannot create the folder: {}", name, std::strerror(errno)));
-  }
-  throw InputError(fmt::format("{}: {} reproducers are there already; remove some", path, kMostFolders));
+bool exists(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0;
 }
 
-std::string shell_quote(std::string_view text) {
-  std::string quoted = "'";
-  for (char c : text) {
-    if (c == '\'')
-      quoted += "'\\''";
-    else
-      quoted += c;
-  }
-  return quoted + "'";
+// "a/out.epw", 2: "a/out.2.epw".
+std::string numbered(const std::string& path, int number) {
+  const std::size_t dot = path.find('.', path.rfind('/') == path.npos ? 1 : path.rfind('/') + 2);
+  if (dot == path.npos) return fmt::format("{}.{}", path, number);
+  const std::size_t last = path.ends_with(".gz") ? path.rfind('.', path.size() - 4) : path.rfind('.');
+  const std::size_t at = last == path.npos || last < dot ? dot : last;
+  return fmt::format("{}.{}{}", path.substr(0, at), number, path.substr(at));
 }
 
-std::string as_comment(std::string_view text) {
-  std::string comment = "# ";
-  for (char c : text) {
-    comment += c;
-    if (c == '\n') comment += "#   ";
+std::string free_path(const std::string& path) {
+  for (int i = 0; i < kMostFiles; ++i) {
+    std::string name = i == 0 ? path : numbered(path, i);
+    if (!exists(name)) return name;
   }
-  return comment + "\n";
+  throw InputError(fmt::format("{}: {} reproducers are there already; remove some", path, kMostFiles));
+}
+
+std::vector<Arg> entries_of(const Graph& graph) {
+  if (!graph.info.is(ArgKind::kDict)) return {};
+  const auto items = graph.context->args.children(graph.info);
+  return {items.begin(), items.end()};
+}
+
+Arg text_arg(const Graph& graph, std::string_view text) {
+  return Arg::text(graph.intern(text));
 }
 
 }  // namespace
 
-std::string write_reproducer(const Reproducer& reproducer, const std::string& path) {
-  const std::string folder = make_folder(path);
-  write_graph(reproducer.input, folder + "/input.epw");
-  std::string script = "#!/bin/sh\n";
-  script += as_comment(reproducer.error);
-  script += as_comment(version_text());
-  script += fmt::format(
-      "cd \"$(dirname \"$0\")\" || exit 3\n"
-      "exec \"${{EPWEAVE:-epweave}}\" rewrite input.epw -p {} --verify {} -o \"${{1:-output.epw}}\"\n",
-      shell_quote(reproducer.pipeline), reproducer.verify);
-  write_bytes(folder + "/run.sh", script);
-  ::chmod((folder + "/run.sh").c_str(), 0755);
-  return folder;
+std::string write_reproducer(Reproducer reproducer, const std::string& path) {
+  Graph& graph = reproducer.input;
+  const std::pair<std::string_view, std::string> fields[] = {{"pipeline", reproducer.pipeline},
+                                                             {"verify", reproducer.verify},
+                                                             {"versions", version_text()},
+                                                             {"error", reproducer.error}};
+  std::vector<Arg> record;
+  for (const auto& [name, text] : fields) {
+    record.push_back(text_arg(graph, name));
+    record.push_back(text_arg(graph, text));
+  }
+  std::vector<Arg> entries = entries_of(graph);
+  entries.push_back(text_arg(graph, kKey));
+  entries.push_back(graph.context->args.add_tree(ArgKind::kDict, record));
+  graph.info = graph.context->args.add_tree(ArgKind::kDict, entries);
+  std::string name = free_path(path);
+  write_graph(graph, name);
+  return name;
+}
+
+std::optional<Reproducer> take_reproducer(Graph graph) {
+  const Context& context = *graph.context;
+  std::vector<Arg> entries = entries_of(graph);
+  for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
+    if (!entries[i].is(ArgKind::kText) || context.text(entries[i].as_name()) != kKey ||
+        !entries[i + 1].is(ArgKind::kDict))
+      continue;
+    Reproducer reproducer;
+    const auto record = context.args.children(entries[i + 1]);
+    for (std::size_t k = 0; k + 1 < record.size(); k += 2) {
+      if (!record[k].is(ArgKind::kText) || !record[k + 1].is(ArgKind::kText)) continue;
+      const std::string_view name = context.text(record[k].as_name());
+      const std::string text(context.text(record[k + 1].as_name()));
+      if (name == "pipeline") reproducer.pipeline = text;
+      if (name == "verify") reproducer.verify = text;
+      if (name == "error") reproducer.error = text;
+    }
+    entries.erase(entries.begin() + static_cast<long>(i), entries.begin() + static_cast<long>(i) + 2);
+    graph.info = entries.empty() ? Arg() : graph.context->args.add_tree(ArgKind::kDict, entries);
+    reproducer.input = std::move(graph);
+    return reproducer;
+  }
+  return std::nullopt;
 }
 
 }  // namespace epweave::cli

@@ -31,4 +31,22 @@ StringId ModuleMatcher::root_of(StringId path) {
   return roots_[path];
 }
 
+std::string_view cut_module(std::string_view path) {
+  std::size_t end = 0;
+  for (int i = 0; i < 3 && end != path.npos; ++i) end = path.find('.', end == 0 ? 0 : end + 1);
+  return path.substr(0, end);
+}
+
+std::string generic_module(std::string_view path) {
+  std::string text;
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t end = std::min(path.find('.', at), path.size());
+    const std::string_view element = path.substr(at, end - at);
+    if (!text.empty()) text += '.';
+    text += element.find_first_not_of("0123456789") == element.npos ? "*" : element;
+    at = end + 1;
+  }
+  return text;
+}
+
 }  // namespace epweave

@@ -20,6 +20,10 @@ namespace epweave {
 // The root that `pattern` selects on `path`, or an empty view.
 std::string_view match_module(std::string_view pattern, std::string_view path);
 
+// For tables: the first three elements of the path, and the path with numbers as "*" ("layers.*.moe").
+std::string_view cut_module(std::string_view path);
+std::string generic_module(std::string_view path);
+
 // Roots of many paths under several patterns; each path is matched once. The first pattern that matches wins.
 class ModuleMatcher {
  public:

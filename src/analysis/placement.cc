@@ -6,6 +6,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/module_path.h"
+#include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
 #include "ir/op.h"
 
@@ -26,7 +27,7 @@ std::string print_placement(const Placement& p) {
     case PlacementKind::kWhole:
       return "Whole";
     case PlacementKind::kSplit:
-      return fmt::format("Split({})", p.dim);
+      return fmt::format("Split({}{})", p.dim, p.blocks ? " in blocks" : "");
     case PlacementKind::kLocal:
       return p.dim < 0 ? "Local" : fmt::format("Local({})", p.dim);
     case PlacementKind::kPartial:
@@ -35,6 +36,8 @@ std::string print_placement(const Placement& p) {
       return "Carried";
     case PlacementKind::kAmbiguous:
       return "Ambiguous";
+    case PlacementKind::kUnordered:
+      return "Unordered";
     case PlacementKind::kTuple:
       break;
   }
@@ -60,6 +63,7 @@ class Inference {
         step_(graph.step()),
         options_(options),
         tokens_(tokens),
+        facts_(facts),
         matcher_(options.roots, graph.context->strings),
         getitem_(graph.intern("operator.getitem")),
         effects_(*graph.context, graph.step()),
@@ -84,7 +88,7 @@ class Inference {
     std::string inputs;
     for_each_input(*graph_.context, node, [&](NodeId input) {
       inputs += fmt::format("{}{}: {}", inputs.empty() ? "" : ", ", graph_.text(step_.nodes[input].name),
-                            print_placement(result_.of(input)));
+                            print_placement(result_.seen_from(input, result_.region[id])));
     });
     throw PassError(
         refusal.id,
@@ -94,19 +98,21 @@ class Inference {
         refusal.remedy.empty() ? "select roots that leave this operation outside" : refusal.remedy);
   }
 
-  // Roots that exchange tokens; with require_exchange off, all that carry expert-parallel labels if none
-  // does.
+  // Roots that exchange tokens, or all; with require_exchange off, those that carry expert-parallel labels if
+  // none exchanges.
   void select_roots() {
     auto collect = [&](auto&& wanted) {
       for (NodeId id : step_.order) {
         const Node& node = step_.nodes[id];
         if (node.kind != NodeKind::kCall) continue;
         const StringId root = matcher_.root_of(node.module);
-        if (root && wanted(node)) roots_.insert(root), any_root_ = true;
+        if (!root || !wanted(node)) continue;
+        if (roots_.insert(root)) division_.at(root) = division_of(root);
+        any_root_ = true;
       }
     };
     const StringId exchange = graph_.context->strings.find(kAllToAll);
-    collect([&](const Node& node) { return node.target == exchange; });
+    collect([&](const Node& node) { return options_.dense || node.target == exchange; });
     if (const auto& overlap = matcher_.overlap())
       throw PassError("chunk.overlapping-roots",
                       fmt::format("the patterns select '{}' and '{}', one inside the other",
@@ -114,6 +120,9 @@ class Inference {
                       {}, "select each module once");
     if (any_root_) return;
     const std::string patterns = fmt::format("{}", fmt::join(options_.roots, ", "));
+    if (options_.dense)
+      throw PassError("chunk.no-region", fmt::format("no operation lies in a module selected by '{}'", patterns),
+                      {}, "check the pattern (components separated by dots, * is one component)");
     if (options_.require_exchange)
       throw PassError(
           "chunk.no-exchange",
@@ -125,6 +134,22 @@ class Inference {
       throw PassError("chunk.no-region",
                       fmt::format("no module selected by '{}' has expert-parallel labels", patterns), {},
                       "check the pattern (components separated by dots, * is one component)");
+  }
+
+  // The division of the pattern that selects the root.
+  std::uint32_t division_of(StringId root) const {
+    if (options_.divisions.empty()) return 0;
+    std::optional<std::size_t> first;
+    for (std::size_t i = 0; i < options_.roots.size(); ++i) {
+      if (match_module(options_.roots[i], graph_.text(root)) != graph_.text(root)) continue;
+      if (first && options_.divisions[i] != options_.divisions[*first])
+        throw PassError("chunk.overlapping-roots",
+                        fmt::format("the patterns '{}' and '{}' both select '{}' and divide it differently",
+                                    options_.roots[*first], options_.roots[i], graph_.text(root)),
+                        {}, "select each module once");
+      if (!first) first = i;
+    }
+    return options_.divisions[*first];
   }
 
   Placement outside_placement(TypeId id) {
@@ -153,14 +178,44 @@ class Inference {
       const TypeId type = step_.nodes[id].type;
       if (!type) continue;
       if (known.insert(type)) of_type.at(type) = outside_placement(type);
-      if (of_type[type].is_divided()) result_.outside.at(id) = of_type[type];
+      if (of_type[type].is_divided()) result_.outside.at(id) = ordered(id, of_type[type]);
     }
+  }
+
+  // With the blocks of a dimension that more is merged into than the tokens: those of what it is made from.
+  Placement ordered(NodeId id, const Placement& placement) {
+    const TensorType* type = tensor_of(*graph_.context, step_.nodes[id].type);
+    if (type == nullptr || !placement.is(PlacementKind::kSplit)) return placement;
+    const ExprId extent = type->sizes[static_cast<std::size_t>(placement.dim)];
+    const auto multiple = tokens_.multiple(extent);
+    if (multiple && multiple->factor == 1) return placement;
+    std::optional<Placement> found;
+    for_each_input(*graph_.context, step_.nodes[id], [&](NodeId input) {
+      const Placement& from = result_.outside[input];
+      const TensorType* source = tensor_of(*graph_.context, step_.nodes[input].type);
+      if (found || source == nullptr || !from.is(PlacementKind::kSplit)) return;
+      const ExprId source_extent = source->sizes[static_cast<std::size_t>(from.dim)];
+      if (facts_.equal(source_extent, extent)) {
+        found = placement;
+        found->blocks = from.blocks;
+      } else if (is_reshape(step_.nodes[id])) {
+        if (const auto result = follow_reshape(facts_, *source, *type, from); result.placement)
+          found = result.placement;
+      }
+    });
+    // Inside a grid the tokens are behind the batch, elsewhere in front of all else.
+    return found.value_or(tokens_.is_inner() ? Placement{PlacementKind::kUnordered, -1, {}} : placement);
+  }
+  bool is_reshape(const Node& node) const {
+    const std::string_view target = graph_.text(node.target);
+    return target == "aten.reshape.default" || target == "aten.view.default" ||
+           target == "aten._unsafe_view.default";
   }
 
   RegionId region_id(StringId root, bool backward) {
     SideTable<StringId, RegionId>& table = backward ? backward_regions_ : forward_regions_;
     if (!table[root]) {
-      result_.regions.push_back({root, backward});
+      result_.regions.push_back({root, backward, division_[root]});
       table.at(root) = RegionId(result_.regions.size() - 1);
     }
     return table[root];
@@ -195,8 +250,8 @@ class Inference {
     bool has_parts = true;
     for_each_input(*graph_.context, node, [&](NodeId input) {
       const bool is_tensor = tensor_of(*graph_.context, step_.nodes[input].type) != nullptr;
-      if (is_tensor && !result_.of(input).is_divided()) has_parts = false;
-      if (!result_.region[input] && !(taken_by_[input] == latest)) has_parts = false;
+      if (is_tensor && !result_.seen_from(input, latest).is_divided()) has_parts = false;
+      if (!result_.divides_alike(input, latest) && !(taken_by_[input] == latest)) has_parts = false;
     });
     return has_parts ? latest : RegionId();
   }
@@ -205,7 +260,7 @@ class Inference {
     const Node& node = step_.nodes[id];
     bool any_divided = false;
     for_each_input(*graph_.context, node,
-                   [&](NodeId input) { any_divided |= result_.of(input).is_divided(); });
+                   [&](NodeId input) { any_divided |= result_.seen_from(input, region).is_divided(); });
     if (!any_divided) return;
     if (node.chunk.role)
       decline(id, {"chunk.already-chunked", "it already belongs to a part of a chunked region",
@@ -229,9 +284,11 @@ class Inference {
     result_.set_access(id, call_.accesses());
     for (const Assumption& assumption : call_.assumptions()) result_.assumptions.push_back(assumption);
     if (!placement.is_divided()) return;
+    if (call_.cut()) result_.attention.emplace(id, *call_.cut());
     has_division_.insert(region);
     for_each_input(*graph_.context, node, [&](NodeId input) {
-      if (!result_.region[input] && result_.of(input).is_divided()) taken_by_.at(input) = region;
+      if (!result_.divides_alike(input, region) && result_.seen_from(input, region).is_divided())
+        taken_by_.at(input) = region;
     });
     result_.placement.at(id) = std::move(placement);
   }
@@ -276,7 +333,7 @@ class Inference {
           throw PlacementRefusal{"chunk.update-of-parts",
                                  fmt::format("it writes all of '{}', which exists in parts", owner_name),
                                  "use the form of the operation that makes a new value"};
-      } else if (!result_.region[owner] || !result_.is_divided(owner)) {
+      } else if (!result_.has_parts_for(owner, region)) {
         throw PlacementRefusal{
             "chunk.update-outside",
             fmt::format("it writes rows of '{}', which no part has a copy of its own of", owner_name),
@@ -301,6 +358,7 @@ class Inference {
   const Body& step_;
   const PlacementOptions& options_;
   TokenExtents& tokens_;
+  Facts& facts_;
   ModuleMatcher matcher_;
   StringId getitem_;
   const Effects effects_;
@@ -308,6 +366,7 @@ class Inference {
   PlacementCall call_;
   IdSet<StringId> roots_;
   bool any_root_ = false;
+  SideTable<StringId, std::uint32_t> division_;  // of a root
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;
   IdSet<RegionId> has_division_;
   SideTable<NodeId, RegionId> taken_by_;    // the region that takes an outside value in parts

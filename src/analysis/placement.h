@@ -5,16 +5,22 @@
 // direction. Part values are always well defined: what the region's code yields for part k. A placement says
 // how the whole value relates to them:
 //
-//   Whole      v = v_k for every k            weights, masks
-//   Split(d)   v = cat(v_k, d)                activations
-//   Local(d)   the rows of the parts are the whole's rows in an order nobody wrote down (sorted, exchanged
-//   rows) Partial    v = v_0 + .. + v_{N-1}         weight gradients, counts, every size that is a multiple
-//   of u Carried    v_k was computed from v_{k-1}  buffer updates Tuple      one placement per element
+//   Whole      v = v_k for every k             weights, masks
+//   Split(d)   v = cat(v_k, d)                 activations
+//   Local(d)   v's rows are the parts', in an order nobody wrote down: sorted, exchanged rows
+//   Partial    v = v_0 + .. + v_{N-1}          weight gradients, counts, every size that is a multiple of u
+//   Carried    v_k was computed from v_{k-1}   buffer updates
+//   Tuple      one placement per element
+//
+// A dimension may be split in blocks: the b*s rows of a [b, s] grid whose s is divided are b blocks, and a
+// part has some rows of each.
 //
 // One forward walk assigns each region node a placement and says how it takes each argument. Nothing here
-// depends on N.
+// depends on N. Regions may be divided differently (`layers.*.moe` in four parts, `layers.*.feed_forward` in
+// two); one that takes a value of another division sees what rejoins it, as a value from outside.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,12 +37,17 @@ enum class PlacementKind : std::uint8_t {
   kCarried,
   kTuple,
   kAmbiguous,  // of an outside value with two token extents: refused when used
+  kUnordered,  // of an outside value whose rows were merged in an order that nothing shows: the same
 };
 
 struct Placement {
   PlacementKind kind = PlacementKind::kWhole;
   int dim = -1;  // Split, Local; -1: a Local scalar
   std::vector<Placement> elements;
+  // Of Split: how many blocks the dimension has, each of which is divided; none: one. Of Local: the blocks of
+  // the value whose rows these are, or are positions of.
+  PolyId blocks = {};
+  bool any_order = false;  // Split: all rows are equal, so that the blocks do not matter
 
   static Placement whole() { return {}; }
   static Placement split(int dim) { return {PlacementKind::kSplit, dim, {}}; }
@@ -69,6 +80,7 @@ struct Access {
   };
   Kind kind = Kind::kPart;
   std::int16_t dim = 0;
+  PolyId blocks = {};  // kSlice: of each block of the dimension
 };
 
 using RegionId = Id<struct RegionTag>;
@@ -76,6 +88,7 @@ using RegionId = Id<struct RegionTag>;
 struct ChunkRegion {
   StringId root;
   bool backward = false;
+  std::uint32_t division = 0;  // how its tokens are divided: that of the pattern that selected its root
 };
 
 // Something a rule takes for granted.
@@ -85,10 +98,27 @@ struct Assumption {
   bool is_open = false;  // nothing else in the graph bears it out
 };
 
+// What queries of a part see along a divided sequence.
+enum class AttentionMode : std::uint8_t {
+  kWholeKv,      // all keys: what the whole model computes, for any mask
+  kIndependent,  // the keys of their part: the same only if no query sees a key of another part
+};
+
+// How the parts of a divided attention call differ from it beyond their operands.
+struct AttentionCut {
+  int dim = -1;       // of the query: 0 the batch, 2 the sequence
+  bool keys = false;  // the keys are the part's own, too
+  // The score (mask) function is given numbers of rows that must count from the part's first row.
+  bool score = false, mask = false;
+};
+
 struct PlacementOptions {
-  std::vector<std::string> roots;
-  bool require_exchange = true;  // regions only where the module exchanges tokens
-  bool exact_casts = false;      // join a Partial before a narrowing cast instead of casting each part
+  std::vector<std::string> roots;             // patterns (analysis/module_path.h)
+  std::vector<std::uint32_t> divisions = {};  // of each pattern, by number; none: all alike
+  bool require_exchange = true;               // regions only where the module exchanges tokens
+  bool dense = false;                         // regions whether the module exchanges tokens or not
+  bool exact_casts = false;  // join a Partial before a narrowing cast instead of casting each part
+  AttentionMode attention = AttentionMode::kWholeKv;
 };
 
 class Placements {
@@ -97,6 +127,7 @@ class Placements {
   SideTable<NodeId, RegionId> region;      // none: outside all regions
   SideTable<NodeId, Placement> placement;  // of region nodes
   std::vector<Assumption> assumptions;
+  std::map<NodeId, AttentionCut> attention;  // divided attention calls
 
   bool is_divided(NodeId node) const { return placement[node].is_divided(); }
   // Of a divided node's i-th node reference (in the order of for_each_input).
@@ -107,6 +138,18 @@ class Placements {
   void set_access(NodeId node, const std::vector<Access>& accesses);
   // Of any value; outside values by their type.
   const Placement& of(NodeId node) const { return region[node] ? placement[node] : outside[node]; }
+  // Whether the value is one of a region that is divided as `user` is.
+  bool divides_alike(NodeId value, RegionId user) const {
+    return region[value] && regions[region[value].index()].division == regions[user.index()].division;
+  }
+  // Whether the value has parts that a node of `user` can take as they are.
+  bool has_parts_for(NodeId value, RegionId user) const {
+    return is_divided(value) && divides_alike(value, user);
+  }
+  // What a node of `user` takes the value for.
+  const Placement& seen_from(NodeId value, RegionId user) const {
+    return divides_alike(value, user) ? placement[value] : outside[value];
+  }
   SideTable<NodeId, Placement> outside;
 
  private:

@@ -32,6 +32,7 @@ void PlacementCall::begin(NodeId node) {
   operands_.clear();
   names_.clear();
   assumptions_.clear();
+  cut_.reset();
   std::size_t leaves = 0;
   auto add = [&](Arg arg) {
     operands_.push_back({arg, leaves, true});
@@ -84,12 +85,16 @@ bool PlacementCall::bool_arg(std::size_t position, std::string_view name, bool f
 
 Placement PlacementCall::of(Operand operand) {
   if (!operand || !operand.arg.is_node()) return Placement::whole();
-  const Placement& placement = placements_.of(operand.arg.as_node());
+  const Placement& placement = placements_.seen_from(operand.arg.as_node(), placements_.region[id_]);
   if (placement.is_partial())
     if (const TensorType* type = tensor(operand))
       if (const auto dims = tokens_.dimensions(*type); !dims.empty()) {
-        take_slice(operand, dims[0]);
-        return Placement::split(dims[0]);
+        const Placement& rows = placements_.outside[operand.arg.as_node()];
+        if (rows.is(PlacementKind::kUnordered)) refuse_unordered(operand);
+        take_slice(operand, dims[0], rows.blocks);
+        Placement result = Placement::split(dims[0]);
+        result.blocks = rows.blocks;
+        return result;
       }
   if (placement.is(PlacementKind::kCarried)) {
     take_whole(operand);
@@ -99,7 +104,40 @@ Placement PlacementCall::of(Operand operand) {
     refuse("chunk.two-token-extents",
            fmt::format("'{}' has more than one extent that counts tokens", name_of(operand)),
            "keep the value outside the selected module, or give its extents different symbols");
+  if (placement.is(PlacementKind::kUnordered)) refuse_unordered(operand);
   return placement;
+}
+
+void PlacementCall::take_rows_of(Operand operand, int dim) {
+  const Placement& placement = placements_.of(operand.arg.as_node());
+  if (placement == Placement::split(dim)) return take_part(operand);
+  if (placement.is_whole() || placement.is(PlacementKind::kAmbiguous)) return take_slice(operand, dim);
+  refuse("chunk.combination",
+         fmt::format("'{}' is placed {}, where its rows along dimension {} are needed", name_of(operand),
+                     print_placement(placement), dim));
+}
+
+void PlacementCall::refuse_unordered(Operand operand) const {
+  refuse(
+      "chunk.unknown-order",
+      fmt::format("the rows of '{}' are those of a grid, in an order that nothing shows", name_of(operand)),
+      "select roots that contain what merges the dimensions, or divide the batch (dim=batch)");
+}
+
+Placement PlacementCall::constant_rows(int dim, const Placement& like) {
+  Placement rows = Placement::split(dim);
+  const TensorType* type = result_tensor();
+  if (!tokens_.is_inner() || type == nullptr) return rows;
+  const auto multiple = tokens_.multiple(type->sizes[static_cast<std::size_t>(dim)]);
+  if (multiple && multiple->factor == 1) return rows;
+  rows.blocks = like.blocks;
+  rows.any_order = true;
+  return rows;
+}
+
+void PlacementCall::take_slice_like(Operand operand, int dim, const Placement& rows) {
+  if (rows.any_order) refuse_unordered(operand);
+  take_slice(operand, dim, rows.is(PlacementKind::kSplit) ? rows.blocks : PolyId());
 }
 
 const TensorType* PlacementCall::tensor(Operand operand) const {
@@ -144,6 +182,33 @@ void PlacementCall::set(Operand operand, Access access) {
   for (std::size_t i = 0; i < count; ++i) accesses_[operand.leaf + i] = access;
 }
 
+bool same_order(const Placement& a, const Placement& b) {
+  return a.any_order || b.any_order || a.blocks == b.blocks;
+}
+
+void require_same_order(PlacementCall& call, const Placement& a, const Placement& b) {
+  if (!same_order(a, b))
+    call.refuse(
+        "chunk.mixed-orders",
+        "its operands have the rows of a part in different orders: one is divided as a whole, the other "
+        "block by block");
+}
+
+// Blocks of the ordered operands, which must have the same; else those that rows in an order of their own
+// stem from.
+void take_common_order(PlacementCall& call, std::span<const Placement> placements, Placement& rows) {
+  const Placement* ordered = nullptr;
+  for (const Placement& p : placements) {
+    if (!p.is(PlacementKind::kSplit) || p.any_order) continue;
+    if (ordered != nullptr) require_same_order(call, *ordered, p);
+    ordered = &p;
+  }
+  rows.any_order = rows.is(PlacementKind::kSplit) && ordered == nullptr;
+  if (ordered != nullptr) rows.blocks = ordered->blocks;
+  for (const Placement& p : placements)
+    if (!rows.blocks && p.is_local()) rows.blocks = p.blocks;
+}
+
 Placement common_rows(PlacementCall& call, std::span<const Placement> placements) {
   int dim = -1;
   bool ordered = true;
@@ -156,7 +221,9 @@ Placement common_rows(PlacementCall& call, std::span<const Placement> placements
     ordered &= p.is(PlacementKind::kSplit);
   }
   EPWEAVE_CHECK(dim >= 0);
-  return ordered ? Placement::split(dim) : Placement::local(dim);
+  Placement rows = ordered ? Placement::split(dim) : Placement::local(dim);
+  take_common_order(call, placements, rows);
+  return rows;
 }
 
 namespace {
@@ -221,14 +288,14 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
   }
   Placement rows = common_rows(call, aligned);
   if (std::any_of(aligned.begin(), aligned.end(), [](const Placement& p) { return p.is_local(); }))
-    rows = Placement::local(rows.dim);
+    rows.kind = PlacementKind::kLocal, rows.any_order = false;
   // A whole operand that has rows of its own along the divided dimension is cut like the others.
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const TensorType* type = call.tensor(operands[i]);
     if (!placements[i].is_whole() || type == nullptr) continue;
     const int dim = rows.dim - (rank - static_cast<int>(type->rank()));
     if (dim >= 0 && call.tokens().scales(type->sizes[static_cast<std::size_t>(dim)]))
-      call.take_slice(operands[i], dim);
+      call.take_slice_like(operands[i], dim, rows);
   }
   return rows;
 }
@@ -237,7 +304,7 @@ PlacementRule find_placement_rule(const OpInfo& op) {
   static const std::vector<PlacementRule> rules = [] {
     std::vector<PlacementRule> table(ops().size());
     for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                      routing_placement_rows()})
+                      routing_placement_rows(), attention_placement_rows()})
       for (const PlacementRow& row : rows) {
         const OpInfo* known = find_op(row.target);
         if (known == nullptr) continue;  // placement_rules_test checks that there is none

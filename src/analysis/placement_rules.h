@@ -53,6 +53,8 @@ class PlacementCall {
   // Placement of an operand; literals are Whole. A Partial tensor that still has the token extent counts as
   // Split along it and is taken by slices of the sum.
   Placement of(Operand operand);
+  // The placement of equal rows along a divided dimension of the result, made from what is placed `like`.
+  Placement constant_rows(int dim, const Placement& like = {});
   // A size or number, not a tensor.
   bool is_scalar(Operand operand) const;
   // Recorded types.
@@ -65,12 +67,17 @@ class PlacementCall {
   int dim(std::int64_t value, std::size_t rank) const;
 
   void take_whole(Operand operand) { set(operand, {Access::Kind::kWhole, 0}); }
-  void take_slice(Operand operand, int dim) {
-    set(operand, {Access::Kind::kSlice, static_cast<std::int16_t>(dim)});
+  void take_slice(Operand operand, int dim, PolyId blocks = {}) {
+    set(operand, {Access::Kind::kSlice, static_cast<std::int16_t>(dim), blocks});
   }
+  // As rows that pair with `rows`. Refused where nothing says in which order those are.
+  void take_slice_like(Operand operand, int dim, const Placement& rows);
   void take_chain(Operand operand) { set(operand, {Access::Kind::kChain, 0}); }
   void take_part(Operand operand) { set(operand, {Access::Kind::kPart, 0}); }
   void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
+  // The rows of a tensor along `dim` that go with the part, though other extents of it may count tokens, too.
+  void take_rows_of(Operand operand, int dim);
+  void cut_attention(const AttentionCut& cut) { cut_ = cut; }
   void assume(std::string text) { assumptions_.push_back({id_, std::move(text)}); }
   void assume_unproven(std::string text) { assumptions_.push_back({id_, std::move(text), true}); }
 
@@ -78,10 +85,12 @@ class PlacementCall {
 
   const std::vector<Access>& accesses() const { return accesses_; }
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
+  const std::optional<AttentionCut>& cut() const { return cut_; }
   std::string name_of(Operand operand) const;
 
  private:
   void set(Operand operand, Access access);
+  [[noreturn]] void refuse_unordered(Operand operand) const;
 
   const Graph& graph_;
   const Body& body_;
@@ -95,6 +104,7 @@ class PlacementCall {
   std::vector<std::string_view> names_;  // of those passed by keyword
   std::vector<Access> accesses_;
   std::vector<Assumption> assumptions_;
+  std::optional<AttentionCut> cut_;
 };
 
 using PlacementRule = Placement (*)(PlacementCall&);
@@ -111,6 +121,7 @@ std::span<const PlacementRow> elementwise_placement_rows();
 std::span<const PlacementRow> shape_placement_rows();
 std::span<const PlacementRow> compute_placement_rows();
 std::span<const PlacementRow> routing_placement_rows();
+std::span<const PlacementRow> attention_placement_rows();
 
 // What an elementwise op is linear in, which decides what it may do with sums of parts.
 enum class Linearity {
@@ -122,7 +133,13 @@ enum class Linearity {
 };
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity);
 
-// The common placement of row operands; refused if they differ in dimension. At least one must be rows.
+// The common placement of row operands; refused if they differ in dimension, or in the blocks that are
+// divided. At least one must be rows.
 Placement common_rows(PlacementCall& call, std::span<const Placement> placements);
+
+// Whether row i of one is row i of the other, as far as blocks decide it.
+bool same_order(const Placement& a, const Placement& b);
+// Refuses rows that are paired though a part has them in different orders.
+void require_same_order(PlacementCall& call, const Placement& a, const Placement& b);
 
 }  // namespace epweave

@@ -1,4 +1,4 @@
-// Placement of matrix products, norms, reductions, softmax and attention.
+// Placement of matrix products, norms, reductions and softmax.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,13 +14,18 @@ namespace {
                           print_placement(b)));
 }
 
+// A product that sums over the rows of both: part k's rows must be the same ones.
+Placement sum_over_rows(PlacementCall& call, const Placement& a, const Placement& b) {
+  if (!a.is_local() && !b.is_local()) require_same_order(call, a, b);
+  return Placement::partial();
+}
+
 Placement mm(PlacementCall& call) {
   const Placement a = call.of(call.arg(0)), b = call.of(call.arg(1));
   if (a.is_whole() && b.is_whole()) return a;
   if (a.is_rows() && a.dim == 0 && b.is_whole()) return a;
   if (a.is_whole() && b.is_rows() && b.dim == 1) return b;
-  if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0)
-    return Placement::partial();  // a sum over the rows
+  if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0) return sum_over_rows(call, a, b);
   if ((a.is_partial() && b.is_whole()) || (a.is_whole() && b.is_partial())) return Placement::partial();
   refuse_pair(call, a, b);
 }
@@ -31,7 +36,7 @@ Placement bmm(PlacementCall& call) {
   if (a.is_rows() && a.dim == 0 && b.is_rows() && b.dim == 0) return common_rows(call, std::vector{a, b});
   if (a.is_rows() && a.dim == 1 && b.is_whole()) return a;
   if (a.is_whole() && b.is_rows() && b.dim == 2) return b;
-  if (a.is_rows() && a.dim == 2 && b.is_rows() && b.dim == 1) return Placement::partial();
+  if (a.is_rows() && a.dim == 2 && b.is_rows() && b.dim == 1) return sum_over_rows(call, a, b);
   refuse_pair(call, a, b);
 }
 
@@ -42,7 +47,7 @@ Placement grouped_mm(PlacementCall& call) {
   if (a.is_rows() && a.dim == 0 && b.is_whole()) return a;
   if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0 && call.rank(call.arg(0)) == 2 &&
       call.rank(call.arg(1)) == 2)
-    return Placement::partial();
+    return sum_over_rows(call, a, b);
   refuse_pair(call, a, b);
 }
 
@@ -143,22 +148,6 @@ Placement cumsum(PlacementCall& call) {
   return p;
 }
 
-// A divided batch dimension in front is independent; a divided sequence changes what a row attends to.
-Placement attention(PlacementCall& call) {
-  std::vector<Placement> placements;
-  for (const Operand& operand : call.operands())
-    if (call.tensor(operand) != nullptr) placements.push_back(call.of(operand));
-  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_divided(); }))
-    return Placement::whole();
-  for (const Placement& p : placements)
-    if (p.is_divided() && !(p.is_rows() && p.dim == 0))
-      call.refuse(
-          "chunk.attention",
-          "the divided dimension is the sequence: rows of a part would not see the keys of the other parts",
-          "select roots without attention, such as layers.*.moe");
-  return Placement::tuple(std::vector<Placement>(call.result_count(), common_rows(call, placements)));
-}
-
 constexpr PlacementRow kRows[] = {
     {"aten.mm.default", mm},
     {"aten.bmm.default", bmm},
@@ -176,14 +165,6 @@ constexpr PlacementRow kRows[] = {
     {"aten.amax.default", row_wise_reduction},
     {"aten.max.dim", row_wise_reduction},
     {"aten.cumsum.default", cumsum},
-    {"aten._scaled_dot_product_cudnn_attention.default", attention},
-    {"aten._scaled_dot_product_cudnn_attention_backward.default", attention},
-    {"aten._scaled_dot_product_flash_attention.default", attention},
-    {"aten._scaled_dot_product_flash_attention_backward.default", attention},
-    {"aten._scaled_dot_product_efficient_attention.default", attention},
-    {"aten._scaled_dot_product_efficient_attention_backward.default", attention},
-    {"higher_order.flex_attention", attention},
-    {"higher_order.flex_attention_backward", attention},
 };
 
 }  // namespace

@@ -64,7 +64,7 @@ Placement constant_like(PlacementCall& call) {
   }
   const TensorType* type = call.result_tensor();
   if (p.is_rows() && type != nullptr && call.tokens().scales(type->sizes[static_cast<std::size_t>(p.dim)]))
-    return Placement::split(p.dim);
+    return call.constant_rows(p.dim, p);
   return p;
 }
 

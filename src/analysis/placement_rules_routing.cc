@@ -22,6 +22,13 @@ Placement topk(PlacementCall& call) {
   return Placement::tuple({p, p});
 }
 
+// Rows, or positions of rows, of what is placed `p`.
+Placement in_own_order(const Placement& p, int dim) {
+  Placement result = Placement::local(dim);
+  result.blocks = p.blocks;
+  return result;
+}
+
 Placement sort(PlacementCall& call) {
   const Placement p = call.of(call.arg(0));
   if (p.is_whole()) return p;
@@ -31,7 +38,7 @@ Placement sort(PlacementCall& call) {
   }
   if (p.dim != call.dim(call.int_arg(2, "dim", -1), call.rank(call.arg(0)))) return Placement::tuple({p, p});
   call.assume("orders the part's own rows");
-  return Placement::tuple({Placement::local(p.dim), Placement::local(p.dim)});
+  return Placement::tuple({in_own_order(p, p.dim), in_own_order(p, p.dim)});
 }
 
 // `source` is divided along the dimension that is indexed. Positions that count rows of the part pick from
@@ -39,9 +46,10 @@ Placement sort(PlacementCall& call) {
 Placement pick(PlacementCall& call, Operand source, Operand positions, int result_dim) {
   const Placement q = call.of(positions);
   if (q.is_local()) {
+    if (const Placement p = call.of(source); p.is(PlacementKind::kSplit)) require_same_order(call, p, q);
     call.assume(fmt::format("picks rows of its own part of '{}' by '{}'", call.name_of(source),
                             call.name_of(positions)));
-    return Placement::local(result_dim);
+    return in_own_order(q, result_dim);
   }
   if (q.is_partial()) call.refuse(std::string(kCombination), "its positions are a sum of parts");
   call.take_whole(source);
@@ -57,7 +65,7 @@ Placement gather(PlacementCall& call) {
   const int dim = call.dim(call.int_arg(1, "dim", 0), call.rank(source));
   if (p.is_rows() && p.dim == dim) return pick(call, source, index, q.dim);
   if (p.is_rows() && q.is_whole()) {
-    call.take_slice(index, p.dim);
+    call.take_slice_like(index, p.dim, p);
     return p;
   }
   if (p.is_partial() || q.is_partial())
@@ -66,7 +74,7 @@ Placement gather(PlacementCall& call) {
     // The other dimensions of the index pair with the source's rows.
     const TensorType* type = call.tensor(source);
     if (type != nullptr && call.tokens().scales(type->sizes[static_cast<std::size_t>(q.dim)]))
-      call.take_slice(source, q.dim);
+      call.take_slice_like(source, q.dim, q);
   }
   return common_rows(call, std::vector{p, q});
 }
@@ -101,7 +109,7 @@ Placement index(PlacementCall& call) {
     if (q.is_whole()) return p;
     if (!q.is_rows()) call.refuse(std::string(kCombination), "its index is a sum of parts");
     call.assume(fmt::format("reads the part's own sum '{}'", call.name_of(source)));
-    return Placement::local(at + q.dim);
+    return in_own_order(q, at + q.dim);
   }
   if (!q.is_rows()) call.refuse(std::string(kCombination), "its index is a sum of parts");
   Placement result = q;
@@ -116,7 +124,11 @@ Placement index_select(PlacementCall& call) {
   const int dim = call.dim(call.int_arg(1, "dim", 0), call.rank(source));
   if (p.is_rows() && p.dim == dim) return pick(call, source, positions, dim);
   if (p.is_rows() && q.is_whole()) return p;
-  if (p.is_whole() && q.is_rows()) return q.is_local() ? Placement::local(dim) : Placement::split(dim);
+  if (p.is_whole() && q.is_rows()) {
+    Placement result = q;
+    result.dim = dim;
+    return result;
+  }
   call.refuse(std::string(kCombination),
               fmt::format("the value is placed {}, the index {}", print_placement(p), print_placement(q)));
 }
@@ -139,8 +151,12 @@ Placement write_rows(PlacementCall& call, const RowWrite& write) {
   if (!to.is_divided() && !at.is_divided() && !rows.is_divided()) return Placement::whole();
   if (to.is_rows() && to.dim == write.dim) {
     if (at.is_local() && (rows.is_local() || rows.is_whole())) {
+      if (to.is(PlacementKind::kSplit)) require_same_order(call, to, at);
       call.assume(fmt::format("writes rows of its own part by '{}'", call.name_of(write.positions)));
-      return to;
+      Placement result = to;
+      if (to.any_order) result.blocks = at.blocks;
+      result.any_order = false;
+      return result;
     }
     call.refuse("chunk.whole-positions",
                 fmt::format("rows placed {} are written into a divided destination at positions placed {}",
@@ -212,9 +228,11 @@ Placement scalar_read(PlacementCall& call) {
 Placement all_to_all(PlacementCall& call) {
   const Operand value = call.arg(0);
   const Placement p = call.of(value);
-  bool splits_divided = false;
+  bool splits_divided = false;  // some split size
+  bool splits_per_part = true;  // all of them
   for (const std::size_t i : {1UL, 2UL})
-    for (const Operand& item : call.items(call.arg(i))) splits_divided |= call.of(item).is_divided();
+    for (const Operand& item : call.items(call.arg(i)))
+      (call.of(item).is_divided() ? splits_divided : splits_per_part) = call.of(item).is_divided();
   if (p.is_whole() && !splits_divided) return p;
   if (!call.node().ep.ep && !call.node().ep.token_exchange && !call.node().ep.token_count_exchange)
     call.refuse("chunk.foreign-exchange",
@@ -222,6 +240,10 @@ Placement all_to_all(PlacementCall& call) {
                 "annotate the exchange (custom['EP'] or custom['EP_token_exchange']), or select other roots");
   if (p.is_partial() && !splits_divided) return p;  // counts; equal splits permute them alike in every part
   if (p.is_rows() && p.dim == 0) {
+    if (!splits_per_part)
+      call.refuse(
+          "chunk.whole-splits", "it exchanges a part's rows by split sizes that are those of all rows",
+          "the sizes must come from counts that each part can make of its own rows (sums of integers)");
     call.assume("exchanges the part's own rows");
     return Placement::local(0);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
 
 namespace epweave {
@@ -117,62 +118,12 @@ Placement expand(PlacementCall& call) {
     // A whole repeated along a divided extent: each part repeats it its own number of times.
     for (std::size_t i = 0; i < items.size(); ++i) {
       const Placement size = call.of(items[i]);
-      if (size.is_partial()) return with_sizes(call, sizes, Placement::split(static_cast<int>(i)));
+      if (size.is_partial()) return with_sizes(call, sizes, call.constant_rows(static_cast<int>(i)));
       if (size.is_divided()) return with_sizes(call, sizes, Placement::local(static_cast<int>(i)));
     }
   }
   return with_sizes(call, sizes, p);
 }
-
-// Groups of consecutive dimensions of `from` and `to` with equal products, left to right.
-struct DimGroup {
-  std::size_t from_begin, from_end, to_begin, to_end;
-};
-
-class Grouping {
- public:
-  explicit Grouping(Facts& facts) : facts_(facts), pool_(facts.pool()) {}
-
-  // Empty if the products do not meet.
-  std::vector<DimGroup> match(const std::vector<PolyId>& from, const std::vector<PolyId>& to) {
-    std::vector<DimGroup> groups;
-    std::size_t i = 0, j = 0;
-    while (i < from.size() && j < to.size()) {
-      DimGroup group{i, i + 1, j, j + 1};
-      PolyId a = from[i++], b = to[j++];
-      while (a != b) {
-        const bool extend_from = is_smaller(a, b);
-        if (extend_from ? i == from.size() : j == to.size()) return {};
-        (extend_from ? a : b) =
-            facts_.normalize(pool_.mul(extend_from ? a : b, extend_from ? from[i++] : to[j++]));
-      }
-      group.from_end = i;
-      group.to_end = j;
-      groups.push_back(group);
-    }
-    // Trailing extents of 1.
-    if (!groups.empty()) {
-      groups.back().from_end = from.size();
-      groups.back().to_end = to.size();
-    }
-    return groups;
-  }
-
- private:
-  bool is_smaller(PolyId a, PolyId b) {
-    if (pool_.divide_exactly(b, a)) {
-      auto quotient = pool_[*pool_.divide_exactly(b, a)];
-      if (std::all_of(quotient.terms.begin(), quotient.terms.end(),
-                      [](auto& t) { return t.coefficient.is_integer(); }))
-        return true;
-    }
-    if (pool_.divide_exactly(a, b)) return false;
-    return facts_.is_nonnegative(pool_.sub(b, a));
-  }
-
-  Facts& facts_;
-  ExprPool& pool_;
-};
 
 Placement reshape(PlacementCall& call) {
   const Operand sizes = call.arg(1);
@@ -181,27 +132,19 @@ Placement reshape(PlacementCall& call) {
   const TensorType *source = call.tensor(call.arg(0)), *target = call.result_tensor();
   if (source == nullptr || target == nullptr)
     call.refuse("chunk.no-type", "the value or its argument has no recorded type");
-  Facts& facts = call.facts();
-  std::vector<PolyId> from, to;
-  for (ExprId e : source->sizes) from.push_back(facts.normalize(e));
-  for (ExprId e : target->sizes) to.push_back(facts.normalize(e));
-  const auto dim = static_cast<std::size_t>(p.dim);
-  auto first_not_one = [&](const std::vector<PolyId>& dims, std::size_t begin, std::size_t end) {
-    while (begin < end && facts.pool().is_constant(dims[begin], 1)) ++begin;
-    return begin;
-  };
-  for (const DimGroup& group : Grouping(facts).match(from, to)) {
-    if (dim < group.from_begin || dim >= group.from_end) continue;
-    if (first_not_one(from, group.from_begin, group.from_end) != dim)
-      call.refuse(
-          "chunk.inner-factor",
-          "it merges the divided dimension behind another one, so that the rows of a part are not one slice");
-    const std::size_t result = first_not_one(to, group.to_begin, group.to_end);
-    if (result == group.to_end || facts.pool().constant(to[result]))
+  const Followed followed = follow_reshape(call.facts(), *source, *target, p);
+  if (followed.placement) return with_sizes(call, sizes, *followed.placement);
+  switch (followed.refusal) {
+    case ReshapeRefusal::kInnerFactor:
+      call.refuse("chunk.inner-factor",
+                  "it merges rows that are in an order of their part's own behind another dimension");
+    case ReshapeRefusal::kBrokenExtent:
       call.refuse("chunk.broken-extent",
                   fmt::format("it moves the divided extent {} into a dimension of fixed size",
-                              facts.pool().text(source->sizes[dim])));
-    return with_sizes(call, sizes, moved(p, static_cast<int>(result)));
+                              call.facts().pool().text(source->sizes[static_cast<std::size_t>(p.dim)])));
+    case ReshapeRefusal::kNotFollowed:
+    case ReshapeRefusal::kNone:
+      break;
   }
   call.refuse("chunk.reshape", "the divided dimension cannot be followed through the reshape");
 }
@@ -278,7 +221,7 @@ Placement concatenate(PlacementCall& call) {
   if (rows.dim == call.dim(call.int_arg(1, "dim", 0), call.result_tensor()->rank()))
     call.refuse("chunk.along-divided", "it concatenates along the divided dimension");
   for (std::size_t i = 0; i < items.size(); ++i)
-    if (placements[i].is_whole()) call.take_slice(items[i], rows.dim);
+    if (placements[i].is_whole()) call.take_slice_like(items[i], rows.dim, rows);
   return rows;
 }
 
@@ -291,7 +234,7 @@ Placement factory(PlacementCall& call, Operand sizes) {
     if (!size.is_divided()) continue;
     if (result.is_divided()) call.refuse("chunk.two-token-extents", "two of its sizes are divided");
     result =
-        size.is_partial() ? Placement::split(static_cast<int>(i)) : Placement::local(static_cast<int>(i));
+        size.is_partial() ? call.constant_rows(static_cast<int>(i)) : Placement::local(static_cast<int>(i));
   }
   return result;
 }

@@ -4,38 +4,67 @@
 
 namespace epweave {
 
-TokenExtents::TokenExtents(const Graph& graph, Facts& facts) : facts_(facts) {
-  const Body& step = graph.step();
-  std::size_t input = 0;
+namespace {
+
+bool is_user_input(const Graph& graph, std::size_t position) {
+  return position >= graph.inputs.size() || !graph.inputs[position].role ||
+         graph.text(graph.inputs[position].role) == "user";
+}
+
+// Token numbers [batch, sequence], or activations [batch, sequence, width].
+bool is_grid(const TensorType& tensor) {
+  return tensor.rank() >= (is_floating(tensor.dtype) ? 3U : 2U);
+}
+
+// Whether a user input is a grid with a symbol in front or behind: without, all tokens come in one row.
+bool has_symbolic_grid(const Graph& graph, const ExprPool& exprs) {
+  std::size_t position = 0;
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.kind != NodeKind::kPlaceholder) break;
+    const TensorType* tensor = tensor_of(*graph.context, node.type);
+    if (!is_user_input(graph, position++) || tensor == nullptr || !is_grid(*tensor)) continue;
+    if (!exprs.constant(tensor->sizes[0]) || !exprs.constant(tensor->sizes[1])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void TokenExtents::add_symbols(ExprId extent) {
   auto add = [&](StringId symbol) {
     if (is_token_.insert(symbol)) symbols_.push_back(symbol);
   };
+  const PolyId normal = facts_.normalize(extent);
+  for (StringId symbol : std::vector<StringId>(facts_.pool().symbols(normal))) add(symbol);
+  // Other names of the same count.
+  for (StringId symbol : std::vector<StringId>(facts_.pool().symbols(facts_.pool().poly(extent))))
+    if (facts_.equal(facts_.pool().poly_symbol(symbol), normal)) add(symbol);
+}
+
+TokenExtents::TokenExtents(const Graph& graph, Facts& facts, GridDim grid_dim)
+    : facts_(facts), is_inner_(grid_dim == GridDim::kSequence && has_symbolic_grid(graph, facts.pool())) {
+  const Body& step = graph.step();
+  std::size_t input = 0;
   for (NodeId id : step.order) {
     const Node& node = step.nodes[id];
     if (node.kind != NodeKind::kPlaceholder) break;
-    const bool is_user = input >= graph.inputs.size() || graph.text(graph.inputs[input].role) == "user" ||
-                         !graph.inputs[input].role;
-    ++input;
+    const bool is_user = is_user_input(graph, input++);
     if (node.extra)
-      for (const auto& [symbol, value] : node.extra->chunk_hints) add(symbol);
+      for (const auto& [symbol, value] : node.extra->chunk_hints)
+        if (is_token_.insert(symbol)) symbols_.push_back(symbol);
     const TensorType* tensor = tensor_of(*graph.context, node.type);
     if (tensor == nullptr || tensor->sizes.empty()) continue;
-    if (is_user) {
-      const PolyId extent = facts.normalize(tensor->sizes[0]);
-      for (StringId symbol : std::vector<StringId>(facts.pool().symbols(extent))) add(symbol);
-      // Other names of the same count.
-      const PolyId recorded = facts.pool().poly(tensor->sizes[0]);
-      for (StringId symbol : std::vector<StringId>(facts.pool().symbols(recorded)))
-        if (facts.equal(facts.pool().poly_symbol(symbol), extent)) add(symbol);
-    }
+    if (is_user && (!is_inner_ || is_grid(*tensor))) add_symbols(tensor->sizes[is_inner_ ? 1 : 0]);
     for (std::size_t dim = 0; dim < tensor->sizes.size(); ++dim) {
       const Poly& poly = facts.pool()[facts.pool().poly(tensor->sizes[dim])];
-      if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1 ||
-          !(poly.terms[0].coefficient == Rational{1, 1}))
-        continue;
+      if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
+      const Rational factor = poly.terms[0].coefficient;
       const Atom& atom = facts.pool()[poly.terms[0].atoms[0]];
-      if (atom.kind == AtomKind::kSymbol && !sources_[atom.name].node)
-        sources_.at(atom.name) = {id, static_cast<int>(dim)};
+      if (atom.kind != AtomKind::kSymbol || !factor.is_integer() || factor.num <= 0) continue;
+      const Source& known = sources_[atom.name];
+      if (!known.node || (known.factor != 1 && factor.num == 1))
+        sources_.at(atom.name) = {id, static_cast<int>(dim), factor.num};
     }
   }
 }

@@ -1,8 +1,10 @@
 // Which extents count tokens.
 //
-// Chunking cuts the token extent of the inputs. The token symbols are those of the first dimension of the
-// user inputs (`dim=batch`) and those that torchtitan_chunk_symbol_hints name; an extent scales with the
-// token count if it mentions one.
+// Chunking cuts the token extent of the inputs. The token symbols are those of one dimension of the user
+// inputs and those that torchtitan_chunk_symbol_hints name; an extent scales with the token count if it
+// mentions one. Inputs are a flat row of tokens ([tokens], or [tokens, width] of activations) or a grid of
+// [batch, sequence]; the dimension that counts is that of the tokens, or the one of the grid that is asked
+// for.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +21,16 @@ struct TokenMultiple {
   std::int64_t factor;  // > 0
 };
 
+enum class GridDim : std::uint8_t { kBatch, kSequence };
+
 class TokenExtents {
  public:
-  TokenExtents(const Graph& graph, Facts& facts);
+  TokenExtents(const Graph& graph, Facts& facts, GridDim dim = GridDim::kBatch);
 
   const std::vector<StringId>& symbols() const { return symbols_; }
   bool is_token(StringId symbol) const { return is_token_.contains(symbol); }
+  // Whether the tokens are the inner dimension of a grid. Where dimensions are merged, the batch is in front.
+  bool is_inner() const { return is_inner_; }
   // Whether the extent mentions a token symbol.
   bool scales(ExprId extent);
   bool scales(PolyId extent);
@@ -35,15 +41,19 @@ class TokenExtents {
   bool is_linear(ExprId extent);
   // The dimensions of a tensor that scale.
   std::vector<int> dimensions(const TensorType& tensor);
-  // The placeholder and dimension whose extent is the symbol.
+  // The placeholder and dimension whose extent is the symbol; `factor` times it where no input has it alone.
   struct Source {
     NodeId node;
     int dim = 0;
+    std::int64_t factor = 1;
   };
   const Source& source(StringId symbol) const { return sources_[symbol]; }
 
  private:
+  void add_symbols(ExprId extent);
+
   Facts& facts_;
+  bool is_inner_ = false;
   std::vector<StringId> symbols_;
   IdSet<StringId> is_token_;
   SideTable<StringId, Source> sources_;

@@ -128,7 +128,7 @@ class BodyDiffer {
         special_.learn(a_.nodes[id].type, b_.nodes[images_[id].front()].type);
     find_moves();
     list_nodes();
-    BodyDiff result{.name = a_.name, .a = &a_, .b = &b_};
+    BodyDiff result{.name = a_.name, .a = &a_, .b = &b_, .origin = pairing_.origin, .part = pairing_.part};
     for (NodeDiff& diff : nodes_) {
       if (diff.changes.none()) {
         ++result.same;

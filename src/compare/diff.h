@@ -63,6 +63,9 @@ struct BodyDiff {
   const Body* b = nullptr;      // null: only in A
   std::vector<NodeDiff> nodes;  // that differ, in the order of B; removed ones behind what they stood behind
   std::size_t same = 0;         // nodes without a difference
+  IdVector<NodeId, NodeId> origin;  // of a node of B: the node of A that it is or is a part of; empty where
+                                    // one graph lacks the body
+  IdVector<NodeId, std::uint32_t> part;  // of a node of B: which part of its origin; kNoPart: all of it
 };
 
 // A symbol, process group, role or other fact of the whole graph.

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "analysis/module_path.h"
 #include "compare/lineage.h"
 
 namespace epweave {
@@ -163,7 +164,7 @@ class DiffPrinter {
     std::string text, whole;
     std::size_t parts = 0;
     for (NodeId id : diff.b) {
-      if (find_lineage(body.b->nodes[id]).is_part()) {
+      if (body.part[id] != kNoPart) {
         if (++parts <= kMaxNames) text += fmt::format(" {}", name_b(body, id));
       } else {
         whole += fmt::format(" {}", name_b(body, id));
@@ -206,23 +207,9 @@ struct Row {
 };
 
 // "layers.3.moe" and "layers.4.moe" in one row.
-std::string module_row(std::string module) {
-  std::string text;
-  for (std::size_t at = 0; at < module.size();) {
-    const std::size_t end = std::min(module.find('.', at), module.size());
-    const std::string element = module.substr(at, end - at);
-    const bool is_number = element.find_first_not_of("0123456789") == element.npos;
-    if (!text.empty()) text += '.';
-    text += is_number ? "*" : element;
-    at = end + 1;
-  }
-  return text.empty() ? "(no module)" : text;
-}
-
-std::string cut_module(std::string_view module) {
-  std::size_t end = 0;
-  for (int i = 0; i < 3 && end != module.npos; ++i) end = module.find('.', end == 0 ? 0 : end + 1);
-  return std::string(module.substr(0, end));
+std::string module_row(std::string_view module) {
+  const std::string row = generic_module(cut_module(module));
+  return row.empty() ? "(no module)" : row;
 }
 
 std::string op_row(const Graph& graph, const Node& node) {
@@ -303,24 +290,31 @@ std::string print_counts(const DiffSides& sides, const GraphDiff& diff) {
 
 }  // namespace
 
-std::string NodeLines::print(const Body& body, NodeId id) {
-  const Node& node = body.nodes[id];
-  printer_.head(body, node);
+std::string NodeLines::head(const Body& body, NodeId id) {
+  printer_.head(body, body.nodes[id]);
   std::string head = printer_.take();
   while (!head.empty() && (head.front() == ' ' || head.front() == '\n')) head.erase(0, 1);
   if (head.size() > kMaxLine) head = fmt::format("{}...)", head.substr(0, head.rfind(", ", kMaxLine) + 2));
-  if (node.type) {
-    printer_.type(node.type);
-    head += fmt::format(" : {}", printer_.take());
-  }
-  if (node.module) head += fmt::format("  @{}", graph_.text(node.module));
   return head;
+}
+
+std::string NodeLines::type(TypeId type) {
+  printer_.type(type);
+  return printer_.take();
+}
+
+std::string NodeLines::print(const Body& body, NodeId id) {
+  const Node& node = body.nodes[id];
+  std::string line = head(body, id);
+  if (node.type) line += fmt::format(" : {}", type(node.type));
+  if (node.module) line += fmt::format("  @{}", graph_.text(node.module));
+  return line;
 }
 
 std::string module_of(const DiffSides& sides, const BodyDiff& body, const NodeDiff& diff) {
   const Node& node = node_of(body, diff);
   const std::string_view module = (diff.a ? sides.a : sides.b).text(node.module);
-  return cut_module(node.chunk.region && !diff.a ? sides.b.text(node.chunk.region) : module);
+  return std::string(cut_module(node.chunk.region && !diff.a ? sides.b.text(node.chunk.region) : module));
 }
 
 std::string print_diff(const DiffSides& sides, const GraphDiff& diff, Listing listing) {
@@ -334,18 +328,16 @@ std::string print_diff_summary(const DiffSides& sides, const GraphDiff& diff) {
     for (NodeId id : body.a->order) {
       const Node& node = body.a->nodes[id];
       ++ops[op_row(sides.a, node)].before;
-      ++modules[module_row(cut_module(sides.a.text(node.module)))].before;
+      ++modules[module_row(sides.a.text(node.module))].before;
     }
     for (NodeId id : body.b->order) {
       const Node& node = body.b->nodes[id];
       ++ops[op_row(sides.b, node)].after;
-      ++modules[module_row(cut_module(sides.b.text(node.module)))].after;
+      ++modules[module_row(sides.b.text(node.module))].after;
     }
     for (const NodeDiff& node : body.nodes) {
       count_entry(node, ops[op_row(node.a ? sides.a : sides.b, node_of(body, node))]);
-      count_entry(
-          node,
-          modules[module_row(cut_module((node.a ? sides.a : sides.b).text(node_of(body, node).module)))]);
+      count_entry(node, modules[module_row((node.a ? sides.a : sides.b).text(node_of(body, node).module))]);
     }
   }
   return header(sides, diff) + print_counts(sides, diff) + print_table("op", ops) +

@@ -20,6 +20,9 @@ class NodeLines {
  public:
   explicit NodeLines(const Graph& graph) : graph_(graph), printer_(graph, text::find_default_device(graph)) {}
   std::string print(const Body& body, NodeId node);
+  // Its pieces: "%mm = aten.mm.default(%x, %w)" and "f32[8, 4]".
+  std::string head(const Body& body, NodeId node);
+  std::string type(TypeId type);
 
  private:
   const Graph& graph_;

@@ -28,8 +28,9 @@ void Numbers::learn(const Graph& graph, TypeId before, TypeId after) {
     const auto number = pool.constant(y->sizes[i]);
     if (!number || poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
     const Atom& atom = pool[poly.terms[0].atoms[0]];
-    if (atom.kind != AtomKind::kSymbol || !(poly.terms[0].coefficient == Rational{1, 1})) continue;
-    numbers_.at(atom.name) = number;
+    const Rational factor = poly.terms[0].coefficient;
+    if (atom.kind != AtomKind::kSymbol || !factor.is_integer() || *number % factor.num != 0) continue;
+    numbers_.at(atom.name) = *number / factor.num;
   }
 }
 
@@ -44,19 +45,41 @@ PolyId Numbers::in_numbers(ExprId a) {
   return in_numbers_.at(a) = poly;
 }
 
-bool Numbers::is_fraction(ExprId a, ExprId b, std::uint32_t parts) {
+void Numbers::learn_division(ExprId whole, std::span<const ExprId> parts) {
   ExprPool& pool = facts_.pool();
-  return facts_.equal(in_numbers(a), pool.scale(pool.poly(b), Rational{static_cast<std::int64_t>(parts), 1}));
+  Division division{in_numbers(whole), {}};
+  PolyId sum = pool.poly_number(0);
+  for (ExprId part : parts) {
+    division.parts.push_back(pool.poly(part));
+    sum = pool.add(sum, division.parts.back());
+  }
+  if (!facts_.equal(sum, division.whole)) return;
+  for (StringId symbol : std::vector<StringId>(pool.symbols(whole)))
+    divisions_.try_emplace({symbol, parts.size()}, division);
 }
 
-Fraction Numbers::match(ExprId a, ExprId b, std::uint32_t parts) {
-  if (a == b || is_fraction(a, b, 1)) return Fraction::kAll;
-  return parts > 1 && is_fraction(a, b, parts) ? Fraction::kPart : Fraction::kNone;
+const Numbers::Division* Numbers::find_division(ExprId a, std::uint32_t parts) {
+  for (StringId symbol : facts_.pool().symbols(a))
+    if (auto found = divisions_.find({symbol, parts}); found != divisions_.end()) return &found->second;
+  return nullptr;
 }
 
-Fraction Numbers::match_scalar(ExprId a, Arg b, std::uint32_t parts) {
-  if (b.is(ArgKind::kSymbolic)) return match(a, b.as_expr(), parts);
-  return b.is_int() ? match(a, facts_.pool().number(b.as_int()), parts) : Fraction::kNone;
+bool Numbers::is_share(ExprId a, ExprId b, Share share) {
+  ExprPool& pool = facts_.pool();
+  const PolyId x = in_numbers(a), y = pool.poly(b);
+  const Division* division = share.parts > 1 ? find_division(a, share.parts) : nullptr;
+  if (division == nullptr) return facts_.equal(x, pool.scale(y, Rational{std::int64_t{share.parts}, 1}));
+  return facts_.equal(pool.mul(y, division->whole), pool.mul(x, division->parts[share.part]));
+}
+
+Fraction Numbers::match(ExprId a, ExprId b, Share share) {
+  if (a == b || is_share(a, b, {})) return Fraction::kAll;
+  return share.parts > 1 && is_share(a, b, share) ? Fraction::kPart : Fraction::kNone;
+}
+
+Fraction Numbers::match_scalar(ExprId a, Arg b, Share share) {
+  if (b.is(ArgKind::kSymbolic)) return match(a, b.as_expr(), share);
+  return b.is_int() ? match(a, facts_.pool().number(b.as_int()), share) : Fraction::kNone;
 }
 
 }  // namespace epweave

@@ -1,7 +1,11 @@
-// Scalars of A beside those of B: symbols of A that are numbers in B's inputs count as those numbers.
+// Scalars of A beside those of B: symbols of A that are numbers in B's inputs count as those numbers, and
+// parts are as large as the first split or join of so many parts says.
 #pragma once
 
-#include <unordered_map>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "ir/facts.h"
 #include "ir/graph.h"
@@ -11,24 +15,46 @@ namespace epweave {
 // How much of A's scalar B's is.
 enum class Fraction : std::uint8_t { kNone, kAll, kPart };
 
+// Part number `part` of `parts`.
+struct Share {
+  std::uint32_t part = 0, parts = 1;
+};
+
 class Numbers {
  public:
   Numbers(const Graph& a, const Graph& b);
 
-  // All of it, 1/parts of it, or neither.
-  Fraction match(ExprId a, ExprId b, std::uint32_t parts);
+  // Takes it that what counts the symbols of `whole` is divided as `whole` is here, into `parts` that add up
+  // to it. Symbols whose division into so many parts is known stay as they are.
+  void learn_division(ExprId whole, std::span<const ExprId> parts);
+
+  // All of it, the share of it, or neither.
+  Fraction match(ExprId a, ExprId b, Share share);
   // As above; `b` is a number or a symbolic scalar.
-  Fraction match_scalar(ExprId a, Arg b, std::uint32_t parts);
-  // Whether parts * b = a.
-  bool is_fraction(ExprId a, ExprId b, std::uint32_t parts);
+  Fraction match_scalar(ExprId a, Arg b, Share share);
+  // Whether two scalars of B are equal.
+  bool is_same(ExprId a, ExprId b) { return facts_.equal(a, b); }
+  // a * b, both of B.
+  ExprId multiply(ExprId a, ExprId b) {
+    return facts_.pool().from_poly(facts_.pool().mul(facts_.pool().poly(a), facts_.pool().poly(b)));
+  }
+  // Whether b is the share of a: by what is known of the division, else 1/parts of it.
+  bool is_share(ExprId a, ExprId b, Share share);
 
  private:
+  // b : a = part : whole
+  struct Division {
+    PolyId whole;
+    std::vector<PolyId> parts;
+  };
   void learn(const Graph& graph, TypeId before, TypeId after);
+  const Division* find_division(ExprId a, std::uint32_t parts);
   PolyId in_numbers(ExprId a);
 
   Facts facts_;
   SideTable<StringId, std::optional<std::int64_t>> numbers_;
   SideTable<ExprId, PolyId> in_numbers_;
+  std::map<std::pair<StringId, std::size_t>, Division> divisions_;  // by symbol of A and number of parts
 };
 
 }  // namespace epweave

@@ -52,8 +52,10 @@ class StructurePairer {
   }
 
   BodyPairing run() {
+    pair_parts();
     Index exact = index(Constants::kCount);
-    for (NodeId id : b_.order) pair_by_key(exact, id, Constants::kCount);
+    for (NodeId id : b_.order)
+      if (!pairing_.origin[id]) pair_by_key(exact, id, Constants::kCount);
     Index loose = index(Constants::kLeaveOut);
     for (NodeId id : b_.order) {
       if (pairing_.origin[id]) continue;
@@ -130,6 +132,19 @@ class StructurePairer {
     if (constants == Constants::kLeaveOut) return 0;
     if (arg.is(ArgKind::kSymbolic)) return mix(kind, context_.exprs.poly(arg.as_expr()).index());
     return mix(kind, arg.bits());
+  }
+
+  // torchtitan's chunker names the node that a part was made from.
+  void pair_parts() {
+    if (!options_.use_names) return;
+    for (NodeId id : b_.order) {
+      const Node& node = b_.nodes[id];
+      if (!node.chunk.original_name || node.chunk.part.value_or(-1) < 0) continue;
+      const NodeId whole = names_[node.chunk.original_name];
+      if (!whole || a_.nodes[whole].chunk.part || a_.nodes[whole].target != node.target) continue;
+      pair(whole, id);
+      pairing_.part[id] = static_cast<std::uint32_t>(*node.chunk.part);
+    }
   }
 
   bool pair_by_key(Index& index, NodeId id, Constants constants) {

@@ -1,9 +1,10 @@
 // Which node of B is, or is a part of, which node of A.
 //
 //   by provenance  B's origins name A's nodes: B was made from A by passes
-//   by structure   otherwise: the inputs by their roles, then every call whose target, constants and paired
-//                  inputs are those of a call of A (the same name first where there are several), then by
-//                  name, then by what is left of the same target in the same module
+//   by structure   otherwise: parts with the node that torchtitan's chunker says they were made from
+//                  (chunked_original_name), the inputs by their roles, then every call whose target,
+//                  constants and paired inputs are those of a call of A (the same name first where there are
+//                  several), then by name, then by what is left of the same target in the same module
 //
 // Linear in nodes plus edges.
 #pragma once

@@ -5,8 +5,7 @@
 //   claim of a node of B        what is proved
 //   whole: it is A's node x     same target; each argument is the whole value of x's argument
 //   part k of x                 same target; each argument is part k of x's argument, or its whole value, and
-//   of
-//                               the same kind in every part; or what part k-1 of x left (buffers)
+//                               of the same kind in every part; or what part k-1 of x left (buffers)
 //   split of x, its pieces      x whole, cut into n equal extents along one dimension; piece k is element k
 //   join of x                   cat: exactly parts 0 .. n-1, in order, along the dimension in which they are
 //                               smaller than x. sum: parts 0 .. n-1 of the size of x, added in order
@@ -18,6 +17,7 @@
 //   rewrite-inputs     the same inputs and outputs, with the same roles
 //   rewrite-target     a node has its origin's target
 //   rewrite-argument   an argument is not what the claim needs
+//   rewrite-attention  a part of a FlexAttention call has not its rows of the mask, or counts them wrong
 //   rewrite-part       parts are not 0 .. n-1, each once, or a part takes what the other parts do not
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above
@@ -29,7 +29,11 @@
 //   rewrite-order      random draws or ops of unknown effects changed places
 //   rewrite-group      a collective runs on a group with other ranks
 //   rewrite-host-read  the host reads a copy that may not have arrived
+//   rewrite-symbol     a part names what another part binds, or a symbol is bound more often (part_symbols.h)
 //   rewrite-nested     a nested graph differs
+//
+// Where A is itself the result of a rewrite and B was made from it by another, the provenance of both names
+// the nodes of a graph before; it is brought to A's first (rebase.h).
 //
 // What it takes for granted: symbols that are numbers in B's inputs had those numbers; the token count is a
 // multiple of the number of parts; a value whose parts are added up is linear in the tokens; rows that a part

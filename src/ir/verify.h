@@ -7,16 +7,16 @@
 //     resolved-refs     every node reference names a node of its body that executes
 //     defined-first     a node executes after the nodes it refers to
 //     one-output        a body ends with its only output node, which nothing refers to
-//     placeholders      placeholders come before everything else; the step has one input role for each, same
-//     names outputs           the step's output node returns a list or tuple, one output role for each
-//     element nested-graphs     every nested graph named by an argument or attribute exists; names are unique
+//     placeholders      placeholders come before everything else; the step has one input role for each, by name
+//     outputs           the step's output node returns a list or tuple, one output role for each element
+//     nested-graphs     every nested graph named by an argument or attribute exists; names are unique
 //     symbols           symbol names are unique
 //     kwargs            keyword names of a call are unique
 //   types (verify_types)
-//     schema            a call's arguments fit the op's schema: no unknown keyword, none missing, none given
-//     twice type              a call's recorded type is what the op's type rule gives symbols-bound     every
-//     symbol in a recorded type or argument is bound by an earlier node or placeholder bindings          a
-//     symbol is bound once
+//     schema            a call's arguments fit the op's schema: no unknown keyword, none missing or given twice
+//     type              a call's recorded type is what the op's type rule gives
+//     symbols-bound     every symbol in a recorded type or argument is bound by an earlier node or placeholder
+//     bindings          a symbol is bound once
 //   communication (verify_communication)
 //     waits             every collective's result is waited on before another op reads it
 //     groups            a collective names a group of the table

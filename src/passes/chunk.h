@@ -13,23 +13,40 @@
 // (docs/chunking.md).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "analysis/placement.h"
+#include "analysis/token_extent.h"
 #include "passes/pass.h"
 
 namespace epweave {
 
-// Which dimension of the token grid is cut. On a flat [tokens] grid both mean its only dimension.
-enum class ChunkDim { kBatch, kSeq };
+// Modules by pattern, and into how many parts they are divided. `layers.*.moe:4`
+struct ChunkRoot {
+  std::string pattern;
+  std::optional<std::int64_t> parts = {};  // none: ChunkOptions::parts
+};
 
 struct ChunkOptions {
-  std::vector<std::string> roots = {"layers.*.moe"};
-  ChunkDim dim = ChunkDim::kBatch;
+  std::vector<ChunkRoot> roots = {{"layers.*.moe"}};
+  // Which dimension of a [batch, sequence] grid is divided. Where tokens come in one row, both mean that.
+  GridDim dim = GridDim::kBatch;
   std::int64_t parts = 2;
+  // How many tokens each part has, in order; none: as equal as whole rows allow. Modules that are divided
+  // into as many parts have these.
+  std::vector<std::int64_t> sizes = {};
   bool require_exchange = true;
+  bool dense = false;
   bool exact_casts = false;
+  AttentionMode attention = AttentionMode::kWholeKv;
 };
+
+// Throws UsageError where the text is not PATTERN or PATTERN:PARTS.
+ChunkRoot parse_chunk_root(std::string_view text);
 
 // Throws PassError where the graph cannot be divided so.
 PassResult chunk(const Graph& graph, const ChunkOptions& options);

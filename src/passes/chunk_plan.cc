@@ -3,69 +3,189 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <map>
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "passes/chunk_attention.h"
 
 namespace epweave {
 namespace {
 
-// The parts are equal, so their number must divide every token symbol: by a recorded fact, else by the value
-// it had when the graph was traced, which then becomes an assumption.
-void require_divisible(const Graph& graph, Facts& facts, StringId symbol, ChunkPlan& plan) {
-  if (facts.divides(plan.parts, symbol)) return;
-  const std::string_view name = graph.text(symbol);
-  const auto hint = facts.hint(symbol);
-  if (!hint)
-    throw PassError(
-        "chunk.unknown-extent",
-        fmt::format("nothing recorded says that {} divides the token count {}, and it has no hint",
-                    plan.parts, name),
-        {},
-        fmt::format("export the graph with a hint for {}, or with an assertion such as Eq(Mod({}, {}), 0)",
-                    name, name, plan.parts));
-  if (*hint % plan.parts != 0)
-    throw PassError(
-        "chunk.uneven",
-        fmt::format("{} parts do not divide the token count {} = {}: {} = {}*{} + {}", plan.parts, name,
-                    *hint, *hint, plan.parts, *hint / plan.parts, *hint % plan.parts),
-        {}, "choose a number of parts that divides it; parts of different sizes are not supported yet");
-  const std::string statement = fmt::format("Eq({}, {})", name, *hint);
-  plan.assumed.push_back({symbol, graph.context->exprs.parse(statement)});
+// Decides how many rows of a token symbol the parts have: as many each where their number divides it, by a
+// recorded fact, else by the value it had when the graph was traced, which then becomes an assumption.
+class Divider {
+ public:
+  Divider(const Graph& graph, Facts& facts, ChunkPlan& plan) : graph_(graph), facts_(facts), plan_(plan) {}
+
+  void divide(Division& division, StringId symbol) {
+    division.divided.insert(symbol);
+    if (!division.sizes.empty()) return require_sum(division, symbol);
+    if (facts_.divides(division.parts, symbol)) {
+      division.equal.insert(symbol);
+      return;
+    }
+    const std::string_view name = graph_.text(symbol);
+    const auto hint = facts_.hint(symbol);
+    if (!hint)
+      throw PassError(
+          "chunk.unknown-extent",
+          fmt::format("nothing recorded says that {} divides the token count {}, and it has no hint",
+                      division.parts, name),
+          {},
+          fmt::format("export the graph with a hint for {}, or with an assertion such as Eq(Mod({}, {}), 0)",
+                      name, name, division.parts));
+    if (*hint < division.parts)
+      throw PassError(
+          "chunk.too-many-parts",
+          fmt::format("{} parts are more than the token count {} = {} has rows", division.parts, name, *hint),
+          {}, fmt::format("choose at most {} parts", *hint));
+    if (*hint % division.parts == 0) {
+      division.equal.insert(symbol);
+      assume_number(symbol, *hint);
+    } else if (!has_rows(symbol, division.parts)) {
+      const std::string statement = fmt::format("{} <= {}", division.parts, name);
+      assume(symbol, statement, statement);
+    }
+  }
+
+ private:
+  void require_sum(const Division& division, StringId symbol) {
+    const std::int64_t sum = std::accumulate(division.sizes.begin(), division.sizes.end(), std::int64_t{0});
+    const std::string_view name = graph_.text(symbol);
+    const auto hint = facts_.hint(symbol);
+    if (hint && *hint != sum)
+      throw PassError("chunk.sizes",
+                      fmt::format("the sizes of the parts add up to {} = {}, the token count {} is {}",
+                                  fmt::join(division.sizes, " + "), sum, name, *hint),
+                      {}, "give sizes that add up to the token count, or a number of parts instead");
+    if (facts_.assumed_value(symbol) != sum) assume_number(symbol, sum);
+  }
+
+  bool has_rows(StringId symbol, std::int64_t rows) {
+    ExprPool& pool = facts_.pool();
+    return facts_.is_nonnegative(pool.sub(pool.poly_symbol(symbol), pool.poly_number(rows)));
+  }
+  void assume_number(StringId symbol, std::int64_t number) {
+    const std::string_view name = graph_.text(symbol);
+    assume(symbol, fmt::format("Eq({}, {})", name, number), fmt::format("{} = {}", name, number));
+  }
+  // Each statement once, whichever division rests on it.
+  void assume(StringId symbol, const std::string& statement, std::string text) {
+    const ExprId expr = graph_.context->exprs.parse(statement);
+    for (const ChunkPlan::Assumed& known : plan_.assumed)
+      if (known.symbol == symbol && known.statement == expr) return;
+    plan_.assumed.push_back({symbol, expr, std::move(text)});
+  }
+
+  const Graph& graph_;
+  Facts& facts_;
+  ChunkPlan& plan_;
+};
+
+// The division of each root, by number, and the different ones.
+std::vector<std::uint32_t> list_divisions(const ChunkOptions& options, std::vector<Division>& divisions) {
+  std::vector<std::uint32_t> of_root;
+  const auto sizes = static_cast<std::int64_t>(options.sizes.size());
+  for (const ChunkRoot& root : options.roots) {
+    Division division{.parts = root.parts.value_or(sizes > 0 ? sizes : options.parts)};
+    if (division.parts == sizes) division.sizes = options.sizes;
+    const auto known = std::find(divisions.begin(), divisions.end(), division);
+    of_root.push_back(static_cast<std::uint32_t>(known - divisions.begin()));
+    if (known == divisions.end()) divisions.push_back(std::move(division));
+  }
+  return of_root;
 }
 
-// A [batch, sequence] grid cut along the sequence makes the divided dimension an inner factor of merged rows.
-void require_flat_grid(const Graph& graph, const TokenExtents& tokens) {
-  for (StringId symbol : tokens.symbols()) {
-    const NodeId source = tokens.source(symbol).node;
-    const TensorType* grid = source ? tensor_of(*graph.context, graph.step().nodes[source].type) : nullptr;
-    if (grid == nullptr) continue;
-    // Token numbers [batch, sequence], or activations [batch, sequence, width].
-    if (grid->rank() < (is_floating(grid->dtype) ? 3U : 2U)) continue;
-    throw PassError("chunk.seq-grid",
-                    "the tokens come as a grid of more than one dimension, and dim=seq cuts an inner one",
-                    site_of(graph, graph.step().nodes[source]),
-                    "use dim=batch; dim=seq on such a grid is not supported yet");
+// Whether a region of the division has a value with an extent that counts the symbol.
+class SymbolUses {
+ public:
+  SymbolUses(const Graph& graph, Facts& facts, const ChunkPlan& plan)
+      : graph_(graph), facts_(facts), used_(plan.divisions.size()), seen_(plan.divisions.size()) {
+    for (NodeId id : graph.step().order) {
+      const RegionId region = plan.placements.region[id];
+      if (!region || !plan.placements.is_divided(id)) continue;
+      const std::size_t division = plan.placements.regions[region.index()].division;
+      add(graph.step().nodes[id].type, division);
+      for_each_input(*graph.context, graph.step().nodes[id],
+                     [&](NodeId input) { add(graph.step().nodes[input].type, division); });
+    }
   }
+  bool uses(std::size_t division, StringId symbol) const { return used_[division].contains(symbol); }
+
+ private:
+  void add(TypeId id, std::size_t division) {
+    if (!id || !seen_[division].insert(id)) return;
+    const Type& type = graph_.context->types[id];
+    auto add_extent = [&](ExprId extent) {
+      if (!extent) return;
+      for (StringId symbol : graph_.context->exprs.symbols(extent)) used_[division].insert(symbol);
+      for (StringId symbol : facts_.pool().symbols(facts_.normalize(extent))) used_[division].insert(symbol);
+    };
+    add_extent(type.expr);
+    for (ExprId extent : type.tensor.sizes) add_extent(extent);
+    for (TypeId element : std::vector<TypeId>(type.elements)) add(element, division);
+  }
+
+  const Graph& graph_;
+  Facts& facts_;
+  std::vector<IdSet<StringId>> used_;
+  std::vector<IdSet<TypeId>> seen_;
+};
+
+[[noreturn]] void fail_without_tokens(const TokenExtents& tokens) {
+  if (tokens.is_inner())
+    throw PassError("chunk.no-token-symbol",
+                    "dim=seq divides the second dimension of the [batch, sequence] inputs, which is a plain "
+                    "number in all of them",
+                    {}, "trace with a symbolic sequence length, or divide the batch (dim=batch)");
+  throw PassError("chunk.no-token-symbol",
+                  "no user input has a symbolic first dimension: the token count is a plain number", {},
+                  "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
 }
 
 }  // namespace
 
 ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   ChunkPlan plan;
-  plan.parts = options.parts;
   Facts facts(graph);
-  TokenExtents tokens(graph, facts);
+  plan.dim = options.dim;
+  TokenExtents tokens(graph, facts, options.dim);
   plan.token_symbols = tokens.symbols();
-  if (plan.token_symbols.empty())
-    throw PassError("chunk.no-token-symbol",
-                    "no user input has a symbolic first dimension: the token count is a plain number", {},
-                    "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
-  if (options.dim == ChunkDim::kSeq) require_flat_grid(graph, tokens);
-  plan.placements =
-      infer_placements(graph, {options.roots, options.require_exchange, options.exact_casts}, tokens, facts);
-  for (StringId symbol : plan.token_symbols) require_divisible(graph, facts, symbol, plan);
+  if (plan.token_symbols.empty()) fail_without_tokens(tokens);
+  PlacementOptions placing{.divisions = list_divisions(options, plan.divisions),
+                           .require_exchange = options.require_exchange,
+                           .dense = options.dense,
+                           .exact_casts = options.exact_casts,
+                           .attention = options.attention};
+  for (const ChunkRoot& root : options.roots) placing.roots.push_back(root.pattern);
+  plan.placements = infer_placements(graph, placing, tokens, facts);
+  const SymbolUses uses(graph, facts, plan);
+  for (std::size_t i = 0; i < plan.divisions.size(); ++i)
+    for (StringId symbol : plan.token_symbols)
+      if (uses.uses(i, symbol)) Divider(graph, facts, plan).divide(plan.divisions[i], symbol);
+  check_attention_borders(graph, tokens, facts, plan);
   plan.claims = prove_frames(graph, plan.placements);
   return plan;
 }
+
+namespace {
+
+// `parts of u0 = 1024: 341 + 341 + 342`, where they differ.
+void describe_unequal(const Graph& graph, const ChunkPlan& plan, const Division& division,
+                      std::vector<std::string>& lines) {
+  Facts facts(graph);
+  for (StringId symbol : plan.token_symbols) {
+    const auto hint = facts.hint(symbol);
+    if (!division.divided.contains(symbol) || division.equal.contains(symbol) || !hint) continue;
+    std::vector<std::int64_t> rows;
+    for (std::size_t k = 0; k < division.count(); ++k)
+      rows.push_back(facts.hint(division.rows(facts.pool(), symbol, k)).value_or(0));
+    lines.push_back(fmt::format("parts of {} = {}: {}", graph.text(symbol), *hint, fmt::join(rows, " + ")));
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   std::vector<std::string> lines;
@@ -77,12 +197,12 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   for (std::size_t i = 0; i < plan.placements.regions.size(); ++i) {
     const ChunkRegion& region = plan.placements.regions[i];
     lines.push_back(fmt::format("region {} {}: {} nodes in {} parts", graph.text(region.root),
-                                region.backward ? "backward" : "forward", divided[i], plan.parts));
+                                region.backward ? "backward" : "forward", divided[i],
+                                plan.division(RegionId(i)).parts));
   }
-  for (const auto& [symbol, statement] : plan.assumed) {
-    const auto hint = Facts(graph).hint(symbol);
-    lines.push_back(fmt::format("assumption: {} = {}", graph.text(symbol), hint.value_or(0)));
-  }
+  for (const Division& division : plan.divisions) describe_unequal(graph, plan, division, lines);
+  for (const ChunkPlan::Assumed& assumed : plan.assumed)
+    lines.push_back(fmt::format("assumption: {}", assumed.text));
   if (plan.claims.proved > 0)
     lines.push_back(fmt::format("proved: rows keep to their tokens in {} row writes and sums over rows",
                                 plan.claims.proved));
@@ -93,9 +213,29 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   for (const FrameClaims::Open& open : plan.claims.open)
     lines.push_back(fmt::format("assumption: {} is right in parts, though {}",
                                 graph.text(step.nodes[open.node].name), open.why));
+  if (std::any_of(plan.placements.attention.begin(), plan.placements.attention.end(),
+                  [](const auto& call) { return call.second.keys; }))
+    lines.push_back("assumption: no token attends to one of another part (attention=independent): every border "
+                    "between parts is one between documents");
   if (plan.claims.proved > 0)
     lines.push_back("assumption: the group sizes of each grouped_mm count the rows of each expert");
   return lines;
+}
+
+ChunkRoot parse_chunk_root(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  ChunkRoot root{.pattern = std::string(text.substr(0, colon))};
+  if (colon == text.npos && !root.pattern.empty()) return root;
+  const std::string_view count = colon == text.npos ? "" : text.substr(colon + 1);
+  std::int64_t parts = 0;
+  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), parts);
+  if (root.pattern.empty() || error != std::errc() || end != count.data() + count.size() || parts < 2)
+    throw UsageError(
+        fmt::format("option 'roots' of 'chunk': '{}'\n  expected PATTERN or PATTERN:PARTS with at least 2 "
+                    "parts, as in layers.*.moe:4",
+                    text));
+  root.parts = parts;
+  return root;
 }
 
 PassResult chunk(const Graph& graph, const ChunkOptions& options) {

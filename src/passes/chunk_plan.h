@@ -1,6 +1,7 @@
 // The frozen plan of the chunk pass: everything that is decided before a node is written.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,21 +10,31 @@
 #include "analysis/placement.h"
 #include "analysis/token_extent.h"
 #include "passes/chunk.h"
+#include "passes/chunk_division.h"
 
 namespace epweave {
 
 struct ChunkPlan {
-  std::int64_t parts = 2;
+  GridDim dim = GridDim::kBatch;
+  std::vector<Division> divisions;
   Placements placements;
   std::vector<StringId> token_symbols;
-  // Facts the division rests on that the graph does not state: `u0 = 1024`. Added to the symbol's
+  // Facts the division rests on that the graph does not state: `u0 = 1024`, `3 <= u0`. Added to the symbol's
   // assumptions.
   struct Assumed {
     StringId symbol;
     ExprId statement;
+    std::string text;  // for people
   };
   std::vector<Assumed> assumed;
   FrameClaims claims;  // that rows keep to their tokens
+  // Where the parts of a divided FlexAttention call's sequence begin and the last one ends: {0, 512, 1024}.
+  std::map<NodeId, std::vector<std::int64_t>> attention_borders;
+
+  // Of a region that is in the plan.
+  const Division& division(RegionId region) const {
+    return divisions[placements.regions[region.index()].division];
+  }
 };
 
 // Throws PassError.

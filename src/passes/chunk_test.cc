@@ -218,10 +218,93 @@ TEST_CASE("chunking twice gives the same bytes") {
   CHECK(sha256_hex(encode_binary(chunked(*graph, 2))) == sha256_hex(encode_binary(chunked(*graph, 2))));
 }
 
-TEST_CASE("a part count that does not divide the tokens is refused") {
+// Numbers that do not divide the token counts (1,024 and others), sizes that the user gives, roots that are
+// divided differently.
+TEST_CASE("real graphs in parts of different sizes keep all invariants") {
+  for (const char* name : {"dsv3_debug_ep2", "dsv3_debug_ep4", "dsv3_debug_ep2_full", "qwen3_moe_ep2"}) {
+    const auto graph = find_graph(fmt::format("{}.1b_remat", name));
+    if (!graph) continue;
+    INFO(name);
+    const Counts two = count_joins(chunked(*graph, 2));
+    const ChunkOptions uneven[] = {
+        {.parts = 3}, {.parts = 7}, {.sizes = {700, 324}}, {.sizes = {1, 1022, 1}}};
+    for (const ChunkOptions& options : uneven) {
+      const Graph result = chunk(*graph, options).graph;
+      CHECK(print_violations(result) == std::vector<std::string>());
+      const Counts counts = count_joins(result);
+      const std::size_t parts =
+          options.sizes.empty() ? static_cast<std::size_t>(options.parts) : options.sizes.size();
+      CHECK(counts.splits == two.splits);
+      CHECK(counts.cats == two.cats);
+      CHECK(counts.sums == two.sums * (parts - 1));
+      CHECK(dce(result).step().order.size() == result.step().order.size());
+    }
+  }
+}
+
+// [4, 256] tokens: the modules merge rows of four sequences.
+TEST_CASE("the sequence of a real [batch, sequence] grid") {
+  const auto graph = find_graph("dsv3_debug_ep2_seq_r030.1b_remat");
+  if (!graph) return;
+  for (const std::int64_t parts : {2, 3, 4}) {
+    INFO(parts << " parts");
+    const ChunkOptions options{.dim = GridDim::kSequence, .parts = parts};
+    const ChunkPlan plan = plan_chunks(*graph, options);
+    CHECK(plan.placements.regions.size() == 10);
+    CHECK(plan.claims.proved == 31);
+    CHECK(plan.claims.open.empty());
+    const Graph result = lower_chunks(*graph, plan);
+    CHECK(print_violations(result) == std::vector<std::string>());
+    const Counts counts = count_joins(result);
+    CHECK(counts.splits == 15);
+    CHECK(counts.cats == 11);
+    CHECK(counts.sums == 35 * static_cast<std::size_t>(parts - 1));
+    CHECK(dce(result).step().order.size() == result.step().order.size());
+  }
+  const Graph two = chunk(*graph, {.dim = GridDim::kSequence}).graph;
+  if (const auto expected = find_graph("dsv3_debug_ep2_seq_r030.2_chunk_seq")) {
+    CHECK(count_calls(dce(two)) == count_calls(dce(*expected)));
+    CHECK(list_sums(two) == list_sums(*expected));
+  }
+}
+
+TEST_CASE("the rows of the parts add up to the tokens") {
   const auto graph = find_graph("dsv3_debug_ep2.1b_remat");
   if (!graph) return;
-  CHECK_THROWS_WITH(chunked(*graph, 3), Catch::Matchers::Contains("1024 = 3*341 + 1"));
+  Facts facts(*graph);
+  const StringId tokens = graph->intern("u0");
+  for (const Division& division :
+       {Division{.parts = 3}, Division{.parts = 7}, Division{.parts = 2, .sizes = {700, 324}}}) {
+    PolyId sum = facts.pool().poly_number(0);
+    for (std::size_t k = 0; k < division.count(); ++k) {
+      const PolyId rows = division.rows(facts.pool(), tokens, k);
+      CHECK(facts.hint(rows).value_or(0) > 0);
+      sum = facts.pool().add(sum, rows);
+    }
+    CHECK(sum == facts.pool().poly_symbol(tokens));
+  }
+}
+
+TEST_CASE("roots that are divided differently hand over joined values") {
+  const auto graph = find_graph("dsv3_debug_ep2.1b_remat");
+  if (!graph) return;
+  const Graph result =
+      chunk(*graph, {.roots = {{"layers.1.moe", 4}, {"layers.2.moe"}, {"layers.3.moe", 3}}}).graph;
+  CHECK(print_violations(result) == std::vector<std::string>());
+  std::map<std::string, std::size_t> parts;
+  for (const EpRegion& region : find_ep_regions(result).regions)
+    parts[std::string(result.text(region.root))] = region.parts.size();
+  const std::map<std::string, std::size_t> expected = {
+      {"layers.1.moe", 4}, {"layers.2.moe", 2}, {"layers.3.moe", 3}};
+  CHECK(parts == expected);
+}
+
+TEST_CASE("roots are read with their number of parts") {
+  CHECK(parse_chunk_root("layers.*.moe").parts == std::nullopt);
+  CHECK(parse_chunk_root("layers.*.moe:4").pattern == "layers.*.moe");
+  CHECK(parse_chunk_root("layers.*.moe:4").parts == 4);
+  for (const char* text : {"", ":4", "layers.*.moe:", "layers.*.moe:1", "layers.*.moe:x", "layers.*.moe:4:"})
+    CHECK_THROWS_AS(parse_chunk_root(text), UsageError);
 }
 
 }  // namespace

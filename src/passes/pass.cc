@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace epweave {
 namespace {
 
@@ -20,6 +22,10 @@ void Options::set(std::string_view name, OptionValue value) {
       return;
     }
   values_.emplace_back(name, std::move(value));
+}
+
+bool Options::has(std::string_view name) const {
+  return std::any_of(values_.begin(), values_.end(), [&](const auto& value) { return value.first == name; });
 }
 
 const OptionValue& Options::find(std::string_view name) const {

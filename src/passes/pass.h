@@ -37,20 +37,23 @@ enum class OptionKind : std::uint8_t {
 struct OptionSpec {
   std::string_view name;
   OptionKind kind = OptionKind::kText;
-  std::optional<std::string_view> fallback;  // default, as a pipeline would write it; none: must be given
+  // Default, as a pipeline would write it; none: must be given, or may be left out if it `is_optional`.
+  std::optional<std::string_view> fallback;
   std::string_view help;
   std::vector<std::string_view> choices = {};                        // of kChoice
   std::int64_t at_least = std::numeric_limits<std::int64_t>::min();  // of kInt
+  bool is_optional = false;
 };
 
 using OptionValue = std::variant<std::string, std::int64_t, bool, std::vector<std::string>>;
 
-// A value for each option of a pass, in the order of its specs. Asking for an option that the pass does not
-// have, or as another kind, is our bug.
+// A value for each option of a pass, in the order of its specs, but for optional ones that are not given.
+// Asking for an option that the pass does not have, or as another kind, is our bug.
 class Options {
  public:
   void set(std::string_view name, OptionValue value);  // replaces
 
+  bool has(std::string_view name) const;                 // whether an optional one is given
   const std::string& text(std::string_view name) const;  // kText, kChoice
   std::int64_t integer(std::string_view name) const;
   bool flag(std::string_view name) const;
@@ -81,6 +84,8 @@ struct PassInfo {
   std::string_view summary;  // one line for listings
   std::vector<OptionSpec> options;
   PassResult (*run)(const Graph& graph, const Options& options) = nullptr;
+  // Throws UsageError where the text of an option means nothing; called when a pipeline is read. May be null.
+  void (*check)(const Options& options) = nullptr;
 };
 
 // A named pipeline with its own options, which `expand` writes into the pipeline's text.

@@ -90,7 +90,9 @@ class Parser {
     if (!pass && known_.find_preset(name))
       fail(at, fmt::format("'{}' is a preset, not a pass", name), "a pass; give a preset with --preset");
     if (!pass) fail_unknown(at, "pass", name, names_of(known_.passes));
-    return {pass, parse_options(at, pass->name, pass->options)};
+    PassCall call{pass, parse_options(at, pass->name, pass->options)};
+    if (pass->check) pass->check(call.options);
+    return call;
   }
 
   Options parse_options(std::size_t owner_at, std::string_view owner, const std::vector<OptionSpec>& specs) {
@@ -105,6 +107,7 @@ class Parser {
     Options options;
     for (std::size_t i = 0; i < specs.size(); ++i) {
       if (!given[i]) {
+        if (specs[i].is_optional) continue;
         if (!specs[i].fallback)
           fail(owner_at, fmt::format("'{}' needs option '{}'", owner, specs[i].name),
                fmt::format("{}{{{}=...}}: {}", owner, specs[i].name, specs[i].help));

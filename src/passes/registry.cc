@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+
 #include "passes/canonicalize.h"
 #include "passes/chunk.h"
 #include "passes/concretize.h"
@@ -33,12 +36,47 @@ PassResult run_dedup_unshard(const Graph& graph, const Options&) {
   return {dedup_unshard(graph)};
 }
 
+std::vector<ChunkRoot> read_roots(const Options& options) {
+  std::vector<ChunkRoot> roots;
+  for (const std::string& root : options.list("roots")) roots.push_back(parse_chunk_root(root));
+  return roots;
+}
+
+std::vector<std::int64_t> read_sizes(const Options& options) {
+  std::vector<std::int64_t> sizes;
+  if (!options.has("sizes")) return sizes;
+  for (const std::string& item : options.list("sizes")) {
+    std::int64_t& size = sizes.emplace_back();
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), size);
+    if (error != std::errc() || end != item.data() + item.size() || size < 1)
+      throw UsageError(
+          fmt::format("option 'sizes': '{}' is no number of tokens\n  expected numbers from 1 on, as in "
+                      "sizes=[700,324]",
+                      item));
+  }
+  if (sizes.size() < 2)
+    throw UsageError("option 'sizes': there must be at least two parts\n  expected as in sizes=[700,324]");
+  return sizes;
+}
+
+ChunkOptions read_chunk_options(const Options& options) {
+  return {.roots = read_roots(options),
+          .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
+          .parts = options.integer("parts"),
+          .sizes = read_sizes(options),
+          .require_exchange = options.flag("require-exchange"),
+          .dense = options.has("dense") && options.flag("dense"),
+          .exact_casts = options.text("cast") == "exact",
+          .attention = options.has("attention") && options.text("attention") == "independent"
+                           ? AttentionMode::kIndependent
+                           : AttentionMode::kWholeKv};
+}
+
 PassResult run_chunk(const Graph& graph, const Options& options) {
-  return chunk(graph, {.roots = options.list("roots"),
-                       .dim = options.text("dim") == "seq" ? ChunkDim::kSeq : ChunkDim::kBatch,
-                       .parts = options.integer("parts"),
-                       .require_exchange = options.flag("require-exchange"),
-                       .exact_casts = options.text("cast") == "exact"});
+  return chunk(graph, read_chunk_options(options));
+}
+void check_chunk_options(const Options& options) {
+  read_chunk_options(options);
 }
 
 PairFirst pair_first_named(std::string_view name) {
@@ -70,10 +108,22 @@ PassResult run_concretize(const Graph& graph, const Options&) {
 
 // The options that chunk shares with presets that contain it.
 const OptionSpec kRoots{"roots", OptionKind::kList, "layers.*.moe",
-                        "patterns of module paths, compared component by component"};
+                        "patterns of module paths, compared component by component; PATTERN:N for N parts"};
 const OptionSpec kDim{
     "dim", OptionKind::kChoice, "batch", "dimension of the token grid to divide", {"batch", "seq"}};
-const OptionSpec kParts{"parts", OptionKind::kInt, "2", "into how many equal parts", {}, 2};
+const OptionSpec kParts{
+    "parts", OptionKind::kInt, "2", "into how many parts, as equal as whole rows allow", {}, 2};
+const OptionSpec kSizes{.name = "sizes",
+                        .kind = OptionKind::kList,
+                        .help = "how many tokens each part has, instead of parts: [700,324]",
+                        .is_optional = true};
+
+const OptionSpec kAttention{
+    .name = "attention",
+    .kind = OptionKind::kChoice,
+    .help = "what tokens attend to: those of all parts (default), or of their own part only",
+    .choices = {"whole-kv", "independent"},
+    .is_optional = true};
 
 std::vector<PassInfo> make_passes() {
   return {
@@ -98,14 +148,21 @@ std::vector<PassInfo> make_passes() {
        .options = {kRoots,
                    kDim,
                    kParts,
+                   kSizes,
                    {"require-exchange", OptionKind::kFlag, "true",
                     "chunk only modules that exchange tokens between ranks"},
+                   {.name = "dense",
+                    .kind = OptionKind::kFlag,
+                    .help = "chunk all selected modules, those that exchange no tokens too",
+                    .is_optional = true},
                    {"cast",
                     OptionKind::kChoice,
                     "linear",
                     "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
-                    {"linear", "exact"}}},
-       .run = run_chunk},
+                    {"linear", "exact"}},
+                   kAttention},
+       .run = run_chunk,
+       .check = check_chunk_options},
       {.name = "isolate-ep-pg",
        .summary = "give token exchanges a process group of their own",
        .options = {},
@@ -140,12 +197,17 @@ std::vector<PassInfo> make_passes() {
 // Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
 // make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
 std::string expand_ep_overlap(const Options& options) {
-  const std::string roots = print_value(options.list("roots"));
+  std::vector<std::string> patterns;
+  for (const ChunkRoot& root : read_roots(options)) patterns.push_back(root.pattern);
+  const std::string sizes =
+      options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
+  const std::string attention =
+      options.has("attention") ? fmt::format(",attention={}", options.text("attention")) : "";
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}}},isolate-ep-pg,dce,"
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
-      options.text("symbolize") == "yes" ? "symbolize," : "", roots, options.text("dim"),
-      options.integer("parts"), roots);
+      options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
+      options.text("dim"), options.integer("parts"), sizes, attention, print_value(patterns));
 }
 
 std::vector<PresetInfo> make_presets() {
@@ -155,6 +217,8 @@ std::vector<PresetInfo> make_presets() {
        .options = {kRoots,
                    kDim,
                    kParts,
+                   kSizes,
+                   kAttention,
                    {"symbolize",
                     OptionKind::kChoice,
                     "no",

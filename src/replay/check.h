@@ -5,24 +5,27 @@
 // own name): for all of it, or for part k of n. Per rank and node, the verdict is the first that holds:
 //
 //   equal       the bits are the same: of the value; of the parts laid end to end along the one dimension in
-//   which
-//               they are smaller; of every part, or of the last where the op writes its argument
-//               (a buffer updated part by part); or of
-//               numbers whose sum is the whole (only values of up to 4096 elements)
+//               which they are smaller; of every part, or of the last where the op writes its argument (a
+//               buffer updated part by part); or of numbers whose sum is the whole (only values of up to 4096
+//               elements)
 //   reordered   the parts' rows are the whole's rows in another order
-//   sum-order   the value comes from a floating-point sum that was regrouped: parts of the whole's size that
-//   are not
-//               verified as above, and all that is computed from them, where the bits differ
-//   unverified  nothing above can tell: integers (an index counts the rows of its part), other shapes,
-//               memory that is not written yet
+//   sum-order   the value is a floating-point sum that was regrouped (parts of the whole's size that are not
+//               equal), or is computed from one, and no element is further off than its summands allow: unit
+//               roundoff times the sum of their magnitudes, followed from op to op (error_bounds.h)
+//   unverified  nothing above can tell: integers (an index counts the rows of its part), other shapes, memory
+//               that is not written yet, what an op without a bound makes of a regrouped sum
 //   differs     everything else
 //
-// An output that is sum-order is accepted if its relative error (Euclidean) is within the bound that the
-// caller gives. The bound is the caller's: it is not derived from the summands yet.
+// B is the same as A if A gives the same bits twice, no node differs, and every output is equal or sum-order.
+//
+//   run A, run B        hashes of all values: verdicts but those on regrouped sums
+//   run A, run B again  with bounds, where a sum was regrouped (without: A alone)
+//   run A, run B again  for the one node that differs first, if one does: its index, bits and distance
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,18 +33,18 @@
 #include "ir/graph.h"
 #include "replay/compare.h"
 #include "replay/executor.h"
+#include "replay/inputs.h"
+#include "replay/sum_check.h"
+#include "replay/watch_values.h"
 
 namespace epweave::replay {
-
-enum class Verdict : std::uint8_t { kEqual, kReordered, kSumOrder, kUnverified, kDiffers };
-inline constexpr std::size_t kVerdicts = 5;
-std::string_view name_of(Verdict verdict);
 
 struct OutputCheck {
   Rank rank = 0;
   std::string name;  // "loss", "grad layers.0.w", "buffer layers.0.count"
   Verdict verdict = Verdict::kEqual;
   TensorDifference difference;
+  std::optional<BoundComparison> bound;  // where it comes from a regrouped sum
 };
 
 struct NodeCheck {
@@ -49,29 +52,41 @@ struct NodeCheck {
   NodeId node;  // of B
   std::string origin;
   std::string reason;
+  std::optional<TensorDifference> difference;  // none where the shapes tell already
+};
+
+// How many nodes of one rank have which verdict, and why some were not compared.
+struct RankCheck {
+  std::array<std::uint64_t, kVerdicts> nodes{};
+  std::map<std::string, std::uint64_t> unverified, skipped;  // by reason
 };
 
 struct CheckReport {
   bool baseline_is_deterministic = true;  // A gave the same bits twice
   std::vector<OutputCheck> outputs;       // every rank, every tensor
-  std::array<std::uint64_t, kVerdicts> nodes{};
-  std::uint64_t skipped = 0;       // nodes without a counterpart, tuples, launches not waited for yet
+  std::vector<RankCheck> ranks;
   std::optional<NodeCheck> first;  // first node, in B's order, that differs
-  double largest_sum_error = 0;    // of the sum-order outputs
+  double largest_share = 0;        // of |a - b| / bound: sum-order outputs
   RunResult run_a, run_b;
 
-  bool is_same(double sum_bound) const;
+  bool is_same() const;
 };
 
 // One rank after a run: what the graph returned and what it left in its buffers.
 struct NamedTensor {
   std::string name;
   Tensor tensor;
-  NodeId node;  // the returned node; none for a buffer
 };
 std::vector<NamedTensor> list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs);
 
-CheckReport check_graphs(const Graph& a, const Graph& b, const KernelTable& kernels, std::uint32_t ranks,
-                         std::uint64_t seed, const RunOptions& options);
+// What both graphs are run on.
+struct CheckSetup {
+  const KernelTable& kernels;
+  std::uint32_t ranks = 0;  // 0: as the graphs say
+  InputData data = 0;
+  RunOptions options;
+};
+// Throws InputError or UsageError if the graphs cannot be compared.
+CheckReport check_graphs(const Graph& a, const Graph& b, const CheckSetup& setup);
 
 }  // namespace epweave::replay

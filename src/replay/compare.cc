@@ -5,29 +5,46 @@
 #include <cmath>
 #include <cstring>
 
+#include "replay/block_cache.h"
 #include "replay/evaluate.h"
 
 namespace epweave::replay {
 namespace {
 
 constexpr std::uint64_t kHashStart = 0xcbf29ce484222325;
-constexpr std::uint64_t kHashPrime = 0x100000001b3;
+constexpr std::uint64_t kHashPrime = 0x9e3779b97f4a7c15;
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::size_t kHashLanes = 4;
 
+std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
+  hash = (hash ^ word) * kHashPrime;
+  return hash ^ hash >> 32;
+}
+
+// The first `bytes` of a little-endian word, zeros behind.
+std::uint64_t read_word(const std::byte* from, std::size_t bytes) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, from, bytes);
+  return word;
+}
+
+// Whole blocks of four words go to four lanes side by side, which are mixed in at the end.
 std::uint64_t hash_bytes(const std::byte* bytes, std::size_t count, std::uint64_t hash) {
-  for (std::size_t i = 0; i < count; ++i)
-    hash = (hash ^ std::to_integer<std::uint64_t>(bytes[i])) * kHashPrime;
-  return hash;
+  hash = mix(hash, count);
+  if (count >= kHashLanes * kWord) {
+    std::uint64_t lanes[kHashLanes];
+    for (std::size_t l = 0; l < kHashLanes; ++l) lanes[l] = hash + l;
+    for (; count >= kHashLanes * kWord; bytes += kHashLanes * kWord, count -= kHashLanes * kWord)
+      for (std::size_t l = 0; l < kHashLanes; ++l)
+        lanes[l] = mix(lanes[l], read_word(bytes + l * kWord, kWord));
+    for (const std::uint64_t lane : lanes) hash = mix(hash, lane);
+  }
+  for (; count >= kWord; bytes += kWord, count -= kWord) hash = mix(hash, read_word(bytes, kWord));
+  return count == 0 ? hash : mix(hash, read_word(bytes, count));
 }
 
-template <class T>
-std::uint64_t hash_value(T value, std::uint64_t hash) {
-  std::byte bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  return hash_bytes(bytes, sizeof value, hash);
-}
-
-std::vector<std::byte> dense_bytes(const Tensor& tensor) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.numel()) * tensor.element_bytes());
+Buffer<std::byte> dense_bytes(const Tensor& tensor) {
+  Buffer<std::byte> bytes(static_cast<std::size_t>(tensor.numel()) * tensor.element_bytes());
   gather_elements(tensor, bytes.data());
   return bytes;
 }
@@ -72,14 +89,17 @@ std::int64_t order_of(std::uint64_t bits, std::size_t bytes) {
 }  // namespace
 
 std::uint64_t hash_tensor(const Tensor& tensor) {
-  std::uint64_t hash = hash_value(static_cast<std::uint8_t>(tensor.dtype), kHashStart);
-  for (std::int64_t size : tensor.sizes) hash = hash_value(size, hash);
-  const std::vector<std::byte> bytes = dense_bytes(tensor);
+  std::uint64_t hash = mix(kHashStart, static_cast<std::uint64_t>(tensor.dtype));
+  for (std::int64_t size : tensor.sizes) hash = mix(hash, static_cast<std::uint64_t>(size));
+  if (tensor.is_contiguous())
+    return hash_bytes(tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * tensor.element_bytes(),
+                      hash);
+  const Buffer<std::byte> bytes = dense_bytes(tensor);
   return hash_bytes(bytes.data(), bytes.size(), hash);
 }
 
 std::vector<std::uint64_t> hash_slices(const Tensor& tensor, std::size_t dim) {
-  const std::vector<std::byte> bytes = dense_bytes(tensor);
+  const Buffer<std::byte> bytes = dense_bytes(tensor);
   std::size_t inner = tensor.element_bytes(), outer = 1;
   for (std::size_t d = 0; d < tensor.rank(); ++d)
     (d < dim ? outer : inner) *= d == dim ? 1 : static_cast<std::size_t>(tensor.sizes[d]);
@@ -94,7 +114,7 @@ std::vector<std::uint64_t> hash_slices(const Tensor& tensor, std::size_t dim) {
 std::optional<double> find_norm(const Tensor& tensor) {
   const auto numbers = numbers_of(tensor.dtype);
   if (!numbers) return std::nullopt;
-  const std::vector<std::byte> bytes = dense_bytes(tensor);
+  const Buffer<std::byte> bytes = dense_bytes(tensor);
   double sum = 0;
   for (std::size_t at = 0; at < bytes.size(); at += numbers->bytes) {
     const double value = load_number(bytes.data() + at, numbers->dtype);
@@ -119,7 +139,7 @@ TensorDifference compare_tensors(const Tensor& a, const Tensor& b) {
         fmt::format("sizes [{}] and [{}]", fmt::join(a.sizes, ", "), fmt::join(b.sizes, ", "));
     return difference;
   }
-  const std::vector<std::byte> bytes_a = dense_bytes(a), bytes_b = dense_bytes(b);
+  const Buffer<std::byte> bytes_a = dense_bytes(a), bytes_b = dense_bytes(b);
   const auto numbers = numbers_of(a.dtype);
   const std::size_t width = a.element_bytes();
   double error = 0, magnitude = 0;

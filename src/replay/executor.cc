@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <time.h>
+
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -13,6 +15,7 @@
 #include "ir/bind.h"
 #include "ir/op.h"
 #include "replay/evaluate.h"
+#include "replay/mesh_ops.h"
 
 namespace epweave::replay {
 namespace {
@@ -46,11 +49,19 @@ const CollectiveRow* find_collective(std::string_view target) {
   return row == std::end(kCollectives) ? nullptr : row;
 }
 
+// Seconds that this thread has computed; another thread on its core does not count.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 // What every rank shares.
 struct Program {
   const Graph& graph;
   const Body& body;
   const KernelTable& kernels;
+  const World& world;
   Steps steps;
 };
 
@@ -155,10 +166,13 @@ class RankRunner {
                      [this](NodeId id) -> const Value& { return values_[id.index()]; }} {}
 
   RankResult run(const RankInputs& inputs) {
+    if (options_.bounded != nullptr)
+      result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
     std::size_t next_input = 0;
     for (const Step& step : program_.steps.list) {
       if (!step.node) continue;  // streams run in order here: events and syncs hold already
       const Node& node = body_.nodes[step.node];
+      if (options_.jitter) delay(step);
       try {
         if (step.kind == StepKind::kInput) {
           EPWEAVE_CHECK(next_input < inputs.size());
@@ -174,6 +188,7 @@ class RankRunner {
         throw CheckError(describe(node, error.what()));
       }
     }
+    for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
     return std::move(result_);
   }
 
@@ -186,8 +201,16 @@ class RankRunner {
     return fmt::format("{}: {}", text, problem);
   }
 
+  // One step in eight, by seed, rank and node: up to half a millisecond.
+  void delay(const Step& step) const {
+    std::uint64_t x =
+        (*options_.jitter * 0x9e3779b97f4a7c15 + rank_) * 0xbf58476d1ce4e5b9 + step.node.index();
+    x = (x ^ x >> 31) * 0x94d049bb133111eb;
+    if (x >> 61 == 0) std::this_thread::sleep_for(std::chrono::microseconds(x >> 32 & 0x1ff));
+  }
+
   void run_step(const Step& step, const Node& node) {
-    const auto start = Clock::now();
+    const double start = thread_seconds();
     switch (step.kind) {
       case StepKind::kFree:
         values_[step.node.index()] = Value();
@@ -202,11 +225,11 @@ class RankRunner {
         define(step.node, wait(node));
         break;
       default:
-        define(step.node, node.kind == NodeKind::kGetAttr ? read_attribute(node) : call(node));
+        define(step.node, node.kind == NodeKind::kGetAttr ? read_attribute(node) : call(step.node, node));
         break;
     }
-    OpTime& time = result_.times[std::string(graph_.text(node.target))];
-    time.seconds += seconds_since(start);
+    OpTime& time = times_[node.target];
+    time.seconds += thread_seconds() - start;
     ++time.calls;
   }
 
@@ -218,13 +241,29 @@ class RankRunner {
     return make_function(graph_, *nested, program_.kernels, memory_);
   }
 
-  Value call(const Node& node) {
+  Value call(NodeId id, const Node& node) {
     BoundCall bound = bind_values(environment_, node);
+    if (is_mesh_op(node))
+      return evaluate_mesh_op(graph_, program_.world,
+                              {node, rank_, bound.args.empty() ? Value() : bound.args[0]});
     if (node.op->cost != CostClass::kFree && !pending_.empty())
       for (const Value& arg : bound.args) check_not_pending(arg);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
     kernel.set_results(evaluate_results(graph_, symbols_, node.type));
-    return program_.kernels.find(*node.op)(kernel);
+    Value result = program_.kernels.find(*node.op)(kernel);
+    if (is_bounded(id)) follow_bounds(id, kernel, result);
+    return result;
+  }
+
+  bool is_bounded(NodeId id) const {
+    return options_.bounded != nullptr && options_.bounded->nodes.contains(id);
+  }
+
+  void follow_bounds(NodeId id, const KernelCall& kernel, const Value& result) {
+    const std::span<const Value> args = kernel.args();
+    const auto has_bound = [&](const Value& arg) { return result_.bounds->has_any(arg); };
+    if (!options_.bounded->sums.contains(id) && std::none_of(args.begin(), args.end(), has_bound)) return;
+    result_.bounds->follow({kernel.op(), args, result});
   }
 
   void check_not_pending(const Value& value) const {
@@ -240,6 +279,8 @@ class RankRunner {
   struct Pending {
     LocalTransport::Ticket ticket;
     Tensor result;
+    bool is_bounded = false;
+    bool is_sum = false;
   };
 
   static const Value* find_value(const OpInfo& op, const BoundCall& bound, std::string_view name) {
@@ -312,7 +353,9 @@ class RankRunner {
                                    : make_tensor(memory_, operand.dtype, sizes);
     if (result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
     part.data = copy_operand(operand);
-    Pending pending{transport_.post(rank_, group_name, std::move(part)), result};
+    const bool is_sum = !part.reduction.empty();
+    if (is_bounded(id)) part.bound = result_.bounds->bound_operand(operand, is_sum ? members : 0).storage;
+    Pending pending{transport_.post(rank_, group_name, std::move(part)), result, is_bounded(id), is_sum};
     pending_.insert_or_assign(result.storage.get(), std::move(pending));
     define(id, std::move(result));
   }
@@ -323,6 +366,11 @@ class RankRunner {
     const Pending pending = std::move(found->second);
     pending_.erase(found);
     transport_.complete(rank_, pending.ticket, pending.result);
+    if (!pending.is_bounded) return;
+    const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
+    if (!transport_.complete_bound(pending.ticket, bound)) return result_.bounds->set_unknown(pending.result);
+    if (pending.is_sum) return result_.bounds->set_reduced(pending.result, bound);
+    result_.bounds->set(pending.result, bound);
   }
 
   Value wait(const Node& node) {
@@ -334,12 +382,22 @@ class RankRunner {
   // --- results ---
 
   void define(NodeId id, Value value) {
-    const Node& node = body_.nodes[id];
-    if (node.extra != nullptr)
-      for (const Binding& binding : node.extra->bindings) bind_symbol(binding, value);
-    check_value(node.type, value);
+    check_recorded(body_.nodes[id], value);
     if (options_.observer && !is_pending(value)) options_.observer(rank_, id, value);
+    if (is_bounded(id) && options_.bounded->observer && !is_pending(value))
+      options_.bounded->observer(rank_, id, value, *result_.bounds);
     values_[id.index()] = std::move(value);
+  }
+
+  void check_recorded(const Node& node, const Value& value) {
+    try {
+      if (node.extra != nullptr)
+        for (const Binding& binding : node.extra->bindings) bind_symbol(binding, value);
+      check_value(node.type, value);
+    } catch (const KernelError& error) {
+      if (options_.types == RecordedTypes::kMustHold) throw;
+      if (result_.contradictions++ == 0) result_.first_contradiction = describe(node, error.what());
+    }
   }
 
   bool is_pending(const Value& value) const {
@@ -450,6 +508,7 @@ class RankRunner {
   std::vector<Value> values_;
   Environment environment_;
   std::unordered_map<const Storage*, Pending> pending_;
+  std::unordered_map<StringId, OpTime> times_;
   RankResult result_;
 };
 
@@ -470,7 +529,7 @@ std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTa
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
-      if (node.kind != NodeKind::kCall || is_wait(node)) continue;
+      if (node.kind != NodeKind::kCall || is_wait(node) || is_mesh_op(node)) continue;
       const std::string_view target = graph.text(node.target);
       if (node.op == nullptr ||
           (is_launch(node) ? find_collective(target) == nullptr : kernels.find(*node.op) == nullptr))
@@ -488,10 +547,12 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
         fmt::format("{} of the graph's ops cannot be executed: {}", missing.size(), fmt::join(missing, ", ")),
         Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
-  const Program program{graph, graph.step(), kernels, plan_steps(graph, graph.step())};
+  const Program program{graph, graph.step(), kernels, world, plan_steps(graph, graph.step())};
   LocalTransport transport(world, options.deadline);
-  HostMemory memory(options.fill);
   RunResult result;
+  const auto shared_memory = std::make_shared<HostMemory>(options.fill);
+  HostMemory& memory = *shared_memory;
+  result.memory = shared_memory;
   result.ranks.resize(world.size);
   std::mutex mutex;
   std::exception_ptr first_error;

@@ -11,11 +11,13 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "ir/graph.h"
+#include "replay/error_bounds.h"
 #include "replay/groups.h"
 #include "replay/kernel.h"
 #include "replay/steps.h"
@@ -32,23 +34,42 @@ class RunError : public std::runtime_error {
 // Sees every value as it is made, on the rank's own thread.
 using Observer = std::function<void(Rank rank, NodeId node, const Value& value)>;
 
+// Recorded types that a value contradicts: the run stops there, or goes on and counts them. What a graph
+// computes does not depend on its recorded types.
+enum class RecordedTypes : std::uint8_t { kMustHold, kReport };
+
+// Sees the values of `nodes`, whose bounds are made on the way, as they are made.
+struct BoundedNodes {
+  IdSet<NodeId> sums;   // whose bounds start here: a sum's order is not the other graph's
+  IdSet<NodeId> nodes;  // these, and all that is computed from them
+  std::function<void(Rank rank, NodeId node, const Value& value, ErrorBounds& bounds)> observer;
+};
+
 struct RunOptions {
   std::chrono::milliseconds deadline{60'000};
   HostMemory::Fill fill = HostMemory::Fill::kNone;
-  Observer observer;  // may be empty
+  std::optional<std::uint64_t>
+      jitter;  // seed of random delays before steps; what is computed does not change
+  RecordedTypes types = RecordedTypes::kMustHold;
+  Observer observer;                      // may be empty
+  const BoundedNodes* bounded = nullptr;  // error_bounds.h
 };
 
 struct OpTime {
-  double seconds = 0;
+  double seconds = 0;  // of computing: waiting, for others or for a core, does not count
   std::uint64_t calls = 0;
 };
 
 struct RankResult {
   std::vector<Value> outputs;           // flat, as many as Graph::outputs
   std::map<std::string, OpTime> times;  // by target
+  std::shared_ptr<ErrorBounds> bounds;  // of what the rank returned, where RunOptions::bounded was given
+  std::uint64_t contradictions = 0;     // values that are not what is recorded
+  std::string first_contradiction;      // message of the first
 };
 
 struct RunResult {
+  std::shared_ptr<Memory> memory;  // of its values
   std::vector<RankResult> ranks;
   double seconds = 0;
   std::size_t peak_bytes = 0;

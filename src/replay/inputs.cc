@@ -10,22 +10,42 @@
 #include "ir/op.h"
 #include "replay/block_mask.h"
 #include "replay/evaluate.h"
+#include "replay/mesh_ops.h"
 
 namespace epweave::replay {
 
+namespace {
+
+std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// The numbers of one key.
+class Stream {
+ public:
+  Stream(std::uint64_t seed, std::string_view key) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    start_ = hash ^ mix(seed);
+  }
+  std::uint64_t bits(std::uint64_t index) const { return mix(start_ + (index + 1) * 0x9e3779b97f4a7c15); }
+  double integer(std::uint64_t index) const { return static_cast<double>(bits(index) % 5) - 2; }
+  double uniform(std::uint64_t index) const { return static_cast<double>(bits(index) >> 40) * 0x1p-23 - 1; }
+
+ private:
+  std::uint64_t start_;
+};
+
+}  // namespace
+
 std::uint64_t random_bits(std::uint64_t seed, std::string_view key, std::uint64_t index) {
-  const auto mix = [](std::uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return x ^ (x >> 31);
-  };
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return mix((hash ^ mix(seed)) + (index + 1) * 0x9e3779b97f4a7c15);
+  return Stream(seed, key).bits(index);
 }
 
 double random_uniform(std::uint64_t seed, std::string_view key, std::uint64_t index) {
-  return static_cast<double>(random_bits(seed, key, index) >> 40) * 0x1p-23 - 1;
+  return Stream(seed, key).uniform(index);
 }
 
 namespace {
@@ -40,12 +60,13 @@ struct Shard {
 
 class InputMaker {
  public:
-  InputMaker(const Graph& graph, const World& world, const KernelTable& kernels, std::uint64_t seed)
+  InputMaker(const Graph& graph, const World& world, const KernelTable& kernels, InputData data)
       : graph_(graph),
         context_(*graph.context),
         world_(world),
         kernels_(kernels),
-        seed_(seed),
+        seed_(data.seed),
+        kind_(data.kind),
         symbols_(graph) {
     for (NodeId id : graph.step().order)
       if (graph.step().nodes[id].kind == NodeKind::kPlaceholder) placeholders_.push_back(id);
@@ -53,6 +74,12 @@ class InputMaker {
     const Arg* options = find_entry(context_, graph.info, "options");
     const Arg* document = options == nullptr ? nullptr : find_entry(context_, *options, "ctx");
     if (document != nullptr && document->is_int() && document->as_int() > 0) document_ = document->as_int();
+  }
+
+  std::optional<double> expected_loss() const {
+    const auto vocabulary = find_vocabulary();
+    if (!vocabulary) return std::nullopt;
+    return std::log(static_cast<double>(*vocabulary)) / static_cast<double>(batch_count());
   }
 
   std::vector<RankInputs> make() {
@@ -161,12 +188,8 @@ class InputMaker {
     return extents;
   }
 
-  // Coordinate of each rank along each axis of the mesh, from the ranks of the file's view.
-  struct Axis {
-    std::int64_t extent = 1;
-    std::int64_t stride = 1;
-  };
-  std::vector<Axis> read_mesh(std::size_t i) const {
+  // The axes of the mesh in the input entry after this one.
+  std::vector<MeshAxis> read_mesh(std::size_t i) const {
     const std::size_t next = i + 1;
     if (next >= placeholders_.size() || role_text(next, &InputRole::fqn) != role_text(i, &InputRole::fqn))
       return {};
@@ -174,23 +197,7 @@ class InputMaker {
     if (!type || context_.types[type].kind != TypeKind::kValue) return {};
     const Arg mesh = context_.types[type].value;
     if (!mesh.is(ArgKind::kMesh)) return {};
-    const auto fields = context_.args.children(mesh);
-    const std::vector<std::int64_t> shape = read_extents(fields[1]);
-    std::vector<std::int64_t> ranks;
-    collect_integers(fields[2], ranks);
-    std::vector<Axis> axes;
-    std::size_t inner = 1;
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      if (shape[d] > 1 && inner >= ranks.size()) return {};
-      axes.insert(axes.begin(), Axis{shape[d], shape[d] > 1 ? ranks[inner] - ranks[0] : 1});
-      inner *= static_cast<std::size_t>(shape[d]);
-    }
-    return axes;
-  }
-  void collect_integers(Arg list, std::vector<std::int64_t>& integers) const {
-    if (list.is_int()) integers.push_back(list.as_int());
-    if (list.is_list())
-      for (Arg item : context_.args.children(list)) collect_integers(item, integers);
+    return read_mesh_axes(context_, mesh);
   }
 
   Shard find_shard(std::size_t i, const Extents& local) const {
@@ -199,7 +206,7 @@ class InputMaker {
     shard.global = recorded == nullptr ? local : read_extents(*recorded);
     if (shard.global.size() != local.size()) refuse(i, "its global shape has another rank");
     shard.first.assign(world_.size, Extents(local.size(), 0));
-    const std::vector<Axis> axes = read_mesh(i);
+    const std::vector<MeshAxis> axes = read_mesh(i);
     std::size_t next = 0;
     for (std::size_t d = 0; d < local.size(); ++d) {
       if (shard.global[d] == local[d]) continue;
@@ -235,17 +242,37 @@ class InputMaker {
     }
     const Shard shard = find_shard(i, type.sizes);
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const Extents global_strides = contiguous_strides(shard.global);
-      Extents index(dense.rank(), 0);
-      for (std::int64_t k = 0; k < dense.numel(); ++k) {
-        std::int64_t at = 0;
-        for (std::size_t d = 0; d < dense.rank(); ++d)
-          at += (index[d] + shard.first[rank][d]) * global_strides[d];
-        const double u = random_uniform(seed_, name, static_cast<std::uint64_t>(at)) * scale;
-        store_number(dense, k, is_gain ? 1 + u : u);
-        for (std::size_t d = dense.rank(); d-- > 0 && ++index[d] == dense.sizes[d];) index[d] = 0;
-      }
+      const Stream stream(seed_, name);
+      for_each_row(dense, shard.first[rank], shard.global, [&](std::int64_t local, std::int64_t global) {
+        const std::int64_t length = dense.sizes.empty() ? 1 : dense.sizes.back();
+        for (std::int64_t k = 0; k < length; ++k) {
+          const auto at = static_cast<std::uint64_t>(global + k);
+          const double u = kind_ == DataKind::kReal ? stream.uniform(at) * scale
+                           : is_gain                ? 0
+                                                    : stream.integer(at);
+          store_number(dense, local + k, is_gain ? 1 + u : u);
+        }
+      });
     });
+  }
+
+  // Calls visit(place in the shard, place in the global tensor) for each run of the last dimension.
+  template <class Visit>
+  static void for_each_row(const Tensor& shard, const Extents& first, const Extents& global,
+                           const Visit& visit) {
+    if (shard.numel() == 0) return;
+    const Extents strides = contiguous_strides(global);
+    const std::int64_t length = shard.sizes.empty() ? 1 : shard.sizes.back();
+    Extents index(shard.rank(), 0);
+    for (std::int64_t local = 0; local < shard.numel(); local += length) {
+      std::int64_t at = 0;
+      for (std::size_t d = 0; d < shard.rank(); ++d) at += (index[d] + first[d]) * strides[d];
+      visit(local, at);
+      for (std::size_t d = shard.rank(); d-- > 1;) {
+        if (++index[d - 1] < shard.sizes[d - 1]) break;
+        index[d - 1] = 0;
+      }
+    }
   }
 
   // --- buffers ---
@@ -291,7 +318,7 @@ class InputMaker {
     return world_.size;
   }
 
-  std::int64_t find_vocabulary(std::size_t asked_by) const {
+  std::optional<std::int64_t> find_vocabulary() const {
     for (std::size_t i = 0; i < placeholders_.size(); ++i) {
       if (role_text(i, &InputRole::role) != "parameter") continue;
       if (role_text(i, &InputRole::fqn).find("embed") == std::string_view::npos) continue;
@@ -299,17 +326,19 @@ class InputMaker {
       const Extents shape = global == nullptr ? type_of(i).sizes : read_extents(*global);
       if (!shape.empty()) return shape[0];
     }
-    refuse(asked_by, "no parameter's name tells the vocabulary");
+    return std::nullopt;
   }
 
   std::vector<Value> make_tokens(std::size_t i, std::uint64_t first) {
-    const auto vocabulary = static_cast<std::uint64_t>(find_vocabulary(i));
+    const auto found = find_vocabulary();
+    if (!found) refuse(i, "no parameter's name tells the vocabulary");
+    const auto vocabulary = static_cast<std::uint64_t>(*found);
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const std::string key = batch_key("tokens", rank);
+      const Stream stream(seed_, batch_key("tokens", rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)
-        store_integer(dense, k,
-                      static_cast<std::int64_t>(
-                          random_bits(seed_, key, first + static_cast<std::uint64_t>(k)) % vocabulary));
+        store_integer(
+            dense, k,
+            static_cast<std::int64_t>(stream.bits(first + static_cast<std::uint64_t>(k)) % vocabulary));
     });
   }
 
@@ -337,10 +366,14 @@ class InputMaker {
     if (!is_floating(type_of(i).dtype)) refuse(i, "no recipe knows it");
     const std::string name(graph_.text(node_of(i).name));
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const std::string key = batch_key(name, rank);
+      const Stream stream(seed_, batch_key(name, rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)
-        store_number(dense, k, random_uniform(seed_, key, static_cast<std::uint64_t>(k)));
+        store_number(dense, k, number(stream, static_cast<std::uint64_t>(k)));
     });
+  }
+
+  double number(const Stream& stream, std::uint64_t index) const {
+    return kind_ == DataKind::kReal ? stream.uniform(index) : stream.integer(index);
   }
 
   std::vector<Value> make_mask_part(std::size_t i, std::string_view which) {
@@ -409,6 +442,7 @@ class InputMaker {
   const World& world_;
   const KernelTable& kernels_;
   std::uint64_t seed_;
+  DataKind kind_;
   Symbols symbols_;
   HostMemory memory_;
   std::vector<NodeId> placeholders_;
@@ -419,8 +453,12 @@ class InputMaker {
 }  // namespace
 
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
-                                    std::uint64_t seed) {
-  return InputMaker(graph, world, kernels, seed).make();
+                                    InputData data) {
+  return InputMaker(graph, world, kernels, data).make();
+}
+
+std::optional<double> find_expected_loss(const Graph& graph, const World& world) {
+  return InputMaker(graph, world, KernelTable(), 0).expected_loss();
 }
 
 }  // namespace epweave::replay

@@ -16,8 +16,7 @@
 //   positions   i modulo the document length (info.options.ctx, else 256)
 //   attention_masks._closure_0, _1   document of each row; first row of each document
 //   attention_masks.{full_,}{kv,q}_{num_blocks,indices}   as torch's create_block_mask: the mask function of
-//   the
-//               FlexAttention call that takes the tables, evaluated on all pairs
+//               the FlexAttention call that takes the tables, evaluated on all pairs
 //   meshes, and other values known when traced: as recorded
 // An input that none of these makes is refused by name.
 //
@@ -28,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +41,22 @@ namespace epweave::replay {
 std::uint64_t random_bits(std::uint64_t seed, std::string_view key, std::uint64_t index);
 double random_uniform(std::uint64_t seed, std::string_view key, std::uint64_t index);  // in [-1, 1)
 
+// What floating-point parameters and inputs hold: uniform numbers as above, or integers from -2 to 2 (gains:
+// 1), so that sums and products of a few are exact in whatever order they are taken.
+enum class DataKind : std::uint8_t { kReal, kInteger };
+struct InputData {
+  InputData(std::uint64_t from_seed, DataKind of_kind = DataKind::kReal) : seed(from_seed), kind(of_kind) {}
+  std::uint64_t seed;
+  DataKind kind;
+};
+
 // Inputs of all ranks. Throws InputError naming the input that cannot be made.
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
-                                    std::uint64_t seed);
+                                    InputData data);
+
+// One rank's loss where every token is as likely as any other, about what a model gives before training:
+// ln(vocabulary) / batch coordinates, since a rank sums its own tokens' losses and divides by all tokens.
+// None where the graph does not tell its vocabulary.
+std::optional<double> find_expected_loss(const Graph& graph, const World& world);
 
 }  // namespace epweave::replay

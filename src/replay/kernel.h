@@ -13,18 +13,15 @@
 //
 // Rules:
 // 1. Parameters are in the order of the schema, keyword-only ones too; what the call leaves out has the
-// schema's
-//    default (`given(i)` tells). Symbolic sizes are numbers by then.
+//    schema's default (`given(i)` tells). Symbolic sizes are numbers by then.
 // 2. A view returns a tensor over the same storage. An in-place op and an `out=` op write the argument and
 //    return it. Everything else returns new storage and writes nothing.
 // 3. Several results are one tuple (`Value::tuple`), `Tensor[]` is one list. No result is None.
-// 4. Nothing is read but the arguments, nothing kept between calls: kernels run on all ranks' threads at
-// once.
+// 4. Nothing is read but the arguments, nothing kept between calls: kernels run on all ranks' threads at once.
 //    A kernel is single-threaded.
 // 5. Results have the recorded dtype, sizes and strides; the executor checks this after each call, so that a
-// wrong
-//    kernel stops at its own node. Inside a nested graph (`is_nested`) arguments are broadcast (value.h) and
-//    recorded sizes say nothing; recorded dtypes hold.
+//    wrong kernel stops at its own node. Inside a nested graph (`is_nested`) arguments are broadcast (value.h)
+//    and recorded sizes say nothing; recorded dtypes hold.
 // 6. Throw KernelError for values the op itself refuses (index out of range, shapes that do not fit).
 //
 // The executor itself does: placeholders, get_attr, output, collectives and wait_tensor. Ops on host numbers
@@ -66,6 +63,7 @@ class KernelCall {
 
   const OpInfo& op() const { return *op_; }
   std::size_t size() const { return args_.size(); }
+  std::span<const Value> args() const { return args_; }
   const Value& operator[](std::size_t param) const { return args_[param]; }
   bool given(std::size_t param) const { return (given_ >> param & 1) != 0; }
 

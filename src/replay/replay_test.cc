@@ -6,7 +6,6 @@
 
 #include "ir/text.h"
 #include "replay/block_mask.h"
-#include "replay/check.h"
 #include "replay/compare.h"
 #include "replay/evaluate.h"
 #include "replay/executor.h"
@@ -435,69 +434,6 @@ TEST_CASE("hashes of slices concatenate") {
   auto hashes = hash_slices(left, 1);
   for (std::uint64_t hash : hash_slices(right, 1)) hashes.push_back(hash);
   CHECK(hashes == hash_slices(whole, 1));
-}
-
-namespace {
-
-const char* const kWhole = R"(graph
-  %x = placeholder : f32[4]
-  %y = aten.add.Tensor(%x, %x) : f32[4] @layers.0
-  %s = aten.sum.default(%y) : f32[]
-  output([%y, %s])
-)";
-
-// In two parts; the second starts at row `first`.
-std::string divided(int first) {
-  return fmt::format(R"(origins %x = x, %y = aten.add.Tensor, %s = aten.sum.default
-graph
-  %x = placeholder : f32[4] from(chunk kept %x)
-  %x0 = aten.slice.Tensor(%x, 0, 0, 2) : f32[2] from(chunk split %x 0/2)
-  %x1 = aten.slice.Tensor(%x, 0, {}, {}) : f32[2]+{} from(chunk split %x 1/2)
-  %y0 = aten.add.Tensor(%x0, %x0) : f32[2] @layers.0 from(chunk body %y 0/2)
-  %y1 = aten.add.Tensor(%x1, %x1) : f32[2] @layers.0 from(chunk body %y 1/2)
-  %s0 = aten.sum.default(%y0) : f32[] from(chunk body %s 0/2)
-  %s1 = aten.sum.default(%y1) : f32[] from(chunk body %s 1/2)
-  %y = aten.cat.default([%y0, %y1]) : f32[4] from(chunk materialize %y)
-  %s = aten.add.Tensor(%s0, %s1) : f32[] from(chunk materialize %s)
-  output([%y, %s])
-)",
-                     first, first + 2, first);
-}
-
-CheckReport check(const std::string& a, const std::string& b) {
-  return check_graphs(parse(a), parse(b), make_kernels(), 1, 3, {});
-}
-
-std::uint64_t count(const CheckReport& report, Verdict verdict) {
-  return report.nodes[static_cast<std::size_t>(verdict)];
-}
-
-}  // namespace
-
-TEST_CASE("parts are compared with the whole") {
-  const CheckReport report = check(kWhole, divided(2));
-  CHECK(report.outputs[0].verdict == Verdict::kEqual);
-  CHECK(report.outputs[1].verdict != Verdict::kDiffers);
-  CHECK_FALSE(report.first);
-  CHECK(count(report, Verdict::kDiffers) == 0);
-  CHECK(report.is_same(1e-6));
-}
-
-TEST_CASE("a wrong part is found where it is made") {
-  const CheckReport report = check(kWhole, divided(1));
-  CHECK(report.outputs[0].verdict == Verdict::kDiffers);
-  CHECK(report.outputs[0].difference.index == 2);
-  REQUIRE(report.first);
-  CHECK(report.first->origin == "x");
-  CHECK(report.first->reason == "the parts laid end to end differ first at index 2 of dimension 0");
-  CHECK_FALSE(report.is_same(1e9));
-}
-
-TEST_CASE("a graph equals itself") {
-  const CheckReport report = check(kWhole, kWhole);
-  CHECK(count(report, Verdict::kEqual) == 3);
-  CHECK(report.skipped == 0);
-  CHECK(report.is_same(0));
 }
 
 }  // namespace epweave::replay

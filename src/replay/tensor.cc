@@ -1,9 +1,9 @@
 #include "replay/tensor.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <new>
+
+#include "replay/block_cache.h"
 
 namespace epweave::replay {
 
@@ -15,7 +15,6 @@ struct HostMemory::Counters {
 
 namespace {
 
-constexpr std::size_t kAlignment = 64;
 constexpr int kPoisonByte = 0xff;
 
 // Calls visit(offset) for each element in row-major order.
@@ -43,21 +42,18 @@ HostMemory::HostMemory(Fill fill) : counters_(std::make_shared<Counters>()) {
 }
 
 std::shared_ptr<Storage> HostMemory::allocate(std::size_t bytes) {
-  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = std::aligned_alloc(kAlignment, rounded);
-  if (data == nullptr) throw std::bad_alloc();
-  const std::size_t now = counters_->in_use += rounded;
+  void* data = take_block(bytes);
+  const std::size_t taken = block_bytes(bytes);
+  const std::size_t now = counters_->in_use += taken;
   std::size_t peak = counters_->peak;
   while (peak < now && !counters_->peak.compare_exchange_weak(peak, now)) {
   }
-  if (counters_->fill == Fill::kPoison) std::memset(data, kPoisonByte, rounded);
+  if (counters_->fill == Fill::kPoison) std::memset(data, kPoisonByte, taken);
   const auto free_block = [](void* block, std::size_t size, void* context) {
     auto* counters = static_cast<std::shared_ptr<Counters>*>(context);
-    const std::size_t rounded_size =
-        (std::max<std::size_t>(size, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    if ((*counters)->fill == Fill::kPoison) std::memset(block, kPoisonByte, rounded_size);
-    (*counters)->in_use -= rounded_size;
-    std::free(block);
+    if ((*counters)->fill == Fill::kPoison) std::memset(block, kPoisonByte, block_bytes(size));
+    (*counters)->in_use -= block_bytes(size);
+    give_block(block, size);
     delete counters;
   };
   return std::make_shared<Storage>(data, bytes, free_block, new std::shared_ptr<Counters>(counters_));

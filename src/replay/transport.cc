@@ -343,6 +343,21 @@ void LocalTransport::complete(Rank rank, const Ticket& ticket, const Tensor& res
   scatter_elements(bytes.data(), result);
 }
 
+bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) const {
+  Meeting bounds = *ticket.meeting;
+  for (Contribution& part : bounds.contributions) {
+    if (part.bound == nullptr) return false;
+    part.data = part.bound;
+    part.dtype = DType::kFloat32;
+    if (part.reduction.empty() || part.reduction == "avg") continue;
+    if (find_reduction(part.reduction) == Reduction::kProduct) return false;
+    part.reduction = "sum";  // of a largest or smallest one too: at least the largest of the bounds
+  }
+  const std::vector<std::byte> bytes = compute_result(bounds, ticket.member);
+  scatter_elements(bytes.data(), bound);
+  return true;
+}
+
 void LocalTransport::finish(Rank rank) {
   const std::lock_guard lock(mutex_);
   ranks_[rank].finished = true;

@@ -10,8 +10,7 @@
 //   reduce_scatter      member i's result: slice i of dimension 0 of the sum
 //   all_reduce          the reduction of all operands
 //   sum                 ((x_0 + x_1) + x_2) + ..: float32 for float16, bfloat16 and float32, rounded to the
-//   dtype
-//                       once at the end; float64 for float64; integers wrap; complex64 by parts in float32
+//                       dtype once at the end; float64 for float64; integers wrap; complex64 by parts in float32
 //   avg                 the sum divided by the number of members, before the rounding
 //   max, min            NaN if any operand is; product as sum
 //   broadcast           the operand of member `src`
@@ -62,6 +61,7 @@ struct Contribution {
   Extents sizes;
   std::vector<std::int64_t> sends, receives;  // rows to and from each member: all_to_all
   std::shared_ptr<Storage> data;              // row-major copy of the operand
+  std::shared_ptr<Storage> bound;             // float32 per element, where bounds are made (error_bounds.h)
 };
 
 class LocalTransport {
@@ -78,6 +78,10 @@ class LocalTransport {
   Ticket post(Rank rank, const std::string& group, Contribution contribution);
   // Blocks until all members have posted, checks the contributions, and writes this rank's result.
   void complete(Rank rank, const Ticket& ticket, const Tensor& result);
+
+  // After complete(): writes what the members' bounds give for this rank's result, moved as the elements are
+  // and added up where those are reduced. False if nothing bounds the reduction (a product).
+  bool complete_bound(const Ticket& ticket, const Tensor& bound) const;
 
   std::size_t member_count(Rank rank, const std::string& group) const;
 

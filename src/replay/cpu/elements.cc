@@ -3,6 +3,8 @@
 #include <cstring>
 #include <limits>
 
+#include "replay/cpu/vector_math.h"
+
 namespace epweave::replay::cpu {
 namespace {
 
@@ -114,6 +116,8 @@ void load(const std::byte* from, DType dtype, std::int64_t stride, std::int64_t 
     case DType::kInt64:
       return load_as<std::int64_t>(from, stride, n, to, same);
     case DType::kBfloat16:
+      if constexpr (std::is_same_v<C, float>)
+        if (stride == 1) return float_from_bf16_run(n, to, reinterpret_cast<const std::uint16_t*>(from));
       return load_as<std::uint16_t>(from, stride, n, to, [](std::uint16_t x) { return float_from_bf16(x); });
     case DType::kFloat16:
       return load_as<std::uint16_t>(from, stride, n, to, [](std::uint16_t x) { return float_from_fp16(x); });
@@ -149,6 +153,8 @@ void store(const C* from, std::byte* to, DType dtype, std::int64_t stride, std::
     case DType::kInt64:
       return store_as<std::int64_t>(from, to, stride, n, [](C x) { return wrap<std::int64_t>(x); });
     case DType::kBfloat16:
+      if constexpr (std::is_same_v<C, float>)
+        if (stride == 1) return bf16_from_float_run(n, reinterpret_cast<std::uint16_t*>(to), from);
       return store_as<std::uint16_t>(from, to, stride, n,
                                      [](C x) { return bf16_from_float(from_stored<float>(x)); });
     case DType::kFloat16:
@@ -166,8 +172,8 @@ void store(const C* from, std::byte* to, DType dtype, std::int64_t stride, std::
 }
 
 template <class C>
-std::vector<C> dense(const Tensor& tensor) {
-  std::vector<C> values(static_cast<std::size_t>(tensor.numel()));
+Buffer<C> dense(const Tensor& tensor) {
+  Buffer<C> values(static_cast<std::size_t>(tensor.numel()));
   C* to = values.data();
   const Walk<1> walk(tensor.sizes, {broadcast_operand(tensor, tensor.sizes)});
   walk.for_each_run([&](const std::array<std::byte*, 1>& at) {
@@ -178,7 +184,7 @@ std::vector<C> dense(const Tensor& tensor) {
 }
 
 template <class C>
-void store_dense(const std::vector<C>& from, const Tensor& to) {
+void store_dense(const Buffer<C>& from, const Tensor& to) {
   EPWEAVE_CHECK(static_cast<std::int64_t>(from.size()) == to.numel());
   const C* source = from.data();
   const Walk<1> walk(to.sizes, {broadcast_operand(to, to.sizes)});
@@ -191,8 +197,8 @@ void store_dense(const std::vector<C>& from, const Tensor& to) {
 #define EPWEAVE_INSTANTIATE(C)                                                     \
   template void load<C>(const std::byte*, DType, std::int64_t, std::int64_t, C*);  \
   template void store<C>(const C*, std::byte*, DType, std::int64_t, std::int64_t); \
-  template std::vector<C> dense<C>(const Tensor&);                                 \
-  template void store_dense<C>(const std::vector<C>&, const Tensor&);
+  template Buffer<C> dense<C>(const Tensor&);                                      \
+  template void store_dense<C>(const Buffer<C>&, const Tensor&);
 EPWEAVE_INSTANTIATE(float)
 EPWEAVE_INSTANTIATE(double)
 EPWEAVE_INSTANTIATE(std::int64_t)

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "replay/block_cache.h"
 #include "replay/kernel.h"
 #include "replay/math/portable_math.h"
 
@@ -216,10 +217,10 @@ void fill_elements(const Tensor& to, const Value& number);
 
 // The elements in row-major order as a dense buffer of a compute type.
 template <class C>
-std::vector<C> dense(const Tensor& tensor);
+Buffer<C> dense(const Tensor& tensor);
 // Writes a dense row-major buffer into a tensor.
 template <class C>
-void store_dense(const std::vector<C>& from, const Tensor& to);
+void store_dense(const Buffer<C>& from, const Tensor& to);
 
 // A row-major copy with another dtype, or the tensor itself if it is one already.
 Tensor as_contiguous(KernelCall& call, const Tensor& tensor, DType dtype);

@@ -12,9 +12,10 @@
 // function says there, and a full block is not masked.
 //
 // Backward, with weight(j) = exp(score(j) - logsumexp) and delta = ordered_sum(out * grad_out):
-//   d score = weight * (grad_out . value - delta + d logsumexp), through the score function's derivative, *
-//   scale d query = chain over ascending keys; d key, d value = chains over (query head of the group, query),
-//   ascending
+//   d score        = weight * (grad_out . value - delta + d logsumexp), through the score function's
+//                    derivative, * scale
+//   d query        = chain over ascending keys
+//   d key, d value = chains over (query head of the group, query), ascending
 // Nothing but the results is rounded to 16 bits.
 #include <cmath>
 #include <functional>
@@ -56,10 +57,9 @@ class Kind {
   };
   virtual std::vector<Block> blocks(std::int64_t batch, std::int64_t head, std::int64_t q_block) = 0;
   // Changes scaled scores into what the softmax sees.
-  virtual void modify(const Tile& tile, std::vector<float>& scores) = 0;
+  virtual void modify(const Tile& tile, Buffer<float>& scores) = 0;
   // Changes the gradient of those into the gradient of the scaled scores (`before`: scores before modify).
-  virtual void modify_backward(const Tile& tile, const std::vector<float>& before,
-                               std::vector<float>& grad) = 0;
+  virtual void modify_backward(const Tile& tile, const Buffer<float>& before, Buffer<float>& grad) = 0;
 };
 
 struct Problem {
@@ -68,7 +68,7 @@ struct Problem {
   std::int64_t depth = 0, value_depth = 0;
   std::int64_t q_block = 128, k_block = 128;
   float scale = 1;
-  std::vector<float> query, key, value;  // [batch, head, row, depth]
+  Buffer<float> query, key, value;  // [batch, head, row, depth]
 
   std::int64_t kv_slab(std::int64_t batch, std::int64_t head) const {
     return (kv_batches == 1 ? 0 : batch) * kv_heads + head / (heads / kv_heads);
@@ -137,8 +137,8 @@ std::vector<Tile> tiles_of(const Problem& p, Kind& kind, Tile rows) {
   return tiles;
 }
 
-std::vector<float> scaled_scores(const Problem& p, const Tile& tile) {
-  std::vector<float> scores(at(tile.rows * tile.width));
+Buffer<float> scaled_scores(const Problem& p, const Tile& tile) {
+  Buffer<float> scores(at(tile.rows * tile.width));
   multiply(p.query_rows(tile), p.key_rows(tile).transposed(), scores.data(), tile.width);
   for (float& score : scores) score = score * p.scale;
   return scores;
@@ -153,18 +153,18 @@ void for_each_query_block(const Problem& p, const Visit& visit) {
 }
 
 struct Forward {
-  std::vector<float> out;   // [batch, head, query, value_depth]
-  std::vector<double> lse;  // natural
-  std::vector<float> maximum;
+  Buffer<float> out;   // [batch, head, query, value_depth]
+  Buffer<double> lse;  // natural
+  Buffer<float> maximum;
 };
 Forward run_forward(const Problem& p, Kind& kind) {
   const std::int64_t rows_total = p.batches * p.heads * p.queries;
-  Forward result{std::vector<float>(at(rows_total * p.value_depth), 0.0f),
-                 std::vector<double>(at(rows_total)), std::vector<float>(at(rows_total))};
+  Forward result{Buffer<float>(at(rows_total * p.value_depth), 0.0f), Buffer<double>(at(rows_total)),
+                 Buffer<float>(at(rows_total))};
   for_each_query_block(p, [&](const Tile& block) {
     const std::vector<Tile> tiles = tiles_of(p, kind, block);
-    std::vector<std::vector<float>> scores;
-    std::vector<float> maximum(at(block.rows), -kInfinity);
+    std::vector<Buffer<float>> scores;
+    Buffer<float> maximum(at(block.rows), -kInfinity);
     for (const Tile& tile : tiles) {
       scores.push_back(scaled_scores(p, tile));
       kind.modify(tile, scores.back());
@@ -206,22 +206,22 @@ Forward run_forward(const Problem& p, Kind& kind) {
 }
 
 struct Saved {
-  std::vector<float> out, grad_out;
-  std::vector<float> lse;       // natural
-  std::vector<float> grad_lse;  // natural; empty: none
+  Buffer<float> out, grad_out;
+  Buffer<float> lse;       // natural
+  Buffer<float> grad_lse;  // natural; empty: none
 };
 struct Gradients {
-  std::vector<float> query, key, value;
+  Buffer<float> query, key, value;
 };
 Gradients run_backward(const Problem& p, Kind& kind, const Saved& saved) {
-  Gradients grads{std::vector<float>(p.query.size(), 0.0f), std::vector<float>(p.key.size(), 0.0f),
-                  std::vector<float>(p.value.size(), 0.0f)};
-  std::vector<float> products(at(p.value_depth));
+  Gradients grads{Buffer<float>(p.query.size(), 0.0f), Buffer<float>(p.key.size(), 0.0f),
+                  Buffer<float>(p.value.size(), 0.0f)};
+  Buffer<float> products(at(p.value_depth));
   for_each_query_block(p, [&](const Tile& block) {
     const std::int64_t row_first = (block.batch * p.heads + block.head) * p.queries + block.q_first;
     const float* grad_out = saved.grad_out.data() + row_first * p.value_depth;
     const Matrix<float> grad_rows{grad_out, block.rows, p.value_depth, p.value_depth, 1};
-    std::vector<float> delta(at(block.rows));
+    Buffer<float> delta(at(block.rows));
     for (std::int64_t r = 0; r < block.rows; ++r) {
       const float* out = saved.out.data() + (row_first + r) * p.value_depth;
       for (std::int64_t e = 0; e < p.value_depth; ++e)
@@ -230,8 +230,8 @@ Gradients run_backward(const Problem& p, Kind& kind, const Saved& saved) {
       if (!saved.grad_lse.empty()) delta[at(r)] = delta[at(r)] - saved.grad_lse[at(row_first + r)];
     }
     for (const Tile& tile : tiles_of(p, kind, block)) {
-      const std::vector<float> before = scaled_scores(p, tile);
-      std::vector<float> weights = before;
+      const Buffer<float> before = scaled_scores(p, tile);
+      Buffer<float> weights = before;
       kind.modify(tile, weights);
       std::vector<char> is_masked(weights.size());
       for (std::int64_t r = 0; r < tile.rows; ++r) {
@@ -247,7 +247,7 @@ Gradients run_backward(const Problem& p, Kind& kind, const Saved& saved) {
       const std::int64_t slab = p.kv_slab(tile.batch, tile.head) * p.keys + tile.k_first;
       multiply(Matrix<float>{weights.data(), tile.rows, tile.width, tile.width, 1}.transposed(), grad_rows,
                grads.value.data() + slab * p.value_depth, p.value_depth, Start::kAccumulate);
-      std::vector<float> grad(weights.size());
+      Buffer<float> grad(weights.size());
       multiply(grad_rows, p.value_rows(tile).transposed(), grad.data(), tile.width);
       for (std::int64_t r = 0; r < tile.rows; ++r)
         for (std::int64_t j = 0; j < tile.width; ++j) {
@@ -266,7 +266,7 @@ Gradients run_backward(const Problem& p, Kind& kind, const Saved& saved) {
   return grads;
 }
 
-Tensor result_of(KernelCall& call, std::size_t i, const Tensor& like, const std::vector<float>& values) {
+Tensor result_of(KernelCall& call, std::size_t i, const Tensor& like, const Buffer<float>& values) {
   Tensor out = call.make_result(i, like.dtype, like.sizes);
   store_dense(values, out);
   return out;
@@ -294,7 +294,7 @@ class DotProduct : public Kind {
       if (!is_causal_ || k * p_.k_block <= last_query) all.push_back({k, false});
     return all;
   }
-  void modify(const Tile& t, std::vector<float>& scores) override {
+  void modify(const Tile& t, Buffer<float>& scores) override {
     for (std::int64_t r = 0; r < t.rows; ++r)
       for (std::int64_t j = 0; j < t.width; ++j) {
         const std::int64_t q = t.q_first + r, k = t.k_first + j;
@@ -304,12 +304,12 @@ class DotProduct : public Kind {
         if (is_causal_ && k > q) score = -kInfinity;
       }
   }
-  void modify_backward(const Tile&, const std::vector<float>&, std::vector<float>&) override {}
+  void modify_backward(const Tile&, const Buffer<float>&, Buffer<float>&) override {}
 
  private:
   const Problem& p_;
   bool is_causal_;
-  std::vector<float> bias_;
+  Buffer<float> bias_;
 };
 
 double scale_or_default(const Value& scale, const Tensor& query) {
@@ -437,7 +437,7 @@ class BlockTable {
 
  private:
   Extents sizes_;
-  std::vector<std::int64_t> counts_, indices_;
+  Buffer<std::int64_t> counts_, indices_;
 };
 
 class Flex : public Kind {
@@ -505,7 +505,7 @@ class Flex : public Kind {
     return all;
   }
 
-  void modify(const Tile& tile, std::vector<float>& scores) override {
+  void modify(const Tile& tile, Buffer<float>& scores) override {
     std::vector<Value> args = positions(tile);
     args.insert(args.begin(), matrix(tile, scores));
     append(args, *functions_.score_captured);
@@ -516,8 +516,7 @@ class Flex : public Kind {
       if (mask[i] == 0) scores[i] = -kInfinity;
   }
 
-  void modify_backward(const Tile& tile, const std::vector<float>& before,
-                       std::vector<float>& grad) override {
+  void modify_backward(const Tile& tile, const Buffer<float>& before, Buffer<float>& grad) override {
     std::vector<Value> args = positions(tile);
     args.insert(args.begin(), matrix(tile, before));
     args.push_back(matrix(tile, grad));
@@ -531,19 +530,19 @@ class Flex : public Kind {
   }
 
  private:
-  Tensor matrix(const Tile& tile, const std::vector<float>& values) {
+  Tensor matrix(const Tile& tile, const Buffer<float>& values) {
     Tensor tensor = call_.make(DType::kFloat32, {1, 1, tile.rows, tile.width});
     std::copy(values.begin(), values.end(), tensor.data<float>());
     return tensor;
   }
   // A result broadcastable to [1, 1, rows, width].
   template <class C>
-  std::vector<C> broadcast_dense(const Tile& tile, const Tensor& tensor) {
+  Buffer<C> broadcast_dense(const Tile& tile, const Tensor& tensor) {
     const Extents sizes{1, 1, tile.rows, tile.width};
     const Operand operand = broadcast_operand(tensor, sizes);
     return dense<C>(Tensor{tensor.dtype, sizes, operand.strides, tensor.offset, tensor.storage});
   }
-  void read_matrix(const Tile& tile, const Value& value, std::vector<float>& to) {
+  void read_matrix(const Tile& tile, const Value& value, Buffer<float>& to) {
     const Value& single = value.is<List>() ? value.items().at(0) : value;
     to = broadcast_dense<float>(tile, single.tensor());
   }
@@ -577,7 +576,7 @@ class Flex : public Kind {
       kept.offset += tile.head * kept.strides[1];
       kept.sizes[1] = 1;
     }
-    const std::vector<std::int64_t> flags = broadcast_dense<std::int64_t>(tile, kept);
+    const Buffer<std::int64_t> flags = broadcast_dense<std::int64_t>(tile, kept);
     std::vector<char>& mask = depends_on_head ? last_mask_ : masks_[key];
     mask.assign(flags.begin(), flags.end());
     return mask;
@@ -601,7 +600,7 @@ Value flex_attention(KernelCall& call) {
   const Forward forward = run_forward(p, kind);
   Tensor out = call.make_result(0, query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
   store_dense(forward.out, out);
-  std::vector<double> lse = forward.lse, maximum(forward.maximum.begin(), forward.maximum.end());
+  Buffer<double> lse = forward.lse, maximum(forward.maximum.begin(), forward.maximum.end());
   for (double& x : lse) x = x / kLn2;
   for (double& x : maximum) x = x / kLn2;
   Tensor lse_out = call.make_result(1, DType::kFloat32, {p.batches, p.heads, p.queries});
@@ -620,8 +619,7 @@ Value flex_attention_backward(KernelCall& call) {
   Flex kind(call, p, call[9], {&call[7], &call[8], &call[12], &call[13]});
   kind.check_tables_agree();
   Saved saved{dense<float>(call.tensor(3)), {}, dense<float>(call.tensor(4)), {}};
-  saved.grad_out =
-      call[5].is_none() ? std::vector<float>(saved.out.size(), 0.0f) : dense<float>(call.tensor(5));
+  saved.grad_out = call[5].is_none() ? Buffer<float>(saved.out.size(), 0.0f) : dense<float>(call.tensor(5));
   for (float& x : saved.lse) x = static_cast<float>(static_cast<double>(x) * kLn2);
   if (!call[6].is_none()) {
     saved.grad_lse = dense<float>(call.tensor(6));

@@ -272,7 +272,7 @@ Value pre_bucket_all_gather(KernelCall& call) {
   const DType dtype = call[2].as<DType>();
   const Extents dtypes = call[3].integers();
   if (dtypes.size() != inputs.size()) throw KernelError("as many dtypes as tensors");
-  std::vector<std::int64_t> lengths;
+  Buffer<std::int64_t> lengths;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     lengths.push_back(inputs[i].numel() * info(bucket_dtype(dtypes[i])).bytes / info(dtype).bytes);
@@ -300,7 +300,7 @@ Value pre_bucket_reduce_scatter(KernelCall& call) {
   const DType dtype = inputs.front().dtype;
   std::erase_if(inputs, [](const Tensor& tensor) { return tensor.numel() == 0; });
   std::int64_t total = 0;
-  std::vector<std::int64_t> blocks;  // elements per rank
+  Buffer<std::int64_t> blocks;  // elements per rank
   for (const Tensor& input : inputs) {
     if (input.rank() == 0) throw KernelError("a bucket of tensors with dimensions");
     const std::int64_t rows = (input.sizes[0] + ranks - 1) / ranks;

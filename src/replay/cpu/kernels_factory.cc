@@ -98,12 +98,12 @@ Tensor progression(KernelCall& call, DType dtype, const Value& start, const Valu
   if (count < 0) throw KernelError("arange: the bounds contradict the step's sign");
   Tensor out = call.make_result(0, dtype, {count});
   if (is_whole) {
-    std::vector<std::int64_t> values(static_cast<std::size_t>(count));
+    Buffer<std::int64_t> values(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < count; ++i)
       values[static_cast<std::size_t>(i)] = start.integer() + i * step.integer();
     store_dense(values, out);
   } else {
-    std::vector<double> values(static_cast<std::size_t>(count));
+    Buffer<double> values(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < count; ++i)
       values[static_cast<std::size_t>(i)] = start.real() + static_cast<double>(i) * step.real();
     store_dense(values, out);

@@ -33,7 +33,7 @@ struct Indexed {
   Extents sizes;             // of self[indices]
   std::size_t position = 0;  // of the broadcast dimensions in `sizes`
   std::size_t index_rank = 0;
-  std::vector<std::int64_t> offsets;  // elements from self's first
+  Buffer<std::int64_t> offsets;  // elements from self's first
   Extents block_sizes, block_strides;
 };
 
@@ -46,15 +46,15 @@ std::vector<Value> expand_masks(KernelCall& call, const std::vector<Value>& indi
       continue;
     }
     const Tensor& mask = index.tensor();
-    const std::vector<std::int64_t> flags = dense<std::int64_t>(mask);
-    std::vector<std::vector<std::int64_t>> found(mask.rank());
+    const Buffer<std::int64_t> flags = dense<std::int64_t>(mask);
+    std::vector<Buffer<std::int64_t>> found(mask.rank());
     for (std::size_t i = 0; i < flags.size(); ++i) {
       if (flags[i] == 0) continue;
       auto rest = static_cast<std::int64_t>(i);
       for (std::size_t d = mask.rank(); d-- > 0; rest /= mask.sizes[d])
         found[d].push_back(rest % mask.sizes[d]);
     }
-    for (const std::vector<std::int64_t>& column : found) {
+    for (const Buffer<std::int64_t>& column : found) {
       Tensor tensor = call.make(DType::kInt64, {static_cast<std::int64_t>(column.size())});
       store_dense(column, tensor);
       expanded.push_back(tensor);
@@ -83,7 +83,7 @@ Indexed resolve_indices(KernelCall& call, const Tensor& self, const std::vector<
     Tensor index = indices[d].tensor();
     const Operand operand = broadcast_operand(index, common);
     const Tensor full{index.dtype, common, operand.strides, index.offset, index.storage};
-    const std::vector<std::int64_t> values = dense<std::int64_t>(full);
+    const Buffer<std::int64_t> values = dense<std::int64_t>(full);
     for (std::size_t i = 0; i < values.size(); ++i)
       result.offsets[i] +=
           static_cast<std::int64_t>(checked_index(values[i], self.sizes[d])) * self.strides[d];
@@ -161,13 +161,13 @@ Value index(KernelCall& call) {
 // The offset in blocks of a row-major copy of the indexed part: used to accumulate in a wider type.
 template <class C>
 void add_blocks(const Tensor& self, const Indexed& indexed, const Tensor& values) {
-  const std::vector<C> sources = dense<C>(values);
+  const Buffer<C> sources = dense<C>(values);
   const std::int64_t block = count_elements(indexed.block_sizes);
   // Destinations are gathered into a dense accumulator each, in order of first use.
   std::vector<std::pair<std::int64_t, std::size_t>> order;
   for (std::size_t i = 0; i < indexed.offsets.size(); ++i) order.emplace_back(indexed.offsets[i], i);
   std::sort(order.begin(), order.end());
-  std::vector<C> sum;
+  Buffer<C> sum;
   Tensor target{self.dtype, indexed.block_sizes, indexed.block_strides, 0, self.storage};
   for (std::size_t i = 0; i < order.size();) {
     target.offset = self.offset + order[i].first;
@@ -226,7 +226,7 @@ Value index_put_in_place(KernelCall& call) {
 Value index_select(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const std::size_t dim = checked_dim(call.integer(1), self.rank());
-  const std::vector<std::int64_t> index = dense<std::int64_t>(call.tensor(2));
+  const Buffer<std::int64_t> index = dense<std::int64_t>(call.tensor(2));
   Extents sizes = self.sizes;
   if (self.rank() > 0) sizes[dim] = static_cast<std::int64_t>(index.size());
   Tensor out = call.make_result(0, self.dtype, sizes);
@@ -246,8 +246,8 @@ Value index_select(KernelCall& call) {
 }
 
 // self += alpha * source at rows `index`, in order.
-void add_rows(const Tensor& self, std::size_t dim, const std::vector<std::int64_t>& index,
-              const Tensor& source, const Value& alpha) {
+void add_rows(const Tensor& self, std::size_t dim, const Buffer<std::int64_t>& index, const Tensor& source,
+              const Value& alpha) {
   Tensor moved = self, rows = source;
   const auto to_front = [&](Tensor& tensor) {
     const auto at = static_cast<std::ptrdiff_t>(dim);
@@ -258,8 +258,8 @@ void add_rows(const Tensor& self, std::size_t dim, const std::vector<std::int64_
   to_front(rows);
   with_compute(self.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    std::vector<C> sum = dense<C>(moved);
-    const std::vector<C> from = dense<C>(rows);
+    Buffer<C> sum = dense<C>(moved);
+    const Buffer<C> from = dense<C>(rows);
     const std::size_t length = index.empty() ? 0 : from.size() / index.size();
     const C factor = number_as<C>(alpha);
     for (std::size_t i = 0; i < index.size(); ++i) {
@@ -287,7 +287,7 @@ Value index_add_in_place(KernelCall& call) {
 // `other` the offset of the element's remaining coordinates in `tensor`.
 template <class Visit>
 void for_each_index(const Tensor& tensor, const Tensor& index, std::size_t dim, const Visit& visit) {
-  const std::vector<std::int64_t> values = dense<std::int64_t>(index);
+  const Buffer<std::int64_t> values = dense<std::int64_t>(index);
   if (index.rank() != tensor.rank())
     throw KernelError("the index has another number of dimensions than the tensor");
   Extents at(index.rank(), 0);
@@ -333,13 +333,13 @@ Tensor under_index(const Tensor& src, const Tensor& index) {
 }
 
 template <class C>
-void scatter_elements_as(const Tensor& target, std::size_t dim, const Tensor& index,
-                         const std::vector<C>& from, Put put) {
+void scatter_elements_as(const Tensor& target, std::size_t dim, const Tensor& index, const Buffer<C>& from,
+                         Put put) {
   // In the accumulation type: a dense copy of the target is written back.
   Tensor shape = target;
   shape.strides = contiguous_strides(target.sizes);
   shape.offset = 0;
-  std::vector<C> sum = dense<C>(target);
+  Buffer<C> sum = dense<C>(target);
   const std::int64_t stride = target.rank() == 0 ? 0 : shape.strides[dim];
   for_each_index(shape, index, dim, [&](std::size_t i, std::int64_t along, std::int64_t other) {
     C& to = sum[static_cast<std::size_t>(other + along * stride)];
@@ -354,10 +354,10 @@ void scatter_into(const Tensor& target, std::int64_t dim_arg, const Tensor& inde
   if (index.numel() == 0) return;
   with_compute(target.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    scatter_elements_as<C>(target, dim, index,
-                           source.is_tensor() ? dense<C>(under_index(source.tensor(), index))
-                                              : std::vector<C>{number_as<C>(source)},
-                           put);
+    scatter_elements_as<C>(
+        target, dim, index,
+        source.is_tensor() ? dense<C>(under_index(source.tensor(), index)) : Buffer<C>{number_as<C>(source)},
+        put);
   });
 }
 Value scatter(KernelCall& call) {
@@ -393,7 +393,7 @@ Value embedding(KernelCall& call) {
   Extents sizes = indices.sizes;
   sizes.push_back(weight.sizes[1]);
   Tensor out = call.make_result(0, weight.dtype, sizes);
-  const std::vector<std::int64_t> rows = dense<std::int64_t>(indices);
+  const Buffer<std::int64_t> rows = dense<std::int64_t>(indices);
   for_each_position(out, indices.rank(), [&](std::size_t i, std::int64_t offset) {
     const Tensor from{weight.dtype,
                       {weight.sizes[1]},
@@ -408,16 +408,16 @@ Value embedding(KernelCall& call) {
 // Rows of grad added to the rows of their indices; padding_idx gets nothing.
 Value embedding_backward(KernelCall& call) {
   const Tensor& grad = call.tensor(0);
-  const std::vector<std::int64_t> rows = dense<std::int64_t>(call.tensor(1));
+  const Buffer<std::int64_t> rows = dense<std::int64_t>(call.tensor(1));
   const std::int64_t weights = call.integer(2), padding = call.integer(3), length = grad.sizes.back();
   Tensor out = call.make_result(0, grad.dtype, {weights, length});
-  std::vector<std::int64_t> uses(static_cast<std::size_t>(weights), 0);
+  Buffer<std::int64_t> uses(static_cast<std::size_t>(weights), 0);
   if (call.boolean(4))
     for (std::int64_t row : rows) ++uses[static_cast<std::size_t>(plain_index(row, weights))];
   with_floating(grad.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    const std::vector<C> from = dense<C>(grad);
-    std::vector<C> sum(static_cast<std::size_t>(weights * length), C(0));
+    const Buffer<C> from = dense<C>(grad);
+    Buffer<C> sum(static_cast<std::size_t>(weights * length), C(0));
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (rows[i] == padding) continue;
       const std::int64_t row = plain_index(rows[i], weights);
@@ -432,8 +432,8 @@ Value embedding_backward(KernelCall& call) {
 }
 
 Value repeat_interleave(KernelCall& call) {
-  const std::vector<std::int64_t> repeats = dense<std::int64_t>(call.tensor(0));
-  std::vector<std::int64_t> rows;
+  const Buffer<std::int64_t> repeats = dense<std::int64_t>(call.tensor(0));
+  Buffer<std::int64_t> rows;
   for (std::size_t i = 0; i < repeats.size(); ++i) {
     if (repeats[i] < 0) throw KernelError("repeat_interleave: negative count");
     rows.insert(rows.end(), static_cast<std::size_t>(repeats[i]), static_cast<std::int64_t>(i));

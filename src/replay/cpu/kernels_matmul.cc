@@ -11,7 +11,7 @@ namespace {
 // A two-dimensional tensor's elements in a compute type, in whichever order reads memory in sequence.
 template <class C>
 struct Loaded {
-  std::vector<C> elements;
+  Buffer<C> elements;
   Matrix<C> matrix;
 };
 template <class C>
@@ -50,7 +50,7 @@ void multiply_into(const Tensor& a, const Tensor& b, const Tensor& out) {
   with_product_type(a.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
     const Loaded<C> left = load_matrix<C>(a), right = load_matrix<C>(b);
-    std::vector<C> c(static_cast<std::size_t>(out.numel()), C(0));
+    Buffer<C> c(static_cast<std::size_t>(out.numel()), C(0));
     multiply(left.matrix, right.matrix, c.data(), out.sizes[1]);
     store_dense(c, out);
   });
@@ -115,9 +115,9 @@ Value addmm(KernelCall& call) {
 }
 
 // The group bounds of a grouped product: cumulative, ascending, within [0, limit].
-std::vector<std::int64_t> read_offsets(KernelCall& call, std::int64_t limit) {
+Buffer<std::int64_t> read_offsets(KernelCall& call, std::int64_t limit) {
   if (call[2].is_none()) throw KernelError("_grouped_mm: this layout needs offs");
-  const std::vector<std::int64_t> ends = dense<std::int64_t>(call.tensor(2));
+  const Buffer<std::int64_t> ends = dense<std::int64_t>(call.tensor(2));
   std::int64_t last = 0;
   for (std::int64_t end : ends) {
     if (end < last || end > limit)
@@ -159,7 +159,7 @@ Value grouped_mm(KernelCall& call) {
   std::int64_t first = 0;
   std::int64_t group = 0;
   if (a.rank() == 2 && b.rank() == 3) {
-    const std::vector<std::int64_t> ends = read_offsets(call, rows);
+    const Buffer<std::int64_t> ends = read_offsets(call, rows);
     check_groups(ends.size(), b.sizes[0]);
     Tensor out = zeroed({rows, columns});
     for (std::int64_t end : ends) {
@@ -171,7 +171,7 @@ Value grouped_mm(KernelCall& call) {
     return out;
   }
   if (a.rank() == 3) {
-    const std::vector<std::int64_t> ends = read_offsets(call, columns);
+    const Buffer<std::int64_t> ends = read_offsets(call, columns);
     check_groups(ends.size(), a.sizes[0]);
     Tensor out = zeroed({rows, columns});
     for (std::int64_t end : ends) {
@@ -182,7 +182,7 @@ Value grouped_mm(KernelCall& call) {
     }
     return out;
   }
-  const std::vector<std::int64_t> ends = read_offsets(call, depth);
+  const Buffer<std::int64_t> ends = read_offsets(call, depth);
   Tensor out = zeroed({static_cast<std::int64_t>(ends.size()), rows, columns});
   for (std::int64_t end : ends) {
     if (end > first)

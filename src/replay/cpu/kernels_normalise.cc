@@ -41,9 +41,9 @@ Value map_rows(KernelCall& call, const std::array<Tensor, N>& inputs, std::int64
   // float64 inputs are computed in double.
   with_floating(shape.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    std::array<std::vector<C>, N> in;
+    std::array<Buffer<C>, N> in;
     for (std::size_t k = 0; k < N; ++k) in[k] = dense<C>(with_dim_last(inputs[k], dim));
-    std::vector<C> scratch(static_cast<std::size_t>(length));
+    Buffer<C> scratch(static_cast<std::size_t>(length));
     for (std::size_t at = 0; at < in[0].size(); at += static_cast<std::size_t>(length)) {
       if constexpr (N == 1)
         map_row(in[0].data() + at, length, scratch.data());
@@ -137,10 +137,10 @@ Value rms_norm(KernelCall& call) {
   const double eps = call[3].is_none() ? machine_epsilon(input.dtype) : call.real(3);
   return with_floating(input.dtype, [&](auto tag) -> Value {
     using C = typename decltype(tag)::type;
-    std::vector<C> x = dense<C>(input);
-    const std::vector<C> weight =
-        call[2].is_none() ? std::vector<C>(static_cast<std::size_t>(length), C(1)) : dense<C>(call.tensor(2));
-    std::vector<C> squares(static_cast<std::size_t>(length)), rstd;
+    Buffer<C> x = dense<C>(input);
+    const Buffer<C> weight =
+        call[2].is_none() ? Buffer<C>(static_cast<std::size_t>(length), C(1)) : dense<C>(call.tensor(2));
+    Buffer<C> squares(static_cast<std::size_t>(length)), rstd;
     for (std::size_t at = 0; at < x.size(); at += static_cast<std::size_t>(length)) {
       C* row = x.data() + at;
       for (std::int64_t i = 0; i < length; ++i) squares[static_cast<std::size_t>(i)] = row[i] * row[i];
@@ -167,11 +167,11 @@ Value rms_norm_backward(KernelCall& call) {
   const std::vector<Value>& mask = call[5].items();
   return with_floating(input.dtype, [&](auto tag) -> Value {
     using C = typename decltype(tag)::type;
-    std::vector<C> grad = dense<C>(grad_out), x = dense<C>(input);
-    const std::vector<C> rstd = dense<C>(call.tensor(3));
-    const std::vector<C> weight =
-        call[4].is_none() ? std::vector<C>(static_cast<std::size_t>(length), C(1)) : dense<C>(call.tensor(4));
-    std::vector<C> scaled(static_cast<std::size_t>(length)), products(static_cast<std::size_t>(length));
+    Buffer<C> grad = dense<C>(grad_out), x = dense<C>(input);
+    const Buffer<C> rstd = dense<C>(call.tensor(3));
+    const Buffer<C> weight =
+        call[4].is_none() ? Buffer<C>(static_cast<std::size_t>(length), C(1)) : dense<C>(call.tensor(4));
+    Buffer<C> scaled(static_cast<std::size_t>(length)), products(static_cast<std::size_t>(length));
     const std::int64_t rows = length == 0 ? 0 : static_cast<std::int64_t>(x.size()) / length;
     for (std::int64_t r = 0; r < rows; ++r) {
       C* g = grad.data() + r * length;
@@ -197,7 +197,7 @@ Value rms_norm_backward(KernelCall& call) {
       results[0] = out;
     }
     if (mask[1].boolean() && !call[4].is_none()) {
-      std::vector<C> sums(static_cast<std::size_t>(length));
+      Buffer<C> sums(static_cast<std::size_t>(length));
       ordered_column_sums(x.data(), rows, length, sums.data());
       Tensor out = call.make_result(1, call.tensor(4).dtype, call.tensor(4).sizes);
       store_dense(sums, out);
@@ -213,7 +213,7 @@ enum class Reduction : std::int64_t { kNone = 0, kMean = 1, kSum = 2 };
 
 struct Loss {
   std::int64_t rows = 0, classes = 0;
-  std::vector<std::int64_t> targets;
+  Buffer<std::int64_t> targets;
   std::int64_t ignored = 0;
 };
 Loss read_loss(const Tensor& self, const Tensor& target, std::int64_t ignored) {
@@ -237,11 +237,10 @@ Value nll_loss(KernelCall& call) {
   const auto reduction = static_cast<Reduction>(call.integer(3));
   return with_floating(self.dtype, [&](auto tag) -> Value {
     using C = typename decltype(tag)::type;
-    const std::vector<C> x = dense<C>(self);
-    const std::vector<C> weight = call[2].is_none()
-                                      ? std::vector<C>(static_cast<std::size_t>(loss.classes), C(1))
-                                      : dense<C>(call.tensor(2));
-    std::vector<C> losses(loss.targets.size(), C(0)), weights(loss.targets.size(), C(0));
+    const Buffer<C> x = dense<C>(self);
+    const Buffer<C> weight = call[2].is_none() ? Buffer<C>(static_cast<std::size_t>(loss.classes), C(1))
+                                               : dense<C>(call.tensor(2));
+    Buffer<C> losses(loss.targets.size(), C(0)), weights(loss.targets.size(), C(0));
     for (std::size_t i = 0; i < losses.size(); ++i) {
       if (loss.targets[i] == loss.ignored) continue;
       const auto target = static_cast<std::size_t>(loss.targets[i]);
@@ -256,9 +255,9 @@ Value nll_loss(KernelCall& call) {
       store_dense(losses, out);
     } else {
       const C sum = ordered_sum(losses.data(), loss.rows);
-      store_dense(std::vector<C>{reduction == Reduction::kMean ? sum / sum_of_weights : sum}, out);
+      store_dense(Buffer<C>{reduction == Reduction::kMean ? sum / sum_of_weights : sum}, out);
     }
-    store_dense(std::vector<C>{sum_of_weights}, total);
+    store_dense(Buffer<C>{sum_of_weights}, total);
     return Value::tuple({out, total});
   });
 }
@@ -270,12 +269,11 @@ Value nll_loss_backward(KernelCall& call) {
   Tensor out = call.make_result(0, self.dtype, self.sizes);
   with_floating(self.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    const std::vector<C> grad = dense<C>(call.tensor(0));
-    const std::vector<C> weight = call[3].is_none()
-                                      ? std::vector<C>(static_cast<std::size_t>(loss.classes), C(1))
-                                      : dense<C>(call.tensor(3));
+    const Buffer<C> grad = dense<C>(call.tensor(0));
+    const Buffer<C> weight = call[3].is_none() ? Buffer<C>(static_cast<std::size_t>(loss.classes), C(1))
+                                               : dense<C>(call.tensor(3));
     const C total = load_one<C>(call.tensor(6));
-    std::vector<C> result(static_cast<std::size_t>(self.numel()), C(0));
+    Buffer<C> result(static_cast<std::size_t>(self.numel()), C(0));
     for (std::size_t i = 0; i < loss.targets.size(); ++i) {
       if (loss.targets[i] == loss.ignored) continue;
       const auto target = static_cast<std::size_t>(loss.targets[i]);

@@ -48,8 +48,8 @@ Rows rows_of(const Tensor& self, const std::vector<bool>& reduced, bool keepdim)
 // out[row] = reduce(elements of the row, their number).
 template <class C, class R, class Reduce>
 Tensor reduce_rows(KernelCall& call, const Rows& rows, DType dtype, const Reduce& reduce) {
-  const std::vector<C> elements = dense<C>(rows.tensor);
-  std::vector<R> results(static_cast<std::size_t>(rows.count));
+  const Buffer<C> elements = dense<C>(rows.tensor);
+  Buffer<R> results(static_cast<std::size_t>(rows.count));
   for (std::int64_t i = 0; i < rows.count; ++i)
     results[static_cast<std::size_t>(i)] = reduce(elements.data() + i * rows.length, rows.length);
   Tensor out = call.make_result(0, dtype, rows.sizes);
@@ -154,9 +154,9 @@ Value extreme_and_index(KernelCall& call) {
   const Rows rows = rows_of(self, reduced_dims(call[1], self.rank()), call.boolean(2));
   return with_ordered(self.dtype, [&](auto tag) -> Value {
     using C = typename decltype(tag)::type;
-    const std::vector<C> x = dense<C>(rows.tensor);
-    std::vector<C> values;
-    std::vector<std::int64_t> indices;
+    const Buffer<C> x = dense<C>(rows.tensor);
+    Buffer<C> values;
+    Buffer<std::int64_t> indices;
     for (std::int64_t i = 0; i < rows.count; ++i) {
       indices.push_back(find_extreme<Order>(x.data() + i * rows.length, rows.length));
       values.push_back(x[static_cast<std::size_t>(i * rows.length + indices.back())]);
@@ -218,7 +218,7 @@ Tensor cumsum_into(KernelCall& call, DType dtype, const Where& target) {
   const Rows from = rows_of(self, last, false), to = rows_of(out, last, false);
   with_compute(dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    std::vector<C> x = dense<C>(from.tensor);
+    Buffer<C> x = dense<C>(from.tensor);
     for (std::int64_t i = 0; i < from.count; ++i) {
       C* row = x.data() + i * from.length;
       for (std::int64_t j = 1; j < from.length; ++j) row[j] = row[j - 1] + row[j];
@@ -236,7 +236,7 @@ Value cumsum_in_place(KernelCall& call) {
 }
 
 Value assert_true(KernelCall& call) {
-  const std::vector<std::int64_t> value = dense<std::int64_t>(call.tensor(0));
+  const Buffer<std::int64_t> value = dense<std::int64_t>(call.tensor(0));
   if (value.size() != 1) throw KernelError("an assertion on a tensor of one element");
   if (value[0] == 0)
     throw KernelError(call.size() > 1 && call[1].is<Text>() ? "assertion failed: " + call[1].as<Text>().text

@@ -20,8 +20,8 @@ bool is_less(C a, C b) {
 
 // The order of n elements.
 template <class C>
-std::vector<std::int64_t> sorted_order(const C* x, std::int64_t n, Direction direction) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+Buffer<std::int64_t> sorted_order(const C* x, std::int64_t n, Direction direction) {
+  Buffer<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   if (direction == Direction::kAscending)
     std::stable_sort(order.begin(), order.end(),
@@ -58,13 +58,13 @@ Sorted sort_rows_of(KernelCall& call, const Request& request) {
   Sorted sorted{call.make_result(0, self.dtype, sizes), call.make_result(1, DType::kInt64, sizes)};
   const auto run = [&](auto tag) {
     using C = typename decltype(tag)::type;
-    const std::vector<C> x = dense<C>(with_dim_last(self, request.dim));
-    std::vector<C> values;
-    std::vector<std::int64_t> indices;
+    const Buffer<C> x = dense<C>(with_dim_last(self, request.dim));
+    Buffer<C> values;
+    Buffer<std::int64_t> indices;
     const std::int64_t rows = length == 0 ? 0 : static_cast<std::int64_t>(x.size()) / length;
     for (std::int64_t r = 0; r < rows; ++r) {
       const C* row = x.data() + r * length;
-      const std::vector<std::int64_t> order = sorted_order(row, length, request.direction);
+      const Buffer<std::int64_t> order = sorted_order(row, length, request.direction);
       for (std::int64_t i = 0; i < request.count; ++i) {
         indices.push_back(order[static_cast<std::size_t>(i)]);
         values.push_back(row[indices.back()]);

@@ -33,7 +33,7 @@ class Fixture {
   // Values spread over [-1, 1], never the same twice.
   Tensor random(Extents sizes, DType dtype = DType::kFloat32) {
     Tensor tensor = make_tensor(memory_, dtype, std::move(sizes));
-    std::vector<float> values(static_cast<std::size_t>(tensor.numel()));
+    Buffer<float> values(static_cast<std::size_t>(tensor.numel()));
     for (float& value : values) {
       state_ = state_ * 6364136223846793005u + 1442695040888963407u;
       value = static_cast<float>(static_cast<std::int32_t>(state_ >> 33)) / 1073741824.0f - 1.0f;
@@ -41,7 +41,7 @@ class Fixture {
     cpu::store_dense(values, tensor);
     return tensor;
   }
-  Tensor integers(std::vector<std::int64_t> values, Extents sizes, DType dtype = DType::kInt32) {
+  Tensor integers(Buffer<std::int64_t> values, Extents sizes, DType dtype = DType::kInt32) {
     Tensor tensor = make_tensor(memory_, dtype, std::move(sizes));
     cpu::store_dense(values, tensor);
     return tensor;
@@ -69,7 +69,7 @@ Tensor rows(const Tensor& t, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 TEST_CASE("a sum is taken in 16 lanes") {
-  std::vector<float> x(37);
+  Buffer<float> x(37);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 1.0f / static_cast<float>(i + 1);
   float lanes[16] = {};
   for (std::size_t i = 0; i < x.size(); ++i) lanes[i % 16] += x[i];
@@ -97,7 +97,7 @@ TEST_CASE("a product is one chain of fused multiply-adds per element") {
 }
 
 TEST_CASE("vector code gives the bits of the scalar functions") {
-  std::vector<float> x(1003), out(1003);
+  Buffer<float> x(1003), out(1003);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = (static_cast<float>(i) - 500.0f) * 0.23f;
   const auto agrees = [&](auto run, auto scalar) {
     run(static_cast<std::int64_t>(x.size()), out.data(), x.data());
@@ -138,11 +138,11 @@ TEST_CASE("a row does not depend on how many rows there are") {
 
 TEST_CASE("a mutation is seen through every view") {
   Fixture f;
-  const Tensor base = f.integers(std::vector<std::int64_t>(12, 1), {3, 4});
+  const Tensor base = f.integers(Buffer<std::int64_t>(12, 1), {3, 4});
   const Tensor turned = f.run("aten.t.default", {base}).tensor();
   const Tensor column = f.run("aten.select.int", {turned, std::int64_t{0}, std::int64_t{2}}).tensor();
   f.run("aten.add_.Tensor", {column, std::int64_t{5}, std::int64_t{1}});
-  CHECK(cpu::dense<std::int64_t>(base) == std::vector<std::int64_t>{1, 1, 6, 1, 1, 1, 6, 1, 1, 1, 6, 1});
+  CHECK(cpu::dense<std::int64_t>(base) == Buffer<std::int64_t>{1, 1, 6, 1, 1, 1, 6, 1, 1, 1, 6, 1});
 }
 
 TEST_CASE("indices out of range are refused") {
@@ -178,8 +178,8 @@ struct FlexSetup {
                     }};
     // Query block i sees key blocks 0..i: the diagonal is masked, the others are full or masked as asked.
     const bool is_full = full_blocks != 0;
-    const auto counts = [&](std::vector<std::int64_t> v) { return f.integers(std::move(v), {1, 1, 3}); };
-    const auto lists = [&](std::vector<std::int64_t> v) { return f.integers(std::move(v), {1, 1, 3, 3}); };
+    const auto counts = [&](Buffer<std::int64_t> v) { return f.integers(std::move(v), {1, 1, 3}); };
+    const auto lists = [&](Buffer<std::int64_t> v) { return f.integers(std::move(v), {1, 1, 3, 3}); };
     const Value kv_count = is_full ? counts({1, 1, 1}) : counts({1, 2, 3});
     const Value kv_list = is_full ? lists({0, 7, 7, 1, 7, 7, 2, 7, 7}) : lists({0, 1, 2, 1, 0, 2, 0, 2, 1});
     const Value full_count = is_full ? Value(counts({0, 1, 2})) : Value();

@@ -6,7 +6,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+
+#include "replay/block_cache.h"
 
 namespace epweave::replay::cpu {
 
@@ -27,7 +28,7 @@ C ordered_sum(const C* x, std::int64_t n) {
 // The sums of the columns of a dense matrix: out[j] = ordered_sum of column j.
 template <class C>
 void ordered_column_sums(const C* x, std::int64_t rows, std::int64_t columns, C* out) {
-  std::vector<C> lanes(static_cast<std::size_t>(kLanes * columns), C(0));
+  Buffer<C> lanes(static_cast<std::size_t>(kLanes * columns), C(0));
   C* lane = lanes.data();
   for (std::int64_t i = 0; i < rows; ++i) {
     C* to = lane + i % kLanes * columns;

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "replay/block_cache.h"
 #include "replay/math/portable_math.h"
 
 #if defined(__x86_64__)
@@ -81,15 +82,117 @@ void map(std::int64_t n, float* out, const float* in, const float* other, float 
   map_base<F>(n, out, in, other, shift);
 }
 
+// ---- conversions ----------------------------------------------------------------------------
+
+struct FromBf16 {
+  using In = std::uint16_t;
+  using Out = float;
+  EPWEAVE_INLINE static Out apply(In x) { return math::float_from_bf16(x); }
+};
+struct ToBf16 {
+  using In = float;
+  using Out = std::uint16_t;
+  EPWEAVE_INLINE static Out apply(In x) { return math::bf16_from_float(x); }
+};
+
+template <class F>
+EPWEAVE_INLINE void convert_body(std::int64_t n, typename F::Out* out, const typename F::In* in) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) out[i] = F::apply(in[i]);
+}
+template <class F>
+void convert_base(std::int64_t n, typename F::Out* out, const typename F::In* in) {
+  convert_body<F>(n, out, in);
+}
+#if defined(__x86_64__)
+template <class F>
+EPWEAVE_AVX2 void convert_avx2(std::int64_t n, typename F::Out* out, const typename F::In* in) {
+  convert_body<F>(n, out, in);
+}
+template <class F>
+EPWEAVE_AVX512 void convert_avx512(std::int64_t n, typename F::Out* out, const typename F::In* in) {
+  convert_body<F>(n, out, in);
+}
+#endif
+template <class F>
+void convert(std::int64_t n, typename F::Out* out, const typename F::In* in) {
+#if defined(__x86_64__)
+  if (level() == Level::kAvx512) return convert_avx512<F>(n, out, in);
+  if (level() == Level::kAvx2) return convert_avx2<F>(n, out, in);
+#endif
+  convert_base<F>(n, out, in);
+}
+
+// ---- transposed copies --------------------------------------------------------------------
+
+// to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < columns.
+struct Transposed {
+  const float* from;
+  std::int64_t from_stride;
+  std::int64_t rows, columns;
+  float* to;
+  std::int64_t to_stride;
+};
+
+void transpose_plain(const Transposed& t) {
+  for (std::int64_t j = 0; j < t.columns; ++j)
+    for (std::int64_t i = 0; i < t.rows; ++i) t.to[j * t.to_stride + i] = t.from[i * t.from_stride + j];
+}
+
+#if defined(__x86_64__)
+EPWEAVE_AVX2 void transpose_8x8(const float* from, std::int64_t from_stride, float* to,
+                                std::int64_t to_stride) {
+  __m256 a[8], b[8];
+  for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_ps(from + i * from_stride);
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+    b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
+    a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
+    a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+    a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(to + i * to_stride, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
+    _mm256_storeu_ps(to + (i + 4) * to_stride, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+  }
+}
+EPWEAVE_AVX2 void transpose_avx2(const Transposed& t) {
+  const std::int64_t rows = t.rows / 8 * 8, columns = t.columns / 8 * 8;
+  for (std::int64_t i = 0; i < rows; i += 8)
+    for (std::int64_t j = 0; j < columns; j += 8)
+      transpose_8x8(t.from + i * t.from_stride + j, t.from_stride, t.to + j * t.to_stride + i, t.to_stride);
+  transpose_plain({t.from + columns, t.from_stride, rows, t.columns - columns, t.to + columns * t.to_stride,
+                   t.to_stride});
+  transpose_plain(
+      {t.from + rows * t.from_stride, t.from_stride, t.rows - rows, t.columns, t.to + rows, t.to_stride});
+}
+#endif
+
+void transpose(const Transposed& t) {
+#if defined(__x86_64__)
+  if (level() != Level::kBase) return transpose_avx2(t);
+#endif
+  transpose_plain(t);
+}
+
 // ---- products -----------------------------------------------------------------------------
 
 // B is packed into panels of kPanel columns, zero-padded, row after row of the panel.
 constexpr std::int64_t kPanel = 32;
 constexpr std::int64_t kTileRows = 8;
 
-// One tile: rows [0, R) of `a` (row-major, `depth` long) times a panel. c has `stride`; `columns` are stored.
+// Steps of a chain that are taken before the next tile's turn: a panel of them stays in the first-level
+// cache. The chain goes on from what c holds, so its bits do not depend on this number.
+constexpr std::int64_t kDepth = 256;
+
+// One tile: rows [0, R) of `a` (`a_stride` elements from row to row), `depth` elements of each, times a
+// panel. c has `stride`; `columns` are stored.
 struct Tile {
   const float* a;
+  std::int64_t a_stride;
   const float* panel;
   float* c;
   std::int64_t depth;
@@ -110,7 +213,7 @@ void tile_base(const Tile& t) {
   for (std::int64_t k = 0; k < t.depth; ++k)
     for (std::size_t r = 0; r < R; ++r)
       for (std::int64_t j = 0; j < t.columns; ++j)
-        sum[r][j] = math::fma(t.a[row_at(r, t.depth) + k], t.panel[k * kPanel + j], sum[r][j]);
+        sum[r][j] = math::fma(t.a[row_at(r, t.a_stride) + k], t.panel[k * kPanel + j], sum[r][j]);
   for (std::size_t r = 0; r < R; ++r) std::copy(sum[r], sum[r] + t.columns, t.c + row_at(r, t.stride));
 }
 
@@ -132,7 +235,7 @@ EPWEAVE_AVX512 void tile_avx512(const Tile& t) {
     const __m512 b_low = _mm512_loadu_ps(b), b_high = _mm512_loadu_ps(b + 16);
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; ++r) {
-      const __m512 a = _mm512_set1_ps(t.a[row_at(r, t.depth) + k]);
+      const __m512 a = _mm512_set1_ps(t.a[row_at(r, t.a_stride) + k]);
       low[r] = _mm512_fmadd_ps(a, b_low, low[r]);
       high[r] = _mm512_fmadd_ps(a, b_high, high[r]);
     }
@@ -167,7 +270,7 @@ EPWEAVE_AVX2 void half_tile_avx2(const Tile& t, std::int64_t first, std::int64_t
     const __m256 b_low = _mm256_loadu_ps(b), b_high = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < R; ++r) {
-      const __m256 a = _mm256_set1_ps(t.a[row_at(r, t.depth) + k]);
+      const __m256 a = _mm256_set1_ps(t.a[row_at(r, t.a_stride) + k]);
       low[r] = _mm256_fmadd_ps(a, b_low, low[r]);
       high[r] = _mm256_fmadd_ps(a, b_high, high[r]);
     }
@@ -186,7 +289,7 @@ void tile_avx2(const Tile& t) {
     half_tile_avx2<kFirst>(t, first, columns);
     if constexpr (R > kFirst) {
       Tile rest = t;
-      rest.a += row_at(kFirst, t.depth);
+      rest.a += row_at(kFirst, t.a_stride);
       rest.c += row_at(kFirst, t.stride);
       half_tile_avx2<R - kFirst>(rest, first, columns);
     }
@@ -209,29 +312,33 @@ void tile_of(std::int64_t rows, const Tile& t) {
   by_rows[rows](t);
 }
 
-std::vector<float> pack_rows(const Matrix<float>& a) {
-  std::vector<float> packed(static_cast<std::size_t>(a.rows * a.columns));
-  for (std::int64_t first = 0; first < a.columns; first += 64) {
-    const std::int64_t last = std::min(a.columns, first + 64);
-    for (std::int64_t i = 0; i < a.rows; ++i)
-      for (std::int64_t k = first; k < last; ++k)
-        packed[static_cast<std::size_t>(i * a.columns + k)] = a.data[i * a.row_stride + k * a.column_stride];
+// Row after row.
+Buffer<float> pack_rows(const Matrix<float>& a) {
+  Buffer<float> packed(static_cast<std::size_t>(a.rows * a.columns));
+  if (a.row_stride == 1) {
+    constexpr std::int64_t kBlock = 64;  // columns of `a` whose lines stay in the first-level cache
+    for (std::int64_t k = 0; k < a.columns; k += kBlock)
+      transpose({a.data + k * a.column_stride, a.column_stride, std::min(kBlock, a.columns - k), a.rows,
+                 packed.data() + k, a.columns});
+    return packed;
   }
+  for (std::int64_t i = 0; i < a.rows; ++i)
+    for (std::int64_t k = 0; k < a.columns; ++k)
+      packed[static_cast<std::size_t>(i * a.columns + k)] = a.data[i * a.row_stride + k * a.column_stride];
   return packed;
 }
 
-std::vector<float> pack_panels(const Matrix<float>& b) {
-  const std::int64_t panels = (b.columns + kPanel - 1) / kPanel;
-  std::vector<float> packed(static_cast<std::size_t>(panels * kPanel * b.rows), 0.0f);
-  for (std::int64_t p = 0; p < panels; ++p) {
-    float* to = packed.data() + p * kPanel * b.rows;
-    const std::int64_t columns = std::min(kPanel, b.columns - p * kPanel);
-    for (std::int64_t k = 0; k < b.rows; ++k) {
-      const float* from = b.data + k * b.row_stride + p * kPanel * b.column_stride;
-      for (std::int64_t j = 0; j < columns; ++j) to[k * kPanel + j] = from[j * b.column_stride];
-    }
+void pack_panel(const Matrix<float>& b, float* to) {
+  if (b.columns != kPanel) std::fill(to, to + b.rows * kPanel, 0.0f);
+  if (b.row_stride == 1 && b.column_stride != 1)
+    return transpose({b.data, b.column_stride, b.columns, b.rows, to, kPanel});
+  for (std::int64_t k = 0; k < b.rows; ++k) {
+    const float* from = b.data + k * b.row_stride;
+    if (b.column_stride == 1)
+      std::copy(from, from + b.columns, to + k * kPanel);
+    else
+      for (std::int64_t j = 0; j < b.columns; ++j) to[k * kPanel + j] = from[j * b.column_stride];
   }
-  return packed;
 }
 
 // The same chains, a row of c at a time.
@@ -270,7 +377,7 @@ template <class C>
 void multiply_plain(const Matrix<C>& a, const Matrix<C>& b, C* c, std::int64_t stride, Start start) {
   if (start == Start::kZero)
     for (std::int64_t i = 0; i < a.rows; ++i) std::fill(c + i * stride, c + i * stride + b.columns, C(0));
-  std::vector<C> packed(static_cast<std::size_t>(b.rows * b.columns));
+  Buffer<C> packed(static_cast<std::size_t>(b.rows * b.columns));
   for (std::int64_t k = 0; k < b.rows; ++k)
     for (std::int64_t j = 0; j < b.columns; ++j)
       packed[static_cast<std::size_t>(k * b.columns + j)] = b.data[k * b.row_stride + j * b.column_stride];
@@ -294,25 +401,37 @@ void silu_run(std::int64_t n, float* out, const float* in) {
 void silu_backward_run(std::int64_t n, float* out, const float* grad, const float* in) {
   map<SiluBackward>(n, out, in, grad, 0.0f);
 }
+void float_from_bf16_run(std::int64_t n, float* out, const std::uint16_t* in) {
+  convert<FromBf16>(n, out, in);
+}
+void bf16_from_float_run(std::int64_t n, std::uint16_t* out, const float* in) {
+  convert<ToBf16>(n, out, in);
+}
 void exp_shifted_run(std::int64_t n, float* out, const float* in, float shift) {
   map<ExpShifted>(n, out, in, in, shift);
 }
 
 void multiply(const Matrix<float>& a, const Matrix<float>& b, float* c, std::int64_t stride, Start start) {
   if (a.rows == 0 || b.columns == 0) return;
-  std::vector<float> rows_copy;
+  Buffer<float> rows_copy;
   const float* rows = a.data;
   if (a.column_stride != 1 || a.row_stride != a.columns) {
     rows_copy = pack_rows(a);
     rows = rows_copy.data();
   }
-  const std::vector<float> panels = pack_panels(b);
-  for (std::int64_t p = 0; p * kPanel < b.columns; ++p) {
-    const float* panel = panels.data() + p * kPanel * b.rows;
-    const std::int64_t columns = std::min(kPanel, b.columns - p * kPanel);
-    for (std::int64_t i = 0; i < a.rows; i += kTileRows)
-      tile_of(std::min(kTileRows, a.rows - i),
-              {rows + i * a.columns, panel, c + i * stride + p * kPanel, a.columns, stride, columns, start});
+  if (b.rows == 0 && start == Start::kZero)
+    for (std::int64_t i = 0; i < a.rows; ++i) std::fill(c + i * stride, c + i * stride + b.columns, 0.0f);
+  Buffer<float> panel(static_cast<std::size_t>(kPanel * std::min(kDepth, b.rows)));
+  for (std::int64_t k = 0; k < b.rows; k += kDepth) {
+    const std::int64_t depth = std::min(kDepth, b.rows - k);
+    const Start from = k == 0 ? start : Start::kAccumulate;
+    for (std::int64_t first = 0; first < b.columns; first += kPanel) {
+      const std::int64_t columns = std::min(kPanel, b.columns - first);
+      pack_panel(b.row_block(k, depth).column_block(first, columns), panel.data());
+      for (std::int64_t i = 0; i < a.rows; i += kTileRows)
+        tile_of(std::min(kTileRows, a.rows - i), {rows + i * a.columns + k, a.columns, panel.data(),
+                                                  c + i * stride + first, depth, stride, columns, from});
+    }
   }
 }
 void multiply(const Matrix<double>& a, const Matrix<double>& b, double* c, std::int64_t stride, Start start) {

@@ -1,0 +1,16 @@
+# epweave_embed_text(FILE NAME): generates FILE's name with .h instead of .html in the build folder, holding the text
+# of FILE as the constant NAME. A raw literal holds at most 64 KiB on some compilers; a check says so here.
+function(epweave_embed_text target file name)
+  file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${file} EPWEAVE_TEXT)
+  string(LENGTH "${EPWEAVE_TEXT}" length)
+  if(length GREATER 65000)
+    message(FATAL_ERROR "${file} is too long for one literal")
+  endif()
+  set(EPWEAVE_TEXT_NAME ${name})
+  set(EPWEAVE_TEXT_FILE ${file})
+  get_filename_component(stem ${file} NAME_WE)
+  get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/embedded_text.h.in ${CMAKE_CURRENT_BINARY_DIR}/embedded/${folder}/${stem}.h @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/embedded)
+endfunction()

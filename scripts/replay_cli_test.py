@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Tests of the epweave-replay command line: exit codes, messages, reports, what each option does.
+
+The program is $EPWEAVE_REPLAY, else build/release/bin/epweave-replay.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+REPLAY = os.environ.get("EPWEAVE_REPLAY") or str(ROOT / "build/release/bin/epweave-replay")
+LARGE = ROOT / "testdata/graphs/dsv3_671b_ep64.1b_remat.epw.gz"
+
+SMALL = """epweave text 1
+group 7 ranks=[0, 1]
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %mm = aten.mm.default(%x, %x) : f32[4, 4] @layers.0.moe src="model.py:3 in forward: x @ x"
+  %g = _c10d_functional.all_reduce.default(%mm, "sum", "7") : f32[4, 4]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[4, 4]
+  output([%w])
+"""
+
+
+class ReplayCommandLineTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.write("small.txt", SMALL)
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text)
+        return name
+
+    def changed(self, *changes):
+        text = SMALL
+        for old, new in changes:
+            self.assertIn(old, text)
+            text = text.replace(old, new)
+        return self.write("changed.txt", text)
+
+    def run_tool(self, *arguments):
+        return subprocess.run([REPLAY, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True,
+                              timeout=300, check=False)
+
+    def report(self, *arguments):
+        result = self.run_tool(*arguments, "--json", "-q")
+        return json.loads(result.stdout)
+
+    def fails(self, code, *arguments):
+        result = self.run_tool(*arguments)
+        self.assertEqual((result.returncode, result.stdout), (code, ""))
+        self.assertTrue(result.stderr.startswith("epweave-replay: error: "), result.stderr)
+        return result.stderr
+
+    def test_errors_name_the_program(self):
+        self.assertIn("nothing.epw", self.fails(3, "run", "nothing.epw"))
+        self.fails(2, "run", "small.txt", "--what")
+        self.fails(2, "run")
+
+    def test_the_same_numbers_each_time(self):
+        plain = self.report("run", "small.txt")["ranks"]
+        for options in ([], ["--poison"], ["--jitter", "3"]):
+            self.assertEqual(self.report("run", "small.txt", *options)["ranks"], plain)
+        self.assertNotEqual(self.report("run", "small.txt", "--seed", "1")["ranks"], plain)
+
+    def test_integer_data_is_exact(self):
+        for rank in self.report("run", "small.txt", "--data", "integer")["ranks"]:
+            square = rank["results"][0]["norm"] ** 2
+            self.assertAlmostEqual(square, round(square), delta=1e-9)
+
+    def test_a_large_graph_is_refused_with_the_bytes_it_needs(self):
+        message = self.fails(4, "run", LARGE, "--memory", "64")
+        self.assertRegex(message, r"256 ranks need \d{12,} bytes")
+        self.assertIn("[replay.memory]", message)
+        self.assertIn("2 ranks need", self.fails(4, "run", "small.txt", "--memory", "1e-9"))
+
+    def test_an_op_without_a_kernel_is_refused(self):
+        name = self.changed(("aten.mm.default(%x, %x)", "mine.op.default(%x, %x)"))
+        self.assertIn("mine.op.default", self.fails(4, "run", name))
+
+    def test_recorded_types_that_do_not_hold(self):
+        name = self.changed(("(%g) : f32[4, 4]", "(%g) : f32[4, 5]"))
+        result = self.run_tool("run", name)
+        if result.returncode == 3:
+            self.skipTest("the file is refused before it runs")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(self.report("run", name, "--report-types")["contradicted_types"], 2)
+
+    def test_check_finds_the_node(self):
+        report = self.report("check", "small.txt", "small.txt")
+        self.assertTrue(report["same"])
+        self.assertEqual([rank["nodes"]["differs"] for rank in report["ranks"]], [0, 0])
+        name = self.changed(('"sum"', '"avg"'))
+        result = self.run_tool("check", "small.txt", name)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("first node that differs: rank 0: %w", result.stdout)
+        first = self.report("check", "small.txt", name)["first_divergence"]
+        self.assertEqual((first["rank"], first["origin"], first["difference"]["index"]), (0, "w", 0))
+        self.assertEqual(len(first["difference"]["bits"]), 2)
+
+    def test_steps(self):
+        result = self.run_tool("steps", "small.txt")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("wait   %w = _c10d_functional.wait_tensor.default on compute", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,65 @@
+// What a graph asks of the other ranks: its collectives and waits in execution order, without the rest.
+//
+//   %a = all_to_all_single(%x, [s0, s1], [r0, r1], "35")     launch on group 35, ranks 0 and 1
+//   %w = wait_tensor(%a)                                     wait for it
+//
+// Strings and numbers are copied, so that the graphs of many ranks need not be in memory at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+// A number, or none where it is symbolic.
+using Extent = std::optional<std::int64_t>;
+
+struct RankGroup {
+  std::string name;
+  std::vector<std::uint32_t> members;  // in the order of their positions in the group
+};
+
+// One launch of a collective.
+struct RankLaunch {
+  std::string node;
+  std::string kind;       // "all_to_all_single": in-place and out variants are the same to the other ranks
+  std::string agreement;  // what all ranks must say alike: dtypes, reduction, source
+  std::uint32_t group = 0;
+  std::vector<Extent> elements;         // of each tensor given; all-to-all: of one row
+  std::vector<Extent> sends, receives;  // all-to-all: rows to and from each member; empty: equal shares
+  Extent group_size;                    // as the call states it
+};
+
+struct RankEvent {
+  bool is_wait = false;
+  std::uint32_t launch = 0;  // position in `launches`
+  std::string node;
+};
+
+struct RankCalls {
+  std::vector<RankLaunch> launches;  // in execution order
+  std::vector<RankEvent> events;
+};
+
+struct RankProgram {
+  std::optional<std::uint32_t> rank;        // as the file says
+  std::optional<std::uint32_t> world_size;  // as the file says
+  std::vector<RankGroup> groups;
+  std::shared_ptr<const RankCalls> calls;  // ranks that run one graph share them
+};
+
+// Reads the step. Throws InputError where a launch is on a group that the graph does not have.
+RankProgram list_rank_program(const Graph& graph);
+
+// The members that a group has on rank `rank`, for a group of regularly spaced ranks of a program that all
+// ranks run: {0, 2} of 4 ranks is {1, 3} on rank 1. None: the ranks are not regularly spaced, or the groups
+// do not cover the world.
+std::optional<std::vector<std::uint32_t>> translate_members(const std::vector<std::uint32_t>& members,
+                                                            std::uint32_t rank, std::uint32_t world_size);
+
+}  // namespace epweave

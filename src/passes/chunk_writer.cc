@@ -1,0 +1,144 @@
+#include "passes/chunk_writer.h"
+
+#include <fmt/format.h>
+
+#include "ir/op.h"
+#include "ir/type_rules.h"
+
+namespace epweave {
+
+ChunkWriter::ChunkWriter(const Graph& graph, const ChunkPlan& plan, const PartSymbols& symbols,
+                         Graph& chunked)
+    : in_(graph),
+      plan_(plan),
+      symbols_(symbols),
+      out_(chunked),
+      facts_(chunked),
+      pass_(chunked.intern("chunk")) {
+  for (const Node& node : in_.step().nodes) used_names_.insert(node.name);
+}
+
+StringId ChunkWriter::fresh_name(const std::string& base) {
+  StringId name = out_.intern(base);
+  for (int i = 1; !used_names_.insert(name); ++i) name = out_.intern(fmt::format("{}_{}", base, i));
+  return name;
+}
+
+Node ChunkWriter::make(const NewCall& call) {
+  Node node;
+  node.name = fresh_name(call.name);
+  node.target = out_.intern(call.target);
+  node.args = context().args.add(call.args);
+  node.kwargs = call.kwargs;
+  resolve_op(context(), node);
+  const Node& origin = in_.step().nodes[call.origin];
+  Provenance record{.pass = pass_, .role = call.role, .origins = origins_of(origin)};
+  if (call.part) {
+    record.part = static_cast<std::uint32_t>(*call.part);
+    record.parts = static_cast<std::uint32_t>(plan_.division(call.region).parts);
+  }
+  if (call.region) {
+    const ChunkRegion& region = plan_.placements.regions[call.region.index()];
+    record.region = region.root;
+    record.backward = region.backward;
+    set_chunk(node, call.region, call.chunk_role, call.part);
+    if (!call.chunk_proof.empty()) node.chunk.proof = out_.intern(call.chunk_proof);
+    const std::string_view root = out_.text(region.root);
+    if (auto dot = root.rfind('.'); dot != root.npos) node.module = out_.intern(root.substr(0, dot));
+    node.has_custom = true;
+    if (region.backward) node.backward = true;
+  }
+  append_provenance(context(), node, std::move(record));
+  return node;
+}
+
+Node ChunkWriter::make_part(NodeId id, std::size_t part) {
+  const Node& original = in_.step().nodes[id];
+  const RegionId region_id = plan_.placements.region[id];
+  const ChunkRegion& region = plan_.placements.regions[region_id.index()];
+  Node node = original;
+  node.name = fresh_name(fmt::format("{}_chunk{}", out_.text(original.name), part));
+  set_chunk(node, region_id, "body", part);
+  node.chunk.original_name = original.name;
+  if (region.backward) node.backward = true;
+  append_provenance(context(), node,
+                    {.pass = pass_,
+                     .role = ProvenanceRole::kBody,
+                     .origins = origins_of(original),
+                     .part = static_cast<std::uint32_t>(part),
+                     .parts = static_cast<std::uint32_t>(plan_.division(region_id).parts),
+                     .region = region.root,
+                     .backward = region.backward});
+  if (node.extra && !node.extra->bindings.empty()) {
+    NodeExtra extra = *node.extra;
+    for (Binding& binding : extra.bindings) binding.symbol = symbols_.twin(binding.symbol, part);
+    node.extra = context().own(std::move(extra));
+  }
+  return node;
+}
+
+Node ChunkWriter::make_again(NodeId original) {
+  Node node = in_.step().nodes[original];
+  append_provenance(context(), node,
+                    {.pass = pass_,
+                     .role = ProvenanceRole::kKept,
+                     .origins = origins_of(node),
+                     .reason = out_.intern("made of sizes only: wanted whole as well as in parts")});
+  return node;
+}
+
+ArgRange ChunkWriter::memory_format(std::string_view format) {
+  return context().args.add(std::vector{Arg::text(out_.intern("memory_format")),
+                                        Arg::named(ArgKind::kMemoryFormat, out_.intern(format))});
+}
+
+void ChunkWriter::set_chunk(Node& node, RegionId region_id, std::string_view role,
+                            std::optional<std::size_t> part) {
+  const ChunkRegion& region = plan_.placements.regions[region_id.index()];
+  node.chunk = ChunkInfo();
+  node.chunk.region = region.root;
+  node.chunk.role = out_.intern(role);
+  node.chunk.backward = region.backward;
+  node.chunk.producer = out_.intern("graph");
+  if (part) node.chunk.part = static_cast<std::int32_t>(*part);
+}
+
+NodeId ChunkWriter::add(Node node) {
+  try {
+    node.type = infer_type(facts_, out_, out_.step(), node);
+  } catch (const TypeMismatch& error) {
+    throw PassError(
+        "chunk.part-type", fmt::format("a part of this operation does not type-check: {}", error.what()),
+        site_of(out_, node),
+        "the sizes of the parts do not fit together here; select roots that leave this operation outside");
+  }
+  return out_.step().nodes.push_back(std::move(node));
+}
+
+NodeId ChunkWriter::append(Node node) {
+  const NodeId id = add(std::move(node));
+  order_.push_back(id);
+  return id;
+}
+
+NodeId ChunkWriter::append_whole(Node node, NodeId original) {
+  const NodeId id = append(std::move(node));
+  const TypeId recorded = in_.step().nodes[original].type;
+  Node& made = out_.step().nodes[id];
+  if (recorded && made.type && says_the_same(made.type, recorded)) made.type = recorded;
+  return id;
+}
+
+void ChunkWriter::retype(NodeId id) {
+  Node& node = out_.step().nodes[id];
+  if (node.kind != NodeKind::kCall || !has_type_rule(node)) return;
+  const TypeId type = infer_type(facts_, out_, out_.step(), node);
+  if (type && !says_the_same(type, node.type)) node.type = type;
+}
+
+// Whether `recorded` can stay: it is equal, and all its symbols stay.
+bool ChunkWriter::says_the_same(TypeId type, TypeId recorded) {
+  return same_type(facts_, context(), type, recorded) && !symbols_.mentioned(recorded);
+}
+
+}  // namespace epweave

@@ -1,0 +1,86 @@
+#include "reduce/reduce.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "io/file.h"
+#include "ir/verify.h"
+
+namespace epweave {
+namespace {
+
+Graph debug_graph() {
+  return read_graph(EPWEAVE_SOURCE_DIR "/testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz");
+}
+
+std::size_t count(const Graph& graph, std::string_view target) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      graph.step().order, [&](NodeId id) { return graph.text(graph.step().nodes[id].target) == target; }));
+}
+
+// Whether some wait takes an exchange of an index.
+bool has_pattern(const Graph& graph) {
+  const Body& step = graph.step();
+  const auto input_is = [&](NodeId id, std::string_view target) -> NodeId {
+    NodeId found;
+    for_each_input(*graph.context, step.nodes[id], [&](NodeId input) {
+      if (graph.text(step.nodes[input].target) == target) found = input;
+    });
+    return found;
+  };
+  return std::ranges::any_of(step.order, [&](NodeId id) {
+    if (graph.text(step.nodes[id].target) != "_c10d_functional.wait_tensor.default") return false;
+    const NodeId exchange = input_is(id, "_c10d_functional.all_to_all_single.default");
+    return exchange && input_is(exchange, "aten.index.Tensor");
+  });
+}
+
+TEST_CASE("what remains of a real graph has the property and is sound, each step on the way, too") {
+  const Graph graph = debug_graph();
+  std::size_t steps = 0, last = graph.step().order.size();
+  const Reduction reduction =
+      reduce_graph(graph, {.holds = has_pattern, .on_smaller = [&](const Graph& smaller) {
+                             ++steps;
+                             std::vector<Violation> violations;
+                             verify_structure(smaller, violations);
+                             CHECK(violations.empty());
+                             CHECK(has_pattern(smaller));
+                             CHECK(smaller.step().order.size() <= last);
+                             last = smaller.step().order.size();
+                           }});
+  CHECK(reduction.is_finished);
+  CHECK(steps > 3);
+  CHECK(reduction.tries < 400);
+  // The three calls and what they take: the value, the index and eight sizes, and the output.
+  CHECK(reduction.graph.step().order.size() <= 12);
+  CHECK(count(reduction.graph, "_c10d_functional.all_to_all_single.default") == 1);
+  CHECK(reduction.graph.symbols.empty());
+  CHECK(reduction.graph.bodies.size() == 1);
+  CHECK(reduction.graph.inputs.size() ==
+        static_cast<std::size_t>(std::ranges::count_if(reduction.graph.step().order, [&](NodeId id) {
+          return reduction.graph.step().nodes[id].kind == NodeKind::kPlaceholder;
+        })));
+}
+
+TEST_CASE("a property that any graph has leaves nothing") {
+  const Reduction reduction = reduce_graph(debug_graph(), {.holds = [](const Graph&) { return true; }});
+  CHECK(reduction.graph.step().order.size() == 1);  // the output
+}
+
+TEST_CASE("a property that no smaller graph has leaves all") {
+  const Graph graph = debug_graph();
+  const Reduction reduction = reduce_graph(graph, {.holds = [](const Graph&) { return false; }});
+  CHECK(reduction.graph.step().order == graph.step().order);
+}
+
+TEST_CASE("the reduction can be stopped, with the best so far") {
+  int asked = 0;
+  const Reduction reduction =
+      reduce_graph(debug_graph(), {.holds = has_pattern, .is_stopped = [&] { return ++asked > 20; }});
+  CHECK(!reduction.is_finished);
+  CHECK(reduction.tries <= 20);
+  CHECK(has_pattern(reduction.graph));
+}
+
+}  // namespace
+}  // namespace epweave

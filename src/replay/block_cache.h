@@ -1,0 +1,57 @@
+// Memory blocks that are kept when freed and given out again.
+//
+// A run makes and frees tensors of the same few sizes thousands of times. Blocks from the system would be
+// cleared by the kernel each time, page by page: a fifth of a run's time.
+//
+//   void* a = take_block(1 << 20);   // aligned to 64 bytes, contents undefined
+//   give_block(a, 1 << 20);
+//   void* b = take_block(1 << 20);   // the same memory
+//
+// Blocks are rounded up to a quarter of a power of two, so that at most a fifth is wasted. Safe on all
+// threads. At most kMostKept bytes are kept; what is freed beyond goes back to the system. Built for the
+// address sanitizer nothing is kept.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace epweave::replay {
+
+inline constexpr std::size_t kBlockAlignment = 64;
+inline constexpr std::size_t kMostKept = std::size_t{1} << 30;
+
+// Bytes that a block of `bytes` really takes.
+std::size_t block_bytes(std::size_t bytes);
+// Throws std::bad_alloc.
+void* take_block(std::size_t bytes);
+void give_block(void* block, std::size_t bytes) noexcept;
+
+// Takes a container's memory from the blocks. Elements made without a value are not initialised.
+template <class T>
+class BlockAllocator {
+ public:
+  using value_type = T;
+  BlockAllocator() = default;
+  template <class U>
+  BlockAllocator(const BlockAllocator<U>&) {}  // NOLINT: an allocator converts
+
+  T* allocate(std::size_t count) { return static_cast<T*>(take_block(count * sizeof(T))); }
+  void deallocate(T* data, std::size_t count) noexcept { give_block(data, count * sizeof(T)); }
+  template <class U>
+  void construct(U* at) {
+    ::new (static_cast<void*>(at)) U;
+  }
+  template <class U, class... Args>
+  void construct(U* at, Args&&... args) {
+    ::new (static_cast<void*>(at)) U(std::forward<Args>(args)...);
+  }
+  friend bool operator==(const BlockAllocator&, const BlockAllocator&) { return true; }
+};
+
+// Scratch memory of a kernel. `Buffer<float> x(n)` is not initialised, `Buffer<float> x(n, 0.0F)` is.
+template <class T>
+using Buffer = std::vector<T, BlockAllocator<T>>;
+
+}  // namespace epweave::replay

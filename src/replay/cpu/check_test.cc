@@ -1,0 +1,200 @@
+// The check of a rewritten graph: right ones, and ones with a fault in one place.
+#include "replay/check.h"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "ir/text.h"
+#include "replay/cpu/kernels.h"
+
+namespace epweave::replay {
+namespace {
+
+// A product of tokens and weights, summed over two ranks; the weight's gradient is a sum over the tokens.
+const char* const kWhole = R"(group 7 ranks=[0, 1]
+graph
+  %x = placeholder : bf16[8, 16]
+  %w = placeholder : bf16[16, 16]
+  %h = aten.mm.default(%x, %w) : bf16[8, 16] @layers.0.mlp
+  %g = _c10d_functional.all_reduce.default(%h, "sum", "7") : bf16[8, 16]
+  %r = _c10d_functional.wait_tensor.default(%g) : bf16[8, 16]
+  %y = aten.mul.Tensor(%r, %x) : bf16[8, 16]
+  %t = aten.t.default(%x) : bf16[16, 8]{1, 16}
+  %dw = aten.mm.default(%t, %y) : bf16[16, 16] @layers.0.mlp
+  output([%y, %dw])
+)";
+
+// The tokens in two parts.
+const char* const kParts = R"(group 7 ranks=[0, 1]
+origins %x = x, %w = w, %h = aten.mm.default, %g = _c10d_functional.all_reduce.default, %r = _c10d_functional.wait_tensor.default, %y = aten.mul.Tensor, %t = aten.t.default, %dw = aten.mm.default
+graph
+  %x = placeholder : bf16[8, 16] from(chunk kept %x)
+  %w = placeholder : bf16[16, 16] from(chunk kept %w)
+  %x0 = aten.slice.Tensor(%x, 0, 0, 4) : bf16[4, 16] from(chunk split %x 0/2)
+  %x1 = aten.slice.Tensor(%x, 0, 4, 8) : bf16[4, 16]+64 from(chunk split %x 1/2)
+  %h0 = aten.mm.default(%x0, %w) : bf16[4, 16] @layers.0.mlp from(chunk body %h 0/2)
+  %h1 = aten.mm.default(%x1, %w) : bf16[4, 16] @layers.0.mlp from(chunk body %h 1/2)
+  %g0 = _c10d_functional.all_reduce.default(%h0, "sum", "7") : bf16[4, 16] from(chunk body %g 0/2)
+  %g1 = _c10d_functional.all_reduce.default(%h1, "sum", "7") : bf16[4, 16] from(chunk body %g 1/2)
+  %r0 = _c10d_functional.wait_tensor.default(%g0) : bf16[4, 16] from(chunk body %r 0/2)
+  %r1 = _c10d_functional.wait_tensor.default(%g1) : bf16[4, 16] from(chunk body %r 1/2)
+  %y0 = aten.mul.Tensor(%r0, %x0) : bf16[4, 16] from(chunk body %y 0/2)
+  %y1 = aten.mul.Tensor(%r1, %x1) : bf16[4, 16] from(chunk body %y 1/2)
+  %y = aten.cat.default([%y0, %y1]) : bf16[8, 16] from(chunk materialize %y)
+  %t0 = aten.t.default(%x0) : bf16[16, 4]{1, 16} from(chunk body %t 0/2)
+  %t1 = aten.t.default(%x1) : bf16[16, 4]{1, 16}+64 from(chunk body %t 1/2)
+  %dw0 = aten.mm.default(%t0, %y0) : bf16[16, 16] @layers.0.mlp from(chunk body %dw 0/2)
+  %dw1 = aten.mm.default(%t1, %y1) : bf16[16, 16] @layers.0.mlp from(chunk body %dw 1/2)
+  %dw = aten.add.Tensor(%dw0, %dw1) : bf16[16, 16] from(chunk materialize %dw)
+  output([%y, %dw])
+)";
+
+const KernelTable& table() {
+  static const KernelTable filled = [] {
+    KernelTable made;
+    made.add(host_kernel_rows());
+    made.add(cpu_kernel_rows());
+    return made;
+  }();
+  return filled;
+}
+
+Graph parse(const std::string& text) {
+  return parse_text("epweave text 1\n" + text, "test");
+}
+
+CheckReport check(const std::string& a, const std::string& b) {
+  return check_graphs(parse(a), parse(b), {table(), 2, 3, {}});
+}
+
+std::uint64_t count(const RankCheck& rank, Verdict verdict) {
+  return rank.nodes[static_cast<std::size_t>(verdict)];
+}
+
+std::string replace(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  INFO(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+struct Fault {
+  const char* kind;
+  const char* from;
+  const char* to;
+  const char* found_at;  // the first node that differs, "" for an output
+};
+
+constexpr Fault kFaults[] = {
+    {"part takes another part's value", "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%r0, %x1)",
+     "y1"},
+    {"stale value", "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%h1, %x1)", "y1"},
+    {"cat in another order", "[%y0, %y1]", "[%y1, %y0]", "y"},
+    {"part twice in a cat", "[%y0, %y1]", "[%y0, %y0]", "y"},
+    {"part twice in a sum", "(%dw0, %dw1)", "(%dw1, %dw1)", "dw"},
+    {"part missing in a sum", "aten.add.Tensor(%dw0, %dw1)", "aten.add.Tensor(%dw0, 0)", "dw"},
+    {"difference instead of a sum", "%dw = aten.add.Tensor", "%dw = aten.sub.Tensor", "dw"},
+    {"another op", "%y1 = aten.mul.Tensor", "%y1 = aten.add.Tensor", "y"},
+    {"another operand of a sum's part", "(%t1, %y1)", "(%t1, %r1)", "dw0"},
+    {"part of a sum with another part's factor", "(%t1, %y1)", "(%t0, %y1)", "dw0"},
+    {"other rows of a split", "(%x, 0, 4, 8) : bf16[4, 16]+64", "(%x, 0, 3, 7) : bf16[4, 16]+48", "x1"},
+    {"average instead of a sum of ranks", "all_reduce.default(%h1, \"sum\"",
+     "all_reduce.default(%h1, \"avg\"", "r1"},
+    {"collective of another part", "all_reduce.default(%h1,", "all_reduce.default(%h0,", "r1"},
+    {"number changed", "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%r1, 2)", "y1"},
+    {"outputs swapped", "output([%y, %dw])", "output([%dw, %y])", ""},
+};
+
+}  // namespace
+
+TEST_CASE("parts are compared with the whole") {
+  const CheckReport report = check(kWhole, kParts);
+  CHECK(report.is_same());
+  CHECK(report.baseline_is_deterministic);
+  CHECK_FALSE(report.first);
+  REQUIRE(report.outputs.size() == 4);
+  REQUIRE(report.ranks.size() == 2);
+  for (const RankCheck& rank : report.ranks) {
+    CHECK(count(rank, Verdict::kEqual) == 8);
+    CHECK(count(rank, Verdict::kSumOrder) == 2);  // the parts of dw, and dw
+    CHECK(count(rank, Verdict::kDiffers) == 0);
+    CHECK(rank.unverified.empty());
+    CHECK(rank.skipped.size() == 1);  // the launches
+  }
+}
+
+TEST_CASE("a regrouped sum is held to what its summands allow") {
+  const CheckReport report = check(kWhole, kParts);
+  const OutputCheck& output = report.outputs[1];
+  CHECK(output.verdict == Verdict::kSumOrder);
+  CHECK(output.difference.differing > 0);
+  REQUIRE(output.bound);
+  CHECK(output.bound->is_within);
+  CHECK(output.bound->largest_share > 0.05);  // the bound is not far above what happens
+  CHECK(output.bound->largest_share <= 1);
+  // An error of 8 units of the last place in a sum of the same magnitude is beyond it.
+  const std::string wrong = replace(kParts, "(%dw0, %dw1) : bf16[16, 16] from(chunk materialize %dw)",
+                                    "(%dw0, %dw1, alpha=1.0625) : bf16[16, 16] from(chunk materialize %dw)");
+  const CheckReport other = check(kWhole, wrong);
+  CHECK_FALSE(other.is_same());
+  CHECK(other.outputs[1].verdict == Verdict::kDiffers);
+}
+
+TEST_CASE("a graph equals itself") {
+  const CheckReport report = check(kWhole, kWhole);
+  CHECK(report.is_same());
+  for (const RankCheck& rank : report.ranks) CHECK(count(rank, Verdict::kEqual) == 7);
+}
+
+TEST_CASE("injected faults are found where they are made") {
+  for (const Fault& fault : kFaults) {
+    INFO(fault.kind);
+    const std::string wrong = replace(kParts, fault.from, fault.to);
+    const Graph b = parse(wrong);
+    const CheckReport report = check_graphs(parse(kWhole), b, {table(), 2, 3, {}});
+    CHECK_FALSE(report.is_same());
+    if (*fault.found_at == '\0') {
+      CHECK_FALSE(report.first);
+      continue;
+    }
+    REQUIRE(report.first);
+    CHECK(b.text(b.step().nodes[report.first->node].name) == fault.found_at);
+    CHECK(report.first->difference);
+    CHECK(report.first->difference->index >= 0);
+  }
+}
+
+TEST_CASE("faults that stop the run are found at their node") {
+  const auto failure = [](const std::string& wrong) -> std::string {
+    try {
+      check(kWhole, wrong);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "no failure";
+  };
+  SECTION("a wait dropped") {
+    const std::string unwaited =
+        replace(kParts, "_c10d_functional.wait_tensor.default(%g1)", "aten.alias.default(%g1)");
+    CHECK(
+        failure(replace(unwaited, "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%g1, %x1)"))
+            .find(
+                "%y1 = aten.mul.Tensor: reads or writes the result of a collective that nobody waited for") !=
+        std::string::npos);
+  }
+  SECTION("a collective on an unknown group") {
+    CHECK(
+        failure(replace(kParts, "all_reduce.default(%h1, \"sum\", \"7\")",
+                        "all_reduce.default(%h1, \"sum\", \"8\")"))
+            .find(
+                "%g1 = _c10d_functional.all_reduce.default: process group '8' is not in the graph's table") !=
+        std::string::npos);
+  }
+  SECTION("a part of another size") {
+    CHECK(failure(replace(kParts, "(%x, 0, 4, 8) : bf16[4, 16]+64", "(%x, 0, 5, 8) : bf16[4, 16]+80"))
+              .find("%x1 = aten.slice.Tensor: the result is bf16[3, 16]") != std::string::npos);
+  }
+}
+
+}  // namespace epweave::replay

@@ -1,0 +1,172 @@
+#include "replay/error_bounds.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "ir/op.h"
+#include "replay/block_cache.h"
+#include "replay/evaluate.h"
+
+namespace epweave::replay {
+namespace {
+
+// Added to what rounds: covers results below the smallest normal number of the type.
+constexpr double kUnderflow = 0x1p-120;
+constexpr double kUnderflowHalf = 0x1p-25;  // float16
+
+bool is_view_of(const Tensor& result, std::span<const Value> args) {
+  return std::any_of(args.begin(), args.end(), [&](const Value& arg) {
+    return arg.is_tensor() && arg.tensor().storage == result.storage;
+  });
+}
+
+template <class Visit>
+void for_each_tensor(const Value& value, const Visit& visit) {
+  if (value.is_tensor()) visit(value.tensor());
+  if (value.is<List>())
+    for (const Value& item : value.items()) for_each_tensor(item, visit);
+}
+
+std::int64_t count_stored(const Tensor& value) {
+  return static_cast<std::int64_t>(value.storage->bytes() / value.element_bytes());
+}
+
+}  // namespace
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::kBfloat16:
+      return 0x1p-8;
+    case DType::kFloat16:
+      return 0x1p-11;
+    case DType::kFloat32:
+    case DType::kComplex64:
+      return 0x1p-24;
+    case DType::kFloat64:
+      return 0x1p-53;
+    default:
+      return 0;
+  }
+}
+
+const ErrorBounds::Shadow* ErrorBounds::find_shadow(const Tensor& value) const {
+  const auto found = shadows_.find(value.storage.get());
+  return found == shadows_.end() || found->second.of.expired() ? nullptr : &found->second;
+}
+
+std::optional<Tensor> ErrorBounds::find(const Tensor& value) const {
+  const Shadow* shadow = find_shadow(value);
+  if (shadow == nullptr) return std::nullopt;
+  if (shadow->element_bytes != value.element_bytes()) {  // seen as another type: which bound is whose?
+    Tensor unknown = make_tensor(memory_, DType::kFloat32, value.sizes);
+    std::fill_n(unknown.data<float>(), unknown.numel(), std::numeric_limits<float>::infinity());
+    return unknown;
+  }
+  return Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow->bounds};
+}
+
+bool ErrorBounds::has_any(const Value& value) const {
+  bool any = false;
+  for_each_tensor(value, [&](const Tensor& tensor) { any = any || find_shadow(tensor) != nullptr; });
+  return any;
+}
+
+Tensor ErrorBounds::find_or_zero(const Tensor& value) {
+  Tensor dense = make_tensor(memory_, DType::kFloat32, value.sizes);
+  if (const auto found = find(value))
+    gather_elements(*found, dense.bytes());
+  else
+    std::fill_n(dense.data<float>(), dense.numel(), 0.0F);
+  return dense;
+}
+
+void ErrorBounds::forget_dead() {
+  std::erase_if(shadows_, [](const auto& entry) { return entry.second.of.expired(); });
+}
+
+void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
+  EPWEAVE_CHECK(bound.dtype == DType::kFloat32 && bound.sizes == value.sizes);
+  Shadow& shadow = shadows_[value.storage.get()];
+  if (shadow.bounds == nullptr || shadow.of.expired()) {
+    const std::int64_t count = count_stored(value);
+    const Tensor all = make_tensor(memory_, DType::kFloat32, {count});
+    std::fill_n(all.data<float>(), count, 0.0F);
+    shadow = Shadow{value.storage, value.element_bytes(), all.storage};
+  }
+  if (shadow.element_bytes != value.element_bytes()) {
+    auto* first = reinterpret_cast<float*>(shadow.bounds->data());
+    std::fill_n(first, shadow.bounds->bytes() / sizeof(float), std::numeric_limits<float>::infinity());
+    return;
+  }
+  Buffer<std::byte> dense(static_cast<std::size_t>(bound.numel()) * sizeof(float));
+  gather_elements(bound, dense.data());
+  scatter_elements(dense.data(),
+                   Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow.bounds});
+}
+
+void ErrorBounds::set_unknown(const Value& value) {
+  for_each_tensor(value, [&](const Tensor& tensor) {
+    Tensor unknown = make_tensor(memory_, DType::kFloat32, tensor.sizes);
+    std::fill_n(unknown.data<float>(), unknown.numel(), std::numeric_limits<float>::infinity());
+    set(tensor, unknown);
+  });
+}
+
+void ErrorBounds::follow(const BoundedCall& call) {
+  forget_dead();
+  if (!call.op.writes) {
+    bool is_all_views = true;
+    for_each_tensor(call.result, [&](const Tensor& tensor) {
+      is_all_views = is_all_views && is_view_of(tensor, call.args);
+    });
+    if (is_all_views) return;
+  }
+  const BoundRule rule = find_bound_rule(call.op);
+  if (rule == nullptr) return set_unknown(call.result);
+  try {
+    rule(*this, call);
+  } catch (const NoBound&) {
+    set_unknown(call.result);
+  }
+}
+
+Tensor ErrorBounds::apply(std::string_view target, std::vector<Value> args) {
+  const OpInfo* op = find_op(target);
+  EPWEAVE_CHECK(op != nullptr && kernels_.find(*op) != nullptr);
+  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
+  for (std::size_t i = args.size(); i < op->params.size(); ++i)
+    args.push_back(op->params[i].has_default ? parse_default(op->params[i].default_value) : Value());
+  KernelCall call(*op, std::move(args), given, memory_);
+  return kernels_.find(*op)(call).tensor();
+}
+
+Tensor ErrorBounds::magnitude(const Tensor& value) {
+  if (is_complex(value.dtype)) throw NoBound();
+  return apply("aten.abs.default", {apply("aten._to_copy.default", {value, DType::kFloat32})});
+}
+
+Tensor ErrorBounds::scale(const Tensor& a, double factor) {
+  return apply("aten.mul.Tensor", {a, factor});
+}
+
+Tensor ErrorBounds::add(const Tensor& a, const Tensor& b) {
+  return apply("aten.add.Tensor", {a, b});
+}
+
+Tensor ErrorBounds::round_off(const Tensor& result) {
+  const double underflow = result.dtype == DType::kFloat16 ? kUnderflowHalf : kUnderflow;
+  return apply("aten.add.Tensor", {scale(magnitude(result), unit_roundoff(result.dtype)), underflow});
+}
+
+Tensor ErrorBounds::bound_operand(const Tensor& operand, std::size_t members) {
+  Tensor bound = find_or_zero(operand);
+  if (!is_floating(operand.dtype)) return bound;
+  const double u = operand.dtype == DType::kFloat64 ? 0x1p-53 : 0x1p-24;
+  return add(bound, scale(magnitude(operand), static_cast<double>(members) * u));
+}
+
+void ErrorBounds::set_reduced(const Tensor& result, const Tensor& bound) {
+  set(result, is_floating(result.dtype) ? add(bound, round_off(result)) : bound);
+}
+
+}  // namespace epweave::replay

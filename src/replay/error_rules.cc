@@ -1,0 +1,301 @@
+// The bound of each op: see error_bounds.h. n terms added one after the other in a type of unit roundoff u
+// are off by at most n u / (1 - n u) times the sum of their magnitudes (Higham, Accuracy and Stability of
+// Numerical Algorithms, 4.2); any order of adding is.
+#include <algorithm>
+#include <iterator>
+
+#include "ir/op.h"
+#include "replay/error_bounds.h"
+
+namespace epweave::replay {
+namespace {
+
+// Of a sum of n terms, relative to the computed sum of magnitudes, which is itself off by as much.
+double gamma(std::int64_t terms, DType dtype) {
+  const double u = dtype == DType::kFloat64 ? unit_roundoff(dtype) : unit_roundoff(DType::kFloat32);
+  const double nu = static_cast<double>(terms + 2) * u;
+  if (nu > 0.25) throw NoBound();
+  return nu / (1 - 2 * nu);
+}
+
+const Tensor& tensor_at(const BoundedCall& call, std::size_t param) {
+  if (param >= call.args.size() || !call.args[param].is_tensor()) throw NoBound();
+  return call.args[param].tensor();
+}
+
+double factor_at(const BoundedCall& call, std::size_t param) {
+  if (param >= call.args.size() || !call.args[param].is_number()) throw NoBound();
+  const double factor = call.args[param].real();
+  return factor < 0 ? -factor : factor;
+}
+
+const Tensor& only_result(const BoundedCall& call) {
+  if (!call.result.is_tensor()) throw NoBound();
+  return call.result.tensor();
+}
+
+void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound) {
+  bounds.set(result, bounds.add(bound, bounds.round_off(result)));
+}
+
+bool writes_argument(const BoundedCall& call, std::size_t param) {
+  return call.result.is_tensor() && call.args[param].is_tensor() &&
+         call.result.tensor().storage == call.args[param].tensor().storage;
+}
+
+// --- pointwise ---
+
+// self + alpha * other
+void bound_add(ErrorBounds& bounds, const BoundedCall& call) {
+  Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
+  if (call.args[1].is_tensor())
+    bound = bounds.add(bound, bounds.scale(bounds.find_or_zero(call.args[1].tensor()), factor_at(call, 2)));
+  set_rounded(bounds, only_result(call), bound);
+}
+
+void bound_neg(ErrorBounds& bounds, const BoundedCall& call) {
+  bounds.set(only_result(call), bounds.find_or_zero(tensor_at(call, 0)));
+}
+
+// |b| bound(a) + |a| bound(b) + bound(a) bound(b)
+void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor& a = tensor_at(call, 0);
+  if (!call.args[1].is_tensor())
+    return set_rounded(bounds, only_result(call), bounds.scale(bounds.find_or_zero(a), factor_at(call, 1)));
+  const Tensor& b = call.args[1].tensor();
+  const Tensor bound_a = bounds.find_or_zero(a);
+  Tensor bound = bounds.apply("aten.mul.Tensor", {bound_a, bounds.magnitude(b)});
+  if (bounds.find(b)) {
+    if (writes_argument(call, 0)) throw NoBound();  // `a` is overwritten by now
+    const Tensor reach = bounds.add(bounds.magnitude(a), bound_a);
+    bound = bounds.add(bound, bounds.apply("aten.mul.Tensor", {reach, bounds.find_or_zero(b)}));
+  }
+  set_rounded(bounds, only_result(call), bound);
+}
+
+// bound(a) / |b|, for an exact b.
+void bound_div(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
+  if (!call.args[1].is_tensor())
+    return set_rounded(bounds, only_result(call), bounds.scale(bound, 1 / factor_at(call, 1)));
+  const Tensor& b = call.args[1].tensor();
+  if (bounds.find(b)) throw NoBound();
+  const Tensor divisor =
+      bounds.apply("aten.abs.default", {bounds.apply("aten._to_copy.default", {b, DType::kFloat32})});
+  set_rounded(bounds, only_result(call), bounds.apply("aten.div.Tensor", {bound, divisor}));
+}
+
+// --- copies ---
+
+// Writes of `source` over `self`: the bound moves, and grows where the stored type is narrower.
+void bound_copy_in_place(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &to = only_result(call), &from = tensor_at(call, 1);
+  Tensor zero = make_tensor(bounds.memory(), DType::kFloat32, to.sizes);
+  std::fill_n(zero.data<float>(), zero.numel(), 0.0F);
+  const Tensor bound = bounds.add(zero, bounds.find_or_zero(from));
+  if (unit_roundoff(to.dtype) > unit_roundoff(from.dtype)) return set_rounded(bounds, to, bound);
+  bounds.set(to, bound);
+}
+
+void bound_cast(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &to = only_result(call), &from = tensor_at(call, 0);
+  if (!is_floating(to.dtype) || !is_floating(from.dtype)) throw NoBound();
+  const Tensor bound = bounds.find_or_zero(from);
+  if (unit_roundoff(to.dtype) > unit_roundoff(from.dtype)) return set_rounded(bounds, to, bound);
+  bounds.set(to, bound);
+}
+
+void bound_overwrite(ErrorBounds& bounds, const BoundedCall& call) {
+  Tensor zero = make_tensor(bounds.memory(), DType::kFloat32, only_result(call).sizes);
+  std::fill_n(zero.data<float>(), zero.numel(), 0.0F);
+  bounds.set(only_result(call), zero);
+}
+
+// An argument with each floating tensor replaced by replace(tensor), and floating types by float32.
+template <class Replace>
+Value replace_tensors(const Value& value, const Replace& replace) {
+  if (value.is_tensor()) return is_floating(value.tensor().dtype) ? Value(replace(value.tensor())) : value;
+  if (value.is<DType>() && is_floating(value.as<DType>())) return DType::kFloat32;
+  if (!value.is<List>()) return value;
+  List list{value.as<List>().is_tuple, {}};
+  for (const Value& item : value.items()) list.items.push_back(replace_tensors(item, replace));
+  return list;
+}
+
+template <class Replace>
+std::vector<Value> replace_all(const BoundedCall& call, const Replace& replace) {
+  std::vector<Value> args;
+  for (const Value& arg : call.args) args.push_back(replace_tensors(arg, replace));
+  return args;
+}
+
+// Runs the op itself, giving all its results.
+Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args) {
+  const KernelFn kernel = bounds.kernels().find(op);
+  if (kernel == nullptr) throw NoBound();
+  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
+  KernelCall call(op, std::move(args), given, bounds.memory());
+  return kernel(call);
+}
+
+void set_each(ErrorBounds& bounds, const Value& result, const Value& bound) {
+  if (result.is_tensor()) return bounds.set(result.tensor(), bound.tensor());
+  for (std::size_t i = 0; i < result.items().size(); ++i)
+    set_each(bounds, result.items()[i], bound.items().at(i));
+}
+
+// Elements are copied: so are their bounds.
+void bound_movement(ErrorBounds& bounds, const BoundedCall& call) {
+  if (call.op.writes) throw NoBound();
+  const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
+  set_each(bounds, call.result, run_op(bounds, call.op, replace_all(call, bound)));
+}
+
+// --- sums ---
+
+// Sums of `terms` elements each: the op on gamma |x| + bound(x).
+void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms) {
+  if (call.op.writes) throw NoBound();
+  const Tensor& result = only_result(call);
+  const double g = gamma(terms, result.dtype);
+  const auto reach = [&](const Tensor& tensor) {
+    return bounds.add(bounds.scale(bounds.magnitude(tensor), g),
+                      bounds.scale(bounds.find_or_zero(tensor), 1 + g));
+  };
+  const Value bound = run_op(bounds, call.op, replace_all(call, reach));
+  set_rounded(bounds, result, bound.tensor());
+}
+
+void bound_reduction(ErrorBounds& bounds, const BoundedCall& call) {
+  const std::int64_t results = std::max<std::int64_t>(only_result(call).numel(), 1);
+  bound_sum(bounds, call, tensor_at(call, 0).numel() / results);
+}
+
+void bound_scan(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_sum(bounds, call, tensor_at(call, 0).size(call.args[1].integer()));
+}
+
+// Rows added where an index says: at most all of them in one place.
+void bound_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_sum(bounds, call, tensor_at(call, 2).size(call.args[1].integer()) + 1);
+}
+void bound_row_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_sum(bounds, call, tensor_at(call, 1).size(0) + 1);
+}
+void bound_embedding_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_sum(bounds, call, tensor_at(call, 1).numel());
+}
+
+void bound_index_put(ErrorBounds& bounds, const BoundedCall& call) {
+  if (!call.args[3].boolean()) return bound_movement(bounds, call);
+  std::int64_t rows = 1;
+  for (const Value& index : call.args[1].items())
+    if (index.is_tensor()) rows = std::max(rows, index.tensor().numel());
+  bound_sum(bounds, call, rows + 1);
+}
+
+// --- products ---
+
+// gamma |a| |b| + bound(a) |b| + (|a| + bound(a)) bound(b); `a` and `b` are the parameters.
+void bound_product(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &a = tensor_at(call, 0), &b = tensor_at(call, 1);
+  const Tensor& result = only_result(call);
+  const auto product = [&](const Tensor& x, const Tensor& y) {
+    std::vector<Value> args = replace_all(call, [](const Tensor& tensor) { return tensor; });
+    args[0] = x;
+    args[1] = y;
+    return run_op(bounds, call.op, std::move(args)).tensor();
+  };
+  const Tensor abs_a = bounds.magnitude(a), abs_b = bounds.magnitude(b);
+  Tensor bound = bounds.scale(product(abs_a, abs_b), gamma(a.sizes.back(), result.dtype));
+  const auto bound_a = bounds.find(a), bound_b = bounds.find(b);
+  if (bound_a) bound = bounds.add(bound, product(bounds.find_or_zero(a), abs_b));
+  if (bound_b) {
+    const Tensor reach = bound_a ? bounds.add(abs_a, bounds.find_or_zero(a)) : abs_a;
+    bound = bounds.add(bound, product(reach, bounds.find_or_zero(b)));
+  }
+  set_rounded(bounds, result, bound);
+}
+
+// The weight's gradient is a sum over rows of grad * input * rstd. The input's is made row by row: exact.
+void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  for (const Value& arg : call.args)
+    if (bounds.has_any(arg)) throw NoBound();
+  const Value& weight_grad = call.result.items().at(1);
+  if (!weight_grad.is_tensor()) return;
+  const Tensor& input = tensor_at(call, 1);
+  const std::int64_t rows = input.numel() / std::max<std::int64_t>(weight_grad.tensor().numel(), 1);
+  const Value magnitudes = run_op(
+      bounds, call.op, replace_all(call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); }));
+  set_rounded(bounds, weight_grad.tensor(),
+              bounds.scale(magnitudes.items().at(1).tensor(), gamma(rows + 4, input.dtype)));
+}
+
+struct RuleRow {
+  std::string_view target;
+  BoundRule rule;
+};
+
+constexpr RuleRow kRules[] = {
+    {"aten._fused_rms_norm_backward.default", bound_rms_norm_backward},
+    {"aten._grouped_mm.default", bound_product},
+    {"aten._to_copy.default", bound_cast},
+    {"aten._reshape_copy.default", bound_movement},
+    {"aten.add.Tensor", bound_add},
+    {"aten.add_.Tensor", bound_add},
+    {"aten.bmm.default", bound_product},
+    {"aten.cat.default", bound_movement},
+    {"aten.clone.default", bound_movement},
+    {"aten.constant_pad_nd.default", bound_movement},
+    {"aten.copy.default", bound_copy_in_place},
+    {"aten.copy_.default", bound_copy_in_place},
+    {"aten.cumsum.default", bound_scan},
+    {"aten.div.Scalar", bound_div},
+    {"aten.div.Tensor", bound_div},
+    {"aten.div_.Scalar", bound_div},
+    {"aten.div_.Tensor", bound_div},
+    {"aten.embedding_dense_backward.default", bound_embedding_backward},
+    {"aten.expand.default", bound_movement},
+    {"aten.fill_.Scalar", bound_overwrite},
+    {"aten.flip.default", bound_movement},
+    {"aten.gather.default", bound_movement},
+    {"aten.index.Tensor", bound_movement},
+    {"aten.index_add.default", bound_scatter_add},
+    {"aten.index_put.default", bound_index_put},
+    {"aten.index_select.default", bound_movement},
+    {"aten.mean.default", bound_reduction},
+    {"aten.mean.dim", bound_reduction},
+    {"aten.mm.default", bound_product},
+    {"aten.mul.Scalar", bound_mul},
+    {"aten.mul.Tensor", bound_mul},
+    {"aten.mul_.Scalar", bound_mul},
+    {"aten.mul_.Tensor", bound_mul},
+    {"aten.mv.default", bound_product},
+    {"aten.neg.default", bound_neg},
+    {"aten.repeat.default", bound_movement},
+    {"aten.reshape.default", bound_movement},
+    {"aten.scatter_add.default", bound_scatter_add},
+    {"aten.select_backward.default", bound_movement},
+    {"aten.slice_backward.default", bound_movement},
+    {"aten.split_with_sizes_copy.default", bound_movement},
+    {"aten.stack.default", bound_movement},
+    {"aten.sub.Tensor", bound_add},
+    {"aten.sub_.Tensor", bound_add},
+    {"aten.sum.default", bound_reduction},
+    {"aten.sum.dim_IntList", bound_reduction},
+    {"aten.view_copy.default", bound_movement},
+    {"aten.zero_.default", bound_overwrite},
+    {"bucketing._pre_bucket_reduce_scatter.default", bound_movement},
+    {"prims.convert_element_type.default", bound_cast},
+    {"torchtitan.deterministic_scatter_add.default", bound_row_scatter_add},
+};
+
+}  // namespace
+
+BoundRule find_bound_rule(const OpInfo& op) {
+  const auto* row = std::find_if(std::begin(kRules), std::end(kRules),
+                                 [&](const RuleRow& rule) { return rule.target == op.target; });
+  return row == std::end(kRules) ? nullptr : row->rule;
+}
+
+}  // namespace epweave::replay

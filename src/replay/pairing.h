@@ -1,0 +1,25 @@
+// Which nodes of a rewritten graph stand for which of the original, by provenance (check.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace epweave::replay {
+
+// B's nodes that stand for one node of A.
+struct Group {
+  NodeId whole;                // of A
+  std::vector<NodeId> values;  // of B: one, or one per part
+  bool is_parts = false;
+  bool is_written = false;  // the op writes an argument: each part goes on from the one before
+};
+
+// In the order of B. Counts B's nodes that have no counterpart.
+std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired);
+
+// Whether the op makes memory that nobody has written yet: its bits mean nothing.
+bool is_uninitialised(const Node& node);
+
+}  // namespace epweave::replay

@@ -1,0 +1,179 @@
+#include "replay/sum_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/effects.h"
+#include "analysis/users.h"
+#include "ir/op.h"
+#include "replay/block_cache.h"
+#include "replay/evaluate.h"
+#include "replay/floats.h"
+
+namespace epweave::replay {
+namespace {
+
+template <class Stored, class Convert>
+void convert(const Buffer<std::byte>& bytes, Buffer<double>& numbers, const Convert& to_number) {
+  const auto* stored = reinterpret_cast<const Stored*>(bytes.data());
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(to_number(stored[i]));
+}
+
+Buffer<double> read_numbers(const Tensor& tensor) {
+  Buffer<double> numbers(static_cast<std::size_t>(tensor.numel()));
+  Buffer<std::byte> bytes(numbers.size() * tensor.element_bytes());
+  gather_elements(tensor, bytes.data());
+  if (tensor.dtype == DType::kFloat32) {
+    convert<float>(bytes, numbers, [](float x) { return x; });
+  } else if (tensor.dtype == DType::kBfloat16) {
+    convert<std::uint16_t>(bytes, numbers, bfloat16_to_float);
+  } else {
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = load_number(bytes.data() + i * tensor.element_bytes(), tensor.dtype);
+  }
+  return numbers;
+}
+
+void merge(BoundComparison& all, const BoundComparison& part) {
+  all.is_bounded = all.is_bounded && part.is_bounded;
+  all.largest_share = std::max(all.largest_share, part.largest_share);
+  if (!all.is_within || part.is_within) return;
+  all.is_within = false;
+  all.index = part.index;
+  all.difference = part.difference;
+  all.bound = part.bound;
+}
+
+}  // namespace
+
+std::string describe(const BoundComparison& comparison) {
+  if (!comparison.is_within)
+    return fmt::format("outside of the bound of its sums: {:.3g} apart at {}, the bound is {:.3g}",
+                       comparison.difference, comparison.index, comparison.bound);
+  if (!comparison.is_bounded) return "computed from a regrouped sum by an op that has no bound";
+  return fmt::format("at most {:.3g} of the bound of its sums", comparison.largest_share);
+}
+
+BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds) {
+  return {copy_tensor(value, bounds.memory()), bounds.find_or_zero(value)};
+}
+
+BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b) {
+  BoundComparison result;
+  const Buffer<double> whole = read_numbers(a.value);
+  Buffer<double> bound = read_numbers(a.bound);
+  Buffer<double> sum(whole.size(), 0.0), size(whole.size(), 0.0);
+  for (const BoundedValue& part : b) {
+    EPWEAVE_CHECK(part.value.sizes == a.value.sizes);
+    const Buffer<double> numbers = read_numbers(part.value), more = read_numbers(part.bound);
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      sum[i] += numbers[i];
+      size[i] += std::abs(numbers[i]);
+      bound[i] += more[i];
+    }
+  }
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const double difference = std::abs(whole[i] - sum[i]);
+    const double allowed = bound[i] * (1 + kBoundSlack) + size[i] * 0x1p-50;
+    if (!std::isfinite(allowed)) {
+      result.is_bounded = false;
+      continue;
+    }
+    if (difference == 0) continue;
+    result.largest_share = std::max(result.largest_share, difference / allowed);
+    if (difference <= allowed || !result.is_within) continue;  // a NaN is outside
+    result.is_within = false;
+    result.index = static_cast<std::int64_t>(i);
+    result.difference = difference;
+    result.bound = allowed;
+  }
+  return result;
+}
+
+RegroupedSums find_regrouped(const Graph& graph, const IdSet<NodeId>& roots) {
+  const Body& body = graph.step();
+  const NodeLists inputs = list_inputs(*graph.context, body);
+  const Effects effects(*graph.context, body);
+  RegroupedSums found{roots, roots};
+  IdSet<NodeId> storages;
+  for (NodeId id : body.order) {
+    for (NodeId input : inputs[id])
+      if (found.reached.contains(input) || storages.contains(effects.storage_of(input)))
+        found.reached.insert(id);
+    if (!found.reached.contains(id)) continue;
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes) storages.insert(access.storage);
+  }
+  // The op that makes a tuple makes the bounds of its elements.
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (!roots.contains(id) || node.op == nullptr || node.op->target != "operator.getitem") continue;
+    for (NodeId input : inputs[id]) {
+      found.sums.insert(input);
+      found.reached.insert(input);
+    }
+  }
+  return found;
+}
+
+SumChecker::SumChecker(const std::vector<Group>& groups, Rank ranks) : groups_(groups), ranks_(ranks) {}
+
+void SumChecker::add(std::size_t group) {
+  added_.push_back(group);
+  ++uses_of_whole_[groups_[group].whole];
+  for (NodeId value : groups_[group].values) group_of_[value] = group;
+}
+
+void SumChecker::see_whole(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds) {
+  if (uses_of_whole_.contains(node)) ranks_[rank].wholes[node] = take_bounded(value, bounds);
+}
+
+void SumChecker::see_value(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds) {
+  const auto group = group_of_.find(node);
+  if (group == group_of_.end()) return;
+  OfRank& of_rank = ranks_[rank];
+  std::vector<BoundedValue>& values = of_rank.values[group->second];
+  const std::vector<NodeId>& nodes = groups_[group->second].values;
+  values.resize(nodes.size());
+  const auto part = static_cast<std::size_t>(std::find(nodes.begin(), nodes.end(), node) - nodes.begin());
+  values[part] = take_bounded(value, bounds);
+  const auto is_seen = [](const BoundedValue& seen) { return seen.value.storage != nullptr; };
+  if (std::all_of(values.begin(), values.end(), is_seen)) finish(of_rank, group->second);
+}
+
+void SumChecker::finish(OfRank& of_rank, std::size_t group) {
+  std::vector<BoundedValue> values = std::move(of_rank.values[group]);
+  of_rank.values.erase(group);
+  const auto whole = of_rank.wholes.find(groups_[group].whole);
+  if (whole == of_rank.wholes.end()) return;
+  const BoundedValue& a = whole->second;
+  const auto is_like_whole = [&](const BoundedValue& value) { return value.value.sizes == a.value.sizes; };
+  if (std::all_of(values.begin(), values.end(), is_like_whole)) {
+    if (groups_[group].is_written) values.erase(values.begin(), values.end() - 1);
+    of_rank.results[group] = compare_bounded(a, values);
+    return;
+  }
+  std::vector<Extents> sizes;
+  for (const BoundedValue& value : values) sizes.push_back(value.value.sizes);
+  const auto dim = find_cut(a.value.sizes, sizes);
+  if (!dim) return;
+  BoundComparison all;
+  std::int64_t first = 0;
+  for (const BoundedValue& value : values) {
+    const std::int64_t count = value.value.sizes[*dim];
+    merge(all,
+          compare_bounded({cut_range(a.value, *dim, first, count), cut_range(a.bound, *dim, first, count)},
+                          {value}));
+    first += count;
+  }
+  of_rank.results[group] = all;
+}
+
+std::optional<BoundComparison> SumChecker::result(Rank rank, std::size_t group) const {
+  const auto found = ranks_[rank].results.find(group);
+  return found == ranks_[rank].results.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace epweave::replay

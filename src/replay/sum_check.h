@@ -1,0 +1,78 @@
+// Are sums that were regrouped as close as their summands allow? The second half of a check (check.h).
+//
+// Both graphs are run once more with error bounds (error_bounds.h) that start at the regrouped sums. A value
+// of A is kept with its bound until B's, or its parts', are made. They agree if for each element
+//
+//   |a - b| <= bound(a) + bound(b)                 one value; a part, against its slice of the whole
+//   |a - sum of b_i| <= bound(a) + sum of bound(b_i)   parts of a sum
+//
+// Both sides are exact sums of the same numbers but for their bounds, since what they are computed from has
+// the same bits in both graphs: that is checked, node by node, by the first half.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "replay/error_bounds.h"
+#include "replay/executor.h"
+#include "replay/watch_values.h"
+
+namespace epweave::replay {
+
+// How two values lie within their bounds.
+struct BoundComparison {
+  bool is_within = true;
+  bool is_bounded = true;            // no element's bound is infinite
+  double largest_share = 0;          // of |a - b| / bound
+  std::int64_t index = -1;           // of the first element outside, row-major
+  double difference = 0, bound = 0;  // there
+};
+std::string describe(const BoundComparison& comparison);
+
+struct BoundedValue {
+  Tensor value;
+  Tensor bound;  // float32
+};
+BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds);  // copies
+
+// One value against another, or against several that add up to it.
+BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b);
+
+// Which sums are regrouped, and what is computed from them.
+struct RegroupedSums {
+  IdSet<NodeId> sums, reached;
+};
+// From the nodes whose values are parts of a sum.
+RegroupedSums find_regrouped(const Graph& graph, const IdSet<NodeId>& roots);
+
+// Compares groups of nodes while A and then B run. Groups by their place in the list.
+class SumChecker {
+ public:
+  SumChecker(const std::vector<Group>& groups, Rank ranks);
+  void add(std::size_t group);
+  bool has_any() const { return !added_.empty(); }
+
+  void see_whole(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds);
+  void see_value(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds);
+  // None if a value of the group was not seen.
+  std::optional<BoundComparison> result(Rank rank, std::size_t group) const;
+
+ private:
+  struct OfRank {
+    std::unordered_map<NodeId, BoundedValue> wholes;
+    std::unordered_map<std::size_t, std::vector<BoundedValue>> values;  // by group, until all are seen
+    std::unordered_map<std::size_t, BoundComparison> results;
+  };
+  void finish(OfRank& of_rank, std::size_t group);
+
+  const std::vector<Group>& groups_;
+  std::vector<std::size_t> added_;
+  std::unordered_map<NodeId, std::uint32_t> uses_of_whole_;
+  std::unordered_map<NodeId, std::size_t> group_of_;  // of a value of B
+  std::vector<OfRank> ranks_;
+};
+
+}  // namespace epweave::replay

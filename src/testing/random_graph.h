@@ -1,0 +1,29 @@
+// Random training steps, forward and backward, that the passes must take or refuse: a few modules
+// `layers.K.moe` (token routing, two exchanges, experts) or `layers.K.feed_forward`, with random operations
+// between their fixed points, and what training has around them: an embedding, residuals, gradients of
+// weights summed over tokens and over ranks, buffers updated in place.
+//
+// Every graph satisfies all invariants (ir/verify.h), and executes: numbers stay moderate, indices in range.
+// The gradients are not those of the forward pass: the backward pass is random code of the same shape. Few
+// graphs are refused as a whole; some are refused on purpose, by a call that has no parts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+struct RandomStep {
+  Graph graph;
+  std::uint32_t world = 2;   // ranks
+  std::int64_t tokens = 48;  // per rank: what the symbol u0 stands for
+  bool has_exchange = false;
+};
+
+// The same step for the same seed on every machine.
+RandomStep make_random_step(std::uint64_t seed);
+
+}  // namespace epweave

@@ -1,0 +1,201 @@
+// Random training steps (testing/random_graph.h) through the passes, the verifiers and the replay.
+//
+//   check_random_graphs [--count N] [--first SEED] [--run] [--coverage]
+//   check_random_graphs --print SEED          the step as text, for `epweave`
+//
+// For each seed a step is made and must satisfy all invariants. It is chunked into each of several numbers of
+// parts and, where it exchanges tokens, scheduled. A rewrite may be refused; else it must satisfy all
+// invariants, be proved to compute the same (compare/verify_rewrite.h), and come out the same twice. With
+// --run, step and rewrite are executed on virtual ranks and compared bit by bit, sums of parts within their
+// bound. --coverage lists how often each operation and each placement was divided and each refusal occurred.
+// Exit code 1 if anything fails, naming the seed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compare/verify_rewrite.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/runner.h"
+#include "replay/check.h"
+#include "replay/cpu/kernels.h"
+#include "replay/kernel.h"
+#include "testing/random_graph.h"
+
+namespace epweave {
+namespace {
+
+struct Settings {
+  std::uint64_t count = 100, first = 0;
+  bool run = false, coverage = false;
+  std::string pipeline;
+};
+
+struct Coverage {
+  std::map<std::string, std::size_t> divided;   // by target
+  std::map<std::string, std::size_t> roles;     // of what the passes made, by provenance
+  std::map<std::string, std::size_t> refusals;  // by name
+  std::size_t steps = 0, rewrites = 0, scheduled = 0, executed = 0, failures = 0;
+};
+
+class Checker {
+ public:
+  explicit Checker(const Settings& settings) : settings_(settings) {}
+
+  void check(std::uint64_t seed) {
+    seed_ = seed;
+    const RandomStep step = make_random_step(seed);
+    ++coverage_.steps;
+    if (!report(step.graph, verify_graph(step.graph), "the random step")) return;
+    for (const std::string& pipeline : pipelines(step)) try {
+        check_rewrite(step, pipeline);
+      } catch (const PassError& refused) {
+        ++coverage_.refusals[std::string(refused.id())];
+      } catch (const std::exception& error) {
+        fail(pipeline, error.what());
+      }
+  }
+
+  const Coverage& coverage() const { return coverage_; }
+
+ private:
+  std::vector<std::string> pipelines(const RandomStep& step) const {
+    if (!settings_.pipeline.empty()) return {settings_.pipeline};
+    const std::string chunk =
+        "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},parts={}}}";
+    const std::string schedule = ",isolate-ep-pg,dce,overlap-ep,concretize";
+    const bool moe = step.has_exchange;
+    return {fmt::format(fmt::runtime(chunk), moe, 2) + (moe ? schedule : ""),
+            fmt::format(fmt::runtime(chunk), moe, 3)};
+  }
+
+  void check_rewrite(const RandomStep& step, const std::string& pipeline) {
+    auto rewrite = [&] {
+      return run_pipeline(step.graph, parse_pipeline(pipeline), {.verify = VerifyPolicy::kEach});
+    };
+    const Graph rewritten = rewrite();
+    ++coverage_.rewrites;
+    if (pipeline.find("overlap-ep") != pipeline.npos) ++coverage_.scheduled;
+    count(rewritten);
+    report(rewritten, verify_rewrite(step.graph, rewritten).violations, pipeline);
+    if (print_text(rewritten) != print_text(rewrite())) fail(pipeline, "another result the second time");
+    if (settings_.run) execute(step, rewritten, pipeline);
+  }
+
+  void execute(const RandomStep& step, const Graph& rewritten, const std::string& pipeline) {
+    static const replay::KernelTable kernels = [] {
+      replay::KernelTable table;
+      table.add(replay::cpu_kernel_rows());
+      table.add(replay::host_kernel_rows());
+      return table;
+    }();
+    const replay::CheckReport checked =
+        replay::check_graphs(step.graph, rewritten, kernels, step.world, seed_, {});
+    ++coverage_.executed;
+    if (!checked.baseline_is_deterministic)
+      fail(pipeline, "the step itself gives other bits the second time");
+    if (!checked.is_same(kSumBound))
+      fail(pipeline,
+           fmt::format("executed: {}",
+                       checked.first
+                           ? std::string(rewritten.text(rewritten.step().nodes[checked.first->node].name)) +
+                                 ": " + checked.first->reason
+                           : "outputs differ"));
+  }
+
+  void count(const Graph& graph) {
+    for (NodeId id : graph.step().order) {
+      const Node& node = graph.step().nodes[id];
+      for (const Provenance& record : node.provenance) {
+        ++coverage_.roles[std::string(name_of(record.role))];
+        if (record.role == ProvenanceRole::kBody) ++coverage_.divided[std::string(graph.text(node.target))];
+      }
+    }
+  }
+
+  bool report(const Graph& graph, const std::vector<Violation>& violations, const std::string& what) {
+    for (std::size_t i = 0; i < std::min<std::size_t>(violations.size(), 3); ++i)
+      fail(what, print_violation(graph, violations[i]));
+    return violations.empty();
+  }
+
+  void fail(const std::string& what, const std::string& why) {
+    ++coverage_.failures;
+    fmt::print("seed {}: {}\n  {}\n", seed_, what, why);
+  }
+
+  static constexpr double kSumBound = 1e-3;
+
+  const Settings& settings_;
+  std::uint64_t seed_ = 0;
+  Coverage coverage_;
+};
+
+void print_counts(std::string_view title, const std::map<std::string, std::size_t>& counts) {
+  fmt::print("{}\n", title);
+  for (const auto& [name, count] : counts) fmt::print("  {:8} {}\n", count, name);
+}
+
+int run(const Settings& settings) {
+  Checker checker(settings);
+  for (std::uint64_t i = 0; i < settings.count; ++i) checker.check(settings.first + i);
+  const Coverage& c = checker.coverage();
+  if (settings.coverage) {
+    print_counts("divided", c.divided);
+    print_counts("records", c.roles);
+    print_counts("refused", c.refusals);
+  }
+  std::size_t refused = 0;
+  for (const auto& [name, count] : c.refusals) refused += count;
+  fmt::print(
+      "{} steps, {} rewrites ({} scheduled, {} executed), {} refused, {} operations divided, {} failures\n",
+      c.steps, c.rewrites, c.scheduled, c.executed, refused, c.divided.size(), c.failures);
+  return c.failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace epweave
+
+int main(int argc, char** argv) {
+  epweave::Settings settings;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  auto number_after = [&](std::size_t& i) {
+    std::uint64_t value = 0;
+    if (i + 1 >= words.size()) return false;
+    const std::string& text = words[++i];
+    (words[i - 1] == "--count" ? settings.count : settings.first) = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    (words[i - 1] == "--count" ? settings.count : settings.first) = value;
+    return error == std::errc() && end == text.data() + text.size();
+  };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    bool known = true;
+    if (words[i] == "--print" && number_after(i)) {
+      fmt::print("{}", epweave::print_text(epweave::make_random_step(settings.first).graph));
+      return 0;
+    }
+    if (words[i] == "--count" || words[i] == "--first") {
+      known = number_after(i);
+    } else if (words[i] == "--pipeline" && i + 1 < words.size()) {
+      settings.pipeline = words[++i];
+    } else if (words[i] == "--run") {
+      settings.run = true;
+    } else if (words[i] == "--coverage") {
+      settings.coverage = true;
+    } else {
+      known = false;
+    }
+    if (!known) {
+      fmt::print(
+          stderr,
+          "usage: check_random_graphs [--count N] [--first SEED] [--pipeline TEXT] [--run] [--coverage]\n");
+      return 2;
+    }
+  }
+  return epweave::run(settings);
+}
