@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "ir/op.h"
+#include "ir/type_rules.h"
 #include "passes/record.h"
 
 namespace epweave {
@@ -322,6 +323,74 @@ class TableConcretizer {
   Substitution& substitution_;
 };
 
+// --------------------------------------------------------------------------- strides
+
+// An extent that became 1 changes strides: a view keeps the stride of such a dimension where it would have
+// written 0 or a product. Nothing ever steps along it, but a type has one spelling. Takes from the type rules
+// what differs there and only there; other recorded values stay as they are (G5).
+//
+//   x : f32[b, 8]{0, 1} = expand(y : f32[1, 8]{8, 1})      b = 1: {8, 1}
+class StrideRestater {
+ public:
+  StrideRestater(const Graph& before, Graph& after)
+      : before_(before.step()), graph_(after), context_(*after.context), facts_(after) {}
+
+  void run() {
+    Body& body = graph_.step();
+    IdSet<NodeId> concerned(body.nodes.size());
+    for (NodeId id : body.order) {
+      Node& node = body.nodes[id];
+      bool is_concerned = gained_unit_extent(before_.nodes[id].type, node.type);
+      for_each_input(context_, node, [&](NodeId input) { is_concerned |= concerned.contains(input); });
+      if (!is_concerned || !has_type_rule(node)) continue;
+      concerned.insert(id);
+      try {
+        const TypeId inferred = infer_type(facts_, graph_, body, node);
+        if (inferred && inferred != node.type && differ_in_unit_strides(inferred, node.type))
+          node.type = inferred;
+      } catch (const TypeMismatch&) {
+        // Not typed by its arguments before either: verify reports it.
+      }
+    }
+  }
+
+ private:
+  bool is_one(ExprId size) const { return context_.exprs.constant(size) == 1; }
+
+  bool gained_unit_extent(TypeId before, TypeId after) const {
+    if (before == after || !before || !after) return false;
+    const Type &a = context_.types[before], &b = context_.types[after];
+    for (std::size_t i = 0; i < std::min(a.tensor.sizes.size(), b.tensor.sizes.size()); ++i)
+      if (is_one(b.tensor.sizes[i]) && !is_one(a.tensor.sizes[i])) return true;
+    for (std::size_t i = 0; i < std::min(a.elements.size(), b.elements.size()); ++i)
+      if (gained_unit_extent(a.elements[i], b.elements[i])) return true;
+    return false;
+  }
+
+  // Equal but for strides of dimensions of extent 1.
+  bool differ_in_unit_strides(TypeId a_id, TypeId b_id) const {
+    if (a_id == b_id) return true;
+    if (!a_id || !b_id) return false;
+    Type a = context_.types[a_id];
+    const Type& b = context_.types[b_id];
+    if (a.elements.size() != b.elements.size() || a.tensor.strides.size() != b.tensor.strides.size() ||
+        a.tensor.sizes != b.tensor.sizes)
+      return false;
+    for (std::size_t i = 0; i < a.elements.size(); ++i)
+      if (!differ_in_unit_strides(a.elements[i], b.elements[i])) return false;
+    for (std::size_t i = 0; i < a.tensor.strides.size(); ++i)
+      if (is_one(a.tensor.sizes[i])) a.tensor.strides[i] = b.tensor.strides[i];
+    a.elements = b.elements;
+    a.tensor.requires_grad = b.tensor.requires_grad;
+    return a == b;
+  }
+
+  const Body& before_;
+  Graph& graph_;
+  const Context& context_;
+  Facts facts_;
+};
+
 }  // namespace
 
 PassResult concretize(const Graph& graph) {
@@ -332,6 +401,7 @@ PassResult concretize(const Graph& graph) {
   BodyConcretizer bodies(result.graph, values, substitution);
   for (Body& body : result.graph.bodies) bodies.run(body);
   TableConcretizer(result.graph, values, substitution).run();
+  StrideRestater(graph, result.graph).run();
   return result;
 }
 

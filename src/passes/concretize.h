@@ -10,7 +10,8 @@
 // graph computes (counts of routed tokens): those stay symbols, and every guard about them stays.
 //
 // The numbers go into types, arguments, nested graphs and the symbol table; recorded strides are kept, not
-// computed anew. A call that computes a number by now goes into its users and away. Guards that hold go away.
+// computed anew, but for those of dimensions whose extent becomes 1. A call that computes a number by now goes
+// into its users and away. Guards that hold go away.
 //
 // Numerics: reorder (bitwise by construction).
 //
