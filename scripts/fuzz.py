@@ -124,6 +124,9 @@ def commands(path, pipelines):
     """Name, arguments and allowed exit codes."""
     yield "verify", ["verify", path], (0, 1, 3)
     yield "print", ["print", path, "--json"], (0, 3)
+    yield "stats", ["stats", path, "--json"], (0, 3)
+    yield "verify --ranks", ["verify", "--ranks", path], (0, 1, 3)
+    yield "diff", ["diff", path, path, "--html", "-"], (0, 1, 2)
     yield "convert", ["convert", path, "-", "--to", "text"], (0, 3)
     for pipeline in pipelines:
         yield f"rewrite {pipeline}", ["rewrite", path, "-p", pipeline, "-o", "-", "--to", "text"], (0, 3, 4)

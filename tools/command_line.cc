@@ -159,7 +159,12 @@ void add_diff(CLI::App& app, Choices& choices) {
              ->take_all()
              ->expected(1),
          {"names", "order", "metadata", "types", "provenance"});
-  command.footer("Exit codes: 0 the graphs are the same, 1 they differ, 2 trouble.");
+  command.footer(
+      "Exit codes: 0 the graphs are the same, 1 they differ, 2 trouble.\n"
+      "Examples:\n"
+      "  epweave diff IN.epw OUT.epw --summary\n"
+      "  epweave diff IN.epw OUT.epw --html page.html\n"
+      "  epweave diff A.epw B.epw --ignore names,order,metadata");
 }
 
 void add_overlap(CLI::App& app, Choices& choices) {
@@ -209,6 +214,31 @@ void add_verify(CLI::App& app, Choices& choices) {
                    "collectives and cannot wait for each other");
 }
 
+// Examples, for --help and the manual page.
+void add_examples(CLI::App& app) {
+  static const std::pair<const char*, const char*> kExamples[] = {
+      {"rewrite",
+       "Examples:\n"
+       "  epweave rewrite IN.epw --preset ep-overlap -o OUT.epw\n"
+       "  epweave rewrite IN.epw -p 'canonicalize,chunk{roots=layers.*.moe,parts=4}' -o OUT.epw\n"
+       "  epweave rewrite --reproducer OUT.epw.reproducer.epw"},
+      {"print",
+       "Examples:\n"
+       "  epweave print G.epw --module layers.3.moe --part 1\n"
+       "  epweave print G.epw --grep all_to_all --json"},
+      {"stats", "Example:\n  epweave stats G.epw --json"},
+      {"verify",
+       "Examples:\n"
+       "  epweave verify G.epw\n"
+       "  epweave verify IN.epw OUT.epw                 does OUT compute what IN computes?\n"
+       "  epweave verify --ranks RANK0.epw RANK1.epw    can no rank wait for ever for another?"},
+      {"explain", "Example:\n  epweave explain OUT.epw all_to_all_single_1_chunk0"},
+      {"convert", "Example:\n  epweave convert G.epw G.txt"},
+      {"completion", "Example:\n  source <(epweave completion bash)"},
+  };
+  for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
+}
+
 // The commands. What they say goes to `choices`.
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
   auto app = std::make_unique<CLI::App>(kAbout, "epweave");
@@ -237,8 +267,10 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
   CLI::App& completion =
       *app->add_subcommand("completion", "Print a completion script for a shell, or the manual page");
-  choose(completion.add_option("SHELL", choices.completion, "bash, zsh or man")->required()->type_name(""),
-         {"bash", "zsh", "man"});
+  choose(
+      completion.add_option("SHELL", choices.completion, "bash, zsh, fish or man")->required()->type_name(""),
+      {"bash", "zsh", "fish", "man"});
+  add_examples(*app);
   return app;
 }
 
@@ -265,6 +297,7 @@ std::vector<CommandHelp> describe(const CLI::App& app) {
     CommandHelp& help = commands.emplace_back();
     help.name = command->get_name();
     help.summary = command->get_description();
+    help.footer = command->get_footer();
     for (const CLI::Option* option : command->get_options()) help.options.push_back(describe(*option));
   }
   return commands;
@@ -272,10 +305,10 @@ std::vector<CommandHelp> describe(const CLI::App& app) {
 
 int print_completion(const CLI::App& app, const std::string& kind, Console& console) {
   const std::vector<CommandHelp> commands = describe(app);
-  if (kind == "man")
-    console.print(manual_page(commands));
-  else
-    console.print(kind == "bash" ? bash_completion(commands) : zsh_completion(commands));
+  if (kind == "man") console.print(manual_page(commands));
+  if (kind == "bash") console.print(bash_completion(commands));
+  if (kind == "zsh") console.print(zsh_completion(commands));
+  if (kind == "fish") console.print(fish_completion(commands));
   return kFine;
 }
 

@@ -28,7 +28,7 @@ struct OptionHelp {
 };
 
 struct CommandHelp {
-  std::string name, summary;
+  std::string name, summary, footer;
   std::vector<OptionHelp> options;
 };
 

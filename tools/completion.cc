@@ -24,6 +24,16 @@ std::string zsh_text(std::string_view text) {
   return escaped;
 }
 
+// Inside single quotes of fish.
+std::string fish_text(std::string_view text) {
+  std::string escaped;
+  for (char c : text) {
+    if (c == '\'' || c == '\\') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
 std::string roff_text(std::string_view text) {
   std::string escaped = text.starts_with('.') || text.starts_with('\'') ? "\\&" : "";
   for (char c : text) {
@@ -35,6 +45,16 @@ std::string roff_text(std::string_view text) {
       escaped += c;
   }
   return escaped;
+}
+
+std::string roff_lines(std::string_view text) {
+  std::string lines;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines += roff_text(text.substr(at, end - at)) + "\n";
+    at = end + 1;
+  }
+  return lines;
 }
 
 bool names_file(const OptionHelp& option) {
@@ -124,6 +144,32 @@ _epweave "$@"
       names, cases);
 }
 
+std::string fish_completion(const std::vector<CommandHelp>& commands) {
+  std::string text =
+      "# fish completion for epweave; put it into ~/.config/fish/completions as epweave.fish\n"
+      "complete -c epweave -n __fish_use_subcommand -f\n"
+      "complete -c epweave -n __fish_use_subcommand -s h -l help -d 'Print help'\n"
+      "complete -c epweave -n __fish_use_subcommand -l version -d 'Print versions'\n";
+  for (const CommandHelp& command : commands) {
+    text += fmt::format("complete -c epweave -n __fish_use_subcommand -a {} -d '{}'\n", command.name,
+                        fish_text(command.summary));
+    const std::string when = fmt::format("-n '__fish_seen_subcommand_from {}'", command.name);
+    for (const OptionHelp& option : command.options) {
+      std::string names, value;
+      for (const std::string& name : option.names)
+        if (!option.positional)
+          names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      if (!option.choices.empty())
+        value = fmt::format("{} -a '{}'", option.positional ? " -f" : " -x", fmt::join(option.choices, " "));
+      else if (!option.value.empty())
+        value = names_file(option) ? " -r -F" : " -x";
+      if (names.empty() && value.empty()) continue;  // a file: the default
+      text += fmt::format("complete -c epweave {}{}{} -d '{}'\n", when, names, value, fish_text(option.help));
+    }
+  }
+  return text;
+}
+
 std::string manual_page(const std::vector<CommandHelp>& commands) {
   std::string text = fmt::format(
       ".TH EPWEAVE 1 \"\" \"{}\" \"User Commands\"\n.SH NAME\nepweave \\- rewrite PyTorch MoE training "
@@ -144,11 +190,22 @@ std::string manual_page(const std::vector<CommandHelp>& commands) {
           fmt::format(".TP\n\\fB{}\\fR{}\n{}\n", roff_text(fmt::format("{}", fmt::join(option.names, ", "))),
                       value, roff_text(option.help));
     }
+    if (!command.footer.empty()) text += ".PP\n.nf\n" + roff_lines(command.footer) + ".fi\n";
   }
   return text +
-         ".SH EXIT STATUS\n0 fine, 1 verification failed, 2 wrong command line, 3 unreadable or invalid "
-         "file,\n"
-         "4 a pass declined the graph, 5 a bug of epweave; the same with and without \\-\\-json.\n";
+         ".SH EXIT STATUS\n0 fine, 1 different or verification failed, 2 wrong command line, 3 unreadable or "
+         "invalid "
+         "file,\n4 a pass declined the graph, 5 a bug of epweave; the same with and without \\-\\-json. "
+         "reduce: 130 "
+         "interrupted.\n"
+         ".SH FILES\n.TP\n\\fI*.epw\\fR\nA graph in binary form; \\fI.txt\\fR is text, \\fI.json\\fR JSON, "
+         "\\fI.gz\\fR behind any of them compressed.\n"
+         ".TP\n\\fI*.reproducer.epw\\fR\nWhat a failing pass was given, with the rest of the pipeline; "
+         "rewrite "
+         "\\-\\-reproducer runs it.\n"
+         ".SH ENVIRONMENT\n.TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"
+         ".TP\nTMPDIR\nWhere reduce keeps the graph that it tries.\n"
+         ".SH SEE ALSO\nepweave\\-replay \\-\\-help, which executes graphs.\n";
 }
 
 }  // namespace epweave::cli

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "compare/lineage.h"
+#include "compare/rebase.h"
 #include "ir/facts.h"
 #include "ir/text_printer.h"
 #include "ir/type_rules.h"
@@ -526,11 +527,13 @@ bool GraphDiff::is_same() const {
 GraphDiff diff_graphs(const Graph& a, const Graph& b, const DiffOptions& options) {
   EPWEAVE_CHECK(a.context == b.context);
   GraphDiff result;
-  const bool is_derived = derives_from(a, b);
+  const bool is_chain = !derives_from(a, b) && share_origins(a, b);
+  const bool is_derived = is_chain || derives_from(a, b);
   Specialization special(b);
   if (!a.bodies.empty() && !b.bodies.empty()) {
-    const BodyPairing pairing = is_derived ? pair_by_provenance(a.step(), b.step())
-                                           : pair_by_structure(a, a.step(), b, b.step(), {options.names});
+    const BodyPairing pairing = is_chain     ? pair_by_provenance(a.step(), rebase_provenance(a, b).step())
+                                : is_derived ? pair_by_provenance(a.step(), b.step())
+                                             : pair_by_structure(a, a.step(), b, b.step(), {options.names});
     if (is_derived) {
       result.pairing = PairingKind::kProvenance;
     } else if (options.names && 2 * count_same_names(a.step(), b.step(), pairing) >= b.step().order.size()) {

@@ -1,6 +1,7 @@
 // Which node of B is, or is a part of, which node of A.
 //
-//   by provenance  B's origins name A's nodes: B was made from A by passes
+//   by provenance  B's origins name A's nodes: B was made from A by passes; or both name the nodes of one
+//                  graph before them (compare/rebase.h)
 //   by structure   otherwise: parts with the node that torchtitan's chunker says they were made from
 //                  (chunked_original_name), the inputs by their roles, then every call whose target,
 //                  constants and paired inputs are those of a call of A (the same name first where there are

@@ -10,6 +10,8 @@
 namespace epweave {
 namespace {
 
+constexpr std::int64_t kMostRanks = 1 << 16;  // a larger number is no rank
+
 // "all_reduce" of "_c10d_functional.all_reduce_.default".
 std::string kind_of(std::string_view target) {
   const std::size_t begin = target.find('.') + 1;
@@ -45,7 +47,7 @@ class Reader {
     const auto items = context_.args.children(graph_.info);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2)
       if (items[i].is(ArgKind::kText) && context_.text(items[i].as_name()) == key && items[i + 1].is_int() &&
-          items[i + 1].as_int() >= 0)
+          items[i + 1].as_int() >= 0 && items[i + 1].as_int() <= kMostRanks)
         return static_cast<std::uint32_t>(items[i + 1].as_int());
     return std::nullopt;
   }
@@ -164,7 +166,9 @@ std::optional<std::vector<std::uint32_t>> translate_members(const std::vector<st
   if (n == 0 || rank >= world_size) return std::nullopt;
   if (n == 1) return std::vector<std::uint32_t>{rank};
   if (members[1] <= members[0]) return std::nullopt;
-  const std::uint32_t stride = members[1] - members[0], block = stride * n;
+  const std::uint32_t stride = members[1] - members[0];
+  if (stride > world_size / n) return std::nullopt;
+  const std::uint32_t block = stride * n;
   const auto members_of = [&](std::uint32_t r) {
     std::vector<std::uint32_t> found;
     for (std::uint32_t i = 0; i < n; ++i) found.push_back(r / block * block + r % stride + i * stride);

@@ -13,6 +13,7 @@ namespace epweave {
 namespace {
 
 constexpr std::uint32_t kNone = ~0U;
+constexpr std::uint64_t kMostRanks = 1 << 16;
 
 // A group as all its members see it.
 struct SharedGroup {
@@ -425,14 +426,21 @@ RanksReport verify_ranks(const std::vector<RankProgram>& programs) {
 }
 
 std::vector<RankProgram> spread_over_ranks(const RankProgram& program) {
-  std::uint32_t world_size = program.world_size.value_or(0);
-  for (const RankGroup& group : program.groups)
-    for (std::uint32_t member : group.members) world_size = std::max(world_size, member + 1);
+  std::vector<std::uint8_t> is_used(program.groups.size());
+  for (const RankLaunch& launch : program.calls->launches) is_used[launch.group] = 1;
+  std::uint64_t world_size = std::max(program.world_size.value_or(1), 1U);
+  for (std::size_t i = 0; i < program.groups.size(); ++i)
+    for (std::uint32_t member : program.groups[i].members)
+      if (is_used[i] != 0) world_size = std::max(world_size, std::uint64_t{member} + 1);
+  if (world_size > kMostRanks)
+    throw InputError(fmt::format("a world of {} ranks; at most {} are checked", world_size, kMostRanks));
   std::vector<RankProgram> programs(world_size, program);
   for (std::uint32_t rank = 0; rank < world_size; ++rank) {
     programs[rank].rank = rank;
-    for (RankGroup& group : programs[rank].groups) {
-      auto members = translate_members(group.members, rank, world_size);
+    for (std::size_t i = 0; i < program.groups.size(); ++i) {
+      if (is_used[i] == 0) continue;
+      RankGroup& group = programs[rank].groups[i];
+      auto members = translate_members(group.members, rank, static_cast<std::uint32_t>(world_size));
       if (!members)
         throw InputError(
             fmt::format("group {} {} does not say which ranks the other groups of its kind have, in "

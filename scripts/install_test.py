@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Installs the build folder given into a new folder and uses what is there: programs, manual page, completions.
+
+With --deb also makes the Debian package and uses what it holds.
+"""
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+FILES = ("bin/epweave", "bin/epweave-replay", "share/man/man1/epweave.1",
+         "share/bash-completion/completions/epweave", "share/zsh/vendor-completions/_epweave",
+         "share/fish/vendor_completions.d/epweave.fish", "share/epweave/epweave_fx.py",
+         "share/epweave/epweave.proto", "share/doc/epweave/README.md", "share/doc/epweave/docs/chunking.md")
+
+
+def run(*command, **options):
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: exit {result.returncode}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def complete(script, *words):
+    """What bash offers behind the words."""
+    line = " ".join(f"'{word}'" for word in words)
+    return run("bash", "-c", f"source '{script}'; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _epweave; "
+                             'printf "%s\\n" "${COMPREPLY[@]}"').split()
+
+
+def check(prefix):
+    for name in FILES:
+        assert (prefix / name).is_file(), f"{name} is not installed"
+    assert run(prefix / "bin/epweave", "--version").startswith("epweave ")
+    assert run(prefix / "bin/epweave-replay", "--version").strip()
+    page = prefix / "share/man/man1/epweave.1"
+    if shutil.which("groff"):
+        result = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z", page], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    for command in run(prefix / "bin/epweave", "--help").split("Subcommands:")[1].split("Exit codes")[0].split("\n"):
+        if command.startswith("  ") and not command.startswith("   "):
+            assert f".SH epweave {command.split()[0]}" in page.read_text(), command
+    bash = prefix / "share/bash-completion/completions/epweave"
+    assert "rewrite" in complete(bash, "epweave", "rew")
+    assert complete(bash, "epweave", "diff", "--ht") == ["--html"]
+    assert complete(bash, "epweave", "completion", "fi") == ["fish"]
+    for shell, script in (("zsh", "share/zsh/vendor-completions/_epweave"),
+                          ("fish", "share/fish/vendor_completions.d/epweave.fish")):
+        if shutil.which(shell):
+            run(shell, "-n", prefix / script)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--deb", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        run("cmake", "--install", options.build, "--prefix", folder / "prefix")
+        check(folder / "prefix")
+        if options.deb:
+            run("cpack", "-G", "DEB", "-B", folder / "package", cwd=options.build)
+            packages = list((folder / "package").glob("*.deb"))
+            assert len(packages) == 1, packages
+            run("dpkg-deb", "-x", packages[0], folder / "root")
+            check(folder / "root/usr")
+            print(run("dpkg-deb", "-f", packages[0], "Package", "Version", "Architecture", "Depends").strip())
+    print("installed files: all there and in use")
+
+
+if __name__ == "__main__":
+    main()
