@@ -2,7 +2,8 @@
 // by provenance, every node are compared.
 //
 // A node of B stands for a node of A of the first graph's name in its provenance (without provenance: of its
-// own name): for all of it, or for part k of n. Per rank and node, the verdict is the first that holds:
+// own name; `mm_7_chunk1` is part 1 of mm_7): for all of it, or for part k of n. Per rank and node, the
+// verdict is the first that holds:
 //
 //   equal       the bits are the same: of the value; of the parts laid end to end along the one dimension in
 //               which they are smaller; of every part, or of the last where the op writes its argument (a

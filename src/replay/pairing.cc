@@ -1,5 +1,7 @@
 #include "replay/pairing.h"
 
+#include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -11,14 +13,13 @@ namespace {
 
 // How a node of B stands for a node of A.
 struct Counterpart {
-  StringId origin;
+  std::string_view origin;
   std::uint32_t part = 0, parts = 0;  // parts 0: all of it
 };
 
-std::optional<Counterpart> find_counterpart(const Node& node) {
-  if (node.provenance.empty()) return Counterpart{node.name, 0, 0};
+std::optional<Counterpart> find_by_provenance(const Graph& b, const Node& node) {
   if (node.provenance.back().origins.size() != 1) return std::nullopt;
-  Counterpart counterpart{node.provenance.back().origins[0], 0, 0};
+  Counterpart counterpart{b.text(node.provenance.back().origins[0]), 0, 0};
   for (const Provenance& record : node.provenance) {
     if (record.role == ProvenanceRole::kMaterialize) return Counterpart{counterpart.origin, 0, 0};
     if (record.role == ProvenanceRole::kSize || record.role == ProvenanceRole::kAdded) return std::nullopt;
@@ -32,6 +33,51 @@ std::optional<Counterpart> find_counterpart(const Node& node) {
   return counterpart;
 }
 
+// "mm_7_chunk1" is part 1 of mm_7.
+struct ChunkName {
+  std::string_view origin;
+  std::uint32_t part = 0;
+};
+std::optional<ChunkName> read_chunk_name(std::string_view name) {
+  constexpr std::string_view kMark = "_chunk";
+  const std::size_t at = name.rfind(kMark);
+  if (at == std::string_view::npos || at == 0) return std::nullopt;
+  ChunkName found{name.substr(0, at), 0};
+  const char* end = name.data() + name.size();
+  const auto read = std::from_chars(name.data() + at + kMark.size(), end, found.part);
+  return read.ec == std::errc() && read.ptr == end ? std::optional(found) : std::nullopt;
+}
+
+// Nodes without provenance stand for the node of their name; else torchtitan's names of parts are understood.
+class NamePairing {
+ public:
+  NamePairing(const Graph& a, const Graph& b) : b_(b) {
+    for (NodeId id : a.step().order) nodes_[a.text(a.step().nodes[id].name)] = id;
+    for (NodeId id : b.step().order)
+      if (const auto chunk = read_chunk_name(b.text(b.step().nodes[id].name)))
+        parts_[chunk->origin] = std::max(parts_[chunk->origin], chunk->part + 1);
+  }
+
+  NodeId find(std::string_view name) const {
+    const auto found = nodes_.find(name);
+    return found == nodes_.end() ? NodeId() : found->second;
+  }
+
+  std::optional<Counterpart> find_counterpart(const Node& node) const {
+    if (!node.provenance.empty()) return find_by_provenance(b_, node);
+    const std::string_view name = b_.text(node.name);
+    if (find(name)) return Counterpart{name, 0, 0};
+    const auto chunk = read_chunk_name(name);
+    if (!chunk || parts_.at(chunk->origin) < 2) return std::nullopt;
+    return Counterpart{chunk->origin, chunk->part, parts_.at(chunk->origin)};
+  }
+
+ private:
+  const Graph& b_;
+  std::unordered_map<std::string_view, NodeId> nodes_;         // of A
+  std::unordered_map<std::string_view, std::uint32_t> parts_;  // of B, by origin
+};
+
 }  // namespace
 
 bool is_uninitialised(const Node& node) {
@@ -40,28 +86,27 @@ bool is_uninitialised(const Node& node) {
 }
 
 std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired) {
-  std::unordered_map<std::string_view, NodeId> by_name;
-  for (NodeId id : a.step().order) by_name[a.text(a.step().nodes[id].name)] = id;
+  const NamePairing names(a, b);
   std::vector<Group> groups;
   std::map<std::pair<NodeId, StringId>, std::size_t> part_groups;  // by origin and region
   for (NodeId id : b.step().order) {
     const Node& node = b.step().nodes[id];
     if (node.kind == NodeKind::kOutput) continue;
-    const auto counterpart = find_counterpart(node);
-    const auto origin = counterpart ? by_name.find(b.text(counterpart->origin)) : by_name.end();
-    if (origin == by_name.end()) {
+    const auto counterpart = names.find_counterpart(node);
+    const NodeId origin = counterpart ? names.find(counterpart->origin) : NodeId();
+    if (!origin) {
       ++unpaired;
       continue;
     }
     if (counterpart->parts == 0) {
-      groups.push_back({origin->second, {id}, false, false});
+      groups.push_back({origin, {id}, false, false});
       continue;
     }
     // A value may be cut again elsewhere: the op tells the two apart.
-    const auto [at, is_new] = part_groups.try_emplace({origin->second, node.target}, groups.size());
+    const auto [at, is_new] = part_groups.try_emplace({origin, node.target}, groups.size());
     if (is_new)
-      groups.push_back({origin->second, std::vector<NodeId>(counterpart->parts), true,
-                        node.op != nullptr && node.op->writes});
+      groups.push_back(
+          {origin, std::vector<NodeId>(counterpart->parts), true, node.op != nullptr && node.op->writes});
     Group& group = groups[at->second];
     if (counterpart->part < group.values.size()) group.values[counterpart->part] = id;
   }

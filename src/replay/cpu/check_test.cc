@@ -165,6 +165,35 @@ TEST_CASE("injected faults are found where they are made") {
   }
 }
 
+TEST_CASE("parts in torchtitan's names") {
+  const std::string whole = R"(graph
+  %x = placeholder : f32[4]
+  %h = aten.neg.default(%x) : f32[4]
+  %y = aten.abs.default(%h) : f32[4]
+  output([%y])
+)";
+  const std::string parts = R"(graph
+  %x = placeholder : f32[4]
+  %a = aten.slice.Tensor(%x, 0, 0, 2) : f32[2]
+  %b = aten.slice.Tensor(%x, 0, 2, 4) : f32[2]+2
+  %h_chunk0 = aten.neg.default(%a) : f32[2]
+  %h_chunk1 = aten.neg.default(%b) : f32[2]
+  %cat = aten.cat.default([%h_chunk0, %h_chunk1]) : f32[4]
+  %y = aten.abs.default(%cat) : f32[4]
+  output([%y])
+)";
+  const CheckReport right = check(whole, parts);
+  CHECK(right.is_same());
+  CHECK(count(right.ranks[0], Verdict::kEqual) == 3);
+  CHECK(right.ranks[0].skipped.at("made by the rewrite") == 3);
+  const std::string wrong =
+      replace(parts, "%h_chunk1 = aten.neg.default(%b)", "%h_chunk1 = aten.neg.default(%a)");
+  const Graph b = parse(wrong);
+  const CheckReport report = check_graphs(parse(whole), b, {table(), 2, 3, {}});
+  REQUIRE(report.first);
+  CHECK(b.text(b.step().nodes[report.first->node].name) == "h_chunk1");
+}
+
 TEST_CASE("faults that stop the run are found at their node") {
   const auto failure = [](const std::string& wrong) -> std::string {
     try {
