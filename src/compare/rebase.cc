@@ -59,11 +59,12 @@ class Rebaser {
   }
 
   void add_origins(const Lineage& lineage, Provenance& record) const {
+    std::vector<StringId> names(record.origins.begin(), record.origins.end());
     for (StringId origin : lineage.origins) {
       const StringId name = whole_[origin];
-      if (name && std::ranges::find(record.origins, name) == record.origins.end())
-        record.origins.push_back(name);
+      if (name && std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
+    record.origins = result_.context->own(names);
   }
 
   const Graph& b_;
