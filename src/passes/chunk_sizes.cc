@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/type_rules.h"
 
@@ -44,8 +45,10 @@ const PartSizes::Shares& PartSizes::multiple(TokenMultiple multiple, std::uint32
   const Division& division = plan_.divisions[number];
   Shares shares;
   if (multiple.factor == 1) {
-    shares = division.equal.contains(multiple.symbol) ? equal_shares(multiple.symbol, division)
-                                                      : unequal_shares(multiple.symbol, division);
+    const StringId symbol = multiple.symbol;
+    shares = !division.sizes.empty()           ? given_shares(symbol, division)
+             : division.equal.contains(symbol) ? equal_shares(symbol, division)
+                                               : nearly_equal_shares(symbol, division);
   } else {
     const Shares& ones = this->multiple({multiple.symbol, 1}, number);
     for (const Arg& one : ones) {
@@ -71,18 +74,21 @@ PartSizes::Shares PartSizes::equal_shares(StringId symbol, const Division& divis
   return Shares(division.count(), Arg::node(part));
 }
 
-PartSizes::Shares PartSizes::unequal_shares(StringId symbol, const Division& division) {
-  const std::string_view name = out_.text(symbol);
-  const Arg tokens = Arg::node(tokens_of(symbol));
+PartSizes::Shares PartSizes::given_shares(StringId symbol, const Division& division) {
   Shares shares(division.sizes.size());
   std::transform(division.sizes.begin(), division.sizes.end(), shares.begin(), Arg::integer);
-  if (!shares.empty()) {
-    const std::int64_t rest = *writer_.facts().pool().constant(
-        division.first_row(writer_.facts().pool(), symbol, division.count() - 1));
-    shares.back() = Arg::node(
-        add_for_graph({fmt::format("{}_rest", name), "operator.sub", tokens, Arg::integer(rest)}, symbol));
-    return shares;
-  }
+  const std::int64_t others =
+      std::accumulate(division.sizes.begin(), division.sizes.end() - 1, std::int64_t{0});
+  shares.back() = Arg::node(add_for_graph({fmt::format("{}_rest", out_.text(symbol)), "operator.sub",
+                                           Arg::node(tokens_of(symbol)), Arg::integer(others)},
+                                          symbol));
+  return shares;
+}
+
+PartSizes::Shares PartSizes::nearly_equal_shares(StringId symbol, const Division& division) {
+  const std::string_view name = out_.text(symbol);
+  const Arg tokens = Arg::node(tokens_of(symbol));
+  Shares shares;
   Arg begin = Arg::none();
   for (std::int64_t k = 1; k <= division.parts; ++k) {
     Arg end = tokens;
@@ -161,14 +167,14 @@ PartSizes::Shares PartSizes::of_dimension(NodeId tensor, int dim, Place place) {
   return of_number(read_size(tensor, dim, {place.origin, plan_.placements.region[place.user]}), place);
 }
 
-NodeId PartSizes::read_size(NodeId tensor, int dim, std::pair<NodeId, RegionId> origin_and_region) {
+NodeId PartSizes::read_size(NodeId tensor, int dim, Reader reader) {
   return writer_.append(writer_.make({.name = fmt::format("{}_size{}", writer_.name(tensor), dim),
                                       .target = "aten.sym_size.int",
                                       .args = {Arg::node(tensor), Arg::integer(dim)},
                                       .chunk_role = "split_boundary",
                                       .role = ProvenanceRole::kSize,
-                                      .origin = origin_and_region.first,
-                                      .region = origin_and_region.second}));
+                                      .origin = reader.origin,
+                                      .region = reader.region}));
 }
 
 Arg PartSizes::of_inputs(PolyId number, NodeId wanted_for) {

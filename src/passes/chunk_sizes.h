@@ -3,11 +3,11 @@
 //   %u0_tokens = sym_size(%x, 0)   %u0_part = floordiv(%u0_tokens, 2)   %u0_part_x3 = mul(%u0_part, 3)
 //
 // behind the inputs, one for the whole graph; sizes that no input has for an extent are read off a tensor
-// where they are needed. Parts of different sizes have one each:
+// where they are needed. Parts of different sizes begin where the ones before end; part 0 has %u0_cut1 rows:
 //
-//   %u0_cut1 = floordiv(%u0_tokens, 3)                %u0_part0 = %u0_cut1
-//   %u0_x2 = mul(%u0_tokens, 2)                       %u0_part1 = sub(%u0_cut2, %u0_cut1)
-//   %u0_cut2 = floordiv(%u0_x2, 3)                    %u0_part2 = sub(%u0_tokens, %u0_cut2)
+//   %u0_cut1 = floordiv(%u0_tokens, 3)
+//   %u0_x2 = mul(%u0_tokens, 2)        %u0_cut2 = floordiv(%u0_x2, 3)   %u0_part1 = sub(%u0_cut2, %u0_cut1)
+//   %u0_part2 = sub(%u0_tokens, %u0_cut2)
 //
 // Sizes that the user gave are numbers, but for the last part, which has the rest.
 #pragma once
@@ -49,8 +49,12 @@ class PartSizes {
   // The number, read off the inputs. Throws PassError where it is no multiple of a symbol that one has for an
   // extent.
   Arg of_inputs(PolyId number, NodeId wanted_for);
-  // The size of a dimension, read where it is needed.
-  NodeId read_size(NodeId tensor, int dim, std::pair<NodeId, RegionId> origin_and_region);
+  // The size of a dimension, read where it is needed, in the name of a value and of a region.
+  struct Reader {
+    NodeId origin;
+    RegionId region;
+  };
+  NodeId read_size(NodeId tensor, int dim, Reader reader);
   // Puts the nodes that serve the whole graph behind the inputs.
   void place_behind_inputs();
 
@@ -59,7 +63,8 @@ class PartSizes {
 
   const Shares& multiple(TokenMultiple multiple, std::uint32_t division);
   Shares equal_shares(StringId symbol, const Division& division);
-  Shares unequal_shares(StringId symbol, const Division& division);
+  Shares given_shares(StringId symbol, const Division& division);
+  Shares nearly_equal_shares(StringId symbol, const Division& division);
   NodeId tokens_of(StringId symbol);
   // The only token symbol that the divided number scales with, if its parts may have different sizes.
   std::optional<StringId> unequal_symbol(NodeId number, Place place);

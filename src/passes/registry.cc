@@ -43,12 +43,13 @@ std::vector<ChunkRoot> read_roots(const Options& options) {
 }
 
 std::vector<std::int64_t> read_sizes(const Options& options) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;  // keeps sums of sizes in range
   std::vector<std::int64_t> sizes;
   if (!options.has("sizes")) return sizes;
   for (const std::string& item : options.list("sizes")) {
     std::int64_t& size = sizes.emplace_back();
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), size);
-    if (error != std::errc() || end != item.data() + item.size() || size < 1)
+    if (error != std::errc() || end != item.data() + item.size() || size < 1 || size > kMostTokens)
       throw UsageError(
           fmt::format("option 'sizes': '{}' is no number of tokens\n  expected numbers from 1 on, as in "
                       "sizes=[700,324]",
