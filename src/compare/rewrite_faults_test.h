@@ -271,11 +271,28 @@ class FaultMaker {
     graph.step().nodes[id].type = body_.nodes[other].type;
     return true;
   }
+  // Those that parts bind, not the token count.
+  std::set<StringId> part_symbols_of(const TensorType& type) {
+    std::set<StringId> symbols;
+    for (ExprId size : type.sizes)
+      for (StringId symbol : context().exprs.symbols(size))
+        if (bound_by_parts().contains(symbol)) symbols.insert(symbol);
+    return symbols;
+  }
+  const std::set<StringId>& bound_by_parts() {
+    if (bound_by_parts_.empty())
+      for (NodeId id : body_.order)
+        if (const NodeExtra* extra = body_.nodes[id].extra; extra != nullptr && lineages_[id].is_part())
+          for (const Binding& binding : extra->bindings) bound_by_parts_.insert(binding.symbol);
+    return bound_by_parts_;
+  }
   bool name_other_symbol(Graph& graph, NodeId id) {
     const NodeId other = sibling(id);
     const TensorType* type = tensor_of(context(), body_.nodes[id].type);
     const TensorType* sibling_type = other ? tensor_of(context(), body_.nodes[other].type) : nullptr;
-    if (type == nullptr || sibling_type == nullptr || type->sizes == sibling_type->sizes) return false;
+    if (type == nullptr || sibling_type == nullptr) return false;
+    // Parts of different sizes differ in their numbers, too, which is for `verify B` to see.
+    if (part_symbols_of(*type) == part_symbols_of(*sibling_type)) return false;
     graph.step().nodes[id].type = body_.nodes[other].type;
     return true;
   }
@@ -409,6 +426,7 @@ class FaultMaker {
   const Graph& b_;
   const Body& body_;
   std::mt19937 random_;
+  std::set<StringId> bound_by_parts_;
   Effects effects_;
   NodeLists users_;
   std::map<NodeId, Lineage> lineages_;

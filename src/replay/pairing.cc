@@ -78,6 +78,26 @@ class NamePairing {
   std::unordered_map<std::string_view, std::uint32_t> parts_;  // of B, by origin
 };
 
+// Steps on the way to a whole value, such as the sum of the first two of three parts: nodes that a join of
+// the same value takes, and nothing else stands for.
+IdSet<NodeId> find_unfinished_joins(const Graph& b) {
+  const auto joined = [](const Node& node) {
+    for (const Provenance& record : node.provenance)
+      if (record.role == ProvenanceRole::kMaterialize && record.origins.size() == 1) return record.origins[0];
+    return StringId();
+  };
+  const Body& step = b.step();
+  IdSet<NodeId> unfinished(step.nodes.size());
+  for (NodeId id : step.order) {
+    const StringId value = joined(step.nodes[id]);
+    if (!value) continue;
+    for_each_input(*b.context, step.nodes[id], [&](NodeId input) {
+      if (joined(step.nodes[input]) == value) unfinished.insert(input);
+    });
+  }
+  return unfinished;
+}
+
 }  // namespace
 
 bool is_uninitialised(const Node& node) {
@@ -87,12 +107,14 @@ bool is_uninitialised(const Node& node) {
 
 std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired) {
   const NamePairing names(a, b);
+  const IdSet<NodeId> unfinished = find_unfinished_joins(b);
   std::vector<Group> groups;
   std::map<std::pair<NodeId, StringId>, std::size_t> part_groups;  // by origin and region
   for (NodeId id : b.step().order) {
     const Node& node = b.step().nodes[id];
     if (node.kind == NodeKind::kOutput) continue;
-    const auto counterpart = names.find_counterpart(node);
+    const auto counterpart =
+        unfinished.contains(id) ? std::optional<Counterpart>() : names.find_counterpart(node);
     const NodeId origin = counterpart ? names.find(counterpart->origin) : NodeId();
     if (!origin) {
       ++unpaired;
