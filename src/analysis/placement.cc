@@ -98,8 +98,8 @@ class Inference {
         refusal.remedy.empty() ? "select roots that leave this operation outside" : refusal.remedy);
   }
 
-  // Roots that exchange tokens; with require_exchange off, all that carry expert-parallel labels if none
-  // does.
+  // Roots that exchange tokens, or all; with require_exchange off, those that carry expert-parallel labels if
+  // none exchanges.
   void select_roots() {
     auto collect = [&](auto&& wanted) {
       for (NodeId id : step_.order) {
@@ -294,6 +294,7 @@ class Inference {
     result_.set_access(id, call_.accesses());
     for (const Assumption& assumption : call_.assumptions()) result_.assumptions.push_back(assumption);
     if (!placement.is_divided()) return;
+    if (call_.cut()) result_.attention.emplace(id, *call_.cut());
     has_division_.insert(region);
     for_each_input(*graph_.context, node, [&](NodeId input) {
       if (!result_.divides_alike(input, region) && result_.seen_from(input, region).is_divided())

@@ -20,6 +20,7 @@
 // two); one that takes a value of another division sees what rejoins it, as a value from outside.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -97,12 +98,27 @@ struct Assumption {
   bool is_open = false;  // nothing else in the graph bears it out
 };
 
+// What queries of a part see along a divided sequence.
+enum class AttentionMode : std::uint8_t {
+  kWholeKv,      // all keys: what the whole model computes, for any mask
+  kIndependent,  // the keys of their part: the same only if no query sees a key of another part
+};
+
+// How the parts of a divided attention call differ from it beyond their operands.
+struct AttentionCut {
+  int dim = -1;       // of the query: 0 the batch, 2 the sequence
+  bool keys = false;  // the keys are the part's own, too
+  // The score (mask) function is given numbers of rows that must count from the part's first row.
+  bool score = false, mask = false;
+};
+
 struct PlacementOptions {
   std::vector<std::string> roots;             // patterns (analysis/module_path.h)
   std::vector<std::uint32_t> divisions = {};  // of each pattern, by number; none: all alike
   bool require_exchange = true;               // regions only where the module exchanges tokens
   bool dense = false;                         // regions of all selected modules
   bool exact_casts = false;  // join a Partial before a narrowing cast instead of casting each part
+  AttentionMode attention = AttentionMode::kWholeKv;
 };
 
 class Placements {
@@ -112,6 +128,7 @@ class Placements {
   SideTable<NodeId, Placement> placement;  // of region nodes
   std::vector<Assumption> assumptions;
   std::vector<std::string> unused_patterns;  // that select no region
+  std::map<NodeId, AttentionCut> attention;  // divided attention calls
 
   bool is_divided(NodeId node) const { return placement[node].is_divided(); }
   // Of a divided node's i-th node reference (in the order of for_each_input).

@@ -32,6 +32,7 @@ void PlacementCall::begin(NodeId node) {
   operands_.clear();
   names_.clear();
   assumptions_.clear();
+  cut_.reset();
   std::size_t leaves = 0;
   auto add = [&](Arg arg) {
     operands_.push_back({arg, leaves, true});
@@ -128,6 +129,14 @@ Placement PlacementCall::constant_rows(int dim, const Placement& like) {
 void PlacementCall::take_slice_like(Operand operand, int dim, const Placement& rows) {
   if (rows.any_order) refuse_unordered(operand);
   take_slice(operand, dim, rows.is(PlacementKind::kSplit) ? rows.blocks : PolyId());
+}
+
+void PlacementCall::take_rows_of(Operand operand, int dim) {
+  const Placement& placement = placements_.of(operand.arg.as_node());
+  if (placement == Placement::split(dim)) return take_part(operand);
+  if (placement.is_whole() || placement.is(PlacementKind::kAmbiguous)) return take_slice(operand, dim);
+  refuse("chunk.combination", fmt::format("'{}' is placed {}, where its rows along dimension {} are needed",
+                                          name_of(operand), print_placement(placement), dim));
 }
 
 const TensorType* PlacementCall::tensor(Operand operand) const {
@@ -294,7 +303,7 @@ PlacementRule find_placement_rule(const OpInfo& op) {
   static const std::vector<PlacementRule> rules = [] {
     std::vector<PlacementRule> table(ops().size());
     for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                      routing_placement_rows()})
+                      routing_placement_rows(), attention_placement_rows()})
       for (const PlacementRow& row : rows) {
         const OpInfo* known = find_op(row.target);
         if (known == nullptr) continue;  // placement_rules_test checks that there is none

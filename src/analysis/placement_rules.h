@@ -75,6 +75,9 @@ class PlacementCall {
   void take_chain(Operand operand) { set(operand, {Access::Kind::kChain, 0}); }
   void take_part(Operand operand) { set(operand, {Access::Kind::kPart, 0}); }
   void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
+  // The rows of a tensor along `dim` that go with the part, though other extents of it may count tokens, too.
+  void take_rows_of(Operand operand, int dim);
+  void cut_attention(const AttentionCut& cut) { cut_ = cut; }
   void assume(std::string text) { assumptions_.push_back({id_, std::move(text)}); }
   void assume_unproven(std::string text) { assumptions_.push_back({id_, std::move(text), true}); }
 
@@ -82,6 +85,7 @@ class PlacementCall {
 
   const std::vector<Access>& accesses() const { return accesses_; }
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
+  const std::optional<AttentionCut>& cut() const { return cut_; }
   std::string name_of(Operand operand) const;
 
  private:
@@ -100,6 +104,7 @@ class PlacementCall {
   std::vector<std::string_view> names_;  // of those passed by keyword
   std::vector<Access> accesses_;
   std::vector<Assumption> assumptions_;
+  std::optional<AttentionCut> cut_;
 };
 
 using PlacementRule = Placement (*)(PlacementCall&);
@@ -116,6 +121,7 @@ std::span<const PlacementRow> elementwise_placement_rows();
 std::span<const PlacementRow> shape_placement_rows();
 std::span<const PlacementRow> compute_placement_rows();
 std::span<const PlacementRow> routing_placement_rows();
+std::span<const PlacementRow> attention_placement_rows();
 
 // What an elementwise op is linear in, which decides what it may do with sums of parts.
 enum class Linearity {

@@ -1,4 +1,4 @@
-// Placement of matrix products, norms, reductions, softmax and attention.
+// Placement of matrix products, norms, reductions and softmax.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -148,22 +148,6 @@ Placement cumsum(PlacementCall& call) {
   return p;
 }
 
-// A divided batch dimension in front is independent; a divided sequence changes what a row attends to.
-Placement attention(PlacementCall& call) {
-  std::vector<Placement> placements;
-  for (const Operand& operand : call.operands())
-    if (call.tensor(operand) != nullptr) placements.push_back(call.of(operand));
-  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_divided(); }))
-    return Placement::whole();
-  for (const Placement& p : placements)
-    if (p.is_divided() && !(p.is_rows() && p.dim == 0))
-      call.refuse(
-          "chunk.attention",
-          "the divided dimension is the sequence: rows of a part would not see the keys of the other parts",
-          "select roots without attention, such as layers.*.moe");
-  return Placement::tuple(std::vector<Placement>(call.result_count(), common_rows(call, placements)));
-}
-
 constexpr PlacementRow kRows[] = {
     {"aten.mm.default", mm},
     {"aten.bmm.default", bmm},
@@ -181,14 +165,6 @@ constexpr PlacementRow kRows[] = {
     {"aten.amax.default", row_wise_reduction},
     {"aten.max.dim", row_wise_reduction},
     {"aten.cumsum.default", cumsum},
-    {"aten._scaled_dot_product_cudnn_attention.default", attention},
-    {"aten._scaled_dot_product_cudnn_attention_backward.default", attention},
-    {"aten._scaled_dot_product_flash_attention.default", attention},
-    {"aten._scaled_dot_product_flash_attention_backward.default", attention},
-    {"aten._scaled_dot_product_efficient_attention.default", attention},
-    {"aten._scaled_dot_product_efficient_attention_backward.default", attention},
-    {"higher_order.flex_attention", attention},
-    {"higher_order.flex_attention_backward", attention},
 };
 
 }  // namespace

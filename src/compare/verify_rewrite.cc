@@ -12,6 +12,7 @@
 #include "compare/lineage.h"
 #include "compare/numbers.h"
 #include "compare/same_values.h"
+#include "compare/verify_attention.h"
 #include "ir/op.h"
 #include "ir/type_rules.h"
 #include "ir/verify_report.h"
@@ -63,6 +64,7 @@ class RewriteVerifier {
         b_(b.step()),
         numbers_(a, b),
         values_(a),
+        attention_(a, b),
         writers_a_(context_, a_),
         writers_b_(context_, b_),
         claims_(b_.nodes.size()),
@@ -311,8 +313,22 @@ class RewriteVerifier {
     if (before.kind == NodeKind::kGetAttr && !context_.args.equal(before.attr, after.attr))
       return fail(id, "rewrite-argument", "reads another attribute");
     leaf_ = 0;
+    if (claims_[id].kind == ClaimKind::kPart && before.op != nullptr &&
+        before.op->cost == CostClass::kAttention)
+      return check_attention(id);
     check_positional(id, before, after);
     check_keywords(id, before, after);
+  }
+  // What its part of a mask is, then the rest.
+  void check_attention(NodeId id) {
+    const Claim& claim = claims_[id];
+    std::vector<NodeId> parts;
+    for (std::uint32_t k = 0; k < claim.parts; ++k) parts.push_back(part_of(claim.origin, k));
+    if (std::ranges::any_of(parts, [](NodeId part) { return !part; })) return;  // check_parts says so
+    const AttentionCheck::Restored whole = attention_.restore(claim.origin, parts, claim.part);
+    for (const std::string& problem : whole.problems) fail(id, "rewrite-attention", problem);
+    check_positional(id, a_.nodes[claim.origin], whole.call);
+    check_keywords(id, a_.nodes[claim.origin], whole.call);
   }
   static bool is_reshape(const Node& node) {
     static const OpInfo* const ops[] = {find_op("aten.view.default"), find_op("aten._unsafe_view.default"),
@@ -995,6 +1011,7 @@ class RewriteVerifier {
   const Body& b_;
   Numbers numbers_;
   SameValues values_;
+  AttentionCheck attention_;
   Writers writers_a_, writers_b_;
   IdVector<NodeId, Claim> claims_;
   IdVector<NodeId, Numerics> numerics_;

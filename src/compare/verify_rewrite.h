@@ -18,6 +18,7 @@
 //   rewrite-inputs     the same inputs and outputs, with the same roles
 //   rewrite-target     a node has its origin's target
 //   rewrite-argument   an argument is not what the claim needs
+//   rewrite-attention  a part of a FlexAttention call has not its rows of the mask, or counts them wrong
 //   rewrite-part       parts are not 0 .. n-1, each once, or a part takes what the other parts do not
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above

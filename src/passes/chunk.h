@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/placement.h"
 #include "analysis/token_extent.h"
 #include "passes/pass.h"
 
@@ -41,6 +42,7 @@ struct ChunkOptions {
   bool require_exchange = true;  // only modules that exchange tokens
   bool dense = false;            // all selected modules, whether they exchange tokens or not
   bool exact_casts = false;
+  AttentionMode attention = AttentionMode::kWholeKv;
 };
 
 // Throws UsageError where the text is not PATTERN or PATTERN:PARTS.

@@ -8,6 +8,7 @@
 #include "analysis/effects.h"
 #include "ir/op.h"
 #include "ir/type_rules.h"
+#include "passes/chunk_attention.h"
 #include "passes/chunk_joins.h"
 #include "passes/chunk_plan.h"
 #include "passes/chunk_sizes.h"
@@ -39,6 +40,7 @@ class Lowering {
         writer_(graph, plan, symbols_, out_),
         sizes_(graph, out_, plan, writer_),
         joins_(graph, plan, writer_, sizes_),
+        attention_(graph, plan, out_, writer_, sizes_),
         parts_(plan.divisions.size()) {}
 
   Graph run() {
@@ -145,6 +147,7 @@ class Lowering {
       Node node = writer_.make_part(id, k);
       node.args = args;
       node.kwargs = kwargs;
+      attention_.adapt(id, k, node);
       const NodeId made = writer_.append(std::move(node));
       parts_of(id, division)[k] = Arg::node(made);
     }
@@ -366,6 +369,7 @@ class Lowering {
   ChunkWriter writer_;
   PartSizes sizes_;
   PartJoins joins_;
+  PartAttention attention_;
   SideTable<NodeId, NodeId> whole_;
   SideTable<NodeId, std::size_t> whole_at_;            // when the whole was written
   SideTable<NodeId, Write> whole_write_, part_write_;  // by storage class

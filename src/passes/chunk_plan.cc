@@ -7,6 +7,8 @@
 #include <charconv>
 #include <numeric>
 
+#include "passes/chunk_attention.h"
+
 namespace epweave {
 namespace {
 
@@ -154,13 +156,15 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   PlacementOptions placing{.divisions = list_divisions(options, plan.divisions),
                            .require_exchange = options.require_exchange,
                            .dense = options.dense,
-                           .exact_casts = options.exact_casts};
+                           .exact_casts = options.exact_casts,
+                           .attention = options.attention};
   for (const ChunkRoot& root : options.roots) placing.roots.push_back(root.pattern);
   plan.placements = infer_placements(graph, placing, tokens, facts);
   const SymbolUses uses(graph, facts, plan);
   for (std::size_t i = 0; i < plan.divisions.size(); ++i)
     for (StringId symbol : plan.token_symbols)
       if (uses.uses(i, symbol)) Divider(graph, facts, plan).divide(plan.divisions[i], symbol);
+  check_attention_borders(graph, tokens, facts, plan);
   plan.claims = prove_frames(graph, plan.placements);
   return plan;
 }
@@ -212,6 +216,11 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   for (const FrameClaims::Open& open : plan.claims.open)
     lines.push_back(fmt::format("assumption: {} is right in parts, though {}",
                                 graph.text(step.nodes[open.node].name), open.why));
+  if (std::any_of(plan.placements.attention.begin(), plan.placements.attention.end(),
+                  [](const auto& call) { return call.second.keys; }))
+    lines.push_back(
+        "assumption: no token attends to one of another part (attention=independent): every border "
+        "between parts is one between documents");
   if (plan.claims.proved > 0)
     lines.push_back("assumption: the group sizes of each grouped_mm count the rows of each expert");
   return lines;

@@ -1,6 +1,7 @@
 // The frozen plan of the chunk pass: everything that is decided before a node is written.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct ChunkPlan {
   };
   std::vector<Assumed> assumed;
   FrameClaims claims;  // that rows keep to their tokens
+  // Where the parts of a divided FlexAttention call's sequence begin and the last one ends: {0, 512, 1024}.
+  std::map<NodeId, std::vector<std::int64_t>> attention_borders;
 
   // Of a region that is in the plan.
   const Division& division(RegionId region) const {

@@ -19,6 +19,24 @@ std::optional<PartSizes::Shares> PartSizes::of_extent(ExprId extent, RegionId re
   return multiple(*known, plan_.placements.regions[region.index()].division);
 }
 
+// The rows of the parts before it, added up.
+std::optional<Arg> PartSizes::first_row(ExprId extent, RegionId region, std::size_t part) {
+  const auto known = tokens_.multiple(extent);
+  const auto shares = of_extent(extent, region);
+  if (!known || !shares) return std::nullopt;
+  const Key key{known->symbol.index(), known->factor, plan_.placements.regions[region.index()].division};
+  Shares& rows = first_rows_[key];
+  if (rows.empty()) rows.push_back(shares->front());
+  while (rows.size() < part) {
+    const Arg before = rows.back(), share = (*shares)[rows.size()];
+    const std::string name = fmt::format("{}_row{}", out_.text(known->symbol), rows.size() + 1);
+    rows.push_back(before.is_int() && share.is_int()
+                       ? Arg::integer(before.as_int() + share.as_int())
+                       : Arg::node(add_for_graph({name, "operator.add", before, share}, known->symbol)));
+  }
+  return rows[part - 1];
+}
+
 // The shares of `factor * symbol`.
 const PartSizes::Shares& PartSizes::multiple(TokenMultiple multiple, std::uint32_t number) {
   const Key key{multiple.symbol.index(), multiple.factor, number};

@@ -42,6 +42,9 @@ class PartSizes {
   Shares of_number(NodeId whole, Place place);
   // The parts' shares of the extent, where an input has the token count for an extent.
   std::optional<Shares> of_extent(ExprId extent, RegionId region);
+  // The number of rows of the extent before part `part` > 0, where an input has the token count for an
+  // extent.
+  std::optional<Arg> first_row(ExprId extent, RegionId region, std::size_t part);
   // The parts' shares of the tensor's dimension.
   Shares of_dimension(NodeId tensor, int dim, Place place);
   // The number, read off the inputs. Throws PassError where it is no multiple of a symbol that one has for an
@@ -78,6 +81,7 @@ class PartSizes {
   TokenExtents tokens_;
   std::vector<NodeId> behind_inputs_;
   std::map<Key, Shares> multiples_;
+  std::map<Key, Shares> first_rows_;  // of part 1 and so on, as far as they are known
   SideTable<StringId, NodeId> token_nodes_;
   SideTable<PolyId, NodeId> input_numbers_;
 };

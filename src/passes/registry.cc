@@ -65,7 +65,10 @@ ChunkOptions read_chunk_options(const Options& options) {
           .sizes = read_sizes(options),
           .require_exchange = options.flag("require-exchange"),
           .dense = options.has("dense") && options.flag("dense"),
-          .exact_casts = options.text("cast") == "exact"};
+          .exact_casts = options.text("cast") == "exact",
+          .attention = options.has("attention") && options.text("attention") == "independent"
+                           ? AttentionMode::kIndependent
+                           : AttentionMode::kWholeKv};
 }
 
 PassResult run_chunk(const Graph& graph, const Options& options) {
@@ -138,6 +141,13 @@ const OptionSpec kSizes{.name = "sizes",
                         .help = "how many tokens each part has, instead of parts: [700,324]",
                         .is_optional = true};
 
+const OptionSpec kAttention{
+    .name = "attention",
+    .kind = OptionKind::kChoice,
+    .help = "what tokens attend to: those of all parts (whole-kv, the default), or of their own part",
+    .choices = {"whole-kv", "independent"},
+    .is_optional = true};
+
 std::vector<PassInfo> make_passes() {
   return {
       {.name = "dce", .summary = "drop nodes whose results nothing needs", .options = {}, .run = run_dce},
@@ -169,7 +179,8 @@ std::vector<PassInfo> make_passes() {
                     OptionKind::kChoice,
                     "linear",
                     "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
-                    {"linear", "exact"}}},
+                    {"linear", "exact"}},
+                   kAttention},
        .run = run_chunk,
        .check = check_chunk_options},
       {.name = "isolate-ep-pg",
@@ -205,11 +216,13 @@ std::string expand_ep_overlap(const Options& options) {
   const std::string sizes =
       options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
   const std::string dense = options.has("dense") && options.flag("dense") ? ",dense=true" : "";
+  const std::string attention =
+      options.has("attention") ? fmt::format(",attention={}", options.text("attention")) : "";
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}}},isolate-ep-pg,dce,"
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
       options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), options.integer("parts"), sizes, dense,
+      options.text("dim"), options.integer("parts"), sizes, dense, attention,
       print_value(in_two_parts.empty() ? patterns : in_two_parts));
 }
 
@@ -222,6 +235,7 @@ std::vector<PresetInfo> make_presets() {
                    kParts,
                    kSizes,
                    kDense,
+                   kAttention,
                    {"symbolize",
                     OptionKind::kChoice,
                     "no",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "analysis/effects.h"
@@ -34,6 +35,7 @@ using SeenNodes = std::vector<std::vector<Seen>>;  // by rank, by node
 struct Counterpart {
   StringId origin;
   std::uint32_t part = 0, parts = 0;  // parts 0: all of it
+  bool is_piece = false;              // cut off the whole, not made by a copy of its code
 };
 
 std::optional<Counterpart> find_counterpart(const Node& node) {
@@ -46,6 +48,8 @@ std::optional<Counterpart> find_counterpart(const Node& node) {
     if (record.parts != 0) {
       counterpart.part = record.part;
       counterpart.parts = record.parts;
+      counterpart.is_piece =
+          record.role == ProvenanceRole::kSplit || record.role == ProvenanceRole::kPartInput;
     } else if (record.role == ProvenanceRole::kSplit || record.role == ProvenanceRole::kPartInput) {
       return std::nullopt;
     }
@@ -71,7 +75,8 @@ std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unp
   std::unordered_map<std::string_view, NodeId> by_name;
   for (NodeId id : a.step().order) by_name[a.text(a.step().nodes[id].name)] = id;
   std::vector<Group> groups;
-  std::map<std::pair<NodeId, StringId>, std::size_t> part_groups;  // by origin and region
+  // A value may be cut again elsewhere, and a sum of parts is cut into pieces: those are other groups.
+  std::map<std::tuple<NodeId, StringId, bool>, std::size_t> part_groups;
   for (NodeId id : b.step().order) {
     const Node& node = b.step().nodes[id];
     if (node.kind == NodeKind::kOutput) continue;
@@ -85,8 +90,8 @@ std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unp
       groups.push_back({origin->second, {id}, false, false});
       continue;
     }
-    // A value may be cut again elsewhere: the op tells the two apart.
-    const auto [at, is_new] = part_groups.try_emplace({origin->second, node.target}, groups.size());
+    const auto [at, is_new] =
+        part_groups.try_emplace({origin->second, node.target, counterpart->is_piece}, groups.size());
     if (is_new)
       groups.push_back({origin->second, std::vector<NodeId>(counterpart->parts), true,
                         node.op != nullptr && node.op->writes});

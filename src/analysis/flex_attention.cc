@@ -1,0 +1,99 @@
+#include "analysis/flex_attention.h"
+
+#include <algorithm>
+
+namespace epweave {
+namespace {
+
+// Fields of the mask tuple: two lengths, eight tables, .., two block sizes, the function.
+constexpr std::size_t kFirstOther = 10, kFieldsBehind = 3;
+
+std::optional<std::size_t> position_of(const OpInfo& op, std::string_view param) {
+  return op.find_param(param);
+}
+
+std::optional<FlexFunction> read_function(const Graph& graph, FlexFunctionKind kind, std::size_t param,
+                                          Arg arg) {
+  if (!arg.is_node()) return std::nullopt;
+  const Arg attr = graph.step().nodes[arg.as_node()].attr;
+  if (!attr.is(ArgKind::kGraph)) return std::nullopt;
+  const Body* body = graph.find_body(attr.as_name());
+  if (body == nullptr || parameters_of(*body).size() < flex_captured_position(kind)) return std::nullopt;
+  return FlexFunction{kind, param, arg.as_node(), body};
+}
+
+}  // namespace
+
+std::size_t flex_index_position(FlexFunctionKind kind, FlexIndex index) {
+  return static_cast<std::size_t>(index) + (kind == FlexFunctionKind::kMask ? 0 : 1);
+}
+
+std::size_t flex_captured_position(FlexFunctionKind kind) {
+  return flex_index_position(kind, FlexIndex::kKey) + (kind == FlexFunctionKind::kJoint ? 2 : 1);
+}
+
+std::optional<FlexCall> FlexCall::read(const Graph& graph, const Node& node) {
+  if (node.op == nullptr || !node.op->target.starts_with("higher_order.flex_attention")) return std::nullopt;
+  const Context& context = *graph.context;
+  FlexCall call;
+  const auto joint = position_of(*node.op, "joint_graph");
+  call.is_backward = joint.has_value();
+  call.mask_param = position_of(*node.op, "block_mask").value();
+  call.score_captured_param = position_of(*node.op, "score_mod_other_buffers").value();
+  call.mask_captured_param = position_of(*node.op, "mask_mod_other_buffers").value();
+  auto param = [&](std::size_t position) {
+    const Arg* arg = find_arg(context, node, position, node.op->params[position].name);
+    return arg == nullptr ? Arg::none() : *arg;
+  };
+  const Arg mask = param(call.mask_param);
+  if (!mask.is_list()) return std::nullopt;
+  const auto fields = context.args.children(mask);
+  if (fields.size() < kFirstOther + kFieldsBehind) return std::nullopt;
+  call.mask.assign(fields.begin(), fields.end());
+  const Arg block_q = fields[fields.size() - 3], block_k = fields[fields.size() - 2];
+  if (!block_q.is_int() || !block_k.is_int() || block_q.as_int() <= 0 || block_k.as_int() <= 0)
+    return std::nullopt;
+  call.query_block = block_q.as_int();
+  call.key_block = block_k.as_int();
+  auto add = [&](FlexFunctionKind kind, std::size_t position, Arg arg) {
+    const auto function = read_function(graph, kind, position, arg);
+    if (function) call.functions.push_back(*function);
+    return function.has_value();
+  };
+  const std::size_t score = position_of(*node.op, call.is_backward ? "fw_graph" : "score_mod").value();
+  const bool is_known = add(FlexFunctionKind::kScore, score, param(score)) &&
+                        (!joint || add(FlexFunctionKind::kJoint, *joint, param(*joint))) &&
+                        add(FlexFunctionKind::kMask, call.mask_param, fields.back());
+  return is_known ? std::optional(call) : std::nullopt;
+}
+
+std::vector<Arg> FlexCall::other_mask_fields() const {
+  return {mask.begin() + kFirstOther, mask.end() - kFieldsBehind};
+}
+
+std::vector<FlexIndex> indices_of(const AttentionCut& cut) {
+  if (cut.dim == 0) return {FlexIndex::kBatch};
+  if (cut.keys) return {FlexIndex::kQuery, FlexIndex::kKey};
+  return {FlexIndex::kQuery};
+}
+
+std::vector<NodeId> parameters_of(const Body& body) {
+  std::vector<NodeId> parameters;
+  for (NodeId id : body.order)
+    if (body.nodes[id].kind == NodeKind::kPlaceholder) parameters.push_back(id);
+  return parameters;
+}
+
+bool reads_parameter(const Context& context, const Body& body, NodeId parameter,
+                     const std::vector<NodeId>& except) {
+  return std::any_of(body.order.begin(), body.order.end(), [&](NodeId id) {
+    const Node& node = body.nodes[id];
+    if (node.op != nullptr && node.op->reads_types_only) return false;
+    if (std::find(except.begin(), except.end(), id) != except.end()) return false;
+    bool reads = false;
+    for_each_input(context, node, [&](NodeId input) { reads |= input == parameter; });
+    return reads;
+  });
+}
+
+}  // namespace epweave

@@ -1,0 +1,78 @@
+// FlexAttention calls: what their arguments are.
+//
+// A call names a score and a mask function, nested graphs, and the tensors and numbers that they capture:
+//
+//   flex_attention(query, key, value, score, (q_len, kv_len, kv_num_blocks, .., block_q, block_kv, mask), ..,
+//                  (captured by score), (captured by mask))
+//   score(score, batch, head, query, key, captured..)        mask(batch, head, query, key, captured..)
+//   joint(score, batch, head, query, key, gradient, captured..)   of the backward call: gradients of its
+//   first
+//                                                                 five arguments and of what it captures
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "analysis/placement.h"
+#include "ir/graph.h"
+#include "ir/op.h"
+
+namespace epweave {
+
+// The numbers that a function gets for a pair of a query and a key.
+enum class FlexIndex : std::uint8_t { kBatch, kHead, kQuery, kKey };
+
+enum class FlexFunctionKind : std::uint8_t { kScore, kJoint, kMask };
+
+// Positions among the parameters of a function.
+std::size_t flex_index_position(FlexFunctionKind kind, FlexIndex index);
+std::size_t flex_captured_position(FlexFunctionKind kind);
+
+struct FlexFunction {
+  FlexFunctionKind kind;
+  std::size_t param;  // of the schema; the mask function is the last field of the mask
+  NodeId source;      // the get_attr node that the call names
+  const Body* body = nullptr;
+};
+
+// The block tables of a mask: for each block of queries the blocks of keys that it sees in part (partial) or
+// altogether (full), `kv_*`, and the same the other way round, `q_*`. `num_blocks` [B, H, rows] counts them,
+// `indices` [B, H, rows, columns] lists them, the rest of a row is padding. Fields by position in the mask.
+struct FlexTablePair {
+  std::size_t counts, indices;
+  bool by_key;  // q_*: rows are blocks of keys
+};
+inline constexpr std::size_t kFlexQueryLength = 0, kFlexKeyLength = 1;
+inline constexpr std::array<FlexTablePair, 4> kFlexTables = {
+    {{2, 3, false}, {4, 5, false}, {6, 7, true}, {8, 9, true}}};
+
+class FlexCall {
+ public:
+  // None if the node is no FlexAttention call, or not one of this form.
+  static std::optional<FlexCall> read(const Graph& graph, const Node& node);
+
+  bool is_backward = false;
+  std::vector<FlexFunction> functions;
+  std::size_t mask_param = 0, score_captured_param = 0, mask_captured_param = 0;  // of the schema
+  std::vector<Arg> mask;                                                          // the tuple's fields
+  std::int64_t query_block = 0, key_block = 0;
+
+  // Fields of the mask that are neither lengths, tables, block sizes nor the function: orders of writing for
+  // deterministic kernels, in newer versions of torch.
+  std::vector<Arg> other_mask_fields() const;
+};
+
+// Which numbers count rows of the part after such a cut.
+std::vector<FlexIndex> indices_of(const AttentionCut& cut);
+
+// The parameters of a function, in order.
+std::vector<NodeId> parameters_of(const Body& body);
+
+// Whether a node of the body other than `except` reads the parameter's value (not only its dtype and device).
+bool reads_parameter(const Context& context, const Body& body, NodeId parameter,
+                     const std::vector<NodeId>& except = {});
+
+}  // namespace epweave
