@@ -5,7 +5,8 @@
 //   flex_attention(query, key, value, score, (q_len, kv_len, kv_num_blocks, .., block_q, block_kv, mask), ..,
 //                  (captured by score), (captured by mask))
 //   score(score, batch, head, query, key, captured..)        mask(batch, head, query, key, captured..)
-//   joint(score, batch, head, query, key, gradient, captured..)   of the backward call: gradients of its first
+//   joint(score, batch, head, query, key, gradient, captured..)   of the backward call: gradients of its
+//   first
 //                                                                 five arguments and of what it captures
 #pragma once
 
@@ -33,7 +34,7 @@ std::size_t flex_captured_position(FlexFunctionKind kind);
 struct FlexFunction {
   FlexFunctionKind kind;
   std::size_t param;  // of the schema; the mask function is the last field of the mask
-  NodeId source;  // the get_attr node that the call names
+  NodeId source;      // the get_attr node that the call names
   const Body* body = nullptr;
 };
 
@@ -44,6 +45,7 @@ struct FlexTablePair {
   std::size_t counts, indices;
   bool by_key;  // q_*: rows are blocks of keys
 };
+inline constexpr std::size_t kFlexQueryLength = 0, kFlexKeyLength = 1;
 inline constexpr std::array<FlexTablePair, 4> kFlexTables = {
     {{2, 3, false}, {4, 5, false}, {6, 7, true}, {8, 9, true}}};
 
@@ -55,7 +57,7 @@ class FlexCall {
   bool is_backward = false;
   std::vector<FlexFunction> functions;
   std::size_t mask_param = 0, score_captured_param = 0, mask_captured_param = 0;  // of the schema
-  std::vector<Arg> mask;          // the tuple's fields
+  std::vector<Arg> mask;                                                          // the tuple's fields
   std::int64_t query_block = 0, key_block = 0;
 
   // Fields of the mask that are neither lengths, tables, block sizes nor the function: orders of writing for

@@ -127,6 +127,7 @@ class Placements {
   SideTable<NodeId, RegionId> region;      // none: outside all regions
   SideTable<NodeId, Placement> placement;  // of region nodes
   std::vector<Assumption> assumptions;
+  std::vector<std::string> unused_patterns;  // that select no region
   std::map<NodeId, AttentionCut> attention;  // divided attention calls
   std::vector<std::string> unused_patterns;  // that select no region
 

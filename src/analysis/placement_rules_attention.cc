@@ -26,9 +26,14 @@ Operand named(PlacementCall& call, std::string_view name) {
   return position ? call.arg(*position, name) : Operand();
 }
 
+// Whether a part's rows are one slice of the dimension, in order.
+bool is_one_slice(const Placement& p) {
+  return p.is(PlacementKind::kSplit) && !p.blocks;
+}
+
 // The one dimension of the query along which attention is divided.
 int divided_dimension(PlacementCall& call, const Placement& query) {
-  if (!query.is(PlacementKind::kSplit) || (query.dim != kBatchDim && query.dim != kSequenceDim))
+  if (!is_one_slice(query) || (query.dim != kBatchDim && query.dim != kSequenceDim))
     call.refuse("chunk.attention",
                 fmt::format("its query is placed {}; only its batch and its sequence can be divided",
                             print_placement(query)),
@@ -41,7 +46,7 @@ void take_rows(PlacementCall& call, Operand operand, int dim) {
   const TensorType* type = call.tensor(operand);
   if (type == nullptr) return;
   const Placement p = call.of(operand);
-  if (p.is_rows() && p.dim == dim && p.is(PlacementKind::kSplit)) return;
+  if (is_one_slice(p) && p.dim == dim) return;
   const bool has_dim = dim < static_cast<int>(type->rank());
   const ExprId extent = has_dim ? type->sizes[static_cast<std::size_t>(dim)] : ExprId();
   if (p.is_whole() && has_dim && call.tokens().scales(extent)) return call.take_slice(operand, dim);
@@ -55,7 +60,7 @@ void take_rows(PlacementCall& call, Operand operand, int dim) {
 // Keys and values, taken whole where the query's rows see all of them. Returns the placement of a gradient.
 Placement take_keys(PlacementCall& call, Operand operand, AttentionCut& cut) {
   const Placement p = call.of(operand);
-  if (p.is_rows() && (p.dim != cut.dim || !p.is(PlacementKind::kSplit)))
+  if (p.is_rows() && (p.dim != cut.dim || !is_one_slice(p)))
     call.refuse("chunk.attention",
                 fmt::format("'{}' is placed {} beside a query that is divided along dimension {}",
                             call.name_of(operand), print_placement(p), cut.dim),
@@ -126,16 +131,16 @@ Placement dot_product(PlacementCall& call) {
     return Placement::whole();
   }
   AttentionCut cut{.dim = divided_dimension(call, query)};
-  cut.keys =
-      cut.dim == kSequenceDim && call.options().attention == AttentionMode::kIndependent;
+  cut.keys = cut.dim == kSequenceDim && call.options().attention == AttentionMode::kIndependent;
   const Placement key = take_keys(call, named(call, "key"), cut);
   const Placement value = take_keys(call, named(call, "value"), cut);
   const Placement bias = take_bias(call, cut);
   require_same_every_part(call, cut.dim == kSequenceDim && !cut.keys);
   for (const std::string_view length : {"max_q", "max_k"})
     if (const Operand operand = named(call, length); operand && !operand.arg.is_int()) {
-      if (!operand.arg.is_node()) call.refuse("chunk.raw-symbol", "a length is a raw symbolic argument",
-                                              "trace with symbolic sizes as nodes");
+      if (!operand.arg.is_node())
+        call.refuse("chunk.raw-symbol", "a length is a raw symbolic argument",
+                    "trace with symbolic sizes as nodes");
       call.take_part(operand);
     }
   call.cut_attention(cut);
@@ -167,7 +172,8 @@ class FlexRule {
     cut_.keys = cut_.dim == kSequenceDim && call_.options().attention == AttentionMode::kIndependent;
     const auto flex = FlexCall::read(call_.graph(), call_.node());
     if (!flex)
-      call_.refuse("chunk.attention", "its arguments are not those of a FlexAttention call as torch traces it",
+      call_.refuse("chunk.attention",
+                   "its arguments are not those of a FlexAttention call as torch traces it",
                    std::string(kLeaveOut));
     flex_ = *flex;
     const Placement key = take_keys(call_, named(call_, "key"), cut_);
@@ -192,6 +198,8 @@ class FlexRule {
   void take_mask() {
     const auto fields = call_.items(call_.arg(flex_.mask_param, "block_mask"));
     for (const Operand& field : fields) call_.take_whole(field);
+    if (cut_.dim == kSequenceDim) call_.take_part(fields[kFlexQueryLength]);
+    if (cut_.keys) call_.take_part(fields[kFlexKeyLength]);
     for (const FlexTablePair& pair : kFlexTables)
       for (const std::size_t position : {pair.counts, pair.indices}) {
         const Operand table = fields[position];
@@ -204,15 +212,21 @@ class FlexRule {
     if (cut_.dim == kBatchDim) return;
     for (const Arg& other : flex_.other_mask_fields())
       if (!other.is_none())
-        refuse_mask("its mask holds an order of writing (deterministic backward), which would be another for "
-                    "a part");
+        refuse_mask(
+            "its mask holds an order of writing (deterministic backward), which would be another for "
+            "a part");
   }
   void take_batch_of_table(Operand table, const TensorType& type) {
     const Placement p = call_.of(table);
     if (p.is_rows() && p.dim == kBatchDim) return call_.take_part(table);
     if (p.is_whole() && call_.facts().pool().constant(type.sizes[0]) == 1) return;
-    refuse_mask(fmt::format("its queries are divided along the batch, and block table '{}' is placed {}",
-                            call_.name_of(table), print_placement(p)));
+    call_.refuse(
+        "chunk.block-mask",
+        fmt::format("its queries are divided along the batch, and block table '{}' is for {} batch rows, "
+                    "which does not count tokens",
+                    call_.name_of(table), context_.exprs.text(type.sizes[0])),
+        "trace with dimension 0 of the block mask's tensors marked dynamic, or name them: "
+        "symbolize{inputs=[tokens:0,..]}");
   }
   void require_plain_table(Operand table, const TensorType& type) {
     for (const ExprId extent : type.sizes)
@@ -230,8 +244,8 @@ class FlexRule {
       if ((function.kind == FlexFunctionKind::kMask) != (kind == FlexFunctionKind::kMask)) continue;
       const auto parameters = parameters_of(*function.body);
       for (const FlexIndex index : indices_of(cut_))
-        is_rebased |= reads_parameter(context_, *function.body,
-                                      parameters[flex_index_position(function.kind, index)]);
+        is_rebased |=
+            reads_parameter(context_, *function.body, parameters[flex_index_position(function.kind, index)]);
     }
   }
 
@@ -272,8 +286,8 @@ class FlexRule {
         batches += input == batch;
       });
       if (reads == 0) continue;
-      const bool is_lookup = context_.text(node.target) == "aten.index.Tensor" && reads == 1 && batches == 1 &&
-                             args[0] == Arg::node(tensor) && args[1].is_list() &&
+      const bool is_lookup = context_.text(node.target) == "aten.index.Tensor" && reads == 1 &&
+                             batches == 1 && args[0] == Arg::node(tensor) && args[1].is_list() &&
                              context_.args.children(args[1])[0] == Arg::node(batch);
       if (!is_lookup) return std::nullopt;
       lookups.push_back(id);
@@ -312,7 +326,6 @@ constexpr PlacementRow kRows[] = {
 };
 
 }  // namespace
-
 
 std::span<const PlacementRow> attention_placement_rows() {
   return kRows;

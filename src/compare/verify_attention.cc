@@ -33,7 +33,7 @@ struct AttentionCheck::Division {
 };
 
 AttentionCheck::AttentionCheck(const Graph& a, const Graph& b)
-    : a_(a), b_(b), context_(*a.context), facts_(b) {}
+    : a_(a), b_(b), context_(*a.context), facts_a_(a), facts_b_(b) {}
 
 AttentionCheck::Restored AttentionCheck::restore(NodeId origin, std::span<const NodeId> parts,
                                                  std::size_t part) {
@@ -56,10 +56,11 @@ std::optional<std::int64_t> AttentionCheck::extent(const Graph& graph, const Nod
                                                    std::string_view param, std::size_t dim) {
   const auto position = node.op->find_param(param);
   const Arg* arg = position ? find_arg(context_, node, *position, param) : nullptr;
-  const TensorType* type =
-      arg != nullptr && arg->is_node() ? tensor_of(context_, graph.step().nodes[arg->as_node()].type) : nullptr;
+  const TensorType* type = arg != nullptr && arg->is_node()
+                               ? tensor_of(context_, graph.step().nodes[arg->as_node()].type)
+                               : nullptr;
   if (type == nullptr || dim >= type->rank()) return std::nullopt;
-  return facts_.hint(type->sizes[dim]);
+  return (&graph == &a_ ? facts_a_ : facts_b_).hint(type->sizes[dim]);
 }
 
 std::optional<AttentionCheck::Division> AttentionCheck::divide(NodeId origin, std::span<const NodeId> parts,
@@ -78,8 +79,7 @@ std::optional<AttentionCheck::Division> AttentionCheck::divide(NodeId origin, st
       division.rows = {division.rows.end, division.rows.end + *rows};
     }
     if (extent(a_, whole, "query", dim) != extent(b_, call, "query", dim)) {
-      division.keys =
-          dim == kQueryDim && extent(a_, whole, "key", dim) != extent(b_, call, "key", dim);
+      division.keys = dim == kQueryDim && extent(a_, whole, "key", dim) != extent(b_, call, "key", dim);
       return division;
     }
   }
@@ -140,7 +140,8 @@ std::optional<AttentionCheck::Tables> AttentionCheck::without_columns(Tables tab
   auto first = [&](Arg arg, std::string_view target, std::vector<Arg> rest) -> Arg {
     if (!arg.is_node()) return Arg::none();
     const auto args = call_args(arg.as_node(), target);
-    const bool fits = args.size() == rest.size() + 1 && std::equal(rest.begin(), rest.end(), args.begin() + 1);
+    const bool fits =
+        args.size() == rest.size() + 1 && std::equal(rest.begin(), rest.end(), args.begin() + 1);
     return fits ? args[0] : Arg::none();
   };
   const Arg kept = first(Arg::node(tables.indices), "aten.clamp_max.default",
@@ -148,8 +149,8 @@ std::optional<AttentionCheck::Tables> AttentionCheck::without_columns(Tables tab
   const Arg sorted = first(kept, "aten.slice.Tensor", {Arg::integer(3), Arg::integer(0), count});
   const Arg sort = first(sorted, "operator.getitem", {Arg::integer(0)});
   const Arg marked = first(sort, "aten.sort.stable", {});
-  const auto fill = marked.is_node() ? call_args(marked.as_node(), "aten.masked_fill.Scalar")
-                                     : std::span<const Arg>();
+  const auto fill =
+      marked.is_node() ? call_args(marked.as_node(), "aten.masked_fill.Scalar") : std::span<const Arg>();
   if (fill.size() != 3 || fill[2] != count || !fill[0].is_node()) return std::nullopt;
   const Arg is_kept_node = first(fill[1], "aten.bitwise_not.default", {});
   const Arg indices =
@@ -210,8 +211,8 @@ void AttentionCheck::restore_functions(const Division& division, Node& call, std
       const auto parameters = parameters_of(*original.body);
       bool counts_rows = false;
       for (const FlexIndex index : division.indices())
-        counts_rows |= reads_parameter(context_, *original.body,
-                                       parameters[flex_index_position(original.kind, index)]);
+        counts_rows |=
+            reads_parameter(context_, *original.body, parameters[flex_index_position(original.kind, index)]);
       if (counts_rows && division.rows.begin > 0 && division.dim == kQueryDim)
         problems_.push_back(fmt::format("its {} function counts rows from 0, the part begins at row {}",
                                         is_mask ? "mask" : "score", division.rows.begin));
@@ -237,14 +238,7 @@ void AttentionCheck::restore_functions(const Division& division, Node& call, std
   auto drop_row = [&](std::size_t param) {
     if (param >= args.size()) return;
     std::vector<Arg> captured = list_items(context_, args[param]);
-    const TypeId type = captured.empty() || !captured.back().is_node()
-                            ? TypeId()
-                            : b_.step().nodes[captured.back().as_node()].type;
-    const bool is_number = type && context_.types[type].kind == TypeKind::kScalar;
-    const bool is_first_row =
-        is_number ? facts_.hint(context_.types[type].expr) == division.rows.begin
-                  : !captured.empty() && captured.back() == Arg::integer(division.rows.begin);
-    if (!is_first_row) {
+    if (captured.empty() || !is_number(captured.back(), division.rows.begin, b_.step())) {
       problems_.push_back(
           fmt::format("its functions count from another row than its first one, {}", division.rows.begin));
       return;
@@ -255,6 +249,16 @@ void AttentionCheck::restore_functions(const Division& division, Node& call, std
   if (drops_mask_row) drop_row(division.after.mask_captured_param);
   if (drops_score_row) drop_row(division.after.score_captured_param);
   call.args = context_.args.add(args);
+}
+
+// Whether an argument in a body of B is the number, or a scalar that is known to be.
+bool AttentionCheck::is_number(Arg arg, std::int64_t number, const Body& body) {
+  if (!arg.is_node()) return arg == Arg::integer(number);
+  const TypeId id = body.nodes[arg.as_node()].type;
+  if (!id) return false;
+  const Type& type = context_.types[id];
+  if (type.kind == TypeKind::kScalar) return facts_b_.hint(type.expr) == number;
+  return type.kind == TypeKind::kValue && type.value == Arg::integer(number);
 }
 
 bool AttentionCheck::is_rebased(const FlexFunction& original, const FlexFunction& function,
@@ -270,8 +274,10 @@ bool AttentionCheck::is_rebased(const FlexFunction& original, const FlexFunction
     const Node& node = after.nodes[id];
     if (node.kind == NodeKind::kPlaceholder) continue;
     const auto args = context_.args[node.args];
-    const bool is_sum = context_.text(node.target) == "aten.add.Tensor" && args.size() == 2 &&
-                        args[0].is_node() && args[1] == Arg::node(row);
+    const bool is_sum =
+        context_.text(node.target) == "aten.add.Tensor" && args.size() == 2 && args[0].is_node() &&
+        (args[1] == Arg::node(row) || args[1] == Arg::integer(division.rows.begin)) &&
+        std::find(parameters.begin(), parameters.end(), args[0].as_node()) != parameters.end();
     if (!is_sum) {
       rest.push_back(id);
       continue;
@@ -284,7 +290,8 @@ bool AttentionCheck::is_rebased(const FlexFunction& original, const FlexFunction
   }
   for (const FlexIndex index : division.indices()) {
     const std::size_t position = flex_index_position(original.kind, index);
-    if (reads_parameter(context_, before, old_parameters[position]) && !global[parameters[position]]) return false;
+    if (reads_parameter(context_, before, old_parameters[position]) && !global[parameters[position]])
+      return false;
   }
   std::size_t next = 0;
   for (NodeId id : before.order) {

@@ -28,8 +28,8 @@ class AttentionCheck {
     Node call;
     std::vector<std::string> problems;
   };
-  // `parts`: B's parts of A's call `origin`, first to last. Other calls than FlexAttention's come back as they
-  // are.
+  // `parts`: B's parts of A's call `origin`, first to last. Other calls than FlexAttention's come back as
+  // they are.
   Restored restore(NodeId origin, std::span<const NodeId> parts, std::size_t part);
 
  private:
@@ -43,8 +43,10 @@ class AttentionCheck {
   };
 
   std::optional<Division> divide(NodeId origin, std::span<const NodeId> parts, std::size_t part);
+  // The number of rows of a call's operand in A or B.
   std::optional<std::int64_t> extent(const Graph& graph, const Node& node, std::string_view param,
                                      std::size_t dim);
+  bool is_number(Arg arg, std::int64_t number, const Body& body);
   void restore_tables(const Division& division, std::vector<Arg>& mask);
   std::optional<Tables> without_columns(Tables tables, Rows columns);
   std::optional<NodeId> without_rows(NodeId table, Rows rows);
@@ -57,7 +59,7 @@ class AttentionCheck {
   const Graph& a_;
   const Graph& b_;
   Context& context_;
-  Facts facts_;
+  Facts facts_a_, facts_b_;
   std::vector<std::string> problems_;
 };
 

@@ -1,6 +1,7 @@
 #include "passes/chunk_attention.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -34,11 +35,9 @@ class BorderCheck {
     const auto flex = FlexCall::read(graph_, *node_);
     const bool is_sequence = cut.dim == static_cast<int>(kQueryDim);
     if (!flex || !(is_sequence || cut.score || cut.mask)) return;
-    const ExprId queries =
-        argument_type(graph_, *node_, "query")->sizes[static_cast<std::size_t>(cut.dim)];
+    const ExprId queries = argument_type(graph_, *node_, "query")->sizes[static_cast<std::size_t>(cut.dim)];
     const auto multiple = tokens_.multiple(queries);
-    const TokenExtents::Source source =
-        multiple ? tokens_.source(multiple->symbol) : TokenExtents::Source();
+    const TokenExtents::Source source = multiple ? tokens_.source(multiple->symbol) : TokenExtents::Source();
     if (!source.node || source.factor != 1)
       decline("chunk.attention",
               "the extent along which it is divided is no multiple of a token count that an input has");
@@ -52,12 +51,12 @@ class BorderCheck {
                       fmt::format("its block tables fit one token count, and {} has no hint",
                                   graph_.text(multiple->symbol)),
                       site_of(graph_, *node_), "export the graph with a hint for it");
+    rows_per_token_ = multiple->factor;
     std::vector<std::int64_t>& borders = plan_.attention_borders[id];
     const Division& division = plan_.division(plan_.placements.region[id]);
     for (std::size_t k = 0; k <= division.count(); ++k)
-      borders.push_back(
-          multiple->factor *
-          facts_.hint(division.first_row(facts_.pool(), multiple->symbol, k)).value());
+      borders.push_back(multiple->factor *
+                        facts_.hint(division.first_row(facts_.pool(), multiple->symbol, k)).value());
     bool is_fixed = require_blocks(*flex, borders, {.by_key = false, .block = flex->query_block});
     if (cut.keys) is_fixed |= require_blocks(*flex, borders, {.by_key = true, .block = flex->key_block});
     if (is_fixed) assume(multiple->symbol, *tokens);
@@ -97,10 +96,24 @@ class BorderCheck {
             fmt::format("part {} would begin at row {} of {}, inside a block of {} {} of its mask", k,
                         borders[k], borders.back(), blocks.block, blocks.by_key ? "keys" : "queries"),
             site_of(graph_, *node_),
-            fmt::format("choose parts that begin at multiples of {}, make the block mask with smaller blocks, "
-                        "or {}",
-                        blocks.block, kLeaveOut));
+            fmt::format("choose parts that begin at multiples of {}{}, make the block mask with smaller "
+                        "blocks, or {}",
+                        blocks.block, suggest_sizes(borders, blocks.block), kLeaveOut));
     return true;
+  }
+  // The sizes of parts that begin at the nearest blocks, where each part has one.
+  std::string suggest_sizes(const std::vector<std::int64_t>& borders, std::int64_t block) const {
+    if (rows_per_token_ != 1) return "";
+    std::vector<std::int64_t> sizes;
+    std::int64_t begin = 0;
+    for (std::size_t k = 1; k < borders.size(); ++k) {
+      const bool is_last = k + 1 == borders.size();
+      const std::int64_t end = is_last ? borders[k] : (borders[k] + block / 2) / block * block;
+      sizes.push_back(end - begin);
+      if (sizes.back() <= 0) return "";
+      begin = end;
+    }
+    return fmt::format(" (sizes=[{}])", fmt::join(sizes, ","));
   }
 
   void assume(StringId symbol, std::int64_t tokens) {
@@ -120,6 +133,7 @@ class BorderCheck {
   Facts& facts_;
   ChunkPlan& plan_;
   const Node* node_ = nullptr;
+  std::int64_t rows_per_token_ = 1;
 };
 
 // Makes `value` the argument of a parameter, with empty tuples for what stands before it and was left out.
@@ -240,11 +254,11 @@ void PartAttention::adapt(NodeId original, std::size_t part, Node& node) {
 
   std::vector<Arg> mask = flex->mask;
   if (use.cut.dim == static_cast<int>(kQueryDim)) {
-    const Arg length = sizes_.of_extent(rows, use.region).value()[part];
-    // A mask without tables is made for a length of 1, whatever the sequence.
-    const std::int64_t whole_length = plan_.attention_borders.at(original).back();
-    for (std::size_t i = 0; i < (use.cut.keys ? 2U : 1U); ++i)
-      if (!mask[i].is_int() || mask[i].as_int() == whole_length) mask[i] = length;
+    // A length that is a number; a mask without tables is made for a length of 1, whatever the sequence.
+    const std::int64_t length = plan_.attention_borders.at(original).back();
+    for (const std::size_t i : {kFlexQueryLength, kFlexKeyLength})
+      if (mask[i] == Arg::integer(length) && (i == kFlexQueryLength || use.cut.keys))
+        mask[i] = sizes_.of_extent(rows, use.region).value()[part];
     adapt_tables(use, mask);
   }
   auto captured_with_row = [&](std::size_t position) {
@@ -289,10 +303,9 @@ void PartAttention::adapt_tables(const Use& use, std::vector<Arg>& mask) {
     PartBlockTables::Kept kept;
     if (blocks(2) > 1 && (!pair.by_key || use.cut.keys)) kept.rows = pair.by_key ? keys : queries;
     if (blocks(3) > 1 && (pair.by_key || use.cut.keys)) kept.columns = pair.by_key ? queries : keys;
-    const auto tables =
-        tables_.keep(whole, kept,
-                     {original->mask[pair.counts].as_node(), original->mask[pair.indices].as_node(), use.region,
-                      use.part});
+    const auto tables = tables_.keep(whole, kept,
+                                     {original->mask[pair.counts].as_node(),
+                                      original->mask[pair.indices].as_node(), use.region, use.part});
     mask[pair.counts] = Arg::node(tables.counts);
     mask[pair.indices] = Arg::node(tables.indices);
   }
@@ -328,14 +341,16 @@ StringId PartAttention::rebased_body(const Use& use, const FlexFunction& functio
   const StringId original = out_.step().nodes[function.source].attr.as_name();
   const Key key = use.key(original.index());
   if (const auto found = bodies_.find(key); found != bodies_.end()) return found->second;
-  const TypeId number = use.first_row->is_node()
-                            ? out_.step().nodes[use.first_row->as_node()].type
-                            : out_.context->types.intern(Type{.kind = TypeKind::kValue, .value = *use.first_row});
-  Body body = RebasedBody(*out_.context, *out_.find_body(original))
-                  .rebase(function, indices_of(use.cut), number);
+  const TypeId number =
+      use.first_row->is_node()
+          ? out_.step().nodes[use.first_row->as_node()].type
+          : out_.context->types.intern(Type{.kind = TypeKind::kValue, .value = *use.first_row});
+  Body body =
+      RebasedBody(*out_.context, *out_.find_body(original)).rebase(function, indices_of(use.cut), number);
   const std::string base = fmt::format("{}_chunk{}", out_.text(original), use.part);
   body.name = out_.intern(base);
-  for (int i = 1; out_.find_body(body.name) != nullptr; ++i) body.name = out_.intern(fmt::format("{}_{}", base, i));
+  for (int i = 1; out_.find_body(body.name) != nullptr; ++i)
+    body.name = out_.intern(fmt::format("{}_{}", base, i));
   const StringId name = body.name;
   out_.bodies.push_back(std::move(body));
   return bodies_[key] = name;

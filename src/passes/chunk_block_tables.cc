@@ -39,9 +39,8 @@ ArgRange PartBlockTables::keyword(std::string_view name, Arg value) const {
 NodeId PartBlockTables::keep_rows(NodeId table, BlockRange rows, NodeId origin) {
   constexpr std::int64_t kRowDim = 2;
   origin_ = origin;
-  return call(
-      "rows", "aten.slice.Tensor",
-      {Arg::node(table), Arg::integer(kRowDim), Arg::integer(rows.begin), Arg::integer(rows.end)});
+  return call("rows", "aten.slice.Tensor",
+              {Arg::node(table), Arg::integer(kRowDim), Arg::integer(rows.begin), Arg::integer(rows.end)});
 }
 
 PartBlockTables::Tables PartBlockTables::keep_columns(Tables tables, BlockRange columns) {
@@ -50,9 +49,8 @@ PartBlockTables::Tables PartBlockTables::keep_columns(Tables tables, BlockRange 
   const std::int64_t width = context_.exprs.constant(type.sizes[kColumnDim]).value();
   const Arg counts = Arg::node(tables.counts), indices = Arg::node(tables.indices);
   const Arg begin = Arg::integer(columns.begin), end = Arg::integer(columns.end);
-  auto then = [&](std::string_view what, std::string_view target, std::vector<Arg> args, ArgRange kwargs = {}) {
-    return Arg::node(call(what, target, std::move(args), kwargs));
-  };
+  auto then = [&](std::string_view what, std::string_view target, std::vector<Arg> args,
+                  ArgRange kwargs = {}) { return Arg::node(call(what, target, std::move(args), kwargs)); };
 
   origin_ = place_.counts_origin;
   const Arg position = then("position", "aten.arange.default", {Arg::integer(width)},
@@ -75,9 +73,8 @@ PartBlockTables::Tables PartBlockTables::keep_columns(Tables tables, BlockRange 
       then("marked", "aten.masked_fill.Scalar", {local, is_dropped, Arg::integer(columns.size())});
   const Arg sort = then("sort", "aten.sort.stable", {marked}, keyword("stable", Arg::boolean(true)));
   const Arg sorted = then("sorted", "operator.getitem", {sort, Arg::integer(0)});
-  const Arg first =
-      then("first", "aten.slice.Tensor",
-           {sorted, Arg::integer(kColumnDim), Arg::integer(0), Arg::integer(columns.size())});
+  const Arg first = then("first", "aten.slice.Tensor",
+                         {sorted, Arg::integer(kColumnDim), Arg::integer(0), Arg::integer(columns.size())});
   const Arg kept = then("columns", "aten.clamp_max.default", {first, Arg::integer(columns.size() - 1)});
 
   origin_ = place_.counts_origin;

@@ -218,6 +218,83 @@ TEST_CASE("chunking twice gives the same bytes") {
   CHECK(sha256_hex(encode_binary(chunked(*graph, 2))) == sha256_hex(encode_binary(chunked(*graph, 2))));
 }
 
+TEST_CASE("whole blocks: queries of a part see the keys of all parts, or of their own") {
+  struct Row {
+    const char* name;
+    std::size_t regions;
+    Counts whole_kv, independent;
+  };
+  const Row rows[] = {
+      {"dsv3_debug_ep2_block", 10, {5677, 13, 23, 80}, {5655, 3, 3, 70}},
+      {"qwen3_moe_ep2", 16, {7783, 20, 35, 96}, {7712, 4, 3, 80}},
+      {"dsv3_16b_ep8", 52, {27184, 55, 107, 416}, {26826, 3, 3, 364}},
+      // [batch, sequence]: the batch is divided, and attention is independent as it is
+      {"dsv3_debug_ep2_sdpa_r030", 10, {6221, 3, 3, 70}, {6221, 3, 3, 70}},
+  };
+  for (const Row& row : rows) {
+    const auto graph = find_graph(fmt::format("{}.1b_remat", row.name));
+    if (!graph) continue;
+    for (const AttentionMode mode : {AttentionMode::kWholeKv, AttentionMode::kIndependent}) {
+      const bool is_whole = mode == AttentionMode::kWholeKv;
+      INFO(row.name << (is_whole ? " whole-kv" : " independent"));
+      const Graph result = chunk(*graph, {.roots = {{"layers.*"}}, .attention = mode}).graph;
+      const Counts counts = count_joins(result), expected = is_whole ? row.whole_kv : row.independent;
+      CHECK(counts.nodes == expected.nodes);
+      CHECK(counts.splits == expected.splits);
+      CHECK(counts.cats == expected.cats);
+      CHECK(counts.sums == expected.sums);
+      CHECK(find_ep_regions(result).regions.size() == row.regions);
+      CHECK(print_violations(result) == std::vector<std::string>());
+      CHECK(dce(result).step().order.size() == result.step().order.size());
+    }
+  }
+}
+
+TEST_CASE("whole blocks run as much as in torchtitan's result, and sum the same values") {
+  const auto graph = find_graph("dsv3_debug_ep2_block.1b_remat");
+  const auto expected = find_graph("dsv3_debug_ep2_block.2_chunk_batch");
+  if (!graph || !expected) return;
+  const Graph result =
+      chunk(*graph, {.roots = {{"layers.*"}}, .attention = AttentionMode::kIndependent}).graph;
+  auto ours = count_calls(result), theirs = count_calls(dce(*expected));
+  // The block tables of two parts: torchtitan gives each part those of the whole.
+  constexpr std::size_t kTables = 2 * 4;
+  CHECK(ours["aten.sort.stable"] == theirs["aten.sort.stable"] + kTables);
+  CHECK(ours["aten.sum.dim_IntList"] == theirs["aten.sum.dim_IntList"] + kTables);
+  for (const char* counted_above : {"aten.sort.stable", "aten.sum.dim_IntList"}) {
+    ours.erase(counted_above);
+    theirs.erase(counted_above);
+  }
+  CHECK(ours == theirs);
+  CHECK(list_sums(result) == list_sums(*expected));
+}
+
+TEST_CASE("dense blocks are chunked when asked for") {
+  const auto graph = find_graph("dsv3_debug_ep2_block.1b_remat");
+  if (!graph) return;
+  CHECK(plan_chunks(*graph, {.roots = {{"layers.*"}}}).placements.regions.size() == 10);
+  const ChunkOptions dense{.roots = {{"layers.*"}}, .dense = true};
+  CHECK(plan_chunks(*graph, dense).placements.regions.size() == 12);
+  CHECK(print_violations(chunk(*graph, dense).graph) == std::vector<std::string>());
+}
+
+TEST_CASE("whole blocks in other parts and through the preset keep all invariants") {
+  const auto graph = find_graph("dsv3_debug_ep2_block.1b_remat");
+  if (!graph) return;
+  const ChunkOptions divisions[] = {{.parts = 4}, {.parts = 8}, {.sizes = {256, 384, 384}}};
+  for (ChunkOptions options : divisions)
+    for (const AttentionMode mode : {AttentionMode::kWholeKv, AttentionMode::kIndependent}) {
+      options.roots = {{"layers.*"}};
+      options.attention = mode;
+      INFO(options.parts << " parts or " << options.sizes.size());
+      CHECK(print_violations(chunk(*graph, options).graph) == std::vector<std::string>());
+    }
+  for (const char* preset :
+       {"ep-overlap{roots=layers.*}", "ep-overlap{roots=layers.*,attention=independent}"})
+    CHECK(print_violations(run_pipeline(*graph, expand_preset(preset), {.verify = VerifyPolicy::kOff})) ==
+          std::vector<std::string>());
+}
+
 // Numbers that do not divide the token counts (1,024 and others), sizes that the user gives, roots that are
 // divided differently.
 TEST_CASE("real graphs in parts of different sizes keep all invariants") {

@@ -126,7 +126,7 @@ const OptionSpec kSizes{.name = "sizes",
 const OptionSpec kAttention{
     .name = "attention",
     .kind = OptionKind::kChoice,
-    .help = "what tokens attend to: those of all parts (default), or of their own part only",
+    .help = "what tokens attend to: those of all parts (whole-kv, the default), or of their own part",
     .choices = {"whole-kv", "independent"},
     .is_optional = true};
 
@@ -207,10 +207,10 @@ std::string expand_ep_overlap(const Options& options) {
       options.has("attention") ? fmt::format(",attention={}", options.text("attention")) : "";
   const std::string dense = options.has("dense") && options.flag("dense") ? ",dense=true" : "";
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}}},isolate-ep-pg,dce,"
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
       options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), options.integer("parts"), sizes, dense + attention, print_value(patterns));
+      options.text("dim"), options.integer("parts"), sizes, dense, attention, print_value(patterns));
 }
 
 std::vector<PresetInfo> make_presets() {
@@ -221,8 +221,8 @@ std::vector<PresetInfo> make_presets() {
                    kDim,
                    kParts,
                    kSizes,
-                   kAttention,
                    kDense,
+                   kAttention,
                    {"symbolize",
                     OptionKind::kChoice,
                     "no",

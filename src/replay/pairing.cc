@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 
 #include "ir/op.h"
@@ -15,6 +16,7 @@ namespace {
 struct Counterpart {
   std::string_view origin;
   std::uint32_t part = 0, parts = 0;  // parts 0: all of it
+  bool is_piece = false;              // cut off the whole, not made by a copy of its code
 };
 
 std::optional<Counterpart> find_by_provenance(const Graph& b, const Node& node) {
@@ -26,6 +28,8 @@ std::optional<Counterpart> find_by_provenance(const Graph& b, const Node& node) 
     if (record.parts != 0) {
       counterpart.part = record.part;
       counterpart.parts = record.parts;
+      counterpart.is_piece =
+          record.role == ProvenanceRole::kSplit || record.role == ProvenanceRole::kPartInput;
     } else if (record.role == ProvenanceRole::kSplit || record.role == ProvenanceRole::kPartInput) {
       return std::nullopt;
     }
@@ -109,7 +113,8 @@ std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unp
   const NamePairing names(a, b);
   const IdSet<NodeId> unfinished = find_unfinished_joins(b);
   std::vector<Group> groups;
-  std::map<std::pair<NodeId, StringId>, std::size_t> part_groups;  // by origin and region
+  // A value may be cut again elsewhere, and a sum of parts is cut into pieces: those are other groups.
+  std::map<std::tuple<NodeId, StringId, bool>, std::size_t> part_groups;
   for (NodeId id : b.step().order) {
     const Node& node = b.step().nodes[id];
     if (node.kind == NodeKind::kOutput) continue;
@@ -124,8 +129,8 @@ std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unp
       groups.push_back({origin, {id}, false, false});
       continue;
     }
-    // A value may be cut again elsewhere: the op tells the two apart.
-    const auto [at, is_new] = part_groups.try_emplace({origin, node.target}, groups.size());
+    const auto [at, is_new] =
+        part_groups.try_emplace({origin, node.target, counterpart->is_piece}, groups.size());
     if (is_new)
       groups.push_back(
           {origin, std::vector<NodeId>(counterpart->parts), true, node.op != nullptr && node.op->writes});
