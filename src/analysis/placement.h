@@ -129,7 +129,6 @@ class Placements {
   std::vector<Assumption> assumptions;
   std::vector<std::string> unused_patterns;  // that select no region
   std::map<NodeId, AttentionCut> attention;  // divided attention calls
-  std::vector<std::string> unused_patterns;  // that select no region
 
   bool is_divided(NodeId node) const { return placement[node].is_divided(); }
   // Of a divided node's i-th node reference (in the order of for_each_input).

@@ -139,29 +139,6 @@ void PlacementCall::take_rows_of(Operand operand, int dim) {
                                           name_of(operand), print_placement(placement), dim));
 }
 
-void PlacementCall::refuse_unordered(Operand operand) const {
-  refuse(
-      "chunk.unknown-order",
-      fmt::format("the rows of '{}' are those of a grid, in an order that nothing shows", name_of(operand)),
-      "select roots that contain what merges the dimensions, or divide the batch (dim=batch)");
-}
-
-Placement PlacementCall::constant_rows(int dim, const Placement& like) {
-  Placement rows = Placement::split(dim);
-  const TensorType* type = result_tensor();
-  if (!tokens_.is_inner() || type == nullptr) return rows;
-  const auto multiple = tokens_.multiple(type->sizes[static_cast<std::size_t>(dim)]);
-  if (multiple && multiple->factor == 1) return rows;
-  rows.blocks = like.blocks;
-  rows.any_order = true;
-  return rows;
-}
-
-void PlacementCall::take_slice_like(Operand operand, int dim, const Placement& rows) {
-  if (rows.any_order) refuse_unordered(operand);
-  take_slice(operand, dim, rows.is(PlacementKind::kSplit) ? rows.blocks : PolyId());
-}
-
 const TensorType* PlacementCall::tensor(Operand operand) const {
   const Node* node = producer(operand);
   return node == nullptr ? nullptr : tensor_of(*graph_.context, node->type);
