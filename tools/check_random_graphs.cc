@@ -1,7 +1,7 @@
 // Random training steps (testing/random_graph.h) through the passes, the verifiers and the replay.
 //
 //   check_random_graphs [--count N] [--first SEED] [--run] [--coverage]
-//   check_random_graphs --print SEED          the step as text, for `epweave`
+//   check_random_graphs [--layers N] --print SEED          the step as text, for `epweave`
 //
 // For each seed a step is made and must satisfy all invariants. It is chunked into each of several numbers of
 // parts and, where it exchanges tokens, scheduled. A rewrite may be refused; else it must satisfy all
@@ -15,6 +15,7 @@
 #include <charconv>
 #include <exception>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ namespace {
 struct Settings {
   std::uint64_t count = 100, first = 0;
   bool run = false, coverage = false;
+  std::optional<std::size_t> layers;  // of each step; none: one or two
   std::string pipeline;
 };
 
@@ -49,7 +51,7 @@ class Checker {
 
   void check(std::uint64_t seed) {
     seed_ = seed;
-    const RandomStep step = make_random_step(seed);
+    const RandomStep step = make_random_step(seed, settings_.layers);
     ++coverage_.steps;
     if (!report(step.graph, verify_graph(step.graph), "the random step")) return;
     for (const std::string& pipeline : pipelines(step)) try {
@@ -66,12 +68,16 @@ class Checker {
  private:
   std::vector<std::string> pipelines(const RandomStep& step) const {
     if (!settings_.pipeline.empty()) return {settings_.pipeline};
-    const std::string chunk =
-        "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},parts={}}}";
-    const std::string schedule = ",isolate-ep-pg,dce,overlap-ep,concretize";
     const bool moe = step.has_exchange;
-    return {fmt::format(fmt::runtime(chunk), moe, 2) + (moe ? schedule : ""),
-            fmt::format(fmt::runtime(chunk), moe, 3)};
+    const auto chunk = [&](std::string_view division) {
+      return fmt::format(
+          "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},{}}}", moe,
+          division);
+    };
+    const std::string schedule = moe ? ",isolate-ep-pg,dce,overlap-ep,concretize" : ",concretize";
+    // 48 tokens: equal parts, uneven ones, and sizes as given.
+    return {chunk("parts=2") + schedule, chunk("parts=3"), chunk("parts=5,cast=exact") + schedule,
+            chunk("sizes=[7,1,40]") + (moe ? ",overlap-ep{movement=minimal}" : "")};
   }
 
   void check_rewrite(const RandomStep& step, const std::string& pipeline) {
@@ -161,36 +167,41 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) {
   epweave::Settings settings;
   const std::vector<std::string> words(argv + 1, argv + argc);
-  auto number_after = [&](std::size_t& i) {
+  // The number behind word i, which is stepped over.
+  auto number_after = [&](std::size_t& i) -> std::optional<std::uint64_t> {
     std::uint64_t value = 0;
-    if (i + 1 >= words.size()) return false;
-    const std::string& text = words[++i];
-    (words[i - 1] == "--count" ? settings.count : settings.first) = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    (words[i - 1] == "--count" ? settings.count : settings.first) = value;
-    return error == std::errc() && end == text.data() + text.size();
+    if (++i >= words.size()) return std::nullopt;
+    const char* const end = words[i].data() + words[i].size();
+    const auto read = std::from_chars(words[i].data(), end, value);
+    return read.ec == std::errc() && read.ptr == end ? std::optional(value) : std::nullopt;
   };
   for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i];
     bool known = true;
-    if (words[i] == "--print" && number_after(i)) {
-      fmt::print("{}", epweave::print_text(epweave::make_random_step(settings.first).graph));
-      return 0;
-    }
-    if (words[i] == "--count" || words[i] == "--first") {
-      known = number_after(i);
-    } else if (words[i] == "--pipeline" && i + 1 < words.size()) {
+    if (word == "--print" || word == "--count" || word == "--first" || word == "--layers") {
+      const auto number = number_after(i);
+      known = number.has_value();
+      if (word == "--count") settings.count = number.value_or(0);
+      if (word == "--first" || word == "--print") settings.first = number.value_or(0);
+      if (word == "--layers") settings.layers = number;
+      if (known && word == "--print") {
+        fmt::print("{}",
+                   epweave::print_text(epweave::make_random_step(settings.first, settings.layers).graph));
+        return 0;
+      }
+    } else if (word == "--pipeline" && i + 1 < words.size()) {
       settings.pipeline = words[++i];
-    } else if (words[i] == "--run") {
+    } else if (word == "--run") {
       settings.run = true;
-    } else if (words[i] == "--coverage") {
+    } else if (word == "--coverage") {
       settings.coverage = true;
     } else {
       known = false;
     }
     if (!known) {
-      fmt::print(
-          stderr,
-          "usage: check_random_graphs [--count N] [--first SEED] [--pipeline TEXT] [--run] [--coverage]\n");
+      fmt::print(stderr,
+                 "usage: check_random_graphs [--count N] [--first SEED] [--layers N] [--pipeline TEXT] "
+                 "[--run] [--coverage] [--print SEED]\n");
       return 2;
     }
   }

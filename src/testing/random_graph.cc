@@ -420,8 +420,11 @@ struct Routing {
 
 class StepGenerator {
  public:
-  explicit StepGenerator(std::uint64_t seed) : dice_(seed), build_(kRanks), code_(build_, dice_) {
+  StepGenerator(std::uint64_t seed, std::optional<std::size_t> layers)
+      : dice_(seed), build_(kRanks), code_(build_, dice_) {
     layers_ = 1 + dice_.below(2);
+    if (layers) layers_ = *layers;
+    counts_in_floats_ = !layers && dice_.one_in(15);
     for (std::size_t layer = 0; layer < layers_; ++layer) is_moe_.push_back(!dice_.one_in(4));
     choices_ = 1 + static_cast<std::int64_t>(dice_.below(2));
   }
@@ -519,12 +522,11 @@ class StepGenerator {
                                                   build_.flag(true), build_.flag(false)});
     const NodeId chosen = code_.item(top, 1);
     build_.in_module(root);
-    // Counted in integers; rarely in floats, whose parts have no exact integers.
-    const bool in_floats = dice_.one_in(20);
     const NodeId zeros = call("aten.zeros_like.default", {arg(scores)},
-                              {{"dtype", build_.dtype(in_floats ? kF32 : "torch.bool")}});
-    const NodeId marks = call("aten.scatter.value", {arg(zeros), number(-1), arg(chosen),
-                                                     in_floats ? build_.arg(1.0) : build_.flag(true)});
+                              {{"dtype", build_.dtype(counts_in_floats_ ? kF32 : "torch.bool")}});
+    const NodeId marks =
+        call("aten.scatter.value",
+             {arg(zeros), number(-1), arg(chosen), counts_in_floats_ ? build_.arg(1.0) : build_.flag(true)});
     const NodeId counts = call("aten.sum.dim_IntList", {arg(marks), code_.list({0})});
     call("aten.add_.Tensor", {arg(counters_[layer]), arg(counts)});
     build_.in_module(root + ".routed_experts");
@@ -673,7 +675,8 @@ class StepGenerator {
   RowCode code_;
   std::size_t layers_ = 1;
   std::vector<bool> is_moe_;
-  std::int64_t choices_ = 1;  // experts per token
+  std::int64_t choices_ = 1;       // experts per token
+  bool counts_in_floats_ = false;  // no part of a sum of floats is an exact integer: refused
   std::vector<std::string> names_;
   NodeId embedding_, tokens_, stream_, loss_;
   std::vector<NodeId> counters_;
@@ -684,8 +687,8 @@ class StepGenerator {
 
 }  // namespace
 
-RandomStep make_random_step(std::uint64_t seed) {
-  return StepGenerator(seed).run();
+RandomStep make_random_step(std::uint64_t seed, std::optional<std::size_t> layers) {
+  return StepGenerator(seed, layers).run();
 }
 
 }  // namespace epweave

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct RandomStep {
   bool has_exchange = false;
 };
 
-// The same step for the same seed on every machine.
-RandomStep make_random_step(std::uint64_t seed);
+// The same step for the same seed on every machine. A layer has about 70 nodes.
+RandomStep make_random_step(std::uint64_t seed, std::optional<std::size_t> layers = {});
 
 }  // namespace epweave
