@@ -22,7 +22,8 @@ void prepare_memory() {
   mallopt(M_TOP_PAD, kReserved);
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<std::uintptr_t>(sbrk(0)) + page - 1) / page * page;
-  std::free(std::malloc(kForcesGrowth));
+  void* volatile grown = std::malloc(kForcesGrowth);  // volatile: a compiler may leave out the pair
+  std::free(grown);
   const auto end = reinterpret_cast<std::uintptr_t>(sbrk(0));
   // A wish: without large pages the program works the same.
   if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
