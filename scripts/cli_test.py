@@ -555,8 +555,13 @@ class OverlapTest(CommandLineTest):
         self.assertEqual({event["args"]["region"] for event in exchanges}, {f"layers.{i}.moe" for i in range(1, 6)})
         # Every kernel of the graph has its bar.
         kernels = [event for event in slices if event["tid"] == 2]
-        stats = json.loads(self.output_of("stats", "out.epw", "--json"))["targets"]
-        self.assertEqual(sum(event["args"]["op"] == "aten.mm.default" for event in kernels), stats["aten.mm.default"])
+        stats = json.loads(self.output_of("stats", "out.epw", "--json"))
+        self.assertEqual(sum(event["args"]["op"] == "aten.mm.default" for event in kernels),
+                         stats["targets"]["aten.mm.default"])
+        # `stats` adds up what the bars say.
+        self.assertEqual(sum(event["args"].get("flops", 0) for event in kernels), stats["cost"]["flops"])
+        self.assertEqual(sum(event["args"]["bytes"] for event in slices if event["tid"] > 2),
+                         sum(row["bytes"] for row in stats["collectives"]))
 
     def test_one_standard_input(self):
         result = self.run_tool("overlap", "-", "--before", "-")

@@ -6,6 +6,7 @@
 #include "analysis/overlap.h"
 #include "analysis/stats.h"
 #include "commands.h"
+#include "figures.h"
 #include "graphs.h"
 #include "io/file.h"
 #include "report.h"
@@ -13,6 +14,17 @@
 
 namespace epweave::cli {
 namespace {
+
+// What `overlap` says of a graph.
+struct Overlaps {
+  std::vector<OverlappedRegion> regions;
+  std::size_t assumed = 0;  // symbols taken to be balanced
+};
+
+Overlaps overlaps_of(const Graph& graph) {
+  Extents extents(graph);
+  return {find_overlaps(graph, extents), extents.assumed()};
+}
 
 std::string_view name_in(const Graph& graph, NodeId id) {
   return graph.text(graph.step().nodes[id].name);
@@ -22,18 +34,9 @@ std::string_view label_of(const Graph& graph, const OverlappedExchange& exchange
   return graph.text(graph.step().nodes[exchange.launch].ep.token_exchange);
 }
 
-// "12.5 M"
-std::string with_unit(std::uint64_t number) {
-  static constexpr std::array<const char*, 5> kUnits = {"", " k", " M", " G", " T"};
-  double value = static_cast<double>(number);
-  std::size_t unit = 0;
-  while (value >= 999.5 && unit + 1 < kUnits.size()) value /= 1000, ++unit;
-  return fmt::format("{:.{}f}{}", value, unit == 0 || value >= 99.95 ? 0 : 1, kUnits[unit]);
-}
-
-// A sum to which some kernels add what is not known: "805 M+".
-std::string sum_text(std::uint64_t sum, const Work& work) {
-  return with_unit(sum) + (work.unknown > 0 ? "+" : "");
+// A sum to which some kernels add what is not known: "805 Mflop+".
+std::string sum_text(std::int64_t sum, std::string_view unit, const Work& work) {
+  return metric(sum, unit) + (work.unknown > 0 ? "+" : "");
 }
 
 std::string explain_exposure(const Graph& graph, const OverlappedExchange& exchange) {
@@ -58,10 +61,7 @@ std::string explain_exposure(const Graph& graph, const OverlappedExchange& excha
 // --------------------------------------------------------------------------- JSON
 
 Json work_report(const Work& work) {
-  return {{"kernels", work.kernels},
-          {"operations", work.operations},
-          {"bytes", work.bytes},
-          {"unknown", work.unknown}};
+  return {{"kernels", work.kernels}, {"flops", work.flops}, {"bytes", work.bytes}, {"unknown", work.unknown}};
 }
 
 Json exchange_report(const Graph& graph, const OverlappedExchange& exchange) {
@@ -76,7 +76,7 @@ Json exchange_report(const Graph& graph, const OverlappedExchange& exchange) {
           {"part", exchange.part},
           {"launch", name_in(graph, exchange.launch)},
           {"wait", name_in(graph, exchange.wait)},
-          {"bytes", exchange.bytes ? Json(*exchange.bytes) : Json()},
+          {"bytes", exchange.message ? Json(*exchange.message) : Json()},
           {"under", std::move(under)},
           {"alone", work_report(exchange.alone)},
           {"exposure", name_of(exchange.exposure)},
@@ -106,11 +106,14 @@ Counts count(const std::vector<OverlappedRegion>& regions) {
   return counts;
 }
 
-Json overlap_report(const Graph& graph, const std::vector<OverlappedRegion>& regions) {
-  const Counts counts = count(regions);
-  Json report = {{"exchanges", counts.exchanges}, {"exposed", counts.exposed}, {"light", counts.light}};
+Json overlap_report(const Graph& graph, const Overlaps& overlaps) {
+  const Counts counts = count(overlaps.regions);
+  Json report = {{"exchanges", counts.exchanges},
+                 {"exposed", counts.exposed},
+                 {"light", counts.light},
+                 {"assumed_symbols", overlaps.assumed}};
   Json& list = report["regions"] = Json::array();
-  for (const OverlappedRegion& region : regions) {
+  for (const OverlappedRegion& region : overlaps.regions) {
     Json exchanges = Json::array();
     for (const OverlappedExchange& exchange : region.exchanges)
       exchanges.push_back(exchange_report(graph, exchange));
@@ -127,17 +130,16 @@ Json overlap_report(const Graph& graph, const std::vector<OverlappedRegion>& reg
 std::string region_text(const Graph& graph, const OverlappedRegion& region) {
   std::string text = fmt::format("{} {}, {} parts\n", graph.text(region.root),
                                  region.backward ? "backward" : "forward", region.parts);
-  text +=
-      fmt::format("  {:<12}{:>4}  {:>8}{:>20}{:>22}{:>14}\n", "", "", "", "under it", "", "under it alone");
-  text += fmt::format("  {:<12}{:>4}  {:>8}{:>11}{:>12}{:>9}{:>12}{:>12}\n", "exchange", "part", "sends",
-                      "kernels", "operations", "bytes", "kernels", "operations");
+  text += fmt::format("  {:<16}  {:>10}{:>20}{:>24}{:>14}\n", "", "", "under it", "", "under it alone");
+  text += fmt::format("  {:<12}{:>4}  {:>10}{:>10}{:>13}{:>11}{:>10}{:>13}\n", "exchange", "part", "message",
+                      "kernels", "flops", "bytes", "kernels", "flops");
   for (const OverlappedExchange& exchange : region.exchanges) {
     const Work under = exchange.total_under();
-    text += fmt::format("  {} {:<10}{:>4}  {:>8}{:>11}{:>12}{:>9}{:>12}{:>12}\n", exchange.index,
+    text += fmt::format("  {} {:<10}{:>4}  {:>10}{:>10}{:>13}{:>11}{:>10}{:>13}\n", exchange.index,
                         label_of(graph, exchange), exchange.part,
-                        exchange.bytes ? with_unit(*exchange.bytes) : "?", under.kernels,
-                        sum_text(under.operations, under), sum_text(under.bytes, under),
-                        exchange.alone.kernels, sum_text(exchange.alone.operations, exchange.alone));
+                        exchange.message ? metric(*exchange.message, "B") : "?", under.kernels,
+                        sum_text(under.flops, "flop", under), sum_text(under.bytes, "B", under),
+                        exchange.alone.kernels, sum_text(exchange.alone.flops, "flop", exchange.alone));
     if (exchange.exposure != Exposure::kHidden)
       text += fmt::format("    exposed: {}\n", explain_exposure(graph, exchange));
   }
@@ -153,16 +155,17 @@ std::string summary_text(const Graph& graph, const std::vector<OverlappedRegion>
       counts.exposed, counts.exchanges, counts.light);
 }
 
-std::string overlap_text(const Graph& graph, const std::vector<OverlappedRegion>& regions) {
+std::string overlap_text(const Graph& graph, const Overlaps& overlaps) {
   std::string text;
   bool has_unknown = false;
-  for (const OverlappedRegion& region : regions) {
+  for (const OverlappedRegion& region : overlaps.regions) {
     text += region_text(graph, region) + "\n";
     for (const OverlappedExchange& exchange : region.exchanges)
-      has_unknown |= !exchange.bytes || exchange.total_under().unknown > 0;
+      has_unknown |= !exchange.message || exchange.total_under().unknown > 0;
   }
-  if (has_unknown) text += "? and +: sizes that depend on data count as 0\n";
-  return text + summary_text(graph, regions);
+  if (!overlaps.regions.empty()) text += assumed_text(overlaps.assumed);
+  if (has_unknown) text += "? and +: what has no size, or is not in the op table, counts as 0\n";
+  return text + summary_text(graph, overlaps.regions);
 }
 
 }  // namespace
@@ -179,16 +182,16 @@ int overlap(const OverlapOptions& options, Console& console) {
     graphs.push_back({(before ? "after: " : "") + display_name(options.input), &graph});
     write_bytes(options.trace, trace_text(graphs));
   }
-  const std::vector<OverlappedRegion> regions = find_overlaps(graph);
+  const Overlaps overlaps = overlaps_of(graph);
   if (console.json()) {
     Json report = {{"graph", display_name(options.input)}};
-    report.update(overlap_report(graph, regions));
-    if (before) report["before"] = overlap_report(*before, find_overlaps(*before));
+    report.update(overlap_report(graph, overlaps));
+    if (before) report["before"] = overlap_report(*before, overlaps_of(*before));
     console.print(report_text(report));
     return kFine;
   }
-  console.print((before ? "before: " + summary_text(*before, find_overlaps(*before)) + "\n" : "") +
-                overlap_text(graph, regions));
+  console.print((before ? "before: " + summary_text(*before, overlaps_of(*before).regions) + "\n" : "") +
+                overlap_text(graph, overlaps));
   return kFine;
 }
 

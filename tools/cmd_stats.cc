@@ -4,6 +4,7 @@
 #include "analysis/memory.h"
 #include "analysis/stats.h"
 #include "commands.h"
+#include "figures.h"
 #include "graphs.h"
 #include "report.h"
 
@@ -145,17 +146,6 @@ Json stats_report(const Graph& graph, const Figures& figures) {
   return report;
 }
 
-std::string metric(double value, std::string_view unit) {
-  static constexpr std::string_view kPrefixes = " kMGTPE";
-  std::size_t prefix = 0;
-  for (; value >= 1000 && prefix + 1 < kPrefixes.size(); ++prefix) value /= 1000;
-  if (prefix == 0) return fmt::format("{:.0f} {}", value, unit);
-  return fmt::format("{:.{}f} {}{}", value, value < 10 ? 2 : value < 100 ? 1 : 0, kPrefixes[prefix], unit);
-}
-std::string metric(std::int64_t value, std::string_view unit) {
-  return metric(static_cast<double>(value), unit);
-}
-
 std::string cost_table(const Graph& graph, const Figures& figures) {
   const GraphCost& cost = figures.cost;
   std::string text = fmt::format("{:<22}{}\n{:<22}{}\n", "flops", metric(cost.flops, "flop"),
@@ -167,9 +157,7 @@ std::string cost_table(const Graph& graph, const Figures& figures) {
                         metric(device.inputs, "B"), graph.text(at.name),
                         at.module ? fmt::format(" @{}", graph.text(at.module)) : "");
   }
-  if (figures.assumed != 0)
-    text += fmt::format("{} symbols without a number: rows that experts get are taken to be balanced\n",
-                        figures.assumed);
+  text += assumed_text(figures.assumed);
   const std::size_t unknown = cost.not_counted + figures.memory.unknown;
   if (unknown != 0)
     text += fmt::format("not counted for want of a size: calls {}, storages {}\n", cost.not_counted,

@@ -17,7 +17,12 @@ constexpr int kHost = 1, kCompute = 2, kFirstGroup = 3;  // tracks
 class Tracer {
  public:
   Tracer(const TracedGraph& traced, int process, std::string& text)
-      : graph_(*traced.graph), body_(graph_.step()), costs_(graph_), process_(process), text_(text) {
+      : graph_(*traced.graph),
+        body_(graph_.step()),
+        extents_(graph_),
+        costs_(graph_, extents_),
+        process_(process),
+        text_(text) {
     name_track("process_name", 0, traced.name);
     name_track("thread_name", kHost, "host");
     name_track("thread_name", kCompute, "compute");
@@ -59,11 +64,7 @@ class Tracer {
     if (node.chunk.region) args["region"] = graph_.text(node.chunk.region);
     if (node.chunk.part) args["part"] = *node.chunk.part;
     args["direction"] = node.is_backward() ? "backward" : "forward";
-    if (is_kernel(node) || is_launch(node)) {
-      const Cost cost = costs_.cost_of(body_, id);
-      if (cost.operations > 0) args["operations"] = cost.operations;
-      args["bytes"] = cost.is_known ? Json(cost.bytes) : Json();
-    }
+    add_cost(id, args);
     for (const auto label : {node.ep.token_exchange, node.ep.token_exchange_wait})
       if (label) args["token_exchange"] = graph_.text(label);
     event({{"name", graph_.text(node.name)},
@@ -74,6 +75,15 @@ class Tracer {
            {"pid", process_},
            {"tid", track},
            {"args", std::move(args)}});
+  }
+
+  // The bytes of a launch are those of its message.
+  void add_cost(NodeId id, Json& args) {
+    const Node& node = body_.nodes[id];
+    if (!is_kernel(node) && !is_launch(node)) return;
+    const std::optional<Cost> cost = costs_.cost_of(id);
+    if (cost && cost->flops > 0) args["flops"] = cost->flops;
+    args["bytes"] = cost ? Json(is_launch(node) ? cost->message : cost->bytes) : Json();
   }
 
   // Collectives with a wait, by group, in launch order.
@@ -110,6 +120,7 @@ class Tracer {
 
   const Graph& graph_;
   const Body& body_;
+  Extents extents_;
   CostModel costs_;
   int process_;
   std::string& text_;

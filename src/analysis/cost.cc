@@ -1,18 +1,11 @@
 #include "analysis/cost.h"
 
 #include <algorithm>
-#include <array>
 
 #include "analysis/collectives.h"
+#include "analysis/effects.h"
 
 namespace epweave {
-
-void Work::add(const Cost& cost) {
-  ++kernels;
-  if (!cost.is_known) ++unknown;
-  operations += cost.operations;
-  bytes += cost.bytes;
-}
 
 bool is_kernel(const Node& node) {
   if (node.kind != NodeKind::kCall) return false;
@@ -21,105 +14,108 @@ bool is_kernel(const Node& node) {
          !is_wait(node);
 }
 
-std::optional<std::uint64_t> CostModel::elements_of(const TensorType& tensor) const {
-  std::uint64_t elements = 1;
-  for (ExprId size : tensor.sizes) {
-    const auto extent = facts_.hint(facts_.normalize(size));
-    if (!extent || *extent < 0) return std::nullopt;
-    elements *= static_cast<std::uint64_t>(*extent);
+void Work::add(const std::optional<Cost>& cost) {
+  ++kernels;
+  if (!cost) {
+    ++unknown;
+    return;
   }
-  return elements;
+  flops += cost->flops;
+  bytes += cost->bytes;
 }
 
-std::optional<std::uint64_t> CostModel::bytes_of(TypeId id) const {
+Work& Work::operator+=(const Work& other) {
+  kernels += other.kernels;
+  flops += other.flops;
+  bytes += other.bytes;
+  unknown += other.unknown;
+  return *this;
+}
+
+std::optional<Cost> CostModel::cost_of(NodeId call) {
+  const Node& node = body_.nodes[call];
+  if (node.op == nullptr) return std::nullopt;
+  if (is_launch(node)) return cost_of_launch(node);
+  if (is_wait(node) || node.op->cost == CostClass::kFree) return Cost{};
+  const Count flops = flops_of(node);
+  const Count read = reads_elements(node) ? operand_bytes(node) : Count(0);
+  const Count written = node.op->is_view ? Count(0) : bytes_of(node.type);
+  const Count bytes = plus(read, written);
+  return flops && bytes ? std::optional(Cost{.flops = *flops, .bytes = *bytes}) : std::nullopt;
+}
+
+std::optional<Cost> CostModel::cost_of_launch(const Node& node) {
+  const Count taken = operand_bytes(node), given = bytes_of(node.type);
+  return taken && given ? std::optional(Cost{.message = std::max(*taken, *given)}) : std::nullopt;
+}
+
+// --------------------------------------------------------------------------- bytes
+
+Count CostModel::bytes_of(TypeId id) {
   if (!id) return 0;
-  const Type& type = graph_.context->types[id];
-  if (type.kind == TypeKind::kTensor) {
-    const auto elements = elements_of(type.tensor);
-    return elements ? std::optional(*elements * info(type.tensor.dtype).bytes) : std::nullopt;
-  }
-  std::uint64_t sum = 0;
-  for (TypeId element : type.elements) {
-    const auto bytes = bytes_of(element);
-    if (!bytes) return std::nullopt;
-    sum += *bytes;
-  }
+  const Type& type = context_.types[id];
+  if (type.kind == TypeKind::kTensor)
+    return times(extents_.elements(type.tensor), info(type.tensor.dtype).bytes);
+  Count sum = 0;
+  for (TypeId element : type.elements) sum = plus(sum, bytes_of(element));
   return sum;
 }
 
-std::optional<std::uint64_t> CostModel::bytes_of(const Node& node) const {
-  return tensor_of(*graph_.context, node.type) != nullptr ? bytes_of(node.type) : std::nullopt;
+Count CostModel::operand_bytes(const Node& node) {
+  Count sum = 0;
+  for_each_input(context_, node, [&](NodeId input) { sum = plus(sum, bytes_of(body_.nodes[input].type)); });
+  return sum;
 }
 
-const TensorType* CostModel::operand(const Body& body, const Node& node, std::string_view param) const {
+// --------------------------------------------------------------------------- flops
+
+Count CostModel::flops_of(const Node& node) {
+  if (node.op->cost == CostClass::kMatmul) return matmul_flops(node);
+  if (node.op->cost == CostClass::kAttention) return attention_flops(node);
+  return 0;
+}
+
+const TensorType* CostModel::operand(const Node& node, std::string_view param) const {
   const auto position = node.op->find_param(param);
-  const Arg* arg =
-      position ? find_arg(*graph_.context, node, *position, node.op->params[*position].name) : nullptr;
-  return arg != nullptr && arg->is_node() ? tensor_of(*graph_.context, body.nodes[arg->as_node()].type)
-                                          : nullptr;
+  if (!position) return nullptr;
+  const Arg* arg = find_arg(context_, node, *position, param);
+  return arg != nullptr && arg->is_node() ? tensor_of(context_, body_.nodes[arg->as_node()].type) : nullptr;
 }
 
-// Of a product [.., m, k] x [.., k, n]: 2*m*k*n per matrix, also where one operand is in groups of rows; of
-// attention two products of queries with keys or values.
-std::optional<std::uint64_t> CostModel::operations_of(const Body& body, const Node& node) const {
-  struct Operands {
-    const char *left, *right;
-  };
-  static constexpr std::array<Operands, 6> kProducts = {{{"mat1", "mat2"},
-                                                         {"batch1", "batch2"},
-                                                         {"mat_a", "mat_b"},
-                                                         {"self", "mat2"},
-                                                         {"self", "vec"},
-                                                         {"self", "tensor"}}};
-  const auto extent = [&](const TensorType& tensor, std::size_t from_end) -> std::optional<std::uint64_t> {
-    if (tensor.rank() < from_end) return 1;
-    const auto size = facts_.hint(facts_.normalize(tensor.sizes[tensor.rank() - from_end]));
-    return size ? std::optional(static_cast<std::uint64_t>(*size)) : std::nullopt;
-  };
-  const auto product = [](std::uint64_t factor, std::optional<std::uint64_t> a,
-                          std::optional<std::uint64_t> b) -> std::optional<std::uint64_t> {
-    return a && b ? std::optional(factor * *a * *b) : std::nullopt;
-  };
-  if (node.op->cost == CostClass::kAttention) {
-    const TensorType* query = operand(body, node, "query");
-    const TensorType* key = operand(body, node, "key");
-    if (query == nullptr || key == nullptr) return std::nullopt;
-    const bool is_backward = node.op->find_param("grad_out") || node.op->find_param("grad_out_");
-    return product(is_backward ? 10 : 4, elements_of(*query), extent(*key, 2));
-  }
-  if (node.op->cost != CostClass::kMatmul) return 0;
-  for (const auto& [left, right] : kProducts) {
-    const TensorType* a = operand(body, node, left);
-    const TensorType* b = operand(body, node, right);
-    // A vector has no columns.
-    if (a != nullptr && b != nullptr)
-      return product(2, elements_of(*a), b->rank() < 2 ? std::optional<std::uint64_t>(1) : extent(*b, 1));
-  }
-  return std::nullopt;
+const TensorType* CostModel::first_operand(const Node& node,
+                                           std::initializer_list<std::string_view> params) const {
+  for (std::string_view param : params)
+    if (const TensorType* found = operand(node, param)) return found;
+  return nullptr;
 }
 
-Cost CostModel::cost_of(const Body& body, NodeId call) const {
-  const Node& node = body.nodes[call];
-  if (node.op == nullptr) return {.is_known = false};
-  Cost cost;
-  if (const auto operations = operations_of(body, node)) {
-    cost.operations = *operations;
-  } else {
-    cost.is_known = false;
-  }
-  const auto add_bytes = [&](TypeId type) {
-    const auto bytes = bytes_of(type);
-    cost.bytes += bytes.value_or(0);
-    cost.is_known &= bytes.has_value();
-  };
-  std::vector<NodeId> taken;
-  for_each_input(*graph_.context, node, [&](NodeId input) {
-    if (std::find(taken.begin(), taken.end(), input) != taken.end()) return;
-    taken.push_back(input);
-    add_bytes(body.nodes[input].type);
-  });
-  add_bytes(node.type);
-  return cost;
+// Each element of the left factor meets one row of the right one; of a stack of right factors with one left
+// factor for each (or of one right factor cut into groups) only its own.
+Count CostModel::matmul_flops(const Node& node) {
+  const TensorType* left = first_operand(node, {"batch1", "mat1", "self", "mat_a"});
+  const TensorType* right = first_operand(node, {"batch2", "mat2", "mat_b", "vec", "tensor"});
+  if (left == nullptr || right == nullptr || left->sizes.empty() || right->sizes.empty()) return std::nullopt;
+  Count flops = times(2, extents_.elements(*left));
+  if (right->rank() == 1) return flops;
+  flops = times(flops, extents_.number(right->sizes.back()));
+  const bool is_cut = left->rank() == 3 && right->rank() == 2;  // _grouped_mm: columns by group
+  if (!is_cut) return flops;
+  const Count groups = extents_.number(left->sizes[0]);
+  return flops && groups && *groups > 0 ? Count(*flops / *groups) : std::nullopt;
+}
+
+Count CostModel::attention_flops(const Node& node) {
+  const TensorType* query = operand(node, "query");
+  const TensorType* key = operand(node, "key");
+  const TensorType* value = operand(node, "value");
+  if (query == nullptr || key == nullptr || value == nullptr) return std::nullopt;
+  if (query->rank() != 4 || key->rank() != 4 || value->rank() != 4) return std::nullopt;
+  Count flops = 2;  // [batch, heads, length, dim]
+  for (std::size_t i = 0; i < 3; ++i) flops = times(flops, extents_.number(query->sizes[i]));
+  flops = times(flops, extents_.number(key->sizes[2]));
+  flops = times(flops, plus(extents_.number(query->sizes[3]), extents_.number(value->sizes[3])));
+  const bool is_backward = context_.text(node.target).find("backward") != std::string_view::npos;
+  return flops && is_backward ? Count(*flops / 2 * 5) : flops;
 }
 
 }  // namespace epweave

@@ -1,18 +1,25 @@
-// How much a call computes and moves, from its types: for reports, not for decisions.
+// What one call asks of the machine, from its types: for reports, not for decisions.
 //
-//   mm(f32[512, 256], f32[256, 64])      2*512*256*64 operations, (512*256 + 256*64 + 512*64)*4 bytes
+//   mm(bf16[512, 256], bf16[256, 64])          2*512*256*64 flops, (512*256 + 256*64 + 512*64)*2 bytes
+//   all_to_all_single(f32[512, 256]) : f32[640, 256]      a message of 640*256*4 bytes
 //
-// Extents with symbols count as what they were when the graph was traced; one that the device computes (rows
-// received) has no number. Operations are those of matrix
-// products and attention (masks not considered: an upper bound; backward 2.5 times forward); other kernels
-// are bound by memory and count bytes only. Bytes are those of all tensors taken and made, each once.
+//   flops     of matrix products 2 m n k, grouped ones included; of attention 2 q k (d_qk + d_v) per head, masks
+//             ignored, and 2.5 times that backward; of nothing else. torch.utils.flop_counter has the same,
+//             but leaves grouped products out and weighs d_qk and d_v 3 : 2 in the backward
+//   bytes     read and written by kernels: each operand whole, as often as it is taken, and each result whole;
+//             views and waits move none
+//   message   bytes of a collective: the larger of what it takes and what it gives, on this rank
+//
+// Extents are numbers as analysis/extents.h has them. Nested graphs are not counted: they run inside a kernel.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <string_view>
 
-#include "ir/facts.h"
+#include "analysis/extents.h"
 #include "ir/graph.h"
 #include "ir/op.h"
 
@@ -21,38 +28,45 @@ namespace epweave {
 inline constexpr std::size_t kCostClasses = static_cast<std::size_t>(CostClass::kHostSync) + 1;
 
 struct Cost {
-  std::uint64_t operations = 0, bytes = 0;
-  bool is_known = true;  // every extent has a number
+  std::int64_t flops = 0, bytes = 0;  // of a kernel
+  std::int64_t message = 0;           // of a launch
+};
+
+class CostModel {
+ public:
+  // Both live as long as the model.
+  CostModel(const Graph& graph, Extents& extents)
+      : context_(*graph.context), body_(graph.step()), extents_(extents) {}
+
+  // Of a call of the step. None where the op is not known or an extent that counts has no number.
+  std::optional<Cost> cost_of(NodeId call);
+
+ private:
+  std::optional<Cost> cost_of_launch(const Node& node);
+  Count bytes_of(TypeId id);
+  Count operand_bytes(const Node& node);
+  Count flops_of(const Node& node);
+  Count matmul_flops(const Node& node);
+  Count attention_flops(const Node& node);
+  const TensorType* operand(const Node& node, std::string_view param) const;
+  const TensorType* first_operand(const Node& node, std::initializer_list<std::string_view> params) const;
+
+  const Context& context_;
+  const Body& body_;
+  Extents& extents_;
 };
 
 // Kernels, added up.
 struct Work {
   std::size_t kernels = 0;
-  std::uint64_t operations = 0, bytes = 0;
+  std::int64_t flops = 0, bytes = 0;
   std::size_t unknown = 0;  // kernels whose cost is not known; they count 0
 
-  void add(const Cost& cost);
+  void add(const std::optional<Cost>& cost);
+  Work& operator+=(const Work& other);
 };
 
-class CostModel {
- public:
-  explicit CostModel(const Graph& graph) : graph_(graph), facts_(graph) {}
-
-  Cost cost_of(const Body& body, NodeId call) const;
-  // Of the tensor that a node yields; none for other types and unknown extents.
-  std::optional<std::uint64_t> bytes_of(const Node& node) const;
-
- private:
-  std::optional<std::uint64_t> elements_of(const TensorType& tensor) const;
-  std::optional<std::uint64_t> bytes_of(TypeId type) const;
-  std::optional<std::uint64_t> operations_of(const Body& body, const Node& node) const;
-  const TensorType* operand(const Body& body, const Node& node, std::string_view param) const;
-
-  const Graph& graph_;
-  mutable Facts facts_;  // keeps what it worked out
-};
-
-// Whether a call runs something on the compute stream: not free, not communication.
+// Whether a call runs something on the compute stream: not free, not communication, not a read by the host.
 bool is_kernel(const Node& node);
 
 }  // namespace epweave

@@ -1,18 +1,13 @@
-// What a graph asks of the machine: flops, bytes, and messages, per rank and step.
+// What a graph asks of the machine, per rank and step: the sum of what its calls ask (analysis/cost.h), by
+// module and by process group.
 //
-//   flops     of matrix products (2 m n k) and attention (2 q k (d_qk + d_v) per head, masks ignored; 2.5 times
-//             that backward), as torch.utils.flop_counter counts them; nothing else
-//   bytes     read and written by kernels: each operand whole and each result whole; views and waits move none
-//   message   of a collective: the larger of what it takes and what it gives, on this rank
-//
-// Extents are numbers as analysis/extents.h has them. Nested graphs are not counted: they run inside a
-// kernel.
+//   layers.0.moe.gate, layers.1.moe.gate, layers.1.moe      one row, "layers.*.moe"
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "analysis/extents.h"
+#include "analysis/cost.h"
 
 namespace epweave {
 
@@ -35,7 +30,7 @@ struct GraphCost {
   std::int64_t flops = 0, bytes = 0;
   std::vector<CollectiveCost> collectives;  // by group and target, in order of the first launch
   std::vector<ModuleCost> modules;          // in order of their first call
-  std::size_t not_counted = 0;              // calls with an extent that has no number
+  std::size_t not_counted = 0;              // calls whose cost is not known
 };
 
 GraphCost count_cost(const Graph& graph, Extents& extents);

@@ -12,10 +12,10 @@ namespace {
 
 class OverlapFinder {
  public:
-  explicit OverlapFinder(const Graph& graph)
+  OverlapFinder(const Graph& graph, Extents& extents)
       : graph_(graph),
         body_(graph.step()),
-        costs_(graph),
+        costs_(graph, extents),
         inputs_(list_inputs(*graph.context, body_)),
         users_(invert(inputs_, body_.order)),
         position_(find_positions(body_, body_.order)) {
@@ -26,7 +26,7 @@ class OverlapFinder {
     find_predecessors();
   }
 
-  OverlappedRegion find(const EpRegion& region) const {
+  OverlappedRegion find(const EpRegion& region) {
     OverlappedRegion found{region.root, region.backward, region.parts.size(), {}};
     std::uint32_t end = 0;
     for (const EpPart& part : region.parts) {
@@ -66,16 +66,15 @@ class OverlapFinder {
     }
   }
 
-  void measure(OverlappedExchange& exchange) const {
-    const auto args = graph_.context->args[body_.nodes[exchange.launch].args];
-    if (!args.empty() && args[0].is_node()) exchange.bytes = costs_.bytes_of(body_.nodes[args[0].as_node()]);
+  void measure(OverlappedExchange& exchange) {
+    if (const std::optional<Cost> cost = costs_.cost_of(exchange.launch)) exchange.message = cost->message;
     std::uint32_t alone_from = position_[exchange.launch];
     if (NodeId before = predecessor_[exchange.launch])
       if (NodeId wait = find_wait(before)) alone_from = std::max(alone_from, position_[wait]);
     for (std::uint32_t i = position_[exchange.launch] + 1; i < position_[exchange.wait]; ++i) {
       const Node& node = body_.nodes[body_.order[i]];
       if (!is_kernel(node)) continue;
-      const Cost cost = costs_.cost_of(body_, body_.order[i]);
+      const std::optional<Cost> cost = costs_.cost_of(body_.order[i]);
       const CostClass kind = node.op != nullptr ? node.op->cost : CostClass::kMemory;
       exchange.under[static_cast<std::size_t>(kind)].add(cost);
       if (i > alone_from) exchange.alone.add(cost);
@@ -131,17 +130,12 @@ std::string_view name_of(Exposure exposure) {
 
 Work OverlappedExchange::total_under() const {
   Work total;
-  for (const Work& work : under) {
-    total.kernels += work.kernels;
-    total.operations += work.operations;
-    total.bytes += work.bytes;
-    total.unknown += work.unknown;
-  }
+  for (const Work& work : under) total += work;
   return total;
 }
 
-std::vector<OverlappedRegion> find_overlaps(const Graph& graph) {
-  const OverlapFinder finder(graph);
+std::vector<OverlappedRegion> find_overlaps(const Graph& graph, Extents& extents) {
+  OverlapFinder finder(graph, extents);
   std::vector<OverlappedRegion> regions;
   for (const EpRegion& region : find_ep_regions(graph).regions)
     if (region.count_exchanges() > 0) regions.push_back(finder.find(region));

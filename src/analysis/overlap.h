@@ -31,7 +31,7 @@ struct OverlappedExchange {
   std::uint32_t index = 0;                 // among its part's exchanges
   std::array<Work, kCostClasses> under{};  // by cost class; ops without a row count as memory
   Work alone;                              // of those, when its group had nothing else to carry
-  std::optional<std::uint64_t> bytes;      // that the launch sends
+  Count message;                           // bytes, as analysis/cost.h counts them
   Exposure exposure = Exposure::kHidden;
   NodeId witness;  // kOthersHeld, kCouldRun: the first kernel behind its wait that does not need it
   std::size_t witnesses = 0;
@@ -47,6 +47,6 @@ struct OverlappedRegion {
 };
 
 // Regions with token exchanges, in the order of their first node; exchanges without a wait are left out.
-std::vector<OverlappedRegion> find_overlaps(const Graph& graph);
+std::vector<OverlappedRegion> find_overlaps(const Graph& graph, Extents& extents);
 
 }  // namespace epweave

@@ -1,0 +1,26 @@
+#include "figures.h"
+
+#include <fmt/format.h>
+
+namespace epweave::cli {
+
+std::string metric(std::int64_t number, std::string_view unit) {
+  static constexpr std::string_view kPrefixes = " kMGTPE";
+  auto value = static_cast<double>(number);
+  std::size_t prefix = 0;
+  for (; value >= 999.5 && prefix + 1 < kPrefixes.size(); ++prefix) value /= 1000;
+  if (prefix == 0) return fmt::format("{:.0f} {}", value, unit);
+  return fmt::format("{:.{}f} {}{}", value,
+                     value < 9.995   ? 2
+                     : value < 99.95 ? 1
+                                     : 0,
+                     kPrefixes[prefix], unit);
+}
+
+std::string assumed_text(std::size_t symbols) {
+  if (symbols == 0) return "";
+  return fmt::format("{} symbols without a number: rows that experts get are taken to be balanced\n",
+                     symbols);
+}
+
+}  // namespace epweave::cli
