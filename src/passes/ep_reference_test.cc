@@ -10,11 +10,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <regex>
 
 #include "analysis/collectives.h"
 #include "analysis/ep_regions.h"
@@ -129,15 +129,42 @@ std::vector<std::string> list_regrouped(const Graph& before, const Graph& after)
   return lines;
 }
 
+bool is_word_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+bool has_word(std::string_view text, std::string_view word) {
+  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    const bool begins = at == 0 || !is_word_character(text[at - 1]);
+    if (begins && (end == text.size() || !is_word_character(text[end]))) return true;
+  }
+  return false;
+}
+
+// The lines of the graph, without provenance.
+std::string print_without_provenance(const Graph& graph) {
+  const std::string text = print_text(graph);
+  std::string code;
+  for (std::size_t at = text.find("\ngraph"); at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at + 1), text.size());
+    code += std::string_view(text).substr(at, std::min(text.find(" from(", at), end) - at);
+    at = end;
+  }
+  return code;
+}
+
 // Those of the symbols named in the result's note ("u0 = 1024, u1 = 2") that its code still mentions (N-3).
 std::vector<std::string> find_left_symbols(const PassResult& concrete) {
-  std::string text = print_text(concrete.graph);
-  text = std::regex_replace(text.substr(text.find("\ngraph")), std::regex(" from\\([^\n]*"), "");
-  std::vector<std::string> left;
-  const std::regex item("(\\w+) = ");
+  const std::string code = print_without_provenance(concrete.graph);
   const std::string& note = concrete.notes.front();
-  for (std::sregex_iterator it(note.begin(), note.end(), item), end; it != end; ++it)
-    if (std::regex_search(text, std::regex("\\b" + it->str(1) + "\\b"))) left.push_back(it->str(1));
+  std::vector<std::string> left;
+  for (std::size_t at = note.find(" = "); at != note.npos; at = note.find(" = ", at + 1)) {
+    std::size_t begin = at;
+    while (begin > 0 && is_word_character(note[begin - 1])) --begin;
+    if (begin < at && has_word(code, note.substr(begin, at - begin)))
+      left.push_back(note.substr(begin, at - begin));
+  }
   return left;
 }
 
