@@ -316,7 +316,9 @@ class RowCode {
   NodeId rotated(const Rows& rows) {
     const NodeId a = any(rows);
     const NodeId pairs = call("aten.reshape.default", {arg(a), list({-1, width(a) / 2, 2})});
-    const NodeId z = call("aten.view_as_complex.default", {arg(pairs)});
+    // A complex number needs its two parts side by side, at an even place.
+    const NodeId dense = call("aten.clone.default", {arg(pairs)}, {{"memory_format", contiguous()}});
+    const NodeId z = call("aten.view_as_complex.default", {arg(dense)});
     const NodeId r = call("aten.view_as_real.default", {arg(call("aten.mul.Tensor", {arg(z), arg(z)}))});
     return call("aten.reshape.default", {arg(r), list({-1, width(a)})});
   }
