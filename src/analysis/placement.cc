@@ -73,10 +73,11 @@ class Inference {
     select_roots();
     infer_outside();
     for (NodeId id : step_.order) {
-      const RegionId region = region_of(id);
-      if (!region) continue;
-      result_.region.at(id) = region;
-      visit(id, region);
+      if (const RegionId region = region_of(id)) {
+        result_.region.at(id) = region;
+        visit(id, region);
+      }
+      note_writes(id);
     }
     require_division();
     return std::move(result_);
@@ -287,6 +288,7 @@ class Inference {
       check_types(id);
       check_updates_before(id, region);
       placement = rule(call_);
+      check_content();
       check_updates_after(id, placement, region);
     } catch (const PlacementRefusal& refusal) {
       decline(id, refusal);
@@ -319,6 +321,23 @@ class Inference {
             fmt::format("it reads '{}', which the region updates", graph_.text(step_.nodes[input].name)),
             "read the buffer before its update, or outside the selected module"};
     });
+  }
+
+  void note_writes(NodeId id) {
+    for (const StorageAccess& access : effects_.accesses_of(id))
+      if (access.writes && !written_by_[access.storage]) written_by_.at(access.storage) = id;
+  }
+
+  // What a rule says of a value for what made it holds until something writes the value.
+  void check_content() const {
+    const NodeId value = call_.relied_on();
+    if (!value) return;
+    if (const NodeId writer = written_by_[effects_.storage_of(value)])
+      throw PlacementRefusal{
+          "chunk.written-zeros",
+          fmt::format("each part would add its rows to '{}', which is not zeros any more: '{}' writes it",
+                      graph_.text(step_.nodes[value].name), graph_.text(step_.nodes[writer].name)),
+          "add the rows into zeros, and the sum to the other values after that"};
   }
 
   // In-place ops: into what all parts share only as a sum over the parts, otherwise only into what each part
@@ -381,6 +400,7 @@ class Inference {
   IdSet<RegionId> has_division_;
   SideTable<NodeId, RegionId> taken_by_;    // the region that takes an outside value in parts
   SideTable<NodeId, RegionId> updated_in_;  // the region that updates a buffer
+  SideTable<NodeId, NodeId> written_by_;    // storage: the first node that writes it, so far
 };
 
 }  // namespace
