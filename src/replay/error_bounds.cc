@@ -102,8 +102,7 @@ void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
   auto* bytes = reinterpret_cast<std::byte*>(dense.data());
   gather_elements(bound, bytes);
   EPWEAVE_CHECK(std::none_of(dense.begin(), dense.end(), [](float x) { return x < 0; }));
-  scatter_elements(bytes,
-                   Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow.bounds});
+  scatter_elements(bytes, Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow.bounds});
 }
 
 void ErrorBounds::set_unknown(const Value& value) {
