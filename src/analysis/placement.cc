@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/chunk_roots.h"
 #include "analysis/effects.h"
 #include "analysis/module_path.h"
 #include "analysis/placement_reshape.h"
@@ -54,8 +55,6 @@ void Placements::set_access(NodeId node, const std::vector<Access>& accesses) {
 
 namespace {
 
-constexpr std::string_view kAllToAll = "_c10d_functional.all_to_all_single.default";
-
 class Inference {
  public:
   Inference(const Graph& graph, const PlacementOptions& options, TokenExtents& tokens, Facts& facts)
@@ -70,7 +69,11 @@ class Inference {
         call_(graph, result_, tokens, facts, options) {}
 
   Placements run() {
-    select_roots();
+    roots_ = select_roots(graph_, options_, matcher_);
+    require_unchunked(graph_, roots_, matcher_);
+    require_tokens();
+    result_.unused_patterns = roots_.unused_patterns;
+    result_.unmatched_patterns = roots_.unmatched_patterns;
     infer_outside();
     for (NodeId id : step_.order) {
       if (const RegionId region = region_of(id)) {
@@ -97,70 +100,6 @@ class Inference {
                     refusal.problem, inputs),
         site_of(graph_, node),
         refusal.remedy.empty() ? "select roots that leave this operation outside" : refusal.remedy);
-  }
-
-  // Roots that exchange tokens, or all; with require_exchange off, those that carry expert-parallel labels if
-  // none exchanges.
-  void select_roots() {
-    auto collect = [&](auto&& wanted) {
-      for (NodeId id : step_.order) {
-        const Node& node = step_.nodes[id];
-        if (node.kind != NodeKind::kCall) continue;
-        const StringId root = matcher_.root_of(node.module);
-        if (!root || !wanted(node)) continue;
-        if (!roots_.insert(root)) continue;
-        found_roots_.push_back(root);
-        division_.at(root) = division_of(root);
-      }
-    };
-    const StringId exchange = graph_.context->strings.find(kAllToAll);
-    collect([&](const Node& node) { return options_.dense || node.target == exchange; });
-    if (const auto& overlap = matcher_.overlap())
-      throw PassError("chunk.overlapping-roots",
-                      fmt::format("the patterns select '{}' and '{}', one inside the other",
-                                  graph_.text(overlap->first), graph_.text(overlap->second)),
-                      {}, "select each module once");
-    if (!found_roots_.empty()) return list_unused();
-    const std::string patterns = fmt::format("{}", fmt::join(options_.roots, ", "));
-    if (options_.dense)
-      throw PassError("chunk.no-region", fmt::format("there is no module that '{}' selects", patterns), {},
-                      "check the pattern (components separated by dots, * is one component)");
-    if (options_.require_exchange)
-      throw PassError(
-          "chunk.no-exchange",
-          fmt::format("no module selected by '{}' exchanges tokens between ranks", patterns), {},
-          "check the pattern (components separated by dots, * is one component) and that the graph was "
-          "traced with expert parallelism; require-exchange=false takes modules with EP labels only");
-    collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
-    if (found_roots_.empty())
-      throw PassError("chunk.no-region",
-                      fmt::format("no module selected by '{}' has expert-parallel labels", patterns), {},
-                      "check the pattern (components separated by dots, * is one component)");
-    list_unused();
-  }
-  void list_unused() {
-    std::vector<bool> is_used(options_.roots.size());
-    for (StringId root : found_roots_)
-      for (std::size_t i = 0; i < options_.roots.size(); ++i)
-        if (match_module(options_.roots[i], graph_.text(root)) == graph_.text(root)) is_used[i] = true;
-    for (std::size_t i = 0; i < is_used.size(); ++i)
-      if (!is_used[i]) result_.unused_patterns.push_back(options_.roots[i]);
-  }
-
-  // The division of the pattern that selects the root.
-  std::uint32_t division_of(StringId root) const {
-    if (options_.divisions.empty()) return 0;
-    std::optional<std::size_t> first;
-    for (std::size_t i = 0; i < options_.roots.size(); ++i) {
-      if (match_module(options_.roots[i], graph_.text(root)) != graph_.text(root)) continue;
-      if (first && options_.divisions[i] != options_.divisions[*first])
-        throw PassError("chunk.overlapping-roots",
-                        fmt::format("the patterns '{}' and '{}' both select '{}' and divide it differently",
-                                    options_.roots[*first], options_.roots[i], graph_.text(root)),
-                        {}, "select each module once");
-      if (!first) first = i;
-    }
-    return options_.divisions[*first];
   }
 
   Placement outside_placement(TypeId id) {
@@ -226,7 +165,7 @@ class Inference {
   RegionId region_id(StringId root, bool backward) {
     SideTable<StringId, RegionId>& table = backward ? backward_regions_ : forward_regions_;
     if (!table[root]) {
-      result_.regions.push_back({root, backward, division_[root]});
+      result_.regions.push_back({root, backward, roots_.division[root]});
       table.at(root) = RegionId(result_.regions.size() - 1);
     }
     return table[root];
@@ -243,7 +182,7 @@ class Inference {
     }
     if (node.module) {
       const StringId root = matcher_.root_of(node.module);
-      return root && roots_.contains(root) ? region_id(root, node.is_backward()) : RegionId();
+      return root && roots_.modules.contains(root) ? region_id(root, node.is_backward()) : RegionId();
     }
     return accumulation_region(id);
   }
@@ -371,6 +310,19 @@ class Inference {
     }
   }
 
+  void require_tokens() const {
+    if (!tokens_.symbols().empty()) return;
+    if (tokens_.is_inner())
+      throw PassError(
+          "chunk.no-token-symbol",
+          "dim=seq divides the second dimension of the [batch, sequence] inputs, which is a plain "
+          "number in all of them",
+          {}, "trace with a symbolic sequence length, or divide the batch (dim=batch)");
+    throw PassError("chunk.no-token-symbol",
+                    "no user input has a symbolic first dimension: the token count is a plain number", {},
+                    "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
+  }
+
   void require_division() const {
     for (std::size_t i = 0; i < result_.regions.size(); ++i) {
       if (has_division_.contains(RegionId(i))) continue;
@@ -393,9 +345,7 @@ class Inference {
   const Effects effects_;
   Placements result_;
   PlacementCall call_;
-  IdSet<StringId> roots_;
-  std::vector<StringId> found_roots_;
-  SideTable<StringId, std::uint32_t> division_;  // of a root
+  ChunkRoots roots_;
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;
   IdSet<RegionId> has_division_;
   SideTable<NodeId, RegionId> taken_by_;    // the region that takes an outside value in parts
