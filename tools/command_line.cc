@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "base/nearest_name.h"
 #include "completion.h"
 #include "passes/pipeline.h"
 #include "version.h"

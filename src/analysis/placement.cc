@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/chunk_roots.h"
 #include "analysis/effects.h"
 #include "analysis/module_path.h"
 #include "analysis/placement_reshape.h"
@@ -54,8 +55,6 @@ void Placements::set_access(NodeId node, const std::vector<Access>& accesses) {
 
 namespace {
 
-constexpr std::string_view kAllToAll = "_c10d_functional.all_to_all_single.default";
-
 class Inference {
  public:
   Inference(const Graph& graph, const PlacementOptions& options, TokenExtents& tokens, Facts& facts)
@@ -70,13 +69,18 @@ class Inference {
         call_(graph, result_, tokens, facts, options) {}
 
   Placements run() {
-    select_roots();
+    roots_ = select_roots(graph_, options_, matcher_);
+    require_unchunked(graph_, roots_, matcher_);
+    require_tokens();
+    result_.unused_patterns = roots_.unused_patterns;
+    result_.unmatched_patterns = roots_.unmatched_patterns;
     infer_outside();
     for (NodeId id : step_.order) {
-      const RegionId region = region_of(id);
-      if (!region) continue;
-      result_.region.at(id) = region;
-      visit(id, region);
+      if (const RegionId region = region_of(id)) {
+        result_.region.at(id) = region;
+        visit(id, region);
+      }
+      note_writes(id);
     }
     require_division();
     return std::move(result_);
@@ -96,70 +100,6 @@ class Inference {
                     refusal.problem, inputs),
         site_of(graph_, node),
         refusal.remedy.empty() ? "select roots that leave this operation outside" : refusal.remedy);
-  }
-
-  // Roots that exchange tokens, or all; with require_exchange off, those that carry expert-parallel labels if
-  // none exchanges.
-  void select_roots() {
-    auto collect = [&](auto&& wanted) {
-      for (NodeId id : step_.order) {
-        const Node& node = step_.nodes[id];
-        if (node.kind != NodeKind::kCall) continue;
-        const StringId root = matcher_.root_of(node.module);
-        if (!root || !wanted(node)) continue;
-        if (!roots_.insert(root)) continue;
-        found_roots_.push_back(root);
-        division_.at(root) = division_of(root);
-      }
-    };
-    const StringId exchange = graph_.context->strings.find(kAllToAll);
-    collect([&](const Node& node) { return options_.dense || node.target == exchange; });
-    if (const auto& overlap = matcher_.overlap())
-      throw PassError("chunk.overlapping-roots",
-                      fmt::format("the patterns select '{}' and '{}', one inside the other",
-                                  graph_.text(overlap->first), graph_.text(overlap->second)),
-                      {}, "select each module once");
-    if (!found_roots_.empty()) return list_unused();
-    const std::string patterns = fmt::format("{}", fmt::join(options_.roots, ", "));
-    if (options_.dense)
-      throw PassError("chunk.no-region", fmt::format("there is no module that '{}' selects", patterns), {},
-                      "check the pattern (components separated by dots, * is one component)");
-    if (options_.require_exchange)
-      throw PassError(
-          "chunk.no-exchange",
-          fmt::format("no module selected by '{}' exchanges tokens between ranks", patterns), {},
-          "check the pattern (components separated by dots, * is one component) and that the graph was "
-          "traced with expert parallelism; require-exchange=false takes modules with EP labels only");
-    collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
-    if (found_roots_.empty())
-      throw PassError("chunk.no-region",
-                      fmt::format("no module selected by '{}' has expert-parallel labels", patterns), {},
-                      "check the pattern (components separated by dots, * is one component)");
-    list_unused();
-  }
-  void list_unused() {
-    std::vector<bool> is_used(options_.roots.size());
-    for (StringId root : found_roots_)
-      for (std::size_t i = 0; i < options_.roots.size(); ++i)
-        if (match_module(options_.roots[i], graph_.text(root)) == graph_.text(root)) is_used[i] = true;
-    for (std::size_t i = 0; i < is_used.size(); ++i)
-      if (!is_used[i]) result_.unused_patterns.push_back(options_.roots[i]);
-  }
-
-  // The division of the pattern that selects the root.
-  std::uint32_t division_of(StringId root) const {
-    if (options_.divisions.empty()) return 0;
-    std::optional<std::size_t> first;
-    for (std::size_t i = 0; i < options_.roots.size(); ++i) {
-      if (match_module(options_.roots[i], graph_.text(root)) != graph_.text(root)) continue;
-      if (first && options_.divisions[i] != options_.divisions[*first])
-        throw PassError("chunk.overlapping-roots",
-                        fmt::format("the patterns '{}' and '{}' both select '{}' and divide it differently",
-                                    options_.roots[*first], options_.roots[i], graph_.text(root)),
-                        {}, "select each module once");
-      if (!first) first = i;
-    }
-    return options_.divisions[*first];
   }
 
   Placement outside_placement(TypeId id) {
@@ -225,7 +165,7 @@ class Inference {
   RegionId region_id(StringId root, bool backward) {
     SideTable<StringId, RegionId>& table = backward ? backward_regions_ : forward_regions_;
     if (!table[root]) {
-      result_.regions.push_back({root, backward, division_[root]});
+      result_.regions.push_back({root, backward, roots_.division[root]});
       table.at(root) = RegionId(result_.regions.size() - 1);
     }
     return table[root];
@@ -242,7 +182,7 @@ class Inference {
     }
     if (node.module) {
       const StringId root = matcher_.root_of(node.module);
-      return root && roots_.contains(root) ? region_id(root, node.is_backward()) : RegionId();
+      return root && roots_.modules.contains(root) ? region_id(root, node.is_backward()) : RegionId();
     }
     return accumulation_region(id);
   }
@@ -287,6 +227,7 @@ class Inference {
       check_types(id);
       check_updates_before(id, region);
       placement = rule(call_);
+      check_content();
       check_updates_after(id, placement, region);
     } catch (const PlacementRefusal& refusal) {
       decline(id, refusal);
@@ -321,6 +262,23 @@ class Inference {
     });
   }
 
+  void note_writes(NodeId id) {
+    for (const StorageAccess& access : effects_.accesses_of(id))
+      if (access.writes && !written_by_[access.storage]) written_by_.at(access.storage) = id;
+  }
+
+  // What a rule says of a value for what made it holds until something writes the value.
+  void check_content() const {
+    const NodeId value = call_.relied_on();
+    if (!value) return;
+    if (const NodeId writer = written_by_[effects_.storage_of(value)])
+      throw PlacementRefusal{
+          "chunk.written-zeros",
+          fmt::format("each part would add its rows to '{}', which is not zeros any more: '{}' writes it",
+                      graph_.text(step_.nodes[value].name), graph_.text(step_.nodes[writer].name)),
+          "add the rows into zeros, and the sum to the other values after that"};
+  }
+
   // In-place ops: into what all parts share only as a sum over the parts, otherwise only into what each part
   // has of its own.
   void check_updates_after(NodeId id, const Placement& placement, RegionId region) {
@@ -352,6 +310,19 @@ class Inference {
     }
   }
 
+  void require_tokens() const {
+    if (!tokens_.symbols().empty()) return;
+    if (tokens_.is_inner())
+      throw PassError(
+          "chunk.no-token-symbol",
+          "dim=seq divides the second dimension of the [batch, sequence] inputs, which is a plain "
+          "number in all of them",
+          {}, "trace with a symbolic sequence length, or divide the batch (dim=batch)");
+    throw PassError("chunk.no-token-symbol",
+                    "no user input has a symbolic first dimension: the token count is a plain number", {},
+                    "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
+  }
+
   void require_division() const {
     for (std::size_t i = 0; i < result_.regions.size(); ++i) {
       if (has_division_.contains(RegionId(i))) continue;
@@ -374,13 +345,12 @@ class Inference {
   const Effects effects_;
   Placements result_;
   PlacementCall call_;
-  IdSet<StringId> roots_;
-  std::vector<StringId> found_roots_;
-  SideTable<StringId, std::uint32_t> division_;  // of a root
+  ChunkRoots roots_;
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;
   IdSet<RegionId> has_division_;
   SideTable<NodeId, RegionId> taken_by_;    // the region that takes an outside value in parts
   SideTable<NodeId, RegionId> updated_in_;  // the region that updates a buffer
+  SideTable<NodeId, NodeId> written_by_;    // storage: the first node that writes it, so far
 };
 
 }  // namespace

@@ -121,13 +121,21 @@ struct PlacementOptions {
   AttentionMode attention = AttentionMode::kWholeKv;
 };
 
+// A pattern that matches the path of no module.
+struct UnmatchedPattern {
+  std::string pattern;
+  std::string nearest;  // the path that was probably meant, with numbers as "*"; or empty
+};
+std::string print_unmatched(const UnmatchedPattern& unmatched);
+
 class Placements {
  public:
   std::vector<ChunkRegion> regions;
   SideTable<NodeId, RegionId> region;      // none: outside all regions
   SideTable<NodeId, Placement> placement;  // of region nodes
   std::vector<Assumption> assumptions;
-  std::vector<std::string> unused_patterns;  // that select no region
+  std::vector<std::string> unused_patterns;  // that match modules but select no region
+  std::vector<UnmatchedPattern> unmatched_patterns;
   std::map<NodeId, AttentionCut> attention;  // divided attention calls
 
   bool is_divided(NodeId node) const { return placement[node].is_divided(); }

@@ -33,6 +33,7 @@ void PlacementCall::begin(NodeId node) {
   names_.clear();
   assumptions_.clear();
   cut_.reset();
+  relied_on_ = NodeId();
   std::size_t leaves = 0;
   auto add = [&](Arg arg) {
     operands_.push_back({arg, leaves, true});

@@ -77,6 +77,8 @@ class PlacementCall {
   void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
   // The rows of a tensor along `dim` that go with the part, though other extents of it may count tokens, too.
   void take_rows_of(Operand operand, int dim);
+  // Nothing may have written the value's storage before this call: its content is what its producer makes.
+  void rely_on_content(Operand operand) { relied_on_ = operand.arg.as_node(); }
   void cut_attention(const AttentionCut& cut) { cut_ = cut; }
   void assume(std::string text) { assumptions_.push_back({id_, std::move(text)}); }
   void assume_unproven(std::string text) { assumptions_.push_back({id_, std::move(text), true}); }
@@ -86,6 +88,7 @@ class PlacementCall {
   const std::vector<Access>& accesses() const { return accesses_; }
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
   const std::optional<AttentionCut>& cut() const { return cut_; }
+  NodeId relied_on() const { return relied_on_; }
   std::string name_of(Operand operand) const;
 
  private:
@@ -105,6 +108,7 @@ class PlacementCall {
   std::vector<Access> accesses_;
   std::vector<Assumption> assumptions_;
   std::optional<AttentionCut> cut_;
+  NodeId relied_on_;
 };
 
 using PlacementRule = Placement (*)(PlacementCall&);

@@ -133,9 +133,13 @@ Placement index_select(PlacementCall& call) {
               fmt::format("the value is placed {}, the index {}", print_placement(p), print_placement(q)));
 }
 
-bool is_zeros(PlacementCall& call, Operand operand) {
+// Made of zeros. It holds zeros as long as nothing writes it.
+bool is_made_of_zeros(PlacementCall& call, Operand operand) {
   const Node* node = call.producer(operand);
-  return node != nullptr && call.graph().text(node->target).find("zeros") != std::string_view::npos;
+  if (node == nullptr || node->kind != NodeKind::kCall) return false;
+  const std::string_view target = call.graph().text(node->target);
+  return target == "aten.zeros.default" || target == "aten.new_zeros.default" ||
+         target == "aten.zeros_like.default";
 }
 
 // Rows `source` written or added at `positions` of dimension `dim` of `destination`.
@@ -167,12 +171,13 @@ Placement write_rows(PlacementCall& call, const RowWrite& write) {
       return common_rows(call, std::vector{to, at, rows});
     call.refuse("chunk.along-divided", "it scatters across the divided dimension");
   }
-  if (to.is_whole() && write.accumulates && is_zeros(call, write.destination) &&
+  if (to.is_whole() && write.accumulates && is_made_of_zeros(call, write.destination) &&
       (at.is_rows() || rows.is_rows())) {
     if (call.op().writes) {
       call.take_chain(write.destination);
       return Placement::carried();
     }
+    call.rely_on_content(write.destination);
     call.assume("adds the part's rows into zeros of its own");
     return Placement::partial();
   }

@@ -164,9 +164,21 @@ Placement slice_backward(PlacementCall& call) {
   return with_sizes(call, sizes, p);
 }
 
+bool is_literal_zero(Arg arg) {
+  return (arg.is_int() && arg.as_int() == 0) || (arg.is(ArgKind::kReal) && arg.as_real() == 0) ||
+         (arg.is(ArgKind::kBool) && !arg.as_bool());
+}
+
+// Parts of a sum may each be padded with zeros only: any other fill would be added once per part.
 Placement pad(PlacementCall& call) {
   const Placement p = same(call);
-  if (!p.is_rows()) return p;
+  if (!p.is_rows()) {
+    call.take_whole(call.arg(1, "pad"));
+    const Operand fill = call.arg(2, "value");
+    if (!p.is_partial() || !fill || is_literal_zero(fill.arg)) return p;
+    call.take_whole(call.arg(0));
+    return Placement::whole();
+  }
   const auto amounts = call.items(call.arg(1, "pad"));
   const auto rank = static_cast<int>(call.rank(call.arg(0)));
   for (std::size_t i = 0; i < amounts.size(); ++i)

@@ -133,17 +133,6 @@ class SymbolUses {
   std::vector<IdSet<TypeId>> seen_;
 };
 
-[[noreturn]] void fail_without_tokens(const TokenExtents& tokens) {
-  if (tokens.is_inner())
-    throw PassError("chunk.no-token-symbol",
-                    "dim=seq divides the second dimension of the [batch, sequence] inputs, which is a plain "
-                    "number in all of them",
-                    {}, "trace with a symbolic sequence length, or divide the batch (dim=batch)");
-  throw PassError("chunk.no-token-symbol",
-                  "no user input has a symbolic first dimension: the token count is a plain number", {},
-                  "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
-}
-
 }  // namespace
 
 ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
@@ -152,7 +141,6 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   plan.dim = options.dim;
   TokenExtents tokens(graph, facts, options.dim);
   plan.token_symbols = tokens.symbols();
-  if (plan.token_symbols.empty()) fail_without_tokens(tokens);
   PlacementOptions placing{.divisions = list_divisions(options, plan.divisions),
                            .require_exchange = options.require_exchange,
                            .dense = options.dense,
@@ -203,6 +191,8 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   for (const std::string& pattern : plan.placements.unused_patterns)
     lines.push_back(fmt::format(
         "unused: '{}' selects no module that exchanges tokens (dense=true takes the others, too)", pattern));
+  for (const UnmatchedPattern& pattern : plan.placements.unmatched_patterns)
+    lines.push_back(fmt::format("unused: {}", print_unmatched(pattern)));
   for (const Division& division : plan.divisions) describe_unequal(graph, plan, division, lines);
   for (const ChunkPlan::Assumed& assumed : plan.assumed)
     lines.push_back(fmt::format("assumption: {}", assumed.text));

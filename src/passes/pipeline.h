@@ -38,7 +38,4 @@ std::string print_options(const Options& options);  // "roots=layers.*.moe,parts
 // A value as a pipeline writes it: bare where it is a word, quoted where not.
 std::string print_value(const OptionValue& value);
 
-// The known name nearest to `name`, or "" if none is near.
-std::string_view nearest_name(std::string_view name, const std::vector<std::string_view>& known);
-
 }  // namespace epweave

@@ -60,7 +60,19 @@ std::vector<std::int64_t> read_sizes(const Options& options) {
   return sizes;
 }
 
+// Sizes that no root has as many parts of would be passed over.
+void require_use_of_sizes(const std::vector<ChunkRoot>& roots, const std::vector<std::int64_t>& sizes) {
+  const auto count = static_cast<std::int64_t>(sizes.size());
+  const auto uses_sizes = [&](const ChunkRoot& root) { return root.parts.value_or(count) == count; };
+  if (sizes.empty() || roots.empty() || std::ranges::any_of(roots, uses_sizes)) return;
+  throw UsageError(fmt::format(
+      "option 'sizes': {} parts are given sizes, but '{}:{}' asks for {} parts\n  expected as many "
+      "sizes as parts, or a pattern without a number of parts",
+      count, roots.front().pattern, *roots.front().parts, *roots.front().parts));
+}
+
 ChunkOptions read_chunk_options(const Options& options) {
+  require_use_of_sizes(read_roots(options), read_sizes(options));
   return {.roots = read_roots(options),
           .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
           .parts = options.integer("parts"),

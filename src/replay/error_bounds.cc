@@ -98,10 +98,11 @@ void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
     std::fill_n(first, shadow.bounds->bytes() / sizeof(float), std::numeric_limits<float>::infinity());
     return;
   }
-  Buffer<std::byte> dense(static_cast<std::size_t>(bound.numel()) * sizeof(float));
-  gather_elements(bound, dense.data());
-  scatter_elements(dense.data(),
-                   Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow.bounds});
+  Buffer<float> dense(static_cast<std::size_t>(bound.numel()));
+  auto* bytes = reinterpret_cast<std::byte*>(dense.data());
+  gather_elements(bound, bytes);
+  EPWEAVE_CHECK(std::none_of(dense.begin(), dense.end(), [](float x) { return x < 0; }));
+  scatter_elements(bytes, Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow.bounds});
 }
 
 void ErrorBounds::set_unknown(const Value& value) {

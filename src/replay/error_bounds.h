@@ -49,8 +49,8 @@ class ErrorBounds {
   bool has_any(const Value& value) const;
   // float32, row-major; zeros where the value is exact.
   Tensor find_or_zero(const Tensor& value);
-  void set(const Tensor& value, const Tensor& bound);
-  void set_unknown(const Value& value);  // infinite, in all tensors of the value
+  void set(const Tensor& value, const Tensor& bound);  // no bound is below 0
+  void set_unknown(const Value& value);                // infinite, in all tensors of the value
 
   // Sets the bounds of a call's results. Views need none.
   void follow(const BoundedCall& call);

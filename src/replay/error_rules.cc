@@ -151,6 +151,14 @@ void bound_movement(ErrorBounds& bounds, const BoundedCall& call) {
   set_each(bounds, call.result, run_op(bounds, call.op, replace_all(call, bound)));
 }
 
+// As bound_movement, but what is filled in is exact, whatever number it is.
+void bound_pad(ErrorBounds& bounds, const BoundedCall& call) {
+  const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
+  std::vector<Value> args = replace_all(call, bound);
+  args.at(2) = 0.0;
+  set_each(bounds, call.result, run_op(bounds, call.op, std::move(args)));
+}
+
 // --- sums ---
 
 // Sums of `terms` elements each: the op on gamma |x| + bound(x).
@@ -178,6 +186,12 @@ void bound_scan(ErrorBounds& bounds, const BoundedCall& call) {
 // Rows added where an index says: at most all of them in one place.
 void bound_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
   bound_sum(bounds, call, tensor_at(call, 2).size(call.args[1].integer()) + 1);
+}
+// self + alpha * source, whose sign says nothing of its error.
+void bound_index_add(ErrorBounds& bounds, const BoundedCall& call) {
+  std::vector<Value> args(call.args.begin(), call.args.end());
+  args.at(4) = factor_at(call, 4);
+  bound_scatter_add(bounds, {call.op, args, call.result});
 }
 void bound_row_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
   bound_sum(bounds, call, tensor_at(call, 1).size(0) + 1);
@@ -246,7 +260,7 @@ constexpr RuleRow kRules[] = {
     {"aten.bmm.default", bound_product},
     {"aten.cat.default", bound_movement},
     {"aten.clone.default", bound_movement},
-    {"aten.constant_pad_nd.default", bound_movement},
+    {"aten.constant_pad_nd.default", bound_pad},
     {"aten.copy.default", bound_copy_in_place},
     {"aten.copy_.default", bound_copy_in_place},
     {"aten.cumsum.default", bound_scan},
@@ -260,7 +274,7 @@ constexpr RuleRow kRules[] = {
     {"aten.flip.default", bound_movement},
     {"aten.gather.default", bound_movement},
     {"aten.index.Tensor", bound_movement},
-    {"aten.index_add.default", bound_scatter_add},
+    {"aten.index_add.default", bound_index_add},
     {"aten.index_put.default", bound_index_put},
     {"aten.index_select.default", bound_movement},
     {"aten.mean.default", bound_reduction},

@@ -1,0 +1,83 @@
+// Bounds of single calls, where the op has a number among its arguments.
+#include "replay/error_bounds.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "ir/op.h"
+#include "replay/cpu/kernels.h"
+#include "replay/evaluate.h"
+
+namespace epweave::replay {
+namespace {
+
+const KernelTable& table() {
+  static const KernelTable filled = [] {
+    KernelTable made;
+    made.add(host_kernel_rows());
+    made.add(cpu_kernel_rows());
+    return made;
+  }();
+  return filled;
+}
+
+class Calls {
+ public:
+  Tensor tensor(const std::vector<float>& elements) {
+    Tensor made = make_tensor(memory_, DType::kFloat32, {static_cast<std::int64_t>(elements.size())});
+    std::copy(elements.begin(), elements.end(), made.data<float>());
+    return made;
+  }
+  Tensor with_bound(const std::vector<float>& elements, const std::vector<float>& bound) {
+    const Tensor made = tensor(elements);
+    bounds_.set(made, tensor(bound));
+    return made;
+  }
+  // The bound of the result.
+  std::vector<float> bound_of_call(std::string_view target, const std::vector<Value>& args) {
+    const OpInfo& op = *find_op(target);
+    const Value result = bounds_.apply(target, args);
+    bounds_.follow({op, args, result});
+    const Tensor bound = bounds_.find_or_zero(result.tensor());
+    return {bound.data<float>(), bound.data<float>() + bound.numel()};
+  }
+
+  Memory& memory() { return memory_; }
+
+ private:
+  HostMemory memory_;
+  ErrorBounds bounds_{table(), memory_};
+};
+
+}  // namespace
+
+TEST_CASE("padding is exact whatever the fill, and moves the bounds of the rest") {
+  for (const double fill : {0.0, 1.0, -100.0, 1e30}) {
+    CAPTURE(fill);
+    Calls calls;
+    const Tensor x = calls.with_bound({5, 6}, {0.25F, 0.5F});
+    CHECK(calls.bound_of_call("aten.constant_pad_nd.default",
+                              {x, Value::list({std::int64_t{1}, std::int64_t{2}}), fill}) ==
+          std::vector<float>{0, 0.25F, 0.5F, 0, 0});
+  }
+}
+
+TEST_CASE("the sign of a factor is not that of a bound") {
+  std::vector<std::vector<float>> found;
+  for (const double alpha : {2.0, -2.0}) {
+    Calls calls;
+    const Tensor self = calls.tensor({0, 0}), source = calls.with_bound({1, 1}, {0.25F, 0.5F});
+    Tensor index = make_tensor(calls.memory(), DType::kInt64, {2});
+    index.data<std::int64_t>()[0] = 1;
+    index.data<std::int64_t>()[1] = 0;
+    found.push_back(
+        calls.bound_of_call("aten.index_add.default", {self, std::int64_t{0}, index, source, alpha}));
+  }
+  CHECK(found[0] == found[1]);
+  CHECK(found[0][0] >= 1.0F);
+  CHECK(found[0][0] < 1.001F);
+  CHECK(found[0][1] >= 0.5F);
+  CHECK(found[0][1] < 0.501F);
+}
+
+}  // namespace epweave::replay
