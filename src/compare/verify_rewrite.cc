@@ -853,7 +853,11 @@ class RewriteVerifier {
                     (access.writes && !is_wait(node) && a_.nodes[access.storage].kind != NodeKind::kCall);
       if (!is_update) continue;
       const NodeId merged = whole_[find_class(id)];
-      if (!merged) fail_in_a(id, "rewrite-update", "the second graph does not do it");
+      if (merged) continue;
+      const std::string_view why = node.op == nullptr   ? "; its effects are not known"
+                                   : node.op->is_random ? "; all later draws give other numbers"
+                                                        : "";
+      fail_in_a(id, "rewrite-update", fmt::format("the second graph does not do it{}", why));
     }
   }
 
@@ -879,16 +883,22 @@ class RewriteVerifier {
     const NodeId x = writers_a_.last_to(before), y = writers_b_.last_to(after);
     const bool is_same = !y ? !x || is_joined_behind(after, x) : x && stands_for_write(site, y, x);
     if (is_same) return;
-    const std::string wrote = y ? fmt::format("{} wrote it last", describe(y)) : "nothing writes it";
+    const NodeId join = writers_b_.effects().storage_of(after);
+    const std::string wrote = y                    ? fmt::format("{} wrote it last", describe(y))
+                              : is_join(join) && x ? fmt::format("{} joins its parts before", name_b(join))
+                                                   : "nothing writes it";
     const std::string should = x ? fmt::format("{} did", name_a(x)) : "nothing did";
     fail(
         site, "rewrite-effects",
         fmt::format("leaves {} in another state: {}; in the first graph {}", describe(after), wrote, should));
   }
+  bool is_join(NodeId b) const {
+    return claims_[b].kind == ClaimKind::kJoin || claims_[b].kind == ClaimKind::kBlocks;
+  }
   // Whether the value is made of parts that are joined when all that stands for the write is done.
   bool is_joined_behind(NodeId value, NodeId write) {
     const NodeId join = writers_b_.effects().storage_of(value);
-    if (claims_[join].kind != ClaimKind::kJoin && claims_[join].kind != ClaimKind::kBlocks) return false;
+    if (!is_join(join)) return false;
     const NodeId whole = whole_[write] ? whole_[write] : whole_[find_class(write)];
     if (whole) return positions_[whole] < positions_[join];
     return !parts_[write].empty() && std::ranges::all_of(parts_[write], [&](NodeId part) {
