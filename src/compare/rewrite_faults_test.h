@@ -86,6 +86,16 @@ class FaultMaker {
         {"buffer read behind a part's update", &FaultMaker::read_late},
         {"symbol bound twice", &FaultMaker::bind_twice},
         {"symbol of another part", &FaultMaker::name_other_symbol},
+        {"write added", &FaultMaker::add_write},
+        {"collective added", &FaultMaker::add_collective},
+        {"random draw added", &FaultMaker::add_draw},
+        {"unknown op added", &FaultMaker::add_unknown},
+        {"write to a returned value dropped", &FaultMaker::drop_returned_write},
+        {"unknown op dropped", &FaultMaker::drop_unknown},
+        {"random draw dropped", &FaultMaker::drop_draw},
+        {"random draws swapped", &FaultMaker::swap_draws},
+        {"ranks of a group changed", &FaultMaker::change_ranks},
+        {"host read before the copy has arrived", &FaultMaker::read_early},
     };
     const Maker maker = kMakers.at(kind);
     return at_random([&](Graph& graph, NodeId id) { return (this->*maker)(graph, id); });
@@ -384,12 +394,124 @@ class FaultMaker {
     }
     return false;
   }
+  NodeId storage_of_first(NodeId id) {
+    const std::vector<Arg> args = args_of(id);
+    return !args.empty() && args[0].is_node() ? effects_.storage_of(args[0].as_node()) : NodeId();
+  }
+  bool drop(Graph& graph, NodeId id) {
+    std::erase(graph.step().order, id);
+    return true;
+  }
+  // Nothing reads it, but the step returns what it writes.
+  bool drop_returned_write(Graph& graph, NodeId id) {
+    return is_named(id, "local_write") && users_[id].empty() && drop(graph, id);
+  }
+  bool drop_unknown(Graph& graph, NodeId id) {
+    return body_.nodes[id].kind == NodeKind::kCall && body_.nodes[id].op == nullptr && users_[id].empty() &&
+           drop(graph, id);
+  }
+  bool is_draw(NodeId id) { return body_.nodes[id].op != nullptr && body_.nodes[id].op->is_random; }
+  bool drop_draw(Graph& graph, NodeId id) { return is_draw(id) && users_[id].empty() && drop(graph, id); }
+  bool swap_draws(Graph& graph, NodeId id) {
+    if (!is_draw(id)) return false;
+    for (NodeId other : body_.order) {
+      if (other == id) return false;  // the first one
+      if (!is_draw(other)) continue;
+      std::vector<NodeId>& order = graph.step().order;
+      std::erase(order, id);
+      order.insert(std::ranges::find(order, other), id);
+      return true;
+    }
+    return false;
+  }
+
+  // A call behind `id`, which it says it was added for.
+  bool add_call(Graph& graph, NodeId id, Node call) {
+    call.name = graph.intern(fmt::format("added_behind_{}", b_.text(body_.nodes[id].name)));
+    std::vector<Provenance> records(body_.nodes[id].provenance.begin(), body_.nodes[id].provenance.end());
+    if (records.empty()) return false;
+    records.back().role = ProvenanceRole::kAdded;
+    call.provenance = context().own(std::move(records));
+    resolve_op(context(), call);
+    Body& step = graph.step();
+    const NodeId added(static_cast<std::uint32_t>(step.nodes.size()));
+    step.nodes.push_back(std::move(call));
+    step.order.insert(std::ranges::find(step.order, id) + 1, added);
+    return true;
+  }
+  bool add_call(Graph& graph, NodeId id, std::string_view target) {
+    const TensorType* type = tensor_of(context(), body_.nodes[id].type);
+    if (type == nullptr || !is_floating(type->dtype)) return false;
+    const Arg value = Arg::node(id);
+    return add_call(graph, id,
+                    {.target = graph.intern(target),
+                     .args = context().args.add({&value, 1}),
+                     .type = body_.nodes[id].type});
+  }
+  bool add_write(Graph& graph, NodeId id) { return add_call(graph, id, "aten.zero_.default"); }
+  bool add_draw(Graph& graph, NodeId id) { return add_call(graph, id, "aten.rand_like.default"); }
+  bool add_unknown(Graph& graph, NodeId id) { return add_call(graph, id, "mylib.scale_.default"); }
+  bool add_collective(Graph& graph, NodeId id) {
+    const Node& node = body_.nodes[id];
+    return is_launch(node) &&
+           add_call(graph, id,
+                    {.target = node.target, .args = node.args, .kwargs = node.kwargs, .type = node.type});
+  }
+
+  bool change_ranks(Graph& graph, NodeId id) {
+    if (!is_launch(body_.nodes[id])) return false;
+    const std::vector<Arg> args = args_of(id);
+    const std::size_t at = group_position(*body_.nodes[id].op);
+    if (at >= args.size() || !args[at].is(ArgKind::kText)) return false;
+    for (ProcessGroup& group : graph.groups) {
+      // A group that the pass split off has to have the ranks of the one it was.
+      if (group.name != args[at].as_name() || group.ranks.empty()) continue;
+      ++group.ranks.back();
+      return true;
+    }
+    return false;
+  }
+
+  bool is_on_host(NodeId id) {
+    const TensorType* type = tensor_of(context(), body_.nodes[id].type);
+    return type != nullptr && b_.text(type->device).starts_with("cpu");
+  }
+  bool is_nonblocking(const Node& node) {
+    const Arg* flag = find_kwarg(context(), node, "non_blocking");
+    return flag != nullptr && flag->as_bool();
+  }
+  // The read of a copy from the device, with the views in between, goes right behind the copy, where
+  // something makes the host wait between the two.
+  bool read_early(Graph& graph, NodeId id) {
+    if (!is_target(id, "aten._local_scalar_dense.default") || !is_on_host(args_of(id)[0].as_node()))
+      return false;
+    std::vector<NodeId> moved = {id};  // the last one first
+    while (!is_target(moved.back(), "aten._to_copy.default")) {
+      const std::vector<Arg> args = args_of(moved.back());
+      const bool is_step = !args.empty() && args[0].is_node() &&
+                           std::ranges::count_if(args, [](Arg arg) { return arg.is_node(); }) == 1;
+      if (!is_step) return false;
+      moved.push_back(args[0].as_node());
+    }
+    const NodeId copy = moved.back();
+    moved.pop_back();
+    if (!is_nonblocking(body_.nodes[copy])) return false;
+    const auto position = find_positions(body_, body_.order);
+    bool waits = false;
+    for (std::size_t i = position[copy] + 1; i < position[id]; ++i) {
+      const NodeId other = body_.order[i];
+      waits = waits || (is_target(other, "aten._to_copy.default") && is_on_host(other) &&
+                        !is_on_host(args_of(other)[0].as_node()) && !is_nonblocking(body_.nodes[other]));
+    }
+    if (!waits) return false;
+    for (NodeId node : moved) move_behind(graph, node, copy);
+    return true;
+  }
   // Nothing reads it in the step: only the next step sees that it is gone.
   bool drop_update(Graph& graph, NodeId id) {
     const Node& node = body_.nodes[id];
     if (node.op == nullptr || !node.op->writes || !users_[id].empty()) return false;
-    std::erase(graph.step().order, id);
-    return true;
+    return body_.nodes[storage_of_first(id)].kind != NodeKind::kCall && drop(graph, id);
   }
   bool part_for_whole(Graph& graph, NodeId id) {
     if (!lineages_[id].is_whole()) return false;
@@ -434,7 +556,9 @@ class FaultMaker {
 };
 
 // The graph with reads of every buffer that a layer's `moe` updates, in front of the module and behind it,
-// all returned: traced steps update buffers that nothing in the step reads.
+// all returned: traced steps update buffers that nothing in the step reads. At its end comes what traced
+// steps seldom have: writes to inputs that nothing reads, writes to returned values, calls of unknown ops, and
+// random draws that nothing uses.
 class BufferReads {
  public:
   explicit BufferReads(Graph graph) : graph_(std::move(graph)), context_(*graph_.context) {}
@@ -450,6 +574,7 @@ class BufferReads {
         if (const NodeId update = find_update(order, module))
           add_read("buffer_before", context_.args[step.nodes[update].args][0]);
       }
+      if (node(order[i]).kind == NodeKind::kOutput) add_effects(order);
       if (pending_ && !module) add_read("buffer_after", Arg::node(*std::exchange(pending_, std::nullopt)));
       step.order.push_back(order[i]);
       if (is_update(order[i])) pending_ = order[i];
@@ -483,16 +608,39 @@ class BufferReads {
     return found == order.end() ? NodeId() : *found;
   }
   void add_read(std::string_view name, Arg value) {
-    Body& step = graph_.step();
-    const NodeId id(static_cast<std::uint32_t>(step.nodes.size()));
-    step.nodes.push_back({.name = graph_.intern(fmt::format("{}_{}", name, reads_.size())),
-                          .target = graph_.intern("aten.clone.default"),
-                          .args = context_.args.add({&value, 1}),
-                          .type = node(value.as_node()).type});
-    resolve_op(context_, step.nodes[id]);
-    step.order.push_back(id);
+    const NodeId id = add_call(name, "aten.clone.default", {value});
     reads_.push_back(Arg::node(id));
     graph_.outputs.push_back({.role = graph_.intern("other")});
+  }
+
+  // With copies of the first inputs.
+  void add_effects(const std::vector<NodeId>& order) {
+    int left = 3;
+    for (NodeId id : order) {
+      const TensorType* type = tensor_of(context_, node(id).type);
+      if (left == 0 || node(id).kind != NodeKind::kPlaceholder) return;
+      if (type == nullptr || !is_floating(type->dtype)) continue;
+      const NodeId local = add_call("local", "aten.clone.default", {Arg::node(id)});
+      add_call("local_write", "aten.mul_.Tensor", {Arg::node(local), Arg::node(id)});
+      add_call("local_draw", "aten.rand_like.default", {Arg::node(id)});
+      add_call("local_log", "mylib.log.default",
+               {Arg::node(add_call("logged", "aten.neg.default", {Arg::node(id)}))});
+      add_call("input_write", "aten.mul_.Tensor", {Arg::node(id), Arg::node(id)});
+      reads_.push_back(Arg::node(local));
+      graph_.outputs.push_back({.role = graph_.intern("other")});
+      --left;
+    }
+  }
+  NodeId add_call(std::string_view name, std::string_view target, const std::vector<Arg>& args) {
+    Body& step = graph_.step();
+    const NodeId id(static_cast<std::uint32_t>(step.nodes.size()));
+    step.nodes.push_back({.name = graph_.intern(fmt::format("{}_{}", name, id.index())),
+                          .target = graph_.intern(target),
+                          .args = context_.args.add(args),
+                          .type = node(args[0].as_node()).type});
+    resolve_op(context_, step.nodes[id]);
+    step.order.push_back(id);
+    return id;
   }
 
   Graph graph_;
@@ -531,6 +679,16 @@ inline const std::vector<std::string>& fault_kinds() {
       "buffer read behind a part's update",
       "symbol bound twice",
       "symbol of another part",
+      "write added",
+      "collective added",
+      "random draw added",
+      "unknown op added",
+      "write to a returned value dropped",
+      "unknown op dropped",
+      "random draw dropped",
+      "random draws swapped",
+      "ranks of a group changed",
+      "host read before the copy has arrived",
   };
   return kKinds;
 }

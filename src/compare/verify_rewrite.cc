@@ -1,9 +1,11 @@
 #include "compare/verify_rewrite.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "analysis/collectives.h"
@@ -38,23 +40,25 @@ class Writers {
  public:
   Writers(const Context& context, const Body& body)
       : effects_(context, body), begins_(body.nodes.size()), counts_(body.nodes.size()) {
-    SideTable<NodeId, NodeId> last;
     for (NodeId id : body.order) {
       begins_[id] = writers_.size();
       for (const StorageAccess& access : effects_.accesses_of(id)) {
-        if (last[access.storage]) writers_.push_back(last[access.storage]);
-        if (access.writes) last.at(access.storage) = id;
+        if (last_[access.storage]) writers_.push_back(last_[access.storage]);
+        if (access.writes) last_.at(access.storage) = id;
       }
       counts_[id] = writers_.size() - begins_[id];
     }
   }
   std::span<const NodeId> seen_by(NodeId id) const { return {writers_.data() + begins_[id], counts_[id]}; }
+  // The last write of the step to the storage of a value, or none.
+  NodeId last_to(NodeId value) const { return last_[effects_.storage_of(value)]; }
   const Effects& effects() const { return effects_; }
 
  private:
   Effects effects_;
   IdVector<NodeId, std::size_t> begins_, counts_;
   std::vector<NodeId> writers_;
+  SideTable<NodeId, NodeId> last_;  // by storage
 };
 
 class RewriteVerifier {
@@ -75,7 +79,8 @@ class RewriteVerifier {
         class_(a_.nodes.size()),
         whole_(a_.nodes.size()),
         parts_(a_.nodes.size()),
-        inputs_b_(list_inputs(context_, b_)) {
+        inputs_b_(list_inputs(context_, b_)),
+        positions_(find_positions(b_, b_.order)) {
     for (NodeId id : a_.order) names_.at(a_.nodes[id].name) = id;
     for (std::uint32_t i = 0; i < a_.nodes.size(); ++i) class_[NodeId(i)] = NodeId(i);
   }
@@ -90,7 +95,9 @@ class RewriteVerifier {
     for (NodeId id : b_.order) check_node(id);
     check_uniform();
     check_updates();
+    check_last_writes();
     check_order();
+    check_groups();
     check_host_reads();
     check_nested();
     check_part_symbols(graph_a_, graph_b_, result_.violations);
@@ -275,6 +282,7 @@ class RewriteVerifier {
   // ------------------------------------------------------------------------- nodes
 
   void check_node(NodeId id) {
+    check_added(id);
     switch (claims_[id].kind) {
       case ClaimKind::kWhole:
         ++result_.whole;
@@ -302,6 +310,31 @@ class RewriteVerifier {
       case ClaimKind::kNone:
         break;
     }
+  }
+
+  // What is neither a node of A nor a part of one computes its value and does nothing else.
+  void check_added(NodeId id) {
+    const Node& node = b_.nodes[id];
+    const ClaimKind kind = claims_[id].kind;
+    if (kind == ClaimKind::kWhole || kind == ClaimKind::kPart) return;
+    if (node.kind == NodeKind::kOutput)
+      return fail(id, "rewrite-inputs", "is not the output of the first graph");
+    if (node.kind != NodeKind::kCall) return;
+    std::string_view effect;
+    if (node.op == nullptr) {
+      effect = "has effects that are not known";
+    } else if (is_launch(node) || is_wait(node)) {
+      effect = "communicates";
+    } else if (node.op->writes) {
+      effect = "writes storage";
+    } else if (node.op->is_random) {
+      effect = "draws random numbers";
+    } else if (node.op->is_effectful) {
+      effect = "has an effect";
+    }
+    if (!effect.empty())
+      fail(id, "rewrite-added",
+           fmt::format("{} and is neither a node of the first graph nor a part of one", effect));
   }
 
   void check_call(NodeId id) {
@@ -808,27 +841,76 @@ class RewriteVerifier {
     return graph_a_.text(node.target).find("assert") != std::string_view::npos;
   }
 
-  // Writes to storage that outlives the step, and ops kept for their effect alone, must be there.
+  // Writes to storage that outlives the step, ops kept for their effect alone, ops of unknown effects, and
+  // random draws (each changes the numbers of all later ones) must be there.
   void check_updates() {
     for (NodeId id : a_.order) {
       const Node& node = a_.nodes[id];
-      if (node.kind != NodeKind::kCall || node.op == nullptr || whole_[id] || !parts_[id].empty()) continue;
-      bool is_update = node.op->is_effectful && !is_guard(node);
+      if (node.kind != NodeKind::kCall || whole_[id] || !parts_[id].empty()) continue;
+      bool is_update = node.op == nullptr || node.op->is_random || (node.op->is_effectful && !is_guard(node));
       for (const StorageAccess& access : writers_a_.effects().accesses_of(id))
         is_update = is_update ||
                     (access.writes && !is_wait(node) && a_.nodes[access.storage].kind != NodeKind::kCall);
       if (!is_update) continue;
       const NodeId merged = whole_[find_class(id)];
-      if (!merged) fail_in_a(id, "rewrite-update", "the second graph does not do it");
+      if (merged) continue;
+      const std::string_view why = node.op == nullptr   ? "; its effects are not known"
+                                   : node.op->is_random ? "; all later draws give other numbers"
+                                                        : "";
+      fail_in_a(id, "rewrite-update", fmt::format("the second graph does not do it{}", why));
     }
   }
 
+  // What the step leaves in its inputs, its attributes and what it returns comes from the same last write.
+  void check_last_writes() {
+    for (NodeId id : a_.order)
+      if (const NodeId after = whole_[id]; after && a_.nodes[id].kind != NodeKind::kCall)
+        check_last_write(after, id, after);
+    if (a_.order.empty()) return;
+    const NodeId output = a_.order.back(), after = whole_[output];
+    if (a_.nodes[output].kind != NodeKind::kOutput || !after) return;
+    check_returned(after, a_.nodes[output].args, b_.nodes[after].args);
+  }
+  void check_returned(NodeId output, ArgRange before, ArgRange after) {
+    if (before.count != after.count) return;  // check_positional says so
+    for (std::uint32_t i = 0; i < before.count; ++i) {
+      const Arg x = context_.args[before][i], y = context_.args[after][i];
+      if (x.is_tree() && y.is_tree()) check_returned(output, x.children(), y.children());
+      if (x.is_node() && y.is_node()) check_last_write(output, x.as_node(), y.as_node());
+    }
+  }
+  void check_last_write(NodeId site, NodeId before, NodeId after) {
+    const NodeId x = writers_a_.last_to(before), y = writers_b_.last_to(after);
+    const bool is_same = !y ? !x || is_joined_behind(after, x) : x && stands_for_write(site, y, x);
+    if (is_same) return;
+    const NodeId join = writers_b_.effects().storage_of(after);
+    const std::string wrote = y                    ? fmt::format("{} wrote it last", describe(y))
+                              : is_join(join) && x ? fmt::format("{} joins its parts before", name_b(join))
+                                                   : "nothing writes it";
+    const std::string should = x ? fmt::format("{} did", name_a(x)) : "nothing did";
+    fail(
+        site, "rewrite-effects",
+        fmt::format("leaves {} in another state: {}; in the first graph {}", describe(after), wrote, should));
+  }
+  bool is_join(NodeId b) const {
+    return claims_[b].kind == ClaimKind::kJoin || claims_[b].kind == ClaimKind::kBlocks;
+  }
+  // Whether the value is made of parts that are joined when all that stands for the write is done.
+  bool is_joined_behind(NodeId value, NodeId write) {
+    const NodeId join = writers_b_.effects().storage_of(value);
+    if (!is_join(join)) return false;
+    const NodeId whole = whole_[write] ? whole_[write] : whole_[find_class(write)];
+    if (whole) return positions_[whole] < positions_[join];
+    return !parts_[write].empty() && std::ranges::all_of(parts_[write], [&](NodeId part) {
+      return positions_[part] < positions_[join];
+    });
+  }
+
   void check_order() {
-    const auto positions = find_positions(b_, b_.order);
     for (const OrderEdge& edge : writers_a_.effects().order_edges()) {
       if (edge.reason != OrderReason::kRandom && edge.reason != OrderReason::kUnknownEffect) continue;
       const NodeId before = whole_[edge.before], after = whole_[edge.after];
-      if (before && after && positions[before] > positions[after])
+      if (before && after && positions_[before] > positions_[after])
         fail(
             after, "rewrite-order",
             fmt::format("comes before {}; the other way around it {}", name_b(before), name_of(edge.reason)));
@@ -856,45 +938,73 @@ class RewriteVerifier {
           id, "rewrite-group",
           fmt::format("runs on group '{}', its origin on '{}'", graph_b_.text(after), graph_a_.text(before)));
   }
+  // The same name is the same group.
+  void check_groups() {
+    for (const ProcessGroup& group : graph_a_.groups) {
+      const ProcessGroup* after = find_group(graph_b_, group.name);
+      if (after != nullptr && after->ranks != group.ranks)
+        result_.violations.push_back(
+            {"rewrite-group",
+             fmt::format("group '{}' has ranks [{}], in the first graph [{}]", graph_a_.text(group.name),
+                         fmt::join(after->ranks, ", "), fmt::join(group.ranks, ", ")),
+             {},
+             {}});
+    }
+  }
   static const ProcessGroup* find_group(const Graph& graph, StringId name) {
     for (const ProcessGroup& group : graph.groups)
       if (name && group.name == name) return &group;
     return nullptr;
   }
 
-  bool is_on_host(NodeId id) const {
-    const TensorType* type = tensor_b(id);
-    return type != nullptr && graph_b_.text(type->device).starts_with("cpu");
+  bool is_on_host(const Node& node) const {
+    const TensorType* type = tensor_of(context_, node.type);
+    return type != nullptr && context_.text(type->device).starts_with("cpu");
   }
   bool is_flagged(const Node& node) const {
     const Arg* flag = find_kwarg(context_, node, "non_blocking");
     return flag != nullptr && flag->is(ArgKind::kBool) && flag->as_bool();
   }
 
-  // A copy that A waits for and B does not is read behind something that makes the host wait.
-  void check_host_reads() {
-    IdVector<NodeId, std::size_t> pending(b_.nodes.size(), 0);  // by storage: 1 + place of the copy
+  // Calls visit(copy, reader) where the host reads a non-blocking copy and nothing in between made it wait.
+  template <class Visit>
+  void visit_early_reads(const Body& body, const Effects& effects, const Visit& visit) const {
+    SideTable<NodeId, std::size_t> pending;  // by storage: 1 + place of the copy
     std::size_t last_sync = 0;
-    for (std::size_t i = 0; i < b_.order.size(); ++i) {
-      const NodeId id = b_.order[i];
-      const Node& node = b_.nodes[id];
-      if (reads_elements(node))
-        for (NodeId input : inputs_b_[id]) {
-          const std::size_t at = pending[writers_b_.effects().storage_of(input)];
-          if (at != 0 && last_sync < at)
-            fail(id, "rewrite-host-read",
-                 fmt::format("reads {} before anything waited for the copy", name_b(b_.order[at - 1])));
-        }
-      const bool takes_from_device = !inputs_b_[id].empty() && !is_on_host(inputs_b_[id].front());
-      const bool is_fetch = is_copy(node) && is_on_host(id) && takes_from_device;
-      const Claim& claim = claims_[id];
-      const bool was_flagged =
-          claim.origin && is_flagged(a_.nodes[claim.origin]) && claim.kind == ClaimKind::kWhole;
-      if (is_fetch && is_flagged(node) && !was_flagged) pending[writers_b_.effects().storage_of(id)] = i + 1;
+    for (std::size_t i = 0; i < body.order.size(); ++i) {
+      const NodeId id = body.order[i];
+      const Node& node = body.nodes[id];
+      NodeId first;
+      for_each_input(context_, node, [&](NodeId input) {
+        if (!first) first = input;
+        const std::size_t at = reads_elements(node) ? pending[effects.storage_of(input)] : 0;
+        if (at != 0 && last_sync < at) visit(body.order[at - 1], id);
+      });
+      const bool takes_from_device = first && !is_on_host(body.nodes[first]);
+      const bool is_fetch = is_copy(node) && is_on_host(node) && takes_from_device;
+      if (is_fetch && is_flagged(node)) pending.at(effects.storage_of(id)) = i + 1;
       const bool host_waits =
           node.op != nullptr && node.op->cost == CostClass::kHostSync && takes_from_device;
       if ((is_fetch && !is_flagged(node)) || host_waits) last_sync = i + 1;
     }
+  }
+
+  // A copy is read behind something that makes the host wait for it, unless A does not wait either.
+  void check_host_reads() {
+    std::set<std::pair<NodeId, NodeId>> known;  // copy and reader in A
+    visit_early_reads(a_, writers_a_.effects(), [&](NodeId copy, NodeId reader) {
+      known.insert({find_class(copy), find_class(reader)});
+    });
+    auto stands_for = [&](NodeId b) {
+      const Claim& claim = claims_[b];
+      const bool is_of_a = claim.kind == ClaimKind::kWhole || claim.kind == ClaimKind::kPart;
+      return is_of_a ? find_class(claim.origin) : NodeId();
+    };
+    visit_early_reads(b_, writers_b_.effects(), [&](NodeId copy, NodeId reader) {
+      if (!known.contains({stands_for(copy), stands_for(reader)}))
+        fail(reader, "rewrite-host-read",
+             fmt::format("reads {} before anything waited for the copy", name_b(copy)));
+    });
   }
 
   // ------------------------------------------------------------------------- nested graphs
@@ -1023,6 +1133,7 @@ class RewriteVerifier {
   IdVector<NodeId, NodeId> whole_;
   IdVector<NodeId, std::vector<NodeId>> parts_;
   NodeLists inputs_b_;
+  IdVector<NodeId, std::uint32_t> positions_;  // in B
   SideTable<StringId, NodeId> names_;
   std::map<std::pair<NodeId, std::size_t>, std::vector<Use>> taken_;
   std::size_t leaf_ = 0;

@@ -14,7 +14,7 @@
 // Arguments of outputs are arguments like others, so by induction all that A's outputs need is computed.
 //
 //   rewrite-derived    B's origins are A's nodes
-//   rewrite-inputs     the same inputs and outputs, with the same roles
+//   rewrite-inputs     the same inputs and outputs, with the same roles; the output is A's
 //   rewrite-target     a node has its origin's target
 //   rewrite-argument   an argument is not what the claim needs
 //   rewrite-attention  a part of a FlexAttention call has not its rows of the mask, or counts them wrong
@@ -24,11 +24,14 @@
 //   rewrite-merged     a node stands for two nodes of A that are not the same value
 //   rewrite-once       two nodes are the same whole node of A
 //   rewrite-type       a whole value has another dtype or size
-//   rewrite-update     an update of a buffer or an op with effects is missing (guards may go)
-//   rewrite-effects    a node sees storage in another state: another write was the last before it
+//   rewrite-update     an update of a buffer, an op with effects or unknown ones, or a random draw is missing
+//                      (guards may go)
+//   rewrite-added      a node that is neither A's nor a part of A's writes, communicates, draws or has effects
+//   rewrite-effects    a node sees storage in another state: another write was the last before it; or the step
+//                      leaves an input or what it returns in another state
 //   rewrite-order      random draws or ops of unknown effects changed places
-//   rewrite-group      a collective runs on a group with other ranks
-//   rewrite-host-read  the host reads a copy that may not have arrived
+//   rewrite-group      a collective runs on a group with other ranks, or a group of that name has others
+//   rewrite-host-read  the host reads a copy that may not have arrived, where in A it waits for it
 //   rewrite-symbol     a part names what another part binds, or a symbol is bound more often (part_symbols.h)
 //   rewrite-nested     a nested graph differs
 //
