@@ -1,9 +1,12 @@
 #include "analysis/frames.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
-#include "base/hash_index.h"
+#include "analysis/effects.h"
+#include "analysis/value_numbers.h"
 #include "ir/op.h"
 
 namespace epweave {
@@ -11,84 +14,11 @@ namespace {
 
 using FrameId = Id<struct FrameTag>;
 
-// Numbers values: two nodes that compute the same from the same get the same representative.
-class ValueNumbers {
- public:
-  explicit ValueNumbers(const Graph& graph)
-      : context_(*graph.context), body_(graph.step()), number_(body_.nodes.size()) {
-    for (NodeId id : body_.order) number_[id] = number(id);
-  }
-  NodeId operator[](NodeId id) const { return number_[id]; }
-
- private:
-  // A call: target and arguments with every node replaced by its number, as words in one array.
-  struct Call {
-    std::size_t begin, end;
-    NodeId first;  // node that computes it
-  };
-
-  NodeId number(NodeId id) {
-    const Node& node = body_.nodes[id];
-    const bool binds = node.extra && !node.extra->bindings.empty();
-    if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_random || binds)
-      return id;
-    const auto args = context_.args[node.args];
-    if (node.op == alias_ && args[0].is_node()) return number_[args[0].as_node()];
-    const Call call{words_.size(), append_call(node), id};
-    std::size_t hash = 0;
-    for (std::size_t i = call.begin; i < call.end; ++i) hash = mix_hash(hash, words_[i]);
-    const std::uint32_t known = call_ids_.find(hash, [&](std::uint32_t i) { return same(calls_[i], call); });
-    if (known != HashIndex::kNone) {
-      words_.resize(call.begin);
-      return calls_[known].first;
-    }
-    call_ids_.insert(hash, static_cast<std::uint32_t>(calls_.size()));
-    calls_.push_back(call);
-    return id;
-  }
-
-  bool same(const Call& a, const Call& b) const {
-    return std::equal(words_.begin() + static_cast<std::ptrdiff_t>(a.begin),
-                      words_.begin() + static_cast<std::ptrdiff_t>(a.end),
-                      words_.begin() + static_cast<std::ptrdiff_t>(b.begin),
-                      words_.begin() + static_cast<std::ptrdiff_t>(b.end));
-  }
-
-  // Returns where the words end.
-  std::size_t append_call(const Node& node) {
-    words_.push_back(node.target.index());
-    append(ArgKind::kTuple, node.args);
-    append(ArgKind::kDict, node.kwargs);
-    return words_.size();
-  }
-  void append(ArgKind kind, ArgRange range) {
-    words_.push_back(word_of(kind, range.count));
-    for (const Arg arg : context_.args[range]) {
-      if (arg.is_tree()) {
-        append(arg.kind(), arg.children());
-      } else {
-        words_.push_back(static_cast<std::uint64_t>(arg.kind()));
-        words_.push_back(arg.is_node() ? number_[arg.as_node()].index() : arg.bits());
-      }
-    }
-  }
-  static std::uint64_t word_of(ArgKind kind, std::uint32_t count) {
-    return static_cast<std::uint64_t>(count) << 8 | static_cast<std::uint64_t>(kind);
-  }
-
-  const Context& context_;
-  const Body& body_;
-  const OpInfo* const alias_ = find_op("aten.alias.default");
-  IdVector<NodeId, NodeId> number_;
-  std::vector<std::uint64_t> words_;
-  std::vector<Call> calls_;  // distinct ones
-  HashIndex call_ids_;
-};
-
 // What an op does with rows, as far as frames are concerned.
 enum class RowOp : std::uint8_t {
-  kRowWise,  // row i of the result belongs to row i of the operands
-  kNone,     // has no rows of operands: makes a tensor, reads a size
+  kRowWise,   // row i of the result belongs to row i of the operands
+  kConstant,  // all rows of the result are equal
+  kNone,      // has no rows of operands: counts, reads a size
   kSort,
   kIndex,         // x[i], the index in a list
   kGather,        // x[i], the index the argument behind the dimension
@@ -96,12 +26,15 @@ enum class RowOp : std::uint8_t {
   kPut,           // rows written to positions: self, [positions], rows
   kScatter,       // self, positions, rows
   kScatterAlong,  // self, dimension, positions, rows
+  kScatterValue,  // self, dimension, positions: one number written
   kProduct,       // may sum over rows
 };
 
 RowOp find_row_op(std::string_view target) {
-  if (target.starts_with("aten.new_") || target.starts_with("aten.arange") || target.starts_with("aten.sym_"))
-    return RowOp::kNone;
+  for (const std::string_view maker : {"aten.new_", "aten.zeros", "aten.ones", "aten.full", "aten.empty"})
+    if (target.starts_with(maker)) return RowOp::kConstant;
+  for (const std::string_view maker : {"aten.arange", "aten.sym_", "aten.repeat_interleave"})
+    if (target.starts_with(maker)) return RowOp::kNone;
   static constexpr std::pair<std::string_view, RowOp> kOps[] = {
       {"aten.sort.stable", RowOp::kSort},
       {"aten.index.Tensor", RowOp::kIndex},
@@ -112,7 +45,10 @@ RowOp find_row_op(std::string_view target) {
       {"aten.index_put_.default", RowOp::kPut},
       {"torchtitan.deterministic_scatter_add.default", RowOp::kScatter},
       {"aten.scatter_add.default", RowOp::kScatterAlong},
+      {"aten.scatter.value", RowOp::kScatterValue},
+      {"aten.scatter_.value", RowOp::kScatterValue},
       {"aten.mm.default", RowOp::kProduct},
+      {"aten.bmm.default", RowOp::kProduct},
       {"aten._grouped_mm.default", RowOp::kProduct},
   };
   for (const auto& [name, op] : kOps)
@@ -136,17 +72,25 @@ class Prover {
         context_(*graph.context),
         body_(graph.step()),
         placements_(placements),
-        numbers_(graph) {}
+        effects_(context_, body_),
+        numbers_(graph, effects_),
+        writes_(effects_) {
+    token_order_ = intern({kTokenOrder, FrameId(), {}});
+  }
 
   FrameClaims run() {
     find_permutations();
-    for (NodeId id : body_.order)
-      if (placements_.region[id] && placements_.is_divided(id)) visit(id);
+    for (NodeId id : body_.order) {
+      const bool is_divided = placements_.region[id] && placements_.is_divided(id);
+      if (is_divided) visit(id);
+      writes_.count_writes_of(id);
+      if (is_divided) written_before_.at(id) = writes_[id];
+    }
     return std::move(claims_);
   }
 
  private:
-  enum Kind : std::uint32_t { kSort, kPick, kExchange };
+  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kExchange };
   struct Term {
     Kind kind;
     FrameId base;
@@ -170,12 +114,37 @@ class Prover {
     const auto items = context_.args.children(list);
     return items.size() == 1 ? items[0] : Arg::none();
   }
-  FrameId frame(Arg a) const { return a.is_node() ? frame_[a.as_node()] : FrameId(); }
+  // What is known of the order of an operand's rows.
+  struct Rows {
+    enum class Order : std::uint8_t { kNoRows, kAny, kUnknown, kKnown };
+    Order order = Order::kNoRows;
+    FrameId frame;  // of kKnown
+    NodeId node;
+    bool is_known() const { return order == Order::kKnown; }
+    bool is_unknown() const { return order == Order::kUnknown; }
+  };
+
+  Rows rows_of(NodeId input) const {
+    using Order = Rows::Order;
+    const bool is_as_made = writes_[input] == written_before_[input];
+    const Placement& p = placements_.seen_from(input, region_);
+    if (constants_.contains(input) && is_as_made && placements_.divides_alike(input, region_))
+      return {Order::kAny, {}, input};
+    if (p.is(PlacementKind::kSplit)) return {Order::kKnown, token_order_, input};
+    const bool is_tensor = tensor_of(context_, body_.nodes[input].type) != nullptr;
+    const bool is_own = (p.is_local() && is_tensor) || p.is(PlacementKind::kTuple);
+    if (!is_own) return {Order::kNoRows, {}, input};
+    if (frame_[input] && is_as_made) return {Order::kKnown, frame_[input], input};
+    return {p.is_local() ? Order::kUnknown : Order::kNoRows, {}, input};
+  }
+  Rows rows_of(Arg a) const { return a.is_node() ? rows_of(a.as_node()) : Rows(); }
+  FrameId frame(Arg a) const { return rows_of(a).frame; }
   std::uint32_t number(Arg a) const { return a.is_node() ? numbers_[a.as_node()].index() : UINT32_MAX; }
   const Placement& placement(Arg a) const {
     static const Placement kWhole;
-    return a.is_node() ? placements_.of(a.as_node()) : kWhole;
+    return a.is_node() ? placements_.seen_from(a.as_node(), region_) : kWhole;
   }
+  bool is_written(NodeId value) const { return written_.contains(effects_.storage_of(value)); }
   bool is_uninitialised(Arg a) const {
     static const OpInfo* const new_empty = find_op("aten.new_empty.default");
     return a.is_node() && body_.nodes[a.as_node()].op == new_empty;
@@ -183,16 +152,48 @@ class Prover {
 
   void find_permutations() {
     static const OpInfo* const index_put = find_op("aten.index_put_.default");
+    for (NodeId id : body_.order)
+      for (const StorageAccess& access : effects_.accesses_of(id))
+        if (access.writes) written_.insert(access.storage);
     for (NodeId id : body_.order) {
       const Node& node = body_.nodes[id];
-      if (node.op != index_put) continue;
-      if (is_uninitialised(arg(node, 0)) && only_item(arg(node, 1)).is_node())
-        permutations_.insert(numbers_[only_item(arg(node, 1)).as_node()]);
+      const Arg index = node.op == index_put ? only_item(arg(node, 1)) : Arg::none();
+      if (index.is_node() && is_uninitialised(arg(node, 0)) && !is_written(index.as_node()))
+        permutations_.insert(numbers_[index.as_node()]);
     }
   }
+  bool is_permutation(Arg index) const {
+    return index.is_node() && !is_written(index.as_node()) &&
+           permutations_.contains(numbers_[index.as_node()]);
+  }
 
-  void claim(NodeId id, FrameId a, FrameId b, std::string why) {
-    if (a && a == b) {
+  // Rows that are in token order, and rows that are sorted, picked or exchanged: never in one order.
+  [[noreturn]] void decline(NodeId id, NodeId ordered, NodeId moved) const {
+    const Node& node = body_.nodes[id];
+    const std::string_view moved_name = graph_.text(body_.nodes[moved].name);
+    throw PassError(
+        "chunk.mixed-orders",
+        fmt::format("{} cannot run on parts of the tokens: it pairs the rows of '{}', which are in the order "
+                    "of the tokens, with those of '{}', which were put into another order",
+                    graph_.text(node.target), graph_.text(body_.nodes[ordered].name), moved_name),
+        site_of(graph_, node),
+        fmt::format("bring '{}' back into the order of the tokens before, or select roots that leave this "
+                    "operation outside",
+                    moved_name));
+  }
+  void require_no_mix(NodeId id, const Rows& a, const Rows& b) const {
+    if (!a.is_known() || !b.is_known() || a.frame == b.frame) return;
+    if (a.frame == token_order_) decline(id, a.node, b.node);
+    if (b.frame == token_order_) decline(id, b.node, a.node);
+  }
+
+  // That row i of one belongs to the same token as row i of the other.
+  void claim(NodeId id, const Rows& a, const Rows& b, std::string why) {
+    using Order = Rows::Order;
+    require_no_mix(id, a, b);
+    const bool is_same = a.is_known() && b.is_known() && a.frame == b.frame;
+    const bool is_any = (a.is_known() && b.order == Order::kAny) || (a.order == Order::kAny && b.is_known());
+    if (is_same || is_any) {
       ++claims_.proved;
     } else {
       claims_.open.push_back({id, std::move(why)});
@@ -202,27 +203,36 @@ class Prover {
   void visit(NodeId id) {
     const Node& node = body_.nodes[id];
     const Placement& p = placements_.placement[id];
+    region_ = placements_.region[id];
     switch (row_op_of(node)) {
       case RowOp::kNone:
         return;
+      case RowOp::kConstant:
+        constants_.insert(id);
+        return;
       case RowOp::kSort:
-        frame_.at(id) = intern({kSort, FrameId(), {number(arg(node, 0))}});
+        if (!p.elements.empty() && p.elements[0].is_local() && rows_of(arg(node, 0)).is_known())
+          set(id, intern({kSort, FrameId(), {numbers_[id].index()}}));
         return;
       case RowOp::kIndex:
-        if (p.is_local()) return set(id, picked(arg(node, 0), only_item(arg(node, 1))));
+        if (p.is_local() && placement(only_item(arg(node, 1))).is_divided())
+          return set(id, picked(arg(node, 0), only_item(arg(node, 1))));
         break;
       case RowOp::kGather:
-        if (p.is_local()) return set(id, picked(arg(node, 0), arg(node, 2)));
+        if (p.is_local() && gathers_rows(id)) return set(id, picked(arg(node, 0), arg(node, 2)));
         break;
       case RowOp::kExchange:
         if (p.is_local()) return set(id, exchanged(node));
         break;
       case RowOp::kPut:
-        return visit_row_write(id, {only_item(arg(node, 1)), arg(node, 2)});
+        return visit_row_write(id, {arg(node, 0), only_item(arg(node, 1)), arg(node, 2)});
       case RowOp::kScatter:
-        return visit_row_write(id, {arg(node, 1), arg(node, 2)});
+        return visit_row_write(id, {arg(node, 0), arg(node, 1), arg(node, 2)});
       case RowOp::kScatterAlong:
-        return visit_row_write(id, {arg(node, 2), arg(node, 3)});
+        return visit_row_write(id, {arg(node, 0), arg(node, 2), arg(node, 3)});
+      case RowOp::kScatterValue:
+        if (p.is_rows() && placement(arg(node, 2)).is_local()) return;
+        break;
       case RowOp::kProduct:
         if (p.is_partial()) return check_product(id);
         break;
@@ -234,16 +244,31 @@ class Prover {
 
   void set(NodeId id, FrameId frame) { frame_.at(id) = frame; }
 
+  // Not along another dimension of rows that stay where they are.
+  bool gathers_rows(NodeId id) const {
+    const Node& node = body_.nodes[id];
+    const Arg source = arg(node, 0), dim = arg(node, 1);
+    if (!source.is_node() || !dim.is_int()) return true;
+    if (placements_.access(id, 0).kind == Access::Kind::kSlice) return false;
+    const TensorType* type = tensor_of(context_, body_.nodes[source.as_node()].type);
+    const Placement& p = placement(source);
+    if (type == nullptr || !p.is_rows()) return true;
+    return p.dim ==
+           (dim.as_int() < 0 ? dim.as_int() + static_cast<std::int64_t>(type->rank()) : dim.as_int());
+  }
+
   FrameId picked(Arg source, Arg index) {
+    if (placement(source).is_partial()) return FrameId();    // a part's own sum is another one
     if (!placement(source).is_local()) return frame(index);  // row i belongs to whatever index i belongs to
     const FrameId base = frame(source);
-    if (!base || !index.is_node() || !permutations_.contains(numbers_[index.as_node()])) return FrameId();
+    if (!base || !is_permutation(index)) return FrameId();
     return intern({kPick, base, {number(index)}});
   }
 
+  // Rows that were not put into an order of their experts before have others sent with them in a part.
   FrameId exchanged(const Node& node) {
     const FrameId rows = frame(arg(node, 0));
-    if (!rows) return FrameId();
+    if (!rows || rows == token_order_) return FrameId();
     std::vector<std::uint32_t> out = splits(arg(node, 1)), in = splits(arg(node, 2));
     const Term& term = *terms_[rows.index()];
     std::vector<std::uint32_t> there = out, back = in;
@@ -261,7 +286,7 @@ class Prover {
   }
 
   struct RowWrite {
-    Arg positions, rows;
+    Arg destination, positions, rows;
   };
 
   void visit_row_write(NodeId id, const RowWrite& write) {
@@ -269,49 +294,71 @@ class Prover {
     if (p.is_local()) return set(id, restored(write));
     if (!p.is(PlacementKind::kSplit)) return set(id, common(id));
     if (!placement(write.positions).is_local()) return;  // along another dimension than the rows
-    claim(id, frame(write.positions), frame(write.rows),
+    claim(id, rows_of(write.positions), rows_of(write.rows),
           "the rows and the positions that they are written to may belong to different tokens");
   }
 
-  // Rows put back to where they were picked from.
+  // Rows put back to where they were picked from, into rows that say nothing or are the same.
   FrameId restored(const RowWrite& write) const {
-    const FrameId rows = frame(write.rows);
-    if (!rows) return FrameId();
-    const Term& term = *terms_[rows.index()];
-    return term.kind == kPick && term.values[0] == number(write.positions) ? term.base : FrameId();
+    const Rows rows = rows_of(write.rows), destination = rows_of(write.destination);
+    if (!rows.is_known() || !write.positions.is_node() || is_written(write.positions.as_node())) return {};
+    const Term& term = *terms_[rows.frame.index()];
+    if (term.kind != kPick || term.values[0] != number(write.positions)) return {};
+    return destination.order == Rows::Order::kAny || destination.frame == term.base ? term.base : FrameId();
   }
 
   void check_product(NodeId id) {
     const Node& node = body_.nodes[id];
     if (placement(arg(node, 0)).is_local() || placement(arg(node, 1)).is_local())
-      claim(id, frame(arg(node, 0)), frame(arg(node, 1)),
+      claim(id, rows_of(arg(node, 0)), rows_of(arg(node, 1)),
             "the rows that it multiplies may belong to different tokens");
   }
 
-  // Of a row-wise op: the one frame of its Local operands.
+  // Of a row-wise op: the one frame of its operands with rows. None may be in another order.
   FrameId common(NodeId id) {
-    FrameId result;
-    bool all_framed = true, differ = false;
+    Rows known, any, unknown;
+    bool differ = false;
+    std::size_t i = 0;
     for_each_input(*graph_.context, body_.nodes[id], [&](NodeId input) {
-      const FrameId f = frame_[input];
-      const bool is_tensor = tensor_of(context_, body_.nodes[input].type) != nullptr;
-      if (is_tensor && placements_.of(input).is_local() && !f) all_framed = false;
-      if (!f) return;
-      differ |= result && result != f;
-      result = f;
+      const Rows rows = placements_.access(id, i++).kind == Access::Kind::kSlice
+                            ? Rows{Rows::Order::kKnown, token_order_, input}
+                            : rows_of(input);
+      if (rows.order == Rows::Order::kAny) any = rows;
+      if (rows.is_unknown()) unknown = rows;
+      if (!rows.is_known()) return;
+      require_no_mix(id, known, rows);
+      differ |= known.is_known() && known.frame != rows.frame;
+      known = rows;
     });
     if (differ) claims_.open.push_back({id, "its operands may have their rows in different orders"});
-    return all_framed && !differ ? result : FrameId();
+    if (unknown.is_unknown() && sums_over_rows(placements_.placement[id]))
+      claims_.open.push_back({id, fmt::format("the rows of '{}' may not be those of the whole",
+                                              graph_.text(body_.nodes[unknown.node].name))});
+    if (any.node && !known.is_known() && !unknown.is_unknown() &&
+        row_op_of(body_.nodes[id]) == RowOp::kRowWise)
+      constants_.insert(id);
+    return differ || unknown.is_unknown() ? FrameId() : known.frame;
+  }
+  static bool sums_over_rows(const Placement& p) {
+    return p.is_partial() || p.is(PlacementKind::kCarried) ||
+           std::any_of(p.elements.begin(), p.elements.end(), sums_over_rows);
   }
 
   const Graph& graph_;
   Context& context_;
   const Body& body_;
   const Placements& placements_;
+  const Effects effects_;
   ValueNumbers numbers_;
+  WriteCounts writes_;                               // up to the node that is visited
+  SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made
+  RegionId region_;                                  // of the node that is visited
   std::map<Term, FrameId> ids_;
   std::vector<const Term*> terms_;
   SideTable<NodeId, FrameId> frame_;
+  FrameId token_order_;
+  IdSet<NodeId> constants_;
+  IdSet<NodeId> written_;  // storages
   IdSet<NodeId> permutations_;
   FrameClaims claims_;
 };

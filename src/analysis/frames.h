@@ -2,18 +2,24 @@
 //
 // Rows that a part writes back into token order must be the rows of the same token slots, and a sum over rows
 // must pair rows of the same slots; else a division by placement would change the result. A frame is a
-// hash-consed term that says what row i of a Local value stands for. Values are numbered first, so that a
+// hash-consed term that says what row i of a value stands for. Values are numbered first (vn), so that a
 // recomputed copy has the number of the original:
 //
-//   sort(k)                                       sort(vn(k))
-//   row-wise op on Local operands                 their common frame
+//   Split rows                                    the order of the tokens
+//   sort(k), with all its options                 sort(vn of the call)
+//   row-wise op on operands with rows             their common frame; rows of a constant have any
 //   x[i], x in token order                        frame of i
 //   x[i], x Local with frame f, i a permutation   pick(f, vn(i))
+//   x[i], x a part's own sum                      none
 //   index_put(dst, [i], rows in pick(f, vn(i)))   f
-//   exchange of rows in f with splits (o, in)     exch(f, o, in), and exch(exch(f, o, in), in, o) = f
+//   exchange of rows in f with splits (o, in)     exch(f, o, in), and exch(exch(f, o, in), in, o) = f;
+//                                                 none where f is the order of the tokens
 //
 // i is taken for a permutation where the same index fills a `new_empty` of as many rows: had it missed one,
-// the original would read uninitialised memory.
+// the original would read uninitialised memory. A value that was written in place has no frame by its old name.
+//
+// Rows in token order paired with rows in another known frame cannot be the same in parts and are refused; two
+// other frames that differ, and sums over rows without a frame, are open claims.
 #pragma once
 
 #include <string>
@@ -32,6 +38,7 @@ struct FrameClaims {
   std::vector<Open> open;  // those for which it could not be shown
 };
 
+// Throws PassError where a node pairs rows in token order with rows in another order.
 FrameClaims prove_frames(const Graph& graph, const Placements& placements);
 
 }  // namespace epweave

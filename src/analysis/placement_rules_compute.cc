@@ -40,10 +40,22 @@ Placement bmm(PlacementCall& call) {
   refuse_pair(call, a, b);
 }
 
+// The groups of a part's rows end elsewhere than those of all rows.
+void require_own_groups(PlacementCall& call) {
+  const Operand ends = call.arg(2, "offs");
+  const Placement p = call.of(ends);
+  if (p.is_partial() || p.is_local()) return;
+  call.refuse("chunk.whole-groups",
+              fmt::format("the ends of its groups ({}) are those of all rows, not of a part's",
+                          ends && ends.arg.is_node() ? call.name_of(ends) : "not given"),
+              "the ends must come from counts that each part can make of its own rows (sums of integers)");
+}
+
 // Row groups times one matrix each, or, both operands 2-D, one sum over its rows per group.
 Placement grouped_mm(PlacementCall& call) {
   const Placement a = call.of(call.arg(0)), b = call.of(call.arg(1));
   if (a.is_whole() && b.is_whole()) return Placement::whole();
+  require_own_groups(call);
   if (a.is_rows() && a.dim == 0 && b.is_whole()) return a;
   if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0 && call.rank(call.arg(0)) == 2 &&
       call.rank(call.arg(1)) == 2)

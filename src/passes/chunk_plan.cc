@@ -7,6 +7,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "ir/op.h"
 #include "passes/chunk_attention.h"
 
 namespace epweave {
@@ -173,6 +174,14 @@ void describe_unequal(const Graph& graph, const ChunkPlan& plan, const Division&
   }
 }
 
+bool has_divided_groups(const Graph& graph, const ChunkPlan& plan) {
+  static const OpInfo* const grouped_mm = find_op("aten._grouped_mm.default");
+  const Body& step = graph.step();
+  return std::any_of(step.order.begin(), step.order.end(), [&](NodeId id) {
+    return step.nodes[id].op == grouped_mm && plan.placements.region[id] && plan.placements.is_divided(id);
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
@@ -211,7 +220,7 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
     lines.push_back(
         "assumption: no token attends to one of another part (attention=independent): every border "
         "between parts is one between documents");
-  if (plan.claims.proved > 0)
+  if (has_divided_groups(graph, plan))
     lines.push_back("assumption: the group sizes of each grouped_mm count the rows of each expert");
   return lines;
 }

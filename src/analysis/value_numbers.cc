@@ -1,0 +1,74 @@
+#include "analysis/value_numbers.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+
+namespace epweave {
+namespace {
+
+std::uint64_t word_of(ArgKind kind, std::uint32_t count) {
+  return static_cast<std::uint64_t>(count) << 8 | static_cast<std::uint64_t>(kind);
+}
+
+}  // namespace
+
+ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects)
+    : context_(*graph.context), body_(graph.step()), writes_(effects), number_(body_.nodes.size()) {
+  for (NodeId id : body_.order) {
+    number_[id] = number(id);
+    writes_.count_writes_of(id);
+  }
+}
+
+NodeId ValueNumbers::number(NodeId id) {
+  static const OpInfo* const alias = find_op("aten.alias.default");
+  const Node& node = body_.nodes[id];
+  const bool binds = node.extra && !node.extra->bindings.empty();
+  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_random || binds)
+    return id;
+  const auto args = context_.args[node.args];
+  if (node.op == alias && args[0].is_node()) return number_[args[0].as_node()];
+  const Call call{words_.size(), append_call(node), id};
+  std::size_t hash = 0;
+  for (std::size_t i = call.begin; i < call.end; ++i) hash = mix_hash(hash, words_[i]);
+  const std::uint32_t known = call_ids_.find(hash, [&](std::uint32_t i) { return same(calls_[i], call); });
+  if (known != HashIndex::kNone) {
+    words_.resize(call.begin);
+    return calls_[known].first;
+  }
+  call_ids_.insert(hash, static_cast<std::uint32_t>(calls_.size()));
+  calls_.push_back(call);
+  return id;
+}
+
+bool ValueNumbers::same(const Call& a, const Call& b) const {
+  const auto at = [&](std::size_t i) { return words_.begin() + static_cast<std::ptrdiff_t>(i); };
+  return std::equal(at(a.begin), at(a.end), at(b.begin), at(b.end));
+}
+
+std::size_t ValueNumbers::append_call(const Node& node) {
+  words_.push_back(node.target.index());
+  append(ArgKind::kTuple, node.args);
+  append(ArgKind::kDict, node.kwargs);
+  return words_.size();
+}
+
+void ValueNumbers::append(ArgKind kind, ArgRange range) {
+  words_.push_back(word_of(kind, range.count));
+  for (const Arg arg : context_.args[range]) {
+    if (arg.is_tree()) {
+      append(arg.kind(), arg.children());
+      continue;
+    }
+    words_.push_back(static_cast<std::uint64_t>(arg.kind()));
+    if (arg.is_node()) {
+      words_.push_back(number_[arg.as_node()].index());
+      words_.push_back(writes_[arg.as_node()]);
+    } else {
+      words_.push_back(arg.bits());
+    }
+  }
+}
+
+}  // namespace epweave
