@@ -7,6 +7,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "analysis/positions.h"
 #include "ir/op.h"
 #include "passes/chunk_attention.h"
 
@@ -154,6 +155,7 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
     for (StringId symbol : plan.token_symbols)
       if (uses.uses(i, symbol)) Divider(graph, facts, plan).divide(plan.divisions[i], symbol);
   check_attention_borders(graph, tokens, facts, plan);
+  check_positions(graph, plan.placements);
   plan.claims = prove_frames(graph, plan.placements);
   return plan;
 }
