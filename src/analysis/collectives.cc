@@ -99,11 +99,18 @@ std::vector<Launch> find_launches(const Context& context, const Body& body) {
 }
 
 NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait) {
-  const Node& node = body.nodes[wait];
-  if (!is_wait(node)) return {};
-  const auto args = context.args[node.args];
-  if (args.empty() || !args[0].is_node()) return {};
-  return is_launch(body.nodes[args[0].as_node()]) ? args[0].as_node() : NodeId();
+  if (!is_wait(body.nodes[wait])) return {};
+  NodeId at = wait;
+  for (std::size_t steps = 0; steps < body.nodes.size(); ++steps) {
+    const Node& node = body.nodes[at];
+    if (is_launch(node)) return at;
+    // Views and elements of tuples.
+    const bool hands_on = node.op != nullptr && (node.op->cost == CostClass::kFree || is_wait(node));
+    const auto args = context.args[node.args];
+    if (!hands_on || args.empty() || !args[0].is_node()) return {};
+    at = args[0].as_node();
+  }
+  return {};
 }
 
 std::string_view name_of_group(const Context& context, const Body& body, Arg group) {
