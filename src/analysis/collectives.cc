@@ -13,7 +13,31 @@ class GroupNumbering {
   GroupNumbering(const Context& context, const Body& body) : context_(context), body_(body) {}
 
   NodeId find_first(NodeId id) {
-    if (NodeId known = first_[id]) return known;
+    std::vector<NodeId> stack{id};  // the way to a group may be long
+    while (!stack.empty()) {
+      const NodeId top = stack.back();
+      const std::size_t size = stack.size();
+      if (!first_[top]) push_unnumbered_inputs(top, stack);
+      if (stack.size() > size) continue;
+      stack.pop_back();
+      if (!first_[top]) number(top);
+    }
+    return first_[id];
+  }
+
+ private:
+  using Key = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+  void push_unnumbered_inputs(NodeId id, std::vector<NodeId>& stack) const {
+    const Node& node = body_.nodes[id];
+    if (node.kind != NodeKind::kCall) return;
+    for_each_input(context_, node, [&](NodeId input) {
+      if (!first_[input]) stack.push_back(input);
+    });
+  }
+
+  // A node whose inputs have numbers.
+  void number(NodeId id) {
     const Node& node = body_.nodes[id];
     NodeId first = id;
     if (node.kind == NodeKind::kCall) {
@@ -22,11 +46,8 @@ class GroupNumbering {
       append(key, node.kwargs);
       first = by_key_.emplace(std::move(key), id).first->second;
     }
-    return first_.at(id) = first;
+    first_.at(id) = first;
   }
-
- private:
-  using Key = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
   void append(Key& key, ArgRange range) {
     key.emplace_back(~0ULL, range.count);
@@ -36,7 +57,7 @@ class GroupNumbering {
         key.emplace_back(static_cast<std::uint64_t>(arg.kind()), ~0ULL);
         append(key, arg.children());
       } else {
-        const std::uint64_t bits = arg.is_node() ? find_first(arg.as_node()).index() : arg.bits();
+        const std::uint64_t bits = arg.is_node() ? first_[arg.as_node()].index() : arg.bits();
         key.emplace_back(static_cast<std::uint64_t>(arg.kind()), bits);
       }
     }
@@ -78,11 +99,18 @@ std::vector<Launch> find_launches(const Context& context, const Body& body) {
 }
 
 NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait) {
-  const Node& node = body.nodes[wait];
-  if (!is_wait(node)) return {};
-  const auto args = context.args[node.args];
-  if (args.empty() || !args[0].is_node()) return {};
-  return is_launch(body.nodes[args[0].as_node()]) ? args[0].as_node() : NodeId();
+  if (!is_wait(body.nodes[wait])) return {};
+  NodeId at = wait;
+  for (std::size_t steps = 0; steps < body.nodes.size(); ++steps) {
+    const Node& node = body.nodes[at];
+    if (is_launch(node)) return at;
+    // Views and elements of tuples.
+    const bool hands_on = node.op != nullptr && (node.op->cost == CostClass::kFree || is_wait(node));
+    const auto args = context.args[node.args];
+    if (!hands_on || args.empty() || !args[0].is_node()) return {};
+    at = args[0].as_node();
+  }
+  return {};
 }
 
 std::string_view name_of_group(const Context& context, const Body& body, Arg group) {

@@ -25,7 +25,11 @@ std::vector<Launch> find_launches(const Context& context, const Body& body);
 bool is_launch(const Node& node);
 bool is_wait(const Node& node);
 
-// The launch that a wait waits for, or none: the node is not a wait, or waits for something else.
+// The launch that a wait waits for, behind views, elements of tuples and other waits; or none: the node is not
+// a wait, or waits for something else.
+//
+//   l = all_reduce_coalesced([x, y], "sum", "35")
+//   w = wait_tensor(view(getitem(l, 0), [4]))              waits for l
 NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait);
 
 // Position of the group among the launch's arguments.

@@ -154,6 +154,46 @@ TEST_CASE("groups that are looked up in a mesh are told apart by what is looked 
   CHECK(groups == "g0g0g2");
 }
 
+TEST_CASE("a group behind a long chain of calls has a number") {
+  std::string body = "  %x = placeholder : f32[4]\n  %g0 = mylib.mesh.default(%x)\n";
+  for (int i = 1; i < 50'000; ++i) body += fmt::format("  %g{} = operator.getitem(%g{}, 0)\n", i, i - 1);
+  body += "  %d = _c10d_functional.all_reduce.default(%x, \"sum\", %g49999) : f32[4]\n";
+  const Graph graph = parse(body);
+  const std::vector<Launch> launches = find_launches(*graph.context, graph.step());
+  REQUIRE(launches.size() == 1);
+  CHECK(launches.front().group == Arg::node(find(graph, "g49999")));
+}
+
+TEST_CASE("an operand is in use until the wait behind elements, views and other waits") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[4]
+  %y = placeholder : f32[4]
+  %l = _c10d_functional.all_reduce_coalesced.default([%x, %y], "sum", "g") : [f32[4], f32[4]]
+  %g = operator.getitem(%l, 0) : f32[4]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[4]
+  %a = aten.alias.default(%w) : f32[4]
+  %v = _c10d_functional.wait_tensor.default(%a) : f32[4]
+  %m = aten.mul_.Tensor(%x, 2.0) : f32[4]
+)");
+  const Body& body = graph.step();
+  CHECK(find_waited_launch(*graph.context, body, find(graph, "w")) == find(graph, "l"));
+  CHECK(find_waited_launch(*graph.context, body, find(graph, "v")) == find(graph, "l"));
+  CHECK_FALSE(find_waited_launch(*graph.context, body, find(graph, "a")));
+  CHECK(violation_of_hoisting(graph, "m").find("overwrites what it reads") != std::string::npos);
+  Body after = body;  // m in front of the waits, behind the launch
+  const auto moved = after.order.begin() + 7;
+  std::rotate(after.order.begin() + 4, moved, moved + 1);
+  const auto edge = find_order_violation(Effects(*graph.context, body), after, {});
+  REQUIRE(edge);
+  CHECK(edge->before == find(graph, "w"));
+}
+
+TEST_CASE("aten.lift hands on its operand") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[4]
+  %l = aten.lift.default(%x) : f32[4]
+)");
+  CHECK(Effects(*graph.context, graph.step()).storage_of(find(graph, "l")) == find(graph, "x"));
+}
+
 TEST_CASE("the host reads a non-blocking copy only behind something that waits") {
   const Graph graph = parse(R"(  %x = placeholder : i64[]
   %a = aten._to_copy.default(%x, device=@cpu, non_blocking=True) : i64[]@cpu

@@ -128,22 +128,12 @@ class Reader {
                                  graph_.text(node.name), name_of_group(context_, body_, group)));
   }
 
-  // What a wait waits for, behind views and elements of tuples.
   void add_wait(NodeId id) {
-    NodeId at = id;
-    for (int steps = 0; steps < 8; ++steps) {
-      const auto args = context_.args[body_.nodes[at].args];
-      if (args.empty() || !args[0].is_node()) return;
-      at = args[0].as_node();
-      if (const std::size_t launch = launch_of_[at]; launch != 0) {
-        calls_.events.push_back({.is_wait = true,
-                                 .launch = static_cast<std::uint32_t>(launch - 1),
-                                 .node = std::string(graph_.text(body_.nodes[id].name))});
-        return;
-      }
-      const Node& node = body_.nodes[at];
-      if (node.op == nullptr || (node.op->cost != CostClass::kFree && !is_wait(node))) return;
-    }
+    const std::size_t launch = launch_of_[find_waited_launch(context_, body_, id)];
+    if (launch == 0) return;
+    calls_.events.push_back({.is_wait = true,
+                             .launch = static_cast<std::uint32_t>(launch - 1),
+                             .node = std::string(graph_.text(body_.nodes[id].name))});
   }
 
   const Graph& graph_;

@@ -399,7 +399,7 @@ constexpr OpRow kRows[] = {
      rules::ternary},
     {"aten.lerp_.Scalar", "(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)", CostClass::kMemory,
      rules::binary_in_place},
-    {"aten.lift.default", "(Tensor self) -> Tensor", CostClass::kFree, rules::alias},
+    {"aten.lift.default", "(Tensor(a) self) -> Tensor(a)", CostClass::kFree, rules::alias},
     {"aten.lift_fresh.default", "(Tensor(a) self) -> Tensor(a)", CostClass::kFree, rules::alias},
     {"aten.lift_fresh_copy.default", "(Tensor self) -> Tensor", CostClass::kMemory, rules::copy_of_self},
     {"aten.linalg_vector_norm.default",
