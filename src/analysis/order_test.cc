@@ -10,6 +10,7 @@
 #include "analysis/collectives.h"
 #include "analysis/ep_regions.h"
 #include "ir/text.h"
+#include "ir/verify.h"
 
 namespace epweave {
 namespace {
@@ -162,6 +163,12 @@ TEST_CASE("a group behind a long chain of calls has a number") {
   const std::vector<Launch> launches = find_launches(*graph.context, graph.step());
   REQUIRE(launches.size() == 1);
   CHECK(launches.front().group == Arg::node(find(graph, "g49999")));
+}
+
+TEST_CASE("a long chain of calls without recorded types is checked") {
+  std::string body = "  %x = placeholder : f32[4]\n  %g0 = mylib.mesh.default(%x)\n";
+  for (int i = 1; i < 50'000; ++i) body += fmt::format("  %g{} = operator.getitem(%g{}, 0)\n", i, i - 1);
+  CHECK(verify_graph(parse(body)).size() == 49'999);  // no tuple among them is known
 }
 
 TEST_CASE("an operand is in use until the wait behind elements, views and other waits") {

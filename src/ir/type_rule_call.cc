@@ -34,13 +34,33 @@ std::string_view TypeRuleCall::default_of(std::size_t param) const {
   return p.default_value;
 }
 
+namespace {
+
+bool can_infer(const Node& node) {
+  return !node.type && node.op != nullptr && node.op->type_rule != nullptr;
+}
+
+// Whether few calls without a recorded type lie behind the node. Each is inferred within the inference of the
+// next: producers leave a few in a row unrecorded, and a file may have any number.
+bool is_soon_inferred(const Context& context, const Body& body, NodeId id) {
+  constexpr std::size_t kMost = 64;
+  std::vector<NodeId> unrecorded{id};
+  for (std::size_t i = 0; i < unrecorded.size() && unrecorded.size() <= kMost; ++i)
+    for_each_input(context, body.nodes[unrecorded[i]], [&](NodeId input) {
+      if (can_infer(body.nodes[input])) unrecorded.push_back(input);
+    });
+  return unrecorded.size() <= kMost;
+}
+
+}  // namespace
+
 TypeId TypeRuleCall::type_of(Arg value) {
   if (!value.is_node()) return {};
   const Node& source = body.nodes[value.as_node()];
   if (source.type) return source.type;
   // Some producers leave values unrecorded (split_with_sizes made by torchtitan's chunker).
-  return source.op != nullptr && source.op->type_rule != nullptr ? infer_type(facts, graph, body, source)
-                                                                 : TypeId();
+  if (!can_infer(source) || !is_soon_inferred(context, body, value.as_node())) return {};
+  return infer_type(facts, graph, body, source);
 }
 
 const TensorType& TypeRuleCall::tensor(Arg value) {
