@@ -212,6 +212,26 @@ bool has_effect(const Node& node) {
          node.op->cost == CostClass::kHostSync || is_launch(node) || is_wait(node);
 }
 
+// Calls visit(StringId) for every symbol, with repetition.
+template <class Visit>
+void for_each_symbol(const ExprPool& exprs, PolyId poly, const Visit& visit) {
+  for (const Term& term : exprs[poly].terms)
+    for (AtomId id : term.atoms) {
+      const Atom& atom = exprs[id];
+      if (atom.kind == AtomKind::kSymbol) visit(atom.name);
+      for (PolyId operand : atom.operands) for_each_symbol(exprs, operand, visit);
+    }
+}
+
+// Calls visit(ExprId) for every symbolic scalar among the arguments.
+template <class Visit>
+void for_each_expression(const Context& context, ArgRange range, const Visit& visit) {
+  for (const Arg arg : context.args[range]) {
+    if (arg.is(ArgKind::kSymbolic)) visit(arg.as_expr());
+    if (arg.is_tree()) for_each_expression(context, arg.children(), visit);
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(OrderReason reason) {
@@ -240,6 +260,7 @@ Effects::Effects(const Context& context, const Body& body)
   for (std::uint32_t i = 0; i < body.nodes.size(); ++i) storage_[NodeId(i)] = classes.find(NodeId(i));
   find_touches();
   find_accesses();
+  find_symbol_uses();
   touches_ = {};
   written_ = {};
 }
@@ -304,6 +325,25 @@ void Effects::find_accesses() {
   accesses_.resize(found.size());
   std::vector<std::uint32_t> place(begins_.begin(), begins_.end() - 1);
   for (const Access& a : found) accesses_[place[a.node.index()]++] = a.access;
+}
+
+// Behind the calls that bind the symbols; inputs come first anyway.
+void Effects::find_symbol_uses() {
+  SideTable<StringId, NodeId> binders;
+  for (NodeId id : body_.order) {
+    const Node& node = body_.nodes[id];
+    if (node.kind != NodeKind::kCall) continue;
+    const auto add_edges = [&](ExprId expr) {
+      for_each_symbol(context_.exprs, context_.exprs.poly(expr), [&](StringId symbol) {
+        if (const NodeId binder = binders[symbol]; binder && binder != id)
+          edges_.push_back({binder, id, OrderReason::kData, {}});
+      });
+    };
+    for_each_expression(context_, node.args, add_edges);
+    for_each_expression(context_, node.kwargs, add_edges);
+    if (node.extra != nullptr)
+      for (const Binding& binding : node.extra->bindings) binders.at(binding.symbol) = id;
+  }
 }
 
 }  // namespace epweave

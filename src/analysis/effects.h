@@ -10,6 +10,8 @@
 //   split_with_sizes_copy.out(x, [4, 4], out=[a])     writes the class of buf
 //   y = mul(b, 2)                                     reads it: y stays behind the write
 //
+// A symbol in an argument is a number that an earlier node read: its user stays behind that node.
+//
 // Conservative where it must be: an op without a row may write what it reads and is ordered against every
 // other effect; `reshape` may copy, so it reads; a wait completes its launch, so it writes the result and
 // reads the operands a last time. Views read nothing. Elements of a tuple that an op computes are separate.
@@ -76,6 +78,7 @@ class Effects {
   };
 
   void find_touches();
+  void find_symbol_uses();
   void find_effects_of(NodeId id);
   void find_accesses();
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "analysis/collectives.h"
+#include "analysis/host_copy.h"
 #include "ir/op.h"
 
 namespace epweave {
@@ -49,7 +50,7 @@ class HostReads {
     const Body& body = effects.body();
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
-      const bool is_copy = is_copy_to_host(body, node);
+      const bool is_copy = find_host_copy(context_, body, node).has_value();
       if (is_copy) copied_.insert(effects.storage_of(id));
       if (is_copy || makes_host_wait(body, node) || reads_copy(node)) concerned_.push_back(id);
     }
@@ -71,14 +72,13 @@ class HostReads {
           const auto copy = copied_at.find(effects_.storage_of(input));
           if (copy != copied_at.end() && last_sync < copy->second) visit(order[copy->second - 1], id);
         });
-      const bool is_copy = is_copy_to_host(body, node);
-      if (is_copy && is_nonblocking(node)) copied_at[effects_.storage_of(id)] = i + 1;
-      if (is_copy ? !is_nonblocking(node) : makes_host_wait(body, node)) last_sync = i + 1;
+      const auto copy = find_host_copy(context_, body, node);
+      if (copy && !copy->is_blocking) copied_at[effects_.storage_of(id)] = i + 1;
+      if (copy ? copy->is_blocking : makes_host_wait(body, node)) last_sync = i + 1;
     }
   }
 
  private:
-  // Of a node before it; the copy's storage is its own.
   bool reads_copy(const Node& node) const {
     bool found = false;
     for_each_input(context_, node,
@@ -86,28 +86,10 @@ class HostReads {
     return found && reads_elements(node);
   }
 
-  bool is_on_host(const Node& node) const {
-    const TensorType* tensor = tensor_of(context_, node.type);
-    return tensor != nullptr && context_.text(tensor->device).starts_with("cpu");
-  }
-
-  bool takes_from_device(const Body& body, const Node& node) const {
-    const auto args = context_.args[node.args];
-    return !args.empty() && args[0].is_node() && !is_on_host(body.nodes[args[0].as_node()]);
-  }
-
-  bool is_copy_to_host(const Body& body, const Node& node) const {
-    static const OpInfo* const copy = find_op("aten._to_copy.default");
-    return node.op == copy && is_on_host(node) && takes_from_device(body, node);
-  }
-
-  bool is_nonblocking(const Node& node) const {
-    const Arg* flag = find_kwarg(context_, node, "non_blocking");
-    return flag != nullptr && flag->is(ArgKind::kBool) && flag->as_bool();
-  }
-
   bool makes_host_wait(const Body& body, const Node& node) const {
-    return node.op != nullptr && node.op->cost == CostClass::kHostSync && takes_from_device(body, node);
+    const auto args = context_.args[node.args];
+    return node.op != nullptr && node.op->cost == CostClass::kHostSync && !args.empty() &&
+           args[0].is_node() && !is_on_host(context_, body.nodes[args[0].as_node()]);
   }
 
   const Context& context_;

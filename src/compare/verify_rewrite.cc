@@ -10,6 +10,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/host_copy.h"
 #include "analysis/users.h"
 #include "compare/lineage.h"
 #include "compare/numbers.h"
@@ -957,15 +958,6 @@ class RewriteVerifier {
     return nullptr;
   }
 
-  bool is_on_host(const Node& node) const {
-    const TensorType* type = tensor_of(context_, node.type);
-    return type != nullptr && context_.text(type->device).starts_with("cpu");
-  }
-  bool is_flagged(const Node& node) const {
-    const Arg* flag = find_kwarg(context_, node, "non_blocking");
-    return flag != nullptr && flag->is(ArgKind::kBool) && flag->as_bool();
-  }
-
   // Calls visit(copy, reader) where the host reads a non-blocking copy and nothing in between made it wait.
   template <class Visit>
   void visit_early_reads(const Body& body, const Effects& effects, const Visit& visit) const {
@@ -980,12 +972,11 @@ class RewriteVerifier {
         const std::size_t at = reads_elements(node) ? pending[effects.storage_of(input)] : 0;
         if (at != 0 && last_sync < at) visit(body.order[at - 1], id);
       });
-      const bool takes_from_device = first && !is_on_host(body.nodes[first]);
-      const bool is_fetch = is_copy(node) && is_on_host(node) && takes_from_device;
-      if (is_fetch && is_flagged(node)) pending.at(effects.storage_of(id)) = i + 1;
-      const bool host_waits =
-          node.op != nullptr && node.op->cost == CostClass::kHostSync && takes_from_device;
-      if ((is_fetch && !is_flagged(node)) || host_waits) last_sync = i + 1;
+      const auto copy = find_host_copy(context_, body, node);
+      if (copy && !copy->is_blocking) pending.at(effects.storage_of(id)) = i + 1;
+      const bool host_waits = node.op != nullptr && node.op->cost == CostClass::kHostSync && first &&
+                              !is_on_host(context_, body.nodes[first]);
+      if ((copy && copy->is_blocking) || host_waits) last_sync = i + 1;
     }
   }
 

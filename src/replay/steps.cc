@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "analysis/collectives.h"
+#include "analysis/host_copy.h"
 #include "analysis/users.h"
 #include "ir/op.h"
 
@@ -75,19 +76,6 @@ class StepPlanner {
     add(StepKind::kWait, id);
   }
 
-  // Whether the host waits for a copy to the host.
-  bool is_blocking_copy(const Node& node) const {
-    if (!node.type) return false;
-    const TensorType* to = tensor_of(*graph_.context, node.type);
-    if (to == nullptr || graph_.text(to->device) != "cpu") return false;
-    const Arg* source = find_arg(*graph_.context, node, 0, "self");
-    if (source == nullptr || !source->is_node()) return false;
-    const TensorType* from = tensor_of(*graph_.context, body_.nodes[source->as_node()].type);
-    if (from == nullptr || graph_.text(from->device) == "cpu") return false;
-    const Arg* non_blocking = find_kwarg(*graph_.context, node, "non_blocking");
-    return non_blocking == nullptr || !non_blocking->is(ArgKind::kBool) || !non_blocking->as_bool();
-  }
-
   void add_node(NodeId id) {
     const Node& node = body_.nodes[id];
     if (node.kind == NodeKind::kPlaceholder) return add(StepKind::kInput, id);
@@ -102,7 +90,8 @@ class StepPlanner {
     if (cost == CostClass::kHostSync || (cost == CostClass::kFree && !may_copy))
       return add(StepKind::kHost, id);
     add(StepKind::kLaunch, id);
-    if (is_blocking_copy(node)) add(StepKind::kSync);
+    if (const auto copy = find_host_copy(*graph_.context, body_, node); copy && copy->is_blocking)
+      add(StepKind::kSync);
   }
 
   const Graph& graph_;

@@ -1,0 +1,29 @@
+#include "analysis/host_copy.h"
+
+#include "ir/op.h"
+
+namespace epweave {
+
+bool is_on_host(const Context& context, const Node& node) {
+  const TensorType* tensor = tensor_of(context, node.type);
+  return tensor != nullptr && context.text(tensor->device).starts_with("cpu");
+}
+
+std::optional<HostCopy> find_host_copy(const Context& context, const Body& body, const Node& node) {
+  static const OpInfo* const to_copy = find_op("aten._to_copy.default");
+  static const OpInfo* const copy_in_place = find_op("aten.copy_.default");
+  if (node.op == nullptr || (node.op != to_copy && node.op != copy_in_place)) return std::nullopt;
+  const bool is_in_place = node.op == copy_in_place;
+  const auto args = context.args[node.args];
+  const std::size_t source = is_in_place ? 1 : 0;
+  if (source >= args.size() || !args[source].is_node()) return std::nullopt;
+  if (!is_on_host(context, node) || is_on_host(context, body.nodes[args[source].as_node()]))
+    return std::nullopt;
+  const auto position = node.op->find_param("non_blocking");
+  const bool is_positional = position && !node.op->params[*position].kwarg_only;
+  const Arg* flag = is_positional ? find_arg(context, node, *position, "non_blocking")
+                                  : find_kwarg(context, node, "non_blocking");
+  return HostCopy{.is_blocking = flag == nullptr || !flag->is(ArgKind::kBool) || !flag->as_bool()};
+}
+
+}  // namespace epweave
