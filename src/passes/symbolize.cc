@@ -104,15 +104,17 @@ class InputFinder {
   std::vector<User> users_;
 };
 
-// Symbols that the inputs' token extents have already.
+// Symbols that the inputs' extents have already, in whichever dimension: a graph traced with a symbolic sequence
+// is one to divide along the sequence.
 std::vector<std::string> find_token_symbols(const Graph& graph, const std::vector<TokenInput>& inputs) {
   std::vector<std::string> names;
   for (const TokenInput& input : inputs) {
     const TensorType& type = *tensor_of(*graph.context, graph.step().nodes[input.node].type);
-    for (StringId symbol : graph.context->exprs.symbols(type.sizes[input.dim]))
-      if (const std::string name(graph.text(symbol));
-          std::find(names.begin(), names.end(), name) == names.end())
-        names.push_back(name);
+    for (ExprId size : type.sizes)
+      for (StringId symbol : graph.context->exprs.symbols(size))
+        if (const std::string name(graph.text(symbol));
+            std::find(names.begin(), names.end(), name) == names.end())
+          names.push_back(name);
   }
   return names;
 }
@@ -475,7 +477,7 @@ class Symbolizer {
 PassResult symbolize(const Graph& graph, const SymbolizeOptions& options) {
   const std::vector<TokenInput> inputs = InputFinder(graph).find(options.inputs);
   if (const auto symbols = find_token_symbols(graph, inputs); !symbols.empty())
-    return {graph, {fmt::format("the token count has a symbol: {}", fmt::join(symbols, ", "))}};
+    return {graph, {fmt::format("the tokens have a symbol: {}", fmt::join(symbols, ", "))}};
   Facts facts(graph);
   const ScalingFactors factors = infer_scaling(graph, facts, inputs);
   return Symbolizer(graph, inputs, factors).run();

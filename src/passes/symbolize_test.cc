@@ -257,7 +257,7 @@ TEST_CASE("sequence parallelism halves the tokens of a rank") {
 TEST_CASE("symbolize leaves graphs with a token symbol alone") {
   const Graph symbolic = read_real("dsv3_debug_ep2.1b_remat");
   const PassResult result = symbolize(symbolic, {});
-  CHECK(result.notes == std::vector<std::string>{"the token count has a symbol: u0"});
+  CHECK(result.notes == std::vector<std::string>{"the tokens have a symbol: u0"});
   const Graph once = symbolized(read_real("dsv3_debug_ep2_static.1b_remat"));
   CHECK(print_text(symbolized(once)) == print_text(once));
 }
