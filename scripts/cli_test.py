@@ -307,6 +307,11 @@ class RewriteTest(CommandLineTest):
             {"name": "output", "op": "output", "target": "output", "inputs": ["neg"], "module": None, "origin": ["output"],
              "type": None} | common]})
 
+    def test_print_says_that_it_shows_nothing(self):
+        result = self.run_tool("print", "small.txt", "--module", "layers.*.nosuch")
+        self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
+                         (0, b"", "epweave: warning: no node is in that module and part and matches the pattern\n"))
+
     def test_print_shows_selected_nodes(self):
         names = [line.split()[0] for line in self.output_of("print", "small.txt", "--module", "layers.*.moe").decode()
                  .splitlines()]

@@ -79,6 +79,13 @@ std::string filtered_text(const Graph& graph, const PrintOptions& options, const
   return text;
 }
 
+bool shows_any(const Graph& graph, const Filter& filter) {
+  for (const Body& body : graph.bodies)
+    for (NodeId id : body.order)
+      if (filter.shows(graph, body, id)) return true;
+  return false;
+}
+
 }  // namespace
 
 int print(const PrintOptions& options, Console& console) {
@@ -90,6 +97,8 @@ int print(const PrintOptions& options, Console& console) {
     console.print(print_text(graph, options.full ? TextMode::kFull : TextMode::kShort));
   else
     console.print(filtered_text(graph, options, filter));
+  if (!filter.shows_all() && !shows_any(graph, filter))
+    console.warn("no node is in that module and part and matches the pattern");
   return kFine;
 }
 

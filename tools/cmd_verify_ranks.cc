@@ -22,7 +22,7 @@ std::vector<RankProgram> read_programs(const std::vector<InputOptions>& inputs, 
   }
   if (programs.size() == 1) return spread_over_ranks(programs.front());
   if (ranks.size() < programs.size()) {
-    console.detail("the files do not name their ranks apart: the first is taken for rank 0, and so on");
+    console.warn("the files do not name their ranks apart: the first is taken for rank 0, and so on");
     for (std::size_t i = 0; i < programs.size(); ++i) programs[i].rank = static_cast<std::uint32_t>(i);
   }
   return programs;
