@@ -345,8 +345,9 @@ class FaultMaker {
     if (!is_split(id)) return false;
     std::vector<Arg> args = args_of(id), sizes = items_of(args[1]);
     if (sizes[0].is_int()) {
+      // The last of given sizes may be what is left of the tokens.
       sizes[0] = Arg::integer(sizes[0].as_int() - 1);
-      sizes[1] = Arg::integer(sizes[1].as_int() + 1);
+      if (sizes[1].is_int()) sizes[1] = Arg::integer(sizes[1].as_int() + 1);
     } else {
       // All of it for the first part: the operand of the division.
       const Arg division = context().args[body_.nodes[sizes[0].as_node()].args][0];
