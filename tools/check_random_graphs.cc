@@ -94,12 +94,7 @@ class Checker {
   }
 
   void execute(const RandomStep& step, const Graph& rewritten, const std::string& pipeline) {
-    static const replay::KernelTable kernels = [] {
-      replay::KernelTable table;
-      table.add(replay::cpu_kernel_rows());
-      table.add(replay::host_kernel_rows());
-      return table;
-    }();
+    static const replay::KernelTable kernels = replay::make_cpu_kernels();
     const replay::CheckReport checked =
         replay::check_graphs(step.graph, rewritten, {.kernels = kernels, .ranks = step.world, .data = seed_});
     ++coverage_.executed;

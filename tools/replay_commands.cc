@@ -21,13 +21,6 @@ namespace {
 using replay::NamedTensor;
 using replay::Rank;
 
-replay::KernelTable make_kernels() {
-  replay::KernelTable kernels;
-  kernels.add(replay::cpu_kernel_rows());
-  kernels.add(replay::host_kernel_rows());
-  return kernels;
-}
-
 replay::RunOptions make_options(const ReplayOptions& options) {
   replay::RunOptions result;
   result.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.deadline * 1000));
@@ -267,7 +260,7 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
 
 int replay_run(const RunCommandOptions& options, Console& console) {
   const Graph graph = read_sound_input(options.input);
-  const replay::KernelTable kernels = make_kernels();
+  const replay::KernelTable kernels = replay::make_cpu_kernels();
   require_kernels(graph, kernels, options.input);
   require_memory(graph, options.input, options.replay);
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
@@ -312,7 +305,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
 
 int replay_check(const CheckCommandOptions& options, Console& console) {
   const Graph a = read_sound_input(options.a), b = read_sound_input(options.b);
-  const replay::KernelTable kernels = make_kernels();
+  const replay::KernelTable kernels = replay::make_cpu_kernels();
   require_kernels(a, kernels, options.a);
   require_kernels(b, kernels, options.b);
   require_memory(a, options.a, options.replay);

@@ -51,12 +51,7 @@ graph
 )";
 
 const KernelTable& table() {
-  static const KernelTable filled = [] {
-    KernelTable made;
-    made.add(host_kernel_rows());
-    made.add(cpu_kernel_rows());
-    return made;
-  }();
+  static const KernelTable filled = make_cpu_kernels();
   return filled;
 }
 

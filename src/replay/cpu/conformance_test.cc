@@ -172,20 +172,13 @@ std::string run_case(const KernelTable& table, const Json& json) {
   return "";
 }
 
-KernelTable cpu_table() {
-  KernelTable table;
-  table.add(host_kernel_rows());
-  table.add(cpu_kernel_rows());
-  return table;
-}
-
 }  // namespace
 
 TEST_CASE("kernels agree with PyTorch's") {
   std::ifstream file(EPWEAVE_SOURCE_DIR "/testdata/kernels/cases.json");
   REQUIRE(file.good());
   const Json cases = Json::parse(file);
-  const KernelTable table = cpu_table();
+  const KernelTable table = make_cpu_kernels();
   std::size_t number = 0;
   for (const Json& json : cases) {
     std::string difference;

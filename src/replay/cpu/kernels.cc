@@ -17,4 +17,11 @@ std::span<const KernelRow> cpu_kernel_rows() {
   return all;
 }
 
+KernelTable make_cpu_kernels() {
+  KernelTable table;
+  table.add(cpu_kernel_rows());
+  table.add(host_kernel_rows());
+  return table;
+}
+
 }  // namespace epweave::replay

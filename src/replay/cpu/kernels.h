@@ -23,6 +23,9 @@ namespace epweave::replay {
 // All of them.
 std::span<const KernelRow> cpu_kernel_rows();
 
+// What the CPU executor runs: all of them, and the ops on host numbers.
+KernelTable make_cpu_kernels();
+
 namespace cpu {
 std::span<const KernelRow> attention_rows();
 std::span<const KernelRow> copy_rows();
