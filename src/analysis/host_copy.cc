@@ -9,6 +9,12 @@ bool is_on_host(const Context& context, const Node& node) {
   return tensor != nullptr && context.text(tensor->device).starts_with("cpu");
 }
 
+bool makes_host_wait(const Context& context, const Body& body, const Node& node) {
+  if (node.op == nullptr || node.op->cost != CostClass::kHostSync) return false;
+  const auto args = context.args[node.args];
+  return !args.empty() && args[0].is_node() && !is_on_host(context, body.nodes[args[0].as_node()]);
+}
+
 std::optional<HostCopy> find_host_copy(const Context& context, const Body& body, const Node& node) {
   static const OpInfo* const to_copy = find_op("aten._to_copy.default");
   static const OpInfo* const copy_in_place = find_op("aten.copy_.default");

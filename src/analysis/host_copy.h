@@ -2,10 +2,16 @@
 //
 // A blocking one makes the host wait for the device. A non-blocking one returns at once, and what it wrote may
 // be read only behind something that made the host wait.
+//
+//   h = _to_copy(x, device=cpu, non_blocking=True);  n = item(h)                         n reads too early
+//   h = _to_copy(x, device=cpu, non_blocking=True);  g = _to_copy(y, device=cpu);  n = item(h)    it does not
 #pragma once
 
+#include <map>
 #include <optional>
+#include <span>
 
+#include "analysis/effects.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -19,5 +25,31 @@ std::optional<HostCopy> find_host_copy(const Context& context, const Body& body,
 
 // Whether the node's value is a tensor in the host's memory.
 bool is_on_host(const Context& context, const Node& node);
+
+// Whether the call makes the host wait for the device by what it is, copies aside: it reads a number off it.
+bool makes_host_wait(const Context& context, const Body& body, const Node& node);
+
+// Calls visit(copy, reader) where a node reads what a non-blocking copy wrote, and nothing between the two made
+// the host wait. `order` has at least the copies, their readers and the nodes that make the host wait; `effects`
+// are those of a body with the same nodes, in whichever order.
+template <class Visit>
+void visit_early_reads(const Effects& effects, const Body& body, std::span<const NodeId> order,
+                       const Visit& visit) {
+  const Context& context = effects.context();
+  std::map<NodeId, std::size_t> copied_at;  // by storage: where in `order`, from 1
+  std::size_t last_wait = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const NodeId id = order[i];
+    const Node& node = body.nodes[id];
+    if (!copied_at.empty() && reads_elements(node))
+      for_each_input(context, node, [&](NodeId input) {
+        const auto copy = copied_at.find(effects.storage_of(input));
+        if (copy != copied_at.end() && last_wait < copy->second) visit(order[copy->second - 1], id);
+      });
+    const auto copy = find_host_copy(context, body, node);
+    if (copy && !copy->is_blocking) copied_at[effects.storage_of(id)] = i + 1;
+    if (copy ? copy->is_blocking : makes_host_wait(context, body, node)) last_wait = i + 1;
+  }
+}
 
 }  // namespace epweave

@@ -42,73 +42,38 @@ std::optional<OrderEdge> find_launch_violation(const std::vector<Launch>& launch
   return std::nullopt;
 }
 
-// What decides whether the host reads a non-blocking copy too early: the copies to the host, the nodes that
-// read them, and the nodes that make the host wait for the device.
-class HostReads {
- public:
-  explicit HostReads(const Effects& effects) : context_(effects.context()), effects_(effects) {
-    const Body& body = effects.body();
-    for (NodeId id : body.order) {
-      const Node& node = body.nodes[id];
-      const bool is_copy = find_host_copy(context_, body, node).has_value();
-      if (is_copy) copied_.insert(effects.storage_of(id));
-      if (is_copy || makes_host_wait(body, node) || reads_copy(node)) concerned_.push_back(id);
-    }
-  }
-
-  // In the order of the nodes of the body.
-  const std::vector<NodeId>& concerned() const { return concerned_; }
-
-  // Calls visit(copy, reader) for reads with nothing between copy and read that makes the host wait.
-  template <class Visit>
-  void visit_unsynchronised(const Body& body, std::span<const NodeId> order, const Visit& visit) const {
-    std::map<NodeId, std::uint32_t> copied_at;  // by storage: where in `order`, from 1
-    std::uint32_t last_sync = 0;
-    for (std::uint32_t i = 0; i < order.size(); ++i) {
-      const NodeId id = order[i];
-      const Node& node = body.nodes[id];
-      if (reads_elements(node))
-        for_each_input(context_, node, [&](NodeId input) {
-          const auto copy = copied_at.find(effects_.storage_of(input));
-          if (copy != copied_at.end() && last_sync < copy->second) visit(order[copy->second - 1], id);
-        });
-      const auto copy = find_host_copy(context_, body, node);
-      if (copy && !copy->is_blocking) copied_at[effects_.storage_of(id)] = i + 1;
-      if (copy ? copy->is_blocking : makes_host_wait(body, node)) last_sync = i + 1;
-    }
-  }
-
- private:
-  bool reads_copy(const Node& node) const {
+// What decides whether the host reads a non-blocking copy too early, in execution order: the copies to the host,
+// the nodes that read them, and those that make the host wait for the device.
+std::vector<NodeId> list_host_reads(const Effects& effects) {
+  const Context& context = effects.context();
+  const Body& body = effects.body();
+  IdSet<NodeId> copied;  // storages
+  const auto reads_copy = [&](const Node& node) {
     bool found = false;
-    for_each_input(context_, node,
-                   [&](NodeId input) { found |= copied_.contains(effects_.storage_of(input)); });
+    for_each_input(context, node,
+                   [&](NodeId input) { found |= copied.contains(effects.storage_of(input)); });
     return found && reads_elements(node);
+  };
+  std::vector<NodeId> concerned;
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    const bool is_copy = find_host_copy(context, body, node).has_value();
+    if (is_copy) copied.insert(effects.storage_of(id));
+    if (is_copy || makes_host_wait(context, body, node) || reads_copy(node)) concerned.push_back(id);
   }
-
-  bool makes_host_wait(const Body& body, const Node& node) const {
-    const auto args = context_.args[node.args];
-    return node.op != nullptr && node.op->cost == CostClass::kHostSync && !args.empty() &&
-           args[0].is_node() && !is_on_host(context_, body.nodes[args[0].as_node()]);
-  }
-
-  const Context& context_;
-  const Effects& effects_;
-  IdSet<NodeId> copied_;  // storages
-  std::vector<NodeId> concerned_;
-};
+  return concerned;
+}
 
 // A read of a non-blocking copy with nothing in between that makes the host wait, which `after` has and the
 // body before has not.
 std::optional<OrderEdge> find_host_read_violation(const Effects& before, const Body& after,
                                                   const Positions& position) {
-  const HostReads reads(before);
-  std::vector<NodeId> order = reads.concerned();
+  std::vector<NodeId> order = list_host_reads(before);
   IdSet<NodeId> known;
-  reads.visit_unsynchronised(before.body(), order, [&](NodeId, NodeId reader) { known.insert(reader); });
+  visit_early_reads(before, before.body(), order, [&](NodeId, NodeId reader) { known.insert(reader); });
   std::sort(order.begin(), order.end(), [&](NodeId a, NodeId b) { return position[a] < position[b]; });
   std::optional<OrderEdge> found;
-  reads.visit_unsynchronised(after, order, [&](NodeId copy, NodeId reader) {
+  visit_early_reads(before, after, order, [&](NodeId copy, NodeId reader) {
     if (!found && !known.contains(reader)) found = OrderEdge{copy, reader, OrderReason::kHostRead, {}};
   });
   return found;

@@ -958,32 +958,10 @@ class RewriteVerifier {
     return nullptr;
   }
 
-  // Calls visit(copy, reader) where the host reads a non-blocking copy and nothing in between made it wait.
-  template <class Visit>
-  void visit_early_reads(const Body& body, const Effects& effects, const Visit& visit) const {
-    SideTable<NodeId, std::size_t> pending;  // by storage: 1 + place of the copy
-    std::size_t last_sync = 0;
-    for (std::size_t i = 0; i < body.order.size(); ++i) {
-      const NodeId id = body.order[i];
-      const Node& node = body.nodes[id];
-      NodeId first;
-      for_each_input(context_, node, [&](NodeId input) {
-        if (!first) first = input;
-        const std::size_t at = reads_elements(node) ? pending[effects.storage_of(input)] : 0;
-        if (at != 0 && last_sync < at) visit(body.order[at - 1], id);
-      });
-      const auto copy = find_host_copy(context_, body, node);
-      if (copy && !copy->is_blocking) pending.at(effects.storage_of(id)) = i + 1;
-      const bool host_waits = node.op != nullptr && node.op->cost == CostClass::kHostSync && first &&
-                              !is_on_host(context_, body.nodes[first]);
-      if ((copy && copy->is_blocking) || host_waits) last_sync = i + 1;
-    }
-  }
-
   // A copy is read behind something that makes the host wait for it, unless A does not wait either.
   void check_host_reads() {
     std::set<std::pair<NodeId, NodeId>> known;  // copy and reader in A
-    visit_early_reads(a_, writers_a_.effects(), [&](NodeId copy, NodeId reader) {
+    visit_early_reads(writers_a_.effects(), a_, a_.order, [&](NodeId copy, NodeId reader) {
       known.insert({find_class(copy), find_class(reader)});
     });
     auto stands_for = [&](NodeId b) {
@@ -991,7 +969,7 @@ class RewriteVerifier {
       const bool is_of_a = claim.kind == ClaimKind::kWhole || claim.kind == ClaimKind::kPart;
       return is_of_a ? find_class(claim.origin) : NodeId();
     };
-    visit_early_reads(b_, writers_b_.effects(), [&](NodeId copy, NodeId reader) {
+    visit_early_reads(writers_b_.effects(), b_, b_.order, [&](NodeId copy, NodeId reader) {
       if (!known.contains({stands_for(copy), stands_for(reader)}))
         fail(reader, "rewrite-host-read",
              fmt::format("reads {} before anything waited for the copy", name_b(copy)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/host_copy.h"
 #include "ir/op.h"
 #include "passes/overlap_ep_refusal.h"
 
@@ -89,8 +90,7 @@ class PartPlanner {
     if (const Arg* device = find_kwarg(*graph_.context, node(id), "device");
         device != nullptr && !device->is_none())
       return device->is(ArgKind::kDevice) && graph_.text(device->as_name()).starts_with("cpu");
-    const TensorType* tensor = tensor_of(*graph_.context, node(id).type);
-    return tensor != nullptr && graph_.text(tensor->device).starts_with("cpu");
+    return is_on_host(*graph_.context, node(id));
   }
 
   void check_copies(const PartPlan& plan, const std::vector<Local>& copies) const {
