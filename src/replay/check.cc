@@ -176,7 +176,8 @@ class Checker {
   }
 
   static bool needs_bound(const Judgement& judgement) {
-    return judgement.is_sum || judgement.verdict == Verdict::kDiffers;
+    return judgement.verdict == Verdict::kDiffers ||
+           (judgement.is_sum && judgement.verdict != Verdict::kEqual);
   }
 
   // The verdict in the end: where a regrouped sum is behind it, that of its bound.

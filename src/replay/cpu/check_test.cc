@@ -136,6 +136,39 @@ TEST_CASE("a regrouped sum is held to what its summands allow") {
   CHECK(other.outputs[1].verdict == Verdict::kDiffers);
 }
 
+// The numbers 1, e, 0, e with e = 2^-24, each a part. Sixteen lanes add them exactly, and so does float64; one
+// after the other in float32 they give 1.
+TEST_CASE("parts that add up in float64 by chance are a regrouped sum") {
+  const char* const whole = R"(graph
+  %one = aten.full.default([1, 2], 1.0, dtype=f32) : f32[1, 2]
+  %e = aten.full.default([1, 2], 5.9604644775390625e-08, dtype=f32) : f32[1, 2]
+  %zero = aten.full.default([1, 2], 0.0, dtype=f32) : f32[1, 2]
+  %x = aten.cat.default([%one, %e, %zero, %e]) : f32[4, 2]
+  %s = aten.sum.dim_IntList(%x, [0]) : f32[2]
+  output([%s])
+)";
+  const char* const parts =
+      R"(origins %one = aten.full.default, %e = aten.full.default, %zero = aten.full.default, %s = aten.sum.dim_IntList
+graph
+  %one = aten.full.default([1, 2], 1.0, dtype=f32) : f32[1, 2] from(chunk kept %one)
+  %e = aten.full.default([1, 2], 5.9604644775390625e-08, dtype=f32) : f32[1, 2] from(chunk kept %e)
+  %zero = aten.full.default([1, 2], 0.0, dtype=f32) : f32[1, 2] from(chunk kept %zero)
+  %s0 = aten.sum.dim_IntList(%one, [0]) : f32[2] from(chunk body %s 0/4)
+  %s1 = aten.sum.dim_IntList(%e, [0]) : f32[2] from(chunk body %s 1/4)
+  %s2 = aten.sum.dim_IntList(%zero, [0]) : f32[2] from(chunk body %s 2/4)
+  %s3 = aten.sum.dim_IntList(%e, [0]) : f32[2] from(chunk body %s 3/4)
+  %a = aten.add.Tensor(%s0, %s1) : f32[2] from(chunk materialize %s)
+  %b = aten.add.Tensor(%a, %s2) : f32[2] from(chunk materialize %s)
+  %s = aten.add.Tensor(%b, %s3) : f32[2] from(chunk materialize %s)
+  output([%s])
+)";
+  const CheckReport report = check_graphs(parse(whole), parse(parts), {table(), 1, 3, {}});
+  CHECK(report.is_same());
+  REQUIRE(report.outputs.size() == 1);
+  CHECK(report.outputs[0].verdict == Verdict::kSumOrder);
+  CHECK(report.outputs[0].difference.differing == 2);
+}
+
 TEST_CASE("a graph equals itself") {
   const CheckReport report = check(kWhole, kWhole);
   CHECK(report.is_same());
