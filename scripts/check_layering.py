@@ -16,7 +16,12 @@ LIBRARY = re.compile(r"epweave_library\(\s*(\w+)([^)]*)\)", re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 APART = {"passes": "replay", "replay": "passes"}
 PROTOBUF = re.compile(r"google/protobuf/|\.pb\.h$")
-CLI11_FILES = ("tools/command_line.cc", "tools/replay_command_line.cc")  # one per program
+# One per program.
+CLI11_FILES = (
+    "tools/check_random_graphs.cc",
+    "tools/command_line.cc",
+    "tools/replay_command_line.cc",
+)
 
 
 def read_libraries():

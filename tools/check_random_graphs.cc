@@ -1,7 +1,7 @@
 // Random training steps (testing/random_graph.h) through the passes, the verifiers and the replay.
 //
-//   check_random_graphs [--count N] [--first SEED] [--run] [--coverage]
-//   check_random_graphs [--layers N] --print SEED          the step as text, for `epweave`
+//   check_random_graphs --count N [--first SEED] [--run] [--coverage]
+//   check_random_graphs --print SEED                       the step as text, for `epweave`
 //
 // For each seed a step is made and must satisfy all invariants. It is chunked into each of several numbers of
 // parts and, where it exchanges tokens, scheduled. A rewrite may be refused; else it must satisfy all
@@ -11,8 +11,8 @@
 // Exit code 1 if anything fails, naming the seed.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <map>
 #include <optional>
@@ -160,45 +160,25 @@ int run(const Settings& settings) {
 }  // namespace epweave
 
 int main(int argc, char** argv) {
+  using epweave::print_text, epweave::make_random_step;
   epweave::Settings settings;
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  // The number behind word i, which is stepped over.
-  auto number_after = [&](std::size_t& i) -> std::optional<std::uint64_t> {
-    std::uint64_t value = 0;
-    if (++i >= words.size()) return std::nullopt;
-    const char* const end = words[i].data() + words[i].size();
-    const auto read = std::from_chars(words[i].data(), end, value);
-    return read.ec == std::errc() && read.ptr == end ? std::optional(value) : std::nullopt;
-  };
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string word = words[i];
-    bool known = true;
-    if (word == "--print" || word == "--count" || word == "--first" || word == "--layers") {
-      const auto number = number_after(i);
-      known = number.has_value();
-      if (word == "--count") settings.count = number.value_or(0);
-      if (word == "--first" || word == "--print") settings.first = number.value_or(0);
-      if (word == "--layers") settings.layers = number;
-      if (known && word == "--print") {
-        fmt::print("{}",
-                   epweave::print_text(epweave::make_random_step(settings.first, settings.layers).graph));
-        return 0;
-      }
-    } else if (word == "--pipeline" && i + 1 < words.size()) {
-      settings.pipeline = words[++i];
-    } else if (word == "--run") {
-      settings.run = true;
-    } else if (word == "--coverage") {
-      settings.coverage = true;
-    } else {
-      known = false;
-    }
-    if (!known) {
-      fmt::print(stderr,
-                 "usage: check_random_graphs [--count N] [--first SEED] [--layers N] [--pipeline TEXT] "
-                 "[--run] [--coverage] [--print SEED]\n");
-      return 2;
-    }
+  std::optional<std::uint64_t> printed;
+  CLI::App app("Random training steps through the passes, the verifiers and the replay");
+  app.add_option("--count", settings.count, "Steps to check")->type_name("N")->capture_default_str();
+  app.add_option("--first", settings.first, "Seed of the first step")
+      ->type_name("SEED")
+      ->capture_default_str();
+  app.add_option("--layers", settings.layers, "Layers of each step (default: one or two)")->type_name("N");
+  app.add_option("--pipeline", settings.pipeline, "Run this pipeline instead of the built-in ones");
+  app.add_flag("--run", settings.run, "Execute step and rewrite and compare the bits");
+  app.add_flag("--coverage", settings.coverage, "List what was divided and refused");
+  app.add_option("--print", printed, "Print one step as text and stop")->type_name("SEED");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
   }
-  return epweave::run(settings);
+  if (!printed) return epweave::run(settings);
+  fmt::print("{}", print_text(make_random_step(*printed, settings.layers).graph));
+  return 0;
 }

@@ -50,8 +50,7 @@ std::vector<NodeId> list_host_reads(const Effects& effects) {
   IdSet<NodeId> copied;  // storages
   const auto reads_copy = [&](const Node& node) {
     bool found = false;
-    for_each_input(context, node,
-                   [&](NodeId input) { found |= copied.contains(effects.storage_of(input)); });
+    for_each_input(context, node, [&](NodeId input) { found |= copied.contains(effects.storage_of(input)); });
     return found && reads_elements(node);
   };
   std::vector<NodeId> concerned;
