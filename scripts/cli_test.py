@@ -113,6 +113,8 @@ class UsageTest(CommandLineTest):
         self.assertEqual(result.returncode, 2)
         self.assertEqual(json.loads(result.stdout)["error"]["message"],
                          "--json and the graph cannot both go to standard output: give -o FILE")
+        for flags in ([], ["-o", "out.epw", "--json"]):
+            self.assertEqual(self.run_tool("rewrite", "small.txt", "-p", "dce", "--report", "-", *flags).returncode, 2)
 
     def test_help_and_version(self):
         self.assertIn(b"Exit codes", self.output_of("--help"))
@@ -579,6 +581,11 @@ class OverlapTest(CommandLineTest):
         self.assertEqual(sum(event["args"].get("flops", 0) for event in kernels), stats["cost"]["flops"])
         self.assertEqual(sum(event["args"]["bytes"] for event in slices if event["tid"] > 2),
                          sum(row["bytes"] for row in stats["collectives"]))
+
+    def test_rewrite_reports_what_overlap_says(self):
+        for name, flags in (("report.json", ["--json"]), ("report.txt", [])):
+            self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "out.epw", "-q", "--report", name)
+            self.assertEqual((self.folder / name).read_bytes(), self.output_of("overlap", "out.epw", *flags))
 
     def test_one_standard_input(self):
         result = self.run_tool("overlap", "-", "--before", "-")

@@ -9,6 +9,7 @@
 #include "figures.h"
 #include "graphs.h"
 #include "io/file.h"
+#include "overlap_report.h"
 #include "report.h"
 #include "trace.h"
 
@@ -169,6 +170,13 @@ std::string overlap_text(const Graph& graph, const Overlaps& overlaps) {
 }
 
 }  // namespace
+
+void write_overlap_report(const Graph& graph, const std::string& name, const std::string& path) {
+  const Overlaps overlaps = overlaps_of(graph);
+  Json report = {{"graph", name}};
+  report.update(overlap_report(graph, overlaps));
+  write_bytes(path, path.ends_with(".json") ? report_text(report) : overlap_text(graph, overlaps));
+}
 
 int overlap(const OverlapOptions& options, Console& console) {
   if (options.input.path == "-" && options.before.path == "-")

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "graphs.h"
+#include "overlap_report.h"
 #include "passes/pipeline.h"
 #include "reproducer.h"
 #include "version.h"
@@ -68,15 +69,19 @@ class Rewrite {
     else
       write_output(output, options_.output);
     files_.write = seconds_since(start_write);
+    if (!options_.report.empty()) write_overlap_report(output, display_name(), options_.report);
     if (options_.time_passes) console_.requested(watch_.times_text(files_));
     if (console_.json()) report(input, output, sha256);
-    console_.detail(fmt::format("{}: {} -> {} nodes",
-                                options_.output.path == "-" ? "standard output" : options_.output.path,
-                                input.step().order.size(), output.step().order.size()));
+    console_.detail(fmt::format("{}: {} -> {} nodes", display_name(), input.step().order.size(),
+                                output.step().order.size()));
     return kFine;
   }
 
  private:
+  std::string display_name() const {
+    return options_.output.path == "-" ? "standard output" : options_.output.path;
+  }
+
   // A declined graph is the user's own and the message says what to do, so it is kept only on request; a bug
   // of ours leaves a reproducer always.
   Graph run_passes(const Graph& input, const std::string& sha256) {
@@ -160,6 +165,8 @@ int rewrite(const RewriteOptions& options, Console& console) {
   if (options.input.path.empty()) throw UsageError("give a graph to rewrite: IN, or - for standard input");
   if (console.json() && options.output.path == "-")
     throw UsageError("--json and the graph cannot both go to standard output: give -o FILE");
+  if (options.report == "-" && (options.output.path == "-" || console.json()))
+    throw UsageError("--report - shares standard output with another result: give it a file");
   check_output(options.output);
   return Rewrite(options, pipeline, console).run();
 }

@@ -103,6 +103,10 @@ void add_rewrite(CLI::App& app, Choices& choices) {
                    "Print the graph after each pass that changed it");
   command.add_option("--dump-dir", options.dump_dir, "Write the graph after each pass to DIR/NN-PASS.txt")
       ->type_name("DIR");
+  command
+      .add_option("--report", options.report,
+                  "Write what runs under each token exchange of the result, as JSON if FILE ends in .json")
+      ->type_name("FILE");
   command.add_flag("--time-passes", options.time_passes, "Print the time of each pass on standard error");
   choose(
       command

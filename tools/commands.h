@@ -32,6 +32,7 @@ struct RewriteOptions {
   std::string verify = "each";
   std::vector<std::string> print_after;  // pass names or "all"
   std::string dump_dir;
+  std::string report;                     // file for what runs under each token exchange; empty: none
   std::optional<std::string> reproducer;  // file to run; brings input and pipeline
   std::optional<std::string> keep;        // where a pass that fails or declines leaves a reproducer
   bool print_pipeline = false, print_changed = false, time_passes = false;
