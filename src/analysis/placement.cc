@@ -318,6 +318,12 @@ class Inference {
           "dim=seq divides the second dimension of the [batch, sequence] inputs, which is a plain "
           "number in all of them",
           {}, "trace with a symbolic sequence length, or divide the batch (dim=batch)");
+    if (tokens_.has_symbolic_grid())
+      throw PassError("chunk.no-token-symbol",
+                      "dim=batch divides the first dimension of the [batch, sequence] inputs, which is a "
+                      "plain number in all "
+                      "of them; the second is a symbol",
+                      {}, "divide the sequence (dim=seq), or trace with a symbolic batch");
     throw PassError("chunk.no-token-symbol",
                     "no user input has a symbolic first dimension: the token count is a plain number", {},
                     "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");

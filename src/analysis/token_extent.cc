@@ -17,7 +17,7 @@ bool is_grid(const TensorType& tensor) {
 }
 
 // Whether a user input is a grid with a symbol in front or behind: without, all tokens come in one row.
-bool has_symbolic_grid(const Graph& graph, const ExprPool& exprs) {
+bool find_symbolic_grid(const Graph& graph, const ExprPool& exprs) {
   std::size_t position = 0;
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
@@ -43,7 +43,9 @@ void TokenExtents::add_symbols(ExprId extent) {
 }
 
 TokenExtents::TokenExtents(const Graph& graph, Facts& facts, GridDim grid_dim)
-    : facts_(facts), is_inner_(grid_dim == GridDim::kSequence && has_symbolic_grid(graph, facts.pool())) {
+    : facts_(facts),
+      has_symbolic_grid_(find_symbolic_grid(graph, facts.pool())),
+      is_inner_(grid_dim == GridDim::kSequence && has_symbolic_grid_) {
   const Body& step = graph.step();
   std::size_t input = 0;
   for (NodeId id : step.order) {

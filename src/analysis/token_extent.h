@@ -31,6 +31,8 @@ class TokenExtents {
   bool is_token(StringId symbol) const { return is_token_.contains(symbol); }
   // Whether the tokens are the inner dimension of a grid. Where dimensions are merged, the batch is in front.
   bool is_inner() const { return is_inner_; }
+  // Whether a user input is a grid with a symbol for its batch or its sequence.
+  bool has_symbolic_grid() const { return has_symbolic_grid_; }
   // Whether the extent mentions a token symbol.
   bool scales(ExprId extent);
   bool scales(PolyId extent);
@@ -53,6 +55,7 @@ class TokenExtents {
   void add_symbols(ExprId extent);
 
   Facts& facts_;
+  bool has_symbolic_grid_ = false;
   bool is_inner_ = false;
   std::vector<StringId> symbols_;
   IdSet<StringId> is_token_;
