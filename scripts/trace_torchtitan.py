@@ -178,6 +178,35 @@ def build_model(config, dims):
     return model, loss, fake
 
 
+def uses_dot_product_attention(model) -> bool:
+    """Whether attention is torch's scaled_dot_product_attention, which takes no masks here."""
+    from torchtitan.models.common.attention import ScaledDotProductAttention
+
+    config = model.config.first_attention
+    return config is not None and isinstance(config.inner_attention, ScaledDotProductAttention.Config)
+
+
+def choose_cudnn_attention() -> None:
+    """Trace scaled_dot_product_attention as cuDNN's kernel, torchtitan's first choice on Hopper.
+
+    torch's own choice asks the CUDA driver.
+    """
+    import types
+
+    import torch
+    from torchtitan.models.common import attention
+
+    def attend(q, k, v, *, scale=None, is_causal=False, enable_gqa=False):
+        if enable_gqa and q.shape[-3] != k.shape[-3]:
+            raise TraceError("dot-product attention with groups of query heads cannot be traced")
+        return torch.ops.aten._scaled_dot_product_cudnn_attention(
+            q, k, v, None, True, 0.0, is_causal, False, scale=scale)[0]
+
+    functional = types.SimpleNamespace(**vars(torch.nn.functional))
+    functional.scaled_dot_product_attention = attend
+    attention.F = functional
+
+
 def make_user_inputs(options, model, fake):
     """The step's arguments: tokens, labels, number of valid tokens, and keyword arguments."""
     import torch
@@ -191,9 +220,10 @@ def make_user_inputs(options, model, fake):
         positions = torch.arange(options.sequence, dtype=torch.int32, device="cuda:0")
         positions = positions.expand(shape).contiguous()
         keywords = {"positions": positions}
-        masks = model.get_attention_masks(positions=positions)
-        if masks is not None:
-            keywords["attention_masks"] = masks
+        if not uses_dot_product_attention(model):
+            masks = model.get_attention_masks(positions=positions)
+            if masks is not None:
+                keywords["attention_masks"] = masks
     return tokens, labels, valid, keywords
 
 
@@ -208,6 +238,8 @@ def trace(config, dims, model, loss, arguments):
     make_step = importlib.import_module(f"{TRACER}.trainer").make_fwd_bwd_step
     importlib.import_module(f"{TRACER}.common_utils").maybe_register_blockmask_pytree_node()
     allow_marked_fake_inputs(tracer)
+    if uses_dot_product_attention(model):
+        choose_cudnn_attention()
 
     def prepare(args, kwargs):
         for key in keys:
