@@ -73,19 +73,16 @@ class Effects {
   enum class TouchKind : std::uint8_t { kRead, kWrite, kRandom, kEffect, kUnknown };
   struct Touch {
     NodeId node;
-    NodeId storage;  // of kRead and kWrite
+    NodeId operand;  // of kRead and kWrite
     TouchKind kind;
   };
 
-  void find_touches();
-  void find_symbol_uses();
-  void find_effects_of(NodeId id);
+  void find_touches(NodeId id, const Node& node);
   void find_accesses();
 
   const Context& context_;
   const Body& body_;
   std::vector<Touch> touches_;  // by execution order of the nodes; only while the effects are being found
-  IdSet<NodeId> written_;       // storages, likewise
   std::vector<std::uint32_t> begins_;
   std::vector<StorageAccess> accesses_;
   IdVector<NodeId, NodeId> storage_;

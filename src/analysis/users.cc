@@ -1,14 +1,16 @@
 #include "analysis/users.h"
 
+#include "ir/walk.h"
+
 namespace epweave {
 
 NodeLists list_inputs(const Context& context, const Body& body) {
   std::vector<std::uint32_t> counts(body.nodes.size() + 1);
   std::vector<NodeId> flat;  // inputs of order[0], of order[1], ...
   IdVector<NodeId, NodeId> last_user(body.nodes.size());
-  for (NodeId id : body.order) {
+  for (const auto [id, node] : walk(context, body)) {
     const std::size_t begin = flat.size();
-    for_each_input(context, body.nodes[id], [&](NodeId input) {
+    for_each_input(context, node, [&, id = id](NodeId input) {
       if (std::exchange(last_user[input], id) != id) flat.push_back(input);
     });
     counts[id.index()] = static_cast<std::uint32_t>(flat.size() - begin);
