@@ -3,6 +3,7 @@
 #include <map>
 
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -87,8 +88,7 @@ std::size_t group_position(const OpInfo& op) {
 std::vector<Launch> find_launches(const Context& context, const Body& body) {
   std::vector<Launch> launches;
   GroupNumbering numbering(context, body);
-  for (NodeId id : body.order) {
-    const Node& node = body.nodes[id];
+  for (const auto [id, node] : walk(body)) {
     if (!is_launch(node)) continue;
     const Arg* group = find_arg(context, node, group_position(*node.op), "group_name");
     Launch launch{id, group != nullptr ? *group : Arg()};

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -59,8 +60,7 @@ EpRegions find_ep_regions(const Graph& graph) {
   const StringId body_role = graph.context->strings.find("body");
   if (!body_role) return found;
   RegionIndex index(found.regions);
-  for (NodeId id : body.order) {
-    const Node& node = body.nodes[id];
+  for (const auto [id, node] : walk(body)) {
     if (node.chunk.role != body_role) continue;
     if (!node.chunk.region || !node.chunk.part || *node.chunk.part < 0) {
       found.malformed.push_back(id);

@@ -9,6 +9,7 @@
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -49,13 +50,13 @@ std::vector<NodeId> list_host_reads(const Effects& effects) {
   const Body& body = effects.body();
   IdSet<NodeId> copied;  // storages
   const auto reads_copy = [&](const Node& node) {
+    if (!reads_elements(node)) return false;
     bool found = false;
     for_each_input(context, node, [&](NodeId input) { found |= copied.contains(effects.storage_of(input)); });
-    return found && reads_elements(node);
+    return found;
   };
   std::vector<NodeId> concerned;
-  for (NodeId id : body.order) {
-    const Node& node = body.nodes[id];
+  for (const auto [id, node] : walk(context, body)) {
     const bool is_copy = find_host_copy(context, body, node).has_value();
     if (is_copy) copied.insert(effects.storage_of(id));
     if (is_copy || makes_host_wait(context, body, node) || reads_copy(node)) concerned.push_back(id);
@@ -124,13 +125,12 @@ class StableSorter {
   // Whether every node could be placed.
   bool run() {
     std::vector<NodeId> pending(body_.order.rbegin(), body_.order.rend());
-    NodeId output;
+    const NodeId output = find_output();
     while (!pending.empty()) {
       const NodeId id = pending.back();
       pending.pop_back();
-      if (body_.nodes[id].kind == NodeKind::kOutput) {
-        output = id;
-      } else if (NodeId missing = find_last_missing(id)) {
+      if (id == output) continue;
+      if (NodeId missing = find_last_missing(id)) {
         wait_for(id, missing);
       } else {
         place(id, pending);
@@ -144,6 +144,11 @@ class StableSorter {
   bool is_placed(NodeId id) const { return placed_.contains(id); }
 
  private:
+  NodeId find_output() const {
+    const bool has_output = !body_.order.empty() && body_.nodes[body_.order.back()].kind == NodeKind::kOutput;
+    return has_output ? body_.order.back() : NodeId();
+  }
+
   // Dependences behind the one last waited for were met when it was chosen, and stay so.
   NodeId find_last_missing(NodeId id) {
     for (std::uint32_t& left = left_[id]; left > 0; --left)
@@ -304,9 +309,9 @@ std::optional<OrderEdge> find_order_violation(const Effects& before, const Body&
   check_is_permutation(before.body(), after);
   const Context& context = before.context();
   const auto position = find_positions(after, after.order);
-  for (NodeId id : after.order) {
+  for (const auto [id, node] : walk(context, after)) {
     OrderEdge violation;
-    for_each_input(context, after.nodes[id], [&](NodeId input) {
+    for_each_input(context, node, [&, id = id](NodeId input) {
       if (!violation.before && position[input] >= position[id])
         violation = {input, id, OrderReason::kData, {}};
     });

@@ -1,14 +1,16 @@
-// Walks over the nodes of a body that execute, in execution order.
+// Walks over nodes of a body, in execution order or another.
 //
-//   for (const auto [id, node] : walk(body)) ...
-//   for (const auto [id, node] : walk(context, body)) ...    for those that read the arguments, too
+//   for (const auto [id, node] : walk(body)) ...              those that execute
+//   for (const auto [id, node] : walk(body, part.nodes)) ...  these
+//   for (const auto [id, node] : walk(context, body)) ...     by a loop that reads their arguments, too
 //
-// The rows of a large body are not in the processor's cache, and the order jumps between rows that were there
+// The rows of a large body are not in the processor's cache, and an order jumps between rows that were there
 // at first and rows that passes added. A walk asks for the rows that are next, so that they have come by the
 // time they are read.
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "base/prefetch.h"
 #include "ir/graph.h"
@@ -24,45 +26,51 @@ class Walk {
 
   class Iterator {
    public:
-    Iterator(const Walk& walk, std::size_t place) : walk_(walk), place_(place) {}
+    Iterator(const Walk& walk, std::size_t place) : walk_(&walk), place_(place) {}
     Step operator*() const {
-      walk_.read_ahead(place_);
-      const NodeId id = walk_.body_.order[place_];
-      return {id, walk_.body_.nodes[id]};
+      walk_->read_ahead(place_);
+      const NodeId id = walk_->ids_[place_];
+      return {id, walk_->nodes_[id]};
     }
     Iterator& operator++() { return ++place_, *this; }
     friend bool operator==(const Iterator& a, const Iterator& b) { return a.place_ == b.place_; }
 
    private:
-    const Walk& walk_;
+    const Walk* walk_;
     std::size_t place_;
   };
 
-  Walk(const Context* context, const Body& body) : context_(context), body_(body) {}
+  // `arguments`: of the nodes, if they are read.
+  Walk(const Body& body, std::span<const NodeId> ids, const ArgPool* arguments)
+      : nodes_(body.nodes), ids_(ids), arguments_(arguments) {}
 
   Iterator begin() const { return {*this, 0}; }
-  Iterator end() const { return {*this, body_.order.size()}; }
+  Iterator end() const { return {*this, ids_.size()}; }
 
  private:
-  // In nodes. An argument is found by its node's row, which must have come before.
+  // In steps. Where a node's arguments are says its row, which must have come before.
   static constexpr std::size_t kRowsAhead = 16, kArgumentsAhead = 8;
 
   void read_ahead(std::size_t place) const {
-    if (place + kRowsAhead >= body_.order.size()) return;
-    prefetch(&body_.nodes[body_.order[place + kRowsAhead]]);
-    if (context_ == nullptr) return;
-    prefetch(context_->args[body_.nodes[body_.order[place + kArgumentsAhead]].args].data());
+    if (place + kRowsAhead >= ids_.size()) return;
+    prefetch(&nodes_[ids_[place + kRowsAhead]]);
+    if (arguments_ == nullptr) return;
+    prefetch((*arguments_)[nodes_[ids_[place + kArgumentsAhead]].args].data());
   }
 
-  const Context* context_;  // null: the arguments are not read
-  const Body& body_;
+  const IdVector<NodeId, Node>& nodes_;
+  std::span<const NodeId> ids_;
+  const ArgPool* arguments_;  // null: they are not read
 };
 
+inline Walk walk(const Body& body, std::span<const NodeId> ids) {
+  return {body, ids, nullptr};
+}
 inline Walk walk(const Body& body) {
-  return {nullptr, body};
+  return walk(body, body.order);
 }
 inline Walk walk(const Context& context, const Body& body) {
-  return {&context, body};
+  return {body, body.order, &context.args};
 }
 
 }  // namespace epweave

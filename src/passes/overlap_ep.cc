@@ -42,6 +42,20 @@ FirstExchange choose_first(const Graph& graph, const EpRegion& region, PairFirst
 
 // --------------------------------------------------------------------------- applying
 
+// The graph, and what was found out about it.
+struct Input {
+  explicit Input(const Graph& g)
+      : graph(g),
+        effects(*g.context, g.step()),
+        inputs(list_inputs(*g.context, g.step())),
+        launches(find_launches(*g.context, g.step())) {}
+
+  const Graph& graph;
+  const Effects effects;
+  const NodeLists inputs;
+  const std::vector<Launch> launches;
+};
+
 struct Plan {
   std::vector<const EpRegion*> regions;  // scheduled ones
   std::vector<RegionSchedule> schedules;
@@ -94,24 +108,27 @@ StableOrder sort_body(const Graph& graph, const Plan& plan, const NodeLists& inp
 
 // Launches that may change places with others: those of scheduled bodies, and those that only follow them
 // because they depend on them. Every rank runs this program and gets this same order.
-IdSet<NodeId> list_free_launches(const Body& body, const NodeLists& inputs, const Plan& plan) {
+IdSet<NodeId> list_free_launches(const Input& input, const Plan& plan) {
+  const Body& body = input.graph.step();
   IdSet<NodeId> dependent(body.nodes.size()), free_launches(body.nodes.size());
   for (const EpRegion* region : plan.regions)
     for (const EpPart& part : region->parts)
       for (NodeId id : part.nodes) dependent.insert(id);
   for (NodeId id : body.order) {
-    const auto from = inputs[id];
+    const auto from = input.inputs[id];
     if (std::any_of(from.begin(), from.end(), [&](NodeId i) { return dependent.contains(i); }))
       dependent.insert(id);
-    if (dependent.contains(id) && is_launch(body.nodes[id])) free_launches.insert(id);
   }
+  for (const Launch& launch : input.launches)
+    if (dependent.contains(launch.node)) free_launches.insert(launch.node);
   return free_launches;
 }
 
 // The launches of each group, but for free ones, in the order they have.
-void add_launch_edges(const Graph& graph, const IdSet<NodeId>& free_launches, std::vector<OrderEdge>& edges) {
+void add_launch_edges(const std::vector<Launch>& launches, const IdSet<NodeId>& free_launches,
+                      std::vector<OrderEdge>& edges) {
   std::map<std::pair<ArgKind, std::uint64_t>, NodeId> last_on_group;
-  for (const Launch& launch : find_launches(*graph.context, graph.step())) {
+  for (const Launch& launch : launches) {
     if (free_launches.contains(launch.node)) continue;
     NodeId& last = last_on_group[{launch.group.kind(), launch.group.bits()}];
     if (last) edges.push_back({last, launch.node, OrderReason::kLaunchOrder, {}});
@@ -119,15 +136,16 @@ void add_launch_edges(const Graph& graph, const IdSet<NodeId>& free_launches, st
   }
 }
 
-StableOrder find_order(const Graph& graph, const Plan& plan, const NodeLists& inputs,
-                       std::vector<OrderEdge> edges) {
+StableOrder find_order(const Input& input, const Plan& plan) {
+  const Body& body = input.graph.step();
+  std::vector<OrderEdge> edges = input.effects.order_edges();
   if (plan.movement == Movement::kMinimal) {
-    add_launch_edges(graph, list_free_launches(graph.step(), inputs, plan), edges);
-    if (auto order = order_with_fewest_moves(graph.step(), inputs, edges, plan.schedules))
-      return {std::move(*order), IdVector<NodeId, NodeId>(graph.step().nodes.size())};
+    add_launch_edges(input.launches, list_free_launches(input, plan), edges);
+    if (auto order = order_with_fewest_moves(body, input.inputs, edges, plan.schedules))
+      return {std::move(*order), IdVector<NodeId, NodeId>(body.nodes.size())};
   }
   for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
-  StableOrder sorted = sort_body(graph, plan, inputs, edges);
+  StableOrder sorted = sort_body(input.graph, plan, input.inputs, edges);
   EPWEAVE_CHECK(plan.movement == Movement::kDelay);  // else it printed the contradiction
   return sorted;
 }
@@ -192,16 +210,6 @@ void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Gra
 
 // --------------------------------------------------------------------------- the pass
 
-// The graph, and what was found out about it.
-struct Input {
-  explicit Input(const Graph& g)
-      : graph(g), effects(*g.context, g.step()), inputs(list_inputs(*g.context, g.step())) {}
-
-  const Graph& graph;
-  const Effects effects;
-  const NodeLists inputs;
-};
-
 Plan make_plan(const Input& input, const std::vector<EpRegion>& regions, const OverlapEpOptions& options) {
   const Graph& graph = input.graph;
   const Body& body = graph.step();
@@ -244,21 +252,21 @@ void set_copy_flags(const Plan& plan, Graph& graph) {
 }
 
 // Launches outside the bodies that changed places with others of their group: the user may want to know.
-std::size_t count_displaced(const Graph& graph, const Body& after, const Plan& plan) {
+std::size_t count_displaced(const std::vector<Launch>& launches, const Body& after, const Plan& plan) {
   IdSet<NodeId> bodies(after.nodes.size());
   for (const EpRegion* region : plan.regions)
     for (const EpPart& part : region->parts)
       for (NodeId id : part.nodes) bodies.insert(id);
   std::map<std::pair<ArgKind, std::uint64_t>, std::vector<NodeId>> by_group;
-  for (const Launch& launch : find_launches(*graph.context, graph.step()))
+  for (const Launch& launch : launches)
     if (!bodies.contains(launch.node))
       by_group[{launch.group.kind(), launch.group.bits()}].push_back(launch.node);
   const auto position = find_positions(after, after.order);
   std::size_t count = 0;
-  for (auto& [group, launches] : by_group) {
-    std::vector<NodeId> moved = launches;
+  for (const auto& [group, before] : by_group) {
+    std::vector<NodeId> moved = before;
     std::sort(moved.begin(), moved.end(), [&](NodeId a, NodeId b) { return position[a] < position[b]; });
-    for (std::size_t i = 0; i < moved.size(); ++i) count += moved[i] != launches[i];
+    for (std::size_t i = 0; i < moved.size(); ++i) count += moved[i] != before[i];
   }
   return count;
 }
@@ -280,7 +288,7 @@ std::string describe_moves(const Body& before, const std::vector<NodeId>& after,
 PassResult apply(const Input& input, const Plan& plan) {
   const Graph& graph = input.graph;
   const Body& before = graph.step();
-  const StableOrder sorted = find_order(graph, plan, input.inputs, input.effects.order_edges());
+  const StableOrder sorted = find_order(input, plan);
   const std::vector<NodeId> moved = find_moved(before, sorted.order);
 
   PassResult result{graph};
@@ -290,7 +298,7 @@ PassResult apply(const Input& input, const Plan& plan) {
   record_moves(graph, plan, {sorted, moved}, result.graph);
   set_copy_flags(plan, result.graph);
 
-  const IdSet<NodeId> free_launches = list_free_launches(before, input.inputs, plan);
+  const IdSet<NodeId> free_launches = list_free_launches(input, plan);
   if (auto violation = find_order_violation(input.effects, after, free_launches))
     decline(
         graph, violation->after,
@@ -301,7 +309,7 @@ PassResult apply(const Input& input, const Plan& plan) {
   result.notes.push_back(fmt::format("scheduled {} with {}", count_of(plan.regions.size(), "region"),
                                      count_of(exchanges, "token exchange")));
   result.notes.push_back(describe_moves(before, sorted.order, moved));
-  if (const std::size_t displaced = count_displaced(graph, after, plan); displaced > 0)
+  if (const std::size_t displaced = count_displaced(input.launches, after, plan); displaced > 0)
     result.notes.push_back(
         fmt::format("{} other collectives changed places within their process group, alike on "
                     "every rank",
