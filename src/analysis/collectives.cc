@@ -86,10 +86,17 @@ std::size_t group_position(const OpInfo& op) {
 }
 
 std::vector<Launch> find_launches(const Context& context, const Body& body) {
+  std::vector<NodeId> launching;
+  for (const auto [id, node] : walk(body))
+    if (is_launch(node)) launching.push_back(id);
+  return find_launches(context, body, launching);
+}
+
+std::vector<Launch> find_launches(const Context& context, const Body& body, std::span<const NodeId> launching) {
   std::vector<Launch> launches;
   GroupNumbering numbering(context, body);
-  for (const auto [id, node] : walk(body)) {
-    if (!is_launch(node)) continue;
+  for (NodeId id : launching) {
+    const Node& node = body.nodes[id];
     const Arg* group = find_arg(context, node, group_position(*node.op), "group_name");
     Launch launch{id, group != nullptr ? *group : Arg()};
     if (launch.group.is_node()) launch.group = Arg::node(numbering.find_first(launch.group.as_node()));

@@ -8,6 +8,7 @@
 // group; a launch then names the first of them.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "ir/graph.h"
@@ -21,6 +22,8 @@ struct Launch {
 
 // All launches of a body, in execution order.
 std::vector<Launch> find_launches(const Context& context, const Body& body);
+// The same where it is known which nodes launch.
+std::vector<Launch> find_launches(const Context& context, const Body& body, std::span<const NodeId> launching);
 
 bool is_launch(const Node& node);
 bool is_wait(const Node& node);

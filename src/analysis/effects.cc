@@ -282,7 +282,7 @@ bool reads_elements(const Node& node) {
   return node.op == nullptr || node.op->cost != CostClass::kFree || node.op == special().reshape;
 }
 
-Effects::Effects(const Context& context, const Body& body)
+Effects::Effects(const Context& context, const Body& body, const Visit& also)
     : context_(context), body_(body), storage_(body.nodes.size()) {
   StorageClasses classes(context, body);
   SymbolUses symbols(context);
@@ -291,6 +291,7 @@ Effects::Effects(const Context& context, const Body& body)
     classes.add(id, node);
     find_touches(id, node);
     symbols.add(id, node);
+    if (also) also(id, node);
   }
   for (std::uint32_t i = 0; i < body.nodes.size(); ++i) storage_[NodeId(i)] = classes.find(NodeId(i));
   find_accesses();

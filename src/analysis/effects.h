@@ -20,6 +20,7 @@
 // that keeps those and the data dependences computes the same values.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -54,8 +55,10 @@ struct StorageAccess {
 
 class Effects {
  public:
-  // The body must outlive the effects.
-  Effects(const Context& context, const Body& body);
+  // Both must outlive the effects. `also` is called for each node that executes, in order: what else is to be
+  // found out about a large body needs no walk of its own.
+  using Visit = std::function<void(NodeId, const Node&)>;
+  Effects(const Context& context, const Body& body, const Visit& also = {});
 
   const Context& context() const { return context_; }
   const Body& body() const { return body_; }

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
 #include "analysis/collectives.h"
 #include "analysis/module_path.h"
 #include "analysis/order.h"
+#include "base/prefetch.h"
 #include "passes/overlap_ep_check.h"
 #include "passes/overlap_ep_movement.h"
 #include "passes/overlap_ep_phases.h"
@@ -19,14 +21,28 @@ namespace {
 
 // --------------------------------------------------------------------------- collecting
 
-// Regions that the option selects; those without exchanges keep what they own but are not scheduled.
-std::vector<EpRegion> collect_regions(const Graph& graph, const OverlapEpOptions& options) {
-  EpRegions found = find_ep_regions(graph);
-  EPWEAVE_CHECK(found.malformed.empty());  // S-1
+// The graph, and what was found out about it.
+struct Input {
+  const Graph& graph;
+  OrderFacts facts;
+  std::vector<EpRegion> regions;  // those that the option selects
+};
+
+// Regions without exchanges keep what they own but are not scheduled.
+void select_regions(const Graph& graph, const OverlapEpOptions& options, std::vector<EpRegion>& regions) {
   ModuleMatcher matcher(options.roots, graph.context->strings);
   if (!options.roots.empty())
-    std::erase_if(found.regions, [&](const EpRegion& r) { return !matcher.root_of(r.root); });
-  return std::move(found.regions);
+    std::erase_if(regions, [&](const EpRegion& r) { return !matcher.root_of(r.root); });
+}
+
+Input analyze(const Graph& graph, const OverlapEpOptions& options) {
+  EpRegionFinder finder(graph);
+  OrderFacts facts = find_order_facts(*graph.context, graph.step(),
+                                      [&](NodeId id, const Node& node) { finder.add(id, node); });
+  EpRegions found = finder.take();
+  EPWEAVE_CHECK(found.malformed.empty());  // S-1
+  select_regions(graph, options, found.regions);
+  return {graph, std::move(facts), std::move(found.regions)};
 }
 
 // A block computes attention before its first exchange: the other part's attention is what that exchange
@@ -41,20 +57,6 @@ FirstExchange choose_first(const Graph& graph, const EpRegion& region, PairFirst
 }
 
 // --------------------------------------------------------------------------- applying
-
-// The graph, and what was found out about it.
-struct Input {
-  explicit Input(const Graph& g)
-      : graph(g),
-        effects(*g.context, g.step()),
-        inputs(list_inputs(*g.context, g.step())),
-        launches(find_launches(*g.context, g.step())) {}
-
-  const Graph& graph;
-  const Effects effects;
-  const NodeLists inputs;
-  const std::vector<Launch> launches;
-};
 
 struct Plan {
   std::vector<const EpRegion*> regions;  // scheduled ones
@@ -115,11 +117,11 @@ IdSet<NodeId> list_free_launches(const Input& input, const Plan& plan) {
     for (const EpPart& part : region->parts)
       for (NodeId id : part.nodes) dependent.insert(id);
   for (NodeId id : body.order) {
-    const auto from = input.inputs[id];
+    const auto from = input.facts.inputs[id];
     if (std::any_of(from.begin(), from.end(), [&](NodeId i) { return dependent.contains(i); }))
       dependent.insert(id);
   }
-  for (const Launch& launch : input.launches)
+  for (const Launch& launch : input.facts.launches)
     if (dependent.contains(launch.node)) free_launches.insert(launch.node);
   return free_launches;
 }
@@ -138,14 +140,14 @@ void add_launch_edges(const std::vector<Launch>& launches, const IdSet<NodeId>& 
 
 StableOrder find_order(const Input& input, const Plan& plan) {
   const Body& body = input.graph.step();
-  std::vector<OrderEdge> edges = input.effects.order_edges();
+  std::vector<OrderEdge> edges = input.facts.effects.order_edges();
   if (plan.movement == Movement::kMinimal) {
-    add_launch_edges(input.launches, list_free_launches(input, plan), edges);
-    if (auto order = order_with_fewest_moves(body, input.inputs, edges, plan.schedules))
+    add_launch_edges(input.facts.launches, list_free_launches(input, plan), edges);
+    if (auto order = order_with_fewest_moves(body, input.facts.inputs, edges, plan.schedules))
       return {std::move(*order), IdVector<NodeId, NodeId>(body.nodes.size())};
   }
   for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
-  StableOrder sorted = sort_body(input.graph, plan, input.inputs, edges);
+  StableOrder sorted = sort_body(input.graph, plan, input.facts.inputs, edges);
   EPWEAVE_CHECK(plan.movement == Movement::kDelay);  // else it printed the contradiction
   return sorted;
 }
@@ -184,6 +186,8 @@ struct Moves {
   const std::vector<NodeId>& moved;
 };
 
+constexpr std::size_t kRecordsAhead = 8;
+
 void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Graph& after) {
   struct Place {
     const EpRegion* region = nullptr;
@@ -196,7 +200,12 @@ void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Gra
       for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], reason};
     }
   const StringId pass = after.intern("overlap-ep");
-  for (NodeId id : moves.moved) {
+  Body& step = after.step();
+  for (std::size_t i = 0; i < moves.moved.size(); ++i) {
+    // Their records are as old as the last pass that changed them.
+    if (i + kRecordsAhead < moves.moved.size())
+      prefetch(std::to_address(step.nodes[moves.moved[i + kRecordsAhead]].provenance.begin()));
+    const NodeId id = moves.moved[i];
     Place place = places[id];
     if (!place.reason) {
       const NodeId waited_for = moves.sorted.waited_for[id];
@@ -204,21 +213,21 @@ void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Gra
           waited_for ? fmt::format("follows {}", before.text(before.step().nodes[waited_for].name))
                      : "order of its users");
     }
-    record_moved(*after.context, after.step().nodes[id], make_record(pass, place.reason, place.region));
+    record_moved(*after.context, step.nodes[id], make_record(pass, place.reason, place.region));
   }
 }
 
 // --------------------------------------------------------------------------- the pass
 
-Plan make_plan(const Input& input, const std::vector<EpRegion>& regions, const OverlapEpOptions& options) {
+Plan make_plan(const Input& input, const OverlapEpOptions& options) {
   const Graph& graph = input.graph;
   const Body& body = graph.step();
-  const NodeLists& inputs = input.inputs;
+  const NodeLists& inputs = input.facts.inputs;
   const NodeLists users = invert(inputs, body.order);
   Plan plan{.regions = {}, .schedules = {}, .labels = {}, .movement = options.movement};
   ExchangeChecker checker(graph, users);
-  StepDependences step(graph, regions, inputs, input.effects.order_edges());
-  for (const EpRegion& region : regions) {
+  StepDependences step(graph, input.regions, inputs, input.facts.effects.order_edges());
+  for (const EpRegion& region : input.regions) {
     const std::vector<WaitLabel> labels = checker.check(region);
     if (region.count_exchanges() == 0) continue;
     plan.labels.insert(plan.labels.end(), labels.begin(), labels.end());
@@ -299,7 +308,7 @@ PassResult apply(const Input& input, const Plan& plan) {
   set_copy_flags(plan, result.graph);
 
   const IdSet<NodeId> free_launches = list_free_launches(input, plan);
-  if (auto violation = find_order_violation(input.effects, after, free_launches))
+  if (auto violation = find_order_violation(input.facts, after, free_launches))
     decline(
         graph, violation->after,
         {"illegal-order", "", "schedule fewer regions (option roots) and report the graph"},
@@ -309,7 +318,7 @@ PassResult apply(const Input& input, const Plan& plan) {
   result.notes.push_back(fmt::format("scheduled {} with {}", count_of(plan.regions.size(), "region"),
                                      count_of(exchanges, "token exchange")));
   result.notes.push_back(describe_moves(before, sorted.order, moved));
-  if (const std::size_t displaced = count_displaced(input.launches, after, plan); displaced > 0)
+  if (const std::size_t displaced = count_displaced(input.facts.launches, after, plan); displaced > 0)
     result.notes.push_back(
         fmt::format("{} other collectives changed places within their process group, alike on "
                     "every rank",
@@ -320,9 +329,8 @@ PassResult apply(const Input& input, const Plan& plan) {
 }  // namespace
 
 PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
-  const std::vector<EpRegion> regions = collect_regions(graph, options);
-  const Input input(graph);
-  const Plan plan = make_plan(input, regions, options);
+  const Input input = analyze(graph, options);
+  const Plan plan = make_plan(input, options);
   if (!plan.regions.empty()) {
     PassResult result = apply(input, plan);
     if (!options.validate_only) return result;
@@ -334,7 +342,7 @@ PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
         graph, {},
         {"nothing-to-schedule", "S-9",
          "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
-        regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
+        input.regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
   return {graph, {"no token exchange to schedule"}};
 }
 
