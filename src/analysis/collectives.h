@@ -8,7 +8,6 @@
 // group; a launch then names the first of them.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "ir/graph.h"
@@ -22,8 +21,19 @@ struct Launch {
 
 // All launches of a body, in execution order.
 std::vector<Launch> find_launches(const Context& context, const Body& body);
-// The same where it is known which nodes launch.
-std::vector<Launch> find_launches(const Context& context, const Body& body, std::span<const NodeId> launching);
+
+// The same for a walk that serves other analyses, too: add each node that executes, in order.
+class LaunchFinder {
+ public:
+  LaunchFinder(const Context& context, const Body& body) : context_(context), body_(body) {}
+  void add(NodeId id, const Node& node);
+  std::vector<Launch> take();
+
+ private:
+  const Context& context_;
+  const Body& body_;
+  std::vector<Launch> found_;  // kNode: any node that looks the group up
+};
 
 bool is_launch(const Node& node);
 bool is_wait(const Node& node);

@@ -304,14 +304,15 @@ class CycleFinder {
 
 OrderFacts find_order_facts(const Context& context, const Body& body, const Effects::Visit& also) {
   InputLister inputs(context, body);
-  std::vector<NodeId> launching, host_events;
+  LaunchFinder launches(context, body);
+  std::vector<NodeId> host_events;
   Effects effects(context, body, [&](NodeId id, const Node& node) {
     inputs.add(id, node);
-    if (is_launch(node)) launching.push_back(id);
+    launches.add(id, node);
     if (makes_host_wait(context, body, node) || find_host_copy(context, body, node)) host_events.push_back(id);
     if (also) also(id, node);
   });
-  return {std::move(effects), inputs.take(), find_launches(context, body, launching), std::move(host_events)};
+  return {std::move(effects), inputs.take(), launches.take(), std::move(host_events)};
 }
 
 std::optional<OrderEdge> find_order_violation(const OrderFacts& before, const Body& after,

@@ -3,6 +3,7 @@
 //   for (const auto [id, node] : walk(body)) ...              those that execute
 //   for (const auto [id, node] : walk(body, part.nodes)) ...  these
 //   for (const auto [id, node] : walk(context, body)) ...     by a loop that reads their arguments, too
+//   for (const auto [id, node] : walk_records(body, moved)) ...   that reads their provenance, too
 //
 // The rows of a large body are not in the processor's cache, and an order jumps between rows that were there
 // at first and rows that passes added. A walk asks for the rows that are next, so that they have come by the
@@ -10,6 +11,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include "base/prefetch.h"
@@ -40,37 +42,45 @@ class Walk {
     std::size_t place_;
   };
 
-  // `arguments`: of the nodes, if they are read.
-  Walk(const Body& body, std::span<const NodeId> ids, const ArgPool* arguments)
-      : nodes_(body.nodes), ids_(ids), arguments_(arguments) {}
+  // What a node's row leads to and the loop reads, too.
+  struct Leads {
+    const ArgPool* arguments = nullptr;
+    bool records = false;
+  };
+
+  Walk(const Body& body, std::span<const NodeId> ids, Leads leads) : nodes_(body.nodes), ids_(ids), leads_(leads) {}
 
   Iterator begin() const { return {*this, 0}; }
   Iterator end() const { return {*this, ids_.size()}; }
 
  private:
-  // In steps. Where a node's arguments are says its row, which must have come before.
-  static constexpr std::size_t kRowsAhead = 16, kArgumentsAhead = 8;
+  // In steps. Where a row leads is known when it has come.
+  static constexpr std::size_t kRowsAhead = 16, kLeadsAhead = 8;
 
   void read_ahead(std::size_t place) const {
     if (place + kRowsAhead >= ids_.size()) return;
     prefetch(&nodes_[ids_[place + kRowsAhead]]);
-    if (arguments_ == nullptr) return;
-    prefetch((*arguments_)[nodes_[ids_[place + kArgumentsAhead]].args].data());
+    if (leads_.arguments != nullptr) prefetch((*leads_.arguments)[nodes_[ids_[place + kLeadsAhead]].args].data());
+    if (leads_.records) prefetch(std::to_address(nodes_[ids_[place + kLeadsAhead]].provenance.begin()));
   }
 
   const IdVector<NodeId, Node>& nodes_;
   std::span<const NodeId> ids_;
-  const ArgPool* arguments_;  // null: they are not read
+  Leads leads_;
 };
 
 inline Walk walk(const Body& body, std::span<const NodeId> ids) {
-  return {body, ids, nullptr};
+  return {body, ids, {}};
 }
 inline Walk walk(const Body& body) {
   return walk(body, body.order);
 }
 inline Walk walk(const Context& context, const Body& body) {
-  return {body, body.order, &context.args};
+  return {body, body.order, {.arguments = &context.args}};
+}
+
+inline Walk walk_records(const Body& body, std::span<const NodeId> ids) {
+  return {body, ids, {.records = true}};
 }
 
 }  // namespace epweave

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 
 #include "analysis/collectives.h"
 #include "analysis/module_path.h"
 #include "analysis/order.h"
-#include "base/prefetch.h"
+#include "ir/walk.h"
 #include "passes/overlap_ep_check.h"
 #include "passes/overlap_ep_movement.h"
 #include "passes/overlap_ep_phases.h"
@@ -186,8 +185,6 @@ struct Moves {
   const std::vector<NodeId>& moved;
 };
 
-constexpr std::size_t kRecordsAhead = 8;
-
 void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Graph& after) {
   struct Place {
     const EpRegion* region = nullptr;
@@ -201,11 +198,7 @@ void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Gra
     }
   const StringId pass = after.intern("overlap-ep");
   Body& step = after.step();
-  for (std::size_t i = 0; i < moves.moved.size(); ++i) {
-    // Their records are as old as the last pass that changed them.
-    if (i + kRecordsAhead < moves.moved.size())
-      prefetch(std::to_address(step.nodes[moves.moved[i + kRecordsAhead]].provenance.begin()));
-    const NodeId id = moves.moved[i];
+  for (const auto [id, node] : walk_records(step, moves.moved)) {
     Place place = places[id];
     if (!place.reason) {
       const NodeId waited_for = moves.sorted.waited_for[id];
