@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/nearest_name.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -52,8 +53,7 @@ class RootSelection {
  private:
   template <class Wanted>
   void collect(Wanted&& wanted) {
-    for (NodeId id : step_.order) {
-      const Node& node = step_.nodes[id];
+    for (const auto [id, node] : walk(step_)) {
       if (node.kind != NodeKind::kCall) continue;
       const StringId root = matcher_.root_of(node.module);
       if (!root || !wanted(node) || !result_.modules.insert(root)) continue;
@@ -151,8 +151,7 @@ ChunkRoots select_roots(const Graph& graph, const PlacementOptions& options, Mod
 }
 
 void require_unchunked(const Graph& graph, const ChunkRoots& roots, ModuleMatcher& matcher) {
-  for (NodeId id : graph.step().order) {
-    const Node& node = graph.step().nodes[id];
+  for (const auto [id, node] : walk(graph.step())) {
     if (node.kind != NodeKind::kCall || !node.chunk.part || !node.module) continue;
     const StringId root = matcher.root_of(node.module);
     if (!root || !roots.modules.contains(root)) continue;

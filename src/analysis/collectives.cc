@@ -3,6 +3,7 @@
 #include <map>
 
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -84,18 +85,23 @@ std::size_t group_position(const OpInfo& op) {
   return *position;
 }
 
-std::vector<Launch> find_launches(const Context& context, const Body& body) {
-  std::vector<Launch> launches;
-  GroupNumbering numbering(context, body);
-  for (NodeId id : body.order) {
-    const Node& node = body.nodes[id];
-    if (!is_launch(node)) continue;
-    const Arg* group = find_arg(context, node, group_position(*node.op), "group_name");
-    Launch launch{id, group != nullptr ? *group : Arg()};
+void LaunchFinder::add(NodeId id, const Node& node) {
+  if (!is_launch(node)) return;
+  const Arg* group = find_arg(context_, node, group_position(*node.op), "group_name");
+  found_.push_back({id, group != nullptr ? *group : Arg()});
+}
+
+std::vector<Launch> LaunchFinder::take() {
+  GroupNumbering numbering(context_, body_);
+  for (Launch& launch : found_)
     if (launch.group.is_node()) launch.group = Arg::node(numbering.find_first(launch.group.as_node()));
-    launches.push_back(launch);
-  }
-  return launches;
+  return std::move(found_);
+}
+
+std::vector<Launch> find_launches(const Context& context, const Body& body) {
+  LaunchFinder finder(context, body);
+  for (const auto [id, node] : walk(body)) finder.add(id, node);
+  return finder.take();
 }
 
 NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait) {

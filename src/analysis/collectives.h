@@ -22,6 +22,19 @@ struct Launch {
 // All launches of a body, in execution order.
 std::vector<Launch> find_launches(const Context& context, const Body& body);
 
+// The same for a walk that serves other analyses, too: add each node that executes, in order.
+class LaunchFinder {
+ public:
+  LaunchFinder(const Context& context, const Body& body) : context_(context), body_(body) {}
+  void add(NodeId id, const Node& node);
+  std::vector<Launch> take();
+
+ private:
+  const Context& context_;
+  const Body& body_;
+  std::vector<Launch> found_;  // kNode: any node that looks the group up
+};
+
 bool is_launch(const Node& node);
 bool is_wait(const Node& node);
 

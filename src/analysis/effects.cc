@@ -4,6 +4,7 @@
 
 #include "analysis/collectives.h"
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -28,11 +29,22 @@ bool is_unknown(const Node& node) {
 class StorageClasses {
  public:
   StorageClasses(const Context& context, const Body& body)
-      : context_(context), body_(body), parent_(body.nodes.size()), position_(body.nodes.size(), ~0U) {
+      : context_(context), body_(body), parent_(body.nodes.size()), place_(body.nodes.size(), ~0U) {
     for (std::uint32_t i = 0; i < body.nodes.size(); ++i) parent_[NodeId(i)] = NodeId(i);
-    for (std::size_t i = 0; i < body.order.size(); ++i)
-      position_[body.order[i]] = static_cast<std::uint32_t>(i);
-    for (NodeId id : body.order) join_operands(id);
+  }
+
+  // The next node that executes.
+  void add(NodeId id, const Node& node) {
+    place_[id] = count_++;
+    if (node.kind == NodeKind::kGetAttr) {
+      NodeId& first = first_of_attribute_.at(node.target);
+      if (first) join(first, id);
+      first = first ? first : id;
+    } else if (is_unknown(node)) {
+      for_each_input(context_, node, [&](NodeId input) { join(input, id); });
+    } else if (node.kind == NodeKind::kCall) {
+      join_call(id, node);
+    }
   }
 
   NodeId find(NodeId id) {
@@ -44,25 +56,12 @@ class StorageClasses {
   void join(NodeId a, NodeId b) {
     a = find(a), b = find(b);
     if (a == b) return;
-    if (position_[b] < position_[a]) std::swap(a, b);
+    if (place_[b] < place_[a]) std::swap(a, b);
     parent_[b] = a;
   }
 
   void join_all(NodeId id, Arg arg) {
     context_.args.for_each_node(arg, [&](NodeId input) { join(input, id); });
-  }
-
-  void join_operands(NodeId id) {
-    const Node& node = body_.nodes[id];
-    if (node.kind == NodeKind::kGetAttr) {
-      NodeId& first = first_of_attribute_.at(node.target);
-      if (first) join(first, id);
-      first = first ? first : id;
-    } else if (is_unknown(node)) {
-      for_each_input(context_, node, [&](NodeId input) { join(input, id); });
-    } else if (node.kind == NodeKind::kCall) {
-      join_call(id, node);
-    }
   }
 
   void join_call(NodeId id, const Node& node) {
@@ -105,7 +104,8 @@ class StorageClasses {
   const Context& context_;
   const Body& body_;
   IdVector<NodeId, NodeId> parent_;
-  IdVector<NodeId, std::uint32_t> position_;
+  IdVector<NodeId, std::uint32_t> place_;  // among the nodes that execute
+  std::uint32_t count_ = 0;
   SideTable<StringId, NodeId> first_of_attribute_;
 
   // Elements taken from computed tuples, those of one tuple in a chain.
@@ -232,6 +232,34 @@ void for_each_expression(const Context& context, ArgRange range, const Visit& vi
   }
 }
 
+// Orders a call that uses a symbol behind the call that binds it; inputs come first anyway.
+class SymbolUses {
+ public:
+  explicit SymbolUses(const Context& context) : context_(context) {}
+
+  // The next node that executes.
+  void add(NodeId id, const Node& node) {
+    if (node.kind != NodeKind::kCall) return;
+    const auto add_edges = [&](ExprId expr) {
+      for_each_symbol(context_.exprs, context_.exprs.poly(expr), [&](StringId symbol) {
+        if (const NodeId binder = binders_[symbol]; binder && binder != id)
+          edges_.push_back({binder, id, OrderReason::kData, {}});
+      });
+    };
+    for_each_expression(context_, node.args, add_edges);
+    for_each_expression(context_, node.kwargs, add_edges);
+    if (node.extra != nullptr)
+      for (const Binding& binding : node.extra->bindings) binders_.at(binding.symbol) = id;
+  }
+
+  const std::vector<OrderEdge>& edges() const { return edges_; }
+
+ private:
+  const Context& context_;
+  SideTable<StringId, NodeId> binders_;
+  std::vector<OrderEdge> edges_;
+};
+
 }  // namespace
 
 std::string_view name_of(OrderReason reason) {
@@ -254,32 +282,27 @@ bool reads_elements(const Node& node) {
   return node.op == nullptr || node.op->cost != CostClass::kFree || node.op == special().reshape;
 }
 
-Effects::Effects(const Context& context, const Body& body)
+Effects::Effects(const Context& context, const Body& body, const Visit& also)
     : context_(context), body_(body), storage_(body.nodes.size()) {
   StorageClasses classes(context, body);
-  for (std::uint32_t i = 0; i < body.nodes.size(); ++i) storage_[NodeId(i)] = classes.find(NodeId(i));
-  find_touches();
-  find_accesses();
-  find_symbol_uses();
-  touches_ = {};
-  written_ = {};
-}
-
-void Effects::find_touches() {
-  written_ = IdSet<NodeId>(body_.nodes.size());
-  touches_.reserve(4 * body_.order.size());
-  for (NodeId id : body_.order) {
-    visit_operands(context_, body_, id, [&](NodeId operand, bool writes) {
-      const NodeId storage = storage_[operand];
-      touches_.push_back({id, storage, writes ? TouchKind::kWrite : TouchKind::kRead});
-      if (writes) written_.insert(storage);
-    });
-    find_effects_of(id);
+  SymbolUses symbols(context);
+  touches_.reserve(4 * body.order.size());
+  for (const auto [id, node] : walk(context, body)) {
+    classes.add(id, node);
+    find_touches(id, node);
+    symbols.add(id, node);
+    if (also) also(id, node);
   }
+  for (std::uint32_t i = 0; i < body.nodes.size(); ++i) storage_[NodeId(i)] = classes.find(NodeId(i));
+  find_accesses();
+  edges_.insert(edges_.end(), symbols.edges().begin(), symbols.edges().end());
+  touches_ = {};
 }
 
-void Effects::find_effects_of(NodeId id) {
-  const Node& node = body_.nodes[id];
+void Effects::find_touches(NodeId id, const Node& node) {
+  visit_operands(context_, body_, id, [&](NodeId operand, bool writes) {
+    touches_.push_back({id, operand, writes ? TouchKind::kWrite : TouchKind::kRead});
+  });
   if (is_unknown(node)) {
     touches_.push_back({id, {}, TouchKind::kUnknown});
   } else if (node.kind == NodeKind::kCall) {
@@ -295,6 +318,9 @@ void Effects::find_accesses() {
   };
   std::vector<Access> found;  // to written storage, in execution order, each storage of a node once
   IdVector<NodeId, std::uint32_t> slot(body_.nodes.size(), 0);  // by storage: where it was last accessed
+  IdSet<NodeId> written(body_.nodes.size());                    // storages
+  for (const Touch& touch : touches_)
+    if (touch.kind == TouchKind::kWrite) written.insert(storage_[touch.operand]);
   EdgeBuilder builder(edges_);
   begins_.assign(body_.nodes.size() + 1, 0);
   for (std::size_t next = 0; next < touches_.size();) {
@@ -303,14 +329,16 @@ void Effects::find_accesses() {
     const std::size_t begin = next;
     for (; next < touches_.size() && touches_[next].node == id; ++next) {
       const Touch& touch = touches_[next];
-      if (!touch.storage || !written_.contains(touch.storage)) continue;
+      if (!touch.operand) continue;
+      const NodeId storage = storage_[touch.operand];
+      if (!written.contains(storage)) continue;
       const bool writes = touch.kind == TouchKind::kWrite;
-      std::uint32_t& at = slot[touch.storage];
-      if (at >= first && at < found.size() && found[at].access.storage == touch.storage) {
+      std::uint32_t& at = slot[storage];
+      if (at >= first && at < found.size() && found[at].access.storage == storage) {
         found[at].access.writes |= writes;
       } else {
         at = static_cast<std::uint32_t>(found.size());
-        found.push_back({id, {touch.storage, writes}});
+        found.push_back({id, {storage, writes}});
       }
     }
     begins_[id.index() + 1] = static_cast<std::uint32_t>(found.size() - first);
@@ -325,25 +353,6 @@ void Effects::find_accesses() {
   accesses_.resize(found.size());
   std::vector<std::uint32_t> place(begins_.begin(), begins_.end() - 1);
   for (const Access& a : found) accesses_[place[a.node.index()]++] = a.access;
-}
-
-// Behind the calls that bind the symbols; inputs come first anyway.
-void Effects::find_symbol_uses() {
-  SideTable<StringId, NodeId> binders;
-  for (NodeId id : body_.order) {
-    const Node& node = body_.nodes[id];
-    if (node.kind != NodeKind::kCall) continue;
-    const auto add_edges = [&](ExprId expr) {
-      for_each_symbol(context_.exprs, context_.exprs.poly(expr), [&](StringId symbol) {
-        if (const NodeId binder = binders[symbol]; binder && binder != id)
-          edges_.push_back({binder, id, OrderReason::kData, {}});
-      });
-    };
-    for_each_expression(context_, node.args, add_edges);
-    for_each_expression(context_, node.kwargs, add_edges);
-    if (node.extra != nullptr)
-      for (const Binding& binding : node.extra->bindings) binders.at(binding.symbol) = id;
-  }
 }
 
 }  // namespace epweave

@@ -20,6 +20,7 @@
 // that keeps those and the data dependences computes the same values.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -54,8 +55,10 @@ struct StorageAccess {
 
 class Effects {
  public:
-  // The body must outlive the effects.
-  Effects(const Context& context, const Body& body);
+  // Both must outlive the effects. `also` is called for each node that executes, in order: what else is to be
+  // found out about a large body needs no walk of its own.
+  using Visit = std::function<void(NodeId, const Node&)>;
+  Effects(const Context& context, const Body& body, const Visit& also = {});
 
   const Context& context() const { return context_; }
   const Body& body() const { return body_; }
@@ -73,19 +76,16 @@ class Effects {
   enum class TouchKind : std::uint8_t { kRead, kWrite, kRandom, kEffect, kUnknown };
   struct Touch {
     NodeId node;
-    NodeId storage;  // of kRead and kWrite
+    NodeId operand;  // of kRead and kWrite
     TouchKind kind;
   };
 
-  void find_touches();
-  void find_symbol_uses();
-  void find_effects_of(NodeId id);
+  void find_touches(NodeId id, const Node& node);
   void find_accesses();
 
   const Context& context_;
   const Body& body_;
   std::vector<Touch> touches_;  // by execution order of the nodes; only while the effects are being found
-  IdSet<NodeId> written_;       // storages, likewise
   std::vector<std::uint32_t> begins_;
   std::vector<StorageAccess> accesses_;
   IdVector<NodeId, NodeId> storage_;

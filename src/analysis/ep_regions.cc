@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -14,26 +15,6 @@ EpPart& find_part(EpRegion& region, std::int32_t part) {
   region.parts.push_back({part, {}, {}});
   return region.parts.back();
 }
-
-// Regions by root and direction, in the order in which they are first asked for.
-class RegionIndex {
- public:
-  explicit RegionIndex(std::vector<EpRegion>& regions) : regions_(regions) {}
-
-  EpRegion& find(StringId root, bool backward) {
-    std::uint32_t& index = (backward ? backward_ : forward_).at(root);
-    if (index == kNone) {
-      index = static_cast<std::uint32_t>(regions_.size());
-      regions_.push_back({root, backward, {}});
-    }
-    return regions_[index];
-  }
-
- private:
-  static constexpr std::uint32_t kNone = ~0U;
-  std::vector<EpRegion>& regions_;
-  SideTable<StringId, std::uint32_t> forward_{kNone}, backward_{kNone};
-};
 
 }  // namespace
 
@@ -53,27 +34,41 @@ bool is_token_exchange(const Graph& graph, const Node& node) {
   return label == "dispatch" || label == "combine";
 }
 
-EpRegions find_ep_regions(const Graph& graph) {
-  EpRegions found;
-  const Body& body = graph.step();
-  const StringId body_role = graph.context->strings.find("body");
-  if (!body_role) return found;
-  RegionIndex index(found.regions);
-  for (NodeId id : body.order) {
-    const Node& node = body.nodes[id];
-    if (node.chunk.role != body_role) continue;
-    if (!node.chunk.region || !node.chunk.part || *node.chunk.part < 0) {
-      found.malformed.push_back(id);
-      continue;
-    }
-    EpPart& part = find_part(index.find(node.chunk.region, is_in_backward_region(node)), *node.chunk.part);
-    part.nodes.push_back(id);
-    if (is_token_exchange(graph, node)) part.exchanges.push_back(id);
+EpRegionFinder::EpRegionFinder(const Graph& graph)
+    : graph_(graph), body_role_(graph.context->strings.find("body")) {}
+
+EpRegion& EpRegionFinder::find(StringId root, bool backward) {
+  std::uint32_t& place = (backward ? backward_ : forward_).at(root);
+  if (place == kNone) {
+    place = static_cast<std::uint32_t>(found_.regions.size());
+    found_.regions.push_back({root, backward, {}});
   }
-  for (EpRegion& region : found.regions)
+  return found_.regions[place];
+}
+
+void EpRegionFinder::add(NodeId id, const Node& node) {
+  const ChunkInfo& chunk = node.chunk;
+  if (!chunk.role || chunk.role != body_role_) return;
+  if (!chunk.region || !chunk.part || *chunk.part < 0) {
+    found_.malformed.push_back(id);
+    return;
+  }
+  EpPart& part = find_part(find(chunk.region, is_in_backward_region(node)), *chunk.part);
+  part.nodes.push_back(id);
+  if (is_token_exchange(graph_, node)) part.exchanges.push_back(id);
+}
+
+EpRegions EpRegionFinder::take() {
+  for (EpRegion& region : found_.regions)
     std::sort(region.parts.begin(), region.parts.end(),
               [](const EpPart& a, const EpPart& b) { return a.part < b.part; });
-  return found;
+  return std::move(found_);
+}
+
+EpRegions find_ep_regions(const Graph& graph) {
+  EpRegionFinder finder(graph);
+  for (const auto [id, node] : walk(graph.step())) finder.add(id, node);
+  return finder.take();
 }
 
 }  // namespace epweave

@@ -39,6 +39,23 @@ struct EpRegions {
 // All regions of the step.
 EpRegions find_ep_regions(const Graph& graph);
 
+// The same for a walk that serves other analyses, too: add each node that executes, in order.
+class EpRegionFinder {
+ public:
+  explicit EpRegionFinder(const Graph& graph);
+  void add(NodeId id, const Node& node);
+  EpRegions take();
+
+ private:
+  EpRegion& find(StringId root, bool backward);
+
+  static constexpr std::uint32_t kNone = ~0U;
+  const Graph& graph_;
+  const StringId body_role_;
+  EpRegions found_;
+  SideTable<StringId, std::uint32_t> forward_{kNone}, backward_{kNone};  // places among the regions by root
+};
+
 // Whether a body's node is one of its markers.
 bool is_token_exchange(const Graph& graph, const Node& node);
 

@@ -8,6 +8,7 @@
 #include "analysis/effects.h"
 #include "analysis/value_numbers.h"
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -72,7 +73,7 @@ class Prover {
         context_(*graph.context),
         body_(graph.step()),
         placements_(placements),
-        effects_(context_, body_),
+        effects_(*placements.effects),
         numbers_(graph, effects_),
         writes_(effects_) {
     token_order_ = intern({kTokenOrder, FrameId(), {}});
@@ -80,7 +81,7 @@ class Prover {
 
   FrameClaims run() {
     find_permutations();
-    for (NodeId id : body_.order) {
+    for (const auto [id, node] : walk(context_, body_)) {
       const bool is_divided = placements_.region[id] && placements_.is_divided(id);
       if (is_divided) visit(id);
       writes_.count_writes_of(id);
@@ -155,8 +156,7 @@ class Prover {
     for (NodeId id : body_.order)
       for (const StorageAccess& access : effects_.accesses_of(id))
         if (access.writes) written_.insert(access.storage);
-    for (NodeId id : body_.order) {
-      const Node& node = body_.nodes[id];
+    for (const auto [id, node] : walk(body_)) {
       const Arg index = node.op == index_put ? only_item(arg(node, 1)) : Arg::none();
       if (index.is_node() && is_uninitialised(arg(node, 0)) && !is_written(index.as_node()))
         permutations_.insert(numbers_[index.as_node()]);
@@ -348,7 +348,7 @@ class Prover {
   Context& context_;
   const Body& body_;
   const Placements& placements_;
-  const Effects effects_;
+  const Effects& effects_;
   ValueNumbers numbers_;
   WriteCounts writes_;                               // up to the node that is visited
   SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made

@@ -44,35 +44,34 @@ std::optional<OrderEdge> find_launch_violation(const std::vector<Launch>& launch
 
 // What decides whether the host reads a non-blocking copy too early, in execution order: the copies to the host,
 // the nodes that read them, and those that make the host wait for the device.
-std::vector<NodeId> list_host_reads(const Effects& effects) {
-  const Context& context = effects.context();
-  const Body& body = effects.body();
-  IdSet<NodeId> copied;  // storages
-  const auto reads_copy = [&](const Node& node) {
-    bool found = false;
-    for_each_input(context, node, [&](NodeId input) { found |= copied.contains(effects.storage_of(input)); });
-    return found && reads_elements(node);
-  };
-  std::vector<NodeId> concerned;
-  for (NodeId id : body.order) {
-    const Node& node = body.nodes[id];
-    const bool is_copy = find_host_copy(context, body, node).has_value();
-    if (is_copy) copied.insert(effects.storage_of(id));
-    if (is_copy || makes_host_wait(context, body, node) || reads_copy(node)) concerned.push_back(id);
+std::vector<NodeId> list_host_reads(const OrderFacts& facts) {
+  const Body& body = facts.effects.body();
+  IdSet<NodeId> concerned(body.nodes.size()), copied(body.nodes.size());  // copied: storages
+  for (NodeId id : facts.host_events) {
+    concerned.insert(id);
+    if (find_host_copy(facts.effects.context(), body, body.nodes[id])) copied.insert(facts.effects.storage_of(id));
   }
-  return concerned;
+  const auto takes_copy = [&](NodeId id) {
+    return std::ranges::any_of(facts.inputs[id],
+                               [&](NodeId input) { return copied.contains(facts.effects.storage_of(input)); });
+  };
+  std::vector<NodeId> reads;
+  for (NodeId id : body.order)
+    if (concerned.contains(id) || (takes_copy(id) && reads_elements(body.nodes[id]))) reads.push_back(id);
+  return reads;
 }
 
 // A read of a non-blocking copy with nothing in between that makes the host wait, which `after` has and the
 // body before has not.
-std::optional<OrderEdge> find_host_read_violation(const Effects& before, const Body& after,
+std::optional<OrderEdge> find_host_read_violation(const OrderFacts& before, const Body& after,
                                                   const Positions& position) {
+  const Effects& effects = before.effects;
   std::vector<NodeId> order = list_host_reads(before);
   IdSet<NodeId> known;
-  visit_early_reads(before, before.body(), order, [&](NodeId, NodeId reader) { known.insert(reader); });
+  visit_early_reads(effects, effects.body(), order, [&](NodeId, NodeId reader) { known.insert(reader); });
   std::sort(order.begin(), order.end(), [&](NodeId a, NodeId b) { return position[a] < position[b]; });
   std::optional<OrderEdge> found;
-  visit_early_reads(before, after, order, [&](NodeId copy, NodeId reader) {
+  visit_early_reads(effects, after, order, [&](NodeId copy, NodeId reader) {
     if (!found && !known.contains(reader)) found = OrderEdge{copy, reader, OrderReason::kHostRead, {}};
   });
   return found;
@@ -124,13 +123,12 @@ class StableSorter {
   // Whether every node could be placed.
   bool run() {
     std::vector<NodeId> pending(body_.order.rbegin(), body_.order.rend());
-    NodeId output;
+    const NodeId output = find_output();
     while (!pending.empty()) {
       const NodeId id = pending.back();
       pending.pop_back();
-      if (body_.nodes[id].kind == NodeKind::kOutput) {
-        output = id;
-      } else if (NodeId missing = find_last_missing(id)) {
+      if (id == output) continue;
+      if (NodeId missing = find_last_missing(id)) {
         wait_for(id, missing);
       } else {
         place(id, pending);
@@ -144,6 +142,11 @@ class StableSorter {
   bool is_placed(NodeId id) const { return placed_.contains(id); }
 
  private:
+  NodeId find_output() const {
+    const bool has_output = !body_.order.empty() && body_.nodes[body_.order.back()].kind == NodeKind::kOutput;
+    return has_output ? body_.order.back() : NodeId();
+  }
+
   // Dependences behind the one last waited for were met when it was chosen, and stay so.
   NodeId find_last_missing(NodeId id) {
     for (std::uint32_t& left = left_[id]; left > 0; --left)
@@ -299,23 +302,30 @@ class CycleFinder {
 
 }  // namespace
 
-std::optional<OrderEdge> find_order_violation(const Effects& before, const Body& after,
+OrderFacts find_order_facts(const Context& context, const Body& body, const Effects::Visit& also) {
+  InputLister inputs(context, body);
+  LaunchFinder launches(context, body);
+  std::vector<NodeId> host_events;
+  Effects effects(context, body, [&](NodeId id, const Node& node) {
+    inputs.add(id, node);
+    launches.add(id, node);
+    if (makes_host_wait(context, body, node) || find_host_copy(context, body, node)) host_events.push_back(id);
+    if (also) also(id, node);
+  });
+  return {std::move(effects), inputs.take(), launches.take(), std::move(host_events)};
+}
+
+std::optional<OrderEdge> find_order_violation(const OrderFacts& before, const Body& after,
                                               const IdSet<NodeId>& free_launches) {
-  check_is_permutation(before.body(), after);
-  const Context& context = before.context();
+  check_is_permutation(before.effects.body(), after);
   const auto position = find_positions(after, after.order);
-  for (NodeId id : after.order) {
-    OrderEdge violation;
-    for_each_input(context, after.nodes[id], [&](NodeId input) {
-      if (!violation.before && position[input] >= position[id])
-        violation = {input, id, OrderReason::kData, {}};
-    });
-    if (violation.before) return violation;
-  }
-  for (const OrderEdge& edge : before.order_edges())
+  for (NodeId id : after.order)
+    for (NodeId input : before.inputs[id])
+      if (position[input] >= position[id]) return OrderEdge{input, id, OrderReason::kData, {}};
+  for (const OrderEdge& edge : before.effects.order_edges())
     if (position[edge.before] > position[edge.after]) return edge;
   if (auto edge = find_host_read_violation(before, after, position)) return edge;
-  return find_launch_violation(find_launches(context, before.body()), position, free_launches);
+  return find_launch_violation(before.launches, position, free_launches);
 }
 
 std::variant<StableOrder, Cycle> sort_stably(const Body& body, const NodeLists& inputs,

@@ -16,15 +16,25 @@
 #include <string>
 #include <variant>
 
+#include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/users.h"
 
 namespace epweave {
 
+// What an order of a body must respect, found in one walk. Context and body must outlive it.
+struct OrderFacts {
+  Effects effects;
+  NodeLists inputs;
+  std::vector<Launch> launches;
+  std::vector<NodeId> host_events;  // copies to the host, and calls that make it wait (analysis/host_copy.h)
+};
+OrderFacts find_order_facts(const Context& context, const Body& body, const Effects::Visit& also = {});
+
 // The first pair that `after` has in the wrong order, or none: `after.order` is a legal permutation of the
-// order of the body that the effects are those of. The two bodies have the same nodes except for arguments
-// that a pass changed.
-std::optional<OrderEdge> find_order_violation(const Effects& before, const Body& after,
+// order of the body that the facts are about. The two bodies have the same nodes with the same inputs; other
+// arguments may differ.
+std::optional<OrderEdge> find_order_violation(const OrderFacts& before, const Body& after,
                                               const IdSet<NodeId>& free_launches);
 
 struct StableOrder {

@@ -41,7 +41,7 @@ std::string violation_of_hoisting(const Graph& graph, std::string_view name) {
   auto first = after.order.begin();
   while (after.nodes[*first].kind == NodeKind::kPlaceholder) ++first;
   after.order.insert(first, id);
-  const auto edge = find_order_violation(Effects(*graph.context, graph.step()), after, {});
+  const auto edge = find_order_violation(find_order_facts(*graph.context, graph.step()), after, {});
   return edge ? print_path(graph, graph.step(), {&*edge, 1}) : "none";
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("a reader of bucketed storage cannot pass the copy that fills it") {
   const Graph graph = parse(kBucket);
   Body after = graph.step();
   std::swap(after.order[4], after.order[5]);  // w, y
-  const auto edge = find_order_violation(Effects(*graph.context, graph.step()), after, {});
+  const auto edge = find_order_violation(find_order_facts(*graph.context, graph.step()), after, {});
   REQUIRE(edge);
   CHECK(print_path(graph, graph.step(), {&*edge, 1}) == "w -> y (reads what it wrote in buf)");
 }
@@ -136,7 +136,7 @@ TEST_CASE("launches on one group stay in order unless they are free") {
   std::swap(after.order[1], after.order[3]);
   IdSet<NodeId> free_launches;
   free_launches.insert(find(graph, "b"));
-  CHECK_FALSE(find_order_violation(Effects(*graph.context, graph.step()), after, free_launches));
+  CHECK_FALSE(find_order_violation(find_order_facts(*graph.context, graph.step()), after, free_launches));
 }
 
 TEST_CASE("groups that are looked up in a mesh are told apart by what is looked up") {
@@ -209,10 +209,10 @@ TEST_CASE("the host reads a non-blocking copy only behind something that waits")
 )");
   Body after = graph.step();
   std::swap(after.order[2], after.order[3]);  // b, i
-  const auto edge = find_order_violation(Effects(*graph.context, graph.step()), after, {});
+  const auto edge = find_order_violation(find_order_facts(*graph.context, graph.step()), after, {});
   REQUIRE(edge);
   CHECK(edge->reason == OrderReason::kHostRead);
-  CHECK_FALSE(find_order_violation(Effects(*graph.context, graph.step()), graph.step(), {}));
+  CHECK_FALSE(find_order_violation(find_order_facts(*graph.context, graph.step()), graph.step(), {}));
 }
 
 TEST_CASE("F17: the stable sort only delays, and interleaves what several regions ask for") {

@@ -10,6 +10,7 @@
 #include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 
@@ -65,8 +66,11 @@ class Inference {
         facts_(facts),
         matcher_(options.roots, graph.context->strings),
         getitem_(graph.intern("operator.getitem")),
-        effects_(*graph.context, graph.step()),
-        call_(graph, result_, tokens, facts, options) {}
+        call_(graph, result_, tokens, facts, options) {
+    result_.effects = std::make_shared<const Effects>(*graph.context, step_);
+    result_.region = SideTable<NodeId, RegionId>(step_.nodes.size(), RegionId());
+    result_.placement = result_.outside = SideTable<NodeId, Placement>(step_.nodes.size(), Placement());
+  }
 
   Placements run() {
     roots_ = select_roots(graph_, options_, matcher_);
@@ -75,7 +79,7 @@ class Inference {
     result_.unused_patterns = roots_.unused_patterns;
     result_.unmatched_patterns = roots_.unmatched_patterns;
     infer_outside();
-    for (NodeId id : step_.order) {
+    for (const auto [id, node] : walk(*graph_.context, step_)) {
       if (const RegionId region = region_of(id)) {
         result_.region.at(id) = region;
         visit(id, region);
@@ -124,8 +128,8 @@ class Inference {
   void infer_outside() {
     SideTable<TypeId, Placement> of_type;
     IdSet<TypeId> known;
-    for (NodeId id : step_.order) {
-      const TypeId type = step_.nodes[id].type;
+    for (const auto [id, node] : walk(step_)) {
+      const TypeId type = node.type;
       if (!type) continue;
       if (known.insert(type)) of_type.at(type) = outside_placement(type);
       if (of_type[type].is_divided()) result_.outside.at(id) = ordered(id, of_type[type]);
@@ -254,7 +258,7 @@ class Inference {
   // A part must not see a buffer between the parts' updates.
   void check_updates_before(NodeId id, RegionId region) const {
     for_each_input(*graph_.context, step_.nodes[id], [&](NodeId input) {
-      if (updated_in_[effects_.storage_of(input)] == region)
+      if (updated_in_[result_.effects->storage_of(input)] == region)
         throw PlacementRefusal{
             "chunk.read-after-update",
             fmt::format("it reads '{}', which the region updates", graph_.text(step_.nodes[input].name)),
@@ -263,7 +267,7 @@ class Inference {
   }
 
   void note_writes(NodeId id) {
-    for (const StorageAccess& access : effects_.accesses_of(id))
+    for (const StorageAccess& access : result_.effects->accesses_of(id))
       if (access.writes && !written_by_[access.storage]) written_by_.at(access.storage) = id;
   }
 
@@ -271,7 +275,7 @@ class Inference {
   void check_content() const {
     const NodeId value = call_.relied_on();
     if (!value) return;
-    if (const NodeId writer = written_by_[effects_.storage_of(value)])
+    if (const NodeId writer = written_by_[result_.effects->storage_of(value)])
       throw PlacementRefusal{
           "chunk.written-zeros",
           fmt::format("each part would add its rows to '{}', which is not zeros any more: '{}' writes it",
@@ -287,7 +291,7 @@ class Inference {
     for (std::size_t i = 0; i < node.op->params.size(); ++i) {
       const Operand written = call_.arg(i, node.op->params[i].name);
       if (!node.op->params[i].is_written || !written.arg.is_node()) continue;
-      const NodeId value = written.arg.as_node(), owner = effects_.storage_of(value);
+      const NodeId value = written.arg.as_node(), owner = result_.effects->storage_of(value);
       const std::string_view owner_name = graph_.text(step_.nodes[owner].name);
       if (placement.is(PlacementKind::kCarried)) {
         // A value that was placed before the update, whichever way it is taken, would miss it.
@@ -348,7 +352,6 @@ class Inference {
   Facts& facts_;
   ModuleMatcher matcher_;
   StringId getitem_;
-  const Effects effects_;
   Placements result_;
   PlacementCall call_;
   ChunkRoots roots_;

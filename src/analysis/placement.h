@@ -21,9 +21,11 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "analysis/effects.h"
 #include "analysis/token_extent.h"
 #include "ir/graph.h"
 
@@ -133,6 +135,7 @@ class Placements {
   std::vector<ChunkRegion> regions;
   SideTable<NodeId, RegionId> region;      // none: outside all regions
   SideTable<NodeId, Placement> placement;  // of region nodes
+  std::shared_ptr<const Effects> effects;  // of the graph that the placements are of
   std::vector<Assumption> assumptions;
   std::vector<std::string> unused_patterns;  // that match modules but select no region
   std::vector<UnmatchedPattern> unmatched_patterns;

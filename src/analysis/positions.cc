@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -37,13 +38,12 @@ class Checker {
       : graph_(graph), context_(*graph.context), body_(graph.step()), placements_(placements) {}
 
   void run() {
-    for (NodeId id : body_.order)
-      if (placements_.region[id] && placements_.is_divided(id)) visit(id);
+    for (const auto [id, node] : walk(context_, body_))
+      if (placements_.region[id] && placements_.is_divided(id)) visit(id, node);
   }
 
  private:
-  void visit(NodeId id) {
-    const Node& node = body_.nodes[id];
+  void visit(NodeId id, const Node& node) {
     if (makes_positions(node, id)) {
       positions_.insert(id);
       return;

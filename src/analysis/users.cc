@@ -1,29 +1,41 @@
 #include "analysis/users.h"
 
+#include <algorithm>
+
+#include "ir/walk.h"
+
 namespace epweave {
 
-NodeLists list_inputs(const Context& context, const Body& body) {
-  std::vector<std::uint32_t> counts(body.nodes.size() + 1);
-  std::vector<NodeId> flat;  // inputs of order[0], of order[1], ...
-  IdVector<NodeId, NodeId> last_user(body.nodes.size());
-  for (NodeId id : body.order) {
-    const std::size_t begin = flat.size();
-    for_each_input(context, body.nodes[id], [&](NodeId input) {
-      if (std::exchange(last_user[input], id) != id) flat.push_back(input);
-    });
-    counts[id.index()] = static_cast<std::uint32_t>(flat.size() - begin);
-  }
-  NodeLists lists;
-  lists.begins_.resize(body.nodes.size() + 1);
-  for (std::size_t i = 0; i < body.nodes.size(); ++i) lists.begins_[i + 1] = lists.begins_[i] + counts[i];
-  lists.items_.resize(flat.size());
-  std::size_t from = 0;
-  for (NodeId id : body.order) {
-    const std::size_t count = counts[id.index()];
-    for (std::size_t i = 0; i < count; ++i) lists.items_[lists.begins_[id.index()] + i] = flat[from + i];
+InputLister::InputLister(const Context& context, const Body& body)
+    : context_(context), body_(body), last_user_(body.nodes.size()) {
+  lists_.begins_.resize(body.nodes.size() + 1);
+}
+
+void InputLister::add(NodeId id, const Node& node) {
+  const std::size_t begin = flat_.size();
+  for_each_input(context_, node, [&](NodeId input) {
+    if (std::exchange(last_user_[input], id) != id) flat_.push_back(input);
+  });
+  lists_.begins_[id.index() + 1] = static_cast<std::uint32_t>(flat_.size() - begin);
+}
+
+NodeLists InputLister::take() {
+  std::vector<std::uint32_t>& begins = lists_.begins_;
+  for (std::size_t i = 1; i < begins.size(); ++i) begins[i] += begins[i - 1];
+  lists_.items_.resize(flat_.size());
+  auto from = flat_.begin();
+  for (NodeId id : body_.order) {
+    const std::uint32_t begin = begins[id.index()], count = begins[id.index() + 1] - begin;
+    std::copy_n(from, count, lists_.items_.begin() + begin);
     from += count;
   }
-  return lists;
+  return std::move(lists_);
+}
+
+NodeLists list_inputs(const Context& context, const Body& body) {
+  InputLister lister(context, body);
+  for (const auto [id, node] : walk(context, body)) lister.add(id, node);
+  return lister.take();
 }
 
 NodeLists invert(const NodeLists& lists, std::span<const NodeId> order) {

@@ -24,7 +24,7 @@ class NodeLists {
   std::size_t total() const { return items_.size(); }
 
  private:
-  friend NodeLists list_inputs(const Context& context, const Body& body);
+  friend class InputLister;
   friend NodeLists invert(const NodeLists& lists, std::span<const NodeId> order);
   friend NodeLists list_pairs(std::size_t node_count, std::span<const std::pair<NodeId, NodeId>> pairs);
 
@@ -33,6 +33,21 @@ class NodeLists {
 };
 
 NodeLists list_inputs(const Context& context, const Body& body);
+
+// The same for a walk that serves other analyses, too: add each node that executes, in order.
+class InputLister {
+ public:
+  InputLister(const Context& context, const Body& body);
+  void add(NodeId id, const Node& node);
+  NodeLists take();
+
+ private:
+  const Context& context_;
+  const Body& body_;
+  std::vector<NodeId> flat_;  // inputs of order[0], of order[1], ...
+  NodeLists lists_;
+  IdVector<NodeId, NodeId> last_user_;
+};
 
 // For each node the nodes whose list names it, in the given order.
 NodeLists invert(const NodeLists& lists, std::span<const NodeId> order);

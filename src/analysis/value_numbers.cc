@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -15,15 +16,14 @@ std::uint64_t word_of(ArgKind kind, std::uint32_t count) {
 
 ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects)
     : context_(*graph.context), body_(graph.step()), writes_(effects), number_(body_.nodes.size()) {
-  for (NodeId id : body_.order) {
-    number_[id] = number(id);
+  for (const auto [id, node] : walk(context_, body_)) {
+    number_[id] = number(id, node);
     writes_.count_writes_of(id);
   }
 }
 
-NodeId ValueNumbers::number(NodeId id) {
+NodeId ValueNumbers::number(NodeId id, const Node& node) {
   static const OpInfo* const alias = find_op("aten.alias.default");
-  const Node& node = body_.nodes[id];
   const bool binds = node.extra && !node.extra->bindings.empty();
   if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_random || binds)
     return id;

@@ -44,7 +44,7 @@ class ValueNumbers {
     NodeId first;  // node that computes it
   };
 
-  NodeId number(NodeId id);
+  NodeId number(NodeId id, const Node& node);
   bool same(const Call& a, const Call& b) const;
   std::size_t append_call(const Node& node);  // returns where the words end
   void append(ArgKind kind, ArgRange range);

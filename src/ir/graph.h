@@ -173,25 +173,27 @@ struct Context {
   Arena arena_;
 };
 
+// What most walks over a large body read comes first: it fits one cache line.
 struct Node {
-  StringId name;
-  StringId target;
   const OpInfo* op = nullptr;  // row of the op table; none for unknown targets and for kinds but kCall
   NodeKind kind = NodeKind::kCall;
   bool has_custom = false;       // meta "custom" exists, maybe empty
   std::optional<bool> backward;  // meta "autograd_backward"; absent means forward
-  std::optional<std::int64_t> seq_nr;
+  TypeId type;                   // none: no recorded value
   ArgRange args;
   ArgRange kwargs;  // name, value, name, value, ...
-  Arg attr;         // of a kGetAttr
-  TypeId type;      // none: no recorded value
+  StringId name;
+  StringId target;
+  const NodeExtra* extra = nullptr;  // null: all empty; owned by the context, replaced, never edited
+  ProvenanceList provenance;         // empty in a graph that no pass has touched
+
   StringId module;  // "layers.3.moe.router.gate"
   StringId source;  // user's source location
   StringId recompute;
   EpLabels ep;
   ChunkInfo chunk;
-  const NodeExtra* extra = nullptr;  // null: all empty; owned by the context, replaced, never edited
-  ProvenanceList provenance;         // empty in a graph that no pass has touched
+  std::optional<std::int64_t> seq_nr;
+  Arg attr;  // of a kGetAttr
 
   bool is_backward() const { return backward.value_or(false); }
 };

@@ -8,6 +8,7 @@
 #include "analysis/effects.h"
 #include "ir/op.h"
 #include "ir/type_rules.h"
+#include "ir/walk.h"
 #include "passes/chunk_attention.h"
 #include "passes/chunk_joins.h"
 #include "passes/chunk_plan.h"
@@ -34,7 +35,7 @@ class Lowering {
       : in_(graph),
         plan_(plan),
         placements_(plan.placements),
-        effects_(*graph.context, graph.step()),
+        effects_(*plan.placements.effects),
         symbols_(graph, plan),
         out_(symbols_.declare()),
         writer_(graph, plan, symbols_, out_),
@@ -44,7 +45,7 @@ class Lowering {
         parts_(plan.divisions.size()) {}
 
   Graph run() {
-    for (NodeId id : in_.step().order) {
+    for (const auto [id, node] : walk(*in_.context, in_.step())) {
       if (is_divided_here(id)) {
         write_parts(id);
       } else {
@@ -363,7 +364,7 @@ class Lowering {
   const Graph& in_;
   const ChunkPlan& plan_;
   const Placements& placements_;
-  const Effects effects_;
+  const Effects& effects_;
   const PartSymbols symbols_;
   Graph out_;
   ChunkWriter writer_;

@@ -9,6 +9,7 @@
 
 #include "analysis/positions.h"
 #include "ir/op.h"
+#include "ir/walk.h"
 #include "passes/chunk_attention.h"
 
 namespace epweave {
@@ -104,13 +105,12 @@ class SymbolUses {
  public:
   SymbolUses(const Graph& graph, Facts& facts, const ChunkPlan& plan)
       : graph_(graph), facts_(facts), used_(plan.divisions.size()), seen_(plan.divisions.size()) {
-    for (NodeId id : graph.step().order) {
+    for (const auto [id, node] : walk(*graph.context, graph.step())) {
       const RegionId region = plan.placements.region[id];
       if (!region || !plan.placements.is_divided(id)) continue;
       const std::size_t division = plan.placements.regions[region.index()].division;
-      add(graph.step().nodes[id].type, division);
-      for_each_input(*graph.context, graph.step().nodes[id],
-                     [&](NodeId input) { add(graph.step().nodes[input].type, division); });
+      add(node.type, division);
+      for_each_input(*graph.context, node, [&](NodeId input) { add(graph.step().nodes[input].type, division); });
     }
   }
   bool uses(std::size_t division, StringId symbol) const { return used_[division].contains(symbol); }

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <map>
 
+#include "ir/walk.h"
+
 namespace epweave {
 namespace {
 
@@ -41,8 +43,7 @@ class FreshSymbols {
 
 PartSymbols::PartSymbols(const Graph& graph, const ChunkPlan& plan) : graph_(graph), plan_(plan) {
   FreshSymbols fresh_symbols(graph);
-  for (NodeId id : graph.step().order) {
-    const Node& node = graph.step().nodes[id];
+  for (const auto [id, node] : walk(graph.step())) {
     const RegionId region = plan.placements.region[id];
     if (!node.extra || !region || !plan.placements.is_divided(id)) continue;
     const std::size_t parts = plan.division(region).count();
@@ -55,8 +56,24 @@ PartSymbols::PartSymbols(const Graph& graph, const ChunkPlan& plan) : graph_(gra
   }
 }
 
+// A copy of the graph with room for about as many nodes as lowering adds: the parts, and what divides and
+// joins values at the borders.
+Graph PartSymbols::copy_with_room() const {
+  const Body& step = graph_.step();
+  std::size_t count = 0;
+  for (NodeId id : step.order) {
+    const RegionId region = plan_.placements.region[id];
+    if (region && plan_.placements.is_divided(id)) count += plan_.division(region).count();
+  }
+  Graph copy;
+  copy.bodies.resize(graph_.bodies.size());
+  copy.step().nodes.reserve(step.nodes.size() + count + count / 8);
+  copy = graph_;  // keeps the room
+  return copy;
+}
+
 Graph PartSymbols::declare() const {
-  Graph result = graph_;
+  Graph result = copy_with_room();
   for (Symbol& symbol : result.symbols)
     for (const auto& assumed : plan_.assumed)
       if (assumed.symbol == symbol.name) symbol.assumptions.push_back(assumed.statement);
@@ -131,8 +148,7 @@ bool PartSymbols::mentioned(TypeId id) const {
 void PartSymbols::drop_from(Graph& chunked) const {
   std::erase_if(chunked.symbols, [&](const Symbol& s) { return is_divided(s.name); });
   IdSet<TypeId> checked;
-  for (NodeId id : chunked.step().order) {
-    const Node& node = chunked.step().nodes[id];
+  for (const auto [id, node] : walk(chunked.step())) {
     if (!node.type || !checked.insert(node.type)) continue;
     if (mentioned(node.type))
       throw PassError(

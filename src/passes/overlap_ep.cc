@@ -8,6 +8,7 @@
 #include "analysis/collectives.h"
 #include "analysis/module_path.h"
 #include "analysis/order.h"
+#include "ir/walk.h"
 #include "passes/overlap_ep_check.h"
 #include "passes/overlap_ep_movement.h"
 #include "passes/overlap_ep_phases.h"
@@ -19,14 +20,28 @@ namespace {
 
 // --------------------------------------------------------------------------- collecting
 
-// Regions that the option selects; those without exchanges keep what they own but are not scheduled.
-std::vector<EpRegion> collect_regions(const Graph& graph, const OverlapEpOptions& options) {
-  EpRegions found = find_ep_regions(graph);
-  EPWEAVE_CHECK(found.malformed.empty());  // S-1
+// The graph, and what was found out about it.
+struct Input {
+  const Graph& graph;
+  OrderFacts facts;
+  std::vector<EpRegion> regions;  // those that the option selects
+};
+
+// Regions without exchanges keep what they own but are not scheduled.
+void select_regions(const Graph& graph, const OverlapEpOptions& options, std::vector<EpRegion>& regions) {
   ModuleMatcher matcher(options.roots, graph.context->strings);
   if (!options.roots.empty())
-    std::erase_if(found.regions, [&](const EpRegion& r) { return !matcher.root_of(r.root); });
-  return std::move(found.regions);
+    std::erase_if(regions, [&](const EpRegion& r) { return !matcher.root_of(r.root); });
+}
+
+Input analyze(const Graph& graph, const OverlapEpOptions& options) {
+  EpRegionFinder finder(graph);
+  OrderFacts facts = find_order_facts(*graph.context, graph.step(),
+                                      [&](NodeId id, const Node& node) { finder.add(id, node); });
+  EpRegions found = finder.take();
+  EPWEAVE_CHECK(found.malformed.empty());  // S-1
+  select_regions(graph, options, found.regions);
+  return {graph, std::move(facts), std::move(found.regions)};
 }
 
 // A block computes attention before its first exchange: the other part's attention is what that exchange
@@ -94,24 +109,27 @@ StableOrder sort_body(const Graph& graph, const Plan& plan, const NodeLists& inp
 
 // Launches that may change places with others: those of scheduled bodies, and those that only follow them
 // because they depend on them. Every rank runs this program and gets this same order.
-IdSet<NodeId> list_free_launches(const Body& body, const NodeLists& inputs, const Plan& plan) {
+IdSet<NodeId> list_free_launches(const Input& input, const Plan& plan) {
+  const Body& body = input.graph.step();
   IdSet<NodeId> dependent(body.nodes.size()), free_launches(body.nodes.size());
   for (const EpRegion* region : plan.regions)
     for (const EpPart& part : region->parts)
       for (NodeId id : part.nodes) dependent.insert(id);
   for (NodeId id : body.order) {
-    const auto from = inputs[id];
+    const auto from = input.facts.inputs[id];
     if (std::any_of(from.begin(), from.end(), [&](NodeId i) { return dependent.contains(i); }))
       dependent.insert(id);
-    if (dependent.contains(id) && is_launch(body.nodes[id])) free_launches.insert(id);
   }
+  for (const Launch& launch : input.facts.launches)
+    if (dependent.contains(launch.node)) free_launches.insert(launch.node);
   return free_launches;
 }
 
 // The launches of each group, but for free ones, in the order they have.
-void add_launch_edges(const Graph& graph, const IdSet<NodeId>& free_launches, std::vector<OrderEdge>& edges) {
+void add_launch_edges(const std::vector<Launch>& launches, const IdSet<NodeId>& free_launches,
+                      std::vector<OrderEdge>& edges) {
   std::map<std::pair<ArgKind, std::uint64_t>, NodeId> last_on_group;
-  for (const Launch& launch : find_launches(*graph.context, graph.step())) {
+  for (const Launch& launch : launches) {
     if (free_launches.contains(launch.node)) continue;
     NodeId& last = last_on_group[{launch.group.kind(), launch.group.bits()}];
     if (last) edges.push_back({last, launch.node, OrderReason::kLaunchOrder, {}});
@@ -119,15 +137,16 @@ void add_launch_edges(const Graph& graph, const IdSet<NodeId>& free_launches, st
   }
 }
 
-StableOrder find_order(const Graph& graph, const Plan& plan, const NodeLists& inputs,
-                       std::vector<OrderEdge> edges) {
+StableOrder find_order(const Input& input, const Plan& plan) {
+  const Body& body = input.graph.step();
+  std::vector<OrderEdge> edges = input.facts.effects.order_edges();
   if (plan.movement == Movement::kMinimal) {
-    add_launch_edges(graph, list_free_launches(graph.step(), inputs, plan), edges);
-    if (auto order = order_with_fewest_moves(graph.step(), inputs, edges, plan.schedules))
-      return {std::move(*order), IdVector<NodeId, NodeId>(graph.step().nodes.size())};
+    add_launch_edges(input.facts.launches, list_free_launches(input, plan), edges);
+    if (auto order = order_with_fewest_moves(body, input.facts.inputs, edges, plan.schedules))
+      return {std::move(*order), IdVector<NodeId, NodeId>(body.nodes.size())};
   }
   for (const RegionSchedule& schedule : plan.schedules) add_phase_edges(schedule, edges);
-  StableOrder sorted = sort_body(graph, plan, inputs, edges);
+  StableOrder sorted = sort_body(input.graph, plan, input.facts.inputs, edges);
   EPWEAVE_CHECK(plan.movement == Movement::kDelay);  // else it printed the contradiction
   return sorted;
 }
@@ -178,7 +197,8 @@ void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Gra
       for (NodeId id : phase.nodes) places.at(id) = {plan.regions[r], reason};
     }
   const StringId pass = after.intern("overlap-ep");
-  for (NodeId id : moves.moved) {
+  Body& step = after.step();
+  for (const auto [id, node] : walk_records(step, moves.moved)) {
     Place place = places[id];
     if (!place.reason) {
       const NodeId waited_for = moves.sorted.waited_for[id];
@@ -186,31 +206,21 @@ void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Gra
           waited_for ? fmt::format("follows {}", before.text(before.step().nodes[waited_for].name))
                      : "order of its users");
     }
-    record_moved(*after.context, after.step().nodes[id], make_record(pass, place.reason, place.region));
+    record_moved(*after.context, step.nodes[id], make_record(pass, place.reason, place.region));
   }
 }
 
 // --------------------------------------------------------------------------- the pass
 
-// The graph, and what was found out about it.
-struct Input {
-  explicit Input(const Graph& g)
-      : graph(g), effects(*g.context, g.step()), inputs(list_inputs(*g.context, g.step())) {}
-
-  const Graph& graph;
-  const Effects effects;
-  const NodeLists inputs;
-};
-
-Plan make_plan(const Input& input, const std::vector<EpRegion>& regions, const OverlapEpOptions& options) {
+Plan make_plan(const Input& input, const OverlapEpOptions& options) {
   const Graph& graph = input.graph;
   const Body& body = graph.step();
-  const NodeLists& inputs = input.inputs;
+  const NodeLists& inputs = input.facts.inputs;
   const NodeLists users = invert(inputs, body.order);
   Plan plan{.regions = {}, .schedules = {}, .labels = {}, .movement = options.movement};
   ExchangeChecker checker(graph, users);
-  StepDependences step(graph, regions, inputs, input.effects.order_edges());
-  for (const EpRegion& region : regions) {
+  StepDependences step(graph, input.regions, inputs, input.facts.effects.order_edges());
+  for (const EpRegion& region : input.regions) {
     const std::vector<WaitLabel> labels = checker.check(region);
     if (region.count_exchanges() == 0) continue;
     plan.labels.insert(plan.labels.end(), labels.begin(), labels.end());
@@ -244,21 +254,21 @@ void set_copy_flags(const Plan& plan, Graph& graph) {
 }
 
 // Launches outside the bodies that changed places with others of their group: the user may want to know.
-std::size_t count_displaced(const Graph& graph, const Body& after, const Plan& plan) {
+std::size_t count_displaced(const std::vector<Launch>& launches, const Body& after, const Plan& plan) {
   IdSet<NodeId> bodies(after.nodes.size());
   for (const EpRegion* region : plan.regions)
     for (const EpPart& part : region->parts)
       for (NodeId id : part.nodes) bodies.insert(id);
   std::map<std::pair<ArgKind, std::uint64_t>, std::vector<NodeId>> by_group;
-  for (const Launch& launch : find_launches(*graph.context, graph.step()))
+  for (const Launch& launch : launches)
     if (!bodies.contains(launch.node))
       by_group[{launch.group.kind(), launch.group.bits()}].push_back(launch.node);
   const auto position = find_positions(after, after.order);
   std::size_t count = 0;
-  for (auto& [group, launches] : by_group) {
-    std::vector<NodeId> moved = launches;
+  for (const auto& [group, before] : by_group) {
+    std::vector<NodeId> moved = before;
     std::sort(moved.begin(), moved.end(), [&](NodeId a, NodeId b) { return position[a] < position[b]; });
-    for (std::size_t i = 0; i < moved.size(); ++i) count += moved[i] != launches[i];
+    for (std::size_t i = 0; i < moved.size(); ++i) count += moved[i] != before[i];
   }
   return count;
 }
@@ -280,7 +290,7 @@ std::string describe_moves(const Body& before, const std::vector<NodeId>& after,
 PassResult apply(const Input& input, const Plan& plan) {
   const Graph& graph = input.graph;
   const Body& before = graph.step();
-  const StableOrder sorted = find_order(graph, plan, input.inputs, input.effects.order_edges());
+  const StableOrder sorted = find_order(input, plan);
   const std::vector<NodeId> moved = find_moved(before, sorted.order);
 
   PassResult result{graph};
@@ -290,8 +300,8 @@ PassResult apply(const Input& input, const Plan& plan) {
   record_moves(graph, plan, {sorted, moved}, result.graph);
   set_copy_flags(plan, result.graph);
 
-  const IdSet<NodeId> free_launches = list_free_launches(before, input.inputs, plan);
-  if (auto violation = find_order_violation(input.effects, after, free_launches))
+  const IdSet<NodeId> free_launches = list_free_launches(input, plan);
+  if (auto violation = find_order_violation(input.facts, after, free_launches))
     decline(
         graph, violation->after,
         {"illegal-order", "", "schedule fewer regions (option roots) and report the graph"},
@@ -301,7 +311,7 @@ PassResult apply(const Input& input, const Plan& plan) {
   result.notes.push_back(fmt::format("scheduled {} with {}", count_of(plan.regions.size(), "region"),
                                      count_of(exchanges, "token exchange")));
   result.notes.push_back(describe_moves(before, sorted.order, moved));
-  if (const std::size_t displaced = count_displaced(graph, after, plan); displaced > 0)
+  if (const std::size_t displaced = count_displaced(input.facts.launches, after, plan); displaced > 0)
     result.notes.push_back(
         fmt::format("{} other collectives changed places within their process group, alike on "
                     "every rank",
@@ -312,9 +322,8 @@ PassResult apply(const Input& input, const Plan& plan) {
 }  // namespace
 
 PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
-  const std::vector<EpRegion> regions = collect_regions(graph, options);
-  const Input input(graph);
-  const Plan plan = make_plan(input, regions, options);
+  const Input input = analyze(graph, options);
+  const Plan plan = make_plan(input, options);
   if (!plan.regions.empty()) {
     PassResult result = apply(input, plan);
     if (!options.validate_only) return result;
@@ -326,7 +335,7 @@ PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
         graph, {},
         {"nothing-to-schedule", "S-9",
          "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
-        regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
+        input.regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
   return {graph, {"no token exchange to schedule"}};
 }
 

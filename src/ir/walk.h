@@ -1,0 +1,86 @@
+// Walks over nodes of a body, in execution order or another.
+//
+//   for (const auto [id, node] : walk(body)) ...              those that execute
+//   for (const auto [id, node] : walk(body, part.nodes)) ...  these
+//   for (const auto [id, node] : walk(context, body)) ...     by a loop that reads their arguments, too
+//   for (const auto [id, node] : walk_records(body, moved)) ...   that reads their provenance, too
+//
+// The rows of a large body are not in the processor's cache, and an order jumps between rows that were there
+// at first and rows that passes added. A walk asks for the rows that are next, so that they have come by the
+// time they are read.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "base/prefetch.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+class Walk {
+ public:
+  struct Step {
+    NodeId id;
+    const Node& node;
+  };
+
+  class Iterator {
+   public:
+    Iterator(const Walk& walk, std::size_t place) : walk_(&walk), place_(place) {}
+    Step operator*() const {
+      walk_->read_ahead(place_);
+      const NodeId id = walk_->ids_[place_];
+      return {id, walk_->nodes_[id]};
+    }
+    Iterator& operator++() { return ++place_, *this; }
+    friend bool operator==(const Iterator& a, const Iterator& b) { return a.place_ == b.place_; }
+
+   private:
+    const Walk* walk_;
+    std::size_t place_;
+  };
+
+  // What a node's row leads to and the loop reads, too.
+  struct Leads {
+    const ArgPool* arguments = nullptr;
+    bool records = false;
+  };
+
+  Walk(const Body& body, std::span<const NodeId> ids, Leads leads) : nodes_(body.nodes), ids_(ids), leads_(leads) {}
+
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, ids_.size()}; }
+
+ private:
+  // In steps. Where a row leads is known when it has come.
+  static constexpr std::size_t kRowsAhead = 16, kLeadsAhead = 8;
+
+  void read_ahead(std::size_t place) const {
+    if (place + kRowsAhead >= ids_.size()) return;
+    prefetch(&nodes_[ids_[place + kRowsAhead]]);
+    if (leads_.arguments != nullptr) prefetch((*leads_.arguments)[nodes_[ids_[place + kLeadsAhead]].args].data());
+    if (leads_.records) prefetch(std::to_address(nodes_[ids_[place + kLeadsAhead]].provenance.begin()));
+  }
+
+  const IdVector<NodeId, Node>& nodes_;
+  std::span<const NodeId> ids_;
+  Leads leads_;
+};
+
+inline Walk walk(const Body& body, std::span<const NodeId> ids) {
+  return {body, ids, {}};
+}
+inline Walk walk(const Body& body) {
+  return walk(body, body.order);
+}
+inline Walk walk(const Context& context, const Body& body) {
+  return {body, body.order, {.arguments = &context.args}};
+}
+
+inline Walk walk_records(const Body& body, std::span<const NodeId> ids) {
+  return {body, ids, {.records = true}};
+}
+
+}  // namespace epweave
