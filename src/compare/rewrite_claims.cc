@@ -51,6 +51,12 @@ void RewriteClaims::fail_graph(std::string_view invariant, std::string message) 
   violations_.push_back({std::string(invariant), std::move(message), {}, {}});
 }
 
+Arg RewriteClaims::scalar_b(NodeId id) const {
+  const TypeId type = b_.nodes[id].type;
+  return type && context_.types[type].kind == TypeKind::kScalar ? Arg::symbolic(context_.types[type].expr)
+                                                                : Arg();
+}
+
 void RewriteClaims::fail_nested(StringId body, std::string_view invariant, std::string message) {
   violations_.push_back({std::string(invariant), std::move(message), {}, body});
 }

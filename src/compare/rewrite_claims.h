@@ -62,6 +62,8 @@ class RewriteClaims {
   const Graph& graph_b() const { return graph_b_; }
   const TensorType* tensor_a(NodeId id) const { return tensor_of(context_, a_.nodes[id].type); }
   const TensorType* tensor_b(NodeId id) const { return tensor_of(context_, b_.nodes[id].type); }
+  // The recorded value of a scalar; no argument where it has none.
+  Arg scalar_b(NodeId id) const;
   std::string name_a(NodeId id) const;  // "%mm"
   std::string name_b(NodeId id) const;
 

@@ -39,7 +39,8 @@ class OutputClassifier {
     for (NodeId id : b_.order) {
       Numerics& numerics = numerics_[id];
       for (NodeId input : inputs_b_[id]) numerics = std::max(numerics, numerics_[input]);
-      for (NodeId writer : writers_b_.seen_by(id)) numerics = std::max(numerics, numerics_[writer]);
+      for (const SeenWrite& write : writers_b_.seen_by(id))
+        numerics = std::max(numerics, numerics_[write.writer]);
       if (!is_floating_value(id)) continue;
       const Claim& claim = claims_[id];
       static const OpInfo* const add = find_op("aten.add.Tensor");

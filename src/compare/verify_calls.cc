@@ -58,6 +58,7 @@ void CallCheck::check_call(NodeId id) {
   if (before.kind == NodeKind::kGetAttr && !context_.args.equal(before.attr, after.attr))
     return claims_.fail(id, "rewrite-argument", "reads another attribute");
   leaf_ = 0;
+  op_ = after.op;
   if (claims_[id].kind == ClaimKind::kPart && before.op != nullptr &&
       before.op->cost == CostClass::kAttention)
     return check_attention(id);
@@ -84,6 +85,7 @@ void CallCheck::check_positional(NodeId id, const Node& before, const Node& afte
   const std::size_t group = is_launch(after) ? group_position(*after.op) : SIZE_MAX;
   for (std::uint32_t i = 0; i < before.args.count; ++i) {
     const Arg x = context_.args[before.args][i], y = context_.args[after.args][i];
+    param_ = after.op != nullptr && i < after.op->params.size() ? &after.op->params[i] : nullptr;
     i == group ? check_group(id, x, y) : check_arg(id, fmt::format("argument {}", i), x, y);
   }
 }
@@ -95,6 +97,8 @@ void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after)
     const std::string_view name = context_.text(kwargs_a[i].as_name());
     const Arg* other = find_kwarg(context_, after, name);
     if (is_free(name)) continue;
+    const auto position = after.op != nullptr ? after.op->find_param(name) : std::nullopt;
+    param_ = position ? &after.op->params[*position] : nullptr;
     if (other == nullptr) {
       claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is gone", name));
     } else if (name == "group_name") {
@@ -129,35 +133,63 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
       check_arg(user, fmt::format("{}[{}]", where, i), context_.args[before][i], context_.args[after][i]);
     return;
   }
-  if (x.is_node()) return check_value(user, where, x.as_node(), y);
-  bool is_same = x == y;
-  if (!is_same && x.is(ArgKind::kSymbolic))
-    is_same = numbers_.match_scalar(x.as_expr(), y, claims_.share_of(user)) != Fraction::kNone;
-  if (!is_same)
-    claims_.fail(user, "rewrite-argument", fmt::format("{} is another constant than its origin's", where));
+  const std::size_t leaf = leaf_++;
+  const Taken taken = x.is_node() ? y.is_node() ? match_value(user, x.as_node(), y.as_node())
+                                                : match_number(user, x.as_node(), y)
+                      : x == y ? Taken::kWhole
+                                  : match_size(user, x, y);
+  if (taken == Taken::kNo) return fail_argument(user, where, x, y);
+  if (taken == Taken::kPart && is_number(x) && !counts_elements())
+    return claims_.fail(
+        user, "rewrite-argument",
+        fmt::format("{} is a number that counts tokens; each part must take all of it, for it "
+                    "is no size here",
+                    where));
+  if (claims_[user].kind == ClaimKind::kPart) taken_[{claims_[user].origin, leaf}].push_back({user, taken});
 }
 
-void CallCheck::check_value(NodeId user, const std::string& where, NodeId x, Arg y) {
-  const std::size_t leaf = leaf_++;
-  const Taken taken = y.is_node() ? match_value(user, x, y.as_node()) : match_number(user, x, y);
-  if (claims_[user].kind == ClaimKind::kPart && taken != Taken::kNo) {
-    taken_[{claims_[user].origin, leaf}].push_back({user, taken});
-    return;
-  }
-  if (taken == Taken::kNo)
-    claims_.fail(user, "rewrite-argument",
-                 fmt::format("{} is {}, which is not {}{}", where,
-                             y.is_node() ? claims_.describe(y.as_node()) : std::string("another constant"),
-                             claims_[user].kind == ClaimKind::kPart
-                                 ? fmt::format("part {} or all of ", claims_[user].part)
-                                 : "",
-                             claims_.name_a(x)));
+bool CallCheck::is_number(Arg x) const {
+  if (!x.is_node()) return true;
+  const TypeId type = a_.nodes[x.as_node()].type;
+  return type && context_.types[type].kind == TypeKind::kScalar;
+}
+
+// Half as many tokens are half as many rows, but not half of what each row is multiplied by.
+bool CallCheck::counts_elements() const {
+  static const OpInfo* const ranges[] = {find_op("aten.arange.default"), find_op("aten.arange.start"),
+                                         find_op("aten.arange.start_step")};
+  if (param_ == nullptr) return false;
+  return param_->type.starts_with("SymInt") || std::ranges::find(ranges, op_) != std::end(ranges);
+}
+
+void CallCheck::fail_argument(NodeId user, const std::string& where, Arg x, Arg y) {
+  if (!x.is_node())
+    return claims_.fail(user, "rewrite-argument",
+                        fmt::format("{} is another constant than its origin's", where));
+  const Claim& claim = claims_[user];
+  claims_.fail(
+      user, "rewrite-argument",
+      fmt::format("{} is {}, which is not {}{}", where,
+                  y.is_node() ? claims_.describe(y.as_node()) : std::string("another constant"),
+                  claim.kind == ClaimKind::kPart ? fmt::format("part {} or all of ", claim.part) : "",
+                  claims_.name_a(x.as_node())));
 }
 
 CallCheck::Taken CallCheck::match_number(NodeId user, NodeId x, Arg y) {
   const TypeId type = a_.nodes[x].type;
   if (!type || context_.types[type].kind != TypeKind::kScalar) return Taken::kNo;
   return taken_as(numbers_.match_scalar(context_.types[type].expr, y, claims_.share_of(user)));
+}
+
+// A number or a symbolic scalar of A; in B another one, or a node that computes it.
+CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
+  ExprId size;
+  if (x.is(ArgKind::kSymbolic)) size = x.as_expr();
+  if (x.is_int()) size = context_.exprs.number(x.as_int());
+  const bool is_size_node = y.is_node() && claims_[y.as_node()].kind == ClaimKind::kSize;
+  const Arg value = is_size_node ? claims_.scalar_b(y.as_node()) : y;
+  if (!size || (x.is_int() && !is_size_node && !counts_elements())) return Taken::kNo;
+  return taken_as(numbers_.match_scalar(size, value, claims_.share_of(user)));
 }
 
 CallCheck::Taken CallCheck::taken_as(Fraction fraction) {
@@ -169,14 +201,7 @@ CallCheck::Taken CallCheck::match_value(NodeId user, NodeId x, NodeId y) {
   const Claim& claim = claims_[y];
   const Claim& wants = claims_[user];
   const bool is_part = wants.kind == ClaimKind::kPart;
-  if (claim.kind == ClaimKind::kSize) {
-    const TypeId type = a_.nodes[x].type, size = b_.nodes[y].type;
-    if (!type || !size || context_.types[type].kind != TypeKind::kScalar ||
-        context_.types[size].kind != TypeKind::kScalar)
-      return Taken::kNo;
-    return taken_as(numbers_.match_scalar(context_.types[type].expr, Arg::symbolic(context_.types[size].expr),
-                                          claims_.share_of(user)));
-  }
+  if (claim.kind == ClaimKind::kSize) return match_number(user, x, claims_.scalar_b(y));
   // Part k of a buffer takes what part k-1 made of it.
   if (is_part && claim.kind == ClaimKind::kPart && claim.origin == wants.origin && wants.part > 0 &&
       claim.part + 1 == wants.part && b_.nodes[user].op != nullptr && b_.nodes[user].op->writes)

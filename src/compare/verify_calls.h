@@ -13,6 +13,7 @@
 
 #include "compare/rewrite_claims.h"
 #include "compare/verify_attention.h"
+#include "ir/op.h"
 
 namespace epweave {
 
@@ -42,8 +43,11 @@ class CallCheck {
   std::vector<Arg> list_kwargs(const Node& node) const;
   bool is_copy(const Node& node) const;
   void check_arg(NodeId user, const std::string& where, Arg x, Arg y);
-  void check_value(NodeId user, const std::string& where, NodeId x, Arg y);
+  bool is_number(Arg x) const;
+  bool counts_elements() const;
+  void fail_argument(NodeId user, const std::string& where, Arg x, Arg y);
   void check_group(NodeId id, Arg x, Arg y);
+  Taken match_size(NodeId user, Arg x, Arg y);
   Taken match_number(NodeId user, NodeId x, Arg y);
   Taken match_value(NodeId user, NodeId x, NodeId y);
   static Taken taken_as(Fraction fraction);
@@ -57,7 +61,10 @@ class CallCheck {
   const Body& b_;
   AttentionCheck attention_;
   std::map<std::pair<NodeId, std::size_t>, std::vector<Use>> taken_;  // by origin and argument
-  std::size_t leaf_ = 0;                                              // of the call's arguments
+  // Of the call that is being checked: its op, the parameter, and the argument, counted through lists.
+  const OpInfo* op_ = nullptr;
+  const OpParam* param_ = nullptr;
+  std::size_t leaf_ = 0;
 };
 
 }  // namespace epweave

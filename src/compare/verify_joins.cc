@@ -36,7 +36,7 @@ void JoinCheck::learn_divisions() {
 }
 
 ExprId JoinCheck::extent_of_size(Arg size) const {
-  const Arg value = size.is_node() ? scalar_of(size.as_node()) : size;
+  const Arg value = size.is_node() ? claims_.scalar_b(size.as_node()) : size;
   if (value.is_int()) return context_.exprs.number(value.as_int());
   return value.is(ArgKind::kSymbolic) ? value.as_expr() : ExprId();
 }
@@ -45,12 +45,6 @@ ExprId JoinCheck::extent_of_part(Arg part, std::int64_t dim) const {
   const TensorType* type = part.is_node() ? claims_.tensor_b(part.as_node()) : nullptr;
   const bool has_dim = type != nullptr && dim < std::ssize(type->sizes);
   return has_dim ? type->sizes[static_cast<std::size_t>(dim)] : ExprId();
-}
-
-Arg JoinCheck::scalar_of(NodeId b) const {
-  const TypeId type = b_.nodes[b].type;
-  return type && context_.types[type].kind == TypeKind::kScalar ? Arg::symbolic(context_.types[type].expr)
-                                                                : Arg();
 }
 
 // A dimension argument, from the front; -1 if it is none.

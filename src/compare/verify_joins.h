@@ -27,7 +27,6 @@ class JoinCheck {
   bool has_part_sizes(NodeId part, NodeId origin, std::int64_t dim);
   ExprId extent_of_size(Arg size) const;
   ExprId extent_of_part(Arg part, std::int64_t dim) const;
-  Arg scalar_of(NodeId b) const;
   void check_cat(NodeId id);
   void check_sum(NodeId id);
 

@@ -20,49 +20,62 @@ StorageCheck::StorageCheck(RewriteClaims& claims)
       a_(graph_a_.step()),
       b_(graph_b_.step()),
       writers_a_(context_, a_),
-      writers_b_(context_, b_),
+      writers_b_(claims),
       positions_(find_positions(b_, b_.order)) {}
 
 void StorageCheck::check_effects(NodeId id) {
   const NodeId origin = claims_[id].origin;
   // A view became a reshape, which counts as reading what it may copy.
   if (is_reshape(b_.nodes[id]) && b_.nodes[id].target != a_.nodes[origin].target) return;
-  const auto before = writers_a_.seen_by(origin);
-  for (NodeId writer : writers_b_.seen_by(id)) {
-    const bool is_expected = continues(id, writer) || std::ranges::any_of(before, [&](NodeId x) {
-                               return stands_for_write(id, writer, x);
+  const auto before = writers_a_.seen_by(origin), after = writers_b_.seen_by(id);
+  for (const SeenWrite& write : after) {
+    const bool is_expected = continues(id, write) || std::ranges::any_of(before, [&](const SeenWrite& x) {
+                               return stands_for_write(id, write, x.writer);
                              });
     if (!is_expected)
-      return claims_.fail(
-          id, "rewrite-effects",
-          fmt::format("comes behind {}, which wrote the storage last; {}", claims_.describe(writer),
-                      before.empty()
-                          ? "its origin sees it unwritten"
-                          : fmt::format("its origin sees what {} wrote", claims_.name_a(before.back()))));
+      return claims_.fail(id, "rewrite-effects",
+                          fmt::format("comes behind {}, which wrote the storage last; {}", describe(write),
+                                      before.empty() ? "its origin sees it unwritten"
+                                                     : fmt::format("its origin sees what {} wrote",
+                                                                   claims_.name_a(before.back().writer))));
   }
-  for (NodeId x : before) {
-    const bool is_seen = std::ranges::any_of(writers_b_.seen_by(id), [&](NodeId writer) {
-      return continues(id, writer) || stands_for_write(id, writer, x);
+  for (const SeenWrite& x : before) {
+    const bool is_seen = std::ranges::any_of(after, [&](const SeenWrite& write) {
+      return continues(id, write) || stands_for_write(id, write, x.writer);
     });
     if (!is_seen)
-      return claims_.fail(id, "rewrite-effects",
-                          fmt::format("does not see what {} wrote, as its origin does", claims_.name_a(x)));
+      return claims_.fail(
+          id, "rewrite-effects",
+          fmt::format("does not see what {} wrote, as its origin does", claims_.name_a(x.writer)));
   }
+}
+
+std::string StorageCheck::describe(const SeenWrite& write) const {
+  const std::string writer = claims_.describe(write.writer);
+  switch (write.how) {
+    case SeenWrite::How::kDirect:
+      return writer;
+    case SeenWrite::How::kJoined:
+      return fmt::format("{} and the other parts of it, as joined", writer);
+    case SeenWrite::How::kTorn:
+      return fmt::format("{}, joined with parts that are not written so", writer);
+  }
+  return writer;
 }
 
 // Part k sees what part k-1 of the same update left.
-bool StorageCheck::continues(NodeId id, NodeId writer) const {
+bool StorageCheck::continues(NodeId id, const SeenWrite& write) const {
   const Claim& claim = claims_[id];
-  const Claim& from = claims_[writer];
-  return claim.kind == ClaimKind::kPart && from.kind == ClaimKind::kPart && from.origin == claim.origin &&
-         from.part + 1 == claim.part;
+  const Claim& from = claims_[write.writer];
+  return write.how == SeenWrite::How::kDirect && claim.kind == ClaimKind::kPart &&
+         from.kind == ClaimKind::kPart && from.origin == claim.origin && from.part + 1 == claim.part;
 }
 
-bool StorageCheck::stands_for_write(NodeId id, NodeId writer, NodeId x) {
+bool StorageCheck::stands_for_write(NodeId id, const SeenWrite& write, NodeId x) {
   const Claim& claim = claims_[id];
-  const Claim& from = claims_[writer];
-  if (!claims_.same_class(from.origin, x)) return false;
-  if (from.kind == ClaimKind::kWhole) return true;
+  const Claim& from = claims_[write.writer];
+  if (write.how == SeenWrite::How::kTorn || !claims_.same_class(from.origin, x)) return false;
+  if (write.how == SeenWrite::How::kJoined || from.kind == ClaimKind::kWhole) return true;
   if (from.kind != ClaimKind::kPart) return false;
   return claim.kind == ClaimKind::kPart ? from.part == claim.part : from.part + 1 == from.parts;
 }
@@ -110,33 +123,18 @@ void StorageCheck::check_returned(NodeId output, ArgRange before, ArgRange after
 }
 
 void StorageCheck::check_last_write(NodeId site, NodeId before, NodeId after) {
-  const NodeId x = writers_a_.last_to(before), y = writers_b_.last_to(after);
-  const bool is_same = !y ? !x || is_joined_behind(after, x) : x && stands_for_write(site, y, x);
+  const auto xs = writers_a_.left_in(before), ys = writers_b_.left_in(after);
+  const NodeId x = xs.empty() ? NodeId() : xs.front().writer;  // A has no joins: one write at most
+  const bool is_same = xs.empty() == ys.empty() && std::ranges::all_of(ys, [&](const SeenWrite& y) {
+                         return stands_for_write(site, y, x);
+                       });
   if (is_same) return;
-  const NodeId join = writers_b_.effects().storage_of(after);
-  const std::string wrote = y ? fmt::format("{} wrote it last", claims_.describe(y))
-                            : is_join(join) && x
-                                ? fmt::format("{} joins its parts before", claims_.name_b(join))
-                                : "nothing writes it";
+  const std::string wrote =
+      ys.empty() ? "nothing writes it" : fmt::format("{} wrote it last", describe(ys.back()));
   const std::string should = x ? fmt::format("{} did", claims_.name_a(x)) : "nothing did";
   claims_.fail(site, "rewrite-effects",
                fmt::format("leaves {} in another state: {}; in the first graph {}", claims_.describe(after),
                            wrote, should));
-}
-
-bool StorageCheck::is_join(NodeId b) const {
-  return claims_[b].kind == ClaimKind::kJoin || claims_[b].kind == ClaimKind::kBlocks;
-}
-
-// Whether the value is made of parts that are joined when all that stands for the write is done.
-bool StorageCheck::is_joined_behind(NodeId value, NodeId write) {
-  const NodeId join = writers_b_.effects().storage_of(value);
-  if (!is_join(join)) return false;
-  const NodeId whole = claims_.whole(write) ? claims_.whole(write) : claims_.whole(claims_.find_class(write));
-  if (whole) return positions_[whole] < positions_[join];
-  return !claims_.parts(write).empty() && std::ranges::all_of(claims_.parts(write), [&](NodeId part) {
-    return positions_[part] < positions_[join];
-  });
 }
 
 void StorageCheck::check_order() {

@@ -6,6 +6,8 @@
 // Reports rewrite-effects, rewrite-update, rewrite-order and rewrite-host-read.
 #pragma once
 
+#include <string>
+
 #include "analysis/users.h"
 #include "compare/rewrite_claims.h"
 #include "compare/storage_writers.h"
@@ -30,13 +32,12 @@ class StorageCheck {
   const StorageWriters& writers_of_b() const { return writers_b_; }
 
  private:
-  bool continues(NodeId id, NodeId writer) const;
-  bool stands_for_write(NodeId id, NodeId writer, NodeId x);
+  std::string describe(const SeenWrite& write) const;
+  bool continues(NodeId id, const SeenWrite& write) const;
+  bool stands_for_write(NodeId id, const SeenWrite& write, NodeId x);
   bool is_guard(const Node& node) const;
   void check_returned(NodeId output, ArgRange before, ArgRange after);
   void check_last_write(NodeId site, NodeId before, NodeId after);
-  bool is_join(NodeId b) const;
-  bool is_joined_behind(NodeId value, NodeId write);
 
   RewriteClaims& claims_;
   const Graph& graph_a_;
