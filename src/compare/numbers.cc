@@ -31,7 +31,10 @@ void Numbers::learn(const Context& context, TypeId before, TypeId after) {
     if (!number) number = assumed_number(y->sizes[i]);
     if (!number) continue;
     if (const auto known = solve(x->sizes[i], *number)) numbers_.at(known->symbol) = known->number;
-    if (const auto known = solve(y->sizes[i], *number)) facts_.assume_number(known->symbol, known->number);
+    if (const auto known = solve(y->sizes[i], *number)) {
+      numbers_b_.at(known->symbol) = known->number;
+      facts_.assume_number(known->symbol, known->number);
+    }
   }
 }
 
@@ -60,6 +63,16 @@ PolyId Numbers::in_numbers(ExprId a) {
     return pool.poly_number(*numbers_[symbol]);
   });
   return in_numbers_.at(a) = poly;
+}
+
+bool Numbers::is_same_statement(ExprId a, ExprId b) {
+  if (a == b) return true;
+  ExprPool& pool = facts_.pool();
+  const PolyId statement = pool.substitute(pool.poly(b), [&](StringId symbol) -> std::optional<PolyId> {
+    if (!numbers_b_[symbol]) return std::nullopt;
+    return pool.poly_number(*numbers_b_[symbol]);
+  });
+  return in_numbers(a) == statement;
 }
 
 void Numbers::learn_division(ExprId whole, std::span<const ExprId> parts) {

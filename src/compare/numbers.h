@@ -32,6 +32,8 @@ class Numbers {
   Fraction match(ExprId a, ExprId b, Share share);
   // As above; `b` is a number or a symbolic scalar.
   Fraction match_scalar(ExprId a, Arg b, Share share);
+  // Whether a statement of B about symbols is that of A.
+  bool is_same_statement(ExprId a, ExprId b);
   // Whether two scalars of B are equal.
   bool is_same(ExprId a, ExprId b) { return facts_.equal(a, b); }
   // a * b, both of B.
@@ -61,7 +63,8 @@ class Numbers {
   PolyId in_numbers(ExprId a);
 
   Facts facts_;
-  SideTable<StringId, std::optional<std::int64_t>> numbers_;
+  SideTable<StringId, std::optional<std::int64_t>> numbers_;    // of A's symbols
+  SideTable<StringId, std::optional<std::int64_t>> numbers_b_;  // of B's
   SideTable<ExprId, PolyId> in_numbers_;
   std::map<std::pair<StringId, std::size_t>, Division> divisions_;  // by symbol of A and number of parts
 };

@@ -159,7 +159,9 @@ bool CallCheck::counts_elements() const {
   static const OpInfo* const ranges[] = {find_op("aten.arange.default"), find_op("aten.arange.start"),
                                          find_op("aten.arange.start_step")};
   if (param_ == nullptr) return false;
-  return param_->type.starts_with("SymInt") || std::ranges::find(ranges, op_) != std::end(ranges);
+  // A block mask begins with the numbers of rows and columns.
+  return param_->type.starts_with("SymInt") || param_->name == "block_mask" ||
+         std::ranges::find(ranges, op_) != std::end(ranges);
 }
 
 void CallCheck::fail_argument(NodeId user, const std::string& where, Arg x, Arg y) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace epweave {
 namespace {
 
@@ -87,6 +89,34 @@ const ProcessGroup* find_group(const Graph& graph, StringId name) {
   for (const ProcessGroup& group : graph.groups)
     if (name && group.name == name) return &group;
   return nullptr;
+}
+
+void check_symbol_facts(RewriteClaims& claims, Numbers& numbers) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  SideTable<StringId, const Symbol*> known;
+  for (const Symbol& symbol : graph_a.symbols) known.at(symbol.name) = &symbol;
+  for (const Symbol& after : graph_b.symbols) {
+    const Symbol* before = known[after.name];
+    if (before == nullptr) continue;
+    const auto say = [&](std::string_view what) {
+      claims.fail_graph("rewrite-symbol", fmt::format("symbol {} {}, which the first graph does not say",
+                                                      graph_b.text(after.name), what));
+    };
+    const bool is_replaced =
+        after.replaced_by &&
+        !(before->replaced_by && numbers.is_same_statement(*before->replaced_by, *after.replaced_by));
+    if (is_replaced)
+      say(fmt::format("is replaced by {}",
+                      graph_b.context->exprs.print(graph_b.context->exprs.poly(*after.replaced_by))));
+    for (ExprId statement : after.asserts.value_or(std::vector<ExprId>())) {
+      const bool is_known = before->asserts && std::ranges::any_of(*before->asserts, [&](ExprId other) {
+                              return numbers.is_same_statement(other, statement);
+                            });
+      if (!is_known)
+        say(fmt::format("satisfies {}",
+                        graph_b.context->exprs.print(graph_b.context->exprs.poly(statement))));
+    }
+  }
 }
 
 void check_nested(RewriteClaims& claims, Numbers& numbers) {

@@ -8,6 +8,7 @@
 #include "compare/verify_calls.h"
 #include "compare/verify_interface.h"
 #include "compare/verify_joins.h"
+#include "compare/verify_rows.h"
 #include "compare/verify_storage.h"
 
 namespace epweave {
@@ -38,6 +39,7 @@ class RewriteVerifier {
     storage_.check_host_reads();
     check_nested(claims_, numbers_);
     check_part_symbols(a_, b_, report_.violations);
+    check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }
@@ -54,6 +56,7 @@ class RewriteVerifier {
         break;
       case ClaimKind::kPart:
         calls_.check_call(id);
+        check_rows(claims_, numbers_, id);
         storage_.check_effects(id);
         break;
       case ClaimKind::kSplit:
