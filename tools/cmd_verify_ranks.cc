@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <set>
+#include <map>
 
 #include "commands.h"
 #include "compare/verify_ranks.h"
@@ -11,19 +11,27 @@
 namespace epweave::cli {
 namespace {
 
-// Ranks as the files say, or by position where they do not tell the files apart.
+// Ranks as the files say, or by position where no file says its own.
 std::vector<RankProgram> read_programs(const std::vector<InputOptions>& inputs, Console& console) {
   std::vector<RankProgram> programs;
-  std::set<std::uint32_t> ranks;
+  std::map<std::uint32_t, std::string> files;  // of each rank
   for (const InputOptions& input : inputs) {
     console.progress(fmt::format("reading {}", display_name(input)));
     programs.push_back(list_rank_program(read_sound_input(input, nullptr, Soundness::kStructure)));
-    if (programs.back().rank) ranks.insert(*programs.back().rank);
+    if (!programs.back().rank) continue;
+    const auto [other, is_new] = files.try_emplace(*programs.back().rank, display_name(input));
+    if (!is_new)
+      throw InputError(
+          fmt::format("{} and {} are both of rank {}; give one graph for each rank, or one alone "
+                      "that all ranks run",
+                      other->second, display_name(input), other->first));
   }
   if (programs.size() == 1) return spread_over_ranks(programs.front());
-  if (ranks.size() < programs.size()) {
-    console.warn("the files do not name their ranks apart: the first is taken for rank 0, and so on");
+  if (files.empty()) {
+    console.warn("the files do not say their ranks: the first is taken for rank 0, and so on");
     for (std::size_t i = 0; i < programs.size(); ++i) programs[i].rank = static_cast<std::uint32_t>(i);
+  } else if (files.size() < programs.size()) {
+    throw InputError(fmt::format("{} says its rank (`info rank`), and others do not", files.begin()->second));
   }
   return programs;
 }
@@ -44,13 +52,10 @@ Json ranks_report(const RanksReport& report) {
                           {"nodes", violation.nodes},
                           {"cycle", std::move(cycle)}});
   }
-  return {{"ok", report.violations.empty()},
-          {"ranks", report.ranks},
-          {"groups", report.groups},
-          {"collectives", report.collectives},
-          {"not_compared", report.not_compared},
-          {"not_given", report.not_given},
-          {"violations", std::move(violations)}};
+  return {{"ok", report.violations.empty()}, {"ranks", report.ranks},
+          {"groups", report.groups},         {"collectives", report.collectives},
+          {"as_traced", report.as_traced},   {"not_compared", report.not_compared},
+          {"not_given", report.not_given},   {"violations", std::move(violations)}};
 }
 
 std::string ranks_text(const RanksReport& report) {
@@ -66,8 +71,11 @@ std::string ranks_text(const RanksReport& report) {
   if (!report.violations.empty()) return text;
   text = fmt::format("{} ranks, {} groups, {} collectives agree; no rank waits for ever\n", report.ranks,
                      report.groups, report.collectives);
+  if (report.as_traced != 0)
+    text += fmt::format("{} of them have symbolic sizes, which were compared as traced\n", report.as_traced);
   if (report.not_compared != 0)
-    text += fmt::format("{} of them have symbolic sizes, which were not compared\n", report.not_compared);
+    text += fmt::format("{} of them have symbolic sizes of unknown number, which were not compared\n",
+                        report.not_compared);
   if (!report.not_given.empty())
     text += fmt::format("{} ranks were not given and are taken to do what is asked of them\n",
                         report.not_given.size());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 
 #include "commands.h"
 #include "compare/verify_rewrite.h"
@@ -11,13 +13,21 @@
 namespace epweave::cli {
 namespace {
 
-// What B breaks on its own, but for invariants that A breaks too.
+// What B breaks on its own, but for what A breaks at the same node or at one that the node comes from.
 void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& out) {
   std::vector<Violation> own = verify_graph(b);
   if (own.empty()) return;
-  const std::vector<Violation> known = verify_graph(a);
+  std::set<std::pair<std::string, std::string>> known;  // invariant and node; "" where it is at none
+  for (const Violation& violation : verify_graph(a)) known.insert({violation.invariant, violation.site.node});
+  std::map<std::string_view, NodeId> nodes;
+  for (NodeId id : b.step().order) nodes[b.text(b.step().nodes[id].name)] = id;
   std::erase_if(own, [&](const Violation& v) {
-    return std::ranges::any_of(known, [&](const Violation& k) { return k.invariant == v.invariant; });
+    if (known.contains({v.invariant, v.site.node})) return true;
+    const auto node = nodes.find(v.site.node);
+    return node != nodes.end() &&
+           std::ranges::any_of(origins_of(b.step().nodes[node->second]), [&](StringId origin) {
+             return known.contains({v.invariant, std::string(b.text(origin))});
+           });
   });
   out.insert(out.end(), own.begin(), own.end());
 }

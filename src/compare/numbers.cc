@@ -7,9 +7,11 @@ Numbers::Numbers(const Graph& a, const Graph& b) : facts_(b) {
   for (NodeId id : b.step().order)
     if (b.step().nodes[id].kind == NodeKind::kPlaceholder)
       types.at(b.step().nodes[id].name) = b.step().nodes[id].type;
-  for (NodeId id : a.step().order)
-    if (const Node& node = a.step().nodes[id]; node.kind == NodeKind::kPlaceholder)
-      learn(a, node.type, types[node.name]);
+  for (NodeId id : a.step().order) {
+    const Node& node = a.step().nodes[id];
+    if (node.kind != NodeKind::kPlaceholder) continue;
+    if (types[node.name]) learn(*a.context, node.type, types[node.name]);
+  }
   // A symbol that was replaced by one that is known.
   for (const Symbol& symbol : a.symbols)
     if (symbol.replaced_by && !numbers_[symbol.name])
@@ -18,20 +20,38 @@ Numbers::Numbers(const Graph& a, const Graph& b) : facts_(b) {
   in_numbers_ = SideTable<ExprId, PolyId>();
 }
 
-void Numbers::learn(const Graph& graph, TypeId before, TypeId after) {
-  const TensorType* x = tensor_of(*graph.context, before);
-  const TensorType* y = after ? tensor_of(*graph.context, after) : nullptr;
+void Numbers::learn(const Context& context, TypeId before, TypeId after) {
+  const TensorType *x = tensor_of(context, before), *y = tensor_of(context, after);
   if (x == nullptr || y == nullptr || x->sizes.size() != y->sizes.size()) return;
-  ExprPool& pool = facts_.pool();
+  const ExprPool& pool = context.exprs;
   for (std::size_t i = 0; i < x->sizes.size(); ++i) {
-    const Poly& poly = pool[pool.poly(x->sizes[i])];
-    const auto number = pool.constant(y->sizes[i]);
-    if (!number || poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
-    const Atom& atom = pool[poly.terms[0].atoms[0]];
-    const Rational factor = poly.terms[0].coefficient;
-    if (atom.kind != AtomKind::kSymbol || !factor.is_integer() || *number % factor.num != 0) continue;
-    numbers_.at(atom.name) = *number / factor.num;
+    if (x->sizes[i] == y->sizes[i]) continue;
+    std::optional<std::int64_t> number = pool.constant(x->sizes[i]);
+    if (!number) number = pool.constant(y->sizes[i]);
+    if (!number) number = assumed_number(y->sizes[i]);
+    if (!number) continue;
+    if (const auto known = solve(x->sizes[i], *number)) numbers_.at(known->symbol) = known->number;
+    if (const auto known = solve(y->sizes[i], *number)) {
+      numbers_b_.at(known->symbol) = known->number;
+      facts_.assume_number(known->symbol, known->number);
+    }
   }
+}
+
+std::optional<std::int64_t> Numbers::assumed_number(ExprId b) {
+  const auto number = facts_.pool().evaluate(facts_.pool().poly(b),
+                                             [&](StringId symbol) { return facts_.assumed_value(symbol); });
+  return number && number->is_integer() ? std::optional(number->num) : std::nullopt;
+}
+
+std::optional<Numbers::Known> Numbers::solve(ExprId expr, std::int64_t number) const {
+  const ExprPool& pool = facts_.pool();
+  const Poly& poly = pool[pool.poly(expr)];
+  if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) return std::nullopt;
+  const Atom& atom = pool[poly.terms[0].atoms[0]];
+  const Rational factor = poly.terms[0].coefficient;
+  if (atom.kind != AtomKind::kSymbol || !factor.is_integer() || number % factor.num != 0) return std::nullopt;
+  return Known{atom.name, number / factor.num};
 }
 
 PolyId Numbers::in_numbers(ExprId a) {
@@ -43,6 +63,16 @@ PolyId Numbers::in_numbers(ExprId a) {
     return pool.poly_number(*numbers_[symbol]);
   });
   return in_numbers_.at(a) = poly;
+}
+
+bool Numbers::is_same_statement(ExprId a, ExprId b) {
+  if (a == b) return true;
+  ExprPool& pool = facts_.pool();
+  const PolyId statement = pool.substitute(pool.poly(b), [&](StringId symbol) -> std::optional<PolyId> {
+    if (!numbers_b_[symbol]) return std::nullopt;
+    return pool.poly_number(*numbers_b_[symbol]);
+  });
+  return in_numbers(a) == statement;
 }
 
 void Numbers::learn_division(ExprId whole, std::span<const ExprId> parts) {

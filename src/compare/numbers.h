@@ -1,5 +1,5 @@
-// Scalars of A beside those of B: symbols of A that are numbers in B's inputs count as those numbers, and
-// parts are as large as the first split or join of so many parts says.
+// Scalars of A beside those of B: symbols of A that are numbers in B's inputs count as those numbers, as do
+// symbols of B that are numbers in A's, or that B's table says to be a number; and parts are as large as the first split or join of so many parts says.
 #pragma once
 
 #include <map>
@@ -32,6 +32,8 @@ class Numbers {
   Fraction match(ExprId a, ExprId b, Share share);
   // As above; `b` is a number or a symbolic scalar.
   Fraction match_scalar(ExprId a, Arg b, Share share);
+  // Whether a statement of B about symbols is that of A.
+  bool is_same_statement(ExprId a, ExprId b);
   // Whether two scalars of B are equal.
   bool is_same(ExprId a, ExprId b) { return facts_.equal(a, b); }
   // a * b, both of B.
@@ -47,13 +49,22 @@ class Numbers {
     PolyId whole;
     std::vector<PolyId> parts;
   };
-  void learn(const Graph& graph, TypeId before, TypeId after);
+  struct Known {
+    StringId symbol;
+    std::int64_t number = 0;
+  };
+  void learn(const Context& context, TypeId before, TypeId after);
+  // What B's own table says that an expression is.
+  std::optional<std::int64_t> assumed_number(ExprId b);
+  // 3*s0 = 12: s0 is 4. None: the expression is not a multiple of one symbol.
+  std::optional<Known> solve(ExprId expr, std::int64_t number) const;
   std::vector<StringId> symbols_of(ExprId a);
   const Division* find_division(ExprId a, std::uint32_t parts);
   PolyId in_numbers(ExprId a);
 
   Facts facts_;
-  SideTable<StringId, std::optional<std::int64_t>> numbers_;
+  SideTable<StringId, std::optional<std::int64_t>> numbers_;    // of A's symbols
+  SideTable<StringId, std::optional<std::int64_t>> numbers_b_;  // of B's
   SideTable<ExprId, PolyId> in_numbers_;
   std::map<std::pair<StringId, std::size_t>, Division> divisions_;  // by symbol of A and number of parts
 };

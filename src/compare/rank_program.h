@@ -2,6 +2,10 @@
 //
 //   %a = all_to_all_single(%x, [s0, s1], [r0, r1], "35")     launch on group 35, ranks 0 and 1
 //   %w = wait_tensor(%a)                                     wait for it
+//   %y = symm_mem.one_shot_all_reduce(%w, "sum", "35")       launch and wait in one
+//
+// A nested graph that a call runs once (invoke_subgraph, wrap) stands where it is called. Calls that may
+// communicate in ways that cannot be read off them are listed as unknown.
 //
 // Strings and numbers are copied, so that the graphs of many ranks need not be in memory at once.
 #pragma once
@@ -16,7 +20,7 @@
 
 namespace epweave {
 
-// A number, or none where it is symbolic.
+// A number, or none where it is symbolic and not recorded.
 using Extent = std::optional<std::int64_t>;
 
 struct RankGroup {
@@ -29,6 +33,7 @@ struct RankLaunch {
   std::string node;
   std::string kind;       // "all_to_all_single": in-place and out variants are the same to the other ranks
   std::string agreement;  // what all ranks must say alike: dtypes, reduction, source
+  bool is_as_traced = false;  // some size is a symbol: its number when the graph was traced
   std::uint32_t group = 0;
   std::vector<Extent> elements;         // of each tensor given; all-to-all: of one row
   std::vector<Extent> sends, receives;  // all-to-all: rows to and from each member; empty: equal shares
@@ -41,9 +46,16 @@ struct RankEvent {
   std::string node;
 };
 
+// A call that may communicate, and why nothing more is known of it.
+struct RankUnknown {
+  std::string node;
+  std::string why;
+};
+
 struct RankCalls {
   std::vector<RankLaunch> launches;  // in execution order
   std::vector<RankEvent> events;
+  std::vector<RankUnknown> unknown;
 };
 
 struct RankProgram {

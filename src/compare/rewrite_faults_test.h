@@ -96,6 +96,10 @@ class FaultMaker {
         {"random draws swapped", &FaultMaker::swap_draws},
         {"ranks of a group changed", &FaultMaker::change_ranks},
         {"host read before the copy has arrived", &FaultMaker::read_early},
+        {"operands swapped", &FaultMaker::swap_operands},
+        {"keyword changed or dropped", &FaultMaker::change_keyword},
+        {"nested graph changed", &FaultMaker::change_nested},
+        {"symbol said to be a number", &FaultMaker::fix_symbol},
     };
     const Maker maker = kMakers.at(kind);
     return at_random([&](Graph& graph, NodeId id) { return (this->*maker)(graph, id); });
@@ -473,6 +477,64 @@ class FaultMaker {
     return false;
   }
 
+  bool swap_operands(Graph& graph, NodeId id) {
+    std::vector<Arg> args = args_of(id);
+    const bool is_pair = is_whole_or_part(id) && args.size() > 1 && args[0].is_node() && args[1].is_node() &&
+                         args[0] != args[1];
+    if (!is_pair) return false;
+    std::swap(args[0], args[1]);
+    set_args(graph, id, args);
+    return true;
+  }
+  bool is_whole_or_part(NodeId id) { return lineages_[id].is_whole() || lineages_[id].is_part(); }
+
+  // One keyword: another flag or number, or gone.
+  bool change_keyword(Graph& graph, NodeId id) {
+    const auto old = context().args[body_.nodes[id].kwargs];
+    std::vector<Arg> kwargs(old.begin(), old.end());
+    if (kwargs.empty() || !is_whole_or_part(id)) return false;
+    const std::size_t at = random_() % (kwargs.size() / 2) * 2;
+    Arg& value = kwargs[at + 1];
+    if (b_.text(kwargs[at].as_name()) == "non_blocking") return false;  // free where nothing reads too early
+    if (value.is(ArgKind::kBool)) {
+      value = Arg::boolean(!value.as_bool());
+    } else if (value.is_int()) {
+      value = Arg::integer(value.as_int() + 1);
+    } else {
+      const auto begin = kwargs.begin() + static_cast<std::ptrdiff_t>(at);
+      kwargs.erase(begin, begin + 2);
+    }
+    graph.step().nodes[id].kwargs = context().args.add(kwargs);
+    return true;
+  }
+
+  // A call in a nested graph takes its first operand twice.
+  bool change_nested(Graph& graph, NodeId) {
+    for (int i = 0; i < 100 && graph.bodies.size() > 1; ++i) {
+      Body& body = graph.bodies[1 + random_() % (graph.bodies.size() - 1)];
+      Node& node = body.nodes[body.order[random_() % body.order.size()]];
+      const auto args = context().args[node.args];
+      if (node.kind != NodeKind::kCall || args.size() < 2 || args[0] == args[1]) continue;
+      std::vector<Arg> changed(args.begin(), args.end());
+      changed[1] = changed[0];
+      node.args = context().args.add(changed);
+      return true;
+    }
+    return false;
+  }
+
+  // One of the first graph's.
+  bool fix_symbol(Graph& graph, NodeId) {
+    Symbol& symbol = graph.symbols[random_() % graph.symbols.size()];
+    const bool is_old =
+        std::ranges::any_of(a_.symbols, [&](const Symbol& s) { return s.name == symbol.name; });
+    if (!is_old) return false;
+    std::vector<ExprId> asserts = symbol.asserts.value_or(std::vector<ExprId>());
+    asserts.push_back(context().exprs.parse(fmt::format("Eq({}, {})", b_.text(symbol.name), random_() % 64)));
+    symbol.asserts = std::move(asserts);
+    return true;
+  }
+
   bool is_on_host(NodeId id) {
     const TensorType* type = tensor_of(context(), body_.nodes[id].type);
     return type != nullptr && b_.text(type->device).starts_with("cpu");
@@ -690,6 +752,10 @@ inline const std::vector<std::string>& fault_kinds() {
       "random draws swapped",
       "ranks of a group changed",
       "host read before the copy has arrived",
+      "operands swapped",
+      "keyword changed or dropped",
+      "nested graph changed",
+      "symbol said to be a number",
   };
   return kKinds;
 }

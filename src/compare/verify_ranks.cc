@@ -72,6 +72,8 @@ class RanksVerifier {
 
   RanksReport run() {
     report_.ranks = static_cast<std::uint32_t>(programs_.size());
+    check_worlds();
+    for (const RankProgram& program : programs_) list_unknown(program);
     for (const SharedGroup& group : groups_) check_group(group);
     const std::size_t before = report_.violations.size();
     run_asynchronously();
@@ -146,6 +148,23 @@ class RanksVerifier {
     return program_of_.contains(group.members[member]);
   }
 
+  void check_worlds() {
+    for (const RankProgram& program : programs_) {
+      const RankProgram& first = programs_.front();
+      if (!program.world_size || !first.world_size || *program.world_size == *first.world_size) continue;
+      return complain("ranks-group", {*first.rank, *program.rank}, {"", ""},
+                      fmt::format("one is of a world of {} ranks, the other of {}", *first.world_size,
+                                  *program.world_size));
+    }
+  }
+
+  // Ranks that run one graph share its calls, and name them once.
+  void list_unknown(const RankProgram& program) {
+    if (!listed_.insert(program.calls.get()).second) return;
+    for (const RankUnknown& unknown : program.calls->unknown)
+      complain("ranks-unknown", {*program.rank}, {unknown.node}, unknown.why);
+  }
+
   // The first difference of each kind on the group; more would follow from it.
   void check_group(const SharedGroup& group) {
     std::size_t first = 0;
@@ -159,9 +178,11 @@ class RanksVerifier {
     for (std::size_t n = 0; n < group.length; ++n) {
       const RankLaunch& one = launch(group, first, n);
       const auto is_symbolic = [](const Extent& extent) { return !extent.has_value(); };
-      report_.not_compared += std::ranges::any_of(one.elements, is_symbolic) ||
+      const bool is_unknown = std::ranges::any_of(one.elements, is_symbolic) ||
                               std::ranges::any_of(one.sends, is_symbolic) ||
                               std::ranges::any_of(one.receives, is_symbolic);
+      report_.not_compared += is_unknown;
+      report_.as_traced += one.is_as_traced && !is_unknown;
     }
   }
 
@@ -206,10 +227,10 @@ class RanksVerifier {
       const RankLaunch& y = launch(group, b, n);
       for (std::size_t i = 0; i < std::min(x.elements.size(), y.elements.size()); ++i) {
         if (!x.elements[i] || !y.elements[i] || *x.elements[i] == *y.elements[i]) continue;
-        complain(
-            "ranks-size", {group.members[a], group.members[b]}, {x.node, y.node},
-            fmt::format("{}, launch {} on {}: {} elements{} here and {} there", x.kind, n, describe(group),
-                        *x.elements[i], x.kind == "all_to_all_single" ? " a row" : "", *y.elements[i]));
+        complain("ranks-size", {group.members[a], group.members[b]}, {x.node, y.node},
+                 fmt::format("{}, launch {} on {}: {} elements{} here and {} there{}", x.kind, n,
+                             describe(group), *x.elements[i], x.kind == "all_to_all_single" ? " a row" : "",
+                             *y.elements[i], x.is_as_traced || y.is_as_traced ? ", as traced" : ""));
         return false;
       }
     }
@@ -415,6 +436,7 @@ class RanksVerifier {
   std::vector<SharedGroup> groups_;
   std::vector<std::size_t> count_given_;          // members of each group that were given
   std::vector<std::vector<Instance>> instances_;  // of each rank's launches
+  std::set<const RankCalls*> listed_;
   RanksReport report_;
 };
 

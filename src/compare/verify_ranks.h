@@ -2,7 +2,10 @@
 // for (compare/rank_program.h), pairs the n-th launch on a group with the n-th on every other member, and
 // then runs the ranks against each other.
 //
-//   ranks-group         a member does not have the group, or states another size for it
+//   ranks-group         a member does not have the group, or states another size for it; ranks state worlds of
+//                       different sizes
+//   ranks-unknown       a call may communicate, but is of an unknown op, or of a nested graph that runs nobody
+//                       knows how often
 //   ranks-sequence      a member launches fewer or more collectives, or another kind, or with other dtypes
 //   ranks-size          members give tensors of other sizes
 //   ranks-splits        an all-to-all: what one member sends another is not what that one expects
@@ -17,8 +20,9 @@
 // rank.
 //
 // A deadlock is shown as the cycle of ranks, each with the wait it is stuck in and the launch it misses.
-// Symbolic sizes and splits are not compared; the report counts them. Ranks that a group names and nobody
-// gave are taken to do what is asked of them.
+// A symbolic size is the number it was when the graph was traced, where that is recorded; the report counts these,
+// and those that were not compared for want of a number. Ranks that a group names and nobody gave are taken to
+// do what is asked of them.
 #pragma once
 
 #include <string>
@@ -49,9 +53,10 @@ struct RankViolation {
 struct RanksReport {
   std::vector<RankViolation> violations;
   std::uint32_t ranks = 0;
-  std::size_t groups = 0;                // with more than one member, over all ranks
-  std::size_t collectives = 0;           // each counted once
-  std::size_t not_compared = 0;          // of them, with symbolic sizes or splits
+  std::size_t groups = 0;        // with more than one member, over all ranks
+  std::size_t collectives = 0;   // each counted once
+  std::size_t as_traced = 0;     // of them, with symbolic sizes or splits that were compared as traced
+  std::size_t not_compared = 0;  // of them, with symbolic sizes or splits of unknown number
   std::vector<std::uint32_t> not_given;  // members of groups without a program
 };
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "io/file.h"
+#include "ir/text.h"
 
 namespace epweave {
 namespace {
@@ -251,6 +252,107 @@ TEST_CASE("groups move with the rank") {
   REQUIRE(!translate_members({0, 1, 3}, 1, 4));
   REQUIRE(!translate_members({0, 1, 2}, 1, 4));  // 3 would be left over
   REQUIRE(!translate_members({1, 2}, 1, 4));     // not where such groups begin
+}
+
+// ---------------------------------------------------------------------------------------------- small ranks
+
+constexpr std::string_view kHead =
+    "epweave text 1\ninfo rank = {}\ninfo world_size = 2\ngroup a ranks=[0, 1]\ngroup b ranks=[0, 1]\n"
+    "symbol u range=[2, 8] hint={} unbacked\nsymbol v range=[2, 8] unbacked\n\ngraph\n"
+    "  %x = placeholder : f32[u]\n  %y = placeholder : f32[4]\n  %z = placeholder : f32[v]\n";
+
+// Rank `rank` with these nodes between inputs and output; u has this many elements there.
+RankProgram small_rank(int rank, std::string_view nodes, int u = 4) {
+  const std::string head = fmt::format(kHead, rank, u);
+  const std::size_t nested = nodes.find("graph ");
+  return list_rank_program(parse_text(fmt::format("{}{}  output([%y])\n{}", head, nodes.substr(0, nested),
+                                                  nested == nodes.npos ? "" : nodes.substr(nested)),
+                                      "rank"));
+}
+
+std::string broken(const RankProgram& first, const RankProgram& second) {
+  std::string names;
+  for (const RankViolation& violation : verify_ranks({first, second}).violations)
+    names += (names.empty() ? "" : ", ") + violation.invariant;
+  return names;
+}
+
+TEST_CASE("a collective in place is waited for through what it writes") {
+  const std::string first =
+      "  %p = _c10d_functional.all_reduce_.default(%x, \"sum\", \"a\") : f32[u]\n"
+      "  %p_done = _c10d_functional.wait_tensor.default(%x) : f32[u]\n";
+  const std::string second =
+      "  %q = _c10d_functional.all_reduce_.default(%y, \"sum\", \"b\") : f32[4]\n"
+      "  %v = aten.view.default(%y, [2, 2]) : f32[2, 2]\n"
+      "  %q_done = _c10d_functional.wait_tensor.default(%v) : f32[2, 2]\n";
+  CHECK(broken(small_rank(0, first + second), small_rank(1, first + second)) == "");
+  const RanksReport report = verify_ranks({small_rank(0, first + second), small_rank(1, second + first)});
+  REQUIRE(report.violations.size() == 1);
+  CHECK(report.violations[0].invariant == "ranks-deadlock");
+  REQUIRE(report.violations[0].cycle.size() == 2);
+  CHECK(report.violations[0].cycle[0].at == "p_done");
+  CHECK(report.violations[0].cycle[1].at == "q_done");
+}
+
+TEST_CASE("an operation on symmetric memory is a launch and its wait") {
+  const std::string one = "  %s = symm_mem.one_shot_all_reduce.default(%y, \"sum\", \"a\") : f32[4]\n";
+  const std::string two =
+      "  %q = _c10d_functional.all_reduce.default(%y, \"sum\", \"b\") : f32[4]\n"
+      "  %q_done = _c10d_functional.wait_tensor.default(%q) : f32[4]\n";
+  CHECK(broken(small_rank(0, one), small_rank(1, one)) == "");
+  CHECK(broken(small_rank(0, one), small_rank(1, "")) == "ranks-sequence, ranks-deadlock");
+  CHECK(broken(small_rank(0, one + two), small_rank(1, two + one)) == "ranks-deadlock");
+}
+
+TEST_CASE("collectives in nested graphs") {
+  const std::string body =
+      "\ngraph sub\n  %i = placeholder : f32[4]\n"
+      "  %r = _c10d_functional.all_reduce.default(%i, \"sum\", \"a\") : f32[4]\n  output([%r])\n";
+  const auto call = [&](std::string_view target) {
+    return fmt::format(
+        "  %g = get_attr : _ attr=graph(sub)\n  %c = {}(%g, \"sub\", %y) : [f32[4]]\n"
+        "  %e = operator.getitem(%c, 0) : f32[4]\n"
+        "  %w = _c10d_functional.wait_tensor.default(%e) : f32[4]\n{}",
+        target, body);
+  };
+  const std::string once = call("higher_order.invoke_subgraph");
+  CHECK(broken(small_rank(0, once), small_rank(1, once)) == "");
+  CHECK(broken(small_rank(0, once), small_rank(1, "")) == "ranks-sequence, ranks-deadlock");
+  const RankProgram program = small_rank(0, once);
+  REQUIRE(program.calls->launches.size() == 1);
+  CHECK(program.calls->launches[0].node == "c/r");
+  REQUIRE(program.calls->events.size() == 2);  // the wait outside is for the launch inside
+  const std::string perhaps = call("higher_order.cond");
+  CHECK(broken(small_rank(0, perhaps), small_rank(1, perhaps)) == "ranks-unknown, ranks-unknown");
+}
+
+TEST_CASE("unknown ops that may communicate") {
+  const std::string on_group = "  %c = mylib.exchange.default(%y, \"a\") : f32[4]\n";
+  const std::string of_library = "  %c = _c10d_functional.gossip.default(%y) : f32[4]\n";
+  const std::string other = "  %c = mylib.scale.default(%y, \"c\") : f32[4]\n";
+  CHECK(broken(small_rank(0, on_group), small_rank(1, "")) == "ranks-unknown");
+  CHECK(broken(small_rank(0, of_library), small_rank(1, "")) == "ranks-unknown");
+  CHECK(broken(small_rank(0, other), small_rank(1, "")) == "");
+}
+
+TEST_CASE("symbolic sizes are compared as traced") {
+  const auto reduce = [](std::string_view value, std::string_view type) {
+    return fmt::format("  %p = _c10d_functional.all_reduce.default({}, \"sum\", \"a\") : {}\n", value, type);
+  };
+  const std::string known = reduce("%x", "f32[u]"), unknown = reduce("%z", "f32[v]");
+  CHECK(broken(small_rank(0, known), small_rank(1, known, 8)) == "ranks-size");
+  CHECK(broken(small_rank(0, known), small_rank(1, reduce("%y", "f32[4]"))) == "");
+  const RanksReport report = verify_ranks({small_rank(0, known), small_rank(1, known)});
+  CHECK(report.violations.empty());
+  CHECK(report.as_traced == 1);
+  CHECK(report.not_compared == 0);
+  CHECK(verify_ranks({small_rank(0, unknown), small_rank(1, unknown)}).not_compared == 1);
+}
+
+TEST_CASE("ranks of worlds of different sizes") {
+  RankProgram other = small_rank(1, "");
+  other.world_size = 4;
+  CHECK(broken(small_rank(0, ""), other) == "ranks-group");
 }
 
 }  // namespace

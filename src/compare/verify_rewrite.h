@@ -19,6 +19,7 @@
 //   rewrite-argument   an argument is not what the claim needs
 //   rewrite-attention  a part of a FlexAttention call has not its rows of the mask, or counts them wrong
 //   rewrite-part       parts are not 0 .. n-1, each once, or a part takes what the other parts do not
+//   rewrite-rows       a part of an op that mixes rows (softmax, mean, ...) along the dimension that is divided
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above
 //   rewrite-merged     a node stands for two nodes of A that are not the same value
@@ -32,13 +33,15 @@
 //   rewrite-order      random draws or ops of unknown effects changed places
 //   rewrite-group      a collective runs on a group with other ranks, or a group of that name has others
 //   rewrite-host-read  the host reads a copy that may not have arrived, where in A it waits for it
-//   rewrite-symbol     a part names what another part binds, or a symbol is bound more often (part_symbols.h)
+//   rewrite-symbol     a part names what another part binds, a symbol is bound more often (part_symbols.h), or is
+//                      said to be what the first graph does not say
 //   rewrite-nested     a nested graph differs
 //
 // Where A is itself the result of a rewrite and B was made from it by another, the provenance of both names
 // the nodes of a graph before; it is brought to A's first (rebase.h).
 //
-// What it takes for granted: symbols that are numbers in B's inputs had those numbers; the token count is a
+// What it takes for granted: symbols that are numbers in the other graph's inputs had those numbers; what is
+// recorded of symbols that a rewrite made, and what it says it assumes; the token count is a
 // multiple of the number of parts; a value whose parts are added up is linear in the tokens; rows that a part
 // leaves in its own order are those of its tokens (the chunk pass proves the last two, analysis/frames.h).
 #pragma once

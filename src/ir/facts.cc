@@ -84,6 +84,14 @@ void Facts::learn_equality(StringId symbol, PolyId difference) {
   }
 }
 
+void Facts::assume_number(StringId symbol, std::int64_t number) {
+  Known& known = known_[symbol];
+  known.equals = pool_.poly_number(number);
+  known.value = known.hint = known.lower = number;
+  normal_ = SideTable<PolyId, PolyId>();
+  normal_stride_ = SideTable<PolyId, PolyId>();
+}
+
 bool Facts::divides(std::int64_t divisor, StringId symbol) const {
   auto found = known_.find(symbol);
   if (divisor == 1) return true;

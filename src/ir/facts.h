@@ -25,6 +25,9 @@ class Facts {
  public:
   explicit Facts(const Graph& graph);
 
+  // Takes it that the symbol is this number, beyond what the graph says of it.
+  void assume_number(StringId symbol, std::int64_t number);
+
   PolyId normalize(PolyId poly);
   PolyId normalize(ExprId expr) { return normalize(pool_.poly(expr)); }
   bool equal(PolyId a, PolyId b) { return a == b || normalize(a) == normalize(b); }
@@ -53,7 +56,7 @@ class Facts {
   bool is_nonnegative(PolyId poly);
   bool is_nonpositive(PolyId poly) { return is_nonnegative(pool_.scale(poly, Rational{-1, 1})); }
 
-  ExprPool& pool() { return pool_; }
+  ExprPool& pool() const { return pool_; }
 
  private:
   struct Known {

@@ -1,0 +1,99 @@
+// What each node of a rewritten graph B says that it is, of the graph A it was made from: B's provenance, read
+// as claims for others to prove (verify_rewrite.h has the list).
+//
+//   %mm_chunk1   body, part 1 of 2, from %mm     kPart of %mm
+//   %cat         materialize, from %mm           kJoin of %mm
+//
+// Nodes of A that one node of B stands for are one value: a class, named by its first node.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compare/numbers.h"
+#include "compare/same_values.h"
+#include "ir/graph.h"
+#include "ir/verify.h"
+
+namespace epweave {
+
+enum class ClaimKind : std::uint8_t { kNone, kWhole, kPart, kSplit, kPiece, kJoin, kSize, kBlocks };
+
+// What a node of B says that it is.
+struct Claim {
+  ClaimKind kind = ClaimKind::kNone;
+  NodeId origin;                      // first of its class
+  std::uint32_t part = 0, parts = 0;  // kPart, kPiece; kJoin by sums: the last part added
+  bool complete = true;               // kJoin: all parts are in it
+};
+
+class RewriteClaims {
+ public:
+  // The graphs share a context and outlive the claims, as does the list that violations are added to.
+  RewriteClaims(const Graph& a, const Graph& b, std::vector<Violation>& violations);
+
+  // Reports what cannot be read: rewrite-derived, rewrite-merged, rewrite-once. False: B was not made from A.
+  bool read();
+  // Parts are 0 .. n-1, each once.
+  void check_parts();
+  // A sum of parts has the parts up to `part` in it.
+  void set_sum(NodeId b, std::uint32_t part);
+
+  const Claim& operator[](NodeId b) const { return claims_[b]; }
+  std::string describe(NodeId b) const;  // "%mm_chunk1 (part 1 of %mm)"
+
+  // The node of B that is all of A's by itself, if there is one.
+  NodeId whole(NodeId a) const { return whole_[a]; }
+  const std::vector<NodeId>& parts(NodeId a) const { return parts_[a]; }
+  std::uint32_t part_count(NodeId a) const;
+  NodeId part_of(NodeId a, std::uint32_t part) const;
+  NodeId find_class(NodeId a);
+  bool same_class(NodeId x, NodeId y) { return x && y && (x == y || find_class(x) == find_class(y)); }
+
+  // The part that a node of B is, or all.
+  Share share_of(NodeId b) const;
+  // Whether a node of B has all of its origin's value.
+  bool is_whole(NodeId b) const;
+  // Every part but the first continues what the one before left.
+  bool is_carried(NodeId a) const;
+
+  const Graph& graph_a() const { return graph_a_; }
+  const Graph& graph_b() const { return graph_b_; }
+  const TensorType* tensor_a(NodeId id) const { return tensor_of(context_, a_.nodes[id].type); }
+  const TensorType* tensor_b(NodeId id) const { return tensor_of(context_, b_.nodes[id].type); }
+  // The recorded value of a scalar; no argument where it has none.
+  Arg scalar_b(NodeId id) const;
+  std::string name_a(NodeId id) const;  // "%mm"
+  std::string name_b(NodeId id) const;
+
+  // Report a violation: at a node of B, at a node of A, of the whole graph, of a nested graph.
+  void fail(NodeId b, std::string_view invariant, std::string message);
+  void fail_in_a(NodeId a, std::string_view invariant, std::string message);
+  void fail_graph(std::string_view invariant, std::string message);
+  void fail_nested(StringId body, std::string_view invariant, std::string message);
+
+ private:
+  bool check_derived();
+  void merge_classes();
+  void read_claims();
+  void add_whole(NodeId b, NodeId origin);
+
+  const Graph& graph_a_;
+  const Graph& graph_b_;
+  const Context& context_;
+  const Body& a_;
+  const Body& b_;
+  std::vector<Violation>& violations_;
+  SameValues values_;
+  IdVector<NodeId, Claim> claims_;
+  IdVector<NodeId, NodeId> class_;
+  IdVector<NodeId, NodeId> whole_;
+  IdVector<NodeId, std::vector<NodeId>> parts_;
+  SideTable<StringId, NodeId> names_;  // of A
+};
+
+// view, _unsafe_view or reshape: one for the other is no change.
+bool is_reshape(const Node& node);
+
+}  // namespace epweave

@@ -1,0 +1,265 @@
+#include "compare/verify_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/collectives.h"
+#include "compare/verify_interface.h"
+#include "ir/op.h"
+#include "ir/type_rules.h"
+
+namespace epweave {
+
+CallCheck::CallCheck(RewriteClaims& claims, Numbers& numbers)
+    : claims_(claims),
+      numbers_(numbers),
+      graph_a_(claims.graph_a()),
+      graph_b_(claims.graph_b()),
+      context_(*graph_a_.context),
+      a_(graph_a_.step()),
+      b_(graph_b_.step()),
+      attention_(graph_a_, graph_b_) {}
+
+void CallCheck::check_added(NodeId id) {
+  const Node& node = b_.nodes[id];
+  const ClaimKind kind = claims_[id].kind;
+  if (kind == ClaimKind::kWhole || kind == ClaimKind::kPart) return;
+  if (node.kind == NodeKind::kOutput)
+    return claims_.fail(id, "rewrite-inputs", "is not the output of the first graph");
+  if (node.kind != NodeKind::kCall) return;
+  std::string_view effect;
+  if (node.op == nullptr) {
+    effect = "has effects that are not known";
+  } else if (is_launch(node) || is_wait(node)) {
+    effect = "communicates";
+  } else if (node.op->writes) {
+    effect = "writes storage";
+  } else if (node.op->is_random) {
+    effect = "draws random numbers";
+  } else if (node.op->is_effectful) {
+    effect = "has an effect";
+  }
+  if (!effect.empty())
+    claims_.fail(id, "rewrite-added",
+                 fmt::format("{} and is neither a node of the first graph nor a part of one", effect));
+}
+
+void CallCheck::check_call(NodeId id) {
+  const Node& after = b_.nodes[id];
+  const Node& before = a_.nodes[claims_[id].origin];
+  const bool is_same = before.kind == after.kind &&
+                       (before.kind == NodeKind::kPlaceholder || before.kind == NodeKind::kOutput ||
+                        before.target == after.target || (is_reshape(before) && is_reshape(after)));
+  if (!is_same)
+    return claims_.fail(
+        id, "rewrite-target",
+        fmt::format("its origin {} is {}", claims_.name_a(claims_[id].origin), graph_a_.text(before.target)));
+  if (before.kind == NodeKind::kGetAttr && !context_.args.equal(before.attr, after.attr))
+    return claims_.fail(id, "rewrite-argument", "reads another attribute");
+  leaf_ = 0;
+  op_ = after.op;
+  if (claims_[id].kind == ClaimKind::kPart && before.op != nullptr &&
+      before.op->cost == CostClass::kAttention)
+    return check_attention(id);
+  check_positional(id, before, after);
+  check_keywords(id, before, after);
+}
+
+// What its part of a mask is, then the rest.
+void CallCheck::check_attention(NodeId id) {
+  const Claim& claim = claims_[id];
+  std::vector<NodeId> parts;
+  for (std::uint32_t k = 0; k < claim.parts; ++k) parts.push_back(claims_.part_of(claim.origin, k));
+  if (std::ranges::any_of(parts, [](NodeId part) { return !part; })) return;  // check_parts says so
+  const AttentionCheck::Restored whole = attention_.restore(claim.origin, parts, claim.part);
+  for (const std::string& problem : whole.problems) claims_.fail(id, "rewrite-attention", problem);
+  check_positional(id, a_.nodes[claim.origin], whole.call);
+  check_keywords(id, a_.nodes[claim.origin], whole.call);
+}
+
+void CallCheck::check_positional(NodeId id, const Node& before, const Node& after) {
+  if (before.args.count != after.args.count)
+    return claims_.fail(id, "rewrite-argument",
+                        fmt::format("{} arguments, its origin has {}", after.args.count, before.args.count));
+  const std::size_t group = is_launch(after) ? group_position(*after.op) : SIZE_MAX;
+  for (std::uint32_t i = 0; i < before.args.count; ++i) {
+    const Arg x = context_.args[before.args][i], y = context_.args[after.args][i];
+    param_ = after.op != nullptr && i < after.op->params.size() ? &after.op->params[i] : nullptr;
+    i == group ? check_group(id, x, y) : check_arg(id, fmt::format("argument {}", i), x, y);
+  }
+}
+
+void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after) {
+  auto is_free = [&](std::string_view name) { return name == "non_blocking" && is_copy(after); };
+  const std::vector<Arg> kwargs_a = list_kwargs(before), kwargs_b = list_kwargs(after);
+  for (std::size_t i = 0; i + 1 < kwargs_a.size(); i += 2) {
+    const std::string_view name = context_.text(kwargs_a[i].as_name());
+    const Arg* other = find_kwarg(context_, after, name);
+    if (is_free(name)) continue;
+    const auto position = after.op != nullptr ? after.op->find_param(name) : std::nullopt;
+    param_ = position ? &after.op->params[*position] : nullptr;
+    if (other == nullptr) {
+      claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is gone", name));
+    } else if (name == "group_name") {
+      check_group(id, kwargs_a[i + 1], *other);
+    } else {
+      check_arg(id, fmt::format("argument '{}'", name), kwargs_a[i + 1], *other);
+    }
+  }
+  for (std::size_t i = 0; i + 1 < kwargs_b.size(); i += 2)
+    if (const std::string_view name = context_.text(kwargs_b[i].as_name());
+        !is_free(name) && find_kwarg(context_, before, name) == nullptr)
+      claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is new", name));
+}
+
+std::vector<Arg> CallCheck::list_kwargs(const Node& node) const {
+  const auto kwargs = context_.args[node.kwargs];
+  return {kwargs.begin(), kwargs.end()};
+}
+
+bool CallCheck::is_copy(const Node& node) const {
+  static const OpInfo* const copy = find_op("aten._to_copy.default");
+  return node.op == copy;
+}
+
+void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
+  if (x.is_tree() && y.is_tree()) {
+    const ArgRange before = x.children(), after = y.children();
+    if (x.kind() != y.kind() || before.count != after.count)
+      return claims_.fail(user, "rewrite-argument",
+                          fmt::format("{} is another list than its origin's", where));
+    for (std::uint32_t i = 0; i < before.count; ++i)
+      check_arg(user, fmt::format("{}[{}]", where, i), context_.args[before][i], context_.args[after][i]);
+    return;
+  }
+  const std::size_t leaf = leaf_++;
+  const Taken taken = x.is_node() ? y.is_node() ? match_value(user, x.as_node(), y.as_node())
+                                                : match_number(user, x.as_node(), y)
+                      : x == y ? Taken::kWhole
+                                  : match_size(user, x, y);
+  if (taken == Taken::kNo) return fail_argument(user, where, x, y);
+  if (taken == Taken::kPart && is_number(x) && !counts_elements())
+    return claims_.fail(
+        user, "rewrite-argument",
+        fmt::format("{} is a number that counts tokens; each part must take all of it, for it "
+                    "is no size here",
+                    where));
+  if (claims_[user].kind == ClaimKind::kPart) taken_[{claims_[user].origin, leaf}].push_back({user, taken});
+}
+
+bool CallCheck::is_number(Arg x) const {
+  if (!x.is_node()) return true;
+  const TypeId type = a_.nodes[x.as_node()].type;
+  return type && context_.types[type].kind == TypeKind::kScalar;
+}
+
+// Half as many tokens are half as many rows, but not half of what each row is multiplied by.
+bool CallCheck::counts_elements() const {
+  static const OpInfo* const ranges[] = {find_op("aten.arange.default"), find_op("aten.arange.start"),
+                                         find_op("aten.arange.start_step")};
+  if (param_ == nullptr) return false;
+  // A block mask begins with the numbers of rows and columns.
+  return param_->type.starts_with("SymInt") || param_->name == "block_mask" ||
+         std::ranges::find(ranges, op_) != std::end(ranges);
+}
+
+void CallCheck::fail_argument(NodeId user, const std::string& where, Arg x, Arg y) {
+  if (!x.is_node())
+    return claims_.fail(user, "rewrite-argument",
+                        fmt::format("{} is another constant than its origin's", where));
+  const Claim& claim = claims_[user];
+  claims_.fail(
+      user, "rewrite-argument",
+      fmt::format("{} is {}, which is not {}{}", where,
+                  y.is_node() ? claims_.describe(y.as_node()) : std::string("another constant"),
+                  claim.kind == ClaimKind::kPart ? fmt::format("part {} or all of ", claim.part) : "",
+                  claims_.name_a(x.as_node())));
+}
+
+CallCheck::Taken CallCheck::match_number(NodeId user, NodeId x, Arg y) {
+  const TypeId type = a_.nodes[x].type;
+  if (!type || context_.types[type].kind != TypeKind::kScalar) return Taken::kNo;
+  return taken_as(numbers_.match_scalar(context_.types[type].expr, y, claims_.share_of(user)));
+}
+
+// A number or a symbolic scalar of A; in B another one, or a node that computes it.
+CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
+  ExprId size;
+  if (x.is(ArgKind::kSymbolic)) size = x.as_expr();
+  if (x.is_int()) size = context_.exprs.number(x.as_int());
+  const bool is_size_node = y.is_node() && claims_[y.as_node()].kind == ClaimKind::kSize;
+  const Arg value = is_size_node ? claims_.scalar_b(y.as_node()) : y;
+  if (!size || (x.is_int() && !is_size_node && !counts_elements())) return Taken::kNo;
+  return taken_as(numbers_.match_scalar(size, value, claims_.share_of(user)));
+}
+
+CallCheck::Taken CallCheck::taken_as(Fraction fraction) {
+  if (fraction == Fraction::kNone) return Taken::kNo;
+  return fraction == Fraction::kAll ? Taken::kWhole : Taken::kPart;
+}
+
+CallCheck::Taken CallCheck::match_value(NodeId user, NodeId x, NodeId y) {
+  const Claim& claim = claims_[y];
+  const Claim& wants = claims_[user];
+  const bool is_part = wants.kind == ClaimKind::kPart;
+  if (claim.kind == ClaimKind::kSize) return match_number(user, x, claims_.scalar_b(y));
+  // Part k of a buffer takes what part k-1 made of it.
+  if (is_part && claim.kind == ClaimKind::kPart && claim.origin == wants.origin && wants.part > 0 &&
+      claim.part + 1 == wants.part && b_.nodes[user].op != nullptr && b_.nodes[user].op->writes)
+    return Taken::kPrevious;
+  if (!claims_.same_class(claim.origin, x)) return Taken::kNo;
+  if (claims_.is_whole(y)) return Taken::kWhole;
+  if (claim.kind != ClaimKind::kPart && claim.kind != ClaimKind::kPiece) return Taken::kNo;
+  const bool is_mine = is_part && claim.part == wants.part && claim.parts == wants.parts;
+  if (is_mine) return Taken::kPart;
+  const Node& node = b_.nodes[user];
+  return !is_part && node.op != nullptr && node.op->reads_types_only ? Taken::kWhole : Taken::kNo;
+}
+
+void CallCheck::check_uniform() {
+  for (const auto& [key, uses] : taken_) {
+    const Taken first = uses.front().taken;
+    bool is_chain = true, is_same = true;
+    for (const Use& use : uses) {
+      is_chain = is_chain && (use.taken == Taken::kPrevious || claims_[use.user].part == 0);
+      is_same = is_same && use.taken == first;
+    }
+    if (!is_same && !is_chain)
+      claims_.fail(
+          uses.front().user, "rewrite-part",
+          fmt::format("parts of {} do not take their argument in the same way", claims_.name_a(key.first)));
+  }
+}
+
+void CallCheck::check_type(NodeId id) {
+  const TensorType* before = claims_.tensor_a(claims_[id].origin);
+  const TensorType* after = claims_.tensor_b(id);
+  if (before == nullptr || after == nullptr) return;
+  bool is_same = before->dtype == after->dtype && before->sizes.size() == after->sizes.size();
+  for (std::size_t i = 0; is_same && i < before->sizes.size(); ++i)
+    is_same = numbers_.match(before->sizes[i], after->sizes[i], {}) != Fraction::kNone;
+  if (!is_same)
+    claims_.fail(id, "rewrite-type",
+                 fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),
+                             print_type(context_, a_.nodes[claims_[id].origin].type)));
+}
+
+void CallCheck::check_group(NodeId id, Arg x, Arg y) {
+  if (x.is_node() && y.is_node()) return check_arg(id, "the group", x, y);
+  auto name = [](Arg arg) {
+    return arg.is(ArgKind::kText) || arg.is(ArgKind::kProcessGroup) ? arg.as_name() : StringId();
+  };
+  const StringId before = name(x);
+  StringId after = name(y);
+  if (before && before == after) return;
+  // A group split from the one it was, with the same ranks.
+  const ProcessGroup* was = find_group(graph_a_, before);
+  const ProcessGroup* is = find_group(graph_b_, after);
+  if (was == nullptr || is == nullptr || is->split_from != before || was->ranks != is->ranks)
+    claims_.fail(
+        id, "rewrite-group",
+        fmt::format("runs on group '{}', its origin on '{}'", graph_b_.text(after), graph_a_.text(before)));
+}
+
+}  // namespace epweave

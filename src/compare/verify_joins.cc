@@ -1,0 +1,258 @@
+#include "compare/verify_joins.h"
+
+#include <fmt/format.h>
+
+#include "ir/op.h"
+
+namespace epweave {
+
+JoinCheck::JoinCheck(RewriteClaims& claims, Numbers& numbers)
+    : claims_(claims), numbers_(numbers), context_(*claims.graph_a().context), b_(claims.graph_b().step()) {}
+
+void JoinCheck::learn_divisions() {
+  for (NodeId id : b_.order) {
+    const Claim& claim = claims_[id];
+    const bool is_cut = claim.kind == ClaimKind::kSplit;
+    if (!is_cut && !(claim.kind == ClaimKind::kJoin && claim.complete)) continue;
+    const auto args = context_.args[b_.nodes[id].args];
+    const TensorType* type = claims_.tensor_a(claim.origin);
+    const std::size_t list = is_cut ? 1 : 0;
+    if (type == nullptr || args.size() <= list || !args[list].is_list()) continue;
+    const bool is_block_cut = is_cut && args[0].is_node() && is_in_blocks(args[0].as_node());
+    const std::int64_t dim =
+        dim_of(b_.nodes[id], list + 1, type->sizes.size() + (is_block_cut ? 1 : 0)) - (is_block_cut ? 1 : 0);
+    if (dim < 0) continue;
+    std::vector<ExprId> parts;
+    for (const Arg& item : context_.args.children(args[list])) {
+      ExprId part = is_cut ? extent_of_size(item) : extent_of_part(item, dim);
+      if (part && is_block_cut)
+        part = numbers_.multiply(part,
+                                 claims_.tensor_b(args[0].as_node())->sizes[static_cast<std::size_t>(dim)]);
+      if (part) parts.push_back(part);
+    }
+    if (parts.size() == context_.args.children(args[list]).size())
+      numbers_.learn_division(type->sizes[static_cast<std::size_t>(dim)], parts);
+  }
+}
+
+ExprId JoinCheck::extent_of_size(Arg size) const {
+  const Arg value = size.is_node() ? claims_.scalar_b(size.as_node()) : size;
+  if (value.is_int()) return context_.exprs.number(value.as_int());
+  return value.is(ArgKind::kSymbolic) ? value.as_expr() : ExprId();
+}
+
+ExprId JoinCheck::extent_of_part(Arg part, std::int64_t dim) const {
+  const TensorType* type = part.is_node() ? claims_.tensor_b(part.as_node()) : nullptr;
+  const bool has_dim = type != nullptr && dim < std::ssize(type->sizes);
+  return has_dim ? type->sizes[static_cast<std::size_t>(dim)] : ExprId();
+}
+
+// A dimension argument, from the front; -1 if it is none.
+std::int64_t JoinCheck::dim_of(const Node& node, std::size_t position, std::size_t rank) const {
+  const Arg* arg = find_arg(context_, node, position, "dim");
+  const std::int64_t dim = arg == nullptr ? 0 : arg->is_int() ? arg->as_int() : -1000;
+  const auto n = static_cast<std::int64_t>(rank);
+  if (dim < -n || dim >= n) return -1;
+  return dim < 0 ? dim + n : dim;
+}
+
+// Whether a part has the sizes of the whole but for its share along `dim`; dim -1: exactly the sizes.
+bool JoinCheck::has_part_sizes(NodeId part, NodeId origin, std::int64_t dim) {
+  const TensorType* whole = claims_.tensor_a(origin);
+  const TensorType* piece = claims_.tensor_b(part);
+  if (whole == nullptr || piece == nullptr || whole->sizes.size() != piece->sizes.size()) return false;
+  for (std::size_t i = 0; i < whole->sizes.size(); ++i) {
+    const bool is_cut = static_cast<std::int64_t>(i) == dim;
+    if (!numbers_.is_share(whole->sizes[i], piece->sizes[i], is_cut ? claims_.share_of(part) : Share{}))
+      return false;
+  }
+  return true;
+}
+
+void JoinCheck::check_split(NodeId id) {
+  const Node& node = b_.nodes[id];
+  const NodeId origin = claims_[id].origin;
+  const auto args = context_.args[node.args];
+  const TensorType* type = claims_.tensor_a(origin);
+  if (type == nullptr || args.size() < 2 || !args[0].is_node() || !args[1].is_list())
+    return claims_.fail(id, "rewrite-split", "is not a split of a tensor");
+  NodeId source = args[0].as_node();
+  std::int64_t dim = dim_of(node, 2, type->sizes.size() + (is_in_blocks(source) ? 1 : 0));
+  ExprId blocks;
+  if (is_in_blocks(source)) {
+    const NodeId whole = first_input(source);
+    blocks = whole ? blocks_of(source, whole, dim - 1) : ExprId();
+    if (!blocks)
+      return claims_.fail(id, "rewrite-split", fmt::format("splits no blocks of {}", claims_.name_a(origin)));
+    source = whole;
+    --dim;
+  }
+  if (!claims_.same_class(claims_[source].origin, origin) || !claims_.is_whole(source))
+    return claims_.fail(
+        id, "rewrite-split",
+        fmt::format("splits {}, not all of {}", claims_.describe(source), claims_.name_a(origin)));
+  if (dim < 0) return claims_.fail(id, "rewrite-split", "has a dimension that its operand lacks");
+  const auto sizes = context_.args.children(args[1]);
+  const auto n = static_cast<std::uint32_t>(sizes.size());
+  for (std::uint32_t k = 0; k < n; ++k) {
+    ExprId size = extent_of_size(sizes[k]);
+    if (size && blocks) size = numbers_.multiply(size, blocks);
+    if (!size || numbers_.match(type->sizes[static_cast<std::size_t>(dim)], size, {k, n}) != Fraction::kPart)
+      return claims_.fail(
+          id, "rewrite-split",
+          fmt::format("part {} is not that of dimension {} of {}", k, dim, claims_.name_a(origin)));
+  }
+}
+
+bool JoinCheck::is_in_blocks(NodeId b) const {
+  return claims_[b].kind == ClaimKind::kBlocks && is_reshape(b_.nodes[b]);
+}
+
+NodeId JoinCheck::first_input(NodeId b) const {
+  const auto args = context_.args[b_.nodes[b].args];
+  return !args.empty() && args[0].is_node() ? args[0].as_node() : NodeId();
+}
+
+// The number of blocks, where `view` has dimension `dim` of `rows` as blocks and their rows, and all others
+// as they are.
+ExprId JoinCheck::blocks_of(NodeId view, NodeId rows, std::int64_t dim) {
+  const TensorType *inner = claims_.tensor_b(view), *outer = claims_.tensor_b(rows);
+  if (inner == nullptr || outer == nullptr || dim < 0 || dim >= std::ssize(outer->sizes) ||
+      inner->sizes.size() != outer->sizes.size() + 1)
+    return {};
+  const auto at = static_cast<std::size_t>(dim);
+  for (std::size_t i = 0; i < outer->sizes.size(); ++i) {
+    const ExprId size = i < at    ? inner->sizes[i]
+                        : i == at ? numbers_.multiply(inner->sizes[i], inner->sizes[i + 1])
+                                  : inner->sizes[i + 1];
+    if (!numbers_.is_same(outer->sizes[i], size)) return {};
+  }
+  return inner->sizes[at];
+}
+
+// Part k of `origin` as rows, from a piece of a split of its blocks.
+bool JoinCheck::is_piece_of_blocks(NodeId id, const Claim& claim) {
+  NodeId piece = first_input(id);
+  if (!piece || claims_[piece].kind != ClaimKind::kPiece || claims_[piece].part != claim.part) return false;
+  NodeId element = piece;
+  while (element && claims_[element].kind == ClaimKind::kPiece) element = first_input(element);
+  if (!element || claims_[element].kind != ClaimKind::kSplit || claims_[element].origin != claim.origin)
+    return false;
+  const NodeId source = first_input(element);
+  const TensorType* in_blocks = source ? claims_.tensor_b(source) : nullptr;
+  if (in_blocks == nullptr || !is_in_blocks(source)) return false;
+  const std::int64_t dim = dim_of(b_.nodes[element], 2, in_blocks->sizes.size());
+  const ExprId blocks = blocks_of(piece, id, dim - 1);
+  return blocks && numbers_.is_same(blocks, in_blocks->sizes[static_cast<std::size_t>(dim - 1)]);
+}
+
+void JoinCheck::check_joined_blocks(NodeId id) {
+  const NodeId origin = claims_[id].origin, joined = first_input(id);
+  const TensorType *type = claims_.tensor_a(origin), *in_blocks = joined ? claims_.tensor_b(joined) : nullptr;
+  const auto args = joined ? context_.args[b_.nodes[joined].args] : std::span<const Arg>();
+  if (type == nullptr || in_blocks == nullptr || args.empty() || !args[0].is_list())
+    return claims_.fail(id, "rewrite-join", "does not join blocks");
+  const std::int64_t dim = dim_of(b_.nodes[joined], 1, in_blocks->sizes.size());
+  const ExprId blocks = blocks_of(joined, id, dim - 1);
+  const auto items = context_.args.children(args[0]);
+  const std::uint32_t n = claims_.part_count(origin);
+  if (!blocks || items.size() != n)
+    return claims_.fail(id, "rewrite-join",
+                        fmt::format("does not join the {} parts of {}", n, claims_.name_a(origin)));
+  for (std::uint32_t k = 0; k < n; ++k) {
+    const NodeId item = items[k].is_node() ? items[k].as_node() : NodeId();
+    const NodeId part = item && is_in_blocks(item) ? first_input(item) : NodeId();
+    const ExprId part_blocks = part ? blocks_of(item, part, dim - 1) : ExprId();
+    if (!part_blocks || part != claims_.part_of(origin, k) || !numbers_.is_same(blocks, part_blocks) ||
+        !has_part_sizes(part, origin, dim - 1))
+      return claims_.fail(
+          id, "rewrite-join",
+          fmt::format("element {} is not part {} of {} in blocks", k, k, claims_.name_a(origin)));
+  }
+}
+
+void JoinCheck::check_piece(NodeId id) {
+  static const OpInfo* const getitem = find_op("operator.getitem");
+  static const OpInfo* const clone = find_op("aten.clone.default");
+  const Node& node = b_.nodes[id];
+  const Claim& claim = claims_[id];
+  const auto args = context_.args[node.args];
+  if (args.empty() || !args[0].is_node())
+    return claims_.fail(id, "rewrite-split", "is not a piece of a split");
+  const Claim& from = claims_[args[0].as_node()];
+  const bool is_element = node.op == getitem && from.kind == ClaimKind::kSplit && args.size() == 2 &&
+                          args[1].is_int() && args[1].as_int() == claim.part;
+  const bool is_copy_of_piece = node.op == clone && from.kind == ClaimKind::kPiece && from.part == claim.part;
+  const bool is_view = is_reshape(node) && is_piece_of_blocks(id, claim);
+  if ((!is_element && !is_copy_of_piece && !is_view) || from.origin != claim.origin)
+    claims_.fail(id, "rewrite-split",
+                 fmt::format("is not piece {} of {}", claim.part, claims_.name_a(claim.origin)));
+}
+
+void JoinCheck::check_join(NodeId id) {
+  static const OpInfo* const cat = find_op("aten.cat.default");
+  if (claims_.parts(claims_[id].origin).empty())
+    return claims_.fail(id, "rewrite-join",
+                        fmt::format("{} has no parts", claims_.name_a(claims_[id].origin)));
+  if (is_reshape(b_.nodes[id])) return check_joined_blocks(id);
+  b_.nodes[id].op == cat ? check_cat(id) : check_sum(id);
+}
+
+void JoinCheck::check_cat(NodeId id) {
+  const Node& node = b_.nodes[id];
+  const NodeId origin = claims_[id].origin;
+  const std::uint32_t n = claims_.part_count(origin);
+  const auto args = context_.args[node.args];
+  const TensorType* type = claims_.tensor_a(origin);
+  if (type == nullptr || args.empty() || !args[0].is_list())
+    return claims_.fail(id, "rewrite-join", "does not join tensors");
+  const auto items = context_.args.children(args[0]);
+  if (items.size() != n)
+    return claims_.fail(
+        id, "rewrite-join",
+        fmt::format("joins {} of the {} parts of {}", items.size(), n, claims_.name_a(origin)));
+  const std::int64_t dim = dim_of(node, 1, type->sizes.size());
+  for (std::uint32_t k = 0; k < n; ++k) {
+    const NodeId item = items[k].is_node() ? items[k].as_node() : NodeId();
+    if (!item || item != claims_.part_of(origin, k))
+      return claims_.fail(
+          id, "rewrite-join",
+          fmt::format("element {} is {}, not part {} of {}", k, item ? claims_.describe(item) : "a constant",
+                      k, claims_.name_a(origin)));
+    if (dim < 0 || !has_part_sizes(item, origin, dim))
+      return claims_.fail(id, "rewrite-join",
+                          fmt::format("{} has not its share of {} along dimension {}", claims_.describe(item),
+                                      claims_.name_a(origin), dim));
+  }
+}
+
+// ((p0 + p1) + p2) + ...
+void JoinCheck::check_sum(NodeId id) {
+  static const OpInfo* const add = find_op("aten.add.Tensor");
+  static const OpInfo* const scalar_add = find_op("operator.add");
+  const Node& node = b_.nodes[id];
+  const Claim claim = claims_[id];
+  const auto args = context_.args[node.args];
+  const bool is_tensor = claims_.tensor_a(claim.origin) != nullptr;
+  if (node.op != (is_tensor ? add : scalar_add) || args.size() != 2 || !node.kwargs.empty() ||
+      !args[0].is_node() || !args[1].is_node())
+    return claims_.fail(id, "rewrite-join", "is neither a cat nor a sum of two");
+  const NodeId left = args[0].as_node(), right = args[1].as_node();
+  const std::uint32_t k = claims_[right].part;
+  const Claim& before = claims_[left];
+  const bool is_next =
+      k > 0 && right == claims_.part_of(claim.origin, k) &&
+      (k == 1 ? left == claims_.part_of(claim.origin, 0)
+              : before.kind == ClaimKind::kJoin && before.origin == claim.origin && before.part + 1 == k);
+  if (!is_next)
+    return claims_.fail(
+        id, "rewrite-join",
+        fmt::format("adds {} and {}, not the parts of {} from the first on", claims_.describe(left),
+                    claims_.describe(right), claims_.name_a(claim.origin)));
+  if (is_tensor && (!has_part_sizes(right, claim.origin, -1) || !has_part_sizes(left, claim.origin, -1)))
+    return claims_.fail(id, "rewrite-join",
+                        fmt::format("adds parts that have not the size of {}", claims_.name_a(claim.origin)));
+  claims_.set_sum(id, k);
+}
+
+}  // namespace epweave
