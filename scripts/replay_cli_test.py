@@ -6,6 +6,7 @@ The program is $EPWEAVE_REPLAY, else build/release/bin/epweave-replay.
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -13,6 +14,32 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 REPLAY = os.environ.get("EPWEAVE_REPLAY") or str(ROOT / "build/release/bin/epweave-replay")
 LARGE = ROOT / "testdata/graphs/dsv3_671b_ep64.1b_remat.epw.gz"
+
+def read_safetensors(path):
+    """name -> (dtype, shape, numbers) of a file with F32 and I64 tensors, read by the format's description."""
+    data = path.read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    header, data = json.loads(data[8:8 + length]), data[8 + length:]
+    forms = {"F32": "f", "I64": "q"}
+    tensors = {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        form = forms[entry["dtype"]]
+        numbers = struct.unpack(f"<{(last - first) // struct.calcsize('<' + form)}{form}", data[first:last])
+        tensors[name] = entry["dtype"], entry["shape"], numbers
+    return tensors
+
+
+def safetensors_of(tensors):
+    """The bytes of a file of F32 tensors: name -> (shape, numbers)."""
+    header, data = {}, b""
+    for name, (shape, numbers) in tensors.items():
+        more = struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(more)]}
+        data += more
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
 
 SMALL = """epweave text 1
 group 7 ranks=[0, 1]
@@ -102,6 +129,50 @@ class ReplayCommandLineTest(unittest.TestCase):
         first = self.report("check", "small.txt", name)["first_divergence"]
         self.assertEqual((first["rank"], first["origin"], first["difference"]["index"]), (0, "w", 0))
         self.assertEqual(len(first["difference"]["bits"]), 2)
+
+    def test_inputs_and_outputs_in_files(self):
+        numbers = [float(i) for i in range(16)]
+        (self.folder / "in.safetensors").write_bytes(safetensors_of({"x": ([4, 4], numbers)}))
+        files = ["--inputs", "in.safetensors", "--save-inputs", "saved.safetensors", "--outputs", "out.safetensors"]
+        result = self.run_tool("run", "small.txt", *files)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(read_safetensors(self.folder / "saved.safetensors"),
+                         {f"rank{rank}/x": ("F32", [4, 4], tuple(numbers)) for rank in (0, 1)})
+        square = [2 * sum(numbers[4 * i + k] * numbers[4 * k + j] for k in range(4)) for i in range(4) for j in range(4)]
+        self.assertEqual(read_safetensors(self.folder / "out.safetensors"),
+                         {f"rank{rank}/output/0": ("F32", [4, 4], tuple(square)) for rank in (0, 1)})
+        # What was saved is what was taken: the same results, whatever the seed.
+        again = self.run_tool("run", "small.txt", "--seed", "9", "--inputs", "saved.safetensors")
+        self.assertEqual(again.stdout, result.stdout)
+        self.assertEqual(self.run_tool("check", "small.txt", "small.txt", "--inputs", "in.safetensors").returncode, 0)
+
+    def test_input_files_that_do_not_fit_are_refused(self):
+        (self.folder / "in.safetensors").write_bytes(safetensors_of({"y": ([4, 4], [0.0] * 16)}))
+        self.assertIn("tensor `y` is no input of the graph", self.fails(3, "run", "small.txt", "--inputs", "in.safetensors"))
+        (self.folder / "in.safetensors").write_bytes(b"\xff" * 8 + b"{}")
+        self.assertIn("the format allows 100000000", self.fails(3, "run", "small.txt", "--inputs", "in.safetensors"))
+        self.assertIn("cannot open", self.fails(3, "check", "small.txt", "small.txt", "--inputs", "none.safetensors"))
+
+    def test_a_failed_run_leaves_outputs_alone(self):
+        (self.folder / "out.safetensors").write_text("as it was")
+        name = self.changed(('"sum"', '"what"'))
+        self.assertNotEqual(self.run_tool("run", name, "--outputs", "out.safetensors").returncode, 0)
+        self.assertEqual((self.folder / "out.safetensors").read_text(), "as it was")
+        message = self.fails(3, "run", "small.txt", "--outputs", "no/folder.safetensors")
+        self.assertIn("no/folder.safetensors", message)
+
+    def test_recipes(self):
+        shipped = self.run_tool("recipe")
+        self.assertEqual(shipped.returncode, 0)
+        self.assertIn({"name": "tokens", "make": "tokens"}, json.loads(shipped.stdout)["inputs"])
+        self.write("shipped.json", shipped.stdout)
+        plain = self.run_tool("run", "small.txt").stdout
+        self.assertEqual(self.run_tool("run", "small.txt", "--recipe", "shipped.json").stdout, plain)
+        self.write("ones.json", '{"inputs": [{"name": "x", "make": "constant", "value": 1}]}')
+        for rank in self.report("run", "small.txt", "--recipe", "ones.json")["ranks"]:
+            self.assertEqual(rank["results"][0]["norm"], 32)  # 16 elements of 2 ranks * 4
+        self.write("bad.json", '{"inputs": [{"name": "x", "make": "one"}]}')
+        self.assertIn("row 1 of `inputs`", self.fails(3, "run", "small.txt", "--recipe", "bad.json"))
 
     def test_steps(self):
         result = self.run_tool("steps", "small.txt")

@@ -53,8 +53,48 @@ void require_kernels(const Graph& graph, const replay::KernelTable& kernels, con
                   Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
 }
 
-replay::InputData make_data(const ReplayOptions& options) {
-  return {options.seed, options.data == "integer" ? replay::DataKind::kInteger : replay::DataKind::kReal};
+// What inputs are made of, with the files that it refers to.
+struct InputSource {
+  replay::InputFiles files;
+  replay::Recipe recipe;
+  replay::InputData data;
+
+  explicit InputSource(const ReplayOptions& options)
+      : recipe(options.recipe.empty() ? replay::torchtitan_recipe()
+                                      : replay::parse_recipe(read_bytes(options.recipe), options.recipe)),
+        data(options.seed, options.data == "integer" ? replay::DataKind::kInteger : replay::DataKind::kReal) {
+    for (const std::string& path : options.inputs) files.add(path);
+    data.recipe = &recipe;
+    data.files = &files;
+  }
+  InputSource(const InputSource&) = delete;
+  InputSource& operator=(const InputSource&) = delete;
+};
+
+// `rank0/NAME` for each tensor that a rank takes.
+void save_inputs(const Graph& graph, const std::vector<replay::RankInputs>& inputs, const std::string& path) {
+  const std::vector<replay::InputName> names = replay::list_input_names(graph);
+  std::vector<replay::TensorToStore> tensors;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank)
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (inputs[rank][i].is_tensor())
+        tensors.push_back({fmt::format("rank{}/{}", rank, names[i].name), inputs[rank][i].tensor()});
+  write_pieces(path, [&](const GiveBytes& give) { replay::encode_safetensors(std::move(tensors), give); });
+}
+
+// `rank0/loss`, `rank0/grad/NAME`; a name that a rank has twice is numbered: `rank0/output/1#2`.
+void save_outputs(const std::vector<std::vector<NamedTensor>>& results, const std::string& path) {
+  std::vector<replay::TensorToStore> tensors;
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    std::map<std::string, int> uses;
+    for (const NamedTensor& result : results[rank]) {
+      std::string name = fmt::format("rank{}/{}", rank, result.name);
+      std::replace(name.begin(), name.end(), ' ', '/');
+      if (const int use = ++uses[name]; use > 1) name += fmt::format("#{}", use);
+      tensors.push_back({std::move(name), result.tensor});
+    }
+  }
+  write_pieces(path, [&](const GiveBytes& give) { replay::encode_safetensors(std::move(tensors), give); });
 }
 
 // Bytes of memory of this machine, or that the container allows.
@@ -264,14 +304,18 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   require_kernels(graph, kernels, options.input);
   require_memory(graph, options.input, options.replay);
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
-  const auto inputs = replay::make_inputs(graph, world, kernels, make_data(options.replay));
+  const InputSource source(options.replay);
+  source.files.require_all_used({{graph, world.size}});
+  const auto inputs = replay::make_inputs(graph, world, kernels, source.data);
+  if (!options.save_inputs.empty()) save_inputs(graph, inputs, options.save_inputs);
   const replay::RunResult run =
       replay::run_ranks(graph, world, kernels, inputs, make_options(options.replay));
   std::string text;
   Json ranks = Json::array();
   bool is_finite = true;
+  std::vector<std::vector<NamedTensor>> of_ranks;
   for (Rank rank = 0; rank < world.size; ++rank) {
-    const auto results = replay::list_results(graph, run.ranks[rank], inputs[rank]);
+    const auto& results = of_ranks.emplace_back(replay::list_results(graph, run.ranks[rank], inputs[rank]));
     text += summarise(rank, results);
     Json entries = Json::array();
     for (const NamedTensor& result : results) {
@@ -280,6 +324,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
     }
     ranks.push_back({{"rank", rank}, {"results", std::move(entries)}});
   }
+  if (!options.outputs.empty()) save_outputs(of_ranks, options.outputs);
   const auto times = sum_times(run);
   for (const OpTimes& op : times)
     console.detail(fmt::format("{:9.3f} s {:6} {}", op.time.seconds, op.time.calls, op.target));
@@ -310,8 +355,13 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   require_kernels(b, kernels, options.b);
   require_memory(a, options.a, options.replay);
   require_memory(b, options.b, options.replay);
-  const replay::CheckReport report = replay::check_graphs(
-      a, b, {kernels, options.replay.ranks, make_data(options.replay), make_options(options.replay)});
+  const InputSource source(options.replay);
+  const auto ranks_of = [&](const Graph& graph) {
+    return replay::derive_world(graph, options.replay.ranks).size;
+  };
+  source.files.require_all_used({{a, ranks_of(a)}, {b, ranks_of(b)}});
+  const replay::CheckReport report =
+      replay::check_graphs(a, b, {kernels, options.replay.ranks, source.data, make_options(options.replay)});
   report_contradictions(report.run_a, display_name(options.a), console);
   report_contradictions(report.run_b, display_name(options.b), console);
   for (const replay::OutputCheck& output : report.outputs)
@@ -329,6 +379,10 @@ int replay_steps(const InputOptions& options, Console& console) {
   console.print(
       report_text({{"streams", steps.streams}, {"events", steps.events}, {"steps", steps.list.size()}}));
   return kFine;
+}
+
+int replay_recipe(Console& console) {
+  return console.print(replay::torchtitan_recipe_text()), kFine;
 }
 
 }  // namespace epweave::cli
