@@ -12,7 +12,7 @@ constexpr const char* kAbout = "Executes training graphs on virtual ranks and co
 constexpr const char* kFooter =
     "Exit codes, the same with and without --json:\n"
     "  0  fine, or the same\n"
-    "  1  different, or the run failed\n"
+    "  1  different, not verified, or the run failed\n"
     "  2  the command line is wrong\n"
     "  3  a file cannot be read, is not a valid graph, or its inputs cannot be made\n"
     "  4  the graph cannot be executed: an op has no kernel\n"

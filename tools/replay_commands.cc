@@ -131,6 +131,14 @@ struct OpTimes {
   replay::OpTime time;  // of all ranks together
 };
 
+// Members of each group, as seen by each rank; null where they could not be derived.
+Json describe_groups(const replay::World& world) {
+  Json groups = Json::object();
+  for (const auto& [name, members] : world.groups)
+    groups[name] = members.of_rank.empty() ? Json() : Json(members.of_rank);
+  return groups;
+}
+
 std::vector<OpTimes> sum_times(const replay::RunResult& run) {
   std::map<std::string, replay::OpTime> sums;
   for (const replay::RankResult& rank : run.ranks) {
@@ -213,11 +221,13 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
     outputs.push_back(std::move(entry));
   }
   for (const replay::RankCheck& rank : report.ranks) ranks.push_back(describe_rank(rank));
-  Json result = {{"same", report.is_same()},
+  Json result = {{"verdict", name_of(report.conclusion())},
+                 {"same", report.is_same()},
                  {"baseline_is_deterministic", report.baseline_is_deterministic},
                  {"outputs", report.outputs.size()},
                  {"outputs_not_equal", std::move(outputs)},
                  {"largest_share_of_bound", number_or_text(report.largest_share)},
+                 {"ops_without_bound", report.ops_without_bound},
                  {"ranks", std::move(ranks)},
                  {"first_divergence", nullptr},
                  {"seconds", {report.run_a.seconds, report.run_b.seconds}}};
@@ -292,8 +302,11 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
   if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
     text +=
         fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);
+  if (!report.ops_without_bound.empty())
+    text += fmt::format("ops without a bound for regrouped sums: {}\n",
+                        fmt::join(report.ops_without_bound, ", "));
   text += summarise_nodes(report.ranks);
-  return text + (report.is_same() ? "same\n" : "different\n");
+  return text + fmt::format("{}\n", name_of(report.conclusion()));
 }
 
 }  // namespace
@@ -339,6 +352,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
     ops.push_back({{"target", op.target}, {"calls", op.time.calls}, {"seconds", op.time.seconds}});
   console.print(report_text({{"seed", options.replay.seed},
                              {"ranks", std::move(ranks)},
+                             {"groups", describe_groups(world)},
                              {"loss_is_finite", is_finite},
                              {"expected_loss", expected ? Json(*expected) : Json()},
                              {"contradicted_types", contradictions},

@@ -233,6 +233,8 @@ class Checker {
   void check_sums(const Run& a, const Run& b, Rank rank) {
     ErrorBounds& bounds_a = *a.run.ranks[rank].bounds;
     ErrorBounds& bounds_b = *b.run.ranks[rank].bounds;
+    for (const ErrorBounds* bounds : {&bounds_a, &bounds_b})
+      report_.ops_without_bound.insert(bounds->without_bound().begin(), bounds->without_bound().end());
     for (std::size_t i = 0; i < a.results[rank].size(); ++i) {
       OutputCheck& output = report_.outputs[first_output_[rank] + i];
       const Tensor &in_a = a.results[rank][i].tensor, &in_b = b.results[rank][i].tensor;
@@ -314,11 +316,19 @@ class Checker {
 
 }  // namespace
 
-bool CheckReport::is_same() const {
-  if (!baseline_is_deterministic || first) return false;
-  return std::all_of(outputs.begin(), outputs.end(), [](const OutputCheck& output) {
-    return output.verdict == Verdict::kEqual || output.verdict == Verdict::kSumOrder;
-  });
+CheckReport::Conclusion CheckReport::conclusion() const {
+  const auto has = [&](Verdict verdict) {
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [=](const OutputCheck& output) { return output.verdict == verdict; });
+  };
+  if (first || has(Verdict::kDiffers)) return Conclusion::kDifferent;
+  if (!baseline_is_deterministic || has(Verdict::kUnverified)) return Conclusion::kNotVerified;
+  return Conclusion::kSame;
+}
+
+std::string_view name_of(CheckReport::Conclusion conclusion) {
+  constexpr std::string_view kNames[] = {"same", "not verified", "different"};
+  return kNames[static_cast<std::size_t>(conclusion)];
 }
 
 std::vector<NamedTensor> list_results(const Graph& graph, const RankResult& result,

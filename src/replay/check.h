@@ -17,7 +17,12 @@
 //               that is not written yet, what an op without a bound makes of a regrouped sum
 //   differs     everything else
 //
-// B is the same as A if A gives the same bits twice, no node differs, and every output is equal or sum-order.
+// The verdict on B:
+//
+//   different      a node or an output differs
+//   not verified   else, if an output is unverified, or A does not give the same bits twice: nothing shows a
+//                  difference, and nothing shows that there is none
+//   same           else: every output is equal or sum-order
 //
 //   run A, run B        hashes of all values: verdicts but those on regrouped sums
 //   run A, run B again  with bounds, where a sum was regrouped (without: A alone)
@@ -28,6 +33,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,11 +72,14 @@ struct CheckReport {
   bool baseline_is_deterministic = true;  // A gave the same bits twice
   std::vector<OutputCheck> outputs;       // every rank, every tensor
   std::vector<RankCheck> ranks;
-  std::optional<NodeCheck> first;  // first node, in B's order, that differs
-  double largest_share = 0;        // of |a - b| / bound: sum-order outputs
+  std::optional<NodeCheck> first;           // first node, in B's order, that differs
+  double largest_share = 0;                 // of |a - b| / bound: sum-order outputs
+  std::set<std::string> ops_without_bound;  // targets that regrouped sums went through
   RunResult run_a, run_b;
 
-  bool is_same() const;
+  enum class Conclusion : std::uint8_t { kSame, kNotVerified, kDifferent };
+  Conclusion conclusion() const;
+  bool is_same() const { return conclusion() == Conclusion::kSame; }
 };
 
 // One rank after a run: what the graph returned and what it left in its buffers.
@@ -79,6 +88,8 @@ struct NamedTensor {
   Tensor tensor;
 };
 std::vector<NamedTensor> list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs);
+
+std::string_view name_of(CheckReport::Conclusion conclusion);  // "same", "not verified", "different"
 
 // What both graphs are run on.
 struct CheckSetup {
