@@ -130,6 +130,50 @@ class ReplayCommandLineTest(unittest.TestCase):
         self.assertEqual((first["rank"], first["origin"], first["difference"]["index"]), (0, "w", 0))
         self.assertEqual(len(first["difference"]["bits"]), 2)
 
+    def test_check_with_a_reference(self):
+        self.assertNotIn("reference", self.report("check", "small.txt", "small.txt"))
+        equal = self.report("check", "small.txt", "small.txt", "--reference", "small.txt")
+        self.assertEqual(equal["reference"], {"outputs": 2, "equal_to_a": 2, "equal_to_b": 2, "largest_relative_error": 0.0,
+                                              "largest_relative_error_of_b": 0.0, "first_unlike_b": None})
+        other = self.changed(('"sum"', '"avg"'))
+        report = self.report("check", "small.txt", "small.txt", "--reference", other)
+        self.assertEqual((report["verdict"], report["reference"]["equal_to_b"]), ("same", 0))
+        self.assertEqual(report["reference"]["largest_relative_error"], 0.5)
+        self.assertTrue(report["reference"]["first_unlike_b"].startswith("rank 0: output 0: first at 0: "))
+        result = self.run_tool("check", "small.txt", other, "--reference", other)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("reference: 0 of 2 outputs equal to A's, 2 to B's; largest relative error to A: its 0.5, B's 0.5",
+                      result.stdout)
+        self.assertTrue(result.stdout.endswith("different\n"))
+
+    def test_what_is_not_verified_is_not_called_different(self):
+        whole = """epweave text 1
+graph
+  %x = placeholder : f32[64, 8] role=user which=x
+  %s = aten.sum.dim_IntList(%x, [0]) : f32[8]
+  %y = aten.cos.default(%s) : f32[8]
+  output([%y])
+"""
+        parts = """epweave text 1
+origins %s = aten.sum.dim_IntList, %y = aten.cos.default
+graph
+  %x = placeholder : f32[64, 8] role=user which=x
+  %a = aten.slice.Tensor(%x, 0, 0, 21) : f32[21, 8]
+  %b = aten.slice.Tensor(%x, 0, 21, 64) : f32[43, 8]+168
+  %s0 = aten.sum.dim_IntList(%a, [0]) : f32[8] from(chunk body %s 0/2)
+  %s1 = aten.sum.dim_IntList(%b, [0]) : f32[8] from(chunk body %s 1/2)
+  %s = aten.add.Tensor(%s0, %s1) : f32[8] from(chunk materialize %s)
+  %y = aten.cos.default(%s) : f32[8] from(chunk kept %y)
+  output([%y])
+"""
+        result = self.run_tool("check", self.write("whole.txt", whole), self.write("parts.txt", parts))
+        self.assertEqual((result.returncode, result.stderr), (1, ""), result.stdout)
+        self.assertTrue(result.stdout.endswith("not verified\n"), result.stdout)
+        self.assertIn("ops without a bound for regrouped sums: aten.cos.default\n", result.stdout)
+        report = self.report("check", "whole.txt", "parts.txt")
+        self.assertEqual((report["verdict"], report["same"], report["ops_without_bound"], report["first_divergence"]),
+                         ("not verified", False, ["aten.cos.default"], None))
+
     def test_inputs_and_outputs_in_files(self):
         numbers = [float(i) for i in range(16)]
         (self.folder / "in.safetensors").write_bytes(safetensors_of({"x": ([4, 4], numbers)}))

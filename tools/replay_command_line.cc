@@ -93,6 +93,10 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   CLI::App& check = *app->add_subcommand("check", "Execute two graphs and compare their outputs and nodes");
   add_graph(check, "A", choices.check.a, "The original");
   add_graph(check, "B", choices.check.b, "What it was rewritten to");
+  check
+      .add_option("--reference", choices.check.reference.path,
+                  "Compare outputs with those of this graph too, such as another tool's rewrite of A")
+      ->type_name("C");
   add_replay(check, choices.check.replay);
   add_graph(*app->add_subcommand("steps", "Print what a rank's host thread does, in order"), "G",
             choices.steps, "Graph, - for standard input");

@@ -231,6 +231,15 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
                  {"ranks", std::move(ranks)},
                  {"first_divergence", nullptr},
                  {"seconds", {report.run_a.seconds, report.run_b.seconds}}};
+  if (report.reference) {
+    const replay::ReferenceCheck& found = *report.reference;
+    result["reference"] = {{"outputs", found.outputs},
+                           {"equal_to_a", found.equal_to_a},
+                           {"equal_to_b", found.equal_to_b},
+                           {"largest_relative_error", number_or_text(found.largest_error)},
+                           {"largest_relative_error_of_b", number_or_text(found.largest_error_of_b)},
+                           {"first_unlike_b", text_or_null(found.first_unlike_b)}};
+  }
   if (report.first) {
     Json first = {
         {"rank", report.first->rank}, {"origin", report.first->origin}, {"reason", report.first->reason}};
@@ -306,6 +315,14 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
     text += fmt::format("ops without a bound for regrouped sums: {}\n",
                         fmt::join(report.ops_without_bound, ", "));
   text += summarise_nodes(report.ranks);
+  if (report.reference) {
+    const replay::ReferenceCheck& found = *report.reference;
+    text += fmt::format(
+        "reference: {} of {} outputs equal to A's, {} to B's; largest relative error to A: its {:.3g}, B's "
+        "{:.3g}\n",
+        found.equal_to_a, found.outputs, found.equal_to_b, found.largest_error, found.largest_error_of_b);
+    if (!found.first_unlike_b.empty()) text += fmt::format("  unlike B: {}\n", found.first_unlike_b);
+  }
   return text + fmt::format("{}\n", name_of(report.conclusion()));
 }
 
@@ -364,18 +381,25 @@ int replay_run(const RunCommandOptions& options, Console& console) {
 
 int replay_check(const CheckCommandOptions& options, Console& console) {
   const Graph a = read_sound_input(options.a), b = read_sound_input(options.b);
+  std::optional<Graph> reference;
+  if (!options.reference.path.empty()) reference = read_sound_input(options.reference);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
-  require_kernels(a, kernels, options.a);
-  require_kernels(b, kernels, options.b);
-  require_memory(a, options.a, options.replay);
-  require_memory(b, options.b, options.replay);
+  const auto require_runnable = [&](const Graph& graph, const InputOptions& input) {
+    require_kernels(graph, kernels, input);
+    require_memory(graph, input, options.replay);
+  };
+  require_runnable(a, options.a);
+  require_runnable(b, options.b);
+  if (reference) require_runnable(*reference, options.reference);
   const InputSource source(options.replay);
   const auto ranks_of = [&](const Graph& graph) {
     return replay::derive_world(graph, options.replay.ranks).size;
   };
   source.files.require_all_used({{a, ranks_of(a)}, {b, ranks_of(b)}});
   const replay::CheckReport report =
-      replay::check_graphs(a, b, {kernels, options.replay.ranks, source.data, make_options(options.replay)});
+      replay::check_graphs(a, b,
+                           {kernels, options.replay.ranks, source.data, make_options(options.replay),
+                            reference ? &*reference : nullptr});
   report_contradictions(report.run_a, display_name(options.a), console);
   report_contradictions(report.run_b, display_name(options.b), console);
   for (const replay::OutputCheck& output : report.outputs)

@@ -34,6 +34,7 @@ struct RunCommandOptions {
 
 struct CheckCommandOptions {
   InputOptions a, b;
+  InputOptions reference;  // empty path: none
   ReplayOptions replay;
 };
 

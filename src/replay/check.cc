@@ -61,6 +61,7 @@ class Checker {
       if (has_sums) check_sums(again_a, again_b, rank);
     }
     if (report_.first) locate_first();
+    if (setup_.reference != nullptr) check_reference(run_a.results, run_b.results);
     report_.run_a = std::move(run_a.run);
     report_.run_b = std::move(run_b.run);
     for (const OutputCheck& output : report_.outputs)
@@ -244,6 +245,38 @@ class Checker {
       if (!output.bound->is_within) continue;
       output.verdict = output.bound->is_bounded ? Verdict::kSumOrder : Verdict::kUnverified;
     }
+  }
+
+  // --- the reference ---
+
+  void check_reference(const Results& a, const Results& b) {
+    const World world = derive_world(*setup_.reference, setup_.ranks);
+    if (world.size != world_a_.size)
+      throw UsageError(
+          fmt::format("the reference is of {} ranks, the graphs are of {}", world.size, world_a_.size));
+    const Run run_c = run(*setup_.reference, world, setup_.options);
+    ReferenceCheck found;
+    for (Rank rank = 0; rank < world.size; ++rank) {
+      const std::vector<NamedTensor>& c = run_c.results[rank];
+      if (c.size() != a[rank].size())
+        throw InputError(
+            fmt::format("the reference returns {} tensors, the graphs return {}", c.size(), a[rank].size()));
+      for (std::size_t i = 0; i < c.size(); ++i, ++found.outputs) {
+        if (c[i].name != a[rank][i].name)
+          throw InputError(fmt::format("output {} of the reference is {}, of the graphs it is {}", i,
+                                       c[i].name, a[rank][i].name));
+        const TensorDifference to_a = compare_tensors(a[rank][i].tensor, c[i].tensor);
+        const TensorDifference to_b = compare_tensors(b[rank][i].tensor, c[i].tensor);
+        found.equal_to_a += to_a.is_equal() ? 1U : 0U;
+        found.equal_to_b += to_b.is_equal() ? 1U : 0U;
+        found.largest_error = std::max(found.largest_error, to_a.relative_error);
+        found.largest_error_of_b = std::max(
+            found.largest_error_of_b, compare_tensors(a[rank][i].tensor, b[rank][i].tensor).relative_error);
+        if (!to_b.is_equal() && found.first_unlike_b.empty())
+          found.first_unlike_b = fmt::format("rank {}: {}: {}", rank, c[i].name, describe(to_b));
+      }
+    }
+    report_.reference = std::move(found);
   }
 
   // --- the first node that differs ---

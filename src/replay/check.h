@@ -24,6 +24,9 @@
 //                  difference, and nothing shows that there is none
 //   same           else: every output is equal or sum-order
 //
+// A reference C, such as another tool's rewrite of A, is run on the same inputs and its outputs are compared with those of A
+// and B. It changes no verdict.
+//
 //   run A, run B        hashes of all values: verdicts but those on regrouped sums
 //   run A, run B again  with bounds, where a sum was regrouped (without: A alone)
 //   run A, run B again  for the one node that differs first, if one does: its index, bits and distance
@@ -68,6 +71,13 @@ struct RankCheck {
   std::map<std::string, std::uint64_t> unverified, skipped;  // by reason
 };
 
+// How the outputs of a reference lie to those of A and B, over all ranks.
+struct ReferenceCheck {
+  std::size_t outputs = 0, equal_to_a = 0, equal_to_b = 0;  // bit for bit
+  double largest_error = 0, largest_error_of_b = 0;         // relative to A: of the reference, of B
+  std::string first_unlike_b;                               // "rank 0: grad layers.0.w: first at 17: ..."
+};
+
 struct CheckReport {
   bool baseline_is_deterministic = true;  // A gave the same bits twice
   std::vector<OutputCheck> outputs;       // every rank, every tensor
@@ -75,6 +85,7 @@ struct CheckReport {
   std::optional<NodeCheck> first;           // first node, in B's order, that differs
   double largest_share = 0;                 // of |a - b| / bound: sum-order outputs
   std::set<std::string> ops_without_bound;  // targets that regrouped sums went through
+  std::optional<ReferenceCheck> reference;
   RunResult run_a, run_b;
 
   enum class Conclusion : std::uint8_t { kSame, kNotVerified, kDifferent };
@@ -97,6 +108,7 @@ struct CheckSetup {
   std::uint32_t ranks = 0;  // 0: as the graphs say
   InputData data = 0;
   RunOptions options;
+  const Graph* reference = nullptr;
 };
 // Throws InputError or UsageError if the graphs cannot be compared.
 CheckReport check_graphs(const Graph& a, const Graph& b, const CheckSetup& setup);
