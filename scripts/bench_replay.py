@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Measure `epweave-replay run` on a graph: seconds of each op, of all ranks together, without waiting.
 
-    scripts/bench_replay.py GRAPH [--runs 3] [--replay BIN] [--top 20]
+    scripts/bench_replay.py GRAPH [--runs 3] [--replay BIN] [--top 20] [--with-torch]
 
 The fastest of the runs is taken for each op, so that other programs on the machine disturb little.
+--with-torch: also PyTorch on the CPU running the same graph on the same inputs (compare_with_torch.py; one thread in each of
+its processes, a process for each rank), once. Needs torch, torchtitan, safetensors.
 Exit codes: 0 measured, 1 a run failed, 2 usage.
 """
 import argparse
@@ -12,6 +14,7 @@ import pathlib
 import resource
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -26,12 +29,24 @@ def measure(replay, graph):
     return json.loads(done.stdout), processor
 
 
+def measure_torch(args):
+    """Processor seconds of computing, of all ranks, and wall seconds of the slowest rank."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import compare_with_torch
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        report = compare_with_torch.run_replay(argparse.Namespace(replay=args.replay, seed=0), args.graph, folder)
+        seconds = compare_with_torch.run_torch(args.graph.resolve(), folder, len(report["ranks"]))
+    return sum(rank["processor"] for rank in seconds), max(rank["wall"] for rank in seconds)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph", type=pathlib.Path)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--replay", type=pathlib.Path, default=ROOT / "build/release/bin/epweave-replay")
     parser.add_argument("--top", type=int, default=20)
+    parser.add_argument("--with-torch", action="store_true")
     args = parser.parse_args()
     runs = [measure(args.replay, args.graph) for _ in range(args.runs)]
     ops = {}
@@ -43,6 +58,11 @@ def main():
     processor = min(seconds for _, seconds in runs)
     print(f"{args.graph.name}: {wall:.2f} s of running, {processor:.2f} s of processor time with inputs and hashes, "
           f"{max(report['peak_bytes'] for report, _ in runs) / 2**20:.0f} MiB at most (best of {args.runs})")
+    if args.with_torch:
+        ours = sum(seconds for _, seconds in ops.values())
+        theirs, slowest = measure_torch(args)
+        print(f"computing, all ranks: {ours:.2f} s of processor time; PyTorch on the CPU: {theirs:.2f} s "
+              f"({theirs / ours:.1f} times as long), {slowest:.2f} s of running")
     print(f"{'op':55} {'calls':>6} {'ms':>9} {'ms/call':>9}")
     for target, (calls, seconds) in sorted(ops.items(), key=lambda item: -item[1][1])[:args.top]:
         print(f"{target:55} {calls:6} {seconds * 1e3:9.1f} {seconds * 1e3 / calls:9.3f}")

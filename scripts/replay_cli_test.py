@@ -6,6 +6,7 @@ The program is $EPWEAVE_REPLAY, else build/release/bin/epweave-replay.
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -13,6 +14,32 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 REPLAY = os.environ.get("EPWEAVE_REPLAY") or str(ROOT / "build/release/bin/epweave-replay")
 LARGE = ROOT / "testdata/graphs/dsv3_671b_ep64.1b_remat.epw.gz"
+
+def read_safetensors(path):
+    """name -> (dtype, shape, numbers) of a file with F32 and I64 tensors, read by the format's description."""
+    data = path.read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    header, data = json.loads(data[8:8 + length]), data[8 + length:]
+    forms = {"F32": "f", "I64": "q"}
+    tensors = {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        form = forms[entry["dtype"]]
+        numbers = struct.unpack(f"<{(last - first) // struct.calcsize('<' + form)}{form}", data[first:last])
+        tensors[name] = entry["dtype"], entry["shape"], numbers
+    return tensors
+
+
+def safetensors_of(tensors):
+    """The bytes of a file of F32 tensors: name -> (shape, numbers)."""
+    header, data = {}, b""
+    for name, (shape, numbers) in tensors.items():
+        more = struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(more)]}
+        data += more
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
 
 SMALL = """epweave text 1
 group 7 ranks=[0, 1]
@@ -102,6 +129,94 @@ class ReplayCommandLineTest(unittest.TestCase):
         first = self.report("check", "small.txt", name)["first_divergence"]
         self.assertEqual((first["rank"], first["origin"], first["difference"]["index"]), (0, "w", 0))
         self.assertEqual(len(first["difference"]["bits"]), 2)
+
+    def test_check_with_a_reference(self):
+        self.assertNotIn("reference", self.report("check", "small.txt", "small.txt"))
+        equal = self.report("check", "small.txt", "small.txt", "--reference", "small.txt")
+        self.assertEqual(equal["reference"], {"outputs": 2, "equal_to_a": 2, "equal_to_b": 2, "largest_relative_error": 0.0,
+                                              "largest_relative_error_of_b": 0.0, "first_unlike_b": None})
+        other = self.changed(('"sum"', '"avg"'))
+        report = self.report("check", "small.txt", "small.txt", "--reference", other)
+        self.assertEqual((report["verdict"], report["reference"]["equal_to_b"]), ("same", 0))
+        self.assertEqual(report["reference"]["largest_relative_error"], 0.5)
+        self.assertTrue(report["reference"]["first_unlike_b"].startswith("rank 0: output 0: first at 0: "))
+        result = self.run_tool("check", "small.txt", other, "--reference", other)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("reference: 0 of 2 outputs equal to A's, 2 to B's; largest relative error to A: its 0.5, B's 0.5",
+                      result.stdout)
+        self.assertTrue(result.stdout.endswith("different\n"))
+
+    def test_what_is_not_verified_is_not_called_different(self):
+        whole = """epweave text 1
+graph
+  %x = placeholder : f32[64, 8] role=user which=x
+  %s = aten.sum.dim_IntList(%x, [0]) : f32[8]
+  %y = aten.cos.default(%s) : f32[8]
+  output([%y])
+"""
+        parts = """epweave text 1
+origins %s = aten.sum.dim_IntList, %y = aten.cos.default
+graph
+  %x = placeholder : f32[64, 8] role=user which=x
+  %a = aten.slice.Tensor(%x, 0, 0, 21) : f32[21, 8]
+  %b = aten.slice.Tensor(%x, 0, 21, 64) : f32[43, 8]+168
+  %s0 = aten.sum.dim_IntList(%a, [0]) : f32[8] from(chunk body %s 0/2)
+  %s1 = aten.sum.dim_IntList(%b, [0]) : f32[8] from(chunk body %s 1/2)
+  %s = aten.add.Tensor(%s0, %s1) : f32[8] from(chunk materialize %s)
+  %y = aten.cos.default(%s) : f32[8] from(chunk kept %y)
+  output([%y])
+"""
+        result = self.run_tool("check", self.write("whole.txt", whole), self.write("parts.txt", parts))
+        self.assertEqual((result.returncode, result.stderr), (1, ""), result.stdout)
+        self.assertTrue(result.stdout.endswith("not verified\n"), result.stdout)
+        self.assertIn("ops without a bound for regrouped sums: aten.cos.default\n", result.stdout)
+        report = self.report("check", "whole.txt", "parts.txt")
+        self.assertEqual((report["verdict"], report["same"], report["ops_without_bound"], report["first_divergence"]),
+                         ("not verified", False, ["aten.cos.default"], None))
+
+    def test_inputs_and_outputs_in_files(self):
+        numbers = [float(i) for i in range(16)]
+        (self.folder / "in.safetensors").write_bytes(safetensors_of({"x": ([4, 4], numbers)}))
+        files = ["--inputs", "in.safetensors", "--save-inputs", "saved.safetensors", "--outputs", "out.safetensors"]
+        result = self.run_tool("run", "small.txt", *files)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(read_safetensors(self.folder / "saved.safetensors"),
+                         {f"rank{rank}/x": ("F32", [4, 4], tuple(numbers)) for rank in (0, 1)})
+        square = [2 * sum(numbers[4 * i + k] * numbers[4 * k + j] for k in range(4)) for i in range(4) for j in range(4)]
+        self.assertEqual(read_safetensors(self.folder / "out.safetensors"),
+                         {f"rank{rank}/output/0": ("F32", [4, 4], tuple(square)) for rank in (0, 1)})
+        # What was saved is what was taken: the same results, whatever the seed.
+        again = self.run_tool("run", "small.txt", "--seed", "9", "--inputs", "saved.safetensors")
+        self.assertEqual(again.stdout, result.stdout)
+        self.assertEqual(self.run_tool("check", "small.txt", "small.txt", "--inputs", "in.safetensors").returncode, 0)
+
+    def test_input_files_that_do_not_fit_are_refused(self):
+        (self.folder / "in.safetensors").write_bytes(safetensors_of({"y": ([4, 4], [0.0] * 16)}))
+        self.assertIn("tensor `y` is no input of the graph", self.fails(3, "run", "small.txt", "--inputs", "in.safetensors"))
+        (self.folder / "in.safetensors").write_bytes(b"\xff" * 8 + b"{}")
+        self.assertIn("the format allows 100000000", self.fails(3, "run", "small.txt", "--inputs", "in.safetensors"))
+        self.assertIn("cannot open", self.fails(3, "check", "small.txt", "small.txt", "--inputs", "none.safetensors"))
+
+    def test_a_failed_run_leaves_outputs_alone(self):
+        (self.folder / "out.safetensors").write_text("as it was")
+        name = self.changed(('"sum"', '"what"'))
+        self.assertNotEqual(self.run_tool("run", name, "--outputs", "out.safetensors").returncode, 0)
+        self.assertEqual((self.folder / "out.safetensors").read_text(), "as it was")
+        message = self.fails(3, "run", "small.txt", "--outputs", "no/folder.safetensors")
+        self.assertIn("no/folder.safetensors", message)
+
+    def test_recipes(self):
+        shipped = self.run_tool("recipe")
+        self.assertEqual(shipped.returncode, 0)
+        self.assertIn({"name": "tokens", "make": "tokens"}, json.loads(shipped.stdout)["inputs"])
+        self.write("shipped.json", shipped.stdout)
+        plain = self.run_tool("run", "small.txt").stdout
+        self.assertEqual(self.run_tool("run", "small.txt", "--recipe", "shipped.json").stdout, plain)
+        self.write("ones.json", '{"inputs": [{"name": "x", "make": "constant", "value": 1}]}')
+        for rank in self.report("run", "small.txt", "--recipe", "ones.json")["ranks"]:
+            self.assertEqual(rank["results"][0]["norm"], 32)  # 16 elements of 2 ranks * 4
+        self.write("bad.json", '{"inputs": [{"name": "x", "make": "one"}]}')
+        self.assertIn("row 1 of `inputs`", self.fails(3, "run", "small.txt", "--recipe", "bad.json"))
 
     def test_steps(self):
         result = self.run_tool("steps", "small.txt")

@@ -12,7 +12,7 @@ constexpr const char* kAbout = "Executes training graphs on virtual ranks and co
 constexpr const char* kFooter =
     "Exit codes, the same with and without --json:\n"
     "  0  fine, or the same\n"
-    "  1  different, or the run failed\n"
+    "  1  different, not verified, or the run failed\n"
     "  2  the command line is wrong\n"
     "  3  a file cannot be read, is not a valid graph, or its inputs cannot be made\n"
     "  4  the graph cannot be executed: an op has no kernel\n"
@@ -60,6 +60,16 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
                   "Inputs: real numbers, or integers from -2 to 2, whose sums are exact")
       ->check(CLI::IsMember(std::vector<std::string>{"real", "integer"}))
       ->type_name("KIND");
+  command
+      .add_option(
+          "--inputs", replay.inputs,
+          "Take inputs from this safetensors file, by name; those that no file has are made. May be repeated")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  command
+      .add_option("--recipe", replay.recipe,
+                  "Make inputs as this JSON file says (epweave-replay recipe prints one)")
+      ->type_name("FILE");
   command.add_option("--jitter", replay.jitter, "Delay the ranks by random times from this seed")
       ->type_name("SEED");
   command.add_flag("--poison", replay.poison, "Fill new and freed memory with NaN patterns");
@@ -74,12 +84,23 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
       *app->add_subcommand("run", "Execute a graph on all its ranks: loss, gradient norms, hashes, times");
   add_graph(run, "G", choices.run.input, "Graph to run, - for standard input");
   add_replay(run, choices.run.replay);
+  run.add_option("--outputs", choices.run.outputs,
+                 "Write outputs and buffers of all ranks to this safetensors file")
+      ->type_name("FILE");
+  run.add_option("--save-inputs", choices.run.save_inputs,
+                 "Write the inputs of all ranks, as they were before the run, to this safetensors file")
+      ->type_name("FILE");
   CLI::App& check = *app->add_subcommand("check", "Execute two graphs and compare their outputs and nodes");
   add_graph(check, "A", choices.check.a, "The original");
   add_graph(check, "B", choices.check.b, "What it was rewritten to");
+  check
+      .add_option("--reference", choices.check.reference.path,
+                  "Compare outputs with those of this graph too, such as another tool's rewrite of A")
+      ->type_name("C");
   add_replay(check, choices.check.replay);
   add_graph(*app->add_subcommand("steps", "Print what a rank's host thread does, in order"), "G",
             choices.steps, "Graph, - for standard input");
+  app->add_subcommand("recipe", "Print how inputs are made where --recipe says nothing, as JSON");
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
   return app;
 }
@@ -108,6 +129,7 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
     return {choices->console, [choices](Console& console) { return replay_run(choices->run, console); }};
   if (name == "check")
     return {choices->console, [choices](Console& console) { return replay_check(choices->check, console); }};
+  if (name == "recipe") return {choices->console, [](Console& console) { return replay_recipe(console); }};
   return {choices->console, [choices](Console& console) { return replay_steps(choices->steps, console); }};
 }
 

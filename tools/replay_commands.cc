@@ -53,8 +53,48 @@ void require_kernels(const Graph& graph, const replay::KernelTable& kernels, con
                   Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
 }
 
-replay::InputData make_data(const ReplayOptions& options) {
-  return {options.seed, options.data == "integer" ? replay::DataKind::kInteger : replay::DataKind::kReal};
+// What inputs are made of, with the files that it refers to.
+struct InputSource {
+  replay::InputFiles files;
+  replay::Recipe recipe;
+  replay::InputData data;
+
+  explicit InputSource(const ReplayOptions& options)
+      : recipe(options.recipe.empty() ? replay::torchtitan_recipe()
+                                      : replay::parse_recipe(read_bytes(options.recipe), options.recipe)),
+        data(options.seed, options.data == "integer" ? replay::DataKind::kInteger : replay::DataKind::kReal) {
+    for (const std::string& path : options.inputs) files.add(path);
+    data.recipe = &recipe;
+    data.files = &files;
+  }
+  InputSource(const InputSource&) = delete;
+  InputSource& operator=(const InputSource&) = delete;
+};
+
+// `rank0/NAME` for each tensor that a rank takes.
+void save_inputs(const Graph& graph, const std::vector<replay::RankInputs>& inputs, const std::string& path) {
+  const std::vector<replay::InputName> names = replay::list_input_names(graph);
+  std::vector<replay::TensorToStore> tensors;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank)
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (inputs[rank][i].is_tensor())
+        tensors.push_back({fmt::format("rank{}/{}", rank, names[i].name), inputs[rank][i].tensor()});
+  write_pieces(path, [&](const GiveBytes& give) { replay::encode_safetensors(std::move(tensors), give); });
+}
+
+// `rank0/loss`, `rank0/grad/NAME`; a name that a rank has twice is numbered: `rank0/output/1#2`.
+void save_outputs(const std::vector<std::vector<NamedTensor>>& results, const std::string& path) {
+  std::vector<replay::TensorToStore> tensors;
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    std::map<std::string, int> uses;
+    for (const NamedTensor& result : results[rank]) {
+      std::string name = fmt::format("rank{}/{}", rank, result.name);
+      std::replace(name.begin(), name.end(), ' ', '/');
+      if (const int use = ++uses[name]; use > 1) name += fmt::format("#{}", use);
+      tensors.push_back({std::move(name), result.tensor});
+    }
+  }
+  write_pieces(path, [&](const GiveBytes& give) { replay::encode_safetensors(std::move(tensors), give); });
 }
 
 // Bytes of memory of this machine, or that the container allows.
@@ -90,6 +130,14 @@ struct OpTimes {
   std::string target;
   replay::OpTime time;  // of all ranks together
 };
+
+// Members of each group, as seen by each rank; null where they could not be derived.
+Json describe_groups(const replay::World& world) {
+  Json groups = Json::object();
+  for (const auto& [name, members] : world.groups)
+    groups[name] = members.of_rank.empty() ? Json() : Json(members.of_rank);
+  return groups;
+}
 
 std::vector<OpTimes> sum_times(const replay::RunResult& run) {
   std::map<std::string, replay::OpTime> sums;
@@ -173,14 +221,25 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
     outputs.push_back(std::move(entry));
   }
   for (const replay::RankCheck& rank : report.ranks) ranks.push_back(describe_rank(rank));
-  Json result = {{"same", report.is_same()},
+  Json result = {{"verdict", name_of(report.conclusion())},
+                 {"same", report.is_same()},
                  {"baseline_is_deterministic", report.baseline_is_deterministic},
                  {"outputs", report.outputs.size()},
                  {"outputs_not_equal", std::move(outputs)},
                  {"largest_share_of_bound", number_or_text(report.largest_share)},
+                 {"ops_without_bound", report.ops_without_bound},
                  {"ranks", std::move(ranks)},
                  {"first_divergence", nullptr},
                  {"seconds", {report.run_a.seconds, report.run_b.seconds}}};
+  if (report.reference) {
+    const replay::ReferenceCheck& found = *report.reference;
+    result["reference"] = {{"outputs", found.outputs},
+                           {"equal_to_a", found.equal_to_a},
+                           {"equal_to_b", found.equal_to_b},
+                           {"largest_relative_error", number_or_text(found.largest_error)},
+                           {"largest_relative_error_of_b", number_or_text(found.largest_error_of_b)},
+                           {"first_unlike_b", text_or_null(found.first_unlike_b)}};
+  }
   if (report.first) {
     Json first = {
         {"rank", report.first->rank}, {"origin", report.first->origin}, {"reason", report.first->reason}};
@@ -252,8 +311,19 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
   if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
     text +=
         fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);
+  if (!report.ops_without_bound.empty())
+    text += fmt::format("ops without a bound for regrouped sums: {}\n",
+                        fmt::join(report.ops_without_bound, ", "));
   text += summarise_nodes(report.ranks);
-  return text + (report.is_same() ? "same\n" : "different\n");
+  if (report.reference) {
+    const replay::ReferenceCheck& found = *report.reference;
+    text += fmt::format(
+        "reference: {} of {} outputs equal to A's, {} to B's; largest relative error to A: its {:.3g}, B's "
+        "{:.3g}\n",
+        found.equal_to_a, found.outputs, found.equal_to_b, found.largest_error, found.largest_error_of_b);
+    if (!found.first_unlike_b.empty()) text += fmt::format("  unlike B: {}\n", found.first_unlike_b);
+  }
+  return text + fmt::format("{}\n", name_of(report.conclusion()));
 }
 
 }  // namespace
@@ -264,14 +334,18 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   require_kernels(graph, kernels, options.input);
   require_memory(graph, options.input, options.replay);
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
-  const auto inputs = replay::make_inputs(graph, world, kernels, make_data(options.replay));
+  const InputSource source(options.replay);
+  source.files.require_all_used({{graph, world.size}});
+  const auto inputs = replay::make_inputs(graph, world, kernels, source.data);
+  if (!options.save_inputs.empty()) save_inputs(graph, inputs, options.save_inputs);
   const replay::RunResult run =
       replay::run_ranks(graph, world, kernels, inputs, make_options(options.replay));
   std::string text;
   Json ranks = Json::array();
   bool is_finite = true;
+  std::vector<std::vector<NamedTensor>> of_ranks;
   for (Rank rank = 0; rank < world.size; ++rank) {
-    const auto results = replay::list_results(graph, run.ranks[rank], inputs[rank]);
+    const auto& results = of_ranks.emplace_back(replay::list_results(graph, run.ranks[rank], inputs[rank]));
     text += summarise(rank, results);
     Json entries = Json::array();
     for (const NamedTensor& result : results) {
@@ -280,6 +354,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
     }
     ranks.push_back({{"rank", rank}, {"results", std::move(entries)}});
   }
+  if (!options.outputs.empty()) save_outputs(of_ranks, options.outputs);
   const auto times = sum_times(run);
   for (const OpTimes& op : times)
     console.detail(fmt::format("{:9.3f} s {:6} {}", op.time.seconds, op.time.calls, op.target));
@@ -294,6 +369,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
     ops.push_back({{"target", op.target}, {"calls", op.time.calls}, {"seconds", op.time.seconds}});
   console.print(report_text({{"seed", options.replay.seed},
                              {"ranks", std::move(ranks)},
+                             {"groups", describe_groups(world)},
                              {"loss_is_finite", is_finite},
                              {"expected_loss", expected ? Json(*expected) : Json()},
                              {"contradicted_types", contradictions},
@@ -305,13 +381,25 @@ int replay_run(const RunCommandOptions& options, Console& console) {
 
 int replay_check(const CheckCommandOptions& options, Console& console) {
   const Graph a = read_sound_input(options.a), b = read_sound_input(options.b);
+  std::optional<Graph> reference;
+  if (!options.reference.path.empty()) reference = read_sound_input(options.reference);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
-  require_kernels(a, kernels, options.a);
-  require_kernels(b, kernels, options.b);
-  require_memory(a, options.a, options.replay);
-  require_memory(b, options.b, options.replay);
-  const replay::CheckReport report = replay::check_graphs(
-      a, b, {kernels, options.replay.ranks, make_data(options.replay), make_options(options.replay)});
+  const auto require_runnable = [&](const Graph& graph, const InputOptions& input) {
+    require_kernels(graph, kernels, input);
+    require_memory(graph, input, options.replay);
+  };
+  require_runnable(a, options.a);
+  require_runnable(b, options.b);
+  if (reference) require_runnable(*reference, options.reference);
+  const InputSource source(options.replay);
+  const auto ranks_of = [&](const Graph& graph) {
+    return replay::derive_world(graph, options.replay.ranks).size;
+  };
+  source.files.require_all_used({{a, ranks_of(a)}, {b, ranks_of(b)}});
+  const replay::CheckReport report =
+      replay::check_graphs(a, b,
+                           {kernels, options.replay.ranks, source.data, make_options(options.replay),
+                            reference ? &*reference : nullptr});
   report_contradictions(report.run_a, display_name(options.a), console);
   report_contradictions(report.run_b, display_name(options.b), console);
   for (const replay::OutputCheck& output : report.outputs)
@@ -329,6 +417,10 @@ int replay_steps(const InputOptions& options, Console& console) {
   console.print(
       report_text({{"streams", steps.streams}, {"events", steps.events}, {"steps", steps.list.size()}}));
   return kFine;
+}
+
+int replay_recipe(Console& console) {
+  return console.print(replay::torchtitan_recipe_text()), kFine;
 }
 
 }  // namespace epweave::cli

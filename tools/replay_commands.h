@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "commands.h"
 
@@ -18,6 +19,8 @@ struct ReplayOptions {
   double deadline = 60;  // seconds
   double memory = 0;     // GiB; 0: all there is
   std::string data = "real";
+  std::vector<std::string> inputs;      // safetensors
+  std::string recipe;                   // JSON; empty: the one that ships
   std::optional<std::uint64_t> jitter;  // seed
   bool report_types = false;
   bool poison = false;
@@ -26,16 +29,19 @@ struct ReplayOptions {
 struct RunCommandOptions {
   InputOptions input;
   ReplayOptions replay;
+  std::string outputs, save_inputs;  // safetensors; empty: none
 };
 
 struct CheckCommandOptions {
   InputOptions a, b;
+  InputOptions reference;  // empty path: none
   ReplayOptions replay;
 };
 
 int replay_run(const RunCommandOptions& options, Console& console);
 int replay_check(const CheckCommandOptions& options, Console& console);
 int replay_steps(const InputOptions& options, Console& console);
+int replay_recipe(Console& console);
 
 struct ReplayCommandLine {
   ConsoleOptions console;

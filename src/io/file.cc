@@ -241,9 +241,15 @@ bool is_open_file_name(std::string_view path) {
 
 }  // namespace
 
-void write_bytes(const std::string& given_path, std::string_view bytes) {
-  if (given_path == "-" || given_path == "/dev/stdout")
-    return write_all(STDOUT_FILENO, bytes, "standard output");
+void write_bytes(const std::string& path, std::string_view bytes) {
+  write_pieces(path, [&](const GiveBytes& give) { give(bytes); });
+}
+
+void write_pieces(const std::string& given_path, const std::function<void(const GiveBytes&)>& produce) {
+  const auto write_to = [&](int file, const std::string& name) {
+    produce([&](std::string_view bytes) { write_all(file, bytes, name); });
+  };
+  if (given_path == "-" || given_path == "/dev/stdout") return write_to(STDOUT_FILENO, "standard output");
   const std::string path = is_open_file_name(given_path) ? given_path : follow_links(given_path);
   // Renaming over a device or pipe would replace it.
   struct stat status {};
@@ -251,7 +257,7 @@ void write_bytes(const std::string& given_path, std::string_view bytes) {
   if (exists && (!S_ISREG(status.st_mode) || is_open_file_name(path))) {
     const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     if (file.fd < 0) fail(path, fmt::format("cannot open for writing: {}", std::strerror(errno)));
-    return write_all(file.fd, bytes, path);
+    return write_to(file.fd, path);
   }
   std::string temporary = path + ".XXXXXX";
   const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
@@ -260,7 +266,7 @@ void write_bytes(const std::string& given_path, std::string_view bytes) {
     const mode_t mask = ::umask(0);
     ::umask(mask);
     ::fchmod(file.fd, exists ? status.st_mode & 07777 : 0666 & ~mask);
-    write_all(file.fd, bytes, path);
+    write_to(file.fd, path);
     if (::rename(temporary.c_str(), path.c_str()) != 0)
       fail(path, fmt::format("cannot rename to it: {}", std::strerror(errno)));
   } catch (...) {

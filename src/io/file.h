@@ -5,6 +5,7 @@
 // extension is recognised by content.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,9 @@ void write_graph(const Graph& graph, const std::string& path, std::optional<Form
 // The whole of a file or stdin, and its atomic counterpart. Throw InputError.
 std::string read_bytes(const std::string& path);
 void write_bytes(const std::string& path, std::string_view bytes);
+// The same for what is too large to hold at once: `produce` is called with a function that takes the next bytes.
+using GiveBytes = std::function<void(std::string_view)>;
+void write_pieces(const std::string& path, const std::function<void(const GiveBytes&)>& produce);
 
 std::string gzip(std::string_view bytes);    // deterministic: no name, no time
 std::string gunzip(std::string_view bytes);  // throws InputError

@@ -61,6 +61,7 @@ class Checker {
       if (has_sums) check_sums(again_a, again_b, rank);
     }
     if (report_.first) locate_first();
+    if (setup_.reference != nullptr) check_reference(run_a.results, run_b.results);
     report_.run_a = std::move(run_a.run);
     report_.run_b = std::move(run_b.run);
     for (const OutputCheck& output : report_.outputs)
@@ -233,6 +234,8 @@ class Checker {
   void check_sums(const Run& a, const Run& b, Rank rank) {
     ErrorBounds& bounds_a = *a.run.ranks[rank].bounds;
     ErrorBounds& bounds_b = *b.run.ranks[rank].bounds;
+    for (const ErrorBounds* bounds : {&bounds_a, &bounds_b})
+      report_.ops_without_bound.insert(bounds->without_bound().begin(), bounds->without_bound().end());
     for (std::size_t i = 0; i < a.results[rank].size(); ++i) {
       OutputCheck& output = report_.outputs[first_output_[rank] + i];
       const Tensor &in_a = a.results[rank][i].tensor, &in_b = b.results[rank][i].tensor;
@@ -242,6 +245,38 @@ class Checker {
       if (!output.bound->is_within) continue;
       output.verdict = output.bound->is_bounded ? Verdict::kSumOrder : Verdict::kUnverified;
     }
+  }
+
+  // --- the reference ---
+
+  void check_reference(const Results& a, const Results& b) {
+    const World world = derive_world(*setup_.reference, setup_.ranks);
+    if (world.size != world_a_.size)
+      throw UsageError(
+          fmt::format("the reference is of {} ranks, the graphs are of {}", world.size, world_a_.size));
+    const Run run_c = run(*setup_.reference, world, setup_.options);
+    ReferenceCheck found;
+    for (Rank rank = 0; rank < world.size; ++rank) {
+      const std::vector<NamedTensor>& c = run_c.results[rank];
+      if (c.size() != a[rank].size())
+        throw InputError(
+            fmt::format("the reference returns {} tensors, the graphs return {}", c.size(), a[rank].size()));
+      for (std::size_t i = 0; i < c.size(); ++i, ++found.outputs) {
+        if (c[i].name != a[rank][i].name)
+          throw InputError(fmt::format("output {} of the reference is {}, of the graphs it is {}", i,
+                                       c[i].name, a[rank][i].name));
+        const TensorDifference to_a = compare_tensors(a[rank][i].tensor, c[i].tensor);
+        const TensorDifference to_b = compare_tensors(b[rank][i].tensor, c[i].tensor);
+        found.equal_to_a += to_a.is_equal() ? 1U : 0U;
+        found.equal_to_b += to_b.is_equal() ? 1U : 0U;
+        found.largest_error = std::max(found.largest_error, to_a.relative_error);
+        found.largest_error_of_b = std::max(
+            found.largest_error_of_b, compare_tensors(a[rank][i].tensor, b[rank][i].tensor).relative_error);
+        if (!to_b.is_equal() && found.first_unlike_b.empty())
+          found.first_unlike_b = fmt::format("rank {}: {}: {}", rank, c[i].name, describe(to_b));
+      }
+    }
+    report_.reference = std::move(found);
   }
 
   // --- the first node that differs ---
@@ -314,11 +349,19 @@ class Checker {
 
 }  // namespace
 
-bool CheckReport::is_same() const {
-  if (!baseline_is_deterministic || first) return false;
-  return std::all_of(outputs.begin(), outputs.end(), [](const OutputCheck& output) {
-    return output.verdict == Verdict::kEqual || output.verdict == Verdict::kSumOrder;
-  });
+CheckReport::Conclusion CheckReport::conclusion() const {
+  const auto has = [&](Verdict verdict) {
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [=](const OutputCheck& output) { return output.verdict == verdict; });
+  };
+  if (first || has(Verdict::kDiffers)) return Conclusion::kDifferent;
+  if (!baseline_is_deterministic || has(Verdict::kUnverified)) return Conclusion::kNotVerified;
+  return Conclusion::kSame;
+}
+
+std::string_view name_of(CheckReport::Conclusion conclusion) {
+  constexpr std::string_view kNames[] = {"same", "not verified", "different"};
+  return kNames[static_cast<std::size_t>(conclusion)];
 }
 
 std::vector<NamedTensor> list_results(const Graph& graph, const RankResult& result,

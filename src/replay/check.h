@@ -17,7 +17,15 @@
 //               that is not written yet, what an op without a bound makes of a regrouped sum
 //   differs     everything else
 //
-// B is the same as A if A gives the same bits twice, no node differs, and every output is equal or sum-order.
+// The verdict on B:
+//
+//   different      a node or an output differs
+//   not verified   else, if an output is unverified, or A does not give the same bits twice: nothing shows a
+//                  difference, and nothing shows that there is none
+//   same           else: every output is equal or sum-order
+//
+// A reference C, such as another tool's rewrite of A, is run on the same inputs and its outputs are compared with those of A
+// and B. It changes no verdict.
 //
 //   run A, run B        hashes of all values: verdicts but those on regrouped sums
 //   run A, run B again  with bounds, where a sum was regrouped (without: A alone)
@@ -28,6 +36,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -62,15 +71,26 @@ struct RankCheck {
   std::map<std::string, std::uint64_t> unverified, skipped;  // by reason
 };
 
+// How the outputs of a reference lie to those of A and B, over all ranks.
+struct ReferenceCheck {
+  std::size_t outputs = 0, equal_to_a = 0, equal_to_b = 0;  // bit for bit
+  double largest_error = 0, largest_error_of_b = 0;         // relative to A: of the reference, of B
+  std::string first_unlike_b;                               // "rank 0: grad layers.0.w: first at 17: ..."
+};
+
 struct CheckReport {
   bool baseline_is_deterministic = true;  // A gave the same bits twice
   std::vector<OutputCheck> outputs;       // every rank, every tensor
   std::vector<RankCheck> ranks;
-  std::optional<NodeCheck> first;  // first node, in B's order, that differs
-  double largest_share = 0;        // of |a - b| / bound: sum-order outputs
+  std::optional<NodeCheck> first;           // first node, in B's order, that differs
+  double largest_share = 0;                 // of |a - b| / bound: sum-order outputs
+  std::set<std::string> ops_without_bound;  // targets that regrouped sums went through
+  std::optional<ReferenceCheck> reference;
   RunResult run_a, run_b;
 
-  bool is_same() const;
+  enum class Conclusion : std::uint8_t { kSame, kNotVerified, kDifferent };
+  Conclusion conclusion() const;
+  bool is_same() const { return conclusion() == Conclusion::kSame; }
 };
 
 // One rank after a run: what the graph returned and what it left in its buffers.
@@ -80,12 +100,15 @@ struct NamedTensor {
 };
 std::vector<NamedTensor> list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs);
 
+std::string_view name_of(CheckReport::Conclusion conclusion);  // "same", "not verified", "different"
+
 // What both graphs are run on.
 struct CheckSetup {
   const KernelTable& kernels;
   std::uint32_t ranks = 0;  // 0: as the graphs say
   InputData data = 0;
   RunOptions options;
+  const Graph* reference = nullptr;
 };
 // Throws InputError or UsageError if the graphs cannot be compared.
 CheckReport check_graphs(const Graph& a, const Graph& b, const CheckSetup& setup);

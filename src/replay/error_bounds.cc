@@ -14,12 +14,6 @@ namespace {
 constexpr double kUnderflow = 0x1p-120;
 constexpr double kUnderflowHalf = 0x1p-25;  // float16
 
-bool is_view_of(const Tensor& result, std::span<const Value> args) {
-  return std::any_of(args.begin(), args.end(), [&](const Value& arg) {
-    return arg.is_tensor() && arg.tensor().storage == result.storage;
-  });
-}
-
 template <class Visit>
 void for_each_tensor(const Value& value, const Visit& visit) {
   if (value.is_tensor()) visit(value.tensor());
@@ -27,11 +21,38 @@ void for_each_tensor(const Value& value, const Visit& visit) {
     for (const Value& item : value.items()) for_each_tensor(item, visit);
 }
 
-std::int64_t count_stored(const Tensor& value) {
-  return static_cast<std::int64_t>(value.storage->bytes() / value.element_bytes());
+bool is_view_of(const Tensor& result, std::span<const Value> args) {
+  bool is_view = false;
+  for (const Value& arg : args)
+    for_each_tensor(arg,
+                    [&](const Tensor& tensor) { is_view = is_view || tensor.storage == result.storage; });
+  return is_view;
+}
+
+// A complex number is two elements: its parts have a bound each.
+std::size_t bytes_of_part(DType dtype) {
+  return is_complex(dtype) ? info(dtype).bytes / 2 : info(dtype).bytes;
+}
+
+// The bounds of a value's elements among those of all that is stored; of complex numbers with a last dimension
+// of their two parts.
+Tensor view_bounds(const Tensor& value, std::shared_ptr<Storage> bounds) {
+  Tensor view{DType::kFloat32, value.sizes, value.strides, value.offset, std::move(bounds)};
+  return is_complex(value.dtype) ? view_parts(view) : view;
 }
 
 }  // namespace
+
+Tensor view_parts(const Tensor& pairs) {
+  Tensor parts = pairs;
+  if (is_complex(pairs.dtype))
+    parts.dtype = pairs.dtype == DType::kComplex64 ? DType::kFloat32 : DType::kFloat64;
+  for (std::int64_t& stride : parts.strides) stride *= 2;
+  parts.offset *= 2;
+  parts.sizes.push_back(2);
+  parts.strides.push_back(1);
+  return parts;
+}
 
 double unit_roundoff(DType dtype) {
   switch (dtype) {
@@ -43,6 +64,7 @@ double unit_roundoff(DType dtype) {
     case DType::kComplex64:
       return 0x1p-24;
     case DType::kFloat64:
+    case DType::kComplex128:
       return 0x1p-53;
     default:
       return 0;
@@ -57,12 +79,20 @@ const ErrorBounds::Shadow* ErrorBounds::find_shadow(const Tensor& value) const {
 std::optional<Tensor> ErrorBounds::find(const Tensor& value) const {
   const Shadow* shadow = find_shadow(value);
   if (shadow == nullptr) return std::nullopt;
-  if (shadow->element_bytes != value.element_bytes()) {  // seen as another type: which bound is whose?
+  if (shadow->element_bytes != bytes_of_part(value.dtype)) {  // seen as another type: which bound is whose?
     Tensor unknown = make_tensor(memory_, DType::kFloat32, value.sizes);
     std::fill_n(unknown.data<float>(), unknown.numel(), std::numeric_limits<float>::infinity());
     return unknown;
   }
-  return Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow->bounds};
+  const Tensor bounds = view_bounds(value, shadow->bounds);
+  if (!is_complex(value.dtype)) return bounds;
+  Buffer<float> parts(static_cast<std::size_t>(bounds.numel()));
+  gather_elements(bounds, reinterpret_cast<std::byte*>(parts.data()));
+  Tensor sums = make_tensor(memory_, DType::kFloat32, value.sizes);
+  for (std::int64_t i = 0; i < sums.numel(); ++i)
+    sums.data<float>()[i] =
+        parts[static_cast<std::size_t>(2 * i)] + parts[static_cast<std::size_t>(2 * i + 1)];
+  return sums;
 }
 
 bool ErrorBounds::has_any(const Value& value) const {
@@ -88,12 +118,12 @@ void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
   EPWEAVE_CHECK(bound.dtype == DType::kFloat32 && bound.sizes == value.sizes);
   Shadow& shadow = shadows_[value.storage.get()];
   if (shadow.bounds == nullptr || shadow.of.expired()) {
-    const std::int64_t count = count_stored(value);
+    const auto count = static_cast<std::int64_t>(value.storage->bytes() / bytes_of_part(value.dtype));
     const Tensor all = make_tensor(memory_, DType::kFloat32, {count});
     std::fill_n(all.data<float>(), count, 0.0F);
-    shadow = Shadow{value.storage, value.element_bytes(), all.storage};
+    shadow = Shadow{value.storage, bytes_of_part(value.dtype), all.storage};
   }
-  if (shadow.element_bytes != value.element_bytes()) {
+  if (shadow.element_bytes != bytes_of_part(value.dtype)) {
     auto* first = reinterpret_cast<float*>(shadow.bounds->data());
     std::fill_n(first, shadow.bounds->bytes() / sizeof(float), std::numeric_limits<float>::infinity());
     return;
@@ -102,7 +132,11 @@ void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
   auto* bytes = reinterpret_cast<std::byte*>(dense.data());
   gather_elements(bound, bytes);
   EPWEAVE_CHECK(std::none_of(dense.begin(), dense.end(), [](float x) { return x < 0; }));
-  scatter_elements(bytes, Tensor{DType::kFloat32, value.sizes, value.strides, value.offset, shadow.bounds});
+  const Tensor to = view_bounds(value, shadow.bounds);
+  if (!is_complex(value.dtype)) return scatter_elements(bytes, to);
+  Buffer<float> parts(2 * dense.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = dense[i / 2];
+  scatter_elements(reinterpret_cast<const std::byte*>(parts.data()), to);
 }
 
 void ErrorBounds::set_unknown(const Value& value) {
@@ -123,10 +157,11 @@ void ErrorBounds::follow(const BoundedCall& call) {
     if (is_all_views) return;
   }
   const BoundRule rule = find_bound_rule(call.op);
-  if (rule == nullptr) return set_unknown(call.result);
   try {
+    if (rule == nullptr) throw NoBound();
     rule(*this, call);
   } catch (const NoBound&) {
+    without_bound_.emplace(call.op.target);
     set_unknown(call.result);
   }
 }
@@ -142,7 +177,8 @@ Tensor ErrorBounds::apply(std::string_view target, std::vector<Value> args) {
 }
 
 Tensor ErrorBounds::magnitude(const Tensor& value) {
-  if (is_complex(value.dtype)) throw NoBound();
+  if (is_complex(value.dtype))
+    return apply("aten.sum.dim_IntList", {magnitude(view_parts(value)), Value::list({std::int64_t{-1}})});
   return apply("aten.abs.default", {apply("aten._to_copy.default", {value, DType::kFloat32})});
 }
 

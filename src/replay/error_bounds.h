@@ -19,7 +19,9 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <unordered_map>
 
 #include "replay/kernel.h"
@@ -28,6 +30,9 @@ namespace epweave::replay {
 
 // Bounds are compared times 1 + this.
 inline constexpr double kBoundSlack = 0x1p-10;
+
+// The parts of complex numbers, or of other pairs, along a new last dimension; the same storage.
+Tensor view_parts(const Tensor& pairs);
 
 // Half a unit of the last place of 1; 0 for types that do not round.
 double unit_roundoff(DType dtype);
@@ -44,7 +49,7 @@ class ErrorBounds {
  public:
   ErrorBounds(const KernelTable& kernels, Memory& memory) : kernels_(kernels), memory_(memory) {}
 
-  // float32, sizes of the value; none: exact.
+  // float32, sizes of the value; none: exact. Of a complex number: for both its parts.
   std::optional<Tensor> find(const Tensor& value) const;
   bool has_any(const Value& value) const;
   // float32, row-major; zeros where the value is exact.
@@ -54,6 +59,8 @@ class ErrorBounds {
 
   // Sets the bounds of a call's results. Views need none.
   void follow(const BoundedCall& call);
+  // The targets of calls that could not be bounded.
+  const std::set<std::string>& without_bound() const { return without_bound_; }
 
   // What a rank hands to a reduction of `members` operands: its bound and its share of the sum's rounding.
   Tensor bound_operand(const Tensor& operand, std::size_t members);
@@ -81,6 +88,7 @@ class ErrorBounds {
   const KernelTable& kernels_;
   Memory& memory_;
   std::unordered_map<const Storage*, Shadow> shadows_;
+  std::set<std::string> without_bound_;
 };
 
 // Thrown by a rule that cannot bound a call.

@@ -4,14 +4,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "ir/op.h"
-#include "replay/error_bounds.h"
+#include "replay/error_rules.h"
 
 namespace epweave::replay {
-namespace {
 
-// Of a sum of n terms, relative to the computed sum of magnitudes, which is itself off by as much.
-double gamma(std::int64_t terms, DType dtype) {
+double sum_error(std::int64_t terms, DType dtype) {
   const double u = dtype == DType::kFloat64 ? unit_roundoff(dtype) : unit_roundoff(DType::kFloat32);
   const double nu = static_cast<double>(terms + 2) * u;
   if (nu > 0.25) throw NoBound();
@@ -23,6 +20,20 @@ const Tensor& tensor_at(const BoundedCall& call, std::size_t param) {
   return call.args[param].tensor();
 }
 
+void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound) {
+  bounds.set(result, bounds.add(bound, bounds.round_off(result)));
+}
+
+Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args) {
+  const KernelFn kernel = bounds.kernels().find(op);
+  if (kernel == nullptr) throw NoBound();
+  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
+  KernelCall call(op, std::move(args), given, bounds.memory());
+  return kernel(call);
+}
+
+namespace {
+
 double factor_at(const BoundedCall& call, std::size_t param) {
   if (param >= call.args.size() || !call.args[param].is_number()) throw NoBound();
   const double factor = call.args[param].real();
@@ -32,10 +43,6 @@ double factor_at(const BoundedCall& call, std::size_t param) {
 const Tensor& only_result(const BoundedCall& call) {
   if (!call.result.is_tensor()) throw NoBound();
   return call.result.tensor();
-}
-
-void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound) {
-  bounds.set(result, bounds.add(bound, bounds.round_off(result)));
 }
 
 bool writes_argument(const BoundedCall& call, std::size_t param) {
@@ -69,6 +76,10 @@ void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
     if (writes_argument(call, 0)) throw NoBound();  // `a` is overwritten by now
     const Tensor reach = bounds.add(bounds.magnitude(a), bound_a);
     bound = bounds.add(bound, bounds.apply("aten.mul.Tensor", {reach, bounds.find_or_zero(b)}));
+  }
+  if (is_complex(only_result(call).dtype)) {  // two products, and their sum may be smaller than they are
+    const Tensor product = bounds.apply("aten.mul.Tensor", {bounds.magnitude(a), bounds.magnitude(b)});
+    bound = bounds.add(bound, bounds.scale(product, sum_error(2, a.dtype)));
   }
   set_rounded(bounds, only_result(call), bound);
 }
@@ -105,6 +116,9 @@ void bound_cast(ErrorBounds& bounds, const BoundedCall& call) {
   bounds.set(to, bound);
 }
 
+// Of the argument only the shape counts: exact.
+void bound_new(ErrorBounds&, const BoundedCall&) {}
+
 void bound_overwrite(ErrorBounds& bounds, const BoundedCall& call) {
   Tensor zero = make_tensor(bounds.memory(), DType::kFloat32, only_result(call).sizes);
   std::fill_n(zero.data<float>(), zero.numel(), 0.0F);
@@ -114,7 +128,10 @@ void bound_overwrite(ErrorBounds& bounds, const BoundedCall& call) {
 // An argument with each floating tensor replaced by replace(tensor), and floating types by float32.
 template <class Replace>
 Value replace_tensors(const Value& value, const Replace& replace) {
-  if (value.is_tensor()) return is_floating(value.tensor().dtype) ? Value(replace(value.tensor())) : value;
+  if (value.is_tensor()) {
+    const DType dtype = value.tensor().dtype;
+    return is_floating(dtype) || is_complex(dtype) ? Value(replace(value.tensor())) : value;
+  }
   if (value.is<DType>() && is_floating(value.as<DType>())) return DType::kFloat32;
   if (!value.is<List>()) return value;
   List list{value.as<List>().is_tuple, {}};
@@ -127,15 +144,6 @@ std::vector<Value> replace_all(const BoundedCall& call, const Replace& replace) 
   std::vector<Value> args;
   for (const Value& arg : call.args) args.push_back(replace_tensors(arg, replace));
   return args;
-}
-
-// Runs the op itself, giving all its results.
-Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args) {
-  const KernelFn kernel = bounds.kernels().find(op);
-  if (kernel == nullptr) throw NoBound();
-  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
-  KernelCall call(op, std::move(args), given, bounds.memory());
-  return kernel(call);
 }
 
 void set_each(ErrorBounds& bounds, const Value& result, const Value& bound) {
@@ -165,7 +173,7 @@ void bound_pad(ErrorBounds& bounds, const BoundedCall& call) {
 void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms) {
   if (call.op.writes) throw NoBound();
   const Tensor& result = only_result(call);
-  const double g = gamma(terms, result.dtype);
+  const double g = sum_error(terms, result.dtype);
   const auto reach = [&](const Tensor& tensor) {
     return bounds.add(bounds.scale(bounds.magnitude(tensor), g),
                       bounds.scale(bounds.find_or_zero(tensor), 1 + g));
@@ -221,7 +229,7 @@ void bound_product(ErrorBounds& bounds, const BoundedCall& call) {
     return run_op(bounds, call.op, std::move(args)).tensor();
   };
   const Tensor abs_a = bounds.magnitude(a), abs_b = bounds.magnitude(b);
-  Tensor bound = bounds.scale(product(abs_a, abs_b), gamma(a.sizes.back(), result.dtype));
+  Tensor bound = bounds.scale(product(abs_a, abs_b), sum_error(a.sizes.back(), result.dtype));
   const auto bound_a = bounds.find(a), bound_b = bounds.find(b);
   if (bound_a) bound = bounds.add(bound, product(bounds.find_or_zero(a), abs_b));
   if (bound_b) {
@@ -231,30 +239,19 @@ void bound_product(ErrorBounds& bounds, const BoundedCall& call) {
   set_rounded(bounds, result, bound);
 }
 
-// The weight's gradient is a sum over rows of grad * input * rstd. The input's is made row by row: exact.
-void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
-  for (const Value& arg : call.args)
-    if (bounds.has_any(arg)) throw NoBound();
-  const Value& weight_grad = call.result.items().at(1);
-  if (!weight_grad.is_tensor()) return;
-  const Tensor& input = tensor_at(call, 1);
-  const std::int64_t rows = input.numel() / std::max<std::int64_t>(weight_grad.tensor().numel(), 1);
-  const Value magnitudes = run_op(
-      bounds, call.op, replace_all(call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); }));
-  set_rounded(bounds, weight_grad.tensor(),
-              bounds.scale(magnitudes.items().at(1).tensor(), gamma(rows + 4, input.dtype)));
-}
-
 struct RuleRow {
   std::string_view target;
   BoundRule rule;
 };
 
 constexpr RuleRow kRules[] = {
+    {"aten._conj.default", bound_neg},
     {"aten._fused_rms_norm_backward.default", bound_rms_norm_backward},
     {"aten._grouped_mm.default", bound_product},
-    {"aten._to_copy.default", bound_cast},
+    {"aten._log_softmax_backward_data.default", bound_log_softmax_backward},
     {"aten._reshape_copy.default", bound_movement},
+    {"aten._softmax_backward_data.default", bound_softmax_backward},
+    {"aten._to_copy.default", bound_cast},
     {"aten.add.Tensor", bound_add},
     {"aten.add_.Tensor", bound_add},
     {"aten.bmm.default", bound_product},
@@ -269,9 +266,11 @@ constexpr RuleRow kRules[] = {
     {"aten.div_.Scalar", bound_div},
     {"aten.div_.Tensor", bound_div},
     {"aten.embedding_dense_backward.default", bound_embedding_backward},
+    {"aten.empty_like.default", bound_new},
     {"aten.expand.default", bound_movement},
     {"aten.fill_.Scalar", bound_overwrite},
     {"aten.flip.default", bound_movement},
+    {"aten.full_like.default", bound_new},
     {"aten.gather.default", bound_movement},
     {"aten.index.Tensor", bound_movement},
     {"aten.index_add.default", bound_index_add},
@@ -286,10 +285,16 @@ constexpr RuleRow kRules[] = {
     {"aten.mul_.Tensor", bound_mul},
     {"aten.mv.default", bound_product},
     {"aten.neg.default", bound_neg},
+    {"aten.new_empty.default", bound_new},
+    {"aten.new_full.default", bound_new},
+    {"aten.new_ones.default", bound_new},
+    {"aten.new_zeros.default", bound_new},
+    {"aten.ones_like.default", bound_new},
     {"aten.repeat.default", bound_movement},
     {"aten.reshape.default", bound_movement},
     {"aten.scatter_add.default", bound_scatter_add},
     {"aten.select_backward.default", bound_movement},
+    {"aten.silu_backward.default", bound_silu_backward},
     {"aten.slice_backward.default", bound_movement},
     {"aten.split_with_sizes_copy.default", bound_movement},
     {"aten.stack.default", bound_movement},
@@ -299,7 +304,9 @@ constexpr RuleRow kRules[] = {
     {"aten.sum.dim_IntList", bound_reduction},
     {"aten.view_copy.default", bound_movement},
     {"aten.zero_.default", bound_overwrite},
+    {"aten.zeros_like.default", bound_new},
     {"bucketing._pre_bucket_reduce_scatter.default", bound_movement},
+    {"higher_order.flex_attention_backward", bound_flex_attention_backward},
     {"prims.convert_element_type.default", bound_cast},
     {"torchtitan.deterministic_scatter_add.default", bound_row_scatter_add},
 };

@@ -514,10 +514,31 @@ class RankRunner {
 
 }  // namespace
 
+namespace {
+
+// The node whose value a nested graph returns, first of several; none if it returns something else.
+NodeId find_first_result(const Context& context, const Body& body) {
+  for (NodeId id : body.order) {
+    if (body.nodes[id].kind != NodeKind::kOutput) continue;
+    Arg result = context.args[body.nodes[id].args][0];
+    if (result.is_list() && context.args.children(result).empty()) return {};
+    if (result.is_list()) result = context.args.children(result)[0];
+    return result.is_node() ? result.as_node() : NodeId();
+  }
+  return {};
+}
+
+}  // namespace
+
 Function make_function(const Graph& graph, const Body& body, const KernelTable& kernels, Memory& memory) {
   Function function;
   function.name = graph.text(body.name);
-  for (NodeId id : body.order) function.params += body.nodes[id].kind == NodeKind::kPlaceholder ? 1U : 0U;
+  const NodeId returned = find_first_result(*graph.context, body);
+  for (NodeId id : body.order) {
+    if (body.nodes[id].kind != NodeKind::kPlaceholder) continue;
+    if (id == returned) function.returned_param = function.params;
+    ++function.params;
+  }
   function.call = [runner = NestedRunner(graph, body, kernels, memory)](std::span<const Value> args) {
     return runner.run(args);
   };

@@ -4,59 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <optional>
 
 #include "ir/op.h"
 #include "replay/block_mask.h"
+#include "replay/compare.h"
 #include "replay/evaluate.h"
 #include "replay/mesh_ops.h"
+#include "replay/random_numbers.h"
+#include "replay/shards.h"
 
 namespace epweave::replay {
-
-namespace {
-
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-// The numbers of one key.
-class Stream {
- public:
-  Stream(std::uint64_t seed, std::string_view key) {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    start_ = hash ^ mix(seed);
-  }
-  std::uint64_t bits(std::uint64_t index) const { return mix(start_ + (index + 1) * 0x9e3779b97f4a7c15); }
-  double integer(std::uint64_t index) const { return static_cast<double>(bits(index) % 5) - 2; }
-  double uniform(std::uint64_t index) const { return static_cast<double>(bits(index) >> 40) * 0x1p-23 - 1; }
-
- private:
-  std::uint64_t start_;
-};
-
-}  // namespace
-
-std::uint64_t random_bits(std::uint64_t seed, std::string_view key, std::uint64_t index) {
-  return Stream(seed, key).bits(index);
-}
-
-double random_uniform(std::uint64_t seed, std::string_view key, std::uint64_t index) {
-  return Stream(seed, key).uniform(index);
-}
-
 namespace {
 
 constexpr std::int64_t kDefaultDocument = 256;
-
-// How a local tensor lies in the global one: its first index in each dimension, per rank.
-struct Shard {
-  Extents global;
-  std::vector<Extents> first;  // by rank
-};
 
 class InputMaker {
  public:
@@ -65,8 +26,9 @@ class InputMaker {
         context_(*graph.context),
         world_(world),
         kernels_(kernels),
-        seed_(data.seed),
-        kind_(data.kind),
+        data_(data),
+        recipe_(data.recipe == nullptr ? torchtitan_recipe() : *data.recipe),
+        names_(list_input_names(graph)),
         symbols_(graph) {
     for (NodeId id : graph.step().order)
       if (graph.step().nodes[id].kind == NodeKind::kPlaceholder) placeholders_.push_back(id);
@@ -74,6 +36,7 @@ class InputMaker {
     const Arg* options = find_entry(context_, graph.info, "options");
     const Arg* document = options == nullptr ? nullptr : find_entry(context_, *options, "ctx");
     if (document != nullptr && document->is_int() && document->as_int() > 0) document_ = document->as_int();
+    if (recipe_.document) document_ = *recipe_.document;
   }
 
   std::optional<double> expected_loss() const {
@@ -123,12 +86,11 @@ class InputMaker {
   }
 
   [[noreturn]] void refuse(std::size_t i, std::string_view why) const {
-    throw InputError(fmt::format("input %{} (role {}{}{}) cannot be made: {}", graph_.text(node_of(i).name),
-                                 role_text(i, &InputRole::role),
-                                 role_text(i, &InputRole::fqn).empty() ? "" : " ",
-                                 role_text(i, &InputRole::fqn).empty() ? role_text(i, &InputRole::which)
-                                                                       : role_text(i, &InputRole::fqn),
-                                 why));
+    std::string role(role_text(i, &InputRole::role));
+    if (const std::string_view name = recipe_name(i); name != graph_.text(node_of(i).name))
+      role += fmt::format("{}{}", role.empty() ? "" : " ", name);
+    throw InputError(fmt::format("input %{}{} cannot be made: {}", graph_.text(node_of(i).name),
+                                 role.empty() ? "" : " (role " + role + ")", why));
   }
 
   ResultType type_of(std::size_t i) const {
@@ -149,10 +111,56 @@ class InputMaker {
       return same(*number);
     }
     if (type->kind != TypeKind::kTensor) refuse(i, "it is a tuple");
-    const std::string_view role = role_text(i, &InputRole::role);
-    if (role == "parameter") return make_parameter(i);
-    if (role == "buffer") return make_buffer(i);
-    return make_user(i);
+    if (auto values = read_from_files(i)) return *std::move(values);
+    const RecipeRow* row = recipe_.find(
+        {role_text(i, &InputRole::role), recipe_name(i), type_of(i).sizes.size(), type_of(i).dtype});
+    if (row == nullptr) refuse(i, "no row of the recipe fits it");
+    return make_by(*row, i);
+  }
+
+  std::string_view recipe_name(std::size_t i) const {
+    const InputRole* role = role_of(i);
+    const std::string_view recorded =
+        role == nullptr ? std::string_view() : graph_.text(role->fqn ? role->fqn : role->which);
+    return recorded.empty() ? graph_.text(node_of(i).name) : recorded;
+  }
+
+  std::vector<Value> make_by(const RecipeRow& row, std::size_t i) {
+    switch (row.make) {
+      case Generator::kUniform:
+        return make_uniform(row, i);
+      case Generator::kGain:
+        return make_numbers(i, [&](const RandomNumbers& random, std::uint64_t k) {
+          return data_.kind == DataKind::kReal ? 1 + random.uniform(k) * 0.125 : 1;
+        });
+      case Generator::kConstant:
+        return make_numbers(i, [&](const RandomNumbers&, std::uint64_t) { return row.value; });
+      case Generator::kIntegers:
+        return make_numbers(i, [&](const RandomNumbers& random, std::uint64_t k) {
+          return static_cast<double>(
+              row.from +
+              static_cast<std::int64_t>(random.bits(k) % static_cast<std::uint64_t>(row.below - row.from)));
+        });
+      case Generator::kRope:
+        return make_rope(row, i);
+      case Generator::kTokens:
+        return make_tokens(row, i);
+      case Generator::kTokenCount: {
+        const std::int64_t count = count_tokens(i) * batch_count();
+        return make_integers(i, [&](std::int64_t) { return count; });
+      }
+      case Generator::kPositions:
+        return make_integers(i, [&](std::int64_t k) { return k % document_; });
+      case Generator::kDocuments:
+        return make_integers(i, [&](std::int64_t k) { return k / document_; });
+      case Generator::kDocumentStarts: {
+        const std::int64_t tokens = count_tokens(i);
+        return make_integers(i, [&](std::int64_t k) { return std::min(k * document_, tokens); });
+      }
+      case Generator::kBlockTable:
+        return make_block_table(i);
+    }
+    return {};
   }
 
   // The same number or text on every rank.
@@ -200,100 +208,137 @@ class InputMaker {
     return read_mesh_axes(context_, mesh);
   }
 
-  Shard find_shard(std::size_t i, const Extents& local) const {
-    Shard shard;
+  Shard shard_of(std::size_t i, const Extents& local) const {
     const Arg* recorded = find_more(i, "global_shape");
-    shard.global = recorded == nullptr ? local : read_extents(*recorded);
-    if (shard.global.size() != local.size()) refuse(i, "its global shape has another rank");
-    shard.first.assign(world_.size, Extents(local.size(), 0));
-    const std::vector<MeshAxis> axes = read_mesh(i);
-    std::size_t next = 0;
-    for (std::size_t d = 0; d < local.size(); ++d) {
-      if (shard.global[d] == local[d]) continue;
-      if (local[d] == 0 || shard.global[d] % local[d] != 0) refuse(i, "it is cut unevenly");
-      const std::int64_t pieces = shard.global[d] / local[d];
-      const std::size_t begin = next;
-      std::int64_t found = 1;
-      while (found < pieces && next < axes.size()) found *= axes[next++].extent;
-      if (found != pieces) refuse(i, "no axes of its mesh explain how it is cut");
-      for (Rank rank = 0; rank < world_.size; ++rank) {
-        std::int64_t piece = 0;
-        for (std::size_t a = next; a-- > begin;)
-          piece = piece * axes[a].extent + static_cast<std::int64_t>(rank) / axes[a].stride % axes[a].extent;
-        shard.first[rank][d] = piece * local[d];
-      }
-    }
+    Shard shard =
+        find_shard(recorded == nullptr ? local : read_extents(*recorded), local, read_mesh(i), world_.size);
+    if (!shard.problem.empty()) refuse(i, shard.problem);
     return shard;
   }
 
-  std::vector<Value> make_parameter(std::size_t i) {
-    const ResultType type = type_of(i);
-    const std::string name(role_text(i, &InputRole::fqn));
-    const bool is_gain = type.sizes.size() == 1 && name.find("norm") != std::string::npos;
-    double scale = 1;
-    if (is_gain) {
-      scale = 0.125;
-    } else if (name.find("embed") == std::string::npos && !type.sizes.empty()) {
-      const Shard shard = find_shard(i, type.sizes);
+  bool is_global(std::size_t i) const {
+    const std::string_view role = role_text(i, &InputRole::role);
+    return role == "parameter" || role == "buffer";
+  }
+
+  // number(random, k) is element k of the global tensor, or of the batch coordinate's.
+  template <class Number>
+  std::vector<Value> make_numbers(std::size_t i, const Number& number) {
+    const std::string name(recipe_name(i));
+    if (!is_global(i))
+      return make_tensors(i, [&](Rank rank, const Tensor& dense) {
+        const RandomNumbers random(data_.seed, batch_key(graph_.text(node_of(i).name), rank));
+        for (std::int64_t k = 0; k < dense.numel(); ++k)
+          store_number(dense, k, number(random, static_cast<std::uint64_t>(k)));
+      });
+    const Shard shard = shard_of(i, type_of(i).sizes);
+    const RandomNumbers random(data_.seed, name);
+    return make_tensors(i, [&](Rank rank, const Tensor& dense) {
+      for_each_run(dense, shard.first[rank], shard.global,
+                   [&](std::int64_t local, std::int64_t global, std::int64_t length) {
+                     for (std::int64_t k = 0; k < length; ++k)
+                       store_number(dense, local + k, number(random, static_cast<std::uint64_t>(global + k)));
+                   });
+    });
+  }
+
+  template <class Number>
+  std::vector<Value> make_integers(std::size_t i, const Number& number) {
+    return make_tensors(i, [&](Rank, const Tensor& dense) {
+      for (std::int64_t k = 0; k < dense.numel(); ++k) store_integer(dense, k, number(k));
+    });
+  }
+
+  std::vector<Value> make_uniform(const RecipeRow& row, std::size_t i) {
+    double scale = row.scale.value_or(1);
+    if (const Extents sizes = type_of(i).sizes; !row.scale && !sizes.empty()) {
+      const Shard shard = shard_of(i, sizes);
       // A uniform number in [-1, 1) has a standard deviation of 1/sqrt(3).
       const double wanted =
           std::sqrt(3.0 / (16.0 * static_cast<double>(std::max<std::int64_t>(shard.global.back(), 1))));
       scale = std::exp2(std::round(std::log2(wanted)));
     }
-    const Shard shard = find_shard(i, type.sizes);
-    return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const Stream stream(seed_, name);
-      for_each_row(dense, shard.first[rank], shard.global, [&](std::int64_t local, std::int64_t global) {
-        const std::int64_t length = dense.sizes.empty() ? 1 : dense.sizes.back();
-        for (std::int64_t k = 0; k < length; ++k) {
-          const auto at = static_cast<std::uint64_t>(global + k);
-          const double u = kind_ == DataKind::kReal ? stream.uniform(at) * scale
-                           : is_gain                ? 0
-                                                    : stream.integer(at);
-          store_number(dense, local + k, is_gain ? 1 + u : u);
-        }
-      });
+    return make_numbers(i, [&](const RandomNumbers& random, std::uint64_t k) {
+      return data_.kind == DataKind::kReal ? random.uniform(k) * scale : random.small_integer(k);
     });
   }
 
-  // Calls visit(place in the shard, place in the global tensor) for each run of the last dimension.
-  template <class Visit>
-  static void for_each_row(const Tensor& shard, const Extents& first, const Extents& global,
-                           const Visit& visit) {
-    if (shard.numel() == 0) return;
-    const Extents strides = contiguous_strides(global);
-    const std::int64_t length = shard.sizes.empty() ? 1 : shard.sizes.back();
-    Extents index(shard.rank(), 0);
-    for (std::int64_t local = 0; local < shard.numel(); local += length) {
-      std::int64_t at = 0;
-      for (std::size_t d = 0; d < shard.rank(); ++d) at += (index[d] + first[d]) * strides[d];
-      visit(local, at);
-      for (std::size_t d = shard.rank(); d-- > 1;) {
-        if (++index[d - 1] < shard.sizes[d - 1]) break;
-        index[d - 1] = 0;
-      }
+  // --- files ---
+
+  // What the files have for this input; none if nothing.
+  std::optional<std::vector<Value>> read_from_files(std::size_t i) {
+    if (data_.files == nullptr) return std::nullopt;
+    std::vector<InputFiles::Found> found;
+    std::optional<Rank> missing;
+    for (Rank rank = 0; rank < world_.size; ++rank) {
+      found.push_back(data_.files->find(names_[i], rank));
+      if (found.back().entry == nullptr && !missing) missing = rank;
     }
-  }
-
-  // --- buffers ---
-
-  std::vector<Value> make_buffer(std::size_t i) {
-    const std::string_view name = role_text(i, &InputRole::fqn);
-    const bool is_rope = name.ends_with("rope.cache") || name.ends_with("freqs_cis");
-    return make_tensors(i, [&](Rank, const Tensor& dense) {
-      if (is_rope && dense.rank() == 2) return fill_rope(dense);
-      if (dense.numel() != 0) std::fill_n(dense.bytes(), dense.storage->bytes(), std::byte{0});
+    if (std::all_of(found.begin(), found.end(), [](const auto& of_rank) { return of_rank.entry == nullptr; }))
+      return std::nullopt;
+    if (missing) refuse(i, fmt::format("the files have it for other ranks, but not for rank {}", *missing));
+    const ResultType type = type_of(i);
+    for (const InputFiles::Found& of_rank : found) check_stored(i, type, of_rank);
+    return make_tensors(i, [&](Rank rank, const Tensor& dense) {
+      read_stored(i, found[rank], {rank, dense});
     });
   }
 
-  static void fill_rope(const Tensor& dense) {
+  void check_stored(std::size_t i, const ResultType& type, const InputFiles::Found& found) const {
+    const auto& [name, stored] = *found.entry;
+    const auto fail = [&](std::string_view what) {
+      throw InputError(fmt::format("{}: tensor `{}` is {} {}, input %{} is {} {}{}", found.file->path(), name,
+                                   info(stored.dtype).short_name, print(stored.sizes), names_[i].node,
+                                   info(type.dtype).short_name, print(type.sizes), what));
+    };
+    if (stored.dtype != type.dtype) fail("");
+    if (stored.sizes == type.sizes) return;
+    if (found.is_of_rank || find_more(i, "global_shape") == nullptr) fail("");
+    const Shard shard = shard_of(i, type.sizes);
+    if (stored.sizes != shard.global) fail(fmt::format(", a shard of {}", print(shard.global)));
+  }
+  static std::string print(const Extents& sizes) { return fmt::format("[{}]", fmt::join(sizes, ", ")); }
+
+  struct Destination {
+    Rank rank;
+    const Tensor& dense;
+  };
+  void read_stored(std::size_t i, const InputFiles::Found& found, const Destination& to) const {
+    const StoredTensor& stored = found.entry->second;
+    const Tensor& dense = to.dense;
+    const auto width = static_cast<std::int64_t>(dense.element_bytes());
+    const auto read = [&](std::int64_t local, std::int64_t global, std::int64_t count) {
+      found.file->read(stored, static_cast<std::uint64_t>(global * width),
+                       {dense.bytes() + local * width, static_cast<std::size_t>(count * width)});
+    };
+    if (stored.sizes == dense.sizes) {
+      read(0, 0, dense.numel());
+    } else {
+      const Shard shard = shard_of(i, dense.sizes);
+      for_each_run(dense, shard.first[to.rank], shard.global, read);
+    }
+    if (dense.dtype != DType::kBool) return;
+    for (std::int64_t k = 0; k < dense.numel(); ++k)
+      if (dense.bytes()[k] > std::byte{1})
+        throw InputError(fmt::format("{}: tensor `{}` has a bool that is neither 0 nor 1", found.file->path(),
+                                     found.entry->first));
+  }
+
+  // --- rotary embedding ---
+
+  std::vector<Value> make_rope(const RecipeRow& row, std::size_t i) {
+    if (type_of(i).sizes.size() != 2) refuse(i, "a rotary embedding's table has two dimensions");
+    return make_tensors(i, [&](Rank, const Tensor& dense) { fill_rope(dense, row.base); });
+  }
+
+  static void fill_rope(const Tensor& dense, double base) {
     const std::int64_t columns = dense.sizes[1];
     const bool is_pair = is_complex(dense.dtype);
     const std::int64_t count = is_pair ? columns : std::max<std::int64_t>(columns / 2, 1);
     for (std::int64_t t = 0; t < dense.sizes[0]; ++t) {
       for (std::int64_t j = 0; j < columns; ++j) {
         const double exponent = static_cast<double>(j % count) / static_cast<double>(count);
-        const double angle = static_cast<double>(t) * std::pow(10000.0, -exponent);
+        const double angle = static_cast<double>(t) * std::pow(base, -exponent);
         const std::int64_t at = t * columns + j;
         if (is_pair) {
           float* pair = reinterpret_cast<float*>(dense.bytes()) + 2 * at;
@@ -329,16 +374,15 @@ class InputMaker {
     return std::nullopt;
   }
 
-  std::vector<Value> make_tokens(std::size_t i, std::uint64_t first) {
+  std::vector<Value> make_tokens(const RecipeRow& row, std::size_t i) {
     const auto found = find_vocabulary();
-    if (!found) refuse(i, "no parameter's name tells the vocabulary");
-    const auto vocabulary = static_cast<std::uint64_t>(*found);
+    if (!found || *found <= 0) refuse(i, "no parameter's name tells the vocabulary");
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const Stream stream(seed_, batch_key("tokens", rank));
+      const RandomNumbers random(data_.seed, batch_key("tokens", rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)
-        store_integer(
-            dense, k,
-            static_cast<std::int64_t>(stream.bits(first + static_cast<std::uint64_t>(k)) % vocabulary));
+        store_integer(dense, k,
+                      static_cast<std::int64_t>(random.bits(static_cast<std::uint64_t>(row.first + k)) %
+                                                static_cast<std::uint64_t>(*found)));
     });
   }
 
@@ -348,78 +392,64 @@ class InputMaker {
     refuse(asked_by, "the graph has no input `tokens`");
   }
 
-  std::vector<Value> make_user(std::size_t i) {
-    const std::string_view which = role_text(i, &InputRole::which);
-    if (which == "tokens") return make_tokens(i, 0);
-    if (which == "labels") return make_tokens(i, 1);
-    if (which == "global_valid_tokens") {
-      const std::int64_t count = count_tokens(i) * batch_count();
-      return make_tensors(i, [&](Rank, const Tensor& dense) {
-        for (std::int64_t k = 0; k < dense.numel(); ++k) store_integer(dense, k, count);
-      });
-    }
-    if (which.find("positions") != std::string_view::npos)
-      return make_tensors(i, [&](Rank, const Tensor& dense) {
-        for (std::int64_t k = 0; k < dense.numel(); ++k) store_integer(dense, k, k % document_);
-      });
-    if (which.find("attention_masks") != std::string_view::npos) return make_mask_part(i, which);
-    if (!is_floating(type_of(i).dtype)) refuse(i, "no recipe knows it");
-    const std::string name(graph_.text(node_of(i).name));
+  // --- block tables ---
+
+  std::vector<Value> make_block_table(std::size_t i) {
+    const std::string_view name = recipe_name(i);
+    const auto table = find_block_table(name.substr(name.rfind('.') + 1));
+    if (!table) refuse(i, "its name is not that of a block table");
+    const BlockMaskUse use = find_block_mask_use(graph_, placeholders_[i]);
+    if (!use.call) refuse(i, "no FlexAttention call takes it");
+    const BlockShape shape{type_of(i).sizes.at(0),       type_of(i).sizes.at(1),
+                           number_of(i, use.rows),       number_of(i, use.columns),
+                           number_of(i, use.block_rows), number_of(i, use.block_columns)};
+    const std::vector<Value> captured = make_captured(i, use);
+    std::vector<bool> pairs;
+    const List* evaluated = nullptr;  // the captured values that `pairs` were made of
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const Stream stream(seed_, batch_key(name, rank));
-      for (std::int64_t k = 0; k < dense.numel(); ++k)
-        store_number(dense, k, number(stream, static_cast<std::uint64_t>(k)));
+      const List& values = captured[rank].as<List>();
+      if (evaluated == nullptr || !have_same_bits(*evaluated, values))
+        pairs = evaluate_mask(i, {use, shape, values.items});
+      evaluated = &values;
+      write_block_table(*table, shape, pairs, dense);
     });
   }
 
-  double number(const Stream& stream, std::uint64_t index) const {
-    return kind_ == DataKind::kReal ? stream.uniform(index) : stream.integer(index);
-  }
-
-  std::vector<Value> make_mask_part(std::size_t i, std::string_view which) {
-    const std::string_view field = which.substr(which.rfind('.') + 1);
-    if (field == "_closure_0")
-      return make_tensors(i, [&](Rank, const Tensor& dense) {
-        for (std::int64_t k = 0; k < dense.numel(); ++k) store_integer(dense, k, k / document_);
-      });
-    if (field == "_closure_1") {
-      const std::int64_t tokens = count_tokens(i);
-      return make_tensors(i, [&](Rank, const Tensor& dense) {
-        for (std::int64_t k = 0; k < dense.numel(); ++k)
-          store_integer(dense, k, std::min(k * document_, tokens));
-      });
-    }
-    const auto table = find_block_table(field);
-    if (!table) refuse(i, "no recipe knows this part of a block mask");
-    const BlockMaskUse use = find_block_mask_use(graph_, placeholders_[i]);
-    if (!use.call) refuse(i, "no FlexAttention call takes it");
-    const std::vector<bool> blocks = evaluate_mask(i, use);
-    return make_tensors(
-        i, [&](Rank, const Tensor& dense) { write_block_table(*table, blocks_, blocks, dense); });
-  }
-
-  // Evaluates the mask on all pairs; leaves the shape in blocks_.
-  std::vector<bool> evaluate_mask(std::size_t asked_by, const BlockMaskUse& use) {
-    std::vector<Value> captured;
+  // What the mask function captures, a list for each rank.
+  std::vector<Value> make_captured(std::size_t asked_by, const BlockMaskUse& use) {
+    std::vector<List> lists(world_.size);
     for (Arg arg : context_.args.children(use.captured)) {
-      if (!arg.is_node()) {
-        if (!arg.is_int()) refuse(asked_by, "its mask function captures something unknown");
-        captured.emplace_back(arg.as_int());
-        continue;
-      }
-      const auto at = std::find(placeholders_.begin(), placeholders_.end(), arg.as_node());
-      if (at != placeholders_.end()) {
-        captured.push_back(make_input(static_cast<std::size_t>(at - placeholders_.begin()))[0]);
-        continue;
-      }
-      captured.emplace_back(number_of(asked_by, arg));
+      std::vector<Value> values;
+      const auto at = arg.is_node() ? std::find(placeholders_.begin(), placeholders_.end(), arg.as_node())
+                                    : placeholders_.end();
+      if (at != placeholders_.end())
+        values = make_input(static_cast<std::size_t>(at - placeholders_.begin()));
+      else
+        values = same(number_of(asked_by, arg));
+      for (Rank rank = 0; rank < world_.size; ++rank) lists[rank].items.push_back(values[rank]);
     }
-    blocks_ = {type_of(asked_by).sizes[0],          type_of(asked_by).sizes[1],
-               number_of(asked_by, use.rows),       number_of(asked_by, use.columns),
-               number_of(asked_by, use.block_rows), number_of(asked_by, use.block_columns)};
-    const Body* nested = graph_.find_body(use.mask);
+    return std::vector<Value>(lists.begin(), lists.end());
+  }
+
+  static bool have_same_bits(const List& a, const List& b) {
+    return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(),
+                      [](const Value& x, const Value& y) {
+                        if (x.is_tensor() && y.is_tensor())
+                          return compare_tensors(x.tensor(), y.tensor()).is_equal();
+                        return x.is_number() && y.is_number() && x.real() == y.real();
+                      });
+  }
+
+  struct MaskCall {
+    const BlockMaskUse& use;
+    const BlockShape& shape;
+    const std::vector<Value>& captured;
+  };
+  std::vector<bool> evaluate_mask(std::size_t asked_by, const MaskCall& call) {
+    const Body* nested = graph_.find_body(call.use.mask);
     if (nested == nullptr) refuse(asked_by, "its mask function is not in the file");
-    return evaluate_pairs(make_function(graph_, *nested, kernels_, memory_), blocks_, captured, memory_);
+    return evaluate_pairs(make_function(graph_, *nested, kernels_, memory_), call.shape, call.captured,
+                          memory_);
   }
 
   std::int64_t number_of(std::size_t asked_by, Arg arg) const {
@@ -441,13 +471,13 @@ class InputMaker {
   const Context& context_;
   const World& world_;
   const KernelTable& kernels_;
-  std::uint64_t seed_;
-  DataKind kind_;
+  InputData data_;
+  const Recipe& recipe_;
+  std::vector<InputName> names_;
   Symbols symbols_;
   HostMemory memory_;
   std::vector<NodeId> placeholders_;
   std::int64_t document_ = kDefaultDocument;
-  BlockShape blocks_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "replay/executor.h"
 #include "replay/floats.h"
 #include "replay/inputs.h"
+#include "replay/random_numbers.h"
 #include "replay/steps.h"
 
 namespace epweave::replay {
@@ -344,17 +345,17 @@ graph
     const std::int64_t first = (rank % 2 * 2 + rank / 2) * 2 * 3;
     const Floats numbers = read_floats(inputs[rank][0]);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const double u = random_uniform(5, "experts.w", static_cast<std::uint64_t>(first) + i);
+      const double u = RandomNumbers(5, "experts.w").uniform(static_cast<std::uint64_t>(first) + i);
       CHECK(static_cast<double>(numbers[i]) == u * 0.25);
     }
   }
 }
 
 TEST_CASE("the generator's numbers are fixed") {
-  CHECK(random_bits(0, "x", 0) == 0x338262d8f096398fULL);
-  CHECK(random_bits(1, "x", 0) != random_bits(0, "x", 0));
+  CHECK(RandomNumbers(0, "x").bits(0) == 0x338262d8f096398fULL);
+  CHECK(RandomNumbers(1, "x").bits(0) != RandomNumbers(0, "x").bits(0));
   std::set<std::uint64_t> seen;
-  for (std::uint64_t i = 0; i < 1000; ++i) seen.insert(random_bits(0, "x", i));
+  for (std::uint64_t i = 0; i < 1000; ++i) seen.insert(RandomNumbers(0, "x").bits(i));
   CHECK(seen.size() == 1000);
 }
 

@@ -57,7 +57,12 @@ std::string describe(const BoundComparison& comparison) {
 }
 
 BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds) {
-  return {copy_tensor(value, bounds.memory()), bounds.find_or_zero(value)};
+  const Tensor bound = bounds.find_or_zero(value);
+  if (!is_complex(value.dtype)) return {copy_tensor(value, bounds.memory()), bound};
+  Tensor of_parts = bound;
+  of_parts.sizes.push_back(2);
+  of_parts.strides.push_back(0);
+  return {copy_tensor(view_parts(value), bounds.memory()), copy_tensor(of_parts, bounds.memory())};
 }
 
 BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b) {

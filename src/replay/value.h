@@ -4,6 +4,7 @@
 #include <complex>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,6 +43,8 @@ struct Function {
   std::string name;
   std::size_t params = 0;
   std::function<Value(std::span<const Value>)> call;
+  std::optional<std::size_t> returned_param =
+      std::nullopt;  // that the first result is, unchanged, if it is one
 };
 
 struct None {};

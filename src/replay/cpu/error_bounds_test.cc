@@ -75,4 +75,20 @@ TEST_CASE("the sign of a factor is not that of a bound") {
   CHECK(found[0][1] < 0.501F);
 }
 
+TEST_CASE("what is taken out of a tuple, and what has only the shape of another, needs no rule") {
+  HostMemory memory;
+  ErrorBounds bounds(table(), memory);
+  Tensor x = make_tensor(memory, DType::kFloat32, {2}), bound = make_tensor(memory, DType::kFloat32, {2});
+  for (int i = 0; i < 2; ++i) x.data<float>()[i] = bound.data<float>()[i] = 1;
+  bounds.set(x, bound);
+  const auto follow = [&](std::string_view target, const std::vector<Value>& args, const Value& result) {
+    bounds.follow({*find_op(target), args, result});
+    return bounds.find(result.tensor()).has_value();
+  };
+  CHECK(follow("operator.getitem", {Value::tuple({x, Value()}), std::int64_t{0}}, x));
+  CHECK_FALSE(follow("aten.zeros_like.default", {x}, bounds.apply("aten.zeros_like.default", {x})));
+  CHECK(bounds.without_bound().empty());
+  CHECK(*bounds.find(x)->data<float>() == 1);
+}
+
 }  // namespace epweave::replay

@@ -1,0 +1,142 @@
+// Bounds of gradients with respect to inputs: linear maps L of an incoming gradient g, whose coefficients are the same in both
+// graphs. With L' the same map on magnitudes, and n the longest chain of additions in it,
+//
+//   bound(L g) = L' (bound(g) + n u (|g| + bound(g)))
+#include "replay/error_rules.h"
+
+namespace epweave::replay {
+namespace {
+
+void require_exact(ErrorBounds& bounds, const BoundedCall& call, std::initializer_list<std::size_t> params) {
+  for (std::size_t param : params)
+    if (param < call.args.size() && bounds.has_any(call.args[param])) throw NoBound();
+}
+
+// bound(g) + n u (|g| + bound(g)).
+Tensor widen(ErrorBounds& bounds, const Tensor& grad, std::int64_t terms) {
+  const double error = sum_error(terms, grad.dtype);
+  return bounds.add(bounds.scale(bounds.find_or_zero(grad), 1 + error),
+                    bounds.scale(bounds.magnitude(grad), error));
+}
+
+Tensor multiply(ErrorBounds& bounds, const Tensor& a, const Tensor& b) {
+  return bounds.apply("aten.mul.Tensor", {a, b});
+}
+Tensor sum_over(ErrorBounds& bounds, const Tensor& tensor, const Value& dims) {
+  return bounds.apply("aten.sum.dim_IntList", {tensor, dims, true});
+}
+
+const Tensor* result_at(const BoundedCall& call, std::size_t i) {
+  if (!call.result.is<List>() || i >= call.result.items().size()) throw NoBound();
+  const Value& item = call.result.items()[i];
+  return item.is_tensor() ? &item.tensor() : nullptr;
+}
+
+}  // namespace
+
+// With h = input * rstd and s = grad * weight: the input's gradient is rstd * (s - h * mean(s * h)), row by row; the weight's is
+// the sum over rows of grad * h.
+void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  require_exact(bounds, call, {1, 3, 4});
+  const Tensor &grad = tensor_at(call, 0), &input = tensor_at(call, 1);
+  const Tensor x = bounds.magnitude(input), rstd = bounds.magnitude(tensor_at(call, 3));
+  const std::int64_t dims = static_cast<std::int64_t>(call.args[2].integers().size());
+  std::int64_t length = 1;
+  std::vector<Value> normalised;
+  for (std::int64_t d = 1; d <= dims; ++d) {
+    length *= input.size(-d);
+    normalised.emplace_back(-d);
+  }
+  if (const Tensor* of_input = result_at(call, 0); of_input != nullptr && bounds.find(grad)) {
+    const Tensor wide = widen(bounds, grad, length + 8);
+    const Tensor scaled =
+        call.args[4].is_tensor() ? multiply(bounds, wide, bounds.magnitude(call.args[4].tensor())) : wide;
+    const Tensor h = multiply(bounds, x, rstd);
+    const Tensor mean = bounds.scale(sum_over(bounds, multiply(bounds, scaled, h), Value::list(normalised)),
+                                     1 / static_cast<double>(length));
+    set_rounded(bounds, *of_input, multiply(bounds, rstd, bounds.add(scaled, multiply(bounds, h, mean))));
+  }
+  if (const Tensor* of_weight = result_at(call, 1); of_weight != nullptr) {
+    const std::int64_t rows = input.numel() / std::max<std::int64_t>(length, 1);
+    std::vector<Value> args(call.args.begin(), call.args.end());
+    args[0] = widen(bounds, grad, rows + 4);
+    args[1] = x;
+    args[3] = rstd;
+    if (args[4].is_tensor()) args[4] = bounds.magnitude(args[4].tensor());
+    set_rounded(bounds, *of_weight, run_op(bounds, call.op, std::move(args)).items().at(1).tensor());
+  }
+}
+
+// grad * silu'(x)
+void bound_silu_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  require_exact(bounds, call, {1});
+  const Tensor& grad = tensor_at(call, 0);
+  const Value product = run_op(bounds, call.op, {widen(bounds, grad, 2), call.args[1]});
+  set_rounded(bounds, call.result.tensor(), bounds.magnitude(product.tensor()));
+}
+
+// output * (grad - sum(grad * output))
+void bound_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  require_exact(bounds, call, {1});
+  const Tensor& grad = tensor_at(call, 0);
+  const Tensor output = bounds.magnitude(tensor_at(call, 1));
+  const Tensor wide = widen(bounds, grad, grad.size(call.args[2].integer()) + 4);
+  const Tensor total = sum_over(bounds, multiply(bounds, wide, output), Value::list({call.args[2]}));
+  set_rounded(bounds, call.result.tensor(), multiply(bounds, output, bounds.add(wide, total)));
+}
+
+// grad - exp(output) * sum(grad)
+void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  require_exact(bounds, call, {1});
+  const Tensor& grad = tensor_at(call, 0);
+  const Tensor output = bounds.apply(
+      "aten.exp.default", {bounds.apply("aten._to_copy.default", {call.args[1], DType::kFloat32})});
+  const Tensor wide = widen(bounds, grad, grad.size(call.args[2].integer()) + 4);
+  const Tensor total = sum_over(bounds, wide, Value::list({call.args[2]}));
+  set_rounded(bounds, call.result.tensor(), bounds.add(wide, multiply(bounds, output, total)));
+}
+
+// With weights P, g the gradient of `out`, V the values:
+//   d value = P' g     d score = P (g V' - sum(out g) + g_lse)     d query = d score K     d key = d score' Q
+//
+// On magnitudes this is the op itself on |V|, -|out|, and keys and queries beside their magnitudes: of
+//
+//   query [Q  0  |Q|]     key [K  |K|  0]
+//
+// the products are those of Q and K, so the weights are the same; d query has d score |K| in its second third, d key has
+// d score' |Q| in its third. A score function must hand its gradient on as it is: the sign of another's is not known.
+void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  enum Param : std::size_t { kQuery, kKey, kValue, kOut, kLse, kGradOut, kGradLse, kForward, kJoint };
+  constexpr std::size_t kGradOfScore = 5;  // of the joint function's parameters
+  require_exact(bounds, call, {kQuery, kKey, kValue, kOut, kLse});
+  if (!call.args[kJoint].is<Function>() || call.args[kJoint].as<Function>().returned_param != kGradOfScore)
+    throw NoBound();
+  const Tensor &query = tensor_at(call, kQuery), &key = tensor_at(call, kKey),
+               &value = tensor_at(call, kValue);
+  const auto wide_copy = [&](const Tensor& tensor) {
+    return bounds.apply("aten._to_copy.default", {tensor, DType::kFloat32});
+  };
+  const auto beside = [&](const Tensor& a, const Tensor& b, const Tensor& c) {
+    return bounds.apply("aten.cat.default", {Value::list({a, b, c}), std::int64_t{-1}});
+  };
+  const auto zero = [&](const Tensor& like) { return bounds.scale(bounds.magnitude(like), 0); };
+  const std::int64_t depth = query.size(3), shared = query.size(1) / std::max<std::int64_t>(key.size(1), 1);
+  const std::int64_t terms = query.size(2) * shared + key.size(2) + 2 * value.size(3) + 16;
+  std::vector<Value> args(call.args.begin(), call.args.end());
+  args[kQuery] = beside(wide_copy(query), zero(query), bounds.magnitude(query));
+  args[kKey] = beside(wide_copy(key), bounds.magnitude(key), zero(key));
+  args[kValue] = bounds.magnitude(value);
+  args[kOut] = bounds.scale(bounds.magnitude(tensor_at(call, kOut)), -1);
+  args[kGradOut] = widen(bounds, tensor_at(call, kGradOut), terms);
+  if (args[kGradLse].is_tensor()) args[kGradLse] = widen(bounds, args[kGradLse].tensor(), terms);
+  const Value magnitudes = run_op(bounds, call.op, std::move(args));
+  const auto third = [&](std::size_t result, std::int64_t which) {
+    return bounds.apply("aten.slice.Tensor", {magnitudes.items().at(result), std::int64_t{-1}, which * depth,
+                                              (which + 1) * depth});
+  };
+  const Tensor found[] = {third(0, 1), third(1, 2), magnitudes.items().at(2).tensor()};
+  for (std::size_t i = 0; i < std::size(found); ++i)
+    if (const Tensor* result = result_at(call, i)) set_rounded(bounds, *result, found[i]);
+}
+
+}  // namespace epweave::replay
