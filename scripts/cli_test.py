@@ -104,9 +104,17 @@ class UsageTest(CommandLineTest):
     def test_bad_regular_expression(self):
         self.assert_fails(2, "--grep '(': Unmatched ( or \\(", "print", "small.txt", "--grep", "(")
 
-    def test_onnx_is_for_later(self):
-        self.assert_fails(2, "out.onnx: the ONNX form is not supported yet; use .txt, .json or a binary file", "convert",
-                          "small.txt", "out.onnx")
+    def test_onnx_form(self):
+        self.output_of("convert", "small.txt", "out.onnx")
+        self.output_of("convert", "small.txt", "new.out", "--to", "onnx-ir10")
+        text = self.output_of("convert", "small.txt", "-", "--to", "text")
+        self.assertEqual(self.output_of("convert", "out.onnx", "-", "--to", "text"), text)
+        self.assertEqual(self.output_of("convert", "new.out", "-", "--to", "text"), text)  # known by its content
+
+    def test_foreign_onnx_model_is_refused(self):
+        (self.folder / "foreign.onnx").write_bytes(b"\x08\x08\x3a\x0a\x0a\x08\x1a\x01n\x22\x03Add")
+        self.assert_fails(3, "foreign.onnx: not a graph that epweave wrote: its metadata has no pkg.epweave.format; node "
+                          "'n' is Add. Other ONNX models cannot be read", "convert", "foreign.onnx", "out.txt")
 
     def test_json_report_and_graph_cannot_share_stdout(self):
         result = self.run_tool("rewrite", "small.txt", "-p", "dce", "--json")

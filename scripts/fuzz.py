@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Feed damaged graphs to the tool: it must answer each with a documented exit code, quickly, and say why.
 
-Takes small graphs in the three forms, changes them (bytes flipped, runs cut, doubled or exchanged, words
+Takes small graphs in each form, changes them (bytes flipped, runs cut, doubled or exchanged, words
 replaced by others of the same file, numbers by extreme ones) and runs a command on each. Binary graphs get a
 right checksum again in most cases, so that the change is seen by the decoder and not by the checksum.
 The same --seed gives the same changes. What fails is kept in --keep.
@@ -19,7 +19,7 @@ import tempfile
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FORMS = {"binary": ".epw", "text": ".txt", "json": ".json"}
+FORMS = {"binary": ".epw", "text": ".txt", "json": ".json", "onnx": ".onnx"}
 # A graph with a bit of everything; the committed real graphs join it.
 SMALL = """epweave text 1
 device cuda:0

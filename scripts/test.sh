@@ -1,11 +1,12 @@
 #!/bin/sh
 # From a bare Debian 12 to all tests: installs packages, builds, runs every test and every golden.
-#   --with-torch   also the Python tests against PyTorch and torchtitan, installed from PyPI into build/venv
+#   --with-torch   also the Python tests against PyTorch, torchtitan and ONNX, installed from PyPI into build/venv
 set -eu
 cd "$(dirname "$0")/.."
 
 torch_version=2.15.0
 torchtitan_version=0.3.0
+onnx_version=1.23.2
 
 with_torch=
 case ${1:-} in
@@ -22,13 +23,16 @@ scripts/build.sh release
 if [ -n "$with_torch" ]; then
   venv=build/venv
   # The wheels are large: installed once, and again only for other versions.
-  if [ "$(cat $venv/versions 2>/dev/null)" != "$torch_version $torchtitan_version" ]; then
-    echo "Installing torch $torch_version and torchtitan $torchtitan_version into $venv ..." >&2
+  versions="torch==$torch_version torchtitan==$torchtitan_version onnx==$onnx_version"
+  if [ "$(cat $venv/versions 2>/dev/null)" != "$versions" ]; then
+    echo "Installing $versions into $venv ..." >&2
     python3 -m venv $venv
-    $venv/bin/pip install --quiet "torch==$torch_version" "torchtitan==$torchtitan_version"
-    echo "$torch_version $torchtitan_version" >$venv/versions
+    # shellcheck disable=SC2086  # a list of words
+    $venv/bin/pip install --quiet $versions
+    echo "$versions" >$venv/versions
   fi
   $venv/bin/python scripts/epweave_fx_torch_test.py
   $venv/bin/python scripts/ep_overlap_torch_test.py
+  $venv/bin/python scripts/check_onnx_form.py --need-onnx --passes testdata/graphs --only 'ep2.1b_remat|_r030.5_schedule'
 fi
 ctest --preset release

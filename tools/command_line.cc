@@ -45,6 +45,9 @@ CLI::Option* choose(CLI::Option* option, std::initializer_list<const char*> choi
   return option->check(CLI::IsMember(std::vector<std::string>(choices.begin(), choices.end())));
 }
 
+// Names of format_names() (io/file.h).
+constexpr std::initializer_list<const char*> kForms = {"binary", "text", "json", "onnx", "onnx-ir10"};
+
 void add_console(CLI::App& command, ConsoleOptions& console) {
   command.add_flag("--json", console.json,
                    "Give the result, or the error, as one JSON document on standard output");
@@ -60,18 +63,18 @@ void add_input(CLI::App& command, InputOptions& input, const char* help) {
   command.add_option("G", input.path, help)->required()->type_name("");
   choose(command
              .add_option("--from", input.from,
-                         "Form of the input: binary, text or json (default: by extension, "
+                         "Form of the input: binary, text, json or onnx (default: by extension, "
                          "else by content)")
              ->type_name("FORM"),
-         {"binary", "text", "json"});
+         kForms);
 }
 
 void add_output_form(CLI::App& command, OutputOptions& output) {
-  choose(
-      command
-          .add_option("--to", output.to, "Form of the output: binary, text or json (default: by extension)")
-          ->type_name("FORM"),
-      {"binary", "text", "json"});
+  choose(command
+             .add_option("--to", output.to,
+                         "Form of the output: binary, text, json, onnx or onnx-ir10 (default: by extension)")
+             ->type_name("FORM"),
+         kForms);
   command.add_flag("-f,--force", output.force, "Write binary even to a terminal");
 }
 
@@ -79,9 +82,9 @@ void add_rewrite(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand("rewrite", "Run a pipeline of passes over a graph");
   RewriteOptions& options = choices.rewrite;
   command.add_option("IN", choices.input.path, "Graph to rewrite, - for standard input")->type_name("");
-  choose(command.add_option("--from", choices.input.from, "Form of the input: binary, text or json")
+  choose(command.add_option("--from", choices.input.from, "Form of the input: binary, text, json or onnx")
              ->type_name("FORM"),
-         {"binary", "text", "json"});
+         kForms);
   command
       .add_option("-p,--pipeline", options.pipeline, "Passes to run: 'dce,chunk{roots=layers.*.moe,parts=2}'")
       ->type_name("PIPELINE");

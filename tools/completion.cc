@@ -199,6 +199,7 @@ std::string manual_page(const std::vector<CommandHelp>& commands) {
          "reduce: 130 "
          "interrupted.\n"
          ".SH FILES\n.TP\n\\fI*.epw\\fR\nA graph in binary form; \\fI.txt\\fR is text, \\fI.json\\fR JSON, "
+         "\\fI.onnx\\fR ONNX, "
          "\\fI.gz\\fR behind any of them compressed.\n"
          ".TP\n\\fI*.reproducer.epw\\fR\nWhat a failing pass was given, with the rest of the pipeline; "
          "rewrite "

@@ -1,6 +1,7 @@
 #include "graphs.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,7 +53,8 @@ void require_sound(const Graph& graph, const InputOptions& input, Soundness soun
 std::optional<Format> format_named(const std::string& name) {
   if (name.empty()) return std::nullopt;
   const std::optional<Format> format = find_format(name);
-  if (!format) throw UsageError(fmt::format("unknown format '{}': one of binary, text, json", name));
+  if (!format)
+    throw UsageError(fmt::format("unknown format '{}': one of {}", name, fmt::join(format_names(), ", ")));
   return format;
 }
 
@@ -72,7 +74,8 @@ Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> con
 
 void check_output(const OutputOptions& options) {
   const Format format = format_named(options.to).value_or(format_of_path(options.path));
-  if (format == Format::kBinary && options.path == "-" && !options.force && ::isatty(STDOUT_FILENO) == 1)
+  const bool is_binary = format != Format::kText && format != Format::kJson;
+  if (is_binary && options.path == "-" && !options.force && ::isatty(STDOUT_FILENO) == 1)
     throw UsageError(
         "standard output is a terminal and the output is binary: give -o FILE, --to text, or --force");
 }

@@ -12,12 +12,14 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <string>
 
+#include "io/onnx_codec.h"
 #include "io/proto_codec.h"
 #include "ir/text.h"
 
@@ -103,6 +105,27 @@ Graph decode_json(std::string_view bytes, const std::string& path, std::shared_p
   return decode_proto(*file, path, std::move(context));
 }
 
+std::string encode_onnx(const Graph& graph, OnnxIr ir) {
+  google::protobuf::Arena arena;
+  auto* model = google::protobuf::Arena::CreateMessage<onnx::ModelProto>(&arena);
+  encode_onnx(graph, ir, *model);
+  std::string bytes;
+  silence_protobuf_log();
+  if (!model->SerializeToString(&bytes)) throw InputError("the graph is larger than 2 GiB as an ONNX model");
+  return bytes;
+}
+
+Graph decode_onnx(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context) {
+  silence_protobuf_log();
+  if (bytes.size() > INT32_MAX) fail(path, "larger than 2 GiB");
+  google::protobuf::Arena arena;
+  auto* model = google::protobuf::Arena::CreateMessage<onnx::ModelProto>(&arena);
+  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream input(&stream);
+  if (!model->ParseFromCodedStream(&input)) fail(path, "not an ONNX model (not a valid protobuf message)");
+  return epweave::decode_onnx(*model, path, std::move(context));
+}
+
 bool is_gzip(std::string_view bytes) {
   return bytes.starts_with("\x1f\x8b");
 }
@@ -117,6 +140,7 @@ Format format_of_content(std::string_view bytes) {
   const std::size_t first = bytes.find_first_not_of(" \t\r\n");
   if (first != bytes.npos && bytes[first] == '{') return Format::kJson;
   if (bytes.starts_with("epweave")) return Format::kText;
+  if (bytes.starts_with('\x08')) return Format::kOnnx;  // field 1 of ModelProto, the IR version
   return Format::kBinary;
 }
 
@@ -141,20 +165,22 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
 
 }  // namespace
 
+std::span<const std::string_view> format_names() {
+  static constexpr std::array<std::string_view, 5> kNames = {"binary", "text", "json", "onnx", "onnx-ir10"};
+  return kNames;  // in the order of Format
+}
+
 std::optional<Format> find_format(std::string_view name) {
-  if (name == "binary") return Format::kBinary;
-  if (name == "text") return Format::kText;
-  if (name == "json") return Format::kJson;
-  return std::nullopt;
+  const auto found = std::ranges::find(format_names(), name);
+  if (found == format_names().end()) return std::nullopt;
+  return static_cast<Format>(found - format_names().begin());
 }
 
 Format format_of_path(std::string_view path) {
   path = without_gz(path);
   if (path.ends_with(".txt")) return Format::kText;
   if (path.ends_with(".json")) return Format::kJson;
-  if (path.ends_with(".onnx"))
-    throw UsageError(
-        fmt::format("{}: the ONNX form is not supported yet; use .txt, .json or a binary file", path));
+  if (path.ends_with(".onnx")) return Format::kOnnx;
   return Format::kBinary;
 }
 
@@ -178,6 +204,10 @@ std::string encode(const Graph& graph, Format format) {
       return print_text(graph);
     case Format::kJson:
       return encode_json(graph);
+    case Format::kOnnx:
+      return encode_onnx(graph, OnnxIr::k8);
+    case Format::kOnnxIr10:
+      return encode_onnx(graph, OnnxIr::k10);
   }
   return {};
 }
@@ -192,6 +222,9 @@ Graph decode(std::string_view bytes, Format format, const std::string& path,
       return parse_text(bytes, path, std::move(context));
     case Format::kJson:
       return decode_json(bytes, path, std::move(context));
+    case Format::kOnnx:
+    case Format::kOnnxIr10:
+      return decode_onnx(bytes, path, std::move(context));
   }
   return {};
 }

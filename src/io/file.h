@@ -1,12 +1,14 @@
-// Graphs in files: reading and writing the three forms.
+// Graphs in files: reading and writing their forms.
 //
-// Form by extension on both sides: `.txt` text, `.json` protobuf's canonical JSON, anything else binary; a
+// Form by extension on both sides: `.txt` text, `.json` protobuf's canonical JSON, `.onnx` an ONNX model, anything else
+// binary; a
 // `.gz` behind it compresses (input: recognised by content). `-` is stdin or stdout. Input without a telling
 // extension is recognised by content.
 #pragma once
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,9 +16,10 @@
 
 namespace epweave {
 
-enum class Format { kBinary, kText, kJson };
-std::optional<Format> find_format(std::string_view name);  // "binary", "text", "json"
-// By extension, "-" and unknown extensions give binary. `.onnx` throws UsageError (not supported yet).
+enum class Format { kBinary, kText, kJson, kOnnx, kOnnxIr10 };  // ONNX models with IR version 8 and 10
+std::span<const std::string_view> format_names();  // "binary", "text", "json", "onnx", "onnx-ir10"
+std::optional<Format> find_format(std::string_view name);
+// By extension, "-" and unknown extensions give binary.
 Format format_of_path(std::string_view path);
 
 // Decoding and encoding. `decode` throws InputError naming `path`. A decoded graph may still break the

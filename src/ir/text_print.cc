@@ -61,6 +61,22 @@ void print_body(Printer& printer, const Body& body, const std::vector<InputRole>
   }
 }
 
+}  // namespace
+
+void text::print_header(Printer& printer, const Graph& graph, InputRoles roles) {
+  printer.version(graph.version);
+  printer.graph_info(graph.info);
+  for (const PassRun& run : graph.passes) printer.pass_run(run);
+  printer.origins(graph.origins);
+  for (const ProcessGroup& group : graph.groups) printer.group(group);
+  for (const Symbol& symbol : graph.symbols) printer.symbol(symbol);
+  if (roles == InputRoles::kLines) print_inputs(printer, graph);
+  print_outputs(printer, graph);
+  printer.unknown(graph.unknown_fields);
+}
+
+namespace {
+
 std::string print_full(const Graph& graph) {
   const StringId device = text::find_default_device(graph);
   Printer printer(graph, device);
@@ -72,16 +88,8 @@ std::string print_full(const Graph& graph) {
     printer.word(device);
     out += '\n';
   }
-  printer.version(graph.version);
-  printer.graph_info(graph.info);
-  for (const PassRun& run : graph.passes) printer.pass_run(run);
-  printer.origins(graph.origins);
-  for (const ProcessGroup& group : graph.groups) printer.group(group);
-  for (const Symbol& symbol : graph.symbols) printer.symbol(symbol);
   const bool is_inline = inputs_match_placeholders(graph);
-  if (!is_inline) print_inputs(printer, graph);
-  print_outputs(printer, graph);
-  printer.unknown(graph.unknown_fields);
+  print_header(printer, graph, is_inline ? text::InputRoles::kElsewhere : text::InputRoles::kLines);
   for (const Body& body : graph.bodies)
     print_body(printer, body, is_inline && &body == &graph.bodies.front() ? &graph.inputs : nullptr);
   return printer.take();

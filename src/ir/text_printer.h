@@ -81,6 +81,11 @@ class Printer {
   int type_depth_ = 0;
 };
 
+// The lines before the first graph, but magic and device. Input roles stand on lines of their own where they do not
+// stand with the placeholders.
+enum class InputRoles { kLines, kElsewhere };
+void print_header(Printer& printer, const Graph& graph, InputRoles roles);
+
 // The short mode: the whole graph in columns, and one node.
 std::string print_short(const Graph& graph);
 std::string print_short(const Graph& graph, const Body& body, NodeId node);

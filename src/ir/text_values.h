@@ -23,6 +23,7 @@ class ValueParser {
   ExprId read_expr_word(Cursor& in);    // behind '=' or '+'
   std::vector<ExprId> read_exprs(Cursor& in, char close);
   Arg read_arg(Cursor& in);
+  bool read_key(Cursor& in, StringId& key);     // "dtype=", if that follows
   void read_call_args(Cursor& in, Node& node);  // "(%x, 2, dtype=bf16)"
   ArgRange read_pairs(Cursor& in);              // "{a=1, b=2}"
   ArgRange read_plain_pairs(Cursor& in);        // without references to nodes
@@ -54,7 +55,6 @@ class ValueParser {
   Arg read_nan(Cursor& in);
   Arg read_call(Cursor& in, std::size_t begin, std::string_view keyword);
   Arg read_tree(Cursor& in, std::size_t begin, ArgKind kind);
-  bool read_key(Cursor& in, StringId& key);
   TypeId read_elements(Cursor& in, TypeKind kind, char close);
   TypeId read_scalar(Cursor& in, std::string_view keyword);
   TypeId read_tensor(Cursor& in, std::size_t begin, DType dtype);
