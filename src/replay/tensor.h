@@ -23,25 +23,30 @@ namespace epweave::replay {
 
 using Extents = std::vector<std::int64_t>;
 
+class Queue;
+
 // A block of memory, freed with its last user.
 class Storage {
  public:
   using Free = void (*)(void* data, std::size_t bytes, void* context);
 
-  Storage(void* data, std::size_t bytes, Free free, void* context)
-      : data_(static_cast<std::byte*>(data)), bytes_(bytes), free_(free), context_(context) {}
+  Storage(void* data, std::size_t bytes, Free free, void* context, Queue* queue = nullptr)
+      : data_(static_cast<std::byte*>(data)), bytes_(bytes), free_(free), context_(context), queue_(queue) {}
   ~Storage() { free_(data_, bytes_, context_); }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  // The device's queue on which it is used (queue.h); null: host memory.
+  Queue* queue() const { return queue_; }
 
  private:
   std::byte* data_;
   std::size_t bytes_;
   Free free_;
   void* context_;
+  Queue* queue_;
 };
 
 // Where tensors come from: host memory, or a CUDA device's.

@@ -1,9 +1,9 @@
 #include "replay/cpu/elements.h"
 
 #include <cstring>
-#include <limits>
 
 #include "replay/cpu/vector_math.h"
+#include "replay/queue.h"
 
 namespace epweave::replay::cpu {
 namespace {
@@ -12,41 +12,18 @@ using math::bf16_from_float;
 using math::float_from_bf16;
 using math::float_from_fp16;
 using math::fp16_from_float;
-
-// float to integer as x86 and CUDA differ out of range: here it saturates and NaN is 0.
-std::int64_t integer_from(double x) {
-  if (!(x == x)) return 0;
-  if (x >= 9223372036854775808.0) return std::numeric_limits<std::int64_t>::max();
-  if (x < -9223372036854775808.0) return std::numeric_limits<std::int64_t>::min();
-  return static_cast<std::int64_t>(x);
-}
-
-template <class C, class S>
-C from_stored(S value) {
-  if constexpr (std::is_same_v<C, Complex>) {
-    if constexpr (std::is_same_v<S, Complex>)
-      return value;
-    else
-      return Complex(static_cast<float>(value), 0.0f);
-  } else if constexpr (std::is_same_v<S, Complex>) {
-    return from_stored<C>(value.real());
-  } else if constexpr (std::is_integral_v<C> && std::is_floating_point_v<S>) {
-    return integer_from(static_cast<double>(value));
-  } else {
-    return static_cast<C>(value);
-  }
-}
+using math::wrap;
 
 template <class S, class C, class Decode>
 void load_as(const std::byte* from, std::int64_t stride, std::int64_t n, C* to, const Decode& decode) {
   const S* source = reinterpret_cast<const S*>(from);
   if (stride == 1) {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = from_stored<C>(decode(source[i]));
+    for (std::int64_t i = 0; i < n; ++i) to[i] = math::convert<C>(decode(source[i]));
   } else if (stride == 0) {
-    const C value = from_stored<C>(decode(source[0]));
+    const C value = math::convert<C>(decode(source[0]));
     for (std::int64_t i = 0; i < n; ++i) to[i] = value;
   } else {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = from_stored<C>(decode(source[i * stride]));
+    for (std::int64_t i = 0; i < n; ++i) to[i] = math::convert<C>(decode(source[i * stride]));
   }
 }
 
@@ -58,11 +35,6 @@ void store_as(const C* from, std::byte* to, std::int64_t stride, std::int64_t n,
   } else {
     for (std::int64_t i = 0; i < n; ++i) target[i * stride] = encode(from[i]);
   }
-}
-
-template <class I, class C>
-I wrap(C value) {
-  return static_cast<I>(static_cast<std::uint64_t>(from_stored<std::int64_t>(value)));
 }
 
 [[noreturn]] void refuse(DType dtype) {
@@ -156,16 +128,16 @@ void store(const C* from, std::byte* to, DType dtype, std::int64_t stride, std::
       if constexpr (std::is_same_v<C, float>)
         if (stride == 1) return bf16_from_float_run(n, reinterpret_cast<std::uint16_t*>(to), from);
       return store_as<std::uint16_t>(from, to, stride, n,
-                                     [](C x) { return bf16_from_float(from_stored<float>(x)); });
+                                     [](C x) { return bf16_from_float(math::convert<float>(x)); });
     case DType::kFloat16:
       return store_as<std::uint16_t>(from, to, stride, n,
-                                     [](C x) { return fp16_from_float(from_stored<float>(x)); });
+                                     [](C x) { return fp16_from_float(math::convert<float>(x)); });
     case DType::kFloat32:
-      return store_as<float>(from, to, stride, n, [](C x) { return from_stored<float>(x); });
+      return store_as<float>(from, to, stride, n, [](C x) { return math::convert<float>(x); });
     case DType::kFloat64:
-      return store_as<double>(from, to, stride, n, [](C x) { return from_stored<double>(x); });
+      return store_as<double>(from, to, stride, n, [](C x) { return math::convert<double>(x); });
     case DType::kComplex64:
-      return store_as<Complex>(from, to, stride, n, [](C x) { return from_stored<Complex>(x); });
+      return store_as<Complex>(from, to, stride, n, [](C x) { return math::convert<Complex>(x); });
     default:
       refuse(dtype);
   }
@@ -238,6 +210,8 @@ Extents broadcast_sizes(std::span<const Tensor* const> tensors) {
 }
 
 void copy_elements(const Tensor& from, const Tensor& to) {
+  if (Queue* queue = to.storage->queue(); queue != nullptr)
+    return queue->map({math::ElementOp::kCopy, from.dtype, to, {&from}, 1, Value()});
   if (from.dtype == to.dtype) {
     const Walk<2> walk(to.sizes, {broadcast_operand(to, to.sizes), broadcast_operand(from, to.sizes)});
     const std::size_t bytes = to.element_bytes();
@@ -261,6 +235,8 @@ void copy_elements(const Tensor& from, const Tensor& to) {
 }
 
 void fill_elements(const Tensor& to, const Value& number) {
+  if (Queue* queue = to.storage->queue(); queue != nullptr)
+    return queue->map({math::ElementOp::kFill, to.dtype, to, {}, 0, number});
   with_compute(to.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
     const C value = number_as<C>(number);

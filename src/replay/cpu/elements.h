@@ -17,11 +17,11 @@
 
 #include "replay/block_cache.h"
 #include "replay/kernel.h"
-#include "replay/math/portable_math.h"
+#include "replay/math/elements.h"
 
 namespace epweave::replay::cpu {
 
-using Complex = std::complex<float>;
+using math::Complex;
 
 enum class Compute : std::uint8_t { kFloat, kDouble, kInt, kComplex };
 Compute compute_of(DType dtype);  // throws KernelError for dtypes that no kernel computes in (float8, ...)
@@ -86,7 +86,10 @@ C number_as(const Value& value) {
       return static_cast<C>(value.real());
   }
   if constexpr (std::is_same_v<C, Complex>) {
-    if (value.is<std::complex<double>>()) return Complex(value.as<std::complex<double>>());
+    if (value.is<std::complex<double>>()) {
+      const auto& pair = value.as<std::complex<double>>();
+      return Complex(static_cast<float>(pair.real()), static_cast<float>(pair.imag()));
+    }
     return Complex(static_cast<float>(value.integer()), 0.0f);
   } else {
     return static_cast<C>(value.integer());

@@ -5,6 +5,7 @@
 
 #include "replay/cpu/elements.h"
 #include "replay/cpu/kernels.h"
+#include "replay/queue.h"
 
 namespace epweave::replay::cpu {
 namespace {
@@ -97,6 +98,13 @@ Tensor progression(KernelCall& call, DType dtype, const Value& start, const Valu
   }
   if (count < 0) throw KernelError("arange: the bounds contradict the step's sign");
   Tensor out = call.make_result(0, dtype, {count});
+  if (Queue* queue = out.storage->queue(); queue != nullptr) {
+    if (is_whole)
+      queue->progress(out, start, step);
+    else
+      queue->progress(out, start.real(), step.real());
+    return out;
+  }
   if (is_whole) {
     Buffer<std::int64_t> values(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < count; ++i)

@@ -1,17 +1,14 @@
-// The one order in which the CPU and GPU kernels add up n elements.
-//
-// 16 lanes: lane l starts at +0 and adds elements l, l + 16, l + 32, ... in order. Then lane l gets lane l +
-// 8 added (l < 8), then l + 4, l + 2, l + 1; lane 0 is the sum. It depends on n alone: not on how many sums
-// are taken, how they are stored, or who computes them. Zeros added at the end, or anywhere, change nothing.
+// Sums on the CPU, in the order of math/sum_order.h.
 #pragma once
 
 #include <cstdint>
 
 #include "replay/block_cache.h"
+#include "replay/math/sum_order.h"
 
 namespace epweave::replay::cpu {
 
-inline constexpr std::int64_t kLanes = 16;
+using math::kLanes;
 
 template <class C>
 C ordered_sum(const C* x, std::int64_t n) {
@@ -20,9 +17,7 @@ C ordered_sum(const C* x, std::int64_t n) {
   for (; i + kLanes <= n; i += kLanes)
     for (std::int64_t l = 0; l < kLanes; ++l) lanes[l] = lanes[l] + x[i + l];
   for (std::int64_t l = 0; i + l < n; ++l) lanes[l] = lanes[l] + x[i + l];
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (std::int64_t l = 0; l < half; ++l) lanes[l] = lanes[l] + lanes[l + half];
-  return lanes[0];
+  return math::add_lanes(lanes);
 }
 
 // The sums of the columns of a dense matrix: out[j] = ordered_sum of column j.

@@ -49,6 +49,20 @@ EPWEAVE_HD double double_of(std::uint64_t u) {
 }
 
 // a * b + c, rounded once. An instruction where the machine has one, else libm's exact emulation.
+#ifdef __CUDA_ARCH__
+EPWEAVE_HD float fma(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+EPWEAVE_HD double fma(double a, double b, double c) {
+  return __fma_rn(a, b, c);
+}
+EPWEAVE_HD float sqrt(float x) {
+  return __fsqrt_rn(x);
+}
+EPWEAVE_HD double sqrt(double x) {
+  return __dsqrt_rn(x);
+}
+#else
 EPWEAVE_HD float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
@@ -61,6 +75,7 @@ EPWEAVE_HD float sqrt(float x) {
 EPWEAVE_HD double sqrt(double x) {
   return __builtin_sqrt(x);
 }
+#endif
 
 EPWEAVE_HD bool is_nan(float x) {
   return (bits_of(x) & 0x7fffffffu) > 0x7f800000u;

@@ -1,0 +1,651 @@
+// What each elementwise op computes from its elements: one source for the CPU's loops and the GPU's kernels.
+//
+// An op is a struct with `apply` for the compute types that it `allows`; comparisons and tests give 1 or 0.
+// Ops that take a number (alpha, a threshold) have it as their first argument.
+//
+// Rounding: the 16-bit floats are computed in float32 and rounded once. a + alpha * b is one fused
+// multiply-add. A quotient is one division. Complex products are written out, without fusing.
+// An integer division by zero gives 0 here: who calls checks `divides` first.
+#pragma once
+
+#include <math.h>
+
+#include "replay/math/element_op.h"
+#include "replay/math/elements.h"
+
+namespace epweave::math {
+
+EPWEAVE_HD std::int64_t wrapping_mul(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
+EPWEAVE_HD std::int64_t wrapping_add(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+EPWEAVE_HD std::int64_t wrapping_neg(std::int64_t a) {
+  return static_cast<std::int64_t>(0u - static_cast<std::uint64_t>(a));
+}
+
+template <class C>
+EPWEAVE_HD C infinity() {
+  if constexpr (std::is_same_v<C, float>)
+    return float_of(0x7f800000u);
+  else
+    return double_of(0x7ff0000000000000u);
+}
+EPWEAVE_HD float copy_sign(float magnitude, float sign) {
+  return float_of((bits_of(magnitude) & 0x7fffffffu) | (bits_of(sign) & 0x80000000u));
+}
+EPWEAVE_HD double copy_sign(double magnitude, double sign) {
+  return double_of((bits_of(magnitude) & 0x7fffffffffffffffu) | (bits_of(sign) & 0x8000000000000000u));
+}
+
+EPWEAVE_HD std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
+  if (b == 0) return 0;
+  if (b == -1) return wrapping_neg(a);
+  const std::int64_t q = a / b;
+  return a % b != 0 && ((a < 0) != (b < 0)) ? q - 1 : q;
+}
+// torch's div_floor: Python's floor division of floats. fmod, floor, ceil, trunc and rint are exact.
+template <class C>
+EPWEAVE_HD C floor_quotient(C a, C b) {
+  if (b == 0) return a / b;
+  const C mod = ::fmod(a, b);
+  C div = (a - mod) / b;
+  if (mod != 0 && (b < 0) != (mod < 0)) div -= 1;
+  if (div == 0) return copy_sign(C(0), a / b);
+  C floored = ::floor(div);
+  if (div - floored > C(0.5)) floored += 1;
+  return floored;
+}
+template <class C>
+EPWEAVE_HD C python_remainder(C a, C b) {
+  if constexpr (is_int<C>) {
+    return wrapping_add(a, wrapping_neg(wrapping_mul(floor_quotient(a, b), b)));
+  } else {
+    C mod = ::fmod(a, b);
+    if (mod != 0 && (b < 0) != (mod < 0)) mod += b;
+    return mod;
+  }
+}
+
+// Which compute types an op is defined for.
+struct AnyType {
+  template <class C>
+  static constexpr bool allows = true;
+  static constexpr bool divides = false;
+};
+struct NotComplex : AnyType {
+  template <class C>
+  static constexpr bool allows = !is_complex_type<C>;
+};
+struct FloatOnly : AnyType {
+  template <class C>
+  static constexpr bool allows = is_real_float<C>;
+};
+struct IntOnly : AnyType {
+  template <class C>
+  static constexpr bool allows = is_int<C>;
+};
+
+// ---- two operands -------------------------------------------------------------------------
+
+struct Mul : AnyType {
+  template <class C>
+  EPWEAVE_HD static C apply(C a, C b) {
+    if constexpr (is_int<C>)
+      return wrapping_mul(a, b);
+    else
+      return a * b;
+  }
+};
+struct Div : AnyType {
+  static constexpr bool divides = true;
+  template <class C>
+  EPWEAVE_HD static C apply(C a, C b) {
+    if constexpr (is_int<C>) {
+      return floor_quotient(a, b);
+    } else if constexpr (is_complex_type<C>) {
+      const float norm = b.real() * b.real() + b.imag() * b.imag();
+      return {(a.real() * b.real() + a.imag() * b.imag()) / norm,
+              (a.imag() * b.real() - a.real() * b.imag()) / norm};
+    } else {
+      return a / b;
+    }
+  }
+};
+struct FloorDiv : NotComplex {
+  static constexpr bool divides = true;
+  template <class C>
+  EPWEAVE_HD static C apply(C a, C b) {
+    return floor_quotient(a, b);
+  }
+};
+struct TruncDiv : NotComplex {
+  static constexpr bool divides = true;
+  template <class C>
+  EPWEAVE_HD static C apply(C a, C b) {
+    if constexpr (is_int<C>)
+      return b == 0 ? 0 : b == -1 ? wrapping_neg(a) : a / b;
+    else
+      return ::trunc(a / b);
+  }
+};
+struct Remainder : NotComplex {
+  static constexpr bool divides = true;
+  template <class C>
+  EPWEAVE_HD static C apply(C a, C b) {
+    return python_remainder(a, b);
+  }
+};
+struct Fmod : NotComplex {
+  static constexpr bool divides = true;
+  template <class C>
+  EPWEAVE_HD static C apply(C a, C b) {
+    if constexpr (is_int<C>)
+      return b == 0 || b == -1 ? 0 : a % b;
+    else
+      return ::fmod(a, b);
+  }
+};
+struct Maximum : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C a, C b) {
+    return a != a ? a : b != b ? b : a < b ? b : a;
+  }
+};
+struct Minimum : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C a, C b) {
+    return a != a ? a : b != b ? b : b < a ? b : a;
+  }
+};
+struct BitAnd : IntOnly {
+  EPWEAVE_HD static std::int64_t apply(std::int64_t a, std::int64_t b) { return a & b; }
+};
+struct BitOr : IntOnly {
+  EPWEAVE_HD static std::int64_t apply(std::int64_t a, std::int64_t b) { return a | b; }
+};
+struct BitXor : IntOnly {
+  EPWEAVE_HD static std::int64_t apply(std::int64_t a, std::int64_t b) { return a ^ b; }
+};
+struct ShiftLeft : IntOnly {
+  EPWEAVE_HD static std::int64_t apply(std::int64_t a, std::int64_t b) {
+    return b < 0 || b > 63 ? 0 : static_cast<std::int64_t>(static_cast<std::uint64_t>(a) << b);
+  }
+};
+struct ShiftRight : IntOnly {
+  EPWEAVE_HD static std::int64_t apply(std::int64_t a, std::int64_t b) {
+    return b < 0 || b > 63 ? (a < 0 ? -1 : 0) : a >> b;
+  }
+};
+
+struct Equal : AnyType {
+  template <class C>
+  EPWEAVE_HD static bool test(C a, C b) {
+    return a == b;
+  }
+};
+struct NotEqual : AnyType {
+  template <class C>
+  EPWEAVE_HD static bool test(C a, C b) {
+    return a != b;
+  }
+};
+struct Less : NotComplex {
+  template <class C>
+  EPWEAVE_HD static bool test(C a, C b) {
+    return a < b;
+  }
+};
+struct LessEqual : NotComplex {
+  template <class C>
+  EPWEAVE_HD static bool test(C a, C b) {
+    return a <= b;
+  }
+};
+struct Greater : NotComplex {
+  template <class C>
+  EPWEAVE_HD static bool test(C a, C b) {
+    return a > b;
+  }
+};
+struct GreaterEqual : NotComplex {
+  template <class C>
+  EPWEAVE_HD static bool test(C a, C b) {
+    return a >= b;
+  }
+};
+struct LogicalAnd : AnyType {
+  template <class C>
+  EPWEAVE_HD static bool test(C a, C b) {
+    return a != C(0) && b != C(0);
+  }
+};
+struct LogicalOr : AnyType {
+  template <class C>
+  EPWEAVE_HD static bool test(C a, C b) {
+    return a != C(0) || b != C(0);
+  }
+};
+struct LogicalXor : AnyType {
+  template <class C>
+  EPWEAVE_HD static bool test(C a, C b) {
+    return (a != C(0)) != (b != C(0));
+  }
+};
+
+// ---- with a number ------------------------------------------------------------------------
+
+// x + alpha * y
+struct AddScaled : AnyType {
+  template <class C>
+  EPWEAVE_HD static C apply(C alpha, C x, C y) {
+    if constexpr (is_int<C>)
+      return wrapping_add(x, wrapping_mul(alpha, y));
+    else if constexpr (is_complex_type<C>)
+      return x + Mul::apply(alpha, y);
+    else
+      return alpha == C(1) ? x + y : alpha == C(-1) ? x - y : fma(alpha, y, x);
+  }
+};
+// x - alpha * y
+struct SubScaled : AnyType {
+  template <class C>
+  EPWEAVE_HD static C apply(C alpha, C x, C y) {
+    return AddScaled::apply(C(0) - alpha, x, y);
+  }
+};
+// y - alpha * x
+struct ReverseSub : AnyType {
+  template <class C>
+  EPWEAVE_HD static C apply(C alpha, C x, C y) {
+    if constexpr (is_int<C>)
+      return wrapping_add(y, wrapping_neg(wrapping_mul(alpha, x)));
+    else if constexpr (is_complex_type<C>)
+      return y - Mul::apply(alpha, x);
+    else
+      return fma(-alpha, x, y);
+  }
+};
+struct ThresholdBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C threshold, C grad, C x) {
+    return x <= threshold ? C(0) : grad;
+  }
+};
+// x + value * y * z, x + value * y / z
+struct AddProduct : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C value, C x, C y, C z) {
+    return fma(value * y, z, x);
+  }
+};
+struct AddQuotient : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C value, C x, C y, C z) {
+    return x + value * y / z;
+  }
+};
+
+// ---- one operand --------------------------------------------------------------------------
+
+struct Neg : AnyType {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    if constexpr (is_int<C>)
+      return wrapping_neg(x);
+    else
+      return -x;
+  }
+};
+struct Abs : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    if constexpr (is_int<C>)
+      return x < 0 ? wrapping_neg(x) : x;
+    else
+      return abs(x);
+  }
+};
+struct Square : AnyType {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return Mul::apply(x, x);
+  }
+};
+struct Conjugate : AnyType {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    if constexpr (is_complex_type<C>)
+      return {x.real(), -x.imag()};
+    else
+      return x;
+  }
+};
+struct BitNot : IntOnly {
+  EPWEAVE_HD static std::int64_t apply(std::int64_t x) { return ~x; }
+};
+struct Relu : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return x < C(0) ? C(0) : x;  // keeps -0.0 and NaN
+  }
+};
+struct SignOf : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return x > C(0) ? C(1) : x < C(0) ? C(-1) : C(0);  // NaN: 0
+  }
+};
+struct LogicalNot : AnyType {
+  template <class C>
+  EPWEAVE_HD static bool test(C x) {
+    return x == C(0);
+  }
+};
+struct IsNan : NotComplex {
+  template <class C>
+  EPWEAVE_HD static bool test(C x) {
+    return x != x;
+  }
+};
+struct IsInf : NotComplex {
+  template <class C>
+  EPWEAVE_HD static bool test(C x) {
+    if constexpr (is_int<C>)
+      return false;
+    else
+      return abs(x) == infinity<C>();
+  }
+};
+struct Floor : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    if constexpr (is_int<C>)
+      return x;
+    else
+      return ::floor(x);
+  }
+};
+struct Ceil : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    if constexpr (is_int<C>)
+      return x;
+    else
+      return ::ceil(x);
+  }
+};
+struct Trunc : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    if constexpr (is_int<C>)
+      return x;
+    else
+      return ::trunc(x);
+  }
+};
+struct Round : NotComplex {  // halves to even
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    if constexpr (is_int<C>)
+      return x;
+    else
+      return ::rint(x);
+  }
+};
+struct LogOf : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return log(x);
+  }
+};
+struct Sin : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return sin(x);
+  }
+};
+struct Cos : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return cos(x);
+  }
+};
+struct Sqrt : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return sqrt(x);
+  }
+};
+struct Rsqrt : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return rsqrt(x);
+  }
+};
+struct Tanh : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return tanh(x);
+  }
+};
+struct Reciprocal : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return C(1) / x;
+  }
+};
+struct Exp : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return exp(x);
+  }
+};
+struct Sigmoid : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return sigmoid(x);
+  }
+};
+struct Silu : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return silu(x);
+  }
+};
+
+// ---- derivatives, selection ---------------------------------------------------------------
+
+struct SiluBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C grad, C x) {
+    return silu_backward(grad, x);
+  }
+};
+struct SigmoidBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C grad, C y) {
+    return grad * (C(1) - y) * y;
+  }
+};
+struct TanhBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C grad, C y) {
+    return grad * (C(1) - y * y);
+  }
+};
+struct Lerp : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C y, C t) {
+    return abs(t) < C(0.5) ? x + t * (y - x) : y - (y - x) * (C(1) - t);
+  }
+};
+// The condition travels as the compute type.
+struct Select : AnyType {
+  template <class C>
+  EPWEAVE_HD static C apply(C condition, C x, C y) {
+    return condition != C(0) ? x : y;
+  }
+};
+// NaN stays; a NaN bound wins.
+struct Clamp : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C low, C high) {
+    if (x != x || low != low || high != high) return x != x ? x : low != low ? low : high;
+    if (x < low) x = low;
+    return high < x ? high : x;
+  }
+};
+
+// exp(x - shift); 0 where the row has no element, shift being -inf.
+struct ShiftedExp : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C shift) {
+    return shift == -infinity<C>() ? C(0) : exp(x - shift);
+  }
+};
+// x / total; x where the row's maximum is -inf.
+struct DivideRow : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C total, C maximum) {
+    return maximum == -infinity<C>() ? x : x / total;
+  }
+};
+// The natural logarithm of a row's sum of exponentials.
+struct LogSumExp : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C maximum, C total) {
+    return maximum == -infinity<C>() ? maximum : maximum + log(total);
+  }
+};
+// x where the score is kept, else -inf (a score) or 0 (its gradient).
+struct KeepScore : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C keep, C x) {
+    return keep != C(0) ? x : -infinity<C>();
+  }
+};
+struct KeepGradient : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C scale, C score, C grad) {
+    return score == -infinity<C>() ? C(0) : grad * scale;
+  }
+};
+// beta * s + alpha * product, the product finished first; `beta` is the number.
+struct ScaledSum : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C beta, C alpha, C product, C s) {
+    return beta == C(0) ? alpha * product : fma(alpha, product, beta * s);
+  }
+};
+
+// x to one of a few powers; `has_power` tells which.
+EPWEAVE_HD bool has_power(double exponent) {
+  return exponent == 2 || exponent == 3 || exponent == 1 || exponent == 0 || exponent == 0.5 ||
+         exponent == -0.5 || exponent == -1 || exponent == -2;
+}
+struct Power : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C exponent, C x) {
+    if constexpr (is_int<C>) {
+      C y = 1;
+      for (std::int64_t i = 0; i < exponent && i < 64; ++i) y = wrapping_mul(y, x);
+      return y;
+    } else {
+      if (exponent == C(2)) return x * x;
+      if (exponent == C(3)) return x * x * x;
+      if (exponent == C(1)) return x;
+      if (exponent == C(0)) return C(1);
+      if (exponent == C(0.5)) return sqrt(x);
+      if (exponent == C(-0.5)) return rsqrt(x);
+      if (exponent == C(-1)) return C(1) / x;
+      return C(1) / (x * x);
+    }
+  }
+};
+
+// ---- by code ------------------------------------------------------------------------------
+
+template <class Op>
+inline constexpr ElementOp code_of = ElementOp::kCopy;
+#define EPWEAVE_CODE(Name) \
+  template <>              \
+  inline constexpr ElementOp code_of<Name> = ElementOp::k##Name;
+EPWEAVE_UNARY_OPS(EPWEAVE_CODE)
+EPWEAVE_UNARY_TESTS(EPWEAVE_CODE)
+EPWEAVE_BINARY_OPS(EPWEAVE_CODE)
+EPWEAVE_BINARY_TESTS(EPWEAVE_CODE)
+EPWEAVE_NUMBER_UNARY_OPS(EPWEAVE_CODE)
+EPWEAVE_NUMBER_BINARY_OPS(EPWEAVE_CODE)
+EPWEAVE_TERNARY_OPS(EPWEAVE_CODE)
+EPWEAVE_NUMBER_TERNARY_OPS(EPWEAVE_CODE)
+#undef EPWEAVE_CODE
+
+template <class C>
+struct ElementArgs {
+  C number, x, y, z;
+};
+
+// An op by its code, for kernels that are not written per op. What the op does not allow gives 0; who launches
+// has refused it.
+#define EPWEAVE_CASE(Name, call)            \
+  case ElementOp::k##Name:                  \
+    if constexpr (Name::template allows<C>) \
+      return call;                          \
+    else                                    \
+      return C(0);
+template <class C>
+EPWEAVE_HD C apply_unary(ElementOp op, const ElementArgs<C>& a) {
+  switch (op) {
+#define EPWEAVE_OP(Name) EPWEAVE_CASE(Name, Name::apply(a.x))
+    EPWEAVE_UNARY_OPS(EPWEAVE_OP)
+#undef EPWEAVE_OP
+#define EPWEAVE_OP(Name) EPWEAVE_CASE(Name, C(Name::test(a.x) ? 1 : 0))
+    EPWEAVE_UNARY_TESTS(EPWEAVE_OP)
+#undef EPWEAVE_OP
+#define EPWEAVE_OP(Name) EPWEAVE_CASE(Name, Name::apply(a.number, a.x))
+    EPWEAVE_NUMBER_UNARY_OPS(EPWEAVE_OP)
+#undef EPWEAVE_OP
+    default:
+      return a.x;
+  }
+}
+template <class C>
+EPWEAVE_HD C apply_binary(ElementOp op, const ElementArgs<C>& a) {
+  switch (op) {
+#define EPWEAVE_OP(Name) EPWEAVE_CASE(Name, Name::apply(a.x, a.y))
+    EPWEAVE_BINARY_OPS(EPWEAVE_OP)
+#undef EPWEAVE_OP
+#define EPWEAVE_OP(Name) EPWEAVE_CASE(Name, C(Name::test(a.x, a.y) ? 1 : 0))
+    EPWEAVE_BINARY_TESTS(EPWEAVE_OP)
+#undef EPWEAVE_OP
+#define EPWEAVE_OP(Name) EPWEAVE_CASE(Name, Name::apply(a.number, a.x, a.y))
+    EPWEAVE_NUMBER_BINARY_OPS(EPWEAVE_OP)
+#undef EPWEAVE_OP
+    default:
+      return C(0);
+  }
+}
+template <class C>
+EPWEAVE_HD C apply_ternary(ElementOp op, const ElementArgs<C>& a) {
+  switch (op) {
+#define EPWEAVE_OP(Name) EPWEAVE_CASE(Name, Name::apply(a.x, a.y, a.z))
+    EPWEAVE_TERNARY_OPS(EPWEAVE_OP)
+#undef EPWEAVE_OP
+#define EPWEAVE_OP(Name) EPWEAVE_CASE(Name, Name::apply(a.number, a.x, a.y, a.z))
+    EPWEAVE_NUMBER_TERNARY_OPS(EPWEAVE_OP)
+#undef EPWEAVE_OP
+    default:
+      return C(0);
+  }
+}
+#undef EPWEAVE_CASE
+
+// Whether a divisor of 0 is an error: integer division.
+EPWEAVE_HD bool divides_integers(ElementOp op) {
+  return op == ElementOp::kDiv || op == ElementOp::kFloorDiv || op == ElementOp::kTruncDiv ||
+         op == ElementOp::kRemainder || op == ElementOp::kFmod;
+}
+
+}  // namespace epweave::math
