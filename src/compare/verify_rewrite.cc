@@ -33,6 +33,7 @@ struct Claim {
   ClaimKind kind = ClaimKind::kNone;
   NodeId origin;                      // first of its class
   std::uint32_t part = 0, parts = 0;  // kPart, kPiece; kJoin by sums: the last part added
+  std::uint32_t first_part = 0;       // kJoin by sums: the part that the others are added to
   bool complete = true;               // kJoin: all parts are in it
 };
 
@@ -133,7 +134,7 @@ class RewriteVerifier {
         return fmt::format("{} (the parts of {})", name_b(b), origin);
       case ClaimKind::kJoin:
         return claim.complete ? fmt::format("{} (all of {}, joined)", name_b(b), origin)
-                              : fmt::format("{} (parts 0 to {} of {})", name_b(b), claim.part, origin);
+                              : fmt::format("{} (parts {} to {} of {})", name_b(b), claim.first_part, claim.part, origin);
       case ClaimKind::kSize:
         return fmt::format("{} (a size)", name_b(b));
       case ClaimKind::kBlocks:
@@ -763,7 +764,7 @@ class RewriteVerifier {
     }
   }
 
-  // ((p0 + p1) + p2) + ...
+  // ((p0 + p1) + p2) + ..., or from the last part to the first.
   void check_sum(NodeId id) {
     static const OpInfo* const add = find_op("aten.add.Tensor");
     static const OpInfo* const scalar_add = find_op("operator.add");
@@ -775,22 +776,27 @@ class RewriteVerifier {
         !args[0].is_node() || !args[1].is_node())
       return fail(id, "rewrite-join", "is neither a cat nor a sum of two");
     const NodeId left = args[0].as_node(), right = args[1].as_node();
-    const std::uint32_t k = claims_[right].part;
+    const std::uint32_t n = part_count(claim.origin), k = claims_[right].part;
     const Claim& before = claims_[left];
-    const bool is_next =
-        k > 0 && right == part_of(claim.origin, k) &&
-        (k == 1 ? left == part_of(claim.origin, 0)
-                : before.kind == ClaimKind::kJoin && before.origin == claim.origin && before.part + 1 == k);
-    if (!is_next)
-      return fail(id, "rewrite-join",
-                  fmt::format("adds {} and {}, not the parts of {} from the first on", describe(left),
-                              describe(right), name_a(claim.origin)));
+    const bool is_sum = before.kind == ClaimKind::kJoin && before.origin == claim.origin &&
+                        before.first_part != before.part;
+    const std::uint32_t first = is_sum ? before.first_part : before.part;
+    const bool is_start = is_sum || ((first == 0 || first + 1 == n) && left == part_of(claim.origin, first));
+    const bool is_next = right == part_of(claim.origin, k) &&
+                         (first == 0 ? k == before.part + 1 : k + 1 == before.part);
+    if (!is_start || !is_next)
+      return fail(
+          id, "rewrite-join",
+          fmt::format("adds {} and {}, not the parts of {} from the first to the last, nor from the last to "
+                      "the first",
+                      describe(left), describe(right), name_a(claim.origin)));
     if (is_tensor && (!has_part_sizes(right, claim.origin, -1) || !has_part_sizes(left, claim.origin, -1)))
       return fail(id, "rewrite-join",
                   fmt::format("adds parts that have not the size of {}", name_a(claim.origin)));
+    claim.first_part = first;
     claim.part = k;
-    claim.parts = part_count(claim.origin);
-    claim.complete = k + 1 == claim.parts;
+    claim.parts = n;
+    claim.complete = first == 0 ? k + 1 == n : k == 0;
   }
 
   // ------------------------------------------------------------------------- effects

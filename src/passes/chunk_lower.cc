@@ -41,7 +41,7 @@ class Lowering {
         sizes_(graph, out_, plan, writer_),
         joins_(graph, plan, writer_, sizes_),
         attention_(graph, plan, out_, writer_, sizes_),
-        parts_(plan.divisions.size()) {}
+        parts_(count_groups(placements_)) {}
 
   Graph run() {
     for (NodeId id : in_.step().order) {
@@ -72,7 +72,7 @@ class Lowering {
     std::vector<Arg> pieces;
   };
   using SliceKey = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t>;
-  // The parts of values under one division: nodes, or numbers for sizes.
+  // The parts of values as one group of regions has them: nodes, or numbers for sizes.
   struct PartTable {
     SideTable<NodeId, std::uint32_t> begin{kNoParts};
     SideTable<NodeId, std::size_t> made_at;  // when they were written
@@ -126,13 +126,19 @@ class Lowering {
   const Placement& seen_by(NodeId user, NodeId input) const {
     return placements_.seen_from(input, placements_.region[user]);
   }
-  std::uint32_t division_of(NodeId user) const {
-    return placements_.regions[placements_.region[user].index()].division;
+  static std::size_t count_groups(const Placements& placements) {
+    std::size_t count = 0;
+    for (const ChunkRegion& region : placements.regions)
+      count = std::max<std::size_t>(count, region.group + 1);
+    return count;
   }
+  std::uint32_t group_of(NodeId user) const {
+    return placements_.regions[placements_.region[user].index()].group;
+  }
+  PartTable& table_for(NodeId user) { return parts_[group_of(user)]; }
 
   void write_parts(NodeId id) {
-    const std::uint32_t division = division_of(id);
-    for (std::size_t k = 0; k < plan_.divisions[division].count(); ++k) {
+    for (std::size_t k = 0; k < plan_.division(placements_.region[id]).count(); ++k) {
       // Arguments first: what they demand stands in front of the part.
       const Node& original = in_.step().nodes[id];
       std::size_t leaf = 0;
@@ -149,10 +155,10 @@ class Lowering {
       node.kwargs = kwargs;
       attention_.adapt(id, k, node);
       const NodeId made = writer_.append(std::move(node));
-      parts_of(id, division)[k] = Arg::node(made);
+      parts_of(id, id)[k] = Arg::node(made);
     }
     if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
-    parts_[division].made_at.at(id) = writer_.time();
+    table_for(id).made_at.at(id) = writer_.time();
     for_each_written(id, [&](NodeId value) {
       part_write_.at(effects_.storage_of(value)) = {writer_.time(), id, value};
     });
@@ -181,7 +187,7 @@ class Lowering {
   void require_fresh_parts(NodeId id, NodeId user) {
     if (placements_.of(id).is(PlacementKind::kCarried)) return;
     const Write& write = whole_write_[effects_.storage_of(id)];
-    if (write.time > parts_[division_of(id)].made_at[id]) fail_stale(id, write, user);
+    if (write.time > table_for(id).made_at[id]) fail_stale(id, write, user);
   }
   [[noreturn]] void fail_stale(NodeId id, const Write& write, NodeId user) {
     auto name = [&](NodeId node) { return out_.text(in_.step().nodes[node].name); };
@@ -202,7 +208,7 @@ class Lowering {
       case Access::Kind::kSlice:
         return slice(input, access, k, user);
       case Access::Kind::kChain:
-        return k == 0 ? Arg::node(whole(input, user)) : parts_of(user, division_of(user))[k - 1];
+        return k == 0 ? Arg::node(whole(input, user)) : parts_of(user, user)[k - 1];
       case Access::Kind::kAny:
       case Access::Kind::kPart:
         break;
@@ -212,9 +218,10 @@ class Lowering {
 
   // ------------------------------------------------------------------------- accessors
 
-  std::span<Arg> parts_of(NodeId id, std::uint32_t division) {
-    PartTable& table = parts_[division];
-    const std::size_t count = plan_.divisions[division].count();
+  // The parts of a value as the region of `user` has them.
+  std::span<Arg> parts_of(NodeId id, NodeId user) {
+    PartTable& table = table_for(user);
+    const std::size_t count = plan_.division(placements_.region[user]).count();
     std::uint32_t& begin = table.begin.at(id);
     if (begin == kNoParts) {
       begin = static_cast<std::uint32_t>(table.args.size());
@@ -225,16 +232,15 @@ class Lowering {
 
   // Part k of a divided value. `user` is the node that wants it, in a region.
   Arg part(NodeId id, std::size_t k, NodeId user) {
-    const std::uint32_t division = division_of(user);
     if (placements_.has_parts_for(id, placements_.region[user])) {
       require_fresh_parts(id, user);
-      return parts_of(id, division)[k];
+      return parts_of(id, user)[k];
     }
-    const bool is_stale = last_write(id) > parts_[division].made_at[id];
-    if (const Arg known = parts_of(id, division)[k]; !known.is_none() && !is_stale) return known;
+    const bool is_stale = last_write(id) > table_for(user).made_at[id];
+    if (const Arg known = parts_of(id, user)[k]; !known.is_none() && !is_stale) return known;
     const std::vector<Arg> made = cut(id, user);
-    std::ranges::copy(made, parts_of(id, division).begin());
-    parts_[division].made_at.at(id) = writer_.time();
+    std::ranges::copy(made, parts_of(id, user).begin());
+    table_for(user).made_at.at(id) = writer_.time();
     return made[k];
   }
   // The parts of a value that has none for the user's region.
@@ -259,7 +265,7 @@ class Lowering {
   }
 
   Arg slice(NodeId id, const Access& access, std::size_t k, NodeId user) {
-    const SliceKey key{id.index(), access.dim, access.blocks.index(), division_of(user)};
+    const SliceKey key{id.index(), access.dim, access.blocks.index(), group_of(user)};
     const auto found = slices_.find(key);
     if (found != slices_.end() && found->second.time >= last_write(id)) return found->second.pieces[k];
     // Demanding the whole may write other slices: fill in through a fresh look-up.
@@ -340,11 +346,11 @@ class Lowering {
     const Placement& placement = placements_.placement[id];
     switch (placement.kind) {
       case PlacementKind::kSplit:
-        return joins_.concatenate(id, parts_of(id, division_of(id)), placement);
+        return joins_.concatenate(id, parts_of(id, id), placement);
       case PlacementKind::kPartial:
-        return joins_.add(id, parts_of(id, division_of(id)));
+        return joins_.add(id, parts_of(id, id));
       case PlacementKind::kCarried:
-        return parts_of(id, division_of(id)).back().as_node();
+        return parts_of(id, id).back().as_node();
       default:
         break;
     }
@@ -373,8 +379,8 @@ class Lowering {
   SideTable<NodeId, NodeId> whole_;
   SideTable<NodeId, std::size_t> whole_at_;            // when the whole was written
   SideTable<NodeId, Write> whole_write_, part_write_;  // by storage class
-  std::vector<PartTable> parts_;                       // by division
-  std::map<SliceKey, Slices> slices_;                  // by value, dimension, blocks, division
+  std::vector<PartTable> parts_;                       // by group of regions
+  std::map<SliceKey, Slices> slices_;                  // by value, dimension, blocks, group
   IdSet<NodeId> made_of_sizes_;                        // divided nodes
 };
 

@@ -16,6 +16,7 @@ namespace epweave {
 
 struct ChunkPlan {
   GridDim dim = GridDim::kBatch;
+  GradAccumulation grad_accumulation = GradAccumulation::kEarly;
   std::vector<Division> divisions;
   Placements placements;
   std::vector<StringId> token_symbols;
