@@ -142,6 +142,7 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   Facts facts(graph);
   plan.dim = options.dim;
   plan.grad_accumulation = options.grad_accumulation;
+  plan.join = options.join;
   TokenExtents tokens(graph, facts, options.dim);
   plan.token_symbols = tokens.symbols();
   PlacementOptions placing{.divisions = list_divisions(options, plan.divisions),
