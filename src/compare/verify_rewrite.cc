@@ -134,7 +134,8 @@ class RewriteVerifier {
         return fmt::format("{} (the parts of {})", name_b(b), origin);
       case ClaimKind::kJoin:
         return claim.complete ? fmt::format("{} (all of {}, joined)", name_b(b), origin)
-                              : fmt::format("{} (parts {} to {} of {})", name_b(b), claim.first_part, claim.part, origin);
+                              : fmt::format("{} (parts {} to {} of {})", name_b(b), claim.first_part,
+                                            claim.part, origin);
       case ClaimKind::kSize:
         return fmt::format("{} (a size)", name_b(b));
       case ClaimKind::kBlocks:
@@ -778,12 +779,12 @@ class RewriteVerifier {
     const NodeId left = args[0].as_node(), right = args[1].as_node();
     const std::uint32_t n = part_count(claim.origin), k = claims_[right].part;
     const Claim& before = claims_[left];
-    const bool is_sum = before.kind == ClaimKind::kJoin && before.origin == claim.origin &&
-                        before.first_part != before.part;
+    const bool is_sum =
+        before.kind == ClaimKind::kJoin && before.origin == claim.origin && before.first_part != before.part;
     const std::uint32_t first = is_sum ? before.first_part : before.part;
     const bool is_start = is_sum || ((first == 0 || first + 1 == n) && left == part_of(claim.origin, first));
-    const bool is_next = right == part_of(claim.origin, k) &&
-                         (first == 0 ? k == before.part + 1 : k + 1 == before.part);
+    const bool is_next =
+        right == part_of(claim.origin, k) && (first == 0 ? k == before.part + 1 : k + 1 == before.part);
     if (!is_start || !is_next)
       return fail(
           id, "rewrite-join",

@@ -256,11 +256,8 @@ class Lowering {
   }
   Arg slice(NodeId id, const Access& access, std::size_t k, NodeId user) {
     return piece({id.index(), access.dim, access.blocks.index(), sharers(user)}, id, k, [&] {
-      return joins_.cut({.whole = whole(id, user),
-                         .origin = id,
-                         .user = user,
-                         .dim = access.dim,
-                         .blocks = access.blocks});
+      return joins_.cut(
+          {.whole = whole(id, user), .origin = id, .user = user, .dim = access.dim, .blocks = access.blocks});
     });
   }
   // Made anew where the value was written since.
@@ -376,13 +373,13 @@ class Lowering {
   PartAttention attention_;
   ViewJoins views_;
   SideTable<NodeId, NodeId> whole_;
-  SideTable<NodeId, std::size_t> whole_at_;            // when the whole was written
-  SideTable<NodeId, Write> whole_write_, part_write_;  // by storage class
+  SideTable<NodeId, std::size_t> whole_at_;                 // when the whole was written
+  SideTable<NodeId, Write> whole_write_, part_write_;       // by storage class
   SideTable<NodeId, std::uint32_t> parts_begin_{kNoParts};  // of a region's value, in parts_
-  SideTable<NodeId, std::size_t> made_at_;                   // when its parts were written
+  SideTable<NodeId, std::size_t> made_at_;                  // when its parts were written
   std::vector<Arg> parts_;
   std::map<PiecesKey, Pieces> pieces_;
-  IdSet<NodeId> made_of_sizes_;                        // divided nodes
+  IdSet<NodeId> made_of_sizes_;  // divided nodes
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analysis/collectives.h"
+#include "analysis/eager_chunks.h"
 #include "analysis/module_path.h"
 #include "analysis/order.h"
 #include "passes/overlap_ep_check.h"
@@ -311,6 +312,17 @@ PassResult apply(const Input& input, const Plan& plan) {
 
 }  // namespace
 
+namespace {
+
+bool has_eager_notes(const Graph& graph) {
+  const Body& step = graph.step();
+  return std::ranges::any_of(step.order, [&](NodeId id) {
+    return !step.nodes[id].chunk.role && find_eager_notes(*graph.context, step.nodes[id]);
+  });
+}
+
+}  // namespace
+
 PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
   const std::vector<EpRegion> regions = collect_regions(graph, options);
   const Input input(graph);
@@ -325,7 +337,9 @@ PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
     decline(
         graph, {},
         {"nothing-to-schedule", "S-9",
-         "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
+         has_eager_notes(graph)
+             ? "the graph was chunked in eager mode: run mark-eager-chunks first"
+             : "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
         regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
   return {graph, {"no token exchange to schedule"}};
 }

@@ -11,6 +11,7 @@
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
 #include "passes/isolate_ep_pg.h"
+#include "passes/mark_eager_chunks.h"
 #include "passes/overlap_ep.h"
 #include "passes/pipeline.h"
 #include "passes/reassign_pgs.h"
@@ -122,6 +123,9 @@ PassResult run_overlap_ep(const Graph& graph, const Options& options) {
               .validate_only = options.flag("validate-only")});
 }
 
+PassResult run_mark_eager_chunks(const Graph& graph, const Options&) {
+  return mark_eager_chunks(graph);
+}
 PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
   return isolate_ep_pg(graph);
 }
@@ -161,16 +165,18 @@ const OptionSpec kAttention{
 const OptionSpec kGradAccumulation{
     .name = "grad-accumulation",
     .kind = OptionKind::kChoice,
-    .help = "add up the parts of a gradient before a collective reduces it (early, the default: one collective "
-            "each), or behind it, as autograd does for modules chunked in eager mode (eager: one for each part)",
+    .help =
+        "add up the parts of a gradient before a collective reduces it (early, the default: one collective "
+        "each), or behind it, as autograd does for modules chunked in eager mode (eager: one for each part)",
     .choices = {"early", "eager"},
     .is_optional = true};
 
 const OptionSpec kJoin{
     .name = "join",
     .kind = OptionKind::kChoice,
-    .help = "where values are rejoined: as late as possible (late, the default: regions hand over parts), or "
-            "between consecutive modules, as torchtitan does (regions)",
+    .help =
+        "where values are rejoined: as late as possible (late, the default: regions hand over parts), or "
+        "between consecutive modules, as torchtitan does (regions)",
     .choices = {"late", "regions"},
     .is_optional = true};
 
@@ -211,6 +217,10 @@ std::vector<PassInfo> make_passes() {
                    kAttention},
        .run = run_chunk,
        .check = check_chunk_options},
+      {.name = "mark-eager-chunks",
+       .summary = "mark the parts of modules that torchtitan chunked in eager mode, before tracing",
+       .options = {},
+       .run = run_mark_eager_chunks},
       {.name = "isolate-ep-pg",
        .summary = "give token exchanges a process group of their own",
        .options = {},
