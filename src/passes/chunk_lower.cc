@@ -54,7 +54,7 @@ class Lowering {
     }
     sizes_.place_behind_inputs();
     out_.step().order = std::move(writer_.order());
-    std::vector<NodeId> candidates;
+    std::vector<NodeId> candidates = std::move(numbers_in_parts_);
     for (NodeId view : views_.joined_above())
       for (const Arg& part : parts_of(view)) candidates.push_back(part.as_node());
     drop_unused(out_, NodeId(in_.step().nodes.size()), candidates);
@@ -250,6 +250,7 @@ class Lowering {
     if (!seen_by(user, id).is_partial()) fail_part(id, user);
     const ExprId extent = in_.context->types[in_.step().nodes[id].type].expr;
     return piece({id.index(), -1, 0, sharers(user)}, id, k, [&] {
+      numbers_in_parts_.push_back(id);
       const auto known = sizes_.of_extent(extent, placements_.region[user]);
       return known ? *known : sizes_.of_number(whole(id, user), {id, user});
     });
@@ -379,7 +380,8 @@ class Lowering {
   SideTable<NodeId, std::size_t> made_at_;                  // when its parts were written
   std::vector<Arg> parts_;
   std::map<PiecesKey, Pieces> pieces_;
-  IdSet<NodeId> made_of_sizes_;  // divided nodes
+  std::vector<NodeId> numbers_in_parts_;  // from outside: the whole ones may have no user left
+  IdSet<NodeId> made_of_sizes_;           // divided nodes
 };
 
 }  // namespace

@@ -28,6 +28,11 @@ bool is_pure(const Node& node) {
          !node.op->is_random && !node.op->is_effectful && !is_launch(node) && !is_wait(node);
 }
 
+bool is_number(const Graph& graph, NodeId id) {
+  const TypeId type = graph.step().nodes[id].type;
+  return type && graph.context->types[type].kind == TypeKind::kScalar;
+}
+
 }  // namespace
 
 bool ViewJoins::is_joined_above(NodeId id) {
@@ -66,7 +71,7 @@ void drop_unused(Graph& chunked, NodeId first_new, const std::vector<NodeId>& ca
     for_each_input(*chunked.context, node, [&](NodeId input) {
       if (!goes) {
         used.insert(input);
-      } else if (input.index() >= first_new.index()) {
+      } else if (input.index() >= first_new.index() || is_number(chunked, input)) {
         may_go.insert(input);
       }
     });

@@ -38,8 +38,8 @@ class ViewJoins {
   std::vector<NodeId> joined_above_;
 };
 
-// Removes those of the candidates from the step's order that nothing takes, and of the nodes from `first_new` on
-// what only they took.
+// Removes those of the candidates from the step's order that nothing takes, and what only they took: nodes from
+// `first_new` on, and numbers.
 void drop_unused(Graph& chunked, NodeId first_new, const std::vector<NodeId>& candidates);
 
 }  // namespace epweave
