@@ -133,9 +133,10 @@ class RewriteVerifier {
       case ClaimKind::kSplit:
         return fmt::format("{} (the parts of {})", name_b(b), origin);
       case ClaimKind::kJoin:
-        return claim.complete ? fmt::format("{} (all of {}, joined)", name_b(b), origin)
-                              : fmt::format("{} (parts {} to {} of {})", name_b(b), claim.first_part,
-                                            claim.part, origin);
+        if (claim.complete) return fmt::format("{} (all of {}, joined)", name_b(b), origin);
+        if (claim.first_part == claim.part)
+          return fmt::format("{} (parts of {}, wrongly joined)", name_b(b), origin);
+        return fmt::format("{} (parts {} to {} of {})", name_b(b), claim.first_part, claim.part, origin);
       case ClaimKind::kSize:
         return fmt::format("{} (a size)", name_b(b));
       case ClaimKind::kBlocks:

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "analysis/eager_chunks.h"
 
 namespace epweave {
@@ -10,8 +13,11 @@ namespace {
 // What is missing in the notes of a node, or nothing.
 std::string find_gap(const Graph& graph, const ChunkInfo& notes) {
   if (!notes.region) return "no module (chunked_region_fqn)";
-  if (!notes.role) return "no role (chunked_region_role)";
-  if (graph.text(notes.role) == "body" && !notes.part) return "no number of the part (chunk_id)";
+  const std::string_view role = graph.text(notes.role);
+  static constexpr std::array kRoles = {"body", "split_boundary", "chunk_input", "materialization"};
+  if (std::ranges::find(kRoles, role) == kRoles.end())
+    return "no role that is known (chunked_region_role: body, split_boundary, materialization)";
+  if (role == "body" && !notes.part) return "no number of the part (chunk_id)";
   return {};
 }
 
@@ -42,7 +48,9 @@ PassResult mark_eager_chunks(const Graph& graph) {
     ++count;
     if (modules.insert(notes->region)) ++module_count;
   }
-  if (count > 0) result.notes.push_back(fmt::format("{} nodes in {} modules", count, module_count));
+  if (count > 0)
+    result.notes.push_back(
+        fmt::format("{} nodes in {} module{}", count, module_count, module_count == 1 ? "" : "s"));
   return result;
 }
 

@@ -166,19 +166,18 @@ const OptionSpec kGradAccumulation{
     .name = "grad-accumulation",
     .kind = OptionKind::kChoice,
     .help =
-        "add up the parts of a gradient before a collective reduces it (early, the default: one collective "
-        "each), or behind it, as autograd does for modules chunked in eager mode (eager: one for each part)",
+        "add up the parts of a gradient before it is reduced over ranks (early, the default), or behind, as "
+        "autograd does in eager mode",
     .choices = {"early", "eager"},
     .is_optional = true};
 
-const OptionSpec kJoin{
-    .name = "join",
-    .kind = OptionKind::kChoice,
-    .help =
-        "where values are rejoined: as late as possible (late, the default: regions hand over parts), or "
-        "between consecutive modules, as torchtitan does (regions)",
-    .choices = {"late", "regions"},
-    .is_optional = true};
+const OptionSpec kJoin{.name = "join",
+                       .kind = OptionKind::kChoice,
+                       .help =
+                           "rejoin values as late as possible (late, the default), or between modules, as "
+                           "torchtitan does",
+                       .choices = {"late", "regions"},
+                       .is_optional = true};
 
 std::vector<PassInfo> make_passes() {
   return {
