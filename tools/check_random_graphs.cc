@@ -75,9 +75,10 @@ class Checker {
           division);
     };
     const std::string schedule = moe ? ",isolate-ep-pg,dce,overlap-ep,concretize" : ",concretize";
-    // 48 tokens: equal parts, uneven ones, and sizes as given.
-    return {chunk("parts=2") + schedule, chunk("parts=3"), chunk("parts=5,cast=exact") + schedule,
-            chunk("sizes=[7,1,40]") + (moe ? ",overlap-ep{movement=minimal}" : "")};
+    // 48 tokens: equal parts, uneven ones, and sizes as given; gradients and joins in both orders.
+    return {chunk("parts=2") + schedule, chunk("parts=3,grad-accumulation=eager") + schedule,
+            chunk("parts=5,cast=exact") + schedule,
+            chunk("sizes=[7,1,40],join=regions") + (moe ? ",overlap-ep{movement=minimal}" : "")};
   }
 
   void check_rewrite(const RandomStep& step, const std::string& pipeline) {

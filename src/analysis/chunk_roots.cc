@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "analysis/eager_chunks.h"
 #include "base/nearest_name.h"
 #include "ir/walk.h"
 
@@ -152,16 +153,24 @@ ChunkRoots select_roots(const Graph& graph, const PlacementOptions& options, Mod
 
 void require_unchunked(const Graph& graph, const ChunkRoots& roots, ModuleMatcher& matcher) {
   for (const auto [id, node] : walk(graph.step())) {
-    if (node.kind != NodeKind::kCall || !node.chunk.part || !node.module) continue;
+    if (node.kind != NodeKind::kCall || !node.module) continue;
+    // Fields, or what torchtitan's eager chunker noted and mark-eager-chunks would make fields of.
+    const std::optional<ChunkInfo> notes =
+        node.chunk.part ? std::nullopt : find_eager_notes(*graph.context, node);
+    const ChunkInfo& chunk = notes ? *notes : node.chunk;
+    if (!chunk.part) continue;
     const StringId root = matcher.root_of(node.module);
     if (!root || !roots.modules.contains(root)) continue;
     throw PassError(
         "chunk.already-chunked",
-        fmt::format("'{}' is already divided into parts: this operation belongs to part {} of '{}'",
-                    graph.text(root), *node.chunk.part, graph.text(node.chunk.region)),
+        fmt::format("'{}' is already divided into parts: this operation belongs to part {} of '{}'{}",
+                    graph.text(root), *chunk.part, graph.text(chunk.region),
+                    notes ? ", which was chunked in eager mode" : ""),
         site_of(graph, node),
-        "to schedule the parts that it has: -p isolate-ep-pg,overlap-ep,concretize; to divide it otherwise: "
-        "chunk the graph it was made from, with all patterns in one list (roots=[A,B])");
+        fmt::format("to schedule the parts that it has: -p {}isolate-ep-pg,overlap-ep,concretize; to divide "
+                    "it otherwise: chunk the graph it was made from, with all patterns in one list "
+                    "(roots=[A,B])",
+                    notes ? "mark-eager-chunks," : ""));
   }
 }
 

@@ -129,7 +129,7 @@ class Prover {
     using Order = Rows::Order;
     const bool is_as_made = writes_[input] == written_before_[input];
     const Placement& p = placements_.seen_from(input, region_);
-    if (constants_.contains(input) && is_as_made && placements_.divides_alike(input, region_))
+    if (constants_.contains(input) && is_as_made && placements_.shares_parts(input, region_))
       return {Order::kAny, {}, input};
     if (p.is(PlacementKind::kSplit)) return {Order::kKnown, token_order_, input};
     const bool is_tensor = tensor_of(context_, body_.nodes[input].type) != nullptr;

@@ -169,10 +169,16 @@ class Inference {
   RegionId region_id(StringId root, bool backward) {
     SideTable<StringId, RegionId>& table = backward ? backward_regions_ : forward_regions_;
     if (!table[root]) {
-      result_.regions.push_back({root, backward, roots_.division[root]});
+      result_.regions.push_back({root, backward, roots_.division[root], group_of(root)});
       table.at(root) = RegionId(result_.regions.size() - 1);
     }
     return table[root];
+  }
+
+  std::uint32_t group_of(StringId root) {
+    if (options_.join == JoinMode::kLate) return roots_.division[root];
+    if (!group_of_[root]) group_of_.at(root) = ++group_count_;
+    return group_of_[root] - 1;
   }
 
   RegionId region_of(NodeId id) {
@@ -205,7 +211,7 @@ class Inference {
     for_each_input(*graph_.context, node, [&](NodeId input) {
       const bool is_tensor = tensor_of(*graph_.context, step_.nodes[input].type) != nullptr;
       if (is_tensor && !result_.seen_from(input, latest).is_divided()) has_parts = false;
-      if (!result_.divides_alike(input, latest) && !(taken_by_[input] == latest)) has_parts = false;
+      if (!result_.shares_parts(input, latest) && !(taken_by_[input] == latest)) has_parts = false;
     });
     return has_parts ? latest : RegionId();
   }
@@ -242,7 +248,7 @@ class Inference {
     if (call_.cut()) result_.attention.emplace(id, *call_.cut());
     has_division_.insert(region);
     for_each_input(*graph_.context, node, [&](NodeId input) {
-      if (!result_.divides_alike(input, region) && result_.seen_from(input, region).is_divided())
+      if (!result_.shares_parts(input, region) && result_.seen_from(input, region).is_divided())
         taken_by_.at(input) = region;
     });
     result_.placement.at(id) = std::move(placement);
@@ -356,6 +362,8 @@ class Inference {
   PlacementCall call_;
   ChunkRoots roots_;
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;
+  SideTable<StringId, std::uint32_t> group_of_;  // of a root, from 1 on
+  std::uint32_t group_count_ = 0;
   IdSet<RegionId> has_division_;
   SideTable<NodeId, RegionId> taken_by_;    // the region that takes an outside value in parts
   SideTable<NodeId, RegionId> updated_in_;  // the region that updates a buffer

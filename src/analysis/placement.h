@@ -17,7 +17,7 @@
 //
 // One forward walk assigns each region node a placement and says how it takes each argument. Nothing here
 // depends on N. Regions may be divided differently (`layers.*.moe` in four parts, `layers.*.feed_forward` in
-// two); one that takes a value of another division sees what rejoins it, as a value from outside.
+// two); one that takes a value of another group of regions sees what rejoins it, as a value from outside.
 #pragma once
 
 #include <map>
@@ -91,6 +91,7 @@ struct ChunkRegion {
   StringId root;
   bool backward = false;
   std::uint32_t division = 0;  // how its tokens are divided: that of the pattern that selected its root
+  std::uint32_t group = 0;     // regions of one group, all divided alike, hand over parts to each other
 };
 
 // Something a rule takes for granted.
@@ -104,6 +105,23 @@ struct Assumption {
 enum class AttentionMode : std::uint8_t {
   kWholeKv,      // all keys: what the whole model computes, for any mask
   kIndependent,  // the keys of their part: the same only if no query sees a key of another part
+};
+
+// How far the gradient of each part goes before the parts are added up. A gradient that two ranks share:
+//
+//   early    mm -> cast           per part;   add (p0 + p1);   reduce_scatter -> wait
+//   eager    mm -> cast -> reduce_scatter -> wait   per part;   add (p1 + p0)
+enum class GradAccumulation : std::uint8_t {
+  kEarly,  // to the collective that reduces it: one for all parts
+  // Through that collective, to where autograd adds up gradients, when modules are chunked in eager mode: one
+  // collective for each part, and the last part is the first to arrive.
+  kEager,
+};
+
+// Which regions hand over parts.
+enum class JoinMode : std::uint8_t {
+  kLate,     // all that are divided alike
+  kRegions,  // forward to backward of one module; between modules values are joined and cut again
 };
 
 // How the parts of a divided attention call differ from it beyond their operands.
@@ -121,6 +139,8 @@ struct PlacementOptions {
   bool dense = false;                         // regions of all selected modules
   bool exact_casts = false;  // join a Partial before a narrowing cast instead of casting each part
   AttentionMode attention = AttentionMode::kWholeKv;
+  GradAccumulation grad_accumulation = GradAccumulation::kEarly;
+  JoinMode join = JoinMode::kLate;
 };
 
 // A pattern that matches the path of no module.
@@ -150,17 +170,17 @@ class Placements {
   void set_access(NodeId node, const std::vector<Access>& accesses);
   // Of any value; outside values by their type.
   const Placement& of(NodeId node) const { return region[node] ? placement[node] : outside[node]; }
-  // Whether the value is one of a region that is divided as `user` is.
-  bool divides_alike(NodeId value, RegionId user) const {
-    return region[value] && regions[region[value].index()].division == regions[user.index()].division;
+  // Whether the value is one of a region that hands over parts to `user`.
+  bool shares_parts(NodeId value, RegionId user) const {
+    return region[value] && regions[region[value].index()].group == regions[user.index()].group;
   }
   // Whether the value has parts that a node of `user` can take as they are.
   bool has_parts_for(NodeId value, RegionId user) const {
-    return is_divided(value) && divides_alike(value, user);
+    return is_divided(value) && shares_parts(value, user);
   }
   // What a node of `user` takes the value for.
   const Placement& seen_from(NodeId value, RegionId user) const {
-    return divides_alike(value, user) ? placement[value] : outside[value];
+    return shares_parts(value, user) ? placement[value] : outside[value];
   }
   SideTable<NodeId, Placement> outside;
 

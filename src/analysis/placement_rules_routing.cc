@@ -255,10 +255,25 @@ Placement all_to_all(PlacementCall& call) {
   call.refuse(std::string(kCombination), fmt::format("it exchanges a value placed {}", print_placement(p)));
 }
 
+// A maximum over the ranks, for one, is no sum of the parts' maxima.
+bool is_linear_reduction(const PlacementCall& call) {
+  const Operand kind = call.arg(1, "reduce_op");
+  if (!kind.arg.is(ArgKind::kText)) return false;
+  const std::string_view name = call.graph().text(kind.arg.as_name());
+  return name == "sum" || name == "avg";
+}
+
 // One collective on the joined value.
 Placement whole_collective(PlacementCall& call) {
   call.take_whole(call.arg(0));
   return Placement::whole();
+}
+
+// Adds up over the ranks. In eager mode each part's gradient is added up by a collective of its own.
+Placement reduction(PlacementCall& call) {
+  const bool is_eager = call.options().grad_accumulation == GradAccumulation::kEager;
+  const bool is_gradient = call.node().is_backward() && call.of(call.arg(0)).is_partial();
+  return is_eager && is_gradient && is_linear_reduction(call) ? Placement::partial() : whole_collective(call);
 }
 
 constexpr PlacementRow kRows[] = {
@@ -277,8 +292,8 @@ constexpr PlacementRow kRows[] = {
     {"aten._local_scalar_dense.default", scalar_read},
     {"_c10d_functional.all_to_all_single.default", all_to_all},
     {"_c10d_functional.all_gather_into_tensor.default", whole_collective},
-    {"_c10d_functional.reduce_scatter_tensor.default", whole_collective},
-    {"_c10d_functional.all_reduce.default", whole_collective},
+    {"_c10d_functional.reduce_scatter_tensor.default", reduction},
+    {"_c10d_functional.all_reduce.default", reduction},
 };
 
 }  // namespace

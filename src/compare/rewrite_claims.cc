@@ -85,8 +85,9 @@ std::string RewriteClaims::describe(NodeId b) const {
     case ClaimKind::kSplit:
       return fmt::format("{} (the parts of {})", name_b(b), origin);
     case ClaimKind::kJoin:
-      return claim.complete ? fmt::format("{} (all of {}, joined)", name_b(b), origin)
-                            : fmt::format("{} (parts 0 to {} of {})", name_b(b), claim.part, origin);
+      if (claim.complete) return fmt::format("{} (all of {}, joined)", name_b(b), origin);
+      if (claim.first_part == claim.part) return fmt::format("{} (parts of {}, wrongly joined)", name_b(b), origin);
+      return fmt::format("{} (parts {} to {} of {})", name_b(b), claim.first_part, claim.part, origin);
     case ClaimKind::kSize:
       return fmt::format("{} (a size)", name_b(b));
     case ClaimKind::kBlocks:
@@ -215,11 +216,12 @@ bool RewriteClaims::is_carried(NodeId a) const {
   return true;
 }
 
-void RewriteClaims::set_sum(NodeId b, std::uint32_t part) {
+void RewriteClaims::set_sum(NodeId b, std::uint32_t first, std::uint32_t last) {
   Claim& claim = claims_[b];
-  claim.part = part;
+  claim.first_part = first;
+  claim.part = last;
   claim.parts = part_count(claim.origin);
-  claim.complete = part + 1 == claim.parts;
+  claim.complete = first == 0 ? last + 1 == claim.parts : last == 0;
 }
 
 void RewriteClaims::check_parts() {

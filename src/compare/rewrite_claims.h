@@ -25,6 +25,7 @@ struct Claim {
   ClaimKind kind = ClaimKind::kNone;
   NodeId origin;                      // first of its class
   std::uint32_t part = 0, parts = 0;  // kPart, kPiece; kJoin by sums: the last part added
+  std::uint32_t first_part = 0;       // kJoin by sums: the part that the others are added to
   bool complete = true;               // kJoin: all parts are in it
 };
 
@@ -37,8 +38,8 @@ class RewriteClaims {
   bool read();
   // Parts are 0 .. n-1, each once.
   void check_parts();
-  // A sum of parts has the parts up to `part` in it.
-  void set_sum(NodeId b, std::uint32_t part);
+  // A sum of parts has those from `first` to `last` in it.
+  void set_sum(NodeId b, std::uint32_t first, std::uint32_t last);
 
   const Claim& operator[](NodeId b) const { return claims_[b]; }
   std::string describe(NodeId b) const;  // "%mm_chunk1 (part 1 of %mm)"

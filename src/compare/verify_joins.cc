@@ -226,7 +226,7 @@ void JoinCheck::check_cat(NodeId id) {
   }
 }
 
-// ((p0 + p1) + p2) + ...
+// ((p0 + p1) + p2) + ..., or from the last part to the first.
 void JoinCheck::check_sum(NodeId id) {
   static const OpInfo* const add = find_op("aten.add.Tensor");
   static const OpInfo* const scalar_add = find_op("operator.add");
@@ -238,21 +238,25 @@ void JoinCheck::check_sum(NodeId id) {
       !args[0].is_node() || !args[1].is_node())
     return claims_.fail(id, "rewrite-join", "is neither a cat nor a sum of two");
   const NodeId left = args[0].as_node(), right = args[1].as_node();
-  const std::uint32_t k = claims_[right].part;
+  const std::uint32_t n = claims_.part_count(claim.origin), k = claims_[right].part;
   const Claim& before = claims_[left];
-  const bool is_next =
-      k > 0 && right == claims_.part_of(claim.origin, k) &&
-      (k == 1 ? left == claims_.part_of(claim.origin, 0)
-              : before.kind == ClaimKind::kJoin && before.origin == claim.origin && before.part + 1 == k);
-  if (!is_next)
+  const bool is_sum =
+      before.kind == ClaimKind::kJoin && before.origin == claim.origin && before.first_part != before.part;
+  const std::uint32_t first = is_sum ? before.first_part : before.part;
+  const bool is_start =
+      is_sum || ((first == 0 || first + 1 == n) && left == claims_.part_of(claim.origin, first));
+  const bool is_next = right == claims_.part_of(claim.origin, k) &&
+                       (first == 0 ? k == before.part + 1 : k + 1 == before.part);
+  if (!is_start || !is_next)
     return claims_.fail(
         id, "rewrite-join",
-        fmt::format("adds {} and {}, not the parts of {} from the first on", claims_.describe(left),
-                    claims_.describe(right), claims_.name_a(claim.origin)));
+        fmt::format("adds {} and {}, not the parts of {} from the first to the last, nor from the last to "
+                    "the first",
+                    claims_.describe(left), claims_.describe(right), claims_.name_a(claim.origin)));
   if (is_tensor && (!has_part_sizes(right, claim.origin, -1) || !has_part_sizes(left, claim.origin, -1)))
     return claims_.fail(id, "rewrite-join",
                         fmt::format("adds parts that have not the size of {}", claims_.name_a(claim.origin)));
-  claims_.set_sum(id, k);
+  claims_.set_sum(id, first, k);
 }
 
 }  // namespace epweave

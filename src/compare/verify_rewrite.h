@@ -8,7 +8,8 @@
 //                               of the same kind in every part; or what part k-1 of x left (buffers)
 //   split of x, its pieces      x whole, cut into n equal extents along one dimension; piece k is element k
 //   join of x                   cat: exactly parts 0 .. n-1, in order, along the dimension in which they are
-//                               smaller than x. sum: parts 0 .. n-1 of the size of x, added in order
+//                               smaller than x. sum: parts 0 .. n-1 of the size of x, added in order, from
+//                               the first on or from the last on
 //   size                        a scalar whose recorded expression is that of x's argument, or its n-th part
 //
 // Arguments of outputs are arguments like others, so by induction all that A's outputs need is computed.

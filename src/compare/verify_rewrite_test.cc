@@ -42,6 +42,7 @@ TEST_CASE("rewrites of real graphs are accepted") {
   const std::string pipeline = GENERATE(
       "chunk{parts=2}", "chunk{parts=4}", "chunk{parts=8}", "chunk{parts=3}", "chunk{sizes=[700,324]}",
       "chunk{roots=[layers.1.moe:4,layers.2.moe:3,layers.3.moe]},concretize", "ep-overlap{parts=2}",
+      "ep-overlap{parts=3,grad-accumulation=eager}", "chunk{roots=layers.*,join=regions}",
       "dce,canonicalize,dedup-unshard");
   const Graph a = read(name);
   const Graph b = rewrite(a, pipeline);

@@ -43,6 +43,8 @@ struct ChunkOptions {
   bool dense = false;            // all selected modules, whether they exchange tokens or not
   bool exact_casts = false;
   AttentionMode attention = AttentionMode::kWholeKv;
+  GradAccumulation grad_accumulation = GradAccumulation::kEarly;
+  JoinMode join = JoinMode::kLate;
 };
 
 // Throws UsageError where the text is not PATTERN or PATTERN:PARTS.

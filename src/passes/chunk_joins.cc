@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace epweave {
 
 PartJoins::PartJoins(const Graph& graph, const ChunkPlan& plan, ChunkWriter& writer, PartSizes& sizes)
@@ -170,19 +172,22 @@ NodeId PartJoins::add(NodeId original, std::span<const Arg> parts) {
   const std::string_view name = graph_.text(node.name);
   const bool is_scalar = tensor_of(*graph_.context, node.type) == nullptr;
   const RegionId region = plan_.placements.region[original];
+  const bool is_gradient = !is_scalar && plan_.placements.regions[region.index()].backward;
   std::string_view proof;
   if (is_scalar) {
     proof = "symbolic_size";
-  } else if (plan_.placements.regions[region.index()].backward) {
+  } else if (is_gradient) {
     proof = "backward_partial_sum";
   }
-  NodeId total = parts[0].as_node();
-  for (std::size_t k = 1; k < parts.size(); ++k) {
-    const bool is_last = k + 1 == parts.size();
+  std::vector<Arg> terms(parts.begin(), parts.end());
+  if (is_gradient && plan_.grad_accumulation == GradAccumulation::kEager) std::ranges::reverse(terms);
+  NodeId total = terms[0].as_node();
+  for (std::size_t k = 1; k < terms.size(); ++k) {
+    const bool is_last = k + 1 == terms.size();
     Node sum = writer_.make({.name = is_last ? fmt::format("{}_chunk_materialized", name)
                                              : fmt::format("{}_chunk_sum{}", name, k),
                              .target = is_scalar ? "operator.add" : "aten.add.Tensor",
-                             .args = {Arg::node(total), parts[k]},
+                             .args = {Arg::node(total), terms[k]},
                              .chunk_role = "materialization",
                              .chunk_proof = proof,
                              .role = ProvenanceRole::kMaterialize,

@@ -31,7 +31,8 @@ class PartJoins {
   std::vector<Arg> cut(const Cut& cut);
   // The whole of a region's value.
   NodeId concatenate(NodeId original, std::span<const Arg> parts, const Placement& placement);
-  // Added from the first part to the last: ((p0 + p1) + p2) + ...
+  // Added from the first part to the last: ((p0 + p1) + p2) + ...; gradients in eager order from the last to
+  // the first.
   NodeId add(NodeId original, std::span<const Arg> parts);
 
  private:

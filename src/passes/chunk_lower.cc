@@ -14,6 +14,7 @@
 #include "passes/chunk_plan.h"
 #include "passes/chunk_sizes.h"
 #include "passes/chunk_symbols.h"
+#include "passes/chunk_views.h"
 #include "passes/chunk_writer.h"
 
 namespace epweave {
@@ -42,7 +43,7 @@ class Lowering {
         sizes_(graph, out_, plan, writer_),
         joins_(graph, plan, writer_, sizes_),
         attention_(graph, plan, out_, writer_, sizes_),
-        parts_(plan.divisions.size()) {}
+        views_(graph, placements_, writer_.facts()) {}
 
   Graph run() {
     for (const auto [id, node] : walk(*in_.context, in_.step())) {
@@ -54,6 +55,10 @@ class Lowering {
     }
     sizes_.place_behind_inputs();
     out_.step().order = std::move(writer_.order());
+    std::vector<NodeId> candidates = std::move(numbers_in_parts_);
+    for (NodeId view : views_.joined_above())
+      for (const Arg& part : parts_of(view)) candidates.push_back(part.as_node());
+    drop_unused(out_, NodeId(in_.step().nodes.size()), candidates);
     symbols_.drop_from(out_);
     return std::move(out_);
   }
@@ -68,17 +73,13 @@ class Lowering {
     std::size_t time = 0;
     NodeId writer, value;
   };
-  struct Slices {
+  // The parts of a whole value: nodes, or numbers for sizes.
+  struct Pieces {
     std::size_t time = 0;
-    std::vector<Arg> pieces;
-  };
-  using SliceKey = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t>;
-  // The parts of values under one division: nodes, or numbers for sizes.
-  struct PartTable {
-    SideTable<NodeId, std::uint32_t> begin{kNoParts};
-    SideTable<NodeId, std::size_t> made_at;  // when they were written
     std::vector<Arg> args;
   };
+  // The value, dimension (-1: a number), blocks, and who shares them.
+  using PiecesKey = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t>;
 
   // ------------------------------------------------------------------------- the walk
 
@@ -127,13 +128,8 @@ class Lowering {
   const Placement& seen_by(NodeId user, NodeId input) const {
     return placements_.seen_from(input, placements_.region[user]);
   }
-  std::uint32_t division_of(NodeId user) const {
-    return placements_.regions[placements_.region[user].index()].division;
-  }
-
   void write_parts(NodeId id) {
-    const std::uint32_t division = division_of(id);
-    for (std::size_t k = 0; k < plan_.divisions[division].count(); ++k) {
+    for (std::size_t k = 0; k < plan_.division(placements_.region[id]).count(); ++k) {
       // Arguments first: what they demand stands in front of the part.
       const Node& original = in_.step().nodes[id];
       std::size_t leaf = 0;
@@ -150,10 +146,10 @@ class Lowering {
       node.kwargs = kwargs;
       attention_.adapt(id, k, node);
       const NodeId made = writer_.append(std::move(node));
-      parts_of(id, division)[k] = Arg::node(made);
+      parts_of(id)[k] = Arg::node(made);
     }
     if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
-    parts_[division].made_at.at(id) = writer_.time();
+    made_at_.at(id) = writer_.time();
     for_each_written(id, [&](NodeId value) {
       part_write_.at(effects_.storage_of(value)) = {writer_.time(), id, value};
     });
@@ -182,7 +178,7 @@ class Lowering {
   void require_fresh_parts(NodeId id, NodeId user) {
     if (placements_.of(id).is(PlacementKind::kCarried)) return;
     const Write& write = whole_write_[effects_.storage_of(id)];
-    if (write.time > parts_[division_of(id)].made_at[id]) fail_stale(id, write, user);
+    if (write.time > made_at_[id]) fail_stale(id, write, user);
   }
   [[noreturn]] void fail_stale(NodeId id, const Write& write, NodeId user) {
     auto name = [&](NodeId node) { return out_.text(in_.step().nodes[node].name); };
@@ -203,7 +199,7 @@ class Lowering {
       case Access::Kind::kSlice:
         return slice(input, access, k, user);
       case Access::Kind::kChain:
-        return k == 0 ? Arg::node(whole(input, user)) : parts_of(user, division_of(user))[k - 1];
+        return k == 0 ? Arg::node(whole(input, user)) : parts_of(user)[k - 1];
       case Access::Kind::kAny:
       case Access::Kind::kPart:
         break;
@@ -213,42 +209,28 @@ class Lowering {
 
   // ------------------------------------------------------------------------- accessors
 
-  std::span<Arg> parts_of(NodeId id, std::uint32_t division) {
-    PartTable& table = parts_[division];
-    const std::size_t count = plan_.divisions[division].count();
-    std::uint32_t& begin = table.begin.at(id);
+  // The parts of a region's value.
+  std::span<Arg> parts_of(NodeId id) {
+    const std::size_t count = plan_.division(placements_.region[id]).count();
+    std::uint32_t& begin = parts_begin_.at(id);
     if (begin == kNoParts) {
-      begin = static_cast<std::uint32_t>(table.args.size());
-      table.args.resize(table.args.size() + count);
+      begin = static_cast<std::uint32_t>(parts_.size());
+      parts_.resize(parts_.size() + count);
     }
-    return {table.args.data() + begin, count};
+    return {parts_.data() + begin, count};
   }
 
   // Part k of a divided value. `user` is the node that wants it, in a region.
   Arg part(NodeId id, std::size_t k, NodeId user) {
-    const std::uint32_t division = division_of(user);
     if (placements_.has_parts_for(id, placements_.region[user])) {
       require_fresh_parts(id, user);
-      return parts_of(id, division)[k];
+      return parts_of(id)[k];
     }
-    const bool is_stale = last_write(id) > parts_[division].made_at[id];
-    if (const Arg known = parts_of(id, division)[k]; !known.is_none() && !is_stale) return known;
-    const std::vector<Arg> made = cut(id, user);
-    std::ranges::copy(made, parts_of(id, division).begin());
-    parts_[division].made_at.at(id) = writer_.time();
-    return made[k];
-  }
-  // The parts of a value that has none for the user's region.
-  std::vector<Arg> cut(NodeId id, NodeId user) {
     const Placement& placement = seen_by(user, id);
     const TypeId type = in_.step().nodes[id].type;
-    if (type && context().types[type].kind == TypeKind::kScalar) {
-      if (!placement.is_partial()) fail_part(id, user);
-      const auto known = sizes_.of_extent(context().types[type].expr, placements_.region[user]);
-      return known ? *known : sizes_.of_number(whole(id, user), {id, user});
-    }
+    if (type && context().types[type].kind == TypeKind::kScalar) return part_of_number(id, k, user);
     if (!placement.is(PlacementKind::kSplit)) fail_part(id, user);
-    return split(id, {Access::Kind::kSlice, static_cast<std::int16_t>(placement.dim), placement.blocks},
+    return slice(id, {Access::Kind::kSlice, static_cast<std::int16_t>(placement.dim), placement.blocks}, k,
                  user);
   }
   [[noreturn]] void fail_part(NodeId id, NodeId user) {
@@ -259,17 +241,35 @@ class Lowering {
                     site_of(in_, in_.step().nodes[user]), "select roots that contain what makes this value");
   }
 
-  Arg slice(NodeId id, const Access& access, std::size_t k, NodeId user) {
-    const SliceKey key{id.index(), access.dim, access.blocks.index(), division_of(user)};
-    const auto found = slices_.find(key);
-    if (found != slices_.end() && found->second.time >= last_write(id)) return found->second.pieces[k];
-    // Demanding the whole may write other slices: fill in through a fresh look-up.
-    std::vector<Arg> pieces = split(id, access, user);
-    return (slices_[key] = {writer_.time(), std::move(pieces)}).pieces[k];
+  // The parts of a value that has none for the user's region are made once for all regions that hand over parts
+  // to it, or, where values are rejoined between regions, for each region.
+  std::uint32_t sharers(NodeId user) const {
+    const RegionId region = placements_.region[user];
+    return plan_.join == JoinMode::kRegions ? region.index() : placements_.regions[region.index()].group;
   }
-  std::vector<Arg> split(NodeId id, const Access& slice, NodeId user) {
-    return joins_.cut(
-        {.whole = whole(id, user), .origin = id, .user = user, .dim = slice.dim, .blocks = slice.blocks});
+  Arg part_of_number(NodeId id, std::size_t k, NodeId user) {
+    if (!seen_by(user, id).is_partial()) fail_part(id, user);
+    const ExprId extent = in_.context->types[in_.step().nodes[id].type].expr;
+    return piece({id.index(), -1, 0, sharers(user)}, id, k, [&] {
+      numbers_in_parts_.push_back(id);
+      const auto known = sizes_.of_extent(extent, placements_.region[user]);
+      return known ? *known : sizes_.of_number(whole(id, user), {id, user});
+    });
+  }
+  Arg slice(NodeId id, const Access& access, std::size_t k, NodeId user) {
+    return piece({id.index(), access.dim, access.blocks.index(), sharers(user)}, id, k, [&] {
+      return joins_.cut(
+          {.whole = whole(id, user), .origin = id, .user = user, .dim = access.dim, .blocks = access.blocks});
+    });
+  }
+  // Made anew where the value was written since.
+  template <class Cut>
+  Arg piece(const PiecesKey& key, NodeId id, std::size_t k, Cut&& cut) {
+    const auto found = pieces_.find(key);
+    if (found != pieces_.end() && found->second.time >= last_write(id)) return found->second.args[k];
+    // Demanding the whole may make other pieces: fill in through a fresh look-up.
+    std::vector<Arg> made = cut();
+    return (pieces_[key] = {writer_.time(), std::move(made)}).args[k];
   }
   std::size_t last_write(NodeId id) const {
     const NodeId storage = effects_.storage_of(id);
@@ -293,7 +293,9 @@ class Lowering {
     if (is_made_here) require_fresh_parts(id, user);
     NodeId made;
     if (made_of_sizes_.contains(id) && last_write(id) == 0) {
-      made = write_again(id, user);
+      made = write_again(id, user, "made of sizes only: wanted whole as well as in parts");
+    } else if (last_write(id) == 0 && views_.is_joined_above(id)) {
+      made = write_again(id, user, "a view: the value that it shows is joined");
     } else {
       made = join(id, user);
     }
@@ -326,26 +328,26 @@ class Lowering {
     const TypeId type = in_.step().nodes[input].type;
     return type && in_.context->types[type].kind == TypeKind::kScalar;
   }
-  NodeId write_again(NodeId id, NodeId user) {
+  NodeId write_again(NodeId id, NodeId user, std::string_view reason) {
     const Node& original = in_.step().nodes[id];
     auto take = [&](Arg arg) { return arg.is_node() ? Arg::node(whole(arg.as_node(), user)) : arg; };
     const ArgRange args = context().args.map(original.args, take);
     const ArgRange kwargs = context().args.map(original.kwargs, take);
-    Node node = writer_.make_again(id);
+    Node node = writer_.make_again(id, reason);
     node.args = args;
     node.kwargs = kwargs;
-    return writer_.append(std::move(node));
+    return writer_.append_whole(std::move(node), id);
   }
 
   NodeId join(NodeId id, NodeId user) {
     const Placement& placement = placements_.placement[id];
     switch (placement.kind) {
       case PlacementKind::kSplit:
-        return joins_.concatenate(id, parts_of(id, division_of(id)), placement);
+        return joins_.concatenate(id, parts_of(id), placement);
       case PlacementKind::kPartial:
-        return joins_.add(id, parts_of(id, division_of(id)));
+        return joins_.add(id, parts_of(id));
       case PlacementKind::kCarried:
-        return parts_of(id, division_of(id)).back().as_node();
+        return parts_of(id).back().as_node();
       default:
         break;
     }
@@ -371,12 +373,16 @@ class Lowering {
   PartSizes sizes_;
   PartJoins joins_;
   PartAttention attention_;
+  ViewJoins views_;
   SideTable<NodeId, NodeId> whole_;
-  SideTable<NodeId, std::size_t> whole_at_;            // when the whole was written
-  SideTable<NodeId, Write> whole_write_, part_write_;  // by storage class
-  std::vector<PartTable> parts_;                       // by division
-  std::map<SliceKey, Slices> slices_;                  // by value, dimension, blocks, division
-  IdSet<NodeId> made_of_sizes_;                        // divided nodes
+  SideTable<NodeId, std::size_t> whole_at_;                 // when the whole was written
+  SideTable<NodeId, Write> whole_write_, part_write_;       // by storage class
+  SideTable<NodeId, std::uint32_t> parts_begin_{kNoParts};  // of a region's value, in parts_
+  SideTable<NodeId, std::size_t> made_at_;                  // when its parts were written
+  std::vector<Arg> parts_;
+  std::map<PiecesKey, Pieces> pieces_;
+  std::vector<NodeId> numbers_in_parts_;  // from outside: the whole ones may have no user left
+  IdSet<NodeId> made_of_sizes_;           // divided nodes
 };
 
 }  // namespace

@@ -141,13 +141,17 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   ChunkPlan plan;
   Facts facts(graph);
   plan.dim = options.dim;
+  plan.grad_accumulation = options.grad_accumulation;
+  plan.join = options.join;
   TokenExtents tokens(graph, facts, options.dim);
   plan.token_symbols = tokens.symbols();
   PlacementOptions placing{.divisions = list_divisions(options, plan.divisions),
                            .require_exchange = options.require_exchange,
                            .dense = options.dense,
                            .exact_casts = options.exact_casts,
-                           .attention = options.attention};
+                           .attention = options.attention,
+                           .grad_accumulation = options.grad_accumulation,
+                           .join = options.join};
   for (const ChunkRoot& root : options.roots) placing.roots.push_back(root.pattern);
   plan.placements = infer_placements(graph, placing, tokens, facts);
   const SymbolUses uses(graph, facts, plan);

@@ -16,6 +16,8 @@ namespace epweave {
 
 struct ChunkPlan {
   GridDim dim = GridDim::kBatch;
+  GradAccumulation grad_accumulation = GradAccumulation::kEarly;
+  JoinMode join = JoinMode::kLate;
   std::vector<Division> divisions;
   Placements placements;
   std::vector<StringId> token_symbols;

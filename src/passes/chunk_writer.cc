@@ -77,13 +77,13 @@ Node ChunkWriter::make_part(NodeId id, std::size_t part) {
   return node;
 }
 
-Node ChunkWriter::make_again(NodeId original) {
+Node ChunkWriter::make_again(NodeId original, std::string_view reason) {
   Node node = in_.step().nodes[original];
   append_provenance(context(), node,
                     {.pass = pass_,
                      .role = ProvenanceRole::kKept,
                      .origins = origins_of(node),
-                     .reason = out_.intern("made of sizes only: wanted whole as well as in parts")});
+                     .reason = out_.intern(reason)});
   return node;
 }
 

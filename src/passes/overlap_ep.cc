@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analysis/collectives.h"
+#include "analysis/eager_chunks.h"
 #include "analysis/module_path.h"
 #include "analysis/order.h"
 #include "ir/walk.h"
@@ -319,6 +320,13 @@ PassResult apply(const Input& input, const Plan& plan) {
   return result;
 }
 
+bool has_eager_notes(const Graph& graph) {
+  const Body& step = graph.step();
+  return std::ranges::any_of(step.order, [&](NodeId id) {
+    return !step.nodes[id].chunk.role && find_eager_notes(*graph.context, step.nodes[id]);
+  });
+}
+
 }  // namespace
 
 PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
@@ -334,7 +342,9 @@ PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
     decline(
         graph, {},
         {"nothing-to-schedule", "S-9",
-         "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
+         has_eager_notes(graph)
+             ? "the graph was chunked in eager mode: run mark-eager-chunks first"
+             : "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
         input.regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
   return {graph, {"no token exchange to schedule"}};
 }

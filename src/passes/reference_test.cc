@@ -16,6 +16,7 @@
 #include "passes/canonicalize.h"
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
+#include "passes/mark_eager_chunks.h"
 #include "passes/runner.h"
 
 namespace epweave {
@@ -83,6 +84,18 @@ TEST_CASE("normalising gives torchtitan's normal form") {
                               result.step().order.size(), took));
     INFO(first_difference(ours, theirs));
     CHECK((ours == theirs));
+  }
+}
+
+TEST_CASE("what the eager chunker noted is marked as torchtitan marks it") {
+  const auto expected = find_graphs("2_eagerchunk");
+  for (const auto& [name, path] : find_graphs("1b_remat")) {
+    if (!expected.contains(name)) continue;
+    const Graph result = mark_eager_chunks(read_graph(path)).graph;
+    const auto ours = print_nodes(result), theirs = print_nodes(read_graph(expected.at(name)));
+    INFO(name << ": " << first_difference(ours, theirs));
+    CHECK((ours == theirs));
+    CHECK(same_code(mark_eager_chunks(result).graph, result));
   }
 }
 

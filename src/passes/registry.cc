@@ -11,6 +11,7 @@
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
 #include "passes/isolate_ep_pg.h"
+#include "passes/mark_eager_chunks.h"
 #include "passes/overlap_ep.h"
 #include "passes/pipeline.h"
 #include "passes/reassign_pgs.h"
@@ -71,8 +72,22 @@ void require_use_of_sizes(const std::vector<ChunkRoot>& roots, const std::vector
       count, roots.front().pattern, *roots.front().parts, *roots.front().parts));
 }
 
+// Whether an option that may be left out has this value.
+bool is_chosen(const Options& options, std::string_view name, std::string_view value) {
+  return options.has(name) && options.text(name) == value;
+}
+
+// Autograd casts each part's gradient before anything is added.
+void require_one_order(const Options& options) {
+  if (options.text("cast") == "exact" && is_chosen(options, "grad-accumulation", "eager"))
+    throw UsageError(
+        "option 'grad-accumulation': 'eager' casts the gradient of each part, 'cast=exact' adds up the parts "
+        "first\n  expected one of the two");
+}
+
 ChunkOptions read_chunk_options(const Options& options) {
   require_use_of_sizes(read_roots(options), read_sizes(options));
+  require_one_order(options);
   return {.roots = read_roots(options),
           .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
           .parts = options.integer("parts"),
@@ -80,9 +95,11 @@ ChunkOptions read_chunk_options(const Options& options) {
           .require_exchange = options.flag("require-exchange"),
           .dense = options.has("dense") && options.flag("dense"),
           .exact_casts = options.text("cast") == "exact",
-          .attention = options.has("attention") && options.text("attention") == "independent"
-                           ? AttentionMode::kIndependent
-                           : AttentionMode::kWholeKv};
+          .attention = is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent
+                                                                      : AttentionMode::kWholeKv,
+          .grad_accumulation = is_chosen(options, "grad-accumulation", "eager") ? GradAccumulation::kEager
+                                                                                : GradAccumulation::kEarly,
+          .join = is_chosen(options, "join", "regions") ? JoinMode::kRegions : JoinMode::kLate};
 }
 
 PassResult run_chunk(const Graph& graph, const Options& options) {
@@ -106,6 +123,9 @@ PassResult run_overlap_ep(const Graph& graph, const Options& options) {
               .validate_only = options.flag("validate-only")});
 }
 
+PassResult run_mark_eager_chunks(const Graph& graph, const Options&) {
+  return mark_eager_chunks(graph);
+}
 PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
   return isolate_ep_pg(graph);
 }
@@ -142,6 +162,23 @@ const OptionSpec kAttention{
     .choices = {"whole-kv", "independent"},
     .is_optional = true};
 
+const OptionSpec kGradAccumulation{
+    .name = "grad-accumulation",
+    .kind = OptionKind::kChoice,
+    .help =
+        "add up the parts of a gradient before it is reduced over ranks (early, the default), or behind, as "
+        "autograd does in eager mode",
+    .choices = {"early", "eager"},
+    .is_optional = true};
+
+const OptionSpec kJoin{.name = "join",
+                       .kind = OptionKind::kChoice,
+                       .help =
+                           "rejoin values as late as possible (late, the default), or between modules, as "
+                           "torchtitan does",
+                       .choices = {"late", "regions"},
+                       .is_optional = true};
+
 std::vector<PassInfo> make_passes() {
   return {
       {.name = "dce", .summary = "drop nodes whose results nothing needs", .options = {}, .run = run_dce},
@@ -174,9 +211,15 @@ std::vector<PassInfo> make_passes() {
                     "linear",
                     "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
                     {"linear", "exact"}},
+                   kGradAccumulation,
+                   kJoin,
                    kAttention},
        .run = run_chunk,
        .check = check_chunk_options},
+      {.name = "mark-eager-chunks",
+       .summary = "mark the parts of modules that torchtitan chunked in eager mode, before tracing",
+       .options = {},
+       .run = run_mark_eager_chunks},
       {.name = "isolate-ep-pg",
        .summary = "give token exchanges a process group of their own",
        .options = {},
@@ -213,16 +256,16 @@ std::vector<PassInfo> make_passes() {
 std::string expand_ep_overlap(const Options& options) {
   std::vector<std::string> patterns;
   for (const ChunkRoot& root : read_roots(options)) patterns.push_back(root.pattern);
-  const std::string sizes =
+  std::string optional =
       options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
-  const std::string attention =
-      options.has("attention") ? fmt::format(",attention={}", options.text("attention")) : "";
-  const std::string dense = options.has("dense") && options.flag("dense") ? ",dense=true" : "";
+  if (options.has("dense") && options.flag("dense")) optional += ",dense=true";
+  for (const char* name : {"grad-accumulation", "join", "attention"})
+    if (options.has(name)) optional += fmt::format(",{}={}", name, options.text(name));
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}{}}},isolate-ep-pg,dce,"
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
       options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), options.integer("parts"), sizes, dense, attention, print_value(patterns));
+      options.text("dim"), options.integer("parts"), optional, print_value(patterns));
 }
 
 std::vector<PresetInfo> make_presets() {
@@ -234,6 +277,8 @@ std::vector<PresetInfo> make_presets() {
                    kParts,
                    kSizes,
                    kDense,
+                   kGradAccumulation,
+                   kJoin,
                    kAttention,
                    {"symbolize",
                     OptionKind::kChoice,
