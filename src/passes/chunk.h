@@ -43,6 +43,7 @@ struct ChunkOptions {
   bool dense = false;            // all selected modules, whether they exchange tokens or not
   bool exact_casts = false;
   AttentionMode attention = AttentionMode::kWholeKv;
+  OwnSums own_sums = OwnSums::kRefuse;
 };
 
 // Throws UsageError where the text is not PATTERN or PATTERN:PARTS.

@@ -147,7 +147,8 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
                            .require_exchange = options.require_exchange,
                            .dense = options.dense,
                            .exact_casts = options.exact_casts,
-                           .attention = options.attention};
+                           .attention = options.attention,
+                           .own_sums = options.own_sums};
   for (const ChunkRoot& root : options.roots) placing.roots.push_back(root.pattern);
   plan.placements = infer_placements(graph, placing, tokens, facts);
   const SymbolUses uses(graph, facts, plan);
@@ -155,8 +156,8 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
     for (StringId symbol : plan.token_symbols)
       if (uses.uses(i, symbol)) Divider(graph, facts, plan).divide(plan.divisions[i], symbol);
   check_attention_borders(graph, tokens, facts, plan);
-  check_positions(graph, plan.placements);
-  plan.claims = prove_frames(graph, plan.placements);
+  check_positions(graph, plan.placements, placing, facts);
+  plan.claims = prove_frames(graph, plan.placements, facts);
   return plan;
 }
 

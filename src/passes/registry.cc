@@ -82,7 +82,9 @@ ChunkOptions read_chunk_options(const Options& options) {
           .exact_casts = options.text("cast") == "exact",
           .attention = options.has("attention") && options.text("attention") == "independent"
                            ? AttentionMode::kIndependent
-                           : AttentionMode::kWholeKv};
+                           : AttentionMode::kWholeKv,
+          .own_sums = options.has("contract") && options.text("contract") == "own-sums" ? OwnSums::kAccept
+                                                                                        : OwnSums::kRefuse};
 }
 
 PassResult run_chunk(const Graph& graph, const Options& options) {
@@ -142,6 +144,15 @@ const OptionSpec kAttention{
     .choices = {"whole-kv", "independent"},
     .is_optional = true};
 
+const OptionSpec kContract{
+    .name = "contract",
+    .kind = OptionKind::kChoice,
+    .help =
+        "what you promise of the modules: nothing (none, the default), or that a row which takes a sum over "
+        "rows means that of its own part (own-sums)",
+    .choices = {"none", "own-sums"},
+    .is_optional = true};
+
 std::vector<PassInfo> make_passes() {
   return {
       {.name = "dce", .summary = "drop nodes whose results nothing needs", .options = {}, .run = run_dce},
@@ -174,7 +185,8 @@ std::vector<PassInfo> make_passes() {
                     "linear",
                     "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
                     {"linear", "exact"}},
-                   kAttention},
+                   kAttention,
+                   kContract},
        .run = run_chunk,
        .check = check_chunk_options},
       {.name = "isolate-ep-pg",
@@ -218,11 +230,14 @@ std::string expand_ep_overlap(const Options& options) {
   const std::string attention =
       options.has("attention") ? fmt::format(",attention={}", options.text("attention")) : "";
   const std::string dense = options.has("dense") && options.flag("dense") ? ",dense=true" : "";
+  const std::string contract =
+      options.has("contract") ? fmt::format(",contract={}", options.text("contract")) : "";
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}{}}},isolate-ep-pg,dce,"
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}{}{}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
       options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), options.integer("parts"), sizes, dense, attention, print_value(patterns));
+      options.text("dim"), options.integer("parts"), sizes, dense, attention, contract,
+      print_value(patterns));
 }
 
 std::vector<PresetInfo> make_presets() {
@@ -235,6 +250,7 @@ std::vector<PresetInfo> make_presets() {
                    kSizes,
                    kDense,
                    kAttention,
+                   kContract,
                    {"symbolize",
                     OptionKind::kChoice,
                     "no",
