@@ -147,6 +147,7 @@ class Prover {
     const bool is_any = (a.is_known() && b.order == Order::kAny) || (a.order == Order::kAny && b.is_known());
     if (is_same || is_any) {
       ++claims_.proved;
+      claims_.proved_at.push_back(id);
     } else {
       claims_.open.push_back({id, std::move(why)});
     }
@@ -301,7 +302,7 @@ class Prover {
     const ExchangeCounts counts = rows.kind == kSort
                                       ? check_exchange_counts(graph_, numbers_, id, NodeId(rows.values[0]))
                                       : ExchangeCounts();
-    if (counts.verdict == Verdict::kProved) ++claims_.exchanges;
+    if (counts.verdict == Verdict::kProved) claims_.exchanges_at.push_back(id);
     if (counts.verdict == Verdict::kUnknown)
       claims_.open.push_back({id, "its split sizes may not count the rows that go to each rank"});
     if (counts.verdict == Verdict::kWrong) decline_exchange(id, counts.why);

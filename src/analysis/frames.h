@@ -38,9 +38,10 @@ struct FrameClaims {
     NodeId node;
     std::string why;
   };
-  std::size_t exchanges = 0;  // of sorted rows that are sent to the ranks that the whole sends them to
-  std::size_t proved = 0;     // row writes and sums over rows whose operands have the same frame
-  std::vector<Open> open;     // those for which it could not be shown
+  std::size_t proved = 0;            // row writes and sums over rows whose operands have the same frame
+  std::vector<NodeId> proved_at;     // these
+  std::vector<NodeId> exchanges_at;  // of sorted rows that are sent to the ranks that the whole sends them to
+  std::vector<Open> open;            // those for which it could not be shown
 };
 
 // Throws PassError where a node pairs rows in token order with rows in another order, regroups rows, or sends a part's rows to

@@ -71,22 +71,6 @@ void require_use_of_sizes(const std::vector<ChunkRoot>& roots, const std::vector
       count, roots.front().pattern, *roots.front().parts, *roots.front().parts));
 }
 
-ChunkOptions read_chunk_options(const Options& options) {
-  require_use_of_sizes(read_roots(options), read_sizes(options));
-  return {.roots = read_roots(options),
-          .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
-          .parts = options.integer("parts"),
-          .sizes = read_sizes(options),
-          .require_exchange = options.flag("require-exchange"),
-          .dense = options.has("dense") && options.flag("dense"),
-          .exact_casts = options.text("cast") == "exact",
-          .attention = options.has("attention") && options.text("attention") == "independent"
-                           ? AttentionMode::kIndependent
-                           : AttentionMode::kWholeKv,
-          .own_sums = options.has("contract") && options.text("contract") == "own-sums" ? OwnSums::kAccept
-                                                                                        : OwnSums::kRefuse};
-}
-
 PassResult run_chunk(const Graph& graph, const Options& options) {
   return chunk(graph, read_chunk_options(options));
 }
@@ -261,6 +245,22 @@ std::vector<PresetInfo> make_presets() {
 }
 
 }  // namespace
+
+ChunkOptions read_chunk_options(const Options& options) {
+  require_use_of_sizes(read_roots(options), read_sizes(options));
+  return {.roots = read_roots(options),
+          .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
+          .parts = options.integer("parts"),
+          .sizes = read_sizes(options),
+          .require_exchange = options.flag("require-exchange"),
+          .dense = options.has("dense") && options.flag("dense"),
+          .exact_casts = options.text("cast") == "exact",
+          .attention = options.has("attention") && options.text("attention") == "independent"
+                           ? AttentionMode::kIndependent
+                           : AttentionMode::kWholeKv,
+          .own_sums = options.has("contract") && options.text("contract") == "own-sums" ? OwnSums::kAccept
+                                                                                        : OwnSums::kRefuse};
+}
 
 const PassInfo* Registry::find_pass(std::string_view name) const {
   return find_row(passes, name);
