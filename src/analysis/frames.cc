@@ -267,9 +267,13 @@ class Prover {
   }
   // a / b, where it is a whole number.
   std::optional<PolyId> quotient(PolyId a, PolyId b) {
-    const auto result = facts_.pool().divide_exactly(a, b);
-    const auto number = result ? facts_.pool().constant(*result) : std::nullopt;
-    return number ? result : std::nullopt;
+    ExprPool& pool = facts_.pool();
+    if (pool[a].terms.empty() || pool[b].terms.empty()) return std::nullopt;
+    const Rational x = pool[a].terms[0].coefficient, y = pool[b].terms[0].coefficient;
+    if (x.num <= 0 || y.num <= 0) return std::nullopt;
+    const Rational ratio = x * Rational::of(y.den, y.num);
+    if (!ratio.is_integer() || pool.scale(b, ratio) != a) return std::nullopt;
+    return pool.poly_number(ratio);
   }
 
   FrameId picked(Arg source, Arg index) {
