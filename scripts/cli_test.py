@@ -373,6 +373,42 @@ class RewriteTest(CommandLineTest):
                          {"pipeline": "dce", "passes": [{"name": "dce", "options": ""}]})
 
 
+class PlanTest(CommandLineTest):
+    """--print-plan, on a real graph."""
+
+    def plan(self, *arguments):
+        return self.output_of("rewrite", DSV3, "-p", "dce,chunk{roots=layers.1.moe,parts=3}", "--print-plan", *arguments).decode()
+
+    def test_a_region_s_plan(self):
+        self.maxDiff = None
+        expected = ROOT / "testdata/plan/dsv3_debug_ep2.layers.1.moe.txt"
+        if os.environ.get("EPWEAVE_UPDATE_GOLDENS") == "1":
+            expected.write_text(self.plan(), encoding="utf-8")
+        self.assertEqual(self.plan(), expected.read_text(encoding="utf-8"))
+
+    def test_json_says_the_same(self):
+        text, plan = self.plan(), json.loads(self.plan("--json"))
+        self.assertEqual([(r["root"], r["direction"], r["parts"]) for r in plan["regions"]],
+                         [("layers.1.moe", "forward", 3), ("layers.1.moe", "backward", 3)])
+        for region in plan["regions"]:
+            self.assertEqual([sum(rows["numbers"]) for rows in region["rows"]], [1024])
+            self.assertGreater(region["proved"]["rows"], 0)
+            for value in region["cut"] + region["joined"]:
+                self.assertIn(f"%{value['value']} {value['type']}", text)
+            for node in region["nodes"]:
+                self.assertIn(node["reason"], text)
+                self.assertIn(node["numerics"], ("chunk-equal", "sum-order"))
+
+    def test_verbose_names_each_cut_and_join_once(self):
+        log = self.run_tool("rewrite", DSV3, "-p", "chunk{roots=layers.1.moe}", "-o", "out.epw", "-v").stderr.decode()
+        lines = [line for line in log.splitlines() if " cut  " in line or " joined  " in line]
+        self.assertEqual(len(lines), 3 + 9)
+        self.assertEqual(len(set(lines)), len(lines))
+
+    def test_a_pipeline_without_chunk_has_no_plan(self):
+        self.assert_fails(2, "--print-plan: the pipeline has no chunk, and only chunk makes a plan", "rewrite", DSV3, "-p", "dce", "--print-plan")
+
+
 class DeclineTest(CommandLineTest):
     """A pass that declines a graph: exit 4, a remedy, no file."""
 

@@ -5,6 +5,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/users.h"
+#include "chunk_facts.h"
 #include "commands.h"
 #include "graphs.h"
 #include "ir/op.h"
@@ -59,6 +60,7 @@ struct Explained {
   NodeId id;
   NodeLists inputs, users;
   Exchange exchange;
+  std::optional<ChunkFacts> chunk;
   std::size_t position;
 };
 
@@ -71,6 +73,7 @@ Json explain_report(const Explained& e) {
   report["source"] = text_or_null(site_of(e.graph, node).source);
   Json& records = report["provenance"] = Json::array();
   for (const Provenance& record : node.provenance) records.push_back(print_record(e.graph, record));
+  if (e.chunk) report["divided"] = chunk_facts_report(e.graph, e.body, *e.chunk);
   if (e.exchange.wait)
     report["exchange"] = {{"launch", e.graph.text(e.body.nodes[e.exchange.launch].name)},
                           {"wait", e.graph.text(e.body.nodes[e.exchange.wait].name)},
@@ -99,6 +102,8 @@ std::string explain_text(const Explained& e) {
     text += fmt::format(
         "in region {}, {}{}\n", e.graph.text(node.chunk.region), e.graph.text(node.chunk.role),
         node.chunk.part ? fmt::format(", part {} of {}", *node.chunk.part, RegionParts(e.graph)[node]) : "");
+  if (e.chunk)
+    for (const std::string& line : print_chunk_facts(e.graph, e.body, *e.chunk)) text += line + "\n";
   if (!node.provenance.empty()) text += "\nwhat passes did, oldest first\n";
   for (const Provenance& record : node.provenance)
     text += fmt::format("  {}\n", print_record(e.graph, record));
@@ -111,6 +116,28 @@ std::string explain_text(const Explained& e) {
                            e.graph.text(e.body.nodes[e.exchange.wait].name), e.exchange.hidden.size()),
                e, e.exchange.hidden);
   return text;
+}
+
+// A name of the graph before: what the node became.
+int explain_origin(const Graph& graph, const std::string& name, Console& console) {
+  for (const Body& body : graph.bodies) {
+    const auto facts = find_chunk_facts(graph, body, name, list_users(*graph.context, body));
+    if (!facts) continue;
+    if (console.json()) {
+      console.print(report_text({{"name", name}, {"divided", chunk_facts_report(graph, body, *facts)}}));
+      return kFine;
+    }
+    std::string text;
+    for (const std::string& line : print_chunk_facts(graph, body, *facts)) text += line + "\n";
+    text += "\nits parts\n";
+    for (NodeId id : facts->parts)
+      text += fmt::format("  {}\n", print_node(graph, body, id, TextMode::kShort));
+    if (facts->whole)
+      text += fmt::format("\nits whole\n  {}\n", print_node(graph, body, facts->whole, TextMode::kShort));
+    console.print(text);
+    return kFine;
+  }
+  return kUsage;
 }
 
 }  // namespace
@@ -126,16 +153,21 @@ int explain(const ExplainOptions& options, Console& console) {
     NodeLists inputs = list_inputs(*graph.context, body);
     NodeLists users = invert(inputs, body.order);
     Exchange exchange = find_exchange(graph, body, *at, users);
+    std::optional<ChunkFacts> chunk;
+    if (const auto origin = divided_origin(graph, body.nodes[*at]))
+      chunk = find_chunk_facts(graph, body, *origin, users);
     const Explained explained{graph,
                               body,
                               *at,
                               std::move(inputs),
                               std::move(users),
                               std::move(exchange),
+                              std::move(chunk),
                               static_cast<std::size_t>(at - body.order.begin())};
     console.print(console.json() ? report_text(explain_report(explained)) : explain_text(explained));
     return kFine;
   }
+  if (explain_origin(graph, name, console) == kFine) return kFine;
   throw UsageError(fmt::format("{} has no node '{}'; `epweave print G --grep REGEX` finds names",
                                display_name(options.input), name));
 }

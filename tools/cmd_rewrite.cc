@@ -7,6 +7,7 @@
 #include "graphs.h"
 #include "overlap_report.h"
 #include "passes/pipeline.h"
+#include "plan_view.h"
 #include "reproducer.h"
 #include "version.h"
 #include "watch.h"
@@ -163,8 +164,9 @@ int rewrite(const RewriteOptions& options, Console& console) {
     return kFine;
   }
   if (options.input.path.empty()) throw UsageError("give a graph to rewrite: IN, or - for standard input");
-  if (console.json() && options.output.path == "-")
+  if (console.json() && options.output.path == "-" && !options.print_plan)
     throw UsageError("--json and the graph cannot both go to standard output: give -o FILE");
+  if (options.print_plan) return show_plan(options, pipeline, console);
   if (options.report == "-" && (options.output.path == "-" || console.json()))
     throw UsageError("--report - shares standard output with another result: give it a file");
   check_output(options.output);

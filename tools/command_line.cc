@@ -96,6 +96,9 @@ void add_rewrite(CLI::App& app, Choices& choices) {
       ->type_name("OUT");
   add_output_form(command, choices.output);
   command.add_flag("--print-pipeline", options.print_pipeline, "Print the resolved pipeline and stop");
+  command.add_flag(
+      "--print-plan", options.print_plan,
+      "Run the pipeline up to chunk, print what chunk decides about each region and node, and stop");
   command
       .add_option("--print-after", options.print_after,
                   "Print the graph on standard error after this pass, or all")

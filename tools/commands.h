@@ -35,7 +35,7 @@ struct RewriteOptions {
   std::string report;                     // file for what runs under each token exchange; empty: none
   std::optional<std::string> reproducer;  // file to run; brings input and pipeline
   std::optional<std::string> keep;        // where a pass that fails or declines leaves a reproducer
-  bool print_pipeline = false, print_changed = false, time_passes = false;
+  bool print_pipeline = false, print_plan = false, print_changed = false, time_passes = false;
 };
 
 struct PrintOptions {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "ir/text.h"
+#include "plan_view.h"
 
 namespace epweave::cli {
 namespace {
@@ -72,7 +73,10 @@ bool Watch::is_printed(std::string_view pass) const {
 
 void Watch::show(const PassReport& pass, bool changed) {
   const std::string_view name = pass.call.pass->name;
+  // With -v the decisions of chunk are listed one by one, the notes that only count them are not.
+  const bool has_plan = console_.verbose() && name == "chunk";
   for (const std::string& note : pass.notes) {
+    if (has_plan && (note.starts_with("region ") || note.starts_with("proved"))) continue;
     const std::string line = fmt::format("{}: {}", name, note);
     // What the result rests on is said always; the rest of the plan on request.
     if (note.starts_with("assumption") || note.starts_with("unused"))
@@ -80,6 +84,9 @@ void Watch::show(const PassReport& pass, bool changed) {
     else
       console_.detail(line);
   }
+  if (has_plan)
+    for (const std::string& line : list_plan_decisions(pass))
+      if (line.find("assumes ") == line.npos) console_.detail(fmt::format("{}: {}", name, line));
   console_.detail(fmt::format("{}: {} -> {} nodes{}", name, times_.back().before, times_.back().after,
                               changed ? "" : ", unchanged"));
   const bool wanted = is_printed(name) || (options_.print_changed && changed);

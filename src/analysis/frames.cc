@@ -6,6 +6,8 @@
 #include <map>
 
 #include "analysis/effects.h"
+#include "analysis/exchange_counts.h"
+#include "analysis/row_ops.h"
 #include "analysis/value_numbers.h"
 #include "ir/op.h"
 #include "ir/walk.h"
@@ -15,64 +17,14 @@ namespace {
 
 using FrameId = Id<struct FrameTag>;
 
-// What an op does with rows, as far as frames are concerned.
-enum class RowOp : std::uint8_t {
-  kRowWise,   // row i of the result belongs to row i of the operands
-  kConstant,  // all rows of the result are equal
-  kNone,      // has no rows of operands: counts, reads a size
-  kSort,
-  kIndex,         // x[i], the index in a list
-  kGather,        // x[i], the index the argument behind the dimension
-  kExchange,      // all-to-all
-  kPut,           // rows written to positions: self, [positions], rows
-  kScatter,       // self, positions, rows
-  kScatterAlong,  // self, dimension, positions, rows
-  kScatterValue,  // self, dimension, positions: one number written
-  kProduct,       // may sum over rows
-};
-
-RowOp find_row_op(std::string_view target) {
-  for (const std::string_view maker : {"aten.new_", "aten.zeros", "aten.ones", "aten.full", "aten.empty"})
-    if (target.starts_with(maker)) return RowOp::kConstant;
-  for (const std::string_view maker : {"aten.arange", "aten.sym_", "aten.repeat_interleave"})
-    if (target.starts_with(maker)) return RowOp::kNone;
-  static constexpr std::pair<std::string_view, RowOp> kOps[] = {
-      {"aten.sort.stable", RowOp::kSort},
-      {"aten.index.Tensor", RowOp::kIndex},
-      {"aten.gather.default", RowOp::kGather},
-      {"aten.index_select.default", RowOp::kGather},
-      {"_c10d_functional.all_to_all_single.default", RowOp::kExchange},
-      {"aten.index_put.default", RowOp::kPut},
-      {"aten.index_put_.default", RowOp::kPut},
-      {"torchtitan.deterministic_scatter_add.default", RowOp::kScatter},
-      {"aten.scatter_add.default", RowOp::kScatterAlong},
-      {"aten.scatter.value", RowOp::kScatterValue},
-      {"aten.scatter_.value", RowOp::kScatterValue},
-      {"aten.mm.default", RowOp::kProduct},
-      {"aten.bmm.default", RowOp::kProduct},
-      {"aten._grouped_mm.default", RowOp::kProduct},
-  };
-  for (const auto& [name, op] : kOps)
-    if (name == target) return op;
-  return RowOp::kRowWise;
-}
-
-RowOp row_op_of(const Node& node) {
-  static const std::vector<RowOp> kTable = [] {
-    std::vector<RowOp> table;
-    for (const OpInfo& op : ops()) table.push_back(find_row_op(op.target));
-    return table;
-  }();
-  return node.op == nullptr ? RowOp::kRowWise : kTable[node.op->index];
-}
-
 class Prover {
  public:
-  Prover(const Graph& graph, const Placements& placements)
+  Prover(const Graph& graph, const Placements& placements, Facts& facts)
       : graph_(graph),
         context_(*graph.context),
         body_(graph.step()),
         placements_(placements),
+        facts_(facts),
         effects_(*placements.effects),
         numbers_(graph, effects_),
         writes_(effects_) {
@@ -91,7 +43,7 @@ class Prover {
   }
 
  private:
-  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kExchange };
+  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kExchange, kEach };
   struct Term {
     Kind kind;
     FrameId base;
@@ -195,6 +147,7 @@ class Prover {
     const bool is_any = (a.is_known() && b.order == Order::kAny) || (a.order == Order::kAny && b.is_known());
     if (is_same || is_any) {
       ++claims_.proved;
+      claims_.proved_at.push_back(id);
     } else {
       claims_.open.push_back({id, std::move(why)});
     }
@@ -208,10 +161,11 @@ class Prover {
       case RowOp::kNone:
         return;
       case RowOp::kConstant:
-        constants_.insert(id);
+        if (adds_up(id)) constants_.insert(id);
         return;
       case RowOp::kSort:
-        if (!p.elements.empty() && p.elements[0].is_local() && rows_of(arg(node, 0)).is_known())
+        if (!sorts_rows(node, p)) break;
+        if (p.elements[0].is_local() && rows_of(arg(node, 0)).is_known())
           set(id, intern({kSort, FrameId(), {numbers_[id].index()}}));
         return;
       case RowOp::kIndex:
@@ -222,7 +176,7 @@ class Prover {
         if (p.is_local() && gathers_rows(id)) return set(id, picked(arg(node, 0), arg(node, 2)));
         break;
       case RowOp::kExchange:
-        if (p.is_local()) return set(id, exchanged(node));
+        if (p.is_local()) return set(id, exchanged(id));
         break;
       case RowOp::kPut:
         return visit_row_write(id, {arg(node, 0), only_item(arg(node, 1)), arg(node, 2)});
@@ -236,11 +190,37 @@ class Prover {
       case RowOp::kProduct:
         if (p.is_partial()) return check_product(id);
         break;
+      case RowOp::kReshape:
+        if (p.is_local() && p.is_rows() && is_local_rows(arg(node, 0))) return set(id, regrouped(id));
+        break;
       case RowOp::kRowWise:
         break;
     }
     set(id, common(id));
   }
+
+  // Whether the parts have as many rows together as the whole: not where an extent was rounded or padded.
+  bool adds_up(NodeId id) const {
+    const TensorType* type = tensor_of(context_, body_.nodes[id].type);
+    const Placement& p = placements_.placement[id];
+    if (type == nullptr || !p.is_local()) return true;
+    const ExprPool& pool = context_.exprs;
+    const Poly& extent = pool[pool.poly(type->sizes[static_cast<std::size_t>(p.dim)])];
+    return std::all_of(extent.terms.begin(), extent.terms.end(), [&](const auto& term) {
+      return !term.atoms.empty() && term.coefficient.is_integer() &&
+             std::all_of(term.atoms.begin(), term.atoms.end(),
+                         [&](AtomId atom) { return pool[atom].kind == AtomKind::kSymbol; });
+    });
+  }
+  // Not along another dimension, which leaves the rows where they are.
+  bool sorts_rows(const Node& node, const Placement& p) const {
+    const TensorType* type = arg(node, 0).is_node() ? tensor(arg(node, 0)) : nullptr;
+    if (p.elements.empty() || type == nullptr) return false;
+    const Arg* given = find_arg(context_, node, 2, "dim");
+    const std::int64_t dim = given != nullptr && given->is_int() ? given->as_int() : -1;
+    return p.elements[0].dim == (dim < 0 ? dim + static_cast<std::int64_t>(type->rank()) : dim);
+  }
+  const TensorType* tensor(Arg a) const { return tensor_of(context_, body_.nodes[a.as_node()].type); }
 
   void set(NodeId id, FrameId frame) { frame_.at(id) = frame; }
 
@@ -257,6 +237,45 @@ class Prover {
            (dim.as_int() < 0 ? dim.as_int() + static_cast<std::int64_t>(type->rank()) : dim.as_int());
   }
 
+  // Rows that were cut into c rows each, or put together again; as they are where there are as many.
+  bool is_local_rows(Arg a) const { return placement(a).is_local() && placement(a).is_rows(); }
+  FrameId regrouped(NodeId id) {
+    const NodeId source = arg(body_.nodes[id], 0).as_node();
+    const PolyId before = row_count(source), after = row_count(id);
+    const FrameId whole = common(id);
+    if (before == after || constants_.contains(id)) return whole;
+    if (const auto pieces = quotient(after, before))
+      return whole ? intern({kEach, whole, {pieces->index()}}) : FrameId();
+    const auto pieces = quotient(before, after);
+    if (whole && pieces && terms_[whole.index()]->kind == kEach &&
+        terms_[whole.index()]->values[0] == pieces->index())
+      return terms_[whole.index()]->base;
+    const Node& node = body_.nodes[id];
+    const std::string_view name = graph_.text(body_.nodes[source].name);
+    throw PassError(
+        "chunk.regrouped-rows",
+        fmt::format(
+            "{} cannot run on parts of the tokens: it makes rows of several rows of '{}', which are in "
+            "an order of their part's own. Neighbours in a part are not neighbours in the whole",
+            graph_.text(node.target), name),
+        site_of(graph_, node),
+        fmt::format("bring '{}' back into the order of the tokens before its rows are regrouped", name));
+  }
+  PolyId row_count(NodeId id) {
+    const auto dim = static_cast<std::size_t>(placements_.seen_from(id, region_).dim);
+    return facts_.normalize(tensor_of(context_, body_.nodes[id].type)->sizes[dim]);
+  }
+  // a / b, where it is a whole number.
+  std::optional<PolyId> quotient(PolyId a, PolyId b) {
+    ExprPool& pool = facts_.pool();
+    if (pool[a].terms.empty() || pool[b].terms.empty()) return std::nullopt;
+    const Rational x = pool[a].terms[0].coefficient, y = pool[b].terms[0].coefficient;
+    if (x.num <= 0 || y.num <= 0) return std::nullopt;
+    const Rational ratio = x * Rational::of(y.den, y.num);
+    if (!ratio.is_integer() || pool.scale(b, ratio) != a) return std::nullopt;
+    return pool.poly_number(ratio);
+  }
+
   FrameId picked(Arg source, Arg index) {
     if (placement(source).is_partial()) return FrameId();    // a part's own sum is another one
     if (!placement(source).is_local()) return frame(index);  // row i belongs to whatever index i belongs to
@@ -266,8 +285,11 @@ class Prover {
   }
 
   // Rows that were not put into an order of their experts before have others sent with them in a part.
-  FrameId exchanged(const Node& node) {
+  FrameId exchanged(NodeId id) {
+    const Node& node = body_.nodes[id];
     const FrameId rows = frame(arg(node, 0));
+    if (rows == token_order_ && arg(node, 2).is_list() && !context_.args.children(arg(node, 2)).empty())
+      decline_exchange(id, "its rows are in the order of the tokens, of which a part has others first");
     if (!rows || rows == token_order_) return FrameId();
     std::vector<std::uint32_t> out = splits(arg(node, 1)), in = splits(arg(node, 2));
     const Term& term = *terms_[rows.index()];
@@ -275,7 +297,30 @@ class Prover {
     there.insert(there.end(), in.begin(), in.end());
     back.insert(back.end(), out.begin(), out.end());
     if (term.kind == kExchange && term.values == back) return term.base;
+    check_counts(id, term);
     return intern({kExchange, rows, std::move(there)});
+  }
+  // That a part sends its rows where the whole sends them.
+  void check_counts(NodeId id, const Term& rows) {
+    using Verdict = ExchangeCounts::Verdict;
+    const ExchangeCounts counts = rows.kind == kSort
+                                      ? check_exchange_counts(graph_, numbers_, id, NodeId(rows.values[0]))
+                                      : ExchangeCounts();
+    if (counts.verdict == Verdict::kProved) claims_.exchanges_at.push_back(id);
+    if (counts.verdict == Verdict::kUnknown)
+      claims_.open.push_back({id, "its split sizes may not count the rows that go to each rank"});
+    if (counts.verdict == Verdict::kWrong) decline_exchange(id, counts.why);
+  }
+  [[noreturn]] void decline_exchange(NodeId id, std::string_view why) const {
+    const Node& node = body_.nodes[id];
+    throw PassError(
+        "chunk.split-sizes",
+        fmt::format("{} cannot run on parts of the tokens: {}. A part would send rows to other ranks "
+                    "than the whole",
+                    graph_.text(node.target), why),
+        site_of(graph_, node),
+        "split by the counts of what the rows are sorted by, or select roots that leave the exchange "
+        "outside");
   }
   std::vector<std::uint32_t> splits(Arg list) const {
     std::vector<std::uint32_t> result;
@@ -348,6 +393,7 @@ class Prover {
   Context& context_;
   const Body& body_;
   const Placements& placements_;
+  Facts& facts_;
   const Effects& effects_;
   ValueNumbers numbers_;
   WriteCounts writes_;                               // up to the node that is visited
@@ -365,8 +411,8 @@ class Prover {
 
 }  // namespace
 
-FrameClaims prove_frames(const Graph& graph, const Placements& placements) {
-  return Prover(graph, placements).run();
+FrameClaims prove_frames(const Graph& graph, const Placements& placements, Facts& facts) {
+  return Prover(graph, placements, facts).run();
 }
 
 }  // namespace epweave

@@ -12,11 +12,15 @@
 //   x[i], x Local with frame f, i a permutation   pick(f, vn(i))
 //   x[i], x a part's own sum                      none
 //   index_put(dst, [i], rows in pick(f, vn(i)))   f
+//   reshape of n rows in f to c*n                 each(f, c); of c*n rows in each(f, c) to n: f; other regrouped
+//                                                 rows have other neighbours in a part, and are refused
 //   exchange of rows in f with splits (o, in)     exch(f, o, in), and exch(exch(f, o, in), in, o) = f;
 //                                                 none where f is the order of the tokens
 //
 // i is taken for a permutation where the same index fills a `new_empty` of as many rows: had it missed one,
 // the original would read uninitialised memory. A value that was written in place has no frame by its old name.
+//
+// Sorted rows that are exchanged must go to the ranks that the whole sends them to (exchange_counts.h).
 //
 // Rows in token order paired with rows in another known frame cannot be the same in parts and are refused; two
 // other frames that differ, and sums over rows without a frame, are open claims.
@@ -34,11 +38,14 @@ struct FrameClaims {
     NodeId node;
     std::string why;
   };
-  std::size_t proved = 0;  // row writes and sums over rows whose operands have the same frame
-  std::vector<Open> open;  // those for which it could not be shown
+  std::size_t proved = 0;            // row writes and sums over rows whose operands have the same frame
+  std::vector<NodeId> proved_at;     // these
+  std::vector<NodeId> exchanges_at;  // of sorted rows that are sent to the ranks that the whole sends them to
+  std::vector<Open> open;            // those for which it could not be shown
 };
 
-// Throws PassError where a node pairs rows in token order with rows in another order.
-FrameClaims prove_frames(const Graph& graph, const Placements& placements);
+// Throws PassError where a node pairs rows in token order with rows in another order, regroups rows, or sends a part's rows to
+// other ranks than the whole.
+FrameClaims prove_frames(const Graph& graph, const Placements& placements, Facts& facts);
 
 }  // namespace epweave

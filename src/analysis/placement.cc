@@ -237,6 +237,7 @@ class Inference {
       check_types(id);
       check_updates_before(id, region);
       placement = rule(call_);
+      call_.require_all_considered();
       check_content();
       check_updates_after(id, placement, region);
     } catch (const PlacementRefusal& refusal) {
@@ -316,8 +317,25 @@ class Inference {
             "chunk.update-outside",
             fmt::format("it writes rows of '{}', which no part has a copy of its own of", owner_name),
             "write to a value made inside the selected module"};
+      } else if (!has_place_of(value, placement)) {
+        throw PlacementRefusal{"chunk.update-changes-rows",
+                               fmt::format("'{}' is placed {}, and what is written to it {}",
+                                           graph_.text(step_.nodes[value].name),
+                                           print_placement(result_.of(value)), print_placement(placement)),
+                               "use the form of the operation that makes a new value"};
+      } else if (result_.of(value).any_order) {
+        // Equal rows until now, whose blocks did not matter.
+        result_.placement.at(value).blocks = placement.blocks;
+        result_.placement.at(value).any_order = placement.any_order;
       }
     }
+  }
+
+  // Whether what was placed before a write is placed so after it.
+  bool has_place_of(NodeId value, const Placement& written) const {
+    const Placement& before = result_.of(value);
+    return before.kind == written.kind && before.dim == written.dim &&
+           (before.any_order || before.blocks == written.blocks);
   }
 
   void require_tokens() const {

@@ -132,6 +132,12 @@ struct AttentionCut {
   bool score = false, mask = false;
 };
 
+// Whether a row may be combined with its part's own share of a sum over the rows: x - x.sum(0).
+enum class OwnSums : std::uint8_t {
+  kRefuse,
+  kAccept,  // the user says that the share is what the module means; the plan prints it
+};
+
 struct PlacementOptions {
   std::vector<std::string> roots;             // patterns (analysis/module_path.h)
   std::vector<std::uint32_t> divisions = {};  // of each pattern, by number; none: all alike
@@ -141,6 +147,7 @@ struct PlacementOptions {
   AttentionMode attention = AttentionMode::kWholeKv;
   GradAccumulation grad_accumulation = GradAccumulation::kEarly;
   JoinMode join = JoinMode::kLate;
+  OwnSums own_sums = OwnSums::kRefuse;
 };
 
 // A pattern that matches the path of no module.

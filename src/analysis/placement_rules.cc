@@ -46,6 +46,7 @@ void PlacementCall::begin(NodeId node) {
     add(kwargs[i + 1]);
   }
   accesses_.assign(leaves, Access());
+  considered_.assign(leaves, false);
   // A number that a tensor is computed with is the whole's, unless the rule knows better; in a list of sizes
   // it may be the part's.
   const bool computes_tensor = node_->type && graph_.context->types[node_->type].kind != TypeKind::kScalar;
@@ -86,6 +87,7 @@ bool PlacementCall::bool_arg(std::size_t position, std::string_view name, bool f
 
 Placement PlacementCall::of(Operand operand) {
   if (!operand || !operand.arg.is_node()) return Placement::whole();
+  consider(operand);
   const Placement& placement = placements_.seen_from(operand.arg.as_node(), placements_.region[id_]);
   if (placement.is_partial())
     if (const TensorType* type = tensor(operand))
@@ -150,6 +152,17 @@ bool PlacementCall::is_scalar(Operand operand) const {
   return node != nullptr && node->type && graph_.context->types[node->type].kind == TypeKind::kScalar;
 }
 
+bool PlacementCall::is_made_of_sums(NodeId number) const {
+  const Placement& p = placements_.seen_from(number, placements_.region[id_]);
+  if (p.is_partial() || p.is_whole()) return true;
+  const Node& node = body_.nodes[number];
+  if (!p.is_local() || node.kind != NodeKind::kCall || !graph_.text(node.target).starts_with("operator."))
+    return false;
+  bool is_made = true;
+  for_each_input(*graph_.context, node, [&](NodeId input) { is_made &= is_made_of_sums(input); });
+  return is_made;
+}
+
 std::size_t PlacementCall::rank(Operand operand) const {
   const TensorType* type = tensor(operand);
   return type == nullptr ? 0 : type->rank();
@@ -178,8 +191,45 @@ std::string PlacementCall::name_of(Operand operand) const {
 }
 
 void PlacementCall::set(Operand operand, Access access) {
+  consider(operand);
   const std::size_t count = count_leaves(graph_.context->args, operand.arg);
   for (std::size_t i = 0; i < count; ++i) accesses_[operand.leaf + i] = access;
+}
+
+void PlacementCall::consider(const Operand& operand) {
+  const std::size_t count = count_leaves(graph_.context->args, operand.arg);
+  for (std::size_t i = 0; i < count; ++i) considered_[operand.leaf + i] = true;
+}
+
+void PlacementCall::require_all_considered() const {
+  std::size_t leaf = 0;
+  for_each_input(*graph_.context, *node_, [&](NodeId input) {
+    if (considered_[leaf++] || !placements_.seen_from(input, placements_.region[id_]).is_divided()) return;
+    refuse("chunk.combination", fmt::format("it has no rule for a divided value where '{}' stands",
+                                            graph_.text(body_.nodes[input].name)));
+  });
+}
+
+void PlacementCall::take_own_sum(Operand sum) {
+  if (options_.own_sums == OwnSums::kRefuse)
+    refuse("chunk.own-sum",
+           fmt::format("its rows take the sum '{}', of which a part has only its own share", name_of(sum)),
+           "leave the sum or its use outside the selected module; contract=own-sums divides it if the module "
+           "means the sum over its own tokens");
+  assume_unproven(fmt::format("uses the part's own sum '{}'", name_of(sum)));
+}
+
+void require_same_extent(PlacementCall& call, const Rows& a, const Rows& b) {
+  const TensorType *x = call.tensor(a.value), *y = call.tensor(b.value);
+  if (x == nullptr || y == nullptr) return;
+  const ExprId m = x->sizes[static_cast<std::size_t>(a.dim)], n = y->sizes[static_cast<std::size_t>(b.dim)];
+  if (call.facts().equal(m, n)) return;
+  call.refuse("chunk.mixed-extents",
+              fmt::format("it pairs the first rows of '{}' and '{}', which have {} and {}: those of a part "
+                          "are not the first of all",
+                          call.name_of(a.value), call.name_of(b.value), call.facts().pool().text(m),
+                          call.facts().pool().text(n)),
+              "cut the longer one to the rows that are used, outside the selected module");
 }
 
 bool same_order(const Placement& a, const Placement& b) {
@@ -282,7 +332,7 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
       aligned.push_back(p);
       aligned.back().dim += rank - static_cast<int>(call.rank(operands[i]));
     } else if (p.is_partial() || p.is_local()) {
-      call.assume_unproven(fmt::format("uses the part's own sum '{}'", call.name_of(operands[i])));
+      call.take_own_sum(operands[i]);
       aligned.push_back(Placement::local());
     }
   }

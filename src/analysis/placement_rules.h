@@ -55,6 +55,8 @@ class PlacementCall {
   Placement of(Operand operand);
   // The placement of equal rows along a divided dimension of the result, made from what is placed `like`.
   Placement constant_rows(int dim, const Placement& like = {});
+  // Whether a number is made of sums of parts and of what all parts share, so that its whole can be made again.
+  bool is_made_of_sums(NodeId number) const;
   // A size or number, not a tensor.
   bool is_scalar(Operand operand) const;
   // Recorded types.
@@ -80,12 +82,16 @@ class PlacementCall {
   // Nothing may have written the value's storage before this call: its content is what its producer makes.
   void rely_on_content(Operand operand) { relied_on_ = operand.arg.as_node(); }
   void cut_attention(const AttentionCut& cut) { cut_ = cut; }
+  // The rows take the part's share of a sum over all rows: refused, unless the user accepts it.
+  void take_own_sum(Operand sum);
   void assume(std::string text) { assumptions_.push_back({id_, std::move(text)}); }
   void assume_unproven(std::string text) { assumptions_.push_back({id_, std::move(text), true}); }
 
   [[noreturn]] void refuse(std::string id, std::string problem, std::string remedy = {}) const;
 
   const std::vector<Access>& accesses() const { return accesses_; }
+  // Refuses a divided operand that the rule has not looked at: it would be taken by part unawares.
+  void require_all_considered() const;
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
   const std::optional<AttentionCut>& cut() const { return cut_; }
   NodeId relied_on() const { return relied_on_; }
@@ -93,6 +99,7 @@ class PlacementCall {
 
  private:
   void set(Operand operand, Access access);
+  void consider(const Operand& operand);
   [[noreturn]] void refuse_unordered(Operand operand) const;
 
   const Graph& graph_;
@@ -106,6 +113,7 @@ class PlacementCall {
   std::vector<Operand> operands_;        // positional, then by keyword
   std::vector<std::string_view> names_;  // of those passed by keyword
   std::vector<Access> accesses_;
+  std::vector<bool> considered_;  // of each node reference
   std::vector<Assumption> assumptions_;
   std::optional<AttentionCut> cut_;
   NodeId relied_on_;
@@ -140,6 +148,13 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
 // The common placement of row operands; refused if they differ in dimension, or in the blocks that are
 // divided. At least one must be rows.
 Placement common_rows(PlacementCall& call, std::span<const Placement> placements);
+
+// Refuses rows that pair by number where one value has more of them: a part's first rows are others.
+struct Rows {
+  Operand value;
+  int dim = 0;
+};
+void require_same_extent(PlacementCall& call, const Rows& a, const Rows& b);
 
 // Whether row i of one is row i of the other, as far as blocks decide it.
 bool same_order(const Placement& a, const Placement& b);

@@ -151,6 +151,9 @@ Placement dot_product(PlacementCall& call) {
   }
   for (const std::string_view rows : {"grad_out", "grad_out_", "out"})
     take_rows(call, named(call, rows), cut.dim);
+  // What the part's forward call kept for it.
+  for (const std::string_view kept : {"logsumexp", "cum_seq_q", "cum_seq_k", "philox_seed", "philox_offset"})
+    if (const Operand operand = named(call, kept)) call.take_part(operand);
   std::vector<Placement> results = {query, key, value};
   if (call.result_count() > results.size()) results.push_back(bias);
   return Placement::tuple(std::move(results));

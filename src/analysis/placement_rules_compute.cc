@@ -56,9 +56,9 @@ Placement grouped_mm(PlacementCall& call) {
   const Placement a = call.of(call.arg(0)), b = call.of(call.arg(1));
   if (a.is_whole() && b.is_whole()) return Placement::whole();
   require_own_groups(call);
-  if (a.is_rows() && a.dim == 0 && b.is_whole()) return a;
-  if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0 && call.rank(call.arg(0)) == 2 &&
-      call.rank(call.arg(1)) == 2)
+  const std::size_t rank_a = call.rank(call.arg(0)), rank_b = call.rank(call.arg(1));
+  if (a.is_rows() && a.dim == 0 && rank_a == 2 && b.is_whole() && rank_b == 3) return a;
+  if (a.is_rows() && a.dim == 1 && rank_a == 2 && b.is_rows() && b.dim == 0 && rank_b == 2)
     return sum_over_rows(call, a, b);
   refuse_pair(call, a, b);
 }

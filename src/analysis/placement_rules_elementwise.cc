@@ -46,10 +46,11 @@ Placement cast(PlacementCall& call) {
   return Placement::whole();
 }
 
-// A comparison of sizes, or a check of one: what is a sum over the parts is compared whole.
+// A comparison of sizes, or a check of one: what is made of sums over the parts is compared whole.
 Placement comparison(PlacementCall& call) {
   bool any_local = false;
-  for (const Operand& operand : call.operands()) any_local |= call.of(operand).is_local();
+  for (const Operand& operand : call.operands())
+    any_local |= call.of(operand).is_local() && !call.is_made_of_sums(operand.arg.as_node());
   if (any_local) return Placement::local();
   for (const Operand& operand : call.operands()) call.take_whole(operand);
   return Placement::whole();

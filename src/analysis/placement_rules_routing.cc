@@ -76,7 +76,9 @@ Placement gather(PlacementCall& call) {
     if (type != nullptr && call.tokens().scales(type->sizes[static_cast<std::size_t>(q.dim)]))
       call.take_slice_like(source, q.dim, q);
   }
-  return common_rows(call, std::vector{p, q});
+  const Placement rows = common_rows(call, std::vector{p, q});
+  if (p.is_rows() && q.is_rows()) require_same_extent(call, {source, p.dim}, {index, q.dim});
+  return rows;
 }
 
 Placement index(PlacementCall& call) {
@@ -108,6 +110,9 @@ Placement index(PlacementCall& call) {
   if (p.is_partial()) {
     if (q.is_whole()) return p;
     if (!q.is_rows()) call.refuse(std::string(kCombination), "its index is a sum of parts");
+    // Counts may tell a part's own rows apart (positions.h); a sum of data is not its part's share.
+    if (const TensorType* type = call.tensor(source); type == nullptr || is_floating(type->dtype))
+      call.take_own_sum(source);
     call.assume(fmt::format("reads the part's own sum '{}'", call.name_of(source)));
     return in_own_order(q, at + q.dim);
   }
@@ -149,11 +154,22 @@ struct RowWrite {
   bool accumulates = false;
 };
 
+// Rows of which all parts have all: which of them a part's positions are for is not known.
+void refuse_whole_rows(PlacementCall& call, Operand source) {
+  const TensorType* type = call.tensor(source);
+  if (type == nullptr || call.tokens().dimensions(*type).empty()) return;
+  call.refuse("chunk.whole-rows",
+              fmt::format("it writes rows of '{}', which all parts share, to positions of a part",
+                          call.name_of(source)),
+              "make the rows inside the selected module from rows of the part");
+}
+
 Placement write_rows(PlacementCall& call, const RowWrite& write) {
   const Placement to = call.of(write.destination), at = call.of(write.positions),
                   rows = call.of(write.source);
   if (!to.is_divided() && !at.is_divided() && !rows.is_divided()) return Placement::whole();
   if (to.is_rows() && to.dim == write.dim) {
+    if (at.is_local() && rows.is_whole()) refuse_whole_rows(call, write.source);
     if (at.is_local() && (rows.is_local() || rows.is_whole())) {
       if (to.is(PlacementKind::kSplit)) require_same_order(call, to, at);
       call.assume(fmt::format("writes rows of its own part by '{}'", call.name_of(write.positions)));
@@ -167,8 +183,11 @@ Placement write_rows(PlacementCall& call, const RowWrite& write) {
                             print_placement(rows), print_placement(at)));
   }
   if (to.is_rows()) {
-    if (at.is_rows() && at.dim == to.dim && (rows.is_whole() || (rows.is_rows() && rows.dim == to.dim)))
+    if (at.is_rows() && at.dim == to.dim && (rows.is_whole() || (rows.is_rows() && rows.dim == to.dim))) {
+      require_same_extent(call, {write.destination, to.dim}, {write.positions, at.dim});
+      if (rows.is_rows()) require_same_extent(call, {write.positions, at.dim}, {write.source, rows.dim});
       return common_rows(call, std::vector{to, at, rows});
+    }
     call.refuse("chunk.along-divided", "it scatters across the divided dimension");
   }
   if (to.is_whole() && write.accumulates && is_made_of_zeros(call, write.destination) &&

@@ -25,11 +25,17 @@ ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects)
 NodeId ValueNumbers::number(NodeId id, const Node& node) {
   static const OpInfo* const alias = find_op("aten.alias.default");
   const bool binds = node.extra && !node.extra->bindings.empty();
+  const bool is_graph = node.kind == NodeKind::kGetAttr && node.attr.is(ArgKind::kGraph);
+  if (is_graph) return first_of(append_graph(node.attr), id);
   if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_random || binds)
     return id;
   const auto args = context_.args[node.args];
   if (node.op == alias && args[0].is_node()) return number_[args[0].as_node()];
-  const Call call{words_.size(), append_call(node), id};
+  return first_of(append_call(node), id);
+}
+
+NodeId ValueNumbers::first_of(std::size_t begin, NodeId id) {
+  const Call call{begin, words_.size(), id};
   std::size_t hash = 0;
   for (std::size_t i = call.begin; i < call.end; ++i) hash = mix_hash(hash, words_[i]);
   const std::uint32_t known = call_ids_.find(hash, [&](std::uint32_t i) { return same(calls_[i], call); });
@@ -48,10 +54,17 @@ bool ValueNumbers::same(const Call& a, const Call& b) const {
 }
 
 std::size_t ValueNumbers::append_call(const Node& node) {
+  const std::size_t begin = words_.size();
   words_.push_back(node.target.index());
   append(ArgKind::kTuple, node.args);
   append(ArgKind::kDict, node.kwargs);
-  return words_.size();
+  return begin;
+}
+
+std::size_t ValueNumbers::append_graph(Arg graph) {
+  words_.push_back(word_of(ArgKind::kGraph, 0));
+  words_.push_back(graph.bits());
+  return words_.size() - 2;
 }
 
 void ValueNumbers::append(ArgKind kind, ArgRange range) {

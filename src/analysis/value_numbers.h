@@ -46,7 +46,10 @@ class ValueNumbers {
 
   NodeId number(NodeId id, const Node& node);
   bool same(const Call& a, const Call& b) const;
-  std::size_t append_call(const Node& node);  // returns where the words end
+  // Of `id`, whose words were just appended from `begin` on: the first node with the same.
+  NodeId first_of(std::size_t begin, NodeId id);
+  std::size_t append_call(const Node& node);  // returns where its words begin
+  std::size_t append_graph(Arg graph);        // a nested graph, which several attributes may name
   void append(ArgKind kind, ArgRange range);
 
   const Context& context_;

@@ -45,6 +45,7 @@ struct ChunkOptions {
   AttentionMode attention = AttentionMode::kWholeKv;
   GradAccumulation grad_accumulation = GradAccumulation::kEarly;
   JoinMode join = JoinMode::kLate;
+  OwnSums own_sums = OwnSums::kRefuse;
 };
 
 // Throws UsageError where the text is not PATTERN or PATTERN:PARTS.

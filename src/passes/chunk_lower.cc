@@ -292,7 +292,7 @@ class Lowering {
     }
     if (is_made_here) require_fresh_parts(id, user);
     NodeId made;
-    if (made_of_sizes_.contains(id) && last_write(id) == 0) {
+    if ((made_of_sizes_.contains(id) || is_size_arithmetic(id)) && last_write(id) == 0) {
       made = write_again(id, user, "made of sizes only: wanted whole as well as in parts");
     } else if (last_write(id) == 0 && views_.is_joined_above(id)) {
       made = write_again(id, user, "a view: the value that it shows is joined");
@@ -321,6 +321,13 @@ class Lowering {
       only_sizes &= is_type_of_outside || is_made_of_sizes_input(input);
     });
     return only_sizes;
+  }
+  // Of sizes or counts: what is made of their sums is none of its parts' (u//8).
+  bool is_size_arithmetic(NodeId id) const {
+    const Node& node = in_.step().nodes[id];
+    return placements_.of(id).is_local() && node.type &&
+           in_.context->types[node.type].kind == TypeKind::kScalar &&
+           out_.text(node.target).starts_with("operator.") && node.op != nullptr && !node.op->writes;
   }
   bool is_made_of_sizes_input(NodeId input) const {
     if (!placements_.of(input).is_divided()) return true;

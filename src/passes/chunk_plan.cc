@@ -151,7 +151,8 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
                            .exact_casts = options.exact_casts,
                            .attention = options.attention,
                            .grad_accumulation = options.grad_accumulation,
-                           .join = options.join};
+                           .join = options.join,
+                           .own_sums = options.own_sums};
   for (const ChunkRoot& root : options.roots) placing.roots.push_back(root.pattern);
   plan.placements = infer_placements(graph, placing, tokens, facts);
   const SymbolUses uses(graph, facts, plan);
@@ -159,8 +160,8 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
     for (StringId symbol : plan.token_symbols)
       if (uses.uses(i, symbol)) Divider(graph, facts, plan).divide(plan.divisions[i], symbol);
   check_attention_borders(graph, tokens, facts, plan);
-  check_positions(graph, plan.placements);
-  plan.claims = prove_frames(graph, plan.placements);
+  check_positions(graph, plan.placements, placing, facts);
+  plan.claims = prove_frames(graph, plan.placements, facts);
   return plan;
 }
 

@@ -85,23 +85,6 @@ void require_one_order(const Options& options) {
         "first\n  expected one of the two");
 }
 
-ChunkOptions read_chunk_options(const Options& options) {
-  require_use_of_sizes(read_roots(options), read_sizes(options));
-  require_one_order(options);
-  return {.roots = read_roots(options),
-          .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
-          .parts = options.integer("parts"),
-          .sizes = read_sizes(options),
-          .require_exchange = options.flag("require-exchange"),
-          .dense = options.has("dense") && options.flag("dense"),
-          .exact_casts = options.text("cast") == "exact",
-          .attention = is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent
-                                                                      : AttentionMode::kWholeKv,
-          .grad_accumulation = is_chosen(options, "grad-accumulation", "eager") ? GradAccumulation::kEager
-                                                                                : GradAccumulation::kEarly,
-          .join = is_chosen(options, "join", "regions") ? JoinMode::kRegions : JoinMode::kLate};
-}
-
 PassResult run_chunk(const Graph& graph, const Options& options) {
   return chunk(graph, read_chunk_options(options));
 }
@@ -179,6 +162,15 @@ const OptionSpec kJoin{.name = "join",
                        .choices = {"late", "regions"},
                        .is_optional = true};
 
+const OptionSpec kContract{
+    .name = "contract",
+    .kind = OptionKind::kChoice,
+    .help =
+        "what you promise of the modules: nothing (none, the default), or that a row which takes a sum over "
+        "rows means that of its own part (own-sums)",
+    .choices = {"none", "own-sums"},
+    .is_optional = true};
+
 std::vector<PassInfo> make_passes() {
   return {
       {.name = "dce", .summary = "drop nodes whose results nothing needs", .options = {}, .run = run_dce},
@@ -213,7 +205,8 @@ std::vector<PassInfo> make_passes() {
                     {"linear", "exact"}},
                    kGradAccumulation,
                    kJoin,
-                   kAttention},
+                   kAttention,
+                   kContract},
        .run = run_chunk,
        .check = check_chunk_options},
       {.name = "mark-eager-chunks",
@@ -259,7 +252,7 @@ std::string expand_ep_overlap(const Options& options) {
   std::string optional =
       options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
   if (options.has("dense") && options.flag("dense")) optional += ",dense=true";
-  for (const char* name : {"grad-accumulation", "join", "attention"})
+  for (const char* name : {"grad-accumulation", "join", "attention", "contract"})
     if (options.has(name)) optional += fmt::format(",{}={}", name, options.text(name));
   return fmt::format(
       "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}}},isolate-ep-pg,dce,"
@@ -280,6 +273,7 @@ std::vector<PresetInfo> make_presets() {
                    kGradAccumulation,
                    kJoin,
                    kAttention,
+                   kContract,
                    {"symbolize",
                     OptionKind::kChoice,
                     "no",
@@ -290,6 +284,25 @@ std::vector<PresetInfo> make_presets() {
 }
 
 }  // namespace
+
+ChunkOptions read_chunk_options(const Options& options) {
+  require_use_of_sizes(read_roots(options), read_sizes(options));
+  require_one_order(options);
+  return {
+      .roots = read_roots(options),
+      .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
+      .parts = options.integer("parts"),
+      .sizes = read_sizes(options),
+      .require_exchange = options.flag("require-exchange"),
+      .dense = options.has("dense") && options.flag("dense"),
+      .exact_casts = options.text("cast") == "exact",
+      .attention = is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent
+                                                                  : AttentionMode::kWholeKv,
+      .grad_accumulation = is_chosen(options, "grad-accumulation", "eager") ? GradAccumulation::kEager
+                                                                            : GradAccumulation::kEarly,
+      .join = is_chosen(options, "join", "regions") ? JoinMode::kRegions : JoinMode::kLate,
+      .own_sums = is_chosen(options, "contract", "own-sums") ? OwnSums::kAccept : OwnSums::kRefuse};
+}
 
 const PassInfo* Registry::find_pass(std::string_view name) const {
   return find_row(passes, name);

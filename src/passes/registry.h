@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "passes/chunk.h"
 #include "passes/pass.h"
 
 namespace epweave {
@@ -15,6 +16,9 @@ struct Registry {
   const PassInfo* find_pass(std::string_view name) const;
   const PresetInfo* find_preset(std::string_view name) const;
 };
+
+// What the options of a call of chunk mean.
+ChunkOptions read_chunk_options(const Options& options);
 
 // The tool's own, in the order in which listings show them.
 const Registry& registry();

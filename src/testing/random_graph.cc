@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <random>
 #include <span>
 
+#include "testing/dice.h"
+#include "testing/elementwise_calls.h"
 #include "testing/step_builder.h"
 
 namespace epweave {
@@ -16,24 +17,6 @@ constexpr std::string_view kI64 = "torch.int64";
 constexpr std::int64_t kVocabulary = 16;
 constexpr std::int64_t kWidth = 8;    // of the residual stream
 constexpr std::int64_t kExperts = 2;  // one per rank
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  std::size_t below(std::size_t n) { return static_cast<std::size_t>(engine_() % n); }
-  bool one_in(std::size_t n) { return below(n) == 0; }
-  template <class T>
-  const T& pick(std::span<const T> items) {
-    return items[below(items.size())];
-  }
-  template <class T>
-  const T& pick(const std::vector<T>& items) {
-    return items[below(items.size())];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 // Rows of one kind: token slots in order, sorted slots, or received rows. All are f32[extent, width].
 struct Rows {
@@ -115,7 +98,9 @@ class RowCode {
         &RowCode::top,      &RowCode::scanned,     &RowCode::selected,   &RowCode::cast,
         &RowCode::squeezed, &RowCode::rotated,     &RowCode::normalised, &RowCode::made,
         &RowCode::padded,   &RowCode::batched,     &RowCode::gradient,   &RowCode::by_size,
-        &RowCode::permuted, &RowCode::logical,
+        &RowCode::permuted, &RowCode::logical,     &RowCode::by_table,   &RowCode::by_table,
+        &RowCode::by_table, &RowCode::by_table,    &RowCode::by_table,   &RowCode::looked_up,
+        &RowCode::filled,   &RowCode::shaped,      &RowCode::largest,    &RowCode::by_number,
     };
     return (this->*dice_.pick(std::span<const Step>(kSteps)))(rows);
   }
@@ -396,6 +381,160 @@ class RowCode {
     return call("aten.reshape.default", {arg(c), build_.list({arg(n), build_.arg(width(a))})});
   }
 
+  NodeId by_table(const Rows& rows) {
+    const NodeId a = any(rows);
+    return make_elementwise_call(build_, dice_, a, like(rows, a));
+  }
+
+  // Small integers from 0 on, one for each row or element.
+  NodeId integers(NodeId a, double below) {
+    const NodeId clamped = call("aten.clamp.default", {arg(call("aten.abs.default", {arg(a)})),
+                                                       build_.arg(0.0), build_.arg(below - 1)});
+    return to(clamped, kI64);
+  }
+
+  // Entries of a table that all parts share, or of the same few columns.
+  NodeId looked_up(const Rows& rows) {
+    const NodeId a = any(rows);
+    if (dice_.one_in(2)) {
+      const NodeId column =
+          call("aten.select.int", {arg(a), build_.arg(std::int64_t{1}), build_.arg(std::int64_t{0})});
+      return call("aten.embedding.default", {arg(weight_for(12, width(a))), arg(integers(column, 12))});
+    }
+    const NodeId columns =
+        call("aten.arange.default", {build_.arg(width(a))}, {{"device", build_.device("cuda:0")}});
+    return call("aten.index_select.default", {arg(a), build_.arg(std::int64_t{1}), arg(columns)});
+  }
+
+  // New rows: zeros and a number in them, or memory that is not read.
+  NodeId filled(const Rows& rows) {
+    const NodeId a = any(rows);
+    const Arg size = build_.list(
+        {arg(call("aten.sym_size.int", {arg(a), build_.arg(std::int64_t{0})})), build_.arg(width(a))});
+    const Arg strides = build_.list({build_.arg(width(a)), build_.arg(std::int64_t{1})});
+    const StepBuilder::Keywords on_device = {{"dtype", build_.dtype(kF32)},
+                                             {"device", build_.device("cuda:0")}};
+    const NodeId first = integers(
+        call("aten.slice.Tensor",
+             {arg(a), build_.arg(std::int64_t{1}), build_.arg(std::int64_t{0}), build_.arg(std::int64_t{1})}),
+        4);
+    auto marked = [&](NodeId zeros) {
+      const NodeId marks =
+          call("aten.scatter_.value", {arg(zeros), build_.arg(std::int64_t{1}), arg(first), build_.arg(1.0)});
+      return call("aten.mul.Tensor", {arg(a), arg(marks)});
+    };
+    auto covered = [&](NodeId empty) {
+      const NodeId always =
+          call("aten.ge.Scalar", {arg(call("aten.abs.default", {arg(a)})), build_.arg(-1.0)});
+      return call("aten.masked_fill.Tensor", {arg(call("aten.where.self", {arg(always), arg(a), arg(empty)})),
+                                              arg(call("aten.isnan.default", {arg(a)})), arg(select_one())});
+    };
+    switch (dice_.below(9)) {
+      case 0:
+        return marked(call("aten.new_zeros.default", {arg(a), size}));
+      case 1:
+        return marked(call("aten.zeros.default", {size}, on_device));
+      case 2:
+        return call("aten.mul.Tensor", {arg(a), arg(call("aten.ones.default", {size}, on_device))});
+      case 3:
+        return call("aten.mul.Tensor",
+                    {arg(a), arg(call("aten.new_full.default", {arg(a), size, build_.arg(0.5)}))});
+      case 4:
+        return covered(call("aten.empty.memory_format", {size}, on_device));
+      case 5:
+        return covered(call("aten.empty_like.default", {arg(a)}));
+      case 6:
+        return covered(call("aten.empty_strided.default", {size, strides}, on_device));
+      case 7:
+        return covered(call("aten.new_empty_strided.default", {arg(a), size, strides}));
+      default: {
+        const NodeId n = call("aten.sym_numel.default", {arg(a)});
+        const NodeId flat = call("aten.reshape.default", {arg(a), build_.list({arg(n)})});
+        return call("aten.reshape.default", {arg(call("aten.neg.default", {arg(flat)})), size});
+      }
+    }
+  }
+  NodeId select_one() {
+    const NodeId row = call(
+        "aten.select.int", {arg(weight_for(4, 4)), build_.arg(std::int64_t{0}), build_.arg(std::int64_t{0})});
+    return call("aten.select.int", {arg(row), build_.arg(std::int64_t{0}), build_.arg(std::int64_t{0})});
+  }
+
+  NodeId shaped(const Rows& rows) {
+    const NodeId a = any(rows);
+    switch (dice_.below(5)) {
+      case 0: {
+        const NodeId b = call("aten.view.default",
+                              {arg(call("aten.clone.default", {arg(a)}, {{"memory_format", contiguous()}})),
+                               list({-1, 2, width(a) / 2})});
+        return call("aten._unsafe_view.default",
+                    {arg(call("aten.neg.default", {arg(b)})), list({-1, width(a)})});
+      }
+      case 1: {
+        const NodeId b = call("aten.unsqueeze.default", {arg(a), build_.arg(std::int64_t{0})});
+        return call("aten.squeeze.dims", {arg(call("aten.relu.default", {arg(b)})), list({0})});
+      }
+      case 2: {
+        const NodeId pieces =
+            call("aten.split.Tensor", {arg(a), build_.arg(width(a) / 2), build_.arg(std::int64_t{1})});
+        return call("aten.cat.default",
+                    {build_.list({arg(item(pieces, 1)), arg(item(pieces, 0))}), build_.arg(std::int64_t{1})});
+      }
+      case 3: {
+        const NodeId n = call("aten.sym_size.int", {arg(a), build_.arg(std::int64_t{0})});
+        const Arg size = build_.list({arg(n), build_.arg(width(a) + 2)});
+        const NodeId wide = call("aten.slice_backward.default",
+                                 {arg(a), size, build_.arg(std::int64_t{1}), build_.arg(std::int64_t{2}),
+                                  build_.arg(width(a) + 2), build_.arg(std::int64_t{1})});
+        return call("aten.slice.Tensor", {arg(wide), build_.arg(std::int64_t{1}), build_.arg(std::int64_t{1}),
+                                          build_.arg(width(a) + 1)});
+      }
+      default: {
+        const NodeId gain = call(
+            "aten.select.int",
+            {arg(weight_for(width(a), width(a))), build_.arg(std::int64_t{0}), build_.arg(std::int64_t{1})});
+        const NodeId norm =
+            call("aten._fused_rms_norm.default", {arg(a), list({width(a)}), arg(gain), build_.arg(1e-5)});
+        const NodeId back = call("aten._fused_rms_norm_backward.default",
+                                 {arg(like(rows, a)), arg(a), list({width(a)}), arg(item(norm, 1)), arg(gain),
+                                  build_.list({build_.flag(true), build_.flag(true)})});
+        return item(back, 0);
+      }
+    }
+  }
+
+  NodeId largest(const Rows& rows) {
+    const NodeId a = any(rows);
+    const NodeId pair = call("aten.max.dim", {arg(a), build_.arg(std::int64_t{1}), build_.flag(true)});
+    return call("aten.sub.Tensor", {arg(a), arg(item(pair, 0))});
+  }
+
+  // Arithmetic on row counts.
+  NodeId by_number(const Rows& rows) {
+    const NodeId a = any(rows);
+    const NodeId n = call("aten.sym_size.int", {arg(a), build_.arg(std::int64_t{0})});
+    const NodeId twice = call("operator.add", {arg(n), arg(n)});
+    switch (dice_.below(4)) {
+      case 0: {
+        const NodeId same = call("operator.sub", {arg(twice), arg(n)});
+        return call("aten.reshape.default", {arg(a), build_.list({arg(same), build_.arg(width(a))})});
+      }
+      case 1: {
+        const NodeId same = call("operator.neg", {arg(call("operator.neg", {arg(n)}))});
+        return call("aten.reshape.default", {arg(a), build_.list({arg(same), build_.arg(width(a))})});
+      }
+      case 2: {
+        const NodeId half = call("operator.floordiv", {arg(twice), build_.arg(std::int64_t{2})});
+        return call("aten.reshape.default", {arg(a), build_.list({arg(half), build_.arg(width(a))})});
+      }
+      default: {
+        const NodeId b =
+            call("aten.reshape.default", {arg(a), build_.list({arg(twice), build_.arg(width(a) / 2)})});
+        return call("aten.reshape.default", {arg(call("aten.sin.default", {arg(b)})), list({-1, width(a)})});
+      }
+    }
+  }
+
   NodeId to(NodeId a, std::string_view dtype) {
     return call("aten._to_copy.default", {arg(a)}, {{"dtype", build_.dtype(dtype)}});
   }
@@ -415,7 +554,8 @@ class RowCode {
 
 // What a routing module keeps for its backward pass.
 struct Routing {
-  NodeId slot_token;  // i64[n*k]: the token of each sorted slot
+  NodeId arrived_counts;  // i64[ranks]: how many rows each rank sent
+  NodeId slot_token;      // i64[n*k]: the token of each sorted slot
   std::array<NodeId, kExperts> sent, received;
   Rows slots, arrived;
 };
@@ -547,6 +687,7 @@ class StepGenerator {
     const NodeId arrived = exchange(send, routing.received, routing.sent, "dispatch");
     routing.arrived = {build_.extent(arrived, 0), {arrived}};
     build_.in_module(root + ".routed_experts.inner_experts");
+    if (dice_.one_in(2)) routing.arrived.values.push_back(by_rank(routing, arrived));
     const NodeId computed = code_.widened(code_.grow(routing.arrived, 1 + dice_.below(4)));
     build_.in_module(root + ".routed_experts");
     const NodeId back = exchange(computed, routing.sent, routing.received, "combine");
@@ -554,6 +695,51 @@ class StepGenerator {
     const NodeId weighted = call("aten.mul.Tensor", {arg(back), arg(column)});
     rows.values.push_back(restored(x, weighted, order, routing));
     return dice_.one_in(2) ? rows.values.back() : code_.grow(rows, 1 + dice_.below(2));
+  }
+
+  // Received rows come in groups, one from each rank.
+  NodeId by_rank(const Routing& routing, NodeId rows) {
+    const NodeId n = call("aten.sym_size.int", {arg(rows), number(0)});
+    switch (dice_.below(4)) {
+      case 0: {
+        const NodeId weight = code_.weight_for(kWidth, kWidth);
+        auto layer = [&](NodeId w) { return arg(call("aten.unsqueeze.default", {arg(w), number(0)})); };
+        const NodeId weights =
+            call("aten.cat.default", {build_.list({layer(weight), layer(weight)}), number(0)});
+        return call("aten._grouped_mm.default", {arg(rows), arg(weights), arg(ends(routing))});
+      }
+      case 1: {
+        const NodeId ranks =
+            call("aten.repeat_interleave.Tensor", {arg(routing.arrived_counts)}, {{"output_size", arg(n)}});
+        const NodeId table = code_.weight_for(12, kWidth);
+        return call("aten.mul.Tensor",
+                    {arg(rows), arg(call("aten.embedding.default", {arg(table), arg(ranks)}))});
+      }
+      case 2: {
+        // The rows, one by one.
+        const StepBuilder::Keywords on_device = {{"device", build_.device("cuda:0")}};
+        const NodeId positions =
+            dice_.one_in(3)   ? call("aten.arange.default", {arg(n)}, on_device)
+            : dice_.one_in(2) ? call("aten.arange.start", {number(0), arg(n)}, on_device)
+                              : call("aten.arange.start_step", {number(0), arg(n), number(1)}, on_device);
+        return call("aten.index.Tensor", {arg(rows), build_.list({arg(positions)})});
+      }
+      default: {
+        const NodeId ranks =
+            call("aten.repeat_interleave.Tensor", {arg(routing.arrived_counts)}, {{"output_size", arg(n)}});
+        const NodeId column = call("aten.unsqueeze.default", {arg(ranks), number(1)});
+        return call("aten.masked_fill.Scalar",
+                    {arg(rows), arg(call("aten.eq.Scalar", {arg(column), number(1)})), build_.arg(0.5)});
+      }
+    }
+  }
+  NodeId by_rank_gradient(const Routing& routing, NodeId a, NodeId b) {
+    const NodeId columns = call("aten.t.default", {arg(code_.widened(a))});
+    return call("aten._grouped_mm.default", {arg(columns), arg(code_.widened(b)), arg(ends(routing))});
+  }
+  NodeId ends(const Routing& routing) {
+    return call("aten.cumsum.default", {arg(routing.arrived_counts), number(0)},
+                {{"dtype", build_.dtype("torch.int32")}});
   }
 
   // Slots back to tokens: added to their rows, or put back to where they were and summed.
@@ -572,6 +758,11 @@ class StepGenerator {
     const NodeId zeros = call("aten.zeros_like.default", {arg(like)});
     const NodeId column = call("aten.reshape.default", {arg(routing.slot_token), code_.list({-1, 1})});
     const NodeId index = call("aten.expand.default", {arg(column), code_.list({-1, kWidth})});
+    if (dice_.one_in(3))
+      return call("torchtitan.deterministic_scatter_add.default", {arg(zeros), arg(index), arg(rows)});
+    if (dice_.one_in(3))
+      return call("aten.index_put.default",
+                  {arg(zeros), build_.list({arg(routing.slot_token)}), arg(rows), build_.flag(true)});
     return call("aten.scatter_add.default", {arg(zeros), number(0), arg(index), arg(rows)});
   }
 
@@ -583,6 +774,7 @@ class StepGenerator {
         call("_c10d_functional.all_to_all_single.default", {arg(numbers), ones, ones, build_.text("1")});
     build_.node(launch).ep.token_count_exchange = build_.word("dispatch");
     const NodeId other = call("_c10d_functional.wait_tensor.default", {arg(launch)});
+    routing.arrived_counts = other;
     // The second copy makes the host wait for both.
     const NodeId sent = copy_to_host(numbers, "input"), received = copy_to_host(other, "output");
     read_counts(sent, {symbol(layer, 0), symbol(layer, 1)}, routing.sent);
@@ -653,6 +845,7 @@ class StepGenerator {
     rows.values.push_back(arrived);
     const NodeId computed = code_.widened(code_.grow(rows, 1 + dice_.below(3)));
     add_gradient(layer, code_.partial(rows));
+    if (dice_.one_in(3)) add_gradient(layer, by_rank_gradient(routing, arrived, computed));
     build_.in_module(root + ".routed_experts");
     const NodeId back = exchange(computed, routing.sent, routing.received, "dispatch");
     return restored(gradient, back, NodeId(), routing);
@@ -665,8 +858,14 @@ class StepGenerator {
       // Collectives send dense tensors.
       const NodeId dense = call("aten.clone.default", {arg(partial)},
                                 {{"memory_format", build_.memory_format("torch.contiguous_format")}});
-      const NodeId launch =
-          call("_c10d_functional.all_reduce.default", {arg(dense), build_.text("sum"), build_.text("0")});
+      const bool has_halves = build_.number(dense, 0).value_or(1) % kRanks == 0;
+      const NodeId launch = has_halves && dice_.one_in(3)
+                                ? call("_c10d_functional.reduce_scatter_tensor.default",
+                                       {arg(dense), build_.text("sum"), number(kRanks), build_.text("0")})
+                            : dice_.one_in(4) ? call("_c10d_functional.all_gather_into_tensor.default",
+                                                     {arg(dense), number(kRanks), build_.text("0")})
+                                              : call("_c10d_functional.all_reduce.default",
+                                                     {arg(dense), build_.text("sum"), build_.text("0")});
       gradient = call("_c10d_functional.wait_tensor.default", {arg(launch)});
     }
     results_.push_back({gradient, "grad", fmt::format("layers.{}.gradient{}", layer, results_.size())});

@@ -1,0 +1,290 @@
+#include "analysis/exchange_counts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "ir/bind.h"
+#include "ir/op.h"
+
+namespace epweave {
+namespace {
+
+// What a step back from a value to what it is made of does to counts in row-major order.
+enum class CountOp : std::uint8_t {
+  kOther,
+  kKeeps,  // the same numbers in the same order
+  kSum,
+  kExchange,
+  kMarks,  // ones written at the ids of each row
+  kRead,   // one number
+  kEntry,  // one of the numbers of a vector
+};
+
+CountOp find_count_op(std::string_view target) {
+  static constexpr std::pair<std::string_view, CountOp> kOps[] = {
+      {"aten.reshape.default", CountOp::kKeeps},
+      {"aten.view.default", CountOp::kKeeps},
+      {"aten._unsafe_view.default", CountOp::kKeeps},
+      {"aten.clone.default", CountOp::kKeeps},
+      {"aten.alias.default", CountOp::kKeeps},
+      {"aten.detach.default", CountOp::kKeeps},
+      {"aten._to_copy.default", CountOp::kKeeps},
+      {"prims.convert_element_type.default", CountOp::kKeeps},
+      {"_c10d_functional.wait_tensor.default", CountOp::kKeeps},
+      {"aten.sum.dim_IntList", CountOp::kSum},
+      {"_c10d_functional.all_to_all_single.default", CountOp::kExchange},
+      {"aten.scatter.value", CountOp::kMarks},
+      {"aten.scatter_.value", CountOp::kMarks},
+      {"aten._local_scalar_dense.default", CountOp::kRead},
+      {"operator.getitem", CountOp::kEntry},
+      {"aten.select.int", CountOp::kEntry},
+  };
+  for (const auto& [name, op] : kOps)
+    if (name == target) return op;
+  return CountOp::kOther;
+}
+
+CountOp count_op_of(const Node& node) {
+  static const std::vector<CountOp> kTable = [] {
+    std::vector<CountOp> table;
+    for (const OpInfo& op : ops()) table.push_back(find_count_op(op.target));
+    return table;
+  }();
+  return node.op == nullptr ? CountOp::kOther : kTable[node.op->index];
+}
+
+class Tracer {
+ public:
+  Tracer(const Graph& graph, const ValueNumbers& numbers)
+      : context_(*graph.context), body_(graph.step()), numbers_(numbers) {}
+
+  ExchangeCounts check(NodeId exchange, NodeId sort) {
+    const BoundArgs args = bind_args(context_, node(exchange));
+    const std::vector<Arg> out = items(args.values[1]), in = items(args.values[2]);
+    const bool only_sizes =
+        !in.empty() && std::all_of(in.begin(), in.end(), [&](Arg size) { return is_size(size); });
+    if (only_sizes)
+      return {ExchangeCounts::Verdict::kWrong,
+              "its split sizes follow from the number of tokens alone, and the rows are sorted"};
+    const auto sent = histogram(in), received = histogram(out);
+    const auto key = key_of(sort);
+    if (!sent || !key || sent->group) return {};
+    if (numbers_[sent->ids] != *key && may_be_same(sent->ids, *key)) return {};
+    if (numbers_[sent->ids] != *key)
+      return {ExchangeCounts::Verdict::kWrong,
+              fmt::format("its split sizes count '{}', and the rows are sorted by '{}'",
+                          context_.text(node(sent->ids).name), context_.text(node(*key).name))};
+    if (is_descending(sort))
+      return {ExchangeCounts::Verdict::kWrong,
+              "its split sizes count ids upwards, and the rows are sorted downwards"};
+    const bool is_matched = received && received->group && numbers_[received->ids] == *key &&
+                            is_same_group(*received->group, args.values[3]);
+    return {is_matched ? ExchangeCounts::Verdict::kProved : ExchangeCounts::Verdict::kUnknown, {}};
+  }
+
+ private:
+  // Numbers of rows of each bucket of ids; of other ranks' rows if exchanged within a group.
+  struct Histogram {
+    NodeId ids;
+    std::optional<Arg> group;
+  };
+
+  const Node& node(NodeId id) const { return body_.nodes[id]; }
+  std::vector<Arg> items(Arg list) const {
+    if (!list.is_list()) return {};
+    const auto children = context_.args.children(list);
+    return {children.begin(), children.end()};
+  }
+  Arg first_arg(NodeId id) const {
+    const auto args = context_.args[node(id).args];
+    return args.empty() ? Arg::none() : args[0];
+  }
+
+  // What the rows are sorted by, before it was given another shape.
+  std::optional<NodeId> key_of(NodeId sort) const {
+    const Arg key = first_arg(sort);
+    return key.is_node() ? std::optional(numbers_[unshaped(key.as_node())]) : std::nullopt;
+  }
+  bool is_descending(NodeId sort) const {
+    const auto descending = node(sort).op->find_param("descending");
+    const BoundArgs args = bind_args(context_, node(sort));
+    return descending && args.values[*descending].is(ArgKind::kBool) && args.values[*descending].as_bool();
+  }
+  bool is_same_group(Arg a, Arg b) const {
+    return a == b || (a.is_node() && b.is_node() && numbers_[a.as_node()] == numbers_[b.as_node()]);
+  }
+
+  // Whether two values are made by the same code, so that only what it reads can tell them apart: one may be
+  // the other, computed again, where value numbering cannot see it.
+  bool may_be_same(NodeId a, NodeId b) const {
+    std::vector<std::pair<NodeId, NodeId>> open = {{a, b}};
+    std::set<std::pair<NodeId, NodeId>> seen;
+    while (!open.empty()) {
+      const auto pair = open.back();
+      open.pop_back();
+      if (numbers_[pair.first] == numbers_[pair.second] || !seen.insert(pair).second) continue;
+      const Node &x = node(pair.first), &y = node(pair.second);
+      const std::vector<NodeId> from = inputs(x), other = inputs(y);
+      if (x.kind != NodeKind::kCall || x.target != y.target || from.size() != other.size()) return false;
+      for (std::size_t i = 0; i < from.size(); ++i) open.emplace_back(from[i], other[i]);
+    }
+    return true;
+  }
+  std::vector<NodeId> inputs(const Node& of) const {
+    std::vector<NodeId> list;
+    for_each_input(context_, of, [&](NodeId input) { list.push_back(input); });
+    return list;
+  }
+  NodeId unshaped(NodeId id) const {
+    while (count_op_of(node(id)) == CountOp::kKeeps && first_arg(id).is_node()) id = first_arg(id).as_node();
+    return id;
+  }
+
+  // A number made of sizes and literals.
+  bool is_size(Arg arg) const {
+    if (!arg.is_node()) return arg.is_int();
+    const Node& made = node(arg.as_node());
+    const std::string_view target = context_.text(made.target);
+    if (target.starts_with("aten.sym_")) return true;
+    if (made.kind != NodeKind::kCall || !target.starts_with("operator.") ||
+        count_op_of(made) != CountOp::kOther)
+      return false;
+    const auto args = context_.args[made.args];
+    return std::all_of(args.begin(), args.end(), [&](Arg each) { return is_size(each); });
+  }
+
+  // Of split sizes that are the entries of one vector, in order.
+  std::optional<Histogram> histogram(const std::vector<Arg>& sizes) const {
+    NodeId vector;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (!sizes[i].is_node()) return {};
+      const NodeId from = entry_of(sizes[i].as_node(), i);
+      if (!from || (vector && from != vector)) return {};
+      vector = from;
+    }
+    if (!vector) return {};
+    const TensorType* type = tensor_of(context_, node(vector).type);
+    const bool is_all = type != nullptr && type->rank() == 1 &&
+                        context_.exprs.constant(type->sizes[0]) == static_cast<std::int64_t>(sizes.size());
+    return is_all ? traced(vector, sizes.size()) : std::nullopt;
+  }
+
+  // The vector that entry `i` is read from.
+  NodeId entry_of(NodeId number, std::size_t i) const {
+    const Arg read = count_op_of(node(number)) == CountOp::kRead ? first_arg(number) : Arg::none();
+    if (!read.is_node()) return {};
+    const NodeId entry = unshaped(read.as_node());
+    if (count_op_of(node(entry)) != CountOp::kEntry) return {};
+    const auto args = context_.args[node(entry).args];
+    const bool is_select = args.size() == 3;
+    if (args.size() < 2 || !args[0].is_node() || args.back() != Arg::integer(static_cast<std::int64_t>(i)))
+      return {};
+    if (is_select) return args[1] == Arg::integer(0) ? args[0].as_node() : NodeId();
+    const NodeId tuple = args[0].as_node();
+    if (context_.text(node(tuple).target) != "aten.unbind.int") return {};
+    return first_arg(tuple).is_node() ? first_arg(tuple).as_node() : NodeId();
+  }
+
+  // Back from `buckets` numbers, each a sum of neighbours, to the ids that they count.
+  std::optional<Histogram> traced(NodeId id, std::size_t buckets) const {
+    Histogram histogram;
+    for (;;) {
+      const Arg from = first_arg(id);
+      if (!from.is_node()) return {};
+      switch (count_op_of(node(id))) {
+        case CountOp::kKeeps:
+          break;
+        case CountOp::kSum: {
+          const NodeId summed = from.as_node();
+          if (count_op_of(node(summed)) == CountOp::kMarks) {
+            if (!sums_all_but_last(id, summed)) return {};
+            const auto ids = marked_ids(summed);
+            if (!ids) return {};
+            histogram.ids = *ids;
+            return histogram;
+          }
+          if (!sums_last(id, summed)) return {};
+          break;
+        }
+        case CountOp::kExchange: {
+          const BoundArgs args = bind_args(context_, node(id));
+          if (histogram.group || !is_even(args.values[1], buckets) || !is_even(args.values[2], buckets))
+            return {};
+          histogram.group = args.values[3];
+          break;
+        }
+        default:
+          return {};
+      }
+      id = from.as_node();
+    }
+  }
+
+  // As much to and from each of `ranks`.
+  bool is_even(Arg splits, std::size_t ranks) const {
+    const std::vector<Arg> sizes = items(splits);
+    return sizes.size() == ranks && std::all_of(sizes.begin(), sizes.end(),
+                                                [&](Arg size) { return size.is_int() && size == sizes[0]; });
+  }
+
+  // The dimensions that a sum is over, ascending; none if they cannot be told.
+  std::optional<std::vector<std::int64_t>> summed_dims(NodeId sum, std::int64_t rank) const {
+    const BoundArgs args = bind_args(context_, node(sum));
+    std::vector<std::int64_t> dims;
+    for (Arg item : items(args.values[1])) {
+      if (!item.is_int()) return {};
+      dims.push_back(item.as_int() < 0 ? item.as_int() + rank : item.as_int());
+    }
+    std::sort(dims.begin(), dims.end());
+    return dims;
+  }
+  bool sums_range(NodeId sum, NodeId summed, bool is_last) const {
+    const TensorType* type = tensor_of(context_, node(summed).type);
+    if (type == nullptr) return false;
+    const auto rank = static_cast<std::int64_t>(type->rank());
+    const auto dims = summed_dims(sum, rank);
+    if (!dims || dims->empty() || static_cast<std::int64_t>(dims->size()) >= rank) return false;
+    const std::int64_t first = is_last ? rank - static_cast<std::int64_t>(dims->size()) : 0;
+    for (std::size_t i = 0; i < dims->size(); ++i)
+      if ((*dims)[i] != first + static_cast<std::int64_t>(i)) return false;
+    return is_last || static_cast<std::int64_t>(dims->size()) == rank - 1;
+  }
+  bool sums_last(NodeId sum, NodeId summed) const { return sums_range(sum, summed, true); }
+  bool sums_all_but_last(NodeId sum, NodeId summed) const { return sums_range(sum, summed, false); }
+
+  // Of ones written into zeros along the last dimension.
+  std::optional<NodeId> marked_ids(NodeId marks) const {
+    const BoundArgs args = bind_args(context_, node(marks));
+    const TensorType* type = tensor_of(context_, node(marks).type);
+    if (type == nullptr || !args.values[0].is_node() || !args.values[1].is_int() || !args.values[2].is_node())
+      return {};
+    const auto rank = static_cast<std::int64_t>(type->rank());
+    const std::int64_t dim = args.values[1].as_int();
+    const Arg value = args.values[3];
+    const bool is_one = value == Arg::integer(1) || (value.is(ArgKind::kBool) && value.as_bool()) ||
+                        (value.is(ArgKind::kReal) && value.as_real() == 1);
+    const std::string_view made = context_.text(node(args.values[0].as_node()).target);
+    const bool is_zeros =
+        made == "aten.zeros_like.default" || made == "aten.zeros.default" || made == "aten.new_zeros.default";
+    if (!is_one || !is_zeros || (dim != -1 && dim != rank - 1)) return {};
+    return unshaped(args.values[2].as_node());
+  }
+
+  const Context& context_;
+  const Body& body_;
+  const ValueNumbers& numbers_;
+};
+
+}  // namespace
+
+ExchangeCounts check_exchange_counts(const Graph& graph, const ValueNumbers& numbers, NodeId exchange,
+                                     NodeId sort) {
+  return Tracer(graph, numbers).check(exchange, sort);
+}
+
+}  // namespace epweave
