@@ -16,9 +16,10 @@ LIBRARY = re.compile(r"epweave_library\(\s*(\w+)([^)]*)\)", re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 APART = {"passes": "replay", "replay": "passes"}
 PROTOBUF = re.compile(r"google/protobuf/|\.pb\.h$")
-# One per program.
+# One per program, and what they share.
 CLI11_FILES = (
     "tools/check_random_graphs.cc",
+    "tools/command_help.cc",
     "tools/command_line.cc",
     "tools/replay_command_line.cc",
 )

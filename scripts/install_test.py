@@ -10,9 +10,11 @@ import subprocess
 import sys
 import tempfile
 
-FILES = ("bin/epweave", "bin/epweave-replay", "share/man/man1/epweave.1",
-         "share/bash-completion/completions/epweave", "share/zsh/vendor-completions/_epweave",
-         "share/fish/vendor_completions.d/epweave.fish", "share/epweave/epweave_fx.py",
+PROGRAMS = ("epweave", "epweave-replay")
+FILES = (*(path.format(program) for program in PROGRAMS
+           for path in ("bin/{}", "share/man/man1/{}.1", "share/bash-completion/completions/{}",
+                        "share/zsh/vendor-completions/_{}", "share/fish/vendor_completions.d/{}.fish")),
+         "share/epweave/epweave_fx.py",
          "share/epweave/epweave.proto", "share/doc/epweave/README.md", "share/doc/epweave/docs/chunking.md")
 
 
@@ -25,31 +27,39 @@ def run(*command, **options):
 
 def complete(script, *words):
     """What bash offers behind the words."""
-    line = " ".join(f"'{word}'" for word in words)
-    return run("bash", "-c", f"source '{script}'; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _epweave; "
+    line, function = " ".join(f"'{word}'" for word in words), "_" + words[0].replace("-", "_")
+    return run("bash", "-c", f"source '{script}'; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; {function}; "
                              'printf "%s\\n" "${COMPREPLY[@]}"').split()
+
+
+def check_program(prefix, program):
+    assert run(prefix / "bin" / program, "--version").startswith("epweave ")
+    page = prefix / f"share/man/man1/{program}.1"
+    if shutil.which("groff"):
+        result = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z", page], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    name = program.replace("-", r"\-")
+    for command in run(prefix / "bin" / program, "--help").split("Subcommands:")[1].split("Exit codes")[0].split("\n"):
+        if command.startswith("  ") and not command.startswith("   "):
+            assert f".SH {name} {command.split()[0]}" in page.read_text(), command
+    assert complete(prefix / "share/bash-completion/completions" / program, program, "completion", "fi") == ["fish"]
+    for shell, script in (("zsh", f"share/zsh/vendor-completions/_{program}"),
+                          ("fish", f"share/fish/vendor_completions.d/{program}.fish")):
+        if shutil.which(shell):
+            run(shell, "-n", prefix / script)
 
 
 def check(prefix):
     for name in FILES:
         assert (prefix / name).is_file(), f"{name} is not installed"
-    assert run(prefix / "bin/epweave", "--version").startswith("epweave ")
-    assert run(prefix / "bin/epweave-replay", "--version").strip()
-    page = prefix / "share/man/man1/epweave.1"
-    if shutil.which("groff"):
-        result = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z", page], capture_output=True, text=True, check=False)
-        assert (result.returncode, result.stderr) == (0, ""), result.stderr
-    for command in run(prefix / "bin/epweave", "--help").split("Subcommands:")[1].split("Exit codes")[0].split("\n"):
-        if command.startswith("  ") and not command.startswith("   "):
-            assert f".SH epweave {command.split()[0]}" in page.read_text(), command
+    for program in PROGRAMS:
+        check_program(prefix, program)
     bash = prefix / "share/bash-completion/completions/epweave"
     assert "rewrite" in complete(bash, "epweave", "rew")
     assert complete(bash, "epweave", "diff", "--ht") == ["--html"]
-    assert complete(bash, "epweave", "completion", "fi") == ["fish"]
-    for shell, script in (("zsh", "share/zsh/vendor-completions/_epweave"),
-                          ("fish", "share/fish/vendor_completions.d/epweave.fish")):
-        if shutil.which(shell):
-            run(shell, "-n", prefix / script)
+    replay = prefix / "share/bash-completion/completions/epweave-replay"
+    assert complete(replay, "epweave-replay", "run", "--se") == ["--seed"]
+    assert complete(replay, "epweave-replay", "check", "--data", "int") == ["integer"]
 
 
 def main():

@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 proved=0 declined=0 failed=0
 for graph in "$folder"/*.gz; do
-  for pipeline in 'dce,canonicalize,dedup-unshard' 'chunk{parts=2}' 'chunk{parts=4}' 'chunk{parts=8}' 'chunk{parts=3}' preset; do
+  for pipeline in 'dce,canonicalize,dedup-unshard' 'chunk{parts=2}' 'chunk{parts=4}' 'chunk{parts=8}' 'chunk{parts=3}' 'symbolize,chunk{parts=2},overlap-ep,concretize' preset; do
     if [ "$pipeline" = preset ]; then set -- --preset ep-overlap; else set -- -p "$pipeline"; fi
     status=0
     "$epweave" rewrite "$graph" "$@" --verify off -q -o "$work/b.epw" 2>"$work/error" || status=$?

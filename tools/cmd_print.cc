@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <regex.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "analysis/module_path.h"
@@ -49,41 +50,42 @@ class Filter {
   std::unique_ptr<regex_t, FreeRegex> regex_;
 };
 
+// Of each body, in execution order.
+using ShownNodes = std::vector<std::vector<NodeId>>;
+
+ShownNodes list_shown(const Graph& graph, const Filter& filter) {
+  ShownNodes shown(graph.bodies.size());
+  for (std::size_t i = 0; i < graph.bodies.size(); ++i)
+    for (NodeId id : graph.bodies[i].order)
+      if (filter.shows(graph, graph.bodies[i], id)) shown[i].push_back(id);
+  return shown;
+}
+
 // The nodes of a body, one per line.
-std::string nodes_text(const Graph& graph, const Body& body, const Filter& filter) {
+std::string nodes_text(const Graph& graph, const Body& body, const std::vector<NodeId>& shown) {
   const RegionParts parts(graph);
   std::string text;
-  for (NodeId id : body.order)
-    if (filter.shows(graph, body, id))
-      text += (text.empty() ? "\n" : ",\n") + report_line(node_report(graph, body, body.nodes[id], parts));
+  for (NodeId id : shown)
+    text += (text.empty() ? "\n" : ",\n") + report_line(node_report(graph, body, body.nodes[id], parts));
   return "[" + text + "]";
 }
 
 // One document, kept greppable: a line for each node.
-std::string json_text(const Graph& graph, const Filter& filter) {
-  std::string text = "{\"nodes\": " + nodes_text(graph, graph.step(), filter);
+std::string json_text(const Graph& graph, const ShownNodes& shown) {
+  std::string text = "{\"nodes\": " + nodes_text(graph, graph.step(), shown[0]);
   for (std::size_t i = 1; i < graph.bodies.size(); ++i)
     text += fmt::format("{}{}: {}", i == 1 ? ",\n\"graphs\": {\n" : ",\n",
                         report_line(graph.text(graph.bodies[i].name)),
-                        nodes_text(graph, graph.bodies[i], filter));
+                        nodes_text(graph, graph.bodies[i], shown[i]));
   if (graph.bodies.size() > 1) text += "}";
   return text + "}\n";
 }
 
-std::string filtered_text(const Graph& graph, const PrintOptions& options, const Filter& filter) {
-  const TextMode mode = options.full ? TextMode::kFull : TextMode::kShort;
+std::string filtered_text(const Graph& graph, TextMode mode, const ShownNodes& shown) {
   std::string text;
-  for (const Body& body : graph.bodies)
-    for (NodeId id : body.order)
-      if (filter.shows(graph, body, id)) text += print_node(graph, body, id, mode) + "\n";
+  for (std::size_t i = 0; i < graph.bodies.size(); ++i)
+    for (NodeId id : shown[i]) text += print_node(graph, graph.bodies[i], id, mode) + "\n";
   return text;
-}
-
-bool shows_any(const Graph& graph, const Filter& filter) {
-  for (const Body& body : graph.bodies)
-    for (NodeId id : body.order)
-      if (filter.shows(graph, body, id)) return true;
-  return false;
 }
 
 }  // namespace
@@ -91,13 +93,14 @@ bool shows_any(const Graph& graph, const Filter& filter) {
 int print(const PrintOptions& options, Console& console) {
   const Filter filter(options);
   const Graph graph = read_sound_input(options.input);
-  if (console.json())
-    console.print(json_text(graph, filter));
-  else if (filter.shows_all())
-    console.print(print_text(graph, options.full ? TextMode::kFull : TextMode::kShort));
-  else
-    console.print(filtered_text(graph, options, filter));
-  if (!filter.shows_all() && !shows_any(graph, filter))
+  const TextMode mode = options.full ? TextMode::kFull : TextMode::kShort;
+  if (filter.shows_all() && !console.json()) {
+    console.print(print_text(graph, mode));
+    return kFine;
+  }
+  const ShownNodes shown = list_shown(graph, filter);
+  console.print(console.json() ? json_text(graph, shown) : filtered_text(graph, mode, shown));
+  if (!filter.shows_all() && std::ranges::all_of(shown, &std::vector<NodeId>::empty))
     console.warn("no node is in that module and part and matches the pattern");
   return kFine;
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "analysis/verify_host_reads.h"
 #include "commands.h"
 #include "graphs.h"
 #include "report.h"
@@ -18,7 +19,12 @@ Json violation_report(const Graph& graph, const Violation& violation) {
 
 int verify(const InputOptions& options, Console& console) {
   const Graph graph = read_input(options);
-  const std::vector<Violation> violations = verify_graph(graph);
+  std::vector<Violation> violations;
+  verify_structure(graph, violations);
+  if (violations.empty()) {
+    violations = verify_graph(graph);
+    verify_host_reads(graph, violations);
+  }
   if (console.json()) {
     Json list = Json::array();
     for (const Violation& violation : violations) list.push_back(violation_report(graph, violation));

@@ -285,42 +285,26 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   return app;
 }
 
-OptionHelp describe(const CLI::Option& option) {
-  OptionHelp help{.help = option.get_description(), .positional = !option.nonpositional()};
-  if (help.positional) help.names.push_back(option.get_name());
-  for (const std::string& name : option.get_snames()) help.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) help.names.push_back("--" + name);
-  if (option.get_items_expected_max() == 0) return help;
-  const std::string type = option.get_type_name();  // "WHEN:{auto,always,never}"
-  help.value = type.substr(0, type.find(':'));
-  const std::size_t open = type.find('{');
-  for (std::size_t at = open; at < type.size() && type[at] != '}';) {
-    const std::size_t end = type.find_first_of(",}", at + 1);
-    help.choices.push_back(type.substr(at + 1, end - at - 1));
-    at = end;
-  }
-  return help;
-}
-
-std::vector<CommandHelp> describe(const CLI::App& app) {
-  std::vector<CommandHelp> commands;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    CommandHelp& help = commands.emplace_back();
-    help.name = command->get_name();
-    help.summary = command->get_description();
-    help.footer = command->get_footer();
-    for (const CLI::Option* option : command->get_options()) help.options.push_back(describe(*option));
-  }
-  return commands;
-}
-
-int print_completion(const CLI::App& app, const std::string& kind, Console& console) {
-  const std::vector<CommandHelp> commands = describe(app);
-  if (kind == "man") console.print(manual_page(commands));
-  if (kind == "bash") console.print(bash_completion(commands));
-  if (kind == "zsh") console.print(zsh_completion(commands));
-  if (kind == "fish") console.print(fish_completion(commands));
-  return kFine;
+ProgramHelp program_help(const CLI::App& app) {
+  return {
+      "epweave",
+      "rewrite PyTorch MoE training graphs",
+      "Reads a serialized training graph, rewrites it so that expert-parallel communication\n"
+      "hides behind compute, and writes it back. Every node of the result says where it came from.",
+      {{"EXIT STATUS",
+        "0 fine, 1 different or verification failed, 2 wrong command line, 3 unreadable or invalid file,\n"
+        "4 a pass declined the graph, 5 a bug of epweave; the same with and without \\-\\-json. "
+        "reduce: 130 interrupted.\n"},
+       {"FILES",
+        ".TP\n\\fI*.epw\\fR\nA graph in binary form; \\fI.txt\\fR is text, \\fI.json\\fR JSON, \\fI.onnx\\fR ONNX, "
+        "\\fI.gz\\fR behind any of them compressed.\n"
+        ".TP\n\\fI*.reproducer.epw\\fR\nWhat a failing pass was given, with the rest of the pipeline; "
+        "rewrite \\-\\-reproducer runs it.\n"},
+       {"ENVIRONMENT",
+        ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"
+        ".TP\nTMPDIR\nWhere reduce keeps the graph that it tries.\n"},
+       {"SEE ALSO", ".BR epweave\\-replay (1),\nwhich executes graphs.\n"}},
+      list_commands(app)};
 }
 
 std::string did_you_mean(const std::string& given, const std::vector<std::string>& known) {
@@ -388,7 +372,9 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };
   if (name == "passes") return [](Console& console) { return list_passes(console); };
-  return [app, choices](Console& console) { return print_completion(*app, choices->completion, console); };
+  return [app, choices](Console& console) {
+    return console.print(completion(program_help(*app), choices->completion)), kFine;
+  };
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "commands.h"
 
@@ -17,19 +16,5 @@ struct CommandLine {
 
 // Throws UsageError.
 CommandLine parse_command_line(int argc, char** argv);
-
-// What a command accepts; completion scripts and manual pages are written from it.
-struct OptionHelp {
-  std::vector<std::string> names;  // "-o", "--output"; the placeholder of a positional
-  std::string value;               // placeholder; empty: a flag
-  std::string help;
-  std::vector<std::string> choices;
-  bool positional = false;
-};
-
-struct CommandHelp {
-  std::string name, summary, footer;
-  std::vector<OptionHelp> options;
-};
 
 }  // namespace epweave::cli

@@ -1,6 +1,10 @@
 #include "completion.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
 
 #include "version.h"
 
@@ -57,15 +61,20 @@ std::string roff_lines(std::string_view text) {
   return lines;
 }
 
+// Of the shell function.
+std::string function_name(const ProgramHelp& program) {
+  std::string name = "_" + program.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
 bool names_file(const OptionHelp& option) {
   return option.positional || option.value == "OUT" || option.value == "FILE" || option.value == "DIR";
 }
 
-}  // namespace
-
-std::string bash_completion(const std::vector<CommandHelp>& commands) {
+std::string bash_completion(const ProgramHelp& program) {
   std::string names, cases;
-  for (const CommandHelp& command : commands) {
+  for (const CommandHelp& command : program.commands) {
     names += (names.empty() ? "" : " ") + command.name;
     std::string options, values;
     for (const OptionHelp& option : command.options) {
@@ -84,28 +93,28 @@ std::string bash_completion(const std::vector<CommandHelp>& commands) {
                          options.empty() ? "" : options.substr(1));
   }
   return fmt::format(
-      R"(# bash completion for epweave; load it with: source <(epweave completion bash)
-_epweave() {{
+      R"(# bash completion for {0}; load it with: source <({0} completion bash)
+{1}() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} options=
   local -a files=()
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W '{} --help --version' -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W '{2} --help --version' -- "$word")
     return
   fi
   case ${{COMP_WORDS[1]}} in
-{}  esac
+{3}  esac
   [[ $word == -* ]] || mapfile -t files < <(compgen -f -- "$word")
   mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
   COMPREPLY+=("${{files[@]}}")
 }}
-complete -o filenames -F _epweave epweave
+complete -o filenames -F {1} {0}
 )",
-      names, cases);
+      program.name, function_name(program), names, cases);
 }
 
-std::string zsh_completion(const std::vector<CommandHelp>& commands) {
+std::string zsh_completion(const ProgramHelp& program) {
   std::string names, cases;
-  for (const CommandHelp& command : commands) {
+  for (const CommandHelp& command : program.commands) {
     names += fmt::format("    '{}:{}'\n", command.name, zsh_text(command.summary));
     cases += fmt::format("    {})\n      _arguments", command.name);
     for (const OptionHelp& option : command.options) {
@@ -123,12 +132,12 @@ std::string zsh_completion(const std::vector<CommandHelp>& commands) {
     cases += " ;;\n";
   }
   return fmt::format(
-      R"(#compdef epweave
-# zsh completion for epweave; put it into a folder of $fpath as _epweave
-_epweave() {{
+      R"(#compdef {0}
+# zsh completion for {0}; put it into a folder of $fpath as _{0}
+{1}() {{
   local -a commands
   commands=(
-{}  )
+{2}  )
   if ((CURRENT == 2)); then
     _describe 'command' commands
     return
@@ -137,21 +146,22 @@ _epweave() {{
   shift words
   ((CURRENT--))
   case $command in
-{}  esac
+{3}  esac
 }}
-_epweave "$@"
+{1} "$@"
 )",
-      names, cases);
+      program.name, function_name(program), names, cases);
 }
 
-std::string fish_completion(const std::vector<CommandHelp>& commands) {
-  std::string text =
-      "# fish completion for epweave; put it into ~/.config/fish/completions as epweave.fish\n"
-      "complete -c epweave -n __fish_use_subcommand -f\n"
-      "complete -c epweave -n __fish_use_subcommand -s h -l help -d 'Print help'\n"
-      "complete -c epweave -n __fish_use_subcommand -l version -d 'Print versions'\n";
-  for (const CommandHelp& command : commands) {
-    text += fmt::format("complete -c epweave -n __fish_use_subcommand -a {} -d '{}'\n", command.name,
+std::string fish_completion(const ProgramHelp& program) {
+  std::string text = fmt::format(
+      "# fish completion for {0}; put it into ~/.config/fish/completions as {0}.fish\n"
+      "complete -c {0} -n __fish_use_subcommand -f\n"
+      "complete -c {0} -n __fish_use_subcommand -s h -l help -d 'Print help'\n"
+      "complete -c {0} -n __fish_use_subcommand -l version -d 'Print versions'\n",
+      program.name);
+  for (const CommandHelp& command : program.commands) {
+    text += fmt::format("complete -c {} -n __fish_use_subcommand -a {} -d '{}'\n", program.name, command.name,
                         fish_text(command.summary));
     const std::string when = fmt::format("-n '__fish_seen_subcommand_from {}'", command.name);
     for (const OptionHelp& option : command.options) {
@@ -164,26 +174,26 @@ std::string fish_completion(const std::vector<CommandHelp>& commands) {
       else if (!option.value.empty())
         value = names_file(option) ? " -r -F" : " -x";
       if (names.empty() && value.empty()) continue;  // a file: the default
-      text += fmt::format("complete -c epweave {}{}{} -d '{}'\n", when, names, value, fish_text(option.help));
+      text += fmt::format("complete -c {} {}{}{} -d '{}'\n", program.name, when, names, value,
+                          fish_text(option.help));
     }
   }
   return text;
 }
 
-std::string manual_page(const std::vector<CommandHelp>& commands) {
+std::string manual_page(const ProgramHelp& program) {
+  std::string upper = program.name;
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const std::string name = roff_text(program.name);
   std::string text = fmt::format(
-      ".TH EPWEAVE 1 \"\" \"{}\" \"User Commands\"\n.SH NAME\nepweave \\- rewrite PyTorch MoE training "
-      "graphs\n"
-      ".SH SYNOPSIS\n.B epweave\n.I command\n[\\fIoptions\\fR]\n"
-      ".SH DESCRIPTION\nReads a serialized training graph, rewrites it so that expert\\-parallel "
-      "communication\n"
-      "hides behind compute, and writes it back. Every node of the result says where it came from.\n",
-      tool_name());
-  for (const CommandHelp& command : commands) {
+      ".TH {} 1 \"\" \"{}\" \"User Commands\"\n.SH NAME\n{} \\- {}\n"
+      ".SH SYNOPSIS\n.B {}\n.I command\n[\\fIoptions\\fR]\n.SH DESCRIPTION\n{}",
+      roff_text(upper), tool_name(), name, roff_text(program.purpose), name, roff_lines(program.description));
+  for (const CommandHelp& command : program.commands) {
     std::string positionals;
     for (const OptionHelp& option : command.options)
       if (option.positional) positionals += " " + option.names.front();
-    text += fmt::format(".SH epweave {}{}\n{}.\n", command.name, positionals, roff_text(command.summary));
+    text += fmt::format(".SH {} {}{}\n{}.\n", name, command.name, positionals, roff_text(command.summary));
     for (const OptionHelp& option : command.options) {
       const std::string value = option.value.empty() ? "" : fmt::format(" \\fI{}\\fR", option.value);
       text +=
@@ -192,21 +202,16 @@ std::string manual_page(const std::vector<CommandHelp>& commands) {
     }
     if (!command.footer.empty()) text += ".PP\n.nf\n" + roff_lines(command.footer) + ".fi\n";
   }
-  return text +
-         ".SH EXIT STATUS\n0 fine, 1 different or verification failed, 2 wrong command line, 3 unreadable or "
-         "invalid "
-         "file,\n4 a pass declined the graph, 5 a bug of epweave; the same with and without \\-\\-json. "
-         "reduce: 130 "
-         "interrupted.\n"
-         ".SH FILES\n.TP\n\\fI*.epw\\fR\nA graph in binary form; \\fI.txt\\fR is text, \\fI.json\\fR JSON, "
-         "\\fI.onnx\\fR ONNX, "
-         "\\fI.gz\\fR behind any of them compressed.\n"
-         ".TP\n\\fI*.reproducer.epw\\fR\nWhat a failing pass was given, with the rest of the pipeline; "
-         "rewrite "
-         "\\-\\-reproducer runs it.\n"
-         ".SH ENVIRONMENT\n.TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"
-         ".TP\nTMPDIR\nWhere reduce keeps the graph that it tries.\n"
-         ".SH SEE ALSO\nepweave\\-replay \\-\\-help, which executes graphs.\n";
+  for (const auto& [title, lines] : program.sections) text += fmt::format(".SH {}\n{}", title, lines);
+  return text;
+}
+
+}  // namespace
+
+std::string completion(const ProgramHelp& program, std::string_view kind) {
+  if (kind == "man") return manual_page(program);
+  if (kind == "bash") return bash_completion(program);
+  return kind == "zsh" ? zsh_completion(program) : fish_completion(program);
 }
 
 }  // namespace epweave::cli

@@ -1,7 +1,8 @@
-// What epweave-replay's command line may say. CLI11 is seen here and in command_line.cc alone.
+// What epweave-replay's command line may say. CLI11 is seen here, in command_line.cc and command_help.cc alone.
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "completion.h"
 #include "replay_commands.h"
 #include "version.h"
 
@@ -24,6 +25,7 @@ struct Choices {
   InputOptions steps;
   RunCommandOptions run;
   CheckCommandOptions check;
+  std::string completion;
 };
 
 void add_console(CLI::App& command, ConsoleOptions& console) {
@@ -102,7 +104,29 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
             choices.steps, "Graph, - for standard input");
   app->add_subcommand("recipe", "Print how inputs are made where --recipe says nothing, as JSON");
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
+  app->add_subcommand("completion", "Print a completion script for a shell, or the manual page")
+      ->add_option("SHELL", choices.completion, "bash, zsh, fish or man")
+      ->required()
+      ->check(CLI::IsMember(std::vector<std::string>{"bash", "zsh", "fish", "man"}))
+      ->type_name("");
   return app;
+}
+
+ProgramHelp program_help(const CLI::App& app) {
+  return {kReplayProgram,
+          "execute training graphs on virtual ranks",
+          "Executes a graph on all its ranks in one process, without PyTorch, and compares what two graphs "
+          "compute.\n"
+          "It sees no pass: what it finds equal is equal whatever rewrote it.",
+          {{"EXIT STATUS",
+            "0 fine, or the same; 1 different, or the run failed; 2 wrong command line; 3 a file cannot be "
+            "read, is\n"
+            "not a valid graph, or its inputs cannot be made; 4 an op has no kernel; 5 a bug of epweave; the "
+            "same\n"
+            "with and without \\-\\-json.\n"},
+           {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
+           {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
+          list_commands(app)};
 }
 
 }  // namespace
@@ -125,6 +149,8 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
     throw UsageError(error.what());
   }
   const std::string name = app->get_subcommands().front()->get_name();
+  if (name == "completion")
+    return {choices->console, print(completion(program_help(*app), choices->completion))};
   if (name == "run")
     return {choices->console, [choices](Console& console) { return replay_run(choices->run, console); }};
   if (name == "check")

@@ -236,7 +236,8 @@ void CallCheck::check_type(NodeId id) {
   const TensorType* before = claims_.tensor_a(claims_[id].origin);
   const TensorType* after = claims_.tensor_b(id);
   if (before == nullptr || after == nullptr) return;
-  bool is_same = before->dtype == after->dtype && before->sizes.size() == after->sizes.size();
+  bool is_same = before->dtype == after->dtype && before->device == after->device &&
+                 before->sizes.size() == after->sizes.size();
   for (std::size_t i = 0; is_same && i < before->sizes.size(); ++i)
     is_same = numbers_.match(before->sizes[i], after->sizes[i], {}) != Fraction::kNone;
   if (!is_same)

@@ -25,7 +25,7 @@ class CallCheck {
   void check_added(NodeId id);
   // Target and arguments.
   void check_call(NodeId id);
-  // Dtype and sizes are its origin's.
+  // Dtype, device and sizes are its origin's.
   void check_type(NodeId id);
   // When all calls were checked: all parts of a node take an argument in the same way.
   void check_uniform();

@@ -187,6 +187,15 @@ TEST_CASE("symbols that stand for the numbers of the first graph") {
   CHECK(broken(plain, replaced(doubled, "[%n, 3", "[%m, 3")) == "rewrite-argument");
 }
 
+TEST_CASE("an input on another device") {
+  const std::string before = "\ngraph\n  %x = placeholder : f32[u]@cpu\n  output([%x])\n";
+  const std::string after =
+      "\norigins %x = x, %output = output\ngraph\n  %x = placeholder : f32[u]@cpu\n"
+      "  output([%x]) from(chunk kept %output)\n";
+  CHECK(broken(before, after) == "");
+  CHECK(broken(before, replaced(after, "@cpu", "@cuda:0")) == "rewrite-type");
+}
+
 TEST_CASE("what a rewrite says of a symbol that it did not make") {
   const Graph a = parse_text(
       "epweave text 1\nsymbol u range=[2, 8] asserts=[u <= 8]\n\ngraph\n"

@@ -51,16 +51,9 @@ void StorageCheck::check_effects(NodeId id) {
 }
 
 std::string StorageCheck::describe(const SeenWrite& write) const {
-  const std::string writer = claims_.describe(write.writer);
-  switch (write.how) {
-    case SeenWrite::How::kDirect:
-      return writer;
-    case SeenWrite::How::kJoined:
-      return fmt::format("{} and the other parts of it, as joined", writer);
-    case SeenWrite::How::kTorn:
-      return fmt::format("{}, joined with parts that are not written so", writer);
-  }
-  return writer;
+  if (write.how == SeenWrite::How::kDirect) return claims_.describe(write.writer);
+  return fmt::format("{} parts of {}", write.how == SeenWrite::How::kJoined ? "all" : "not all",
+                     claims_.name_a(claims_[write.writer].origin));
 }
 
 // Part k sees what part k-1 of the same update left.

@@ -122,7 +122,8 @@ std::string print_type(const Context& context, TypeId id) {
     case TypeKind::kTensor:
       return print_tensor(context, type.tensor);
     case TypeKind::kScalar:
-      return fmt::format("Sym({})", context.exprs.text(type.expr));
+      return fmt::format("{}({})", type.py_type ? context.text(type.py_type) : "Sym",
+                         context.exprs.text(type.expr));
     case TypeKind::kTuple:
     case TypeKind::kList: {
       std::string text;

@@ -30,7 +30,7 @@ TypeId infer_type(Facts& facts, const Graph& graph, const Body& body, const Node
 // Whether two types are equal under the facts; requires_grad and subclass are not compared.
 bool same_type(Facts& facts, const Context& context, TypeId a, TypeId b);
 
-// "bf16[u0, 256]{256, 1}@cuda:0", "(f32[8], i64[8])", "Sym(3*u0)": for messages, the text form and tables.
+// "bf16[u0, 256]{256, 1}@cuda:0", "(f32[8], i64[8])", "SymInt(3*u0)": for messages, the text form and tables.
 std::string print_type(const Context& context, TypeId type);
 
 }  // namespace epweave

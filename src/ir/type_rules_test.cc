@@ -181,11 +181,11 @@ TEST_CASE("collectives scale rows by the group") {
 TEST_CASE("operators on symbolic scalars") {
   Calls c;
   const Arg u = n(c.scalar("u0"));
-  CHECK(c.type("operator.add", {u, i(2)}) == "Sym(u0 + 2)");
-  CHECK(c.type("operator.floordiv", {u, i(2)}) == "Sym((u0//2))");
-  CHECK(c.type("operator.mul", {i(0), u}) == "Sym(0)");
-  CHECK(c.type("torch.sym_max", {u, i(1)}) == "Sym(Max(1, u0))");
-  CHECK(c.type("operator.ge", {u, i(1)}) == "Sym(u0 >= 1)");
+  CHECK(c.type("operator.add", {u, i(2)}) == "SymInt(u0 + 2)");
+  CHECK(c.type("operator.floordiv", {u, i(2)}) == "SymInt((u0//2))");
+  CHECK(c.type("operator.mul", {i(0), u}) == "SymInt(0)");
+  CHECK(c.type("torch.sym_max", {u, i(1)}) == "SymInt(Max(1, u0))");
+  CHECK(c.type("operator.ge", {u, i(1)}) == "SymBool(u0 >= 1)");
   CHECK(c.type("operator.mod", {u, i(0)}) == "mod: division by 0");
 }
 

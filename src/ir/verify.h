@@ -31,7 +31,8 @@
 //
 // Types are checked against what is recorded for a call's inputs, so one wrong type is reported where it is,
 // and where a user's type does not follow from it. Ops without a row or rule, and values without a recorded
-// type, are not checked.
+// type, are not checked; nor is what depends on more than 64 calls in a row whose types are not recorded: each of
+// them is inferred within the next.
 #pragma once
 
 #include <string>

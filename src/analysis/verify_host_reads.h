@@ -1,0 +1,17 @@
+// An invariant of a graph that needs the analysis of storage; beside those of ir/verify.h.
+//
+//   host-reads        the host reads what a non-blocking copy from the device writes only behind something that
+//                     made the host wait (analysis/host_copy.h)
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/verify.h"
+
+namespace epweave {
+
+// The structure of the graph is sound.
+void verify_host_reads(const Graph& graph, std::vector<Violation>& out);
+
+}  // namespace epweave
