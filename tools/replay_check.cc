@@ -1,0 +1,176 @@
+// epweave-replay check: what it finds, for people and as JSON.
+#include <fmt/format.h>
+
+#include "graphs.h"
+#include "replay/check.h"
+#include "replay/cpu/kernels.h"
+#include "replay_setup.h"
+
+namespace epweave::cli {
+namespace {
+
+using replay::Rank;
+
+Json describe_difference(const replay::TensorDifference& difference) {
+  if (!difference.problem.empty()) return {{"problem", difference.problem}};
+  return {{"differing", difference.differing},
+          {"index", difference.index},
+          {"bits", {difference.bits_a, difference.bits_b}},
+          {"ulp", difference.ulp ? Json(*difference.ulp) : Json()},
+          {"relative_error", number_or_text(difference.relative_error)}};
+}
+
+Json describe_rank(const replay::RankCheck& rank) {
+  Json nodes = Json::object();
+  for (std::size_t i = 0; i < replay::kVerdicts; ++i)
+    nodes[std::string(replay::name_of(static_cast<replay::Verdict>(i)))] = rank.nodes[i];
+  return {{"nodes", std::move(nodes)}, {"unverified", rank.unverified}, {"skipped", rank.skipped}};
+}
+
+Json describe_check(const replay::CheckReport& report, const Graph& b) {
+  Json outputs = Json::array(), ranks = Json::array();
+  for (const replay::OutputCheck& output : report.outputs) {
+    if (output.verdict == replay::Verdict::kEqual) continue;
+    Json entry = describe_difference(output.difference);
+    entry["rank"] = output.rank;
+    entry["name"] = output.name;
+    entry["verdict"] = replay::name_of(output.verdict);
+    if (output.bound) entry["share_of_bound"] = number_or_text(output.bound->largest_share);
+    outputs.push_back(std::move(entry));
+  }
+  for (const replay::RankCheck& rank : report.ranks) ranks.push_back(describe_rank(rank));
+  Json result = {{"verdict", name_of(report.conclusion())},
+                 {"same", report.is_same()},
+                 {"baseline_is_deterministic", report.baseline_is_deterministic},
+                 {"outputs", report.outputs.size()},
+                 {"outputs_not_equal", std::move(outputs)},
+                 {"largest_share_of_bound", number_or_text(report.largest_share)},
+                 {"ops_without_bound", report.ops_without_bound},
+                 {"ranks", std::move(ranks)},
+                 {"first_divergence", nullptr},
+                 {"seconds", {report.run_a.seconds, report.run_b.seconds}}};
+  if (report.reference) {
+    const replay::ReferenceCheck& found = *report.reference;
+    result["reference"] = {{"outputs", found.outputs},
+                           {"equal_to_a", found.equal_to_a},
+                           {"equal_to_b", found.equal_to_b},
+                           {"largest_relative_error", number_or_text(found.largest_error)},
+                           {"largest_relative_error_of_b", number_or_text(found.largest_error_of_b)},
+                           {"first_unlike_b", text_or_null(found.first_unlike_b)}};
+  }
+  if (report.first) {
+    Json first = {
+        {"rank", report.first->rank}, {"origin", report.first->origin}, {"reason", report.first->reason}};
+    if (report.first->difference) first["difference"] = describe_difference(*report.first->difference);
+    add_site(first, site_of(b, b.step().nodes[report.first->node]));
+    result["first_divergence"] = std::move(first);
+  }
+  return result;
+}
+
+std::string list_verdicts(const std::array<std::uint64_t, replay::kVerdicts>& counts) {
+  std::string line;
+  for (std::size_t i = 0; i < replay::kVerdicts; ++i)
+    line += fmt::format("{}{} {}", i == 0 ? "" : ", ", counts[i],
+                        replay::name_of(static_cast<replay::Verdict>(i)));
+  return line;
+}
+
+std::string list_reasons(std::string_view what, const std::map<std::string, std::uint64_t>& reasons) {
+  std::string text;
+  for (const auto& [reason, count] : reasons) text += fmt::format("    {} {}: {}\n", count, what, reason);
+  return text;
+}
+
+// The ranks' nodes: one entry for ranks with the same counts.
+std::string summarise_nodes(const std::vector<replay::RankCheck>& ranks) {
+  std::string text;
+  for (std::size_t first = 0; first < ranks.size();) {
+    const replay::RankCheck& rank = ranks[first];
+    std::size_t next = first + 1;
+    while (next < ranks.size() && ranks[next].nodes == rank.nodes && ranks[next].skipped == rank.skipped &&
+           ranks[next].unverified == rank.unverified)
+      ++next;
+    std::uint64_t skipped = 0;
+    for (const auto& [reason, count] : rank.skipped) skipped += count;
+    text += fmt::format("nodes of rank {}: {}; {} skipped\n",
+                        next == first + 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, next - 1),
+                        list_verdicts(rank.nodes), skipped);
+    text += list_reasons("unverified", rank.unverified) + list_reasons("skipped", rank.skipped);
+    first = next;
+  }
+  return text;
+}
+
+std::string describe_first(const replay::NodeCheck& first, const Graph& b) {
+  const Site site = site_of(b, b.step().nodes[first.node]);
+  std::string text =
+      fmt::format("first node that differs: rank {}: %{} = {} for %{}{}{}: {}\n", first.rank, site.node,
+                  site.op, first.origin, site.module.empty() ? "" : " in " + site.module,
+                  site.source.empty() ? "" : " (" + site.source + ")", first.reason);
+  if (first.difference) text += fmt::format("  {}\n", replay::describe(*first.difference));
+  return text;
+}
+
+std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
+  std::string text;
+  std::array<std::uint64_t, replay::kVerdicts> counts{};
+  for (const replay::OutputCheck& output : report.outputs) {
+    ++counts[static_cast<std::size_t>(output.verdict)];
+    if (output.verdict == replay::Verdict::kEqual || output.verdict == replay::Verdict::kSumOrder) continue;
+    text += fmt::format("rank {}: {} {}: {}{}\n", output.rank, output.name, replay::name_of(output.verdict),
+                        replay::describe(output.difference),
+                        output.bound ? "; " + replay::describe(*output.bound) : "");
+  }
+  if (report.first) text += describe_first(*report.first, b);
+  if (!report.baseline_is_deterministic)
+    text += "A is not deterministic: it gave other bits the second time\n";
+  text += fmt::format("outputs: {}\n", list_verdicts(counts));
+  if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
+    text +=
+        fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);
+  if (!report.ops_without_bound.empty())
+    text += fmt::format("ops without a bound for regrouped sums: {}\n",
+                        fmt::join(report.ops_without_bound, ", "));
+  text += summarise_nodes(report.ranks);
+  if (report.reference) {
+    const replay::ReferenceCheck& found = *report.reference;
+    text += fmt::format(
+        "reference: {} of {} outputs equal to A's, {} to B's; largest relative error to A: its {:.3g}, B's "
+        "{:.3g}\n",
+        found.equal_to_a, found.outputs, found.equal_to_b, found.largest_error, found.largest_error_of_b);
+    if (!found.first_unlike_b.empty()) text += fmt::format("  unlike B: {}\n", found.first_unlike_b);
+  }
+  return text + fmt::format("{}\n", name_of(report.conclusion()));
+}
+
+}  // namespace
+
+int replay_check(const CheckCommandOptions& options, Console& console) {
+  const Graph a = read_sound_input(options.a), b = read_sound_input(options.b);
+  std::optional<Graph> reference;
+  if (!options.reference.path.empty()) reference = read_sound_input(options.reference);
+  const replay::KernelTable kernels = replay::make_cpu_kernels();
+  require_runnable({a, options.a, options.replay}, kernels);
+  require_runnable({b, options.b, options.replay}, kernels);
+  if (reference) require_runnable({*reference, options.reference, options.replay}, kernels);
+  const InputSource source(options.replay);
+  const auto ranks_of = [&](const Graph& graph) {
+    return replay::derive_world(graph, options.replay.ranks).size;
+  };
+  source.files.require_all_used({{a, ranks_of(a)}, {b, ranks_of(b)}});
+  const replay::CheckReport report =
+      replay::check_graphs(a, b,
+                           {kernels, options.replay.ranks, source.data, make_options(options.replay),
+                            reference ? &*reference : nullptr});
+  report_contradictions(report.run_a, display_name(options.a), console);
+  report_contradictions(report.run_b, display_name(options.b), console);
+  for (const replay::OutputCheck& output : report.outputs)
+    if (output.verdict == replay::Verdict::kSumOrder)
+      console.detail(fmt::format("rank {}: {}: {}; {}", output.rank, output.name,
+                                 replay::describe(output.difference), replay::describe(*output.bound)));
+  console.print(console.json() ? report_text(describe_check(report, b)) : summarise_check(report, b));
+  return report.is_same() ? kFine : kDifferent;
+}
+
+}  // namespace epweave::cli

@@ -1,0 +1,91 @@
+#include "replay_setup.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "graphs.h"
+#include "replay/memory_need.h"
+
+namespace epweave::cli {
+namespace {
+
+void require_kernels(const Graph& graph, const replay::KernelTable& kernels, const InputOptions& input) {
+  const auto missing = replay::find_missing_kernels(graph, kernels);
+  if (missing.empty()) return;
+  throw PassError("replay.no-kernel",
+                  fmt::format("{}: {} of the graph's ops cannot be executed: {}", display_name(input),
+                              missing.size(), fmt::join(missing, ", ")),
+                  Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
+}
+
+// Bytes of memory of this machine, or that the container allows.
+double find_memory() {
+  double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  double allowed = 0;
+  if (std::ifstream limit("/sys/fs/cgroup/memory.max"); limit >> allowed) bytes = std::min(bytes, allowed);
+  return bytes;
+}
+
+void require_memory(const RunRequest& request) {
+  const auto& [graph, input, options] = request;
+  constexpr double kGib = 1073741824;
+  const replay::MemoryNeed need = replay::find_memory_need(graph);
+  const replay::Rank ranks = replay::derive_world(graph, options.ranks).size;
+  const double needed = static_cast<double>(need.bytes()) * ranks;
+  const double limit = options.memory != 0 ? options.memory * kGib : find_memory();
+  if (needed <= limit) return;
+  throw PassError(
+      "replay.memory",
+      fmt::format("{}: {} ranks need {:.0f} bytes ({:.1f} GiB): each {} bytes of inputs and at most {} "
+                  "bytes of values at a time; {:.1f} GiB are allowed",
+                  display_name(input), ranks, needed, needed / kGib, need.inputs, need.values, limit / kGib),
+      Site{}, "use a smaller configuration of the model, or allow more with --memory");
+}
+
+}  // namespace
+
+replay::RunOptions make_options(const ReplayOptions& options) {
+  replay::RunOptions result;
+  result.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.deadline * 1000));
+  if (options.poison) result.fill = replay::HostMemory::Fill::kPoison;
+  result.jitter = options.jitter;
+  if (options.report_types) result.types = replay::RecordedTypes::kReport;
+  return result;
+}
+
+InputSource::InputSource(const ReplayOptions& options)
+    : recipe(options.recipe.empty() ? replay::torchtitan_recipe()
+                                    : replay::parse_recipe(read_bytes(options.recipe), options.recipe)),
+      data(options.seed, options.data == "integer" ? replay::DataKind::kInteger : replay::DataKind::kReal) {
+  for (const std::string& path : options.inputs) files.add(path);
+  data.recipe = &recipe;
+  data.files = &files;
+}
+
+void require_runnable(const RunRequest& request, const replay::KernelTable& kernels) {
+  require_kernels(request.graph, kernels, request.input);
+  require_memory(request);
+}
+
+std::uint64_t report_contradictions(const replay::RunResult& run, std::string_view graph, Console& console) {
+  std::uint64_t count = 0;
+  std::string first;
+  for (const replay::RankResult& rank : run.ranks) {
+    count += rank.contradictions;
+    if (first.empty()) first = rank.first_contradiction;
+  }
+  if (count != 0)
+    console.warn(fmt::format("{}: {} values are not what is recorded; first: {}", graph, count, first));
+  return count;
+}
+
+Json number_or_text(double number) {
+  if (std::isfinite(number)) return number;
+  return fmt::format("{}", number);  // JSON has no inf and NaN
+}
+
+}  // namespace epweave::cli

@@ -1,0 +1,37 @@
+// What the commands of epweave-replay share: what a run needs before it starts.
+#pragma once
+
+#include "replay/executor.h"
+#include "replay/inputs.h"
+#include "replay_commands.h"
+#include "report.h"
+
+namespace epweave::cli {
+
+replay::RunOptions make_options(const ReplayOptions& options);
+
+// What inputs are made of, with the files that it refers to.
+struct InputSource {
+  replay::InputFiles files;
+  replay::Recipe recipe;
+  replay::InputData data;
+
+  explicit InputSource(const ReplayOptions& options);
+  InputSource(const InputSource&) = delete;
+  InputSource& operator=(const InputSource&) = delete;
+};
+
+// Missing kernels and memory are known before anything is allocated. Throws PassError.
+struct RunRequest {
+  const Graph& graph;
+  const InputOptions& input;
+  const ReplayOptions& options;
+};
+void require_runnable(const RunRequest& request, const replay::KernelTable& kernels);
+
+// Recorded types that values contradicted, of all ranks; says the first on standard error.
+std::uint64_t report_contradictions(const replay::RunResult& run, std::string_view graph, Console& console);
+
+Json number_or_text(double number);  // JSON has no inf and NaN
+
+}  // namespace epweave::cli
