@@ -46,7 +46,8 @@ void check_input(std::string bytes) {
   }
   const bool is_sound = verify_graph(graph).empty();
   check_round_trip(graph, kFormat);
-  if (!is_sound || crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())) % 16 != 0)
+  if (!is_sound ||
+      crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())) % 16 != 0)
     return;
   const std::string binary = encode_binary(graph);
   for (const Format format : {Format::kText, Format::kJson, Format::kOnnx}) {

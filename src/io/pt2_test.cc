@@ -22,7 +22,8 @@ std::string program(const std::string& nodes, const std::string& version = R"({"
       "layout": 7})";
   return R"({"schema_version": )" + version + R"(, "range_constraints": {}, "graph_module": {"graph": {
       "inputs": [{"as_tensor": {"name": "x"}}], "outputs": [{"as_tensor": {"name": "x"}}],
-      "nodes": [)" + nodes + R"(], "tensor_values": {"x": )" + meta + R"(, "y": )" + meta + R"(},
+      "nodes": [)" +
+         nodes + R"(], "tensor_values": {"x": )" + meta + R"(, "y": )" + meta + R"(},
       "sym_int_values": {}, "sym_bool_values": {}, "sym_float_values": {}, "custom_obj_values": {}},
     "signature": {"input_specs": [{"user_input": {"arg": {"as_tensor": {"name": "x"}}}}],
                   "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": "x"}}}}]}}})";
@@ -62,8 +63,8 @@ TEST_CASE("srepr becomes the expression that sympy prints") {
   CHECK(expression_of_srepr("Equality(Mod(Symbol('a'), Integer(2)), Integer(0))") == "Eq(Mod(a, 2), 0)");
   CHECK(expression_of_srepr("And(LessThan(Symbol('a'), Integer(3)), Unequality(Symbol('a'), Integer(1)))") ==
         "a <= 3 & Ne(a, 1)");
-  for (const char* text : {"", "Add(", "Add(Integer(1)", "Integer(x)", "Integer(1) + 1", "Symbol(a)", "Add(Integer(1),)",
-                           "Symbol('a', positive)", "Integer(1))"})
+  for (const char* text : {"", "Add(", "Add(Integer(1)", "Integer(x)", "Integer(1) + 1", "Symbol(a)",
+                           "Add(Integer(1),)", "Symbol('a', positive)", "Integer(1))"})
     CHECK_THROWS_AS(expression_of_srepr(text), InputError);
   std::string deep;
   for (int i = 0; i < 100000; ++i) deep += "Add(";
@@ -72,8 +73,8 @@ TEST_CASE("srepr becomes the expression that sympy prints") {
 
 TEST_CASE("the source of a node is the last frame outside torch") {
   CHECK(last_user_frame("File \"model.py\", line 3, in forward\n    x @ w\n  File "
-                        "\"/usr/lib/python3/site-packages/torch/nn/modules/linear.py\", line 5, in forward\n    return y") ==
-        "model.py:3 in forward: x @ w");
+                        "\"/usr/lib/python3/site-packages/torch/nn/modules/linear.py\", line 5, in forward\n "
+                        "   return y") == "model.py:3 in forward: x @ w");
   CHECK(last_user_frame("no frame") == "no frame");
 }
 
@@ -82,11 +83,14 @@ TEST_CASE("a program that is not as torch writes it is refused by name") {
   CHECK_NOTHROW(read(program(node(R"({"name": "self", "arg": {"as_tensor": {"name": "x"}}, "kind": 1})"))));
   CHECK_THROWS_WITH(read("{"), Contains("m.pt2: the program is not JSON"));
   CHECK_THROWS_WITH(read("[]"), Contains("m.pt2: an object with 'schema_version' is expected"));
-  CHECK_THROWS_WITH(read(program("", R"({"major": 7, "minor": 0})")), Contains("schema version 7.0 of torch.export"));
-  CHECK_THROWS_WITH(read(program(node(R"({"name": "self", "arg": {"as_tensor": {"name": "z"}}, "kind": 1})"))),
-                    Contains("m.pt2: node 'y': 'z' is used before it is defined"));
-  CHECK_THROWS_WITH(read(program(node(R"({"name": "self", "arg": {"as_custom_obj": {"name": "z"}}, "kind": 1})"))),
-                    Contains("node 'y': an argument of kind 'as_custom_obj' cannot be read"));
+  CHECK_THROWS_WITH(read(program("", R"({"major": 7, "minor": 0})")),
+                    Contains("schema version 7.0 of torch.export"));
+  CHECK_THROWS_WITH(
+      read(program(node(R"({"name": "self", "arg": {"as_tensor": {"name": "z"}}, "kind": 1})"))),
+      Contains("m.pt2: node 'y': 'z' is used before it is defined"));
+  CHECK_THROWS_WITH(
+      read(program(node(R"({"name": "self", "arg": {"as_custom_obj": {"name": "z"}}, "kind": 1})"))),
+      Contains("node 'y': an argument of kind 'as_custom_obj' cannot be read"));
   CHECK_THROWS_WITH(read(program(node(R"({"name": "self", "arg": {"as_scalar_type": 99}, "kind": 1})"))),
                     Contains("node 'y': 99 is not a number of torch's"));
   CHECK_THROWS_WITH(read(program(node("") + ", " + node(""))), Contains("two nodes are named 'y'"));

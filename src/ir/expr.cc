@@ -426,6 +426,19 @@ const std::vector<StringId>& ExprPool::symbols(PolyId id) {
 
 // --------------------------------------------------------------------------- text
 
+namespace {
+
+// Whether it is a single comparison of order, which is written with a sign and not as a function.
+bool is_order(const ExprPool& pool, PolyId id) {
+  const std::vector<Term>& terms = pool[id].terms;
+  if (terms.size() != 1 || terms[0].atoms.size() != 1 || !(terms[0].coefficient == Rational{1, 1}))
+    return false;
+  const AtomKind kind = pool[terms[0].atoms[0]].kind;
+  return kind == AtomKind::kLt || kind == AtomKind::kLe || kind == AtomKind::kGt || kind == AtomKind::kGe;
+}
+
+}  // namespace
+
 std::string ExprPool::print_atom(AtomId id) const {
   const Atom& atom = atoms_[id];
   if (atom.kind == AtomKind::kSymbol) return std::string(strings_[atom.name]);
@@ -450,7 +463,7 @@ std::string ExprPool::print_atom(AtomId id) const {
       bool simple = poly.terms.empty() ||
                     (poly.terms.size() == 1 && text.find_first_of("+*/ ") == text.npos) ||
                     (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
-                     poly.terms[0].coefficient == Rational{1, 1});
+                     poly.terms[0].coefficient == Rational{1, 1} && !is_order(*this, p));
       return simple ? text : fmt::format("({})", text);
     };
     return fmt::format("({}//{})", operand(atom.operands[0]), operand(atom.operands[1]));
@@ -478,16 +491,12 @@ std::string ExprPool::print_term(const Term& term, bool first) const {
 
 std::string ExprPool::print(PolyId id) const {
   // Ordered by text, not by id, so that the result does not depend on what was interned before.
-  const Poly& poly = polys_[id];
-  if (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
-      poly.terms[0].coefficient == Rational{1, 1}) {
-    // A comparison by itself, as sympy writes it: `0 <= u4`.
-    const Atom& atom = atoms_[poly.terms[0].atoms[0]];
-    const bool is_order = atom.kind == AtomKind::kLt || atom.kind == AtomKind::kLe ||
-                          atom.kind == AtomKind::kGt || atom.kind == AtomKind::kGe;
-    if (is_order)
-      return fmt::format("{} {} {}", print(atom.operands[0]), spelling_of(atom.kind)->infix,
-                         print(atom.operands[1]));
+  if (is_order(*this, id)) {
+    // A comparison by itself, as sympy writes it: `0 <= u4`. They do not chain.
+    const Atom& atom = atoms_[polys_[id].terms[0].atoms[0]];
+    auto operand = [&](PolyId p) { return is_order(*this, p) ? fmt::format("({})", print(p)) : print(p); };
+    return fmt::format("{} {} {}", operand(atom.operands[0]), spelling_of(atom.kind)->infix,
+                       operand(atom.operands[1]));
   }
   std::vector<std::pair<std::string, const Term*>> terms;
   const Term* constant = nullptr;
