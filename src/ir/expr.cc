@@ -102,6 +102,21 @@ const Spelling* spelling_of(AtomKind kind) {
   return nullptr;
 }
 
+// Whether the operation can have so many operands.
+bool takes_operands(AtomKind kind, std::size_t count) {
+  switch (kind) {
+    case AtomKind::kNot:
+      return count == 1;
+    case AtomKind::kMin:
+    case AtomKind::kMax:
+    case AtomKind::kAnd:
+    case AtomKind::kOr:
+      return count > 0;
+    default:
+      return count == 2;
+  }
+}
+
 }  // namespace
 
 Rational Rational::of(std::int64_t num, std::int64_t den) {
@@ -661,7 +676,11 @@ class ExprParser {
         if (!accept(")")) fail("expected ')'");
       }
       for (const Spelling& s : kSpellings)
-        if (s.name == name) return pool_.apply(s.kind, std::move(operands));
+        if (s.name == name) {
+          if (!takes_operands(s.kind, operands.size()))
+            fail(fmt::format("{} does not take {} operands", name, operands.size()));
+          return pool_.apply(s.kind, std::move(operands));
+        }
       if (name == "CleanDiv" && operands.size() == 2) return pool_.floordiv(operands[0], operands[1]);
       if (name == "PythonMod" && operands.size() == 2) return pool_.mod(operands[0], operands[1]);
       return pool_.apply(AtomKind::kFunction, std::move(operands), pool_.strings().intern(name));
