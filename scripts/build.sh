@@ -1,5 +1,5 @@
 #!/bin/sh
-# Configures and builds one preset: build.sh [release|asan] [target...]. Says little unless it fails.
+# Configures and builds one preset: build.sh [release|asan|fuzz] [target...]. Says little unless it fails.
 set -eu
 cd "$(dirname "$0")/.."
 

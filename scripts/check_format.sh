@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 mode="--dry-run -Werror"
 [ "${1:-}" = --fix ] && mode=-i
 # shellcheck disable=SC2086  # two words
-find src tools -name '*.h' -o -name '*.cc' | sort | xargs clang-format --style=file $mode || {
+find src tools fuzz -name '*.h' -o -name '*.cc' | sort | xargs clang-format --style=file $mode || {
   echo "check_format.sh: run scripts/check_format.sh --fix" >&2
   exit 1
 }

@@ -10,16 +10,19 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
 import unittest
+import zipfile
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
 GRAPHS = ROOT / "testdata/graphs"
+SMALL_ARCHIVE = ROOT / "testdata/pt2/small.pt2"
 DSV3 = GRAPHS / "dsv3_debug_ep2.1b_remat.epw.gz"
 PRESET = "ep-overlap{roots=layers.*.moe,dim=batch,parts=%d}"
 
@@ -103,6 +106,48 @@ class UsageTest(CommandLineTest):
 
     def test_bad_regular_expression(self):
         self.assert_fails(2, "--grep '(': Unmatched ( or \\(", "print", "small.txt", "--grep", "(")
+
+    def write_archive(self, name, entries, compression=zipfile.ZIP_STORED):
+        with zipfile.ZipFile(self.folder / name, "w", compression) as archive:
+            for entry, data in entries.items():
+                archive.writestr(entry, data)
+
+    def test_torch_export_archives(self):
+        shutil.copy(SMALL_ARCHIVE, self.folder / "small.pt2")
+        text = self.output_of("convert", "small.pt2", "-", "--to", "text")
+        self.assertIn(b"%linear = aten.linear.default(%x, %p_linear_weight, %p_linear_bias)", text)
+        (self.folder / "other.name").write_bytes(SMALL_ARCHIVE.read_bytes())
+        self.assertEqual(self.output_of("convert", "other.name", "-", "--to", "text"), text)  # known by its content
+        self.assertEqual(self.output_of("convert", "other.name", "-", "--from", "pt2", "--to", "text"), text)
+        self.assert_fails(2, "out.pt2: archives of torch.export can only be read: write another form", "convert",
+                          "small.txt", "out.pt2")
+
+    def test_bad_archives_are_refused(self):
+        def payload(name, **facts):
+            return {f"m/data/weights/{name}_weights_config.json": json.dumps({"config": {"w": facts}})}
+
+        model = {"m/models/m.json": "{}"}
+        cases = {
+            "pickled": (model | payload("m", use_pickle=True), "'w' is stored as a pickle; pickles are not read"),
+            "object": (model | {"m/data/constants/custom_obj_0": "cbuiltins"},
+                       "m/data/constants/custom_obj_0 is a pickled object; pickles are not read"),
+            "two": (model | {"m/models/n.json": "{}"}, "has 2 programs, m/models/m.json and m/models/n.json among them"),
+            "none": ({"../../etc/passwd": "x"}, "has no program (ROOT/models/NAME.json): was it written by "
+                     "torch.export.save?"),
+            "empty": (model, "lacks 'schema_version'"),
+        }
+        for name, (entries, message) in cases.items():
+            self.write_archive(f"{name}.pt2", entries)
+            self.assert_fails(3, f"{name}.pt2: {message}", "convert", f"{name}.pt2", "out.txt")
+        (self.folder / "short.pt2").write_bytes(SMALL_ARCHIVE.read_bytes()[:-100])
+        self.assert_fails(3, "short.pt2: not a .pt2 archive: Zip archive inconsistent", "convert", "short.pt2", "out.txt")
+
+    def test_archive_that_unpacks_to_too_much(self):
+        bomb = {"m/models/m.json": "{}", "m/data/weights/m_weights_config.json": b" " * (70 << 20)}
+        self.write_archive("bomb.pt2", bomb, zipfile.ZIP_DEFLATED)
+        self.assertLess((self.folder / "bomb.pt2").stat().st_size, 1 << 17)
+        self.assert_fails(3, "bomb.pt2: m/data/weights/m_weights_config.json has 73400320 bytes, more than 67108864",
+                          "convert", "bomb.pt2", "out.txt")
 
     def test_onnx_form(self):
         self.output_of("convert", "small.txt", "out.onnx")

@@ -45,8 +45,10 @@ CLI::Option* choose(CLI::Option* option, std::initializer_list<const char*> choi
   return option->check(CLI::IsMember(std::vector<std::string>(choices.begin(), choices.end())));
 }
 
-// Names of format_names() (io/file.h).
+// Names of format_names() (io/file.h): those that are written, and those that are read.
 constexpr std::initializer_list<const char*> kForms = {"binary", "text", "json", "onnx", "onnx-ir10"};
+constexpr std::initializer_list<const char*> kInputForms = {"binary", "text",      "json",
+                                                            "onnx",   "onnx-ir10", "pt2"};
 
 void add_console(CLI::App& command, ConsoleOptions& console) {
   command.add_flag("--json", console.json,
@@ -63,10 +65,10 @@ void add_input(CLI::App& command, InputOptions& input, const char* help) {
   command.add_option("G", input.path, help)->required()->type_name("");
   choose(command
              .add_option("--from", input.from,
-                         "Form of the input: binary, text, json or onnx (default: by extension, "
+                         "Form of the input: binary, text, json, onnx or pt2 (default: by extension, "
                          "else by content)")
              ->type_name("FORM"),
-         kForms);
+         kInputForms);
 }
 
 void add_output_form(CLI::App& command, OutputOptions& output) {
@@ -82,9 +84,10 @@ void add_rewrite(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand("rewrite", "Run a pipeline of passes over a graph");
   RewriteOptions& options = choices.rewrite;
   command.add_option("IN", choices.input.path, "Graph to rewrite, - for standard input")->type_name("");
-  choose(command.add_option("--from", choices.input.from, "Form of the input: binary, text, json or onnx")
-             ->type_name("FORM"),
-         kForms);
+  choose(
+      command.add_option("--from", choices.input.from, "Form of the input: binary, text, json, onnx or pt2")
+          ->type_name("FORM"),
+      kInputForms);
   command
       .add_option("-p,--pipeline", options.pipeline, "Passes to run: 'dce,chunk{roots=layers.*.moe,parts=2}'")
       ->type_name("PIPELINE");

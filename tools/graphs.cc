@@ -74,6 +74,9 @@ Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> con
 
 void check_output(const OutputOptions& options) {
   const Format format = format_named(options.to).value_or(format_of_path(options.path));
+  if (format == Format::kPt2)
+    throw UsageError(
+        fmt::format("{}: archives of torch.export can only be read: write another form", options.path));
   const bool is_binary = format != Format::kText && format != Format::kJson;
   if (is_binary && options.path == "-" && !options.force && ::isatty(STDOUT_FILENO) == 1)
     throw UsageError(

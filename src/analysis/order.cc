@@ -252,7 +252,8 @@ class CycleFinder {
     std::deque<std::pair<NodeId, bool>> queue{{start, false}};
     state(start, false) = {.search = search_, .length = 0};
     while (!queue.empty()) {
-      const auto [id, by_request] = queue.front();
+      const auto id = queue.front().first;
+      const auto by_request = queue.front().second;  // no structured binding: clang 14 captures none
       queue.pop_front();
       State& here = state(id, by_request);
       if (std::exchange(here.is_done, true)) continue;

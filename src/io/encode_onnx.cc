@@ -176,7 +176,9 @@ class Encoder {
     if (node.target != node.name) facts("target", node.target);
     References none(References::Order::kEachUse);
     if (!node.args.empty() || !node.kwargs.empty()) facts.add("call", print_call(node, nullptr, none));
-    EPWEAVE_CHECK(none.nodes().empty());  // placeholders come first
+    if (!none.nodes().empty())
+      throw InputError(fmt::format("the ONNX form cannot hold placeholder '{}': it reads another node",
+                                   context_.text(node.name)));
     if (role != nullptr) text::visit_input(facts, *role);
     encode_facts(node, facts);
     describe(node, role, out);

@@ -21,6 +21,8 @@
 
 #include "io/onnx_codec.h"
 #include "io/proto_codec.h"
+#include "io/pt2_archive.h"
+#include "io/pt2_codec.h"
 #include "ir/text.h"
 
 namespace epweave {
@@ -140,6 +142,7 @@ Format format_of_content(std::string_view bytes) {
   const std::size_t first = bytes.find_first_not_of(" \t\r\n");
   if (first != bytes.npos && bytes[first] == '{') return Format::kJson;
   if (bytes.starts_with("epweave")) return Format::kText;
+  if (bytes.starts_with("PK\x03\x04")) return Format::kPt2;
   if (bytes.starts_with('\x08')) return Format::kOnnx;  // field 1 of ModelProto, the IR version
   return Format::kBinary;
 }
@@ -166,7 +169,8 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
 }  // namespace
 
 std::span<const std::string_view> format_names() {
-  static constexpr std::array<std::string_view, 5> kNames = {"binary", "text", "json", "onnx", "onnx-ir10"};
+  static constexpr std::array<std::string_view, 6> kNames = {"binary", "text",      "json",
+                                                             "onnx",   "onnx-ir10", "pt2"};
   return kNames;  // in the order of Format
 }
 
@@ -181,6 +185,7 @@ Format format_of_path(std::string_view path) {
   if (path.ends_with(".txt")) return Format::kText;
   if (path.ends_with(".json")) return Format::kJson;
   if (path.ends_with(".onnx")) return Format::kOnnx;
+  if (path.ends_with(".pt2")) return Format::kPt2;
   return Format::kBinary;
 }
 
@@ -208,6 +213,8 @@ std::string encode(const Graph& graph, Format format) {
       return encode_onnx(graph, OnnxIr::k8);
     case Format::kOnnxIr10:
       return encode_onnx(graph, OnnxIr::k10);
+    case Format::kPt2:
+      throw UsageError("archives of torch.export (.pt2) can only be read: write another form");
   }
   return {};
 }
@@ -225,6 +232,8 @@ Graph decode(std::string_view bytes, Format format, const std::string& path,
     case Format::kOnnx:
     case Format::kOnnxIr10:
       return decode_onnx(bytes, path, std::move(context));
+    case Format::kPt2:
+      return decode_pt2(read_pt2_program({path, bytes}), path, std::move(context));
   }
   return {};
 }
@@ -346,6 +355,10 @@ std::string gunzip(std::string_view bytes) {
 
 Graph read_graph(const std::string& path, std::optional<Format> format, std::shared_ptr<Context> context) {
   const std::string name = path == "-" ? "standard input" : path;
+  // An archive can hold weights of many gigabytes beside the program.
+  if (path != "-" && format.value_or(format_of_path(path)) == Format::kPt2)
+    return decode_pt2(read_pt2_program({path}), path,
+                      context ? std::move(context) : std::make_shared<Context>());
   std::string bytes = read_bytes(path);
   if (is_gzip(bytes)) {
     try {

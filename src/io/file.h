@@ -1,7 +1,7 @@
 // Graphs in files: reading and writing their forms.
 //
-// Form by extension on both sides: `.txt` text, `.json` protobuf's canonical JSON, `.onnx` an ONNX model, anything else
-// binary; a
+// Form by extension on both sides: `.txt` text, `.json` protobuf's canonical JSON, `.onnx` an ONNX model, `.pt2` an archive of
+// torch.export, anything else binary; a
 // `.gz` behind it compresses (input: recognised by content). `-` is stdin or stdout. Input without a telling
 // extension is recognised by content.
 #pragma once
@@ -16,8 +16,9 @@
 
 namespace epweave {
 
-enum class Format { kBinary, kText, kJson, kOnnx, kOnnxIr10 };  // ONNX models with IR version 8 and 10
-std::span<const std::string_view> format_names();  // "binary", "text", "json", "onnx", "onnx-ir10"
+// ONNX models with IR version 8 and 10; archives of torch.export, which can only be read.
+enum class Format { kBinary, kText, kJson, kOnnx, kOnnxIr10, kPt2 };
+std::span<const std::string_view> format_names();  // "binary", "text", "json", "onnx", "onnx-ir10", "pt2"
 std::optional<Format> find_format(std::string_view name);
 // By extension, "-" and unknown extensions give binary.
 Format format_of_path(std::string_view path);
@@ -27,7 +28,7 @@ Format format_of_path(std::string_view path);
 // second.
 Graph decode(std::string_view bytes, Format format, const std::string& path,
              std::shared_ptr<Context> context = nullptr);
-std::string encode(const Graph& graph, Format format);
+std::string encode(const Graph& graph, Format format);  // throws UsageError for kPt2
 
 // Canonical binary form; what hashes are taken of.
 std::string encode_binary(const Graph& graph);

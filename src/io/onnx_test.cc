@@ -230,6 +230,13 @@ TEST_CASE("a graph that ONNX has no place for is refused") {
       Catch::Contains("defined-first"));
 }
 
+TEST_CASE("a placeholder that reads another is refused") {
+  CHECK_THROWS_WITH(
+      onnx_of("epweave text 1\n\ngraph\n  %a = placeholder\n  %b = placeholder(%a)\n  output([%b])\n",
+              Format::kOnnx),
+      Catch::Contains("cannot hold placeholder 'b'"));
+}
+
 TEST_CASE("graphs nested deeper than readers allow stand beside the step") {
   std::string text = "epweave text 1\n\ngraph\n  %g = get_attr attr=graph(n0)\n  output([%g])\n";
   for (int i = 0; i < 60; ++i)

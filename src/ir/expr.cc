@@ -102,6 +102,21 @@ const Spelling* spelling_of(AtomKind kind) {
   return nullptr;
 }
 
+// Whether the operation can have so many operands.
+bool takes_operands(AtomKind kind, std::size_t count) {
+  switch (kind) {
+    case AtomKind::kNot:
+      return count == 1;
+    case AtomKind::kMin:
+    case AtomKind::kMax:
+    case AtomKind::kAnd:
+    case AtomKind::kOr:
+      return count > 0;
+    default:
+      return count == 2;
+  }
+}
+
 }  // namespace
 
 Rational Rational::of(std::int64_t num, std::int64_t den) {
@@ -426,6 +441,19 @@ const std::vector<StringId>& ExprPool::symbols(PolyId id) {
 
 // --------------------------------------------------------------------------- text
 
+namespace {
+
+// Whether it is a single comparison of order, which is written with a sign and not as a function.
+bool is_order(const ExprPool& pool, PolyId id) {
+  const std::vector<Term>& terms = pool[id].terms;
+  if (terms.size() != 1 || terms[0].atoms.size() != 1 || !(terms[0].coefficient == Rational{1, 1}))
+    return false;
+  const AtomKind kind = pool[terms[0].atoms[0]].kind;
+  return kind == AtomKind::kLt || kind == AtomKind::kLe || kind == AtomKind::kGt || kind == AtomKind::kGe;
+}
+
+}  // namespace
+
 std::string ExprPool::print_atom(AtomId id) const {
   const Atom& atom = atoms_[id];
   if (atom.kind == AtomKind::kSymbol) return std::string(strings_[atom.name]);
@@ -450,7 +478,7 @@ std::string ExprPool::print_atom(AtomId id) const {
       bool simple = poly.terms.empty() ||
                     (poly.terms.size() == 1 && text.find_first_of("+*/ ") == text.npos) ||
                     (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
-                     poly.terms[0].coefficient == Rational{1, 1});
+                     poly.terms[0].coefficient == Rational{1, 1} && !is_order(*this, p));
       return simple ? text : fmt::format("({})", text);
     };
     return fmt::format("({}//{})", operand(atom.operands[0]), operand(atom.operands[1]));
@@ -478,16 +506,12 @@ std::string ExprPool::print_term(const Term& term, bool first) const {
 
 std::string ExprPool::print(PolyId id) const {
   // Ordered by text, not by id, so that the result does not depend on what was interned before.
-  const Poly& poly = polys_[id];
-  if (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
-      poly.terms[0].coefficient == Rational{1, 1}) {
-    // A comparison by itself, as sympy writes it: `0 <= u4`.
-    const Atom& atom = atoms_[poly.terms[0].atoms[0]];
-    const bool is_order = atom.kind == AtomKind::kLt || atom.kind == AtomKind::kLe ||
-                          atom.kind == AtomKind::kGt || atom.kind == AtomKind::kGe;
-    if (is_order)
-      return fmt::format("{} {} {}", print(atom.operands[0]), spelling_of(atom.kind)->infix,
-                         print(atom.operands[1]));
+  if (is_order(*this, id)) {
+    // A comparison by itself, as sympy writes it: `0 <= u4`. They do not chain.
+    const Atom& atom = atoms_[polys_[id].terms[0].atoms[0]];
+    auto operand = [&](PolyId p) { return is_order(*this, p) ? fmt::format("({})", print(p)) : print(p); };
+    return fmt::format("{} {} {}", operand(atom.operands[0]), spelling_of(atom.kind)->infix,
+                       operand(atom.operands[1]));
   }
   std::vector<std::pair<std::string, const Term*>> terms;
   const Term* constant = nullptr;
@@ -652,7 +676,11 @@ class ExprParser {
         if (!accept(")")) fail("expected ')'");
       }
       for (const Spelling& s : kSpellings)
-        if (s.name == name) return pool_.apply(s.kind, std::move(operands));
+        if (s.name == name) {
+          if (!takes_operands(s.kind, operands.size()))
+            fail(fmt::format("{} does not take {} operands", name, operands.size()));
+          return pool_.apply(s.kind, std::move(operands));
+        }
       if (name == "CleanDiv" && operands.size() == 2) return pool_.floordiv(operands[0], operands[1]);
       if (name == "PythonMod" && operands.size() == 2) return pool_.mod(operands[0], operands[1]);
       return pool_.apply(AtomKind::kFunction, std::move(operands), pool_.strings().intern(name));

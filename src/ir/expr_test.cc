@@ -119,6 +119,22 @@ TEST_CASE("printing and parsing again gives the same polynomial") {
   }
 }
 
+TEST_CASE("operations have their number of operands") {
+  Pool p;
+  for (const std::string text : {"FloorDiv()", "FloorDiv(1)", "Mod(a)", "Mod(1, 2, 3)", "Min()", "Not(a, b)",
+                                 "Eq(a)", "Lt(a, b, c)", "And()"})
+    CHECK_THROWS_WITH(p.poly(text), Catch::Contains("does not take"));
+}
+
+TEST_CASE("a comparison within another or within a division is printed among parentheses") {
+  Pool p;
+  for (const std::string text : {"(a <= 3) & (b > (c > 13))", "(a < b) <= c", "(a <= b)//c", "c//(a <= b)"}) {
+    const PolyId poly = p.poly(text);
+    INFO(p.pool.print(poly));
+    CHECK(p.poly(p.pool.print(poly)) == poly);
+  }
+}
+
 TEST_CASE("substituting numbers agrees with evaluating") {
   Pool p;
   std::mt19937 random(2);
