@@ -10,6 +10,7 @@
 #include "graphs.h"
 #include "replay/check.h"
 #include "replay/cpu/kernels.h"
+#include "replay/device/device.h"
 #include "replay/inputs.h"
 #include "replay/memory_need.h"
 #include "replay/steps.h"
@@ -43,14 +44,24 @@ std::uint64_t report_contradictions(const replay::RunResult& run, std::string_vi
   return count;
 }
 
-// A missing kernel is known before anything is allocated.
-void require_kernels(const Graph& graph, const replay::KernelTable& kernels, const InputOptions& input) {
-  const auto missing = replay::find_missing_kernels(graph, kernels);
+// Where graphs run; null: the CPU.
+std::unique_ptr<replay::Device> open_device(const std::string& name) {
+  if (name == "cpu") return nullptr;
+  if (name == "emulated") return replay::device::open_emulated_device();
+  return replay::device::open_cuda_device(name == "cuda" ? 0 : std::stoi(name.substr(name.find(':') + 1)));
+}
+
+// A missing kernel is known before anything is allocated. The inputs are made on the CPU: `cpu` runs them.
+void require_kernels(const Graph& graph, const replay::KernelTable& cpu, const replay::Device* device,
+                     const InputOptions& input) {
+  const auto missing = replay::find_missing_kernels(graph, device == nullptr ? cpu : device->kernels());
   if (missing.empty()) return;
   throw PassError("replay.no-kernel",
                   fmt::format("{}: {} of the graph's ops cannot be executed: {}", display_name(input),
                               missing.size(), fmt::join(missing, ", ")),
-                  Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
+                  Site{},
+                  device == nullptr ? "add a row for each to the kernel table (src/replay/cpu/)"
+                                    : "add a row for each to the kernel table (src/replay/device/)");
 }
 
 replay::InputData make_data(const ReplayOptions& options) {
@@ -66,12 +77,16 @@ double find_memory() {
 }
 
 // What a run needs is known before anything is allocated.
-void require_memory(const Graph& graph, const InputOptions& input, const ReplayOptions& options) {
+void require_memory(const Graph& graph, const InputOptions& input, const replay::Device* device,
+                    const ReplayOptions& options) {
   constexpr double kGib = 1073741824;
   const replay::MemoryNeed need = replay::find_memory_need(graph);
   const replay::Rank ranks = replay::derive_world(graph, options.ranks).size;
   const double needed = static_cast<double>(need.bytes()) * ranks;
-  const double limit = options.memory != 0 ? options.memory * kGib : find_memory();
+  const double there = device == nullptr || device->memory_bytes() == 0
+                           ? find_memory()
+                           : static_cast<double>(device->memory_bytes());
+  const double limit = options.memory != 0 ? options.memory * kGib : there;
   if (needed <= limit) return;
   throw PassError(
       "replay.memory",
@@ -175,6 +190,7 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
   for (const replay::RankCheck& rank : report.ranks) ranks.push_back(describe_rank(rank));
   Json result = {{"same", report.is_same()},
                  {"baseline_is_deterministic", report.baseline_is_deterministic},
+                 {"devices_agree", report.devices_agree},
                  {"outputs", report.outputs.size()},
                  {"outputs_not_equal", std::move(outputs)},
                  {"largest_share_of_bound", number_or_text(report.largest_share)},
@@ -248,6 +264,7 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
   if (report.first) text += describe_first(*report.first, b);
   if (!report.baseline_is_deterministic)
     text += "A is not deterministic: it gave other bits the second time\n";
+  if (!report.devices_agree) text += "the device gives other bits than the CPU, where bounds are made\n";
   text += fmt::format("outputs: {}\n", list_verdicts(counts));
   if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
     text +=
@@ -261,12 +278,15 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
 int replay_run(const RunCommandOptions& options, Console& console) {
   const Graph graph = read_sound_input(options.input);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
-  require_kernels(graph, kernels, options.input);
-  require_memory(graph, options.input, options.replay);
+  const std::unique_ptr<replay::Device> device = open_device(options.replay.device);
+  require_kernels(graph, kernels, device.get(), options.input);
+  require_memory(graph, options.input, device.get(), options.replay);
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
   const auto inputs = replay::make_inputs(graph, world, kernels, make_data(options.replay));
-  const replay::RunResult run =
-      replay::run_ranks(graph, world, kernels, inputs, make_options(options.replay));
+  replay::RunOptions run_options = make_options(options.replay);
+  run_options.device = device.get();
+  if (device != nullptr) console.detail("device: " + device->describe());
+  const replay::RunResult run = replay::run_ranks(graph, world, kernels, inputs, run_options);
   std::string text;
   Json ranks = Json::array();
   bool is_finite = true;
@@ -293,6 +313,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   for (const OpTimes& op : times)
     ops.push_back({{"target", op.target}, {"calls", op.time.calls}, {"seconds", op.time.seconds}});
   console.print(report_text({{"seed", options.replay.seed},
+                             {"device", device == nullptr ? "cpu" : device->describe()},
                              {"ranks", std::move(ranks)},
                              {"loss_is_finite", is_finite},
                              {"expected_loss", expected ? Json(*expected) : Json()},
@@ -306,12 +327,18 @@ int replay_run(const RunCommandOptions& options, Console& console) {
 int replay_check(const CheckCommandOptions& options, Console& console) {
   const Graph a = read_sound_input(options.a), b = read_sound_input(options.b);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
-  require_kernels(a, kernels, options.a);
-  require_kernels(b, kernels, options.b);
-  require_memory(a, options.a, options.replay);
-  require_memory(b, options.b, options.replay);
-  const replay::CheckReport report = replay::check_graphs(
-      a, b, {kernels, options.replay.ranks, make_data(options.replay), make_options(options.replay)});
+  const std::string& name_a = options.device_a.empty() ? options.replay.device : options.device_a;
+  const std::string& name_b = options.device_b.empty() ? options.replay.device : options.device_b;
+  const std::unique_ptr<replay::Device> device_a = open_device(name_a);
+  const std::unique_ptr<replay::Device> other = name_a == name_b ? nullptr : open_device(name_b);
+  replay::Device* device_b = name_a == name_b ? device_a.get() : other.get();
+  require_kernels(a, kernels, device_a.get(), options.a);
+  require_kernels(b, kernels, device_b, options.b);
+  require_memory(a, options.a, device_a.get(), options.replay);
+  require_memory(b, options.b, device_b, options.replay);
+  const replay::CheckReport report =
+      replay::check_graphs(a, b, {kernels, options.replay.ranks, make_data(options.replay),
+                                  make_options(options.replay), device_a.get(), device_b});
   report_contradictions(report.run_a, display_name(options.a), console);
   report_contradictions(report.run_b, display_name(options.b), console);
   for (const replay::OutputCheck& output : report.outputs)

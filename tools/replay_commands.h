@@ -18,6 +18,7 @@ struct ReplayOptions {
   double deadline = 60;  // seconds
   double memory = 0;     // GiB; 0: all there is
   std::string data = "real";
+  std::string device = "cpu";
   std::optional<std::uint64_t> jitter;  // seed
   bool report_types = false;
   bool poison = false;
@@ -30,6 +31,7 @@ struct RunCommandOptions {
 
 struct CheckCommandOptions {
   InputOptions a, b;
+  std::string device_a, device_b;  // empty: as `replay` says
   ReplayOptions replay;
 };
 

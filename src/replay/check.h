@@ -19,6 +19,8 @@
 //
 // B is the same as A if A gives the same bits twice, no node differs, and every output is equal or sum-order.
 //
+// Each graph is run on its device; bounds are made on the CPU, whose outputs must be the same bits then.
+//
 //   run A, run B        hashes of all values: verdicts but those on regrouped sums
 //   run A, run B again  with bounds, where a sum was regrouped (without: A alone)
 //   run A, run B again  for the one node that differs first, if one does: its index, bits and distance
@@ -68,6 +70,7 @@ struct CheckReport {
   std::vector<RankCheck> ranks;
   std::optional<NodeCheck> first;  // first node, in B's order, that differs
   double largest_share = 0;        // of |a - b| / bound: sum-order outputs
+  bool devices_agree = true;       // with the CPU, where bounds were made there
   RunResult run_a, run_b;
 
   bool is_same() const;
@@ -86,6 +89,8 @@ struct CheckSetup {
   std::uint32_t ranks = 0;  // 0: as the graphs say
   InputData data = 0;
   RunOptions options;
+  Device* device_a = nullptr;  // null: the CPU
+  Device* device_b = nullptr;
 };
 // Throws InputError or UsageError if the graphs cannot be compared.
 CheckReport check_graphs(const Graph& a, const Graph& b, const CheckSetup& setup);
