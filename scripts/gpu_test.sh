@@ -57,7 +57,7 @@ say "chunked and scheduled against original, on the GPU, memory poisoned, ranks 
 for name in dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
   g=$graphs/$name.epw.gz
   [ -f "$g" ] || continue
-  if ! "$bin/epweave" rewrite "$g" --preset ep-overlap -o "$work/new.epw" -f >"$work/out" 2>&1; then
+  if ! "$bin/epweave" rewrite "$g" --preset ep-overlap -o "$work/new.epw" >"$work/out" 2>&1; then
     cat "$work/out"
     failed=1
     continue

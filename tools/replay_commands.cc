@@ -337,8 +337,9 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   require_memory(a, options.a, device_a.get(), options.replay);
   require_memory(b, options.b, device_b, options.replay);
   const replay::CheckReport report =
-      replay::check_graphs(a, b, {kernels, options.replay.ranks, make_data(options.replay),
-                                  make_options(options.replay), device_a.get(), device_b});
+      replay::check_graphs(a, b,
+                           {kernels, options.replay.ranks, make_data(options.replay),
+                            make_options(options.replay), device_a.get(), device_b});
   report_contradictions(report.run_a, display_name(options.a), console);
   report_contradictions(report.run_b, display_name(options.b), console);
   for (const replay::OutputCheck& output : report.outputs)

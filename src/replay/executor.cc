@@ -206,6 +206,8 @@ class RankRunner {
         }
       } catch (const KernelError& error) {
         throw RunError(describe(node, error.what()));
+      } catch (const RunError& error) {
+        throw RunError(describe(node, error.what()));
       } catch (const CollectiveError& error) {
         throw CollectiveError(describe(node, error.what()));
       } catch (const CheckError& error) {
@@ -263,7 +265,8 @@ class RankRunner {
       if (i >= graph_.inputs.size() || graph_.text(graph_.inputs[i].role) != "buffer") continue;
       const Value value = on_host(kept_[i]);
       if (!value.is_tensor()) continue;
-      Buffer<std::byte> bytes(static_cast<std::size_t>(value.tensor().numel()) * value.tensor().element_bytes());
+      Buffer<std::byte> bytes(static_cast<std::size_t>(value.tensor().numel()) *
+                              value.tensor().element_bytes());
       gather_elements(value.tensor(), bytes.data());
       scatter_elements(bytes.data(), inputs[i].tensor());
     }

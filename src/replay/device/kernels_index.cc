@@ -12,6 +12,12 @@
 namespace epweave::replay::device {
 namespace {
 
+int bytes_of_element(const Tensor& tensor) {
+  if (tensor.element_bytes() > sizeof(std::uint64_t))
+    throw KernelError("no kernel of a device moves " + std::string(info(tensor.dtype).name));
+  return static_cast<int>(tensor.element_bytes());
+}
+
 enum class Negative : std::uint8_t { kRefused, kFromTheEnd };
 
 // self[indices]: the offset of each position's block of self, and the block: the dimensions not indexed.
@@ -122,7 +128,7 @@ Tensor read_blocks(KernelCall& call, const Tensor& self, const std::vector<Value
   Tensor out = call.make_result(0, self.dtype, indexed.sizes);
   if (!can_copy(self)) return out;
   scratch.launcher().launch(ReadBlocksTask{blocks_of(indexed, self, index_first(indexed, out)),
-                                           static_cast<int>(self.element_bytes())},
+                                           bytes_of_element(self)},
                             out.numel(), {&self, &out, &indexed.offsets});
   return out;
 }
@@ -185,7 +191,7 @@ void put_blocks(KernelCall& call, const Tensor& target) {
     const Tensor same = values.dtype == target.dtype ? rows : scratch.copied(rows, target.dtype);
     const IndexedBlocks blocks = blocks_of(indexed, target, same);
     return scratch.launcher().launch(
-        WriteBlocksTask{blocks, count_elements(indexed.common), static_cast<int>(target.element_bytes())},
+        WriteBlocksTask{blocks, count_elements(indexed.common), bytes_of_element(target)},
         blocks.block_count, {&target, &same, &indexed.offsets});
   }
   const Tensor dense = scratch.copied(target, target.dtype);
@@ -293,7 +299,7 @@ Value gather(KernelCall& call) {
   const AlongIndex along = along_index(launcher, self, index, dim);
   if (self.numel() == 0 && index.numel() != 0) throw KernelError("gather from an empty tensor");
   launcher.launch(
-      GatherTask{along, plain_strides(self), plain_strides(out), static_cast<int>(self.element_bytes())},
+      GatherTask{along, plain_strides(self), plain_strides(out), bytes_of_element(self)},
       index.numel(), {&self, &index, &out});
   return out;
 }

@@ -120,6 +120,8 @@ void Launcher::map(const MapRequest& request) {
   const Tensor& out = request.out;
   if (out.numel() == 0) return;
   if (request.op == ElementOp::kCopy && request.in[0]->dtype == out.dtype) {
+    if (out.element_bytes() > sizeof(std::uint64_t))
+      throw KernelError("no kernel of a device copies " + std::string(info(out.dtype).name));
     CopyTask task{shape_of(out.sizes), strided(out, out.sizes), strided(*request.in[0], out.sizes),
                   static_cast<int>(out.element_bytes())};
     const std::array<Strided*, 2> operands{&task.to, &task.from};

@@ -41,7 +41,8 @@ namespace epweave::replay::device {
   X(AddBlocksDouble, AddBlocksTask<double>)                                                                 \
   X(AddBlocksInt, AddBlocksTask<std::int64_t>)                                                              \
   X(CountUses, CountUsesTask)                                                                               \
-  X(Gather, GatherTask) X(ScatterFloat, ScatterTask<float>) X(ScatterDouble, ScatterTask<double>)           \
+  X(Gather, GatherTask)                                                                                     \
+  X(ScatterFloat, ScatterTask<float>) X(ScatterDouble, ScatterTask<double>)                                 \
       X(ScatterInt, ScatterTask<std::int64_t>) X(Repeat, RepeatTask) X(CheckCounts, CheckCountsTask)        \
           X(CheckOffsets, CheckOffsetsTask) X(LossFloat, LossTask<float>) X(LossDouble, LossTask<double>)   \
               X(LossBackwardFloat, LossBackwardTask<float>) X(LossBackwardDouble, LossBackwardTask<double>) \
