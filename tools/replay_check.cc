@@ -42,6 +42,7 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
   Json result = {{"verdict", name_of(report.conclusion())},
                  {"same", report.is_same()},
                  {"baseline_is_deterministic", report.baseline_is_deterministic},
+                 {"devices_agree", report.devices_agree},
                  {"outputs", report.outputs.size()},
                  {"outputs_not_equal", std::move(outputs)},
                  {"largest_share_of_bound", number_or_text(report.largest_share)},
@@ -125,6 +126,7 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
   if (report.first) text += describe_first(*report.first, b);
   if (!report.baseline_is_deterministic)
     text += "A is not deterministic: it gave other bits the second time\n";
+  if (!report.devices_agree) text += "the device gives other bits than the CPU, where bounds are made\n";
   text += fmt::format("outputs: {}\n", list_verdicts(counts));
   if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
     text +=
@@ -151,8 +153,13 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   std::optional<Graph> reference;
   if (!options.reference.path.empty()) reference = read_sound_input(options.reference);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
-  require_runnable({a, options.a, options.replay}, kernels);
-  require_runnable({b, options.b, options.replay}, kernels);
+  const std::string& name_a = options.device_a.empty() ? options.replay.device : options.device_a;
+  const std::string& name_b = options.device_b.empty() ? options.replay.device : options.device_b;
+  const std::unique_ptr<replay::Device> device_a = open_device(name_a);
+  const std::unique_ptr<replay::Device> other = name_a == name_b ? nullptr : open_device(name_b);
+  replay::Device* device_b = name_a == name_b ? device_a.get() : other.get();
+  require_runnable({a, options.a, options.replay, device_a.get()}, kernels);
+  require_runnable({b, options.b, options.replay, device_b}, kernels);
   if (reference) require_runnable({*reference, options.reference, options.replay}, kernels);
   const InputSource source(options.replay);
   const auto ranks_of = [&](const Graph& graph) {
@@ -162,7 +169,7 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   const replay::CheckReport report =
       replay::check_graphs(a, b,
                            {kernels, options.replay.ranks, source.data, make_options(options.replay),
-                            reference ? &*reference : nullptr});
+                            reference ? &*reference : nullptr, device_a.get(), device_b});
   report_contradictions(report.run_a, display_name(options.a), console);
   report_contradictions(report.run_b, display_name(options.b), console);
   for (const replay::OutputCheck& output : report.outputs)

@@ -16,7 +16,7 @@ constexpr const char* kFooter =
     "  1  different, not verified, or the run failed\n"
     "  2  the command line is wrong\n"
     "  3  a file cannot be read, is not a valid graph, or its inputs cannot be made\n"
-    "  4  the graph cannot be executed: an op has no kernel\n"
+    "  4  the graph cannot be executed: an op has no kernel, it is too large, or the device is not there\n"
     "  5  a bug of epweave\n"
     "Results go to standard output, messages to standard error; `-` stands for standard input.";
 
@@ -43,6 +43,17 @@ void add_graph(CLI::App& command, const char* name, InputOptions& input, const c
   command.add_option(name, input.path, help)->required()->type_name("");
 }
 
+// `emulated`, the GPU's kernels run by the CPU, is for tests.
+void add_device(CLI::App& command, const char* name, std::string& device, const char* help) {
+  const auto check = [](const std::string& text) -> std::string {
+    const bool has_number = text.starts_with("cuda:") && text.size() > 5 && text.size() < 9 &&
+                            text.find_first_not_of("0123456789", 5) == std::string::npos;
+    if (text == "cpu" || text == "cuda" || text == "emulated" || has_number) return "";
+    return "'" + text + "' is no device: cpu, cuda, cuda:0, cuda:1, ...";
+  };
+  command.add_option(name, device, help)->check(check)->type_name("DEVICE");
+}
+
 void add_replay(CLI::App& command, ReplayOptions& replay) {
   command.add_option("--ranks", replay.ranks, "Number of ranks, where the graph does not say")
       ->type_name("N");
@@ -57,6 +68,7 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
                   "Refuse graphs that need more memory than this (default: all there is)")
       ->check(CLI::PositiveNumber)
       ->type_name("GIB");
+  add_device(command, "--device", replay.device, "Where graphs run: cpu, cuda, or cuda:N for GPU N");
   command
       .add_option("--data", replay.data,
                   "Inputs: real numbers, or integers from -2 to 2, whose sums are exact")
@@ -100,6 +112,8 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
                   "Compare outputs with those of this graph too, such as another tool's rewrite of A")
       ->type_name("C");
   add_replay(check, choices.check.replay);
+  add_device(check, "--device-a", choices.check.device_a, "Where A runs, if not where --device says");
+  add_device(check, "--device-b", choices.check.device_b, "Where B runs, if not where --device says");
   add_graph(*app->add_subcommand("steps", "Print what a rank's host thread does, in order"), "G",
             choices.steps, "Graph, - for standard input");
   app->add_subcommand("recipe", "Print how inputs are made where --recipe says nothing, as JSON");

@@ -116,14 +116,17 @@ std::string summarise(Rank rank, const std::vector<NamedTensor>& results) {
 int replay_run(const RunCommandOptions& options, Console& console) {
   const Graph graph = read_sound_input(options.input);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
-  require_runnable({graph, options.input, options.replay}, kernels);
+  const std::unique_ptr<replay::Device> device = open_device(options.replay.device);
+  require_runnable({graph, options.input, options.replay, device.get()}, kernels);
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
   const InputSource source(options.replay);
   source.files.require_all_used({{graph, world.size}});
   const auto inputs = replay::make_inputs(graph, world, kernels, source.data);
   if (!options.save_inputs.empty()) save_inputs(graph, inputs, options.save_inputs);
-  const replay::RunResult run =
-      replay::run_ranks(graph, world, kernels, inputs, make_options(options.replay));
+  replay::RunOptions run_options = make_options(options.replay);
+  run_options.device = device.get();
+  if (device != nullptr) console.detail("device: " + device->describe());
+  const replay::RunResult run = replay::run_ranks(graph, world, kernels, inputs, run_options);
   std::string text;
   Json ranks = Json::array();
   bool is_finite = true;
@@ -152,6 +155,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   for (const OpTimes& op : times)
     ops.push_back({{"target", op.target}, {"calls", op.time.calls}, {"seconds", op.time.seconds}});
   console.print(report_text({{"seed", options.replay.seed},
+                             {"device", device == nullptr ? "cpu" : device->describe()},
                              {"ranks", std::move(ranks)},
                              {"groups", describe_groups(world)},
                              {"loss_is_finite", is_finite},

@@ -21,6 +21,7 @@ struct ReplayOptions {
   std::string data = "real";
   std::vector<std::string> inputs;      // safetensors
   std::string recipe;                   // JSON; empty: the one that ships
+  std::string device = "cpu";
   std::optional<std::uint64_t> jitter;  // seed
   bool report_types = false;
   bool poison = false;
@@ -35,6 +36,7 @@ struct RunCommandOptions {
 struct CheckCommandOptions {
   InputOptions a, b;
   InputOptions reference;  // empty path: none
+  std::string device_a, device_b;  // empty: as `replay` says
   ReplayOptions replay;
 };
 

@@ -8,18 +8,24 @@
 #include <fstream>
 
 #include "graphs.h"
+#include "replay/device/device.h"
 #include "replay/memory_need.h"
 
 namespace epweave::cli {
 namespace {
 
-void require_kernels(const Graph& graph, const replay::KernelTable& kernels, const InputOptions& input) {
-  const auto missing = replay::find_missing_kernels(graph, kernels);
+// The inputs are made on the CPU: `cpu` runs them.
+void require_kernels(const RunRequest& request, const replay::KernelTable& cpu) {
+  const replay::Device* device = request.device;
+  const auto missing =
+      replay::find_missing_kernels(request.graph, device == nullptr ? cpu : device->kernels());
   if (missing.empty()) return;
   throw PassError("replay.no-kernel",
-                  fmt::format("{}: {} of the graph's ops cannot be executed: {}", display_name(input),
+                  fmt::format("{}: {} of the graph's ops cannot be executed: {}", display_name(request.input),
                               missing.size(), fmt::join(missing, ", ")),
-                  Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
+                  Site{},
+                  device == nullptr ? "add a row for each to the kernel table (src/replay/cpu/)"
+                                    : "add a row for each to the kernel table (src/replay/device/)");
 }
 
 // Bytes of memory of this machine, or that the container allows.
@@ -31,12 +37,15 @@ double find_memory() {
 }
 
 void require_memory(const RunRequest& request) {
-  const auto& [graph, input, options] = request;
+  const auto& [graph, input, options, device] = request;
   constexpr double kGib = 1073741824;
   const replay::MemoryNeed need = replay::find_memory_need(graph);
   const replay::Rank ranks = replay::derive_world(graph, options.ranks).size;
   const double needed = static_cast<double>(need.bytes()) * ranks;
-  const double limit = options.memory != 0 ? options.memory * kGib : find_memory();
+  const double there = device == nullptr || device->memory_bytes() == 0
+                           ? find_memory()
+                           : static_cast<double>(device->memory_bytes());
+  const double limit = options.memory != 0 ? options.memory * kGib : there;
   if (needed <= limit) return;
   throw PassError(
       "replay.memory",
@@ -57,6 +66,12 @@ replay::RunOptions make_options(const ReplayOptions& options) {
   return result;
 }
 
+std::unique_ptr<replay::Device> open_device(const std::string& name) {
+  if (name == "cpu") return nullptr;
+  if (name == "emulated") return replay::device::open_emulated_device();
+  return replay::device::open_cuda_device(name == "cuda" ? 0 : std::stoi(name.substr(name.find(':') + 1)));
+}
+
 InputSource::InputSource(const ReplayOptions& options)
     : recipe(options.recipe.empty() ? replay::torchtitan_recipe()
                                     : replay::parse_recipe(read_bytes(options.recipe), options.recipe)),
@@ -67,7 +82,7 @@ InputSource::InputSource(const ReplayOptions& options)
 }
 
 void require_runnable(const RunRequest& request, const replay::KernelTable& kernels) {
-  require_kernels(request.graph, kernels, request.input);
+  require_kernels(request, kernels);
   require_memory(request);
 }
 

@@ -1,6 +1,8 @@
 // What the commands of epweave-replay share: what a run needs before it starts.
 #pragma once
 
+#include <memory>
+
 #include "replay/executor.h"
 #include "replay/inputs.h"
 #include "replay_commands.h"
@@ -9,6 +11,9 @@
 namespace epweave::cli {
 
 replay::RunOptions make_options(const ReplayOptions& options);
+
+// Where graphs run; null: the CPU. Throws PassError if the device is not there.
+std::unique_ptr<replay::Device> open_device(const std::string& name);
 
 // What inputs are made of, with the files that it refers to.
 struct InputSource {
@@ -26,6 +31,7 @@ struct RunRequest {
   const Graph& graph;
   const InputOptions& input;
   const ReplayOptions& options;
+  const replay::Device* device = nullptr;  // null: the CPU
 };
 void require_runnable(const RunRequest& request, const replay::KernelTable& kernels);
 

@@ -47,14 +47,20 @@ class Checker {
       throw UsageError(fmt::format("the graphs are of {} and {} ranks", world_a_.size, world_b_.size));
     Watcher seen_a(a_, world_a_.size), seen_b(b_, world_b_.size);
     ask_for_slices(seen_a, seen_b);
-    Run run_a = run(a_, world_a_, watch(seen_a));
-    Run run_b = run(b_, world_b_, watch(seen_b));
+    Run run_a = run(a_, world_a_, watch(seen_a, setup_.device_a));
+    Run run_b = run(b_, world_b_, watch(seen_b, setup_.device_b));
     for (Rank rank = 0; rank < world_a_.size; ++rank) judge_nodes(rank, seen_a, seen_b);
     const bool has_sums = find_sums();
     // The second run of A also tells whether A gives the same bits twice.
-    const Run again_a = run(a_, world_a_, follow_bounds(bounded_a_));
+    Run again_a = run(a_, world_a_, follow_bounds(bounded_a_, setup_.device_a));
     report_.baseline_is_deterministic = have_same_bits(run_a.results, again_a.results);
-    const Run again_b = has_sums ? run(b_, world_b_, follow_bounds(bounded_b_)) : Run();
+    if (has_sums && setup_.device_a != nullptr) {
+      again_a = run(a_, world_a_, follow_bounds(bounded_a_, nullptr));
+      report_.devices_agree = have_same_bits(run_a.results, again_a.results);
+    }
+    const Run again_b = has_sums ? run(b_, world_b_, follow_bounds(bounded_b_, nullptr)) : Run();
+    if (has_sums && setup_.device_b != nullptr)
+      report_.devices_agree = report_.devices_agree && have_same_bits(run_b.results, again_b.results);
     for (Rank rank = 0; rank < world_a_.size; ++rank) {
       count_nodes(rank);
       check_results(run_a.results[rank], run_b.results[rank], rank);
@@ -80,17 +86,20 @@ class Checker {
     return result;
   }
 
-  RunOptions watch(Watcher& watcher) const {
+  RunOptions watch(Watcher& watcher, Device* device) const {
     RunOptions options = setup_.options;
+    options.device = device;
     options.observer = [&watcher](Rank rank, NodeId node, const Value& value) {
       watcher.see(rank, node, value);
     };
     return options;
   }
 
-  RunOptions follow_bounds(const BoundedNodes& bounded) const {
+  // On a device there are no bounds.
+  RunOptions follow_bounds(const BoundedNodes& bounded, Device* device) const {
     RunOptions options = setup_.options;
-    if (sums_.has_any()) options.bounded = &bounded;
+    options.device = device;
+    if (sums_.has_any() && device == nullptr) options.bounded = &bounded;
     return options;
   }
 
@@ -285,8 +294,9 @@ class Checker {
     const Group& group = groups_[first_group_];
     HostMemory memory;
     std::vector<Tensor> whole(1), values(group.values.size());
-    const auto capture = [&](const std::vector<NodeId>& nodes, std::vector<Tensor>& to) {
+    const auto capture = [&](const std::vector<NodeId>& nodes, std::vector<Tensor>& to, Device* device) {
       RunOptions options = setup_.options;
+      options.device = device;
       options.observer = [&, nodes](Rank rank, NodeId node, const Value& value) {
         const auto at = std::find(nodes.begin(), nodes.end(), node);
         if (rank == report_.first->rank && at != nodes.end() && value.is_tensor())
@@ -294,8 +304,8 @@ class Checker {
       };
       return options;
     };
-    run(a_, world_a_, capture({group.whole}, whole));
-    run(b_, world_b_, capture(group.values, values));
+    run(a_, world_a_, capture({group.whole}, whole, setup_.device_a));
+    run(b_, world_b_, capture(group.values, values, setup_.device_b));
     if (whole[0].storage == nullptr) return;
     for (const Tensor& value : values)
       if (value.storage == nullptr || value.dtype != whole[0].dtype) return;
@@ -355,7 +365,7 @@ CheckReport::Conclusion CheckReport::conclusion() const {
                        [=](const OutputCheck& output) { return output.verdict == verdict; });
   };
   if (first || has(Verdict::kDiffers)) return Conclusion::kDifferent;
-  if (!baseline_is_deterministic || has(Verdict::kUnverified)) return Conclusion::kNotVerified;
+  if (!baseline_is_deterministic || !devices_agree || has(Verdict::kUnverified)) return Conclusion::kNotVerified;
   return Conclusion::kSame;
 }
 

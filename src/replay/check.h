@@ -20,12 +20,15 @@
 // The verdict on B:
 //
 //   different      a node or an output differs
-//   not verified   else, if an output is unverified, or A does not give the same bits twice: nothing shows a
+//   not verified   else, if an output is unverified, A does not give the same bits twice, or a device does not
+  //                  give the CPU's: nothing shows a
 //                  difference, and nothing shows that there is none
 //   same           else: every output is equal or sum-order
 //
 // A reference C, such as another tool's rewrite of A, is run on the same inputs and its outputs are compared with those of A
 // and B. It changes no verdict.
+//
+// Each graph is run on its device; bounds are made on the CPU, whose outputs must be the same bits then.
 //
 //   run A, run B        hashes of all values: verdicts but those on regrouped sums
 //   run A, run B again  with bounds, where a sum was regrouped (without: A alone)
@@ -86,6 +89,7 @@ struct CheckReport {
   double largest_share = 0;                 // of |a - b| / bound: sum-order outputs
   std::set<std::string> ops_without_bound;  // targets that regrouped sums went through
   std::optional<ReferenceCheck> reference;
+  bool devices_agree = true;  // with the CPU, where bounds were made there
   RunResult run_a, run_b;
 
   enum class Conclusion : std::uint8_t { kSame, kNotVerified, kDifferent };
@@ -109,6 +113,8 @@ struct CheckSetup {
   InputData data = 0;
   RunOptions options;
   const Graph* reference = nullptr;
+  Device* device_a = nullptr;  // null: the CPU
+  Device* device_b = nullptr;
 };
 // Throws InputError or UsageError if the graphs cannot be compared.
 CheckReport check_graphs(const Graph& a, const Graph& b, const CheckSetup& setup);

@@ -14,6 +14,7 @@
 #include "analysis/collectives.h"
 #include "ir/bind.h"
 #include "ir/op.h"
+#include "replay/block_cache.h"
 #include "replay/evaluate.h"
 #include "replay/mesh_ops.h"
 
@@ -54,6 +55,11 @@ double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// The op reads an element of a tensor on the host.
+bool reads_element(const OpInfo& op) {
+  return op.target == "aten._local_scalar_dense.default";
 }
 
 // What every rank shares.
@@ -99,6 +105,11 @@ std::vector<ResultType> evaluate_results(const Graph& graph, const Symbols& symb
   return results;
 }
 
+Tensor place_constant(const Graph& graph, const Symbols& symbols, Arg constant, Memory& memory) {
+  HostMemory host;
+  return memory.place(make_constant(graph, symbols, constant, host));
+}
+
 // Runs a nested graph on broadcast arguments.
 class NestedRunner {
  public:
@@ -120,7 +131,7 @@ class NestedRunner {
           value = args[next++];
           break;
         case NodeKind::kGetAttr:
-          value = make_constant(graph_, symbols, node.attr, memory_);
+          value = place_constant(graph_, symbols, node.attr, memory_);
           break;
         case NodeKind::kOutput:
           return evaluate(environment, graph_.context->args[node.args][0]);
@@ -148,17 +159,25 @@ class NestedRunner {
   Memory& memory_;
 };
 
+// What one rank runs with. `device`: null on the CPU.
+struct RankSetup {
+  Rank rank;
+  Memory& memory;
+  RankDevice* device;
+};
+
 class RankRunner {
  public:
-  RankRunner(const Program& program, Rank rank, LocalTransport& transport, Memory& memory,
+  RankRunner(const Program& program, const RankSetup& setup, LocalTransport& transport,
              const RunOptions& options)
       : program_(program),
         graph_(program.graph),
         context_(*program.graph.context),
         body_(program.body),
-        rank_(rank),
+        rank_(setup.rank),
         transport_(transport),
-        memory_(memory),
+        memory_(setup.memory),
+        device_(setup.device),
         options_(options),
         symbols_(program.graph),
         values_(program.body.nodes.size()),
@@ -170,17 +189,24 @@ class RankRunner {
       result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
     std::size_t next_input = 0;
     for (const Step& step : program_.steps.list) {
-      if (!step.node) continue;  // streams run in order here: events and syncs hold already
+      if (!step.node) {
+        if (device_ != nullptr) run_on_stream(step);
+        continue;  // on the CPU all streams run in order: events and syncs hold already
+      }
       const Node& node = body_.nodes[step.node];
+      if (device_ != nullptr) device_->set_node(step.node);
       if (options_.jitter) delay(step);
       try {
         if (step.kind == StepKind::kInput) {
           EPWEAVE_CHECK(next_input < inputs.size());
-          define(step.node, inputs[next_input++]);
+          kept_.push_back(place(inputs[next_input++]));
+          define(step.node, kept_.back());
         } else {
           run_step(step, node);
         }
       } catch (const KernelError& error) {
+        throw RunError(describe(node, error.what()));
+      } catch (const RunError& error) {
         throw RunError(describe(node, error.what()));
       } catch (const CollectiveError& error) {
         throw CollectiveError(describe(node, error.what()));
@@ -188,6 +214,7 @@ class RankRunner {
         throw CheckError(describe(node, error.what()));
       }
     }
+    if (device_ != nullptr) bring_back(inputs);
     for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
     return std::move(result_);
   }
@@ -199,6 +226,50 @@ class RankRunner {
     if (!site.module.empty()) text += " in " + site.module;
     if (!site.source.empty()) text += " (" + site.source + ")";
     return fmt::format("{}: {}", text, problem);
+  }
+
+  // --- devices ---
+
+  void run_on_stream(const Step& step) {
+    if (step.kind == StepKind::kRecord) return device_->record(step);
+    if (step.kind == StepKind::kJoin) return device_->join(step);
+    device_->synchronize();
+    check_fault();
+  }
+  void check_fault() const {
+    if (const auto fault = device_->take_fault())
+      throw RunError(describe(body_.nodes[fault->node], fault->problem));
+  }
+
+  Value place(const Value& input) { return input.is_tensor() ? memory_.place(input.tensor()) : input; }
+
+  // Tensors in host memory; on a device the host waits.
+  Value on_host(const Value& value) const {
+    if (device_ == nullptr) return value;
+    if (value.is_tensor()) return device_->download(value.tensor());
+    if (!value.is<List>()) return value;
+    List list = value.as<List>();
+    for (Value& item : list.items) item = on_host(item);
+    return list;
+  }
+
+  // What the run returns and what it left in its buffers.
+  void bring_back(const RankInputs& inputs) {
+    device_->synchronize();
+    check_fault();
+    for (Value& output : result_.outputs) output = on_host(output);
+    std::size_t next = 0;
+    for (const Step& step : program_.steps.list) {
+      if (step.kind != StepKind::kInput) continue;
+      const std::size_t i = next++;
+      if (i >= graph_.inputs.size() || graph_.text(graph_.inputs[i].role) != "buffer") continue;
+      const Value value = on_host(kept_[i]);
+      if (!value.is_tensor()) continue;
+      Buffer<std::byte> bytes(static_cast<std::size_t>(value.tensor().numel()) *
+                              value.tensor().element_bytes());
+      gather_elements(value.tensor(), bytes.data());
+      scatter_elements(bytes.data(), inputs[i].tensor());
+    }
   }
 
   // One step in eight, by seed, rank and node: up to half a millisecond.
@@ -219,7 +290,7 @@ class RankRunner {
         take_outputs(node);
         return;
       case StepKind::kComm:
-        launch_collective(step.node, node);
+        launch_collective(step, node);
         break;
       case StepKind::kWait:
         define(step.node, wait(node));
@@ -234,7 +305,7 @@ class RankRunner {
   }
 
   Value read_attribute(const Node& node) {
-    if (node.attr.is(ArgKind::kTensor)) return make_constant(graph_, symbols_, node.attr, memory_);
+    if (node.attr.is(ArgKind::kTensor)) return place_constant(graph_, symbols_, node.attr, memory_);
     if (!node.attr.is(ArgKind::kGraph)) return evaluate(environment_, node.attr);
     const Body* nested = graph_.find_body(node.attr.as_name());
     if (nested == nullptr) throw KernelError("the nested graph is not in the file");
@@ -248,6 +319,8 @@ class RankRunner {
                               {node, rank_, bound.args.empty() ? Value() : bound.args[0]});
     if (node.op->cost != CostClass::kFree && !pending_.empty())
       for (const Value& arg : bound.args) check_not_pending(arg);
+    if (device_ != nullptr && reads_element(*node.op))
+      for (Value& arg : bound.args) arg = on_host(arg);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
     kernel.set_results(evaluate_results(graph_, symbols_, node.type));
     Value result = program_.kernels.find(*node.op)(kernel);
@@ -279,6 +352,7 @@ class RankRunner {
   struct Pending {
     LocalTransport::Ticket ticket;
     Tensor result;
+    std::uint32_t stream = 0;
     bool is_bounded = false;
     bool is_sum = false;
   };
@@ -295,7 +369,8 @@ class RankRunner {
     return copy;
   }
 
-  void launch_collective(NodeId id, const Node& node) {
+  void launch_collective(const Step& step, const Node& node) {
+    const NodeId id = step.node;
     const CollectiveRow* row = find_collective(node.op->target);
     EPWEAVE_CHECK(row != nullptr);
     BoundCall bound = bind_values(environment_, node);
@@ -352,10 +427,14 @@ class RankRunner {
                     : in_place     ? operand
                                    : make_tensor(memory_, operand.dtype, sizes);
     if (result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
-    part.data = copy_operand(operand);
+    if (device_ != nullptr)
+      device_->post(operand, step.stream, part);
+    else
+      part.data = copy_operand(operand);
     const bool is_sum = !part.reduction.empty();
     if (is_bounded(id)) part.bound = result_.bounds->bound_operand(operand, is_sum ? members : 0).storage;
-    Pending pending{transport_.post(rank_, group_name, std::move(part)), result, is_bounded(id), is_sum};
+    Pending pending{transport_.post(rank_, group_name, std::move(part)), result, step.stream, is_bounded(id),
+                    is_sum};
     pending_.insert_or_assign(result.storage.get(), std::move(pending));
     define(id, std::move(result));
   }
@@ -365,6 +444,8 @@ class RankRunner {
     if (found == pending_.end()) return;
     const Pending pending = std::move(found->second);
     pending_.erase(found);
+    if (device_ != nullptr)
+      return device_->complete(transport_.meet(rank_, pending.ticket), pending.stream, pending.result);
     transport_.complete(rank_, pending.ticket, pending.result);
     if (!pending.is_bounded) return;
     const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
@@ -383,7 +464,7 @@ class RankRunner {
 
   void define(NodeId id, Value value) {
     check_recorded(body_.nodes[id], value);
-    if (options_.observer && !is_pending(value)) options_.observer(rank_, id, value);
+    if (options_.observer && !is_pending(value)) options_.observer(rank_, id, on_host(value));
     if (is_bounded(id) && options_.bounded->observer && !is_pending(value))
       options_.bounded->observer(rank_, id, value, *result_.bounds);
     values_[id.index()] = std::move(value);
@@ -503,7 +584,9 @@ class RankRunner {
   Rank rank_;
   LocalTransport& transport_;
   Memory& memory_;
+  RankDevice* device_;
   const RunOptions& options_;
+  std::vector<Value> kept_;  // inputs on the device
   Symbols symbols_;
   std::vector<Value> values_;
   Environment environment_;
@@ -562,13 +645,17 @@ std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTa
 
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
                     const std::vector<RankInputs>& inputs, const RunOptions& options) {
-  if (const auto missing = find_missing_kernels(graph, kernels); !missing.empty())
+  const KernelTable& used = options.device == nullptr ? kernels : options.device->kernels();
+  if (const auto missing = find_missing_kernels(graph, used); !missing.empty())
     throw PassError(
         "replay.no-kernel",
         fmt::format("{} of the graph's ops cannot be executed: {}", missing.size(), fmt::join(missing, ", ")),
-        Site{}, "add a row for each to the kernel table (src/replay/cpu/)");
+        Site{}, "add a row for each to the kernel table (src/replay/cpu/, src/replay/device/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
-  const Program program{graph, graph.step(), kernels, world, plan_steps(graph, graph.step())};
+  EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
+  const Program program{graph, graph.step(), used, world, plan_steps(graph, graph.step())};
+  const std::unique_ptr<DeviceRun> device =
+      options.device == nullptr ? nullptr : options.device->start(program.steps, world.size, options.fill);
   LocalTransport transport(world, options.deadline);
   RunResult result;
   const auto shared_memory = std::make_shared<HostMemory>(options.fill);
@@ -582,7 +669,9 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   for (Rank rank = 0; rank < world.size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        result.ranks[rank] = RankRunner(program, rank, transport, memory, options).run(inputs[rank]);
+        RankDevice* on_device = device == nullptr ? nullptr : &device->rank(rank);
+        const RankSetup setup{rank, on_device == nullptr ? memory : on_device->memory(), on_device};
+        result.ranks[rank] = RankRunner(program, setup, transport, options).run(inputs[rank]);
         transport.finish(rank);
       } catch (const Aborted&) {
         // The rank that failed reports.
@@ -598,7 +687,7 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   for (std::thread& thread : threads) thread.join();
   if (first_error != nullptr) std::rethrow_exception(first_error);
   result.seconds = seconds_since(start);
-  result.peak_bytes = memory.peak_bytes();
+  result.peak_bytes = device == nullptr ? memory.peak_bytes() : device->peak_bytes();
   return result;
 }
 

@@ -20,6 +20,7 @@
 #include "replay/error_bounds.h"
 #include "replay/groups.h"
 #include "replay/kernel.h"
+#include "replay/rank_device.h"
 #include "replay/steps.h"
 #include "replay/transport.h"
 
@@ -51,7 +52,8 @@ struct RunOptions {
   std::optional<std::uint64_t>
       jitter;  // seed of random delays before steps; what is computed does not change
   RecordedTypes types = RecordedTypes::kMustHold;
-  Observer observer;                      // may be empty
+  Device* device = nullptr;               // null: the CPU
+  Observer observer;                      // may be empty; sees host memory
   const BoundedNodes* bounded = nullptr;  // error_bounds.h
 };
 
@@ -61,7 +63,7 @@ struct OpTime {
 };
 
 struct RankResult {
-  std::vector<Value> outputs;           // flat, as many as Graph::outputs
+  std::vector<Value> outputs;           // flat, as many as Graph::outputs; host memory
   std::map<std::string, OpTime> times;  // by target
   std::shared_ptr<ErrorBounds> bounds;  // of what the rank returned, where RunOptions::bounded was given
   std::uint64_t contradictions = 0;     // values that are not what is recorded
@@ -78,7 +80,8 @@ struct RunResult {
 // The targets the graph executes that neither the table nor the executor can run, sorted.
 std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTable& kernels);
 
-// Inputs of one rank, one per placeholder of the step, in order. Tensors are written where the graph does.
+// Inputs of one rank, one per placeholder of the step, in order. Tensors are written where the graph does; a
+// run on a device copies its buffers back.
 using RankInputs = std::vector<Value>;
 
 // Throws PassError if kernels are missing, RunError or CollectiveError if a rank fails.

@@ -59,6 +59,10 @@ std::shared_ptr<Storage> HostMemory::allocate(std::size_t bytes) {
   return std::make_shared<Storage>(data, bytes, free_block, new std::shared_ptr<Counters>(counters_));
 }
 
+Tensor HostMemory::place(const Tensor& host) {
+  return host;
+}
+
 std::size_t HostMemory::peak_bytes() const {
   return counters_->peak;
 }

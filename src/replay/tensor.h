@@ -24,6 +24,7 @@ namespace epweave::replay {
 using Extents = std::vector<std::int64_t>;
 
 class Queue;
+struct Tensor;
 
 // A block of memory, freed with its last user.
 class Storage {
@@ -55,6 +56,8 @@ class Memory {
   virtual ~Memory() = default;
   // `bytes` of uninitialised memory, aligned to 64 bytes.
   virtual std::shared_ptr<Storage> allocate(std::size_t bytes) = 0;
+  // A tensor of host memory in this memory.
+  virtual Tensor place(const Tensor& host) = 0;
 };
 
 // Host memory; counts the bytes in use of all who share it. `poison` fills new and freed memory with 0xff
@@ -64,6 +67,7 @@ class HostMemory : public Memory {
   enum class Fill { kNone, kPoison };
   explicit HostMemory(Fill fill = Fill::kNone);
   std::shared_ptr<Storage> allocate(std::size_t bytes) override;
+  Tensor place(const Tensor& host) override;
   std::size_t peak_bytes() const;
 
  private:

@@ -11,7 +11,7 @@
 
 namespace epweave::replay {
 
-struct LocalTransport::Meeting {
+struct LocalTransport::Posted {
   std::string group;
   std::uint64_t number = 0;
   std::vector<Rank> members;
@@ -23,17 +23,6 @@ struct LocalTransport::Meeting {
 namespace {
 
 // --- sums ---
-
-enum class Reduction : std::uint8_t { kSum, kAvg, kMax, kMin, kProduct };
-
-Reduction find_reduction(const std::string& name) {
-  if (name == "sum") return Reduction::kSum;
-  if (name == "avg") return Reduction::kAvg;
-  if (name == "max") return Reduction::kMax;
-  if (name == "min") return Reduction::kMin;
-  if (name == "product" || name == "prod") return Reduction::kProduct;
-  throw CollectiveError(fmt::format("the reduction '{}' is not supported", name));
-}
 
 template <class T>
 T combine(Reduction reduction, T a, T b) {
@@ -130,14 +119,14 @@ std::string describe(const Contribution& part) {
   return text;
 }
 
-[[noreturn]] void fail_mismatch(const LocalTransport::Meeting& meeting, const std::string& reason) {
+[[noreturn]] void fail_mismatch(const LocalTransport::Posted& meeting, const std::string& reason) {
   std::string text = fmt::format("collective {} on group {}: {}", meeting.number, meeting.group, reason);
   for (std::size_t i = 0; i < meeting.members.size(); ++i)
     text += fmt::format("\n  rank {}: {}", meeting.members[i], describe(meeting.contributions[i]));
   throw CollectiveError(text);
 }
 
-void check_splits(const LocalTransport::Meeting& meeting) {
+void check_splits(const LocalTransport::Posted& meeting) {
   const auto& parts = meeting.contributions;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].sends.size() != parts.size() || parts[i].receives.size() != parts.size())
@@ -160,7 +149,7 @@ void check_splits(const LocalTransport::Meeting& meeting) {
                                   parts[i].sends[j], meeting.members[j], parts[j].receives[i]));
 }
 
-void check_contributions(const LocalTransport::Meeting& meeting) {
+void check_contributions(const LocalTransport::Posted& meeting) {
   const Contribution& first = meeting.contributions[0];
   for (const Contribution& part : meeting.contributions) {
     if (part.kind != first.kind) fail_mismatch(meeting, "the ranks launch different operations");
@@ -175,6 +164,9 @@ void check_contributions(const LocalTransport::Meeting& meeting) {
       fail_mismatch(meeting, "the ranks' sizes differ");
   }
   if (first.kind == CollectiveKind::kAllToAll) check_splits(meeting);
+  if (first.kind == CollectiveKind::kReduceScatter &&
+      (first.sizes.empty() || first.sizes[0] % static_cast<std::int64_t>(meeting.members.size()) != 0))
+    fail_mismatch(meeting, "the rows cannot be divided among the ranks");
 }
 
 // --- results ---
@@ -190,55 +182,62 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
 }
 
 // The member's result, row-major.
-std::vector<std::byte> compute_result(const LocalTransport::Meeting& meeting, std::size_t member) {
+std::vector<std::byte> compute_result(const Meeting& meeting) {
   const auto& parts = meeting.contributions;
-  const Contribution& own = parts[member];
+  const Contribution& own = parts[meeting.member];
   const std::size_t bytes = static_cast<std::size_t>(count_elements(own.sizes)) * info(own.dtype).bytes;
   std::vector<std::byte> result;
-  switch (own.kind) {
-    case CollectiveKind::kAllToAll: {
-      const std::size_t row = row_bytes(own);
-      std::size_t rows = 0;
-      for (std::int64_t n : own.receives) rows += static_cast<std::size_t>(n);
-      result.resize(rows * row);
-      std::byte* to = result.data();
-      for (const Contribution& part : parts) {
-        std::size_t before = 0;
-        for (std::size_t k = 0; k < member; ++k) before += static_cast<std::size_t>(part.sends[k]);
-        const std::size_t size = static_cast<std::size_t>(part.sends[member]) * row;
-        copy_bytes(to, part.data->data() + before * row, size);
-        to += size;
-      }
-      return result;
-    }
-    case CollectiveKind::kAllGather:
-      result.resize(bytes * parts.size());
-      for (std::size_t i = 0; i < parts.size(); ++i)
-        copy_bytes(result.data() + i * bytes, parts[i].data->data(), bytes);
-      return result;
-    case CollectiveKind::kReduceScatter: {
-      if (own.sizes.empty() || own.sizes[0] % static_cast<std::int64_t>(parts.size()) != 0)
-        fail_mismatch(meeting, "the rows cannot be divided among the ranks");
-      result.resize(bytes / parts.size());
-      const std::size_t count = static_cast<std::size_t>(count_elements(own.sizes)) / parts.size();
-      reduce(parts, member * count, result);
-      return result;
-    }
-    case CollectiveKind::kAllReduce:
-      result.resize(bytes);
-      reduce(parts, 0, result);
-      return result;
-    case CollectiveKind::kBroadcast:
-      result.resize(bytes);
-      for (std::size_t i = 0; i < parts.size(); ++i)
-        if (static_cast<std::int64_t>(meeting.members[i]) == own.source)
-          copy_bytes(result.data(), parts[i].data->data(), bytes);
-      return result;
+  if (own.kind == CollectiveKind::kReduceScatter || own.kind == CollectiveKind::kAllReduce) {
+    result.resize(own.kind == CollectiveKind::kAllReduce ? bytes : bytes / parts.size());
+    reduce(parts, first_reduced(meeting), result);
+    return result;
   }
+  const std::vector<Piece> pieces = list_pieces(meeting);
+  result.resize(pieces.empty() ? 0 : pieces.back().to + pieces.back().bytes);
+  for (const Piece& piece : pieces)
+    copy_bytes(result.data() + piece.to, parts[piece.member].data->data() + piece.from, piece.bytes);
   return result;
 }
 
 }  // namespace
+
+Reduction find_reduction(const std::string& name) {
+  if (name == "sum") return Reduction::kSum;
+  if (name == "avg") return Reduction::kAvg;
+  if (name == "max") return Reduction::kMax;
+  if (name == "min") return Reduction::kMin;
+  if (name == "product" || name == "prod") return Reduction::kProduct;
+  throw CollectiveError(fmt::format("the reduction '{}' is not supported", name));
+}
+
+std::vector<Piece> list_pieces(const Meeting& meeting) {
+  const auto& parts = meeting.contributions;
+  const Contribution& own = parts[meeting.member];
+  const std::size_t bytes = static_cast<std::size_t>(count_elements(own.sizes)) * info(own.dtype).bytes;
+  const std::size_t row = row_bytes(own);
+  std::vector<Piece> pieces;
+  std::size_t to = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Piece piece{i, 0, to, bytes};
+    if (own.kind == CollectiveKind::kAllToAll) {
+      for (std::size_t k = 0; k < meeting.member; ++k)
+        piece.from += static_cast<std::size_t>(parts[i].sends[k]) * row;
+      piece.bytes = static_cast<std::size_t>(parts[i].sends[meeting.member]) * row;
+    } else if (own.kind == CollectiveKind::kBroadcast &&
+               static_cast<std::int64_t>(meeting.members[i]) != own.source) {
+      continue;
+    }
+    pieces.push_back(piece);
+    to += piece.bytes;
+  }
+  return pieces;
+}
+
+std::size_t first_reduced(const Meeting& meeting) {
+  const Contribution& own = meeting.contributions[meeting.member];
+  if (own.kind != CollectiveKind::kReduceScatter) return 0;
+  return meeting.member * static_cast<std::size_t>(count_elements(own.sizes)) / meeting.contributions.size();
+}
 
 LocalTransport::LocalTransport(const World& world, std::chrono::milliseconds deadline)
     : world_(world), deadline_(deadline), ranks_(world.size) {}
@@ -262,9 +261,9 @@ LocalTransport::Ticket LocalTransport::post(Rank rank, const std::string& group,
   const std::lock_guard lock(mutex_);
   if (aborted_) throw Aborted();
   const std::uint64_t number = launched_[{rank, group}]++;
-  std::shared_ptr<Meeting>& meeting = open_[{group, members[0], number}];
+  std::shared_ptr<Posted>& meeting = open_[{group, members[0], number}];
   if (meeting == nullptr) {
-    meeting = std::make_shared<Meeting>();
+    meeting = std::make_shared<Posted>();
     meeting->group = group;
     meeting->number = number;
     meeting->members = members;
@@ -322,7 +321,7 @@ void LocalTransport::fail(const std::string& reason) {
   throw CollectiveError(text);
 }
 
-void LocalTransport::complete(Rank rank, const Ticket& ticket, const Tensor& result) {
+Meeting LocalTransport::meet(Rank rank, const Ticket& ticket) {
   {
     std::unique_lock lock(mutex_);
     ranks_[rank].meeting = ticket.meeting;
@@ -338,13 +337,17 @@ void LocalTransport::complete(Rank rank, const Ticket& ticket, const Tensor& res
     if (aborted_) throw Aborted();
   }
   check_contributions(*ticket.meeting);  // complete now: nobody writes it any more
-  const std::vector<std::byte> bytes = compute_result(*ticket.meeting, ticket.member);
+  return {ticket.meeting->contributions, ticket.meeting->members, ticket.member};
+}
+
+void LocalTransport::complete(Rank rank, const Ticket& ticket, const Tensor& result) {
+  const std::vector<std::byte> bytes = compute_result(meet(rank, ticket));
   EPWEAVE_CHECK(bytes.size() == static_cast<std::size_t>(result.numel()) * result.element_bytes());
   scatter_elements(bytes.data(), result);
 }
 
 bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) const {
-  Meeting bounds = *ticket.meeting;
+  Posted bounds = *ticket.meeting;
   for (Contribution& part : bounds.contributions) {
     if (part.bound == nullptr) return false;
     part.data = part.bound;
@@ -353,7 +356,7 @@ bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) c
     if (find_reduction(part.reduction) == Reduction::kProduct) return false;
     part.reduction = "sum";  // of a largest or smallest one too: at least the largest of the bounds
   }
-  const std::vector<std::byte> bytes = compute_result(bounds, ticket.member);
+  const std::vector<std::byte> bytes = compute_result({bounds.contributions, bounds.members, ticket.member});
   scatter_elements(bytes.data(), bound);
   return true;
 }

@@ -62,13 +62,32 @@ struct Contribution {
   std::vector<std::int64_t> sends, receives;  // rows to and from each member: all_to_all
   std::shared_ptr<Storage> data;              // row-major copy of the operand
   std::shared_ptr<Storage> bound;             // float32 per element, where bounds are made (error_bounds.h)
+  std::shared_ptr<void> ready;                // on a device: the event behind the copy
 };
+
+// A collective that all its members have posted, seen by one of them.
+struct Meeting {
+  const std::vector<Contribution>& contributions;  // by member
+  const std::vector<Rank>& members;
+  std::size_t member = 0;  // this one
+};
+
+// Where the bytes of a member's result come from; for all_to_all, all_gather and broadcast.
+struct Piece {
+  std::size_t member = 0;
+  std::size_t from = 0, to = 0, bytes = 0;
+};
+std::vector<Piece> list_pieces(const Meeting& meeting);
+// The first element of the sum that is the member's, of the reducing ones.
+std::size_t first_reduced(const Meeting& meeting);
+enum class Reduction : std::uint8_t { kSum, kAvg, kMax, kMin, kProduct };
+Reduction find_reduction(const std::string& name);  // throws CollectiveError
 
 class LocalTransport {
  public:
-  struct Meeting;  // one collective: its members' contributions
+  struct Posted;  // one collective: its members' contributions
   struct Ticket {
-    std::shared_ptr<Meeting> meeting;
+    std::shared_ptr<Posted> meeting;
     std::size_t member = 0;  // this rank's place in the group
   };
 
@@ -78,6 +97,8 @@ class LocalTransport {
   Ticket post(Rank rank, const std::string& group, Contribution contribution);
   // Blocks until all members have posted, checks the contributions, and writes this rank's result.
   void complete(Rank rank, const Ticket& ticket, const Tensor& result);
+  // The same without the result: what it is made from. Valid as long as the ticket.
+  Meeting meet(Rank rank, const Ticket& ticket);
 
   // After complete(): writes what the members' bounds give for this rank's result, moved as the elements are
   // and added up where those are reduced. False if nothing bounds the reduction (a product).
@@ -90,7 +111,7 @@ class LocalTransport {
 
  private:
   struct Waiting {
-    std::shared_ptr<Meeting> meeting;
+    std::shared_ptr<Posted> meeting;
     bool finished = false;
   };
   const std::vector<Rank>& members_of(Rank rank, const std::string& group) const;
@@ -105,7 +126,7 @@ class LocalTransport {
   bool aborted_ = false;
   std::vector<Waiting> ranks_;
   std::map<std::pair<Rank, std::string>, std::uint64_t> launched_;
-  std::map<std::tuple<std::string, Rank, std::uint64_t>, std::shared_ptr<Meeting>> open_;
+  std::map<std::tuple<std::string, Rank, std::uint64_t>, std::shared_ptr<Posted>> open_;
 };
 
 }  // namespace epweave::replay

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Makes a portable bundle for a GPU machine without compilers and package registries: gpu_bundle.sh OUT.tar.gz
+#
+# Holds the programs, libepweave_cuda.so, the kernels' test, the shared libraries they need but those of the C
+# library, and the graphs of scripts/gpu_test.sh. No CUDA library beside the runtime that is linked in, no NCCL.
+# On the other machine: tar xzf OUT.tar.gz && epweave-gpu/scripts/gpu_test.sh
+set -eu
+cd "$(dirname "$0")/.."
+out=${1:?usage: gpu_bundle.sh OUT.tar.gz}
+build=build/release/bin
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+to=$work/epweave-gpu
+
+mkdir -p "$to/bin" "$to/lib" "$to/scripts" "$to/testdata/graphs" "$to/testdata/kernels"
+for file in epweave epweave-replay libepweave_cuda.so replay_device_test; do
+  if [ ! -f "$build/$file" ]; then
+    echo "gpu_bundle.sh: $build/$file is not built" >&2
+    exit 1
+  fi
+  cp "$build/$file" "$to/bin/"
+done
+strip "$to"/bin/epweave "$to"/bin/epweave-replay "$to"/bin/replay_device_test
+# What the programs need, but what every glibc system has.
+for file in "$to"/bin/*; do ldd "$file"; done | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
+  grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do
+    cp -L "$library" "$to/lib/"
+  done
+cp scripts/gpu_test.sh "$to/scripts/"
+cp testdata/kernels/cases.json "$to/testdata/kernels/"
+for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat dsv3_debug_ep2_sdpa_r030.1b_remat qwen3_moe_ep2.1b_remat; do
+  cp "testdata/graphs/$name.epw.gz" "$to/testdata/graphs/"
+done
+tar -C "$work" --owner=0 --group=0 -czf "$out" epweave-gpu
+du -h "$out" | awk '{ print $2 ": " $1 }'

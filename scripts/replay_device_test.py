@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""`epweave-replay --device`: what is not there is said, and the emulated device gives the CPU's bits.
+
+EPWEAVE_REPLAY names the program. With --step a whole training step is run too: minutes.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+REPLAY = os.environ["EPWEAVE_REPLAY"]
+STEP = ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
+
+# Every kind of collective, with compute between launch and wait.
+COLLECTIVES = """epweave text 1
+group 7 ranks=[0, 1]
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %mm = aten.mm.default(%x, %x) : f32[4, 4]
+  %g = _c10d_functional.all_reduce.default(%mm, "sum", "7") : f32[4, 4]
+  %s = _c10d_functional.reduce_scatter_tensor.default(%mm, "avg", 2, "7") : f32[2, 4]
+  %a = _c10d_functional.all_to_all_single.default(%mm, [2, 2], [2, 2], "7") : f32[4, 4]
+  %b = _c10d_functional.broadcast.default(%mm, 1, "7") : f32[4, 4]
+  %ws = _c10d_functional.wait_tensor.default(%s) : f32[2, 4]
+  %h = _c10d_functional.all_gather_into_tensor.default(%ws, 2, "7") : f32[4, 4]
+  %y = aten.add.Tensor(%mm, %x) : f32[4, 4]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[4, 4]
+  %wa = _c10d_functional.wait_tensor.default(%a) : f32[4, 4]
+  %wb = _c10d_functional.wait_tensor.default(%b) : f32[4, 4]
+  %wh = _c10d_functional.wait_tensor.default(%h) : f32[4, 4]
+  %z = aten.mul.Tensor(%wh, %y) : f32[4, 4]
+  output([%w, %wa, %wb, %z])
+"""
+
+WRONG_INDEX = """epweave text 1
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %i = aten.full.default([3], 9) : i64[3]
+  %y = aten.index.Tensor(%x, [%i]) : f32[3, 4] @layers.0.moe src="model.py:3 in forward: x[i]"
+  %z = aten.add.Tensor(%y, %y) : f32[3, 4]
+  output([%z])
+"""
+
+
+def run(*arguments, **variables):
+    """Exit code, standard output, standard error."""
+    result = subprocess.run(
+        [REPLAY, *map(str, arguments)], capture_output=True, text=True, check=False, env={**os.environ, **variables}
+    )
+    return result.returncode, result.stdout, result.stderr
+
+
+def expect(condition, what):
+    if not condition:
+        print(what, file=sys.stderr)
+        sys.exit(1)
+
+
+def check_refusals():
+    code, _, errors = run("run", STEP, "--device", "gpu")
+    expect(code == 2 and "is no device" in errors, f"a device that does not exist: exit {code}: {errors}")
+    code, _, errors = run("run", STEP, "--device", "cuda", EPWEAVE_CUDA="/nonexistent.so")
+    expect(code == 4 and "has no CUDA part" in errors, f"without the CUDA part: exit {code}: {errors}")
+    code, output, errors = run("run", STEP, "--device", "cuda:99", "--json", EPWEAVE_CUDA=REPLAY)
+    expect(
+        code == 4 and "cannot be loaded" in errors and "replay.no-device" in output,
+        f"a CUDA part that is none: exit {code}: {errors}",
+    )
+    code, _, errors = run("run", STEP, "--device", "cuda:99")
+    expect(code == 4 and "replay.no-device" in errors, f"a GPU that is not there: exit {code}: {errors}")
+
+
+def check_collectives(folder):
+    graph = folder / "collectives.txt"
+    graph.write_text(COLLECTIVES)
+    code, output, errors = run("check", graph, graph, "--device-a", "cpu", "--device-b", "emulated", "--poison")
+    expect(code == 0 and "outputs: 8 equal, 0 " in output, f"collectives: exit {code}: {output}{errors}")
+    _, expected, _ = run("run", graph, "-q")
+    for seed in range(5):
+        _, found, _ = run("run", graph, "--device", "emulated", "--jitter", seed, "--poison", "-q")
+        expect(found == expected and expected, f"seed {seed}: on the CPU:\n{expected}emulated:\n{found}")
+
+
+def check_fault(folder):
+    """What a kernel refuses is said as on the CPU, with its node, though the host learns it later."""
+    graph = folder / "wrong.txt"
+    graph.write_text(WRONG_INDEX)
+    code, _, errors = run("run", graph, "--ranks", 1, "--device", "emulated")
+    _, _, expected = run("run", graph, "--ranks", 1)
+    expect(code == 1 and "%y = aten.index.Tensor in layers.0.moe" in errors, f"a fault: exit {code}: {errors}")
+    expect(errors == expected, f"on the CPU:\n{expected}emulated:\n{errors}")
+
+
+def check_step():
+    """All 4 ranks, memory poisoned, ranks delayed: loss, gradients and buffers have the same bits."""
+    _, expected, _ = run("run", STEP, "-q")
+    expect(expected.count("loss") == 4, f"on the CPU: {expected}")
+    code, found, errors = run(
+        "run", STEP, "--device", "emulated", "--poison", "--jitter", "7", "--deadline", "1200", "-q"
+    )
+    expect(code == 0 and found == expected, f"exit {code}: {errors}\non the CPU:\n{expected}emulated:\n{found}")
+
+
+if __name__ == "__main__":
+    check_refusals()
+    with tempfile.TemporaryDirectory() as name:
+        check_collectives(pathlib.Path(name))
+        check_fault(pathlib.Path(name))
+    if "--step" in sys.argv:
+        check_step()
+    print("devices: all as expected")

@@ -1,0 +1,202 @@
+// The CUDA device (device/device_api.h): the runtime's calls, and a kernel per task. Built into a shared
+// object of its own that is loaded when asked for, so that programs run without CUDA.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "replay/device/device_api.h"
+
+namespace epweave::replay::device {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class Task>
+__global__ void run_task(const Task task, const std::int64_t count) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += stride)
+    task.run(i);
+}
+
+__global__ void __launch_bounds__(MatmulTask::kThreads) run_matmul(const MatmulTask task) {
+  __shared__ MatmulTask::Shared shared;
+  MatmulTask::Registers registers;
+  const int thread = static_cast<int>(threadIdx.x);
+  const MatmulTask::Part part = task.part_of(blockIdx.x);
+  if (!task.has_work(part)) return;  // all threads of the block
+  task.start(part, thread, registers);
+  for (std::int64_t k = part.first; k < part.end; k += MatmulTask::kDepth) {
+    if (!task.has_steps(part, k)) continue;
+    task.load(part, k, thread, shared);
+    __syncthreads();
+    task.multiply(part, k, thread, shared, registers);
+    __syncthreads();
+  }
+  task.store(part, thread, registers);
+}
+
+Error text_of(cudaError_t error) {
+  return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+}
+
+template <class Task>
+Error launch_task(cudaStream_t stream, const void* bytes, std::int64_t count) {
+  Task task;
+  std::memcpy(static_cast<void*>(&task), bytes, sizeof task);
+  constexpr std::int64_t kMostBlocks = 1 << 20;  // beyond that a thread takes several indices
+  const std::int64_t blocks = (count + kThreads - 1) / kThreads;
+  run_task<<<static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks), kThreads, 0, stream>>>(
+      task, count);
+  return text_of(cudaGetLastError());
+}
+
+template <>
+Error launch_task<MatmulTask>(cudaStream_t stream, const void* bytes, std::int64_t count) {
+  MatmulTask task;
+  std::memcpy(static_cast<void*>(&task), bytes, sizeof task);
+  if (count > 0x7fffffff) return "a product of too many tiles";
+  run_matmul<<<static_cast<unsigned>(count), MatmulTask::kThreads, 0, stream>>>(task);
+  return text_of(cudaGetLastError());
+}
+
+cudaStream_t cuda(Stream stream) {
+  return reinterpret_cast<cudaStream_t>(stream);
+}
+cudaEvent_t cuda(Event event) {
+  return reinterpret_cast<cudaEvent_t>(event);
+}
+
+class CudaDevice : public DeviceApi {
+ public:
+  explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
+
+  Error find_facts(DeviceFacts& facts) override {
+    facts = {};
+    cudaDeviceProp properties;
+    if (const Error error = text_of(cudaGetDeviceProperties(&properties, ordinal_))) return error;
+    std::snprintf(facts.name, sizeof facts.name, "%s", properties.name);
+    facts.multiprocessors = properties.multiProcessorCount;
+    facts.major = properties.major;
+    facts.minor = properties.minor;
+    facts.memory = properties.totalGlobalMem;
+    if (const Error error = text_of(cudaDriverGetVersion(&facts.driver))) return error;
+    return text_of(cudaRuntimeGetVersion(&facts.runtime));
+  }
+  Error allocate(std::size_t bytes, void** data) override {
+    if (const Error error = enter()) return error;
+    const cudaError_t error = cudaMalloc(data, bytes);
+    if (error == cudaErrorMemoryAllocation) cudaGetLastError();  // the caller frees memory and tries again
+    return text_of(error);
+  }
+  Error release(void* data) override {
+    if (const Error error = enter()) return error;
+    return text_of(cudaFree(data));
+  }
+  Error make_stream(Stream* stream) override {
+    if (const Error error = enter()) return error;
+    cudaStream_t made = nullptr;
+    const Error error = text_of(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+    *stream = reinterpret_cast<Stream>(made);
+    return error;
+  }
+  Error destroy_stream(Stream stream) override { return text_of(cudaStreamDestroy(cuda(stream))); }
+  Error make_event(Event* event) override {
+    if (const Error error = enter()) return error;
+    cudaEvent_t made = nullptr;
+    const Error error = text_of(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+    *event = reinterpret_cast<Event>(made);
+    return error;
+  }
+  Error destroy_event(Event event) override { return text_of(cudaEventDestroy(cuda(event))); }
+  Error record(Event event, Stream stream) override {
+    if (const Error error = enter()) return error;
+    return text_of(cudaEventRecord(cuda(event), cuda(stream)));
+  }
+  Error wait(Stream stream, Event event) override {
+    if (const Error error = enter()) return error;
+    return text_of(cudaStreamWaitEvent(cuda(stream), cuda(event), 0));
+  }
+  Error synchronize(Stream stream) override {
+    if (const Error error = enter()) return error;
+    return text_of(cudaStreamSynchronize(cuda(stream)));
+  }
+  Error copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    if (const Error error = enter()) return error;
+    if (const Error error = text_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda(stream))))
+      return error;
+    // Pageable memory is staged, but the rule that `from` may change is not CUDA's for every kind of memory.
+    return text_of(cudaStreamSynchronize(cuda(stream)));
+  }
+  Error copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    if (const Error error = enter()) return error;
+    if (const Error error = text_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda(stream))))
+      return error;
+    return text_of(cudaStreamSynchronize(cuda(stream)));
+  }
+  Error fill(Stream stream, void* data, int byte, std::size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    if (const Error error = enter()) return error;
+    return text_of(cudaMemsetAsync(data, byte, bytes, cuda(stream)));
+  }
+  Error launch(Stream stream, TaskKind kind, const void* task, std::int64_t count) override {
+    if (count == 0) return nullptr;
+    if (const Error error = enter()) return error;
+    switch (kind) {
+#define EPWEAVE_LAUNCH(Name, ...) \
+  case TaskKind::k##Name:         \
+    return launch_task<__VA_ARGS__>(cuda(stream), task, count);
+      EPWEAVE_DEVICE_TASKS(EPWEAVE_LAUNCH)
+#undef EPWEAVE_LAUNCH
+      case TaskKind::kMatmul:
+        return launch_task<MatmulTask>(cuda(stream), task, count);
+    }
+    return "an unknown kernel";
+  }
+
+ private:
+  // The calling thread uses this GPU from now on.
+  Error enter() {
+    static thread_local int current = -1;
+    if (current == ordinal_) return nullptr;
+    const Error error = text_of(cudaSetDevice(ordinal_));
+    if (error == nullptr) current = ordinal_;
+    return error;
+  }
+
+  int ordinal_;
+};
+
+}  // namespace
+}  // namespace epweave::replay::device
+
+extern "C" __attribute__((visibility("default"))) epweave::replay::device::DeviceApi* epweave_open_device(
+    int version, std::size_t fingerprint, int ordinal, char* problem, std::size_t problem_bytes) {
+  using namespace epweave::replay::device;
+  const auto refuse = [&](const char* reason) -> DeviceApi* {
+    std::snprintf(problem, problem_bytes, "%s", reason);
+    return nullptr;
+  };
+  if (version != kApiVersion || fingerprint != task_fingerprint())
+    return refuse("libepweave_cuda.so is of another build than this program");
+  int count = 0;
+  if (const Error error = text_of(cudaGetDeviceCount(&count))) return refuse(error);
+  if (ordinal >= count) {
+    std::snprintf(problem, problem_bytes, "GPU %d is asked for, there are %d", ordinal, count);
+    return nullptr;
+  }
+  cudaDeviceProp properties;
+  if (const Error error = text_of(cudaGetDeviceProperties(&properties, ordinal))) return refuse(error);
+  if (properties.major != 9 || properties.minor != 0) {
+    std::snprintf(problem, problem_bytes,
+                  "%s has compute capability %d.%d; the kernels are built for 9.0 (H100, H200)",
+                  properties.name, properties.major, properties.minor);
+    return nullptr;
+  }
+  if (const Error error = text_of(cudaSetDevice(ordinal))) return refuse(error);
+  return new (std::nothrow) CudaDevice(ordinal);
+}

@@ -1,0 +1,199 @@
+#include "replay/device/device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "replay/cpu/elements.h"
+#include "replay/device/collectives.h"
+#include "replay/device/cuda_library.h"
+#include "replay/device/emulated.h"
+#include "replay/device/kernels.h"
+
+namespace epweave::replay::device {
+namespace {
+
+std::string describe_fault(const Fault& fault) {
+  switch (static_cast<FaultCode>(fault.code)) {
+    case FaultCode::kNone:
+      break;
+    case FaultCode::kIndex:
+      return fmt::format("index {} is out of range for a dimension of {}", fault.value, fault.limit);
+    case FaultCode::kDivision:
+      return "integer division by zero";
+    case FaultCode::kOffsets:
+      return fmt::format("offs must ascend within the dimension of {}, found {}", fault.limit, fault.value);
+    case FaultCode::kCount:
+      return fmt::format("the count {} is negative", fault.value);
+    case FaultCode::kTotal:
+      return fmt::format("output_size is {} but the counts add up to {}", fault.limit, fault.value);
+    case FaultCode::kBlock:
+      return fmt::format("{} in a block table, of {}", fault.value, fault.limit);
+    case FaultCode::kTwice:
+      return fault.limit == 0
+                 ? fmt::format("key block {} is listed twice", fault.value)
+                 : fmt::format("the block tables by query and by key name different pairs (key block {})",
+                               fault.value);
+    case FaultCode::kAssertion:
+      return "assertion failed";
+  }
+  return "an unknown fault";
+}
+
+class EventHolder {
+ public:
+  explicit EventHolder(DeviceApi& api) : api_(api) { check(api.make_event(&event_), "make an event"); }
+  ~EventHolder() { api_.destroy_event(event_); }
+  EventHolder(const EventHolder&) = delete;
+  EventHolder& operator=(const EventHolder&) = delete;
+  Event get() const { return event_; }
+
+ private:
+  DeviceApi& api_;
+  Event event_ = nullptr;
+};
+
+class StreamHolder {
+ public:
+  explicit StreamHolder(DeviceApi& api) : api_(api) { check(api.make_stream(&stream_), "make a stream"); }
+  ~StreamHolder() { api_.destroy_stream(stream_); }
+  StreamHolder(const StreamHolder&) = delete;
+  StreamHolder& operator=(const StreamHolder&) = delete;
+  Stream get() const { return stream_; }
+
+ private:
+  DeviceApi& api_;
+  Stream stream_ = nullptr;
+};
+
+// Stream 0 of the steps is the compute stream.
+class OneRank : public RankDevice {
+ public:
+  OneRank(DeviceApi& api, const std::shared_ptr<Pool>& pool, const Steps& steps) : api_(api), pool_(pool) {
+    for (std::size_t i = 0; i < steps.streams.size(); ++i)
+      streams_.push_back(std::make_unique<StreamHolder>(api));
+    for (std::uint32_t i = 0; i < steps.events; ++i) events_.push_back(std::make_unique<EventHolder>(api));
+    fault_ = pool->allocate(sizeof(Fault), streams_[0]->get(), nullptr);
+    check(api.fill(streams_[0]->get(), fault_->data(), 0, sizeof(Fault)), "fill memory");
+    for (const auto& stream : streams_)
+      launchers_.push_back(std::make_unique<Launcher>(api, pool, stream->get(), device_fault()));
+    // No other stream may look at the fault before it is zeroed.
+    synchronize();
+  }
+
+  Memory& memory() override { return *launchers_[0]; }
+  void set_node(NodeId node) override {
+    for (const auto& launcher : launchers_) launcher->set_site(node);
+  }
+  void record(const Step& step) override {
+    check(api_.record(events_[step.event]->get(), streams_[step.stream]->get()), "record an event");
+  }
+  void join(const Step& step) override {
+    check(api_.wait(streams_[step.stream]->get(), events_[step.event]->get()), "wait for an event");
+  }
+  void synchronize() override { launchers_[0]->synchronize(); }
+  Tensor download(const Tensor& tensor) override { return launchers_[0]->download(tensor); }
+
+  std::optional<DeviceFault> take_fault() override {
+    Fault fault{};
+    check(api_.copy_out(streams_[0]->get(), &fault, fault_->data(), sizeof fault), "copy to the host");
+    if (fault.code == 0) return std::nullopt;
+    return DeviceFault{NodeId(fault.site), describe_fault(fault)};
+  }
+
+  void post(const Tensor& operand, std::uint32_t stream, Contribution& part) override {
+    Launcher& launcher = *launchers_[stream];
+    // The result's memory is the compute stream's: what that stream waits for before it is used again, the
+    // collective must wait for too.
+    const EventHolder allocated(api_);
+    check(api_.record(allocated.get(), streams_[0]->get()), "record an event");
+    check(api_.wait(launcher.stream(), allocated.get()), "wait for an event");
+    const Tensor copy = make_tensor(launcher, operand.dtype, operand.sizes);
+    cpu::copy_elements(operand, copy);
+    auto ready = std::make_shared<EventHolder>(api_);
+    check(api_.record(ready->get(), launcher.stream()), "record an event");
+    part.data = copy.storage;
+    part.ready = std::move(ready);
+  }
+
+  void complete(const Meeting& meeting, std::uint32_t stream, const Tensor& result) override {
+    Launcher& launcher = *launchers_[stream];
+    for (const Contribution& part : meeting.contributions)
+      check(api_.wait(launcher.stream(), static_cast<const EventHolder*>(part.ready.get())->get()),
+            "wait for an event");
+    make_result(launcher, meeting, result);
+    const EventHolder done(api_);
+    check(api_.record(done.get(), launcher.stream()), "record an event");
+    check(api_.wait(streams_[0]->get(), done.get()), "wait for an event");
+  }
+
+  void finish() {
+    for (const auto& launcher : launchers_) api_.synchronize(launcher->stream());
+  }
+  void forget_fault() { fault_.reset(); }
+
+ private:
+  Fault* device_fault() const { return reinterpret_cast<Fault*>(fault_->data()); }
+
+  DeviceApi& api_;
+  std::shared_ptr<Pool> pool_;
+  std::vector<std::unique_ptr<StreamHolder>> streams_;
+  std::vector<std::unique_ptr<EventHolder>> events_;  // by the steps' numbers
+  std::vector<std::unique_ptr<Launcher>> launchers_;  // by stream
+  std::shared_ptr<Storage> fault_;
+};
+
+class OneRun : public DeviceRun {
+ public:
+  OneRun(DeviceApi& api, const Steps& steps, Rank ranks, HostMemory::Fill fill)
+      : pool_(std::make_shared<Pool>(api, fill)) {
+    for (Rank rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<OneRank>(api, pool_, steps));
+  }
+  ~OneRun() override {
+    for (const auto& rank : ranks_) rank->finish();
+    for (const auto& rank : ranks_) rank->forget_fault();
+    pool_->release_all();
+  }
+  RankDevice& rank(Rank rank) override { return *ranks_[rank]; }
+  std::size_t peak_bytes() const override { return pool_->peak_bytes(); }
+
+ private:
+  std::shared_ptr<Pool> pool_;
+  std::vector<std::unique_ptr<OneRank>> ranks_;
+};
+
+class OneDevice : public Device {
+ public:
+  explicit OneDevice(std::unique_ptr<DeviceApi> api) : api_(std::move(api)), kernels_(make_device_kernels()) {
+    check(api_->find_facts(facts_), "say what it is");
+  }
+  std::string describe() const override {
+    if (facts_.multiprocessors == 0) return facts_.name;
+    return fmt::format("{} ({} multiprocessors, compute capability {}.{}, driver {}.{}, CUDA runtime {}.{})",
+                       facts_.name, facts_.multiprocessors, facts_.major, facts_.minor, facts_.driver / 1000,
+                       facts_.driver % 1000 / 10, facts_.runtime / 1000, facts_.runtime % 1000 / 10);
+  }
+  const KernelTable& kernels() const override { return kernels_; }
+  std::size_t memory_bytes() const override { return facts_.memory; }
+  std::unique_ptr<DeviceRun> start(const Steps& steps, Rank ranks, HostMemory::Fill fill) override {
+    return std::make_unique<OneRun>(*api_, steps, ranks, fill);
+  }
+
+ private:
+  std::unique_ptr<DeviceApi> api_;
+  KernelTable kernels_;
+  DeviceFacts facts_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_cuda_device(int ordinal) {
+  return std::make_unique<OneDevice>(load_cuda_device(ordinal));
+}
+
+std::unique_ptr<Device> open_emulated_device() {
+  return std::make_unique<OneDevice>(make_emulated_device());
+}
+
+}  // namespace epweave::replay::device

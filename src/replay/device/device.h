@@ -1,0 +1,18 @@
+// Devices that graphs are run on: a GPU, and the emulated one.
+#pragma once
+
+#include <memory>
+
+#include "replay/rank_device.h"
+
+namespace epweave::replay::device {
+
+// The GPU of this number, through libepweave_cuda.so: beside the program, in ../lib, or where EPWEAVE_CUDA says.
+// Throws PassError (replay.no-device) if there is no such object, no driver, or no GPU that the kernels are
+// built for.
+std::unique_ptr<Device> open_cuda_device(int ordinal);
+
+// The same kernels, run by the host, for tests; see emulated.h.
+std::unique_ptr<Device> open_emulated_device();
+
+}  // namespace epweave::replay::device

@@ -1,0 +1,67 @@
+// A device as the host sees it: memory, streams, events, launches. Two implement it: CUDA (cuda/, a shared
+// object that is loaded when asked for) and the emulated device (emulated.h). C++17, plain types only: nvcc
+// compiles one side, the host compiler the other.
+//
+// Streams and events mean what CUDA's do. Every call may come from any thread. A call that fails returns why
+// (text that lives as long as the device), else null.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "replay/device/task_list.h"
+
+namespace epweave::replay::device {
+
+using Error = const char*;
+struct StreamTag;
+struct EventTag;
+using Stream = StreamTag*;
+using Event = EventTag*;
+
+struct DeviceFacts {
+  char name[256];
+  int multiprocessors, major, minor;
+  int driver, runtime;  // versions, as CUDA numbers them; 0: none
+  std::size_t memory;   // bytes
+};
+
+class DeviceApi {
+ public:
+  virtual ~DeviceApi() = default;
+  virtual Error find_facts(DeviceFacts& facts) = 0;
+  virtual Error allocate(std::size_t bytes, void** data) = 0;
+  virtual Error release(void* data) = 0;
+  virtual Error make_stream(Stream* stream) = 0;
+  virtual Error destroy_stream(Stream stream) = 0;
+  virtual Error make_event(Event* event) = 0;
+  virtual Error destroy_event(Event event) = 0;
+  virtual Error record(Event event, Stream stream) = 0;
+  virtual Error wait(Stream stream, Event event) = 0;  // what follows on the stream waits for the event
+  virtual Error synchronize(Stream stream) = 0;        // the host waits for the stream
+  // `from` may change once the call returns.
+  virtual Error copy_in(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
+  // The host waits for it.
+  virtual Error copy_out(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
+  virtual Error fill(Stream stream, void* data, int byte, std::size_t bytes) = 0;
+  // `count`: indices, or blocks of a product. The task's bytes are copied.
+  virtual Error launch(Stream stream, TaskKind kind, const void* task, std::int64_t count) = 0;
+};
+
+// The entry point of the shared object: a device, or null and why there is none. `version` must be the
+// object's own, so that a program never runs another build's kernels.
+inline constexpr int kApiVersion = 1;
+inline constexpr const char* kEntryPoint = "epweave_open_device";
+using OpenDevice = DeviceApi* (*)(int version, std::size_t fingerprint, int ordinal, char* problem,
+                                  std::size_t problem_bytes);
+
+// Differs where tasks are laid out otherwise.
+inline constexpr std::size_t task_fingerprint() {
+  std::size_t print = 0;
+#define EPWEAVE_PRINT(Name, ...) print = print * 31 + sizeof(__VA_ARGS__);
+  EPWEAVE_DEVICE_TASKS(EPWEAVE_PRINT)
+#undef EPWEAVE_PRINT
+  return print * 31 + sizeof(MatmulTask);
+}
+
+}  // namespace epweave::replay::device

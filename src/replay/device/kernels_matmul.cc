@@ -1,0 +1,163 @@
+// Products on the device (matmul_task.h), with the layouts of the CPU's kernels (cpu/kernels_matmul.cc).
+#include "replay/cpu/elements.h"
+#include "replay/device/kernels.h"
+#include "replay/device/product.h"
+#include "replay/device/scratch.h"
+
+namespace epweave::replay::device {
+
+MatrixPlace matrix_place(const Tensor& tensor, std::int64_t share) {
+  const std::size_t rank = tensor.rank();
+  return {
+      tensor.bytes(), tensor.strides[rank - 2], tensor.strides[rank - 1], rank == 3 ? tensor.strides[0] : 0,
+      share,          stored_of(tensor.dtype)};
+}
+
+void launch_product(Launcher& launcher, const MatmulTask& task, std::int64_t batches,
+                    std::initializer_list<const Tensor*> tensors) {
+  launcher.launch(task, batches * MatmulTask::tiles(task.rows) * MatmulTask::tiles(task.columns), tensors);
+}
+
+namespace {
+
+void check_matrices(const Tensor& a, const Tensor& b, std::size_t rank) {
+  if (a.rank() != rank || b.rank() != rank)
+    throw KernelError("a product of tensors with other numbers of dimensions");
+  if (a.dtype != b.dtype) throw KernelError("a product of different dtypes");
+  if (a.sizes[rank - 1] != b.sizes[rank - 2])
+    throw KernelError("a product of inner sizes " + std::to_string(a.sizes[rank - 1]) + " and " +
+                      std::to_string(b.sizes[rank - 2]));
+}
+
+// out = a b, of two dimensions or of three with as many batches.
+void multiply(Launcher& launcher, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const std::size_t rank = a.rank();
+  const std::int64_t batches = rank == 3 ? a.sizes[0] : 1;
+  const std::int64_t rows = a.sizes[rank - 2], columns = b.sizes[rank - 1], depth = a.sizes[rank - 1];
+  if (compute_of(a.dtype) == Compute::kFloat) {
+    MatmulTask task{};
+    task.a = matrix_place(a);
+    task.b = matrix_place(b);
+    task.c = matrix_place(out);
+    task.rows = rows;
+    task.columns = columns;
+    task.depth = depth;
+    return launch_product(launcher, task, batches, {&a, &b, &out});
+  }
+  with_real(a.dtype, [&](auto zero) {
+    using C = decltype(zero);
+    if constexpr (!std::is_same_v<C, float>)
+      launcher.launch(DotTask<C>{matrix_place(a), matrix_place(b), matrix_place(out), rows, columns, depth},
+                      batches * rows * columns, {&a, &b, &out});
+  });
+}
+
+Value mm(KernelCall& call) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  check_matrices(a, b, 2);
+  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], b.sizes[1]});
+  multiply(launcher_of(call), a, b, out);
+  return out;
+}
+Value bmm(KernelCall& call) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  check_matrices(a, b, 3);
+  if (a.sizes[0] != b.sizes[0]) throw KernelError("bmm: different batches");
+  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], a.sizes[1], b.sizes[2]});
+  multiply(launcher_of(call), a, b, out);
+  return out;
+}
+Value mv(KernelCall& call) {
+  Tensor b = call.tensor(1);
+  const Tensor& a = call.tensor(0);
+  b.sizes.push_back(1);
+  b.strides.push_back(1);
+  check_matrices(a, b, 2);
+  Tensor out = call.make_result(0, a.dtype, {a.sizes[0]});
+  multiply(launcher_of(call), a, b, out.view({a.sizes[0], 1}, {out.strides[0], 1}, out.offset));
+  return out;
+}
+// beta * self + alpha * (a b): the product is finished first.
+Value addmm(KernelCall& call) {
+  const Tensor &self = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2);
+  check_matrices(a, b, 2);
+  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], b.sizes[1]});
+  const DType dtype = with_float(a.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
+  Scratch scratch(call);
+  const Tensor product = scratch.make(dtype, out.sizes), alpha = scratch.filled(dtype, {}, call[4]);
+  multiply(scratch.launcher(), a, b, product);
+  scratch.map_into(out, ElementOp::kScaledSum, {&alpha, &product, &self}, call[3]);
+  return out;
+}
+
+// ---- groups -------------------------------------------------------------------------------
+
+struct Grouped {
+  GroupedBy by;
+  std::int64_t groups, limit;  // as many group bounds, none above
+  Extents sizes;
+};
+Grouped read_layout(const KernelCall& call) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  if (!call[3].is_none()) throw KernelError("_grouped_mm: bias is not supported");
+  if (a.rank() < 2 || a.rank() > 3 || b.rank() < 2 || b.rank() > 3)
+    throw KernelError("_grouped_mm: two or three dimensions");
+  if (a.dtype != b.dtype) throw KernelError("_grouped_mm: different dtypes");
+  if (compute_of(a.dtype) != Compute::kFloat)
+    throw KernelError("_grouped_mm: on a device of float32 and the 16-bit floats only");
+  const std::int64_t depth = a.sizes.back(), rows = a.sizes[a.rank() - 2], columns = b.sizes.back();
+  if (b.sizes[b.rank() - 2] != depth) throw KernelError("_grouped_mm: inner sizes differ");
+  if (a.rank() == 3 && b.rank() == 3) {
+    if (a.sizes[0] != b.sizes[0]) throw KernelError("_grouped_mm: as many offs as groups");
+    return {GroupedBy::kNothing, a.sizes[0], 0, {a.sizes[0], rows, columns}};
+  }
+  if (call[2].is_none()) throw KernelError("_grouped_mm: this layout needs offs");
+  const std::int64_t groups = call.tensor(2).numel();
+  if (a.rank() == 2 && b.rank() == 2) return {GroupedBy::kDepth, groups, depth, {groups, rows, columns}};
+  if (groups != (b.rank() == 3 ? b.sizes[0] : a.sizes[0]))
+    throw KernelError("_grouped_mm: as many offs as groups");
+  if (b.rank() == 3) return {GroupedBy::kRows, groups, rows, {rows, columns}};
+  return {GroupedBy::kColumns, groups, columns, {rows, columns}};
+}
+
+Value grouped_mm(KernelCall& call) {
+  const Grouped layout = read_layout(call);
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  Scratch scratch(call);
+  Tensor out = call.make_result(0, call[4].is<DType>() ? call[4].as<DType>() : a.dtype, layout.sizes);
+  cpu::fill_elements(out, Value(std::int64_t{0}));
+  MatmulTask task{};
+  task.a = matrix_place(a);
+  task.b = matrix_place(b);
+  task.c = matrix_place(out);
+  task.rows = a.sizes[a.rank() - 2];
+  task.columns = b.sizes.back();
+  task.depth = a.sizes.back();
+  task.grouped = layout.by;
+  Launcher& launcher = scratch.launcher();
+  if (layout.by == GroupedBy::kNothing) {
+    launch_product(launcher, task, layout.groups, {&a, &b, &out});
+    return out;
+  }
+  const Tensor ends = scratch.dense(call.tensor(2), DType::kInt64);
+  task.ends = ends.data<std::int64_t>();
+  launcher.launch(CheckOffsetsTask{task.ends, layout.groups, layout.limit, launcher.sink()}, 1, {&ends});
+  launch_product(launcher, task, layout.groups, {&a, &b, &out, &ends});
+  return out;
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten._grouped_mm.default", grouped_mm},
+    {"aten.addmm.default", addmm},
+    {"aten.bmm.default", bmm},
+    {"aten.mm.default", mm},
+    {"aten.mv.default", mv},
+};
+
+}  // namespace
+
+std::span<const KernelRow> matmul_rows() {
+  return kRows;
+}
+
+}  // namespace epweave::replay::device

@@ -1,0 +1,64 @@
+// A stream of a device as the kernels use it: launches, and memory in the order of the stream.
+#pragma once
+
+#include "ir/arg.h"
+#include "replay/device/pool.h"
+#include "replay/kernel.h"
+#include "replay/queue.h"
+
+namespace epweave::replay::device {
+
+// The compute type of a dtype's kernels, and how its elements lie in memory. Throw KernelError for dtypes that
+// no kernel computes with.
+Compute compute_of(DType dtype);
+Stored stored_of(DType dtype);
+Number number_of(const Value& value);
+
+// The tensor broadcast to `sizes` (aligned at the last dimension).
+Strided strided(const Tensor& tensor, std::span<const std::int64_t> sizes);
+Shape shape_of(std::span<const std::int64_t> sizes);
+
+class Launcher : public Queue, public Memory {
+ public:
+  Launcher(DeviceApi& api, std::shared_ptr<Pool> pool, Stream stream, Fault* fault)
+      : api_(api), pool_(std::move(pool)), stream_(stream), fault_(fault) {}
+
+  void map(const MapRequest& request) override;
+  void progress(const Tensor& out, const Value& start, const Value& step) override;
+  std::shared_ptr<Storage> allocate(std::size_t bytes) override {
+    return pool_->allocate(bytes, stream_, this);
+  }
+  Tensor place(const Tensor& host) override;
+
+  // Runs task.run(0 .. count - 1). `tensors`: all that it reads and writes.
+  template <class Task>
+  void launch(const Task& task, std::int64_t count, std::initializer_list<const Tensor*> tensors) {
+    if (count == 0) return;
+    for (const Tensor* tensor : tensors)
+      if (tensor != nullptr) pool_->use(*tensor->storage, stream_);
+    check(api_.launch(stream_, kind_of<Task>, &task, count), "launch a kernel");
+  }
+  FaultSink sink() const { return {fault_, site_}; }
+  void set_site(NodeId node) { site_ = node.index(); }
+
+  // The host waits for the stream: the elements in the same strides, in host memory.
+  Tensor download(const Tensor& tensor);
+  void synchronize() { check(api_.synchronize(stream_), "wait for a stream"); }
+  Stream stream() const { return stream_; }
+  Pool& pool() { return *pool_; }
+
+ private:
+  template <int N>
+  void launch_map(const MapRequest& request);
+
+  DeviceApi& api_;
+  std::shared_ptr<Pool> pool_;
+  Stream stream_;
+  Fault* fault_;
+  std::uint32_t site_ = 0;
+};
+
+// The launcher of a call: its memory's.
+Launcher& launcher_of(KernelCall& call);
+
+}  // namespace epweave::replay::device
