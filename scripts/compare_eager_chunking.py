@@ -1,25 +1,28 @@
 #!/usr/bin/env python3
-"""Compare chunk{grad-accumulation=eager} with what torchtitan traces when it chunks in eager mode.
+"""Compare chunk{grad-accumulation=eager,join=regions} with what torchtitan traces when it chunks in eager mode.
 
     scripts/compare_eager_chunking.py FOLDER             Markdown: the tables of docs/eager_chunking.md
     scripts/compare_eager_chunking.py FOLDER --replay    ... and the bits of both, on all ranks
 
-FOLDER holds NAME.1b_remat and NAME_eagerchunk*.2_eagerchunk (.epw or .epw.gz), traces of the same model on the same
-mesh. For each such pair the plain trace is chunked and compared with the eager one:
+FOLDER holds NAME.1b_remat and NAME_eagerchunk.2_eagerchunk, or NAME_eagerchunk.1b_remat (.epw or .epw.gz; "_eagerchunk" and
+"_eagerchunk_block" may stand anywhere in the name), traces of the same model on the same mesh. For each such pair the plain
+trace is chunked, by the same modules, and compared with the eager one:
 
   regions      the calls of each module and direction, counted by operator: which are in one of the two only
   gradients    of each parameter of a chunked module, the calls from the product that makes it to the output of the step,
                with the part of each product: where are the casts, reductions and sums, and in which order
   replay       every output of both graphs on every rank, by name, as hashes
 
-Wrong is: a region of one only; another number of calls that are not views, cuts, sizes or index constants; a gradient
-that is made by other calls or in another order; an output with other bits.
+Wrong is: a region of one only; another number of calls that take what depends on the tokens and are no views, cuts or
+sizes (what weights alone go through, an eager run may do for each part again); a gradient that is made by other calls or in
+another order; an output with other bits.
 Exit codes: 0 nothing wrong, 1 something is, 2 usage.
 """
 import argparse
 import collections
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,12 +30,11 @@ import tempfile
 import epweave_fx
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CHUNK = "chunk{grad-accumulation=eager}"
-# Calls that run no kernel, or fill a few integers: an eager run makes them for each part, cuts gradients by slices, and has
-# plain numbers for sizes.
+CHUNK = "chunk{roots=ROOTS,grad-accumulation=eager,join=regions}"  # ROOTS: the modules that the eager trace has in parts
+# Calls that run no kernel: an eager run cuts gradients by slices, and has plain numbers for sizes.
 FREE = {
-    "aten.t.default", "aten.transpose.int", "aten.alias.default", "aten.reshape.default", "aten.view.default",
-    "aten.split_with_sizes.default", "aten.slice.Tensor", "operator.getitem", "aten.arange.default",
+    "aten.t.default", "aten.transpose.int", "aten.unsqueeze.default", "aten.alias.default", "aten.reshape.default",
+    "aten.view.default", "aten.split_with_sizes.default", "aten.slice.Tensor", "operator.getitem",
     "aten.sym_size.int", "operator.mul", "operator.floordiv", "operator.add", "operator.sub",
 }
 SHOWN = [  # of which operators the table shows counts
@@ -67,6 +69,7 @@ class Step:
         file = epweave_fx.read_file(str(path))
         self.nodes = {node["name"]: node for node in file["graphs"][0]["nodes"]}
         self.outputs = file["outputs"]
+        self.of_tokens = {entry["name"] for entry in file["inputs"] if entry.get("role") == "user"}
         self.roots = {node["chunk"]["region"] for node in self.nodes.values() if node.get("chunk")}
         self.region, self.part = {}, {}
         for node in self.nodes.values():
@@ -74,6 +77,8 @@ class Step:
 
     def place(self, node):
         """A region has what is marked, what its module runs for all parts, and gradients that autograd adds up there."""
+        if self.of_tokens.intersection(list_inputs(node)):
+            self.of_tokens.add(node["name"])
         if node.get("kind", "CALL") != "CALL":
             return
         chunk, module, backward = node.get("chunk", {}), node.get("module") or "", node.get("backward", False)
@@ -91,10 +96,16 @@ class Step:
             if len(of_inputs) == 1 and None not in of_inputs and True not in cuts:
                 self.region[name] = of_inputs.pop()
 
-    def count_calls(self):
+    def pattern_of_roots(self):
+        """layers.1.moe, layers.2.moe -> layers.*.moe"""
+        patterns = {".".join("*" if part.isdecimal() else part for part in root.split(".")) for root in self.roots}
+        return "[" + ",".join(sorted(patterns)) + "]"
+
+    def count_calls(self, names=None):
         counts = collections.defaultdict(collections.Counter)
         for name, region in self.region.items():
-            counts[region][self.nodes[name]["target"]] += 1
+            if names is None or name in names:
+                counts[region][self.nodes[name]["target"]] += 1
         return counts
 
     def list_gradients(self):
@@ -140,6 +151,7 @@ def print_dtype(node):
 
 def compare_regions(ours, theirs):
     counts_a, counts_b = ours.count_calls(), theirs.count_calls()
+    essential_a, essential_b = (step.count_calls(step.of_tokens) for step in (ours, theirs))
     problems, rows = [], collections.defaultdict(list)
     names = [name for name, _ in SHOWN]
     print(f"| regions | direction | {' | '.join(names)} | all | differ |")
@@ -148,7 +160,9 @@ def compare_regions(ours, theirs):
         a, b = counts_a[region], counts_b[region]
         differing = {t: (a[t], b[t]) for t in sorted(a.keys() | b.keys()) if a[t] != b[t]}
         title = f"{region[0]} {'backward' if region[1] else 'forward'}"
-        problems += [f"{title}: {t} {x}, eager {y}" for t, (x, y) in differing.items() if t not in FREE]
+        essential = (essential_a[region], essential_b[region])
+        problems += [f"{title}: {t} {essential[0][t]}, eager {essential[1][t]}" for t in differing
+                     if t not in FREE and essential[0][t] != essential[1][t]]
         if not a or not b:
             problems.append(f"{title}: in one of the graphs only")
         cells = [str(a[t]) if a[t] == b[t] else f"{a[t]}, {b[t]}" for _, t in SHOWN]
@@ -187,10 +201,13 @@ def compare_bits(bin_folder, ours, theirs):
 
 
 def find_pairs(folder):
-    suffixes = (".2_eagerchunk.epw.gz", ".2_eagerchunk.epw")
-    for eager in sorted(folder.glob("*.2_eagerchunk.epw*")):
-        name = next(eager.name.removesuffix(s) for s in suffixes if eager.name.endswith(s))
-        for plain in folder.glob(f"{name.replace('_eagerchunk', '')}.1b_remat.epw*"):
+    """The plain and the eager trace; the latter as late in torchtitan's passes as there is."""
+    latest = {}
+    for stage in ("1b_remat", "2_eagerchunk"):
+        for eager in sorted(folder.glob(f"*_eagerchunk*.{stage}.epw*")):
+            latest[eager.name.split(".")[0]] = eager
+    for name, eager in sorted(latest.items()):
+        for plain in folder.glob(f"{re.sub('_eagerchunk(_block)?', '', name)}.1b_remat.epw*"):
             yield name, plain, eager
 
 
@@ -199,11 +216,15 @@ def compare(args, folder):
     for name, plain, eager in find_pairs(args.folder):
         chunked = pathlib.Path(folder) / f"{name}.ours.epw"
         tool = str(args.bin / "epweave")
-        subprocess.run([tool, "rewrite", str(plain), "-p", args.pipeline, "-q", "-o", str(chunked)], check=True)
+        marked = pathlib.Path(folder) / f"{name}.marked.epw"
+        subprocess.run([tool, "rewrite", str(eager), "-p", "mark-eager-chunks", "-q", "-o", str(marked)], check=True)
+        theirs = Step(marked)
+        pipeline = args.pipeline.replace("ROOTS", theirs.pattern_of_roots())
+        subprocess.run([tool, "rewrite", str(plain), "-p", pipeline, "-q", "-o", str(chunked)], check=True)
         subprocess.run([tool, "verify", str(plain), str(chunked)], check=True, stdout=subprocess.DEVNULL)
-        ours, theirs = Step(chunked), Step(eager)
+        ours = Step(chunked)
         title = plain.name.split(".epw")[0]
-        print(f"## `{title}` by `{args.pipeline}`, and `{eager.name.split('.epw')[0]}`\n")
+        print(f"## `{title}` by `{pipeline}`, and `{eager.name.split('.epw')[0]}`\n")
         print(f"{len(ours.nodes):,} nodes, eager {len(theirs.nodes):,}.\n")
         found = compare_regions(ours, theirs)
         print()
@@ -223,7 +244,7 @@ def main():
     parser.add_argument("--replay", action="store_true", help="execute both graphs, too")
     args = parser.parse_args()
     if not any(find_pairs(args.folder)):
-        parser.error(f"{args.folder} has no NAME.1b_remat and NAME_eagerchunk.2_eagerchunk")
+        parser.error(f"{args.folder} has no plain trace beside an eager one")
     with tempfile.TemporaryDirectory() as folder:
         problems = compare(args, folder)
     for problem in problems:

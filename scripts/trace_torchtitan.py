@@ -144,10 +144,10 @@ def make_config(options):
     parallelism.pipeline_parallel_degree = 1
     parallelism.context_parallel_degree = 1
     overlap = config.compile.ep_overlap
-    overlap.enabled = not options.static
-    overlap.strategy = "graph"
+    overlap.enabled = bool(options.eager_chunk) or not options.static
+    overlap.strategy = "eager" if options.eager_chunk else "graph"
     overlap.chunk_dim = options.dim
-    overlap.module_fqn = "layers.*.moe"
+    overlap.module_fqn = options.eager_chunk or "layers.*.moe"
     return config
 
 
@@ -362,6 +362,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--dim", choices=("batch", "seq"), default="batch",
         help="dimension of the token grid whose size becomes a symbol (default batch)")
     add("--static", action="store_true", help="trace with all sizes as numbers")
+    add("--eager-chunk", choices=("layers.*", "layers.*.moe"),
+        help="let torchtitan divide these modules in two before tracing (sizes are numbers then)")
     add("--normalize", action="store_true",
         help="also run torchtitan's clean-up, memory policy and recomputation passes")
     add("-v", "--verbose", action="store_true", help="show torchtitan's log and tracebacks")
