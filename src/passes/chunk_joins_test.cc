@@ -7,7 +7,7 @@
 #include <set>
 
 #include "ir/facts.h"
-#include "passes/chunk_test_graphs.h"
+#include "passes/chunk_graphs_test.h"
 #include "passes/dce.h"
 
 namespace epweave {

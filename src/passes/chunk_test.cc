@@ -17,8 +17,8 @@
 #include "analysis/ep_regions.h"
 #include "io/file.h"
 #include "ir/verify.h"
+#include "passes/chunk_graphs_test.h"
 #include "passes/chunk_plan.h"
-#include "passes/chunk_test_graphs.h"
 #include "passes/dce.h"
 #include "passes/runner.h"
 
