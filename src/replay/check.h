@@ -21,7 +21,7 @@
 //
 //   different      a node or an output differs
 //   not verified   else, if an output is unverified, A does not give the same bits twice, or a device does not
-  //                  give the CPU's: nothing shows a
+//                  give the CPU's: nothing shows a
 //                  difference, and nothing shows that there is none
 //   same           else: every output is equal or sum-order
 //
