@@ -189,7 +189,7 @@ TEST_CASE("an operand is in use until the wait behind elements, views and other 
   Body after = body;  // m in front of the waits, behind the launch
   const auto moved = after.order.begin() + 7;
   std::rotate(after.order.begin() + 4, moved, moved + 1);
-  const auto edge = find_order_violation(Effects(*graph.context, body), after, {});
+  const auto edge = find_order_violation(find_order_facts(*graph.context, body), after, {});
   REQUIRE(edge);
   CHECK(edge->before == find(graph, "w"));
 }
