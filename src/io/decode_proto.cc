@@ -327,7 +327,6 @@ class Decoder {
     Body body;
     body.name = text(message.name());
     node_of_name_ = SideTable<StringId, NodeId>();
-    body.nodes.reserve(static_cast<std::size_t>(message.nodes_size()));
     for (const proto::Node& node : message.nodes()) {
       Node named_only;
       named_only.name = text(node.name());

@@ -29,6 +29,7 @@
 #include "base/arena.h"
 #include "base/id.h"
 #include "base/interner.h"
+#include "base/paged_table.h"
 #include "ir/arg.h"
 #include "ir/expr.h"
 #include "ir/type.h"
@@ -175,23 +176,23 @@ struct Context {
 
 // What most walks over a large body read comes first: it fits one cache line.
 struct Node {
+  StringId name;
+  StringId target;
   const OpInfo* op = nullptr;  // row of the op table; none for unknown targets and for kinds but kCall
   NodeKind kind = NodeKind::kCall;
   bool has_custom = false;       // meta "custom" exists, maybe empty
   std::optional<bool> backward;  // meta "autograd_backward"; absent means forward
-  TypeId type;                   // none: no recorded value
   ArgRange args;
-  ArgRange kwargs;  // name, value, name, value, ...
-  StringId name;
-  StringId target;
+  ArgRange kwargs;                   // name, value, name, value, ...
+  TypeId type;                       // none: no recorded value
   const NodeExtra* extra = nullptr;  // null: all empty; owned by the context, replaced, never edited
   ProvenanceList provenance;         // empty in a graph that no pass has touched
 
   StringId module;  // "layers.3.moe.router.gate"
   StringId source;  // user's source location
   StringId recompute;
-  EpLabels ep;
   ChunkInfo chunk;
+  EpLabels ep;
   std::optional<std::int64_t> seq_nr;
   Arg attr;  // of a kGetAttr
 
@@ -202,7 +203,7 @@ static_assert(std::is_trivially_copyable_v<Node>);
 
 struct Body {
   StringId name;  // none for the step
-  IdVector<NodeId, Node> nodes;
+  PagedTable<NodeId, Node> nodes;
   std::vector<NodeId> order;
   std::string unknown_fields;
 };

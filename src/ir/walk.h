@@ -64,7 +64,7 @@ class Walk {
     if (leads_.records) prefetch(std::to_address(nodes_[ids_[place + kLeadsAhead]].provenance.begin()));
   }
 
-  const IdVector<NodeId, Node>& nodes_;
+  const PagedTable<NodeId, Node>& nodes_;
   std::span<const NodeId> ids_;
   Leads leads_;
 };

@@ -56,24 +56,8 @@ PartSymbols::PartSymbols(const Graph& graph, const ChunkPlan& plan) : graph_(gra
   }
 }
 
-// A copy of the graph with room for about as many nodes as lowering adds: the parts, and what divides and
-// joins values at the borders.
-Graph PartSymbols::copy_with_room() const {
-  const Body& step = graph_.step();
-  std::size_t count = 0;
-  for (NodeId id : step.order) {
-    const RegionId region = plan_.placements.region[id];
-    if (region && plan_.placements.is_divided(id)) count += plan_.division(region).count();
-  }
-  Graph copy;
-  copy.bodies.resize(graph_.bodies.size());
-  copy.step().nodes.reserve(step.nodes.size() + count + count / 8);
-  copy = graph_;  // keeps the room
-  return copy;
-}
-
 Graph PartSymbols::declare() const {
-  Graph result = copy_with_room();
+  Graph result = graph_;
   for (Symbol& symbol : result.symbols)
     for (const auto& assumed : plan_.assumed)
       if (assumed.symbol == symbol.name) symbol.assumptions.push_back(assumed.statement);

@@ -33,7 +33,6 @@ class PartSymbols {
     const Division& division;
     std::size_t number;
   };
-  Graph copy_with_room() const;
   bool is_divided(StringId symbol) const { return static_cast<bool>(bound_in_[symbol]); }
   PolyId part_poly(ExprPool& pool, PolyId poly, const Part& part) const;
   std::int64_t share_of_hint(Facts& facts, const Division& division, std::size_t part,
