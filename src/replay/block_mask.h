@@ -18,6 +18,7 @@ namespace epweave::replay {
 
 struct BlockShape {
   std::int64_t batches = 1, heads = 1, rows = 0, columns = 0, block_rows = 1, block_columns = 1;
+  bool operator==(const BlockShape&) const = default;
   std::int64_t row_blocks() const { return (rows + block_rows - 1) / block_rows; }
   std::int64_t column_blocks() const { return (columns + block_columns - 1) / block_columns; }
 };

@@ -10,9 +10,8 @@
 #include "replay/block_mask.h"
 #include "replay/compare.h"
 #include "replay/evaluate.h"
-#include "replay/mesh_ops.h"
+#include "replay/input_facts.h"
 #include "replay/random_numbers.h"
-#include "replay/shards.h"
 
 namespace epweave::replay {
 namespace {
@@ -26,28 +25,19 @@ class InputMaker {
         context_(*graph.context),
         world_(world),
         kernels_(kernels),
+        facts_(graph, world),
         data_(data),
         recipe_(data.recipe == nullptr ? torchtitan_recipe() : *data.recipe),
-        names_(list_input_names(graph)),
-        symbols_(graph) {
-    for (NodeId id : graph.step().order)
-      if (graph.step().nodes[id].kind == NodeKind::kPlaceholder) placeholders_.push_back(id);
-    bind_hints();
+        names_(list_input_names(graph)) {
     const Arg* options = find_entry(context_, graph.info, "options");
     const Arg* document = options == nullptr ? nullptr : find_entry(context_, *options, "ctx");
     if (document != nullptr && document->is_int() && document->as_int() > 0) document_ = document->as_int();
     if (recipe_.document) document_ = *recipe_.document;
   }
 
-  std::optional<double> expected_loss() const {
-    const auto vocabulary = find_vocabulary();
-    if (!vocabulary) return std::nullopt;
-    return std::log(static_cast<double>(*vocabulary)) / static_cast<double>(batch_count());
-  }
-
   std::vector<RankInputs> make() {
     std::vector<RankInputs> inputs(world_.size);
-    for (std::size_t i = 0; i < placeholders_.size(); ++i) {
+    for (std::size_t i = 0; i < facts_.placeholders().size(); ++i) {
       std::vector<Value> values = make_input(i);
       for (Rank rank = 0; rank < world_.size; ++rank) inputs[rank].push_back(std::move(values[rank]));
     }
@@ -55,74 +45,22 @@ class InputMaker {
   }
 
  private:
-  // The symbols that inputs bind get the numbers they had when the graph was traced.
-  void bind_hints() {
-    for (NodeId id : placeholders_) {
-      const Node& node = graph_.step().nodes[id];
-      if (node.extra == nullptr) continue;
-      for (const Binding& binding : node.extra->bindings)
-        for (const Symbol& symbol : graph_.symbols)
-          if (symbol.name == binding.symbol && symbol.hint) symbols_.bind(symbol.name, *symbol.hint);
-    }
-    for (const Symbol& symbol : graph_.symbols)
-      if (symbol.hint && !symbol.unbacked.value_or(false)) symbols_.bind(symbol.name, *symbol.hint);
-  }
-
-  const Node& node_of(std::size_t i) const { return graph_.step().nodes[placeholders_[i]]; }
-  const InputRole* role_of(std::size_t i) const {
-    return i < graph_.inputs.size() ? &graph_.inputs[i] : nullptr;
-  }
-  std::string_view role_text(std::size_t i, StringId InputRole::*field) const {
-    const InputRole* role = role_of(i);
-    return role == nullptr ? std::string_view() : graph_.text(role->*field);
-  }
-  const Arg* find_more(std::size_t i, std::string_view key) const {
-    const InputRole* role = role_of(i);
-    if (role == nullptr) return nullptr;
-    const auto entries = context_.args[role->more];
-    for (std::size_t k = 0; k + 1 < entries.size(); k += 2)
-      if (context_.text(entries[k].as_name()) == key) return &entries[k + 1];
-    return nullptr;
-  }
-
-  [[noreturn]] void refuse(std::size_t i, std::string_view why) const {
-    std::string role(role_text(i, &InputRole::role));
-    if (const std::string_view name = recipe_name(i); name != graph_.text(node_of(i).name))
-      role += fmt::format("{}{}", role.empty() ? "" : " ", name);
-    throw InputError(fmt::format("input %{}{} cannot be made: {}", graph_.text(node_of(i).name),
-                                 role.empty() ? "" : " (role " + role + ")", why));
-  }
-
-  ResultType type_of(std::size_t i) const {
-    const TensorType* type = tensor_of(context_, node_of(i).type);
-    const auto evaluated = type == nullptr ? std::nullopt : evaluate(symbols_, *type);
-    if (!evaluated) refuse(i, "its extents have no numbers");
-    return *evaluated;
-  }
-
   std::vector<Value> make_input(std::size_t i) {
-    const Node& node = node_of(i);
+    const Node& node = facts_.node_of(i);
     const Type* type = node.type ? &context_.types[node.type] : nullptr;
-    if (type == nullptr) refuse(i, "no type is recorded");
+    if (type == nullptr) facts_.refuse(i, "no type is recorded");
     if (type->kind == TypeKind::kValue) return same(Text{type->value.kind(), "known when traced"});
     if (type->kind == TypeKind::kScalar) {
-      const auto number = type->expr ? symbols_.evaluate(type->expr) : std::nullopt;
-      if (!number) refuse(i, "the symbolic scalar has no number");
+      const auto number = type->expr ? facts_.symbols().evaluate(type->expr) : std::nullopt;
+      if (!number) facts_.refuse(i, "the symbolic scalar has no number");
       return same(*number);
     }
-    if (type->kind != TypeKind::kTensor) refuse(i, "it is a tuple");
+    if (type->kind != TypeKind::kTensor) facts_.refuse(i, "it is a tuple");
     if (auto values = read_from_files(i)) return *std::move(values);
-    const RecipeRow* row = recipe_.find(
-        {role_text(i, &InputRole::role), recipe_name(i), type_of(i).sizes.size(), type_of(i).dtype});
-    if (row == nullptr) refuse(i, "no row of the recipe fits it");
+    const RecipeRow* row = recipe_.find({facts_.role_text(i, &InputRole::role), facts_.recipe_name(i),
+                                         facts_.type_of(i).sizes.size(), facts_.type_of(i).dtype});
+    if (row == nullptr) facts_.refuse(i, "no row of the recipe fits it");
     return make_by(*row, i);
-  }
-
-  std::string_view recipe_name(std::size_t i) const {
-    const InputRole* role = role_of(i);
-    const std::string_view recorded =
-        role == nullptr ? std::string_view() : graph_.text(role->fqn ? role->fqn : role->which);
-    return recorded.empty() ? graph_.text(node_of(i).name) : recorded;
   }
 
   std::vector<Value> make_by(const RecipeRow& row, std::size_t i) {
@@ -146,7 +84,7 @@ class InputMaker {
       case Generator::kTokens:
         return make_tokens(row, i);
       case Generator::kTokenCount: {
-        const std::int64_t count = count_tokens(i) * batch_count();
+        const std::int64_t count = facts_.count_tokens(i) * facts_.batch_count();
         return make_integers(i, [&](std::int64_t) { return count; });
       }
       case Generator::kPositions:
@@ -154,7 +92,7 @@ class InputMaker {
       case Generator::kDocuments:
         return make_integers(i, [&](std::int64_t k) { return k / document_; });
       case Generator::kDocumentStarts: {
-        const std::int64_t tokens = count_tokens(i);
+        const std::int64_t tokens = facts_.count_tokens(i);
         return make_integers(i, [&](std::int64_t k) { return std::min(k * document_, tokens); });
       }
       case Generator::kBlockTable:
@@ -169,7 +107,7 @@ class InputMaker {
   // A tensor for each rank, filled by fill(rank, dense row-major tensor).
   template <class Fill>
   std::vector<Value> make_tensors(std::size_t i, const Fill& fill) {
-    const ResultType type = type_of(i);
+    const ResultType type = facts_.type_of(i);
     std::vector<Value> values;
     for (Rank rank = 0; rank < world_.size; ++rank) {
       Tensor dense = make_tensor(memory_, type.dtype, type.sizes);
@@ -186,52 +124,17 @@ class InputMaker {
     return values;
   }
 
-  // --- parameters ---
-
-  std::vector<std::int64_t> read_extents(Arg list) const {
-    std::vector<std::int64_t> extents;
-    if (list.is_list())
-      for (Arg item : context_.args.children(list))
-        if (item.is_int()) extents.push_back(item.as_int());
-    return extents;
-  }
-
-  // The axes of the mesh in the input entry after this one.
-  std::vector<MeshAxis> read_mesh(std::size_t i) const {
-    const std::size_t next = i + 1;
-    if (next >= placeholders_.size() || role_text(next, &InputRole::fqn) != role_text(i, &InputRole::fqn))
-      return {};
-    const TypeId type = node_of(next).type;
-    if (!type || context_.types[type].kind != TypeKind::kValue) return {};
-    const Arg mesh = context_.types[type].value;
-    if (!mesh.is(ArgKind::kMesh)) return {};
-    return read_mesh_axes(context_, mesh);
-  }
-
-  Shard shard_of(std::size_t i, const Extents& local) const {
-    const Arg* recorded = find_more(i, "global_shape");
-    Shard shard =
-        find_shard(recorded == nullptr ? local : read_extents(*recorded), local, read_mesh(i), world_.size);
-    if (!shard.problem.empty()) refuse(i, shard.problem);
-    return shard;
-  }
-
-  bool is_global(std::size_t i) const {
-    const std::string_view role = role_text(i, &InputRole::role);
-    return role == "parameter" || role == "buffer";
-  }
-
   // number(random, k) is element k of the global tensor, or of the batch coordinate's.
   template <class Number>
   std::vector<Value> make_numbers(std::size_t i, const Number& number) {
-    const std::string name(recipe_name(i));
-    if (!is_global(i))
+    const std::string name(facts_.recipe_name(i));
+    if (!facts_.is_global(i))
       return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-        const RandomNumbers random(data_.seed, batch_key(graph_.text(node_of(i).name), rank));
+        const RandomNumbers random(data_.seed, facts_.batch_key(graph_.text(facts_.node_of(i).name), rank));
         for (std::int64_t k = 0; k < dense.numel(); ++k)
           store_number(dense, k, number(random, static_cast<std::uint64_t>(k)));
       });
-    const Shard shard = shard_of(i, type_of(i).sizes);
+    const Shard shard = facts_.shard_of(i, facts_.type_of(i).sizes);
     const RandomNumbers random(data_.seed, name);
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
       for_each_run(dense, shard.first[rank], shard.global,
@@ -251,8 +154,8 @@ class InputMaker {
 
   std::vector<Value> make_uniform(const RecipeRow& row, std::size_t i) {
     double scale = row.scale.value_or(1);
-    if (const Extents sizes = type_of(i).sizes; !row.scale && !sizes.empty()) {
-      const Shard shard = shard_of(i, sizes);
+    if (const Extents sizes = facts_.type_of(i).sizes; !row.scale && !sizes.empty()) {
+      const Shard shard = facts_.shard_of(i, sizes);
       // A uniform number in [-1, 1) has a standard deviation of 1/sqrt(3).
       const double wanted =
           std::sqrt(3.0 / (16.0 * static_cast<double>(std::max<std::int64_t>(shard.global.back(), 1))));
@@ -276,8 +179,9 @@ class InputMaker {
     }
     if (std::all_of(found.begin(), found.end(), [](const auto& of_rank) { return of_rank.entry == nullptr; }))
       return std::nullopt;
-    if (missing) refuse(i, fmt::format("the files have it for other ranks, but not for rank {}", *missing));
-    const ResultType type = type_of(i);
+    if (missing)
+      facts_.refuse(i, fmt::format("the files have it for other ranks, but not for rank {}", *missing));
+    const ResultType type = facts_.type_of(i);
     for (const InputFiles::Found& of_rank : found) check_stored(i, type, of_rank);
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
       read_stored(i, found[rank], {rank, dense});
@@ -293,8 +197,8 @@ class InputMaker {
     };
     if (stored.dtype != type.dtype) fail("");
     if (stored.sizes == type.sizes) return;
-    if (found.is_of_rank || find_more(i, "global_shape") == nullptr) fail("");
-    const Shard shard = shard_of(i, type.sizes);
+    if (found.is_of_rank || !facts_.has_global_shape(i)) fail("");
+    const Shard shard = facts_.shard_of(i, type.sizes);
     if (stored.sizes != shard.global) fail(fmt::format(", a shard of {}", print(shard.global)));
   }
   static std::string print(const Extents& sizes) { return fmt::format("[{}]", fmt::join(sizes, ", ")); }
@@ -314,7 +218,7 @@ class InputMaker {
     if (stored.sizes == dense.sizes) {
       read(0, 0, dense.numel());
     } else {
-      const Shard shard = shard_of(i, dense.sizes);
+      const Shard shard = facts_.shard_of(i, dense.sizes);
       for_each_run(dense, shard.first[to.rank], shard.global, read);
     }
     if (dense.dtype != DType::kBool) return;
@@ -327,7 +231,8 @@ class InputMaker {
   // --- rotary embedding ---
 
   std::vector<Value> make_rope(const RecipeRow& row, std::size_t i) {
-    if (type_of(i).sizes.size() != 2) refuse(i, "a rotary embedding's table has two dimensions");
+    if (facts_.type_of(i).sizes.size() != 2)
+      facts_.refuse(i, "a rotary embedding's table has two dimensions");
     return make_tensors(i, [&](Rank, const Tensor& dense) { fill_rope(dense, row.base); });
   }
 
@@ -351,34 +256,11 @@ class InputMaker {
     }
   }
 
-  // --- user inputs ---
-
-  std::string batch_key(std::string_view name, Rank rank) const {
-    return fmt::format("{}/{}", name, find_coordinate(world_, "batch", rank).value_or(rank));
-  }
-  std::int64_t batch_count() const {
-    for (const Mesh& mesh : world_.meshes)
-      for (std::size_t d = 0; d < mesh.axes.size(); ++d)
-        if (mesh.axes[d] == "batch") return mesh.shape[d];
-    return world_.size;
-  }
-
-  std::optional<std::int64_t> find_vocabulary() const {
-    for (std::size_t i = 0; i < placeholders_.size(); ++i) {
-      if (role_text(i, &InputRole::role) != "parameter") continue;
-      if (role_text(i, &InputRole::fqn).find("embed") == std::string_view::npos) continue;
-      const Arg* global = find_more(i, "global_shape");
-      const Extents shape = global == nullptr ? type_of(i).sizes : read_extents(*global);
-      if (!shape.empty()) return shape[0];
-    }
-    return std::nullopt;
-  }
-
   std::vector<Value> make_tokens(const RecipeRow& row, std::size_t i) {
-    const auto found = find_vocabulary();
-    if (!found || *found <= 0) refuse(i, "no parameter's name tells the vocabulary");
+    const auto found = facts_.find_vocabulary();
+    if (!found || *found <= 0) facts_.refuse(i, "no parameter's name tells the vocabulary");
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const RandomNumbers random(data_.seed, batch_key("tokens", rank));
+      const RandomNumbers random(data_.seed, facts_.batch_key("tokens", rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)
         store_integer(dense, k,
                       static_cast<std::int64_t>(random.bits(static_cast<std::uint64_t>(row.first + k)) %
@@ -386,32 +268,25 @@ class InputMaker {
     });
   }
 
-  std::int64_t count_tokens(std::size_t asked_by) const {
-    for (std::size_t i = 0; i < placeholders_.size(); ++i)
-      if (role_text(i, &InputRole::which) == "tokens") return count_elements(type_of(i).sizes);
-    refuse(asked_by, "the graph has no input `tokens`");
-  }
-
   // --- block tables ---
 
   std::vector<Value> make_block_table(std::size_t i) {
-    const std::string_view name = recipe_name(i);
+    const std::string_view name = facts_.recipe_name(i);
     const auto table = find_block_table(name.substr(name.rfind('.') + 1));
-    if (!table) refuse(i, "its name is not that of a block table");
-    const BlockMaskUse use = find_block_mask_use(graph_, placeholders_[i]);
-    if (!use.call) refuse(i, "no FlexAttention call takes it");
-    const BlockShape shape{type_of(i).sizes.at(0),       type_of(i).sizes.at(1),
-                           number_of(i, use.rows),       number_of(i, use.columns),
-                           number_of(i, use.block_rows), number_of(i, use.block_columns)};
+    if (!table) facts_.refuse(i, "its name is not that of a block table");
+    const BlockMaskUse use = find_block_mask_use(graph_, facts_.placeholders()[i]);
+    if (!use.call) facts_.refuse(i, "no FlexAttention call takes it");
+    const Extents sizes = facts_.type_of(i).sizes;
+    if (sizes.size() < 2) facts_.refuse(i, "a block table has a batch and a head dimension");
+    const BlockShape shape{sizes[0],
+                           sizes[1],
+                           facts_.number_of(i, use.rows),
+                           facts_.number_of(i, use.columns),
+                           facts_.number_of(i, use.block_rows),
+                           facts_.number_of(i, use.block_columns)};
     const std::vector<Value> captured = make_captured(i, use);
-    std::vector<bool> pairs;
-    const List* evaluated = nullptr;  // the captured values that `pairs` were made of
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const List& values = captured[rank].as<List>();
-      if (evaluated == nullptr || !have_same_bits(*evaluated, values))
-        pairs = evaluate_mask(i, {use, shape, values.items});
-      evaluated = &values;
-      write_block_table(*table, shape, pairs, dense);
+      write_block_table(*table, shape, find_pairs(i, {use, shape, captured[rank]}), dense);
     });
   }
 
@@ -420,12 +295,13 @@ class InputMaker {
     std::vector<List> lists(world_.size);
     for (Arg arg : context_.args.children(use.captured)) {
       std::vector<Value> values;
-      const auto at = arg.is_node() ? std::find(placeholders_.begin(), placeholders_.end(), arg.as_node())
-                                    : placeholders_.end();
-      if (at != placeholders_.end())
-        values = make_input(static_cast<std::size_t>(at - placeholders_.begin()));
+      const auto at =
+          arg.is_node() ? std::find(facts_.placeholders().begin(), facts_.placeholders().end(), arg.as_node())
+                        : facts_.placeholders().end();
+      if (at != facts_.placeholders().end())
+        values = make_input(static_cast<std::size_t>(at - facts_.placeholders().begin()));
       else
-        values = same(number_of(asked_by, arg));
+        values = same(facts_.number_of(asked_by, arg));
       for (Rank rank = 0; rank < world_.size; ++rank) lists[rank].items.push_back(values[rank]);
     }
     return std::vector<Value>(lists.begin(), lists.end());
@@ -443,40 +319,36 @@ class InputMaker {
   struct MaskCall {
     const BlockMaskUse& use;
     const BlockShape& shape;
-    const std::vector<Value>& captured;
+    const Value& captured;  // a list
   };
-  std::vector<bool> evaluate_mask(std::size_t asked_by, const MaskCall& call) {
+  // The mask on all pairs. The tables of one mask, of all ranks, follow one another: the last one is kept.
+  const std::vector<bool>& find_pairs(std::size_t asked_by, const MaskCall& call) {
+    const List& captured = call.captured.as<List>();
+    if (last_mask_ == call.use.mask && last_shape_ == call.shape && have_same_bits(last_captured_, captured))
+      return last_pairs_;
     const Body* nested = graph_.find_body(call.use.mask);
-    if (nested == nullptr) refuse(asked_by, "its mask function is not in the file");
-    return evaluate_pairs(make_function(graph_, *nested, kernels_, memory_), call.shape, call.captured,
-                          memory_);
-  }
-
-  std::int64_t number_of(std::size_t asked_by, Arg arg) const {
-    if (arg.is_int()) return arg.as_int();
-    std::optional<std::int64_t> number;
-    if (arg.is(ArgKind::kSymbolic)) number = symbols_.evaluate(arg.as_expr());
-    if (arg.is_node()) {
-      const TypeId type = graph_.step().nodes[arg.as_node()].type;
-      if (type && context_.types[type].kind == TypeKind::kScalar)
-        number = symbols_.evaluate(context_.types[type].expr);
-      if (type && context_.types[type].kind == TypeKind::kValue && context_.types[type].value.is_int())
-        number = context_.types[type].value.as_int();
-    }
-    if (!number) refuse(asked_by, "its mask function depends on a computed value");
-    return *number;
+    if (nested == nullptr) facts_.refuse(asked_by, "its mask function is not in the file");
+    const Function mask = make_function(graph_, *nested, kernels_, memory_);
+    last_pairs_ = evaluate_pairs(mask, call.shape, captured.items, memory_);
+    last_mask_ = call.use.mask;
+    last_shape_ = call.shape;
+    last_captured_ = captured;
+    return last_pairs_;
   }
 
   const Graph& graph_;
   const Context& context_;
   const World& world_;
   const KernelTable& kernels_;
+  InputFacts facts_;
   InputData data_;
   const Recipe& recipe_;
   std::vector<InputName> names_;
-  Symbols symbols_;
   HostMemory memory_;
-  std::vector<NodeId> placeholders_;
+  StringId last_mask_;
+  BlockShape last_shape_;
+  List last_captured_;
+  std::vector<bool> last_pairs_;
   std::int64_t document_ = kDefaultDocument;
 };
 
@@ -488,7 +360,7 @@ std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, cons
 }
 
 std::optional<double> find_expected_loss(const Graph& graph, const World& world) {
-  return InputMaker(graph, world, KernelTable(), 0).expected_loss();
+  return InputFacts(graph, world).expected_loss();
 }
 
 }  // namespace epweave::replay
