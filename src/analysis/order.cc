@@ -49,11 +49,12 @@ std::vector<NodeId> list_host_reads(const OrderFacts& facts) {
   IdSet<NodeId> concerned(body.nodes.size()), copied(body.nodes.size());  // copied: storages
   for (NodeId id : facts.host_events) {
     concerned.insert(id);
-    if (find_host_copy(facts.effects.context(), body, body.nodes[id])) copied.insert(facts.effects.storage_of(id));
+    if (find_host_copy(facts.effects.context(), body, body.nodes[id]))
+      copied.insert(facts.effects.storage_of(id));
   }
   const auto takes_copy = [&](NodeId id) {
-    return std::ranges::any_of(facts.inputs[id],
-                               [&](NodeId input) { return copied.contains(facts.effects.storage_of(input)); });
+    return std::ranges::any_of(
+        facts.inputs[id], [&](NodeId input) { return copied.contains(facts.effects.storage_of(input)); });
   };
   std::vector<NodeId> reads;
   for (NodeId id : body.order)
@@ -310,7 +311,8 @@ OrderFacts find_order_facts(const Context& context, const Body& body, const Effe
   Effects effects(context, body, [&](NodeId id, const Node& node) {
     inputs.add(id, node);
     launches.add(id, node);
-    if (makes_host_wait(context, body, node) || find_host_copy(context, body, node)) host_events.push_back(id);
+    if (makes_host_wait(context, body, node) || find_host_copy(context, body, node))
+      host_events.push_back(id);
     if (also) also(id, node);
   });
   return {std::move(effects), inputs.take(), launches.take(), std::move(host_events)};

@@ -48,7 +48,8 @@ class Walk {
     bool records = false;
   };
 
-  Walk(const Body& body, std::span<const NodeId> ids, Leads leads) : nodes_(body.nodes), ids_(ids), leads_(leads) {}
+  Walk(const Body& body, std::span<const NodeId> ids, Leads leads)
+      : nodes_(body.nodes), ids_(ids), leads_(leads) {}
 
   Iterator begin() const { return {*this, 0}; }
   Iterator end() const { return {*this, ids_.size()}; }
@@ -60,7 +61,8 @@ class Walk {
   void read_ahead(std::size_t place) const {
     if (place + kRowsAhead >= ids_.size()) return;
     prefetch(&nodes_[ids_[place + kRowsAhead]]);
-    if (leads_.arguments != nullptr) prefetch((*leads_.arguments)[nodes_[ids_[place + kLeadsAhead]].args].data());
+    if (leads_.arguments != nullptr)
+      prefetch((*leads_.arguments)[nodes_[ids_[place + kLeadsAhead]].args].data());
     if (leads_.records) prefetch(std::to_address(nodes_[ids_[place + kLeadsAhead]].provenance.begin()));
   }
 

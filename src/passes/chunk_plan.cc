@@ -110,7 +110,8 @@ class SymbolUses {
       if (!region || !plan.placements.is_divided(id)) continue;
       const std::size_t division = plan.placements.regions[region.index()].division;
       add(node.type, division);
-      for_each_input(*graph.context, node, [&](NodeId input) { add(graph.step().nodes[input].type, division); });
+      for_each_input(*graph.context, node,
+                     [&](NodeId input) { add(graph.step().nodes[input].type, division); });
     }
   }
   bool uses(std::size_t division, StringId symbol) const { return used_[division].contains(symbol); }
