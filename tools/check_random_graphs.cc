@@ -1,15 +1,17 @@
 // Random training steps (testing/random_graph.h) through the passes, the verifiers and the replay.
 //
-//   check_random_graphs --count N [--first SEED] [--run] [--coverage]
+//   check_random_graphs --count N [--first SEED] [--run] [--coverage] [--require-coverage]
 //   check_random_graphs --print SEED                       the step as text, for `epweave`
 //
 // For each seed a step is made and must satisfy all invariants. It is chunked into each of several numbers of
 // parts and, where it exchanges tokens, scheduled. A rewrite may be refused; else it must satisfy all
 // invariants, be proved to compute the same (compare/verify_rewrite.h), and come out the same twice. With
 // --run, step and rewrite are executed on virtual ranks and compared bit by bit, sums of parts within what their
-// summands allow. --coverage lists how often each operation and each placement was divided and each refusal occurred.
+// summands allow. --coverage lists how often each operation, placement, refusal and phase was reached, and what was not
+// and why; with --require-coverage it is a failure (random_coverage.h).
 // Exit code 1 if anything fails, naming the seed.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -23,6 +25,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/runner.h"
+#include "random_coverage.h"
 #include "replay/check.h"
 #include "replay/cpu/kernels.h"
 #include "replay/kernel.h"
@@ -33,15 +36,12 @@ namespace {
 
 struct Settings {
   std::uint64_t count = 100, first = 0;
-  bool run = false, coverage = false;
+  bool run = false, coverage = false, require_coverage = false;
   std::optional<std::size_t> layers;  // of each step; none: one or two
   std::string pipeline;
 };
 
-struct Coverage {
-  std::map<std::string, std::size_t> divided;   // by target
-  std::map<std::string, std::size_t> roles;     // of what the passes made, by provenance
-  std::map<std::string, std::size_t> refusals;  // by name
+struct Totals {
   std::size_t steps = 0, rewrites = 0, scheduled = 0, executed = 0, not_executed = 0, failures = 0;
 };
 
@@ -52,18 +52,20 @@ class Checker {
   void check(std::uint64_t seed) {
     seed_ = seed;
     const RandomStep step = make_random_step(seed, settings_.layers);
-    ++coverage_.steps;
+    ++totals_.steps;
     if (!report(step.graph, verify_graph(step.graph), "the random step")) return;
+    count_plan(step);
     for (const std::string& pipeline : pipelines(step)) try {
         check_rewrite(step, pipeline);
       } catch (const PassError& refused) {
-        ++coverage_.refusals[std::string(refused.id())];
+        coverage_.count_refusal(refused.id());
       } catch (const std::exception& error) {
         fail(pipeline, error.what());
       }
   }
 
   const Coverage& coverage() const { return coverage_; }
+  const Totals& totals() const { return totals_; }
 
  private:
   std::vector<std::string> pipelines(const RandomStep& step) const {
@@ -77,8 +79,23 @@ class Checker {
     const std::string schedule = moe ? ",isolate-ep-pg,dce,overlap-ep,concretize" : ",concretize";
     // 48 tokens: equal parts, uneven ones, and sizes as given; gradients and joins in both orders.
     return {chunk("parts=2") + schedule, chunk("parts=3,grad-accumulation=eager") + schedule,
-            chunk("parts=5,cast=exact") + schedule,
-            chunk("sizes=[7,1,40],join=regions") + (moe ? ",overlap-ep{movement=minimal}" : "")};
+            chunk("parts=5,cast=exact") + (moe ? ",overlap-ep{pair-first=no}" : ",concretize"),
+            chunk("sizes=[7,1,40],join=regions") + (moe ? ",overlap-ep{movement=minimal}" : ""),
+            odd_pipeline()};
+  }
+
+  // Pipelines that are to be refused, in turn.
+  std::string odd_pipeline() const {
+    static constexpr std::string_view kPipelines[] = {
+        "chunk{roots=nosuch}",
+        "chunk{roots=[layers.*,layers.*.moe],dense=true}",
+        "chunk{roots=layers.*.moe,parts=100,dense=true}",
+        "chunk{roots=layers.*.moe,sizes=[1,2],dense=true}",
+        "chunk{roots=layers.*.moe,dense=true},chunk{roots=layers.*.moe,dense=true}",
+        "chunk{roots=layers.*.feed_forward}",
+        "concretize,chunk{roots=layers.*.moe,dense=true}",
+    };
+    return std::string(kPipelines[seed_ % std::size(kPipelines)]);
   }
 
   void check_rewrite(const RandomStep& step, const std::string& pipeline) {
@@ -86,9 +103,9 @@ class Checker {
       return run_pipeline(step.graph, parse_pipeline(pipeline), {.verify = VerifyPolicy::kEach});
     };
     const Graph rewritten = rewrite();
-    ++coverage_.rewrites;
-    if (pipeline.find("overlap-ep") != pipeline.npos) ++coverage_.scheduled;
-    count(rewritten);
+    ++totals_.rewrites;
+    if (pipeline.find("overlap-ep") != pipeline.npos) ++totals_.scheduled;
+    coverage_.count_schedule(rewritten);
     report(rewritten, verify_rewrite(step.graph, rewritten).violations, pipeline);
     if (print_text(rewritten) != print_text(rewrite())) fail(pipeline, "another result the second time");
     if (settings_.run) execute(step, rewritten, pipeline);
@@ -102,10 +119,10 @@ class Checker {
                                      {.kernels = kernels, .ranks = step.world, .data = seed_});
     } catch (const PassError& error) {
       if (error.id() != "replay.no-kernel") throw;
-      ++coverage_.not_executed;
+      ++totals_.not_executed;
       return;
     }
-    ++coverage_.executed;
+    ++totals_.executed;
     if (!checked.baseline_is_deterministic)
       fail(pipeline, "the step itself gives other bits the second time");
     if (checked.is_same()) return;
@@ -116,13 +133,15 @@ class Checker {
     fail(pipeline, "executed: " + why);
   }
 
-  void count(const Graph& graph) {
-    for (NodeId id : graph.step().order) {
-      const Node& node = graph.step().nodes[id];
-      for (const Provenance& record : node.provenance) {
-        ++coverage_.roles[std::string(name_of(record.role))];
-        if (record.role == ProvenanceRole::kBody) ++coverage_.divided[std::string(graph.text(node.target))];
-      }
+  // As traced, since normalisation knows views by one name only, and normalised.
+  void count_plan(const RandomStep& step) {
+    ChunkOptions options{
+        .roots = {{"layers.*.moe"}, {"layers.*.feed_forward"}}, .require_exchange = false, .dense = true};
+    options.exact_casts = seed_ % 2 == 0;
+    try {
+      coverage_.count_plan(step.graph, plan_chunks(step.graph, options));
+    } catch (const PassError& refused) {
+      coverage_.count_refusal(refused.id());
     }
   }
 
@@ -133,35 +152,31 @@ class Checker {
   }
 
   void fail(const std::string& what, const std::string& why) {
-    ++coverage_.failures;
+    ++totals_.failures;
     fmt::print("seed {}: {}\n  {}\n", seed_, what, why);
   }
 
   const Settings& settings_;
   std::uint64_t seed_ = 0;
   Coverage coverage_;
+  Totals totals_;
 };
-
-void print_counts(std::string_view title, const std::map<std::string, std::size_t>& counts) {
-  fmt::print("{}\n", title);
-  for (const auto& [name, count] : counts) fmt::print("  {:8} {}\n", count, name);
-}
 
 int run(const Settings& settings) {
   Checker checker(settings);
   for (std::uint64_t i = 0; i < settings.count; ++i) checker.check(settings.first + i);
   const Coverage& c = checker.coverage();
-  if (settings.coverage) {
-    print_counts("divided", c.divided);
-    print_counts("records", c.roles);
-    print_counts("refused", c.refusals);
-  }
-  std::size_t refused = 0;
-  for (const auto& [name, count] : c.refusals) refused += count;
+  const Totals& t = checker.totals();
+  if (settings.coverage) fmt::print("{}", c.print());
+  const std::vector<std::string> missing =
+      settings.require_coverage ? c.missing() : std::vector<std::string>();
+  if (!missing.empty()) fmt::print("not reached: {}\n", fmt::join(missing, ", "));
   fmt::print(
-      "{} steps, {} rewrites ({} scheduled, {} executed), {} refused, {} operations divided, {} failures\n",
-      c.steps, c.rewrites, c.scheduled, c.executed, refused, c.divided.size(), c.failures);
-  return c.failures == 0 ? 0 : 1;
+      "{} steps, {} rewrites ({} scheduled, {} executed, {} without a kernel), {} refused, {} operations "
+      "divided, "
+      "{} failures\n",
+      t.steps, t.rewrites, t.scheduled, t.executed, t.not_executed, c.refused(), c.operations(), t.failures);
+  return t.failures == 0 && missing.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -180,6 +195,8 @@ int main(int argc, char** argv) {
   app.add_option("--pipeline", settings.pipeline, "Run this pipeline instead of the built-in ones");
   app.add_flag("--run", settings.run, "Execute step and rewrite and compare the bits");
   app.add_flag("--coverage", settings.coverage, "List what was divided and refused");
+  app.add_flag("--require-coverage", settings.require_coverage,
+               "Fail if an operation, placement, refusal or phase that steps can reach was not reached");
   app.add_option("--print", printed, "Print one step as text and stop")->type_name("SEED");
   try {
     app.parse(argc, argv);

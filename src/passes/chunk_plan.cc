@@ -136,6 +136,89 @@ class SymbolUses {
   std::vector<IdSet<TypeId>> seen_;
 };
 
+// That every part has a whole number of rows where a row is made of several: [u, 8] to [u/2, 16].
+class Shares {
+ public:
+  Shares(const Graph& graph, TokenExtents& tokens, Facts& facts, const ChunkPlan& plan)
+      : graph_(graph), tokens_(tokens), facts_(facts), plan_(plan) {}
+
+  void check() {
+    for (NodeId id : graph_.step().order) {
+      const RegionId region = plan_.placements.region[id];
+      const Placement& p = plan_.placements.placement[id];
+      const TensorType* type = tensor_of(*graph_.context, graph_.step().nodes[id].type);
+      if (!region || type == nullptr || !p.is(PlacementKind::kSplit)) continue;
+      const ExprId extent = type->sizes[static_cast<std::size_t>(p.dim)];
+      if (tokens_.scales(extent) && !tokens_.is_linear(extent)) check(id, extent, plan_.division(region));
+    }
+  }
+
+ private:
+  void check(NodeId id, ExprId extent, const Division& division) {
+    for (std::size_t k = 0; k < division.count(); ++k) {
+      const PolyId share =
+          facts_.pool().substitute(facts_.normalize(extent), [&](StringId symbol) -> std::optional<PolyId> {
+            if (!division.divided.contains(symbol)) return std::nullopt;
+            return division.rows(facts_.pool(), symbol, k);
+          });
+      if (!is_whole(share, division)) decline(id, extent, k);
+    }
+  }
+
+  bool is_whole(PolyId share, const Division& division) {
+    ExprPool& pool = facts_.pool();
+    for (const Term& term : Poly(pool[facts_.normalize(share)]).terms) {
+      if (term.coefficient.is_integer()) continue;
+      const bool is_symbol = term.atoms.size() == 1 && pool[term.atoms[0]].kind == AtomKind::kSymbol;
+      if (is_symbol && facts_.divides(term.coefficient.den, pool[term.atoms[0]].name)) continue;
+      return hint_is_whole(share) && (is_equal(share, division) || is_number(share));
+    }
+    return true;
+  }
+  // Whether the parts are equal: then the number of tokens that was traced stands for all that the parts divide.
+  bool is_equal(PolyId share, const Division& division) {
+    const std::vector<StringId> symbols = facts_.pool().symbols(share);
+    return std::ranges::all_of(symbols, [&](StringId symbol) {
+      return !division.divided.contains(symbol) || division.equal.contains(symbol);
+    });
+  }
+  // Whether the plan rests on the number of each symbol.
+  bool is_number(PolyId share) {
+    const std::vector<StringId> symbols = facts_.pool().symbols(share);
+    return std::ranges::all_of(symbols, [&](StringId symbol) {
+      const auto number = facts_.hint(symbol);
+      return number && (facts_.assumed_value(symbol) == number ||
+                        std::ranges::any_of(plan_.assumed, [&](const ChunkPlan::Assumed& assumed) {
+                          return assumed.symbol == symbol &&
+                                 assumed.text == fmt::format("{} = {}", graph_.text(symbol), *number);
+                        }));
+    });
+  }
+  bool hint_is_whole(PolyId share) {
+    ExprPool& pool = facts_.pool();
+    const PolyId number = pool.substitute(share, [&](StringId symbol) -> std::optional<PolyId> {
+      return pool.poly_number(facts_.hint(symbol).value_or(0));
+    });
+    return pool.constant(number).has_value();  // none for a fraction
+  }
+
+  [[noreturn]] void decline(NodeId id, ExprId extent, std::size_t part) {
+    const Node& node = graph_.step().nodes[id];
+    throw PassError(
+        "chunk.part-type",
+        fmt::format("'{}' has {} rows along dimension {}, and nothing shows that part {} has a whole "
+                    "number of them",
+                    graph_.text(node.name), graph_.context->exprs.text(extent),
+                    plan_.placements.placement[id].dim, part),
+        site_of(graph_, node), "choose parts whose numbers of tokens divide as the rows do");
+  }
+
+  const Graph& graph_;
+  TokenExtents& tokens_;
+  Facts& facts_;
+  const ChunkPlan& plan_;
+};
+
 }  // namespace
 
 ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
@@ -160,6 +243,7 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   for (std::size_t i = 0; i < plan.divisions.size(); ++i)
     for (StringId symbol : plan.token_symbols)
       if (uses.uses(i, symbol)) Divider(graph, facts, plan).divide(plan.divisions[i], symbol);
+  Shares(graph, tokens, facts, plan).check();
   check_attention_borders(graph, tokens, facts, plan);
   check_positions(graph, plan.placements, placing, facts);
   plan.claims = prove_frames(graph, plan.placements, facts);

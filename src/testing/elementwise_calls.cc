@@ -146,7 +146,7 @@ class Maker {
 }  // namespace
 
 NodeId make_elementwise_call(StepBuilder& build, Dice& dice, NodeId x, NodeId y) {
-  const auto rows = dice.one_in(60) ? std::span<const ElementwiseRow>(kRowsWithoutKernel)
+  const auto rows = dice.one_in(40) ? std::span<const ElementwiseRow>(kRowsWithoutKernel)
                                     : std::span<const ElementwiseRow>(kRows);
   return Maker(build, x, y).make(dice.pick(rows));
 }

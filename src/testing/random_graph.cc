@@ -7,6 +7,7 @@
 
 #include "testing/dice.h"
 #include "testing/elementwise_calls.h"
+#include "testing/odd_calls.h"
 #include "testing/step_builder.h"
 
 namespace epweave {
@@ -30,6 +31,7 @@ class RowCode {
   RowCode(StepBuilder& build, Dice& dice) : build_(build), dice_(dice) {}
 
   void add_weight(NodeId weight) { weights_.push_back(weight); }
+  NodeId weight() const { return weights_.front(); }
 
   // A few operations; the last result.
   NodeId grow(Rows& rows, std::size_t count) {
@@ -58,6 +60,9 @@ class RowCode {
   // A sum over the rows: a weight's gradient f32[w, v], or f32[w].
   NodeId partial(const Rows& rows) {
     const NodeId a = dice_.pick(rows.values), b = dice_.pick(rows.values);
+    if (dice_.one_in(8))
+      return call("aten.unsqueeze.default",
+                  {arg(call("aten.sum.default", {arg(a)})), build_.arg(std::int64_t{0})});
     NodeId sum = dice_.one_in(3) ? call("aten.sum.dim_IntList", {arg(a), list({0})})
                                  : call("aten.mm.default", {arg(call("aten.t.default", {arg(a)})), arg(b)});
     switch (dice_.below(5)) {
@@ -304,7 +309,8 @@ class RowCode {
     // A complex number needs its two parts side by side, at an even place.
     const NodeId dense = call("aten.clone.default", {arg(pairs)}, {{"memory_format", contiguous()}});
     const NodeId z = call("aten.view_as_complex.default", {arg(dense)});
-    const NodeId r = call("aten.view_as_real.default", {arg(call("aten.mul.Tensor", {arg(z), arg(z)}))});
+    const NodeId other = dice_.one_in(2) ? z : call("aten._conj.default", {arg(z)});
+    const NodeId r = call("aten.view_as_real.default", {arg(call("aten.mul.Tensor", {arg(z), arg(other)}))});
     return call("aten.reshape.default", {arg(r), list({-1, width(a)})});
   }
 
@@ -509,12 +515,26 @@ class RowCode {
     return call("aten.sub.Tensor", {arg(a), arg(item(pair, 0))});
   }
 
+  // Divided by a number of the whole.
+  NodeId scaled(NodeId a, NodeId n) {
+    const NodeId number = call("aten.scalar_tensor.default", {arg(n)},
+                               {{"dtype", build_.dtype(kF32)}, {"device", build_.device("cuda:0")}});
+    return call("aten.div.Tensor", {arg(a), arg(number)});
+  }
+
   // Arithmetic on row counts.
   NodeId by_number(const Rows& rows) {
     const NodeId a = any(rows);
     const NodeId n = call("aten.sym_size.int", {arg(a), build_.arg(std::int64_t{0})});
     const NodeId twice = call("operator.add", {arg(n), arg(n)});
-    switch (dice_.below(4)) {
+    switch (dice_.below(6)) {
+      case 4:
+        return scaled(a,
+                      call("operator.add", {arg(call("operator.mod", {arg(n), build_.arg(std::int64_t{7})})),
+                                            build_.arg(std::int64_t{1})}));
+      case 5:
+        return scaled(a,
+                      dice_.one_in(2) ? n : call("operator.truediv", {arg(n), build_.arg(std::int64_t{4})}));
       case 0: {
         const NodeId same = call("operator.sub", {arg(twice), arg(n)});
         return call("aten.reshape.default", {arg(a), build_.list({arg(same), build_.arg(width(a))})});
@@ -554,6 +574,7 @@ class RowCode {
 
 // What a routing module keeps for its backward pass.
 struct Routing {
+  NodeId order;           // i64[n*k]: where each sorted slot was
   NodeId arrived_counts;  // i64[ranks]: how many rows each rank sent
   NodeId slot_token;      // i64[n*k]: the token of each sorted slot
   std::array<NodeId, kExperts> sent, received;
@@ -569,6 +590,7 @@ class StepGenerator {
     counts_in_floats_ = !layers && dice_.one_in(15);
     for (std::size_t layer = 0; layer < layers_; ++layer) is_moe_.push_back(!dice_.one_in(4));
     choices_ = 1 + static_cast<std::int64_t>(dice_.below(2));
+    if (!layers && dice_.one_in(3)) odd_call_ = dice_.below(kOddCalls);
   }
 
   RandomStep run() {
@@ -644,12 +666,32 @@ class StepGenerator {
       const NodeId out = call("aten.neg.default", {arg(code_.widened(y))});
       build_.node(out).ep.ep = build_.word("compute");
       saved_.push_back(rows);
+      if (odd_call_ && layer == 0) add_odd_call(layer, x);
       build_.in_module(fmt::format("layers.{}", layer));
       stream_ = call("aten.add.Tensor", {arg(x), arg(out)});
     }
     build_.in_module("loss");
     loss_ = call("aten.sum.default", {arg(call("aten.tanh.default", {arg(stream_)}))});
     results_.push_back({loss_, "loss", ""});
+  }
+
+  void add_odd_call(std::size_t layer, NodeId stream) {
+    const Routing& routing = routings_[layer];
+    const bool has_slots = is_moe_[layer] && choices_ == 1;
+    const std::string root = module(layer), outside = fmt::format("layers.{}.norm", layer);
+    OddContext context{.tokens = tokens_,
+                       .stream = stream,
+                       .rows = call("aten.neg.default", {arg(stream)}),
+                       .weight = code_.weight(),
+                       .counter = counters_[layer],
+                       .module = root,
+                       .outside = outside};
+    if (has_slots) {
+      context.slots = code_.widened(routing.slots.values.front());
+      context.order = routing.order;
+    }
+    if (const auto made = make_odd_call(build_, context, *odd_call_))
+      results_.push_back({*made, "other", ""});
   }
 
   // Tokens to experts and back, as torchtitan writes it.
@@ -675,6 +717,7 @@ class StepGenerator {
     const NodeId keys = call("aten.reshape.default", {arg(chosen), code_.list({-1})});
     const NodeId sorted = call("aten.sort.stable", {arg(keys)}, {{"stable", build_.flag(true)}});
     const NodeId order = code_.item(sorted, 1);
+    routing.order = order;
     routing.slot_token = call("aten.floor_divide.default", {arg(order), number(choices_)});
     const NodeId weights = call("aten.gather.default", {arg(scores), number(-1), arg(chosen)});
     const NodeId flat = call("aten.reshape.default", {arg(weights), code_.list({-1})});
@@ -785,7 +828,7 @@ class StepGenerator {
     StepBuilder::Keywords keywords = {{"dtype", build_.dtype(kI64)}, {"device", build_.device("cpu")}};
     if (which == "input") keywords.push_back({"non_blocking", build_.flag(true)});
     const NodeId host = call("aten._to_copy.default", {arg(counts)}, keywords);
-    build_.node(host).ep.token_count_sync = build_.word(which);
+    build_.node(host).ep.token_count_sync = build_.word("dispatch");
     return host;
   }
 
@@ -876,7 +919,8 @@ class StepGenerator {
   RowCode code_;
   std::size_t layers_ = 1;
   std::vector<bool> is_moe_;
-  std::int64_t choices_ = 1;       // experts per token
+  std::int64_t choices_ = 1;  // experts per token
+  std::optional<std::size_t> odd_call_;
   bool counts_in_floats_ = false;  // no part of a sum of floats is an exact integer: refused
   std::vector<std::string> names_;
   NodeId embedding_, tokens_, stream_, loss_;
