@@ -30,5 +30,6 @@ if [ -n "$with_torch" ]; then
   fi
   $venv/bin/python scripts/epweave_fx_torch_test.py
   $venv/bin/python scripts/ep_overlap_torch_test.py
+  $venv/bin/python scripts/compare_with_torch.py testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz
 fi
 ctest --preset release
