@@ -21,7 +21,8 @@ std::string print_members(const std::vector<std::uint32_t>& members);
 // Throws InputError where that cannot be done.
 std::vector<RankProgram> spread_over_ranks(const RankProgram& program);
 
-// Finds which groups of different ranks are one: the same members and the same name; ranks that name groups apart pair the k-th with these members.
+// Finds which groups of different ranks are one: the same members and the same name; ranks that name groups
+// apart pair the k-th with these members.
 class GroupMatcher {
  public:
   explicit GroupMatcher(const std::vector<RankProgram>& programs);
