@@ -4,6 +4,7 @@
 #include <map>
 
 #include "commands.h"
+#include "compare/rank_groups.h"
 #include "compare/verify_ranks.h"
 #include "graphs.h"
 #include "report.h"

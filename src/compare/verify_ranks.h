@@ -63,8 +63,4 @@ struct RanksReport {
 // One program for each rank; `rank` of each says which.
 RanksReport verify_ranks(const std::vector<RankProgram>& programs);
 
-// The programs of all ranks of a program that every rank runs, by moving its groups (translate_members).
-// Throws InputError where that cannot be done.
-std::vector<RankProgram> spread_over_ranks(const RankProgram& program);
-
 }  // namespace epweave

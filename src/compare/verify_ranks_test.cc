@@ -8,6 +8,7 @@
 #include <functional>
 #include <random>
 
+#include "compare/rank_groups.h"
 #include "io/file.h"
 #include "ir/text.h"
 
