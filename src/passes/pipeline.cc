@@ -110,7 +110,8 @@ class Parser {
   void parse_option(std::string_view owner, const std::vector<OptionSpec>& specs,
                     std::vector<std::optional<OptionValue>>& given) {
     const auto [at, name] = parse_name("an option");
-    const auto spec = std::find_if(specs.begin(), specs.end(), [&](const auto& s) { return s.name == name; });
+    const auto spec =
+        std::find_if(specs.begin(), specs.end(), [name = name](const auto& s) { return s.name == name; });
     if (spec == specs.end()) {
       if (specs.empty()) fail(at, fmt::format("'{}' has no options", owner), "'}'");
       fail_unknown(at, fmt::format("option of '{}':", owner), name, names_of(specs));
