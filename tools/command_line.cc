@@ -299,7 +299,8 @@ ProgramHelp program_help(const CLI::App& app) {
         "4 a pass declined the graph, 5 a bug of epweave; the same with and without \\-\\-json. "
         "reduce: 130 interrupted.\n"},
        {"FILES",
-        ".TP\n\\fI*.epw\\fR\nA graph in binary form; \\fI.txt\\fR is text, \\fI.json\\fR JSON, \\fI.onnx\\fR ONNX, "
+        ".TP\n\\fI*.epw\\fR\nA graph in binary form; \\fI.txt\\fR is text, \\fI.json\\fR JSON, \\fI.onnx\\fR "
+        "ONNX, "
         "\\fI.gz\\fR behind any of them compressed.\n"
         ".TP\n\\fI*.reproducer.epw\\fR\nWhat a failing pass was given, with the rest of the pipeline; "
         "rewrite \\-\\-reproducer runs it.\n"},

@@ -19,8 +19,8 @@ struct ReplayOptions {
   double deadline = 60;  // seconds
   double memory = 0;     // GiB; 0: all there is
   std::string data = "real";
-  std::vector<std::string> inputs;      // safetensors
-  std::string recipe;                   // JSON; empty: the one that ships
+  std::vector<std::string> inputs;  // safetensors
+  std::string recipe;               // JSON; empty: the one that ships
   std::string device = "cpu";
   std::optional<std::uint64_t> jitter;  // seed
   bool report_types = false;
@@ -35,7 +35,7 @@ struct RunCommandOptions {
 
 struct CheckCommandOptions {
   InputOptions a, b;
-  InputOptions reference;  // empty path: none
+  InputOptions reference;          // empty path: none
   std::string device_a, device_b;  // empty: as `replay` says
   ReplayOptions replay;
 };

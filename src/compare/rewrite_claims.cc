@@ -86,7 +86,8 @@ std::string RewriteClaims::describe(NodeId b) const {
       return fmt::format("{} (the parts of {})", name_b(b), origin);
     case ClaimKind::kJoin:
       if (claim.complete) return fmt::format("{} (all of {}, joined)", name_b(b), origin);
-      if (claim.first_part == claim.part) return fmt::format("{} (parts of {}, wrongly joined)", name_b(b), origin);
+      if (claim.first_part == claim.part)
+        return fmt::format("{} (parts of {}, wrongly joined)", name_b(b), origin);
       return fmt::format("{} (parts {} to {} of {})", name_b(b), claim.first_part, claim.part, origin);
     case ClaimKind::kSize:
       return fmt::format("{} (a size)", name_b(b));

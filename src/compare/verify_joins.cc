@@ -245,8 +245,8 @@ void JoinCheck::check_sum(NodeId id) {
   const std::uint32_t first = is_sum ? before.first_part : before.part;
   const bool is_start =
       is_sum || ((first == 0 || first + 1 == n) && left == claims_.part_of(claim.origin, first));
-  const bool is_next = right == claims_.part_of(claim.origin, k) &&
-                       (first == 0 ? k == before.part + 1 : k + 1 == before.part);
+  const bool is_next =
+      right == claims_.part_of(claim.origin, k) && (first == 0 ? k == before.part + 1 : k + 1 == before.part);
   if (!is_start || !is_next)
     return claims_.fail(
         id, "rewrite-join",

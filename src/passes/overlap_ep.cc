@@ -339,13 +339,13 @@ PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
     return {graph, std::move(result.notes)};
   }
   if (options.require_exchange)
-    decline(
-        graph, {},
-        {"nothing-to-schedule", "S-9",
-         has_eager_notes(graph)
-             ? "the graph was chunked in eager mode: run mark-eager-chunks first"
-             : "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
-        input.regions.empty() ? "no chunked region matches" : "no chunked region has a labelled token exchange");
+    decline(graph, {},
+            {"nothing-to-schedule", "S-9",
+             has_eager_notes(graph)
+                 ? "the graph was chunked in eager mode: run mark-eager-chunks first"
+                 : "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
+            input.regions.empty() ? "no chunked region matches"
+                                  : "no chunked region has a labelled token exchange");
   return {graph, {"no token exchange to schedule"}};
 }
 

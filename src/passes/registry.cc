@@ -288,20 +288,19 @@ std::vector<PresetInfo> make_presets() {
 ChunkOptions read_chunk_options(const Options& options) {
   require_use_of_sizes(read_roots(options), read_sizes(options));
   require_one_order(options);
-  return {
-      .roots = read_roots(options),
-      .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
-      .parts = options.integer("parts"),
-      .sizes = read_sizes(options),
-      .require_exchange = options.flag("require-exchange"),
-      .dense = options.has("dense") && options.flag("dense"),
-      .exact_casts = options.text("cast") == "exact",
-      .attention = is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent
-                                                                  : AttentionMode::kWholeKv,
-      .grad_accumulation = is_chosen(options, "grad-accumulation", "eager") ? GradAccumulation::kEager
-                                                                            : GradAccumulation::kEarly,
-      .join = is_chosen(options, "join", "regions") ? JoinMode::kRegions : JoinMode::kLate,
-      .own_sums = is_chosen(options, "contract", "own-sums") ? OwnSums::kAccept : OwnSums::kRefuse};
+  return {.roots = read_roots(options),
+          .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
+          .parts = options.integer("parts"),
+          .sizes = read_sizes(options),
+          .require_exchange = options.flag("require-exchange"),
+          .dense = options.has("dense") && options.flag("dense"),
+          .exact_casts = options.text("cast") == "exact",
+          .attention = is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent
+                                                                      : AttentionMode::kWholeKv,
+          .grad_accumulation = is_chosen(options, "grad-accumulation", "eager") ? GradAccumulation::kEager
+                                                                                : GradAccumulation::kEarly,
+          .join = is_chosen(options, "join", "regions") ? JoinMode::kRegions : JoinMode::kLate,
+          .own_sums = is_chosen(options, "contract", "own-sums") ? OwnSums::kAccept : OwnSums::kRefuse};
 }
 
 const PassInfo* Registry::find_pass(std::string_view name) const {

@@ -365,7 +365,8 @@ CheckReport::Conclusion CheckReport::conclusion() const {
                        [=](const OutputCheck& output) { return output.verdict == verdict; });
   };
   if (first || has(Verdict::kDiffers)) return Conclusion::kDifferent;
-  if (!baseline_is_deterministic || !devices_agree || has(Verdict::kUnverified)) return Conclusion::kNotVerified;
+  if (!baseline_is_deterministic || !devices_agree || has(Verdict::kUnverified))
+    return Conclusion::kNotVerified;
   return Conclusion::kSame;
 }
 

@@ -3,18 +3,20 @@
 
 #include <cstdint>
 
-#define EPWEAVE_UNARY_OPS(X)                                                                            \
-  X(Neg)                                                                                                \
-  X(Abs)                                                                                                \
-  X(Square) X(Conjugate) X(BitNot) X(Relu) X(SignOf) X(Floor) X(Ceil) X(Trunc) X(Round) X(LogOf) X(Sin) \
-      X(Cos) X(Sqrt) X(Rsqrt) X(Tanh) X(Reciprocal) X(Exp) X(Sigmoid) X(Silu)
+#define EPWEAVE_UNARY_OPS(X)                                                                                 \
+  X(Neg)                                                                                                     \
+  X(Abs)                                                                                                     \
+  X(Square)                                                                                                  \
+  X(Conjugate) X(BitNot) X(Relu) X(SignOf) X(Floor) X(Ceil) X(Trunc) X(Round) X(LogOf) X(Sin) X(Cos) X(Sqrt) \
+      X(Rsqrt) X(Tanh) X(Reciprocal) X(Exp) X(Sigmoid) X(Silu)
 #define EPWEAVE_UNARY_TESTS(X) X(LogicalNot) X(IsNan) X(IsInf)
-#define EPWEAVE_BINARY_OPS(X)                                                                     \
-  X(Mul)                                                                                          \
-  X(Div)                                                                                          \
-  X(FloorDiv) X(TruncDiv) X(Remainder) X(Fmod) X(Maximum) X(Minimum) X(BitAnd) X(BitOr) X(BitXor) \
-      X(ShiftLeft) X(ShiftRight) X(SiluBackward) X(SigmoidBackward) X(TanhBackward) X(ShiftedExp) \
-          X(LogSumExp) X(KeepScore)
+#define EPWEAVE_BINARY_OPS(X)                                                                      \
+  X(Mul)                                                                                           \
+  X(Div)                                                                                           \
+  X(FloorDiv)                                                                                      \
+  X(TruncDiv) X(Remainder) X(Fmod) X(Maximum) X(Minimum) X(BitAnd) X(BitOr) X(BitXor) X(ShiftLeft) \
+      X(ShiftRight) X(SiluBackward) X(SigmoidBackward) X(TanhBackward) X(ShiftedExp) X(LogSumExp)  \
+          X(KeepScore)
 #define EPWEAVE_BINARY_TESTS(X) \
   X(Equal)                      \
   X(NotEqual) X(Less) X(LessEqual) X(Greater) X(GreaterEqual) X(LogicalAnd) X(LogicalOr) X(LogicalXor)
