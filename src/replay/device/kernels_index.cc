@@ -127,9 +127,9 @@ Tensor read_blocks(KernelCall& call, const Tensor& self, const std::vector<Value
   const Indexed indexed = resolve(scratch, self, indices, negative);
   Tensor out = call.make_result(0, self.dtype, indexed.sizes);
   if (!can_copy(self)) return out;
-  scratch.launcher().launch(ReadBlocksTask{blocks_of(indexed, self, index_first(indexed, out)),
-                                           bytes_of_element(self)},
-                            out.numel(), {&self, &out, &indexed.offsets});
+  scratch.launcher().launch(
+      ReadBlocksTask{blocks_of(indexed, self, index_first(indexed, out)), bytes_of_element(self)},
+      out.numel(), {&self, &out, &indexed.offsets});
   return out;
 }
 Value index(KernelCall& call) {
@@ -191,8 +191,8 @@ void put_blocks(KernelCall& call, const Tensor& target) {
     const Tensor same = values.dtype == target.dtype ? rows : scratch.copied(rows, target.dtype);
     const IndexedBlocks blocks = blocks_of(indexed, target, same);
     return scratch.launcher().launch(
-        WriteBlocksTask{blocks, count_elements(indexed.common), bytes_of_element(target)},
-        blocks.block_count, {&target, &same, &indexed.offsets});
+        WriteBlocksTask{blocks, count_elements(indexed.common), bytes_of_element(target)}, blocks.block_count,
+        {&target, &same, &indexed.offsets});
   }
   const Tensor dense = scratch.copied(target, target.dtype);
   const Indexed indexed = resolve(scratch, dense, call[1].items(), Negative::kFromTheEnd);
@@ -298,9 +298,8 @@ Value gather(KernelCall& call) {
   Launcher& launcher = launcher_of(call);
   const AlongIndex along = along_index(launcher, self, index, dim);
   if (self.numel() == 0 && index.numel() != 0) throw KernelError("gather from an empty tensor");
-  launcher.launch(
-      GatherTask{along, plain_strides(self), plain_strides(out), bytes_of_element(self)},
-      index.numel(), {&self, &index, &out});
+  launcher.launch(GatherTask{along, plain_strides(self), plain_strides(out), bytes_of_element(self)},
+                  index.numel(), {&self, &index, &out});
   return out;
 }
 
