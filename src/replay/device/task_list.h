@@ -7,49 +7,60 @@
 namespace epweave::replay::device {
 
 // X(name, type); a thread per index.
-#define EPWEAVE_DEVICE_TASKS(X)                                                                         \
-  X(Map0, MapTask<0>)                                                                                   \
-  X(Map1, MapTask<1>)                                                                                   \
-  X(Map2, MapTask<2>)                                                                                   \
-  X(Map3, MapTask<3>)                                                                                   \
-  X(Copy, CopyTask)                                                                                     \
-  X(Progression, ProgressionTask)                                                                       \
-  X(LaneSumFloat, LaneSumTask<float>)                                                                   \
-  X(LaneSumDouble, LaneSumTask<double>)                                                                 \
-  X(LaneSumInt, LaneSumTask<std::int64_t>)                                                              \
-  X(LaneTotalFloat, LaneTotalTask<float>)                                                               \
-  X(LaneTotalDouble, LaneTotalTask<double>)                                                             \
-  X(LaneTotalInt, LaneTotalTask<std::int64_t>)                                                          \
-  X(LaneMaximumFloat, LaneMaximumTask<float>)                                                           \
-  X(LaneMaximumDouble, LaneMaximumTask<double>)                                                         \
-  X(RowMaximumFloat, RowMaximumTask<float>)                                                             \
-  X(RowMaximumDouble, RowMaximumTask<double>)                                                           \
-  X(FindInRowFloat, FindInRowTask<float>)                                                               \
-  X(FindInRowDouble, FindInRowTask<double>)                                                             \
-  X(FindInRowInt, FindInRowTask<std::int64_t>)                                                          \
-  X(CumulativeFloat, CumulativeTask<float>)                                                             \
-  X(CumulativeDouble, CumulativeTask<double>)                                                           \
-  X(CumulativeInt, CumulativeTask<std::int64_t>)                                                        \
-  X(SortFloat, SortTask<float>)                                                                         \
-  X(SortDouble, SortTask<double>)                                                                       \
-  X(SortInt, SortTask<std::int64_t>)                                                                    \
-  X(Assert, AssertTask)                                                                                 \
-  X(ResolveIndex, ResolveIndexTask)                                                                     \
-  X(ReadBlocks, ReadBlocksTask)                                                                         \
-  X(WriteBlocks, WriteBlocksTask)                                                                       \
-  X(AddBlocksFloat, AddBlocksTask<float>)                                                               \
-  X(AddBlocksDouble, AddBlocksTask<double>)                                                             \
-  X(AddBlocksInt, AddBlocksTask<std::int64_t>)                                                          \
-  X(CountUses, CountUsesTask)                                                                           \
-  X(Gather, GatherTask)                                                                                 \
-  X(ScatterFloat, ScatterTask<float>)                                                                   \
-  X(ScatterDouble, ScatterTask<double>) X(ScatterInt, ScatterTask<std::int64_t>) X(Repeat, RepeatTask)  \
-      X(CheckCounts, CheckCountsTask) X(CheckOffsets, CheckOffsetsTask) X(LossFloat, LossTask<float>)   \
-          X(LossDouble, LossTask<double>) X(LossBackwardFloat, LossBackwardTask<float>)                 \
-              X(LossBackwardDouble, LossBackwardTask<double>) X(Cover, CoverTask)                       \
-                  X(CompareCover, CompareCoverTask) X(CausalCover, CausalCoverTask)                     \
-                      X(MaskScores, MaskScoresTask) X(Reduce, ReduceTask) X(DotDouble, DotTask<double>) \
-                          X(DotInt, DotTask<std::int64_t>)
+// clang-format off
+#define EPWEAVE_DEVICE_TASKS(X) \
+  X(Map0, MapTask<0>) \
+  X(Map1, MapTask<1>) \
+  X(Map2, MapTask<2>) \
+  X(Map3, MapTask<3>) \
+  X(Copy, CopyTask) \
+  X(Progression, ProgressionTask) \
+  X(LaneSumFloat, LaneSumTask<float>) \
+  X(LaneSumDouble, LaneSumTask<double>) \
+  X(LaneSumInt, LaneSumTask<std::int64_t>) \
+  X(LaneTotalFloat, LaneTotalTask<float>) \
+  X(LaneTotalDouble, LaneTotalTask<double>) \
+  X(LaneTotalInt, LaneTotalTask<std::int64_t>) \
+  X(LaneMaximumFloat, LaneMaximumTask<float>) \
+  X(LaneMaximumDouble, LaneMaximumTask<double>) \
+  X(RowMaximumFloat, RowMaximumTask<float>) \
+  X(RowMaximumDouble, RowMaximumTask<double>) \
+  X(FindInRowFloat, FindInRowTask<float>) \
+  X(FindInRowDouble, FindInRowTask<double>) \
+  X(FindInRowInt, FindInRowTask<std::int64_t>) \
+  X(CumulativeFloat, CumulativeTask<float>) \
+  X(CumulativeDouble, CumulativeTask<double>) \
+  X(CumulativeInt, CumulativeTask<std::int64_t>) \
+  X(SortFloat, SortTask<float>) \
+  X(SortDouble, SortTask<double>) \
+  X(SortInt, SortTask<std::int64_t>) \
+  X(Assert, AssertTask) \
+  X(ResolveIndex, ResolveIndexTask) \
+  X(ReadBlocks, ReadBlocksTask) \
+  X(WriteBlocks, WriteBlocksTask) \
+  X(AddBlocksFloat, AddBlocksTask<float>) \
+  X(AddBlocksDouble, AddBlocksTask<double>) \
+  X(AddBlocksInt, AddBlocksTask<std::int64_t>) \
+  X(CountUses, CountUsesTask) \
+  X(Gather, GatherTask) \
+  X(ScatterFloat, ScatterTask<float>) \
+  X(ScatterDouble, ScatterTask<double>) \
+  X(ScatterInt, ScatterTask<std::int64_t>) \
+  X(Repeat, RepeatTask) \
+  X(CheckCounts, CheckCountsTask) \
+  X(CheckOffsets, CheckOffsetsTask) \
+  X(LossFloat, LossTask<float>) \
+  X(LossDouble, LossTask<double>) \
+  X(LossBackwardFloat, LossBackwardTask<float>) \
+  X(LossBackwardDouble, LossBackwardTask<double>) \
+  X(Cover, CoverTask) \
+  X(CompareCover, CompareCoverTask) \
+  X(CausalCover, CausalCoverTask) \
+  X(MaskScores, MaskScoresTask) \
+  X(Reduce, ReduceTask) \
+  X(DotDouble, DotTask<double>) \
+  X(DotInt, DotTask<std::int64_t>)
+// clang-format on
 
 // kMatmul: a block of threads per index.
 enum class TaskKind : std::uint16_t {
