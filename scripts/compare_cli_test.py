@@ -96,7 +96,9 @@ class JsonTest(CommandLineTest):
                                         "position", "users", "source", "provenance")}
         chunk = {name: None for name in ("root", "role", "part", "parts")}
         kind = {name: None for name in ("dtype", "shape", "stride", "device")}
-        expected = node | {"chunk": chunk, "type": kind}
+        divided = {name: None for name in ("region", "direction", "parts", "origin", "placement", "why", "numerics",
+                                           "rejoined_by")}
+        expected = node | {"chunk": chunk, "type": kind, "divided": divided}
         self.assertEqual(self.document("explain", out, "mm_11_chunk0"), expected)
         self.assertEqual(self.document("explain", out, "all_to_all_single_1_chunk0"),
                          expected | {"exchange": {"launch": None, "wait": None, "runs_meanwhile": None}})

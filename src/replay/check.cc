@@ -50,21 +50,21 @@ class Checker {
     Run run_a = run(a_, world_a_, watch(seen_a, setup_.device_a));
     Run run_b = run(b_, world_b_, watch(seen_b, setup_.device_b));
     for (Rank rank = 0; rank < world_a_.size; ++rank) judge_nodes(rank, seen_a, seen_b);
-    const bool has_sums = find_sums();
+    has_sums_ = find_sums();
     // The second run of A also tells whether A gives the same bits twice.
     Run again_a = run(a_, world_a_, follow_bounds(bounded_a_, setup_.device_a));
     report_.baseline_is_deterministic = have_same_bits(run_a.results, again_a.results);
-    if (has_sums && setup_.device_a != nullptr) {
+    if (has_sums_ && setup_.device_a != nullptr) {
       again_a = run(a_, world_a_, follow_bounds(bounded_a_, nullptr));
       report_.devices_agree = have_same_bits(run_a.results, again_a.results);
     }
-    const Run again_b = has_sums ? run(b_, world_b_, follow_bounds(bounded_b_, nullptr)) : Run();
-    if (has_sums && setup_.device_b != nullptr)
+    const Run again_b = has_sums_ ? run(b_, world_b_, follow_bounds(bounded_b_, nullptr)) : Run();
+    if (has_sums_ && setup_.device_b != nullptr)
       report_.devices_agree = report_.devices_agree && have_same_bits(run_b.results, again_b.results);
     for (Rank rank = 0; rank < world_a_.size; ++rank) {
       count_nodes(rank);
       check_results(run_a.results[rank], run_b.results[rank], rank);
-      if (has_sums) check_sums(again_a, again_b, rank);
+      if (has_sums_) check_sums(again_a, again_b, rank);
     }
     if (report_.first) locate_first();
     if (setup_.reference != nullptr) check_reference(run_a.results, run_b.results);
@@ -99,7 +99,7 @@ class Checker {
   RunOptions follow_bounds(const BoundedNodes& bounded, Device* device) const {
     RunOptions options = setup_.options;
     options.device = device;
-    if (sums_.has_any() && device == nullptr) options.bounded = &bounded;
+    if (has_sums_ && device == nullptr) options.bounded = &bounded;
     return options;
   }
 
@@ -350,6 +350,7 @@ class Checker {
   std::uint64_t unpaired_ = 0;
   std::vector<Group> groups_;
   SumChecker sums_;
+  bool has_sums_ = false;  // some sum was regrouped
   BoundedNodes bounded_a_, bounded_b_;
   std::vector<std::vector<GroupJudgement>> judgements_;  // by rank, by group
   std::vector<std::size_t> first_output_;                // by rank, in report_.outputs

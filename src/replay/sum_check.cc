@@ -126,7 +126,6 @@ RegroupedSums find_regrouped(const Graph& graph, const IdSet<NodeId>& roots) {
 SumChecker::SumChecker(const std::vector<Group>& groups, Rank ranks) : groups_(groups), ranks_(ranks) {}
 
 void SumChecker::add(std::size_t group) {
-  added_.push_back(group);
   ++uses_of_whole_[groups_[group].whole];
   for (NodeId value : groups_[group].values) group_of_[value] = group;
 }

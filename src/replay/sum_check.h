@@ -53,7 +53,6 @@ class SumChecker {
  public:
   SumChecker(const std::vector<Group>& groups, Rank ranks);
   void add(std::size_t group);
-  bool has_any() const { return !added_.empty(); }
 
   void see_whole(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds);
   void see_value(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds);
@@ -69,7 +68,6 @@ class SumChecker {
   void finish(OfRank& of_rank, std::size_t group);
 
   const std::vector<Group>& groups_;
-  std::vector<std::size_t> added_;
   std::unordered_map<NodeId, std::uint32_t> uses_of_whole_;
   std::unordered_map<NodeId, std::size_t> group_of_;  // of a value of B
   std::vector<OfRank> ranks_;

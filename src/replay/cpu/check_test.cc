@@ -169,6 +169,26 @@ graph
   CHECK(report.outputs[0].difference.differing == 2);
 }
 
+TEST_CASE("a regrouped sum that is exact is equal") {
+  const CheckReport report = check(R"(graph
+  %x = aten.ones.default([4, 2], dtype=f32) : f32[4, 2]
+  %s = aten.sum.dim_IntList(%x, [0]) : f32[2]
+  output([%s])
+)",
+                                   R"(origins %x = aten.ones.default, %s = aten.sum.dim_IntList
+graph
+  %x = aten.ones.default([4, 2], dtype=f32) : f32[4, 2] from(chunk kept %x)
+  %x0 = aten.slice.Tensor(%x, 0, 0, 1) : f32[1, 2] from(chunk split %x 0/2)
+  %x1 = aten.slice.Tensor(%x, 0, 1, 4) : f32[3, 2]+2 from(chunk split %x 1/2)
+  %s0 = aten.sum.dim_IntList(%x0, [0]) : f32[2] from(chunk body %s 0/2)
+  %s1 = aten.sum.dim_IntList(%x1, [0]) : f32[2] from(chunk body %s 1/2)
+  %s = aten.add.Tensor(%s0, %s1) : f32[2] from(chunk materialize %s)
+  output([%s])
+)");
+  CHECK(report.is_same());
+  for (const OutputCheck& output : report.outputs) CHECK(output.verdict == Verdict::kEqual);
+}
+
 TEST_CASE("a graph equals itself") {
   const CheckReport report = check(kWhole, kWhole);
   CHECK(report.is_same());
