@@ -98,12 +98,31 @@ class Inference {
       inputs += fmt::format("{}{}: {}", inputs.empty() ? "" : ", ", graph_.text(step_.nodes[input].name),
                             print_placement(result_.seen_from(input, result_.region[id])));
     });
-    throw PassError(
-        refusal.id,
-        fmt::format("{} cannot run on parts of the tokens: {} (arguments {})", graph_.text(node.target),
-                    refusal.problem, inputs),
-        site_of(graph_, node),
-        refusal.remedy.empty() ? "select roots that leave this operation outside" : refusal.remedy);
+    throw PassError(refusal.id,
+                    fmt::format("{} cannot run on parts of the tokens: {} (arguments {})",
+                                graph_.text(node.target), refusal.problem, inputs),
+                    site_of(graph_, node), remedy_of(refusal));
+  }
+
+  std::string remedy_of(const PlacementRefusal& refusal) const {
+    if (!refusal.remedy.empty()) return refusal.remedy;
+    std::string remedy = "select roots that leave this operation outside";
+    if (refusal.id == "chunk.along-divided")
+      if (const ProcessGroup* group = find_tensor_parallel_group())
+        remedy += fmt::format(
+            "; the graph is tensor-parallel (group '{}', axis tp, {} ranks), which cuts and joins rows of "
+            "tokens "
+            "inside modules: trace it with tensor-parallel degree 1",
+            graph_.text(group->name), group->ranks.size());
+    return remedy;
+  }
+
+  const ProcessGroup* find_tensor_parallel_group() const {
+    for (const ProcessGroup& group : graph_.groups)
+      if (group.ranks.size() > 1 && group.axes && group.axes->size() == 1 &&
+          graph_.text(group.axes->front()) == "tp")
+        return &group;
+    return nullptr;
   }
 
   Placement outside_placement(TypeId id) {
