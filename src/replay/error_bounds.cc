@@ -31,7 +31,8 @@ bool is_view_of(const Tensor& result, std::span<const Value> args) {
 
 // A complex number is two elements: its parts have a bound each.
 std::size_t bytes_of_part(DType dtype) {
-  return is_complex(dtype) ? info(dtype).bytes / 2 : info(dtype).bytes;
+  const auto bytes = static_cast<std::size_t>(info(dtype).bytes);
+  return is_complex(dtype) ? bytes / 2 : bytes;
 }
 
 // The bounds of a value's elements among those of all that is stored; of complex numbers with a last dimension
