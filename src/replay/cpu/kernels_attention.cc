@@ -22,6 +22,7 @@
 #include <limits>
 #include <map>
 
+#include "replay/cpu/attention_call.h"
 #include "replay/cpu/kernels.h"
 #include "replay/cpu/operands.h"
 #include "replay/cpu/sum.h"
@@ -31,7 +32,6 @@ namespace epweave::replay::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr double kLn2 = 0.693147180559945309417;
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -62,16 +62,12 @@ class Kind {
   virtual void modify_backward(const Tile& tile, const Buffer<float>& before, Buffer<float>& grad) = 0;
 };
 
-struct Problem {
-  std::int64_t batches = 0, heads = 0, kv_heads = 0, kv_batches = 0;
-  std::int64_t queries = 0, keys = 0;
-  std::int64_t depth = 0, value_depth = 0;
-  std::int64_t q_block = 128, k_block = 128;
+struct Problem : AttentionShape {
   float scale = 1;
   Buffer<float> query, key, value;  // [batch, head, row, depth]
 
   std::int64_t kv_slab(std::int64_t batch, std::int64_t head) const {
-    return (kv_batches == 1 ? 0 : batch) * kv_heads + head / (heads / kv_heads);
+    return (kv_batches == 1 ? 0 : batch) * kv_heads + head / group();
   }
   Matrix<float> query_rows(const Tile& t) const {
     return {query.data() + ((t.batch * heads + t.head) * queries + t.q_first) * depth, t.rows, depth, depth,
@@ -87,23 +83,7 @@ struct Problem {
 };
 
 Problem read_problem(const Tensor& query, const Tensor& key, const Tensor& value, double scale) {
-  if (query.rank() != 4 || key.rank() != 4 || value.rank() != 4)
-    throw KernelError("attention: four dimensions");
-  if (compute_of(query.dtype) != Compute::kFloat) throw KernelError("attention is computed in float32 only");
-  Problem p;
-  p.batches = query.sizes[0];
-  p.heads = query.sizes[1];
-  p.queries = query.sizes[2];
-  p.depth = query.sizes[3];
-  p.kv_batches = key.sizes[0];
-  p.kv_heads = key.sizes[1];
-  p.keys = key.sizes[2];
-  p.value_depth = value.sizes[3];
-  const bool fits = key.sizes[3] == p.depth && value.sizes[0] == p.kv_batches &&
-                    value.sizes[1] == p.kv_heads && value.sizes[2] == p.keys &&
-                    (p.kv_batches == p.batches || p.kv_batches == 1) && p.kv_heads > 0 &&
-                    p.heads % p.kv_heads == 0;
-  if (!fits) throw KernelError("attention: the sizes of query, key and value do not fit");
+  Problem p{read_attention_shape(query, key, value), 1, {}, {}, {}};
   p.scale = static_cast<float>(scale);
   p.query = dense<float>(query);
   p.key = dense<float>(key);
@@ -312,99 +292,52 @@ class DotProduct : public Kind {
   Buffer<float> bias_;
 };
 
-double scale_or_default(const Value& scale, const Tensor& query) {
-  return scale.is_none() ? 1.0 / std::sqrt(static_cast<double>(query.sizes.back())) : scale.real();
-}
-void refuse_dropout(double p) {
-  if (p != 0) throw KernelError("attention with dropout is random: not supported");
-}
-
-// Where the parameters of one entry point are.
-struct DotProductParams {
-  std::size_t query = 0, bias = SIZE_MAX, dropout = 0, causal = 0, scale = 0;
-};
-const Value& param_or_none(const KernelCall& call, std::size_t param) {
-  static const Value none;
-  return param < call.size() ? call[param] : none;
-}
-
-struct DotProductResult {
-  Tensor out, lse;
-};
 DotProductResult dot_product(KernelCall& call, const DotProductParams& at_param) {
-  refuse_dropout(call.real(at_param.dropout));
-  const Tensor& query = call.tensor(at_param.query);
-  const Problem p = read_problem(query, call.tensor(at_param.query + 1), call.tensor(at_param.query + 2),
-                                 scale_or_default(call[at_param.scale], query));
-  DotProduct kind(p, call.boolean(at_param.causal), param_or_none(call, at_param.bias));
+  const DotProductCall c = read_dot_product(call, at_param);
+  const Problem p = read_problem(c.query, c.key, c.value, c.scale);
+  DotProduct kind(p, c.is_causal, c.bias);
   const Forward forward = run_forward(p, kind);
-  Tensor out = call.make_result(0, query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
+  Tensor out = call.make_result(0, c.query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
   store_dense(forward.out, out);
-  Extents lse_sizes{p.batches, p.heads, p.queries};
-  if (const ResultType* recorded = call.result(1); recorded != nullptr && !call.is_nested())
-    lse_sizes = recorded->sizes;
-  Tensor lse = call.make_result(1, DType::kFloat32, lse_sizes);
+  Tensor lse = call.make_result(1, DType::kFloat32, logsumexp_sizes(call, p));
   if (lse.numel() == static_cast<std::int64_t>(forward.lse.size()))
     store_dense(forward.lse, lse);
   else
-    fill_elements(lse, Value(0.0));  // compute_log_sumexp=False: an empty or padded tensor
+    fill_elements(lse, Value(0.0));
   return {out, lse};
 }
-Value seed(KernelCall& call, std::size_t i) {
-  const ResultType* recorded = call.result(i);
-  Tensor tensor = recorded != nullptr ? call.make_result(i, recorded->dtype, recorded->sizes)
-                                      : call.make(DType::kInt64, {});
-  fill_elements(tensor, Value(std::int64_t{0}));
-  return tensor;
-}
-
 Value cudnn_attention(KernelCall& call) {
-  const DotProductResult r = dot_product(call, {0, 3, 5, 6, 8});
-  return Value::tuple({r.out, r.lse, Value(), Value(), call.tensor(0).sizes[2], call.tensor(1).sizes[2],
-                       seed(call, 6), seed(call, 7), Value()});
+  return fused_attention_result(call, dot_product(call, kCudnn));
 }
 Value flash_attention(KernelCall& call) {
-  const DotProductResult r = dot_product(call, {0, SIZE_MAX, 3, 4, 6});
-  return Value::tuple({r.out, r.lse, Value(), Value(), call.tensor(0).sizes[2], call.tensor(1).sizes[2],
-                       seed(call, 6), seed(call, 7), Value()});
+  return fused_attention_result(call, dot_product(call, kFlash));
 }
 Value efficient_attention(KernelCall& call) {
-  const DotProductResult r = dot_product(call, {0, 3, 5, 6, 7});
-  return Value::tuple({r.out, r.lse, seed(call, 2), seed(call, 3)});
+  return efficient_attention_result(call, dot_product(call, kEfficient));
 }
 
-struct DotProductBackwardParams {
-  std::size_t bias = SIZE_MAX, out = 0, lse = 0, dropout = 0, causal = 0, scale = 0;
-};
 // grad_out, query, key, value come first everywhere.
-std::vector<Value> dot_product_backward(KernelCall& call, const DotProductBackwardParams& at_param) {
-  refuse_dropout(call.real(at_param.dropout));
-  const Tensor& query = call.tensor(1);
-  const Problem p =
-      read_problem(query, call.tensor(2), call.tensor(3), scale_or_default(call[at_param.scale], query));
-  DotProduct kind(p, call.boolean(at_param.causal), param_or_none(call, at_param.bias));
+std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams& at_param) {
+  const DotProductCall c = read_dot_product(call, at_param);
+  const Problem p = read_problem(c.query, c.key, c.value, c.scale);
+  DotProduct kind(p, c.is_causal, c.bias);
+  require_logsumexp(call.tensor(at_param.lse), p);
   const Saved saved{dense<float>(call.tensor(at_param.out)),
                     dense<float>(call.tensor(0)),
                     dense<float>(call.tensor(at_param.lse)),
                     {}};
-  if (static_cast<std::int64_t>(saved.lse.size()) != p.batches * p.heads * p.queries)
-    throw KernelError("attention backward: the logsumexp has another size than the queries");
   const Gradients grads = run_backward(p, kind, saved);
-  return {result_of(call, 0, query, grads.query), result_of(call, 1, call.tensor(2), grads.key),
-          result_of(call, 2, call.tensor(3), grads.value)};
+  return {result_of(call, 0, c.query, grads.query), result_of(call, 1, c.key, grads.key),
+          result_of(call, 2, c.value, grads.value)};
 }
 Value cudnn_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, {8, 4, 5, 13, 14, 15}));
+  return Value::tuple(dot_product_backward(call, kCudnnBackward));
 }
 Value flash_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, {SIZE_MAX, 4, 5, 10, 11, 14}));
+  return Value::tuple(dot_product_backward(call, kFlashBackward));
 }
 Value efficient_attention_backward(KernelCall& call) {
-  std::vector<Value> grads = dot_product_backward(call, {4, 5, 6, 9, 11, 12});
-  if (call[10].items()[3].boolean())
-    throw KernelError("attention backward: the gradient of the bias is not supported");
-  grads.emplace_back();
-  return Value::tuple(std::move(grads));
+  return efficient_backward_result(call, dot_product_backward(call, kEfficientBackward));
 }
 
 // ---- FlexAttention ------------------------------------------------------------------------
@@ -452,14 +385,11 @@ class Flex : public Kind {
   Flex(KernelCall& call, Problem& p, const Value& block_mask, Functions functions)
       : call_(call), p_(p), functions_(functions) {
     const std::vector<Value>& items = block_mask.items();
-    if (items.size() < 13) throw KernelError("flex_attention: the block mask has too few entries");
+    read_block_sizes(items, p);
     partial_ = BlockTable(items[2], items[3]);
     full_ = BlockTable(items[4], items[5]);
     partial_of_keys_ = BlockTable(items[6], items[7]);
     full_of_keys_ = BlockTable(items[8], items[9]);
-    p.q_block = items[items.size() - 3].integer();
-    p.k_block = items[items.size() - 2].integer();
-    if (p.q_block <= 0 || p.k_block <= 0) throw KernelError("flex_attention: block sizes must be positive");
     mask_ = &items.back();
   }
 
@@ -467,8 +397,7 @@ class Flex : public Kind {
   // pairs.
   void check_tables_agree() {
     if (partial_of_keys_.empty()) return;
-    const std::int64_t q_blocks = (p_.queries + p_.q_block - 1) / p_.q_block,
-                       k_blocks = (p_.keys + p_.k_block - 1) / p_.k_block;
+    const std::int64_t q_blocks = p_.q_blocks(), k_blocks = p_.k_blocks();
     for (std::int64_t b = 0; b < p_.batches; ++b)
       for (std::int64_t h = 0; h < p_.heads; ++h) {
         std::vector<std::array<std::int64_t, 3>> by_query, by_key;
@@ -489,7 +418,7 @@ class Flex : public Kind {
 
   std::vector<Block> blocks(std::int64_t batch, std::int64_t head, std::int64_t q_block) override {
     std::vector<Block> all;
-    const std::int64_t count = (p_.keys + p_.k_block - 1) / p_.k_block;
+    const std::int64_t count = p_.k_blocks();
     const auto add = [&](std::int64_t index, bool is_full) {
       if (index < 0 || index >= count)
         throw KernelError("flex_attention: key block " + std::to_string(index) + " of " +
@@ -523,9 +452,7 @@ class Flex : public Kind {
     append(args, *functions_.score_captured);
     const Value result = functions_.joint->as<Function>().call(args);
     const std::vector<Value>& grads = result.items();
-    for (std::size_t i = 5; i < grads.size(); ++i)
-      if (!grads[i].is_none())
-        throw KernelError("flex_attention_backward: gradients of captured tensors are not supported");
+    refuse_captured_gradients(grads);
     read_matrix(tile, grads[0], grad);
   }
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "replay/cpu/kernels.h"
+#include "replay/cpu/normalise_call.h"
 #include "replay/cpu/operands.h"
 #include "replay/cpu/sum.h"
 #include "replay/cpu/vector_math.h"
@@ -103,38 +104,12 @@ Value log_softmax_backward(KernelCall& call) {
 
 // ---- RMS norm -----------------------------------------------------------------------------
 
-double machine_epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::kBfloat16:
-      return 0.0078125;
-    case DType::kFloat16:
-      return 0.0009765625;
-    case DType::kFloat64:
-      return std::numeric_limits<double>::epsilon();
-    default:
-      return static_cast<double>(std::numeric_limits<float>::epsilon());
-  }
-}
-
-std::int64_t norm_length(const Tensor& input, const Value& shape) {
-  std::int64_t length = 1;
-  const Extents sizes = shape.integers();
-  if (sizes.size() > input.rank()) throw KernelError("rms_norm: normalized_shape has too many dimensions");
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (input.sizes[input.rank() - sizes.size() + i] != sizes[i])
-      throw KernelError("rms_norm: normalized_shape does not fit");
-    length *= sizes[i];
-  }
-  return length;
-}
-
 // (x * rstd) * weight with rstd = 1 / sqrt(mean of squares + eps)
 Value rms_norm(KernelCall& call) {
   const Tensor& input = call.tensor(0);
-  const std::int64_t length = norm_length(input, call[1]);
-  Extents rstd_sizes = input.sizes;
-  for (std::size_t i = 0; i < call[1].integers().size(); ++i) rstd_sizes[rstd_sizes.size() - 1 - i] = 1;
-  const double eps = call[3].is_none() ? machine_epsilon(input.dtype) : call.real(3);
+  const Extents shape = call[1].integers();
+  const std::int64_t length = norm_length(input, shape);
+  const double eps = norm_epsilon(call[3], input.dtype);
   return with_floating(input.dtype, [&](auto tag) -> Value {
     using C = typename decltype(tag)::type;
     Buffer<C> x = dense<C>(input);
@@ -150,8 +125,8 @@ Value rms_norm(KernelCall& call) {
         row[i] = row[i] * rstd.back() * weight[static_cast<std::size_t>(i)];
     }
     Tensor out = call.make_result(0, input.dtype, input.sizes);
-    Tensor scale =
-        call.make_result(1, std::is_same_v<C, double> ? DType::kFloat64 : DType::kFloat32, rstd_sizes);
+    Tensor scale = call.make_result(1, std::is_same_v<C, double> ? DType::kFloat64 : DType::kFloat32,
+                                    rstd_sizes(input, shape));
     store_dense(x, out);
     store_dense(rstd, scale);
     return Value::tuple({out, scale});
@@ -163,7 +138,7 @@ Value rms_norm(KernelCall& call) {
 Value rms_norm_backward(KernelCall& call) {
   const Tensor& grad_out = call.tensor(0);
   const Tensor& input = call.tensor(1);
-  const std::int64_t length = norm_length(input, call[2]);
+  const std::int64_t length = norm_length(input, call[2].integers());
   const std::vector<Value>& mask = call[5].items();
   return with_floating(input.dtype, [&](auto tag) -> Value {
     using C = typename decltype(tag)::type;
@@ -209,22 +184,12 @@ Value rms_norm_backward(KernelCall& call) {
 
 // ---- negative log likelihood --------------------------------------------------------------
 
-enum class Reduction : std::int64_t { kNone = 0, kMean = 1, kSum = 2 };
-
-struct Loss {
-  std::int64_t rows = 0, classes = 0;
+struct Loss : LossShape {
   Buffer<std::int64_t> targets;
   std::int64_t ignored = 0;
 };
 Loss read_loss(const Tensor& self, const Tensor& target, std::int64_t ignored) {
-  Loss loss;
-  if (self.rank() == 0 || self.rank() > 2) throw KernelError("nll_loss: one or two dimensions");
-  loss.rows = self.rank() == 2 ? self.sizes[0] : 1;
-  loss.classes = self.sizes.back();
-  loss.targets = dense<std::int64_t>(target);
-  loss.ignored = ignored;
-  if (static_cast<std::int64_t>(loss.targets.size()) != loss.rows)
-    throw KernelError("nll_loss: a target per row");
+  const Loss loss{read_loss_shape(self, target), dense<std::int64_t>(target), ignored};
   for (std::int64_t t : loss.targets)
     if (t != ignored && (t < 0 || t >= loss.classes))
       throw KernelError("nll_loss: target " + std::to_string(t) + " out of range");
@@ -234,7 +199,7 @@ Loss read_loss(const Tensor& self, const Tensor& target, std::int64_t ignored) {
 Value nll_loss(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const Loss loss = read_loss(self, call.tensor(1), call.integer(4));
-  const auto reduction = static_cast<Reduction>(call.integer(3));
+  const auto reduction = static_cast<LossReduction>(call.integer(3));
   return with_floating(self.dtype, [&](auto tag) -> Value {
     using C = typename decltype(tag)::type;
     const Buffer<C> x = dense<C>(self);
@@ -247,7 +212,7 @@ Value nll_loss(KernelCall& call) {
       weights[i] = weight[target];
       losses[i] = -x[i * static_cast<std::size_t>(loss.classes) + target] * weights[i];
     }
-    const bool is_each = reduction == Reduction::kNone && self.rank() == 2;
+    const bool is_each = reduction == LossReduction::kNone && self.rank() == 2;
     Tensor out = call.make_result(0, self.dtype, is_each ? Extents{loss.rows} : Extents{});
     Tensor total = call.make_result(1, self.dtype, {});
     const C sum_of_weights = is_each ? C(0) : ordered_sum(weights.data(), loss.rows);
@@ -255,7 +220,7 @@ Value nll_loss(KernelCall& call) {
       store_dense(losses, out);
     } else {
       const C sum = ordered_sum(losses.data(), loss.rows);
-      store_dense(Buffer<C>{reduction == Reduction::kMean ? sum / sum_of_weights : sum}, out);
+      store_dense(Buffer<C>{reduction == LossReduction::kMean ? sum / sum_of_weights : sum}, out);
     }
     store_dense(Buffer<C>{sum_of_weights}, total);
     return Value::tuple({out, total});
@@ -265,7 +230,7 @@ Value nll_loss(KernelCall& call) {
 Value nll_loss_backward(KernelCall& call) {
   const Tensor& self = call.tensor(1);
   const Loss loss = read_loss(self, call.tensor(2), call.integer(5));
-  const auto reduction = static_cast<Reduction>(call.integer(4));
+  const auto reduction = static_cast<LossReduction>(call.integer(4));
   Tensor out = call.make_result(0, self.dtype, self.sizes);
   with_floating(self.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
@@ -278,7 +243,7 @@ Value nll_loss_backward(KernelCall& call) {
       if (loss.targets[i] == loss.ignored) continue;
       const auto target = static_cast<std::size_t>(loss.targets[i]);
       const C g = grad.size() == 1 ? grad[0] : grad[i];
-      const C scaled = reduction == Reduction::kMean ? g / total : g;
+      const C scaled = reduction == LossReduction::kMean ? g / total : g;
       result[i * static_cast<std::size_t>(loss.classes) + target] = -weight[target] * scaled;
     }
     store_dense(result, out);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "replay/cpu/attention_call.h"
 #include "replay/cpu/elements.h"
 #include "replay/device/kernels.h"
 #include "replay/device/product.h"
@@ -14,44 +15,23 @@
 namespace epweave::replay::device {
 namespace {
 
-constexpr double kLn2 = 0.693147180559945309417;
+using cpu::AttentionShape, cpu::DotProductCall, cpu::DotProductParams, cpu::DotProductResult, cpu::kLn2;
 
 // float32, row-major [batch, head, row, depth].
-struct Problem {
-  std::int64_t batches = 0, heads = 0, kv_batches = 0, kv_heads = 0;
-  std::int64_t queries = 0, keys = 0, depth = 0, value_depth = 0;
-  std::int64_t q_block = 128, k_block = 128;
+struct Problem : AttentionShape {
   double scale = 1;
   Tensor query, key, value;
-
-  std::int64_t q_blocks() const { return (queries + q_block - 1) / q_block; }
-  std::int64_t k_blocks() const { return (keys + k_block - 1) / k_block; }
-  std::int64_t group() const { return heads / kv_heads; }
 };
 
 Problem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale) {
-  const Tensor &query = *in[0], &key = *in[1], &value = *in[2];
-  if (query.rank() != 4 || key.rank() != 4 || value.rank() != 4)
-    throw KernelError("attention: four dimensions");
-  if (compute_of(query.dtype) != Compute::kFloat) throw KernelError("attention is computed in float32 only");
-  Problem p;
-  p.batches = query.sizes[0];
-  p.heads = query.sizes[1];
-  p.queries = query.sizes[2];
-  p.depth = query.sizes[3];
-  p.kv_batches = key.sizes[0];
-  p.kv_heads = key.sizes[1];
-  p.keys = key.sizes[2];
-  p.value_depth = value.sizes[3];
-  const bool fits = key.sizes[3] == p.depth && value.sizes[0] == p.kv_batches &&
-                    value.sizes[1] == p.kv_heads && value.sizes[2] == p.keys &&
-                    (p.kv_batches == p.batches || p.kv_batches == 1) && p.kv_heads > 0 &&
-                    p.heads % p.kv_heads == 0;
-  if (!fits) throw KernelError("attention: the sizes of query, key and value do not fit");
-  p.scale = static_cast<double>(static_cast<float>(scale));
-  p.query = scratch.dense(query, DType::kFloat32);
-  p.key = scratch.dense(key, DType::kFloat32);
-  p.value = scratch.dense(value, DType::kFloat32);
+  Problem p{cpu::read_attention_shape(*in[0], *in[1], *in[2]),
+            static_cast<double>(static_cast<float>(scale)),
+            {},
+            {},
+            {}};
+  p.query = scratch.dense(*in[0], DType::kFloat32);
+  p.key = scratch.dense(*in[1], DType::kFloat32);
+  p.value = scratch.dense(*in[2], DType::kFloat32);
   return p;
 }
 
@@ -333,96 +313,51 @@ class DotProduct : public Kind {
   std::optional<Tensor> bias_;
 };
 
-double scale_or_default(const Value& scale, const Tensor& query) {
-  return scale.is_none() ? 1.0 / std::sqrt(static_cast<double>(query.sizes.back())) : scale.real();
-}
-void refuse_dropout(double p) {
-  if (p != 0) throw KernelError("attention with dropout is random: not supported");
-}
-const Value& param_or_none(const KernelCall& call, std::size_t param) {
-  static const Value none;
-  return param < call.size() ? call[param] : none;
-}
-
-// Where the parameters of one entry point are.
-struct DotProductParams {
-  std::size_t bias = SIZE_MAX, dropout = 0, causal = 0, scale = 0;
-};
-struct DotProductResult {
-  Tensor out, lse;
-};
 DotProductResult dot_product(KernelCall& call, const DotProductParams& at) {
-  refuse_dropout(call.real(at.dropout));
-  const Tensor& query = call.tensor(0);
+  const DotProductCall c = cpu::read_dot_product(call, at);
   Scratch scratch(call);
-  const Problem p = read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)},
-                                 scale_or_default(call[at.scale], query));
-  DotProduct kind(scratch, p, call.boolean(at.causal), param_or_none(call, at.bias));
+  const Problem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale);
+  DotProduct kind(scratch, p, c.is_causal, c.bias);
   const Attention::Forward forward = Attention(scratch, p, kind).forward();
-  Tensor out = store_result(call, 0, query.dtype, forward.out.sizes, forward.out);
-  Extents lse_sizes{p.batches, p.heads, p.queries};
-  if (const ResultType* recorded = call.result(1); recorded != nullptr && !call.is_nested())
-    lse_sizes = recorded->sizes;
+  Tensor out = store_result(call, 0, c.query.dtype, forward.out.sizes, forward.out);
+  const Extents lse_sizes = cpu::logsumexp_sizes(call, p);
   if (count_elements(lse_sizes) == forward.lse.numel())
     return {out, store_result(call, 1, DType::kFloat32, lse_sizes, forward.lse)};
-  // compute_log_sumexp=False: an empty or padded tensor
   Tensor lse = call.make_result(1, DType::kFloat32, lse_sizes);
   cpu::fill_elements(lse, Value(0.0));
   return {out, lse};
 }
-Value seed(KernelCall& call, std::size_t i) {
-  const ResultType* recorded = call.result(i);
-  Tensor tensor = recorded != nullptr ? call.make_result(i, recorded->dtype, recorded->sizes)
-                                      : call.make(DType::kInt64, {});
-  cpu::fill_elements(tensor, Value(std::int64_t{0}));
-  return tensor;
-}
 Value cudnn_attention(KernelCall& call) {
-  const DotProductResult r = dot_product(call, {3, 5, 6, 8});
-  return Value::tuple({r.out, r.lse, Value(), Value(), call.tensor(0).sizes[2], call.tensor(1).sizes[2],
-                       seed(call, 6), seed(call, 7), Value()});
+  return cpu::fused_attention_result(call, dot_product(call, cpu::kCudnn));
 }
 Value flash_attention(KernelCall& call) {
-  const DotProductResult r = dot_product(call, {SIZE_MAX, 3, 4, 6});
-  return Value::tuple({r.out, r.lse, Value(), Value(), call.tensor(0).sizes[2], call.tensor(1).sizes[2],
-                       seed(call, 6), seed(call, 7), Value()});
+  return cpu::fused_attention_result(call, dot_product(call, cpu::kFlash));
 }
 Value efficient_attention(KernelCall& call) {
-  const DotProductResult r = dot_product(call, {3, 5, 6, 7});
-  return Value::tuple({r.out, r.lse, seed(call, 2), seed(call, 3)});
+  return cpu::efficient_attention_result(call, dot_product(call, cpu::kEfficient));
 }
 
-struct DotProductBackwardParams {
-  std::size_t bias = SIZE_MAX, out = 0, lse = 0, dropout = 0, causal = 0, scale = 0;
-};
 // grad_out, query, key, value come first everywhere.
-std::vector<Value> dot_product_backward(KernelCall& call, const DotProductBackwardParams& at) {
-  refuse_dropout(call.real(at.dropout));
-  const Tensor& query = call.tensor(1);
+std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams& at) {
+  const DotProductCall c = cpu::read_dot_product(call, at);
   Scratch scratch(call);
-  const Problem p = read_problem(scratch, {&query, &call.tensor(2), &call.tensor(3)},
-                                 scale_or_default(call[at.scale], query));
-  if (call.tensor(at.lse).numel() != p.batches * p.heads * p.queries)
-    throw KernelError("attention backward: the logsumexp has another size than the queries");
-  DotProduct kind(scratch, p, call.boolean(at.causal), param_or_none(call, at.bias));
+  const Problem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale);
+  cpu::require_logsumexp(call.tensor(at.lse), p);
+  DotProduct kind(scratch, p, c.is_causal, c.bias);
   const auto dense = [&](std::size_t param) { return scratch.dense(call.tensor(param), DType::kFloat32); };
   const Attention::Gradients grads =
       Attention(scratch, p, kind).backward({dense(at.out), dense(0), dense(at.lse), std::nullopt});
-  return {store_attention(call, 0, query, grads.query), store_attention(call, 1, call.tensor(2), grads.key),
-          store_attention(call, 2, call.tensor(3), grads.value)};
+  return {store_attention(call, 0, c.query, grads.query), store_attention(call, 1, c.key, grads.key),
+          store_attention(call, 2, c.value, grads.value)};
 }
 Value cudnn_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, {8, 4, 5, 13, 14, 15}));
+  return Value::tuple(dot_product_backward(call, cpu::kCudnnBackward));
 }
 Value flash_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, {SIZE_MAX, 4, 5, 10, 11, 14}));
+  return Value::tuple(dot_product_backward(call, cpu::kFlashBackward));
 }
 Value efficient_attention_backward(KernelCall& call) {
-  std::vector<Value> grads = dot_product_backward(call, {4, 5, 6, 9, 11, 12});
-  if (call[10].items()[3].boolean())
-    throw KernelError("attention backward: the gradient of the bias is not supported");
-  grads.emplace_back();
-  return Value::tuple(std::move(grads));
+  return cpu::efficient_backward_result(call, dot_product_backward(call, cpu::kEfficientBackward));
 }
 
 // ---- FlexAttention ------------------------------------------------------------------------
@@ -438,10 +373,7 @@ class Flex : public Kind {
   };
   Flex(Scratch& scratch, Problem& p, const std::vector<Value>& block_mask, Functions functions)
       : scratch_(scratch), p_(p), tables_(block_mask), functions_(functions) {
-    if (block_mask.size() < 13) throw KernelError("flex_attention: the block mask has too few entries");
-    p.q_block = block_mask[block_mask.size() - 3].integer();
-    p.k_block = block_mask[block_mask.size() - 2].integer();
-    if (p.q_block <= 0 || p.k_block <= 0) throw KernelError("flex_attention: block sizes must be positive");
+    cpu::read_block_sizes(block_mask, p);
   }
 
   Tensor cover() override {
@@ -475,9 +407,7 @@ class Flex : public Kind {
     append(args, *functions_.score_captured);
     const Value result = functions_.joint->as<Function>().call(args);
     const std::vector<Value>& grads = result.items();
-    for (std::size_t i = 5; i < grads.size(); ++i)
-      if (!grads[i].is_none())
-        throw KernelError("flex_attention_backward: gradients of captured tensors are not supported");
+    cpu::refuse_captured_gradients(grads);
     return scores_of(grads[0]);
   }
 

@@ -3,11 +3,14 @@
 #include <limits>
 
 #include "replay/cpu/elements.h"
+#include "replay/cpu/normalise_call.h"
 #include "replay/device/kernels.h"
 #include "replay/device/scratch.h"
 
 namespace epweave::replay::device {
 namespace {
+
+using cpu::LossReduction;
 
 // Rows along `dim` of an argument, row-major, in the compute type.
 Tensor rows_along(Scratch& scratch, const Tensor& tensor, std::size_t dim, DType dtype) {
@@ -91,30 +94,6 @@ Value log_softmax_backward(KernelCall& call) {
 
 // ---- RMS norm -----------------------------------------------------------------------------
 
-double machine_epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::kBfloat16:
-      return 0.0078125;
-    case DType::kFloat16:
-      return 0.0009765625;
-    case DType::kFloat64:
-      return std::numeric_limits<double>::epsilon();
-    default:
-      return static_cast<double>(std::numeric_limits<float>::epsilon());
-  }
-}
-
-// The trailing dimensions that are normalised together.
-std::int64_t norm_length(const Tensor& input, const Extents& shape) {
-  if (shape.size() > input.rank()) throw KernelError("rms_norm: normalized_shape has too many dimensions");
-  std::int64_t length = 1;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (input.sizes[input.rank() - shape.size() + i] != shape[i])
-      throw KernelError("rms_norm: normalized_shape does not fit");
-    length *= shape[i];
-  }
-  return length;
-}
 Tensor norm_rows(Scratch& scratch, const Tensor& tensor, std::int64_t length, DType dtype) {
   const Tensor dense = scratch.dense(tensor, dtype);
   return as_matrix(dense, length == 0 ? 0 : dense.numel() / length, length);
@@ -129,9 +108,9 @@ Tensor norm_weight(Scratch& scratch, const Value& weight, std::int64_t length, D
 Value rms_norm(KernelCall& call) {
   const Tensor& input = call.tensor(0);
   const Extents shape = call[1].integers();
-  const std::int64_t length = norm_length(input, shape);
+  const std::int64_t length = cpu::norm_length(input, shape);
   const DType dtype = with_float(input.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
-  const double eps = call[3].is_none() ? machine_epsilon(input.dtype) : call.real(3);
+  const double eps = cpu::norm_epsilon(call[3], input.dtype);
   Scratch scratch(call);
   const Tensor x = norm_rows(scratch, input, length, dtype);
   const Tensor weight = norm_weight(scratch, call[2], length, dtype);
@@ -141,11 +120,9 @@ Value rms_norm(KernelCall& call) {
   const Tensor shifted = scratch.map(ElementOp::kAddScaled, {&mean, &epsilon}, Value(1.0));
   const Tensor rstd = scratch.map(ElementOp::kRsqrt, {&shifted});
   const Tensor normal = scratch.map(ElementOp::kMul, {&x, &rstd});
-  Extents rstd_sizes = input.sizes;
-  for (std::size_t i = 0; i < shape.size(); ++i) rstd_sizes[rstd_sizes.size() - 1 - i] = 1;
   Tensor out =
       store_result(call, 0, input.dtype, input.sizes, scratch.map(ElementOp::kMul, {&normal, &weight}));
-  Tensor scale = store_result(call, 1, dtype, rstd_sizes, rstd);
+  Tensor scale = store_result(call, 1, dtype, cpu::rstd_sizes(input, shape), rstd);
   return Value::tuple({out, scale});
 }
 
@@ -153,7 +130,7 @@ Value rms_norm(KernelCall& call) {
 //   d input = rstd * (g - h * mean(g * h)),   d weight = the column sums of grad * h
 Value rms_norm_backward(KernelCall& call) {
   const Tensor& input = call.tensor(1);
-  const std::int64_t length = norm_length(input, call[2].integers());
+  const std::int64_t length = cpu::norm_length(input, call[2].integers());
   const DType dtype = with_float(input.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
   const std::vector<Value>& mask = call[5].items();
   Scratch scratch(call);
@@ -182,22 +159,15 @@ Value rms_norm_backward(KernelCall& call) {
 
 // ---- negative log likelihood --------------------------------------------------------------
 
-enum class Average : std::int64_t { kNone = 0, kMean = 1, kSum = 2 };
-
-struct Loss {
-  std::int64_t rows = 0, classes = 0;
+struct Loss : cpu::LossShape {
   DType dtype = DType::kFloat32;
   Tensor targets;                // int64
   std::optional<Tensor> weight;  // computed
 };
 Loss read_loss(Scratch& scratch, const Tensor& self, const Tensor& target, const Value& weight) {
-  if (self.rank() == 0 || self.rank() > 2) throw KernelError("nll_loss: one or two dimensions");
-  Loss loss;
-  loss.rows = self.rank() == 2 ? self.sizes[0] : 1;
-  loss.classes = self.sizes.back();
+  Loss loss{cpu::read_loss_shape(self, target), DType::kFloat32, {}, {}};
   loss.dtype = with_float(self.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
   loss.targets = scratch.dense(target, DType::kInt64);
-  if (loss.targets.numel() != loss.rows) throw KernelError("nll_loss: a target per row");
   if (!weight.is_none()) loss.weight = scratch.dense(weight.tensor(), loss.dtype);
   return loss;
 }
@@ -206,7 +176,7 @@ Value nll_loss(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   Scratch scratch(call);
   const Loss loss = read_loss(scratch, self, call.tensor(1), call[2]);
-  const auto average = static_cast<Average>(call.integer(3));
+  const auto reduction = static_cast<LossReduction>(call.integer(3));
   const Tensor x = scratch.dense(self, loss.dtype);
   const Tensor losses = scratch.make(loss.dtype, {1, loss.rows}),
                weights = scratch.make(loss.dtype, {1, loss.rows});
@@ -218,15 +188,15 @@ Value nll_loss(KernelCall& call) {
                               loss.rows,
                               {&x, loss.weight ? &*loss.weight : nullptr, &loss.targets, &losses, &weights});
   });
-  if (average == Average::kNone && self.rank() == 2) {
+  if (reduction == LossReduction::kNone && self.rank() == 2) {
     Tensor out = store_result(call, 0, self.dtype, {loss.rows}, losses);
     return Value::tuple(
         {out, store_result(call, 1, self.dtype, {}, scratch.filled(loss.dtype, {}, Value(0.0)))});
   }
   const Tensor weight_total = scratch.sum_rows(weights), total = scratch.sum_rows(losses);
-  Tensor out =
-      store_result(call, 0, self.dtype, {},
-                   average == Average::kMean ? scratch.map(ElementOp::kDiv, {&total, &weight_total}) : total);
+  Tensor out = store_result(
+      call, 0, self.dtype, {},
+      reduction == LossReduction::kMean ? scratch.map(ElementOp::kDiv, {&total, &weight_total}) : total);
   return Value::tuple({out, store_result(call, 1, self.dtype, {}, weight_total)});
 }
 
@@ -234,7 +204,7 @@ Value nll_loss_backward(KernelCall& call) {
   const Tensor& self = call.tensor(1);
   Scratch scratch(call);
   const Loss loss = read_loss(scratch, self, call.tensor(2), call[3]);
-  const bool is_mean = static_cast<Average>(call.integer(4)) == Average::kMean;
+  const bool is_mean = static_cast<LossReduction>(call.integer(4)) == LossReduction::kMean;
   const Tensor grad = scratch.dense(call.tensor(0), loss.dtype),
                total = scratch.dense(call.tensor(6), loss.dtype);
   const Tensor out = scratch.filled(loss.dtype, self.sizes, Value(0.0));
