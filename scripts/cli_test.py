@@ -169,6 +169,24 @@ class UsageTest(CommandLineTest):
         for flags in ([], ["-o", "out.epw", "--json"]):
             self.assertEqual(self.run_tool("rewrite", "small.txt", "-p", "dce", "--report", "-", *flags).returncode, 2)
 
+    def test_report_does_not_replace_the_graph(self):
+        (self.folder / "link.json").symlink_to("out.epw")
+        before = (self.folder / "small.txt").read_bytes()
+        for path in ("out.epw", "./out.epw", "link.json", "small.txt"):
+            result = self.run_tool("rewrite", "small.txt", "-p", "dce", "-o", "out.epw", "--report", path)
+            self.assertEqual((result.returncode, result.stdout), (2, b""))
+            self.assertRegex(result.stderr.decode(), r"--report \S+ would replace the graph: give it a file of its own")
+        self.assertEqual((self.folder / "small.txt").read_bytes(), before)
+        self.assertFalse((self.folder / "out.epw").exists())
+
+    def test_graph_and_report_are_written_both_or_neither(self):
+        names = sorted(path.name for path in self.folder.iterdir())
+        for output, report in (("out.epw", "missing/report.json"), ("missing/out.epw", "report.json"), ("-", "missing/r.json")):
+            result = self.run_tool("rewrite", "small.txt", "-p", "dce", "-o", output, "--report", report)
+            self.assertEqual((result.returncode, result.stdout), (3, b""))
+            self.assertIn(b"cannot create a file beside it: No such file or directory", result.stderr)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), names)
+
     def test_help_and_version(self):
         self.assertIn(b"Exit codes", self.output_of("--help"))
         self.assertIn(b"Usage: epweave rewrite", self.output_of("rewrite", "--help"))

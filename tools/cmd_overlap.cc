@@ -171,11 +171,11 @@ std::string overlap_text(const Graph& graph, const Overlaps& overlaps) {
 
 }  // namespace
 
-void write_overlap_report(const Graph& graph, const std::string& name, const std::string& path) {
+std::string overlap_report_for(const std::string& path, const Graph& graph, const std::string& name) {
   const Overlaps overlaps = overlaps_of(graph);
   Json report = {{"graph", name}};
   report.update(overlap_report(graph, overlaps));
-  write_bytes(path, path.ends_with(".json") ? report_text(report) : overlap_text(graph, overlaps));
+  return path.ends_with(".json") ? report_text(report) : overlap_text(graph, overlaps);
 }
 
 int overlap(const OverlapOptions& options, Console& console) {

@@ -65,12 +65,8 @@ class Rewrite {
     const std::string sha256 = sha256_hex(encode_binary(input));
     const Graph output = run_passes(input, sha256);
     const auto start_write = Clock::now();
-    if (options_.reproducer && options_.output.path == "-")
-      console_.info(fmt::format("{}: the pipeline runs; -o FILE keeps the result", *options_.reproducer));
-    else
-      write_output(output, options_.output);
+    write(output);
     files_.write = seconds_since(start_write);
-    if (!options_.report.empty()) write_overlap_report(output, display_name(), options_.report);
     if (options_.time_passes) console_.requested(watch_.times_text(files_));
     if (console_.json()) report(input, output, sha256);
     console_.detail(fmt::format("{}: {} -> {} nodes", display_name(), input.step().order.size(),
@@ -81,6 +77,20 @@ class Rewrite {
  private:
   std::string display_name() const {
     return options_.output.path == "-" ? "standard output" : options_.output.path;
+  }
+
+  // The graph and its report, both or neither.
+  void write(const Graph& output) {
+    std::optional<OutputFile> report;
+    if (!options_.report.empty()) {
+      report.emplace(options_.report);
+      report->write(overlap_report_for(options_.report, output, display_name()));
+    }
+    if (options_.reproducer && options_.output.path == "-")
+      console_.info(fmt::format("{}: the pipeline runs; -o FILE keeps the result", *options_.reproducer));
+    else
+      write_output(output, options_.output);
+    if (report) report->commit();
   }
 
   // A declined graph is the user's own and the message says what to do, so it is kept only on request; a bug
@@ -134,6 +144,14 @@ class Rewrite {
   FileTimes files_;
 };
 
+void check_report(const RewriteOptions& options, const Console& console) {
+  if (options.report == "-" && console.json())
+    throw UsageError("--report - shares standard output with --json: give it a file");
+  for (const std::string& path : {options.output.path, options.input.path})
+    if (is_same_file(options.report, path))
+      throw UsageError(fmt::format("--report {} would replace the graph: give it a file of its own", path));
+}
+
 int run_reproducer(RewriteOptions options, Console& console) {
   if (!options.input.path.empty() || !options.pipeline.empty() || !options.preset.empty())
     throw UsageError("--reproducer FILE brings its graph and pipeline: give no IN, -p or --preset");
@@ -151,6 +169,7 @@ int run_reproducer(RewriteOptions options, Console& console) {
   console.detail(fmt::format("left by: {}", reproducer->error));
   if (reproducer->verify == "off" || reproducer->verify == "end") options.verify = reproducer->verify;
   if (options.output.path != "-") check_output(options.output);
+  check_report(options, console);
   return Rewrite(options, pipeline, console).run(reproducer->input);
 }
 
@@ -167,8 +186,9 @@ int rewrite(const RewriteOptions& options, Console& console) {
   if (console.json() && options.output.path == "-" && !options.print_plan)
     throw UsageError("--json and the graph cannot both go to standard output: give -o FILE");
   if (options.print_plan) return show_plan(options, pipeline, console);
-  if (options.report == "-" && (options.output.path == "-" || console.json()))
-    throw UsageError("--report - shares standard output with another result: give it a file");
+  if (options.report == "-" && options.output.path == "-")
+    throw UsageError("--report - shares standard output with the graph: give it a file");
+  check_report(options, console);
   check_output(options.output);
   return Rewrite(options, pipeline, console).run();
 }

@@ -84,7 +84,11 @@ void check_output(const OutputOptions& options) {
 }
 
 void write_output(const Graph& graph, const OutputOptions& options) {
-  write_graph(graph, options.path, format_named(options.to));
+  write_bytes(options.path, output_bytes(graph, options));
+}
+
+std::string output_bytes(const Graph& graph, const OutputOptions& options) {
+  return file_bytes(graph, options.path, format_named(options.to));
 }
 
 }  // namespace epweave::cli

@@ -19,6 +19,7 @@ Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> con
 // work starts.
 void check_output(const OutputOptions& options);
 void write_output(const Graph& graph, const OutputOptions& options);
+std::string output_bytes(const Graph& graph, const OutputOptions& options);  // what write_output writes
 
 // "standard input" for "-".
 std::string display_name(const InputOptions& options);

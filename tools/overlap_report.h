@@ -7,8 +7,8 @@
 
 namespace epweave::cli {
 
-// Writes what runs under each token exchange to a file, `-` for standard output: as JSON if its name ends in
-// .json, else as text. `name` is what the report calls the graph.
-void write_overlap_report(const Graph& graph, const std::string& name, const std::string& path);
+// What runs under each token exchange, for a file of that name: as JSON if `path` ends in .json, else as text.
+// `name` is what the report calls the graph.
+std::string overlap_report_for(const std::string& path, const Graph& graph, const std::string& name);
 
 }  // namespace epweave::cli

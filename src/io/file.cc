@@ -147,13 +147,15 @@ Format format_of_content(std::string_view bytes) {
   return Format::kBinary;
 }
 
+void close_file(int fd) {
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
 struct FileDescriptor {
   explicit FileDescriptor(int value) : fd(value) {}
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
-    if (fd > STDERR_FILENO) ::close(fd);
-  }
+  ~FileDescriptor() { close_file(fd); }
   int fd;
 };
 
@@ -283,38 +285,64 @@ bool is_open_file_name(std::string_view path) {
 
 }  // namespace
 
+OutputFile::OutputFile(const std::string& given_path) {
+  if (given_path == "-" || given_path == "/dev/stdout") {
+    path_ = "standard output";
+    file_ = STDOUT_FILENO;
+    return;
+  }
+  path_ = is_open_file_name(given_path) ? given_path : follow_links(given_path);
+  // Renaming over a device or pipe would replace it.
+  struct stat status {};
+  const bool exists = ::stat(path_.c_str(), &status) == 0;
+  if (exists && (!S_ISREG(status.st_mode) || is_open_file_name(path_))) {
+    file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file_ < 0) fail(path_, fmt::format("cannot open for writing: {}", std::strerror(errno)));
+    return;
+  }
+  std::string temporary = path_ + ".XXXXXX";
+  file_ = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (file_ < 0) fail(path_, fmt::format("cannot create a file beside it: {}", std::strerror(errno)));
+  temporary_ = std::move(temporary);
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(file_, exists ? status.st_mode & 07777 : 0666 & ~mask);
+}
+
+OutputFile::~OutputFile() {
+  close_file(file_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void OutputFile::write(std::string_view bytes) {
+  write_all(file_, bytes, path_);
+}
+
+void OutputFile::commit() {
+  if (temporary_.empty()) return;
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    fail(path_, fmt::format("cannot rename to it: {}", std::strerror(errno)));
+  temporary_.clear();
+}
+
+bool is_same_file(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty() || a == "-" || b == "-") return false;
+  auto resolved = [](const std::string& path) {
+    std::error_code error;
+    const std::filesystem::path full = std::filesystem::weakly_canonical(follow_links(path), error);
+    return error ? std::filesystem::path(path) : std::filesystem::absolute(full, error);
+  };
+  return resolved(a) == resolved(b);
+}
+
 void write_bytes(const std::string& path, std::string_view bytes) {
   write_pieces(path, [&](const GiveBytes& give) { give(bytes); });
 }
 
-void write_pieces(const std::string& given_path, const std::function<void(const GiveBytes&)>& produce) {
-  const auto write_to = [&](int file, const std::string& name) {
-    produce([&](std::string_view bytes) { write_all(file, bytes, name); });
-  };
-  if (given_path == "-" || given_path == "/dev/stdout") return write_to(STDOUT_FILENO, "standard output");
-  const std::string path = is_open_file_name(given_path) ? given_path : follow_links(given_path);
-  // Renaming over a device or pipe would replace it.
-  struct stat status {};
-  const bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && (!S_ISREG(status.st_mode) || is_open_file_name(path))) {
-    const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (file.fd < 0) fail(path, fmt::format("cannot open for writing: {}", std::strerror(errno)));
-    return write_to(file.fd, path);
-  }
-  std::string temporary = path + ".XXXXXX";
-  const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (file.fd < 0) fail(path, fmt::format("cannot create a file beside it: {}", std::strerror(errno)));
-  try {
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    ::fchmod(file.fd, exists ? status.st_mode & 07777 : 0666 & ~mask);
-    write_to(file.fd, path);
-    if (::rename(temporary.c_str(), path.c_str()) != 0)
-      fail(path, fmt::format("cannot rename to it: {}", std::strerror(errno)));
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
+void write_pieces(const std::string& path, const std::function<void(const GiveBytes&)>& produce) {
+  OutputFile file(path);
+  produce([&](std::string_view bytes) { file.write(bytes); });
+  file.commit();
 }
 
 std::string gzip(std::string_view bytes) {
@@ -375,9 +403,13 @@ Graph read_graph(const std::string& path, std::optional<Format> format, std::sha
   return decode(bytes, format.value_or(format_of_content(bytes)), name, std::move(context));
 }
 
+std::string file_bytes(const Graph& graph, const std::string& path, std::optional<Format> format) {
+  std::string bytes = encode(graph, format.value_or(format_of_path(path)));
+  return path.ends_with(".gz") ? gzip(bytes) : bytes;
+}
+
 void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format) {
-  const std::string bytes = encode(graph, format.value_or(format_of_path(path)));
-  write_bytes(path, path.ends_with(".gz") ? gzip(bytes) : bytes);
+  write_bytes(path, file_bytes(graph, path, format));
 }
 
 }  // namespace epweave

@@ -1,9 +1,8 @@
 // Graphs in files: reading and writing their forms.
 //
-// Form by extension on both sides: `.txt` text, `.json` protobuf's canonical JSON, `.onnx` an ONNX model, `.pt2` an archive of
-// torch.export, anything else binary; a
-// `.gz` behind it compresses (input: recognised by content). `-` is stdin or stdout. Input without a telling
-// extension is recognised by content.
+// Form by extension on both sides: `.txt` text, `.json` protobuf's canonical JSON, `.onnx` an ONNX model, `.pt2`
+// an archive of torch.export, anything else binary; a `.gz` behind it compresses (input: recognised by content).
+// `-` is stdin or stdout. Input without a telling extension is recognised by content.
 #pragma once
 
 #include <functional>
@@ -39,8 +38,32 @@ std::string sha256_hex(std::string_view bytes);
 Graph read_graph(const std::string& path, std::optional<Format> format = std::nullopt,
                  std::shared_ptr<Context> context = nullptr);
 
-// Encodes and writes whole or not at all: to a temporary file beside `path`, then renamed.
+// Encodes and writes whole or not at all.
 void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format = std::nullopt);
+// What write_graph writes. Throws UsageError for kPt2.
+std::string file_bytes(const Graph& graph, const std::string& path, std::optional<Format> format);
+
+// A file that appears whole at `commit` or not at all: what is given goes to a temporary file beside it. Several
+// files of one command are committed together once all are written. A stream or device ("-", /dev/stdout, a pipe)
+// takes its bytes at once. Throws InputError where it cannot be made or written.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile();  // removes what is not committed
+
+  void write(std::string_view bytes);
+  void commit();
+
+ private:
+  std::string path_;       // where links lead
+  std::string temporary_;  // empty for a stream or device
+  int file_ = -1;
+};
+
+// Whether both paths name one file, through links too, existing or not. Streams are not files.
+bool is_same_file(const std::string& a, const std::string& b);
 
 // The whole of a file or stdin, and its atomic counterpart. Throw InputError.
 std::string read_bytes(const std::string& path);

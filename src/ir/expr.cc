@@ -71,8 +71,22 @@ bool has_letter(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return std::isalpha(c) != 0; });
 }
 
-// Powers of sums grow without bound; real sizes are sums over at most a few hundred ranks.
+// Real sizes are sums over at most a few thousand ranks, of a few factors each; powers of sums and applications
+// to powers grow without bound.
 constexpr std::size_t kMaxTerms = 1 << 14;
+constexpr std::size_t kMaxFactors = 256;
+constexpr std::uint32_t kMaxSize = 1 << 16;
+constexpr std::uint32_t kMaxDepth = 64;
+// Sizes of all that is built on the way to one expression. What is printed takes less: 256 factors are multiplied
+// one by one, and 64 applications built around one another, of at most 65,536 atoms.
+constexpr std::uint64_t kMaxParsed = 1 << 25;
+
+void check_shape(std::uint64_t size, std::uint32_t depth) {
+  if (size > kMaxSize)
+    throw InputError(fmt::format("expression has more than {} symbols and numbers", kMaxSize));
+  if (depth > kMaxDepth)
+    throw InputError(fmt::format("expression has more than {} operations within one another", kMaxDepth));
+}
 
 struct Spelling {
   AtomKind kind;
@@ -137,10 +151,36 @@ ExprPool::ExprPool(StringTable& strings) : strings_(strings) {}
 
 // --------------------------------------------------------------------------- interning
 
+PolyShape ExprPool::measure(const Poly& poly) const {
+  std::uint64_t size = 0;
+  std::uint32_t depth = 0;
+  for (const Term& term : poly.terms) {
+    ++size;
+    for (AtomId atom : term.atoms) {
+      size += atom_shapes_[atom].size;
+      depth = std::max(depth, atom_shapes_[atom].depth);
+    }
+  }
+  check_shape(size, depth);
+  return {static_cast<std::uint32_t>(size), depth};
+}
+
+PolyShape ExprPool::measure(const Atom& atom) const {
+  std::uint64_t size = 1;
+  std::uint32_t depth = 0;
+  for (PolyId operand : atom.operands) {
+    size += poly_shapes_[operand].size;
+    depth = std::max(depth, poly_shapes_[operand].depth + 1);
+  }
+  check_shape(size, depth);
+  return {static_cast<std::uint32_t>(size), depth};
+}
+
 PolyId ExprPool::intern(Poly poly) {
   const std::size_t h = hash(poly);
   const std::uint32_t known = poly_ids_.find(h, [&](std::uint32_t id) { return polys_[PolyId(id)] == poly; });
   if (known != HashIndex::kNone) return PolyId(known);
+  poly_shapes_.push_back(measure(poly));
   PolyId id = polys_.push_back(std::move(poly));
   poly_ids_.insert(h, id.index());
   return id;
@@ -150,6 +190,7 @@ AtomId ExprPool::intern(Atom atom) {
   const std::size_t h = hash(atom);
   const std::uint32_t known = atom_ids_.find(h, [&](std::uint32_t id) { return atoms_[AtomId(id)] == atom; });
   if (known != HashIndex::kNone) return AtomId(known);
+  atom_shapes_.push_back(measure(atom));
   AtomId id = atoms_.push_back(std::move(atom));
   atom_ids_.insert(h, id.index());
   return id;
@@ -242,16 +283,12 @@ PolyId ExprPool::add(PolyId a, PolyId b) {
   return intern(std::move(sum));
 }
 
-PolyId ExprPool::sum(std::span<const PolyId> terms) {
-  if (terms.size() <= 2) {
-    if (terms.empty()) return poly_number(0);
-    return terms.size() == 1 ? terms[0] : add(terms[0], terms[1]);
-  }
-  std::vector<Term> all;
-  for (PolyId id : terms) all.insert(all.end(), polys_[id].terms.begin(), polys_[id].terms.end());
-  std::stable_sort(all.begin(), all.end(), [](const Term& p, const Term& q) { return p.atoms < q.atoms; });
+// The sum of terms in any order, those with the same atoms added.
+PolyId ExprPool::merge_terms(std::vector<Term> terms) {
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const Term& p, const Term& q) { return p.atoms < q.atoms; });
   Poly result;
-  for (Term& term : all) {
+  for (Term& term : terms) {
     if (!result.terms.empty() && result.terms.back().atoms == term.atoms) {
       result.terms.back().coefficient = result.terms.back().coefficient + term.coefficient;
     } else {
@@ -260,6 +297,16 @@ PolyId ExprPool::sum(std::span<const PolyId> terms) {
   }
   std::erase_if(result.terms, [](const Term& term) { return term.coefficient.num == 0; });
   return intern(std::move(result));
+}
+
+PolyId ExprPool::sum(std::span<const PolyId> terms) {
+  if (terms.size() <= 2) {
+    if (terms.empty()) return poly_number(0);
+    return terms.size() == 1 ? terms[0] : add(terms[0], terms[1]);
+  }
+  std::vector<Term> all;
+  for (PolyId id : terms) all.insert(all.end(), polys_[id].terms.begin(), polys_[id].terms.end());
+  return merge_terms(std::move(all));
 }
 
 ExprId ExprPool::sum(std::span<const ExprId> terms) {
@@ -287,23 +334,37 @@ PolyId ExprPool::mul(PolyId a, PolyId b) {
     return scale(b, polys_[a].terms[0].coefficient);
   if (polys_[b].terms.size() == 1 && polys_[b].terms[0].atoms.empty())
     return scale(a, polys_[b].terms[0].coefficient);
-  PolyId sum = poly_number(0);
-  const Poly left = polys_[a], right = polys_[b];
-  if (left.terms.size() * right.terms.size() > kMaxTerms)
-    throw InputError(fmt::format("expression has more than {} terms", kMaxTerms));
-  for (const Term& x : left.terms) {
-    Poly row;
-    for (const Term& y : right.terms) {
-      Term product{x.coefficient * y.coefficient, {}};
+  check_product(a, b);
+  const std::vector<Term>&left = polys_[a].terms, &right = polys_[b].terms;
+  std::vector<Term> products;
+  products.reserve(left.size() * right.size());
+  for (const Term& x : left) {
+    for (const Term& y : right) {
+      Term& product = products.emplace_back();
+      product.coefficient = x.coefficient * y.coefficient;
+      product.atoms.reserve(x.atoms.size() + y.atoms.size());
       std::merge(x.atoms.begin(), x.atoms.end(), y.atoms.begin(), y.atoms.end(),
                  std::back_inserter(product.atoms));
-      row.terms.push_back(std::move(product));
     }
-    std::sort(row.terms.begin(), row.terms.end(),
-              [](const Term& p, const Term& q) { return p.atoms < q.atoms; });
-    sum = add(sum, intern(std::move(row)));
   }
-  return sum;
+  return merge_terms(std::move(products));
+}
+
+// Before it is multiplied out: the product may be too large to hold.
+void ExprPool::check_product(PolyId a, PolyId b) const {
+  const std::vector<Term>&left = polys_[a].terms, &right = polys_[b].terms;
+  if (left.size() * right.size() > kMaxTerms)
+    throw InputError(fmt::format("expression has more than {} terms", kMaxTerms));
+  auto factors = [](const std::vector<Term>& terms) {
+    std::size_t most = 0;
+    for (const Term& term : terms) most = std::max(most, term.atoms.size());
+    return most;
+  };
+  if (factors(left) + factors(right) > kMaxFactors)
+    throw InputError(fmt::format("expression multiplies more than {} factors", kMaxFactors));
+  check_shape(
+      std::uint64_t{poly_shapes_[a].size} * right.size() + std::uint64_t{poly_shapes_[b].size} * left.size(),
+      0);
 }
 
 std::optional<PolyId> ExprPool::divide_exactly(PolyId a, PolyId b) {
@@ -452,6 +513,22 @@ bool is_order(const ExprPool& pool, PolyId id) {
   return kind == AtomKind::kLt || kind == AtomKind::kLe || kind == AtomKind::kGt || kind == AtomKind::kGe;
 }
 
+// The text of a term whose factors have these texts, with the sign that joins it to the terms before it.
+std::string print_term(Rational coefficient, std::vector<std::string> factors, bool first) {
+  const std::int64_t num = coefficient.num;
+  const std::uint64_t magnitude =
+      num < 0 ? 0 - static_cast<std::uint64_t>(num) : static_cast<std::uint64_t>(num);
+  if (magnitude != 1 || factors.empty()) factors.insert(factors.begin(), fmt::format("{}", magnitude));
+  // sympy puts a FloorDiv in a product into a second pair of parentheses.
+  if (factors.size() > 1)
+    for (std::string& factor : factors)
+      if (factor.front() == '(') factor = fmt::format("({})", factor);
+  std::string text = first ? (num < 0 ? "-" : "") : (num < 0 ? " - " : " + ");
+  text += fmt::format("{}", fmt::join(factors, "*"));
+  if (coefficient.den != 1) text += fmt::format("/{}", coefficient.den);
+  return text;
+}
+
 }  // namespace
 
 std::string ExprPool::print_atom(AtomId id) const {
@@ -472,36 +549,18 @@ std::string ExprPool::print_atom(AtomId id) const {
   if (atom.kind == AtomKind::kFunction)
     return fmt::format("{}({})", strings_[atom.name], fmt::join(operands, ", "));
   if (atom.kind == AtomKind::kFloorDiv) {
-    auto operand = [&](PolyId p) {
-      std::string text = print(p);
+    auto operand = [&](std::size_t i) {
+      const PolyId p = atom.operands[i];
       const Poly& poly = polys_[p];
       bool simple = poly.terms.empty() ||
-                    (poly.terms.size() == 1 && text.find_first_of("+*/ ") == text.npos) ||
+                    (poly.terms.size() == 1 && operands[i].find_first_of("+*/ ") == std::string::npos) ||
                     (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
                      poly.terms[0].coefficient == Rational{1, 1} && !is_order(*this, p));
-      return simple ? text : fmt::format("({})", text);
+      return simple ? operands[i] : fmt::format("({})", operands[i]);
     };
-    return fmt::format("({}//{})", operand(atom.operands[0]), operand(atom.operands[1]));
+    return fmt::format("({}//{})", operand(0), operand(1));
   }
   return fmt::format("{}({})", spelling_of(atom.kind)->name, fmt::join(operands, ", "));
-}
-
-std::string ExprPool::print_term(const Term& term, bool first) const {
-  const std::int64_t num = term.coefficient.num;
-  const std::uint64_t magnitude =
-      num < 0 ? 0 - static_cast<std::uint64_t>(num) : static_cast<std::uint64_t>(num);
-  std::vector<std::string> factors;
-  for (AtomId id : term.atoms) factors.push_back(print_atom(id));
-  std::sort(factors.begin(), factors.end(), natural_less);
-  if (magnitude != 1 || term.atoms.empty()) factors.insert(factors.begin(), fmt::format("{}", magnitude));
-  // sympy puts a FloorDiv in a product into a second pair of parentheses.
-  if (factors.size() > 1)
-    for (std::string& factor : factors)
-      if (factor.front() == '(') factor = fmt::format("({})", factor);
-  std::string text = first ? (num < 0 ? "-" : "") : (num < 0 ? " - " : " + ");
-  for (std::size_t i = 0; i < factors.size(); ++i) text += (i > 0 ? "*" : "") + factors[i];
-  if (term.coefficient.den != 1) text += fmt::format("/{}", term.coefficient.den);
-  return text;
 }
 
 std::string ExprPool::print(PolyId id) const {
@@ -513,24 +572,29 @@ std::string ExprPool::print(PolyId id) const {
     return fmt::format("{} {} {}", operand(atom.operands[0]), spelling_of(atom.kind)->infix,
                        operand(atom.operands[1]));
   }
-  std::vector<std::pair<std::string, const Term*>> terms;
-  const Term* constant = nullptr;
+  struct Printed {
+    Rational coefficient;
+    std::vector<std::string> factors;
+    std::string key;
+  };
+  std::vector<Printed> terms;
+  std::optional<Rational> constant;
   for (const Term& term : polys_[id].terms) {
     if (term.atoms.empty()) {
-      constant = &term;
+      constant = term.coefficient;
       continue;
     }
-    std::vector<std::string> factors;
-    for (AtomId atom : term.atoms) factors.push_back(print_atom(atom));
-    std::sort(factors.begin(), factors.end(), natural_less);
-    terms.emplace_back(fmt::format("{}", fmt::join(factors, "*")), &term);
+    Printed& printed = terms.emplace_back();
+    printed.coefficient = term.coefficient;
+    for (AtomId atom : term.atoms) printed.factors.push_back(print_atom(atom));
+    std::sort(printed.factors.begin(), printed.factors.end(), natural_less);
+    printed.key = fmt::format("{}", fmt::join(printed.factors, "*"));
   }
   std::sort(terms.begin(), terms.end(),
-            [](const auto& a, const auto& b) { return natural_less(a.first, b.first); });
+            [](const Printed& a, const Printed& b) { return natural_less(a.key, b.key); });
   std::string text;
-  for (const auto& [key, term] : terms) text += print_term(*term, text.empty());
-  if (constant != nullptr)
-    text += print_term(*constant, text.empty());  // a constant last, as people write it
+  for (Printed& term : terms) text += print_term(term.coefficient, std::move(term.factors), text.empty());
+  if (constant) text += print_term(*constant, {}, text.empty());  // a constant last, as people write it
   return text.empty() ? "0" : text;
 }
 
@@ -560,10 +624,17 @@ class ExprParser {
     at_ += token.size();
     return true;
   }
-  // A limit on nesting, so that hostile text cannot exhaust the stack.
+  // A limit on all that is built, so that hostile text cannot exhaust time or memory.
+  PolyId built(PolyId poly) {
+    parsed_ += pool_.shape(poly).size;
+    if (parsed_ > kMaxParsed) fail("it takes too many operations on long sums or products");
+    return poly;
+  }
+  // A limit on nesting, so that hostile text cannot exhaust the stack. What is printed of a polynomial has at most
+  // three parentheses, two levels each, for every application within another: it parses again.
   struct Depth {
     explicit Depth(ExprParser& p) : parser(p) {
-      if (++parser.depth_ > 200) parser.fail("nested too deeply");
+      if (++parser.depth_ > 8 * kMaxDepth) parser.fail("nested too deeply");
     }
     ~Depth() { --parser.depth_; }
     ExprParser& parser;
@@ -601,9 +672,9 @@ class ExprParser {
       if (accept("+")) {
         terms.push_back(parse_product());
       } else if (accept("-")) {
-        terms.push_back(pool_.scale(parse_product(), Rational{-1, 1}));
+        terms.push_back(built(pool_.scale(parse_product(), Rational{-1, 1})));
       } else {
-        return pool_.sum(terms);
+        return built(pool_.sum(terms));
       }
     }
   }
@@ -613,16 +684,16 @@ class ExprParser {
       skip_spaces();
       if (text_.substr(at_).starts_with("**")) return product;
       if (accept("//")) {
-        product = pool_.floordiv(product, parse_unary());
+        product = built(pool_.floordiv(product, parse_unary()));
       } else if (accept("*")) {
-        product = pool_.mul(product, parse_unary());
+        product = built(pool_.mul(product, parse_unary()));
       } else if (accept("/")) {
         auto divisor = pool_.constant(parse_unary());
         if (!divisor || *divisor == 0)
           fail("'/' needs a number other than 0 behind it; write '//' for floor division");
-        product = pool_.scale(product, Rational::of(1, *divisor));
+        product = built(pool_.scale(product, Rational::of(1, *divisor)));
       } else if (accept("%")) {
-        product = pool_.mod(product, parse_unary());
+        product = built(pool_.mod(product, parse_unary()));
       } else {
         return product;
       }
@@ -630,7 +701,7 @@ class ExprParser {
   }
   PolyId parse_unary() {
     Depth depth(*this);
-    if (accept("-")) return pool_.scale(parse_unary(), Rational{-1, 1});
+    if (accept("-")) return built(pool_.scale(parse_unary(), Rational{-1, 1}));
     if (accept("+")) return parse_unary();
     return parse_power();
   }
@@ -640,7 +711,7 @@ class ExprParser {
     auto exponent = pool_.constant(parse_unary());
     if (!exponent || *exponent < 0 || *exponent > 16) fail("only whole powers from 0 to 16");
     PolyId power = pool_.poly_number(1);
-    for (std::int64_t i = 0; i < *exponent; ++i) power = pool_.mul(power, base);
+    for (std::int64_t i = 0; i < *exponent; ++i) power = built(pool_.mul(power, base));
     return power;
   }
   PolyId parse_primary() {
@@ -694,7 +765,8 @@ class ExprParser {
   ExprPool& pool_;
   std::string_view text_;
   std::size_t at_ = 0;
-  int depth_ = 0;
+  std::uint32_t depth_ = 0;
+  std::uint64_t parsed_ = 0;
 };
 
 ExprId ExprPool::parse(std::string_view text) {

@@ -83,7 +83,17 @@ struct Poly {
   friend bool operator==(const Poly&, const Poly&) = default;
 };
 
+// How much a polynomial is when written out: applications share their operands, the text repeats them.
+struct PolyShape {
+  std::uint32_t size = 0;   // atoms and numbers, those within operands too
+  std::uint32_t depth = 0;  // applications within one another
+};
+
 // All expressions, polynomials and atoms, each stored once.
+//
+// What would be too large to write out is not built: every operation throws InputError where its result would
+// have more than 65,536 atoms and numbers or more than 64 applications within one another, or where it would
+// multiply out to more than 16,384 terms or 256 factors. So text and recursion over a polynomial are bounded.
 class ExprPool {
  public:
   explicit ExprPool(StringTable& strings);
@@ -143,6 +153,7 @@ class ExprPool {
   std::optional<Rational> evaluate(PolyId id, const HintOf& hint_of) const;
 
   std::string print(PolyId id) const;
+  PolyShape shape(PolyId id) const { return poly_shapes_[id]; }
   StringTable& strings() { return strings_; }
   std::size_t expr_count() const { return exprs_.size(); }
 
@@ -159,14 +170,19 @@ class ExprPool {
   PolyId combine_polys(Operation operation, PolyId a, PolyId b);
   PolyId intern(Poly poly);
   AtomId intern(Atom atom);
+  PolyId merge_terms(std::vector<Term> terms);
+  PolyShape measure(const Poly& poly) const;
+  PolyShape measure(const Atom& atom) const;
+  void check_product(PolyId a, PolyId b) const;
   std::string print_atom(AtomId id) const;
-  std::string print_term(const Term& term, bool first) const;
   static std::optional<Rational> apply_numbers(AtomKind kind, std::span<const Rational> operands);
 
   StringTable& strings_;
   IdVector<ExprId, Expr> exprs_;
   IdVector<PolyId, Poly> polys_;
   IdVector<AtomId, Atom> atoms_;
+  IdVector<PolyId, PolyShape> poly_shapes_;
+  IdVector<AtomId, PolyShape> atom_shapes_;
   std::unordered_map<StringId, ExprId> expr_of_text_;
   HashIndex poly_ids_, atom_ids_;
   SideTable<PolyId, ExprId> expr_of_poly_;

@@ -135,6 +135,44 @@ TEST_CASE("a comparison within another or within a division is printed among par
   }
 }
 
+std::string repeat(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+TEST_CASE("divisions within one another are printed once each") {
+  Pool p;
+  const std::string text = repeat("((", 63) + "a" + repeat(" + 1)//3)", 63);
+  const PolyId poly = p.poly(text);
+  CHECK(p.pool.print(poly) == text);
+  CHECK(p.pool.shape(poly).depth == 63);
+}
+
+TEST_CASE("what is too large to write out is refused") {
+  Pool p;
+  std::string sum = "s0";
+  for (int i = 1; i < 130; ++i) sum += fmt::format(" + s{}", i);
+  const std::string product =
+      "(" + sum.substr(0, sum.find(" + s120")) + ")*(" + sum.substr(0, sum.find(" + s100")) + ")";
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"(" + sum + ")*(" + sum + ")", "expression has more than 16384 terms"},
+           {"(a**16)**16*a", "expression multiplies more than 256 factors"},
+           {repeat("(", 5) + "a//2" + repeat(")**16//2", 5),
+            "expression has more than 65536 symbols and numbers"},
+           {"a" + repeat("//2//b", 200), "expression has more than 64 operations within one another"},
+           {product + repeat("*3/3", 2000), "it takes too many operations on long sums or products"}}) {
+    INFO(text);
+    CHECK_THROWS_WITH(p.poly(text), Catch::Contains(message));
+  }
+  // In products, whose factors are printed within a second pair of parentheses, up to the limit.
+  const PolyId deepest = p.poly(repeat("(2*((", 64) + "a" + repeat(" + 1)//3))", 64));
+  CHECK(p.pool.shape(deepest).depth == 64);
+  CHECK(p.poly(p.pool.print(deepest)) == deepest);
+  CHECK(p.pool[p.poly("(a**16)**16")].terms[0].atoms.size() == 256);
+  CHECK(p.pool[p.poly(product)].terms.size() == 120 * 100 - 100 * 99 / 2);
+}
+
 TEST_CASE("substituting numbers agrees with evaluating") {
   Pool p;
   std::mt19937 random(2);
