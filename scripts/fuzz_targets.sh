@@ -1,22 +1,42 @@
 #!/bin/sh
-# Builds and runs the libFuzzer targets (fuzz/), each for some seconds, from the seeds in testdata/fuzz.
-# fuzz_targets.sh [SECONDS [TARGET...]]; 20 seconds, all targets. What they find of new inputs is kept in
-# build/fuzz/corpus and used by the next run; what fails in build/fuzz/found. docs/fuzzing.md
+# Builds and runs the libFuzzer targets (fuzz/) from the seeds in testdata/fuzz. docs/fuzzing.md
+#   fuzz_targets.sh [SECONDS [TARGET...]]   each for so long (20 seconds, all targets), with a new random seed. What
+#                                           it finds of new inputs is kept in build/fuzz/corpus for the next run.
+#   fuzz_targets.sh --fixed                 the same inputs whenever the programs are the same, for CI: a fixed seed
+#                                           and number of executions, the committed seeds only; about a minute.
+# What fails is kept in build/fuzz/found.
 set -eu
 cd "$(dirname "$0")/.."
 
-seconds=${1:-20}
-[ $# -eq 0 ] || shift
+fixed=
+seconds=20
+if [ "${1:-}" = --fixed ]; then fixed=1; shift; elif [ $# -gt 0 ]; then seconds=$1; shift; fi
 [ $# -gt 0 ] || set -- binary text json onnx pt2 expression pipeline
+
+executions() {
+  case $1 in
+    text) echo 2500 ;;
+    binary | json | onnx | pt2) echo 5000 ;;
+    *) echo 50000 ;;
+  esac
+}
 
 scripts/build.sh fuzz fuzz_targets
 failed=
 for target in "$@"; do
-  mkdir -p "build/fuzz/corpus/$target" build/fuzz/found
+  corpus=build/fuzz/corpus/$target
+  limit=-max_total_time=$seconds
+  if [ -n "$fixed" ]; then
+    corpus=build/fuzz/corpus_fixed/$target
+    rm -rf "$corpus"
+    limit="-seed=1 -runs=$(executions "$target")"
+  fi
+  mkdir -p "$corpus" build/fuzz/found
   log=build/fuzz/$target.log
-  if build/fuzz/bin/fuzz_"$target" "build/fuzz/corpus/$target" "testdata/fuzz/$target" \
-    -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=65536 -dict=fuzz/graph.dict \
-    -artifact_prefix="build/fuzz/found/$target-" -print_final_stats=1 >"$log" 2>&1; then
+  # shellcheck disable=SC2086  # the limit is one option or two
+  if build/fuzz/bin/fuzz_"$target" "$corpus" "testdata/fuzz/$target" $limit -timeout=20 -rss_limit_mb=2048 \
+    -max_len=65536 -dict=fuzz/graph.dict -artifact_prefix="build/fuzz/found/$target-" -print_final_stats=1 \
+    >"$log" 2>&1; then
     printf '%-11s' "$target"
     awk '/stat::number_of_executed_units/ {n = $2} / cov: / {for (i = 1; i < NF; i++) {
       if ($i == "cov:") c = $(i + 1); if ($i == "ft:") f = $(i + 1); if ($i == "corp:") s = $(i + 1)}}
