@@ -1,9 +1,17 @@
 #!/bin/sh
 # Configures and builds one preset: build.sh [release|asan|fuzz] [target...]. Says little unless it fails.
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
 preset=${1:-release}
+case $preset in
+release | asan | fuzz) ;;
+*)
+  echo "build.sh: there is no preset '$preset': release, asan or fuzz" >&2
+  exit 2
+  ;;
+esac
 [ $# -eq 0 ] || shift
 launcher=
 if command -v ccache >/dev/null; then launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi

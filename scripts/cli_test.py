@@ -169,15 +169,42 @@ class UsageTest(CommandLineTest):
         for flags in ([], ["-o", "out.epw", "--json"]):
             self.assertEqual(self.run_tool("rewrite", "small.txt", "-p", "dce", "--report", "-", *flags).returncode, 2)
 
-    def test_report_does_not_replace_the_graph(self):
+    def test_files_beside_the_result_replace_nothing(self):
         (self.folder / "link.json").symlink_to("out.epw")
+        (self.folder / "hard.txt").hardlink_to(self.folder / "small.txt")
         before = (self.folder / "small.txt").read_bytes()
-        for path in ("out.epw", "./out.epw", "link.json", "small.txt"):
-            result = self.run_tool("rewrite", "small.txt", "-p", "dce", "-o", "out.epw", "--report", path)
-            self.assertEqual((result.returncode, result.stdout), (2, b""))
-            self.assertRegex(result.stderr.decode(), r"--report \S+ would replace the graph: give it a file of its own")
+        rewrite = ("rewrite", "small.txt", "-p", "dce", "-o", "out.epw")
+        for command, option, path, what in (
+                (rewrite, "--report", "out.epw", "the result"), (rewrite, "--report", "./out.epw", "the result"),
+                (rewrite, "--report", "link.json", "the result"), (rewrite, "--report", "small.txt", "an input"),
+                (rewrite, "--log-file", "out.epw", "the result"), (rewrite, "--keep-reproducer", "small.txt", "an input"),
+                ((*rewrite, "--report", "r.json"), "--log-file", "r.json", "what --report writes"),
+                (("verify", "small.txt"), "--log-file", "hard.txt", "an input"),
+                (("overlap", "small.txt"), "--trace", "small.txt", "an input"),
+                (("diff", "other.txt", "small.txt"), "--html", "small.txt", "an input")):
+            result = self.run_tool(*command, option, path)
+            self.assertEqual((result.returncode, result.stdout, result.stderr.decode()), (
+                2, b"", f"epweave: error: {option} {path} would replace {what}: give it a file of its own\n"))
         self.assertEqual((self.folder / "small.txt").read_bytes(), before)
         self.assertFalse((self.folder / "out.epw").exists())
+        for command in (("overlap", "small.txt", "--trace", "-"), ("verify", "small.txt", "--log-file", "-")):
+            self.assertEqual(self.run_tool(*command).returncode, 2)
+
+    def test_dump_folder_that_is_a_file(self):
+        (self.folder / "file").write_text("")
+        self.assert_fails(3, "file: not a folder", "rewrite", "small.txt", "-p", "dce", "--dump-dir", "file", "-o", "out.epw")
+        self.assertFalse((self.folder / "out.epw.reproducer.epw").exists())
+
+    def test_killed_while_writing_leaves_nothing(self):
+        os.mkfifo(self.folder / "wait")
+        (self.folder / "run").mkdir()
+        child = subprocess.Popen([EPWEAVE, "rewrite", "../small.txt", "-p", "dce", "-o", "out.epw", "--report", "../wait"],
+                                 cwd=self.folder / "run")
+        with self.assertRaises(subprocess.TimeoutExpired):
+            child.wait(0.5)  # for a reader of the report
+        child.terminate()
+        child.wait()
+        self.assertEqual(list((self.folder / "run").iterdir()), [])
 
     def test_graph_and_report_are_written_both_or_neither(self):
         names = sorted(path.name for path in self.folder.iterdir())
@@ -434,6 +461,14 @@ class RewriteTest(CommandLineTest):
         self.assertRegex(text, r"^dce,canonicalize,dedup-unshard,chunk\{roots=layers\.\*\.moe,dim=batch,parts=2")
         self.assertEqual(json.loads(self.output_of("rewrite", "-p", "dce", "--print-pipeline", "--json")),
                          {"pipeline": "dce", "passes": [{"name": "dce", "options": ""}]})
+
+    def test_preset_hands_on_how_sums_are_cast(self):
+        text = self.output_of("rewrite", "--preset", "ep-overlap{cast=exact}", "--print-pipeline").decode()
+        self.assertIn(",cast=exact}", text)
+
+    def test_roots_without_a_pattern(self):
+        self.assert_fails(2, "option 'roots': there is no pattern\n  expected as in roots=[layers.*.moe]",
+                          "rewrite", "small.txt", "-p", "chunk{roots=[]}", "-o", "out.epw")
 
 
 class PlanTest(CommandLineTest):

@@ -6,11 +6,20 @@
 #                                           and number of executions, the committed seeds only; about a minute.
 # What fails is kept in build/fuzz/found.
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
 fixed=
 seconds=20
-if [ "${1:-}" = --fixed ]; then fixed=1; shift; elif [ $# -gt 0 ]; then seconds=$1; shift; fi
+case ${1:-} in
+'') ;;
+--fixed) fixed=1 && shift ;;
+[0-9]*) seconds=$1 && shift ;;
+*)
+  echo "usage: fuzz_targets.sh [SECONDS | --fixed] [TARGET...]" >&2
+  exit 2
+  ;;
+esac
 [ $# -gt 0 ] || set -- binary text json onnx pt2 expression pipeline
 
 executions() {

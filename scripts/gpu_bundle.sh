@@ -5,6 +5,7 @@
 # library, and the graphs of scripts/gpu_test.sh. No CUDA library beside the runtime that is linked in, no NCCL.
 # On the other machine: tar xzf OUT.tar.gz && epweave-gpu/scripts/gpu_test.sh
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 out=${1:?usage: gpu_bundle.sh OUT.tar.gz}
 build=build/release/bin

@@ -5,6 +5,7 @@
 # the release build of this checkout, or the bundle that this script is in (scripts/gpu_bundle.sh). Prints what
 # docs/gpu.md reports; exits 0 if all passed, 1 if something failed, 77 if there is no GPU to run on.
 set -u
+case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 here=$(cd "$(dirname "$0")/.." && pwd)
 if [ $# -gt 0 ]; then here=$(cd "$1" && pwd); fi
 bin=$here/bin

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what building and testing epweave needs, on Debian 12. Does nothing where all of it is there.
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 
 packages="
   g++ cmake ninja-build ccache

@@ -2,6 +2,7 @@
 # From a bare Debian 12 to all tests: installs packages, builds, runs every test and every golden.
 #   --with-torch   also the Python tests against PyTorch, torchtitan and ONNX, installed from PyPI into build/venv
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
 torch_version=2.15.0

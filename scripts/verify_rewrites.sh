@@ -2,9 +2,14 @@
 # Rewrites every graph of a folder (testdata/graphs) in several ways and has `epweave verify A B` prove each
 # result. Graphs that a pass declines are counted. Exits 1 if a result is not proved.
 set -eu
+case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
 folder=${1:-testdata/graphs}
+if [ ! -d "$folder" ]; then
+  echo "usage: verify_rewrites.sh [FOLDER]" >&2
+  exit 2
+fi
 epweave=${EPWEAVE:-build/release/bin/epweave}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -181,6 +181,8 @@ std::string overlap_report_for(const std::string& path, const Graph& graph, cons
 int overlap(const OverlapOptions& options, Console& console) {
   if (options.input.path == "-" && options.before.path == "-")
     throw UsageError("only one graph can come from standard input");
+  if (options.trace == "-")
+    throw UsageError("--trace - shares standard output with the table: give it a file");
   const Graph graph = read_sound_input(options.input);
   std::optional<Graph> before;
   if (!options.before.path.empty()) before = read_sound_input(options.before);

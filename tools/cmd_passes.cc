@@ -42,10 +42,15 @@ Json rows_report(const Rows& rows) {
   return list;
 }
 
+// The help stands in its column, below the option where that is too long.
 std::string option_line(const OptionSpec& option) {
+  constexpr std::size_t kColumn = 28;
   std::string value(kind_word(option.kind));
   if (option.kind == OptionKind::kChoice) value = fmt::format("{}", fmt::join(option.choices, "|"));
-  return fmt::format("      {:<28} {} ({})\n", fmt::format("{}=<{}>", option.name, value), option.help,
+  const std::string shape = fmt::format("{}=<{}>", option.name, value);
+  const std::string gap = shape.size() <= kColumn ? std::string(kColumn + 1 - shape.size(), ' ')
+                                                  : "\n" + std::string(kColumn + 7, ' ');
+  return fmt::format("      {}{}{} ({})\n", shape, gap, option.help,
                      option.fallback      ? fmt::format("default {}", *option.fallback)
                      : option.is_optional ? "optional"
                                           : "required");

@@ -81,16 +81,20 @@ class Rewrite {
 
   // The graph and its report, both or neither.
   void write(const Graph& output) {
-    std::optional<OutputFile> report;
+    const bool only_runs = options_.reproducer && options_.output.path == "-";
+    std::optional<OutputFile> graph_file, report_file;
+    if (!only_runs) graph_file.emplace(options_.output.path);
     if (!options_.report.empty()) {
-      report.emplace(options_.report);
-      report->write(overlap_report_for(options_.report, output, display_name()));
+      report_file.emplace(options_.report);
+      report_file->write(overlap_report_for(options_.report, output, display_name()));
     }
-    if (options_.reproducer && options_.output.path == "-")
+    if (graph_file) {
+      graph_file->write(output_bytes(output, options_.output));
+      graph_file->commit();
+    } else {
       console_.info(fmt::format("{}: the pipeline runs; -o FILE keeps the result", *options_.reproducer));
-    else
-      write_output(output, options_.output);
-    if (report) report->commit();
+    }
+    if (report_file) report_file->commit();
   }
 
   // A declined graph is the user's own and the message says what to do, so it is kept only on request; a bug
@@ -103,6 +107,9 @@ class Rewrite {
     try {
       return run_pipeline(input, pipeline_, runner);
     } catch (const PassError& error) {
+      if (options_.keep) keep(input, error, *options_.keep);
+      throw;
+    } catch (const InputError& error) {  // such as a file of --dump-dir that cannot be written
       if (options_.keep) keep(input, error, *options_.keep);
       throw;
     } catch (const std::exception& error) {
@@ -147,9 +154,6 @@ class Rewrite {
 void check_report(const RewriteOptions& options, const Console& console) {
   if (options.report == "-" && console.json())
     throw UsageError("--report - shares standard output with --json: give it a file");
-  for (const std::string& path : {options.output.path, options.input.path})
-    if (is_same_file(options.report, path))
-      throw UsageError(fmt::format("--report {} would replace the graph: give it a file of its own", path));
 }
 
 int run_reproducer(RewriteOptions options, Console& console) {

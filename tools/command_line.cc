@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/nearest_name.h"
+#include "command_files.h"
 #include "completion.h"
 #include "passes/pipeline.h"
 #include "version.h"
@@ -311,6 +312,20 @@ ProgramHelp program_help(const CLI::App& app) {
       list_commands(app)};
 }
 
+CommandFiles files_of(const Choices& choices) {
+  CommandFiles files{.inputs = choices.more,
+                     .result = choices.output.path,
+                     .beside = {{"--report", choices.rewrite.report},
+                                {"--keep-reproducer", choices.rewrite.keep.value_or("")},
+                                {"--trace", choices.overlap.trace},
+                                {"--html", choices.diff.html},
+                                {"--log-file", choices.console.log_file}}};
+  for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
+                                  choices.overlap.before.path, choices.diff.b.path})
+    files.inputs.push_back(path);
+  return files;
+}
+
 std::string did_you_mean(const std::string& given, const std::vector<std::string>& known) {
   const std::string_view near = nearest_name(given, {known.begin(), known.end()});
   return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
@@ -405,6 +420,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     throw UsageError(error.what());
   }
   if (app->get_subcommands().empty()) throw UsageError("give a command; --help lists them");
+  check_files(files_of(*choices));
   const std::string subject =
       choices->input.path.empty() ? choices->rewrite.reproducer.value_or("") : choices->input.path;
   return {.console = choices->console,

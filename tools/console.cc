@@ -32,6 +32,8 @@ Console::Console(const ConsoleOptions& options)
       is_terminal_(::isatty(STDERR_FILENO) == 1),
       has_color_(wants_color(options.color, is_terminal_)) {
   if (options.log_file.empty()) return;
+  if (options.log_file == "-")
+    throw UsageError("--log-file -: messages go to standard error anyway; give a file");
   log_.reset(std::fopen(options.log_file.c_str(), "we"));
   if (!log_)
     throw InputError(fmt::format("{}: cannot open the log file: {}", options.log_file, std::strerror(errno)));

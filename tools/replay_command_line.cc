@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "command_files.h"
 #include "completion.h"
 #include "replay_commands.h"
 #include "version.h"
@@ -143,6 +144,21 @@ ProgramHelp program_help(const CLI::App& app) {
           list_commands(app)};
 }
 
+CommandFiles files_of(const Choices& choices) {
+  CommandFiles files{.result = {},
+                     .beside = {{"--outputs", choices.run.outputs},
+                                {"--save-inputs", choices.run.save_inputs},
+                                {"--log-file", choices.console.log_file}}};
+  for (const ReplayOptions& replay : {choices.run.replay, choices.check.replay}) {
+    files.inputs.insert(files.inputs.end(), replay.inputs.begin(), replay.inputs.end());
+    files.inputs.push_back(replay.recipe);
+  }
+  for (const InputOptions& graph :
+       {choices.steps, choices.run.input, choices.check.a, choices.check.b, choices.check.reference})
+    files.inputs.push_back(graph.path);
+  return files;
+}
+
 }  // namespace
 
 ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
@@ -162,6 +178,7 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }
+  check_files(files_of(*choices));
   const std::string name = app->get_subcommands().front()->get_name();
   if (name == "completion")
     return {choices->console, print(completion(program_help(*app), choices->completion))};

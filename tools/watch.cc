@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "ir/text.h"
 #include "plan_view.h"
@@ -37,6 +38,8 @@ Watch::Watch(const RewriteOptions& options, const Pipeline& pipeline, Console& c
   if (options.dump_dir.empty()) return;
   if (::mkdir(options.dump_dir.c_str(), 0777) != 0 && errno != EEXIST)
     throw InputError(fmt::format("{}: cannot create the folder: {}", options.dump_dir, std::strerror(errno)));
+  if (!std::filesystem::is_directory(options.dump_dir))
+    throw InputError(fmt::format("{}: not a folder", options.dump_dir));
 }
 
 RunnerHooks Watch::hooks() {

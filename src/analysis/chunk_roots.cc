@@ -34,19 +34,21 @@ class RootSelection {
     if (!found_.empty()) return std::move(result_);
     if (result_.unused_patterns.empty()) fail_unmatched();
     if (options_.require_exchange)
-      throw PassError("chunk.no-exchange",
-                      fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
-                                  fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
-                      {},
-                      fmt::format("{} and that the graph was traced with expert parallelism; "
-                                  "require-exchange=false takes modules with EP labels only",
-                                  kCheckPattern));
+      throw PassError(
+          "chunk.no-exchange",
+          fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
+                      fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
+          {},
+          fmt::format("{} and that the graph was traced with expert parallelism; dense=true takes "
+                      "all modules of a pattern, require-exchange=false those with EP labels",
+                      kCheckPattern));
     collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
     if (found_.empty())
-      throw PassError("chunk.no-region",
-                      fmt::format("no module selected by '{}' has expert-parallel labels{}",
-                                  fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
-                      {}, std::string(kCheckPattern));
+      throw PassError(
+          "chunk.no-region",
+          fmt::format("no module selected by '{}' has expert-parallel labels{}",
+                      fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
+          {}, fmt::format("{}; dense=true takes all modules of a pattern, labelled or not", kCheckPattern));
     sort_out_patterns();
     return std::move(result_);
   }

@@ -384,8 +384,17 @@ class Inference {
           "chunk.nothing-divided",
           fmt::format("nothing in region '{}' ({}) is divided: no value that enters it has a token extent",
                       graph_.text(region.root), region.backward ? "backward" : "forward"),
-          {}, "check that the token dimension is symbolic where the module reads it");
+          site_of_region(RegionId(i)),
+          "leave the module out of the roots, or check that the token dimension is symbolic where the module "
+          "reads it");
     }
+  }
+
+  // Where its first node is.
+  Site site_of_region(RegionId region) const {
+    for (const auto [id, node] : walk(step_))
+      if (result_.region[id] == region) return site_of(graph_, node);
+    return {};
   }
 
   const Graph& graph_;

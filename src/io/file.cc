@@ -283,6 +283,11 @@ bool is_open_file_name(std::string_view path) {
   return path.starts_with("/dev/") || path.starts_with("/proc/");
 }
 
+// A path that leads to an open file.
+std::string descriptor_path(int file) {
+  return fmt::format("/proc/self/fd/{}", file);
+}
+
 }  // namespace
 
 OutputFile::OutputFile(const std::string& given_path) {
@@ -300,13 +305,25 @@ OutputFile::OutputFile(const std::string& given_path) {
     if (file_ < 0) fail(path_, fmt::format("cannot open for writing: {}", std::strerror(errno)));
     return;
   }
+  open_new();
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(file_, exists ? status.st_mode & 07777 : 0666 & ~mask);
+}
+
+void OutputFile::open_new() {
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  file_ = ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (file_ >= 0 && ::access(descriptor_path(file_).c_str(), F_OK) == 0) {
+    kind_ = Kind::kUnnamed;
+    return;
+  }
+  close_file(file_);
   std::string temporary = path_ + ".XXXXXX";
   file_ = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (file_ < 0) fail(path_, fmt::format("cannot create a file beside it: {}", std::strerror(errno)));
   temporary_ = std::move(temporary);
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(file_, exists ? status.st_mode & 07777 : 0666 & ~mask);
+  kind_ = Kind::kTemporary;
 }
 
 OutputFile::~OutputFile() {
@@ -318,8 +335,21 @@ void OutputFile::write(std::string_view bytes) {
   write_all(file_, bytes, path_);
 }
 
+// A name of its own beside `path_`: a file without a name cannot replace one that is there.
+void OutputFile::give_name() {
+  for (int attempt = 0;; ++attempt) {
+    const std::string name = fmt::format("{}.{}-{}", path_, ::getpid(), attempt);
+    if (::linkat(AT_FDCWD, descriptor_path(file_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      temporary_ = name;
+      return;
+    }
+    if (errno != EEXIST) fail(path_, fmt::format("cannot create a file beside it: {}", std::strerror(errno)));
+  }
+}
+
 void OutputFile::commit() {
-  if (temporary_.empty()) return;
+  if (kind_ == Kind::kStream) return;
+  if (kind_ == Kind::kUnnamed) give_name();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail(path_, fmt::format("cannot rename to it: {}", std::strerror(errno)));
   temporary_.clear();
@@ -327,10 +357,14 @@ void OutputFile::commit() {
 
 bool is_same_file(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty() || a == "-" || b == "-") return false;
+  struct stat x {
+  }, y{};
+  const bool has_a = ::stat(a.c_str(), &x) == 0, has_b = ::stat(b.c_str(), &y) == 0;
+  if (has_a && has_b) return S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+  if (has_a || has_b) return false;
   auto resolved = [](const std::string& path) {
     std::error_code error;
-    const std::filesystem::path full = std::filesystem::weakly_canonical(follow_links(path), error);
-    return error ? std::filesystem::path(path) : std::filesystem::absolute(full, error);
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(follow_links(path), error), error);
   };
   return resolved(a) == resolved(b);
 }

@@ -43,9 +43,10 @@ void write_graph(const Graph& graph, const std::string& path, std::optional<Form
 // What write_graph writes. Throws UsageError for kPt2.
 std::string file_bytes(const Graph& graph, const std::string& path, std::optional<Format> format);
 
-// A file that appears whole at `commit` or not at all: what is given goes to a temporary file beside it. Several
-// files of one command are committed together once all are written. A stream or device ("-", /dev/stdout, a pipe)
-// takes its bytes at once. Throws InputError where it cannot be made or written.
+// A file that appears whole at `commit` or not at all. Several files of one command are committed together once
+// all are written. What is given goes to a file without a name, which is gone if the program is killed; where the
+// file system has none, to a temporary file beside `path`. A stream or device ("-", /dev/stdout, a pipe) takes its
+// bytes at once. Throws InputError where it cannot be made or written.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);
@@ -57,12 +58,17 @@ class OutputFile {
   void commit();
 
  private:
-  std::string path_;       // where links lead
-  std::string temporary_;  // empty for a stream or device
+  enum class Kind { kStream, kUnnamed, kTemporary };
+  void open_new();
+  void give_name();
+
+  std::string path_;  // where links lead
+  std::string temporary_;
+  Kind kind_ = Kind::kStream;
   int file_ = -1;
 };
 
-// Whether both paths name one file, through links too, existing or not. Streams are not files.
+// Whether both paths name one file, through links too, existing or not. Streams and devices are not files.
 bool is_same_file(const std::string& a, const std::string& b);
 
 // The whole of a file or stdin, and its atomic counterpart. Throw InputError.

@@ -40,6 +40,8 @@ PassResult run_dedup_unshard(const Graph& graph, const Options&) {
 std::vector<ChunkRoot> read_roots(const Options& options) {
   std::vector<ChunkRoot> roots;
   for (const std::string& root : options.list("roots")) roots.push_back(parse_chunk_root(root));
+  if (roots.empty())
+    throw UsageError("option 'roots': there is no pattern\n  expected as in roots=[layers.*.moe]");
   return roots;
 }
 
@@ -138,6 +140,12 @@ const OptionSpec kSizes{.name = "sizes",
                         .help = "how many tokens each part has, instead of parts: [700,324]",
                         .is_optional = true};
 
+const OptionSpec kCast{"cast",
+                       OptionKind::kChoice,
+                       "linear",
+                       "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
+                       {"linear", "exact"}};
+
 const OptionSpec kAttention{
     .name = "attention",
     .kind = OptionKind::kChoice,
@@ -198,11 +206,7 @@ std::vector<PassInfo> make_passes() {
                    {"require-exchange", OptionKind::kFlag, "true",
                     "chunk only modules that exchange tokens between ranks"},
                    kDense,
-                   {"cast",
-                    OptionKind::kChoice,
-                    "linear",
-                    "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
-                    {"linear", "exact"}},
+                   kCast,
                    kGradAccumulation,
                    kJoin,
                    kAttention,
@@ -246,13 +250,20 @@ std::vector<PassInfo> make_passes() {
 
 // Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
 // make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
+// A preset passes on what it is given.
+OptionSpec left_out(OptionSpec spec) {
+  spec.fallback.reset();
+  spec.is_optional = true;
+  return spec;
+}
+
 std::string expand_ep_overlap(const Options& options) {
   std::vector<std::string> patterns;
   for (const ChunkRoot& root : read_roots(options)) patterns.push_back(root.pattern);
   std::string optional =
       options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
   if (options.has("dense") && options.flag("dense")) optional += ",dense=true";
-  for (const char* name : {"grad-accumulation", "join", "attention", "contract"})
+  for (const char* name : {"cast", "grad-accumulation", "join", "attention", "contract"})
     if (options.has(name)) optional += fmt::format(",{}={}", name, options.text(name));
   return fmt::format(
       "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}}},isolate-ep-pg,dce,"
@@ -270,6 +281,7 @@ std::vector<PresetInfo> make_presets() {
                    kParts,
                    kSizes,
                    kDense,
+                   left_out(kCast),
                    kGradAccumulation,
                    kJoin,
                    kAttention,

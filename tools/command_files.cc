@@ -1,0 +1,25 @@
+#include "command_files.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "io/file.h"
+
+namespace epweave::cli {
+
+void check_files(const CommandFiles& files) {
+  const auto refuse = [](const NamedFile& file, const std::string& what) {
+    throw UsageError(
+        fmt::format("{} {} would replace {}: give it a file of its own", file.option, file.path, what));
+  };
+  for (auto file = files.beside.begin(); file != files.beside.end(); ++file) {
+    if (is_same_file(file->path, files.result)) refuse(*file, "the result");
+    for (const std::string& input : files.inputs)
+      if (is_same_file(file->path, input)) refuse(*file, "an input");
+    for (auto earlier = files.beside.begin(); earlier != file; ++earlier)
+      if (is_same_file(file->path, earlier->path))
+        refuse(*file, fmt::format("what {} writes", earlier->option));
+  }
+}
+
+}  // namespace epweave::cli
