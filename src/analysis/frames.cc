@@ -45,7 +45,7 @@ class Prover {
   }
 
  private:
-  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kExchange, kEach };
+  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kPlace, kExchange, kEach };
   struct Term {
     Kind kind;
     FrameId base;
@@ -327,6 +327,7 @@ class Prover {
     if (!base) return lost(id, source);
     const Term& term = *terms_[base.index()];
     if (term.kind == kPick && undoes(index, term.values[0])) return term.base;
+    if (term.kind == kPlace && term.values[0] == index_word(index)) return term.base;
     if (!sort_of(index) && !is_permutation(index)) {
       lost_at_.at(id) = id;
       return FrameId();
@@ -393,15 +394,20 @@ class Prover {
           "the rows and the positions that they are written to may belong to different tokens");
   }
 
-  // Rows put back to where they were picked from, into rows that say nothing or are the same.
+  // Rows put back to where they were picked from, into rows that say nothing or are the same; or placed anew.
   FrameId restored(NodeId id, const RowWrite& write) {
     const Rows rows = rows_of(write.rows), destination = rows_of(write.destination);
     if (rows.is_unknown()) return lost(id, write.rows);
     lost_at_.at(id) = id;
     if (!rows.is_known() || !write.positions.is_node() || is_written(write.positions.as_node())) return {};
     const Term& term = *terms_[rows.frame.index()];
-    if (term.kind != kPick || term.values[0] != index_word(write.positions)) return {};
-    return destination.order == Rows::Order::kAny || destination.frame == term.base ? term.base : FrameId();
+    const std::uint64_t word = index_word(write.positions);
+    const bool is_any = destination.order == Rows::Order::kAny;
+    if (term.kind == kPick && term.values[0] == word && (is_any || destination.frame == term.base))
+      return term.base;
+    return is_uninitialised(write.destination) && is_permutation(write.positions)
+               ? intern({kPlace, rows.frame, {word}})
+               : FrameId();
   }
 
   void check_product(NodeId id) {

@@ -12,6 +12,7 @@
 //   x[i], x Local with frame f, i a permutation   pick(f, vn(i))
 //   x[i], x a part's own sum                      none
 //   index_put(dst, [i], rows in pick(f, vn(i)))   f
+//   index_put_(new_empty, [i], rows in f)         place(f, vn(i)); picked by i again: f
 //   reshape of n rows in f to c*n                 each(f, c); of c*n rows in each(f, c) to n: f; other regrouped
 //                                                 rows have other neighbours in a part, and are refused
 //   exchange of rows in f with splits (o, in)     exch(f, g, o, in) within group g, and
