@@ -284,7 +284,8 @@ class Prover {
 
   // Rows that are as little known as the operand's, and why.
   FrameId lost(NodeId id, Arg operand) {
-    if (operand.is_node()) lost_at_.at(id) = lost_at_[operand.as_node()];
+    const NodeId at = operand.is_node() ? lost_at_[operand.as_node()] : NodeId();
+    lost_at_.at(id) = at;
     return FrameId();
   }
 
