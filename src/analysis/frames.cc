@@ -310,6 +310,18 @@ class Prover {
     const NodeId sort = sort_of(index);
     return sort ? kNodeWord | sort.index() : value_word(index);
   }
+  // Whether the index is 0, 1, .. to the last row of the source.
+  bool counts_rows(Arg index, Arg source) {
+    static const OpInfo* const kArange[] = {find_op("aten.arange.default"), find_op("aten.arange.start"),
+                                            find_op("aten.arange.start_step")};
+    const Node& node = body_.nodes[index.as_node()];
+    const std::size_t bounds = static_cast<std::size_t>(std::ranges::find(kArange, node.op) - kArange) + 1;
+    if (bounds > std::size(kArange) || is_written(index.as_node())) return false;
+    const bool is_from_zero = bounds == 1 || arg(node, 0) == Arg::integer(0);
+    const bool is_each = bounds < 3 || context_.args[node.args].size() < 3 || arg(node, 2) == Arg::integer(1);
+    const ExprId count = tensor(index)->sizes[0];
+    return is_from_zero && is_each && facts_.normalize(count) == row_count(source.as_node());
+  }
   // Whether `index` puts rows that were picked by `word` back: the order of sorting that order upwards.
   bool undoes(Arg index, std::uint64_t word) const {
     const NodeId sort = sort_of(index);
@@ -326,6 +338,7 @@ class Prover {
     if (!placement(source).is_local()) return frame(index);  // row i belongs to whatever index i belongs to
     const FrameId base = frame(source);
     if (!base) return lost(id, source);
+    if (counts_rows(index, source)) return base;
     const Term& term = *terms_[base.index()];
     if (term.kind == kPick && undoes(index, term.values[0])) return term.base;
     if (term.kind == kPlace && term.values[0] == index_word(index)) return term.base;

@@ -34,9 +34,11 @@ void AttentionCalls::make_masks(NodeId tokens) {
   const bool is_divided = layout_ != TokenLayout::kBatch;
   block_ = is_divided && !dice_.one_in(4) ? kDocument : kOneBlock;
   const std::int64_t count = block_ == kDocument ? kTokens / kDocument : 1;
-  counts_ = call("aten.full.default", {list({1, 1, count}), number(count)}, as_int32);
+  // A table for each row of the batch: of a number that does not count tokens.
+  const std::int64_t tables = !is_divided && dice_.one_in(4) ? kTokens : 1;
+  counts_ = call("aten.full.default", {list({tables, 1, count}), number(count)}, as_int32);
   const NodeId numbers = call("aten.arange.default", {number(count)}, as_int32);
-  const NodeId wide = call("aten.expand.default", {arg(numbers), list({1, 1, count, count})});
+  const NodeId wide = call("aten.expand.default", {arg(numbers), list({tables, 1, count, count})});
   blocks_ = call("aten.clone.default", {arg(wide)},
                  {{"memory_format", build_.memory_format("torch.contiguous_format")}});
   if (!is_divided) {

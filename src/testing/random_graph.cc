@@ -686,9 +686,14 @@ class StepGenerator {
     for (std::size_t layer = 0; layer < layers_; ++layer) {
       build_.in_module(fmt::format("layers.{}.norm", layer));
       Rows outside{"u0", {rows_of(stream_)}};
-      const NodeId x = stream_of(code_.widened(code_.grow(outside, 1 + dice_.below(3))));
+      const NodeId normed = code_.widened(code_.grow(outside, 1 + dice_.below(3)));
+      const NodeId x = stream_of(normed);
+      // Rows that were merged outside, and not just there, have an order that cannot be told.
+      const bool is_merged_outside = is_grid() && dice_.one_in(12);
       build_.in_module(module(layer));
-      const NodeId inside = is_grid() ? rows_of(grid_.grow(x, dice_.below(4))) : x;
+      const NodeId inside = is_merged_outside ? normed
+                            : is_grid()       ? rows_of(grid_.grow(x, dice_.below(4)))
+                                              : x;
       Rows rows{"u0", {inside}};
       code_.grow(rows, 2 + dice_.below(5));
       attend(rows);
