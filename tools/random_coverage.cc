@@ -11,10 +11,8 @@ namespace epweave {
 namespace {
 
 constexpr std::string_view kWholeOnly = "its arguments are never divided";
-constexpr std::string_view kAttention = "attention is not generated; testdata/chunk/attention_*";
 constexpr std::string_view kAsserted =
     "asserts cannot be executed; testdata/chunk/c18_*, rounded_size_asserted";
-constexpr std::string_view kGrid = "grids of [batch, sequence] are not generated; testdata/chunk/seq_grid*";
 constexpr std::string_view kGolden = "needs a graph of its own; testdata/chunk/refuse_*";
 constexpr std::string_view kTrace = "traces never hold it; testdata/chunk";
 
@@ -27,14 +25,6 @@ constexpr Reason kOperations[] = {
     {"device_mesh._get_submesh.<packet>", kWholeOnly},
     {"device_mesh._runtime_compute_coordinate_on_dim.default", kWholeOnly},
     {"coor.current_device.default", kWholeOnly},
-    {"aten._scaled_dot_product_cudnn_attention.default", kAttention},
-    {"aten._scaled_dot_product_cudnn_attention_backward.default", kAttention},
-    {"aten._scaled_dot_product_efficient_attention.default", kAttention},
-    {"aten._scaled_dot_product_efficient_attention_backward.default", kAttention},
-    {"aten._scaled_dot_product_flash_attention.default", kAttention},
-    {"aten._scaled_dot_product_flash_attention_backward.default", kAttention},
-    {"higher_order.flex_attention", kAttention},
-    {"higher_order.flex_attention_backward", kAttention},
     {"aten._assert_scalar.default", kAsserted},
     {"aten.sym_constrain_range.default", kAsserted},
     {"aten.sym_constrain_range_for_size.default", kAsserted},
@@ -51,18 +41,17 @@ constexpr Reason kOperations[] = {
 };
 
 constexpr Reason kPlacements[] = {
-    {"Split in blocks", kGrid},
     {"Ambiguous", "refused where it is used"},
-    {"Unordered", kGrid},
+    {"Unordered", "refused where it is used"},
 };
 
 constexpr Reason kRefusals[] = {
-    {"chunk.attention", kAttention},
-    {"chunk.random", kAttention},
-    {"chunk.block-border", kAttention},
-    {"chunk.block-mask", kAttention},
-    {"chunk.blocks", kGrid},
-    {"chunk.unknown-order", kGrid},
+    {"chunk.attention", ""},
+    {"chunk.random", ""},
+    {"chunk.block-border", ""},
+    {"chunk.block-mask", ""},
+    {"chunk.blocks", kGolden},
+    {"chunk.unknown-order", ""},
     {"chunk.already-chunked", ""},
     {"chunk.along-divided", ""},
     {"chunk.baked-extent", kGolden},
@@ -94,6 +83,7 @@ constexpr Reason kRefusals[] = {
     {"chunk.reduction", ""},
     {"chunk.regrouped-rows", ""},
     {"chunk.reshape", kGolden},
+    {"chunk.rounded-rows", ""},
     {"chunk.several-indices", ""},
     {"chunk.sizes", ""},
     {"chunk.split-sizes", ""},
@@ -101,6 +91,7 @@ constexpr Reason kRefusals[] = {
     {"chunk.two-token-extents", ""},
     {"chunk.uneven", kGolden},
     {"chunk.unknown-extent", kGolden},
+    {"chunk.unproved-rows", ""},
     {"chunk.update-changes-rows", ""},
     {"chunk.update-not-a-sum", kGolden},
     {"chunk.update-of-parts", kGolden},

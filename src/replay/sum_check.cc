@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "analysis/effects.h"
 #include "analysis/users.h"
@@ -44,6 +45,37 @@ void merge(BoundComparison& all, const BoundComparison& part) {
   all.index = part.index;
   all.difference = part.difference;
   all.bound = part.bound;
+}
+
+// Parts against their rows of the whole, whose dimension is divided in each of `blocks` equal blocks.
+BoundComparison compare_rows(const BoundedValue& a, const std::vector<BoundedValue>& parts, std::size_t dim,
+                             std::int64_t blocks) {
+  const auto rows = [&](const BoundedValue& value, std::int64_t first, std::int64_t count) {
+    return BoundedValue{cut_range(value.value, dim, first, count), cut_range(value.bound, dim, first, count)};
+  };
+  BoundComparison all;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    std::int64_t first = block * (a.value.sizes[dim] / blocks);
+    for (const BoundedValue& part : parts) {
+      const std::int64_t count = part.value.sizes[dim] / blocks;
+      merge(all, compare_bounded(rows(a, first, count), {rows(part, block * count, count)}));
+      first += count;
+    }
+  }
+  return all;
+}
+
+// As one block, or as few as they agree for: [4 * s, w] of a grid [4, s] is cut in 4.
+BoundComparison compare_cut(const BoundedValue& a, const std::vector<BoundedValue>& parts, std::size_t dim) {
+  BoundComparison one_block = compare_rows(a, parts, dim, 1);
+  std::int64_t common = 0;
+  for (const BoundedValue& part : parts) common = std::gcd(common, part.value.sizes[dim]);
+  for (std::int64_t blocks = 2; blocks <= common && !one_block.is_within; ++blocks) {
+    if (common % blocks != 0) continue;
+    const BoundComparison found = compare_rows(a, parts, dim, blocks);
+    if (found.is_within) return found;
+  }
+  return one_block;
 }
 
 }  // namespace
@@ -163,16 +195,7 @@ void SumChecker::finish(OfRank& of_rank, std::size_t group) {
   for (const BoundedValue& value : values) sizes.push_back(value.value.sizes);
   const auto dim = find_cut(a.value.sizes, sizes);
   if (!dim) return;
-  BoundComparison all;
-  std::int64_t first = 0;
-  for (const BoundedValue& value : values) {
-    const std::int64_t count = value.value.sizes[*dim];
-    merge(all,
-          compare_bounded({cut_range(a.value, *dim, first, count), cut_range(a.bound, *dim, first, count)},
-                          {value}));
-    first += count;
-  }
-  of_rank.results[group] = all;
+  of_rank.results[group] = compare_cut(a, values, *dim);
 }
 
 std::optional<BoundComparison> SumChecker::result(Rank rank, std::size_t group) const {

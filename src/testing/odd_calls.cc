@@ -11,7 +11,7 @@ class OddMaker {
   OddMaker(StepBuilder& build, const OddContext& context) : build_(build), c_(context) {}
 
   std::optional<NodeId> make(std::size_t which) {
-    const bool needs_slots = which >= 20 && which < 29;
+    const bool needs_slots = (which >= 20 && which < 29) || which == 31;
     if (needs_slots && !c_.slots) return std::nullopt;
     switch (which) {
       case 0:  // along the divided dimension
@@ -125,6 +125,17 @@ class OddMaker {
                                 {arg(c_.stream), build_.text("sum"), build_.text("0")});
         return call("aten.add.Tensor",
                     {arg(c_.rows), arg(call("_c10d_functional.wait_tensor.default", {arg(all)}))});
+      }
+      case 30: {  // a fifth of the rows, rounded: those of the parts are fewer
+        const NodeId fifth = call("operator.floordiv", {arg(size_of(c_.rows)), number(5)});
+        const NodeId ones = call("aten.new_ones.default", {arg(c_.rows), build_.list({arg(fifth), number(8)})});
+        return call("aten.sum.dim_IntList", {arg(ones), list({0})});
+      }
+      case 31: {  // slots picked by numbers that could name one twice, and written back
+        const NodeId numbers = call("aten.floor_divide.default", {arg(c_.order), number(1)});
+        const NodeId picked = call("aten.index.Tensor", {arg(c_.slots), build_.list({arg(numbers)})});
+        const NodeId index = call("aten.expand.default", {arg(column(c_.order)), list({-1, 8})});
+        return call("aten.scatter_add.default", {arg(zeros()), number(0), arg(index), arg(picked)});
       }
       default:
         return std::nullopt;
