@@ -14,6 +14,7 @@ ChunkWriter::ChunkWriter(const Graph& graph, const ChunkPlan& plan, const PartSy
       symbols_(symbols),
       out_(chunked),
       facts_(chunked),
+      types_(facts_),
       pass_(chunked.intern("chunk")) {
   for (const Node& node : in_.step().nodes) used_names_.insert(node.name);
 }
@@ -105,7 +106,7 @@ void ChunkWriter::set_chunk(Node& node, RegionId region_id, std::string_view rol
 
 NodeId ChunkWriter::add(Node node) {
   try {
-    node.type = infer_type(facts_, out_, out_.step(), node);
+    node.type = types_.infer(out_, out_.step(), node);
   } catch (const TypeMismatch& error) {
     throw PassError(
         "chunk.part-type", fmt::format("a part of this operation does not type-check: {}", error.what()),
@@ -132,7 +133,7 @@ NodeId ChunkWriter::append_whole(Node node, NodeId original) {
 void ChunkWriter::retype(NodeId id) {
   Node& node = out_.step().nodes[id];
   if (node.kind != NodeKind::kCall || !has_type_rule(node)) return;
-  const TypeId type = infer_type(facts_, out_, out_.step(), node);
+  const TypeId type = types_.infer(out_, out_.step(), node);
   if (type && !says_the_same(type, node.type)) node.type = type;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/facts.h"
+#include "ir/type_memo.h"
 #include "passes/chunk_plan.h"
 #include "passes/chunk_symbols.h"
 
@@ -72,6 +73,7 @@ class ChunkWriter {
   const PartSymbols& symbols_;
   Graph& out_;
   Facts facts_;
+  TypeMemo types_;
   StringId pass_;
   IdSet<StringId> used_names_;
   std::vector<NodeId> order_;
