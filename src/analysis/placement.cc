@@ -49,6 +49,28 @@ std::string print_placement(const Placement& p) {
   return text + ")";
 }
 
+namespace {
+
+std::size_t hash(const Placement& p) {
+  std::size_t h = mix_hash(static_cast<std::size_t>(p.kind), static_cast<std::size_t>(p.dim));
+  h = mix_hash(mix_hash(h, p.blocks.index()), p.any_order ? 1 : 0);
+  for (const Placement& element : p.elements) h = mix_hash(h, hash(element));
+  return h;
+}
+
+}  // namespace
+
+void PlacementTable::set(NodeId id, const Placement& placement) {
+  const std::size_t h = hash(placement);
+  std::uint32_t number = index_.find(h, [&](std::uint32_t i) { return distinct_[i] == placement; });
+  if (number == HashIndex::kNone) {
+    number = static_cast<std::uint32_t>(distinct_.size());
+    distinct_.push_back(placement);
+    index_.insert(h, number);
+  }
+  numbers_.at(id) = number;
+}
+
 void Placements::set_access(NodeId node, const std::vector<Access>& accesses) {
   access_begin_.at(node) = static_cast<std::uint32_t>(accesses_.size());
   accesses_.insert(accesses_.end(), accesses.begin(), accesses.end());
@@ -69,7 +91,7 @@ class Inference {
         call_(graph, result_, tokens, facts, options) {
     result_.effects = std::make_shared<const Effects>(*graph.context, step_);
     result_.region = SideTable<NodeId, RegionId>(step_.nodes.size(), RegionId());
-    result_.placement = result_.outside = SideTable<NodeId, Placement>(step_.nodes.size(), Placement());
+    result_.placement = result_.outside = PlacementTable(step_.nodes.size());
   }
 
   Placements run() {
@@ -151,7 +173,7 @@ class Inference {
       const TypeId type = node.type;
       if (!type) continue;
       if (known.insert(type)) of_type.at(type) = outside_placement(type);
-      if (of_type[type].is_divided()) result_.outside.at(id) = ordered(id, of_type[type]);
+      if (of_type[type].is_divided()) result_.outside.set(id, ordered(id, of_type[type]));
     }
   }
 
@@ -271,7 +293,8 @@ class Inference {
       if (!result_.shares_parts(input, region) && result_.seen_from(input, region).is_divided())
         taken_by_.at(input) = region;
     });
-    result_.placement.at(id) = std::move(placement);
+    result_.placement.set(id, placement);
+    result_.divided.push_back(id);
   }
 
   // Rules read dimensions off the recorded types.
@@ -344,8 +367,10 @@ class Inference {
                                "use the form of the operation that makes a new value"};
       } else if (result_.of(value).any_order) {
         // Equal rows until now, whose blocks did not matter.
-        result_.placement.at(value).blocks = placement.blocks;
-        result_.placement.at(value).any_order = placement.any_order;
+        Placement known = result_.placement[value];
+        known.blocks = placement.blocks;
+        known.any_order = placement.any_order;
+        result_.placement.set(value, known);
       }
     }
   }
