@@ -100,8 +100,8 @@ class Inference {
     require_tokens();
     result_.unused_patterns = roots_.unused_patterns;
     result_.unmatched_patterns = roots_.unmatched_patterns;
-    infer_outside();
     for (const auto [id, node] : walk(*graph_.context, step_)) {
+      infer_outside(id, node.type);
       if (const RegionId region = region_of(id)) {
         result_.region.at(id) = region;
         visit(id, region);
@@ -166,15 +166,10 @@ class Inference {
     return tuple.is_divided() ? tuple : Placement::whole();
   }
 
-  void infer_outside() {
-    SideTable<TypeId, Placement> of_type;
-    IdSet<TypeId> known;
-    for (const auto [id, node] : walk(step_)) {
-      const TypeId type = node.type;
-      if (!type) continue;
-      if (known.insert(type)) of_type.at(type) = outside_placement(type);
-      if (of_type[type].is_divided()) result_.outside.set(id, ordered(id, of_type[type]));
-    }
+  void infer_outside(NodeId id, TypeId type) {
+    if (!type) return;
+    if (placed_types_.insert(type)) of_type_.at(type) = outside_placement(type);
+    if (of_type_[type].is_divided()) result_.outside.set(id, ordered(id, of_type_[type]));
   }
 
   // With the blocks of a dimension that more is merged into than the tokens: those of what it is made from.
@@ -426,6 +421,8 @@ class Inference {
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;
   SideTable<StringId, std::uint32_t> group_of_;  // of a root, from 1 on
   std::uint32_t group_count_ = 0;
+  SideTable<TypeId, Placement> of_type_;  // of outside values
+  IdSet<TypeId> placed_types_;            // those that of_type_ has
   IdSet<RegionId> has_division_;
   SideTable<NodeId, RegionId> taken_by_;    // the region that takes an outside value in parts
   SideTable<NodeId, RegionId> updated_in_;  // the region that updates a buffer

@@ -6,6 +6,7 @@
 //   for (const auto [id, node] : walk(context, body, part.nodes)) ...
 //   for (const auto [id, node] : walk_back(context, body)) ...    the last one first
 //   for (const auto [id, node] : walk_records(body, moved)) ...   that reads their provenance, too
+//   for (const auto [id, node] : walk_all(context, body)) ...     that reads both
 //
 // The rows of a large body are not in the processor's cache, and an order jumps between rows that were there
 // at first and rows that passes added. A walk asks for the rows that are next, so that they have come by the
@@ -14,7 +15,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 #include "base/prefetch.h"
@@ -70,7 +70,11 @@ class Walk {
     prefetch(&nodes_[id_at(place + kRowsAhead)]);
     if (leads_.arguments != nullptr)
       prefetch((*leads_.arguments)[nodes_[id_at(place + kLeadsAhead)].args].data());
-    if (leads_.records) prefetch(std::to_address(nodes_[id_at(place + kLeadsAhead)].provenance.begin()));
+    if (!leads_.records) return;
+    const ProvenanceList& records = nodes_[id_at(place + kLeadsAhead)].provenance;
+    if (records.empty()) return;
+    prefetch(&records.front());
+    prefetch(&records.back());
   }
 
   const PagedTable<NodeId, Node>& nodes_;
@@ -93,6 +97,10 @@ inline Walk walk(const Context& context, const Body& body) {
 }
 inline Walk walk_back(const Context& context, const Body& body) {
   return {body, body.order, {.arguments = &context.args}, Walk::Direction::kBackward};
+}
+
+inline Walk walk_all(const Context& context, const Body& body) {
+  return {body, body.order, {.arguments = &context.args, .records = true}};
 }
 
 inline Walk walk_records(const Body& body, std::span<const NodeId> ids) {

@@ -46,7 +46,7 @@ class Lowering {
         views_(graph, placements_, writer_.facts()) {}
 
   Graph run() {
-    for (const auto [id, node] : walk(*in_.context, in_.step())) {
+    for (const auto [id, node] : walk_all(*in_.context, in_.step())) {
       if (is_divided_here(id)) {
         write_parts(id);
       } else {
