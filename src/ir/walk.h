@@ -59,8 +59,9 @@ class Walk {
   Iterator end() const { return {*this, ids_.size()}; }
 
  private:
-  // In steps. Where a row leads is known when it has come.
-  static constexpr std::size_t kRowsAhead = 16, kLeadsAhead = 8;
+  // In steps, of which the shortest loops take 10 ns and memory up to 300. Where a row leads is known when it has
+  // come.
+  static constexpr std::size_t kRowsAhead = 48, kLeadsAhead = 24;
 
   NodeId id_at(std::size_t place) const {
     return ids_[direction_ == Direction::kForward ? place : ids_.size() - 1 - place];

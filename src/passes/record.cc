@@ -9,7 +9,7 @@ namespace {
 void add_record(Context& context, Node& node, Provenance record) {
   record.origins = origins_of(node);
   // That it was kept as it was is no longer true.
-  std::array<Provenance, 8> few;
+  std::array<Provenance, 4> few;
   std::vector<Provenance> many(node.provenance.size() < few.size() ? 0 : node.provenance.size() + 1);
   Provenance* const first = many.empty() ? few.data() : many.data();
   Provenance* const last = std::copy_if(node.provenance.begin(), node.provenance.end(), first,
