@@ -56,10 +56,13 @@ class RootSelection {
  private:
   template <class Wanted>
   void collect(Wanted&& wanted) {
+    result_.noted.clear();
     for (const auto [id, node] : walk(step_)) {
       if (node.kind != NodeKind::kCall) continue;
       const StringId root = matcher_.root_of(node.module);
-      if (!root || !wanted(node) || !result_.modules.insert(root)) continue;
+      if (!root) continue;
+      if (node.chunk.part || find_eager_notes(*graph_.context, node)) result_.noted.push_back(id);
+      if (!wanted(node) || !result_.modules.insert(root)) continue;
       found_.push_back(root);
       result_.division.at(root) = division_of(root);
     }
@@ -154,15 +157,14 @@ ChunkRoots select_roots(const Graph& graph, const PlacementOptions& options, Mod
 }
 
 void require_unchunked(const Graph& graph, const ChunkRoots& roots, ModuleMatcher& matcher) {
-  for (const auto [id, node] : walk(graph.step())) {
-    if (node.kind != NodeKind::kCall || !node.module) continue;
+  for (const auto [id, node] : walk(graph.step(), roots.noted)) {
     // Fields, or what torchtitan's eager chunker noted and mark-eager-chunks would make fields of.
     const std::optional<ChunkInfo> notes =
         node.chunk.part ? std::nullopt : find_eager_notes(*graph.context, node);
     const ChunkInfo& chunk = notes ? *notes : node.chunk;
     if (!chunk.part) continue;
     const StringId root = matcher.root_of(node.module);
-    if (!root || !roots.modules.contains(root)) continue;
+    if (!roots.modules.contains(root)) continue;
     throw PassError(
         "chunk.already-chunked",
         fmt::format("'{}' is already divided into parts: this operation belongs to part {} of '{}'{}",

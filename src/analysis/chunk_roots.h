@@ -19,6 +19,7 @@ struct ChunkRoots {
   SideTable<StringId, std::uint32_t> division;       // of a module
   std::vector<std::string> unused_patterns;          // that match modules, none of which is divided
   std::vector<UnmatchedPattern> unmatched_patterns;  // that match no module
+  std::vector<NodeId> noted;  // calls of selected modules that belong to a part already
 };
 
 // Modules that exchange tokens, or all (dense); with require_exchange off, those that carry expert-parallel

@@ -49,6 +49,28 @@ std::string print_placement(const Placement& p) {
   return text + ")";
 }
 
+namespace {
+
+std::size_t hash(const Placement& p) {
+  std::size_t h = mix_hash(static_cast<std::size_t>(p.kind), static_cast<std::size_t>(p.dim));
+  h = mix_hash(mix_hash(h, p.blocks.index()), p.any_order ? 1 : 0);
+  for (const Placement& element : p.elements) h = mix_hash(h, hash(element));
+  return h;
+}
+
+}  // namespace
+
+void PlacementTable::set(NodeId id, const Placement& placement) {
+  const std::size_t h = hash(placement);
+  std::uint32_t number = index_.find(h, [&](std::uint32_t i) { return distinct_[i] == placement; });
+  if (number == HashIndex::kNone) {
+    number = static_cast<std::uint32_t>(distinct_.size());
+    distinct_.push_back(placement);
+    index_.insert(h, number);
+  }
+  numbers_.at(id) = number;
+}
+
 void Placements::set_access(NodeId node, const std::vector<Access>& accesses) {
   access_begin_.at(node) = static_cast<std::uint32_t>(accesses_.size());
   accesses_.insert(accesses_.end(), accesses.begin(), accesses.end());
@@ -69,7 +91,7 @@ class Inference {
         call_(graph, result_, tokens, facts, options) {
     result_.effects = std::make_shared<const Effects>(*graph.context, step_);
     result_.region = SideTable<NodeId, RegionId>(step_.nodes.size(), RegionId());
-    result_.placement = result_.outside = SideTable<NodeId, Placement>(step_.nodes.size(), Placement());
+    result_.placement = result_.outside = PlacementTable(step_.nodes.size());
   }
 
   Placements run() {
@@ -78,8 +100,8 @@ class Inference {
     require_tokens();
     result_.unused_patterns = roots_.unused_patterns;
     result_.unmatched_patterns = roots_.unmatched_patterns;
-    infer_outside();
     for (const auto [id, node] : walk(*graph_.context, step_)) {
+      infer_outside(id, node.type);
       if (const RegionId region = region_of(id)) {
         result_.region.at(id) = region;
         visit(id, region);
@@ -144,15 +166,10 @@ class Inference {
     return tuple.is_divided() ? tuple : Placement::whole();
   }
 
-  void infer_outside() {
-    SideTable<TypeId, Placement> of_type;
-    IdSet<TypeId> known;
-    for (const auto [id, node] : walk(step_)) {
-      const TypeId type = node.type;
-      if (!type) continue;
-      if (known.insert(type)) of_type.at(type) = outside_placement(type);
-      if (of_type[type].is_divided()) result_.outside.at(id) = ordered(id, of_type[type]);
-    }
+  void infer_outside(NodeId id, TypeId type) {
+    if (!type) return;
+    if (placed_types_.insert(type)) of_type_.at(type) = outside_placement(type);
+    if (of_type_[type].is_divided()) result_.outside.set(id, ordered(id, of_type_[type]));
   }
 
   // With the blocks of a dimension that more is merged into than the tokens: those of what it is made from.
@@ -271,7 +288,8 @@ class Inference {
       if (!result_.shares_parts(input, region) && result_.seen_from(input, region).is_divided())
         taken_by_.at(input) = region;
     });
-    result_.placement.at(id) = std::move(placement);
+    result_.placement.set(id, placement);
+    result_.divided.push_back(id);
   }
 
   // Rules read dimensions off the recorded types.
@@ -344,8 +362,10 @@ class Inference {
                                "use the form of the operation that makes a new value"};
       } else if (result_.of(value).any_order) {
         // Equal rows until now, whose blocks did not matter.
-        result_.placement.at(value).blocks = placement.blocks;
-        result_.placement.at(value).any_order = placement.any_order;
+        Placement known = result_.placement[value];
+        known.blocks = placement.blocks;
+        known.any_order = placement.any_order;
+        result_.placement.set(value, known);
       }
     }
   }
@@ -410,6 +430,8 @@ class Inference {
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;
   SideTable<StringId, std::uint32_t> group_of_;  // of a root, from 1 on
   std::uint32_t group_count_ = 0;
+  SideTable<TypeId, Placement> of_type_;  // of outside values
+  IdSet<TypeId> placed_types_;            // those that of_type_ has
   IdSet<RegionId> has_division_;
   SideTable<NodeId, RegionId> taken_by_;    // the region that takes an outside value in parts
   SideTable<NodeId, RegionId> updated_in_;  // the region that updates a buffer

@@ -20,6 +20,7 @@
 // two); one that takes a value of another group of regions sees what rejoins it, as a value from outside.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,6 +28,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/token_extent.h"
+#include "base/hash_index.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -70,6 +72,20 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 std::string print_placement(const Placement& placement);  // "Split(0)", "(Split(0), Partial)"
+
+// The placements of a body's values. A graph has few different ones, each of which is kept once.
+class PlacementTable {
+ public:
+  explicit PlacementTable(std::size_t size = 0) : numbers_(size, 0) {}
+
+  const Placement& operator[](NodeId id) const { return distinct_[numbers_[id]]; }
+  void set(NodeId id, const Placement& placement);
+
+ private:
+  SideTable<NodeId, std::uint32_t> numbers_;  // in distinct_
+  std::deque<Placement> distinct_{Placement::whole()};
+  HashIndex index_;  // of all but the first
+};
 
 // How a node takes one of its node references.
 struct Access {
@@ -161,7 +177,8 @@ class Placements {
  public:
   std::vector<ChunkRegion> regions;
   SideTable<NodeId, RegionId> region;      // none: outside all regions
-  SideTable<NodeId, Placement> placement;  // of region nodes
+  PlacementTable placement;                // of region nodes
+  std::vector<NodeId> divided;             // region nodes that are divided, in execution order
   std::shared_ptr<const Effects> effects;  // of the graph that the placements are of
   std::vector<Assumption> assumptions;
   std::vector<std::string> unused_patterns;  // that match modules but select no region
@@ -189,7 +206,7 @@ class Placements {
   const Placement& seen_from(NodeId value, RegionId user) const {
     return shares_parts(value, user) ? placement[value] : outside[value];
   }
-  SideTable<NodeId, Placement> outside;
+  PlacementTable outside;
 
  private:
   static constexpr std::uint32_t kNoAccess = UINT32_MAX;

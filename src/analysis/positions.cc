@@ -7,6 +7,7 @@
 
 #include "ir/bind.h"
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -118,7 +119,7 @@ class Checker {
         facts_(facts) {}
 
   void run() {
-    for (NodeId id : body_.order) {
+    for (const auto [id, node] : walk(context_, body_)) {
       const bool is_divided = placements_.region[id] && placements_.is_divided(id);
       region_ = is_divided ? placements_.region[id] : RegionId();
       require_own_parts(id);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/effects.h"
-#include "base/hash_index.h"
+#include "base/word_table.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -37,28 +37,18 @@ class ValueNumbers {
   NodeId operator[](NodeId id) const { return number_[id]; }
 
  private:
-  // A call: target and arguments with every node replaced by its number and the writes to it, as words in one
-  // array.
-  struct Call {
-    std::size_t begin, end;
-    NodeId first;  // node that computes it
-  };
-
+  // Of a call: target and arguments with every node replaced by its number and the writes to it.
+  void push_call(const Node& node);
   NodeId number(NodeId id, const Node& node);
-  bool same(const Call& a, const Call& b) const;
-  // Of `id`, whose words were just appended from `begin` on: the first node with the same.
-  NodeId first_of(std::size_t begin, NodeId id);
-  std::size_t append_call(const Node& node);  // returns where its words begin
-  std::size_t append_graph(Arg graph);        // a nested graph, which several attributes may name
-  void append(ArgKind kind, ArgRange range);
+  // The first node with the key that was just pushed for `id`.
+  NodeId first_of_key(NodeId id);
 
   const Context& context_;
   const Body& body_;
   WriteCounts writes_;
   IdVector<NodeId, NodeId> number_;
-  std::vector<std::uint64_t> words_;
-  std::vector<Call> calls_;  // distinct ones
-  HashIndex call_ids_;
+  WordTable keys_;
+  std::vector<NodeId> first_;  // node with each key
 };
 
 }  // namespace epweave

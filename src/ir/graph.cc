@@ -30,7 +30,7 @@ namespace {
 
 // The first `kept` records of the node, and one more.
 void set_last_provenance(Context& context, Node& node, std::size_t kept, const Provenance& record) {
-  std::array<Provenance, 8> few;
+  std::array<Provenance, 4> few;
   std::vector<Provenance> many(kept + 1 > few.size() ? kept + 1 : 0);
   const std::span<Provenance> records(many.empty() ? few.data() : many.data(), kept + 1);
   std::copy_n(node.provenance.begin(), kept, records.begin());

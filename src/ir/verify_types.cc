@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ir/bind.h"
+#include "ir/type_memo.h"
 #include "ir/type_rules.h"
 #include "ir/verify_report.h"
 
@@ -42,6 +43,7 @@ class TypeCheck {
 
   // The step goes first: nested graphs may name its symbols.
   void check_body(const Body& body) {
+    TypeMemo types(facts_);
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
       bind(body, node);
@@ -50,7 +52,7 @@ class TypeCheck {
         continue;
       }
       check_symbols(body, node);
-      if (node.op != nullptr) check_call(body, node);
+      if (node.op != nullptr) check_call(body, node, types);
     }
   }
 
@@ -89,14 +91,14 @@ class TypeCheck {
       if (!bound_.contains(symbol)) unbound += (unbound.empty() ? "" : ", ") + std::string(text(symbol));
   }
 
-  void check_call(const Body& body, const Node& node) {
+  void check_call(const Body& body, const Node& node, TypeMemo& types) {
     if (std::string problem = find_schema_problem(context_, node); !problem.empty()) {
       report(graph_, body, node, "schema", std::move(problem), out_);
       return;
     }
     if (!has_type_rule(node)) return;
     try {
-      const TypeId type = infer_type(facts_, graph_, body, node);
+      const TypeId type = types.infer(graph_, body, node);
       if (!type || !node.type || same_type(facts_, context_, type, node.type)) return;
       report(graph_, body, node, "type",
              fmt::format("recorded {}, the arguments give {}", print_type(context_, node.type),

@@ -333,7 +333,7 @@ NodeId PartAttention::rebased_source(const Use& use, const FlexFunction& functio
   node.has_custom = original.has_custom;
   node.backward = original.backward;
   const NodeId id = out_.step().nodes.push_back(std::move(node));
-  writer_.keep(id);
+  writer_.keep(id, out_.step().nodes[id].type);
   return sources_[key] = id;
 }
 

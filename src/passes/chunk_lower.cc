@@ -46,7 +46,7 @@ class Lowering {
         views_(graph, placements_, writer_.facts()) {}
 
   Graph run() {
-    for (const auto [id, node] : walk(*in_.context, in_.step())) {
+    for (const auto [id, node] : walk_all(*in_.context, in_.step())) {
       if (is_divided_here(id)) {
         write_parts(id);
       } else {
@@ -59,6 +59,7 @@ class Lowering {
     for (NodeId view : views_.joined_above())
       for (const Arg& part : parts_of(view)) candidates.push_back(part.as_node());
     drop_unused(out_, NodeId(in_.step().nodes.size()), candidates);
+    if (writer_.may_mention_divided_symbols()) symbols_.require_unmentioned(out_);
     symbols_.drop_from(out_);
     return std::move(out_);
   }
@@ -68,10 +69,37 @@ class Lowering {
 
   Context& context() { return *out_.context; }
 
-  // In-place write. Times count the nodes written so far.
+  // What stands for the whole of a value, and when it was written. Times count the nodes written so far.
+  struct Whole {
+    NodeId node;
+    std::uint32_t time = 0;
+  };
+  // The parts of a region's value, in parts_, and when they were written.
+  struct Parts {
+    std::uint32_t begin = kNoParts;
+    std::uint32_t time = 0;
+  };
+  // In-place write.
   struct Write {
     std::size_t time = 0;
     NodeId writer, value;
+  };
+  // The last write to each storage class. Few are written.
+  class LastWrites {
+   public:
+    const Write& operator[](NodeId storage) const { return writes_[numbers_[storage]]; }
+    void set(NodeId storage, const Write& write) {
+      std::uint32_t& number = numbers_.at(storage);
+      if (number == 0) {
+        number = static_cast<std::uint32_t>(writes_.size());
+        writes_.emplace_back();
+      }
+      writes_[number] = write;
+    }
+
+   private:
+    SideTable<NodeId, std::uint32_t> numbers_{0};
+    std::vector<Write> writes_ = std::vector<Write>(1);  // the first: none
   };
   // The parts of a whole value: nodes, or numbers for sizes.
   struct Pieces {
@@ -85,34 +113,42 @@ class Lowering {
 
   void write_whole(NodeId id) {
     const Node& original = in_.step().nodes[id];
+    const bool has_accesses = placements_.region[id] && has_divided_input(id);
     std::size_t leaf = 0;
     bool retype = false;
     auto take = [&](Arg arg) {
       if (!arg.is_node()) return arg;
       const NodeId input = arg.as_node();
-      const Access access =
-          placements_.region[id] && has_divided_input(id) ? placements_.access(id, leaf) : Access();
+      const Access access = has_accesses ? placements_.access(id, leaf) : Access();
       ++leaf;
       if (access.kind == Access::Kind::kAny && needs_join(input, id)) return part(input, 0, id);
       const NodeId taken = whole(input, id);
-      retype |= out_.step().nodes[taken].type != in_.step().nodes[input].type;
+      retype |= retyped_.contains(input);
       return Arg::node(taken);
     };
     const ArgRange args = context().args.map(original.args, take);
     const ArgRange kwargs = context().args.map(original.kwargs, take);
-    out_.step().nodes[id].args = args;
-    out_.step().nodes[id].kwargs = kwargs;
-    if (retype) writer_.retype(id);
-    writer_.keep(id);
-    whole_.at(id) = id;
-    whole_at_.at(id) = writer_.time();
+    if (args != original.args) out_.step().nodes[id].args = args;
+    if (kwargs != original.kwargs) out_.step().nodes[id].kwargs = kwargs;
+    const TypeId type = retype ? writer_.retype(id) : original.type;
+    writer_.keep(id, type);
+    set_whole(id, id, type);
     for_each_written(id, [&](NodeId value) {
       const NodeId storage = effects_.storage_of(value);
       const Write write{writer_.time(), id, value};
       // The join of a view is a copy: what it is a view of would not be written.
       if (is_copied_by_join(value) && !is_divided_here(storage)) fail_stale(storage, write, id);
-      whole_write_.at(storage) = write;
+      whole_write_.set(storage, write);
     });
+  }
+  // That `made`, of the given type, stands for the whole value from now on.
+  void set_whole(NodeId id, NodeId made, TypeId type) {
+    whole_.at(id) = {made, static_cast<std::uint32_t>(writer_.time())};
+    if (type != in_.step().nodes[id].type) {
+      retyped_.insert(id);
+    } else {
+      retyped_.erase(id);
+    }
   }
 
   bool has_divided_input(NodeId id) const {
@@ -122,7 +158,7 @@ class Lowering {
     return any;
   }
   bool needs_join(NodeId id, NodeId user) const {
-    return placements_.has_parts_for(id, placements_.region[user]) && !whole_[id];
+    return placements_.has_parts_for(id, placements_.region[user]) && !whole_[id].node;
   }
   // What a node of a region takes a value for.
   const Placement& seen_by(NodeId user, NodeId input) const {
@@ -149,9 +185,9 @@ class Lowering {
       parts_of(id)[k] = Arg::node(made);
     }
     if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
-    made_at_.at(id) = writer_.time();
+    parts_at_.at(id).time = static_cast<std::uint32_t>(writer_.time());
     for_each_written(id, [&](NodeId value) {
-      part_write_.at(effects_.storage_of(value)) = {writer_.time(), id, value};
+      part_write_.set(effects_.storage_of(value), {writer_.time(), id, value});
     });
   }
 
@@ -178,7 +214,7 @@ class Lowering {
   void require_fresh_parts(NodeId id, NodeId user) {
     if (placements_.of(id).is(PlacementKind::kCarried)) return;
     const Write& write = whole_write_[effects_.storage_of(id)];
-    if (write.time > made_at_[id]) fail_stale(id, write, user);
+    if (write.time > parts_at_[id].time) fail_stale(id, write, user);
   }
   [[noreturn]] void fail_stale(NodeId id, const Write& write, NodeId user) {
     auto name = [&](NodeId node) { return out_.text(in_.step().nodes[node].name); };
@@ -212,7 +248,7 @@ class Lowering {
   // The parts of a region's value.
   std::span<Arg> parts_of(NodeId id) {
     const std::size_t count = plan_.division(placements_.region[id]).count();
-    std::uint32_t& begin = parts_begin_.at(id);
+    std::uint32_t& begin = parts_at_.at(id).begin;
     if (begin == kNoParts) {
       begin = static_cast<std::uint32_t>(parts_.size());
       parts_.resize(parts_.size() + count);
@@ -278,17 +314,17 @@ class Lowering {
 
   NodeId whole(NodeId id, NodeId user) {
     const bool is_made_here = is_divided_here(id);
-    if (NodeId known = whole_[id]) {
+    if (const Whole known = whole_[id]; known.node) {
       const NodeId storage = effects_.storage_of(id);
       if (!is_made_here) {
         // A view of a join.
         const Write& write = part_write_[storage];
-        if (write.time > whole_at_[id] && is_copied_by_join(storage)) fail_stale(id, write, user);
-        return known;
+        if (write.time > known.time && is_copied_by_join(storage)) fail_stale(id, write, user);
+        return known.node;
       }
       const Write& write = whole_write_[storage];
-      if (write.time > whole_at_[id] && write.value != id) fail_stale(id, write, user);
-      if (part_write_[storage].time <= whole_at_[id]) return known;
+      if (write.time > known.time && write.value != id) fail_stale(id, write, user);
+      if (part_write_[storage].time <= known.time) return known.node;
     }
     if (is_made_here) require_fresh_parts(id, user);
     NodeId made;
@@ -299,8 +335,7 @@ class Lowering {
     } else {
       made = join(id, user);
     }
-    whole_.at(id) = made;
-    whole_at_.at(id) = writer_.time();
+    set_whole(id, made, out_.step().nodes[made].type);
     return made;
   }
 
@@ -381,11 +416,10 @@ class Lowering {
   PartJoins joins_;
   PartAttention attention_;
   ViewJoins views_;
-  SideTable<NodeId, NodeId> whole_;
-  SideTable<NodeId, std::size_t> whole_at_;                 // when the whole was written
-  SideTable<NodeId, Write> whole_write_, part_write_;       // by storage class
-  SideTable<NodeId, std::uint32_t> parts_begin_{kNoParts};  // of a region's value, in parts_
-  SideTable<NodeId, std::size_t> made_at_;                  // when its parts were written
+  SideTable<NodeId, Whole> whole_;
+  IdSet<NodeId> retyped_;                // values whose whole has another type than they had
+  LastWrites whole_write_, part_write_;  // to wholes and to parts
+  SideTable<NodeId, Parts> parts_at_;
   std::vector<Arg> parts_;
   std::map<PiecesKey, Pieces> pieces_;
   std::vector<NodeId> numbers_in_parts_;  // from outside: the whole ones may have no user left

@@ -105,9 +105,8 @@ class SymbolUses {
  public:
   SymbolUses(const Graph& graph, Facts& facts, const ChunkPlan& plan)
       : graph_(graph), facts_(facts), used_(plan.divisions.size()), seen_(plan.divisions.size()) {
-    for (const auto [id, node] : walk(*graph.context, graph.step())) {
+    for (const auto [id, node] : walk(*graph.context, graph.step(), plan.placements.divided)) {
       const RegionId region = plan.placements.region[id];
-      if (!region || !plan.placements.is_divided(id)) continue;
       const std::size_t division = plan.placements.regions[region.index()].division;
       add(node.type, division);
       for_each_input(*graph.context, node,
@@ -144,11 +143,11 @@ class Shares {
       : graph_(graph), tokens_(tokens), facts_(facts), plan_(plan) {}
 
   void check() {
-    for (NodeId id : graph_.step().order) {
+    for (const auto [id, node] : walk(graph_.step(), plan_.placements.divided)) {
       const RegionId region = plan_.placements.region[id];
       const Placement& p = plan_.placements.placement[id];
-      const TensorType* type = tensor_of(*graph_.context, graph_.step().nodes[id].type);
-      if (!region || type == nullptr || !p.is(PlacementKind::kSplit)) continue;
+      const TensorType* type = tensor_of(*graph_.context, node.type);
+      if (type == nullptr || !p.is(PlacementKind::kSplit)) continue;
       const ExprId extent = type->sizes[static_cast<std::size_t>(p.dim)];
       if (tokens_.scales(extent) && !tokens_.is_linear(extent)) check(id, extent, plan_.division(region));
     }
@@ -294,10 +293,14 @@ namespace {
 // `parts of u0 = 1024: 341 + 341 + 342`, where they differ.
 void describe_unequal(const Graph& graph, const ChunkPlan& plan, const Division& division,
                       std::vector<std::string>& lines) {
+  std::vector<StringId> unequal;
+  for (StringId symbol : plan.token_symbols)
+    if (division.divided.contains(symbol) && !division.equal.contains(symbol)) unequal.push_back(symbol);
+  if (unequal.empty()) return;
   Facts facts(graph);
-  for (StringId symbol : plan.token_symbols) {
+  for (StringId symbol : unequal) {
     const auto hint = facts.hint(symbol);
-    if (!division.divided.contains(symbol) || division.equal.contains(symbol) || !hint) continue;
+    if (!hint) continue;
     std::vector<std::int64_t> rows;
     for (std::size_t k = 0; k < division.count(); ++k)
       rows.push_back(facts.hint(division.rows(facts.pool(), symbol, k)).value_or(0));
@@ -307,10 +310,9 @@ void describe_unequal(const Graph& graph, const ChunkPlan& plan, const Division&
 
 bool has_divided_groups(const Graph& graph, const ChunkPlan& plan) {
   static const OpInfo* const grouped_mm = find_op("aten._grouped_mm.default");
-  const Body& step = graph.step();
-  return std::any_of(step.order.begin(), step.order.end(), [&](NodeId id) {
-    return step.nodes[id].op == grouped_mm && plan.placements.region[id] && plan.placements.is_divided(id);
-  });
+  for (const auto [id, node] : walk(graph.step(), plan.placements.divided))
+    if (node.op == grouped_mm) return true;
+  return false;
 }
 
 }  // namespace
@@ -319,9 +321,7 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   std::vector<std::string> lines;
   const Body& step = graph.step();
   std::vector<std::size_t> divided(plan.placements.regions.size());
-  for (NodeId id : step.order)
-    if (plan.placements.region[id] && plan.placements.is_divided(id))
-      ++divided[plan.placements.region[id].index()];
+  for (NodeId id : plan.placements.divided) ++divided[plan.placements.region[id].index()];
   for (std::size_t i = 0; i < plan.placements.regions.size(); ++i) {
     const ChunkRegion& region = plan.placements.regions[i];
     lines.push_back(fmt::format("region {} {}: {} nodes in {} parts", graph.text(region.root),

@@ -43,9 +43,9 @@ class FreshSymbols {
 
 PartSymbols::PartSymbols(const Graph& graph, const ChunkPlan& plan) : graph_(graph), plan_(plan) {
   FreshSymbols fresh_symbols(graph);
-  for (const auto [id, node] : walk(graph.step())) {
+  for (const auto [id, node] : walk(graph.step(), plan.placements.divided)) {
+    if (!node.extra) continue;
     const RegionId region = plan.placements.region[id];
-    if (!node.extra || !region || !plan.placements.is_divided(id)) continue;
     const std::size_t parts = plan.division(region).count();
     if (twins_.size() < parts) twins_.resize(parts);
     for (const Binding& binding : node.extra->bindings) {
@@ -131,6 +131,9 @@ bool PartSymbols::mentioned(TypeId id) const {
 
 void PartSymbols::drop_from(Graph& chunked) const {
   std::erase_if(chunked.symbols, [&](const Symbol& s) { return is_divided(s.name); });
+}
+
+void PartSymbols::require_unmentioned(const Graph& chunked) const {
   IdSet<TypeId> checked;
   for (const auto [id, node] : walk(chunked.step())) {
     if (!node.type || !checked.insert(node.type)) continue;

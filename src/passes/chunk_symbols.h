@@ -24,9 +24,10 @@ class PartSymbols {
   ExprId with_twins(Facts& facts, ExprId expr, std::size_t part) const;
   // Whether a type mentions a symbol that has twins now.
   bool mentioned(TypeId type) const;
-  // Takes the symbols out of the chunked graph, where they are bound nowhere any more. Throws PassError where
-  // a type still mentions one.
+  // Takes the symbols out of the chunked graph, where they are bound nowhere any more.
   void drop_from(Graph& chunked) const;
+  // Throws PassError where a type still mentions one.
+  void require_unmentioned(const Graph& chunked) const;
 
  private:
   struct Part {

@@ -6,6 +6,7 @@
 #include "analysis/collectives.h"
 #include "ir/layout.h"
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -64,10 +65,9 @@ void drop_unused(Graph& chunked, NodeId first_new, const std::vector<NodeId>& ca
   for (NodeId id : candidates) may_go.insert(id);
   std::vector<NodeId> kept;
   kept.reserve(step.order.size());
-  for (auto at = step.order.rbegin(); at != step.order.rend(); ++at) {
-    const Node& node = step.nodes[*at];
-    const bool goes = may_go.contains(*at) && !used.contains(*at) && is_pure(node);
-    if (!goes) kept.push_back(*at);
+  for (const auto [id, node] : walk_back(*chunked.context, step)) {
+    const bool goes = may_go.contains(id) && !used.contains(id) && is_pure(node);
+    if (!goes) kept.push_back(id);
     for_each_input(*chunked.context, node, [&](NodeId input) {
       if (!goes) {
         used.insert(input);

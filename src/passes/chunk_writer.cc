@@ -14,14 +14,29 @@ ChunkWriter::ChunkWriter(const Graph& graph, const ChunkPlan& plan, const PartSy
       symbols_(symbols),
       out_(chunked),
       facts_(chunked),
-      pass_(chunked.intern("chunk")) {
-  for (const Node& node : in_.step().nodes) used_names_.insert(node.name);
+      types_(facts_),
+      pass_(chunked.intern("chunk")) {}
+
+StringId ChunkWriter::fresh_name(std::string_view base) {
+  const auto intern_new = [&](std::string_view text) {
+    const std::size_t before = context().strings.size();
+    const StringId name = out_.intern(text);
+    // A text that nothing had before names no node.
+    const bool is_fresh = name.index() >= before || !is_name(name);
+    return is_fresh && made_names_.insert(name) ? name : StringId();
+  };
+  StringId name = intern_new(base);
+  for (int i = 1; !name; ++i) name = intern_new(fmt::format("{}_{}", base, i));
+  return name;
 }
 
-StringId ChunkWriter::fresh_name(const std::string& base) {
-  StringId name = out_.intern(base);
-  for (int i = 1; !used_names_.insert(name); ++i) name = out_.intern(fmt::format("{}_{}", base, i));
-  return name;
+// Of the input graph. Asked for seldom: most names that the pass makes up are new texts.
+bool ChunkWriter::is_name(StringId text) {
+  if (!names_) {
+    names_.emplace();
+    for (const Node& node : in_.step().nodes) names_->insert(node.name);
+  }
+  return names_->contains(text);
 }
 
 Node ChunkWriter::make(const NewCall& call) {
@@ -57,7 +72,8 @@ Node ChunkWriter::make_part(NodeId id, std::size_t part) {
   const RegionId region_id = plan_.placements.region[id];
   const ChunkRegion& region = plan_.placements.regions[region_id.index()];
   Node node = original;
-  node.name = fresh_name(fmt::format("{}_chunk{}", out_.text(original.name), part));
+  part_name_.assign(out_.text(original.name)).append("_chunk").append(std::to_string(part));
+  node.name = fresh_name(part_name_);
   set_chunk(node, region_id, "body", part);
   node.chunk.original_name = original.name;
   if (region.backward) node.backward = true;
@@ -105,14 +121,27 @@ void ChunkWriter::set_chunk(Node& node, RegionId region_id, std::string_view rol
 
 NodeId ChunkWriter::add(Node node) {
   try {
-    node.type = infer_type(facts_, out_, out_.step(), node);
+    node.type = types_.infer(out_, out_.step(), node);
   } catch (const TypeMismatch& error) {
     throw PassError(
         "chunk.part-type", fmt::format("a part of this operation does not type-check: {}", error.what()),
         site_of(out_, node),
         "the sizes of the parts do not fit together here; select roots that leave this operation outside");
   }
+  mentions_ |= is_mentioning(node.type);
   return out_.step().nodes.push_back(std::move(node));
+}
+
+bool ChunkWriter::is_mentioning(TypeId type) {
+  if (!type) return false;
+  if (mention_[type] == Mention::kUnknown)
+    mention_.at(type) = symbols_.mentioned(type) ? Mention::kYes : Mention::kNo;
+  return mention_[type] == Mention::kYes;
+}
+
+void ChunkWriter::keep(NodeId id, TypeId type) {
+  order_.push_back(id);
+  mentions_ |= is_mentioning(type);
 }
 
 NodeId ChunkWriter::append(Node node) {
@@ -129,16 +158,17 @@ NodeId ChunkWriter::append_whole(Node node, NodeId original) {
   return id;
 }
 
-void ChunkWriter::retype(NodeId id) {
+TypeId ChunkWriter::retype(NodeId id) {
   Node& node = out_.step().nodes[id];
-  if (node.kind != NodeKind::kCall || !has_type_rule(node)) return;
-  const TypeId type = infer_type(facts_, out_, out_.step(), node);
+  if (node.kind != NodeKind::kCall || !has_type_rule(node)) return node.type;
+  const TypeId type = types_.infer(out_, out_.step(), node);
   if (type && !says_the_same(type, node.type)) node.type = type;
+  return node.type;
 }
 
 // Whether `recorded` can stay: it is equal, and all its symbols stay.
 bool ChunkWriter::says_the_same(TypeId type, TypeId recorded) {
-  return same_type(facts_, context(), type, recorded) && !symbols_.mentioned(recorded);
+  return same_type(facts_, context(), type, recorded) && !is_mentioning(recorded);
 }
 
 }  // namespace epweave

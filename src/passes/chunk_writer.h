@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/facts.h"
+#include "ir/type_memo.h"
 #include "passes/chunk_plan.h"
 #include "passes/chunk_symbols.h"
 
@@ -48,22 +49,27 @@ class ChunkWriter {
   NodeId append(Node node);
   // A value that stands for the whole `original`: the recorded type is kept where it says the same.
   NodeId append_whole(Node node, NodeId original);
-  // A node of the input graph that stays.
-  void keep(NodeId id) { order_.push_back(id); }
+  // A node of the input graph that stays, and its type.
+  void keep(NodeId id, TypeId type);
   // Types it anew where its arguments' types changed: joins may have other strides than the value they
   // rejoin.
-  void retype(NodeId id);
+  TypeId retype(NodeId id);
 
   Facts& facts() { return facts_; }
   std::vector<NodeId>& order() { return order_; }
   // How many nodes stand in the order.
   std::size_t time() const { return order_.size(); }
   std::string_view name(NodeId id) const { return out_.text(out_.step().nodes[id].name); }
+  // Whether a node that was written may have a type with a symbol that a divided node bound.
+  bool may_mention_divided_symbols() const { return mentions_; }
   const TensorType* tensor(NodeId id) const { return tensor_of(*out_.context, out_.step().nodes[id].type); }
 
  private:
   Context& context() { return *out_.context; }
-  StringId fresh_name(const std::string& base);
+  StringId fresh_name(std::string_view base);
+  bool is_name(StringId name);
+  // Whether the type has a symbol that has twins now.
+  bool is_mentioning(TypeId type);
   void set_chunk(Node& node, RegionId region, std::string_view role, std::optional<std::size_t> part);
   bool says_the_same(TypeId type, TypeId recorded);
 
@@ -72,8 +78,14 @@ class ChunkWriter {
   const PartSymbols& symbols_;
   Graph& out_;
   Facts facts_;
+  TypeMemo types_;
   StringId pass_;
-  IdSet<StringId> used_names_;
+  std::optional<IdSet<StringId>> names_;  // of the nodes of the input graph, once asked for
+  IdSet<StringId> made_names_;
+  std::string part_name_;
+  enum class Mention : std::uint8_t { kUnknown, kNo, kYes };
+  SideTable<TypeId, Mention> mention_;
+  bool mentions_ = false;
   std::vector<NodeId> order_;
 };
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ir/op.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -20,15 +21,14 @@ bool is_root(const Context& context, const Node& node) {
 // Marks what the roots of one body need.
 class Marker {
  public:
-  Marker(const Graph& graph, const Body& body) : context_(*graph.context), body_(body) {
-    for (NodeId id : body.order)
-      if (const auto& extra = body.nodes[id].extra)
-        for (const Binding& binding : extra->bindings) binders_[binding.symbol] = id;
-  }
+  Marker(const Graph& graph, const Body& body) : context_(*graph.context), body_(body) {}
 
   IdSet<NodeId> mark() {
-    for (NodeId id : body_.order)
-      if (is_root(context_, body_.nodes[id])) need(id);
+    for (const auto [id, node] : walk(body_)) {
+      if (is_root(context_, node)) need(id);
+      if (node.extra != nullptr)
+        for (const Binding& binding : node.extra->bindings) binders_[binding.symbol] = id;
+    }
     while (!pending_.empty()) {
       const Node& node = body_.nodes[pending_.back()];
       pending_.pop_back();
@@ -101,8 +101,7 @@ void drop_unnamed_bodies(Graph& graph) {
     const Body& body = *pending.back();
     pending.pop_back();
     names.clear();
-    for (NodeId id : body.order) {
-      const Node& node = body.nodes[id];
+    for (const auto [id, node] : walk(*graph.context, body)) {
       collect_named(args, node.attr, names);
       for (Arg arg : args[node.args]) collect_named(args, arg, names);
       for (Arg arg : args[node.kwargs]) collect_named(args, arg, names);

@@ -1,7 +1,7 @@
 #include "passes/record.h"
 
 #include <algorithm>
-#include <iterator>
+#include <array>
 
 namespace epweave {
 namespace {
@@ -9,11 +9,13 @@ namespace {
 void add_record(Context& context, Node& node, Provenance record) {
   record.origins = origins_of(node);
   // That it was kept as it was is no longer true.
-  std::vector<Provenance> records;
-  std::copy_if(node.provenance.begin(), node.provenance.end(), std::back_inserter(records),
-               [](const Provenance& r) { return r.role != ProvenanceRole::kKept; });
-  records.push_back(std::move(record));
-  node.provenance = context.own(records);
+  std::array<Provenance, 4> few;
+  std::vector<Provenance> many(node.provenance.size() < few.size() ? 0 : node.provenance.size() + 1);
+  Provenance* const first = many.empty() ? few.data() : many.data();
+  Provenance* const last = std::copy_if(node.provenance.begin(), node.provenance.end(), first,
+                                        [](const Provenance& r) { return r.role != ProvenanceRole::kKept; });
+  *last = record;
+  node.provenance = context.own(std::span<const Provenance>(first, last + 1));
 }
 
 }  // namespace
