@@ -145,7 +145,7 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
         fmt::format("{} is a number that counts tokens; each part must take all of it, for it "
                     "is no size here",
                     where));
-  if (claims_[user].kind == ClaimKind::kPart) taken_[{claims_[user].origin, leaf}].push_back({user, taken});
+  if (claims_[user].kind == ClaimKind::kPart) taken_[{claims_[user].origin, leaf}].push_back({user, taken, param_ != nullptr && param_->is_written});
 }
 
 bool CallCheck::is_number(Arg x) const {
@@ -210,9 +210,8 @@ CallCheck::Taken CallCheck::match_value(NodeId user, NodeId x, NodeId y) {
     return Taken::kPrevious;
   if (!claims_.same_class(claim.origin, x)) return Taken::kNo;
   if (claims_.is_whole(y)) return Taken::kWhole;
+  if (is_part && claims_.is_share_of(y, x, claims_.share_of(user))) return Taken::kPart;
   if (claim.kind != ClaimKind::kPart && claim.kind != ClaimKind::kPiece) return Taken::kNo;
-  const bool is_mine = is_part && claim.part == wants.part && claim.parts == wants.parts;
-  if (is_mine) return Taken::kPart;
   const Node& node = b_.nodes[user];
   return !is_part && node.op != nullptr && node.op->reads_types_only ? Taken::kWhole : Taken::kNo;
 }
@@ -229,6 +228,28 @@ void CallCheck::check_uniform() {
       claims_.fail(
           uses.front().user, "rewrite-part",
           fmt::format("parts of {} do not take their argument in the same way", claims_.name_a(key.first)));
+  }
+}
+
+void CallCheck::check_shared_writes() {
+  for (auto first = taken_.begin(); first != taken_.end();) {
+    const NodeId origin = first->first.first;
+    bool writes_shared = false, takes_part = false;
+    auto next = first;
+    for (; next != taken_.end() && next->first.first == origin; ++next) {
+      const Uses& uses = next->second;
+      const auto is_part = [](const Use& use) { return use.taken == Taken::kPart; };
+      const bool all_parts = std::ranges::all_of(uses, is_part);
+      takes_part = takes_part || all_parts;
+      writes_shared = writes_shared || (!all_parts && std::ranges::any_of(uses, &Use::is_written));
+    }
+    const NodeId user = first->second.front().user;
+    const Node& node = b_.nodes[user];
+    if (writes_shared && !is_wait(node) && !(takes_part && accumulates(context_, node)))
+      claims_.fail(user, "rewrite-part",
+                   fmt::format("each part of {} writes what all parts share, and does not add its part to it",
+                               claims_.name_a(origin)));
+    first = next;
   }
 }
 

@@ -29,13 +29,17 @@ class CallCheck {
   void check_type(NodeId id);
   // When all calls were checked: all parts of a node take an argument in the same way.
   void check_uniform();
+  // What all parts write, one after the other, is a sum, to which each adds its part.
+  void check_shared_writes();
 
  private:
   enum class Taken : std::uint8_t { kNo, kWhole, kPart, kPrevious };
   struct Use {
     NodeId user;
     Taken taken;
+    bool is_written = false;
   };
+  using Uses = std::vector<Use>;
 
   void check_attention(NodeId id);
   void check_positional(NodeId id, const Node& before, const Node& after);
@@ -60,7 +64,7 @@ class CallCheck {
   const Body& a_;
   const Body& b_;
   AttentionCheck attention_;
-  std::map<std::pair<NodeId, std::size_t>, std::vector<Use>> taken_;  // by origin and argument
+  std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument
   // Of the call that is being checked: its op, the parameter, and the argument, counted through lists.
   const OpInfo* op_ = nullptr;
   const OpParam* param_ = nullptr;

@@ -28,10 +28,12 @@ class RewriteVerifier {
 
   void run() {
     joins_.learn_divisions();
+    joins_.learn_sums();
     check_inputs(claims_);
     claims_.check_parts();
     for (NodeId id : b_.step().order) check_node(id);
     calls_.check_uniform();
+    calls_.check_shared_writes();
     storage_.check_updates();
     storage_.check_last_writes();
     storage_.check_order();

@@ -19,7 +19,8 @@
 //   rewrite-target     a node has its origin's target
 //   rewrite-argument   an argument is not what the claim needs
 //   rewrite-attention  a part of a FlexAttention call has not its rows of the mask, or counts them wrong
-//   rewrite-part       parts are not 0 .. n-1, each once, or a part takes what the other parts do not
+//   rewrite-part       parts are not 0 .. n-1, each once, a part takes what the other parts do not, or all parts
+//                      write the same storage and do not each add a part of the whole to it
 //   rewrite-rows       a part of an op that mixes rows (softmax, mean, ...) along the dimension that is divided
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above
