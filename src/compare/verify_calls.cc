@@ -212,8 +212,10 @@ CallCheck::Taken CallCheck::match_value(NodeId user, NodeId x, NodeId y) {
   if (claims_.is_whole(y)) return Taken::kWhole;
   if (is_part && claims_.is_share_of(y, x, claims_.share_of(user))) return Taken::kPart;
   if (claim.kind != ClaimKind::kPart && claim.kind != ClaimKind::kPiece) return Taken::kNo;
+  // Of a part of a tensor it reads dtype and device; what it reads of sizes shows in its own type.
   const Node& node = b_.nodes[user];
-  return !is_part && node.op != nullptr && node.op->reads_types_only ? Taken::kWhole : Taken::kNo;
+  const bool reads_type = node.op != nullptr && node.op->reads_types_only && claims_.tensor_b(y) != nullptr;
+  return !is_part && reads_type ? Taken::kWhole : Taken::kNo;
 }
 
 void CallCheck::check_uniform() {
@@ -229,6 +231,16 @@ void CallCheck::check_uniform() {
           uses.front().user, "rewrite-part",
           fmt::format("parts of {} do not take their argument in the same way", claims_.name_a(key.first)));
   }
+}
+
+// Also where one of them is no number or none is recorded.
+bool CallCheck::has_number_of(NodeId b, NodeId a) {
+  const TypeId before = a_.nodes[a].type, after = b_.nodes[b].type;
+  if (!before || !after || context_.types[before].kind != TypeKind::kScalar) return true;
+  const Type& type = context_.types[after];
+  const Arg number = type.kind == TypeKind::kValue ? type.value : claims_.scalar_b(b);
+  if (!number.is_int() && !number.is(ArgKind::kSymbolic)) return true;
+  return numbers_.match_scalar(context_.types[before].expr, number, {}) == Fraction::kAll;
 }
 
 void CallCheck::check_shared_writes() {
@@ -254,6 +266,10 @@ void CallCheck::check_shared_writes() {
 }
 
 void CallCheck::check_type(NodeId id) {
+  if (const NodeId origin = claims_[id].origin; !has_number_of(id, origin))
+    return claims_.fail(id, "rewrite-type",
+                        fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),
+                                    print_type(context_, a_.nodes[origin].type)));
   const TensorType* before = claims_.tensor_a(claims_[id].origin);
   const TensorType* after = claims_.tensor_b(id);
   if (before == nullptr || after == nullptr) return;

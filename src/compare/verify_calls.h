@@ -48,6 +48,7 @@ class CallCheck {
   bool is_copy(const Node& node) const;
   void check_arg(NodeId user, const std::string& where, Arg x, Arg y);
   bool is_number(Arg x) const;
+  bool has_number_of(NodeId b, NodeId a);
   bool counts_elements() const;
   void fail_argument(NodeId user, const std::string& where, Arg x, Arg y);
   void check_group(NodeId id, Arg x, Arg y);

@@ -26,7 +26,7 @@
 //   rewrite-join       a join is not as above
 //   rewrite-merged     a node stands for two nodes of A that are not the same value
 //   rewrite-once       two nodes are the same whole node of A
-//   rewrite-type       a whole value has another dtype, device or size
+//   rewrite-type       a whole value has another dtype, device or size, or is another number
 //   rewrite-update     an update of a buffer, an op with effects or unknown ones, or a random draw is missing
 //                      (guards may go)
 //   rewrite-added      a node that is neither A's nor a part of A's writes, communicates, draws or has effects
