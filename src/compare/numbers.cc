@@ -1,5 +1,7 @@
 #include "compare/numbers.h"
 
+#include <algorithm>
+
 namespace epweave {
 
 Numbers::Numbers(const Graph& a, const Graph& b) : facts_(b) {
@@ -60,9 +62,14 @@ void Numbers::learn_sum(StringId symbol, ExprId whole, std::span<const ExprId> p
   ExprPool& pool = facts_.pool();
   PolyId sum = pool.poly_number(0);
   for (ExprId part : parts) sum = pool.add(sum, pool.poly(part));
-  const auto solution = solve(whole, sum, values_);
-  if (!solution || solution->symbol != symbol) return;
-  values_.at(symbol) = solution->value;
+  const auto value = values_[symbol] ? std::nullopt : solve_for(symbol, in_numbers(whole), sum);
+  if (!value) return;
+  // What was learned before may name this symbol.
+  for (StringId other : sums_)
+    values_.at(other) = pool.substitute(
+        *values_[other], [&](StringId name) { return name == symbol ? value : std::nullopt; });
+  values_.at(symbol) = value;
+  sums_.push_back(symbol);
   in_numbers_ = SideTable<ExprId, PolyId>();
   learn_division(whole, parts);
 }
@@ -78,16 +85,20 @@ std::optional<Numbers::Solution> Numbers::solve(ExprId expr, PolyId value, const
   const PolyId left = substitute(pool.poly(expr), known);
   const std::vector<StringId> symbols = pool.symbols(left);
   if (symbols.size() != 1) return std::nullopt;
-  const PolyId self = pool.poly_symbol(symbols.front());
-  for (const Term& term : std::vector<Term>(pool[left].terms)) {
+  const auto solution = solve_for(symbols.front(), left, value);
+  return solution && pool.constant(*solution) ? std::optional(Solution{symbols.front(), *solution})
+                                              : std::nullopt;
+}
+
+std::optional<PolyId> Numbers::solve_for(StringId symbol, PolyId poly, PolyId value) const {
+  ExprPool& pool = facts_.pool();
+  const PolyId self = pool.poly_symbol(symbol);
+  for (const Term& term : std::vector<Term>(pool[poly].terms)) {
     if (term.atoms.size() != 1 || pool.from_atom(term.atoms.front()) != self) continue;
-    const PolyId rest = pool.sub(left, pool.scale(self, term.coefficient));
-    if (!pool.symbols(rest).empty()) return std::nullopt;
-    const Rational inverse = Rational::of(term.coefficient.den, term.coefficient.num);
-    const PolyId solution = pool.scale(pool.sub(value, rest), inverse);
-    const auto number = pool.evaluate(solution, [](StringId) { return std::optional<std::int64_t>(); });
-    if (number && !number->is_integer()) return std::nullopt;
-    return Solution{symbols.front(), solution};
+    const PolyId rest = pool.sub(poly, pool.scale(self, term.coefficient));
+    const std::vector<StringId>& others = pool.symbols(rest);
+    if (std::ranges::find(others, symbol) != others.end()) return std::nullopt;
+    return pool.scale(pool.sub(value, rest), Rational::of(term.coefficient.den, term.coefficient.num));
   }
   return std::nullopt;
 }

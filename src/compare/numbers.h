@@ -29,7 +29,8 @@ class Numbers {
   // to it. Symbols whose division into so many parts is known stay as they are.
   void learn_division(ExprId whole, std::span<const ExprId> parts);
 
-  // Takes it that `symbol` of A, which B does not have, is what makes `whole` the sum of the parts.
+  // Takes it that `symbol` of A, which B does not have, is what makes `whole` the sum of the parts. Other such
+  // symbols in it may be learned before or later.
   void learn_sum(StringId symbol, ExprId whole, std::span<const ExprId> parts);
 
   // All of it, the share of it, or neither.
@@ -70,6 +71,8 @@ class Numbers {
     PolyId value;
   };
   std::optional<Solution> solve(ExprId expr, PolyId value, const Values& known) const;
+  // What the symbol must be for the polynomial, linear in it, to be `value`.
+  std::optional<PolyId> solve_for(StringId symbol, PolyId poly, PolyId value) const;
   PolyId substitute(PolyId poly, const Values& known) const;
   std::vector<StringId> symbols_of(ExprId a);
   const Division* find_division(ExprId a, std::uint32_t parts);
@@ -77,6 +80,7 @@ class Numbers {
 
   Facts facts_;
   Values values_;    // of A's symbols, as B says it
+  std::vector<StringId> sums_;  // those that are what parts add up to
   Values numbers_b_;  // of B's symbols that are numbers
   SideTable<ExprId, PolyId> in_numbers_;
   std::map<std::pair<StringId, std::size_t>, Division> divisions_;  // by symbol of A and number of parts

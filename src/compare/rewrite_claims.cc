@@ -260,6 +260,10 @@ void RewriteClaims::check_parts() {
     for (NodeId id : parts_[a]) {
       const Claim& claim = claims_[id];
       is_sound = is_sound && claim.parts == n && claim.part < n && seen[claim.part]++ == 0;
+      const auto said = b_.nodes[id].chunk.part;
+      if (said && *said != static_cast<std::int64_t>(claim.part))
+        fail(id, "rewrite-part",
+             fmt::format("is part {} by its provenance, its chunk field says {}", claim.part, *said));
     }
     if (!is_sound || parts_[a].size() != n)
       fail_in_a(a, "rewrite-part",

@@ -145,7 +145,7 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
         fmt::format("{} is a number that counts tokens; each part must take all of it, for it "
                     "is no size here",
                     where));
-  if (claims_[user].kind == ClaimKind::kPart) taken_[{claims_[user].origin, leaf}].push_back({user, taken, param_ != nullptr && param_->is_written});
+  if (claims_[user].kind == ClaimKind::kPart) taken_[{claims_[user].origin, leaf}].push_back({user, taken, y, param_ != nullptr && param_->is_written});
 }
 
 bool CallCheck::is_number(Arg x) const {
@@ -230,6 +230,35 @@ void CallCheck::check_uniform() {
       claims_.fail(
           uses.front().user, "rewrite-part",
           fmt::format("parts of {} do not take their argument in the same way", claims_.name_a(key.first)));
+  }
+}
+
+IdVector<NodeId, char> CallCheck::find_varying() const {
+  IdVector<NodeId, char> varies(a_.nodes.size());
+  for (NodeId a : a_.order) {
+    for (auto entry = taken_.lower_bound({a, 0}); entry != taken_.end() && entry->first.first == a; ++entry) {
+      const Use& use = entry->second.back();
+      if (use.taken != Taken::kPart) continue;
+      const Claim* from = use.value.is_node() ? &claims_[use.value.as_node()] : nullptr;
+      const bool is_copy = from != nullptr && from->kind == ClaimKind::kPart && varies[from->origin] == 0;
+      if (!is_copy) varies[a] = 1;
+    }
+  }
+  return varies;
+}
+
+void CallCheck::check_summands() {
+  static const OpInfo* const add = find_op("aten.add.Tensor");
+  const IdVector<NodeId, char> varies = find_varying();
+  for (NodeId id : b_.order) {
+    if (claims_[id].kind != ClaimKind::kJoin || b_.nodes[id].op != add) continue;
+    const auto args = context_.args[b_.nodes[id].args];
+    if (args.size() != 2 || !args[1].is_node()) continue;  // check_join says so
+    const Claim& summand = claims_[args[1].as_node()];
+    if (summand.kind == ClaimKind::kPart && varies[summand.origin] == 0)
+      claims_.fail(id, "rewrite-join",
+                   fmt::format("adds up what each part has all of: {} depends on no part",
+                               claims_.describe(args[1].as_node())));
   }
 }
 

@@ -31,16 +31,21 @@ class CallCheck {
   void check_uniform();
   // What all parts write, one after the other, is a sum, to which each adds its part.
   void check_shared_writes();
+  // Parts that are added up are parts: not, each of them, all of the value.
+  void check_summands();
 
  private:
   enum class Taken : std::uint8_t { kNo, kWhole, kPart, kPrevious };
   struct Use {
     NodeId user;
     Taken taken;
+    Arg value;
     bool is_written = false;
   };
   using Uses = std::vector<Use>;
 
+  // By node of A: whether its parts depend on their number.
+  IdVector<NodeId, char> find_varying() const;
   void check_attention(NodeId id);
   void check_positional(NodeId id, const Node& before, const Node& after);
   void check_keywords(NodeId id, const Node& before, const Node& after);

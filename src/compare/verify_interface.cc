@@ -117,12 +117,21 @@ void check_symbol_facts(RewriteClaims& claims, Numbers& numbers) {
       claims.fail_graph("rewrite-symbol", fmt::format("symbol {} {}, which the first graph does not say",
                                                       graph_b.text(after.name), what));
     };
+    const auto print = [&](const std::optional<ExprId>& expr) {
+      return expr ? std::string(graph_b.context->exprs.text(*expr)) : std::string("anything");
+    };
     const bool is_replaced =
         after.replaced_by &&
         !(before->replaced_by && numbers.is_same_statement(*before->replaced_by, *after.replaced_by));
     if (is_replaced)
       say(fmt::format("is replaced by {}",
                       graph_b.context->exprs.print(graph_b.context->exprs.poly(*after.replaced_by))));
+    const auto narrows = [](const std::optional<ExprId>& bound, const std::optional<ExprId>& other) {
+      return bound && (!other || *bound != *other);
+    };
+    if (narrows(after.lower, before->lower) || narrows(after.upper, before->upper))
+      say(fmt::format("is from {} to {}", print(after.lower), print(after.upper)));
+    if (after.hint && after.hint != before->hint) say(fmt::format("was {}", *after.hint));
     for (ExprId statement : after.asserts.value_or(std::vector<ExprId>())) {
       const bool is_known = before->asserts && std::ranges::any_of(*before->asserts, [&](ExprId other) {
                               return numbers.is_same_statement(other, statement);

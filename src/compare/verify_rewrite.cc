@@ -34,6 +34,7 @@ class RewriteVerifier {
     for (NodeId id : b_.step().order) check_node(id);
     calls_.check_uniform();
     calls_.check_shared_writes();
+    calls_.check_summands();
     storage_.check_updates();
     storage_.check_last_writes();
     storage_.check_order();

@@ -129,6 +129,28 @@ graph
   CHECK(step.with(": f32[2*u2 + 2*u3, 3]", ": f32[2*u2 + u3, 3]").broken() == "rewrite-type");
 }
 
+TEST_CASE("of two numbers only the sum is wanted whole, or that and one of them") {
+  const std::string returned = GENERATE("%zeros", "%zeros, %more", "%more, %zeros");
+  const Step step(R"text(
+symbol u0 range=[2, 64] hint=4 unbacked
+symbol u1 range=[0, 64] hint=2 size_like unbacked
+symbol u2 range=[0, 64] hint=2 size_like unbacked
+
+graph
+  %ids = placeholder : i64[u0] role=user which=ids
+  %x = placeholder : f32[u0, 3] role=user which=x
+  %sum = aten.sum.default(%ids) : i64[] @layers.0 ep=compute
+  %n = aten._local_scalar_dense.default(%sum) : SymInt(u1) @layers.0 ep=compute bind(u1)
+  %m = aten._local_scalar_dense.default(%sum) : SymInt(u2) @layers.0 ep=compute bind(u2)
+  %all = operator.add(%n, %m) : SymInt(u1 + u2) @layers.0 ep=compute
+  %zeros = aten.new_zeros.default(%x, [%all]) : f32[u1 + u2]
+  %more = aten.new_zeros.default(%x, [%m]) : f32[u2]
+  output([)text" + returned + "])\n",
+                  std::string(kChunk) + ",dce");
+  CHECK(step.broken() == "");
+  CHECK(step.with("f32[u3 + u4 + u5 + u6]", "f32[u3 + u4 + u5 + u5]").broken() == "rewrite-type");
+}
+
 TEST_CASE("extents of an input in two symbols become a number") {
   const Step step(R"text(
 symbol b range=[2, 64] hint=4 unbacked
