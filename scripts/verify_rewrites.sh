@@ -1,6 +1,6 @@
 #!/bin/sh
-# Rewrites every graph of a folder (testdata/graphs) in several ways and has `epweave verify A B` prove each
-# result. Graphs that a pass declines are counted. Exits 1 if a result is not proved.
+# Rewrites every graph of a folder (testdata/graphs), smallest first, in several ways and has `epweave verify A B`
+# prove each result. Graphs that a pass declines are counted. Exits 1 if a result is not proved.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -9,8 +9,13 @@ epweave=${EPWEAVE:-build/release/bin/epweave}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 proved=0 declined=0 failed=0
-for graph in "$folder"/*.gz; do
-  for pipeline in 'dce,canonicalize,dedup-unshard' 'chunk{parts=2}' 'chunk{parts=4}' 'chunk{parts=8}' 'chunk{parts=3}' 'symbolize,chunk{parts=2},overlap-ep,concretize' preset; do
+for graph in $(ls -Sr "$folder" | grep -E '\.epw(\.gz)?$'); do
+  graph=$folder/$graph
+  for pipeline in 'dce,canonicalize,dedup-unshard' 'chunk{parts=2}' 'chunk{parts=4}' 'chunk{parts=8}' 'chunk{parts=3}' \
+    'chunk{parts=3},dce,canonicalize,dedup-unshard' 'chunk{roots=layers.*,join=regions,cast=exact}' \
+    'chunk{roots=layers.*,dense=true,attention=independent,contract=own-sums}' 'chunk{dim=seq,parts=2}' \
+    'chunk{roots=[layers.*.moe:4,layers.*.attention:2],require-exchange=false,grad-accumulation=eager},overlap-ep{require-exchange=false},dce,concretize' \
+    'isolate-ep-pg,reassign-pgs,concretize' 'symbolize,chunk{parts=2},overlap-ep,concretize' preset; do
     if [ "$pipeline" = preset ]; then set -- --preset ep-overlap; else set -- -p "$pipeline"; fi
     status=0
     "$epweave" rewrite "$graph" "$@" --verify off -q -o "$work/b.epw" 2>"$work/error" || status=$?
