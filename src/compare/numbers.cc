@@ -39,11 +39,13 @@ bool Numbers::learn(const Extents& extents) {
   bool learned = false;
   if (const auto known = solve(extents.a, pool.poly_number(*number), values_)) {
     values_.at(known->symbol) = known->value;
+    known_numbers_.emplace_back(known->symbol, *pool.constant(known->value));
     learned = true;
   }
   if (const auto known = solve(extents.b, pool.poly_number(*number), numbers_b_)) {
     numbers_b_.at(known->symbol) = known->value;
     facts_.assume_number(known->symbol, *pool.constant(known->value));
+    known_numbers_.emplace_back(known->symbol, *pool.constant(known->value));
     learned = true;
   }
   return learned;
@@ -66,8 +68,8 @@ void Numbers::learn_sum(StringId symbol, ExprId whole, std::span<const ExprId> p
   if (!value) return;
   // What was learned before may name this symbol.
   for (StringId other : sums_)
-    values_.at(other) = pool.substitute(
-        *values_[other], [&](StringId name) { return name == symbol ? value : std::nullopt; });
+    values_.at(other) = pool.substitute(*values_[other],
+                                        [&](StringId name) { return name == symbol ? value : std::nullopt; });
   values_.at(symbol) = value;
   sums_.push_back(symbol);
   in_numbers_ = SideTable<ExprId, PolyId>();

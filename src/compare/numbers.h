@@ -39,6 +39,8 @@ class Numbers {
   Fraction match_scalar(ExprId a, Arg b, Share share);
   // Whether a statement of B about symbols is that of A.
   bool is_same_statement(ExprId a, ExprId b);
+  // Symbols that are numbers because the inputs of the two graphs say so.
+  const std::vector<std::pair<StringId, std::int64_t>>& known_numbers() const { return known_numbers_; }
   // Whether two scalars of B are equal.
   bool is_same(ExprId a, ExprId b) { return facts_.equal(a, b); }
   // a * b, both of B.
@@ -79,9 +81,10 @@ class Numbers {
   PolyId in_numbers(ExprId a);
 
   Facts facts_;
-  Values values_;    // of A's symbols, as B says it
+  Values values_;  // of A's symbols, as B says it
+  std::vector<std::pair<StringId, std::int64_t>> known_numbers_;
   std::vector<StringId> sums_;  // those that are what parts add up to
-  Values numbers_b_;  // of B's symbols that are numbers
+  Values numbers_b_;            // of B's symbols that are numbers
   SideTable<ExprId, PolyId> in_numbers_;
   std::map<std::pair<StringId, std::size_t>, Division> divisions_;  // by symbol of A and number of parts
 };

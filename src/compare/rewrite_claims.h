@@ -95,7 +95,7 @@ class RewriteClaims {
   IdVector<NodeId, NodeId> class_;  // the first node of it, once classes are merged
   IdVector<NodeId, NodeId> whole_;
   IdVector<NodeId, std::vector<NodeId>> parts_;
-  IdVector<NodeId, NodeId> divided_;  // of a class: a node that has parts
+  IdVector<NodeId, NodeId> divided_;   // of a class: a node that has parts
   SideTable<StringId, NodeId> names_;  // of A
 };
 

@@ -196,8 +196,9 @@ class LieMaker : public FaultMaker {
   // What the user's operand was computed from.
   bool leave_out(Graph& graph, NodeId id) {
     static const std::set<std::string_view> kComputing = {
-        "aten.silu.default", "aten.neg.default", "aten.mul.Tensor",      "aten.add.Tensor", "aten.sub.Tensor",
-        "aten.relu.default", "aten.div.Tensor",  "aten.sigmoid.default", "aten.mul.Scalar", "aten.rsub.Scalar"};
+        "aten.silu.default", "aten.neg.default",  "aten.mul.Tensor", "aten.add.Tensor",
+        "aten.sub.Tensor",   "aten.relu.default", "aten.div.Tensor", "aten.sigmoid.default",
+        "aten.mul.Scalar",   "aten.rsub.Scalar"};
     if (!is_whole_or_part(id)) return false;
     for (NodeId input : inputs_of(id)) {
       const std::vector<NodeId> from = inputs_of(input);
@@ -275,8 +276,7 @@ class LieMaker : public FaultMaker {
               .args = context().args.add(args)};
     for (NodeId id : a_.step().order)
       if (a_.step().nodes[id].name == lineage.origins.front()) join.type = a_.step().nodes[id].type;
-    std::vector<Provenance> records(body_.nodes[part].provenance.begin(),
-                                    body_.nodes[part].provenance.end());
+    std::vector<Provenance> records(body_.nodes[part].provenance.begin(), body_.nodes[part].provenance.end());
     records.back().role = ProvenanceRole::kMaterialize;
     records.back().parts = 0;
     join.provenance = context().own(std::move(records));
@@ -317,8 +317,7 @@ class LieMaker : public FaultMaker {
         if (!follow(values, users) || type == nullptr) return graph = b_, false;
         std::vector<Arg> items;
         for (NodeId value : values) items.push_back(Arg::node(value));
-        whole = add_join(graph, input, "aten.cat.default",
-                         {list(items), Arg::integer(divided_dim(input))});
+        whole = add_join(graph, input, "aten.cat.default", {list(items), Arg::integer(divided_dim(input))});
       }
       if (!whole) return graph = b_, false;
       replaced.emplace_back(input, whole);

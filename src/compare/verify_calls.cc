@@ -145,7 +145,8 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
         fmt::format("{} is a number that counts tokens; each part must take all of it, for it "
                     "is no size here",
                     where));
-  if (claims_[user].kind == ClaimKind::kPart) taken_[{claims_[user].origin, leaf}].push_back({user, taken, y, param_ != nullptr && param_->is_written});
+  if (claims_[user].kind == ClaimKind::kPart)
+    taken_[{claims_[user].origin, leaf}].push_back({user, taken, y, param_ != nullptr && param_->is_written});
 }
 
 bool CallCheck::is_number(Arg x) const {

@@ -45,7 +45,7 @@ class NestedComparison {
   bool is_same_arg(Arg p, Arg q) {
     if (p.is_tree() && q.is_tree()) return p.kind() == q.kind() && is_same_list(p.children(), q.children());
     if (p.is_node() && q.is_node()) return image_[p.as_node()] == q.as_node();
-    const ExprId number = p.is_node()              ? number_of(p.as_node())
+    const ExprId number = p.is_node()                ? number_of(p.as_node())
                           : p.is(ArgKind::kSymbolic) ? p.as_expr()
                                                      : ExprId();
     return number ? numbers_.match_scalar(number, q, {}) != Fraction::kNone : p == q;

@@ -276,8 +276,8 @@ void JoinCheck::check_sum(NodeId id) {
   const NodeId left = args[0].as_node(), right = args[1].as_node();
   const std::uint32_t n = claims_.part_count(claim.origin), k = claims_[right].part;
   const Claim& before = claims_[left];
-  const bool is_sum =
-      before.kind == ClaimKind::kJoin && claims_.same_class(before.origin, claim.origin) && before.first_part != before.part;
+  const bool is_sum = before.kind == ClaimKind::kJoin && claims_.same_class(before.origin, claim.origin) &&
+                      before.first_part != before.part;
   const std::uint32_t first = is_sum ? before.first_part : before.part;
   const auto is_part = [&](NodeId value, std::uint32_t part) {
     return claims_[value].kind == ClaimKind::kPart && claims_.is_share_of(value, claim.origin, {part, n});

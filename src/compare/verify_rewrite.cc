@@ -3,6 +3,7 @@
 #include "compare/pairing.h"
 #include "compare/part_symbols.h"
 #include "compare/rebase.h"
+#include "compare/rewrite_assumptions.h"
 #include "compare/rewrite_claims.h"
 #include "compare/rewrite_numerics.h"
 #include "compare/verify_calls.h"
@@ -44,6 +45,7 @@ class RewriteVerifier {
     check_part_symbols(a_, b_, report_.violations);
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
+    report_.assumptions = list_assumptions(claims_.graph_a(), claims_.graph_b(), numbers_);
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }
 

@@ -72,6 +72,7 @@ struct RewriteOutput {
 struct RewriteReport {
   std::vector<Violation> violations;  // sites are nodes of B where there is one, else of A
   std::vector<RewriteOutput> outputs;
+  std::vector<std::string> assumptions;  // what the proof rests on (rewrite_assumptions.h)
   std::size_t whole = 0, divided = 0, joins = 0, splits = 0;
 };
 

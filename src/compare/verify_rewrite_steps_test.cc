@@ -145,7 +145,8 @@ graph
   %all = operator.add(%n, %m) : SymInt(u1 + u2) @layers.0 ep=compute
   %zeros = aten.new_zeros.default(%x, [%all]) : f32[u1 + u2]
   %more = aten.new_zeros.default(%x, [%m]) : f32[u2]
-  output([)text" + returned + "])\n",
+  output([)text" + returned +
+                      "])\n",
                   std::string(kChunk) + ",dce");
   CHECK(step.broken() == "");
   CHECK(step.with("f32[u3 + u4 + u5 + u6]", "f32[u3 + u4 + u5 + u5]").broken() == "rewrite-type");
