@@ -9,8 +9,8 @@ epweave=${EPWEAVE:-build/release/bin/epweave}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 proved=0 declined=0 failed=0
-for graph in $(ls -Sr "$folder" | grep -E '\.epw(\.gz)?$'); do
-  graph=$folder/$graph
+find "$folder" -maxdepth 1 -name '*.epw' -printf '%s %p\n' -o -name '*.epw.gz' -printf '%s %p\n' | sort -n | cut -d' ' -f2- > "$work/graphs"
+while read -r graph; do
   for pipeline in 'dce,canonicalize,dedup-unshard' 'chunk{parts=2}' 'chunk{parts=4}' 'chunk{parts=8}' 'chunk{parts=3}' \
     'chunk{parts=3},dce,canonicalize,dedup-unshard' 'chunk{roots=layers.*,join=regions,cast=exact}' \
     'chunk{roots=layers.*,dense=true,attention=independent,contract=own-sums}' 'chunk{dim=seq,parts=2}' \
@@ -33,6 +33,6 @@ for graph in $(ls -Sr "$folder" | grep -E '\.epw(\.gz)?$'); do
       head -3 "$work/result"
     fi
   done
-done
+done <"$work/graphs"
 echo "$proved proved, $declined declined by a pass, $failed not proved"
 [ "$failed" -eq 0 ]
