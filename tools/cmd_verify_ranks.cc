@@ -70,8 +70,11 @@ std::string ranks_text(const RanksReport& report) {
         fmt::format("{}: {}{}{}\n", violation.invariant, where, where.empty() ? "" : ": ", violation.message);
   }
   if (!report.violations.empty()) return text;
-  text = fmt::format("{} ranks, {} groups, {} collectives agree; no rank waits for ever\n", report.ranks,
-                     report.groups, report.collectives);
+  const auto count = [](std::size_t n, std::string_view what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  text = fmt::format("{}, {}, {} agree; no rank waits for ever\n", count(report.ranks, "rank"),
+                     count(report.groups, "group"), count(report.collectives, "collective"));
   if (report.as_traced != 0)
     text += fmt::format("{} of them have symbolic sizes, which were compared as traced\n", report.as_traced);
   if (report.not_compared != 0)

@@ -46,9 +46,9 @@ Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteR
         {{"output", output.what}, {"node", output.node}, {"numerics", name_of(output.numerics)}});
   return {{"a", options.input.path},         {"b", options.rewritten.path},
           {"ok", report.violations.empty()}, {"violations", std::move(violations)},
-          {"outputs", std::move(outputs)},   {"whole", report.whole},
-          {"divided", report.divided},       {"joins", report.joins},
-          {"splits", report.splits}};
+          {"outputs", std::move(outputs)},   {"assumptions", report.assumptions},
+          {"whole", report.whole},           {"divided", report.divided},
+          {"joins", report.joins},           {"splits", report.splits}};
 }
 
 std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbose) {
@@ -61,6 +61,12 @@ std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbo
   for (const RewriteOutput& output : report.outputs) ++counts[output.numerics];
   for (const auto& [numerics, n] : counts)
     text += fmt::format("{:<12}{:>6} {}\n", name_of(numerics), n, n == 1 ? "output" : "outputs");
+  // Those of single symbols come first.
+  const std::size_t shown =
+      verbose ? report.assumptions.size() : std::min<std::size_t>(report.assumptions.size(), 3);
+  for (std::size_t i = 0; i < shown; ++i) text += fmt::format("assuming    {}\n", report.assumptions[i]);
+  if (const std::size_t more = report.assumptions.size() - shown; more > 0)
+    text += fmt::format("assuming    {} more, listed by -v\n", more);
   if (verbose)
     for (const RewriteOutput& output : report.outputs)
       text += fmt::format("  {:<12}{}  %{}\n", name_of(output.numerics), output.what, output.node);

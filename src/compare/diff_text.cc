@@ -264,8 +264,8 @@ std::string print_counts(const DiffSides& sides, const GraphDiff& diff) {
       if (!node.changes.has(Change::kAdded)) continue;
       const Node& made = body.b->nodes[node.b.front()];
       const Lineage lineage = find_lineage(made);
-      ++added[lineage.is_whole() ? std::string(sides.b.text(made.target))
-                                 : fmt::format("{} ({})", name_of(lineage.role), sides.b.text(made.target))];
+      const std::string op = op_row(sides.b, made);
+      ++added[lineage.is_whole() ? op : fmt::format("{} ({})", name_of(lineage.role), op)];
     }
   }
   std::string text = fmt::format("\n{:<20}{:>8}\n", "same", same);

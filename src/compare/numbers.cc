@@ -1,41 +1,79 @@
 #include "compare/numbers.h"
 
+#include <algorithm>
+
 namespace epweave {
 
 Numbers::Numbers(const Graph& a, const Graph& b) : facts_(b) {
+  // What one extent says may be what another needs: 4 = s0, 9 = s0 + s1.
+  std::vector<Extents> left = list_extents(a, b);
+  while (std::erase_if(left, [&](const Extents& extents) { return learn(extents); }) > 0) {
+  }
+  learn_replacements(a);
+  in_numbers_ = SideTable<ExprId, PolyId>();
+}
+
+std::vector<Numbers::Extents> Numbers::list_extents(const Graph& a, const Graph& b) const {
   SideTable<StringId, TypeId> types;
   for (NodeId id : b.step().order)
     if (b.step().nodes[id].kind == NodeKind::kPlaceholder)
       types.at(b.step().nodes[id].name) = b.step().nodes[id].type;
+  std::vector<Extents> list;
   for (NodeId id : a.step().order) {
     const Node& node = a.step().nodes[id];
-    if (node.kind != NodeKind::kPlaceholder) continue;
-    if (types[node.name]) learn(*a.context, node.type, types[node.name]);
+    if (node.kind != NodeKind::kPlaceholder || !types[node.name]) continue;
+    const TensorType *x = tensor_of(*a.context, node.type), *y = tensor_of(*a.context, types[node.name]);
+    if (x == nullptr || y == nullptr || x->sizes.size() != y->sizes.size()) continue;
+    for (std::size_t i = 0; i < x->sizes.size(); ++i)
+      if (x->sizes[i] != y->sizes[i]) list.push_back({x->sizes[i], y->sizes[i]});
   }
-  // A symbol that was replaced by one that is known.
-  for (const Symbol& symbol : a.symbols)
-    if (symbol.replaced_by && !numbers_[symbol.name])
-      if (const auto number = facts_.pool().constant(in_numbers(*symbol.replaced_by)))
-        numbers_.at(symbol.name) = number;
-  in_numbers_ = SideTable<ExprId, PolyId>();
+  return list;
 }
 
-void Numbers::learn(const Context& context, TypeId before, TypeId after) {
-  const TensorType *x = tensor_of(context, before), *y = tensor_of(context, after);
-  if (x == nullptr || y == nullptr || x->sizes.size() != y->sizes.size()) return;
-  const ExprPool& pool = context.exprs;
-  for (std::size_t i = 0; i < x->sizes.size(); ++i) {
-    if (x->sizes[i] == y->sizes[i]) continue;
-    std::optional<std::int64_t> number = pool.constant(x->sizes[i]);
-    if (!number) number = pool.constant(y->sizes[i]);
-    if (!number) number = assumed_number(y->sizes[i]);
-    if (!number) continue;
-    if (const auto known = solve(x->sizes[i], *number)) numbers_.at(known->symbol) = known->number;
-    if (const auto known = solve(y->sizes[i], *number)) {
-      numbers_b_.at(known->symbol) = known->number;
-      facts_.assume_number(known->symbol, known->number);
-    }
+bool Numbers::learn(const Extents& extents) {
+  ExprPool& pool = facts_.pool();
+  std::optional<std::int64_t> number = pool.constant(extents.a);
+  if (!number) number = pool.constant(extents.b);
+  if (!number) number = assumed_number(extents.b);
+  if (!number) return false;
+  bool learned = false;
+  if (const auto known = solve(extents.a, pool.poly_number(*number), values_)) {
+    values_.at(known->symbol) = known->value;
+    known_numbers_.emplace_back(known->symbol, *pool.constant(known->value));
+    learned = true;
   }
+  if (const auto known = solve(extents.b, pool.poly_number(*number), numbers_b_)) {
+    numbers_b_.at(known->symbol) = known->value;
+    facts_.assume_number(known->symbol, *pool.constant(known->value));
+    known_numbers_.emplace_back(known->symbol, *pool.constant(known->value));
+    learned = true;
+  }
+  return learned;
+}
+
+// A symbol that was replaced by one that is known.
+void Numbers::learn_replacements(const Graph& a) {
+  for (const Symbol& symbol : a.symbols) {
+    if (!symbol.replaced_by || values_[symbol.name]) continue;
+    const PolyId value = substitute(facts_.pool().poly(*symbol.replaced_by), values_);
+    if (facts_.pool().constant(value)) values_.at(symbol.name) = value;
+  }
+}
+
+void Numbers::learn_sum(StringId symbol, ExprId whole, std::span<const ExprId> parts) {
+  ExprPool& pool = facts_.pool();
+  PolyId sum = pool.poly_number(0);
+  for (ExprId part : parts) sum = pool.add(sum, pool.poly(part));
+  const auto value = values_[symbol] ? std::nullopt : solve_for(symbol, in_numbers(whole), sum);
+  if (!value) return;
+  // What was learned before may name this symbol.
+  for (StringId other : sums_)
+    values_.at(other) = pool.substitute(*values_[other],
+                                        [&](StringId name) { return name == symbol ? value : std::nullopt; });
+  values_.at(symbol) = value;
+  sums_.push_back(symbol);
+  in_numbers_ = SideTable<ExprId, PolyId>();
+  learn_division(whole, parts);
 }
 
 std::optional<std::int64_t> Numbers::assumed_number(ExprId b) {
@@ -44,35 +82,40 @@ std::optional<std::int64_t> Numbers::assumed_number(ExprId b) {
   return number && number->is_integer() ? std::optional(number->num) : std::nullopt;
 }
 
-std::optional<Numbers::Known> Numbers::solve(ExprId expr, std::int64_t number) const {
-  const ExprPool& pool = facts_.pool();
-  const Poly& poly = pool[pool.poly(expr)];
-  if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) return std::nullopt;
-  const Atom& atom = pool[poly.terms[0].atoms[0]];
-  const Rational factor = poly.terms[0].coefficient;
-  if (atom.kind != AtomKind::kSymbol || !factor.is_integer() || number % factor.num != 0) return std::nullopt;
-  return Known{atom.name, number / factor.num};
+std::optional<Numbers::Solution> Numbers::solve(ExprId expr, PolyId value, const Values& known) const {
+  ExprPool& pool = facts_.pool();
+  const PolyId left = substitute(pool.poly(expr), known);
+  const std::vector<StringId> symbols = pool.symbols(left);
+  if (symbols.size() != 1) return std::nullopt;
+  const auto solution = solve_for(symbols.front(), left, value);
+  return solution && pool.constant(*solution) ? std::optional(Solution{symbols.front(), *solution})
+                                              : std::nullopt;
+}
+
+std::optional<PolyId> Numbers::solve_for(StringId symbol, PolyId poly, PolyId value) const {
+  ExprPool& pool = facts_.pool();
+  const PolyId self = pool.poly_symbol(symbol);
+  for (const Term& term : std::vector<Term>(pool[poly].terms)) {
+    if (term.atoms.size() != 1 || pool.from_atom(term.atoms.front()) != self) continue;
+    const PolyId rest = pool.sub(poly, pool.scale(self, term.coefficient));
+    const std::vector<StringId>& others = pool.symbols(rest);
+    if (std::ranges::find(others, symbol) != others.end()) return std::nullopt;
+    return pool.scale(pool.sub(value, rest), Rational::of(term.coefficient.den, term.coefficient.num));
+  }
+  return std::nullopt;
+}
+
+PolyId Numbers::substitute(PolyId poly, const Values& known) const {
+  return facts_.pool().substitute(poly, [&](StringId symbol) { return known[symbol]; });
 }
 
 PolyId Numbers::in_numbers(ExprId a) {
   PolyId& known = in_numbers_.at(a);
-  if (known) return known;
-  ExprPool& pool = facts_.pool();
-  const PolyId poly = pool.substitute(pool.poly(a), [&](StringId symbol) -> std::optional<PolyId> {
-    if (!numbers_[symbol]) return std::nullopt;
-    return pool.poly_number(*numbers_[symbol]);
-  });
-  return in_numbers_.at(a) = poly;
+  return known ? known : known = substitute(facts_.pool().poly(a), values_);
 }
 
 bool Numbers::is_same_statement(ExprId a, ExprId b) {
-  if (a == b) return true;
-  ExprPool& pool = facts_.pool();
-  const PolyId statement = pool.substitute(pool.poly(b), [&](StringId symbol) -> std::optional<PolyId> {
-    if (!numbers_b_[symbol]) return std::nullopt;
-    return pool.poly_number(*numbers_b_[symbol]);
-  });
-  return in_numbers(a) == statement;
+  return a == b || in_numbers(a) == substitute(facts_.pool().poly(b), numbers_b_);
 }
 
 void Numbers::learn_division(ExprId whole, std::span<const ExprId> parts) {

@@ -1,5 +1,6 @@
 // Scalars of A beside those of B: symbols of A that are numbers in B's inputs count as those numbers, as do
-// symbols of B that are numbers in A's, or that B's table says to be a number; and parts are as large as the first split or join of so many parts says.
+// symbols of B that are numbers in A's, or that B's table says to be a number; a symbol of A that only parts of
+// B bind is what the parts add up to; and parts are as large as the first split or join of so many parts says.
 #pragma once
 
 #include <map>
@@ -28,12 +29,18 @@ class Numbers {
   // to it. Symbols whose division into so many parts is known stay as they are.
   void learn_division(ExprId whole, std::span<const ExprId> parts);
 
+  // Takes it that `symbol` of A, which B does not have, is what makes `whole` the sum of the parts. Other such
+  // symbols in it may be learned before or later.
+  void learn_sum(StringId symbol, ExprId whole, std::span<const ExprId> parts);
+
   // All of it, the share of it, or neither.
   Fraction match(ExprId a, ExprId b, Share share);
   // As above; `b` is a number or a symbolic scalar.
   Fraction match_scalar(ExprId a, Arg b, Share share);
   // Whether a statement of B about symbols is that of A.
   bool is_same_statement(ExprId a, ExprId b);
+  // Symbols that are numbers because the inputs of the two graphs say so.
+  const std::vector<std::pair<StringId, std::int64_t>>& known_numbers() const { return known_numbers_; }
   // Whether two scalars of B are equal.
   bool is_same(ExprId a, ExprId b) { return facts_.equal(a, b); }
   // a * b, both of B.
@@ -49,22 +56,35 @@ class Numbers {
     PolyId whole;
     std::vector<PolyId> parts;
   };
-  struct Known {
-    StringId symbol;
-    std::int64_t number = 0;
+  // An extent of an input: `a` in A, `b` in B.
+  struct Extents {
+    ExprId a, b;
   };
-  void learn(const Context& context, TypeId before, TypeId after);
+  using Values = SideTable<StringId, std::optional<PolyId>>;
+  std::vector<Extents> list_extents(const Graph& a, const Graph& b) const;
+  // Whether something was learned that was not known.
+  bool learn(const Extents& extents);
+  void learn_replacements(const Graph& a);
   // What B's own table says that an expression is.
   std::optional<std::int64_t> assumed_number(ExprId b);
-  // 3*s0 = 12: s0 is 4. None: the expression is not a multiple of one symbol.
-  std::optional<Known> solve(ExprId expr, std::int64_t number) const;
+  // 3*s0 + s1 = 12, where s1 is known to be 3: s0 is 3. None: not one symbol is left, or not linear.
+  struct Solution {
+    StringId symbol;
+    PolyId value;
+  };
+  std::optional<Solution> solve(ExprId expr, PolyId value, const Values& known) const;
+  // What the symbol must be for the polynomial, linear in it, to be `value`.
+  std::optional<PolyId> solve_for(StringId symbol, PolyId poly, PolyId value) const;
+  PolyId substitute(PolyId poly, const Values& known) const;
   std::vector<StringId> symbols_of(ExprId a);
   const Division* find_division(ExprId a, std::uint32_t parts);
   PolyId in_numbers(ExprId a);
 
   Facts facts_;
-  SideTable<StringId, std::optional<std::int64_t>> numbers_;    // of A's symbols
-  SideTable<StringId, std::optional<std::int64_t>> numbers_b_;  // of B's
+  Values values_;  // of A's symbols, as B says it
+  std::vector<std::pair<StringId, std::int64_t>> known_numbers_;
+  std::vector<StringId> sums_;  // those that are what parts add up to
+  Values numbers_b_;            // of B's symbols that are numbers
   SideTable<ExprId, PolyId> in_numbers_;
   std::map<std::pair<StringId, std::size_t>, Division> divisions_;  // by symbol of A and number of parts
 };

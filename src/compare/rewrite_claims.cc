@@ -16,6 +16,17 @@ bool is_reshape(const Node& node) {
   return node.op != nullptr && std::ranges::find(ops, node.op) != std::end(ops);
 }
 
+bool accumulates(const Context& context, const Node& node) {
+  static const OpInfo* const sums[] = {find_op("aten.add_.Tensor"), find_op("aten.sub_.Tensor"),
+                                       find_op("aten.index_add_.default"),
+                                       find_op("aten.scatter_add_.default")};
+  static const OpInfo* const put = find_op("aten.index_put_.default");
+  if (node.op == nullptr) return false;
+  if (node.op != put) return std::ranges::find(sums, node.op) != std::end(sums);
+  const Arg* flag = find_arg(context, node, 3, "accumulate");
+  return flag != nullptr && flag->is(ArgKind::kBool) && flag->as_bool();
+}
+
 RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, std::vector<Violation>& violations)
     : graph_a_(a),
       graph_b_(b),
@@ -27,7 +38,8 @@ RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, std::vector<Violati
       claims_(b_.nodes.size()),
       class_(a_.nodes.size()),
       whole_(a_.nodes.size()),
-      parts_(a_.nodes.size()) {
+      parts_(a_.nodes.size()),
+      divided_(a_.nodes.size()) {
   for (NodeId id : a_.order) names_.at(a_.nodes[id].name) = id;
   for (std::uint32_t i = 0; i < a_.nodes.size(); ++i) class_[NodeId(i)] = NodeId(i);
 }
@@ -118,13 +130,15 @@ bool RewriteClaims::check_derived() {
 void RewriteClaims::merge_classes() {
   for (NodeId id : b_.order) {
     const Lineage lineage = find_lineage(b_.nodes[id]);
-    if (lineage.origins.size() < 2 || !(lineage.is_whole() || lineage.is_part())) continue;
+    if (lineage.origins.size() < 2 || lineage.role == ProvenanceRole::kSize ||
+        lineage.role == ProvenanceRole::kAdded)
+      continue;
     const NodeId first = names_[lineage.origins.front()];
     for (StringId origin : lineage.origins) {
       const NodeId other = names_[origin];
-      if (!first || !other || find_class(first) == find_class(other)) continue;
+      if (!first || !other || find_root(first) == find_root(other)) continue;
       if (values_.same(first, other)) {
-        class_[find_class(other)] = find_class(first);
+        class_[find_root(other)] = find_root(first);
       } else {
         fail(id, "rewrite-merged",
              fmt::format("stands for {} and {}, which are not known to be the same value", name_a(first),
@@ -132,9 +146,10 @@ void RewriteClaims::merge_classes() {
       }
     }
   }
+  for (NodeId a : a_.order) class_[a] = find_root(a);
 }
 
-NodeId RewriteClaims::find_class(NodeId a) {
+NodeId RewriteClaims::find_root(NodeId a) {
   while (class_[a] != a) a = class_[a] = class_[class_[a]];
   return a;
 }
@@ -156,6 +171,7 @@ void RewriteClaims::read_claims() {
     } else if (lineage.is_part()) {
       claim.kind = ClaimKind::kPart;
       parts_[claim.origin].push_back(id);
+      divided_[class_[claim.origin]] = claim.origin;
     } else if (lineage.role == ProvenanceRole::kSplit) {
       claim.kind = node.op == split ? ClaimKind::kSplit : ClaimKind::kPiece;
     } else if (lineage.role == ProvenanceRole::kPartInput) {
@@ -181,7 +197,8 @@ void RewriteClaims::add_whole(NodeId b, NodeId origin) {
 }
 
 std::uint32_t RewriteClaims::part_count(NodeId a) const {
-  return parts_[a].empty() ? 0 : claims_[parts_[a].front()].parts;
+  const NodeId divided = parts_[a].empty() ? divided_[class_[a]] : a;
+  return divided ? claims_[parts_[divided].front()].parts : 0;
 }
 
 NodeId RewriteClaims::part_of(NodeId a, std::uint32_t part) const {
@@ -192,8 +209,17 @@ NodeId RewriteClaims::part_of(NodeId a, std::uint32_t part) const {
 
 Share RewriteClaims::share_of(NodeId b) const {
   const Claim& claim = claims_[b];
-  return claim.kind == ClaimKind::kPart ? Share{claim.part, claim.parts} : Share{};
+  const bool is_share = claim.kind == ClaimKind::kPart || claim.kind == ClaimKind::kPiece;
+  return is_share ? Share{claim.part, claim.parts} : Share{};
 }
+
+bool RewriteClaims::is_share_of(NodeId b, NodeId a, Share share) const {
+  const Claim& claim = claims_[b];
+  const bool is_cut = claim.kind == ClaimKind::kPiece;
+  if (!is_cut && !(claim.kind == ClaimKind::kPart && !is_carried(claim.origin))) return false;
+  return same_class(claim.origin, a) && claim.part == share.part && claim.parts == share.parts;
+}
+
 bool RewriteClaims::is_whole(NodeId b) const {
   const Claim& claim = claims_[b];
   if (claim.kind == ClaimKind::kWhole) return true;
@@ -205,7 +231,7 @@ bool RewriteClaims::is_carried(NodeId a) const {
   for (NodeId id : parts_[a]) {
     const Claim& claim = claims_[id];
     const Node& node = b_.nodes[id];
-    if (node.op == nullptr || !node.op->writes || node.args.empty()) return false;
+    if (!accumulates(context_, node) || node.args.empty()) return false;
     const Arg first = context_.args[node.args][0];
     if (!first.is_node()) return false;
     const Claim& from = claims_[first.as_node()];
@@ -234,6 +260,10 @@ void RewriteClaims::check_parts() {
     for (NodeId id : parts_[a]) {
       const Claim& claim = claims_[id];
       is_sound = is_sound && claim.parts == n && claim.part < n && seen[claim.part]++ == 0;
+      const auto said = b_.nodes[id].chunk.part;
+      if (said && *said != static_cast<std::int64_t>(claim.part))
+        fail(id, "rewrite-part",
+             fmt::format("is part {} by its provenance, its chunk field says {}", claim.part, *said));
     }
     if (!is_sound || parts_[a].size() != n)
       fail_in_a(a, "rewrite-part",

@@ -47,16 +47,19 @@ class RewriteClaims {
   // The node of B that is all of A's by itself, if there is one.
   NodeId whole(NodeId a) const { return whole_[a]; }
   const std::vector<NodeId>& parts(NodeId a) const { return parts_[a]; }
+  // Into how many parts a node of A, or one of equal value, is divided; 0: none is.
   std::uint32_t part_count(NodeId a) const;
   NodeId part_of(NodeId a, std::uint32_t part) const;
-  NodeId find_class(NodeId a);
-  bool same_class(NodeId x, NodeId y) { return x && y && (x == y || find_class(x) == find_class(y)); }
+  NodeId find_class(NodeId a) const { return class_[a]; }
+  bool same_class(NodeId x, NodeId y) const { return x && y && find_class(x) == find_class(y); }
+  // Whether a node of B is this share of A's value: computed as such, or cut from all of it.
+  bool is_share_of(NodeId b, NodeId a, Share share) const;
 
   // The part that a node of B is, or all.
   Share share_of(NodeId b) const;
   // Whether a node of B has all of its origin's value.
   bool is_whole(NodeId b) const;
-  // Every part but the first continues what the one before left.
+  // Every part but the first adds to what the one before left.
   bool is_carried(NodeId a) const;
 
   const Graph& graph_a() const { return graph_a_; }
@@ -77,6 +80,7 @@ class RewriteClaims {
  private:
   bool check_derived();
   void merge_classes();
+  NodeId find_root(NodeId a);
   void read_claims();
   void add_whole(NodeId b, NodeId origin);
 
@@ -88,13 +92,17 @@ class RewriteClaims {
   std::vector<Violation>& violations_;
   SameValues values_;
   IdVector<NodeId, Claim> claims_;
-  IdVector<NodeId, NodeId> class_;
+  IdVector<NodeId, NodeId> class_;  // the first node of it, once classes are merged
   IdVector<NodeId, NodeId> whole_;
   IdVector<NodeId, std::vector<NodeId>> parts_;
+  IdVector<NodeId, NodeId> divided_;   // of a class: a node that has parts
   SideTable<StringId, NodeId> names_;  // of A
 };
 
 // view, _unsafe_view or reshape: one for the other is no change.
 bool is_reshape(const Node& node);
+// Adds to its first argument in place, so that adding part by part gives what adding all at once does:
+// add_(x, y); index_put_(x, [i], y, True).
+bool accumulates(const Context& context, const Node& node);
 
 }  // namespace epweave

@@ -57,7 +57,9 @@ class FaultMaker {
     return std::nullopt;
   }
 
-  std::optional<Fault> make(const std::string& kind) {
+  virtual ~FaultMaker() = default;
+
+  virtual std::optional<Fault> make(const std::string& kind) {
     using Maker = bool (FaultMaker::*)(Graph&, NodeId);
     static const std::map<std::string, Maker> kMakers = {
         {"part takes another part's value", &FaultMaker::swap_part},
@@ -105,7 +107,7 @@ class FaultMaker {
     return at_random([&](Graph& graph, NodeId id) { return (this->*maker)(graph, id); });
   }
 
- private:
+ protected:
   Context& context() { return *b_.context; }
   bool is_target(NodeId id, std::string_view target) { return b_.text(body_.nodes[id].target) == target; }
   bool is_join(NodeId id) { return lineages_[id].role == ProvenanceRole::kMaterialize; }

@@ -145,7 +145,8 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
         fmt::format("{} is a number that counts tokens; each part must take all of it, for it "
                     "is no size here",
                     where));
-  if (claims_[user].kind == ClaimKind::kPart) taken_[{claims_[user].origin, leaf}].push_back({user, taken});
+  if (claims_[user].kind == ClaimKind::kPart)
+    taken_[{claims_[user].origin, leaf}].push_back({user, taken, y, param_ != nullptr && param_->is_written});
 }
 
 bool CallCheck::is_number(Arg x) const {
@@ -210,11 +211,12 @@ CallCheck::Taken CallCheck::match_value(NodeId user, NodeId x, NodeId y) {
     return Taken::kPrevious;
   if (!claims_.same_class(claim.origin, x)) return Taken::kNo;
   if (claims_.is_whole(y)) return Taken::kWhole;
+  if (is_part && claims_.is_share_of(y, x, claims_.share_of(user))) return Taken::kPart;
   if (claim.kind != ClaimKind::kPart && claim.kind != ClaimKind::kPiece) return Taken::kNo;
-  const bool is_mine = is_part && claim.part == wants.part && claim.parts == wants.parts;
-  if (is_mine) return Taken::kPart;
+  // Of a part of a tensor it reads dtype and device; what it reads of sizes shows in its own type.
   const Node& node = b_.nodes[user];
-  return !is_part && node.op != nullptr && node.op->reads_types_only ? Taken::kWhole : Taken::kNo;
+  const bool reads_type = node.op != nullptr && node.op->reads_types_only && claims_.tensor_b(y) != nullptr;
+  return !is_part && reads_type ? Taken::kWhole : Taken::kNo;
 }
 
 void CallCheck::check_uniform() {
@@ -232,7 +234,72 @@ void CallCheck::check_uniform() {
   }
 }
 
+IdVector<NodeId, char> CallCheck::find_varying() const {
+  IdVector<NodeId, char> varies(a_.nodes.size());
+  for (NodeId a : a_.order) {
+    for (auto entry = taken_.lower_bound({a, 0}); entry != taken_.end() && entry->first.first == a; ++entry) {
+      const Use& use = entry->second.back();
+      if (use.taken != Taken::kPart) continue;
+      const Claim* from = use.value.is_node() ? &claims_[use.value.as_node()] : nullptr;
+      const bool is_copy = from != nullptr && from->kind == ClaimKind::kPart && varies[from->origin] == 0;
+      if (!is_copy) varies[a] = 1;
+    }
+  }
+  return varies;
+}
+
+void CallCheck::check_summands() {
+  static const OpInfo* const add = find_op("aten.add.Tensor");
+  const IdVector<NodeId, char> varies = find_varying();
+  for (NodeId id : b_.order) {
+    if (claims_[id].kind != ClaimKind::kJoin || b_.nodes[id].op != add) continue;
+    const auto args = context_.args[b_.nodes[id].args];
+    if (args.size() != 2 || !args[1].is_node()) continue;  // check_join says so
+    const Claim& summand = claims_[args[1].as_node()];
+    if (summand.kind == ClaimKind::kPart && varies[summand.origin] == 0)
+      claims_.fail(id, "rewrite-join",
+                   fmt::format("adds up what each part has all of: {} depends on no part",
+                               claims_.describe(args[1].as_node())));
+  }
+}
+
+// Also where one of them is no number or none is recorded.
+bool CallCheck::has_number_of(NodeId b, NodeId a) {
+  const TypeId before = a_.nodes[a].type, after = b_.nodes[b].type;
+  if (!before || !after || context_.types[before].kind != TypeKind::kScalar) return true;
+  const Type& type = context_.types[after];
+  const Arg number = type.kind == TypeKind::kValue ? type.value : claims_.scalar_b(b);
+  if (!number.is_int() && !number.is(ArgKind::kSymbolic)) return true;
+  return numbers_.match_scalar(context_.types[before].expr, number, {}) == Fraction::kAll;
+}
+
+void CallCheck::check_shared_writes() {
+  for (auto first = taken_.begin(); first != taken_.end();) {
+    const NodeId origin = first->first.first;
+    bool writes_shared = false, takes_part = false;
+    auto next = first;
+    for (; next != taken_.end() && next->first.first == origin; ++next) {
+      const Uses& uses = next->second;
+      const auto is_part = [](const Use& use) { return use.taken == Taken::kPart; };
+      const bool all_parts = std::ranges::all_of(uses, is_part);
+      takes_part = takes_part || all_parts;
+      writes_shared = writes_shared || (!all_parts && std::ranges::any_of(uses, &Use::is_written));
+    }
+    const NodeId user = first->second.front().user;
+    const Node& node = b_.nodes[user];
+    if (writes_shared && !is_wait(node) && !(takes_part && accumulates(context_, node)))
+      claims_.fail(user, "rewrite-part",
+                   fmt::format("each part of {} writes what all parts share, and does not add its part to it",
+                               claims_.name_a(origin)));
+    first = next;
+  }
+}
+
 void CallCheck::check_type(NodeId id) {
+  if (const NodeId origin = claims_[id].origin; !has_number_of(id, origin))
+    return claims_.fail(id, "rewrite-type",
+                        fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),
+                                    print_type(context_, a_.nodes[origin].type)));
   const TensorType* before = claims_.tensor_a(claims_[id].origin);
   const TensorType* after = claims_.tensor_b(id);
   if (before == nullptr || after == nullptr) return;

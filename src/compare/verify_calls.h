@@ -29,14 +29,23 @@ class CallCheck {
   void check_type(NodeId id);
   // When all calls were checked: all parts of a node take an argument in the same way.
   void check_uniform();
+  // What all parts write, one after the other, is a sum, to which each adds its part.
+  void check_shared_writes();
+  // Parts that are added up are parts: not, each of them, all of the value.
+  void check_summands();
 
  private:
   enum class Taken : std::uint8_t { kNo, kWhole, kPart, kPrevious };
   struct Use {
     NodeId user;
     Taken taken;
+    Arg value;
+    bool is_written = false;
   };
+  using Uses = std::vector<Use>;
 
+  // By node of A: whether its parts depend on their number.
+  IdVector<NodeId, char> find_varying() const;
   void check_attention(NodeId id);
   void check_positional(NodeId id, const Node& before, const Node& after);
   void check_keywords(NodeId id, const Node& before, const Node& after);
@@ -44,6 +53,7 @@ class CallCheck {
   bool is_copy(const Node& node) const;
   void check_arg(NodeId user, const std::string& where, Arg x, Arg y);
   bool is_number(Arg x) const;
+  bool has_number_of(NodeId b, NodeId a);
   bool counts_elements() const;
   void fail_argument(NodeId user, const std::string& where, Arg x, Arg y);
   void check_group(NodeId id, Arg x, Arg y);
@@ -60,7 +70,7 @@ class CallCheck {
   const Body& a_;
   const Body& b_;
   AttentionCheck attention_;
-  std::map<std::pair<NodeId, std::size_t>, std::vector<Use>> taken_;  // by origin and argument
+  std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument
   // Of the call that is being checked: its op, the parameter, and the argument, counted through lists.
   const OpInfo* op_ = nullptr;
   const OpParam* param_ = nullptr;

@@ -7,7 +7,11 @@
 namespace epweave {
 
 JoinCheck::JoinCheck(RewriteClaims& claims, Numbers& numbers)
-    : claims_(claims), numbers_(numbers), context_(*claims.graph_a().context), b_(claims.graph_b().step()) {}
+    : claims_(claims),
+      numbers_(numbers),
+      context_(*claims.graph_a().context),
+      a_(claims.graph_a().step()),
+      b_(claims.graph_b().step()) {}
 
 void JoinCheck::learn_divisions() {
   for (NodeId id : b_.order) {
@@ -33,6 +37,39 @@ void JoinCheck::learn_divisions() {
     if (parts.size() == context_.args.children(args[list]).size())
       numbers_.learn_division(type->sizes[static_cast<std::size_t>(dim)], parts);
   }
+}
+
+void JoinCheck::learn_sums() {
+  SideTable<StringId, NodeId> binder;  // of A; none where B has the symbol
+  for (NodeId id : a_.order)
+    if (const NodeExtra* extra = a_.nodes[id].extra; extra != nullptr)
+      for (const Binding& binding : extra->bindings) binder.at(binding.symbol) = id;
+  for (NodeId id : b_.order)
+    if (const NodeExtra* extra = b_.nodes[id].extra; extra != nullptr)
+      for (const Binding& binding : extra->bindings) binder.at(binding.symbol) = NodeId();
+  for (NodeId id : b_.order) {
+    const NodeId origin = claims_[id].origin;
+    if (claims_[id].kind != ClaimKind::kJoin) continue;
+    const TypeId type = a_.nodes[origin].type;
+    if (!type || context_.types[type].kind != TypeKind::kScalar) continue;
+    const ExprId whole = context_.types[type].expr;
+    const std::vector<ExprId> parts = part_numbers(origin);
+    for (StringId symbol : std::vector<StringId>(context_.exprs.symbols(whole)))
+      if (binder[symbol] && claims_.part_count(binder[symbol]) > 0 && !parts.empty())
+        numbers_.learn_sum(symbol, whole, parts);
+  }
+}
+
+// None where a part has no number.
+std::vector<ExprId> JoinCheck::part_numbers(NodeId origin) const {
+  std::vector<ExprId> numbers;
+  for (std::uint32_t k = 0; k < claims_.part_count(origin); ++k) {
+    const NodeId part = claims_.part_of(origin, k);
+    const Arg number = part ? claims_.scalar_b(part) : Arg();
+    if (!number.is(ArgKind::kSymbolic)) return {};
+    numbers.push_back(number.as_expr());
+  }
+  return numbers;
 }
 
 ExprId JoinCheck::extent_of_size(Arg size) const {
@@ -191,9 +228,6 @@ void JoinCheck::check_piece(NodeId id) {
 
 void JoinCheck::check_join(NodeId id) {
   static const OpInfo* const cat = find_op("aten.cat.default");
-  if (claims_.parts(claims_[id].origin).empty())
-    return claims_.fail(id, "rewrite-join",
-                        fmt::format("{} has no parts", claims_.name_a(claims_[id].origin)));
   if (is_reshape(b_.nodes[id])) return check_joined_blocks(id);
   b_.nodes[id].op == cat ? check_cat(id) : check_sum(id);
 }
@@ -201,20 +235,22 @@ void JoinCheck::check_join(NodeId id) {
 void JoinCheck::check_cat(NodeId id) {
   const Node& node = b_.nodes[id];
   const NodeId origin = claims_[id].origin;
-  const std::uint32_t n = claims_.part_count(origin);
   const auto args = context_.args[node.args];
   const TensorType* type = claims_.tensor_a(origin);
   if (type == nullptr || args.empty() || !args[0].is_list())
     return claims_.fail(id, "rewrite-join", "does not join tensors");
   const auto items = context_.args.children(args[0]);
-  if (items.size() != n)
+  // Where only pieces of it are joined, it has no parts.
+  const std::uint32_t divided = claims_.part_count(origin);
+  const auto n = divided == 0 ? static_cast<std::uint32_t>(items.size()) : divided;
+  if (items.size() != n || n < 2)
     return claims_.fail(
         id, "rewrite-join",
         fmt::format("joins {} of the {} parts of {}", items.size(), n, claims_.name_a(origin)));
   const std::int64_t dim = dim_of(node, 1, type->sizes.size());
   for (std::uint32_t k = 0; k < n; ++k) {
     const NodeId item = items[k].is_node() ? items[k].as_node() : NodeId();
-    if (!item || item != claims_.part_of(origin, k))
+    if (!item || !claims_.is_share_of(item, origin, {k, n}))
       return claims_.fail(
           id, "rewrite-join",
           fmt::format("element {} is {}, not part {} of {}", k, item ? claims_.describe(item) : "a constant",
@@ -240,13 +276,14 @@ void JoinCheck::check_sum(NodeId id) {
   const NodeId left = args[0].as_node(), right = args[1].as_node();
   const std::uint32_t n = claims_.part_count(claim.origin), k = claims_[right].part;
   const Claim& before = claims_[left];
-  const bool is_sum =
-      before.kind == ClaimKind::kJoin && before.origin == claim.origin && before.first_part != before.part;
+  const bool is_sum = before.kind == ClaimKind::kJoin && claims_.same_class(before.origin, claim.origin) &&
+                      before.first_part != before.part;
   const std::uint32_t first = is_sum ? before.first_part : before.part;
-  const bool is_start =
-      is_sum || ((first == 0 || first + 1 == n) && left == claims_.part_of(claim.origin, first));
-  const bool is_next =
-      right == claims_.part_of(claim.origin, k) && (first == 0 ? k == before.part + 1 : k + 1 == before.part);
+  const auto is_part = [&](NodeId value, std::uint32_t part) {
+    return claims_[value].kind == ClaimKind::kPart && claims_.is_share_of(value, claim.origin, {part, n});
+  };
+  const bool is_start = is_sum || ((first == 0 || first + 1 == n) && is_part(left, first));
+  const bool is_next = is_part(right, k) && (first == 0 ? k == before.part + 1 : k + 1 == before.part);
   if (!is_start || !is_next)
     return claims_.fail(
         id, "rewrite-join",

@@ -7,6 +7,8 @@
 // dimension again. Reports rewrite-split and rewrite-join.
 #pragma once
 
+#include <vector>
+
 #include "compare/rewrite_claims.h"
 
 namespace epweave {
@@ -17,6 +19,8 @@ class JoinCheck {
 
   // How the tokens are divided: as the first split, or join of parts, into so many.
   void learn_divisions();
+  // Symbols of A that only parts bind: as numbers they are what the joins of the parts add up to.
+  void learn_sums();
   void check_split(NodeId id);
   void check_piece(NodeId id);
   // Sums in execution order: whether one is whole is known when the ones before it are checked.
@@ -26,6 +30,7 @@ class JoinCheck {
   std::int64_t dim_of(const Node& node, std::size_t position, std::size_t rank) const;
   bool has_part_sizes(NodeId part, NodeId origin, std::int64_t dim);
   ExprId extent_of_size(Arg size) const;
+  std::vector<ExprId> part_numbers(NodeId origin) const;
   ExprId extent_of_part(Arg part, std::int64_t dim) const;
   void check_cat(NodeId id);
   void check_sum(NodeId id);
@@ -39,6 +44,7 @@ class JoinCheck {
   RewriteClaims& claims_;
   Numbers& numbers_;
   Context& context_;
+  const Body& a_;
   const Body& b_;
 };
 

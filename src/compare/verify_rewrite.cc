@@ -3,6 +3,7 @@
 #include "compare/pairing.h"
 #include "compare/part_symbols.h"
 #include "compare/rebase.h"
+#include "compare/rewrite_assumptions.h"
 #include "compare/rewrite_claims.h"
 #include "compare/rewrite_numerics.h"
 #include "compare/verify_calls.h"
@@ -28,10 +29,13 @@ class RewriteVerifier {
 
   void run() {
     joins_.learn_divisions();
+    joins_.learn_sums();
     check_inputs(claims_);
     claims_.check_parts();
     for (NodeId id : b_.step().order) check_node(id);
     calls_.check_uniform();
+    calls_.check_shared_writes();
+    calls_.check_summands();
     storage_.check_updates();
     storage_.check_last_writes();
     storage_.check_order();
@@ -41,6 +45,7 @@ class RewriteVerifier {
     check_part_symbols(a_, b_, report_.violations);
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
+    report_.assumptions = list_assumptions(claims_.graph_a(), claims_.graph_b(), numbers_);
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }
 

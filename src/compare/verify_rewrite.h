@@ -9,7 +9,7 @@
 //   split of x, its pieces      x whole, cut into n equal extents along one dimension; piece k is element k
 //   join of x                   cat: exactly parts 0 .. n-1, in order, along the dimension in which they are
 //                               smaller than x. sum: parts 0 .. n-1 of the size of x, added in order, from
-//                               the first on or from the last on
+//                               the first on or from the last on, each of them made of a part of something
 //   size                        a scalar whose recorded expression is that of x's argument, or its n-th part
 //
 // Arguments of outputs are arguments like others, so by induction all that A's outputs need is computed.
@@ -19,13 +19,14 @@
 //   rewrite-target     a node has its origin's target
 //   rewrite-argument   an argument is not what the claim needs
 //   rewrite-attention  a part of a FlexAttention call has not its rows of the mask, or counts them wrong
-//   rewrite-part       parts are not 0 .. n-1, each once, or a part takes what the other parts do not
+//   rewrite-part       parts are not 0 .. n-1, each once, a chunk field names another part than the provenance, a part takes what the other parts do not, or all parts
+//                      write the same storage and do not each add a part of the whole to it
 //   rewrite-rows       a part of an op that mixes rows (softmax, mean, ...) along the dimension that is divided
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above
 //   rewrite-merged     a node stands for two nodes of A that are not the same value
 //   rewrite-once       two nodes are the same whole node of A
-//   rewrite-type       a whole value has another dtype, device or size
+//   rewrite-type       a whole value has another dtype, device or size, or is another number
 //   rewrite-update     an update of a buffer, an op with effects or unknown ones, or a random draw is missing
 //                      (guards may go)
 //   rewrite-added      a node that is neither A's nor a part of A's writes, communicates, draws or has effects
@@ -35,7 +36,7 @@
 //   rewrite-group      a collective runs on a group with other ranks, or a group of that name has others
 //   rewrite-host-read  the host reads a copy that may not have arrived, where in A it waits for it
 //   rewrite-symbol     a part names what another part binds, a symbol is bound more often (part_symbols.h), or is
-//                      said to be what the first graph does not say
+//                      said to be what the first graph does not say: a number, a range, a value when traced
 //   rewrite-nested     a nested graph differs
 //
 // Where A is itself the result of a rewrite and B was made from it by another, the provenance of both names
@@ -71,6 +72,7 @@ struct RewriteOutput {
 struct RewriteReport {
   std::vector<Violation> violations;  // sites are nodes of B where there is one, else of A
   std::vector<RewriteOutput> outputs;
+  std::vector<std::string> assumptions;  // what the proof rests on (rewrite_assumptions.h)
   std::size_t whole = 0, divided = 0, joins = 0, splits = 0;
 };
 

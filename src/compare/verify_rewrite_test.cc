@@ -13,7 +13,7 @@
 #include <map>
 #include <set>
 
-#include "compare/rewrite_faults_test.h"
+#include "compare/rewrite_lies_test.h"
 #include "io/file.h"
 #include "passes/runner.h"
 
@@ -113,6 +113,8 @@ TEST_CASE("injected faults are found") {
   const char* env = std::getenv("EPWEAVE_FAULTS");
   const std::size_t sites = env != nullptr ? std::strtoul(env, nullptr, 10) : 4;
   std::map<std::string, Count> counts;
+  std::vector<std::string> kinds = fault_kinds();
+  kinds.insert(kinds.end(), LieMaker::kinds().begin(), LieMaker::kinds().end());
   const std::pair<const char*, const char*> kCases[] = {
       {"dsv3_debug_ep2.1b_remat", "ep-overlap{parts=2}"},
       {"qwen3_moe_ep2.1b_remat", "ep-overlap{parts=2}"},
@@ -123,8 +125,8 @@ TEST_CASE("injected faults are found") {
     const Graph a = BufferReads(read(name)).add();
     const Graph b = rewrite(a, pipeline);
     REQUIRE(first_of(verify_rewrite(a, b), b) == "");
-    FaultMaker maker(a, b, 7);
-    for (const std::string& kind : fault_kinds()) {
+    LieMaker maker(a, b, 7);
+    for (const std::string& kind : kinds) {
       for (std::size_t i = 0; i < sites; ++i) {
         const std::optional<Fault> fault = maker.make(kind);
         if (!fault) break;
@@ -144,7 +146,7 @@ TEST_CASE("injected faults are found") {
   std::string table =
       "| fault | made | nodes | found | missed | first violation |\n|---|---|---|---|---|---|\n";
   bool all_found = true;
-  for (const std::string& kind : fault_kinds()) {
+  for (const std::string& kind : kinds) {
     const Count& count = counts[kind];
     std::string by;
     for (const auto& [invariant, n] : count.by)

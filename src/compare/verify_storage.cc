@@ -30,7 +30,7 @@ void StorageCheck::check_effects(NodeId id) {
   const auto before = writers_a_.seen_by(origin), after = writers_b_.seen_by(id);
   for (const SeenWrite& write : after) {
     const bool is_expected = continues(id, write) || std::ranges::any_of(before, [&](const SeenWrite& x) {
-                               return stands_for_write(id, write, x.writer);
+                               return stands_for_write({id, positions_[id]}, write, x.writer);
                              });
     if (!is_expected)
       return claims_.fail(id, "rewrite-effects",
@@ -41,7 +41,7 @@ void StorageCheck::check_effects(NodeId id) {
   }
   for (const SeenWrite& x : before) {
     const bool is_seen = std::ranges::any_of(after, [&](const SeenWrite& write) {
-      return continues(id, write) || stands_for_write(id, write, x.writer);
+      return continues(id, write) || stands_for_write({id, positions_[id]}, write, x.writer);
     });
     if (!is_seen)
       return claims_.fail(
@@ -64,13 +64,17 @@ bool StorageCheck::continues(NodeId id, const SeenWrite& write) const {
          from.kind == ClaimKind::kPart && from.origin == claim.origin && from.part + 1 == claim.part;
 }
 
-bool StorageCheck::stands_for_write(NodeId id, const SeenWrite& write, NodeId x) {
-  const Claim& claim = claims_[id];
+bool StorageCheck::stands_for_write(const Reader& reader, const SeenWrite& write, NodeId x) {
+  const Claim& claim = claims_[reader.node];
   const Claim& from = claims_[write.writer];
   if (write.how == SeenWrite::How::kTorn || !claims_.same_class(from.origin, x)) return false;
   if (write.how == SeenWrite::How::kJoined || from.kind == ClaimKind::kWhole) return true;
   if (from.kind != ClaimKind::kPart) return false;
-  return claim.kind == ClaimKind::kPart ? from.part == claim.part : from.part + 1 == from.parts;
+  // Each part of such an update goes on from the one before, and the last leaves what all of it does.
+  if (claims_.is_carried(from.origin)) return from.part + 1 == from.parts;
+  if (claim.kind == ClaimKind::kPart) return from.part == claim.part;
+  return std::ranges::all_of(claims_.parts(from.origin),
+                             [&](NodeId part) { return positions_[part] < reader.position; });
 }
 
 // A guard computes nothing: it stops a step that the graph was not traced for.
@@ -119,7 +123,7 @@ void StorageCheck::check_last_write(NodeId site, NodeId before, NodeId after) {
   const auto xs = writers_a_.left_in(before), ys = writers_b_.left_in(after);
   const NodeId x = xs.empty() ? NodeId() : xs.front().writer;  // A has no joins: one write at most
   const bool is_same = xs.empty() == ys.empty() && std::ranges::all_of(ys, [&](const SeenWrite& y) {
-                         return stands_for_write(site, y, x);
+                         return stands_for_write({site, b_.order.size()}, y, x);
                        });
   if (is_same) return;
   const std::string wrote =

@@ -34,7 +34,12 @@ class StorageCheck {
  private:
   std::string describe(const SeenWrite& write) const;
   bool continues(NodeId id, const SeenWrite& write) const;
-  bool stands_for_write(NodeId id, const SeenWrite& write, NodeId x);
+  // Who sees a write, and where in the order.
+  struct Reader {
+    NodeId node;
+    std::size_t position = 0;
+  };
+  bool stands_for_write(const Reader& reader, const SeenWrite& write, NodeId x);
   bool is_guard(const Node& node) const;
   void check_returned(NodeId output, ArgRange before, ArgRange after);
   void check_last_write(NodeId site, NodeId before, NodeId after);

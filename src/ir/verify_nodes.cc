@@ -116,6 +116,12 @@ bool is_call_of_origin(const Node& node, std::size_t record) {
       [](const Provenance& r) { return keeps_target(r.role) || r.role == ProvenanceRole::kMerged; });
 }
 
+// Spellings of one op: canonicalize writes the others as reshape.
+bool is_reshape(std::string_view target) {
+  return target == "aten.view.default" || target == "aten._unsafe_view.default" ||
+         target == "aten.reshape.default";
+}
+
 using OriginTargets = std::unordered_map<StringId, StringId>;
 
 void check_record(const Graph& graph, const Node& node, std::size_t index, const OriginTargets& origins,
@@ -136,7 +142,8 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
   // Other origins are nodes whose place this one took too: aliases, equal computations.
   const auto has_target = [&](StringId name) {
     const auto origin = origins.find(name);
-    return origin == origins.end() || origin->second == node.target;
+    return origin == origins.end() || origin->second == node.target ||
+           (is_reshape(graph.text(origin->second)) && is_reshape(graph.text(node.target)));
   };
   if (keeps_target(record.role) && is_call_of_origin(node, index) && !record.origins.empty() &&
       std::none_of(record.origins.begin(), record.origins.end(), has_target))

@@ -328,7 +328,8 @@ class Lowering {
     }
     if (is_made_here) require_fresh_parts(id, user);
     NodeId made;
-    if ((made_of_sizes_.contains(id) || is_size_arithmetic(id)) && last_write(id) == 0) {
+    const bool is_of_sizes = made_of_sizes_.contains(id) || is_size_arithmetic(id);
+    if (is_of_sizes && last_write(id) == 0 && !reads_written(id)) {
       made = write_again(id, user, "made of sizes only: wanted whole as well as in parts");
     } else if (last_write(id) == 0 && views_.is_joined_above(id)) {
       made = write_again(id, user, "a view: the value that it shows is joined");
@@ -356,6 +357,14 @@ class Lowering {
       only_sizes &= is_type_of_outside || is_made_of_sizes_input(input);
     });
     return only_sizes;
+  }
+  // Whether what it reads was written: its parts were made before or behind that, as it was.
+  bool reads_written(NodeId id) const {
+    bool found = false;
+    const Node& node = in_.step().nodes[id];
+    if (reads_elements(node))
+      for_each_input(*in_.context, node, [&](NodeId input) { found = found || last_write(input) != 0; });
+    return found;
   }
   // Of sizes or counts: what is made of their sums is none of its parts' (u//8).
   bool is_size_arithmetic(NodeId id) const {

@@ -40,7 +40,9 @@ Input analyze(const Graph& graph, const OverlapEpOptions& options) {
   OrderFacts facts = find_order_facts(*graph.context, graph.step(),
                                       [&](NodeId id, const Node& node) { finder.add(id, node); });
   EpRegions found = finder.take();
-  EPWEAVE_CHECK(found.malformed.empty());  // S-1
+  if (!found.malformed.empty())  // only where nobody verified the graph
+    decline(graph, found.malformed.front(), {"part-unnamed", "S-1", "chunk the region again"},
+            "it is in the body of a region and does not say of which part");
   select_regions(graph, options, found.regions);
   return {graph, std::move(facts), std::move(found.regions)};
 }
