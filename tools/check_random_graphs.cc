@@ -55,8 +55,8 @@ class Checker {
     ++totals_.steps;
     if (!report(step.graph, verify_graph(step.graph), "the random step")) return;
     count_plan(step);
-    for (const std::string& pipeline : pipelines(step)) try {
-        check_rewrite(step, pipeline);
+    for (const auto& [pipeline, is_equal] : pipelines(step)) try {
+        check_rewrite(step, pipeline, is_equal);
       } catch (const PassError& refused) {
         coverage_.count_refusal(refused.id());
       } catch (const std::exception& error) {
@@ -68,20 +68,33 @@ class Checker {
   const Totals& totals() const { return totals_; }
 
  private:
-  std::vector<std::string> pipelines(const RandomStep& step) const {
-    if (!settings_.pipeline.empty()) return {settings_.pipeline};
+  // A pipeline, and whether what it makes computes the same.
+  struct Run {
+    std::string pipeline;
+    bool is_equal = true;
+  };
+  std::vector<Run> pipelines(const RandomStep& step) const {
+    if (!settings_.pipeline.empty()) return {{settings_.pipeline}};
     const bool moe = step.has_exchange;
     const auto chunk = [&](std::string_view division) {
       return fmt::format(
-          "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},{}}}", moe,
-          division);
+          "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},dim={},{}}}",
+          moe, step.divides_sequence ? "seq" : "batch", division);
     };
     const std::string schedule = moe ? ",isolate-ep-pg,dce,overlap-ep,concretize" : ",concretize";
     // 48 tokens: equal parts, uneven ones, and sizes as given; gradients and joins in both orders.
-    return {chunk("parts=2") + schedule, chunk("parts=3,grad-accumulation=eager") + schedule,
-            chunk("parts=5,cast=exact") + (moe ? ",overlap-ep{pair-first=no}" : ",concretize"),
-            chunk("sizes=[7,1,40],join=regions") + (moe ? ",overlap-ep{movement=minimal}" : ""),
-            odd_pipeline()};
+    std::vector<Run> runs = {
+        {chunk("parts=2") + schedule},
+        {chunk("parts=3,grad-accumulation=eager") + schedule},
+        {chunk("parts=5,cast=exact") + (moe ? ",overlap-ep{pair-first=no}" : ",concretize")},
+        {chunk("sizes=[7,1,40],join=regions") + (moe ? ",overlap-ep{movement=minimal}" : "")},
+        {odd_pipeline()}};
+    // Parts of whole documents.
+    if (step.has_attention) {
+      runs.push_back({chunk("parts=2,attention=independent") + schedule, !step.crosses_documents});
+      runs.push_back({chunk("sizes=[8,16,24],attention=independent"), !step.crosses_documents});
+    }
+    return runs;
   }
 
   // Pipelines that are to be refused, in turn.
@@ -98,7 +111,7 @@ class Checker {
     return std::string(kPipelines[seed_ % std::size(kPipelines)]);
   }
 
-  void check_rewrite(const RandomStep& step, const std::string& pipeline) {
+  void check_rewrite(const RandomStep& step, const std::string& pipeline, bool is_equal) {
     auto rewrite = [&] {
       return run_pipeline(step.graph, parse_pipeline(pipeline), {.verify = VerifyPolicy::kEach});
     };
@@ -108,7 +121,7 @@ class Checker {
     coverage_.count_schedule(rewritten);
     report(rewritten, verify_rewrite(step.graph, rewritten).violations, pipeline);
     if (print_text(rewritten) != print_text(rewrite())) fail(pipeline, "another result the second time");
-    if (settings_.run) execute(step, rewritten, pipeline);
+    if (settings_.run && is_equal && !step.has_dropout) execute(step, rewritten, pipeline);
   }
 
   void execute(const RandomStep& step, const Graph& rewritten, const std::string& pipeline) {
@@ -138,6 +151,7 @@ class Checker {
     ChunkOptions options{
         .roots = {{"layers.*.moe"}, {"layers.*.feed_forward"}}, .require_exchange = false, .dense = true};
     options.exact_casts = seed_ % 2 == 0;
+    if (step.divides_sequence) options.dim = GridDim::kSequence;
     try {
       coverage_.count_plan(step.graph, plan_chunks(step.graph, options));
     } catch (const PassError& refused) {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
+#include "analysis/same_code.h"
 #include "ir/bind.h"
 #include "ir/op.h"
 
@@ -61,7 +61,7 @@ CountOp count_op_of(const Node& node) {
 class Tracer {
  public:
   Tracer(const Graph& graph, const ValueNumbers& numbers)
-      : context_(*graph.context), body_(graph.step()), numbers_(numbers) {}
+      : graph_(graph), context_(*graph.context), body_(graph.step()), numbers_(numbers) {}
 
   ExchangeCounts check(NodeId exchange, NodeId sort) {
     const BoundArgs args = bind_args(context_, node(exchange));
@@ -71,28 +71,68 @@ class Tracer {
     if (only_sizes)
       return {ExchangeCounts::Verdict::kWrong,
               "its split sizes follow from the number of tokens alone, and the rows are sorted"};
+    if (const auto vector = is_descending(sort) ? std::nullopt : shuffled(in))
+      return wrong("its split sizes are the entries of '{}' in another order than the ranks'", *vector);
+    if (const auto vector = shuffled(out))
+      return wrong("it receives by the entries of '{}' in another order than the ranks'", *vector);
     const auto sent = histogram(in), received = histogram(out);
     const auto key = key_of(sort);
-    if (!sent || !key || sent->group) return {};
-    if (numbers_[sent->ids] != *key && may_be_same(sent->ids, *key)) return {};
-    if (numbers_[sent->ids] != *key)
-      return {ExchangeCounts::Verdict::kWrong,
-              fmt::format("its split sizes count '{}', and the rows are sorted by '{}'",
-                          context_.text(node(sent->ids).name), context_.text(node(*key).name))};
+    if (!sent || !key) return {};
+    for (const auto& counts : {sent, received})
+      if (counts && counts->scattered)
+        return wrong("its split sizes come from '{}', which adds up counts of ids that are no neighbours",
+                     counts->scattered);
+    if (sent->group) return wrong("its split sizes count what other ranks have of '{}'", sent->ids);
+    if (is_other(*sent, *key))
+      return wrong("its split sizes count '{}', and the rows are sorted by '{}'", sent->ids, *key);
+    if (numbers_[sent->ids] != *key) return {};
     if (is_descending(sort))
       return {ExchangeCounts::Verdict::kWrong,
               "its split sizes count ids upwards, and the rows are sorted downwards"};
-    const bool is_matched = received && received->group && numbers_[received->ids] == *key &&
-                            is_same_group(*received->group, args.values[3]);
+    if (!received) return {};
+    if (is_other(*received, *key))
+      return wrong("it receives by counts of '{}', and the rows are sorted by '{}'", received->ids, *key);
+    if (!received->group)
+      return wrong("it receives by its own counts of '{}', not by those of other ranks", received->ids);
+    const bool is_matched =
+        numbers_[received->ids] == *key && is_same_group(*received->group, args.values[3]);
     return {is_matched ? ExchangeCounts::Verdict::kProved : ExchangeCounts::Verdict::kUnknown, {}};
   }
 
  private:
+  // `why` names the values.
+  template <class... Values>
+  ExchangeCounts wrong(std::string_view why, Values... values) const {
+    return {ExchangeCounts::Verdict::kWrong,
+            fmt::format(fmt::runtime(why), context_.text(node(values).name)...)};
+  }
+
   // Numbers of rows of each bucket of ids; of other ranks' rows if exchanged within a group.
   struct Histogram {
     NodeId ids;
     std::optional<Arg> group;
+    NodeId scattered = {};  // the sum whose buckets are not neighbouring ids; none: all are
   };
+
+  bool is_other(const Histogram& histogram, NodeId key) const {
+    return numbers_[histogram.ids] != key && !may_be_same_value(graph_, numbers_, histogram.ids, key);
+  }
+  // The vector whose entries the sizes are, each once but not in order.
+  std::optional<NodeId> shuffled(const std::vector<Arg>& sizes) const {
+    std::vector<std::int64_t> places;
+    NodeId vector;
+    for (const Arg size : sizes) {
+      const auto entry = size.is_node() ? entry_of(size.as_node()) : std::nullopt;
+      if (!entry || (vector && entry->vector != vector)) return {};
+      vector = entry->vector;
+      places.push_back(entry->place);
+    }
+    if (!vector || std::is_sorted(places.begin(), places.end())) return {};
+    std::sort(places.begin(), places.end());
+    for (std::size_t i = 0; i < places.size(); ++i)
+      if (places[i] != static_cast<std::int64_t>(i)) return {};
+    return vector;
+  }
 
   const Node& node(NodeId id) const { return body_.nodes[id]; }
   std::vector<Arg> items(Arg list) const {
@@ -119,27 +159,6 @@ class Tracer {
     return a == b || (a.is_node() && b.is_node() && numbers_[a.as_node()] == numbers_[b.as_node()]);
   }
 
-  // Whether two values are made by the same code, so that only what it reads can tell them apart: one may be
-  // the other, computed again, where value numbering cannot see it.
-  bool may_be_same(NodeId a, NodeId b) const {
-    std::vector<std::pair<NodeId, NodeId>> open = {{a, b}};
-    std::set<std::pair<NodeId, NodeId>> seen;
-    while (!open.empty()) {
-      const auto pair = open.back();
-      open.pop_back();
-      if (numbers_[pair.first] == numbers_[pair.second] || !seen.insert(pair).second) continue;
-      const Node &x = node(pair.first), &y = node(pair.second);
-      const std::vector<NodeId> from = inputs(x), other = inputs(y);
-      if (x.kind != NodeKind::kCall || x.target != y.target || from.size() != other.size()) return false;
-      for (std::size_t i = 0; i < from.size(); ++i) open.emplace_back(from[i], other[i]);
-    }
-    return true;
-  }
-  std::vector<NodeId> inputs(const Node& of) const {
-    std::vector<NodeId> list;
-    for_each_input(context_, of, [&](NodeId input) { list.push_back(input); });
-    return list;
-  }
   NodeId unshaped(NodeId id) const {
     while (count_op_of(node(id)) == CountOp::kKeeps && first_arg(id).is_node()) id = first_arg(id).as_node();
     return id;
@@ -162,10 +181,10 @@ class Tracer {
   std::optional<Histogram> histogram(const std::vector<Arg>& sizes) const {
     NodeId vector;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (!sizes[i].is_node()) return {};
-      const NodeId from = entry_of(sizes[i].as_node(), i);
-      if (!from || (vector && from != vector)) return {};
-      vector = from;
+      const auto entry = sizes[i].is_node() ? entry_of(sizes[i].as_node()) : std::nullopt;
+      if (!entry || entry->place != static_cast<std::int64_t>(i)) return {};
+      if (vector && entry->vector != vector) return {};
+      vector = entry->vector;
     }
     if (!vector) return {};
     const TensorType* type = tensor_of(context_, node(vector).type);
@@ -174,20 +193,24 @@ class Tracer {
     return is_all ? traced(vector, sizes.size()) : std::nullopt;
   }
 
-  // The vector that entry `i` is read from.
-  NodeId entry_of(NodeId number, std::size_t i) const {
+  // Where a number is read from.
+  struct Entry {
+    NodeId vector;
+    std::int64_t place = 0;
+  };
+  std::optional<Entry> entry_of(NodeId number) const {
     const Arg read = count_op_of(node(number)) == CountOp::kRead ? first_arg(number) : Arg::none();
     if (!read.is_node()) return {};
     const NodeId entry = unshaped(read.as_node());
     if (count_op_of(node(entry)) != CountOp::kEntry) return {};
     const auto args = context_.args[node(entry).args];
     const bool is_select = args.size() == 3;
-    if (args.size() < 2 || !args[0].is_node() || args.back() != Arg::integer(static_cast<std::int64_t>(i)))
-      return {};
-    if (is_select) return args[1] == Arg::integer(0) ? args[0].as_node() : NodeId();
-    const NodeId tuple = args[0].as_node();
-    if (context_.text(node(tuple).target) != "aten.unbind.int") return {};
-    return first_arg(tuple).is_node() ? first_arg(tuple).as_node() : NodeId();
+    if (args.size() < 2 || !args[0].is_node() || !args.back().is_int()) return {};
+    const Entry found{args[0].as_node(), args.back().as_int()};
+    if (is_select) return args[1] == Arg::integer(0) ? std::optional(found) : std::nullopt;
+    if (context_.text(node(found.vector).target) != "aten.unbind.int") return {};
+    const Arg vector = first_arg(found.vector);
+    return vector.is_node() ? std::optional(Entry{vector.as_node(), found.place}) : std::nullopt;
   }
 
   // Back from `buckets` numbers, each a sum of neighbours, to the ids that they count.
@@ -208,7 +231,8 @@ class Tracer {
             histogram.ids = *ids;
             return histogram;
           }
-          if (!sums_last(id, summed)) return {};
+          if (!summed_dims(id, summed)) return {};
+          if (!sums_neighbours(id, summed)) histogram.scattered = id;
           break;
         }
         case CountOp::kExchange: {
@@ -232,30 +256,35 @@ class Tracer {
                                                 [&](Arg size) { return size.is_int() && size == sizes[0]; });
   }
 
-  // The dimensions that a sum is over, ascending; none if they cannot be told.
-  std::optional<std::vector<std::int64_t>> summed_dims(NodeId sum, std::int64_t rank) const {
-    const BoundArgs args = bind_args(context_, node(sum));
-    std::vector<std::int64_t> dims;
-    for (Arg item : items(args.values[1])) {
-      if (!item.is_int()) return {};
-      dims.push_back(item.as_int() < 0 ? item.as_int() + rank : item.as_int());
-    }
-    std::sort(dims.begin(), dims.end());
-    return dims;
-  }
-  bool sums_range(NodeId sum, NodeId summed, bool is_last) const {
+  // Whether a sum is over a dimension each; none if that cannot be told, or nothing or all is summed.
+  std::optional<std::vector<bool>> summed_dims(NodeId sum, NodeId summed) const {
     const TensorType* type = tensor_of(context_, node(summed).type);
-    if (type == nullptr) return false;
+    if (type == nullptr) return {};
     const auto rank = static_cast<std::int64_t>(type->rank());
-    const auto dims = summed_dims(sum, rank);
-    if (!dims || dims->empty() || static_cast<std::int64_t>(dims->size()) >= rank) return false;
-    const std::int64_t first = is_last ? rank - static_cast<std::int64_t>(dims->size()) : 0;
-    for (std::size_t i = 0; i < dims->size(); ++i)
-      if ((*dims)[i] != first + static_cast<std::int64_t>(i)) return false;
-    return is_last || static_cast<std::int64_t>(dims->size()) == rank - 1;
+    std::vector<bool> is_summed(type->rank());
+    for (Arg item : items(bind_args(context_, node(sum)).values[1])) {
+      if (!item.is_int()) return {};
+      is_summed[static_cast<std::size_t>(item.as_int() < 0 ? item.as_int() + rank : item.as_int())] = true;
+    }
+    const auto count = std::count(is_summed.begin(), is_summed.end(), true);
+    return count == 0 || count == rank ? std::nullopt : std::optional(is_summed);
   }
-  bool sums_last(NodeId sum, NodeId summed) const { return sums_range(sum, summed, true); }
-  bool sums_all_but_last(NodeId sum, NodeId summed) const { return sums_range(sum, summed, false); }
+  bool sums_all_but_last(NodeId sum, NodeId summed) const {
+    const auto dims = summed_dims(sum, summed);
+    return dims && std::count(dims->begin(), dims->end(), false) == 1 && !dims->back();
+  }
+  // Whether each number is the sum of numbers that stand side by side.
+  bool sums_neighbours(NodeId sum, NodeId summed) const {
+    const auto dims = summed_dims(sum, summed);
+    const auto& sizes = tensor_of(context_, node(summed).type)->sizes;
+    bool any_summed = false;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (context_.exprs.constant(sizes[i]) == 1) continue;
+      if (!(*dims)[i] && any_summed) return false;
+      any_summed |= (*dims)[i];
+    }
+    return true;
+  }
 
   // Of ones written into zeros along the last dimension.
   std::optional<NodeId> marked_ids(NodeId marks) const {
@@ -275,6 +304,7 @@ class Tracer {
     return unshaped(args.values[2].as_node());
   }
 
+  const Graph& graph_;
   const Context& context_;
   const Body& body_;
   const ValueNumbers& numbers_;

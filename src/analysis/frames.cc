@@ -7,7 +7,9 @@
 
 #include "analysis/effects.h"
 #include "analysis/exchange_counts.h"
+#include "analysis/frames_refusal.h"
 #include "analysis/row_ops.h"
+#include "analysis/same_code.h"
 #include "analysis/value_numbers.h"
 #include "ir/op.h"
 #include "ir/walk.h"
@@ -43,13 +45,16 @@ class Prover {
   }
 
  private:
-  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kExchange, kEach };
+  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kPlace, kExchange, kEach };
   struct Term {
     Kind kind;
     FrameId base;
-    std::vector<std::uint32_t> values;
+    std::vector<std::uint64_t> values;  // words of value_word(); of kEach: how many
     friend auto operator<=>(const Term&, const Term&) = default;
   };
+
+  static constexpr std::uint64_t kNodeWord = std::uint64_t{1} << 63;  // marks a node's number
+  static NodeId node_of(std::uint64_t word) { return NodeId(static_cast<std::uint32_t>(word & ~kNodeWord)); }
 
   FrameId intern(Term term) {
     auto [found, is_new] = ids_.try_emplace(std::move(term), FrameId(terms_.size()));
@@ -92,7 +97,10 @@ class Prover {
   }
   Rows rows_of(Arg a) const { return a.is_node() ? rows_of(a.as_node()) : Rows(); }
   FrameId frame(Arg a) const { return rows_of(a).frame; }
-  std::uint32_t number(Arg a) const { return a.is_node() ? numbers_[a.as_node()].index() : UINT32_MAX; }
+  // A value by its number, or a literal.
+  std::uint64_t value_word(Arg a) const {
+    return a.is_node() ? kNodeWord | numbers_[a.as_node()].index() : a.bits() & ~kNodeWord;
+  }
   const Placement& placement(Arg a) const {
     static const Placement kWhole;
     return a.is_node() ? placements_.seen_from(a.as_node(), region_) : kWhole;
@@ -119,24 +127,31 @@ class Prover {
            permutations_.contains(numbers_[index.as_node()]);
   }
 
-  // Rows that are in token order, and rows that are sorted, picked or exchanged: never in one order.
-  [[noreturn]] void decline(NodeId id, NodeId ordered, NodeId moved) const {
-    const Node& node = body_.nodes[id];
-    const std::string_view moved_name = graph_.text(body_.nodes[moved].name);
-    throw PassError(
-        "chunk.mixed-orders",
-        fmt::format("{} cannot run on parts of the tokens: it pairs the rows of '{}', which are in the order "
-                    "of the tokens, with those of '{}', which were put into another order",
-                    graph_.text(node.target), graph_.text(body_.nodes[ordered].name), moved_name),
-        site_of(graph_, node),
-        fmt::format("bring '{}' back into the order of the tokens before, or select roots that leave this "
-                    "operation outside",
-                    moved_name));
+  // Whether two frames may be one, computed twice where value numbering cannot see it.
+  bool may_be_same(FrameId a, FrameId b) const {
+    while (a != b) {
+      const Term &x = *terms_[a.index()], &y = *terms_[b.index()];
+      if (x.kind != y.kind || x.values.size() != y.values.size()) return false;
+      for (std::size_t i = 0; i < x.values.size(); ++i) {
+        if (x.values[i] == y.values[i]) continue;
+        const bool are_nodes = (x.values[i] & y.values[i] & kNodeWord) != 0;
+        if (!are_nodes ||
+            !may_be_same_value(graph_, numbers_, node_of(x.values[i]), node_of(y.values[i])))
+          return false;
+      }
+      if (!x.base || !y.base) return x.base == y.base;
+      a = x.base;
+      b = y.base;
+    }
+    return true;
   }
+
   void require_no_mix(NodeId id, const Rows& a, const Rows& b) const {
     if (!a.is_known() || !b.is_known() || a.frame == b.frame) return;
-    if (a.frame == token_order_) decline(id, a.node, b.node);
-    if (b.frame == token_order_) decline(id, b.node, a.node);
+    if (may_be_same(a.frame, b.frame)) return;
+    if (a.frame == token_order_) decline_other_order(graph_, id, a.node, b.node);
+    if (b.frame == token_order_) decline_other_order(graph_, id, b.node, a.node);
+    decline_two_orders(graph_, id, a.node, b.node);
   }
 
   // That row i of one belongs to the same token as row i of the other.
@@ -149,10 +164,11 @@ class Prover {
       ++claims_.proved;
       claims_.proved_at.push_back(id);
     } else {
+      for (const Rows& rows : {a, b})
+        if (rows.is_unknown() && lost_at_[rows.node]) decline_unproved_rows(graph_, id, lost_at_[rows.node]);
       claims_.open.push_back({id, std::move(why)});
     }
   }
-
   void visit(NodeId id) {
     const Node& node = body_.nodes[id];
     const Placement& p = placements_.placement[id];
@@ -165,15 +181,14 @@ class Prover {
         return;
       case RowOp::kSort:
         if (!sorts_rows(node, p)) break;
-        if (p.elements[0].is_local() && rows_of(arg(node, 0)).is_known())
-          set(id, intern({kSort, FrameId(), {numbers_[id].index()}}));
+        if (p.elements[0].is_local() && rows_of(arg(node, 0)).is_known()) set(id, sorted(id));
         return;
       case RowOp::kIndex:
         if (p.is_local() && placement(only_item(arg(node, 1))).is_divided())
-          return set(id, picked(arg(node, 0), only_item(arg(node, 1))));
+          return set(id, picked(id, arg(node, 0), only_item(arg(node, 1))));
         break;
       case RowOp::kGather:
-        if (p.is_local() && gathers_rows(id)) return set(id, picked(arg(node, 0), arg(node, 2)));
+        if (p.is_local() && gathers_rows(id)) return set(id, picked(id, arg(node, 0), arg(node, 2)));
         break;
       case RowOp::kExchange:
         if (p.is_local()) return set(id, exchanged(id));
@@ -250,16 +265,7 @@ class Prover {
     if (whole && pieces && terms_[whole.index()]->kind == kEach &&
         terms_[whole.index()]->values[0] == pieces->index())
       return terms_[whole.index()]->base;
-    const Node& node = body_.nodes[id];
-    const std::string_view name = graph_.text(body_.nodes[source].name);
-    throw PassError(
-        "chunk.regrouped-rows",
-        fmt::format(
-            "{} cannot run on parts of the tokens: it makes rows of several rows of '{}', which are in "
-            "an order of their part's own. Neighbours in a part are not neighbours in the whole",
-            graph_.text(node.target), name),
-        site_of(graph_, node),
-        fmt::format("bring '{}' back into the order of the tokens before its rows are regrouped", name));
+    decline_regrouped_rows(graph_, id, source);
   }
   PolyId row_count(NodeId id) {
     const auto dim = static_cast<std::size_t>(placements_.seen_from(id, region_).dim);
@@ -276,12 +282,57 @@ class Prover {
     return pool.poly_number(ratio);
   }
 
-  FrameId picked(Arg source, Arg index) {
+  // Rows that are as little known as the operand's, and why.
+  FrameId lost(NodeId id, Arg operand) {
+    if (operand.is_node()) lost_at_.at(id) = lost_at_[operand.as_node()];
+    return FrameId();
+  }
+
+  FrameId sorted(NodeId id) {
+    const FrameId base = frame(arg(body_.nodes[id], 0));
+    const std::uint64_t word = kNodeWord | numbers_[id].index();
+    return base == token_order_ ? intern({kSort, FrameId(), {word}}) : intern({kPick, base, {word}});
+  }
+  // The sort whose order a value is.
+  NodeId sort_of(Arg order) const {
+    static const OpInfo* const sort = find_op("aten.sort.stable");
+    static const OpInfo* const getitem = find_op("operator.getitem");
+    if (!order.is_node() || body_.nodes[order.as_node()].op != getitem) return {};
+    const Node& node = body_.nodes[order.as_node()];
+    const Arg tuple = arg(node, 0);
+    const bool is_order = tuple.is_node() && arg(node, 1) == Arg::integer(1) &&
+                          body_.nodes[tuple.as_node()].op == sort && !is_written(order.as_node());
+    return is_order ? numbers_[tuple.as_node()] : NodeId();
+  }
+  // An order by its sort, else a value.
+  std::uint64_t index_word(Arg index) const {
+    const NodeId sort = sort_of(index);
+    return sort ? kNodeWord | sort.index() : value_word(index);
+  }
+  // Whether `index` puts rows that were picked by `word` back: the order of sorting that order upwards.
+  bool undoes(Arg index, std::uint64_t word) const {
+    const NodeId sort = sort_of(index);
+    if (!sort || (word & kNodeWord) == 0) return false;
+    const Node& node = body_.nodes[sort];
+    const Arg* descending = find_arg(context_, node, 3, "descending");
+    const bool is_upwards =
+        descending == nullptr || (descending->is(ArgKind::kBool) && !descending->as_bool());
+    return is_upwards && sort_of(arg(node, 0)) == node_of(word);
+  }
+
+  FrameId picked(NodeId id, Arg source, Arg index) {
     if (placement(source).is_partial()) return FrameId();    // a part's own sum is another one
     if (!placement(source).is_local()) return frame(index);  // row i belongs to whatever index i belongs to
     const FrameId base = frame(source);
-    if (!base || !is_permutation(index)) return FrameId();
-    return intern({kPick, base, {number(index)}});
+    if (!base) return lost(id, source);
+    const Term& term = *terms_[base.index()];
+    if (term.kind == kPick && undoes(index, term.values[0])) return term.base;
+    if (term.kind == kPlace && term.values[0] == index_word(index)) return term.base;
+    if (!sort_of(index) && !is_permutation(index)) {
+      lost_at_.at(id) = id;
+      return FrameId();
+    }
+    return intern({kPick, base, {index_word(index)}});
   }
 
   // Rows that were not put into an order of their experts before have others sent with them in a part.
@@ -289,44 +340,44 @@ class Prover {
     const Node& node = body_.nodes[id];
     const FrameId rows = frame(arg(node, 0));
     if (rows == token_order_ && arg(node, 2).is_list() && !context_.args.children(arg(node, 2)).empty())
-      decline_exchange(id, "its rows are in the order of the tokens, of which a part has others first");
-    if (!rows || rows == token_order_) return FrameId();
-    std::vector<std::uint32_t> out = splits(arg(node, 1)), in = splits(arg(node, 2));
+      decline_split_sizes(graph_, id, "its rows are in the order of the tokens, of which a part has others first");
+    if (!rows) return lost(id, arg(node, 0));
+    if (rows == token_order_) return FrameId();
     const Term& term = *terms_[rows.index()];
-    std::vector<std::uint32_t> there = out, back = in;
+    const std::uint64_t group = value_word(arg(node, 3));
+    const std::vector<std::uint64_t> out = splits(arg(node, 1)), in = splits(arg(node, 2));
+    std::vector<std::uint64_t> there = {group}, back = {group};
+    there.insert(there.end(), out.begin(), out.end());
     there.insert(there.end(), in.begin(), in.end());
+    back.insert(back.end(), in.begin(), in.end());
     back.insert(back.end(), out.begin(), out.end());
     if (term.kind == kExchange && term.values == back) return term.base;
+    if (term.kind == kExchange) require_no_shuffle(id, term.values, back);
     check_counts(id, term);
     return intern({kExchange, rows, std::move(there)});
+  }
+  // Rows are sent back by as many as came from each rank. The same sizes in another order send others.
+  void require_no_shuffle(NodeId id, std::vector<std::uint64_t> came, std::vector<std::uint64_t> back) const {
+    std::ranges::sort(came);
+    std::ranges::sort(back);
+    if (came != back) return;
+    decline_split_sizes(graph_, id, "its split sizes are those of the exchange that brought its rows, in another order");
   }
   // That a part sends its rows where the whole sends them.
   void check_counts(NodeId id, const Term& rows) {
     using Verdict = ExchangeCounts::Verdict;
     const ExchangeCounts counts = rows.kind == kSort
-                                      ? check_exchange_counts(graph_, numbers_, id, NodeId(rows.values[0]))
+                                      ? check_exchange_counts(graph_, numbers_, id, node_of(rows.values[0]))
                                       : ExchangeCounts();
     if (counts.verdict == Verdict::kProved) claims_.exchanges_at.push_back(id);
     if (counts.verdict == Verdict::kUnknown)
       claims_.open.push_back({id, "its split sizes may not count the rows that go to each rank"});
-    if (counts.verdict == Verdict::kWrong) decline_exchange(id, counts.why);
+    if (counts.verdict == Verdict::kWrong) decline_split_sizes(graph_, id, counts.why);
   }
-  [[noreturn]] void decline_exchange(NodeId id, std::string_view why) const {
-    const Node& node = body_.nodes[id];
-    throw PassError(
-        "chunk.split-sizes",
-        fmt::format("{} cannot run on parts of the tokens: {}. A part would send rows to other ranks "
-                    "than the whole",
-                    graph_.text(node.target), why),
-        site_of(graph_, node),
-        "split by the counts of what the rows are sorted by, or select roots that leave the exchange "
-        "outside");
-  }
-  std::vector<std::uint32_t> splits(Arg list) const {
-    std::vector<std::uint32_t> result;
+  std::vector<std::uint64_t> splits(Arg list) const {
+    std::vector<std::uint64_t> result;
     if (list.is_list())
-      for (Arg item : context_.args.children(list))
-        result.push_back(item.is_int() ? static_cast<std::uint32_t>(item.as_int()) : number(item));
+      for (Arg item : context_.args.children(list)) result.push_back(value_word(item));
     return result;
   }
 
@@ -336,20 +387,27 @@ class Prover {
 
   void visit_row_write(NodeId id, const RowWrite& write) {
     const Placement& p = placements_.placement[id];
-    if (p.is_local()) return set(id, restored(write));
+    if (p.is_local()) return set(id, restored(id, write));
     if (!p.is(PlacementKind::kSplit)) return set(id, common(id));
     if (!placement(write.positions).is_local()) return;  // along another dimension than the rows
     claim(id, rows_of(write.positions), rows_of(write.rows),
           "the rows and the positions that they are written to may belong to different tokens");
   }
 
-  // Rows put back to where they were picked from, into rows that say nothing or are the same.
-  FrameId restored(const RowWrite& write) const {
+  // Rows put back to where they were picked from, into rows that say nothing or are the same; or placed anew.
+  FrameId restored(NodeId id, const RowWrite& write) {
     const Rows rows = rows_of(write.rows), destination = rows_of(write.destination);
+    if (rows.is_unknown()) return lost(id, write.rows);
+    lost_at_.at(id) = id;
     if (!rows.is_known() || !write.positions.is_node() || is_written(write.positions.as_node())) return {};
     const Term& term = *terms_[rows.frame.index()];
-    if (term.kind != kPick || term.values[0] != number(write.positions)) return {};
-    return destination.order == Rows::Order::kAny || destination.frame == term.base ? term.base : FrameId();
+    const std::uint64_t word = index_word(write.positions);
+    const bool is_any = destination.order == Rows::Order::kAny;
+    if (term.kind == kPick && term.values[0] == word && (is_any || destination.frame == term.base))
+      return term.base;
+    return is_uninitialised(write.destination) && is_permutation(write.positions)
+               ? intern({kPlace, rows.frame, {word}})
+               : FrameId();
   }
 
   void check_product(NodeId id) {
@@ -377,12 +435,15 @@ class Prover {
     });
     if (differ) claims_.open.push_back({id, "its operands may have their rows in different orders"});
     if (unknown.is_unknown() && sums_over_rows(placements_.placement[id]))
-      claims_.open.push_back({id, fmt::format("the rows of '{}' may not be those of the whole",
-                                              graph_.text(body_.nodes[unknown.node].name))});
+      claims_.open.push_back({id,
+                              fmt::format("the rows of '{}' may not be those of the whole",
+                                          graph_.text(body_.nodes[unknown.node].name)),
+                              unknown.node});
     if (any.node && !known.is_known() && !unknown.is_unknown() &&
         row_op_of(body_.nodes[id]) == RowOp::kRowWise)
       constants_.insert(id);
-    return differ || unknown.is_unknown() ? FrameId() : known.frame;
+    if (unknown.is_unknown()) return lost(id, Arg::node(unknown.node));
+    return differ ? FrameId() : known.frame;
   }
   static bool sums_over_rows(const Placement& p) {
     return p.is_partial() || p.is(PlacementKind::kCarried) ||
@@ -402,6 +463,7 @@ class Prover {
   std::map<Term, FrameId> ids_;
   std::vector<const Term*> terms_;
   SideTable<NodeId, FrameId> frame_;
+  SideTable<NodeId, NodeId> lost_at_;  // the pick or write that left nothing known of a value's rows
   FrameId token_order_;
   IdSet<NodeId> constants_;
   IdSet<NodeId> written_;  // storages

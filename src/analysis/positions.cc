@@ -97,11 +97,13 @@ NumberOp number_op_of(const Node& node) {
 }
 
 struct Numbers {
-  enum class Kind : std::uint8_t { kData, kRows, kOffsets };
+  // kEntries: of a part's own counts, which the user lets be data (contract=own-sums).
+  enum class Kind : std::uint8_t { kData, kEntries, kRows, kOffsets };
   Kind kind = Kind::kData;
   PolyId rows = {};  // kRows: how many rows of the whole they number
 
-  bool is_own() const { return kind != Kind::kData; }
+  bool is_own() const { return kind > Kind::kEntries; }
+  bool may_shift() const { return kind != Kind::kData; }  // places among the part's own rows
   friend bool operator==(const Numbers&, const Numbers&) = default;
 };
 
@@ -174,7 +176,7 @@ class Checker {
 
   bool takes_own_numbers(const Node& node) const {
     bool any = false;
-    for_each_input(context_, node, [&](NodeId input) { any |= numbers_[input].is_own(); });
+    for_each_input(context_, node, [&](NodeId input) { any |= numbers_[input].may_shift(); });
     return any;
   }
 
@@ -188,7 +190,7 @@ class Checker {
   // A sum over the parts of them is none of theirs.
   Numbers kept(Numbers numbers) const {
     const Placement& p = placements_.placement[id_];
-    return numbers.is_own() && (p.is_partial() || p.is(PlacementKind::kCarried)) ? made_of_data() : numbers;
+    return p.is_partial() || p.is(PlacementKind::kCarried) ? made_of_data() : numbers;
   }
 
   Numbers element(const Node& node) {
@@ -212,7 +214,7 @@ class Checker {
   Numbers cast() const {
     const Numbers numbers = of(args_.values[0]);
     const TensorType* type = result();
-    if (!numbers.is_own()) return {};
+    if (!numbers.may_shift()) return {};
     if (type == nullptr || is_floating(type->dtype) || type->dtype == DType::kBool) return made_of_data();
     return kept(numbers);
   }
@@ -220,9 +222,9 @@ class Checker {
   // Own numbers may be shifted by own numbers, to places among the part's own rows; by nothing else.
   Numbers sum() const {
     const Numbers a = of(args_.values[0]), b = of(args_.values[1]);
-    if (!a.is_own() && !b.is_own()) return {};
-    if (!a.is_own() || !b.is_own() || args_.is_given(2)) return made_of_data();
-    return kept({Numbers::Kind::kOffsets});
+    if (!a.may_shift() || !b.may_shift() || args_.is_given(2)) return made_of_data();
+    const bool is_own = a.is_own() || b.is_own();
+    return kept({is_own ? Numbers::Kind::kOffsets : Numbers::Kind::kEntries});
   }
 
   // How many rows of `divisor` slots each there are, if every part has whole ones.
@@ -276,9 +278,8 @@ class Checker {
     const Arg source = args_.values[0];
     require_rows(source, dim, index);
     const Placement& p = placement(source);
-    if (!p.is_partial() || !placement(index).is_divided() || options_.own_sums == OwnSums::kAccept)
-      return kept(of(source));
-    return {Numbers::Kind::kOffsets};  // entries of the part's own counts
+    if (!p.is_partial() || !placement(index).is_divided()) return kept(of(source));
+    return {options_.own_sums == OwnSums::kAccept ? Numbers::Kind::kEntries : Numbers::Kind::kOffsets};
   }
 
   Numbers put_in() {
@@ -310,7 +311,7 @@ class Checker {
                      p.is_rows() ? "are along another dimension" : "all parts share");
       return;
     }
-    if (!numbers.is_own()) {
+    if (!numbers.may_shift()) {
       if (placement(index).is_divided())
         decline_rows(value, index, "do not count the rows of a part", "are in parts");
       return;
@@ -319,7 +320,7 @@ class Checker {
     if (numbers.kind == Numbers::Kind::kRows && numbers.rows != rows)
       decline_rows(value, index, fmt::format("number {} rows", text(numbers.rows)),
                    fmt::format("are {}", text(rows)));
-    if (numbers.kind == Numbers::Kind::kOffsets && !p.is_local())
+    if (numbers.kind != Numbers::Kind::kRows && !p.is_local())
       decline_rows(value, index, "are offsets among rows of a part's own", "are in the order of the tokens");
   }
 

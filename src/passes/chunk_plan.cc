@@ -136,7 +136,8 @@ class SymbolUses {
   std::vector<IdSet<TypeId>> seen_;
 };
 
-// That every part has a whole number of rows where a row is made of several: [u, 8] to [u/2, 16].
+// That every part has a whole number of rows where a row is made of several: [u, 8] to [u/2, 16]; and that the
+// rows of the parts are as many as the whole's where their number was rounded: u//8.
 class Shares {
  public:
   Shares(const Graph& graph, TokenExtents& tokens, Facts& facts, const ChunkPlan& plan)
@@ -153,16 +154,52 @@ class Shares {
     }
   }
 
+  // Of the sums over rows of which nothing is known.
+  void check_sums() {
+    for (const FrameClaims::Open& open : plan_.claims.open)
+      if (open.summed) check_sum(open.node, open.summed);
+  }
+
  private:
+  PolyId share_of(PolyId extent, const Division& division, std::size_t part) {
+    return facts_.pool().substitute(extent, [&](StringId symbol) -> std::optional<PolyId> {
+      if (!division.divided.contains(symbol)) return std::nullopt;
+      return division.rows(facts_.pool(), symbol, part);
+    });
+  }
+
   void check(NodeId id, ExprId extent, const Division& division) {
+    for (std::size_t k = 0; k < division.count(); ++k)
+      if (!is_whole(share_of(facts_.normalize(extent), division, k), division)) decline(id, extent, k);
+  }
+
+  // By the numbers of tokens that were traced.
+  void check_sum(NodeId sum, NodeId summed) {
+    const RegionId region = plan_.placements.region[sum];
+    const Placement& p = plan_.placements.seen_from(summed, region);
+    const TensorType* type = tensor_of(*graph_.context, graph_.step().nodes[summed].type);
+    if (type == nullptr || !p.is_rows()) return;
+    const ExprId extent = type->sizes[static_cast<std::size_t>(p.dim)];
+    if (!tokens_.scales(extent)) return;
+    const Division& division = plan_.division(region);
+    const PolyId rounded = facts_.pool().poly(extent);  // normalised, u//8 is u/8 where 8 divides u
+    const auto whole = facts_.hint(rounded);
+    std::int64_t rows = 0;
     for (std::size_t k = 0; k < division.count(); ++k) {
-      const PolyId share =
-          facts_.pool().substitute(facts_.normalize(extent), [&](StringId symbol) -> std::optional<PolyId> {
-            if (!division.divided.contains(symbol)) return std::nullopt;
-            return division.rows(facts_.pool(), symbol, k);
-          });
-      if (!is_whole(share, division)) decline(id, extent, k);
+      const auto share = facts_.hint(share_of(rounded, division, k));
+      if (!whole || !share) return;
+      rows += *share;
     }
+    if (rows != *whole) decline_sum(sum, summed, fmt::format("which are {} in the whole and {} in the parts together", *whole, rows));
+  }
+  [[noreturn]] void decline_sum(NodeId sum, NodeId summed, std::string_view rows) const {
+    const Node& node = graph_.step().nodes[sum];
+    throw PassError("chunk.rounded-rows",
+                    fmt::format("{} cannot run on parts of the tokens: it adds up the rows of '{}', {}",
+                                graph_.text(node.target), graph_.text(graph_.step().nodes[summed].name), rows),
+                    site_of(graph_, node),
+                    "choose parts whose numbers of tokens divide as the rows do, or select roots that leave "
+                    "this operation outside");
   }
 
   bool is_whole(PolyId share, const Division& division) {
@@ -243,10 +280,12 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
   for (std::size_t i = 0; i < plan.divisions.size(); ++i)
     for (StringId symbol : plan.token_symbols)
       if (uses.uses(i, symbol)) Divider(graph, facts, plan).divide(plan.divisions[i], symbol);
-  Shares(graph, tokens, facts, plan).check();
+  Shares shares(graph, tokens, facts, plan);
+  shares.check();
   check_attention_borders(graph, tokens, facts, plan);
   check_positions(graph, plan.placements, placing, facts);
   plan.claims = prove_frames(graph, plan.placements, facts);
+  shares.check_sums();
   return plan;
 }
 

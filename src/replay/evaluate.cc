@@ -229,6 +229,8 @@ double load_number(const std::byte* element, DType dtype) {
       return load(std::int32_t{});
     case DType::kInt64:
       return static_cast<double>(load(std::int64_t{}));
+    case DType::kUint64:
+      return static_cast<double>(load(std::uint64_t{}));
     case DType::kFloat32:
       return static_cast<double>(load(float{}));
     case DType::kFloat64:

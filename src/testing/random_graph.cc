@@ -5,8 +5,10 @@
 #include <array>
 #include <span>
 
+#include "testing/attention_calls.h"
 #include "testing/dice.h"
 #include "testing/elementwise_calls.h"
+#include "testing/grid_calls.h"
 #include "testing/odd_calls.h"
 #include "testing/step_builder.h"
 
@@ -584,13 +586,19 @@ struct Routing {
 class StepGenerator {
  public:
   StepGenerator(std::uint64_t seed, std::optional<std::size_t> layers)
-      : dice_(seed), build_(kRanks), code_(build_, dice_) {
+      : dice_(seed),
+        build_(kRanks),
+        code_(build_, dice_),
+        layout_(layers ? TokenLayout::kFlat : pick_layout(dice_)),
+        grid_(build_, dice_, layout_),
+        attention_(build_, dice_, layout_) {
     layers_ = 1 + dice_.below(2);
     if (layers) layers_ = *layers;
+    attends_ = !layers && dice_.one_in(3);
     counts_in_floats_ = !layers && dice_.one_in(15);
     for (std::size_t layer = 0; layer < layers_; ++layer) is_moe_.push_back(!dice_.one_in(4));
     choices_ = 1 + static_cast<std::int64_t>(dice_.below(2));
-    if (!layers && dice_.one_in(3)) odd_call_ = dice_.below(kOddCalls);
+    if (!layers && !is_grid() && dice_.one_in(3)) odd_call_ = dice_.below(kOddCalls);
   }
 
   RandomStep run() {
@@ -600,11 +608,23 @@ class StepGenerator {
     backward();
     RandomStep step{build_.finish(results_)};
     for (bool moe : is_moe_) step.has_exchange |= moe;
+    step.has_attention = attends_;
+    for (const auto& attention : attentions_) {
+      step.crosses_documents |= attention && attention->crosses_documents;
+      step.has_dropout |= attention && attention->drops;
+    }
+    step.divides_sequence = layout_ == TokenLayout::kSequence;
     return step;
   }
 
  private:
   static constexpr std::uint32_t kRanks = 2;
+
+  static TokenLayout pick_layout(Dice& dice) {
+    if (!dice.one_in(3)) return TokenLayout::kFlat;
+    return dice.one_in(3) ? TokenLayout::kBatch : TokenLayout::kSequence;
+  }
+  bool is_grid() const { return layout_ != TokenLayout::kFlat; }
 
   std::string symbol(std::size_t layer, std::size_t i) const { return fmt::format("u{}", 1 + 4 * layer + i); }
 
@@ -614,7 +634,8 @@ class StepGenerator {
       const std::string a = symbol(layer, 0), b = symbol(layer, 1);
       names_.push_back(a);
       build_.symbol({.name = a});
-      const std::string slots = choices_ == 1 ? "u0" : fmt::format("{}*u0", choices_);
+      const std::int64_t slots_of_u0 = choices_ * (is_grid() ? kGridExtent : 1);
+      const std::string slots = slots_of_u0 == 1 ? "u0" : fmt::format("{}*u0", slots_of_u0);
       build_.symbol({.name = b, .asserts = {fmt::format("Eq({} + {}, {})", a, b, slots)}});
       build_.symbol({.name = symbol(layer, 2)});
       build_.symbol({.name = symbol(layer, 3)});
@@ -633,7 +654,13 @@ class StepGenerator {
       counters_.push_back(
           build_.input(fmt::format("counter_{}", layer), build_.tensor(kF32, sizes({kExperts})),
                        {.role = "buffer", .fqn = fmt::format("layers.{}.moe.counter", layer)}));
-    tokens_ = build_.input("tokens", build_.tensor(kI64, {"u0"}), {.role = "user", .which = "tokens"}, "u0");
+    const std::string plain = fmt::format("{}", kGridExtent);
+    std::vector<std::string> shape = {"u0"};
+    if (layout_ == TokenLayout::kBatch) shape = {"u0", plain};
+    if (layout_ == TokenLayout::kSequence) shape = {plain, "u0"};
+    const std::int64_t bound_dim = layout_ == TokenLayout::kSequence ? 1 : 0;
+    tokens_ = build_.input("tokens", build_.tensor(kI64, shape),
+                           {.role = "user", .which = "tokens", .bound_dim = bound_dim}, "u0");
   }
 
   static std::vector<std::string> sizes(const std::vector<std::int64_t>& numbers) {
@@ -654,17 +681,21 @@ class StepGenerator {
   void forward() {
     build_.in_module("tok_embeddings");
     stream_ = call("aten.embedding.default", {arg(embedding_), arg(tokens_)});
+    build_.in_module("attention_masks");
+    if (attends_) attention_.make_masks(tokens_);
     for (std::size_t layer = 0; layer < layers_; ++layer) {
       build_.in_module(fmt::format("layers.{}.norm", layer));
-      Rows outside{"u0", {stream_}};
-      const NodeId x = code_.widened(code_.grow(outside, 1 + dice_.below(3)));
+      Rows outside{"u0", {rows_of(stream_)}};
+      const NodeId x = stream_of(code_.widened(code_.grow(outside, 1 + dice_.below(3))));
       build_.in_module(module(layer));
-      Rows rows{"u0", {x}};
+      const NodeId inside = is_grid() ? rows_of(grid_.grow(x, dice_.below(4))) : x;
+      Rows rows{"u0", {inside}};
       code_.grow(rows, 2 + dice_.below(5));
+      attend(rows);
       routings_.emplace_back();
       const NodeId y = is_moe_[layer] ? route(layer, rows) : code_.grow(rows, 1 + dice_.below(3));
-      const NodeId out = call("aten.neg.default", {arg(code_.widened(y))});
-      build_.node(out).ep.ep = build_.word("compute");
+      const NodeId out = stream_of(call("aten.neg.default", {arg(code_.widened(y))}));
+      if (!is_grid()) build_.node(out).ep.ep = build_.word("compute");
       saved_.push_back(rows);
       if (odd_call_ && layer == 0) add_odd_call(layer, x);
       build_.in_module(fmt::format("layers.{}", layer));
@@ -673,6 +704,19 @@ class StepGenerator {
     build_.in_module("loss");
     loss_ = call("aten.sum.default", {arg(call("aten.tanh.default", {arg(stream_)}))});
     results_.push_back({loss_, "loss", ""});
+  }
+
+  // The residual stream is a grid where the tokens are; modules compute on its rows.
+  NodeId rows_of(NodeId stream) { return is_grid() ? grid_.merged(stream) : stream; }
+  NodeId stream_of(NodeId rows) { return is_grid() ? grid_.unmerged(rows) : rows; }
+
+  void attend(Rows& rows) {
+    attentions_.emplace_back();
+    if (!attends_) return;
+    const auto operand = [&] { return code_.widened(dice_.pick(rows.values)); };
+    const NodeId query = operand(), key = operand(), value = operand();
+    attentions_.back() = attention_.forward(query, key, value);
+    rows.values.push_back(attentions_.back()->rows);
   }
 
   void add_odd_call(std::size_t layer, NodeId stream) {
@@ -857,13 +901,16 @@ class StepGenerator {
     for (std::size_t layer = layers_; layer-- > 0;) {
       build_.in_module(module(layer));
       Rows rows = saved_[layer];
-      rows.values.push_back(gradient);
+      rows.values.push_back(rows_of(gradient));
+      if (is_grid() && dice_.one_in(2)) add_gradient(layer, grid_.partial(gradient));
+      if (attentions_[layer])
+        rows.values.push_back(attention_.backward(*attentions_[layer], code_.widened(dice_.pick(rows.values))));
       const NodeId g = code_.widened(code_.grow(rows, 1 + dice_.below(4)));
       NodeId out = is_moe_[layer] ? route_back(layer, g) : g;
       add_gradient(layer, code_.partial(rows));
       if (dice_.one_in(2)) add_gradient(layer, code_.partial(rows));
       Rows last{"u0", {out}};
-      out = code_.widened(code_.grow(last, dice_.below(3)));
+      out = stream_of(code_.widened(code_.grow(last, dice_.below(3))));
       build_.in_module(fmt::format("layers.{}", layer));
       gradient = call("aten.add.Tensor", {arg(gradient), arg(out)});
     }
@@ -917,6 +964,11 @@ class StepGenerator {
   Dice dice_;
   StepBuilder build_;
   RowCode code_;
+  TokenLayout layout_;
+  GridCalls grid_;
+  AttentionCalls attention_;
+  bool attends_ = false;
+  std::vector<std::optional<Attention>> attentions_;  // by layer
   std::size_t layers_ = 1;
   std::vector<bool> is_moe_;
   std::int64_t choices_ = 1;  // experts per token

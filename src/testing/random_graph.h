@@ -1,7 +1,8 @@
 // Random training steps, forward and backward, that the passes must take or refuse: a few modules
 // `layers.K.moe` (token routing, two exchanges, experts) or `layers.K.feed_forward`, with random operations
-// between their fixed points, and what training has around them: an embedding, residuals, gradients of
-// weights summed over tokens and over ranks, buffers updated in place.
+// between their fixed points, attention, and what training has around them: an embedding, residuals, gradients of
+// weights summed over tokens and over ranks, buffers updated in place. Tokens are [u0], or a grid [u0, 3] or
+// [3, u0] whose rows modules merge.
 //
 // Every graph satisfies all invariants (ir/verify.h), and executes: numbers stay moderate, indices in range.
 // The gradients are not those of the forward pass: the backward pass is random code of the same shape. Few
@@ -22,6 +23,10 @@ struct RandomStep {
   std::uint32_t world = 2;   // ranks
   std::int64_t tokens = 48;  // per rank: what the symbol u0 stands for
   bool has_exchange = false;
+  bool has_attention = false;
+  bool has_dropout = false;        // no replay of it
+  bool crosses_documents = false;  // its tokens attend to some of other parts, wherever these are cut
+  bool divides_sequence = false;   // its inputs are [3, u0]: chunk{dim=seq}
 };
 
 // The same step for the same seed on every machine. A layer has about 70 nodes.

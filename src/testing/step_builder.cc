@@ -68,7 +68,7 @@ NodeId StepBuilder::input(std::string_view name, TypeId type, const Role& role, 
   if (!bound.empty()) {
     NodeExtra extra;
     const Arg size = dict(graph_, {{"kind", text("CallMethodKey")}, {"name", text("size")}});
-    const Arg first = dict(graph_, {{"kind", text("SequenceKey")}, {"idx", Arg::integer(0)}});
+    const Arg first = dict(graph_, {{"kind", text("SequenceKey")}, {"idx", Arg::integer(role.bound_dim)}});
     extra.bindings.push_back({graph_.intern(bound), graph_.context->args.add(std::vector{size, first})});
     node.extra = graph_.context->own(std::move(extra));
   }
@@ -109,15 +109,14 @@ NodeId StepBuilder::add(Node node) {
     base.remove_prefix(base.find('.') + 1);
     node.name = graph_.intern(fmt::format("{}_{}", base.substr(0, base.find('.')), made_++));
   }
-  Body& step = graph_.step();
-  const NodeId id = step.nodes.push_back(node);
-  step.order.push_back(id);
+  const NodeId id = body().nodes.push_back(node);
+  body().order.push_back(id);
   return id;
 }
 
 NodeId StepBuilder::call(std::string_view target, const std::vector<Arg>& args, const Keywords& keywords) {
   Node node = make(target, args, keywords);
-  node.type = infer_type(facts(), graph_, graph_.step(), node);
+  node.type = infer_type(facts(), graph_, body(), node);
   return add(node);
 }
 
@@ -127,7 +126,7 @@ NodeId StepBuilder::call_binding(std::string_view target, const std::vector<Arg>
   NodeExtra extra;
   extra.bindings.push_back({graph_.intern(symbol), {}});
   node.extra = graph_.context->own(std::move(extra));
-  node.type = infer_type(facts(), graph_, graph_.step(), node);
+  node.type = infer_type(facts(), graph_, body(), node);
   return add(node);
 }
 
@@ -138,6 +137,39 @@ std::optional<NodeId> StepBuilder::try_call(std::string_view target, const std::
   } catch (const TypeMismatch&) {
     return std::nullopt;
   }
+}
+
+void StepBuilder::start_body(std::string_view name) {
+  EPWEAVE_CHECK(body_ == 0);
+  body_ = graph_.bodies.size();
+  graph_.bodies.emplace_back();
+  body().name = graph_.intern(name);
+}
+
+NodeId StepBuilder::parameter(std::string_view dtype, const std::vector<std::string>& sizes) {
+  EPWEAVE_CHECK(body_ != 0);
+  Node node;
+  node.kind = NodeKind::kPlaceholder;
+  node.name = node.target = graph_.intern(fmt::format("p{}", body().order.size()));
+  node.type = tensor(dtype, sizes);
+  return add(node);
+}
+
+NodeId StepBuilder::end_function(Arg result) {
+  EPWEAVE_CHECK(body_ != 0);
+  Node output;
+  output.kind = NodeKind::kOutput;
+  output.name = output.target = graph_.intern("output");
+  output.args = graph_.context->args.add(std::vector{result});
+  add(output);
+  Node function;
+  function.kind = NodeKind::kGetAttr;
+  function.name = function.target = body().name;
+  function.attr = Arg::named(ArgKind::kGraph, body().name);
+  function.module = module_;
+  if (backward_) function.backward = true;
+  body_ = 0;
+  return add(function);
 }
 
 Graph StepBuilder::finish(const std::vector<Result>& results) {
@@ -175,7 +207,7 @@ TypeId StepBuilder::tensor(std::string_view dtype, const std::vector<std::string
 }
 
 const TensorType& StepBuilder::type_of(NodeId id) const {
-  const TensorType* type = tensor_of(*graph_.context, graph_.step().nodes[id].type);
+  const TensorType* type = tensor_of(*graph_.context, body().nodes[id].type);
   EPWEAVE_CHECK(type != nullptr);
   return *type;
 }

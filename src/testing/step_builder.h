@@ -37,8 +37,9 @@ class StepBuilder {
   struct Role {
     std::string_view role;  // parameter, buffer, user
     std::string_view fqn = {}, which = {};
+    std::int64_t bound_dim = 0;
   };
-  // `bound`: the symbol that the input's first extent defines.
+  // `bound`: the symbol that the input's extent along `role.bound_dim` defines.
   NodeId input(std::string_view name, TypeId type, const Role& role, std::string_view bound = {});
 
   // Labels of the calls that follow.
@@ -53,7 +54,13 @@ class StepBuilder {
   // As `call`; none where the arguments do not fit.
   std::optional<NodeId> try_call(std::string_view target, const std::vector<Arg>& args,
                                  const Keywords& keywords = {});
-  Node& node(NodeId id) { return graph_.step().nodes[id]; }
+  Node& node(NodeId id) { return body().nodes[id]; }
+
+  // A nested graph of scalars, such as a mask function: the inputs and calls that follow are in it, until it is
+  // ended with what it returns.
+  void begin_function(std::string_view name) { start_body(name); }
+  NodeId parameter(std::string_view dtype, const std::vector<std::string>& sizes = {});
+  NodeId end_function(Arg result);  // the node of the step that stands for it
 
   struct Result {
     NodeId value;
@@ -77,6 +84,12 @@ class StepBuilder {
   Arg list(const std::vector<Arg>& items) const {
     return graph_.context->args.add_tree(ArgKind::kList, items);
   }
+  Arg tuple(const std::vector<Arg>& items) const {
+    return graph_.context->args.add_tree(ArgKind::kTuple, items);
+  }
+  Arg record(const std::vector<Arg>& keys_and_values) const {
+    return graph_.context->args.add_tree(ArgKind::kDict, keys_and_values);
+  }
 
   // Types. Extents are expressions.
   TypeId tensor(std::string_view dtype, const std::vector<std::string>& sizes);
@@ -86,6 +99,9 @@ class StepBuilder {
   std::size_t rank_of(NodeId id) const { return type_of(id).rank(); }
 
  private:
+  Body& body() { return graph_.bodies[body_]; }
+  const Body& body() const { return graph_.bodies[body_]; }
+  void start_body(std::string_view name);
   Node make(std::string_view target, const std::vector<Arg>& args, const Keywords& keywords);
   NodeId add(Node node);
   Facts& facts();
@@ -95,6 +111,7 @@ class StepBuilder {
   StringId module_;
   bool backward_ = false;
   std::uint32_t made_ = 0;
+  std::size_t body_ = 0;  // that calls are added to: 0 is the step
 };
 
 }  // namespace epweave

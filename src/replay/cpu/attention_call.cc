@@ -17,7 +17,9 @@ Value seed(KernelCall& call, std::size_t i) {
   const ResultType* recorded = call.result(i);
   Tensor tensor = recorded != nullptr ? call.make_result(i, recorded->dtype, recorded->sizes)
                                       : call.make(DType::kInt64, {});
-  fill_elements(tensor, Value(std::int64_t{0}));
+  Tensor bits = tensor;
+  if (bits.dtype == DType::kUint64) bits.dtype = DType::kInt64;  // no kernel computes with the former
+  fill_elements(bits, Value(std::int64_t{0}));
   return tensor;
 }
 
@@ -76,14 +78,25 @@ Extents logsumexp_sizes(const KernelCall& call, const AttentionShape& shape) {
   return {shape.batches, shape.heads, shape.queries};
 }
 
-void require_logsumexp(const Tensor& lse, const AttentionShape& shape) {
-  if (lse.numel() != shape.batches * shape.heads * shape.queries)
-    throw KernelError("attention backward: the logsumexp has another size than the queries");
+std::optional<Tensor> logsumexp_of_queries(const Tensor& lse, const AttentionShape& shape) {
+  if (lse.numel() == shape.batches * shape.heads * shape.queries) return lse;
+  const bool is_padded = lse.rank() == 3 && lse.sizes[0] == shape.batches && lse.sizes[1] == shape.heads &&
+                         lse.sizes[2] > shape.queries;
+  if (!is_padded) return std::nullopt;
+  return lse.view({shape.batches, shape.heads, shape.queries}, lse.strides, lse.offset);
+}
+
+Tensor require_logsumexp(const Tensor& lse, const AttentionShape& shape) {
+  const auto rows = logsumexp_of_queries(lse, shape);
+  if (!rows) throw KernelError("attention backward: the logsumexp has another size than the queries");
+  return *rows;
 }
 
 Value fused_attention_result(KernelCall& call, const DotProductResult& result) {
+  const ResultType* debug_mask = call.result(8);  // flash: a tensor, cuDNN: none
   return Value::tuple({result.out, result.lse, Value(), Value(), call.tensor(0).sizes[2],
-                       call.tensor(1).sizes[2], seed(call, 6), seed(call, 7), Value()});
+                       call.tensor(1).sizes[2], seed(call, 6), seed(call, 7),
+                       debug_mask == nullptr ? Value() : Value(seed(call, 8))});
 }
 
 Value efficient_attention_result(KernelCall& call, const DotProductResult& result) {

@@ -59,7 +59,10 @@ DotProductCall read_dot_product(const KernelCall& call, const DotProductParams& 
 // Of result 1, as recorded where that is known: empty or padded where the call does not ask for it
 // (compute_log_sumexp=False).
 Extents logsumexp_sizes(const KernelCall& call, const AttentionShape& shape);
-void require_logsumexp(const Tensor& lse, const AttentionShape& shape);
+// Without the rows that the memory-efficient kernel pads those of the queries with, to a multiple of 32. None if it
+// has fewer than the queries.
+std::optional<Tensor> logsumexp_of_queries(const Tensor& lse, const AttentionShape& shape);
+Tensor require_logsumexp(const Tensor& lse, const AttentionShape& shape);
 
 // The tuples that the entry points return.
 struct DotProductResult {

@@ -300,10 +300,9 @@ DotProductResult dot_product(KernelCall& call, const DotProductParams& at_param)
   Tensor out = call.make_result(0, c.query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
   store_dense(forward.out, out);
   Tensor lse = call.make_result(1, DType::kFloat32, logsumexp_sizes(call, p));
-  if (lse.numel() == static_cast<std::int64_t>(forward.lse.size()))
-    store_dense(forward.lse, lse);
-  else
-    fill_elements(lse, Value(0.0));
+  const auto rows = logsumexp_of_queries(lse, p);
+  if (!rows || rows->numel() != lse.numel()) fill_elements(lse, Value(0.0));
+  if (rows) store_dense(forward.lse, *rows);
   return {out, lse};
 }
 Value cudnn_attention(KernelCall& call) {
@@ -321,10 +320,9 @@ std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams
   const DotProductCall c = read_dot_product(call, at_param);
   const Problem p = read_problem(c.query, c.key, c.value, c.scale);
   DotProduct kind(p, c.is_causal, c.bias);
-  require_logsumexp(call.tensor(at_param.lse), p);
   const Saved saved{dense<float>(call.tensor(at_param.out)),
                     dense<float>(call.tensor(0)),
-                    dense<float>(call.tensor(at_param.lse)),
+                    dense<float>(require_logsumexp(call.tensor(at_param.lse), p)),
                     {}};
   const Gradients grads = run_backward(p, kind, saved);
   return {result_of(call, 0, c.query, grads.query), result_of(call, 1, c.key, grads.key),

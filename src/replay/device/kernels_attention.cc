@@ -325,6 +325,12 @@ DotProductResult dot_product(KernelCall& call, const DotProductParams& at) {
     return {out, store_result(call, 1, DType::kFloat32, lse_sizes, forward.lse)};
   Tensor lse = call.make_result(1, DType::kFloat32, lse_sizes);
   cpu::fill_elements(lse, Value(0.0));
+  if (const auto rows = cpu::logsumexp_of_queries(lse, p)) {
+    Tensor shaped = forward.lse;
+    shaped.sizes = rows->sizes;
+    shaped.strides = contiguous_strides(shaped.sizes);
+    cpu::copy_elements(shaped, *rows);
+  }
   return {out, lse};
 }
 Value cudnn_attention(KernelCall& call) {
@@ -342,11 +348,12 @@ std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams
   const DotProductCall c = cpu::read_dot_product(call, at);
   Scratch scratch(call);
   const Problem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale);
-  cpu::require_logsumexp(call.tensor(at.lse), p);
+  const Tensor lse = cpu::require_logsumexp(call.tensor(at.lse), p);
   DotProduct kind(scratch, p, c.is_causal, c.bias);
   const auto dense = [&](std::size_t param) { return scratch.dense(call.tensor(param), DType::kFloat32); };
   const Attention::Gradients grads =
-      Attention(scratch, p, kind).backward({dense(at.out), dense(0), dense(at.lse), std::nullopt});
+      Attention(scratch, p, kind).backward(
+          {dense(at.out), dense(0), scratch.dense(lse, DType::kFloat32), std::nullopt});
   return {store_attention(call, 0, c.query, grads.query), store_attention(call, 1, c.key, grads.key),
           store_attention(call, 2, c.value, grads.value)};
 }
