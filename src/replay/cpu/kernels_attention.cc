@@ -25,6 +25,7 @@
 #include "replay/cpu/attention_call.h"
 #include "replay/cpu/kernels.h"
 #include "replay/cpu/operands.h"
+#include "replay/cpu/product.h"
 #include "replay/cpu/sum.h"
 #include "replay/cpu/vector_math.h"
 
