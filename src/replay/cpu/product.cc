@@ -110,14 +110,16 @@ void tile_base(const Tile& t) {
 #if defined(__x86_64__)
 template <std::size_t R>
 EPWEAVE_AVX512 void tile_avx512(const Tile& t) {
+  const auto columns = static_cast<std::uint32_t>(t.columns);
+  const std::uint32_t stored = columns == 32 ? ~0u : (1u << columns) - 1;
+  const __mmask16 mask_low = static_cast<__mmask16>(stored), mask_high = static_cast<__mmask16>(stored >> 16);
   __m512 low[R], high[R];
-  float edge[kPanel] = {};
   for (std::size_t r = 0; r < R; ++r) {
     low[r] = high[r] = _mm512_setzero_ps();
     if (t.start == Start::kAccumulate) {
-      std::copy(t.c + row_at(r, t.stride), t.c + row_at(r, t.stride) + t.columns, edge);
-      low[r] = _mm512_loadu_ps(edge);
-      high[r] = _mm512_loadu_ps(edge + 16);
+      const float* c = t.c + row_at(r, t.stride);
+      low[r] = _mm512_maskz_loadu_ps(mask_low, c);
+      high[r] = _mm512_maskz_loadu_ps(mask_high, c + 16);
     }
   }
   const float* b = t.panel;
@@ -131,14 +133,9 @@ EPWEAVE_AVX512 void tile_avx512(const Tile& t) {
     }
   }
   for (std::size_t r = 0; r < R; ++r) {
-    if (t.columns == kPanel) {
-      _mm512_storeu_ps(t.c + row_at(r, t.stride), low[r]);
-      _mm512_storeu_ps(t.c + row_at(r, t.stride) + 16, high[r]);
-    } else {
-      _mm512_storeu_ps(edge, low[r]);
-      _mm512_storeu_ps(edge + 16, high[r]);
-      std::copy(edge, edge + t.columns, t.c + row_at(r, t.stride));
-    }
+    float* c = t.c + row_at(r, t.stride);
+    _mm512_mask_storeu_ps(c, mask_low, low[r]);
+    _mm512_mask_storeu_ps(c + 16, mask_high, high[r]);
   }
 }
 
@@ -150,9 +147,10 @@ EPWEAVE_AVX2 void half_tile_avx2(const Tile& t, std::int64_t first, std::int64_t
   for (std::size_t r = 0; r < R; ++r) {
     low[r] = high[r] = _mm256_setzero_ps();
     if (t.start == Start::kAccumulate) {
-      std::copy(t.c + row_at(r, t.stride) + first, t.c + row_at(r, t.stride) + first + columns, edge);
-      low[r] = _mm256_loadu_ps(edge);
-      high[r] = _mm256_loadu_ps(edge + 8);
+      const float* c = t.c + row_at(r, t.stride) + first;
+      if (columns != 16) c = std::copy(c, c + columns, edge) - columns;
+      low[r] = _mm256_loadu_ps(c);
+      high[r] = _mm256_loadu_ps(c + 8);
     }
   }
   const float* b = t.panel + first;
@@ -166,9 +164,11 @@ EPWEAVE_AVX2 void half_tile_avx2(const Tile& t, std::int64_t first, std::int64_t
     }
   }
   for (std::size_t r = 0; r < R; ++r) {
-    _mm256_storeu_ps(edge, low[r]);
-    _mm256_storeu_ps(edge + 8, high[r]);
-    std::copy(edge, edge + columns, t.c + row_at(r, t.stride) + first);
+    float* c = t.c + row_at(r, t.stride) + first;
+    float* to = columns == 16 ? c : edge;
+    _mm256_storeu_ps(to, low[r]);
+    _mm256_storeu_ps(to + 8, high[r]);
+    if (to == edge) std::copy(edge, edge + columns, c);
   }
 }
 template <std::size_t R>
@@ -264,9 +264,9 @@ void pack_panels(const Matrix<S>& b, float* to) {
   std::array<float, static_cast<std::size_t>(kChunk)> line;
   for (std::int64_t k = 0; k < b.rows; ++k) {
     read_line(b.data + k * b.row_stride, b.column_stride, b.columns, line.data());
-    for (std::int64_t first = 0; first < b.columns; first += kPanel)
-      std::copy_n(line.data() + first, std::min(kPanel, b.columns - first),
-                  to + first / kPanel * panel_size + k * kPanel);
+    for (std::int64_t first = 0; first < last; first += kPanel)
+      std::copy_n(line.data() + first, kPanel, to + first / kPanel * panel_size + k * kPanel);
+    std::copy(line.data() + last, line.data() + b.columns, to + last / kPanel * panel_size + k * kPanel);
   }
 }
 

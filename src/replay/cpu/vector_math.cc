@@ -95,8 +95,54 @@ void convert(std::int64_t n, typename F::Out* out, const typename F::In* in) {
   convert_base<F>(n, out, in);
 }
 
+// ---- extremes -------------------------------------------------------------------------------
+
+constexpr std::int64_t kMaxima = 16;
+
+// In 16 lanes; a NaN is remembered beside, since comparisons pass over it.
+EPWEAVE_INLINE float maximum_body(std::int64_t n, const float* in, float start) {
+  float lanes[kMaxima];
+  std::uint32_t unordered[kMaxima] = {};
+  for (float& lane : lanes) lane = start;
+  std::int64_t i = 0;
+  for (; i + kMaxima <= n; i += kMaxima)
+    for (std::int64_t l = 0; l < kMaxima; ++l) {
+      lanes[l] = in[i + l] > lanes[l] ? in[i + l] : lanes[l];
+      unordered[l] |= in[i + l] != in[i + l] ? 1u : 0u;
+    }
+  for (std::int64_t l = 0; i < n; ++i, ++l) {
+    lanes[l] = in[i] > lanes[l] ? in[i] : lanes[l];
+    unordered[l] |= in[i] != in[i] ? 1u : 0u;
+  }
+  float maximum = start;
+  bool has_nan = start != start;
+  for (std::int64_t l = 0; l < kMaxima; ++l) {
+    maximum = lanes[l] > maximum ? lanes[l] : maximum;
+    has_nan = has_nan || unordered[l] != 0;
+  }
+  return has_nan ? math::float_of(0x7fc00000u) : maximum;
+}
+float maximum_base(std::int64_t n, const float* in, float start) {
+  return maximum_body(n, in, start);
+}
+#if defined(__x86_64__)
+EPWEAVE_AVX2 float maximum_avx2(std::int64_t n, const float* in, float start) {
+  return maximum_body(n, in, start);
+}
+EPWEAVE_AVX512 float maximum_avx512(std::int64_t n, const float* in, float start) {
+  return maximum_body(n, in, start);
+}
+#endif
+
 }  // namespace
 
+float maximum_run(std::int64_t n, const float* in, float start) {
+#if defined(__x86_64__)
+  if (level() == Level::kAvx512) return maximum_avx512(n, in, start);
+  if (level() == Level::kAvx2) return maximum_avx2(n, in, start);
+#endif
+  return maximum_base(n, in, start);
+}
 void exp_run(std::int64_t n, float* out, const float* in) {
   map<Exp>(n, out, in, in, 0.0f);
 }

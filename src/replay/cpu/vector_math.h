@@ -14,6 +14,9 @@ void silu_backward_run(std::int64_t n, float* out, const float* grad, const floa
 // out[i] = exp(in[i] - shift)
 void exp_shifted_run(std::int64_t n, float* out, const float* in, float shift);
 
+// The largest of `start` and the elements; NaN if one is.
+float maximum_run(std::int64_t n, const float* in, float start);
+
 // Conversions of 16-bit floats: exact, and rounded to the nearest (ties to even).
 void float_from_bf16_run(std::int64_t n, float* out, const std::uint16_t* in);
 void bf16_from_float_run(std::int64_t n, std::uint16_t* out, const float* in);
