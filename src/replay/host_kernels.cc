@@ -146,7 +146,8 @@ Value assert_scalar(KernelCall& call) {
 // _assert_tensor_metadata(a, size, stride, dtype, ...): where a tensor lies is no matter here.
 Value assert_metadata(KernelCall& call) {
   const Tensor& tensor = call.tensor(0);
-  if (!call[1].is_none() && call[1].integers() != tensor.sizes) throw KernelError("the tensor has other sizes");
+  if (!call[1].is_none() && call[1].integers() != tensor.sizes)
+    throw KernelError("the tensor has other sizes");
   if (!call[2].is_none() && call[2].integers() != tensor.strides)
     throw KernelError("the tensor has other strides");
   if (call[3].is<DType>() && call[3].as<DType>() != tensor.dtype)

@@ -50,7 +50,8 @@ Value gradient_of_two(KernelCall& call) {
   return out;
 }
 Value gelu_backward(KernelCall& call) {
-  return is_approximate(call[2]) ? gradient_of_two<GeluTanhBackward>(call) : gradient_of_two<GeluBackward>(call);
+  return is_approximate(call[2]) ? gradient_of_two<GeluTanhBackward>(call)
+                                 : gradient_of_two<GeluBackward>(call);
 }
 
 // The second result is what torch's CPU kernel saves for its derivative; on a GPU it is empty. Ours needs it nowhere.

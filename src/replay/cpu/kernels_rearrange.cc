@@ -111,7 +111,8 @@ template <Side side>
 Value triangle(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   if (self.rank() < 2) throw KernelError("tril and triu: two dimensions or more");
-  const std::int64_t rows = self.sizes[self.rank() - 2], columns = self.sizes.back(), diagonal = call.integer(1);
+  const std::int64_t rows = self.sizes[self.rank() - 2], columns = self.sizes.back(),
+                     diagonal = call.integer(1);
   const std::size_t bytes = self.element_bytes();
   std::vector<std::byte> elements(static_cast<std::size_t>(self.numel()) * bytes);
   gather_elements(self, elements.data());
@@ -193,7 +194,8 @@ Value masked_select(KernelCall& call) {
   const Tensor &self = call.tensor(0), &mask = call.tensor(1);
   const Extents sizes = broadcast_sizes(std::vector<const Tensor*>{&self, &mask});
   const auto spread = [&](const Tensor& tensor) {
-    return Tensor{tensor.dtype, sizes, broadcast_operand(tensor, sizes).strides, tensor.offset, tensor.storage};
+    return Tensor{tensor.dtype, sizes, broadcast_operand(tensor, sizes).strides, tensor.offset,
+                  tensor.storage};
   };
   const Buffer<std::int64_t> found = find_nonzero(spread(mask));
   const std::size_t bytes = self.element_bytes();
@@ -230,8 +232,8 @@ Value bincount(KernelCall& call) {
     if (value < 0) throw KernelError("bincount: a value is negative");
     bins = std::max(bins, value + 1);
   }
-  const DType weighted = call[1].is_none() || call.tensor(1).dtype == DType::kFloat32 ? DType::kFloat32
-                                                                                      : DType::kFloat64;
+  const DType weighted =
+      call[1].is_none() || call.tensor(1).dtype == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64;
   const Tensor out = call.make_result(0, call[1].is_none() ? DType::kInt64 : weighted, {bins});
   Buffer<double> counts(static_cast<std::size_t>(bins), 0.0);
   const Buffer<double> weights =
@@ -286,8 +288,10 @@ Value search(KernelCall& call, const Search& s) {
     using C = typename decltype(tag)::type;
     const Buffer<C> boundaries = dense<C>(s.boundaries), values = dense<C>(s.values);
     const auto length = static_cast<std::size_t>(s.boundaries.sizes.back());
-    const std::size_t rows = s.boundaries.rank() == 1 ? 1 : boundaries.size() / std::max<std::size_t>(length, 1);
-    if (rows == 0 || values.size() % rows != 0) throw KernelError("searchsorted: rows of values and boundaries");
+    const std::size_t rows =
+        s.boundaries.rank() == 1 ? 1 : boundaries.size() / std::max<std::size_t>(length, 1);
+    if (rows == 0 || values.size() % rows != 0)
+      throw KernelError("searchsorted: rows of values and boundaries");
     Buffer<std::int64_t> places;
     for (std::size_t i = 0; i < values.size(); ++i)
       places.push_back(place_of<C>(

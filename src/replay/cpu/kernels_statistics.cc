@@ -189,8 +189,10 @@ Value running_maximum(KernelCall& call) {
         C* row = x.data() + i * from.length;
         std::int64_t best = 0;
         for (std::int64_t j = 0; j < from.length; ++j) {
-          if (row[best] == row[best] && (row[j] != row[j] || row[j] >= row[best])) best = j;
-          else if (row[best] != row[best] && row[j] != row[j]) best = j;
+          if (row[best] == row[best] && (row[j] != row[j] || row[j] >= row[best]))
+            best = j;
+          else if (row[best] != row[best] && row[j] != row[j])
+            best = j;
           row[j] = row[best];
           at[static_cast<std::size_t>(i * from.length + j)] = best;
         }

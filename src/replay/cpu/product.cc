@@ -103,7 +103,8 @@ void tile_base(const Tile& t) {
   for (std::int64_t k = 0; k < t.depth; ++k)
     for (std::size_t r = 0; r < R; ++r)
       for (std::int64_t j = 0; j < t.columns; ++j)
-        sum[r][j] = math::fma(t.a[k * kTileRows + static_cast<std::int64_t>(r)], t.panel[k * kPanel + j], sum[r][j]);
+        sum[r][j] =
+            math::fma(t.a[k * kTileRows + static_cast<std::int64_t>(r)], t.panel[k * kPanel + j], sum[r][j]);
   for (std::size_t r = 0; r < R; ++r) std::copy(sum[r], sum[r] + t.columns, t.c + row_at(r, t.stride));
 }
 
@@ -325,7 +326,8 @@ void multiply_and_round(const Matrix<S>& a, const Matrix<S>& b, Bfloat16* c, std
       const Matrix<S> block = a.row_block(i, std::min(kRows, a.rows - i));
       multiply_chunk(block, chunk, {sums.data(), chunk.columns}, Start::kZero);
       for (std::int64_t r = 0; r < block.rows; ++r)
-        bf16_from_float_run(chunk.columns, &c[(i + r) * stride + first].bits, sums.data() + r * chunk.columns);
+        bf16_from_float_run(chunk.columns, &c[(i + r) * stride + first].bits,
+                            sums.data() + r * chunk.columns);
     }
   }
 }

@@ -544,19 +544,19 @@ struct ScaledSum : FloatOnly {
 // ---- through double (special_functions.h) -------------------------------------------------
 
 // An op whose C is double of double, and float of the same, rounded once.
-#define EPWEAVE_UNARY_THROUGH_DOUBLE(Name, function)                \
-  struct Name : FloatOnly {                                         \
-    template <class C>                                              \
-    EPWEAVE_HD static C apply(C x) {                                \
+#define EPWEAVE_UNARY_THROUGH_DOUBLE(Name, function)                 \
+  struct Name : FloatOnly {                                          \
+    template <class C>                                               \
+    EPWEAVE_HD static C apply(C x) {                                 \
       return static_cast<C>(math::function(static_cast<double>(x))); \
-    }                                                               \
+    }                                                                \
   };
-#define EPWEAVE_BINARY_THROUGH_DOUBLE(Name, function)                                       \
-  struct Name : FloatOnly {                                                                 \
-    template <class C>                                                                      \
-    EPWEAVE_HD static C apply(C x, C y) {                                                   \
+#define EPWEAVE_BINARY_THROUGH_DOUBLE(Name, function)                                        \
+  struct Name : FloatOnly {                                                                  \
+    template <class C>                                                                       \
+    EPWEAVE_HD static C apply(C x, C y) {                                                    \
       return static_cast<C>(math::function(static_cast<double>(x), static_cast<double>(y))); \
-    }                                                                                       \
+    }                                                                                        \
   };
 EPWEAVE_UNARY_THROUGH_DOUBLE(Expm1, expm1)
 EPWEAVE_UNARY_THROUGH_DOUBLE(Log1p, log1p)

@@ -197,8 +197,8 @@ EPWEAVE_HD double atan2(double y, double x) {
 
 // ---- float --------------------------------------------------------------------------------
 
-#define EPWEAVE_THROUGH_DOUBLE(name)                          \
-  EPWEAVE_HD float name(float x) {                            \
+#define EPWEAVE_THROUGH_DOUBLE(name)                         \
+  EPWEAVE_HD float name(float x) {                           \
     return static_cast<float>(name(static_cast<double>(x))); \
   }
 EPWEAVE_THROUGH_DOUBLE(expm1)

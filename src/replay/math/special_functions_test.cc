@@ -19,8 +19,8 @@ long double exact_gelu(long double x) {
 }
 // The constants as torch has them, in double.
 long double exact_gelu_tanh(long double x) {
-  const long double v = static_cast<long double>(0.79788456080286535588) *
-                        (x + static_cast<long double>(0.044715) * x * x * x);
+  const long double v =
+      static_cast<long double>(0.79788456080286535588) * (x + static_cast<long double>(0.044715) * x * x * x);
   return x / (1 + std::exp(-2 * v));
 }
 
@@ -77,15 +77,18 @@ TEST_CASE("exponentials, logarithms and the error function stay within their sta
 }
 
 TEST_CASE("activations stay within their stated bounds") {
-  EPWEAVE_CHECK_BOUND(float, -110, 110, [](double x) { return softplus(x, 1.0, 20.0); }, exact_softplus, 1.0);
+  EPWEAVE_CHECK_BOUND(
+      float, -110, 110, [](double x) { return softplus(x, 1.0, 20.0); }, exact_softplus, 1.0);
   EPWEAVE_CHECK_BOUND(float, -110, 110, log_sigmoid, exact_log_sigmoid, 1.0);
   EPWEAVE_CHECK_BOUND(double, -750, 750, log_sigmoid, exact_log_sigmoid, 4.0);
   // Where the result underflows the factor is denormal: beyond -37 (gelu_tanh: -19) nothing is promised.
-  EPWEAVE_CHECK_BOUND(float, -10, 10, [](double x) { return x < -37 ? static_cast<double>(exact_gelu(x)) : gelu(x); },
-                      exact_gelu, 1.0);
-  EPWEAVE_CHECK_BOUND(float, -10, 10,
-                      [](double x) { return x < -19 ? static_cast<double>(exact_gelu_tanh(x)) : gelu_tanh(x); },
-                      exact_gelu_tanh, 1.0);
+  EPWEAVE_CHECK_BOUND(
+      float, -10, 10, [](double x) { return x < -37 ? static_cast<double>(exact_gelu(x)) : gelu(x); },
+      exact_gelu, 1.0);
+  EPWEAVE_CHECK_BOUND(
+      float, -10, 10,
+      [](double x) { return x < -19 ? static_cast<double>(exact_gelu_tanh(x)) : gelu_tanh(x); },
+      exact_gelu_tanh, 1.0);
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> linear(-30, 30);
   for (int i = 0; i < 100000; ++i) {
@@ -107,10 +110,12 @@ TEST_CASE("the derivatives of gelu are off by at most four unit roundoffs of the
     const long double wide = x, density = std::exp(-0.5L * wide * wide) * 0.398942280401432677939946L;
     const long double exact = 0.5L * std::erfc(-wide * 0.707106781186547524400844L) + wide * density;
     most = std::max(most, static_cast<double>(std::fabs(gelu_backward(1.0, x) - exact)));
-    const long double c = 0.79788456080286535588, v = c * (wide + static_cast<long double>(0.044715) * wide * wide * wide);
+    const long double c = 0.79788456080286535588,
+                      v = c * (wide + static_cast<long double>(0.044715) * wide * wide * wide);
     const long double s = 1 / (1 + std::exp(-2 * v));
     const long double slope = c * (1 + 3 * static_cast<long double>(0.044715) * wide * wide);
-    most = std::max(most, static_cast<double>(std::fabs(gelu_tanh_backward(1.0, x) - (s + 2 * wide * s * (1 - s) * slope))));
+    most = std::max(most, static_cast<double>(
+                              std::fabs(gelu_tanh_backward(1.0, x) - (s + 2 * wide * s * (1 - s) * slope))));
   }
   CHECK(most <= 4 * 1.1102230246251565e-16);
 }
@@ -126,7 +131,8 @@ TEST_CASE("powers and angles stay within their stated bounds") {
 }
 
 TEST_CASE("edges of powers and angles are C's") {
-  const double edges[] = {0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 0.5, -0.5, kInf, -kInf, kNan, 9007199254740992.0};
+  const double edges[] = {0.0,  -0.0, 1.0,  -1.0, 2.0,   -2.0, 3.0,
+                          -3.0, 0.5,  -0.5, kInf, -kInf, kNan, 9007199254740992.0};
   for (const double x : edges)
     for (const double y : edges) {
       CAPTURE(x, y);
@@ -160,12 +166,12 @@ TEST_CASE("edges of exponentials, logarithms and activations") {
   CHECK(softplus(-kInf, 1.0, 20.0) == 0.0);
   CHECK(log_sigmoid(-kInf) == -kInf);
   CHECK(gelu(kInf) == kInf);
-  for (double (*f)(double) : {+[](double x) { return expm1(x); }, +[](double x) { return log1p(x); },
-                              +[](double x) { return log2(x); }, +[](double x) { return exp2(x); },
-                              +[](double x) { return erf(x); }, +[](double x) { return erfc(x); },
-                              +[](double x) { return gelu(x); }, +[](double x) { return gelu_tanh(x); },
-                              +[](double x) { return log_sigmoid(x); },
-                              +[](double x) { return softplus(x, 1.0, 20.0); }})
+  for (double (*f)(double) :
+       {+[](double x) { return expm1(x); }, +[](double x) { return log1p(x); },
+        +[](double x) { return log2(x); }, +[](double x) { return exp2(x); },
+        +[](double x) { return erf(x); }, +[](double x) { return erfc(x); },
+        +[](double x) { return gelu(x); }, +[](double x) { return gelu_tanh(x); },
+        +[](double x) { return log_sigmoid(x); }, +[](double x) { return softplus(x, 1.0, 20.0); }})
     CHECK(std::isnan(f(kNan)));
 }
 
