@@ -182,6 +182,132 @@ def pointwise():
     case("aten.pow.Tensor_Scalar", rand(5), 2)
 
 
+def activations():
+    edge = torch.tensor([e for e in EDGES if not 80 < abs(e) < INF])
+    for op, ulps in (("expm1", 2), ("log1p", 2), ("log2", 2), ("exp2", 2), ("erf", 2)):
+        for x in (edge, rand(40, scale=4), rand(9, dtype=torch.float64).abs()):
+            case(f"aten.{op}.default", x, ulps=ulps if x.dtype == torch.float32 else 4)
+        case(f"aten.{op}.default", rand(4, 5, dtype=torch.bfloat16, scale=2).t(), ulps=1)
+    case("aten.exp2.default", ints(-9, 9, 6))
+    # torch adds 1 to erf or tanh, and so loses what is small for negative x: an absolute bound.
+    finite = edge[edge.isfinite()]
+    for dtype, atol in ((torch.float32, 1e-6), (torch.bfloat16, 1e-6), (torch.float64, 1e-14)):
+        ulps = 1 if dtype == torch.bfloat16 else 4
+        for approximate in ("none", "tanh"):
+            for x in (finite.to(dtype), rand(6, 7, dtype=dtype, scale=3).t()):
+                case("aten.gelu.default", x, approximate=approximate, ulps=ulps, atol=atol)
+            grad, x = rand(40, dtype=dtype), rand(40, dtype=dtype, scale=3)
+            case("aten.gelu_backward.default", grad, x, approximate=approximate, ulps=ulps, atol=atol)
+        for beta, threshold in ((1, 20), (2.5, 3)):
+            case("aten.softplus.default", rand(40, dtype=dtype, scale=5), beta, threshold, ulps=ulps, atol=1e-7)
+            case("aten.softplus_backward.default", rand(40, dtype=dtype), rand(40, dtype=dtype, scale=5), beta, threshold,
+                 ulps=ulps, atol=1e-7)
+        x = rand(40, dtype=dtype, scale=5)
+        out, saved = torch.ops.aten.log_sigmoid_forward.default(x)
+        case("aten.log_sigmoid_forward.default", x, expect=out, ulps=ulps)
+        case("aten.log_sigmoid_backward.default", rand(40, dtype=dtype), x, saved, ulps=ulps, atol=1e-7)
+        case("aten.elu.default", rand(40, dtype=dtype, scale=3), 1.5, 1.25, 0.5, ulps=ulps, atol=1e-7)
+    case("aten.softplus.default", edge, ulps=2)
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.cat([edge, rand(9, scale=3)]).to(dtype)
+        case("aten.hardtanh.default", x, -0.5, 2.0)
+        # Of a NaN torch's CPU kernel makes 0, its GPU kernel the gradient, as ours.
+        case("aten.hardtanh_backward.default", rand(len(x), dtype=dtype), x.nan_to_num(nan=2.0), -0.5, 2.0)
+        case("aten.leaky_relu.default", x, 0.25)
+        case("aten.nan_to_num.default", x)
+        case("aten.nan_to_num.default", x, 1.0, 2.0, -3.0)
+    case("aten.nan_to_num.default", ints(-9, 9, 4))
+    case("aten.native_dropout_backward.default", rand(5, 4), rand(5, 4, dtype=torch.bool), 1.25)
+    grid = torch.tensor([e for e in EDGES if abs(e) != 1e-40])
+    case("aten.atan2.default", grid[:, None].contiguous(), grid[None, :].contiguous(), ulps=2)
+    case("aten.atan2.default", ints(-3, 4, 9), ints(-3, 4, 9), ulps=2)
+    case("aten.complex.default", rand(2, 3), rand(3))
+    base = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.3, INF, -INF, NAN])
+    for exponent in (0.0, 1.0, 2.0, 3.0, 0.5, -0.5, -1.0, -2.0, 4.0, -3.0, 1.7, -0.25):
+        case("aten.pow.Tensor_Scalar", base.abs() if exponent == -0.5 else base, exponent, ulps=2)
+    case("aten.pow.Tensor_Scalar", ints(-3, 4, 6), 5)
+    case("aten.pow.Tensor_Tensor", rand(5, 1).abs(), rand(4), ulps=2)
+    case("aten.pow.Tensor_Tensor", ints(-3, 4, 6), ints(0, 6, 6))
+    case("aten.pow.Scalar", 500000.0, rand(9).neg(), ulps=2)
+    case("aten.pow.Scalar", 2, torch.arange(9))
+    case("aten.pow_.Scalar", rand(6), 3)
+    case("aten.logical_not_.default", rand(5, dtype=torch.bool))
+
+
+def statistics():
+    for t in (rand(5, 37, scale=3), rand(37, 5).t(), strided(rand(3, 40))):
+        for dims in ([0], [1], [-1, 0], None):
+            case("aten.var.correction", t, dims, correction=1, ulps=8, atol=1e-6)
+            case("aten.std.correction", t, dims, correction=0, keepdim=True, ulps=8, atol=1e-6)
+            case("aten.linalg_vector_norm.default", t, 2, dims, ulps=8)
+    case("aten.var_mean.correction", rand(4, 9, dtype=torch.bfloat16), [1], correction=0, ulps=1, atol=1e-6)
+    case("aten.var.correction", rand(3, 1), [1], correction=1)
+    for order in (0, 1, 2, 3.5, INF, -INF):
+        case("aten.linalg_vector_norm.default", rand(6, 20), order, [1], True, ulps=16)
+    case("aten.linalg_vector_norm.default", rand(8, dtype=torch.bfloat16), 2, dtype=torch.float32, ulps=4)
+    case("aten.logsumexp.default", rand(5, 30, scale=20), [1], ulps=4, atol=1e-6)
+    case("aten.logsumexp.default", torch.tensor([[INF, 1.0], [-INF, -INF], [NAN, 1.0]]), [1], True)
+    case("aten.prod.default", rand(3, 4), ulps=16)
+    case("aten.prod.dim_int", ints(-4, 5, 4, 5), 1)
+    case("aten.prod.dim_int", rand(0, 3), 0, True)
+    case("aten.cumprod.default", rand(3, 6), -1, ulps=8)
+    case("aten.cumprod.default", ints(-3, 4, 5), 0)
+    case("aten.cummax.default", torch.tensor([[1.0, 3.0, 3.0, 2.0, NAN, 5.0], [-0.0, 0.0, -1.0, INF, INF, 1.0]]), 1)
+    case("aten.cummax.default", ints(-4, 5, 4, 5), 0)
+    for dtype, ulps, atol in ((torch.float32, 8, 2e-6), (torch.bfloat16, 2, 1e-5), (torch.float64, 16, 1e-14)):
+        x, w, b, g = (rand(*s, dtype=dtype) for s in ((4, 3, 10), (3, 10), (3, 10), (4, 3, 10)))
+        xd, wd, bd = (t.double().requires_grad_() for t in (x, w, b))
+        y = F.layer_norm(xd, (3, 10), wd, bd, 1e-5)
+        y.backward(g.double())
+        kept = torch.float64 if dtype == torch.float64 else torch.float32
+        mean = xd.detach().mean((1, 2), True)
+        rstd = (xd.detach().var((1, 2), correction=0, keepdim=True) + 1e-5).rsqrt()
+        case("aten.native_layer_norm.default", args_full=[x, [3, 10], w, b, 1e-5],
+             expect=(y.detach().to(dtype), mean.to(kept), rstd.to(kept)), ulps=ulps, atol=atol)
+        case("aten.native_layer_norm_backward.default",
+             args_full=[g, x, [3, 10], mean.to(kept), rstd.to(kept), w, b, [True, True, True]],
+             expect=tuple(t.grad.to(dtype) for t in (xd, wd, bd)), ulps=ulps, atol=4 * atol)
+
+
+def rearranging():
+    t = rand(4, 6)
+    for diagonal in (0, -2, 3, 9, -9):
+        for op in ("tril", "triu"):
+            case(f"aten.{op}.default", t, diagonal)
+    case("aten.triu.default", rand(2, 5, 3, dtype=torch.bool).transpose(1, 2), 1)
+    case("aten.roll.default", t, [2, -1], [0, 1])
+    case("aten.roll.default", t.t(), [5])
+    case("aten.roll.default", rand(0, 3), [1], [1])
+    case("aten.slice_copy.Tensor", t, 1, -5, 100, 2)
+    case("aten.slice_scatter.default", t, rand(4, 2), 1, 1, 5, 2)
+    case("aten.slice_scatter.default", t, rand(0, 6), 0, 3, 1)
+    case("aten.select_scatter.default", t, rand(4), 1, -2)
+    case("aten.index_copy.default", t, 1, torch.tensor([3, 0]), rand(4, 2))
+    case("aten.index_copy_.default", strided(t), 0, torch.tensor([3, 0]), rand(2, 6))
+    case("aten.index_fill.int_Scalar", t, 1, torch.tensor([-1, 2]), 7.0)
+    case("aten.nonzero.default", ints(-1, 2, 3, 4))
+    case("aten.nonzero.default", torch.tensor(3.0))
+    case("aten.nonzero.default", torch.zeros(3, 2))
+    case("aten.masked_select.default", t, rand(6, dtype=torch.bool))
+    case("aten.masked_select.default", rand(3, 1), rand(3, 4, dtype=torch.bool))
+    case("aten.one_hot.default", args_full=[(c := ints(0, 5, 2, 3)), 6], expect=F.one_hot(c, 6))
+    case("aten.bincount.default", ints(0, 5, 12))
+    case("aten.bincount.default", ints(0, 5, 12), None, 9)
+    case("aten.bincount.default", ints(0, 5, 12), ints(-4, 5, 12).float())
+    case("aten.histc.default", torch.tensor([0.0, 1.0, 1.0, 2.0, 7.0, -1.0, 3.0]), 4, 0, 4)
+    case("aten.histc.default", ints(0, 8, 30).float(), 8)
+    bounds = torch.tensor([-1.0, 0.0, 0.0, 2.0])
+    values = torch.tensor([[-2.0, -1.0, 0.0], [1.0, 2.0, 3.0]])
+    for right in (False, True):
+        case("aten.bucketize.Tensor", values, bounds, right=right)
+        case("aten.searchsorted.Tensor", torch.stack([bounds, bounds + 1]), values, right=right, out_int32=True)
+    case("aten.searchsorted.Tensor", torch.tensor([1, 4, 9]), ints(0, 12, 5), side="right")
+    case("aten.linspace.default", 0.0, 1.0, 7, ulps=1)
+    case("aten.linspace.default", 3, -2, 1)
+    case("aten.dot.default", ints(-4, 5, 9).float(), ints(-4, 5, 9).float())
+    case("aten.baddbmm.default", rand(2, 3, 5), rand(2, 3, 4), rand(2, 4, 5), beta=0.5, alpha=2.0, ulps=4, atol=1e-6)
+
+
 def movement():
     t = rand(4, 6)
     every = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.bool, torch.uint8]
@@ -460,7 +586,8 @@ def attention():
 def write():
     global GEN
     GEN = torch.Generator().manual_seed(7)
-    for family in (pointwise, movement, views, reductions, normalising, products, indexing, buckets, attention):
+    for family in (pointwise, movement, views, reductions, normalising, products, indexing, buckets, attention,
+                   activations, statistics, rearranging):
         family()
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"
 

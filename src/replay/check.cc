@@ -50,7 +50,9 @@ class Checker {
     Run run_a = run(a_, world_a_, watch(seen_a, setup_.device_a));
     Run run_b = run(b_, world_b_, watch(seen_b, setup_.device_b));
     for (Rank rank = 0; rank < world_a_.size; ++rank) judge_nodes(rank, seen_a, seen_b);
-    has_sums_ = find_sums();
+    const std::vector<std::vector<std::size_t>> lots = find_sums(seen_a);
+    has_sums_ = !lots.empty();
+    if (has_sums_) sums_.start(lots[0]);
     // The second run of A also tells whether A gives the same bits twice.
     Run again_a = run(a_, world_a_, follow_bounds(bounded_a_, setup_.device_a));
     report_.baseline_is_deterministic = have_same_bits(run_a.results, again_a.results);
@@ -58,7 +60,14 @@ class Checker {
       again_a = run(a_, world_a_, follow_bounds(bounded_a_, nullptr));
       report_.devices_agree = have_same_bits(run_a.results, again_a.results);
     }
-    const Run again_b = has_sums_ ? run(b_, world_b_, follow_bounds(bounded_b_, nullptr)) : Run();
+    Run again_b = has_sums_ ? run(b_, world_b_, follow_bounds(bounded_b_, nullptr)) : Run();
+    for (std::size_t lot = 1; lot < lots.size(); ++lot) {
+      sums_.start(lots[lot]);
+      again_a = again_b = Run();
+      again_a = run(a_, world_a_, follow_bounds(bounded_a_, nullptr));
+      again_b = run(b_, world_b_, follow_bounds(bounded_b_, nullptr));
+    }
+    sums_.start({});
     if (has_sums_ && setup_.device_b != nullptr)
       report_.devices_agree = report_.devices_agree && have_same_bits(run_b.results, again_b.results);
     for (Rank rank = 0; rank < world_a_.size; ++rank) {
@@ -150,8 +159,8 @@ class Checker {
                        [&](NodeId value) { return value && bounded_b_.nodes.contains(value); });
   }
 
-  // Finds the regrouped sums, and which groups come from one. Returns whether there are any.
-  bool find_sums() {
+  // Finds the regrouped sums, and which groups come from one: in lots whose values may be kept together. None: no such sums.
+  std::vector<std::vector<std::size_t>> find_sums(const Watcher& seen_a) {
     IdSet<NodeId> roots_a, roots_b;
     bool has_any = false;
     for (const auto& judgements : judgements_) {
@@ -162,7 +171,7 @@ class Checker {
         for (NodeId value : groups_[i].values) roots_b.insert(value);
       }
     }
-    if (!has_any) return false;
+    if (!has_any) return {};
     const auto start = [](const Graph& graph, const IdSet<NodeId>& roots, BoundedNodes& bounded) {
       RegroupedSums found = find_regrouped(graph, roots);
       bounded.sums = std::move(found.sums);
@@ -176,13 +185,35 @@ class Checker {
     bounded_b_.observer = [this](Rank rank, NodeId node, const Value& value, ErrorBounds& bounds) {
       if (value.is_tensor()) sums_.see_value(rank, node, value.tensor(), bounds);
     };
-    for (std::size_t i = 0; i < groups_.size(); ++i)
-      if (is_reached(groups_[i]) &&
-          std::any_of(judgements_.begin(), judgements_.end(), [&](const auto& of_rank) {
+    std::vector<std::vector<std::size_t>> lots(1);
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      if (!is_reached(groups_[i]) ||
+          std::none_of(judgements_.begin(), judgements_.end(), [&](const auto& of_rank) {
             return of_rank[i].skipped.empty() && needs_bound(of_rank[i].judgement);
           }))
-        sums_.add(i);
-    return true;
+        continue;
+      const std::size_t bytes = kept_bytes(seen_a, groups_[i].whole);
+      if (kept + bytes > setup_.kept_bytes && !lots.back().empty()) {
+        lots.emplace_back();
+        kept = 0;
+      }
+      lots.back().push_back(i);
+      kept += bytes;
+    }
+    return lots;
+  }
+
+  // Of a value and its bound, of all ranks.
+  std::size_t kept_bytes(const Watcher& seen, NodeId node) const {
+    std::size_t bytes = 0;
+    for (Rank rank = 0; rank < world_a_.size; ++rank) {
+      const Seen& value = seen.at(rank, node);
+      if (value.kind == Seen::Kind::kTensor)
+        bytes += static_cast<std::size_t>(count_elements(value.sizes)) *
+                 (static_cast<std::size_t>(info(value.dtype).bytes) + sizeof(float));
+    }
+    return bytes;
   }
 
   static bool needs_bound(const Judgement& judgement) {

@@ -31,7 +31,8 @@
 // Each graph is run on its device; bounds are made on the CPU, whose outputs must be the same bits then.
 //
 //   run A, run B        hashes of all values: verdicts but those on regrouped sums
-//   run A, run B again  with bounds, where a sum was regrouped (without: A alone)
+//   run A, run B again  with bounds, where a sum was regrouped (without: A alone). A's values are kept until B's are made;
+//                       where that is more than `kept_bytes`, once for each lot of values that fits
 //   run A, run B again  for the one node that differs first, if one does: its index, bits and distance
 #pragma once
 
@@ -115,6 +116,7 @@ struct CheckSetup {
   const Graph* reference = nullptr;
   Device* device_a = nullptr;  // null: the CPU
   Device* device_b = nullptr;
+  std::size_t kept_bytes = std::size_t{4} << 30;
 };
 // Throws InputError or UsageError if the graphs cannot be compared.
 CheckReport check_graphs(const Graph& a, const Graph& b, const CheckSetup& setup);

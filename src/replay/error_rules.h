@@ -22,9 +22,10 @@ Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args);
 // Gradients with respect to inputs. They are linear in the incoming gradient, which alone may have a bound: the saved
 // activations must be the same bits in both graphs, else there is no bound.
 void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call);
-void bound_silu_backward(ErrorBounds& bounds, const BoundedCall& call);
+void bound_activation_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_softmax_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call);
+void bound_dot_product_backward(ErrorBounds& bounds, const BoundedCall& call);
 
 }  // namespace epweave::replay

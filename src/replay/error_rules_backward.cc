@@ -4,6 +4,8 @@
 //   bound(L g) = L' (bound(g) + n u (|g| + bound(g)))
 #include "replay/error_rules.h"
 
+#include <cmath>
+
 namespace epweave::replay {
 namespace {
 
@@ -67,11 +69,12 @@ void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   }
 }
 
-// grad * silu'(x)
-void bound_silu_backward(ErrorBounds& bounds, const BoundedCall& call) {
-  require_exact(bounds, call, {1});
-  const Tensor& grad = tensor_at(call, 0);
-  const Value product = run_op(bounds, call.op, {widen(bounds, grad, 2), call.args[1]});
+// grad * f'(x), whatever else f takes.
+void bound_activation_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  std::vector<Value> args(call.args.begin(), call.args.end());
+  for (std::size_t i = 1; i < args.size(); ++i) require_exact(bounds, call, {i});
+  args[0] = widen(bounds, tensor_at(call, 0), 4);
+  const Value product = run_op(bounds, call.op, std::move(args));
   set_rounded(bounds, call.result.tensor(), bounds.magnitude(product.tensor()));
 }
 
@@ -104,15 +107,18 @@ void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
 //   query [Q  0  |Q|]     key [K  |K|  0]
 //
 // the products are those of Q and K, so the weights are the same; d query has d score |K| in its second third, d key has
-// d score' |Q| in its third. A score function must hand its gradient on as it is: the sign of another's is not known.
-void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call) {
-  enum Param : std::size_t { kQuery, kKey, kValue, kOut, kLse, kGradOut, kGradLse, kForward, kJoint };
-  constexpr std::size_t kGradOfScore = 5;  // of the joint function's parameters
-  require_exact(bounds, call, {kQuery, kKey, kValue, kOut, kLse});
-  if (!call.args[kJoint].is<Function>() || call.args[kJoint].as<Function>().returned_param != kGradOfScore)
-    throw NoBound();
-  const Tensor &query = tensor_at(call, kQuery), &key = tensor_at(call, kKey),
-               &value = tensor_at(call, kValue);
+// d score' |Q| in its third.
+namespace {
+
+// Where a call of attention's backward has its arguments.
+struct AttentionParams {
+  std::size_t query, key, value, out, lse, grad_out;
+};
+
+// The call's arguments, but on magnitudes.
+std::vector<Value> take_magnitudes(ErrorBounds& bounds, const BoundedCall& call, const AttentionParams& at,
+                                   std::int64_t terms) {
+  const Tensor &query = tensor_at(call, at.query), &key = tensor_at(call, at.key);
   const auto wide_copy = [&](const Tensor& tensor) {
     return bounds.apply("aten._to_copy.default", {tensor, DType::kFloat32});
   };
@@ -120,16 +126,25 @@ void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call)
     return bounds.apply("aten.cat.default", {Value::list({a, b, c}), std::int64_t{-1}});
   };
   const auto zero = [&](const Tensor& like) { return bounds.scale(bounds.magnitude(like), 0); };
-  const std::int64_t depth = query.size(3), shared = query.size(1) / std::max<std::int64_t>(key.size(1), 1);
-  const std::int64_t terms = query.size(2) * shared + key.size(2) + 2 * value.size(3) + 16;
   std::vector<Value> args(call.args.begin(), call.args.end());
-  args[kQuery] = beside(wide_copy(query), zero(query), bounds.magnitude(query));
-  args[kKey] = beside(wide_copy(key), bounds.magnitude(key), zero(key));
-  args[kValue] = bounds.magnitude(value);
-  args[kOut] = bounds.scale(bounds.magnitude(tensor_at(call, kOut)), -1);
-  args[kGradOut] = widen(bounds, tensor_at(call, kGradOut), terms);
-  if (args[kGradLse].is_tensor()) args[kGradLse] = widen(bounds, args[kGradLse].tensor(), terms);
-  const Value magnitudes = run_op(bounds, call.op, std::move(args));
+  args[at.query] = beside(wide_copy(query), zero(query), bounds.magnitude(query));
+  args[at.key] = beside(wide_copy(key), bounds.magnitude(key), zero(key));
+  args[at.value] = bounds.magnitude(tensor_at(call, at.value));
+  args[at.out] = bounds.scale(bounds.magnitude(tensor_at(call, at.out)), -1);
+  args[at.grad_out] = widen(bounds, tensor_at(call, at.grad_out), terms);
+  return args;
+}
+
+// Of the longest chain of additions.
+std::int64_t count_terms(const BoundedCall& call, const AttentionParams& at) {
+  const Tensor &query = tensor_at(call, at.query), &key = tensor_at(call, at.key);
+  const std::int64_t shared = query.size(1) / std::max<std::int64_t>(key.size(1), 1);
+  return query.size(2) * shared + key.size(2) + 2 * tensor_at(call, at.value).size(3) + 16;
+}
+
+// What the op made of the magnitudes bounds the gradients of query, key and value.
+void set_gradients(ErrorBounds& bounds, const BoundedCall& call, const Value& magnitudes,
+                   std::int64_t depth) {
   const auto third = [&](std::size_t result, std::int64_t which) {
     return bounds.apply("aten.slice.Tensor", {magnitudes.items().at(result), std::int64_t{-1}, which * depth,
                                               (which + 1) * depth});
@@ -137,6 +152,40 @@ void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call)
   const Tensor found[] = {third(0, 1), third(1, 2), magnitudes.items().at(2).tensor()};
   for (std::size_t i = 0; i < std::size(found); ++i)
     if (const Tensor* result = result_at(call, i)) set_rounded(bounds, *result, found[i]);
+}
+
+}  // namespace
+
+// A score function must hand its gradient on as it is: the sign of another's is not known.
+void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  enum Param : std::size_t { kQuery, kKey, kValue, kOut, kLse, kGradOut, kGradLse, kForward, kJoint };
+  constexpr std::size_t kGradOfScore = 5;  // of the joint function's parameters
+  constexpr AttentionParams kAt{kQuery, kKey, kValue, kOut, kLse, kGradOut};
+  require_exact(bounds, call, {kQuery, kKey, kValue, kOut, kLse});
+  if (!call.args[kJoint].is<Function>() || call.args[kJoint].as<Function>().returned_param != kGradOfScore)
+    throw NoBound();
+  const std::int64_t terms = count_terms(call, kAt);
+  std::vector<Value> args = take_magnitudes(bounds, call, kAt, terms);
+  if (args[kGradLse].is_tensor()) args[kGradLse] = widen(bounds, args[kGradLse].tensor(), terms);
+  set_gradients(bounds, call, run_op(bounds, call.op, std::move(args)), tensor_at(call, kQuery).size(3));
+}
+
+// Scaled dot product attention: cuDNN's, flash and memory-efficient. A bias is added to scores and changes nothing here. The
+// scale that is not given is that of the original depth.
+void bound_dot_product_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  const auto param = [&](std::string_view name) {
+    const auto found = call.op.find_param(name);
+    EPWEAVE_CHECK(found.has_value());
+    return *found;
+  };
+  const AttentionParams at{param("query"), param("key"), param("value"), param("out"), param("logsumexp"), 0};
+  require_exact(bounds, call, {at.query, at.key, at.value, at.out, at.lse});
+  if (const auto bias = call.op.find_param("attn_bias")) require_exact(bounds, call, {*bias});
+  std::vector<Value> args = take_magnitudes(bounds, call, at, count_terms(call, at));
+  const std::int64_t depth = tensor_at(call, at.query).size(3);
+  if (Value& scale = args[param("scale")]; scale.is_none())
+    scale = 1.0 / std::sqrt(static_cast<double>(depth));
+  set_gradients(bounds, call, run_op(bounds, call.op, std::move(args)), depth);
 }
 
 }  // namespace epweave::replay

@@ -42,6 +42,9 @@ constexpr CollectiveRow kCollectives[] = {
     {"_c10d_functional.broadcast_.default", CollectiveKind::kBroadcast},
     {"_c10d_functional.reduce_scatter_tensor.default", CollectiveKind::kReduceScatter},
     {"_c10d_functional.reduce_scatter_tensor_out.default", CollectiveKind::kReduceScatter},
+    {"_c10d_functional_autograd.all_gather_into_tensor.default", CollectiveKind::kAllGather},
+    {"_c10d_functional_autograd.all_to_all_single.default", CollectiveKind::kAllToAll},
+    {"_c10d_functional_autograd.reduce_scatter_tensor.default", CollectiveKind::kReduceScatter},
 };
 
 const CollectiveRow* find_collective(std::string_view target) {
@@ -59,7 +62,7 @@ double thread_seconds() {
 
 // The op reads an element of a tensor on the host.
 bool reads_element(const OpInfo& op) {
-  return op.target == "aten._local_scalar_dense.default";
+  return op.target == "aten._local_scalar_dense.default" || op.target == "aten.item.default";
 }
 
 // What every rank shares.
@@ -314,7 +317,7 @@ class RankRunner {
 
   Value call(NodeId id, const Node& node) {
     BoundCall bound = bind_values(environment_, node);
-    if (is_mesh_op(node))
+    if (is_mesh_op(*node.op))
       return evaluate_mesh_op(graph_, program_.world,
                               {node, rank_, bound.args.empty() ? Value() : bound.args[0]});
     if (node.op->cost != CostClass::kFree && !pending_.empty())
@@ -628,16 +631,18 @@ Function make_function(const Graph& graph, const Body& body, const KernelTable& 
   return function;
 }
 
+bool can_execute(const OpInfo& op, const KernelTable& kernels) {
+  if (op.cost == CostClass::kCollective) return find_collective(op.target) != nullptr;
+  return op.cost == CostClass::kWait || is_mesh_op(op) || kernels.find(op) != nullptr;
+}
+
 std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTable& kernels) {
   std::set<std::string> missing;
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
-      if (node.kind != NodeKind::kCall || is_wait(node) || is_mesh_op(node)) continue;
-      const std::string_view target = graph.text(node.target);
-      if (node.op == nullptr ||
-          (is_launch(node) ? find_collective(target) == nullptr : kernels.find(*node.op) == nullptr))
-        missing.emplace(target);
+      if (node.kind == NodeKind::kCall && (node.op == nullptr || !can_execute(*node.op, kernels)))
+        missing.emplace(graph.text(node.target));
     }
   }
   return {missing.begin(), missing.end()};

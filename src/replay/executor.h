@@ -77,6 +77,9 @@ struct RunResult {
   std::size_t peak_bytes = 0;
 };
 
+// Whether the executor or the table runs the op.
+bool can_execute(const OpInfo& op, const KernelTable& kernels);
+
 // The targets the graph executes that neither the table nor the executor can run, sorted.
 std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTable& kernels);
 

@@ -135,8 +135,53 @@ Value local_scalar(KernelCall& call) {
   }
 }
 
+// ---- assertions and ranges ----------------------------------------------------------------
+
+Value assert_scalar(KernelCall& call) {
+  if (!call.boolean(0))
+    throw KernelError("assertion failed: " + (call[1].is<Text>() ? call[1].as<Text>().text : std::string()));
+  return {};
+}
+
+// _assert_tensor_metadata(a, size, stride, dtype, ...): where a tensor lies is no matter here.
+Value assert_metadata(KernelCall& call) {
+  const Tensor& tensor = call.tensor(0);
+  if (!call[1].is_none() && call[1].integers() != tensor.sizes)
+    throw KernelError("the tensor has other sizes");
+  if (!call[2].is_none() && call[2].integers() != tensor.strides)
+    throw KernelError("the tensor has other strides");
+  if (call[3].is<DType>() && call[3].as<DType>() != tensor.dtype)
+    throw KernelError("the tensor is " + std::string(info(tensor.dtype).name) + ", not " +
+                      std::string(info(call[3].as<DType>()).name));
+  return {};
+}
+
+// sym_constrain_range(size, *, min, max).
+Value constrain_range(KernelCall& call) {
+  const std::int64_t size = call.integer(0);
+  const bool is_low = !call[1].is_none() && size < call.integer(1);
+  const bool is_high = !call[2].is_none() && size > call.integer(2);
+  if (is_low || is_high) throw KernelError(std::to_string(size) + " is outside of its declared range");
+  return {};
+}
+
+Value scalar_max(KernelCall& call) {
+  return apply(call, [](auto a, auto b) { return a < b ? b : a; });
+}
+Value scalar_min(KernelCall& call) {
+  return apply(call, [](auto a, auto b) { return b < a ? b : a; });
+}
+Value scalar_choice(KernelCall& call) {
+  return call.boolean(0) ? call[1] : call[2];
+}
+
 constexpr KernelRow kRows[] = {
+    {"aten._assert_scalar.default", assert_scalar},
+    {"aten._assert_tensor_metadata.default", assert_metadata},
     {"aten._local_scalar_dense.default", local_scalar},
+    {"aten.item.default", local_scalar},
+    {"aten.sym_constrain_range.default", constrain_range},
+    {"aten.sym_constrain_range_for_size.default", constrain_range},
     {"aten.sym_numel.default", sym_numel},
     {"aten.sym_size.int", sym_size},
     {"aten.sym_storage_offset.default", sym_offset},
@@ -158,6 +203,10 @@ constexpr KernelRow kRows[] = {
     {"operator.or_", scalar_or},
     {"operator.sub", scalar_sub},
     {"operator.truediv", scalar_truediv},
+    {"torch.sym_ite", scalar_choice},
+    {"torch.sym_max", scalar_max},
+    {"torch.sym_min", scalar_min},
+    {"torch.sym_not", scalar_not},
 };
 
 }  // namespace

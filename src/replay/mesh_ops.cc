@@ -98,10 +98,9 @@ Value find_group(const Graph& graph, const World& world, const Node& node) {
 
 }  // namespace
 
-bool is_mesh_op(const Node& node) {
+bool is_mesh_op(const OpInfo& op) {
   constexpr std::string_view kTargets[] = {kDevice, kSubmesh, kGroup, kCoordinate};
-  return node.op != nullptr &&
-         std::find(std::begin(kTargets), std::end(kTargets), node.op->target) != std::end(kTargets);
+  return std::find(std::begin(kTargets), std::end(kTargets), op.target) != std::end(kTargets);
 }
 
 std::vector<MeshAxis> read_mesh_axes(const Context& context, Arg mesh) {

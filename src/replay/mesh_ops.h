@@ -17,7 +17,7 @@
 
 namespace epweave::replay {
 
-bool is_mesh_op(const Node& node);
+bool is_mesh_op(const OpInfo& op);
 
 struct MeshCall {
   const Node& node;

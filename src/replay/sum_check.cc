@@ -157,13 +157,21 @@ RegroupedSums find_regrouped(const Graph& graph, const IdSet<NodeId>& roots) {
 
 SumChecker::SumChecker(const std::vector<Group>& groups, Rank ranks) : groups_(groups), ranks_(ranks) {}
 
-void SumChecker::add(std::size_t group) {
-  ++uses_of_whole_[groups_[group].whole];
-  for (NodeId value : groups_[group].values) group_of_[value] = group;
+void SumChecker::start(const std::vector<std::size_t>& groups) {
+  wholes_ = {};
+  group_of_.clear();
+  for (OfRank& of_rank : ranks_) {
+    of_rank.wholes.clear();
+    of_rank.values.clear();
+  }
+  for (std::size_t group : groups) {
+    wholes_.insert(groups_[group].whole);
+    for (NodeId value : groups_[group].values) group_of_[value] = group;
+  }
 }
 
 void SumChecker::see_whole(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds) {
-  if (uses_of_whole_.contains(node)) ranks_[rank].wholes[node] = take_bounded(value, bounds);
+  if (wholes_.contains(node)) ranks_[rank].wholes[node] = take_bounded(value, bounds);
 }
 
 void SumChecker::see_value(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds) {

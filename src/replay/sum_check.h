@@ -52,7 +52,8 @@ RegroupedSums find_regrouped(const Graph& graph, const IdSet<NodeId>& roots);
 class SumChecker {
  public:
   SumChecker(const std::vector<Group>& groups, Rank ranks);
-  void add(std::size_t group);
+  // Compares these groups from now on; what was found of others is kept.
+  void start(const std::vector<std::size_t>& groups);
 
   void see_whole(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds);
   void see_value(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds);
@@ -68,7 +69,7 @@ class SumChecker {
   void finish(OfRank& of_rank, std::size_t group);
 
   const std::vector<Group>& groups_;
-  std::unordered_map<NodeId, std::uint32_t> uses_of_whole_;
+  IdSet<NodeId> wholes_;
   std::unordered_map<NodeId, std::size_t> group_of_;  // of a value of B
   std::vector<OfRank> ranks_;
 };

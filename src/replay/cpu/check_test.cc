@@ -119,6 +119,19 @@ TEST_CASE("parts are compared with the whole") {
   }
 }
 
+TEST_CASE("values that cannot be kept together are compared in lots") {
+  CheckSetup setup{table(), 2, 3, {}};
+  setup.kept_bytes = 1;  // each group by itself
+  const CheckReport lots = check_graphs(parse(kWhole), parse(kParts), setup), whole = check(kWhole, kParts);
+  CHECK(lots.is_same());
+  REQUIRE(lots.ranks.size() == whole.ranks.size());
+  for (std::size_t rank = 0; rank < lots.ranks.size(); ++rank) {
+    CHECK(lots.ranks[rank].nodes == whole.ranks[rank].nodes);
+    CHECK(lots.ranks[rank].unverified == whole.ranks[rank].unverified);
+  }
+  CHECK(lots.largest_share == whole.largest_share);
+}
+
 TEST_CASE("a regrouped sum is held to what its summands allow") {
   const CheckReport report = check(kWhole, kParts);
   const OutputCheck& output = report.outputs[1];

@@ -149,6 +149,20 @@ TEST_CASE("what a gradient within its bound gives lies within the result's bound
     Case c;
     check("silu", c.largest_share("aten.silu_backward.default", {c.random({5, 40}), c.random({5, 40})}, 0));
   }
+  for (const char* target :
+       {"aten.sigmoid_backward.default", "aten.tanh_backward.default", "aten.threshold_backward.default",
+        "aten.gelu_backward.default", "aten.softplus_backward.default", "aten.hardtanh_backward.default",
+        "aten.log_sigmoid_backward.default"}) {
+    Case c;
+    std::vector<Value> args = {c.random({5, 40}), c.random({5, 40})};
+    const std::size_t params = find_op(target)->params.size();
+    if (params == 4) args.insert(args.end(), {Value(target[5] == 'h' ? -0.5 : 1.0), Value(0.5)});
+    if (params == 3)
+      args.emplace_back(target[5] == 'g'   ? Value(Text{ArgKind::kText, "tanh"})
+                        : target[5] == 'l' ? Value(c.random({5, 40}))
+                                           : Value(0.25));
+    check(target, c.largest_share(target, args, 0));
+  }
   {
     Case c;
     const Tensor output = c.run("aten._softmax.default", {c.random({5, 8}), last, false}).tensor();
@@ -176,6 +190,19 @@ TEST_CASE("what a gradient within its bound gives lies within the result's bound
     Attention attention{c};
     const Tensor grad = c.random({1, 4, 12, 6});
     check("flex_attention", c.largest_share(kFlexBackward, attention.backward(grad, 0, 12), 5));
+  }
+  for (const bool is_causal : {false, true}) {
+    Case c;
+    const Tensor query = c.random({1, 4, 12, 8}), key = c.random({1, 2, 12, 8}),
+                 value = c.random({1, 2, 12, 6});
+    const Value forward = c.run("aten._scaled_dot_product_flash_attention.default",
+                                {query, key, value, 0.0, is_causal, false, Value()});
+    check("scaled_dot_product",
+          c.largest_share(
+              "aten._scaled_dot_product_flash_attention_backward.default",
+              {c.random({1, 4, 12, 6}), query, key, value, forward.items()[0], forward.items()[1], Value(),
+               Value(), std::int64_t{12}, std::int64_t{12}, 0.0, is_causal, Value(), Value(), Value()},
+              0));
   }
 }
 

@@ -27,6 +27,7 @@ std::span<const KernelRow> cpu_kernel_rows();
 KernelTable make_cpu_kernels();
 
 namespace cpu {
+std::span<const KernelRow> activation_rows();
 std::span<const KernelRow> attention_rows();
 std::span<const KernelRow> copy_rows();
 std::span<const KernelRow> factory_rows();
@@ -34,8 +35,10 @@ std::span<const KernelRow> index_rows();
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> normalise_rows();
 std::span<const KernelRow> pointwise_rows();
+std::span<const KernelRow> rearrange_rows();
 std::span<const KernelRow> reduce_rows();
 std::span<const KernelRow> sort_rows();
+std::span<const KernelRow> statistics_rows();
 std::span<const KernelRow> view_rows();
 }  // namespace cpu
 

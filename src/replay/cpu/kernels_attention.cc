@@ -25,6 +25,7 @@
 #include "replay/cpu/attention_call.h"
 #include "replay/cpu/kernels.h"
 #include "replay/cpu/operands.h"
+#include "replay/cpu/product.h"
 #include "replay/cpu/sum.h"
 #include "replay/cpu/vector_math.h"
 
@@ -149,10 +150,7 @@ Forward run_forward(const Problem& p, Kind& kind) {
       scores.push_back(scaled_scores(p, tile));
       kind.modify(tile, scores.back());
       for (std::int64_t r = 0; r < tile.rows; ++r)
-        for (std::int64_t j = 0; j < tile.width; ++j) {
-          const float score = scores.back()[at(r * tile.width + j)];
-          if (score > maximum[at(r)] || score != score) maximum[at(r)] = score;
-        }
+        maximum[at(r)] = maximum_run(tile.width, scores.back().data() + r * tile.width, maximum[at(r)]);
     }
     const std::int64_t row_first = (block.batch * p.heads + block.head) * p.queries + block.q_first;
     float* out = result.out.data() + row_first * p.value_depth;

@@ -325,6 +325,7 @@ Value pre_bucket_reduce_scatter(KernelCall& call) {
 
 constexpr KernelRow kRows[] = {
     {"ao.offload.default", clone},
+    {"ao.reload.default", clone},
     {"ao.wait_tensor.default", [](KernelCall& call) -> Value { return call.tensor(0); }},
     {"aten._to_copy.default", to_copy},
     {"aten.cat.default", cat},

@@ -1,9 +1,9 @@
 // Products. Each element is one chain of fused multiply-adds over the reduced index ascending, from +0, in
-// float32 for the 16-bit floats, rounded once (vector_math.h). So a row of a product does not depend on the
+// float32 for the 16-bit floats, rounded once (product.h). So a row of a product does not depend on the
 // other rows, and a product cut along its rows or columns is the same bits.
 #include "replay/cpu/kernels.h"
 #include "replay/cpu/operands.h"
-#include "replay/cpu/vector_math.h"
+#include "replay/cpu/product.h"
 
 namespace epweave::replay::cpu {
 namespace {
@@ -45,12 +45,32 @@ void check_matrices(const Tensor& a, const Tensor& b, std::size_t rank) {
                       std::to_string(b.sizes[rank - 2]));
 }
 
+template <class S>
+Matrix<S> matrix_of(const Tensor& tensor) {
+  return {reinterpret_cast<const S*>(tensor.bytes()), tensor.sizes[0], tensor.sizes[1], tensor.strides[0],
+          tensor.strides[1]};
+}
+// The same without copies, where the operands and the rows of the result are what the product reads and writes.
+template <class S>
+bool multiply_in_place(const Tensor& a, const Tensor& b, const Tensor& out) {
+  if (out.sizes[1] != 1 && out.strides[1] != 1) return false;
+  if (out.dtype == DType::kFloat32)
+    multiply(matrix_of<S>(a), matrix_of<S>(b), out.data<float>(), out.strides[0]);
+  else if (out.dtype == DType::kBfloat16)
+    multiply(matrix_of<S>(a), matrix_of<S>(b), reinterpret_cast<Bfloat16*>(out.bytes()), out.strides[0]);
+  else
+    return false;
+  return true;
+}
+
 // out = a b, two-dimensional.
 void multiply_into(const Tensor& a, const Tensor& b, const Tensor& out) {
+  if (a.dtype == DType::kFloat32 && multiply_in_place<float>(a, b, out)) return;
+  if (a.dtype == DType::kBfloat16 && multiply_in_place<Bfloat16>(a, b, out)) return;
   with_product_type(a.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
     const Loaded<C> left = load_matrix<C>(a), right = load_matrix<C>(b);
-    Buffer<C> c(static_cast<std::size_t>(out.numel()), C(0));
+    Buffer<C> c(static_cast<std::size_t>(out.numel()));
     multiply(left.matrix, right.matrix, c.data(), out.sizes[1]);
     store_dense(c, out);
   });
@@ -98,18 +118,48 @@ Value mv(KernelCall& call) {
   return out;
 }
 
-// beta * self + alpha * (a b): the product is finished first, then fused: fma(alpha, product, beta * self).
+Value dot(KernelCall& call) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  if (a.rank() != 1 || b.rank() != 1) throw KernelError("dot: two vectors");
+  const Tensor row = a.view({1, a.sizes[0]}, {0, a.strides[0]}, a.offset),
+               column = b.view({b.sizes[0], 1}, {b.strides[0], 0}, b.offset);
+  check_matrices(row, column, 2);
+  const Tensor out = call.make_result(0, a.dtype, {});
+  multiply_into(row, column, out.view({1, 1}, {1, 1}, out.offset));
+  return out;
+}
+
+// out = beta * self + alpha * product: the product is finished first, then fused: fma(alpha, product, beta * self).
+template <class C>
+void add_scaled(KernelCall& call, const Tensor& product, const Tensor& out) {
+  const C beta = number_as<C>(call[3]), alpha = number_as<C>(call[4]);
+  map_elements<C, C, 2>(out, {&product, &call.tensor(0)},
+                        [&](C p, C s) { return beta == C(0) ? alpha * p : math::fma(alpha, p, beta * s); });
+}
+
 Value addmm(KernelCall& call) {
-  const Tensor &self = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2);
+  const Tensor &a = call.tensor(1), &b = call.tensor(2);
   check_matrices(a, b, 2);
   Tensor out = call.make_result(0, a.dtype, {a.sizes[0], b.sizes[1]});
   with_floating(a.dtype, [&](auto tag) {
     using C = typename decltype(tag)::type;
     Tensor product = call.make(std::is_same_v<C, double> ? DType::kFloat64 : DType::kFloat32, out.sizes);
     multiply_into(a, b, product);
-    const C beta = number_as<C>(call[3]), alpha = number_as<C>(call[4]);
-    map_elements<C, C, 2>(out, {&product, &self},
-                          [&](C p, C s) { return beta == C(0) ? alpha * p : math::fma(alpha, p, beta * s); });
+    add_scaled<C>(call, product, out);
+  });
+  return out;
+}
+
+Value baddbmm(KernelCall& call) {
+  const Tensor &a = call.tensor(1), &b = call.tensor(2);
+  check_matrices(a, b, 3);
+  if (a.sizes[0] != b.sizes[0]) throw KernelError("baddbmm: different batches");
+  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], a.sizes[1], b.sizes[2]});
+  with_floating(a.dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    Tensor product = call.make(std::is_same_v<C, double> ? DType::kFloat64 : DType::kFloat32, out.sizes);
+    for (std::int64_t i = 0; i < a.sizes[0]; ++i) multiply_into(slab(a, i), slab(b, i), slab(product, i));
+    add_scaled<C>(call, product, out);
   });
   return out;
 }
@@ -196,7 +246,9 @@ Value grouped_mm(KernelCall& call) {
 constexpr KernelRow kRows[] = {
     {"aten._grouped_mm.default", grouped_mm},
     {"aten.addmm.default", addmm},
+    {"aten.baddbmm.default", baddbmm},
     {"aten.bmm.default", bmm},
+    {"aten.dot.default", dot},
     {"aten.mm.default", mm},
     {"aten.mv.default", mv},
 };

@@ -1,114 +1,12 @@
 // Ops that map each element: arithmetic, comparisons, bitwise, where, activations and their derivatives.
 // What each computes is in math/element_ops.h; here are its operands, its result and the loop. The same
 // functions serve a device: where the result is in a device's memory the op goes into its queue.
-#include <tuple>
-
-#include "ir/promotion.h"
 #include "replay/cpu/kernels.h"
-#include "replay/cpu/operands.h"
-#include "replay/cpu/vector_math.h"
-#include "replay/math/element_ops.h"
-#include "replay/queue.h"
+#include "replay/cpu/map_ops.h"
 
 namespace epweave::replay::cpu {
 namespace {
 
-[[noreturn]] void refuse(const KernelCall& call, DType dtype) {
-  throw KernelError(std::string(call.op().target) + " is not defined for " + std::string(info(dtype).name));
-}
-
-using namespace math;  // NOLINT: the ops
-
-// ---- drivers ------------------------------------------------------------------------------
-
-Tensor result_like(KernelCall& call, DType dtype, std::initializer_list<const Tensor*> inputs) {
-  const std::vector<const Tensor*> all(inputs);
-  return call.make_result(0, dtype, broadcast_sizes(all));
-}
-
-// Where the result goes: a new tensor, or the first argument.
-struct Fresh {
-  static Tensor target(KernelCall& call, DType dtype, std::initializer_list<const Tensor*> inputs) {
-    return result_like(call, dtype, inputs);
-  }
-};
-struct InPlace {
-  static Tensor target(KernelCall& call, DType, std::initializer_list<const Tensor*>) {
-    return call.tensor(0);
-  }
-};
-
-// Ops with a vector form for float (vector_math.h).
-template <class Op>
-constexpr bool HasRun = std::is_same_v<Op, Exp> || std::is_same_v<Op, Sigmoid> || std::is_same_v<Op, Silu> ||
-                        std::is_same_v<Op, SiluBackward>;
-template <class Op, class... In>
-void run(std::int64_t n, float* to, In... from) {
-  if constexpr (std::is_same_v<Op, Exp>)
-    exp_run(n, to, from...);
-  else if constexpr (std::is_same_v<Op, Sigmoid>)
-    sigmoid_run(n, to, from...);
-  else if constexpr (std::is_same_v<Op, Silu>)
-    silu_run(n, to, from...);
-  else
-    silu_backward_run(n, to, from...);
-}
-template <class Op, class C, std::size_t N>
-constexpr bool IsTest = N == 1 ? requires(C x) {
-  Op::test(x);
-} : requires(C x) {
-  Op::test(x, x);
-};
-
-template <class Op, class C, std::size_t N>
-void map_on_cpu(const Tensor& out, const std::array<const Tensor*, N>& in, const Value& number) {
-  if constexpr (std::is_same_v<C, float> && HasRun<Op>) {
-    map_runs<C, C, N>(out, in, [](std::int64_t n, float* to, auto... from) { run<Op>(n, to, from...); });
-  } else {
-    const C scalar = number.is_none() ? C(0) : number_as<C>(number);
-    using R = std::conditional_t<IsTest<Op, C, N>, std::int64_t, C>;
-    map_elements<C, R, N>(out, in, [&](auto... x) -> R {
-      if constexpr (Op::divides && is_int<C>)
-        if (std::get<1>(std::tuple(x...)) == 0) throw KernelError("integer division by zero");
-      if constexpr (requires { Op::test(x...); })
-        return Op::test(x...) ? 1 : 0;
-      else if constexpr (requires { Op::apply(x...); })
-        return Op::apply(x...);
-      else
-        return Op::apply(scalar, x...);
-    });
-  }
-}
-
-// out[i] = Op of the inputs' elements, computed in the compute type of `common`, on the device of `out`.
-template <class Op, std::size_t N>
-void map_op(const KernelCall& call, DType common, const Tensor& out, const std::array<const Tensor*, N>& in,
-            const Value& number = Value()) {
-  with_compute(common, [&](auto tag) {
-    using C = typename decltype(tag)::type;
-    if constexpr (!Op::template allows<C>) {
-      refuse(call, common);
-    } else if (Queue* queue = out.storage->queue(); queue != nullptr) {
-      MapRequest request{code_of<Op>, common, out, {}, N, number};
-      std::copy(in.begin(), in.end(), request.in.begin());
-      queue->map(request);
-    } else {
-      map_on_cpu<Op, C>(out, in, number);
-    }
-  });
-}
-
-template <class Op, class Where>
-Value binary_as(KernelCall& call, DType common) {
-  const Tensor a = operand(call, 0, common), b = operand(call, 1, common);
-  const Tensor out = Where::target(call, common, {&a, &b});
-  map_op<Op, 2>(call, common, out, {&a, &b});
-  return out;
-}
-template <class Op, class Where = Fresh>
-Value binary(KernelCall& call) {
-  return binary_as<Op, Where>(call, promoted_dtype(call, {0, 1}));
-}
 template <class Where = Fresh>
 Value divide(KernelCall& call) {
   return binary_as<Div, Where>(call, to_float(promoted_dtype(call, {0, 1})));
@@ -160,22 +58,6 @@ Value lerp(KernelCall& call) {
 
 // ---- one operand --------------------------------------------------------------------------
 
-template <class Op, class Where>
-Value unary_as(KernelCall& call, DType common) {
-  const Tensor a = operand(call, 0, common);
-  const Tensor out = Where::target(call, common, {&a});
-  map_op<Op, 1>(call, common, out, {&a});
-  return out;
-}
-template <class Op, class Where = Fresh>
-Value unary(KernelCall& call) {
-  return unary_as<Op, Where>(call, call.tensor(0).dtype);
-}
-// Integers become float32.
-template <class Op, class Where = Fresh>
-Value unary_float(KernelCall& call) {
-  return unary_as<Op, Where>(call, to_float(call.tensor(0).dtype));
-}
 template <class Op>
 Value test_each(KernelCall& call) {
   const Tensor& a = call.tensor(0);
@@ -184,21 +66,17 @@ Value test_each(KernelCall& call) {
   return out;
 }
 
+Value logical_not_in_place(KernelCall& call) {
+  const Tensor& a = call.tensor(0);
+  map_op<LogicalNot, 1>(call, a.dtype, a, {&a});
+  return a;
+}
+
 Value bitwise_not(KernelCall& call) {
   const Tensor& a = call.tensor(0);
   if (a.dtype == DType::kBool) return test_each<LogicalNot>(call);
   const Tensor out = result_like(call, a.dtype, {&a});
   map_op<BitNot, 1>(call, a.dtype, out, {&a});
-  return out;
-}
-
-// A derivative from the gradient and what was saved; some take a number (the third argument).
-template <class Op>
-Value backward_of(KernelCall& call) {
-  const DType common = promoted_dtype(call, {0, 1});
-  const Tensor grad = operand(call, 0, common), saved = operand(call, 1, common);
-  const Tensor out = result_like(call, common, {&grad, &saved});
-  map_op<Op, 2>(call, common, out, {&grad, &saved}, call.size() > 2 ? call[2] : Value());
   return out;
 }
 
@@ -247,16 +125,14 @@ Value clamp(KernelCall& call) {
   return out;
 }
 
+template <class Where>
 Value pow_number(KernelCall& call) {
   const DType common = promoted_dtype(call, {0, 1});
   if (compute_of(common) == Compute::kInt) {
     if (call.integer(1) < 0) throw KernelError("integers to negative powers are not allowed");
-  } else if (!has_power(call.real(1))) {
-    throw KernelError("portable math has powers -2, -1, -0.5, 0, 0.5, 1, 2 and 3, not " +
-                      std::to_string(call.real(1)));
   }
   const Tensor a = operand(call, 0, common);
-  const Tensor out = result_like(call, common, {&a});
+  const Tensor out = Where::target(call, common, {&a});
   map_op<Power, 1>(call, common, out, {&a}, call[1]);
   return out;
 }
@@ -326,6 +202,7 @@ constexpr KernelRow kRows[] = {
     {"aten.logical_and.default", compare<LogicalAnd>},
     {"aten.logical_and_.default", compare<LogicalAnd, InPlace>},
     {"aten.logical_not.default", test_each<LogicalNot>},
+    {"aten.logical_not_.default", logical_not_in_place},
     {"aten.logical_or.default", compare<LogicalOr>},
     {"aten.logical_xor.default", compare<LogicalXor>},
     {"aten.lt.Scalar", compare<Less>},
@@ -344,7 +221,10 @@ constexpr KernelRow kRows[] = {
     {"aten.ne.Tensor", compare<NotEqual>},
     {"aten.neg.default", unary<Neg>},
     {"aten.neg_.default", unary<Neg, InPlace>},
-    {"aten.pow.Tensor_Scalar", pow_number},
+    {"aten.pow.Scalar", binary<PowerOf>},
+    {"aten.pow.Tensor_Scalar", pow_number<Fresh>},
+    {"aten.pow.Tensor_Tensor", binary<PowerOf>},
+    {"aten.pow_.Scalar", pow_number<InPlace>},
     {"aten.reciprocal.default", unary_float<Reciprocal>},
     {"aten.relu.default", unary<Relu>},
     {"aten.relu_.default", unary<Relu, InPlace>},

@@ -12,6 +12,7 @@
 
 #include "replay/math/element_op.h"
 #include "replay/math/elements.h"
+#include "replay/math/special_functions.h"
 
 namespace epweave::math {
 
@@ -540,18 +541,121 @@ struct ScaledSum : FloatOnly {
   }
 };
 
-// x to one of a few powers; `has_power` tells which.
-EPWEAVE_HD bool has_power(double exponent) {
-  return exponent == 2 || exponent == 3 || exponent == 1 || exponent == 0 || exponent == 0.5 ||
-         exponent == -0.5 || exponent == -1 || exponent == -2;
+// ---- through double (special_functions.h) -------------------------------------------------
+
+// An op whose C is double of double, and float of the same, rounded once.
+#define EPWEAVE_UNARY_THROUGH_DOUBLE(Name, function)                 \
+  struct Name : FloatOnly {                                          \
+    template <class C>                                               \
+    EPWEAVE_HD static C apply(C x) {                                 \
+      return static_cast<C>(math::function(static_cast<double>(x))); \
+    }                                                                \
+  };
+#define EPWEAVE_BINARY_THROUGH_DOUBLE(Name, function)                                        \
+  struct Name : FloatOnly {                                                                  \
+    template <class C>                                                                       \
+    EPWEAVE_HD static C apply(C x, C y) {                                                    \
+      return static_cast<C>(math::function(static_cast<double>(x), static_cast<double>(y))); \
+    }                                                                                        \
+  };
+EPWEAVE_UNARY_THROUGH_DOUBLE(Expm1, expm1)
+EPWEAVE_UNARY_THROUGH_DOUBLE(Log1p, log1p)
+EPWEAVE_UNARY_THROUGH_DOUBLE(Log2, log2)
+EPWEAVE_UNARY_THROUGH_DOUBLE(Exp2, exp2)
+EPWEAVE_UNARY_THROUGH_DOUBLE(Erf, erf)
+EPWEAVE_UNARY_THROUGH_DOUBLE(Gelu, gelu)
+EPWEAVE_UNARY_THROUGH_DOUBLE(GeluTanh, gelu_tanh)
+EPWEAVE_UNARY_THROUGH_DOUBLE(LogSigmoid, log_sigmoid)
+EPWEAVE_BINARY_THROUGH_DOUBLE(Atan2, atan2)
+EPWEAVE_BINARY_THROUGH_DOUBLE(GeluBackward, gelu_backward)
+EPWEAVE_BINARY_THROUGH_DOUBLE(GeluTanhBackward, gelu_tanh_backward)
+EPWEAVE_BINARY_THROUGH_DOUBLE(LogSigmoidBackward, log_sigmoid_backward)
+#undef EPWEAVE_UNARY_THROUGH_DOUBLE
+#undef EPWEAVE_BINARY_THROUGH_DOUBLE
+
+struct Softplus : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C beta, C threshold) {
+    return static_cast<C>(
+        softplus(static_cast<double>(x), static_cast<double>(beta), static_cast<double>(threshold)));
+  }
+};
+struct SoftplusBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C beta, C grad, C x, C threshold) {
+    return static_cast<C>(softplus_backward(static_cast<double>(grad), static_cast<double>(x),
+                                            static_cast<double>(beta), static_cast<double>(threshold)));
+  }
+};
+// above * x for positive x, below * (exp(input_scale * x) - 1) for others; `input_scale` is the number.
+struct Elu : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C input_scale, C x, C below, C above) {
+    return x > C(0) ? above * x : below * expm1(x * input_scale);
+  }
+};
+
+struct LeakyRelu : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C slope, C x) {
+    return x > C(0) ? x : x * slope;
+  }
+};
+// The gradient where low < x < high; `low` is the number.
+struct HardtanhBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C low, C grad, C x, C high) {
+    return x <= low || x >= high ? C(0) : grad;
+  }
+};
+struct ReplaceNan : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C nan, C x, C high, C low) {
+    if constexpr (is_int<C>)
+      return x;
+    else
+      return x != x ? nan : x == infinity<C>() ? high : x == -infinity<C>() ? low : x;
+  }
+};
+struct ComplexOnly : AnyType {
+  template <class C>
+  static constexpr bool allows = is_complex_type<C>;
+};
+// Of two real numbers.
+struct MakeComplex : ComplexOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C real, C imag) {
+    return {real.real(), imag.real()};
+  }
+};
+
+// ---- powers -------------------------------------------------------------------------------
+
+// Integers wrap; a negative exponent (who calls refuses it) gives 0, of 1 and -1 their power.
+EPWEAVE_HD std::int64_t whole_power(std::int64_t x, std::int64_t exponent) {
+  if (exponent < 0) return x == 1 ? 1 : x == -1 ? ((exponent & 1) != 0 ? -1 : 1) : 0;
+  std::int64_t y = 1;
+  for (; exponent != 0; exponent >>= 1) {
+    if ((exponent & 1) != 0) y = wrapping_mul(y, x);
+    x = wrapping_mul(x, x);
+  }
+  return y;
 }
+struct PowerOf : NotComplex {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C exponent) {
+    if constexpr (is_int<C>)
+      return whole_power(x, exponent);
+    else
+      return pow(x, exponent);
+  }
+};
+// The common ones by products and roots.
 struct Power : NotComplex {
   template <class C>
   EPWEAVE_HD static C apply(C exponent, C x) {
     if constexpr (is_int<C>) {
-      C y = 1;
-      for (std::int64_t i = 0; i < exponent && i < 64; ++i) y = wrapping_mul(y, x);
-      return y;
+      return whole_power(x, exponent);
     } else {
       if (exponent == C(2)) return x * x;
       if (exponent == C(3)) return x * x * x;
@@ -560,7 +664,8 @@ struct Power : NotComplex {
       if (exponent == C(0.5)) return sqrt(x);
       if (exponent == C(-0.5)) return rsqrt(x);
       if (exponent == C(-1)) return C(1) / x;
-      return C(1) / (x * x);
+      if (exponent == C(-2)) return C(1) / (x * x);
+      return pow(x, exponent);
     }
   }
 };

@@ -192,24 +192,8 @@ EPWEAVE_HD double exp(double x) {
 
 // ---- log ----------------------------------------------------------------------------------
 
-EPWEAVE_HD double log(double x) {
-  const std::uint64_t infinity = 0x7ff0000000000000u;
-  if (is_nan(x)) return x + x;
-  if (x == 0) return double_of(infinity | 0x8000000000000000u);
-  if (x < 0) return double_of(0x7ff8000000000000u);
-  if (bits_of(x) == infinity) return x;
-  std::int32_t k = 0;
-  if (x < 2.2250738585072014e-308) {
-    x *= 18014398509481984.0;  // 2^54
-    k = -54;
-  }
-  std::uint64_t u = bits_of(x);
-  // m in [sqrt(1/2), sqrt(2)), x = 2^k m
-  const std::uint64_t root_half = 0x3fe6a09e667f3bcdu;
-  const std::uint64_t steps = (u - root_half + (std::uint64_t{2048} << 52)) >> 52;
-  k += static_cast<std::int32_t>(steps) - 2048;
-  u -= (steps - 2048u) << 52;
-  const double f = double_of(u) - 1.0;
+// k ln(2) + ln(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)); `low`: what k ln(2) has below 6.93147180369123816490e-01 k, and more.
+EPWEAVE_HD double log_of_one_plus(double f, double k, double low) {
   const double s = f / (2.0 + f);
   const double z = s * s;
   double p = 1.479819860511658591e-01;
@@ -220,9 +204,35 @@ EPWEAVE_HD double log(double x) {
   p = fma(p, z, 3.999999999940941908e-01);
   p = fma(p, z, 6.666666666666735130e-01);
   const double half_square = 0.5 * f * f;
-  const double dk = static_cast<double>(k);
-  const double low = fma(s, half_square + z * p, dk * 1.90821492927058770002e-10);
-  return dk * 6.93147180369123816490e-01 - ((half_square - low) - f);
+  return k * 6.93147180369123816490e-01 - ((half_square - fma(s, half_square + z * p, low)) - f);
+}
+
+// x = 2^k m with m in [sqrt(1/2), sqrt(2)), x positive, finite and normal.
+struct BinaryParts {
+  double m;
+  std::int32_t k;
+};
+EPWEAVE_HD BinaryParts binary_parts(double x) {
+  const std::uint64_t root_half = 0x3fe6a09e667f3bcdu;
+  const std::uint64_t u = bits_of(x);
+  const std::uint64_t steps = (u - root_half + (std::uint64_t{2048} << 52)) >> 52;
+  return {double_of(u - ((steps - 2048u) << 52)), static_cast<std::int32_t>(steps) - 2048};
+}
+
+EPWEAVE_HD double log(double x) {
+  const std::uint64_t infinity = 0x7ff0000000000000u;
+  if (is_nan(x)) return x + x;
+  if (x == 0) return double_of(infinity | 0x8000000000000000u);
+  if (x < 0) return double_of(0x7ff8000000000000u);
+  if (bits_of(x) == infinity) return x;
+  double lowered = 0;
+  if (x < 2.2250738585072014e-308) {
+    x *= 18014398509481984.0;  // 2^54
+    lowered = 54;
+  }
+  const BinaryParts parts = binary_parts(x);
+  const double k = static_cast<double>(parts.k) - lowered;
+  return log_of_one_plus(parts.m - 1.0, k, k * 1.90821492927058770002e-10);
 }
 EPWEAVE_HD float log(float x) {
   return static_cast<float>(log(static_cast<double>(x)));

@@ -1,0 +1,163 @@
+// Elementary functions and activations beyond the common ones (math/special_functions.h), and their derivatives.
+#include <limits>
+
+#include "replay/cpu/kernels.h"
+#include "replay/cpu/map_ops.h"
+
+namespace epweave::replay::cpu {
+namespace {
+
+// An op of the argument and of the numbers at `params`, in the dtype of the argument.
+template <class Op, std::size_t N>
+Value of_numbers(KernelCall& call, const std::array<std::size_t, N>& params, const Value& number = Value()) {
+  const Tensor& self = call.tensor(0);
+  std::array<Tensor, N> numbers;
+  std::array<const Tensor*, N + 1> in{&self};
+  for (std::size_t i = 0; i < N; ++i) {
+    numbers[i] = operand(call, params[i], self.dtype);
+    in[i + 1] = &numbers[i];
+  }
+  const Tensor out = result_like(call, self.dtype, {&self});
+  map_op<Op, N + 1>(call, self.dtype, out, in, number);
+  return out;
+}
+
+// A derivative of (grad, self, first, second): `first` is the op's number.
+template <class Op>
+Value backward_of_numbers(KernelCall& call) {
+  const DType common = promoted_dtype(call, {0, 1});
+  const Tensor grad = operand(call, 0, common), self = operand(call, 1, common),
+               second = operand(call, 3, common);
+  const Tensor out = result_like(call, common, {&grad, &self});
+  map_op<Op, 3>(call, common, out, {&grad, &self, &second}, call[2]);
+  return out;
+}
+
+bool is_approximate(const Value& approximate) {
+  const std::string& text = approximate.as<Text>().text;
+  if (text != "none" && text != "tanh") throw KernelError("gelu: approximate is none or tanh, not " + text);
+  return text == "tanh";
+}
+Value gelu(KernelCall& call) {
+  return is_approximate(call[1]) ? unary<GeluTanh>(call) : unary<Gelu>(call);
+}
+template <class Op>
+Value gradient_of_two(KernelCall& call) {
+  const DType common = promoted_dtype(call, {0, 1});
+  const Tensor grad = operand(call, 0, common), self = operand(call, 1, common);
+  const Tensor out = result_like(call, common, {&grad, &self});
+  map_op<Op, 2>(call, common, out, {&grad, &self});
+  return out;
+}
+Value gelu_backward(KernelCall& call) {
+  return is_approximate(call[2]) ? gradient_of_two<GeluTanhBackward>(call)
+                                 : gradient_of_two<GeluBackward>(call);
+}
+
+// The second result is what torch's CPU kernel saves for its derivative; on a GPU it is empty. Ours needs it nowhere.
+Value log_sigmoid(KernelCall& call) {
+  const Value out = unary<LogSigmoid>(call);
+  const Tensor& self = call.tensor(0);
+  const ResultType* saved = call.is_nested() ? nullptr : call.result(1);
+  if (saved == nullptr || saved->sizes != self.sizes)
+    return Value::tuple({out, call.make_result(1, self.dtype, {0})});
+  const Tensor buffer = call.make_result(1, self.dtype, self.sizes);
+  const Tensor magnitude = call.make(self.dtype, self.sizes), negative = call.make(self.dtype, self.sizes);
+  map_op<Abs, 1>(call, self.dtype, magnitude, {&self});
+  map_op<Neg, 1>(call, self.dtype, negative, {&magnitude});
+  map_op<Exp, 1>(call, self.dtype, buffer, {&negative});
+  return Value::tuple({out, buffer});
+}
+Value log_sigmoid_backward(KernelCall& call) {
+  return gradient_of_two<LogSigmoidBackward>(call);
+}
+
+Value softplus(KernelCall& call) {
+  return of_numbers<Softplus, 2>(call, {1, 2});
+}
+Value hardtanh(KernelCall& call) {
+  return of_numbers<Clamp, 2>(call, {1, 2});
+}
+Value leaky_relu(KernelCall& call) {
+  return of_numbers<LeakyRelu, 0>(call, {}, call[1]);
+}
+
+// elu(self, alpha, scale, input_scale).
+Value elu(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  const Tensor below = number_tensor(call, call.real(1) * call.real(2), self.dtype),
+               above = number_tensor(call, call[2], self.dtype);
+  const Tensor out = result_like(call, self.dtype, {&self});
+  map_op<Elu, 3>(call, self.dtype, out, {&self, &below, &above}, call[3]);
+  return out;
+}
+
+double largest_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return 65504.0;
+    case DType::kBfloat16:
+      return 3.3895313892515355e38;
+    case DType::kFloat64:
+      return std::numeric_limits<double>::max();
+    default:
+      return static_cast<double>(std::numeric_limits<float>::max());
+  }
+}
+Value nan_to_num(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  const double largest = largest_of(self.dtype);
+  const Tensor high = number_tensor(call, call[2].is_none() ? Value(largest) : call[2], self.dtype),
+               low = number_tensor(call, call[3].is_none() ? Value(-largest) : call[3], self.dtype);
+  const Tensor out = result_like(call, self.dtype, {&self});
+  map_op<ReplaceNan, 3>(call, self.dtype, out, {&self, &high, &low},
+                        call[1].is_none() ? Value(0.0) : call[1]);
+  return out;
+}
+
+Value atan2(KernelCall& call) {
+  return binary_as<Atan2, Fresh>(call, to_float(promoted_dtype(call, {0, 1})));
+}
+Value make_complex(KernelCall& call) {
+  return binary_as<MakeComplex, Fresh>(call, DType::kComplex64);
+}
+
+// (grad * mask) * scale.
+Value dropout_backward(KernelCall& call) {
+  const Tensor &grad = call.tensor(0), &mask = call.tensor(1);
+  const Tensor out = result_like(call, grad.dtype, {&grad, &mask}),
+               scale = number_tensor(call, call[2], grad.dtype);
+  map_op<Mul, 2>(call, grad.dtype, out, {&grad, &mask});
+  map_op<Mul, 2>(call, grad.dtype, out, {&out, &scale});
+  return out;
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.atan2.default", atan2},
+    {"aten.complex.default", make_complex},
+    {"aten.elu.default", elu},
+    {"aten.erf.default", unary_float<Erf>},
+    {"aten.exp2.default", unary_float<Exp2>},
+    {"aten.expm1.default", unary_float<Expm1>},
+    {"aten.gelu.default", gelu},
+    {"aten.gelu_backward.default", gelu_backward},
+    {"aten.hardtanh.default", hardtanh},
+    {"aten.hardtanh_backward.default", backward_of_numbers<HardtanhBackward>},
+    {"aten.leaky_relu.default", leaky_relu},
+    {"aten.log1p.default", unary_float<Log1p>},
+    {"aten.log2.default", unary_float<Log2>},
+    {"aten.log_sigmoid_backward.default", log_sigmoid_backward},
+    {"aten.log_sigmoid_forward.default", log_sigmoid},
+    {"aten.nan_to_num.default", nan_to_num},
+    {"aten.native_dropout_backward.default", dropout_backward},
+    {"aten.softplus.default", softplus},
+    {"aten.softplus_backward.default", backward_of_numbers<SoftplusBackward>},
+};
+
+}  // namespace
+
+std::span<const KernelRow> activation_rows() {
+  return kRows;
+}
+
+}  // namespace epweave::replay::cpu
