@@ -43,6 +43,8 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
                  {"same", report.is_same()},
                  {"baseline_is_deterministic", report.baseline_is_deterministic},
                  {"devices_agree", report.devices_agree},
+                 {"step_is_finite", report.step_is_finite},
+                 {"outputs_not_finite", report.outputs_not_finite},
                  {"outputs", report.outputs.size()},
                  {"outputs_not_equal", std::move(outputs)},
                  {"largest_share_of_bound", number_or_text(report.largest_share)},
@@ -127,7 +129,14 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
   if (!report.baseline_is_deterministic)
     text += "A is not deterministic: it gave other bits the second time\n";
   if (!report.devices_agree) text += "the device gives other bits than the CPU, where bounds are made\n";
-  text += fmt::format("outputs: {}\n", list_verdicts(counts));
+  if (!report.step_is_finite)
+    text +=
+        "A's loss or gradients are not finite: equal NaNs show nothing; give other inputs (--recipe, "
+        "--seed)\n";
+  text += fmt::format("outputs: {}{}\n", list_verdicts(counts),
+                      report.outputs_not_finite == 0
+                          ? ""
+                          : fmt::format("; {} with NaN or infinity", report.outputs_not_finite));
   if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
     text +=
         fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);

@@ -73,6 +73,7 @@ class Checker {
     for (Rank rank = 0; rank < world_a_.size; ++rank) {
       count_nodes(rank);
       check_results(run_a.results[rank], run_b.results[rank], rank);
+      count_not_finite(run_a.results[rank]);
       if (has_sums_) check_sums(again_a, again_b, rank);
     }
     if (report_.first) locate_first();
@@ -119,6 +120,14 @@ class Checker {
       seen_a.slice(group.whole, dimensions);
       for (NodeId value : group.values)
         if (value) seen_b.slice(value, dimensions);
+    }
+  }
+
+  void count_not_finite(const std::vector<NamedTensor>& results) {
+    for (const NamedTensor& result : results) {
+      if (!has_not_finite(result.tensor)) continue;
+      ++report_.outputs_not_finite;
+      if (result.name == "loss" || result.name.starts_with("grad")) report_.step_is_finite = false;
     }
   }
 
@@ -397,7 +406,7 @@ CheckReport::Conclusion CheckReport::conclusion() const {
                        [=](const OutputCheck& output) { return output.verdict == verdict; });
   };
   if (first || has(Verdict::kDiffers)) return Conclusion::kDifferent;
-  if (!baseline_is_deterministic || !devices_agree || has(Verdict::kUnverified))
+  if (!baseline_is_deterministic || !devices_agree || !step_is_finite || has(Verdict::kUnverified))
     return Conclusion::kNotVerified;
   return Conclusion::kSame;
 }

@@ -91,6 +91,9 @@ struct CheckReport {
   std::set<std::string> ops_without_bound;  // targets that regrouped sums went through
   std::optional<ReferenceCheck> reference;
   bool devices_agree = true;  // with the CPU, where bounds were made there
+  // Outputs of A that hold NaN or infinity, behind which a fault can hide, and whether loss or gradients do.
+  std::uint64_t outputs_not_finite = 0;
+  bool step_is_finite = true;
   RunResult run_a, run_b;
 
   enum class Conclusion : std::uint8_t { kSame, kNotVerified, kDifferent };

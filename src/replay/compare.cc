@@ -128,6 +128,15 @@ bool has_only_finite(const Tensor& tensor) {
   return norm.has_value() && std::isfinite(*norm);
 }
 
+bool has_not_finite(const Tensor& tensor) {
+  const auto numbers = numbers_of(tensor.dtype);
+  if (!numbers) return false;
+  const Buffer<std::byte> bytes = dense_bytes(tensor);
+  for (std::size_t at = 0; at < bytes.size(); at += numbers->bytes)
+    if (!std::isfinite(static_cast<double>(load_number(bytes.data() + at, numbers->dtype)))) return true;
+  return false;
+}
+
 TensorDifference compare_tensors(const Tensor& a, const Tensor& b) {
   TensorDifference difference;
   if (a.dtype != b.dtype) {

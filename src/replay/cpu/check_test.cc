@@ -119,6 +119,21 @@ TEST_CASE("parts are compared with the whole") {
   }
 }
 
+TEST_CASE("equal NaNs in loss or gradients verify nothing") {
+  for (const auto& [role, conclusion] : {std::pair{"loss", CheckReport::Conclusion::kNotVerified},
+                                         {"grad", CheckReport::Conclusion::kNotVerified},
+                                         {"user", CheckReport::Conclusion::kSame}}) {
+    INFO(role);
+    const std::string graph = fmt::format(
+        "output {}\ngraph\n  %x = placeholder : f32[4]\n  %y = aten.sub.Tensor(%x, %x) : f32[4]\n"
+        "  %z = aten.div.Tensor(%y, %y) : f32[4]\n  output([%z])\n",
+        role);
+    const CheckReport report = check_graphs(parse(graph), parse(graph), {table(), 2, 3, {}});
+    CHECK(report.conclusion() == conclusion);
+    CHECK(report.outputs_not_finite == 2);  // of each rank
+  }
+}
+
 TEST_CASE("values that cannot be kept together are compared in lots") {
   CheckSetup setup{table(), 2, 3, {}};
   setup.kept_bytes = 1;  // each group by itself
