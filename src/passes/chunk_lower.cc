@@ -58,7 +58,7 @@ class Lowering {
     std::vector<NodeId> candidates = std::move(numbers_in_parts_);
     for (NodeId view : views_.joined_above())
       for (const Arg& part : parts_of(view)) candidates.push_back(part.as_node());
-    drop_unused(out_, NodeId(in_.step().nodes.size()), candidates);
+    drop_unused(out_, NodeId(in_.step().nodes.size()), std::move(candidates), writer_.take_uses());
     if (writer_.may_mention_divided_symbols()) symbols_.require_unmentioned(out_);
     symbols_.drop_from(out_);
     return std::move(out_);
@@ -132,6 +132,9 @@ class Lowering {
     if (kwargs != original.kwargs) out_.step().nodes[id].kwargs = kwargs;
     const TypeId type = retype ? writer_.retype(id) : original.type;
     writer_.keep(id, type);
+    const auto count_use = [&](NodeId taken) { writer_.count_use(taken); };
+    context().args.for_each_node(args, count_use);
+    context().args.for_each_node(kwargs, count_use);
     set_whole(id, id, type);
     for_each_written(id, [&](NodeId value) {
       const NodeId storage = effects_.storage_of(value);

@@ -6,7 +6,6 @@
 #include "analysis/collectives.h"
 #include "ir/layout.h"
 #include "ir/op.h"
-#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -58,25 +57,22 @@ bool ViewJoins::is_contiguous(NodeId id) {
   return epweave::is_contiguous(facts_, {type->sizes, type->strides});
 }
 
-void drop_unused(Graph& chunked, NodeId first_new, const std::vector<NodeId>& candidates) {
-  if (candidates.empty()) return;
+void drop_unused(Graph& chunked, NodeId first_new, std::vector<NodeId> candidates, UseCounts uses) {
   Body& step = chunked.step();
-  IdSet<NodeId> may_go(step.nodes.size()), used(step.nodes.size());
-  for (NodeId id : candidates) may_go.insert(id);
-  std::vector<NodeId> kept;
-  kept.reserve(step.order.size());
-  for (const auto [id, node] : walk_back(*chunked.context, step)) {
-    const bool goes = may_go.contains(id) && !used.contains(id) && is_pure(node);
-    if (!goes) kept.push_back(id);
+  IdSet<NodeId> gone;
+  std::size_t count = 0;
+  while (!candidates.empty()) {
+    const NodeId id = candidates.back();
+    candidates.pop_back();
+    const Node& node = step.nodes[id];
+    if (uses[id] > 0 || !is_pure(node) || !gone.insert(id)) continue;
+    ++count;
     for_each_input(*chunked.context, node, [&](NodeId input) {
-      if (!goes) {
-        used.insert(input);
-      } else if (input.index() >= first_new.index() || is_number(chunked, input)) {
-        may_go.insert(input);
-      }
+      --uses.at(input);
+      if (input.index() >= first_new.index() || is_number(chunked, input)) candidates.push_back(input);
     });
   }
-  step.order.assign(kept.rbegin(), kept.rend());
+  if (count > 0) std::erase_if(step.order, [&](NodeId id) { return gone.contains(id); });
 }
 
 }  // namespace epweave

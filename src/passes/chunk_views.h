@@ -38,8 +38,11 @@ class ViewJoins {
   std::vector<NodeId> joined_above_;
 };
 
+// How often each node is taken by nodes of the step's order.
+using UseCounts = SideTable<NodeId, std::uint32_t>;
+
 // Removes those of the candidates from the step's order that nothing takes, and what only they took: nodes from
 // `first_new` on, and numbers.
-void drop_unused(Graph& chunked, NodeId first_new, const std::vector<NodeId>& candidates);
+void drop_unused(Graph& chunked, NodeId first_new, std::vector<NodeId> candidates, UseCounts uses);
 
 }  // namespace epweave

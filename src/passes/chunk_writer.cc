@@ -15,7 +15,8 @@ ChunkWriter::ChunkWriter(const Graph& graph, const ChunkPlan& plan, const PartSy
       out_(chunked),
       facts_(chunked),
       types_(facts_),
-      pass_(chunked.intern("chunk")) {}
+      pass_(chunked.intern("chunk")),
+      uses_(2 * chunked.step().nodes.size(), 0) {}
 
 StringId ChunkWriter::fresh_name(std::string_view base) {
   const auto intern_new = [&](std::string_view text) {
@@ -129,6 +130,7 @@ NodeId ChunkWriter::add(Node node) {
         "the sizes of the parts do not fit together here; select roots that leave this operation outside");
   }
   mentions_ |= is_mentioning(node.type);
+  for_each_input(context(), node, [&](NodeId input) { count_use(input); });
   return out_.step().nodes.push_back(std::move(node));
 }
 

@@ -14,6 +14,7 @@
 #include "ir/type_memo.h"
 #include "passes/chunk_plan.h"
 #include "passes/chunk_symbols.h"
+#include "passes/chunk_views.h"
 
 namespace epweave {
 
@@ -55,6 +56,11 @@ class ChunkWriter {
   // rejoin.
   TypeId retype(NodeId id);
 
+  // That a node of the input graph that stays takes the value.
+  void count_use(NodeId value) { ++uses_.at(value); }
+  // Of all nodes that were written.
+  UseCounts take_uses() { return std::move(uses_); }
+
   Facts& facts() { return facts_; }
   std::vector<NodeId>& order() { return order_; }
   // How many nodes stand in the order.
@@ -87,6 +93,7 @@ class ChunkWriter {
   SideTable<TypeId, Mention> mention_;
   bool mentions_ = false;
   std::vector<NodeId> order_;
+  UseCounts uses_;
 };
 
 }  // namespace epweave
