@@ -285,6 +285,11 @@ def rearranging():
     case("aten.index_copy.default", t, 1, torch.tensor([3, 0]), rand(4, 2))
     case("aten.index_copy_.default", strided(t), 0, torch.tensor([3, 0]), rand(2, 6))
     case("aten.index_fill.int_Scalar", t, 1, torch.tensor([-1, 2]), 7.0)
+    for reduce in ("sum", "prod", "mean", "amax", "amin"):
+        for include in (True, False):
+            case("aten.scatter_reduce.two", ints(-4, 5, 4, 5), 1, ints(0, 3, 4, 6), ints(-4, 5, 4, 6), reduce,
+                 include_self=include)
+        case("aten.scatter_reduce.two", rand(4, 5), 0, ints(0, 4, 3, 5), rand(3, 5), reduce, ulps=2, atol=1e-6)
     case("aten.nonzero.default", ints(-1, 2, 3, 4))
     case("aten.nonzero.default", torch.tensor(3.0))
     case("aten.nonzero.default", torch.zeros(3, 2))

@@ -384,6 +384,59 @@ Value deterministic_scatter_add(KernelCall& call) {
   return out;
 }
 
+// ---- scatter_reduce -----------------------------------------------------------------------
+
+// One more source for an element.
+template <class C>
+C reduce_with(const std::string& how, C a, C b) {
+  if (how == "sum" || how == "mean") return a + b;
+  if (how == "prod") return a * b;
+  if (how == "amax") return a != a ? a : b != b ? b : a < b ? b : a;
+  if (how == "amin") return a != a ? a : b != b ? b : b < a ? b : a;
+  throw KernelError("scatter_reduce: unknown reduction " + how);
+}
+// The mean over `count` numbers; of integers rounded down.
+template <class C>
+C mean_of(C sum, std::int64_t count) {
+  if constexpr (std::is_same_v<C, std::int64_t>)
+    return sum / count - (sum % count < 0 ? 1 : 0);
+  else
+    return sum / static_cast<C>(count);
+}
+
+// scatter_reduce(self, dim, index, src, reduce, *, include_self): sources in ascending row-major order of the index, after self
+// where that is included; elements without a source stay.
+Value scatter_reduce(KernelCall& call) {
+  const Tensor &self = call.tensor(0), &index = call.tensor(2);
+  const std::size_t dim = checked_dim(call.integer(1), self.rank());
+  const std::string& how = call[4].as<Text>().text;
+  const Tensor out = call.make_result(0, self.dtype, self.sizes);
+  Tensor shape = self;
+  shape.strides = contiguous_strides(self.sizes);
+  shape.offset = 0;
+  const auto reduce = [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    Buffer<C> values = dense<C>(self);
+    const Buffer<C> from = dense<C>(under_index(call.tensor(3), index));
+    Buffer<std::int64_t> counts(values.size(), call.boolean(5) ? 1 : 0);
+    const std::int64_t stride = self.rank() == 0 ? 0 : shape.strides[dim];
+    if (index.numel() != 0)
+      for_each_index(shape, index, dim, [&](std::size_t i, std::int64_t along, std::int64_t other) {
+        const auto at = static_cast<std::size_t>(other + along * stride);
+        values[at] = counts[at]++ == 0 ? from[i] : reduce_with(how, values[at], from[i]);
+      });
+    if (how == "mean")
+      for (std::size_t i = 0; i < values.size(); ++i)
+        if (counts[i] > 1) values[i] = mean_of(values[i], counts[i]);
+    store_dense(values, out);
+  };
+  if (compute_of(self.dtype) == Compute::kInt)
+    reduce(TypeTag<std::int64_t>{});
+  else
+    with_floating(self.dtype, reduce);
+  return out;
+}
+
 // ---- embedding ----------------------------------------------------------------------------
 
 Value embedding(KernelCall& call) {
@@ -466,6 +519,7 @@ constexpr KernelRow kRows[] = {
     {"aten.scatter_.value", scatter_in_place},
     {"aten.scatter_add.default", scatter_add},
     {"aten.scatter_add_.default", scatter_add_in_place},
+    {"aten.scatter_reduce.two", scatter_reduce},
     {"torchtitan.deterministic_scatter_add.default", deterministic_scatter_add},
 };
 
