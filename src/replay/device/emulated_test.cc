@@ -14,7 +14,7 @@ class TwoStreams {
  public:
   TwoStreams()
       : api_(make_emulated_device()), pool_(std::make_shared<Pool>(*api_, HostMemory::Fill::kPoison)) {
-    for (Stream& stream : streams_) check(api_->make_stream(&stream), "make a stream");
+    for (Stream& stream : streams_) check(api_->make_stream(Priority::kNormal, &stream), "make a stream");
     fault_ = pool_->allocate(sizeof(Fault), streams_[0], nullptr);
     for (std::size_t i = 0; i < 2; ++i)
       launchers_[i] =
@@ -29,7 +29,7 @@ class TwoStreams {
   Launcher& operator[](std::size_t i) { return *launchers_[i]; }
   void join(std::size_t waiting, std::size_t awaited) {
     Event event = nullptr;
-    check(api_->make_event(&event), "make an event");
+    check(api_->make_event(Timing::kNone, &event), "make an event");
     check(api_->record(event, streams_[awaited]), "record an event");
     check(api_->wait(streams_[waiting], event), "wait for an event");
     check(api_->destroy_event(event), "destroy an event");
