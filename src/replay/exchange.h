@@ -42,6 +42,8 @@ class Exchange {
   virtual void broadcast(const Channel& channel, const Parcel& source, void* to) = 0;
   // Fails the run where the work has begun and is not done within the deadline.
   virtual void watch(Underway work) = 0;
+  // All that is watched is done, or was aborted; what it is asked of may go.
+  virtual void unwatch() = 0;
 };
 
 }  // namespace epweave::replay

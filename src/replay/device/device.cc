@@ -215,11 +215,13 @@ class OneRank : public RankDevice {
 
 class OneRun : public DeviceRun {
  public:
-  OneRun(DeviceApi& api, const DeviceSetup& setup) : pool_(std::make_shared<Pool>(api, setup.fill)) {
+  OneRun(DeviceApi& api, const DeviceSetup& setup)
+      : pool_(std::make_shared<Pool>(api, setup.fill)), exchange_(setup.exchange) {
     for (Rank i = 0; i < setup.ranks; ++i) ranks_.push_back(std::make_unique<OneRank>(api, pool_, setup));
   }
   ~OneRun() override {
     for (const auto& rank : ranks_) rank->finish();
+    if (exchange_ != nullptr) exchange_->unwatch();
     for (const auto& rank : ranks_) rank->forget_fault();
     pool_->release_all();
   }
@@ -228,6 +230,7 @@ class OneRun : public DeviceRun {
 
  private:
   std::shared_ptr<Pool> pool_;
+  Exchange* exchange_;
   std::vector<std::unique_ptr<OneRank>> ranks_;
 };
 

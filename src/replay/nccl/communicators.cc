@@ -22,6 +22,7 @@ Communicators::Communicators(const CommunicatorSetup& setup)
     transport_.abort(error.what());
     is_ending_ = true;
     watchdog_.join();
+    abort_all();
     throw;
   }
 }
@@ -29,6 +30,7 @@ Communicators::Communicators(const CommunicatorSetup& setup)
 Communicators::~Communicators() {
   is_ending_ = true;
   watchdog_.join();
+  abort_all();  // unless closed
 }
 
 void Communicators::make(const CommunicatorSetup& setup) {
@@ -158,6 +160,11 @@ void Communicators::broadcast(const Channel& channel, const Parcel& source, void
 void Communicators::watch(Underway work) {
   const std::lock_guard lock(work_mutex_);
   work_.push_back({std::move(work), std::nullopt});
+}
+
+void Communicators::unwatch() {
+  const std::lock_guard lock(work_mutex_);
+  work_.clear();
 }
 
 std::string Communicators::list_pending() const {

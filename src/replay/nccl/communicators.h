@@ -47,6 +47,7 @@ class Communicators : public Exchange {
   void gather(const Channel& channel, const void* from, void* to, std::size_t bytes) override;
   void broadcast(const Channel& channel, const Parcel& source, void* to) override;
   void watch(Underway work) override;
+  void unwatch() override;
 
   // What this rank had queued and is not done, a line each; as it was when the run failed, once it has.
   std::string describe_pending();
