@@ -220,8 +220,9 @@ def check_report(merged, ranks):
     expect(environment["transport"] == "nccl" and environment["launcher"] == "torchrun", environment)
     expect(environment["nccl_loaded"] == environment["nccl_compiled"] == "2.28.9", environment)
     expect(environment["nccl_settings_are_pinned"] is True, environment)
-    settings = {s["name"]: s["found"] for s in environment["nccl_settings"]}
-    expect(settings["NCCL_ALGO"] == "Ring" and settings["NCCL_NVLS_ENABLE"] == "0", settings)
+    settings = {s["name"]: (s["found"], s["taken"]) for s in environment["nccl_settings"]}
+    expect(settings["NCCL_ALGO"] == ("Ring", "Ring") and settings["NCCL_MIN_CTAS"] == ("8", "8"), settings)
+    expect(settings["NCCL_NVLS_ENABLE"] == ("0", None), settings)  # not among those that the stand-in logs
     for rank, report in enumerate(ranks):
         expect(report["rank"] == rank and report["results"] == merged["ranks"][rank]["results"], "a rank's own report")
         expect(report["environment"]["device"]["name"] == "emulated by the CPU", report["environment"])

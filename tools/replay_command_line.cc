@@ -91,13 +91,16 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
 
 void add_transport(CLI::App& command, RunCommandOptions& run) {
   command
-      .add_option("--transport", run.transport,
-                  "How ranks meet: local, all in this process; or nccl, each a process that torchrun, srun or "
-                  "mpirun started, with a GPU of its own")
+      .add_option(
+          "--transport", run.transport,
+          "How ranks meet: local, all in this process; or nccl, each a process that torchrun, srun or "
+          "mpirun started, with a GPU of its own")
       ->check(CLI::IsMember(std::vector<std::string>{"local", "nccl"}))
       ->type_name("KIND");
-  command.add_option("--rank", run.process.rank, "This process's rank, where no launcher says")->type_name("N");
-  command.add_option("--world-size", run.process.world_size, "The number of processes, where no launcher says")
+  command.add_option("--rank", run.process.rank, "This process's rank, where no launcher says")
+      ->type_name("N");
+  command
+      .add_option("--world-size", run.process.world_size, "The number of processes, where no launcher says")
       ->type_name("N");
   command
       .add_option("--local-rank", run.process.local_rank,
@@ -107,8 +110,7 @@ void add_transport(CLI::App& command, RunCommandOptions& run) {
       .add_option("--rendezvous", run.process.rendezvous,
                   "Where the processes meet: HOST:PORT of rank 0, or file:PATH in a folder that all see")
       ->type_name("PLACE");
-  command
-      .add_option("--report-dir", run.report_dir, "Write each rank's report to rankN.json in this folder")
+  command.add_option("--report-dir", run.report_dir, "Write each rank's report to rankN.json in this folder")
       ->type_name("DIR");
 }
 
@@ -116,7 +118,8 @@ void add_measuring(CLI::App& command, RunCommandOptions& run) {
   command.add_option("--repeat", run.measure.repeat, "Run the step this often and measure it (default 1)")
       ->check(CLI::Range(1, 100000))
       ->type_name("N");
-  command.add_option("--warm-up", run.measure.warm_up, "Run the step this often before measuring (default 0)")
+  command
+      .add_option("--warm-up", run.measure.warm_up, "Run the step this often before measuring (default 0)")
       ->check(CLI::Range(0, 100000))
       ->type_name("N");
   command

@@ -13,7 +13,9 @@ namespace {
 // Columns of a row of list_spans().
 enum Column { kRun, kStream, kOp, kNode, kModule, kOperands, kBytes, kMembers, kBegin, kEnd };
 
-double microseconds(const Json& row) { return row[kEnd].get<double>() - row[kBegin].get<double>(); }
+double microseconds(const Json& row) {
+  return row[kEnd].get<double>() - row[kBegin].get<double>();
+}
 
 // `sorted` is not empty.
 double percentile(const std::vector<double>& sorted, std::size_t percent) {
@@ -25,10 +27,10 @@ void add_statistics(Json& entry, std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
   entry["samples"] = samples.size();
   entry["min"] = samples.front();
-  for (std::size_t percent : {10UL, 50UL, 90UL, 99UL}) entry[fmt::format("p{}", percent)] = percentile(samples, percent);
+  for (std::size_t percent : {10UL, 50UL, 90UL, 99UL})
+    entry[fmt::format("p{}", percent)] = percentile(samples, percent);
   entry["max"] = samples.back();
-  entry["mean"] =
-      std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
+  entry["mean"] = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
 }
 
 }  // namespace
@@ -59,14 +61,21 @@ std::string timeline_text(const Measurement& measurement) {
     separator = ",\n";
   };
   for (std::size_t rank = 0; rank < measurement.ranks.size(); ++rank) {
-    add({{"ph", "M"}, {"pid", rank}, {"name", "process_name"}, {"args", {{"name", fmt::format("rank {}", rank)}}}});
+    add({{"ph", "M"},
+         {"pid", rank},
+         {"name", "process_name"},
+         {"args", {{"name", fmt::format("rank {}", rank)}}}});
     std::map<std::string, std::size_t> tracks;
     for (const Json& row : measurement.ranks[rank]) {
       if (row[kRun].get<std::uint32_t>() + 1 != measurement.repeat) continue;
       const std::string stream = row[kStream];
       const auto [track, is_new] = tracks.emplace(stream, tracks.size());
       if (is_new)
-        add({{"ph", "M"}, {"pid", rank}, {"tid", track->second}, {"name", "thread_name"}, {"args", {{"name", stream}}}});
+        add({{"ph", "M"},
+             {"pid", rank},
+             {"tid", track->second},
+             {"name", "thread_name"},
+             {"args", {{"name", stream}}}});
       Json args = {{"node", row[kNode]}, {"module", row[kModule]}, {"operands", row[kOperands]}};
       if (row[kMembers] != 0) {
         args["bytes"] = row[kBytes];

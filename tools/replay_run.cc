@@ -200,8 +200,8 @@ class MergedReport {
                                  op["calls"].get<std::uint64_t>(), op["target"].get<std::string>()));
     if (!is_finite) console.warn("the loss is not finite");
     warn_of_contradictions(contradictions, console);
-    console.info(fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", prepared_.world.size, seconds,
-                             peak / 1048576));
+    console.info(
+        fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", prepared_.world.size, seconds, peak / 1048576));
     if (!console.json()) return console.print(text);
     const auto expected = replay::find_expected_loss(prepared_.graph, prepared_.world);
     console.print(report_text({{"seed", options_.replay.seed},
@@ -220,11 +220,11 @@ class MergedReport {
  private:
   void warn_of_contradictions(std::uint64_t count, Console& console) const {
     if (count == 0) return;
-    const auto first = std::find_if(ranks_.begin(), ranks_.end(), [](const Json& rank) {
-      return !rank["first_contradiction"].is_null();
-    });
-    console.warn(fmt::format("{}: {} values are not what is recorded; first: {}", display_name(options_.input),
-                             count, (*first)["first_contradiction"].get<std::string>()));
+    const auto first = std::find_if(ranks_.begin(), ranks_.end(),
+                                    [](const Json& rank) { return !rank["first_contradiction"].is_null(); });
+    console.warn(fmt::format("{}: {} values are not what is recorded; first: {}",
+                             display_name(options_.input), count,
+                             (*first)["first_contradiction"].get<std::string>()));
   }
 
   const RunCommandOptions& options_;
@@ -237,7 +237,8 @@ void write_rank_report(const RunCommandOptions& options, const Json& report) {
   Json written = report;
   written.erase("summary");
   written.erase("spans");
-  write_bytes(fmt::format("{}/rank{}.json", options.report_dir, report["rank"].get<Rank>()), report_text(written));
+  write_bytes(fmt::format("{}/rank{}.json", options.report_dir, report["rank"].get<Rank>()),
+              report_text(written));
 }
 
 // --- runs ---
@@ -305,9 +306,8 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
   try {
     run = replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
   } catch (const replay::CollectiveError& error) {
-    const std::string pending = session.describe_pending();
-    throw replay::CollectiveError(fmt::format("here is rank {}; {}{}{}", rank, error.what(),
-                                              pending.empty() ? "" : "\nnot done on this rank:", pending));
+    throw replay::CollectiveError(
+        fmt::format("here is rank {}; {}{}", rank, error.what(), session.describe_failure()));
   }
   std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
   of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]);
@@ -334,7 +334,8 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   const replay::nccl::Place place = is_process ? find_place(options, world) : replay::nccl::Place();
   const std::unique_ptr<replay::Device> device =
       is_process ? open_device_of(options.replay.device, place) : open_device(options.replay.device);
-  require_runnable({graph, options.input, options.replay, device.get(), is_process ? 1 : world.size}, kernels);
+  require_runnable({graph, options.input, options.replay, device.get(), is_process ? 1 : world.size},
+                   kernels);
   const InputSource source(options.replay);
   source.files.require_all_used({{graph, world.size}});
   replay::InputData data = source.data;

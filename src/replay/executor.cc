@@ -510,8 +510,7 @@ class RankRunner {
                      [&] { device_->complete(meeting, pending.stream, pending.result); });
     }
     local_->meet(rank_, pending.ticket);
-    measure(pending.node, pending.stream,
-            [&] { local_->complete(rank_, pending.ticket, pending.result); });
+    measure(pending.node, pending.stream, [&] { local_->complete(rank_, pending.ticket, pending.result); });
     if (!pending.is_bounded) return;
     const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
     if (!local_->complete_bound(pending.ticket, bound)) return result_.bounds->set_unknown(pending.result);
@@ -733,8 +732,7 @@ RankResult run_rank(const Program& program, const RankSetup& setup, const RankIn
     const bool is_last = i + 1 == runs;
     RankResult result =
         RankRunner(program, setup, options).run(is_last ? inputs : copy_inputs(inputs, memory));
-    if (i >= options.measuring->warm_up && !result.spans.empty())
-      spans.push_back(std::move(result.spans[0]));
+    if (i >= options.measuring->warm_up && !result.spans.empty()) spans.push_back(std::move(result.spans[0]));
     if (!is_last) continue;
     result.spans = std::move(spans);
     return result;
@@ -759,9 +757,8 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   const Rank end = options.process == nullptr ? world.size : first + 1;
   Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
   const std::unique_ptr<DeviceRun> device =
-      options.device == nullptr
-          ? nullptr
-          : options.device->start({program.steps, end - first, options.fill, exchange});
+      options.device == nullptr ? nullptr
+                                : options.device->start({program.steps, end - first, options.fill, exchange});
   LocalTransport local(world, options.deadline);
   Transport& transport = options.process == nullptr ? local : *options.process->transport;
   RunResult result;

@@ -85,13 +85,13 @@ struct MeasuredNode {
 };
 
 struct RankResult {
-  std::vector<Value> outputs;           // flat, as many as Graph::outputs; host memory
-  std::map<std::string, OpTime> times;  // by target
-  std::shared_ptr<ErrorBounds> bounds;  // of what the rank returned, where RunOptions::bounded was given
+  std::vector<Value> outputs;                // flat, as many as Graph::outputs; host memory
+  std::map<std::string, OpTime> times;       // by target
+  std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
   std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
   std::map<NodeId, MeasuredNode> measured;   // of the nodes of the spans
-  std::uint64_t contradictions = 0;     // values that are not what is recorded
-  std::string first_contradiction;      // message of the first
+  std::uint64_t contradictions = 0;          // values that are not what is recorded
+  std::string first_contradiction;           // message of the first
 };
 
 struct RunResult {

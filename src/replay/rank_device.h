@@ -84,7 +84,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceFactList list_facts() const = 0;  // name first; for reports
-  virtual std::string describe() const = 0;  // "NVIDIA H200 (132 multiprocessors, driver 13.0)"
+  virtual std::string describe() const = 0;       // "NVIDIA H200 (132 multiprocessors, driver 13.0)"
   virtual const KernelTable& kernels() const = 0;
   virtual std::size_t memory_bytes() const = 0;  // 0: the host's
   virtual std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) = 0;

@@ -352,7 +352,8 @@ bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) c
     if (find_reduction(part.reduction) == Reduction::kProduct) return false;
     part.reduction = "sum";  // of a largest or smallest one too: at least the largest of the bounds
   }
-  const std::vector<std::byte> bytes = compute_result({bounds.contributions, bounds.members, ticket.member, bounds.group, bounds.number});
+  const std::vector<std::byte> bytes =
+      compute_result({bounds.contributions, bounds.members, ticket.member, bounds.group, bounds.number});
   scatter_elements(bytes.data(), bound);
   return true;
 }

@@ -118,7 +118,7 @@ class Transport {
   // long as the ticket.
   virtual Meeting meet(Rank rank, const Ticket& ticket) = 0;
   virtual std::size_t member_count(Rank rank, const std::string& group) const = 0;
-  virtual void finish(Rank rank) = 0;                   // the rank will post no more
+  virtual void finish(Rank rank) = 0;                  // the rank will post no more
   virtual void abort(const std::string& problem) = 0;  // wakes all who wait
   // Why all ranks stop, where they are processes; empty while they go on.
   virtual std::string failure() { return {}; }

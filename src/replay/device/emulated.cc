@@ -121,8 +121,8 @@ struct Operation {
   std::int64_t count = 0;        // of indices, or of bytes
   void* to = nullptr;            // of kCall: the argument
   int byte = 0;
-  Point point;                  // kWait
-  void (*run)(void*) = nullptr;  // kCall
+  Point point;                                // kWait
+  void (*run)(void*) = nullptr;               // kCall
   std::shared_ptr<Clock::time_point> passed;  // kStamp
 };
 
@@ -141,8 +141,7 @@ void execute(const Operation& operation) {
     case Operation::Kind::kLaunch:
       return run_kind(operation.task, operation.bytes.data(), operation.count);
     case Operation::Kind::kCopyIn:
-      if (!operation.bytes.empty())
-        std::memcpy(operation.to, operation.bytes.data(), operation.bytes.size());
+      if (!operation.bytes.empty()) std::memcpy(operation.to, operation.bytes.data(), operation.bytes.size());
       return;
     case Operation::Kind::kFill:
       if (operation.count != 0)
@@ -323,9 +322,8 @@ class EmulatedDevice : public DeviceApi {
     };
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [&] {
-        return stream.waiting.empty() ? stream.is_ending : can_run(stream.waiting.front());
-      });
+      changed_.wait(
+          lock, [&] { return stream.waiting.empty() ? stream.is_ending : can_run(stream.waiting.front()); });
       if (stream.waiting.empty()) return;
       const Operation operation = std::move(stream.waiting.front());
       stream.waiting.pop_front();

@@ -27,8 +27,7 @@ class Collective {
       case CollectiveKind::kAllGather:
         return exchange_.gather(channel_, own_.data->data(), out_.bytes(), own_bytes());
       case CollectiveKind::kBroadcast:
-        return exchange_.broadcast(channel_, {find_source(), own_.data->data(), own_bytes()},
-                                   out_.bytes());
+        return exchange_.broadcast(channel_, {find_source(), own_.data->data(), own_bytes()}, out_.bytes());
       case CollectiveKind::kReduceScatter:
         return reduce_slices(out_);
       case CollectiveKind::kAllReduce:
@@ -64,8 +63,8 @@ class Collective {
     std::vector<Parcel> sends, receives;
     for (std::size_t i = 0; i < members(); ++i) {
       // What this member sends is where the other one finds it.
-      const Piece out = list_pieces({meeting_.contributions, meeting_.members, i,
-                                     meeting_.group, meeting_.number})[member()];
+      const Piece out = list_pieces(
+          {meeting_.contributions, meeting_.members, i, meeting_.group, meeting_.number})[member()];
       if (i != member()) sends.push_back({i, own_.data->data() + out.from, out.bytes});
     }
     for (const Piece& piece : list_pieces(meeting_)) {

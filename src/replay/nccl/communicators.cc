@@ -7,9 +7,10 @@
 namespace epweave::replay::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{20};      // of the watchdog
-constexpr std::chrono::microseconds kPoll{50};      // of calls in progress
-constexpr std::chrono::milliseconds kElsewhere{1000};  // how long another reason for an error of NCCL may take
+constexpr std::chrono::milliseconds kLook{20};  // of the watchdog
+constexpr std::chrono::microseconds kPoll{50};  // of calls in progress
+constexpr std::chrono::milliseconds kElsewhere{
+    1000};  // how long another reason for an error of NCCL may take
 
 }  // namespace
 
@@ -38,14 +39,15 @@ void Communicators::make(const CommunicatorSetup& setup) {
   Config config;
   config.blocking = 0;
   const auto hold = [&](Comm comm) {
-    if (comm != nullptr && std::find(comms_.begin(), comms_.end(), comm) == comms_.end()) comms_.push_back(comm);
+    if (comm != nullptr && std::find(comms_.begin(), comms_.end(), comm) == comms_.end())
+      comms_.push_back(comm);
   };
   Comm world = nullptr;
   Result result;
   {
     const std::lock_guard lock(calls_);
-    result = api_.init_rank(&world, static_cast<int>(setup.world.size), setup.id, static_cast<int>(setup.rank),
-                            &config);
+    result = api_.init_rank(&world, static_cast<int>(setup.world.size), setup.id,
+                            static_cast<int>(setup.rank), &config);
     hold(world);
   }
   finish_call(result, world, "make the communicator of all ranks");
@@ -81,8 +83,8 @@ void Communicators::finish_call(Result result, Comm comm, const char* what) {
   while (result == Result::kInProgress) {
     if (const std::string failure = transport_.failure(); !failure.empty()) throw CollectiveError(failure);
     if (Clock::now() >= until)
-      throw CollectiveError(fmt::format("NCCL did not {} within {} s", what,
-                                        std::chrono::duration<double>(deadline_).count()));
+      throw CollectiveError(
+          fmt::format("NCCL did not {} within {} s", what, std::chrono::duration<double>(deadline_).count()));
     {
       const std::lock_guard lock(calls_);
       if (!is_aborted_) {
@@ -122,7 +124,8 @@ void Communicators::exchange(const Channel& channel, std::span<const Parcel> sen
     keep(api_.group_start());
     for (const Parcel& parcel : sends)
       if (parcel.bytes != 0)
-        keep(api_.send(parcel.data, parcel.bytes, kByte, static_cast<int>(parcel.member), comm, channel.stream));
+        keep(api_.send(parcel.data, parcel.bytes, kByte, static_cast<int>(parcel.member), comm,
+                       channel.stream));
     for (const Parcel& parcel : receives)
       if (parcel.bytes != 0)
         keep(api_.receive(parcel.data, parcel.bytes, kByte, static_cast<int>(parcel.member), comm,

@@ -43,7 +43,8 @@ class Communicators : public Exchange {
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;
 
-  void exchange(const Channel& channel, std::span<const Parcel> sends, std::span<const Parcel> receives) override;
+  void exchange(const Channel& channel, std::span<const Parcel> sends,
+                std::span<const Parcel> receives) override;
   void gather(const Channel& channel, const void* from, void* to, std::size_t bytes) override;
   void broadcast(const Channel& channel, const Parcel& source, void* to) override;
   void watch(Underway work) override;
@@ -74,9 +75,9 @@ class Communicators : public Exchange {
   Device& device_;
   Transport& transport_;
   std::chrono::milliseconds deadline_;
-  std::mutex calls_;  // held in each call of NCCL
+  std::mutex calls_;         // held in each call of NCCL
   std::vector<Comm> comms_;  // the world's first
-  std::list<Comm> made_;  // where NCCL writes those it makes by splitting, maybe from a thread of its own
+  std::list<Comm> made_;     // where NCCL writes those it makes by splitting, maybe from a thread of its own
   std::map<std::string, Comm> of_group_;
   bool is_aborted_ = false;
   std::mutex work_mutex_;

@@ -194,7 +194,8 @@ struct Coordinator::Table {
   }
 
   void tell_done() {
-    if (!std::all_of(ranks.begin(), ranks.end(), [](const Place& place) { return place.has_reported; })) return;
+    if (!std::all_of(ranks.begin(), ranks.end(), [](const Place& place) { return place.has_reported; }))
+      return;
     Writer reports;
     reports.number(ranks.size());
     for (const Place& place : ranks) reports.text(place.report);
@@ -220,6 +221,8 @@ struct Coordinator::Table {
 
 Coordinator::Coordinator(std::vector<Socket> ranks) : table_(std::make_unique<Table>(std::move(ranks))) {}
 
-Coordinator::~Coordinator() { table_->thread.join(); }
+Coordinator::~Coordinator() {
+  table_->thread.join();
+}
 
 }  // namespace epweave::replay::nccl

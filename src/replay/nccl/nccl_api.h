@@ -69,7 +69,8 @@ struct Api {
   Result (*send)(const void* data, std::size_t count, int type, int peer, Comm comm, void* stream);
   Result (*receive)(void* data, std::size_t count, int type, int peer, Comm comm, void* stream);
   Result (*all_gather)(const void* from, void* to, std::size_t count, int type, Comm comm, void* stream);
-  Result (*broadcast)(const void* from, void* to, std::size_t count, int type, int root, Comm comm, void* stream);
+  Result (*broadcast)(const void* from, void* to, std::size_t count, int type, int root, Comm comm,
+                      void* stream);
 };
 
 // Calls take(name, slot) for each function.

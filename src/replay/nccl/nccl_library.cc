@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
 
@@ -63,8 +66,53 @@ std::vector<Setting> list_other_settings() {
       continue;
     settings.push_back({name, "", variable(name)});
   }
-  std::sort(settings.begin(), settings.end(), [](const Setting& a, const Setting& b) { return a.name < b.name; });
+  std::sort(settings.begin(), settings.end(),
+            [](const Setting& a, const Setting& b) { return a.name < b.name; });
   return settings;
+}
+
+Log::Log() {
+  if (!variable("NCCL_DEBUG").empty()) return;
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
+  if (failed) return;
+  path_ = (folder / fmt::format("epweave-nccl-{}.log", getpid())).string();
+  setenv("NCCL_DEBUG", "INFO", 1);
+  setenv("NCCL_DEBUG_SUBSYS", "ENV", 1);
+  setenv("NCCL_DEBUG_FILE", path_.c_str(), 1);
+}
+
+Log::~Log() {
+  if (!path_.empty()) std::remove(path_.c_str());
+}
+
+std::vector<std::string> Log::lines() const {
+  std::vector<std::string> lines;
+  std::ifstream file(path_);
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+void Log::read(std::vector<Setting>& settings) const {
+  constexpr std::string_view kMiddle = " set by environment to ";
+  for (const std::string& line : lines()) {
+    const std::size_t middle = line.find(kMiddle);
+    if (middle == std::string::npos) continue;
+    const std::size_t space = line.rfind(' ', middle - 1);
+    const std::string name = line.substr(space + 1, middle - space - 1);
+    std::string value = line.substr(middle + kMiddle.size());
+    if (value.ends_with('.')) value.pop_back();
+    for (Setting& setting : settings)
+      if (setting.name == name) setting.taken = value;
+  }
+}
+
+std::string Log::list_warnings() const {
+  std::string text;
+  for (const std::string& line : lines())
+    if (const std::size_t at = line.find("NCCL WARN "); at != std::string::npos)
+      text += "\n  " + line.substr(at);
+  return text;
 }
 
 Library load_library() {

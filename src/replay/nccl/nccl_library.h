@@ -15,6 +15,7 @@ namespace epweave::replay::nccl {
 
 struct Setting {
   std::string name, wanted, found;  // `found`: read back after it was set
+  std::string taken;                // what NCCL says that it took; empty if it did not say
   bool is_pinned() const { return wanted == found; }
 };
 
@@ -22,6 +23,23 @@ struct Setting {
 std::vector<Setting> pin_settings();
 // Settings of the environment that no pin names: NCCL_ variables but those that say where to log.
 std::vector<Setting> list_other_settings();
+
+// What NCCL logs, in a file of its own, unless the environment says how NCCL logs (NCCL_DEBUG).
+class Log {
+ public:
+  Log();  // before NCCL is loaded
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  // "NCCL_ALGO set by environment to Ring": fills Setting::taken.
+  void read(std::vector<Setting>& settings) const;
+  std::string list_warnings() const;  // a line each, each after a newline
+
+ private:
+  std::vector<std::string> lines() const;
+  std::string path_;
+};
 
 struct Library {
   Api api{};

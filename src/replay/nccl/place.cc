@@ -60,9 +60,8 @@ class PlaceFinder {
   void find_ranks() {
     place_.launcher = "options";
     std::optional<Rank> rank = options_.rank, ranks = options_.ranks, local_rank = options_.local_rank;
-    const auto* launcher = std::find_if(std::begin(kLaunchers), std::end(kLaunchers), [&](const Launcher& l) {
-      return has(l.rank) && has(l.ranks);
-    });
+    const auto* launcher = std::find_if(std::begin(kLaunchers), std::end(kLaunchers),
+                                        [&](const Launcher& l) { return has(l.rank) && has(l.ranks); });
     if (launcher != std::end(kLaunchers) && !(rank && ranks)) {
       place_.launcher = launcher->name;
       if (!rank) rank = number(launcher->rank);
@@ -70,10 +69,13 @@ class PlaceFinder {
       if (!local_rank) local_rank = number(launcher->local_rank);
     }
     if (!rank || !ranks)
-      throw UsageError(fmt::format(
-          "--transport nccl: no {} is known: start the ranks with torchrun, srun or mpirun, or give --rank and "
-          "--world-size",
-          rank ? "number of ranks" : ranks ? "rank" : "rank and number of ranks"));
+      throw UsageError(
+          fmt::format("--transport nccl: no {} is known: start the ranks with torchrun, srun or mpirun, or "
+                      "give --rank and "
+                      "--world-size",
+                      rank    ? "number of ranks"
+                      : ranks ? "rank"
+                              : "rank and number of ranks"));
     if (*rank >= *ranks) throw UsageError(fmt::format("rank {} is not one of {} ranks", *rank, *ranks));
     place_.rank = *rank;
     place_.ranks = *ranks;
@@ -82,7 +84,8 @@ class PlaceFinder {
 
   void find_job() {
     if (place_.launcher == "torchrun" && has("TORCHELASTIC_RUN_ID"))
-      place_.job = fmt::format("torchrun {} {}", text("TORCHELASTIC_RUN_ID"), text("TORCHELASTIC_RESTART_COUNT"));
+      place_.job =
+          fmt::format("torchrun {} {}", text("TORCHELASTIC_RUN_ID"), text("TORCHELASTIC_RESTART_COUNT"));
     if (place_.launcher == "srun" && has("SLURM_JOB_ID"))
       place_.job = fmt::format("srun {}.{}", text("SLURM_JOB_ID"), text("SLURM_STEP_ID"));
     if (place_.launcher != "mpirun") return;

@@ -26,8 +26,8 @@ std::string problem_of(const Environment& environment, const PlaceOptions& optio
   return "none";
 }
 
-const Environment kTorchrun{{"RANK", "5"},           {"WORLD_SIZE", "8"},         {"LOCAL_RANK", "1"},
-                            {"MASTER_ADDR", "node"}, {"MASTER_PORT", "29500"},    {"TORCHELASTIC_RUN_ID", "x"},
+const Environment kTorchrun{{"RANK", "5"},           {"WORLD_SIZE", "8"},      {"LOCAL_RANK", "1"},
+                            {"MASTER_ADDR", "node"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "x"},
                             {"SLURM_PROCID", "0"},   {"SLURM_NTASKS", "1"}};
 
 }  // namespace
@@ -87,7 +87,8 @@ TEST_CASE("what is missing or wrong is named") {
   CHECK(problem_of({}, {1, {}, {}, ""}).find("no number of ranks is known") != std::string::npos);
   CHECK(problem_of(kTorchrun, {8, {}, {}, ""}) == "rank 8 is not one of 8 ranks");
   CHECK(problem_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}) == "RANK=-1 is no number");
-  CHECK(problem_of(kTorchrun, {{}, {}, {}, "host"}) == "--rendezvous host: is neither HOST:PORT nor file:PATH");
+  CHECK(problem_of(kTorchrun, {{}, {}, {}, "host"}) ==
+        "--rendezvous host: is neither HOST:PORT nor file:PATH");
   CHECK(problem_of(kTorchrun, {{}, {}, {}, "host:0"}) == "--rendezvous is no port");
   CHECK(problem_of({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}})
             .find("no port to meet at") != std::string::npos);

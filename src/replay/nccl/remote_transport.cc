@@ -32,7 +32,8 @@ void RemoteTransport::listen() {
       if (const auto frame = socket_.receive(Clock::now() + kLook)) take(*frame);
   } catch (const WireError& error) {
     const std::lock_guard lock(mutex_);
-    if (!is_done_ && !is_leaving_) set_failure(fmt::format("rank 0 cannot be reached any more: {}", error.what()));
+    if (!is_done_ && !is_leaving_)
+      set_failure(fmt::format("rank 0 cannot be reached any more: {}", error.what()));
     changed_.notify_all();
   }
 }
@@ -87,7 +88,8 @@ std::string RemoteTransport::failure() {
 
 Transport::Ticket RemoteTransport::post(Rank rank, const std::string& group, Contribution contribution) {
   const std::vector<Rank>& members = find_members(world_, rank, group);
-  const auto member = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+  const auto member =
+      static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
   auto meeting = std::make_shared<Posted>();
   meeting->group = group;
   meeting->members = members;

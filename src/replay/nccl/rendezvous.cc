@@ -21,7 +21,9 @@ constexpr std::chrono::milliseconds kRetry{50};
   throw PassError("replay.rendezvous", problem, Site{}, remedy);
 }
 
-double seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
+double seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
 
 std::string make_nonce() {
   std::random_device random;
@@ -60,7 +62,8 @@ class MeetingFile {
     std::ofstream(temporary) << text;
     std::error_code failed;
     if (std::rename(temporary.c_str(), path_.c_str()) != 0)
-      fail(fmt::format("the rendezvous file {} cannot be written", path_), "name a file in a folder that exists");
+      fail(fmt::format("the rendezvous file {} cannot be written", path_),
+           "name a file in a folder that exists");
   }
   ~MeetingFile() { std::remove(path_.c_str()); }
   MeetingFile(const MeetingFile&) = delete;
@@ -95,7 +98,8 @@ class Host {
     try {
       listener.emplace(place_.port);
     } catch (const WireError& error) {
-      fail(fmt::format("rank 0: {}", error.what()), "give another port: --rendezvous HOST:PORT, or MASTER_PORT");
+      fail(fmt::format("rank 0: {}", error.what()),
+           "give another port: --rendezvous HOST:PORT, or MASTER_PORT");
     }
     std::optional<MeetingFile> file;
     if (!place_.file.empty()) {
@@ -143,14 +147,15 @@ class Host {
     const auto hello = frame ? Hello::decode(*frame) : std::nullopt;
     if (!hello) return;
     if (hello->job != place_.job || hello->nonce != nonce_) {
-      socket.send(FrameKind::kRefused, Writer().text("").text("").take());  // of another job: it looks elsewhere
+      socket.send(FrameKind::kRefused,
+                  Writer().text("").text("").take());  // of another job: it looks elsewhere
       return;
     }
     const std::string from = socket.peer();
     std::string problem;
     if (hello->ranks != place_.ranks)
-      problem = fmt::format("rank {} ({}) is one of {} ranks, rank 0 one of {}", hello->rank, from, hello->ranks,
-                            place_.ranks);
+      problem = fmt::format("rank {} ({}) is one of {} ranks, rank 0 one of {}", hello->rank, from,
+                            hello->ranks, place_.ranks);
     else if (hello->rank >= place_.ranks)
       problem = fmt::format("rank {} ({}) is not one of {} ranks", hello->rank, from, place_.ranks);
     else if (connections_.of_rank[hello->rank].is_open())
@@ -185,7 +190,8 @@ class Guest {
   Connections run() {
     for (;;) {
       Connections connections;
-      if (place_.file.empty() ? come_to(place_.host, place_.port, "", connections) : come_by_file(connections))
+      if (place_.file.empty() ? come_to(place_.host, place_.port, "", connections)
+                              : come_by_file(connections))
         return connections;
       if (Clock::now() >= until_) give_up();
       std::this_thread::sleep_for(kRetry);
@@ -198,8 +204,8 @@ class Guest {
       fail(fmt::format("rank {}: rank 0 does not answer within {} s: {}", place_.rank,
                        seconds(options_.deadline), problem_),
            "see whether rank 0 was started, and whether its host and port can be reached");
-    fail(fmt::format("rank {}: the rendezvous file {} leads nowhere within {} s: {}", place_.rank, place_.file,
-                     seconds(options_.deadline), problem_),
+    fail(fmt::format("rank {}: the rendezvous file {} leads nowhere within {} s: {}", place_.rank,
+                     place_.file, seconds(options_.deadline), problem_),
          "see whether rank 0 was started with the same file; remove a file that an earlier run left");
   }
 
@@ -223,7 +229,8 @@ class Guest {
     return false;
   }
 
-  bool come_to(const std::string& host, std::uint16_t port, const std::string& nonce, Connections& connections) {
+  bool come_to(const std::string& host, std::uint16_t port, const std::string& nonce,
+               Connections& connections) {
     try {
       Socket socket = connect_to(host, port);
       const Hello hello{place_.rank, place_.ranks, place_.job, nonce, options_.program};

@@ -32,15 +32,26 @@ Session::Session(const SessionSetup& setup)
   if (setup.place.rank == 0) coordinator_ = std::make_unique<Coordinator>(std::move(connections.of_rank));
   transport_ =
       std::make_unique<RemoteTransport>(setup.world, std::move(connections.to_coordinator), options.deadline);
-  communicators_ = std::make_unique<Communicators>(
-      CommunicatorSetup{library_.api, setup.device, *transport_, setup.world, setup.place.rank,
-                        list_groups(setup.steps), id, options.deadline});
+  try {
+    communicators_ = std::make_unique<Communicators>(
+        CommunicatorSetup{library_.api, setup.device, *transport_, setup.world, setup.place.rank,
+                          list_groups(setup.steps), id, options.deadline});
+  } catch (const CollectiveError& error) {
+    throw CollectiveError(error.what() + log_.list_warnings());
+  }
+  log_.read(settings_);
   process_.transport = transport_.get();
   process_.exchange = communicators_.get();
 }
 
 // The transport goes before the coordinator, which waits until all ranks have left.
 Session::~Session() = default;
+
+std::string Session::describe_failure() {
+  const std::string pending = communicators_->describe_pending(), warnings = log_.list_warnings();
+  return (pending.empty() ? "" : "\nnot done on this rank:" + pending) +
+         (warnings.empty() ? "" : "\nNCCL warned:" + warnings);
+}
 
 std::vector<std::string> Session::conclude(const std::string& report) {
   std::vector<std::string> reports = transport_->conclude(report);

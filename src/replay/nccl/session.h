@@ -30,10 +30,12 @@ class Session {
   const std::vector<Setting>& settings() const { return settings_; }
   // Gives this rank's report; rank 0 gets those of all ranks.
   std::vector<std::string> conclude(const std::string& report);
-  std::string describe_pending() { return communicators_->describe_pending(); }
+  // For messages about a run that failed: what this rank had underway, and NCCL's warnings.
+  std::string describe_failure();
 
  private:
   std::vector<Setting> settings_;
+  Log log_;
   Library library_;
   std::unique_ptr<Coordinator> coordinator_;  // of rank 0
   std::unique_ptr<RemoteTransport> transport_;

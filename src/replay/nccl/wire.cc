@@ -44,7 +44,8 @@ bool wait_readable(int descriptor, Clock::time_point until) {
 
 void send_at_once(int descriptor) {
   const int yes = 1;
-  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);  // fails on a socket pair, which has no delay
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes,
+             sizeof yes);  // fails on a socket pair, which has no delay
 }
 
 }  // namespace
@@ -214,7 +215,8 @@ std::vector<std::string> list_addresses() {
       if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET) continue;
       if ((at->ifa_flags & IFF_UP) == 0 || (at->ifa_flags & IFF_LOOPBACK) != 0) continue;
       char text[INET_ADDRSTRLEN];
-      if (inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr, text, sizeof text))
+      if (inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr, text,
+                    sizeof text))
         addresses.emplace_back(text);
     }
     freeifaddrs(all);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -75,6 +76,14 @@ void fail(CommTag& comm, Result result, const std::string& text) {
   comm.state = result;
 }
 
+// As NCCL does where NCCL_DEBUG asks for it.
+void log_setting(const char* name) {
+  const char *path = std::getenv("NCCL_DEBUG_FILE"), *value = std::getenv(name);
+  if (path == nullptr || value == nullptr) return;
+  std::ofstream(path, std::ios::app) << "host:1:1 [0] NCCL INFO " << name << " set by environment to "
+                                     << value << ".\n";
+}
+
 // --- connections ---
 
 struct Address {
@@ -120,7 +129,8 @@ bool connect_all(CommTag& comm) {
     const Address other = address_of(comm.name, rank);
     const int peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     comm.peers[static_cast<std::size_t>(rank)] = peer;
-    while (connect(peer, reinterpret_cast<const sockaddr*>(&other.address), other.size) != 0 && !comm.is_aborted)
+    while (connect(peer, reinterpret_cast<const sockaddr*>(&other.address), other.size) != 0 &&
+           !comm.is_aborted)
       std::this_thread::sleep_for(kLook);
     std::int32_t number = comm.rank;
     is_connected = transfer(comm, peer, &number, sizeof number, POLLOUT);
@@ -277,8 +287,8 @@ std::shared_ptr<CommTag> split(CommTag& parent, SplitPart own, int number) {
   auto made = std::make_shared<CommTag>();
   made->name = parent.name + "." + std::to_string(number) + "." + std::to_string(own.color);
   made->size = static_cast<int>(members.size());
-  made->rank = static_cast<int>(
-      std::find(members.begin(), members.end(), std::pair(own.key, parent.rank)) - members.begin());
+  made->rank = static_cast<int>(std::find(members.begin(), members.end(), std::pair(own.key, parent.rank)) -
+                                members.begin());
   if (!connect_all(*made)) return nullptr;
   made->state = Result::kSuccess;
   return made;
@@ -307,6 +317,8 @@ Result ncclGetUniqueId(UniqueId* id) {
 Result ncclCommInitRankConfig(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
   if (config->blocking != 0 || config->magic != 0xcafebeef || config->size != sizeof(Config))
     return Result::kInvalidArgument;
+  log_setting("NCCL_ALGO");
+  log_setting("NCCL_MIN_CTAS");
   auto made = std::make_shared<CommTag>();
   made->name = id.bytes;
   made->rank = rank;
@@ -345,9 +357,13 @@ Result ncclCommGetAsyncError(Comm comm, Result* error) {
   return Result::kSuccess;
 }
 
-Result ncclCommFinalize(Comm) { return Result::kSuccess; }
+Result ncclCommFinalize(Comm) {
+  return Result::kSuccess;
+}
 
-Result ncclCommDestroy(Comm comm) { return forget(comm); }
+Result ncclCommDestroy(Comm comm) {
+  return forget(comm);
+}
 
 Result ncclCommAbort(Comm comm) {
   if (const std::shared_ptr<CommTag> found = find(comm)) found->is_aborted = true;
@@ -380,7 +396,9 @@ Result ncclGroupStart() {
   return Result::kSuccess;
 }
 
-Result ncclGroupEnd() { return --group_depth == 0 ? queue_group() : Result::kSuccess; }
+Result ncclGroupEnd() {
+  return --group_depth == 0 ? queue_group() : Result::kSuccess;
+}
 
 Result ncclSend(const void* data, std::size_t count, int type, int peer, Comm comm, void* stream) {
   if (type != kByte) return Result::kInvalidArgument;
@@ -411,7 +429,8 @@ Result ncclAllGather(const void* from, void* to, std::size_t count, int type, Co
   return ncclGroupEnd();
 }
 
-Result ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root, Comm comm, void* stream) {
+Result ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root, Comm comm,
+                     void* stream) {
   if (type != kByte) return Result::kInvalidArgument;
   const std::shared_ptr<CommTag> tag = find(comm);
   ncclGroupStart();
