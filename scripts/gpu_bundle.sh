@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 to=$work/epweave-gpu
 
-mkdir -p "$to/bin" "$to/lib" "$to/scripts" "$to/testdata/graphs" "$to/testdata/kernels"
+mkdir -p "$to/bin" "$to/lib" "$to/scripts/launch_examples" "$to/testdata/graphs" "$to/testdata/kernels"
 for file in epweave epweave-replay libepweave_cuda.so replay_device_test; do
   if [ ! -f "$build/$file" ]; then
     echo "gpu_bundle.sh: $build/$file is not built" >&2
@@ -28,6 +28,7 @@ for file in "$to"/bin/*; do ldd "$file"; done | awk '$2 == "=>" && $3 ~ "^/" { p
     cp -L "$library" "$to/lib/"
   done
 cp scripts/gpu_test.sh "$to/scripts/"
+cp scripts/launch_examples/*.sh "$to/scripts/launch_examples/"
 cp testdata/kernels/cases.json "$to/testdata/kernels/"
 for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat dsv3_debug_ep2_sdpa_r030.1b_remat qwen3_moe_ep2.1b_remat; do
   cp "testdata/graphs/$name.epw.gz" "$to/testdata/graphs/"

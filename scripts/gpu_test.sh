@@ -73,6 +73,53 @@ for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_r
   attempt "$name on the GPU" "$bin/epweave-replay" run "$g" --device cuda
 done
 
+say "measured timeline and costs"
+measure() {
+  "$bin/epweave-replay" run "$small" --device cuda --warm-up 2 --repeat 5 --nvtx --timeline "$work/timeline.json" \
+    --costs "$work/costs.json" && ls -l "$work/timeline.json" "$work/costs.json" && head -40 "$work/costs.json"
+}
+attempt "llama3_debug_fsdp4.1_norm measured" measure
+
+say "NCCL: one rank, then a GPU for each rank"
+cat >"$work/one.txt" <<'GRAPH'
+epweave text 1
+group 7 ranks=[0]
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %g = _c10d_functional.all_reduce.default(%x, "sum", "7") : f32[4, 4]
+  %s = _c10d_functional.reduce_scatter_tensor.default(%x, "avg", 1, "7") : f32[4, 4]
+  %a = _c10d_functional.all_to_all_single.default(%x, [4], [4], "7") : f32[4, 4]
+  %b = _c10d_functional.broadcast.default(%x, 0, "7") : f32[4, 4]
+  %h = _c10d_functional.all_gather_into_tensor.default(%x, 1, "7") : f32[4, 4]
+  %wg = _c10d_functional.wait_tensor.default(%g) : f32[4, 4]
+  %ws = _c10d_functional.wait_tensor.default(%s) : f32[4, 4]
+  %wa = _c10d_functional.wait_tensor.default(%a) : f32[4, 4]
+  %wb = _c10d_functional.wait_tensor.default(%b) : f32[4, 4]
+  %wh = _c10d_functional.wait_tensor.default(%h) : f32[4, 4]
+  output([%wg, %ws, %wa, %wb, %wh])
+GRAPH
+# against_cpu RANKS GRAPH: a process for each rank; loss, norms and hashes must be what the CPU's virtual ranks have.
+against_cpu() {
+  "$bin/epweave-replay" run "$2" -q >"$work/expected" || return
+  RANKS=$1 DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay "$here/scripts/launch_examples/no_launcher.sh" "$2" \
+    >"$work/found" || return
+  diff "$work/expected" "$work/found"
+}
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+if "$bin/epweave-replay" run "$work/one.txt" --device cuda --transport nccl --rank 0 --world-size 1 \
+  --rendezvous 127.0.0.1:29500 --json >"$work/out" 2>&1 || ! grep -q 'replay.no-nccl' "$work/out"; then
+  grep '"nccl_' "$work/out"
+  attempt "one rank over NCCL" against_cpu 1 "$work/one.txt"
+  for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
+    g=$graphs/$name.epw.gz
+    if [ "$gpus" -lt 4 ]; then echo "$name over NCCL: not run, there are $gpus GPUs"; continue; fi
+    [ -f "$g" ] || continue
+    attempt "$name over NCCL, 4 GPUs" against_cpu 4 "$g"
+  done
+else
+  echo "NCCL is not installed: nothing was run over it"
+fi
+
 say "result"
 if [ "$failed" -ne 0 ]; then echo "something failed on the GPU"; exit 1; fi
 echo "all passed on the GPU"

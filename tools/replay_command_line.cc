@@ -90,6 +90,50 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
   command.add_flag("--poison", replay.poison, "Fill new and freed memory with NaN patterns");
 }
 
+void add_transport(CLI::App& command, RunCommandOptions& run) {
+  command
+      .add_option(
+          "--transport", run.transport,
+          "How ranks meet: local, all in this process; or nccl, each a process that torchrun, srun or "
+          "mpirun started, with a GPU of its own")
+      ->check(CLI::IsMember(std::vector<std::string>{"local", "nccl"}))
+      ->type_name("KIND");
+  command.add_option("--rank", run.process.rank, "This process's rank, where no launcher says")
+      ->type_name("N");
+  command
+      .add_option("--world-size", run.process.world_size, "The number of processes, where no launcher says")
+      ->type_name("N");
+  command
+      .add_option("--local-rank", run.process.local_rank,
+                  "This process among those of its host, where no launcher says: the number of its GPU")
+      ->type_name("N");
+  command
+      .add_option("--rendezvous", run.process.rendezvous,
+                  "Where the processes meet: HOST:PORT of rank 0, or file:PATH in a folder that all see")
+      ->type_name("PLACE");
+  command.add_option("--report-dir", run.report_dir, "Write each rank's report to rankN.json in this folder")
+      ->type_name("DIR");
+}
+
+void add_measuring(CLI::App& command, RunCommandOptions& run) {
+  command.add_option("--repeat", run.measure.repeat, "Run the step this often and measure it (default 1)")
+      ->check(CLI::Range(1, 100000))
+      ->type_name("N");
+  command
+      .add_option("--warm-up", run.measure.warm_up, "Run the step this often before measuring (default 0)")
+      ->check(CLI::Range(0, 100000))
+      ->type_name("N");
+  command
+      .add_option("--timeline", run.measure.timeline,
+                  "Write when each step ran in the last run to this file, for chrome://tracing or Perfetto")
+      ->type_name("FILE");
+  command
+      .add_option("--costs", run.measure.costs,
+                  "Write measured times, per op and shape and per collective and size, to this JSON file")
+      ->type_name("FILE");
+  command.add_flag("--nvtx", run.nvtx, "On a GPU, name ranges by module and node for profilers");
+}
+
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
   auto app = std::make_unique<CLI::App>(kAbout, kReplayProgram);
   app->footer(kFooter);
@@ -105,6 +149,8 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   run.add_option("--save-inputs", choices.run.save_inputs,
                  "Write the inputs of all ranks, as they were before the run, to this safetensors file")
       ->type_name("FILE");
+  add_transport(run, choices.run);
+  add_measuring(run, choices.run);
   CLI::App& check = *app->add_subcommand("check", "Execute two graphs and compare their outputs and nodes");
   add_graph(check, "A", choices.check.a, "The original");
   add_graph(check, "B", choices.check.b, "What it was rewritten to");
@@ -148,6 +194,8 @@ CommandFiles files_of(const Choices& choices) {
   CommandFiles files{.result = {},
                      .beside = {{"--outputs", choices.run.outputs},
                                 {"--save-inputs", choices.run.save_inputs},
+                                {"--timeline", choices.run.measure.timeline},
+                                {"--costs", choices.run.measure.costs},
                                 {"--log-file", choices.console.log_file}}};
   for (const ReplayOptions& replay : {choices.run.replay, choices.check.replay}) {
     files.inputs.insert(files.inputs.end(), replay.inputs.begin(), replay.inputs.end());

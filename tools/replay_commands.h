@@ -27,10 +27,28 @@ struct ReplayOptions {
   bool poison = false;
 };
 
+// Ranks that are processes of their own; see replay/nccl/place.h.
+struct ProcessOptions {
+  std::optional<std::uint32_t> rank, world_size, local_rank;
+  std::string rendezvous;
+};
+
+// Where measured times go; empty: nowhere.
+struct MeasureOptions {
+  std::uint32_t warm_up = 0, repeat = 1;
+  std::string timeline, costs;
+  bool is_asked_for() const { return warm_up != 0 || repeat != 1 || !timeline.empty() || !costs.empty(); }
+};
+
 struct RunCommandOptions {
   InputOptions input;
   ReplayOptions replay;
   std::string outputs, save_inputs;  // safetensors; empty: none
+  std::string transport = "local";   // or nccl
+  ProcessOptions process;
+  std::string report_dir;  // where each rank writes its report; empty: nowhere
+  MeasureOptions measure;
+  bool nvtx = false;
 };
 
 struct CheckCommandOptions {

@@ -37,10 +37,10 @@ double find_memory() {
 }
 
 void require_memory(const RunRequest& request) {
-  const auto& [graph, input, options, device] = request;
+  const auto& [graph, input, options, device, ranks_here] = request;
   constexpr double kGib = 1073741824;
   const replay::MemoryNeed need = replay::find_memory_need(graph);
-  const replay::Rank ranks = replay::derive_world(graph, options.ranks).size;
+  const replay::Rank ranks = ranks_here != 0 ? ranks_here : replay::derive_world(graph, options.ranks).size;
   const double needed = static_cast<double>(need.bytes()) * ranks;
   const double there = device == nullptr || device->memory_bytes() == 0
                            ? find_memory()

@@ -32,6 +32,7 @@ struct RunRequest {
   const InputOptions& input;
   const ReplayOptions& options;
   const replay::Device* device = nullptr;  // null: the CPU
+  replay::Rank ranks = 0;                  // in this process; 0: all
 };
 void require_runnable(const RunRequest& request, const replay::KernelTable& kernels);
 

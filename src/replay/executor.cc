@@ -162,23 +162,25 @@ class NestedRunner {
   Memory& memory_;
 };
 
-// What one rank runs with. `device`: null on the CPU.
+// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes.
 struct RankSetup {
   Rank rank;
   Memory& memory;
   RankDevice* device;
+  Transport& transport;
+  LocalTransport* local;
 };
 
 class RankRunner {
  public:
-  RankRunner(const Program& program, const RankSetup& setup, LocalTransport& transport,
-             const RunOptions& options)
+  RankRunner(const Program& program, const RankSetup& setup, const RunOptions& options)
       : program_(program),
         graph_(program.graph),
         context_(*program.graph.context),
         body_(program.body),
         rank_(setup.rank),
-        transport_(transport),
+        transport_(setup.transport),
+        local_(setup.local),
         memory_(setup.memory),
         device_(setup.device),
         options_(options),
@@ -188,11 +190,13 @@ class RankRunner {
                      [this](NodeId id) -> const Value& { return values_[id.index()]; }} {}
 
   RankResult run(const RankInputs& inputs) {
+    start_ = Clock::now();
     if (options_.bounded != nullptr)
       result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
     std::size_t next_input = 0;
     for (const Step& step : program_.steps.list) {
       if (!step.node) {
+        is_joined_ = step.kind == StepKind::kJoin && step.stream == 0;
         if (device_ != nullptr) run_on_stream(step);
         continue;  // on the CPU all streams run in order: events and syncs hold already
       }
@@ -204,6 +208,10 @@ class RankRunner {
           EPWEAVE_CHECK(next_input < inputs.size());
           kept_.push_back(place(inputs[next_input++]));
           define(step.node, kept_.back());
+        } else if (has_ranges(step)) {
+          device_->open_range(fmt::format("{} %{}", graph_.text(node.module), graph_.text(node.name)));
+          run_step(step, node);
+          device_->close_range();
         } else {
           run_step(step, node);
         }
@@ -218,6 +226,7 @@ class RankRunner {
       }
     }
     if (device_ != nullptr) bring_back(inputs);
+    if (device_ != nullptr && options_.measuring != nullptr) result_.spans = {device_->take_spans()};
     for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
     return std::move(result_);
   }
@@ -229,6 +238,41 @@ class RankRunner {
     if (!site.module.empty()) text += " in " + site.module;
     if (!site.source.empty()) text += " (" + site.source + ")";
     return fmt::format("{}: {}", text, problem);
+  }
+
+  // --- measuring ---
+
+  bool has_ranges(const Step& step) const {
+    return options_.names_ranges && device_ != nullptr && step.kind != StepKind::kFree;
+  }
+
+  static std::string describe_operands(std::span<const Value> args) {
+    std::string text;
+    for (const Value& arg : args) {
+      const std::string one = arg.is<List>()    ? describe_operands(arg.items())
+                              : arg.is_tensor() ? describe_operand(arg.tensor())
+                                                : "";
+      if (!one.empty()) text += (text.empty() ? "" : ", ") + one;
+    }
+    return text;
+  }
+  static std::string describe_operand(const Tensor& tensor) {
+    return fmt::format("{}[{}]", info(tensor.dtype).short_name, fmt::join(tensor.sizes, ", "));
+  }
+
+  // Work of the node that `run` queues on the stream, or does.
+  template <class Run>
+  void measure(NodeId id, std::uint32_t stream, const Run& run) {
+    if (options_.measuring == nullptr) return run();
+    if (device_ != nullptr) {
+      device_->begin_span(id, stream);
+      run();
+      return device_->end_span();
+    }
+    const double begin = seconds_since(start_);
+    run();
+    if (result_.spans.empty()) result_.spans.emplace_back();
+    result_.spans[0].push_back({id, stream, begin, seconds_since(start_)});
   }
 
   // --- devices ---
@@ -298,6 +342,9 @@ class RankRunner {
       case StepKind::kWait:
         define(step.node, wait(node));
         break;
+      case StepKind::kLaunch:
+        measure(step.node, step.stream, [&] { define(step.node, call(step.node, node)); });
+        break;
       default:
         define(step.node, node.kind == NodeKind::kGetAttr ? read_attribute(node) : call(step.node, node));
         break;
@@ -324,6 +371,7 @@ class RankRunner {
       for (const Value& arg : bound.args) check_not_pending(arg);
     if (device_ != nullptr && reads_element(*node.op))
       for (Value& arg : bound.args) arg = on_host(arg);
+    if (options_.measuring != nullptr) result_.measured[id].operands = describe_operands(bound.args);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
     kernel.set_results(evaluate_results(graph_, symbols_, node.type));
     Value result = program_.kernels.find(*node.op)(kernel);
@@ -353,8 +401,9 @@ class RankRunner {
   // --- collectives ---
 
   struct Pending {
-    LocalTransport::Ticket ticket;
+    Transport::Ticket ticket;
     Tensor result;
+    NodeId node;
     std::uint32_t stream = 0;
     bool is_bounded = false;
     bool is_sum = false;
@@ -384,6 +433,9 @@ class RankRunner {
     const std::string& group_name = group->as<Text>().text;
     const std::size_t members = transport_.member_count(rank_, group_name);
 
+    if (options_.measuring != nullptr)
+      result_.measured[id] = {describe_operand(operand),
+                              static_cast<std::uint64_t>(operand.numel()) * operand.element_bytes(), members};
     Contribution part;
     part.kind = row->kind;
     part.what = fmt::format("%{} = {}", graph_.text(node.name), node.op->target);
@@ -436,8 +488,12 @@ class RankRunner {
       part.data = copy_operand(operand);
     const bool is_sum = !part.reduction.empty();
     if (is_bounded(id)) part.bound = result_.bounds->bound_operand(operand, is_sum ? members : 0).storage;
-    Pending pending{transport_.post(rank_, group_name, std::move(part)), result, step.stream, is_bounded(id),
-                    is_sum};
+    Pending pending{
+        transport_.post(rank_, group_name, std::move(part)), result, id, step.stream, is_bounded(id), is_sum};
+    if (local_ == nullptr) {
+      const Meeting meeting = transport_.meet(rank_, pending.ticket);
+      measure(id, step.stream, [&] { device_->start(meeting, step.stream, result); });
+    }
     pending_.insert_or_assign(result.storage.get(), std::move(pending));
     define(id, std::move(result));
   }
@@ -447,12 +503,20 @@ class RankRunner {
     if (found == pending_.end()) return;
     const Pending pending = std::move(found->second);
     pending_.erase(found);
-    if (device_ != nullptr)
-      return device_->complete(transport_.meet(rank_, pending.ticket), pending.stream, pending.result);
-    transport_.complete(rank_, pending.ticket, pending.result);
+    if (local_ == nullptr) {  // started at its launch; the step before a wait joins its stream
+      if (!is_joined_) device_->join_all(pending.stream);
+      return;
+    }
+    if (device_ != nullptr) {
+      const Meeting meeting = transport_.meet(rank_, pending.ticket);
+      return measure(pending.node, pending.stream,
+                     [&] { device_->complete(meeting, pending.stream, pending.result); });
+    }
+    local_->meet(rank_, pending.ticket);
+    measure(pending.node, pending.stream, [&] { local_->complete(rank_, pending.ticket, pending.result); });
     if (!pending.is_bounded) return;
     const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
-    if (!transport_.complete_bound(pending.ticket, bound)) return result_.bounds->set_unknown(pending.result);
+    if (!local_->complete_bound(pending.ticket, bound)) return result_.bounds->set_unknown(pending.result);
     if (pending.is_sum) return result_.bounds->set_reduced(pending.result, bound);
     result_.bounds->set(pending.result, bound);
   }
@@ -575,6 +639,7 @@ class RankRunner {
   }
 
   void take_outputs(const Node& node) {
+    is_joined_ = false;
     while (!pending_.empty()) complete(pending_.begin()->first);
     const Value all = evaluate(environment_, context_.args[node.args][0]);
     result_.outputs = all.is<List>() ? all.items() : std::vector<Value>{all};
@@ -585,7 +650,8 @@ class RankRunner {
   const Context& context_;
   const Body& body_;
   Rank rank_;
-  LocalTransport& transport_;
+  Transport& transport_;
+  LocalTransport* local_;
   Memory& memory_;
   RankDevice* device_;
   const RunOptions& options_;
@@ -595,6 +661,8 @@ class RankRunner {
   Environment environment_;
   std::unordered_map<const Storage*, Pending> pending_;
   std::unordered_map<StringId, OpTime> times_;
+  Clock::time_point start_;
+  bool is_joined_ = false;  // the step before made the compute stream wait
   RankResult result_;
 };
 
@@ -648,6 +716,36 @@ std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTa
   return {missing.begin(), missing.end()};
 }
 
+namespace {
+
+// The same in memory of its own: a run writes its inputs.
+RankInputs copy_inputs(const RankInputs& inputs, Memory& memory) {
+  RankInputs copies = inputs;
+  for (Value& value : copies)
+    if (value.is_tensor()) value = memory.place(value.tensor());
+  return copies;
+}
+
+// Runs one rank as often as it is to be measured, else once. The last run's results are kept.
+RankResult run_rank(const Program& program, const RankSetup& setup, const RankInputs& inputs,
+                    const RunOptions& options) {
+  if (options.measuring == nullptr) return RankRunner(program, setup, options).run(inputs);
+  HostMemory memory;
+  std::vector<std::vector<StepSpan>> spans;
+  const std::uint32_t runs = options.measuring->warm_up + options.measuring->repeat;
+  for (std::uint32_t i = 0;; ++i) {
+    const bool is_last = i + 1 == runs;
+    RankResult result =
+        RankRunner(program, setup, options).run(is_last ? inputs : copy_inputs(inputs, memory));
+    if (i >= options.measuring->warm_up && !result.spans.empty()) spans.push_back(std::move(result.spans[0]));
+    if (!is_last) continue;
+    result.spans = std::move(spans);
+    return result;
+  }
+}
+
+}  // namespace
+
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
                     const std::vector<RankInputs>& inputs, const RunOptions& options) {
   const KernelTable& used = options.device == nullptr ? kernels : options.device->kernels();
@@ -658,34 +756,46 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
         Site{}, "add a row for each to the kernel table (src/replay/cpu/, src/replay/device/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
   EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
+  EPWEAVE_CHECK(options.process == nullptr || options.device != nullptr);
   const Program program{graph, graph.step(), used, world, plan_steps(graph, graph.step())};
+  const Rank first = options.process == nullptr ? 0 : options.process->rank;
+  const Rank end = options.process == nullptr ? world.size : first + 1;
+  Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
   const std::unique_ptr<DeviceRun> device =
-      options.device == nullptr ? nullptr : options.device->start(program.steps, world.size, options.fill);
-  LocalTransport transport(world, options.deadline);
+      options.device == nullptr ? nullptr
+                                : options.device->start({program.steps, end - first, options.fill, exchange});
+  LocalTransport local(world, options.deadline);
+  Transport& transport = options.process == nullptr ? local : *options.process->transport;
   RunResult result;
   const auto shared_memory = std::make_shared<HostMemory>(options.fill);
   HostMemory& memory = *shared_memory;
   result.memory = shared_memory;
+  result.steps = program.steps;
   result.ranks.resize(world.size);
   std::mutex mutex;
   std::exception_ptr first_error;
   const auto start = Clock::now();
   std::vector<std::thread> threads;
-  for (Rank rank = 0; rank < world.size; ++rank) {
+  for (Rank rank = first; rank < end; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        RankDevice* on_device = device == nullptr ? nullptr : &device->rank(rank);
-        const RankSetup setup{rank, on_device == nullptr ? memory : on_device->memory(), on_device};
-        result.ranks[rank] = RankRunner(program, setup, transport, options).run(inputs[rank]);
+        RankDevice* on_device = device == nullptr ? nullptr : &device->rank(rank - first);
+        const RankSetup setup{rank, on_device == nullptr ? memory : on_device->memory(), on_device, transport,
+                              options.process == nullptr ? &local : nullptr};
+        result.ranks[rank] = run_rank(program, setup, inputs[rank], options);
         transport.finish(rank);
       } catch (const Aborted&) {
         // The rank that failed reports.
-      } catch (...) {
+      } catch (const std::exception& error) {
+        // Where another process failed first, what happens here follows from that.
+        const std::string failure = transport.failure();
         {
           const std::lock_guard lock(mutex);
-          if (first_error == nullptr) first_error = std::current_exception();
+          if (first_error == nullptr)
+            first_error = failure.empty() ? std::current_exception()
+                                          : std::make_exception_ptr(CollectiveError(failure));
         }
-        transport.abort();
+        transport.abort(error.what());
       }
     });
   }

@@ -46,6 +46,18 @@ struct BoundedNodes {
   std::function<void(Rank rank, NodeId node, const Value& value, ErrorBounds& bounds)> observer;
 };
 
+// This process is one of several that run the graph together, a rank each.
+struct Process {
+  Rank rank = 0;
+  Transport* transport = nullptr;
+  Exchange* exchange = nullptr;
+};
+
+// How often the steps are run, and what is kept of it. Each run starts from the same inputs.
+struct Measuring {
+  std::uint32_t warm_up = 0, repeat = 1;
+};
+
 struct RunOptions {
   std::chrono::milliseconds deadline{60'000};
   HostMemory::Fill fill = HostMemory::Fill::kNone;
@@ -53,6 +65,9 @@ struct RunOptions {
       jitter;  // seed of random delays before steps; what is computed does not change
   RecordedTypes types = RecordedTypes::kMustHold;
   Device* device = nullptr;               // null: the CPU
+  const Process* process = nullptr;       // null: all ranks are here
+  const Measuring* measuring = nullptr;   // null: one run, not measured
+  bool names_ranges = false;              // of a device, for profilers: "layers.3.moe %mm_4"
   Observer observer;                      // may be empty; sees host memory
   const BoundedNodes* bounded = nullptr;  // error_bounds.h
 };
@@ -62,16 +77,26 @@ struct OpTime {
   std::uint64_t calls = 0;
 };
 
+// What a measured node worked on.
+struct MeasuredNode {
+  std::string operands;     // "f32[1024, 256], f32[256, 64]"
+  std::uint64_t bytes = 0;  // of a collective: of this rank's operand
+  std::size_t members = 0;  // of a collective
+};
+
 struct RankResult {
-  std::vector<Value> outputs;           // flat, as many as Graph::outputs; host memory
-  std::map<std::string, OpTime> times;  // by target
-  std::shared_ptr<ErrorBounds> bounds;  // of what the rank returned, where RunOptions::bounded was given
-  std::uint64_t contradictions = 0;     // values that are not what is recorded
-  std::string first_contradiction;      // message of the first
+  std::vector<Value> outputs;                // flat, as many as Graph::outputs; host memory
+  std::map<std::string, OpTime> times;       // by target
+  std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
+  std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
+  std::map<NodeId, MeasuredNode> measured;   // of the nodes of the spans
+  std::uint64_t contradictions = 0;          // values that are not what is recorded
+  std::string first_contradiction;           // message of the first
 };
 
 struct RunResult {
   std::shared_ptr<Memory> memory;  // of its values
+  Steps steps;
   std::vector<RankResult> ranks;
   double seconds = 0;
   std::size_t peak_bytes = 0;
@@ -87,6 +112,7 @@ std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTa
 // run on a device copies its buffers back.
 using RankInputs = std::vector<Value>;
 
+// Runs all ranks, or that of the process: the others' results are empty then, and their inputs are not used.
 // Throws PassError if kernels are missing, RunError or CollectiveError if a rank fails.
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
                     const std::vector<RankInputs>& inputs, const RunOptions& options = {});

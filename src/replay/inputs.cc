@@ -110,6 +110,10 @@ class InputMaker {
     const ResultType type = facts_.type_of(i);
     std::vector<Value> values;
     for (Rank rank = 0; rank < world_.size; ++rank) {
+      if (data_.only && *data_.only != rank) {
+        values.emplace_back();
+        continue;
+      }
       Tensor dense = make_tensor(memory_, type.dtype, type.sizes);
       fill(rank, dense);
       if (type.strides == dense.strides && type.offset == 0) {

@@ -30,9 +30,10 @@ struct InputData {
   DataKind kind;
   const Recipe* recipe = nullptr;     // null: torchtitan_recipe()
   const InputFiles* files = nullptr;  // null: none
+  std::optional<Rank> only;           // the rank whose tensors are made; none: all
 };
 
-// Inputs of all ranks. Throws InputError naming the input that cannot be made.
+// Inputs of all ranks; with `only`, what other ranks take is left out. Throws InputError naming the input that cannot be made.
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
                                     InputData data);
 

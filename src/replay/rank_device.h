@@ -9,7 +9,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "replay/exchange.h"
 #include "replay/kernel.h"
 #include "replay/steps.h"
 #include "replay/transport.h"
@@ -20,6 +22,13 @@ namespace epweave::replay {
 struct DeviceFault {
   NodeId node;
   std::string problem;
+};
+
+// When a node's work ran on a stream, in seconds since the rank started.
+struct StepSpan {
+  NodeId node;
+  std::uint32_t stream = 0;
+  double begin = 0, end = 0;
 };
 
 class RankDevice {
@@ -39,23 +48,47 @@ class RankDevice {
   // from the contributions, and the compute stream waits for it.
   virtual void post(const Tensor& operand, std::uint32_t stream, Contribution& part) = 0;
   virtual void complete(const Meeting& meeting, std::uint32_t stream, const Tensor& result) = 0;
+  // The same where the other members are processes of their own, right after the launch: the compute stream does
+  // not wait; a later join or join_all() makes it.
+  virtual void start(const Meeting& meeting, std::uint32_t stream, const Tensor& result) = 0;
+  virtual void join_all(std::uint32_t stream) = 0;
+
+  // Where measuring: spans of work on a stream. What is queued between the two calls belongs to the node.
+  virtual void begin_span(NodeId node, std::uint32_t stream) = 0;
+  virtual void end_span() = 0;
+  virtual std::vector<StepSpan> take_spans() = 0;  // waits
+  // Ranges for profilers.
+  virtual void open_range(const std::string& name) = 0;
+  virtual void close_range() = 0;
 };
 
 // One run of a graph on a device. Outlives all values of the run.
 class DeviceRun {
  public:
   virtual ~DeviceRun() = default;
-  virtual RankDevice& rank(Rank rank) = 0;
+  virtual RankDevice& rank(Rank i) = 0;  // of those here, from 0
   virtual std::size_t peak_bytes() const = 0;
 };
+
+struct DeviceSetup {
+  const Steps& steps;
+  Rank ranks = 1;  // here
+  HostMemory::Fill fill = HostMemory::Fill::kNone;
+  Exchange* exchange = nullptr;  // null: all ranks are here
+};
+
+// "multiprocessors": "132"
+using DeviceFactList = std::vector<std::pair<std::string, std::string>>;
 
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string describe() const = 0;  // "NVIDIA H200 (132 multiprocessors, driver 13.0)"
+  virtual DeviceFactList list_facts() const = 0;  // name first; for reports
+  virtual std::string describe() const = 0;       // "NVIDIA H200 (132 multiprocessors, driver 13.0)"
   virtual const KernelTable& kernels() const = 0;
   virtual std::size_t memory_bytes() const = 0;  // 0: the host's
-  virtual std::unique_ptr<DeviceRun> start(const Steps& steps, Rank ranks, HostMemory::Fill fill) = 0;
+  virtual std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) = 0;
+  virtual void enter() = 0;  // the calling thread uses it, in calls of other libraries too
 };
 
 }  // namespace epweave::replay

@@ -19,6 +19,7 @@ class StepPlanner {
  public:
   StepPlanner(const Graph& graph, const Body& body) : graph_(graph), body_(body) {
     steps_.streams.push_back("compute");
+    steps_.has_high_priority.push_back(false);
     for (const Launch& launch : find_launches(*graph.context, body)) groups_[launch.node] = launch.group;
     find_last_uses();
   }
@@ -51,11 +52,19 @@ class StepPlanner {
   }
 
   std::uint32_t stream_of(Arg group) {
-    std::string name = fmt::format("comm:{}", name_of_group(*graph_.context, body_, group));
+    const std::string group_name(name_of_group(*graph_.context, body_, group));
+    std::string name = "comm:" + group_name;
     const auto at = std::find(steps_.streams.begin(), steps_.streams.end(), name);
     if (at != steps_.streams.end()) return static_cast<std::uint32_t>(at - steps_.streams.begin());
     steps_.streams.push_back(std::move(name));
+    steps_.has_high_priority.push_back(has_high_priority(group_name));
     return static_cast<std::uint32_t>(steps_.streams.size() - 1);
+  }
+
+  bool has_high_priority(std::string_view name) const {
+    return std::any_of(graph_.groups.begin(), graph_.groups.end(), [&](const ProcessGroup& group) {
+      return graph_.text(group.name) == name && graph_.text(group.priority) == "high";
+    });
   }
 
   void add_collective(NodeId id) {

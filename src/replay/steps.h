@@ -48,7 +48,8 @@ struct Step {
 };
 
 struct Steps {
-  std::vector<std::string> streams;  // "compute", "comm:35"
+  std::vector<std::string> streams;     // "compute", "comm:35"
+  std::vector<bool> has_high_priority;  // by stream: the group table says `priority=high`
   std::uint32_t events = 0;
   std::vector<Step> list;
 };

@@ -11,15 +11,6 @@
 
 namespace epweave::replay {
 
-struct LocalTransport::Posted {
-  std::string group;
-  std::uint64_t number = 0;
-  std::vector<Rank> members;
-  std::vector<Contribution> contributions;  // by member
-  std::vector<bool> posted;
-  std::size_t missing = 0;
-};
-
 namespace {
 
 // --- sums ---
@@ -109,6 +100,8 @@ void reduce(std::span<const Contribution> operands, std::size_t first, std::span
 
 // --- checks ---
 
+}  // namespace
+
 std::string describe(const Contribution& part) {
   std::string text =
       fmt::format("{} of {}[{}]", part.what, info(part.dtype).short_name, fmt::join(part.sizes, ", "));
@@ -119,14 +112,16 @@ std::string describe(const Contribution& part) {
   return text;
 }
 
-[[noreturn]] void fail_mismatch(const LocalTransport::Posted& meeting, const std::string& reason) {
+namespace {
+
+[[noreturn]] void fail_mismatch(const Posted& meeting, const std::string& reason) {
   std::string text = fmt::format("collective {} on group {}: {}", meeting.number, meeting.group, reason);
   for (std::size_t i = 0; i < meeting.members.size(); ++i)
     text += fmt::format("\n  rank {}: {}", meeting.members[i], describe(meeting.contributions[i]));
   throw CollectiveError(text);
 }
 
-void check_splits(const LocalTransport::Posted& meeting) {
+void check_splits(const Posted& meeting) {
   const auto& parts = meeting.contributions;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].sends.size() != parts.size() || parts[i].receives.size() != parts.size())
@@ -147,26 +142,6 @@ void check_splits(const LocalTransport::Posted& meeting) {
         fail_mismatch(meeting,
                       fmt::format("rank {} sends {} rows to rank {}, which expects {}", meeting.members[i],
                                   parts[i].sends[j], meeting.members[j], parts[j].receives[i]));
-}
-
-void check_contributions(const LocalTransport::Posted& meeting) {
-  const Contribution& first = meeting.contributions[0];
-  for (const Contribution& part : meeting.contributions) {
-    if (part.kind != first.kind) fail_mismatch(meeting, "the ranks launch different operations");
-    if (part.dtype != first.dtype) fail_mismatch(meeting, "the ranks' dtypes differ");
-    if (part.reduction != first.reduction) fail_mismatch(meeting, "the ranks' reductions differ");
-    if (part.source != first.source) fail_mismatch(meeting, "the ranks' sources differ");
-    const std::size_t from = first.kind == CollectiveKind::kAllToAll ? 1 : 0;
-    if (part.sizes.size() != first.sizes.size() ||
-        !std::equal(part.sizes.begin() + static_cast<std::ptrdiff_t>(std::min(from, part.sizes.size())),
-                    part.sizes.end(),
-                    first.sizes.begin() + static_cast<std::ptrdiff_t>(std::min(from, first.sizes.size()))))
-      fail_mismatch(meeting, "the ranks' sizes differ");
-  }
-  if (first.kind == CollectiveKind::kAllToAll) check_splits(meeting);
-  if (first.kind == CollectiveKind::kReduceScatter &&
-      (first.sizes.empty() || first.sizes[0] % static_cast<std::int64_t>(meeting.members.size()) != 0))
-    fail_mismatch(meeting, "the rows cannot be divided among the ranks");
 }
 
 // --- results ---
@@ -200,6 +175,26 @@ std::vector<std::byte> compute_result(const Meeting& meeting) {
 }
 
 }  // namespace
+
+void check_contributions(const Posted& meeting) {
+  const Contribution& first = meeting.contributions[0];
+  for (const Contribution& part : meeting.contributions) {
+    if (part.kind != first.kind) fail_mismatch(meeting, "the ranks launch different operations");
+    if (part.dtype != first.dtype) fail_mismatch(meeting, "the ranks' dtypes differ");
+    if (part.reduction != first.reduction) fail_mismatch(meeting, "the ranks' reductions differ");
+    if (part.source != first.source) fail_mismatch(meeting, "the ranks' sources differ");
+    const std::size_t from = first.kind == CollectiveKind::kAllToAll ? 1 : 0;
+    if (part.sizes.size() != first.sizes.size() ||
+        !std::equal(part.sizes.begin() + static_cast<std::ptrdiff_t>(std::min(from, part.sizes.size())),
+                    part.sizes.end(),
+                    first.sizes.begin() + static_cast<std::ptrdiff_t>(std::min(from, first.sizes.size()))))
+      fail_mismatch(meeting, "the ranks' sizes differ");
+  }
+  if (first.kind == CollectiveKind::kAllToAll) check_splits(meeting);
+  if (first.kind == CollectiveKind::kReduceScatter &&
+      (first.sizes.empty() || first.sizes[0] % static_cast<std::int64_t>(meeting.members.size()) != 0))
+    fail_mismatch(meeting, "the rows cannot be divided among the ranks");
+}
 
 Reduction find_reduction(const std::string& name) {
   if (name == "sum") return Reduction::kSum;
@@ -242,9 +237,9 @@ std::size_t first_reduced(const Meeting& meeting) {
 LocalTransport::LocalTransport(const World& world, std::chrono::milliseconds deadline)
     : world_(world), deadline_(deadline), ranks_(world.size) {}
 
-const std::vector<Rank>& LocalTransport::members_of(Rank rank, const std::string& group) const {
-  const auto found = world_.groups.find(group);
-  if (found == world_.groups.end())
+const std::vector<Rank>& find_members(const World& world, Rank rank, const std::string& group) {
+  const auto found = world.groups.find(group);
+  if (found == world.groups.end())
     throw CollectiveError(fmt::format("process group '{}' is not in the graph's table", group));
   if (found->second.of_rank.empty())
     throw CollectiveError(fmt::format("the members of process group '{}' on other ranks are unknown: {}",
@@ -253,11 +248,11 @@ const std::vector<Rank>& LocalTransport::members_of(Rank rank, const std::string
 }
 
 std::size_t LocalTransport::member_count(Rank rank, const std::string& group) const {
-  return members_of(rank, group).size();
+  return find_members(world_, rank, group).size();
 }
 
-LocalTransport::Ticket LocalTransport::post(Rank rank, const std::string& group, Contribution contribution) {
-  const std::vector<Rank>& members = members_of(rank, group);
+Transport::Ticket LocalTransport::post(Rank rank, const std::string& group, Contribution contribution) {
+  const std::vector<Rank>& members = find_members(world_, rank, group);
   const std::lock_guard lock(mutex_);
   if (aborted_) throw Aborted();
   const std::uint64_t number = launched_[{rank, group}]++;
@@ -337,7 +332,8 @@ Meeting LocalTransport::meet(Rank rank, const Ticket& ticket) {
     if (aborted_) throw Aborted();
   }
   check_contributions(*ticket.meeting);  // complete now: nobody writes it any more
-  return {ticket.meeting->contributions, ticket.meeting->members, ticket.member};
+  return {ticket.meeting->contributions, ticket.meeting->members, ticket.member, ticket.meeting->group,
+          ticket.meeting->number};
 }
 
 void LocalTransport::complete(Rank rank, const Ticket& ticket, const Tensor& result) {
@@ -356,7 +352,8 @@ bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) c
     if (find_reduction(part.reduction) == Reduction::kProduct) return false;
     part.reduction = "sum";  // of a largest or smallest one too: at least the largest of the bounds
   }
-  const std::vector<std::byte> bytes = compute_result({bounds.contributions, bounds.members, ticket.member});
+  const std::vector<std::byte> bytes =
+      compute_result({bounds.contributions, bounds.members, ticket.member, bounds.group, bounds.number});
   scatter_elements(bytes.data(), bound);
   return true;
 }
@@ -367,7 +364,7 @@ void LocalTransport::finish(Rank rank) {
   changed_.notify_all();
 }
 
-void LocalTransport::abort() {
+void LocalTransport::abort(const std::string&) {
   const std::lock_guard lock(mutex_);
   aborted_ = true;
   changed_.notify_all();

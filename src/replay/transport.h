@@ -1,4 +1,5 @@
-// Collectives between virtual ranks: threads of one process.
+// Collectives: what they mean, how launches are checked against each other, and how virtual ranks, threads of one
+// process, do them. (Ranks that are processes of their own: nccl/remote_transport.h.)
 //
 // A launch posts a copy of this rank's operand and goes on; the wait blocks until every member of the group
 // has posted the launch of the same number on that group, and computes this rank's result from the copies. So
@@ -70,6 +71,8 @@ struct Meeting {
   const std::vector<Contribution>& contributions;  // by member
   const std::vector<Rank>& members;
   std::size_t member = 0;  // this one
+  std::string group;
+  std::uint64_t number = 0;  // of the launch on that group
 };
 
 // Where the bytes of a member's result come from; for all_to_all, all_gather and broadcast.
@@ -83,38 +86,67 @@ std::size_t first_reduced(const Meeting& meeting);
 enum class Reduction : std::uint8_t { kSum, kAvg, kMax, kMin, kProduct };
 Reduction find_reduction(const std::string& name);  // throws CollectiveError
 
-class LocalTransport {
+// The members of the rank's group. Throws CollectiveError if they are not known.
+const std::vector<Rank>& find_members(const World& world, Rank rank, const std::string& group);
+// One line about a launch: operation, dtype, sizes, splits.
+std::string describe(const Contribution& part);
+
+// One collective: its members' contributions.
+struct Posted {
+  std::string group;
+  std::uint64_t number = 0;
+  std::vector<Rank> members;
+  std::vector<Contribution> contributions;  // by member
+  std::vector<bool> posted;
+  std::size_t missing = 0;
+};
+// Throws CollectiveError with every rank's numbers if the launches do not fit.
+void check_contributions(const Posted& meeting);
+
+// How the ranks of a run meet.
+class Transport {
  public:
-  struct Posted;  // one collective: its members' contributions
   struct Ticket {
     std::shared_ptr<Posted> meeting;
     std::size_t member = 0;  // this rank's place in the group
   };
 
+  virtual ~Transport() = default;
+  // Throws CollectiveError if the group's members are not known.
+  virtual Ticket post(Rank rank, const std::string& group, Contribution contribution) = 0;
+  // Blocks until all members have posted, and checks the contributions: what a result is made from. Valid as
+  // long as the ticket.
+  virtual Meeting meet(Rank rank, const Ticket& ticket) = 0;
+  virtual std::size_t member_count(Rank rank, const std::string& group) const = 0;
+  virtual void finish(Rank rank) = 0;                  // the rank will post no more
+  virtual void abort(const std::string& problem) = 0;  // wakes all who wait
+  // Why all ranks stop, where they are processes; empty while they go on.
+  virtual std::string failure() { return {}; }
+};
+
+// All ranks are threads of this process. Who waits when one aborts throws Aborted.
+class LocalTransport : public Transport {
+ public:
   LocalTransport(const World& world, std::chrono::milliseconds deadline);
 
-  // Throws CollectiveError if the group's members are not known.
-  Ticket post(Rank rank, const std::string& group, Contribution contribution);
-  // Blocks until all members have posted, checks the contributions, and writes this rank's result.
+  Ticket post(Rank rank, const std::string& group, Contribution contribution) override;
+  Meeting meet(Rank rank, const Ticket& ticket) override;
+  // Meets, and writes this rank's result from host memory.
   void complete(Rank rank, const Ticket& ticket, const Tensor& result);
-  // The same without the result: what it is made from. Valid as long as the ticket.
-  Meeting meet(Rank rank, const Ticket& ticket);
 
   // After complete(): writes what the members' bounds give for this rank's result, moved as the elements are
   // and added up where those are reduced. False if nothing bounds the reduction (a product).
   bool complete_bound(const Ticket& ticket, const Tensor& bound) const;
 
-  std::size_t member_count(Rank rank, const std::string& group) const;
-
-  void finish(Rank rank);  // the rank will post no more
-  void abort();            // wakes all who wait; they throw Aborted
+  std::size_t member_count(Rank rank, const std::string& group) const override;
+  void finish(Rank rank) override;
+  void abort(const std::string& problem) override;
 
  private:
   struct Waiting {
     std::shared_ptr<Posted> meeting;
     bool finished = false;
   };
-  const std::vector<Rank>& members_of(Rank rank, const std::string& group) const;
   bool nobody_can_go_on() const;
   std::string describe_waiting() const;
   void fail(const std::string& reason);

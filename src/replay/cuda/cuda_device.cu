@@ -1,6 +1,7 @@
 // The CUDA device (device/device_api.h): the runtime's calls, and a kernel per task. Built into a shared
 // object of its own that is loaded when asked for, so that programs run without CUDA.
 #include <cuda_runtime.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <cstdio>
 #include <cstring>
@@ -85,6 +86,13 @@ class CudaDevice : public DeviceApi {
     if (const Error error = text_of(cudaDriverGetVersion(&facts.driver))) return error;
     return text_of(cudaRuntimeGetVersion(&facts.runtime));
   }
+  Error enter() override {
+    static thread_local int current = -1;
+    if (current == ordinal_) return nullptr;
+    const Error error = text_of(cudaSetDevice(ordinal_));
+    if (error == nullptr) current = ordinal_;
+    return error;
+  }
   Error allocate(std::size_t bytes, void** data) override {
     if (const Error error = enter()) return error;
     const cudaError_t error = cudaMalloc(data, bytes);
@@ -95,18 +103,23 @@ class CudaDevice : public DeviceApi {
     if (const Error error = enter()) return error;
     return text_of(cudaFree(data));
   }
-  Error make_stream(Stream* stream) override {
+  Error make_stream(Priority priority, Stream* stream) override {
     if (const Error error = enter()) return error;
+    int least = 0, greatest = 0;  // lower numbers go first
+    if (const Error error = text_of(cudaDeviceGetStreamPriorityRange(&least, &greatest))) return error;
     cudaStream_t made = nullptr;
-    const Error error = text_of(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+    const Error error = text_of(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking,
+                                                             priority == Priority::kHigh ? greatest : least));
     *stream = reinterpret_cast<Stream>(made);
     return error;
   }
   Error destroy_stream(Stream stream) override { return text_of(cudaStreamDestroy(cuda(stream))); }
-  Error make_event(Event* event) override {
+  void* native(Stream stream) override { return stream; }
+  Error make_event(Timing timing, Event* event) override {
     if (const Error error = enter()) return error;
     cudaEvent_t made = nullptr;
-    const Error error = text_of(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+    const Error error = text_of(cudaEventCreateWithFlags(
+        &made, timing == Timing::kTimed ? cudaEventDefault : cudaEventDisableTiming));
     *event = reinterpret_cast<Event>(made);
     return error;
   }
@@ -119,6 +132,22 @@ class CudaDevice : public DeviceApi {
     if (const Error error = enter()) return error;
     return text_of(cudaStreamWaitEvent(cuda(stream), cuda(event), 0));
   }
+  Error has_passed(Event event, bool* passed) override {
+    if (const Error error = enter()) return error;
+    const cudaError_t error = cudaEventQuery(cuda(event));
+    *passed = error == cudaSuccess;
+    if (error != cudaErrorNotReady) return text_of(error);
+    cudaGetLastError();  // "not ready" is no error
+    return nullptr;
+  }
+  Error find_seconds(Event from, Event to, double* seconds) override {
+    float milliseconds = 0;
+    const Error error = text_of(cudaEventElapsedTime(&milliseconds, cuda(from), cuda(to)));
+    *seconds = static_cast<double>(milliseconds) / 1000;
+    return error;
+  }
+  void open_range(const char* name) override { nvtxRangePushA(name); }
+  void close_range() override { nvtxRangePop(); }
   Error synchronize(Stream stream) override {
     if (const Error error = enter()) return error;
     return text_of(cudaStreamSynchronize(cuda(stream)));
@@ -159,15 +188,6 @@ class CudaDevice : public DeviceApi {
   }
 
  private:
-  // The calling thread uses this GPU from now on.
-  Error enter() {
-    static thread_local int current = -1;
-    if (current == ordinal_) return nullptr;
-    const Error error = text_of(cudaSetDevice(ordinal_));
-    if (error == nullptr) current = ordinal_;
-    return error;
-  }
-
   int ordinal_;
 };
 

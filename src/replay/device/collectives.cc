@@ -2,33 +2,40 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "replay/cpu/elements.h"
 
 namespace epweave::replay::device {
+
+void reduce(Launcher& launcher, const ReduceOperands& operands, const Tensor& out) {
+  if (operands.data.size() > static_cast<std::size_t>(kMaxMembers))
+    throw CollectiveError(fmt::format("a device reduces among at most {} ranks, here are {}", kMaxMembers,
+                                      operands.data.size()));
+  const bool is_complex = operands.dtype == DType::kComplex64;
+  ReduceTask task{};
+  std::copy(operands.data.begin(), operands.data.end(), task.operands);
+  task.members = static_cast<int>(operands.data.size());
+  task.out = out.bytes();
+  task.stored = is_complex ? Stored::kFloat32 : stored_of(operands.dtype);
+  if (task.stored == Stored::kBool || task.stored == Stored::kUint16 || task.stored == Stored::kUint32)
+    throw CollectiveError(fmt::format("{} cannot be reduced", info(operands.dtype).name));
+  static_assert(static_cast<int>(Reduction::kProduct) == static_cast<int>(ReduceOp::kProduct));
+  task.op = static_cast<ReduceOp>(find_reduction(operands.reduction));
+  launcher.launch(task, (is_complex ? 2 : 1) * out.numel(), {&out});
+}
+
 namespace {
 
-// Elements [first, first + count) of the reduction of all contributions.
-void reduce(Launcher& launcher, const Meeting& meeting, const Tensor& out) {
-  const std::vector<Contribution>& parts = meeting.contributions;
-  if (parts.size() > static_cast<std::size_t>(kMaxMembers))
-    throw CollectiveError(
-        fmt::format("a device reduces among at most {} ranks, here are {}", kMaxMembers, parts.size()));
-  const bool is_complex = parts[0].dtype == DType::kComplex64;
-  const std::int64_t width = is_complex ? 2 : 1;
-  ReduceTask task{};
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    task.operands[i] = parts[i].data->data();
-    launcher.pool().use(*parts[i].data, launcher.stream());
+// This member's elements of the reduction of all contributions.
+void reduce_contributions(Launcher& launcher, const Meeting& meeting, const Tensor& out) {
+  const Contribution& own = meeting.contributions[meeting.member];
+  ReduceOperands operands{{}, own.dtype, own.reduction};
+  for (const Contribution& part : meeting.contributions) {
+    operands.data.push_back(part.data->data() + first_reduced(meeting) * info(own.dtype).bytes);
+    launcher.pool().use(*part.data, launcher.stream());
   }
-  task.members = static_cast<int>(parts.size());
-  task.first = width * static_cast<std::int64_t>(first_reduced(meeting));
-  task.out = out.bytes();
-  task.stored = is_complex ? Stored::kFloat32 : stored_of(parts[0].dtype);
-  if (task.stored == Stored::kBool || task.stored == Stored::kUint16 || task.stored == Stored::kUint32)
-    throw CollectiveError(fmt::format("{} cannot be reduced", info(parts[0].dtype).name));
-  static_assert(static_cast<int>(Reduction::kProduct) == static_cast<int>(ReduceOp::kProduct));
-  task.op = static_cast<ReduceOp>(find_reduction(parts[0].reduction));
-  launcher.launch(task, width * out.numel(), {&out});
+  reduce(launcher, operands, out);
 }
 
 // Bytes are moved as bytes.
@@ -60,7 +67,7 @@ void make_result(Launcher& launcher, const Meeting& meeting, const Tensor& resul
   const bool is_direct = result.is_contiguous();
   const Tensor out = is_direct ? result : make_tensor(launcher, result.dtype, result.sizes);
   if (reduces)
-    reduce(launcher, meeting, out);
+    reduce_contributions(launcher, meeting, out);
   else
     move(launcher, meeting, out);
   if (!is_direct) launcher.map({ElementOp::kCopy, result.dtype, result, {&out}, 1, Value()});

@@ -10,6 +10,7 @@
 #include "replay/device/cuda_library.h"
 #include "replay/device/emulated.h"
 #include "replay/device/kernels.h"
+#include "replay/device/remote_collectives.h"
 
 namespace epweave::replay::device {
 namespace {
@@ -43,7 +44,9 @@ std::string describe_fault(const Fault& fault) {
 
 class EventHolder {
  public:
-  explicit EventHolder(DeviceApi& api) : api_(api) { check(api.make_event(&event_), "make an event"); }
+  explicit EventHolder(DeviceApi& api, Timing timing = Timing::kNone) : api_(api) {
+    check(api.make_event(timing, &event_), "make an event");
+  }
   ~EventHolder() { api_.destroy_event(event_); }
   EventHolder(const EventHolder&) = delete;
   EventHolder& operator=(const EventHolder&) = delete;
@@ -56,7 +59,9 @@ class EventHolder {
 
 class StreamHolder {
  public:
-  explicit StreamHolder(DeviceApi& api) : api_(api) { check(api.make_stream(&stream_), "make a stream"); }
+  StreamHolder(DeviceApi& api, Priority priority) : api_(api) {
+    check(api.make_stream(priority, &stream_), "make a stream");
+  }
   ~StreamHolder() { api_.destroy_stream(stream_); }
   StreamHolder(const StreamHolder&) = delete;
   StreamHolder& operator=(const StreamHolder&) = delete;
@@ -70,9 +75,12 @@ class StreamHolder {
 // Stream 0 of the steps is the compute stream.
 class OneRank : public RankDevice {
  public:
-  OneRank(DeviceApi& api, const std::shared_ptr<Pool>& pool, const Steps& steps) : api_(api), pool_(pool) {
+  OneRank(DeviceApi& api, const std::shared_ptr<Pool>& pool, const DeviceSetup& setup)
+      : api_(api), pool_(pool), exchange_(setup.exchange) {
+    const Steps& steps = setup.steps;
     for (std::size_t i = 0; i < steps.streams.size(); ++i)
-      streams_.push_back(std::make_unique<StreamHolder>(api));
+      streams_.push_back(std::make_unique<StreamHolder>(
+          api, steps.has_high_priority[i] ? Priority::kHigh : Priority::kNormal));
     for (std::uint32_t i = 0; i < steps.events; ++i) events_.push_back(std::make_unique<EventHolder>(api));
     fault_ = pool->allocate(sizeof(Fault), streams_[0]->get(), nullptr);
     check(api.fill(streams_[0]->get(), fault_->data(), 0, sizeof(Fault)), "fill memory");
@@ -128,16 +136,77 @@ class OneRank : public RankDevice {
     check(api_.wait(streams_[0]->get(), done.get()), "wait for an event");
   }
 
+  void start(const Meeting& meeting, std::uint32_t stream, const Tensor& result) override {
+    Launcher& launcher = *launchers_[stream];
+    const auto began = std::make_shared<EventHolder>(api_);
+    const auto done = std::make_shared<EventHolder>(api_);
+    check(api_.record(began->get(), launcher.stream()), "record an event");
+    exchange_result(launcher, *exchange_, meeting, result);
+    check(api_.record(done->get(), launcher.stream()), "record an event");
+    const auto has_passed = [this](const std::shared_ptr<EventHolder>& event) {
+      return [this, event] {
+        bool passed = false;
+        // A device that is lost is found by whoever waits for it.
+        return api_.has_passed(event->get(), &passed) == nullptr && passed;
+      };
+    };
+    exchange_->watch({fmt::format("collective {} on group {}: {}", meeting.number, meeting.group,
+                                  describe(meeting.contributions[meeting.member])),
+                      has_passed(began), has_passed(done)});
+  }
+
+  void join_all(std::uint32_t stream) override {
+    const EventHolder behind(api_);
+    check(api_.record(behind.get(), streams_[stream]->get()), "record an event");
+    check(api_.wait(streams_[0]->get(), behind.get()), "wait for an event");
+  }
+
+  void begin_span(NodeId node, std::uint32_t stream) override {
+    if (first_ == nullptr) first_ = record_time(0);
+    spans_.push_back({node, stream, record_time(stream), nullptr});
+  }
+  void end_span() override { spans_.back().end = record_time(spans_.back().stream); }
+
+  std::vector<StepSpan> take_spans() override {
+    std::vector<StepSpan> spans;
+    finish();
+    for (const Span& span : spans_) {
+      StepSpan& made = spans.emplace_back(StepSpan{span.node, span.stream});
+      check(api_.find_seconds(first_->get(), span.begin->get(), &made.begin), "measure time");
+      check(api_.find_seconds(first_->get(), span.end->get(), &made.end), "measure time");
+    }
+    spans_.clear();
+    first_ = nullptr;
+    return spans;
+  }
+
+  void open_range(const std::string& name) override { api_.open_range(name.c_str()); }
+  void close_range() override { api_.close_range(); }
+
   void finish() {
     for (const auto& launcher : launchers_) api_.synchronize(launcher->stream());
   }
   void forget_fault() { fault_.reset(); }
 
  private:
+  struct Span {
+    NodeId node;
+    std::uint32_t stream;
+    std::unique_ptr<EventHolder> begin, end;
+  };
+
   Fault* device_fault() const { return reinterpret_cast<Fault*>(fault_->data()); }
+  std::unique_ptr<EventHolder> record_time(std::uint32_t stream) {
+    auto event = std::make_unique<EventHolder>(api_, Timing::kTimed);
+    check(api_.record(event->get(), streams_[stream]->get()), "record an event");
+    return event;
+  }
 
   DeviceApi& api_;
   std::shared_ptr<Pool> pool_;
+  Exchange* exchange_;
+  std::unique_ptr<EventHolder> first_;  // where measured time starts
+  std::vector<Span> spans_;
   std::vector<std::unique_ptr<StreamHolder>> streams_;
   std::vector<std::unique_ptr<EventHolder>> events_;  // by the steps' numbers
   std::vector<std::unique_ptr<Launcher>> launchers_;  // by stream
@@ -146,12 +215,13 @@ class OneRank : public RankDevice {
 
 class OneRun : public DeviceRun {
  public:
-  OneRun(DeviceApi& api, const Steps& steps, Rank ranks, HostMemory::Fill fill)
-      : pool_(std::make_shared<Pool>(api, fill)) {
-    for (Rank rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<OneRank>(api, pool_, steps));
+  OneRun(DeviceApi& api, const DeviceSetup& setup)
+      : pool_(std::make_shared<Pool>(api, setup.fill)), exchange_(setup.exchange) {
+    for (Rank i = 0; i < setup.ranks; ++i) ranks_.push_back(std::make_unique<OneRank>(api, pool_, setup));
   }
   ~OneRun() override {
     for (const auto& rank : ranks_) rank->finish();
+    if (exchange_ != nullptr) exchange_->unwatch();
     for (const auto& rank : ranks_) rank->forget_fault();
     pool_->release_all();
   }
@@ -160,8 +230,13 @@ class OneRun : public DeviceRun {
 
  private:
   std::shared_ptr<Pool> pool_;
+  Exchange* exchange_;
   std::vector<std::unique_ptr<OneRank>> ranks_;
 };
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 class OneDevice : public Device {
  public:
@@ -170,15 +245,26 @@ class OneDevice : public Device {
   }
   std::string describe() const override {
     if (facts_.multiprocessors == 0) return facts_.name;
-    return fmt::format("{} ({} multiprocessors, compute capability {}.{}, driver {}.{}, CUDA runtime {}.{})",
-                       facts_.name, facts_.multiprocessors, facts_.major, facts_.minor, facts_.driver / 1000,
-                       facts_.driver % 1000 / 10, facts_.runtime / 1000, facts_.runtime % 1000 / 10);
+    return fmt::format("{} ({} multiprocessors, compute capability {}.{}, driver {}, CUDA runtime {})",
+                       facts_.name, facts_.multiprocessors, facts_.major, facts_.minor,
+                       version_text(facts_.driver), version_text(facts_.runtime));
+  }
+  DeviceFactList list_facts() const override {
+    DeviceFactList facts{{"name", facts_.name}};
+    if (facts_.multiprocessors == 0) return facts;
+    facts.emplace_back("multiprocessors", std::to_string(facts_.multiprocessors));
+    facts.emplace_back("compute_capability", fmt::format("{}.{}", facts_.major, facts_.minor));
+    facts.emplace_back("driver", version_text(facts_.driver));
+    facts.emplace_back("cuda_runtime", version_text(facts_.runtime));
+    facts.emplace_back("memory_bytes", std::to_string(facts_.memory));
+    return facts;
   }
   const KernelTable& kernels() const override { return kernels_; }
   std::size_t memory_bytes() const override { return facts_.memory; }
-  std::unique_ptr<DeviceRun> start(const Steps& steps, Rank ranks, HostMemory::Fill fill) override {
-    return std::make_unique<OneRun>(*api_, steps, ranks, fill);
+  std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) override {
+    return std::make_unique<OneRun>(*api_, setup);
   }
+  void enter() override { check(api_->enter(), "be used by a thread"); }
 
  private:
   std::unique_ptr<DeviceApi> api_;
@@ -192,8 +278,8 @@ std::unique_ptr<Device> open_cuda_device(int ordinal) {
   return std::make_unique<OneDevice>(load_cuda_device(ordinal));
 }
 
-std::unique_ptr<Device> open_emulated_device() {
-  return std::make_unique<OneDevice>(make_emulated_device());
+std::unique_ptr<Device> open_emulated_device(Emulation kind) {
+  return std::make_unique<OneDevice>(make_emulated_device(kind));
 }
 
 }  // namespace epweave::replay::device

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "replay/device/emulated.h"
 #include "replay/rank_device.h"
 
 namespace epweave::replay::device {
@@ -13,6 +14,6 @@ namespace epweave::replay::device {
 std::unique_ptr<Device> open_cuda_device(int ordinal);
 
 // The same kernels, run by the host, for tests; see emulated.h.
-std::unique_ptr<Device> open_emulated_device();
+std::unique_ptr<Device> open_emulated_device(Emulation kind = Emulation::kLazy);
 
 }  // namespace epweave::replay::device

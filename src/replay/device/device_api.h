@@ -19,6 +19,9 @@ struct EventTag;
 using Stream = StreamTag*;
 using Event = EventTag*;
 
+enum class Priority : std::uint8_t { kNormal, kHigh };
+enum class Timing : std::uint8_t { kNone, kTimed };  // of an event: whether it tells when it was passed
+
 struct DeviceFacts {
   char name[256];
   int multiprocessors, major, minor;
@@ -30,15 +33,26 @@ class DeviceApi {
  public:
   virtual ~DeviceApi() = default;
   virtual Error find_facts(DeviceFacts& facts) = 0;
+  // The calling thread uses this device from now on, in calls of other libraries too.
+  virtual Error enter() = 0;
   virtual Error allocate(std::size_t bytes, void** data) = 0;
   virtual Error release(void* data) = 0;
-  virtual Error make_stream(Stream* stream) = 0;
+  virtual Error make_stream(Priority priority, Stream* stream) = 0;
   virtual Error destroy_stream(Stream stream) = 0;
-  virtual Error make_event(Event* event) = 0;
+  // What other libraries take as this stream: a cudaStream_t, or an EmulatedStream (emulated.h).
+  virtual void* native(Stream stream) = 0;
+  virtual Error make_event(Timing timing, Event* event) = 0;
   virtual Error destroy_event(Event event) = 0;
   virtual Error record(Event event, Stream stream) = 0;
   virtual Error wait(Stream stream, Event event) = 0;  // what follows on the stream waits for the event
   virtual Error synchronize(Stream stream) = 0;        // the host waits for the stream
+  // Whether all work before the event is done; true of one that was never recorded.
+  virtual Error has_passed(Event event, bool* passed) = 0;
+  // Between two timed events that have passed.
+  virtual Error find_seconds(Event from, Event to, double* seconds) = 0;
+  // Named ranges of the calling thread, for profilers: NVTX. They nest.
+  virtual void open_range(const char* name) = 0;
+  virtual void close_range() = 0;
   // `from` may change once the call returns.
   virtual Error copy_in(Stream stream, void* to, const void* from, std::size_t bytes) = 0;
   // The host waits for it.
@@ -50,7 +64,7 @@ class DeviceApi {
 
 // The entry point of the shared object: a device, or null and why there is none. `version` must be the
 // object's own, so that a program never runs another build's kernels.
-inline constexpr int kApiVersion = 1;
+inline constexpr int kApiVersion = 2;
 inline constexpr const char* kEntryPoint = "epweave_open_device";
 using OpenDevice = DeviceApi* (*)(int version, std::size_t fingerprint, int ordinal, char* problem,
                                   std::size_t problem_bytes);

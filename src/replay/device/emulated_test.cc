@@ -1,7 +1,9 @@
 // The emulated device's streams, and memory that is given out again.
 #include "replay/device/emulated.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "replay/cpu/elements.h"
 #include "replay/device/launcher.h"
@@ -14,7 +16,7 @@ class TwoStreams {
  public:
   TwoStreams()
       : api_(make_emulated_device()), pool_(std::make_shared<Pool>(*api_, HostMemory::Fill::kPoison)) {
-    for (Stream& stream : streams_) check(api_->make_stream(&stream), "make a stream");
+    for (Stream& stream : streams_) check(api_->make_stream(Priority::kNormal, &stream), "make a stream");
     fault_ = pool_->allocate(sizeof(Fault), streams_[0], nullptr);
     for (std::size_t i = 0; i < 2; ++i)
       launchers_[i] =
@@ -29,7 +31,7 @@ class TwoStreams {
   Launcher& operator[](std::size_t i) { return *launchers_[i]; }
   void join(std::size_t waiting, std::size_t awaited) {
     Event event = nullptr;
-    check(api_->make_event(&event), "make an event");
+    check(api_->make_event(Timing::kNone, &event), "make an event");
     check(api_->record(event, streams_[awaited]), "record an event");
     check(api_->wait(streams_[waiting], event), "wait for an event");
     check(api_->destroy_event(event), "destroy an event");
@@ -96,6 +98,72 @@ TEST_CASE("memory of one stream is used again in its order, without waiting") {
   const Tensor again = device.filled(0, 6.0);
   CHECK(again.bytes() == at);
   CHECK(device.first(0, copy) == 5.0f);
+}
+
+namespace {
+
+// A stream of a concurrent device, and what is queued on it as other libraries do.
+struct Queued {
+  Queued(DeviceApi& device, Priority priority) : api(device) {
+    check(api.make_stream(priority, &stream), "make a stream");
+  }
+  ~Queued() { api.destroy_stream(stream); }
+  void call(void (*run)(void*), void* argument) {
+    auto* native = static_cast<EmulatedStream*>(api.native(stream));
+    native->enqueue(native, run, argument);
+  }
+  DeviceApi& api;
+  Stream stream = nullptr;
+};
+
+void wait_for_flag(void* flag) {
+  while (!*static_cast<std::atomic<bool>*>(flag)) std::this_thread::yield();
+}
+void set_flag(void* flag) {
+  *static_cast<std::atomic<bool>*>(flag) = true;
+}
+
+}  // namespace
+
+TEST_CASE("streams of the concurrent device run beside one another, events order them and tell the time") {
+  const std::unique_ptr<DeviceApi> api = make_emulated_device(Emulation::kConcurrent);
+  Queued first(*api, Priority::kNormal), second(*api, Priority::kHigh);
+  Event begun = nullptr, done = nullptr;
+  check(api->make_event(Timing::kTimed, &begun), "make an event");
+  check(api->make_event(Timing::kTimed, &done), "make an event");
+  bool passed = false;
+  check(api->has_passed(done, &passed), "ask an event");
+  CHECK(passed);  // never recorded
+
+  std::atomic<bool> flag = false;
+  check(api->record(begun, first.stream), "record an event");
+  first.call(wait_for_flag, &flag);
+  check(api->record(done, first.stream), "record an event");
+  check(api->has_passed(done, &passed), "ask an event");
+  CHECK_FALSE(passed);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  second.call(set_flag, &flag);  // on the first stream, or behind its work, this would never be run
+  check(api->synchronize(first.stream), "wait for a stream");
+  check(api->has_passed(done, &passed), "ask an event");
+  CHECK(passed);
+  double seconds = 0;
+  check(api->find_seconds(begun, done, &seconds), "measure time");
+  CHECK(seconds >= 0.02);
+
+  // What waits for an event comes after it.
+  flag = false;
+  first.call(wait_for_flag, &flag);
+  check(api->record(done, first.stream), "record an event");
+  check(api->wait(second.stream, done), "wait for an event");
+  std::atomic<bool> late = false;
+  second.call(set_flag, &late);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK_FALSE(late);
+  flag = true;
+  check(api->synchronize(second.stream), "wait for a stream");
+  CHECK(late);
+  api->destroy_event(begun);
+  api->destroy_event(done);
 }
 
 }  // namespace epweave::replay::device

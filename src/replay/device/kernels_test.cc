@@ -16,6 +16,7 @@ namespace {
 Steps one_stream() {
   Steps steps;
   steps.streams = {"compute"};
+  steps.has_high_priority = {false};
   return steps;
 }
 
@@ -31,7 +32,7 @@ Device& tested_device() {
 // A run of one rank on the device.
 class OnDevice {
  public:
-  OnDevice() : run_(tested_device().start(one_stream(), 1, HostMemory::Fill::kPoison)) {}
+  OnDevice() : run_(tested_device().start({one_stream(), 1, HostMemory::Fill::kPoison})) {}
   RankDevice& rank() { return run_->rank(0); }
 
   Value place(const Value& value) {

@@ -45,6 +45,7 @@ class Launcher : public Queue, public Memory {
   Tensor download(const Tensor& tensor);
   void synchronize() { check(api_.synchronize(stream_), "wait for a stream"); }
   Stream stream() const { return stream_; }
+  void* native_stream() const { return api_.native(stream_); }
   Pool& pool() { return *pool_; }
 
  private:

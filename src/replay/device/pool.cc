@@ -101,7 +101,8 @@ void Pool::free(Block* block) {
   for (Stream stream : block->used_on) {
     Event event = nullptr;
     if (events_.empty()) {
-      if (api_.make_event(&event) != nullptr) continue;  // the device is lost; whoever uses it next says so
+      if (api_.make_event(Timing::kNone, &event) != nullptr)
+        continue;  // the device is lost; whoever uses it next says so
     } else {
       event = events_.back();
       events_.pop_back();

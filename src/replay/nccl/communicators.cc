@@ -1,0 +1,262 @@
+#include "replay/nccl/communicators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace epweave::replay::nccl {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{20};  // of the watchdog
+constexpr std::chrono::microseconds kPoll{50};  // of calls in progress
+constexpr std::chrono::milliseconds kElsewhere{
+    1000};  // how long another reason for an error of NCCL may take
+
+}  // namespace
+
+Communicators::Communicators(const CommunicatorSetup& setup)
+    : api_(setup.api), device_(setup.device), transport_(setup.transport), deadline_(setup.deadline) {
+  watchdog_ = std::thread([this] { guard(); });
+  try {
+    make(setup);
+  } catch (const std::exception& error) {
+    transport_.abort(error.what());
+    is_ending_ = true;
+    watchdog_.join();
+    abort_all();
+    throw;
+  }
+}
+
+Communicators::~Communicators() {
+  is_ending_ = true;
+  watchdog_.join();
+  abort_all();  // unless closed
+}
+
+void Communicators::make(const CommunicatorSetup& setup) {
+  device_.enter();
+  Config config;
+  config.blocking = 0;
+  const auto hold = [&](Comm comm) {
+    if (comm != nullptr && std::find(comms_.begin(), comms_.end(), comm) == comms_.end())
+      comms_.push_back(comm);
+  };
+  Comm world = nullptr;
+  Result result;
+  {
+    const std::lock_guard lock(calls_);
+    result = api_.init_rank(&world, static_cast<int>(setup.world.size), setup.id,
+                            static_cast<int>(setup.rank), &config);
+    hold(world);
+  }
+  finish_call(result, world, "make the communicator of all ranks");
+  for (const std::string& group : setup.groups) {
+    const std::vector<Rank>& members = find_members(setup.world, setup.rank, group);
+    const auto key = std::find(members.begin(), members.end(), setup.rank) - members.begin();
+    const Rank color = *std::min_element(members.begin(), members.end());
+    Comm* made = &made_.emplace_back(nullptr);
+    {
+      const std::lock_guard lock(calls_);
+      result = api_.split(world, static_cast<int>(color), static_cast<int>(key), made, &config);
+    }
+    const std::string what = fmt::format("make the communicator of group {}", group);
+    finish_call(result, world, what.c_str());
+    {
+      const std::lock_guard lock(calls_);
+      hold(*made);
+    }
+    finish_call(Result::kInProgress, *made, what.c_str());
+    of_group_[group] = *made;
+  }
+}
+
+std::string Communicators::explain(Result result, Comm comm, const char* what) const {
+  const char* last = api_.last_error(comm);
+  std::string text = fmt::format("NCCL failed to {}: {}", what, api_.error_text(result));
+  if (last != nullptr && *last != '\0') text += fmt::format(" ({})", last);
+  return text;
+}
+
+void Communicators::finish_call(Result result, Comm comm, const char* what) {
+  const Clock::time_point until = Clock::now() + deadline_;
+  while (result == Result::kInProgress) {
+    if (const std::string failure = transport_.failure(); !failure.empty()) throw CollectiveError(failure);
+    if (Clock::now() >= until)
+      throw CollectiveError(
+          fmt::format("NCCL did not {} within {} s", what, std::chrono::duration<double>(deadline_).count()));
+    {
+      const std::lock_guard lock(calls_);
+      if (!is_aborted_) {
+        const Result asked = api_.get_async_error(comm, &result);
+        if (asked != Result::kSuccess) result = asked;
+      }
+    }
+    if (result == Result::kInProgress) std::this_thread::sleep_for(kPoll);
+  }
+  if (result == Result::kSuccess) return;
+  std::string text;
+  {
+    const std::lock_guard lock(calls_);
+    text = explain(result, comm, what);
+  }
+  throw CollectiveError(text);
+}
+
+Comm Communicators::find(const std::string& group) {
+  const auto found = of_group_.find(group);
+  if (found == of_group_.end())
+    throw CollectiveError(fmt::format("process group '{}' has no communicator", group));
+  return found->second;
+}
+
+void Communicators::exchange(const Channel& channel, std::span<const Parcel> sends,
+                             std::span<const Parcel> receives) {
+  const Comm comm = find(channel.group);
+  Result result = Result::kSuccess;
+  const auto keep = [&](Result one) {
+    if (result == Result::kSuccess || result == Result::kInProgress)
+      if (one != Result::kSuccess) result = one;
+  };
+  {
+    const std::lock_guard lock(calls_);
+    if (is_aborted_) throw CollectiveError("the communicators were aborted");
+    keep(api_.group_start());
+    for (const Parcel& parcel : sends)
+      if (parcel.bytes != 0)
+        keep(api_.send(parcel.data, parcel.bytes, kByte, static_cast<int>(parcel.member), comm,
+                       channel.stream));
+    for (const Parcel& parcel : receives)
+      if (parcel.bytes != 0)
+        keep(api_.receive(parcel.data, parcel.bytes, kByte, static_cast<int>(parcel.member), comm,
+                          channel.stream));
+    keep(api_.group_end());
+  }
+  finish_call(result, comm, "send and receive");
+}
+
+void Communicators::gather(const Channel& channel, const void* from, void* to, std::size_t bytes) {
+  const Comm comm = find(channel.group);
+  Result result;
+  {
+    const std::lock_guard lock(calls_);
+    if (is_aborted_) throw CollectiveError("the communicators were aborted");
+    result = api_.all_gather(from, to, bytes, kByte, comm, channel.stream);
+  }
+  finish_call(result, comm, "gather");
+}
+
+void Communicators::broadcast(const Channel& channel, const Parcel& source, void* to) {
+  const Comm comm = find(channel.group);
+  Result result;
+  {
+    const std::lock_guard lock(calls_);
+    if (is_aborted_) throw CollectiveError("the communicators were aborted");
+    result = api_.broadcast(source.data, to, source.bytes, kByte, static_cast<int>(source.member), comm,
+                            channel.stream);
+  }
+  finish_call(result, comm, "broadcast");
+}
+
+// --- the watchdog ---
+
+void Communicators::watch(Underway work) {
+  const std::lock_guard lock(work_mutex_);
+  work_.push_back({std::move(work), std::nullopt});
+}
+
+void Communicators::unwatch() {
+  const std::lock_guard lock(work_mutex_);
+  work_.clear();
+}
+
+std::string Communicators::list_pending() const {
+  std::string text;
+  for (const Work& work : work_)
+    text += fmt::format("\n  {} ({})", work.underway.what, work.begun ? "on the device" : "queued");
+  return text;
+}
+
+std::string Communicators::describe_pending() {
+  const std::lock_guard lock(work_mutex_);
+  return pending_at_failure_;
+}
+
+std::string Communicators::find_problem() {
+  {
+    const std::lock_guard lock(work_mutex_);
+    for (auto work = work_.begin(); work != work_.end();) {
+      if (work->underway.is_done()) {
+        work = work_.erase(work);
+        continue;
+      }
+      if (!work->begun && work->underway.has_begun()) work->begun = Clock::now();
+      if (work->begun && Clock::now() - *work->begun > deadline_)
+        return fmt::format("{} began and was not done within {} s", work->underway.what,
+                           std::chrono::duration<double>(deadline_).count());
+      ++work;
+    }
+  }
+  const std::lock_guard lock(calls_);
+  for (Comm comm : comms_) {
+    Result error = Result::kSuccess;
+    if (api_.get_async_error(comm, &error) != Result::kSuccess) continue;
+    if (error != Result::kSuccess && error != Result::kInProgress) return explain(error, comm, "move data");
+  }
+  return "";
+}
+
+void Communicators::guard() {
+  device_.enter();
+  while (!is_ending_) {
+    std::string failure = transport_.failure();
+    if (failure.empty()) {
+      const std::string problem = find_problem();
+      if (!problem.empty()) {
+        // A process that ended is better known to rank 0 than to NCCL.
+        const Clock::time_point until = Clock::now() + kElsewhere;
+        while (transport_.failure().empty() && Clock::now() < until && !is_ending_)
+          std::this_thread::sleep_for(kLook);
+        transport_.abort(problem);
+        failure = problem;
+      }
+    }
+    if (!failure.empty()) {
+      {
+        const std::lock_guard lock(work_mutex_);
+        std::erase_if(work_, [](const Work& work) { return work.underway.is_done(); });
+        pending_at_failure_ = list_pending();
+        work_.clear();
+      }
+      return abort_all();
+    }
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+void Communicators::abort_all() {
+  const std::lock_guard lock(calls_);
+  if (is_aborted_) return;
+  is_aborted_ = true;
+  for (auto comm = comms_.rbegin(); comm != comms_.rend(); ++comm) api_.abort(*comm);
+  comms_.clear();
+}
+
+void Communicators::close() {
+  is_ending_ = true;
+  const std::lock_guard lock(calls_);
+  if (is_aborted_) return;
+  is_aborted_ = true;
+  const Clock::time_point until = Clock::now() + deadline_;
+  for (auto comm = comms_.rbegin(); comm != comms_.rend(); ++comm) {
+    Result result = api_.finalize(*comm);
+    while (result == Result::kInProgress && Clock::now() < until) {
+      std::this_thread::sleep_for(kPoll);
+      api_.get_async_error(*comm, &result);
+    }
+    api_.destroy(*comm);
+  }
+  comms_.clear();
+}
+
+}  // namespace epweave::replay::nccl

@@ -1,0 +1,90 @@
+// NCCL's communicators of one process, and the watchdog over them.
+//
+// The world's communicator is made from the unique id, each process group's by splitting it: the ranks that share a
+// group are one colour, in the order of the group. All are non-blocking: a call that is in progress is polled, and a
+// thread is never inside NCCL for long, so that communicators can be aborted. Work that follows is queued only when NCCL
+// has queued its own.
+//
+// The watchdog looks at the communicators and at the work that is underway. It fails the run (Transport::abort) where
+// NCCL reports an error, or where work has begun and is not done by the deadline; wherever the run fails, it aborts all
+// communicators, so that whoever waits for the device goes on, and finds that the run failed.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "replay/exchange.h"
+#include "replay/nccl/nccl_library.h"
+#include "replay/nccl/wire.h"
+#include "replay/rank_device.h"
+
+namespace epweave::replay::nccl {
+
+struct CommunicatorSetup {
+  const Api& api;
+  Device& device;  // that this process's threads use
+  Transport& transport;
+  const World& world;
+  Rank rank = 0;
+  std::vector<std::string> groups;  // in the same order on every rank
+  UniqueId id{};
+  std::chrono::milliseconds deadline{60'000};
+};
+
+class Communicators : public Exchange {
+ public:
+  // Throws CollectiveError if NCCL fails.
+  explicit Communicators(const CommunicatorSetup& setup);
+  ~Communicators() override;
+  Communicators(const Communicators&) = delete;
+  Communicators& operator=(const Communicators&) = delete;
+
+  void exchange(const Channel& channel, std::span<const Parcel> sends,
+                std::span<const Parcel> receives) override;
+  void gather(const Channel& channel, const void* from, void* to, std::size_t bytes) override;
+  void broadcast(const Channel& channel, const Parcel& source, void* to) override;
+  void watch(Underway work) override;
+  void unwatch() override;
+
+  // What this rank had queued and is not done, a line each; as it was when the run failed, once it has.
+  std::string describe_pending();
+  // Ends all communicators in order; after the last collective of all ranks.
+  void close();
+
+ private:
+  struct Work {
+    Underway underway;
+    std::optional<Clock::time_point> begun;
+  };
+
+  void make(const CommunicatorSetup& setup);
+  Comm find(const std::string& group);
+  // Throws if NCCL failed; waits while it is in progress.
+  void finish_call(Result result, Comm comm, const char* what);
+  std::string explain(Result result, Comm comm, const char* what) const;
+  void guard();
+  std::string find_problem();  // empty: none
+  std::string list_pending() const;
+  void abort_all();
+
+  const Api& api_;
+  Device& device_;
+  Transport& transport_;
+  std::chrono::milliseconds deadline_;
+  std::mutex calls_;         // held in each call of NCCL
+  std::vector<Comm> comms_;  // the world's first
+  std::list<Comm> made_;     // where NCCL writes those it makes by splitting, maybe from a thread of its own
+  std::map<std::string, Comm> of_group_;
+  bool is_aborted_ = false;
+  std::mutex work_mutex_;
+  std::list<Work> work_;
+  std::string pending_at_failure_;
+  std::atomic<bool> is_ending_ = false;
+  std::thread watchdog_;
+};
+
+}  // namespace epweave::replay::nccl

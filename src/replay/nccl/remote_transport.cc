@@ -1,0 +1,167 @@
+#include "replay/nccl/remote_transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "replay/nccl/coordinator.h"
+
+namespace epweave::replay::nccl {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{100};
+// How long a rank that failed waits for the others' reasons.
+constexpr std::chrono::seconds kReasons{5};
+
+}  // namespace
+
+RemoteTransport::RemoteTransport(const World& world, Socket coordinator, std::chrono::milliseconds deadline)
+    : world_(world), socket_(std::move(coordinator)), deadline_(deadline) {
+  listener_ = std::thread([this] { listen(); });
+}
+
+RemoteTransport::~RemoteTransport() {
+  is_leaving_ = true;
+  socket_.shut_down();
+  listener_.join();
+}
+
+void RemoteTransport::listen() {
+  try {
+    while (!is_leaving_)
+      if (const auto frame = socket_.receive(Clock::now() + kLook)) take(*frame);
+  } catch (const WireError& error) {
+    const std::lock_guard lock(mutex_);
+    if (!is_done_ && !is_leaving_)
+      set_failure(fmt::format("rank 0 cannot be reached any more: {}", error.what()));
+    changed_.notify_all();
+  }
+}
+
+void RemoteTransport::take(const Frame& frame) {
+  Reader reader(frame.text);
+  const std::lock_guard lock(mutex_);
+  if (frame.kind == FrameKind::kFailed) {
+    set_failure(frame.text);
+  } else if (frame.kind == FrameKind::kDone) {
+    reports_.resize(reader.number());
+    for (std::string& report : reports_) report = reader.text();
+    is_done_ = true;
+  } else if (frame.kind == FrameKind::kReady) {
+    const std::string group = reader.text();
+    const auto found = waiting_.find({group, reader.number()});
+    if (found == waiting_.end()) throw WireError("contributions to a collective that was not launched");
+    Posted& meeting = *found->second;
+    for (std::size_t i = 0; i < meeting.members.size(); ++i) {
+      const std::string text = reader.text();
+      Reader part(text);
+      Contribution contribution = decode_contribution(part);
+      contribution.data = meeting.contributions[i].data;
+      contribution.ready = meeting.contributions[i].ready;
+      meeting.contributions[i] = std::move(contribution);
+    }
+    meeting.missing = 0;
+    waiting_.erase(found);
+  } else {
+    throw WireError("a message that rank 0 does not send");
+  }
+  changed_.notify_all();
+}
+
+void RemoteTransport::send(FrameKind kind, const std::string& text) {
+  const std::lock_guard lock(sending_);
+  try {
+    socket_.send(kind, text);
+  } catch (const WireError&) {
+    // The listener finds the broken connection, and whether rank 0 said why.
+  }
+}
+
+void RemoteTransport::set_failure(const std::string& reason) {
+  if (failure_.empty()) failure_ = reason;
+}
+
+std::string RemoteTransport::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+Transport::Ticket RemoteTransport::post(Rank rank, const std::string& group, Contribution contribution) {
+  const std::vector<Rank>& members = find_members(world_, rank, group);
+  const auto member =
+      static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+  auto meeting = std::make_shared<Posted>();
+  meeting->group = group;
+  meeting->members = members;
+  meeting->contributions.resize(members.size());
+  meeting->posted.resize(members.size());
+  meeting->missing = members.size();
+  Writer writer;
+  {
+    const std::lock_guard lock(mutex_);
+    meeting->number = launched_[group]++;
+    writer.text(group).numbers({std::vector<std::int64_t>(members.begin(), members.end())});
+    writer.number(meeting->number).number(member);
+    waiting_[{group, meeting->number}] = meeting;
+    meeting->contributions[member] = std::move(contribution);
+  }
+  send(FrameKind::kPost, writer.take() + encode(meeting->contributions[member]));
+  return {std::move(meeting), member};
+}
+
+Meeting RemoteTransport::meet(Rank rank, const Ticket& ticket) {
+  const Posted& meeting = *ticket.meeting;
+  {
+    std::unique_lock lock(mutex_);
+    const auto is_over = [&] { return meeting.missing == 0 || !failure_.empty(); };
+    if (!changed_.wait_for(lock, deadline_, is_over)) {
+      lock.unlock();
+      abort(fmt::format("waited {} s for the launch of collective {} on group {} by the others",
+                        std::chrono::duration<double>(deadline_).count(), meeting.number, meeting.group));
+      lock.lock();
+    }
+    if (meeting.missing != 0 || !failure_.empty()) throw_failure(lock);
+  }
+  static_cast<void>(rank);
+  check_contributions(meeting);
+  return {meeting.contributions, meeting.members, ticket.member, meeting.group, meeting.number};
+}
+
+void RemoteTransport::throw_failure(std::unique_lock<std::mutex>& lock) {
+  const std::string reason = failure_.empty() ? "rank 0 does not say why the run failed" : failure_;
+  lock.unlock();
+  throw CollectiveError(reason);
+}
+
+void RemoteTransport::finish(Rank) {
+  send(FrameKind::kFinished, "");
+  std::unique_lock lock(mutex_);
+  if (!failure_.empty()) throw_failure(lock);
+}
+
+void RemoteTransport::abort(const std::string& problem) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_aborted_ || !failure_.empty()) return;
+    has_aborted_ = true;
+  }
+  send(FrameKind::kAbort, problem);
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kReasons, [&] { return !failure_.empty(); });
+  set_failure(problem);
+  changed_.notify_all();
+}
+
+std::vector<std::string> RemoteTransport::conclude(const std::string& report) {
+  send(FrameKind::kReport, report);
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, deadline_, [&] { return is_done_ || !failure_.empty(); })) {
+    lock.unlock();
+    abort("waited for the reports of the others");
+    lock.lock();
+  }
+  if (!is_done_) throw_failure(lock);
+  return reports_;
+}
+
+}  // namespace epweave::replay::nccl

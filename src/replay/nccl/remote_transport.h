@@ -1,0 +1,58 @@
+// How ranks that are processes of their own meet: through the coordinator of rank 0.
+//
+// A launch is posted with its sizes and splits; once all members have posted, every rank has all of them, checks them,
+// and only then moves data. When the run fails anywhere, who waits here throws a CollectiveError with the reasons of
+// all ranks, and failure() tells them to who does not.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "replay/nccl/wire.h"
+#include "replay/transport.h"
+
+namespace epweave::replay::nccl {
+
+class RemoteTransport : public Transport {
+ public:
+  RemoteTransport(const World& world, Socket coordinator, std::chrono::milliseconds deadline);
+  ~RemoteTransport() override;
+
+  Ticket post(Rank rank, const std::string& group, Contribution contribution) override;
+  Meeting meet(Rank rank, const Ticket& ticket) override;
+  std::size_t member_count(Rank rank, const std::string& group) const override {
+    return find_members(world_, rank, group).size();
+  }
+  void finish(Rank rank) override;
+  // Tells all ranks, and waits until they have been told.
+  void abort(const std::string& problem) override;
+  std::string failure() override;
+
+  // Gives this rank's report and waits until all ranks have; rank 0 gets all of them, by rank.
+  std::vector<std::string> conclude(const std::string& report);
+
+ private:
+  void listen();
+  void take(const Frame& frame);
+  void send(FrameKind kind, const std::string& text);
+  void set_failure(const std::string& reason);  // with the lock held
+  [[noreturn]] void throw_failure(std::unique_lock<std::mutex>& lock);
+
+  const World& world_;
+  Socket socket_;
+  std::chrono::milliseconds deadline_;
+  std::mutex mutex_, sending_;
+  std::condition_variable changed_;
+  std::string failure_;
+  bool has_aborted_ = false, is_done_ = false;
+  std::atomic<bool> is_leaving_ = false;
+  std::vector<std::string> reports_;
+  std::map<std::string, std::uint64_t> launched_;
+  std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Posted>> waiting_;
+  std::thread listener_;
+};
+
+}  // namespace epweave::replay::nccl

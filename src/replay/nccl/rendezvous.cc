@@ -1,0 +1,275 @@
+#include "replay/nccl/rendezvous.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "base/error.h"
+
+namespace epweave::replay::nccl {
+namespace {
+
+constexpr std::string_view kMagic = "epweave rendezvous 1";
+constexpr std::chrono::milliseconds kRetry{50};
+
+[[noreturn]] void fail(const std::string& problem, const std::string& remedy) {
+  throw PassError("replay.rendezvous", problem, Site{}, remedy);
+}
+
+double seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+std::string make_nonce() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+// Who comes.
+struct Hello {
+  std::uint64_t rank = 0, ranks = 0;
+  std::string job, nonce, program;
+
+  std::string encode() const {
+    return Writer().text(kMagic).number(rank).number(ranks).text(job).text(nonce).text(program).take();
+  }
+  static std::optional<Hello> decode(const Frame& frame) {
+    if (frame.kind != FrameKind::kHello) return std::nullopt;
+    Reader reader(frame.text);
+    if (reader.text() != kMagic) return std::nullopt;
+    Hello hello;
+    hello.rank = reader.number();
+    hello.ranks = reader.number();
+    hello.job = reader.text();
+    hello.nonce = reader.text();
+    hello.program = reader.text();
+    return hello;
+  }
+};
+
+// The file where rank 0 says where it listens; removed with its owner.
+class MeetingFile {
+ public:
+  MeetingFile(std::string path, std::uint16_t port, const std::string& nonce) : path_(std::move(path)) {
+    std::string text = fmt::format("{}\n{}\n{}\n", kMagic, nonce, port);
+    for (const std::string& address : list_addresses()) text += address + "\n";
+    const std::string temporary = fmt::format("{}.{}", path_, getpid());
+    std::ofstream(temporary) << text;
+    std::error_code failed;
+    if (std::rename(temporary.c_str(), path_.c_str()) != 0)
+      fail(fmt::format("the rendezvous file {} cannot be written", path_),
+           "name a file in a folder that exists");
+  }
+  ~MeetingFile() { std::remove(path_.c_str()); }
+  MeetingFile(const MeetingFile&) = delete;
+  MeetingFile& operator=(const MeetingFile&) = delete;
+
+ private:
+  std::string path_;
+};
+
+// --- rank 0 ---
+
+class Host {
+ public:
+  Host(const Place& place, const RendezvousOptions& options)
+      : place_(place), options_(options), until_(Clock::now() + options.deadline) {}
+
+  Connections run() {
+    connections_.of_rank.resize(place_.ranks);
+    auto [here, there] = make_socket_pair();
+    connections_.to_coordinator = std::move(here);
+    connections_.of_rank[0] = std::move(there);
+    if (place_.ranks > 1) wait_for_all();
+    connections_.ticket = options_.make_ticket();
+    for (Rank rank = 1; rank < place_.ranks; ++rank)
+      connections_.of_rank[rank].send(FrameKind::kWelcome, connections_.ticket);
+    return std::move(connections_);
+  }
+
+ private:
+  void wait_for_all() {
+    std::optional<Listener> listener;
+    try {
+      listener.emplace(place_.port);
+    } catch (const WireError& error) {
+      fail(fmt::format("rank 0: {}", error.what()),
+           "give another port: --rendezvous HOST:PORT, or MASTER_PORT");
+    }
+    std::optional<MeetingFile> file;
+    if (!place_.file.empty()) {
+      nonce_ = make_nonce();
+      file.emplace(place_.file, listener->port(), nonce_);
+    }
+    while (!missing().empty()) {
+      Socket socket = listener->accept(until_);
+      if (!socket.is_open()) give_up_waiting();
+      try {
+        admit(std::move(socket));
+      } catch (const WireError&) {
+        // Somebody who is no rank, or who went away: the one that is missed is named at the deadline.
+      }
+    }
+  }
+
+  std::vector<Rank> missing() const {
+    std::vector<Rank> ranks;
+    for (Rank rank = 0; rank < place_.ranks; ++rank)
+      if (!connections_.of_rank[rank].is_open()) ranks.push_back(rank);
+    return ranks;
+  }
+
+  [[noreturn]] void refuse_all(const std::string& problem, const std::string& remedy) {
+    for (Socket& socket : connections_.of_rank) {
+      try {
+        if (socket.is_open()) socket.send(FrameKind::kRefused, Writer().text(problem).text(remedy).take());
+      } catch (const WireError&) {
+      }
+    }
+    fail(problem, remedy);
+  }
+
+  [[noreturn]] void give_up_waiting() {
+    const auto ranks = missing();
+    refuse_all(fmt::format("{} {} of {} did not come within {} s", ranks.size() == 1 ? "rank" : "ranks",
+                           fmt::join(ranks, ", "), place_.ranks, seconds(options_.deadline)),
+               "see whether these processes were started, and reach the host of rank 0");
+  }
+
+  void admit(Socket socket) {
+    // A connection that says nothing does not keep the others out for long.
+    const auto frame = socket.receive(std::min(until_, Clock::now() + std::chrono::seconds(5)));
+    const auto hello = frame ? Hello::decode(*frame) : std::nullopt;
+    if (!hello) return;
+    if (hello->job != place_.job || hello->nonce != nonce_) {
+      socket.send(FrameKind::kRefused,
+                  Writer().text("").text("").take());  // of another job: it looks elsewhere
+      return;
+    }
+    const std::string from = socket.peer();
+    std::string problem;
+    if (hello->ranks != place_.ranks)
+      problem = fmt::format("rank {} ({}) is one of {} ranks, rank 0 one of {}", hello->rank, from,
+                            hello->ranks, place_.ranks);
+    else if (hello->rank >= place_.ranks)
+      problem = fmt::format("rank {} ({}) is not one of {} ranks", hello->rank, from, place_.ranks);
+    else if (connections_.of_rank[hello->rank].is_open())
+      problem = hello->rank == 0 ? fmt::format("rank 0 is there twice: this process, and {}", from)
+                                 : fmt::format("rank {} is there twice: {}, and {}", hello->rank,
+                                               connections_.of_rank[hello->rank].peer(), from);
+    else if (hello->program != options_.program)
+      problem = fmt::format("rank {} ({}) runs something else than rank 0: {}; rank 0: {}", hello->rank, from,
+                            hello->program, options_.program);
+    if (!problem.empty()) {
+      const std::string remedy = "start every rank with the same command, and each rank once";
+      socket.send(FrameKind::kRefused, Writer().text(problem).text(remedy).take());
+      refuse_all(problem, remedy);
+    }
+    connections_.of_rank[hello->rank] = std::move(socket);
+  }
+
+  const Place& place_;
+  const RendezvousOptions& options_;
+  Clock::time_point until_;
+  std::string nonce_;
+  Connections connections_;
+};
+
+// --- the others ---
+
+class Guest {
+ public:
+  Guest(const Place& place, const RendezvousOptions& options)
+      : place_(place), options_(options), until_(Clock::now() + options.deadline) {}
+
+  Connections run() {
+    for (;;) {
+      Connections connections;
+      if (place_.file.empty() ? come_to(place_.host, place_.port, "", connections)
+                              : come_by_file(connections))
+        return connections;
+      if (Clock::now() >= until_) give_up();
+      std::this_thread::sleep_for(kRetry);
+    }
+  }
+
+ private:
+  [[noreturn]] void give_up() const {
+    if (place_.file.empty())
+      fail(fmt::format("rank {}: rank 0 does not answer within {} s: {}", place_.rank,
+                       seconds(options_.deadline), problem_),
+           "see whether rank 0 was started, and whether its host and port can be reached");
+    fail(fmt::format("rank {}: the rendezvous file {} leads nowhere within {} s: {}", place_.rank,
+                     place_.file, seconds(options_.deadline), problem_),
+         "see whether rank 0 was started with the same file; remove a file that an earlier run left");
+  }
+
+  bool come_by_file(Connections& connections) {
+    std::ifstream file(place_.file);
+    std::string magic, nonce, port, address;
+    if (!file) {
+      problem_ = "it is not there";
+      return false;
+    }
+    std::getline(file, magic);
+    std::getline(file, nonce);
+    std::getline(file, port);
+    if (magic != kMagic || port.empty() || port.find_first_not_of("0123456789") != std::string::npos ||
+        port.size() > 5) {
+      problem_ = "it is no rendezvous file";
+      return false;
+    }
+    while (std::getline(file, address))
+      if (come_to(address, static_cast<std::uint16_t>(std::stoi(port)), nonce, connections)) return true;
+    return false;
+  }
+
+  bool come_to(const std::string& host, std::uint16_t port, const std::string& nonce,
+               Connections& connections) {
+    try {
+      Socket socket = connect_to(host, port);
+      const Hello hello{place_.rank, place_.ranks, place_.job, nonce, options_.program};
+      socket.send(FrameKind::kHello, hello.encode());
+      // Rank 0 says who is missing; it is given time to say so.
+      const auto frame = socket.receive(until_ + std::chrono::seconds(2));
+      if (!frame) {
+        problem_ = fmt::format("{}:{} does not answer", host, port);
+        return false;
+      }
+      if (frame->kind == FrameKind::kRefused) return refuse(*frame, fmt::format("{}:{}", host, port));
+      if (frame->kind != FrameKind::kWelcome) throw WireError(fmt::format("{}:{} is no rank 0", host, port));
+      connections.to_coordinator = std::move(socket);
+      connections.ticket = frame->text;
+      return true;
+    } catch (const WireError& error) {
+      problem_ = error.what();
+      return false;
+    }
+  }
+
+  bool refuse(const Frame& frame, const std::string& where) {
+    Reader reader(frame.text);
+    const std::string problem = reader.text(), remedy = reader.text();
+    if (!problem.empty()) fail(problem, remedy);
+    problem_ = fmt::format("at {} is rank 0 of another job", where);
+    return false;
+  }
+
+  const Place& place_;
+  const RendezvousOptions& options_;
+  Clock::time_point until_;
+  std::string problem_;
+};
+
+}  // namespace
+
+Connections meet(const Place& place, const RendezvousOptions& options) {
+  return place.rank == 0 ? Host(place, options).run() : Guest(place, options).run();
+}
+
+}  // namespace epweave::replay::nccl

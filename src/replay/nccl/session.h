@@ -1,0 +1,46 @@
+// One process of a run over NCCL: meets the others, makes the communicators, and ends with them.
+#pragma once
+
+#include <memory>
+
+#include "replay/executor.h"
+#include "replay/nccl/communicators.h"
+#include "replay/nccl/coordinator.h"
+#include "replay/nccl/remote_transport.h"
+#include "replay/nccl/rendezvous.h"
+
+namespace epweave::replay::nccl {
+
+struct SessionSetup {
+  const Place& place;
+  const World& world;
+  const Steps& steps;  // whose streams name the groups
+  Device& device;
+  const RendezvousOptions& rendezvous;  // make_ticket: not used
+};
+
+class Session {
+ public:
+  // Pins NCCL's settings and loads it. Throws PassError, CollectiveError.
+  explicit Session(const SessionSetup& setup);
+  ~Session();
+
+  const Process& process() const { return process_; }
+  const Library& library() const { return library_; }
+  const std::vector<Setting>& settings() const { return settings_; }
+  // Gives this rank's report; rank 0 gets those of all ranks.
+  std::vector<std::string> conclude(const std::string& report);
+  // For messages about a run that failed: what this rank had underway, and NCCL's warnings.
+  std::string describe_failure();
+
+ private:
+  std::vector<Setting> settings_;
+  Log log_;
+  Library library_;
+  std::unique_ptr<Coordinator> coordinator_;  // of rank 0
+  std::unique_ptr<RemoteTransport> transport_;
+  std::unique_ptr<Communicators> communicators_;
+  Process process_;
+};
+
+}  // namespace epweave::replay::nccl

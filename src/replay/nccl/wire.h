@@ -1,0 +1,117 @@
+// Framed messages between the processes of a run, over TCP.
+//
+// A frame is its kind, the length of its text, and the text; numbers are 8 bytes, little-endian. Nothing longer than
+// kMostBytes is read. What breaks this format is a WireError, as is a connection that fails.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace epweave::replay::nccl {
+
+using Clock = std::chrono::steady_clock;
+
+class WireError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+enum class FrameKind : std::uint64_t {
+  kHello = 1,  // a rank to rank 0: who it is
+  kRefused,    // rank 0 to a rank: why it may not take part
+  kWelcome,    // to all, once all have come: NCCL's unique id
+  kPost,       // a launch
+  kReady,      // all members have launched: their contributions
+  kFinished,   // the rank will launch no more
+  kReport,     // what the rank computed
+  kDone,       // all reports are there; rank 0 gets them
+  kAbort,      // the rank failed, and why
+  kFailed,     // all stop, and why
+};
+
+struct Frame {
+  FrameKind kind = FrameKind::kHello;
+  std::string text;
+};
+
+class Writer {
+ public:
+  Writer& number(std::uint64_t number);
+  Writer& text(std::string_view text);
+  Writer& numbers(std::span<const std::int64_t> numbers);
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+// Reads what a Writer wrote. Throws WireError at the end of the text.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  std::uint64_t number();
+  std::string text();
+  std::vector<std::int64_t> numbers();
+
+ private:
+  std::string_view bytes_;
+};
+
+// A connection; closed with its owner.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  Socket(Socket&& other) noexcept : descriptor_(other.descriptor_), received_(std::move(other.received_)) {
+    other.descriptor_ = -1;
+  }
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket() { close(); }
+
+  bool is_open() const { return descriptor_ >= 0; }
+  int descriptor() const { return descriptor_; }
+  void close();
+  void shut_down();  // wakes who reads or writes it
+  std::string peer() const;
+
+  // Throws WireError if the connection is broken.
+  void send(FrameKind kind, std::string_view text);
+  // The next frame; none if none is complete by then, or at once where `until` is in the past. Throws WireError if
+  // the other side has closed.
+  std::optional<Frame> receive(Clock::time_point until);
+
+ private:
+  std::optional<Frame> take_frame();
+  int descriptor_ = -1;
+  std::string received_;
+};
+
+// Two ends within this process.
+std::pair<Socket, Socket> make_socket_pair();
+
+// Takes connections. Throws WireError naming host and port.
+class Listener {
+ public:
+  explicit Listener(std::uint16_t port);  // 0: any
+  std::uint16_t port() const { return port_; }
+  // None if nobody came by then.
+  Socket accept(Clock::time_point until);
+
+ private:
+  Socket socket_;
+  std::uint16_t port_ = 0;
+};
+
+// Throws WireError saying why it cannot be reached now.
+Socket connect_to(const std::string& host, std::uint16_t port);
+
+// The addresses of this machine that others may reach, then the loopback.
+std::vector<std::string> list_addresses();
+
+}  // namespace epweave::replay::nccl

@@ -1,0 +1,350 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "graphs.h"
+#include "io/file.h"
+#include "replay/check.h"
+#include "replay/cpu/kernels.h"
+#include "replay/inputs.h"
+#include "replay_commands.h"
+#include "replay_measure.h"
+#include "replay_process.h"
+#include "replay_setup.h"
+
+namespace epweave::cli {
+namespace {
+
+using replay::NamedTensor;
+using replay::Rank;
+
+// `rank0/NAME` for each tensor that a rank takes.
+void save_inputs(const Graph& graph, const std::vector<replay::RankInputs>& inputs, const std::string& path) {
+  const std::vector<replay::InputName> names = replay::list_input_names(graph);
+  std::vector<replay::TensorToStore> tensors;
+  for (std::size_t rank = 0; rank < inputs.size(); ++rank)
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (inputs[rank][i].is_tensor())  // another process's rank has none
+        tensors.push_back({fmt::format("rank{}/{}", rank, names[i].name), inputs[rank][i].tensor()});
+  write_pieces(path, [&](const GiveBytes& give) { replay::encode_safetensors(std::move(tensors), give); });
+}
+
+// `rank0/loss`, `rank0/grad/NAME`; a name that a rank has twice is numbered: `rank0/output/1#2`.
+void save_outputs(const std::vector<std::vector<NamedTensor>>& results, const std::string& path) {
+  std::vector<replay::TensorToStore> tensors;
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    std::map<std::string, int> uses;
+    for (const NamedTensor& result : results[rank]) {
+      std::string name = fmt::format("rank{}/{}", rank, result.name);
+      std::replace(name.begin(), name.end(), ' ', '/');
+      if (const int use = ++uses[name]; use > 1) name += fmt::format("#{}", use);
+      tensors.push_back({std::move(name), result.tensor});
+    }
+  }
+  write_pieces(path, [&](const GiveBytes& give) { replay::encode_safetensors(std::move(tensors), give); });
+}
+
+// Members of each group, as seen by each rank; null where they could not be derived.
+Json describe_groups(const replay::World& world) {
+  Json groups = Json::object();
+  for (const auto& [name, members] : world.groups)
+    groups[name] = members.of_rank.empty() ? Json() : Json(members.of_rank);
+  return groups;
+}
+
+bool is_loss(const NamedTensor& result) {
+  return result.name == "loss" && result.tensor.numel() == 1;
+}
+
+Json describe_result(const NamedTensor& result) {
+  Json entry = {{"name", result.name},
+                {"dtype", info(result.tensor.dtype).short_name},
+                {"sizes", result.tensor.sizes},
+                {"hash", fmt::format("{:016x}", replay::hash_tensor(result.tensor))}};
+  const auto norm = replay::find_norm(result.tensor);
+  entry["norm"] = norm ? number_or_text(*norm) : Json();
+  return entry;
+}
+
+// What a rank computed, for people: its loss, and gradients and buffers together.
+std::string summarise(Rank rank, const std::vector<NamedTensor>& results) {
+  std::string text = fmt::format("rank {}:", rank);
+  double squares = 0;
+  std::size_t gradients = 0, buffers = 0, others = 0;
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const NamedTensor& result : results) {
+    hash = (hash ^ replay::hash_tensor(result.tensor)) * 0x100000001b3;
+    if (is_loss(result)) {
+      const double sign = *replay::find_norm(result.tensor);  // a loss is not negative
+      text += fmt::format(" loss {:.9g},", sign);
+    } else if (result.name.starts_with("grad")) {
+      ++gradients;
+      const double norm = replay::find_norm(result.tensor).value_or(0);
+      squares += norm * norm;
+    } else {
+      ++(result.name.starts_with("buffer") ? buffers : others);
+    }
+  }
+  if (gradients != 0) text += fmt::format(" {} gradients of norm {:.9g},", gradients, std::sqrt(squares));
+  if (buffers != 0) text += fmt::format(" {} buffers,", buffers);
+  if (others != 0) text += fmt::format(" {} outputs,", others);
+  return text + fmt::format(" hash {:016x}\n", hash);
+}
+
+// --- reports ---
+
+// Everything a run starts from.
+struct Prepared {
+  const Graph& graph;
+  const replay::World& world;
+  const replay::KernelTable& kernels;
+  const std::vector<replay::RankInputs>& inputs;
+};
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+Json describe_environment(const replay::Device* device, const std::string& transport) {
+  Json facts = Json::object();
+  if (device == nullptr) facts["name"] = "cpu";
+  if (device != nullptr)
+    for (const auto& [name, value] : device->list_facts()) facts[name] = value;
+  const bool is_gpu = facts.contains("cuda_runtime");
+  return {{"device", std::move(facts)},
+          {"host", host_name()},
+          {"transport", transport},
+          {"math", "portable"},
+          {"clock", is_gpu ? "CUDA events" : "the host's clock"}};
+}
+
+// What one rank computed, for its own file and for rank 0.
+Json report_of_rank(const Prepared& prepared, const replay::RunResult& run, Rank rank,
+                    std::vector<NamedTensor> results) {
+  const replay::RankResult& result = run.ranks[rank];
+  Json entries = Json::array(), ops = Json::object();
+  bool is_finite = true;
+  for (const NamedTensor& one : results) {
+    if (is_loss(one)) is_finite = is_finite && replay::has_only_finite(one.tensor);
+    entries.push_back(describe_result(one));
+  }
+  for (const auto& [target, time] : result.times) ops[target] = {time.calls, time.seconds};
+  return {{"rank", rank},
+          {"results", std::move(entries)},
+          {"summary", summarise(rank, results)},
+          {"loss_is_finite", is_finite},
+          {"contradicted_types", result.contradictions},
+          {"first_contradiction", text_or_null(result.first_contradiction)},
+          {"seconds", run.seconds},
+          {"peak_bytes", run.peak_bytes},
+          {"ops", std::move(ops)},
+          {"spans", list_spans(prepared.graph, run, rank)}};
+}
+
+// The ops of all ranks together, the longest first.
+Json sum_ops(const std::vector<Json>& ranks) {
+  std::map<std::string, std::pair<std::uint64_t, double>> sums;
+  for (const Json& rank : ranks) {
+    for (const auto& [target, time] : rank["ops"].items()) {
+      sums[target].first += time[0].get<std::uint64_t>();
+      sums[target].second += time[1].get<double>();
+    }
+  }
+  std::vector<Json> ops;
+  for (const auto& [target, sum] : sums)
+    ops.push_back({{"target", target}, {"calls", sum.first}, {"seconds", sum.second}});
+  std::stable_sort(ops.begin(), ops.end(), [](const Json& a, const Json& b) {
+    return a["seconds"].get<double>() > b["seconds"].get<double>();
+  });
+  return ops;
+}
+
+// All ranks' reports as one, and what options ask for beside it.
+class MergedReport {
+ public:
+  MergedReport(const RunCommandOptions& options, const Prepared& prepared, std::vector<Json> ranks)
+      : options_(options), prepared_(prepared), ranks_(std::move(ranks)) {}
+
+  void write_measurements(const Json& environment) const {
+    const MeasureOptions& measure = options_.measure;
+    std::vector<Json> spans;
+    for (const Json& rank : ranks_) spans.push_back(rank["spans"]);
+    const Measurement measurement{spans, environment, measure.warm_up, measure.repeat};
+    if (!measure.timeline.empty()) write_bytes(measure.timeline, timeline_text(measurement));
+    if (!measure.costs.empty()) write_bytes(measure.costs, report_text(cost_report(measurement)));
+  }
+
+  void print(const std::string& device, Json environment, Console& console) const {
+    const Json ops = sum_ops(ranks_);
+    std::string text;
+    double seconds = 0, peak = 0;
+    bool is_finite = true;
+    std::uint64_t contradictions = 0;
+    Json ranks = Json::array();
+    for (const Json& rank : ranks_) {
+      text += rank["summary"].get<std::string>();
+      seconds = std::max(seconds, rank["seconds"].get<double>());
+      peak = std::max(peak, rank["peak_bytes"].get<double>());
+      is_finite = is_finite && rank["loss_is_finite"].get<bool>();
+      contradictions += rank["contradicted_types"].get<std::uint64_t>();
+      Json& entry = ranks.emplace_back(Json{{"rank", rank["rank"]}, {"results", rank["results"]}});
+      if (rank.contains("environment")) entry["environment"] = rank["environment"];
+    }
+    for (const Json& op : ops)
+      console.detail(fmt::format("{:9.3f} s {:6} {}", op["seconds"].get<double>(),
+                                 op["calls"].get<std::uint64_t>(), op["target"].get<std::string>()));
+    if (!is_finite) console.warn("the loss is not finite");
+    warn_of_contradictions(contradictions, console);
+    console.info(
+        fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", prepared_.world.size, seconds, peak / 1048576));
+    if (!console.json()) return console.print(text);
+    const auto expected = replay::find_expected_loss(prepared_.graph, prepared_.world);
+    console.print(report_text({{"seed", options_.replay.seed},
+                               {"device", device},
+                               {"environment", std::move(environment)},
+                               {"ranks", std::move(ranks)},
+                               {"groups", describe_groups(prepared_.world)},
+                               {"loss_is_finite", is_finite},
+                               {"expected_loss", expected ? Json(*expected) : Json()},
+                               {"contradicted_types", contradictions},
+                               {"seconds", seconds},
+                               {"peak_bytes", static_cast<std::uint64_t>(peak)},
+                               {"ops", ops}}));
+  }
+
+ private:
+  void warn_of_contradictions(std::uint64_t count, Console& console) const {
+    if (count == 0) return;
+    const auto first = std::find_if(ranks_.begin(), ranks_.end(),
+                                    [](const Json& rank) { return !rank["first_contradiction"].is_null(); });
+    console.warn(fmt::format("{}: {} values are not what is recorded; first: {}",
+                             display_name(options_.input), count,
+                             (*first)["first_contradiction"].get<std::string>()));
+  }
+
+  const RunCommandOptions& options_;
+  const Prepared& prepared_;
+  std::vector<Json> ranks_;
+};
+
+void write_rank_report(const RunCommandOptions& options, const Json& report) {
+  if (options.report_dir.empty()) return;
+  Json written = report;
+  written.erase("summary");
+  written.erase("spans");
+  write_bytes(fmt::format("{}/rank{}.json", options.report_dir, report["rank"].get<Rank>()),
+              report_text(written));
+}
+
+// --- runs ---
+
+replay::RunOptions options_of_run(const RunCommandOptions& options, replay::Device* device,
+                                  replay::Measuring& measuring) {
+  replay::RunOptions run = make_options(options.replay);
+  run.device = device;
+  run.names_ranges = options.nvtx;
+  measuring = {options.measure.warm_up, options.measure.repeat};
+  if (options.measure.is_asked_for()) run.measuring = &measuring;
+  return run;
+}
+
+// All ranks in this process.
+int run_here(const RunCommandOptions& options, const Prepared& prepared, replay::Device* device,
+             Console& console) {
+  if (!options.save_inputs.empty()) save_inputs(prepared.graph, prepared.inputs, options.save_inputs);
+  replay::Measuring measuring;
+  const replay::RunOptions run_options = options_of_run(options, device, measuring);
+  const replay::RunResult run =
+      replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
+  std::vector<std::vector<NamedTensor>> of_ranks;
+  std::vector<Json> reports;
+  const Json environment = describe_environment(device, "local");
+  for (Rank rank = 0; rank < prepared.world.size; ++rank) {
+    of_ranks.push_back(replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]));
+    Json& report = reports.emplace_back(report_of_rank(prepared, run, rank, of_ranks.back()));
+    Json with_environment = report;
+    with_environment["environment"] = environment;
+    write_rank_report(options, with_environment);
+  }
+  if (!options.outputs.empty()) save_outputs(of_ranks, options.outputs);
+  const MergedReport merged(options, prepared, std::move(reports));
+  merged.write_measurements(environment);
+  merged.print(device == nullptr ? "cpu" : device->describe(), environment, console);
+  return kFine;
+}
+
+struct OwnRank {
+  const replay::nccl::Place& place;
+  replay::Device& device;
+};
+
+// One rank in this process; rank 0 prints what all computed.
+int run_process(const RunCommandOptions& options, const Prepared& prepared, const OwnRank& own,
+                Console& console) {
+  const Rank rank = own.place.rank;
+  const auto file_of_rank = [&](const std::string& path) { return fmt::format("{}.rank{}", path, rank); };
+  if (!options.save_inputs.empty())
+    save_inputs(prepared.graph, prepared.inputs, file_of_rank(options.save_inputs));
+  const replay::Steps steps = replay::plan_steps(prepared.graph, prepared.graph.step());
+  replay::Measuring measuring;
+  replay::RunOptions run_options = options_of_run(options, &own.device, measuring);
+  replay::nccl::RendezvousOptions rendezvous;
+  rendezvous.deadline = run_options.deadline;
+  rendezvous.program = describe_program(options);
+  replay::nccl::Session session({own.place, prepared.world, steps, own.device, rendezvous});
+  run_options.process = &session.process();
+  Json environment = describe_environment(&own.device, "nccl");
+  environment.update(describe_session(session, own.place));
+  if (!environment["nccl_settings_are_pinned"].get<bool>())
+    console.warn(fmt::format("rank {}: settings of NCCL are not those wanted; the report lists them", rank));
+  replay::RunResult run;
+  try {
+    run = replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
+  } catch (const replay::CollectiveError& error) {
+    throw replay::CollectiveError(
+        fmt::format("here is rank {}; {}{}", rank, error.what(), session.describe_failure()));
+  }
+  std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
+  of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]);
+  if (!options.outputs.empty()) save_outputs(of_ranks, file_of_rank(options.outputs));
+  Json report = report_of_rank(prepared, run, rank, of_ranks[rank]);
+  report["environment"] = environment;
+  write_rank_report(options, report);
+  std::vector<Json> reports;
+  for (const std::string& text : session.conclude(report_line(report))) reports.push_back(Json::parse(text));
+  if (reports.empty()) return kFine;  // not rank 0
+  const MergedReport merged(options, prepared, std::move(reports));
+  merged.write_measurements(environment);
+  merged.print(own.device.describe(), environment, console);
+  return kFine;
+}
+
+}  // namespace
+
+int replay_run(const RunCommandOptions& options, Console& console) {
+  const bool is_process = options.transport == "nccl";
+  const Graph graph = read_sound_input(options.input);
+  const replay::KernelTable kernels = replay::make_cpu_kernels();
+  const replay::World world = replay::derive_world(graph, options.replay.ranks);
+  const replay::nccl::Place place = is_process ? find_place(options, world) : replay::nccl::Place();
+  const std::unique_ptr<replay::Device> device =
+      is_process ? open_device_of(options.replay.device, place) : open_device(options.replay.device);
+  require_runnable({graph, options.input, options.replay, device.get(), is_process ? 1 : world.size},
+                   kernels);
+  const InputSource source(options.replay);
+  source.files.require_all_used({{graph, world.size}});
+  replay::InputData data = source.data;
+  if (is_process) data.only = place.rank;
+  const auto inputs = replay::make_inputs(graph, world, kernels, data);
+  if (device != nullptr) console.detail("device: " + device->describe());
+  const Prepared prepared{graph, world, kernels, inputs};
+  if (is_process) return run_process(options, prepared, {place, *device}, console);
+  return run_here(options, prepared, device.get(), console);
+}
+
+}  // namespace epweave::cli
