@@ -61,7 +61,7 @@ class JsonTest(CommandLineTest):
     def test_verify_rewrite(self):
         out = self.rewritten()
         expected = {"a": None, "b": None, "ok": None, "violations": None,
-                    "outputs": {"output": None, "node": None, "numerics": None},
+                    "outputs": {"output": None, "node": None, "numerics": None}, "assumptions": None,
                     "whole": None, "divided": None, "joins": None, "splits": None}
         self.assertEqual(self.document("verify", DSV3, out), expected)
         text = (self.folder / out).read_text()

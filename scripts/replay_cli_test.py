@@ -221,7 +221,29 @@ graph
     def test_steps(self):
         result = self.run_tool("steps", "small.txt")
         self.assertEqual(result.returncode, 0)
-        self.assertIn("wait   %w = _c10d_functional.wait_tensor.default on compute", result.stdout)
+        self.assertEqual(result.stdout.splitlines(), [
+            "input  %x", "launch %mm = aten.mm.default on compute", "free   %x", "record e0 on compute",
+            "join   e0 on comm:7", "comm   %g = _c10d_functional.all_reduce.default on comm:7", "record e1 on comm:7",
+            "free   %mm", "join   e1 on compute", "wait   %w = _c10d_functional.wait_tensor.default on compute",
+            "free   %g", "output"])
+        report = json.loads(self.run_tool("steps", "small.txt", "--json").stdout)
+        self.assertEqual((report["streams"], report["events"]), (["compute", "comm:7"], 2))
+        self.assertEqual(report["steps"][:4], [
+            {"kind": "input", "node": "x"},
+            {"kind": "launch", "node": "mm", "target": "aten.mm.default", "stream": "compute"},
+            {"kind": "free", "node": "x"}, {"kind": "record", "stream": "compute", "event": 0}])
+        self.assertEqual(len(report["steps"]), 12)
+
+    def test_files_that_cannot_be_written_are_found_before_the_run(self):
+        before = sorted(self.folder.iterdir())
+        for option in ("--outputs", "--save-inputs", "--timeline", "--costs"):
+            self.assertIn("missing/file: cannot create a file beside it: No such file or directory",
+                          self.fails(3, "run", "small.txt", option, "missing/file"))
+            self.assertIn(f"{option} - shares standard output with the report", self.fails(2, "run", "small.txt", option, "-"))
+            self.assertIn(f"{option} small.txt would replace an input", self.fails(2, "run", "small.txt", option, "small.txt"))
+        self.assertIn("--save-inputs all would replace what --outputs writes",
+                      self.fails(2, "run", "small.txt", "--outputs", "all", "--save-inputs", "all"))
+        self.assertEqual(sorted(self.folder.iterdir()), before)
 
 
 if __name__ == "__main__":

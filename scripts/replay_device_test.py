@@ -62,14 +62,14 @@ def check_refusals():
     code, _, errors = run("run", STEP, "--device", "gpu")
     expect(code == 2 and "is no device" in errors, f"a device that does not exist: exit {code}: {errors}")
     code, _, errors = run("run", STEP, "--device", "cuda", EPWEAVE_CUDA="/nonexistent.so")
-    expect(code == 4 and "has no CUDA part" in errors, f"without the CUDA part: exit {code}: {errors}")
+    expect(code == 77 and "has no CUDA part" in errors, f"without the CUDA part: exit {code}: {errors}")
     code, output, errors = run("run", STEP, "--device", "cuda:99", "--json", EPWEAVE_CUDA=REPLAY)
     expect(
-        code == 4 and "cannot be loaded" in errors and "replay.no-device" in output,
+        code == 77 and "cannot be loaded" in errors and "replay.no-device" in output,
         f"a CUDA part that is none: exit {code}: {errors}",
     )
     code, _, errors = run("run", STEP, "--device", "cuda:99")
-    expect(code == 4 and "replay.no-device" in errors, f"a GPU that is not there: exit {code}: {errors}")
+    expect(code == 77 and "replay.no-device" in errors, f"a GPU that is not there: exit {code}: {errors}")
 
 
 def check_collectives(folder):

@@ -18,7 +18,9 @@ Failure describe(const std::exception_ptr& error, const std::string& subject) {
     Json details = {{"id", e.id()}, {"problem", e.problem()}};
     add_site(details, e.site());
     details["remedy"] = text_or_null(e.remedy());
-    return {kDeclined, "declined", (subject.empty() ? "" : subject + ": ") + e.what(), std::move(details)};
+    const ExitCode code = e.id() == "replay.no-device" ? kNoDevice : kDeclined;
+    return {code, code == kNoDevice ? "no-device" : "declined",
+            (subject.empty() ? "" : subject + ": ") + e.what(), std::move(details)};
   } catch (const std::bad_alloc&) {
     return {kInternal, "internal", "out of memory"};
   } catch (const std::exception& e) {

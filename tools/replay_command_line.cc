@@ -17,8 +17,9 @@ constexpr const char* kFooter =
     "  1  different, not verified, or the run failed\n"
     "  2  the command line is wrong\n"
     "  3  a file cannot be read, is not a valid graph, or its inputs cannot be made\n"
-    "  4  the graph cannot be executed: an op has no kernel, it is too large, or the device is not there\n"
+    "  4  the graph cannot be executed: an op has no kernel, or it is too large\n"
     "  5  a bug of epweave\n"
+    "  77 the device is not there\n"
     "Results go to standard output, messages to standard error; `-` stands for standard input.";
 
 struct Choices {
@@ -174,20 +175,20 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
 }
 
 ProgramHelp program_help(const CLI::App& app) {
-  return {kReplayProgram,
-          "execute training graphs on virtual ranks",
-          "Executes a graph on all its ranks in one process, without PyTorch, and compares what two graphs "
-          "compute.\n"
-          "It sees no pass: what it finds equal is equal whatever rewrote it.",
-          {{"EXIT STATUS",
-            "0 fine, or the same; 1 different, or the run failed; 2 wrong command line; 3 a file cannot be "
-            "read, is\n"
-            "not a valid graph, or its inputs cannot be made; 4 an op has no kernel; 5 a bug of epweave; the "
-            "same\n"
-            "with and without \\-\\-json.\n"},
-           {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
-           {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
-          list_commands(app)};
+  return {
+      kReplayProgram,
+      "execute training graphs on virtual ranks",
+      "Executes a graph on all its ranks in one process, without PyTorch, and compares what two graphs "
+      "compute.\n"
+      "It sees no pass: what it finds equal is equal whatever rewrote it.",
+      {{"EXIT STATUS",
+        "0 fine, or the same; 1 different, not verified, or the run failed; 2 wrong command line; 3 a file\n"
+        "cannot be read, is not a valid graph, or its inputs cannot be made; 4 an op has no kernel, or the\n"
+        "graph is too large; 5 a bug of epweave; 77 the device is not there; the same with and without\n"
+        "\\-\\-json.\n"},
+       {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
+       {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
+      list_commands(app)};
 }
 
 CommandFiles files_of(const Choices& choices) {
@@ -226,7 +227,11 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }
-  check_files(files_of(*choices));
+  const CommandFiles files = files_of(*choices);
+  check_files(files);
+  for (const NamedFile& file : files.beside)
+    if (file.path == "-" && file.option != "--log-file")
+      throw UsageError(file.option + " - shares standard output with the report: give it a file");
   const std::string name = app->get_subcommands().front()->get_name();
   if (name == "completion")
     return {choices->console, print(completion(program_help(*app), choices->completion))};

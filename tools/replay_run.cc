@@ -328,6 +328,9 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
 
 int replay_run(const RunCommandOptions& options, Console& console) {
   const bool is_process = options.transport == "nccl";
+  for (const std::string& path :
+       {options.outputs, options.save_inputs, options.measure.timeline, options.measure.costs})
+    if (!path.empty()) require_writable(path);
   const Graph graph = read_sound_input(options.input);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(graph, options.replay.ranks);

@@ -355,6 +355,13 @@ void OutputFile::commit() {
   temporary_.clear();
 }
 
+void require_writable(const std::string& path) {
+  struct stat status {};
+  const bool is_stream = path == "-" || is_open_file_name(path) ||
+                         (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode));
+  if (!is_stream) OutputFile{path};
+}
+
 bool is_same_file(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty() || a == "-" || b == "-") return false;
   struct stat x {

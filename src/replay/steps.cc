@@ -117,44 +117,64 @@ Steps plan_steps(const Graph& graph, const Body& body) {
   return StepPlanner(graph, body).plan();
 }
 
+std::string_view name_of(StepKind kind) {
+  constexpr std::string_view kNames[] = {"input", "host", "launch", "record", "join",
+                                         "comm",  "wait", "sync",   "free",   "output"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+bool has_node(StepKind kind) {
+  switch (kind) {
+    case StepKind::kInput:
+    case StepKind::kHost:
+    case StepKind::kLaunch:
+    case StepKind::kComm:
+    case StepKind::kWait:
+    case StepKind::kFree:
+      return true;
+    case StepKind::kRecord:
+    case StepKind::kJoin:
+    case StepKind::kSync:
+    case StepKind::kOutput:
+      return false;
+  }
+  return false;
+}
+
+bool has_stream(StepKind kind) {
+  switch (kind) {
+    case StepKind::kLaunch:
+    case StepKind::kRecord:
+    case StepKind::kJoin:
+    case StepKind::kComm:
+    case StepKind::kWait:
+    case StepKind::kSync:
+      return true;
+    case StepKind::kInput:
+    case StepKind::kHost:
+    case StepKind::kFree:
+    case StepKind::kOutput:
+      return false;
+  }
+  return false;
+}
+
 std::string print_steps(const Graph& graph, const Body& body, const Steps& steps) {
   std::string text;
   for (const Step& step : steps.list) {
-    const std::string& stream = steps.streams[step.stream];
-    const auto name = [&] { return graph.text(body.nodes[step.node].name); };
-    const auto target = [&] { return graph.text(body.nodes[step.node].target); };
-    switch (step.kind) {
-      case StepKind::kInput:
-        text += fmt::format("input  %{}\n", name());
-        break;
-      case StepKind::kHost:
-        text += fmt::format("host   %{} = {}\n", name(), target());
-        break;
-      case StepKind::kLaunch:
-        text += fmt::format("launch %{} = {} on {}\n", name(), target(), stream);
-        break;
-      case StepKind::kRecord:
-        text += fmt::format("record e{} on {}\n", step.event, stream);
-        break;
-      case StepKind::kJoin:
-        text += fmt::format("join   e{} on {}\n", step.event, stream);
-        break;
-      case StepKind::kComm:
-        text += fmt::format("comm   %{} = {} on {}\n", name(), target(), stream);
-        break;
-      case StepKind::kWait:
-        text += fmt::format("wait   %{} = {} on {}\n", name(), target(), stream);
-        break;
-      case StepKind::kSync:
-        text += fmt::format("sync   {}\n", stream);
-        break;
-      case StepKind::kFree:
-        text += fmt::format("free   %{}\n", name());
-        break;
-      case StepKind::kOutput:
-        text += "output\n";
-        break;
+    std::string line = fmt::format("{:<6}", name_of(step.kind));
+    if (has_node(step.kind)) {
+      const Node& node = body.nodes[step.node];
+      line += fmt::format(" %{}", graph.text(node.name));
+      if (step.kind != StepKind::kInput && step.kind != StepKind::kFree)
+        line += fmt::format(" = {}", graph.text(node.target));
+      if (has_stream(step.kind)) line += fmt::format(" on {}", steps.streams[step.stream]);
+    } else if (step.kind == StepKind::kSync) {
+      line += fmt::format(" {}", steps.streams[step.stream]);
+    } else if (step.kind != StepKind::kOutput) {
+      line += fmt::format(" e{} on {}", step.event, steps.streams[step.stream]);
     }
+    text += line + "\n";
   }
   return text;
 }

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -56,6 +57,11 @@ struct Steps {
 
 // The steps of a body: the training step, or a nested graph.
 Steps plan_steps(const Graph& graph, const Body& body);
+
+std::string_view name_of(StepKind kind);  // "input", "launch", ...
+// Whether steps of the kind are of a node, on a stream, with an event.
+bool has_node(StepKind kind);
+bool has_stream(StepKind kind);
 
 std::string print_steps(const Graph& graph, const Body& body, const Steps& steps);
 
