@@ -42,7 +42,8 @@ struct Settings {
 };
 
 struct Totals {
-  std::size_t steps = 0, rewrites = 0, scheduled = 0, executed = 0, not_executed = 0, without_bound = 0, failures = 0;
+  std::size_t steps = 0, rewrites = 0, scheduled = 0, executed = 0, not_executed = 0, without_bound = 0,
+              failures = 0;
 };
 
 class Checker {
@@ -78,7 +79,8 @@ class Checker {
     const bool moe = step.has_exchange;
     const auto chunk = [&](std::string_view division) {
       return fmt::format(
-          "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},dim={},{}}}",
+          "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},dim={},{}}"
+          "}",
           moe, step.divides_sequence ? "seq" : "batch", division);
     };
     const std::string schedule = moe ? ",isolate-ep-pg,dce,overlap-ep,concretize" : ",concretize";
@@ -190,10 +192,12 @@ int run(const Settings& settings) {
       settings.require_coverage ? c.missing() : std::vector<std::string>();
   if (!missing.empty()) fmt::print("not reached: {}\n", fmt::join(missing, ", "));
   fmt::print(
-      "{} steps, {} rewrites ({} scheduled, {} executed, of these {} with sums of which no bound is known, {} "
+      "{} steps, {} rewrites ({} scheduled, {} executed, of these {} with sums of which no bound is known, "
+      "{} "
       "without a kernel), {} refused, {} operations divided, "
       "{} failures\n",
-      t.steps, t.rewrites, t.scheduled, t.executed, t.without_bound, t.not_executed, c.refused(), c.operations(), t.failures);
+      t.steps, t.rewrites, t.scheduled, t.executed, t.without_bound, t.not_executed, c.refused(),
+      c.operations(), t.failures);
   return t.failures == 0 && missing.empty() ? 0 : 1;
 }
 
