@@ -3,21 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "analysis/effects.h"
 #include "analysis/exchange_counts.h"
+#include "analysis/frame_terms.h"
 #include "analysis/frames_refusal.h"
 #include "analysis/row_ops.h"
-#include "analysis/same_code.h"
 #include "analysis/value_numbers.h"
 #include "ir/op.h"
 #include "ir/walk.h"
 
 namespace epweave {
 namespace {
-
-using FrameId = Id<struct FrameTag>;
 
 class Prover {
  public:
@@ -29,8 +26,9 @@ class Prover {
         facts_(facts),
         effects_(*placements.effects),
         numbers_(graph, effects_),
+        terms_(graph, numbers_),
         writes_(effects_) {
-    token_order_ = intern({kTokenOrder, FrameId(), {}});
+    token_order_ = terms_.intern({FrameTerms::kTokenOrder, FrameId(), {}});
   }
 
   FrameClaims run() {
@@ -45,23 +43,6 @@ class Prover {
   }
 
  private:
-  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kPlace, kExchange, kEach };
-  struct Term {
-    Kind kind;
-    FrameId base;
-    std::vector<std::uint64_t> values;  // words of value_word(); of kEach: how many
-    friend auto operator<=>(const Term&, const Term&) = default;
-  };
-
-  static constexpr std::uint64_t kNodeWord = std::uint64_t{1} << 63;  // marks a node's number
-  static NodeId node_of(std::uint64_t word) { return NodeId(static_cast<std::uint32_t>(word & ~kNodeWord)); }
-
-  FrameId intern(Term term) {
-    auto [found, is_new] = ids_.try_emplace(std::move(term), FrameId(terms_.size()));
-    if (is_new) terms_.push_back(&found->first);
-    return found->second;
-  }
-
   Arg arg(const Node& node, std::size_t i) const {
     const auto args = context_.args[node.args];
     return i < args.size() ? args[i] : Arg::none();
@@ -97,10 +78,6 @@ class Prover {
   }
   Rows rows_of(Arg a) const { return a.is_node() ? rows_of(a.as_node()) : Rows(); }
   FrameId frame(Arg a) const { return rows_of(a).frame; }
-  // A value by its number, or a literal.
-  std::uint64_t value_word(Arg a) const {
-    return a.is_node() ? kNodeWord | numbers_[a.as_node()].index() : a.bits() & ~kNodeWord;
-  }
   const Placement& placement(Arg a) const {
     static const Placement kWhole;
     return a.is_node() ? placements_.seen_from(a.as_node(), region_) : kWhole;
@@ -127,28 +104,9 @@ class Prover {
            permutations_.contains(numbers_[index.as_node()]);
   }
 
-  // Whether two frames may be one, computed twice where value numbering cannot see it.
-  bool may_be_same(FrameId a, FrameId b) const {
-    while (a != b) {
-      const Term &x = *terms_[a.index()], &y = *terms_[b.index()];
-      if (x.kind != y.kind || x.values.size() != y.values.size()) return false;
-      for (std::size_t i = 0; i < x.values.size(); ++i) {
-        if (x.values[i] == y.values[i]) continue;
-        const bool are_nodes = (x.values[i] & y.values[i] & kNodeWord) != 0;
-        if (!are_nodes ||
-            !may_be_same_value(graph_, numbers_, node_of(x.values[i]), node_of(y.values[i])))
-          return false;
-      }
-      if (!x.base || !y.base) return x.base == y.base;
-      a = x.base;
-      b = y.base;
-    }
-    return true;
-  }
-
   void require_no_mix(NodeId id, const Rows& a, const Rows& b) const {
     if (!a.is_known() || !b.is_known() || a.frame == b.frame) return;
-    if (may_be_same(a.frame, b.frame)) return;
+    if (terms_.may_be_same(a.frame, b.frame)) return;
     if (a.frame == token_order_) decline_other_order(graph_, id, a.node, b.node);
     if (b.frame == token_order_) decline_other_order(graph_, id, b.node, a.node);
     decline_two_orders(graph_, id, a.node, b.node);
@@ -260,11 +218,11 @@ class Prover {
     const FrameId whole = common(id);
     if (before == after || constants_.contains(id)) return whole;
     if (const auto pieces = quotient(after, before))
-      return whole ? intern({kEach, whole, {pieces->index()}}) : FrameId();
+      return whole ? terms_.intern({FrameTerms::kEach, whole, {pieces->index()}}) : FrameId();
     const auto pieces = quotient(before, after);
-    if (whole && pieces && terms_[whole.index()]->kind == kEach &&
-        terms_[whole.index()]->values[0] == pieces->index())
-      return terms_[whole.index()]->base;
+    if (whole && pieces && terms_[whole].kind == FrameTerms::kEach &&
+        terms_[whole].values[0] == pieces->index())
+      return terms_[whole].base;
     decline_regrouped_rows(graph_, id, source);
   }
   PolyId row_count(NodeId id) {
@@ -291,8 +249,9 @@ class Prover {
 
   FrameId sorted(NodeId id) {
     const FrameId base = frame(arg(body_.nodes[id], 0));
-    const std::uint64_t word = kNodeWord | numbers_[id].index();
-    return base == token_order_ ? intern({kSort, FrameId(), {word}}) : intern({kPick, base, {word}});
+    const std::uint64_t word = FrameTerms::kNodeWord | numbers_[id].index();
+    return base == token_order_ ? terms_.intern({FrameTerms::kSort, FrameId(), {word}})
+                                : terms_.intern({FrameTerms::kPick, base, {word}});
   }
   // The sort whose order a value is.
   NodeId sort_of(Arg order) const {
@@ -308,7 +267,7 @@ class Prover {
   // An order by its sort, else a value.
   std::uint64_t index_word(Arg index) const {
     const NodeId sort = sort_of(index);
-    return sort ? kNodeWord | sort.index() : value_word(index);
+    return sort ? FrameTerms::kNodeWord | sort.index() : terms_.word(index);
   }
   // Whether the index is 0, 1, .. to the last row of the source.
   bool counts_rows(Arg index, Arg source) {
@@ -325,12 +284,12 @@ class Prover {
   // Whether `index` puts rows that were picked by `word` back: the order of sorting that order upwards.
   bool undoes(Arg index, std::uint64_t word) const {
     const NodeId sort = sort_of(index);
-    if (!sort || (word & kNodeWord) == 0) return false;
+    if (!sort || (word & FrameTerms::kNodeWord) == 0) return false;
     const Node& node = body_.nodes[sort];
     const Arg* descending = find_arg(context_, node, 3, "descending");
     const bool is_upwards =
         descending == nullptr || (descending->is(ArgKind::kBool) && !descending->as_bool());
-    return is_upwards && sort_of(arg(node, 0)) == node_of(word);
+    return is_upwards && sort_of(arg(node, 0)) == FrameTerms::node_of(word);
   }
 
   FrameId picked(NodeId id, Arg source, Arg index) {
@@ -339,14 +298,14 @@ class Prover {
     const FrameId base = frame(source);
     if (!base) return lost(id, source);
     if (counts_rows(index, source)) return base;
-    const Term& term = *terms_[base.index()];
-    if (term.kind == kPick && undoes(index, term.values[0])) return term.base;
-    if (term.kind == kPlace && term.values[0] == index_word(index)) return term.base;
+    const FrameTerms::Term& term = terms_[base];
+    if (term.kind == FrameTerms::kPick && undoes(index, term.values[0])) return term.base;
+    if (term.kind == FrameTerms::kPlace && term.values[0] == index_word(index)) return term.base;
     if (!sort_of(index) && !is_permutation(index)) {
       lost_at_.at(id) = id;
       return FrameId();
     }
-    return intern({kPick, base, {index_word(index)}});
+    return terms_.intern({FrameTerms::kPick, base, {index_word(index)}});
   }
 
   // Rows that were not put into an order of their experts before have others sent with them in a part.
@@ -354,35 +313,38 @@ class Prover {
     const Node& node = body_.nodes[id];
     const FrameId rows = frame(arg(node, 0));
     if (rows == token_order_ && arg(node, 2).is_list() && !context_.args.children(arg(node, 2)).empty())
-      decline_split_sizes(graph_, id, "its rows are in the order of the tokens, of which a part has others first");
+      decline_split_sizes(graph_, id,
+                          "its rows are in the order of the tokens, of which a part has others first");
     if (!rows) return lost(id, arg(node, 0));
     if (rows == token_order_) return FrameId();
-    const Term& term = *terms_[rows.index()];
-    const std::uint64_t group = value_word(arg(node, 3));
+    const FrameTerms::Term& term = terms_[rows];
+    const std::uint64_t group = terms_.word(arg(node, 3));
     const std::vector<std::uint64_t> out = splits(arg(node, 1)), in = splits(arg(node, 2));
     std::vector<std::uint64_t> there = {group}, back = {group};
     there.insert(there.end(), out.begin(), out.end());
     there.insert(there.end(), in.begin(), in.end());
     back.insert(back.end(), in.begin(), in.end());
     back.insert(back.end(), out.begin(), out.end());
-    if (term.kind == kExchange && term.values == back) return term.base;
-    if (term.kind == kExchange) require_no_shuffle(id, term.values, back);
+    if (term.kind == FrameTerms::kExchange && term.values == back) return term.base;
+    if (term.kind == FrameTerms::kExchange) require_no_shuffle(id, term.values, back);
     check_counts(id, term);
-    return intern({kExchange, rows, std::move(there)});
+    return terms_.intern({FrameTerms::kExchange, rows, std::move(there)});
   }
   // Rows are sent back by as many as came from each rank. The same sizes in another order send others.
   void require_no_shuffle(NodeId id, std::vector<std::uint64_t> came, std::vector<std::uint64_t> back) const {
     std::ranges::sort(came);
     std::ranges::sort(back);
     if (came != back) return;
-    decline_split_sizes(graph_, id, "its split sizes are those of the exchange that brought its rows, in another order");
+    decline_split_sizes(graph_, id,
+                        "its split sizes are those of the exchange that brought its rows, in another order");
   }
   // That a part sends its rows where the whole sends them.
-  void check_counts(NodeId id, const Term& rows) {
+  void check_counts(NodeId id, const FrameTerms::Term& rows) {
     using Verdict = ExchangeCounts::Verdict;
-    const ExchangeCounts counts = rows.kind == kSort
-                                      ? check_exchange_counts(graph_, numbers_, id, node_of(rows.values[0]))
-                                      : ExchangeCounts();
+    const ExchangeCounts counts =
+        rows.kind == FrameTerms::kSort
+            ? check_exchange_counts(graph_, numbers_, id, FrameTerms::node_of(rows.values[0]))
+            : ExchangeCounts();
     if (counts.verdict == Verdict::kProved) claims_.exchanges_at.push_back(id);
     if (counts.verdict == Verdict::kUnknown)
       claims_.open.push_back({id, "its split sizes may not count the rows that go to each rank"});
@@ -391,7 +353,7 @@ class Prover {
   std::vector<std::uint64_t> splits(Arg list) const {
     std::vector<std::uint64_t> result;
     if (list.is_list())
-      for (Arg item : context_.args.children(list)) result.push_back(value_word(item));
+      for (Arg item : context_.args.children(list)) result.push_back(terms_.word(item));
     return result;
   }
 
@@ -414,13 +376,14 @@ class Prover {
     if (rows.is_unknown()) return lost(id, write.rows);
     lost_at_.at(id) = id;
     if (!rows.is_known() || !write.positions.is_node() || is_written(write.positions.as_node())) return {};
-    const Term& term = *terms_[rows.frame.index()];
+    const FrameTerms::Term& term = terms_[rows.frame];
     const std::uint64_t word = index_word(write.positions);
     const bool is_any = destination.order == Rows::Order::kAny;
-    if (term.kind == kPick && term.values[0] == word && (is_any || destination.frame == term.base))
+    if (term.kind == FrameTerms::kPick && term.values[0] == word &&
+        (is_any || destination.frame == term.base))
       return term.base;
     return is_uninitialised(write.destination) && is_permutation(write.positions)
-               ? intern({kPlace, rows.frame, {word}})
+               ? terms_.intern({FrameTerms::kPlace, rows.frame, {word}})
                : FrameId();
   }
 
@@ -471,11 +434,10 @@ class Prover {
   Facts& facts_;
   const Effects& effects_;
   ValueNumbers numbers_;
+  FrameTerms terms_;
   WriteCounts writes_;                               // up to the node that is visited
   SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made
   RegionId region_;                                  // of the node that is visited
-  std::map<Term, FrameId> ids_;
-  std::vector<const Term*> terms_;
   SideTable<NodeId, FrameId> frame_;
   SideTable<NodeId, NodeId> lost_at_;  // the pick or write that left nothing known of a value's rows
   FrameId token_order_;

@@ -20,15 +20,16 @@
 //                                                 order of the tokens
 //
 // The order that a sort gives is a permutation of its rows, and sorting that order gives the way back: of rows in
-// pick(f, sort), f. Another i is taken for a permutation where the same index fills a `new_empty` of as many rows: had it missed one,
-// the original would read uninitialised memory. A value that was written in place has no frame by its old name.
+// pick(f, sort), f. Picking by 0, 1, .. leaves f. Another i is taken for a permutation where the same index fills a
+// `new_empty` of as many rows: had it missed one, the original would read uninitialised memory. A value that was
+// written in place has no frame by its old name.
 //
 // Sorted rows that are exchanged must go to the ranks that the whole sends them to (exchange_counts.h).
 //
 // Rows in two known frames that differ are not the same pairs in parts and are refused, unless both may be one
-// frame computed twice where numbers cannot see it (same_code.h). Rows that were picked by what may not be a
-// permutation and are then written back or multiplied are refused. Other rows without a frame, and sums over them,
-// are open claims.
+// frame computed twice where numbers cannot see it (same_code.h). So are rows that are written back or multiplied
+// though they were picked by what may not be a permutation. Other rows without a frame, and sums over them, are open
+// claims.
 #pragma once
 
 #include <string>

@@ -22,7 +22,8 @@ constexpr Damage kDamages[] = {
     {"index_9", "%floor_divide_1", "%floor_divide", "all_to_all_single_4", "chunk.split-sizes",
      "its split sizes count 'getitem_54', and the rows are sorted by 'getitem_31'"},
     {"index_8", "%getitem_56", "%getitem_33", "mul_43", "chunk.mixed-orders",
-     "it pairs the rows of '_to_copy_65', which were put into one order, with those of 'view_127', which were put "
+     "it pairs the rows of '_to_copy_65', which were put into one order, with those of 'view_127', which "
+     "were put "
      "into another. A part pairs others than the whole"},
     {"all_to_all_single_4", "[%_local_scalar_dense_4, %_local_scalar_dense_5]",
      "[%_local_scalar_dense_5, %_local_scalar_dense_4]", "all_to_all_single_4", "chunk.split-sizes",
@@ -39,10 +40,12 @@ constexpr Damage kDamages[] = {
     {"sort_1", "stable=True", "stable=True, descending=True", "all_to_all_single_4", "chunk.split-sizes",
      "its split sizes count ids upwards, and the rows are sorted downwards"},
     {"index_12", "%sub_5", "%add_9", "index_12", "chunk.unproved-rows",
-     "nothing shows that 'add_9' names each row once, and 'deterministic_scatter_add_1' needs the rows of the same "
+     "nothing shows that 'add_9' names each row once, and 'deterministic_scatter_add_1' needs the rows of "
+     "the same "
      "tokens as in the whole"},
     {"index_put__1", "%sub_5", "%add_9", "index_12", "chunk.unproved-rows",
-     "nothing shows that 'sub_5' names each row once, and 'deterministic_scatter_add_1' needs the rows of the same "
+     "nothing shows that 'sub_5' names each row once, and 'deterministic_scatter_add_1' needs the rows of "
+     "the same "
      "tokens as in the whole"},
 };
 

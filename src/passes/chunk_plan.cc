@@ -189,16 +189,19 @@ class Shares {
       if (!whole || !share) return;
       rows += *share;
     }
-    if (rows != *whole) decline_sum(sum, summed, fmt::format("which are {} in the whole and {} in the parts together", *whole, rows));
+    if (rows != *whole)
+      decline_sum(sum, summed,
+                  fmt::format("which are {} in the whole and {} in the parts together", *whole, rows));
   }
   [[noreturn]] void decline_sum(NodeId sum, NodeId summed, std::string_view rows) const {
     const Node& node = graph_.step().nodes[sum];
-    throw PassError("chunk.rounded-rows",
-                    fmt::format("{} cannot run on parts of the tokens: it adds up the rows of '{}', {}",
-                                graph_.text(node.target), graph_.text(graph_.step().nodes[summed].name), rows),
-                    site_of(graph_, node),
-                    "choose parts whose numbers of tokens divide as the rows do, or select roots that leave "
-                    "this operation outside");
+    throw PassError(
+        "chunk.rounded-rows",
+        fmt::format("{} cannot run on parts of the tokens: it adds up the rows of '{}', {}",
+                    graph_.text(node.target), graph_.text(graph_.step().nodes[summed].name), rows),
+        site_of(graph_, node),
+        "choose parts whose numbers of tokens divide as the rows do, or select roots that leave "
+        "this operation outside");
   }
 
   bool is_whole(PolyId share, const Division& division) {

@@ -63,8 +63,7 @@ Attention::Kernel AttentionCalls::pick_kernel() {
 NodeId AttentionCalls::heads(NodeId rows) {
   const NodeId split =
       call("aten.reshape.default", {arg(rows), list(grid_shape(layout_, {kHeads, kHeadWidth}))});
-  if (layout_ != TokenLayout::kFlat)
-    return call("aten.transpose.int", {arg(split), number(1), number(2)});
+  if (layout_ != TokenLayout::kFlat) return call("aten.transpose.int", {arg(split), number(1), number(2)});
   const NodeId turned = call("aten.transpose.int", {arg(split), number(0), number(1)});
   return call("aten.unsqueeze.default", {arg(turned), number(0)});
 }
@@ -121,8 +120,8 @@ NodeId AttentionCalls::call_forward(const Attention& a) {
       break;
   }
   const NodeId score = score_function(a), mask = mask_function(a);
-  return call("higher_order.flex_attention",
-              {q, k, v, arg(score), block_mask(mask), build_.arg(kScale), options(), build_.tuple({}), captured()});
+  return call("higher_order.flex_attention", {q, k, v, arg(score), block_mask(mask), build_.arg(kScale),
+                                              options(), build_.tuple({}), captured()});
 }
 
 NodeId AttentionCalls::call_backward(const Attention& a, NodeId gradient) {
@@ -139,8 +138,8 @@ NodeId AttentionCalls::call_backward(const Attention& a, NodeId gradient) {
                   scale);
     case Attention::Kernel::kFlash:
       return call("aten._scaled_dot_product_flash_attention_backward.default",
-                  {g, q, k, v, out, sums, Arg::none(), Arg::none(), kept(4), kept(5), dropout, causal, kept(6),
-                   kept(7)},
+                  {g, q, k, v, out, sums, Arg::none(), Arg::none(), kept(4), kept(5), dropout, causal,
+                   kept(6), kept(7)},
                   scale);
     case Attention::Kernel::kEfficient: {
       const Arg yes = build_.flag(true);
@@ -154,8 +153,8 @@ NodeId AttentionCalls::call_backward(const Attention& a, NodeId gradient) {
   }
   const NodeId score = score_function(a), joint = joint_function(a), mask = mask_function(a);
   return call("higher_order.flex_attention_backward",
-              {q, k, v, out, sums, g, Arg::none(), arg(score), arg(joint), block_mask(mask), build_.arg(kScale),
-               options(), build_.tuple({}), captured()});
+              {q, k, v, out, sums, g, Arg::none(), arg(score), arg(joint), block_mask(mask),
+               build_.arg(kScale), options(), build_.tuple({}), captured()});
 }
 
 Arg AttentionCalls::block_mask(NodeId mask) const {

@@ -55,7 +55,9 @@ class AttentionCalls {
   NodeId joint_function(const Attention& a);
   NodeId mask_function(const Attention& a);
   Arg block_mask(NodeId mask) const;
-  Arg captured() const { return build_.tuple(documents_ ? std::vector{arg(*documents_)} : std::vector<Arg>()); }
+  Arg captured() const {
+    return build_.tuple(documents_ ? std::vector{arg(*documents_)} : std::vector<Arg>());
+  }
   std::vector<NodeId> indices();
   Arg options() const { return build_.record({build_.text("OUTPUT_LOGSUMEXP"), build_.flag(true)}); }
 

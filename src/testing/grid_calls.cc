@@ -48,8 +48,9 @@ NodeId GridCalls::step(NodeId grid) {
       const auto cut = [&](std::int64_t from, std::int64_t to) {
         return arg(call("aten.slice.Tensor", {x, number(plain_dim()), number(from), number(to)}));
       };
-      return call("aten.cat.default",
-                  {build_.list({cut(kGridExtent - 1, kGridExtent), cut(0, kGridExtent - 1)}), number(plain_dim())});
+      return call(
+          "aten.cat.default",
+          {build_.list({cut(kGridExtent - 1, kGridExtent), cut(0, kGridExtent - 1)}), number(plain_dim())});
     }
     case 6: {
       const NodeId first = call("aten.select.int", {x, number(plain_dim()), number(0)});

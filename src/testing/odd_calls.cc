@@ -128,7 +128,8 @@ class OddMaker {
       }
       case 30: {  // a fifth of the rows, rounded: those of the parts are fewer
         const NodeId fifth = call("operator.floordiv", {arg(size_of(c_.rows)), number(5)});
-        const NodeId ones = call("aten.new_ones.default", {arg(c_.rows), build_.list({arg(fifth), number(8)})});
+        const NodeId ones =
+            call("aten.new_ones.default", {arg(c_.rows), build_.list({arg(fifth), number(8)})});
         return call("aten.sum.dim_IntList", {arg(ones), list({0})});
       }
       case 31: {  // slots picked by numbers that could name one twice, and written back

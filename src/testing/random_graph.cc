@@ -909,7 +909,8 @@ class StepGenerator {
       rows.values.push_back(rows_of(gradient));
       if (is_grid() && dice_.one_in(2)) add_gradient(layer, grid_.partial(gradient));
       if (attentions_[layer])
-        rows.values.push_back(attention_.backward(*attentions_[layer], code_.widened(dice_.pick(rows.values))));
+        rows.values.push_back(
+            attention_.backward(*attentions_[layer], code_.widened(dice_.pick(rows.values))));
       const NodeId g = code_.widened(code_.grow(rows, 1 + dice_.below(4)));
       NodeId out = is_moe_[layer] ? route_back(layer, g) : g;
       add_gradient(layer, code_.partial(rows));

@@ -352,8 +352,8 @@ std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams
   DotProduct kind(scratch, p, c.is_causal, c.bias);
   const auto dense = [&](std::size_t param) { return scratch.dense(call.tensor(param), DType::kFloat32); };
   const Attention::Gradients grads =
-      Attention(scratch, p, kind).backward(
-          {dense(at.out), dense(0), scratch.dense(lse, DType::kFloat32), std::nullopt});
+      Attention(scratch, p, kind)
+          .backward({dense(at.out), dense(0), scratch.dense(lse, DType::kFloat32), std::nullopt});
   return {store_attention(call, 0, c.query, grads.query), store_attention(call, 1, c.key, grads.key),
           store_attention(call, 2, c.value, grads.value)};
 }
