@@ -19,14 +19,15 @@
 //   rewrite-target     a node has its origin's target
 //   rewrite-argument   an argument is not what the claim needs
 //   rewrite-attention  a part of a FlexAttention call has not its rows of the mask, or counts them wrong
-//   rewrite-part       parts are not 0 .. n-1, each once, a chunk field names another part than the provenance, a part takes what the other parts do not, or all parts
-//                      write the same storage and do not each add a part of the whole to it
+//   rewrite-part       parts are not 0 .. n-1, each once; a chunk field names another part than the provenance; a
+//                      part takes what the other parts do not; all parts write the same storage and do not each
+//                      add a part of the whole to it
 //   rewrite-rows       a part of an op that mixes rows (softmax, mean, ...) along the dimension that is divided
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above
 //   rewrite-merged     a node stands for two nodes of A that are not the same value
 //   rewrite-once       two nodes are the same whole node of A
-//   rewrite-type       a whole value has another dtype, device or size, or is another number
+//   rewrite-type       a whole value has another dtype, device or size, an input other strides; or a number is another
 //   rewrite-update     an update of a buffer, an op with effects or unknown ones, or a random draw is missing
 //                      (guards may go)
 //   rewrite-added      a node that is neither A's nor a part of A's writes, communicates, draws or has effects

@@ -196,6 +196,15 @@ TEST_CASE("an input on another device") {
   CHECK(broken(before, replaced(after, "@cpu", "@cuda:0")) == "rewrite-type");
 }
 
+TEST_CASE("an input that lies in memory in another way") {
+  const std::string before = "\ngraph\n  %x = placeholder : f32[u, 4]\n  output([%x])\n";
+  const std::string after =
+      "\norigins %x = x, %output = output\ngraph\n  %x = placeholder : f32[u, 4]\n"
+      "  output([%x]) from(chunk kept %output)\n";
+  CHECK(broken(before, after) == "");
+  CHECK(broken(before, replaced(after, "f32[u, 4]", "f32[u, 4]{1, u}")) == "rewrite-type");
+}
+
 TEST_CASE("what a rewrite says of a symbol that it did not make") {
   const Graph a = parse_text(
       "epweave text 1\nsymbol u range=[2, 8] asserts=[u <= 8]\n\ngraph\n"
