@@ -79,10 +79,11 @@ constexpr std::int64_t kDepth = 256;
 constexpr std::int64_t kChunk = 512;
 constexpr std::int64_t kBlockRows = 128;
 
-// One tile: R rows of a, packed column after column of kTileRows elements, `depth` columns of them, times a panel. c has `stride`;
-// `columns` are stored.
+// One tile: R rows of a, its element (r, k) at a[r * row_step + k * column_step], `depth` columns of them, times a panel. c has
+// `stride`; `columns` are stored.
 struct Tile {
   const float* a;
+  std::int64_t row_step, column_step;
   const float* panel;
   float* c;
   std::int64_t depth;
@@ -104,7 +105,7 @@ void tile_base(const Tile& t) {
     for (std::size_t r = 0; r < R; ++r)
       for (std::int64_t j = 0; j < t.columns; ++j)
         sum[r][j] =
-            math::fma(t.a[k * kTileRows + static_cast<std::int64_t>(r)], t.panel[k * kPanel + j], sum[r][j]);
+            math::fma(t.a[row_at(r, t.row_step) + k * t.column_step], t.panel[k * kPanel + j], sum[r][j]);
   for (std::size_t r = 0; r < R; ++r) std::copy(sum[r], sum[r] + t.columns, t.c + row_at(r, t.stride));
 }
 
@@ -128,7 +129,7 @@ EPWEAVE_AVX512 void tile_avx512(const Tile& t) {
     const __m512 b_low = _mm512_loadu_ps(b), b_high = _mm512_loadu_ps(b + 16);
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; ++r) {
-      const __m512 a = _mm512_set1_ps(t.a[k * kTileRows + static_cast<std::int64_t>(r)]);
+      const __m512 a = _mm512_set1_ps(t.a[row_at(r, t.row_step) + k * t.column_step]);
       low[r] = _mm512_fmadd_ps(a, b_low, low[r]);
       high[r] = _mm512_fmadd_ps(a, b_high, high[r]);
     }
@@ -159,7 +160,7 @@ EPWEAVE_AVX2 void half_tile_avx2(const Tile& t, std::int64_t first, std::int64_t
     const __m256 b_low = _mm256_loadu_ps(b), b_high = _mm256_loadu_ps(b + 8);
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < R; ++r) {
-      const __m256 a = _mm256_set1_ps(t.a[k * kTileRows + static_cast<std::int64_t>(r)]);
+      const __m256 a = _mm256_set1_ps(t.a[row_at(r, t.row_step) + k * t.column_step]);
       low[r] = _mm256_fmadd_ps(a, b_low, low[r]);
       high[r] = _mm256_fmadd_ps(a, b_high, high[r]);
     }
@@ -180,7 +181,7 @@ void tile_avx2(const Tile& t) {
     half_tile_avx2<kFirst>(t, first, columns);
     if constexpr (R > kFirst) {
       Tile rest = t;
-      rest.a += kFirst;
+      rest.a += row_at(kFirst, t.row_step);
       rest.c += row_at(kFirst, t.stride);
       half_tile_avx2<R - kFirst>(rest, first, columns);
     }
@@ -223,27 +224,33 @@ void read_line(const S* from, std::int64_t stride, std::int64_t n, float* to) {
   }
 }
 
-// Of a matrix of at most kDepth columns: kTileRows rows after kTileRows rows, each lot column after column.
+// A block of rows of at most kDepth columns as float32, read from memory in sequence: where it lies, or a copy in `to`. Of a
+// transposed matrix kTileRows rows after kTileRows rows, each lot column after column.
+struct PackedRows {
+  const float* data;
+  std::int64_t row_step, column_step;
+  std::int64_t lot_step;  // from one lot of kTileRows rows to the next
+};
+constexpr std::int64_t kPadding = 16;  // of a copied row, so that rows begin in other sets of a cache
+
 template <class S>
-void pack_rows(const Matrix<S>& a, float* to) {
-  const std::int64_t lots = (a.rows + kTileRows - 1) / kTileRows, lot_size = a.columns * kTileRows;
-  if (a.row_stride == 1) {
+PackedRows pack_rows(const Matrix<S>& a, float* to) {
+  if (a.row_stride == 1 && a.column_stride != 1) {
+    const std::int64_t lots = (a.rows + kTileRows - 1) / kTileRows, lot_size = a.columns * kTileRows;
     std::array<float, static_cast<std::size_t>(kBlockRows)> line{};
     for (std::int64_t k = 0; k < a.columns; ++k) {
       read_line(a.data + k * a.column_stride, 1, a.rows, line.data());
       for (std::int64_t lot = 0; lot < lots; ++lot)
         std::copy_n(line.data() + lot * kTileRows, kTileRows, to + lot * lot_size + k * kTileRows);
     }
-    return;
+    return {to, 1, kTileRows, lot_size};
   }
-  std::array<float, static_cast<std::size_t>(kTileRows * kDepth)> lines;
-  for (std::int64_t lot = 0; lot < lots; ++lot) {
-    const std::int64_t rows = std::min(kTileRows, a.rows - lot * kTileRows);
-    for (std::int64_t r = 0; r < rows; ++r)
-      read_line(a.data + (lot * kTileRows + r) * a.row_stride, a.column_stride, a.columns,
-                lines.data() + r * kDepth);
-    transpose({lines.data(), kDepth, rows, a.columns, to + lot * lot_size, kTileRows});
-  }
+  if constexpr (std::is_same_v<S, float>)
+    if (a.column_stride == 1) return {a.data, a.row_stride, 1, kTileRows * a.row_stride};
+  const std::int64_t step = a.columns + kPadding;
+  for (std::int64_t r = 0; r < a.rows; ++r)
+    read_line(a.data + r * a.row_stride, a.column_stride, a.columns, to + r * step);
+  return {to, step, 1, kTileRows * step};
 }
 
 // Of a matrix of at most kDepth rows and kChunk columns: panel after panel, each row after row.
@@ -280,13 +287,14 @@ struct Sums {
 };
 
 // The chains of a block of rows times a chunk of columns, both packed, go on.
-void multiply_block(const float* rows, std::int64_t row_count, const Matrix<float>& panels, const Sums& c,
-                    Start start) {
+void multiply_block(const PackedRows& rows, std::int64_t row_count, const Matrix<float>& panels,
+                    const Sums& c, Start start) {
   const std::int64_t depth = panels.rows;
   for (std::int64_t first = 0; first < panels.columns; first += kPanel)
     for (std::int64_t i = 0; i < row_count; i += kTileRows)
       tile_of(std::min(kTileRows, row_count - i),
-              {rows + i * depth, panels.data + first * depth, c.data + i * c.stride + first, depth, c.stride,
+              {rows.data + i / kTileRows * rows.lot_step, rows.row_step, rows.column_step,
+               panels.data + first * depth, c.data + i * c.stride + first, depth, c.stride,
                std::min(kPanel, panels.columns - first), start});
 }
 
@@ -297,14 +305,13 @@ void multiply_chunk(const Matrix<S>& a, const Matrix<S>& b, const Sums& c, Start
   const std::int64_t most = std::min(kDepth, b.rows);
   const auto round_up = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
   Buffer<float> panels(static_cast<std::size_t>(round_up(b.columns, kPanel) * most)),
-      rows(static_cast<std::size_t>(round_up(std::min(kBlockRows, a.rows), kTileRows) * most));
+      rows(static_cast<std::size_t>(round_up(std::min(kBlockRows, a.rows), kTileRows) * (most + kPadding)));
   for (std::int64_t k = 0; k < b.rows; k += kDepth) {
     const std::int64_t depth = std::min(kDepth, b.rows - k);
     pack_panels(b.row_block(k, depth), panels.data());
     for (std::int64_t i = 0; i < a.rows; i += kBlockRows) {
       const Matrix<S> block = a.column_block(k, depth).row_block(i, std::min(kBlockRows, a.rows - i));
-      pack_rows(block, rows.data());
-      multiply_block(rows.data(), block.rows, {panels.data(), depth, b.columns, kPanel, 1},
+      multiply_block(pack_rows(block, rows.data()), block.rows, {panels.data(), depth, b.columns, kPanel, 1},
                      {c.data + i * c.stride, c.stride}, k == 0 ? start : Start::kAccumulate);
     }
   }
