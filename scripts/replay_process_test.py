@@ -478,6 +478,7 @@ def main():
         check_graph(sys.argv[sys.argv.index("--graph") + 1])
         return
     with tempfile.TemporaryDirectory() as name:
+        CLEAN["TMPDIR"] = name  # where a killed process leaves NCCL's log
         files = Files(pathlib.Path(name))
         pair = MISMATCH.replace("[1, 3]", "[2, 2]")
         (files.folder / "pair.txt").write_text(pair)

@@ -100,7 +100,10 @@ void Communicators::finish_call(Result result, Comm comm, const char* what) {
     const std::lock_guard lock(calls_);
     text = explain(result, comm, what);
   }
-  throw CollectiveError(text);
+  // A process that ended is better known to rank 0 than to NCCL.
+  transport_.abort(text);
+  const std::string failure = transport_.failure();
+  throw CollectiveError(failure.empty() ? text : failure);
 }
 
 Comm Communicators::find(const std::string& group) {

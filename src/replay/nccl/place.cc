@@ -89,7 +89,7 @@ class PlaceFinder {
     if (place_.launcher == "srun" && has("SLURM_JOB_ID"))
       place_.job = fmt::format("srun {}.{}", text("SLURM_JOB_ID"), text("SLURM_STEP_ID"));
     if (place_.launcher != "mpirun") return;
-    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "HYDI_CONTROL_FD"})
+    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
       if (has(name) && place_.job.empty()) place_.job = fmt::format("mpirun {}", text(name));
   }
 
