@@ -11,6 +11,7 @@
 #include "analysis/row_ops.h"
 #include "analysis/same_code.h"
 #include "analysis/value_numbers.h"
+#include "ir/bind.h"
 #include "ir/op.h"
 #include "ir/walk.h"
 
@@ -62,10 +63,7 @@ class Prover {
     return found->second;
   }
 
-  Arg arg(const Node& node, std::size_t i) const {
-    const auto args = context_.args[node.args];
-    return i < args.size() ? args[i] : Arg::none();
-  }
+  Arg arg(const Node& node, std::size_t i) const { return arg_of(context_, node, i); }
   // The single element of an index list, or none.
   Arg only_item(Arg list) const {
     if (!list.is_list()) return Arg::none();
@@ -135,8 +133,7 @@ class Prover {
       for (std::size_t i = 0; i < x.values.size(); ++i) {
         if (x.values[i] == y.values[i]) continue;
         const bool are_nodes = (x.values[i] & y.values[i] & kNodeWord) != 0;
-        if (!are_nodes ||
-            !may_be_same_value(graph_, numbers_, node_of(x.values[i]), node_of(y.values[i])))
+        if (!are_nodes || !may_be_same_value(graph_, numbers_, node_of(x.values[i]), node_of(y.values[i])))
           return false;
       }
       if (!x.base || !y.base) return x.base == y.base;
@@ -231,8 +228,8 @@ class Prover {
   bool sorts_rows(const Node& node, const Placement& p) const {
     const TensorType* type = arg(node, 0).is_node() ? tensor(arg(node, 0)) : nullptr;
     if (p.elements.empty() || type == nullptr) return false;
-    const Arg* given = find_arg(context_, node, 2, "dim");
-    const std::int64_t dim = given != nullptr && given->is_int() ? given->as_int() : -1;
+    const Arg given = arg(node, 2);
+    const std::int64_t dim = given.is_int() ? given.as_int() : -1;
     return p.elements[0].dim == (dim < 0 ? dim + static_cast<std::int64_t>(type->rank()) : dim);
   }
   const TensorType* tensor(Arg a) const { return tensor_of(context_, body_.nodes[a.as_node()].type); }
@@ -244,7 +241,7 @@ class Prover {
     const Node& node = body_.nodes[id];
     const Arg source = arg(node, 0), dim = arg(node, 1);
     if (!source.is_node() || !dim.is_int()) return true;
-    if (placements_.access(id, 0).kind == Access::Kind::kSlice) return false;
+    if (placements_.access(id, leaf_of(context_, node, 0)).kind == Access::Kind::kSlice) return false;
     const TensorType* type = tensor_of(context_, body_.nodes[source.as_node()].type);
     const Placement& p = placement(source);
     if (type == nullptr || !p.is_rows()) return true;
@@ -296,13 +293,11 @@ class Prover {
   // The sort whose order a value is.
   NodeId sort_of(Arg order) const {
     static const OpInfo* const sort = find_op("aten.sort.stable");
-    static const OpInfo* const getitem = find_op("operator.getitem");
-    if (!order.is_node() || body_.nodes[order.as_node()].op != getitem) return {};
-    const Node& node = body_.nodes[order.as_node()];
-    const Arg tuple = arg(node, 0);
-    const bool is_order = tuple.is_node() && arg(node, 1) == Arg::integer(1) &&
-                          body_.nodes[tuple.as_node()].op == sort && !is_written(order.as_node());
-    return is_order ? numbers_[tuple.as_node()] : NodeId();
+    if (!order.is_node()) return {};
+    const auto element = tuple_element(context_, body_, body_.nodes[order.as_node()]);
+    const bool is_order = element && element->index == 1 && body_.nodes[element->tuple].op == sort &&
+                          !is_written(order.as_node());
+    return is_order ? numbers_[element->tuple] : NodeId();
   }
   // An order by its sort, else a value.
   std::uint64_t index_word(Arg index) const {
@@ -314,9 +309,8 @@ class Prover {
     const NodeId sort = sort_of(index);
     if (!sort || (word & kNodeWord) == 0) return false;
     const Node& node = body_.nodes[sort];
-    const Arg* descending = find_arg(context_, node, 3, "descending");
-    const bool is_upwards =
-        descending == nullptr || (descending->is(ArgKind::kBool) && !descending->as_bool());
+    const Arg descending = arg(node, 3);
+    const bool is_upwards = descending.is_none() || (descending.is(ArgKind::kBool) && !descending.as_bool());
     return is_upwards && sort_of(arg(node, 0)) == node_of(word);
   }
 
@@ -340,7 +334,8 @@ class Prover {
     const Node& node = body_.nodes[id];
     const FrameId rows = frame(arg(node, 0));
     if (rows == token_order_ && arg(node, 2).is_list() && !context_.args.children(arg(node, 2)).empty())
-      decline_split_sizes(graph_, id, "its rows are in the order of the tokens, of which a part has others first");
+      decline_split_sizes(graph_, id,
+                          "its rows are in the order of the tokens, of which a part has others first");
     if (!rows) return lost(id, arg(node, 0));
     if (rows == token_order_) return FrameId();
     const Term& term = *terms_[rows.index()];
@@ -361,7 +356,8 @@ class Prover {
     std::ranges::sort(came);
     std::ranges::sort(back);
     if (came != back) return;
-    decline_split_sizes(graph_, id, "its split sizes are those of the exchange that brought its rows, in another order");
+    decline_split_sizes(graph_, id,
+                        "its split sizes are those of the exchange that brought its rows, in another order");
   }
   // That a part sends its rows where the whole sends them.
   void check_counts(NodeId id, const Term& rows) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/row_ops.h"
+#include "ir/bind.h"
 
 namespace epweave {
 namespace {
@@ -24,7 +25,7 @@ NodeId index_of(const Graph& graph, NodeId id) {
   const Node& node = graph.step().nodes[id];
   const RowOp op = row_op_of(node);
   const bool is_third = op == RowOp::kGather || op == RowOp::kScatterAlong;
-  const Arg index = graph.context->args[node.args][is_third ? 2 : 1];
+  const Arg index = arg_of(*graph.context, node, is_third ? 2 : 1);
   return index.is_list() ? graph.context->args.children(index)[0].as_node() : index.as_node();
 }
 
@@ -59,19 +60,21 @@ void decline_two_orders(const Graph& graph, NodeId id, NodeId one, NodeId other)
 void decline_unproved_rows(const Graph& graph, NodeId user, NodeId at) {
   const std::string_view index = name_of(graph, index_of(graph, at)), needed = name_of(graph, user);
   if (picks(graph, at))
-    decline(graph, at, "chunk.unproved-rows",
-            fmt::format("nothing shows that '{}' names each row once, and '{}' needs the rows of the same "
-                        "tokens as in the whole",
-                        index, needed),
-            fmt::format("pick rows by the order that a sort gives, put them back by index_put_ of '{}' into a "
-                        "new_empty of as many rows, or select roots that leave this operation outside",
-                        index));
-  decline(graph, at, "chunk.unproved-rows",
-          fmt::format("nothing shows that '{}' puts each row back to where it was picked, and '{}' needs the "
-                      "rows of the same tokens as in the whole",
-                      index, needed),
-          "write rows to the numbers by which they were picked, into a new_empty or zeros of as many rows, or "
-          "select roots that leave this operation outside");
+    decline(
+        graph, at, "chunk.unproved-rows",
+        fmt::format("nothing shows that '{}' names each row once, and '{}' needs the rows of the same "
+                    "tokens as in the whole",
+                    index, needed),
+        fmt::format("pick rows by the order that a sort gives, put them back by index_put_ of '{}' into a "
+                    "new_empty of as many rows, or select roots that leave this operation outside",
+                    index));
+  decline(
+      graph, at, "chunk.unproved-rows",
+      fmt::format("nothing shows that '{}' puts each row back to where it was picked, and '{}' needs the "
+                  "rows of the same tokens as in the whole",
+                  index, needed),
+      "write rows to the numbers by which they were picked, into a new_empty or zeros of as many rows, or "
+      "select roots that leave this operation outside");
 }
 
 void decline_regrouped_rows(const Graph& graph, NodeId id, NodeId source) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/bind.h"
 #include "ir/op.h"
 #include "ir/walk.h"
 
@@ -29,8 +30,8 @@ NodeId ValueNumbers::number(NodeId id, const Node& node) {
   if (is_graph) return first_of(append_graph(node.attr), id);
   if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_random || binds)
     return id;
-  const auto args = context_.args[node.args];
-  if (node.op == alias && args[0].is_node()) return number_[args[0].as_node()];
+  if (node.op == alias)
+    if (const Arg self = arg_of(context_, node, 0); self.is_node()) return number_[self.as_node()];
   return first_of(append_call(node), id);
 }
 

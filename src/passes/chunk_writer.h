@@ -65,6 +65,7 @@ class ChunkWriter {
   Context& context() { return *out_.context; }
   StringId fresh_name(const std::string& base);
   void set_chunk(Node& node, RegionId region, std::string_view role, std::optional<std::size_t> part);
+  TypeId type_of(const Node& node);
   bool says_the_same(TypeId type, TypeId recorded);
 
   const Graph& in_;
