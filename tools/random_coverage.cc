@@ -14,6 +14,7 @@ constexpr std::string_view kWholeOnly = "its arguments are never divided";
 constexpr std::string_view kAsserted =
     "asserts cannot be executed; testdata/chunk/c18_*, rounded_size_asserted";
 constexpr std::string_view kGolden = "needs a graph of its own; testdata/chunk/refuse_*";
+constexpr std::string_view kDense = "of dense layers, not generated; testdata/chunk/op_*, refuse_op_*";
 constexpr std::string_view kTrace = "traces never hold it; testdata/chunk";
 
 struct Reason {
@@ -38,6 +39,28 @@ constexpr Reason kOperations[] = {
     {"operator.gt", kAsserted},
     {"operator.le", kAsserted},
     {"operator.lt", kAsserted},
+    {"aten._assert_async.default", kAsserted},
+    {"aten._assert_async.msg", kAsserted},
+    {"aten._assert_tensor_metadata.default", kAsserted},
+    {"aten.addmm.default", kDense},
+    {"aten.any.default", kDense},
+    {"aten.any.dim", kDense},
+    {"aten.any.dims", kDense},
+    {"aten.argmax.default", kDense},
+    {"aten.baddbmm.default", kDense},
+    {"aten.copy_.default", kDense},
+    {"aten.div_.Scalar", kDense},
+    {"aten.div_.Tensor", kDense},
+    {"aten.logsumexp.default", kDense},
+    {"aten.mean.default", kDense},
+    {"aten.mul_.Scalar", kDense},
+    {"aten.mul_.Tensor", kDense},
+    {"aten.native_layer_norm.default", kDense},
+    {"aten.native_layer_norm_backward.default", kDense},
+    {"aten.repeat.default", kDense},
+    {"aten.stack.default", kDense},
+    {"aten.sub_.Scalar", kDense},
+    {"aten.sub_.Tensor", kDense},
 };
 
 constexpr Reason kPlacements[] = {
@@ -63,6 +86,7 @@ constexpr Reason kRefusals[] = {
     {"chunk.index", kTrace},
     {"chunk.inner-factor", ""},
     {"chunk.local-wanted-whole", ""},
+    {"chunk.mask", kGolden},
     {"chunk.mixed-dimensions", kGolden},
     {"chunk.mixed-extents", ""},
     {"chunk.mixed-orders", ""},

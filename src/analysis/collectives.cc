@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "ir/bind.h"
 #include "ir/op.h"
 #include "ir/walk.h"
 
@@ -112,9 +113,9 @@ NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait)
     if (is_launch(node)) return at;
     // Views and elements of tuples.
     const bool hands_on = node.op != nullptr && (node.op->cost == CostClass::kFree || is_wait(node));
-    const auto args = context.args[node.args];
-    if (!hands_on || args.empty() || !args[0].is_node()) return {};
-    at = args[0].as_node();
+    const Arg from = hands_on ? arg_of(context, node, 0) : Arg::none();
+    if (!from.is_node()) return {};
+    at = from.as_node();
   }
   return {};
 }

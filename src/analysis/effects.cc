@@ -3,6 +3,7 @@
 #include <array>
 
 #include "analysis/collectives.h"
+#include "ir/bind.h"
 #include "ir/op.h"
 #include "ir/walk.h"
 
@@ -66,11 +67,7 @@ class StorageClasses {
 
   void join_call(NodeId id, const Node& node) {
     if (node.op == special().getitem) return join_element(id, node);
-    const auto args = context_.args[node.args];
-    if (is_wait(node) || node.op == special().unsafe_view) {
-      if (!args.empty()) join_all(id, args[0]);
-      return;
-    }
+    if (is_wait(node) || node.op == special().unsafe_view) return join_all(id, arg_of(context_, node, 0));
     if (!node.op->is_view && !node.op->writes) return;
     for (std::size_t i = 0; i < node.op->params.size(); ++i) {
       const OpParam& param = node.op->params[i];
@@ -88,16 +85,17 @@ class StorageClasses {
   // An element of a computed tuple is a storage of its own; an element of a list of views is one of the
   // views.
   void join_element(NodeId id, const Node& node) {
-    const auto args = context_.args[node.args];
-    if (args.size() < 2 || !args[0].is_node()) return;
-    const NodeId tuple = args[0].as_node();
+    const Arg from = arg_of(context_, node, 0);
+    if (!from.is_node()) return;
+    const NodeId tuple = from.as_node();
     const OpInfo* op = body_.nodes[tuple].op;
     const bool is_computed = op != nullptr && !op->is_view && !op->writes && op != special().getitem;
-    if (!is_computed || !args[1].is_int()) return join(tuple, id);
+    const auto element = is_computed ? tuple_element(context_, body_, node) : std::nullopt;
+    if (!element) return join(tuple, id);
     std::uint32_t& last = last_element_.at(tuple);
     for (std::uint32_t i = last; i != kNone; i = elements_[i].previous)
-      if (elements_[i].index == args[1].as_int()) return join(elements_[i].node, id);
-    elements_.push_back({args[1].as_int(), id, last});
+      if (elements_[i].index == element->index) return join(elements_[i].node, id);
+    elements_.push_back({element->index, id, last});
     last = static_cast<std::uint32_t>(elements_.size() - 1);
   }
 

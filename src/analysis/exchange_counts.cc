@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -66,9 +67,7 @@ class Tracer {
   ExchangeCounts check(NodeId exchange, NodeId sort) {
     const BoundArgs args = bind_args(context_, node(exchange));
     const std::vector<Arg> out = items(args.values[1]), in = items(args.values[2]);
-    const bool only_sizes =
-        !in.empty() && std::all_of(in.begin(), in.end(), [&](Arg size) { return is_size(size); });
-    if (only_sizes)
+    if (!in.empty() && are_sizes(in))
       return {ExchangeCounts::Verdict::kWrong,
               "its split sizes follow from the number of tokens alone, and the rows are sorted"};
     if (const auto vector = is_descending(sort) ? std::nullopt : shuffled(in))
@@ -140,10 +139,7 @@ class Tracer {
     const auto children = context_.args.children(list);
     return {children.begin(), children.end()};
   }
-  Arg first_arg(NodeId id) const {
-    const auto args = context_.args[node(id).args];
-    return args.empty() ? Arg::none() : args[0];
-  }
+  Arg first_arg(NodeId id) const { return arg_of(context_, node(id), 0); }
 
   // What the rows are sorted by, before it was given another shape.
   std::optional<NodeId> key_of(NodeId sort) const {
@@ -151,9 +147,9 @@ class Tracer {
     return key.is_node() ? std::optional(numbers_[unshaped(key.as_node())]) : std::nullopt;
   }
   bool is_descending(NodeId sort) const {
-    const auto descending = node(sort).op->find_param("descending");
-    const BoundArgs args = bind_args(context_, node(sort));
-    return descending && args.values[*descending].is(ArgKind::kBool) && args.values[*descending].as_bool();
+    const auto param = node(sort).op->find_param("descending");
+    const Arg descending = param ? arg_of(context_, node(sort), *param) : Arg::none();
+    return descending.is(ArgKind::kBool) && descending.as_bool();
   }
   bool is_same_group(Arg a, Arg b) const {
     return a == b || (a.is_node() && b.is_node() && numbers_[a.as_node()] == numbers_[b.as_node()]);
@@ -164,17 +160,26 @@ class Tracer {
     return id;
   }
 
-  // A number made of sizes and literals.
-  bool is_size(Arg arg) const {
-    if (!arg.is_node()) return arg.is_int();
-    const Node& made = node(arg.as_node());
-    const std::string_view target = context_.text(made.target);
-    if (target.starts_with("aten.sym_")) return true;
-    if (made.kind != NodeKind::kCall || !target.starts_with("operator.") ||
-        count_op_of(made) != CountOp::kOther)
-      return false;
-    const auto args = context_.args[made.args];
-    return std::all_of(args.begin(), args.end(), [&](Arg each) { return is_size(each); });
+  // Whether all are numbers made of sizes and literals.
+  bool are_sizes(const std::vector<Arg>& numbers) const {
+    std::vector<Arg> open = numbers;
+    std::unordered_set<std::uint32_t> seen;  // nodes
+    while (!open.empty()) {
+      const Arg number = open.back();
+      open.pop_back();
+      if (number.is_int()) continue;
+      if (!number.is_node()) return false;
+      const Node& made = node(number.as_node());
+      const std::string_view target = context_.text(made.target);
+      if (!seen.insert(number.as_node().index()).second || target.starts_with("aten.sym_")) continue;
+      if (made.kind != NodeKind::kCall || !target.starts_with("operator.") ||
+          count_op_of(made) != CountOp::kOther)
+        return false;
+      const auto args = context_.args[made.args], kwargs = context_.args[made.kwargs];
+      open.insert(open.end(), args.begin(), args.end());
+      for (std::size_t i = 1; i < kwargs.size(); i += 2) open.push_back(kwargs[i]);
+    }
+    return true;
   }
 
   // Of split sizes that are the entries of one vector, in order.
@@ -203,14 +208,24 @@ class Tracer {
     if (!read.is_node()) return {};
     const NodeId entry = unshaped(read.as_node());
     if (count_op_of(node(entry)) != CountOp::kEntry) return {};
-    const auto args = context_.args[node(entry).args];
-    const bool is_select = args.size() == 3;
-    if (args.size() < 2 || !args[0].is_node() || !args.back().is_int()) return {};
-    const Entry found{args[0].as_node(), args.back().as_int()};
-    if (is_select) return args[1] == Arg::integer(0) ? std::optional(found) : std::nullopt;
-    if (context_.text(node(found.vector).target) != "aten.unbind.int") return {};
-    const Arg vector = first_arg(found.vector);
-    return vector.is_node() ? std::optional(Entry{vector.as_node(), found.place}) : std::nullopt;
+    if (const auto element = tuple_element(context_, body_, node(entry))) {
+      const Arg vector = first_arg(element->tuple);
+      const bool is_unbound =
+          context_.text(node(element->tuple).target) == "aten.unbind.int" && vector.is_node();
+      return is_unbound ? std::optional(Entry{vector.as_node(), element->index}) : std::nullopt;
+    }
+    return selected(entry);
+  }
+  // Of `select(vector, 0, place)`.
+  std::optional<Entry> selected(NodeId entry) const {
+    const BoundArgs args = bind_args(context_, node(entry));
+    const Arg vector = args.values[0], place = args.values[2];
+    if (!vector.is_node() || args.values[1] != Arg::integer(0) || !place.is_int()) return {};
+    if (place.as_int() >= 0) return Entry{vector.as_node(), place.as_int()};
+    const TensorType* type = tensor_of(context_, node(vector.as_node()).type);
+    const auto size =
+        type == nullptr || type->rank() == 0 ? std::nullopt : context_.exprs.constant(type->sizes[0]);
+    return size ? std::optional(Entry{vector.as_node(), place.as_int() + *size}) : std::nullopt;
   }
 
   // Back from `buckets` numbers, each a sum of neighbours, to the ids that they count.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "ir/bind.h"
 #include "ir/op.h"
 
 namespace epweave {
@@ -28,16 +29,15 @@ void Extents::balance(const Node& node) {
   const auto sends = node.op->find_param("input_split_sizes");
   const auto receives = node.op->find_param("output_split_sizes");
   if (!sends || !receives) return;
-  const auto args = context_.args[node.args];
-  if (args.empty() || !args[0].is_node()) return;
-  const TensorType* rows = tensor_of(context_, body_.nodes[args[0].as_node()].type);
+  const Arg sent = arg_of(context_, node, 0);
+  if (!sent.is_node()) return;
+  const TensorType* rows = tensor_of(context_, body_.nodes[sent.as_node()].type);
   if (rows == nullptr || rows->sizes.empty()) return;
-  for (const auto& [position, name] :
-       {std::pair(*sends, "input_split_sizes"), {*receives, "output_split_sizes"}}) {
-    const Arg* sizes = find_arg(context_, node, position, name);
+  for (const std::size_t position : {*sends, *receives}) {
+    const Arg sizes = arg_of(context_, node, position);
     // Rows that came back from another exchange are shares themselves.
     const Count count = number(rows->sizes[0]);
-    if (sizes != nullptr && count) share(*sizes, *count);
+    if (count) share(sizes, *count);
   }
   if (const Count count = number(rows->sizes[0])) share_result(node, *count);
 }

@@ -10,6 +10,7 @@
 #include "analysis/frames_refusal.h"
 #include "analysis/row_ops.h"
 #include "analysis/value_numbers.h"
+#include "ir/bind.h"
 #include "ir/op.h"
 #include "ir/walk.h"
 
@@ -43,10 +44,7 @@ class Prover {
   }
 
  private:
-  Arg arg(const Node& node, std::size_t i) const {
-    const auto args = context_.args[node.args];
-    return i < args.size() ? args[i] : Arg::none();
-  }
+  Arg arg(const Node& node, std::size_t i) const { return arg_of(context_, node, i); }
   // The single element of an index list, or none.
   Arg only_item(Arg list) const {
     if (!list.is_list()) return Arg::none();
@@ -189,8 +187,8 @@ class Prover {
   bool sorts_rows(const Node& node, const Placement& p) const {
     const TensorType* type = arg(node, 0).is_node() ? tensor(arg(node, 0)) : nullptr;
     if (p.elements.empty() || type == nullptr) return false;
-    const Arg* given = find_arg(context_, node, 2, "dim");
-    const std::int64_t dim = given != nullptr && given->is_int() ? given->as_int() : -1;
+    const Arg given = arg(node, 2);
+    const std::int64_t dim = given.is_int() ? given.as_int() : -1;
     return p.elements[0].dim == (dim < 0 ? dim + static_cast<std::int64_t>(type->rank()) : dim);
   }
   const TensorType* tensor(Arg a) const { return tensor_of(context_, body_.nodes[a.as_node()].type); }
@@ -202,7 +200,7 @@ class Prover {
     const Node& node = body_.nodes[id];
     const Arg source = arg(node, 0), dim = arg(node, 1);
     if (!source.is_node() || !dim.is_int()) return true;
-    if (placements_.access(id, 0).kind == Access::Kind::kSlice) return false;
+    if (placements_.access(id, leaf_of(context_, node, 0)).kind == Access::Kind::kSlice) return false;
     const TensorType* type = tensor_of(context_, body_.nodes[source.as_node()].type);
     const Placement& p = placement(source);
     if (type == nullptr || !p.is_rows()) return true;
@@ -256,13 +254,11 @@ class Prover {
   // The sort whose order a value is.
   NodeId sort_of(Arg order) const {
     static const OpInfo* const sort = find_op("aten.sort.stable");
-    static const OpInfo* const getitem = find_op("operator.getitem");
-    if (!order.is_node() || body_.nodes[order.as_node()].op != getitem) return {};
-    const Node& node = body_.nodes[order.as_node()];
-    const Arg tuple = arg(node, 0);
-    const bool is_order = tuple.is_node() && arg(node, 1) == Arg::integer(1) &&
-                          body_.nodes[tuple.as_node()].op == sort && !is_written(order.as_node());
-    return is_order ? numbers_[tuple.as_node()] : NodeId();
+    if (!order.is_node()) return {};
+    const auto element = tuple_element(context_, body_, body_.nodes[order.as_node()]);
+    const bool is_order = element && element->index == 1 && body_.nodes[element->tuple].op == sort &&
+                          !is_written(order.as_node());
+    return is_order ? numbers_[element->tuple] : NodeId();
   }
   // An order by its sort, else a value.
   std::uint64_t index_word(Arg index) const {
@@ -277,7 +273,8 @@ class Prover {
     const std::size_t bounds = static_cast<std::size_t>(std::ranges::find(kArange, node.op) - kArange) + 1;
     if (bounds > std::size(kArange) || is_written(index.as_node())) return false;
     const bool is_from_zero = bounds == 1 || arg(node, 0) == Arg::integer(0);
-    const bool is_each = bounds < 3 || context_.args[node.args].size() < 3 || arg(node, 2) == Arg::integer(1);
+    const Arg step = bounds < 3 ? Arg::none() : arg(node, 2);
+    const bool is_each = step.is_none() || step == Arg::integer(1);
     const ExprId count = tensor(index)->sizes[0];
     return is_from_zero && is_each && facts_.normalize(count) == row_count(source.as_node());
   }
@@ -286,9 +283,8 @@ class Prover {
     const NodeId sort = sort_of(index);
     if (!sort || (word & FrameTerms::kNodeWord) == 0) return false;
     const Node& node = body_.nodes[sort];
-    const Arg* descending = find_arg(context_, node, 3, "descending");
-    const bool is_upwards =
-        descending == nullptr || (descending->is(ArgKind::kBool) && !descending->as_bool());
+    const Arg descending = arg(node, 3);
+    const bool is_upwards = descending.is_none() || (descending.is(ArgKind::kBool) && !descending.as_bool());
     return is_upwards && sort_of(arg(node, 0)) == FrameTerms::node_of(word);
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/row_ops.h"
+#include "ir/bind.h"
 
 namespace epweave {
 namespace {
@@ -24,7 +25,7 @@ NodeId index_of(const Graph& graph, NodeId id) {
   const Node& node = graph.step().nodes[id];
   const RowOp op = row_op_of(node);
   const bool is_third = op == RowOp::kGather || op == RowOp::kScatterAlong;
-  const Arg index = graph.context->args[node.args][is_third ? 2 : 1];
+  const Arg index = arg_of(*graph.context, node, is_third ? 2 : 1);
   return index.is_list() ? graph.context->args.children(index)[0].as_node() : index.as_node();
 }
 

@@ -1,5 +1,6 @@
 #include "analysis/host_copy.h"
 
+#include "ir/bind.h"
 #include "ir/op.h"
 
 namespace epweave {
@@ -11,8 +12,8 @@ bool is_on_host(const Context& context, const Node& node) {
 
 bool makes_host_wait(const Context& context, const Body& body, const Node& node) {
   if (node.op == nullptr || node.op->cost != CostClass::kHostSync) return false;
-  const auto args = context.args[node.args];
-  return !args.empty() && args[0].is_node() && !is_on_host(context, body.nodes[args[0].as_node()]);
+  const Arg read = arg_of(context, node, 0);
+  return read.is_node() && !is_on_host(context, body.nodes[read.as_node()]);
 }
 
 std::optional<HostCopy> find_host_copy(const Context& context, const Body& body, const Node& node) {
@@ -20,16 +21,12 @@ std::optional<HostCopy> find_host_copy(const Context& context, const Body& body,
   static const OpInfo* const copy_in_place = find_op("aten.copy_.default");
   if (node.op == nullptr || (node.op != to_copy && node.op != copy_in_place)) return std::nullopt;
   const bool is_in_place = node.op == copy_in_place;
-  const auto args = context.args[node.args];
-  const std::size_t source = is_in_place ? 1 : 0;
-  if (source >= args.size() || !args[source].is_node()) return std::nullopt;
-  if (!is_on_host(context, node) || is_on_host(context, body.nodes[args[source].as_node()]))
-    return std::nullopt;
+  const Arg source = arg_of(context, node, is_in_place ? 1 : 0);
+  if (!source.is_node()) return std::nullopt;
+  if (!is_on_host(context, node) || is_on_host(context, body.nodes[source.as_node()])) return std::nullopt;
   const auto position = node.op->find_param("non_blocking");
-  const bool is_positional = position && !node.op->params[*position].kwarg_only;
-  const Arg* flag = is_positional ? find_arg(context, node, *position, "non_blocking")
-                                  : find_kwarg(context, node, "non_blocking");
-  return HostCopy{.is_blocking = flag == nullptr || !flag->is(ArgKind::kBool) || !flag->as_bool()};
+  const Arg flag = position ? arg_of(context, node, *position) : Arg::none();
+  return HostCopy{.is_blocking = !flag.is(ArgKind::kBool) || !flag.as_bool()};
 }
 
 }  // namespace epweave

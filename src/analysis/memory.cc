@@ -4,6 +4,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "ir/bind.h"
 #include "ir/layout.h"
 #include "ir/op.h"
 
@@ -61,9 +62,9 @@ class Liveness {
   }
   bool is_copying_reshape(NodeId id) {
     static const OpInfo* const reshape = find_op("aten.reshape.default");
-    const auto args = context_.args[node(id).args];
-    if (node(id).op != reshape || args.empty() || !args[0].is_node()) return false;
-    const TensorType* before = tensor_of(context_, node(args[0].as_node()).type);
+    const Arg self = node(id).op == reshape ? arg_of(context_, node(id), 0) : Arg::none();
+    if (!self.is_node()) return false;
+    const TensorType* before = tensor_of(context_, node(self.as_node()).type);
     const TensorType* after = tensor_of(context_, node(id).type);
     return before != nullptr && after != nullptr && before->strides.size() == before->sizes.size() &&
            !view_strides(facts_, layout_of(*before), after->sizes);
@@ -87,17 +88,14 @@ class Liveness {
 
   // An element of a tuple that was computed before; it takes over a storage that began there.
   void begin_element(NodeId id, std::uint32_t place) {
-    const auto args = context_.args[node(id).args];
+    const auto element = tuple_element(context_, body_, node(id));
     const TensorType* tensor = tensor_of(context_, node(id).type);
-    if (tensor == nullptr || args.size() < 2 || !args[0].is_node() || !args[1].is_int()) return;
-    const NodeId tuple = args[0].as_node();
-    const auto& elements = elements_[tuple];
+    if (tensor == nullptr || !element) return;
+    const auto& elements = elements_[element->tuple];
     if (elements.empty()) return add(id, *tensor, place);
     std::size_t position = 0;
-    const Type& type = context_.types[node(tuple).type];
-    const auto count = static_cast<std::int64_t>(type.elements.size());
-    const std::int64_t index = args[1].as_int() < 0 ? args[1].as_int() + count : args[1].as_int();
-    for (std::int64_t i = 0; i < index && i < static_cast<std::int64_t>(type.elements.size()); ++i)
+    const Type& type = context_.types[node(element->tuple).type];
+    for (std::int64_t i = 0; i < element->index && i < static_cast<std::int64_t>(type.elements.size()); ++i)
       position += tensor_of(context_, type.elements[static_cast<std::size_t>(i)]) != nullptr;
     if (position >= elements.size()) return add(id, *tensor, place);
     storage_of_.at(id) = elements[position];

@@ -9,6 +9,8 @@
 #include "analysis/module_path.h"
 #include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
+#include "analysis/recorded_types.h"
+#include "ir/bind.h"
 #include "ir/op.h"
 #include "ir/walk.h"
 
@@ -222,7 +224,7 @@ class Inference {
     if (node.kind != NodeKind::kCall) return RegionId();
     // An element goes with its tuple: only then has it parts, or none.
     if (node.target == getitem_) {
-      const Arg tuple = graph_.context->args[node.args].front();
+      const Arg tuple = arg_of(*graph_.context, node, 0);
       if (tuple.is_node() && result_.of(tuple.as_node()).is(PlacementKind::kTuple))
         return result_.region[tuple.as_node()];
     }
@@ -261,6 +263,9 @@ class Inference {
     if (node.chunk.role)
       decline(id, {"chunk.already-chunked", "it already belongs to a part of a chunked region",
                    "chunk a graph once, with all patterns in one list: roots=[A,B]"});
+    if (node.op != nullptr && node.op->is_random)
+      decline(id, {"chunk.random", "it draws random numbers, and a part would draw others than the whole",
+                   "trace the model without it (dropout of 0), or select roots that leave it outside"});
     const PlacementRule rule = node.op == nullptr ? nullptr : find_placement_rule(*node.op);
     if (rule == nullptr)
       decline(
@@ -293,10 +298,14 @@ class Inference {
   }
 
   // Rules read dimensions off the recorded types.
-  void check_types(NodeId id) const {
+  void check_types(NodeId id) {
     const Node& node = step_.nodes[id];
     if (!node.type && !node.op->returns.empty())
       throw PlacementRefusal{"chunk.no-type", "it has no recorded type", "export the graph with types"};
+    if (std::string problem = find_wrong_record(graph_, node, tokens_, facts_); !problem.empty())
+      throw PlacementRefusal{
+          "chunk.no-type", std::move(problem),
+          "export the graph with its own types again, or select roots that leave this operation outside"};
   }
 
   // A part must not see a buffer between the parts' updates.

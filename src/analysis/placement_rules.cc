@@ -152,15 +152,35 @@ bool PlacementCall::is_scalar(Operand operand) const {
   return node != nullptr && node->type && graph_.context->types[node->type].kind == TypeKind::kScalar;
 }
 
-bool PlacementCall::is_made_of_sums(NodeId number) const {
-  const Placement& p = placements_.seen_from(number, placements_.region[id_]);
-  if (p.is_partial() || p.is_whole()) return true;
+bool PlacementCall::is_made_of_sums(NodeId number) {
+  const std::uint32_t group = placements_.regions[placements_.region[id_].index()].group + 1;
+  const auto is_known = [&](NodeId id) { return made_of_sums_[id].group == group; };
+  std::vector<NodeId> open{number};  // arithmetic may be long
+  while (!open.empty()) {
+    const NodeId top = open.back();
+    const std::size_t size = open.size();
+    if (!is_known(top) && is_arithmetic_of_part(top))
+      for_each_input(*graph_.context, body_.nodes[top], [&](NodeId input) {
+        if (!is_known(input)) open.push_back(input);
+      });
+    if (open.size() > size) continue;
+    open.pop_back();
+    if (is_known(top)) continue;
+    bool is_made = seen(top).is_partial() || seen(top).is_whole();
+    if (is_arithmetic_of_part(top)) {
+      is_made = true;
+      for_each_input(*graph_.context, body_.nodes[top],
+                     [&](NodeId input) { is_made &= made_of_sums_[input].is_made; });
+    }
+    made_of_sums_.at(top) = {group, is_made};
+  }
+  return made_of_sums_[number].is_made;
+}
+
+bool PlacementCall::is_arithmetic_of_part(NodeId number) const {
   const Node& node = body_.nodes[number];
-  if (!p.is_local() || node.kind != NodeKind::kCall || !graph_.text(node.target).starts_with("operator."))
-    return false;
-  bool is_made = true;
-  for_each_input(*graph_.context, node, [&](NodeId input) { is_made &= is_made_of_sums(input); });
-  return is_made;
+  return seen(number).is_local() && node.kind == NodeKind::kCall &&
+         graph_.text(node.target).starts_with("operator.");
 }
 
 std::size_t PlacementCall::rank(Operand operand) const {

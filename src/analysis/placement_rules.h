@@ -56,7 +56,7 @@ class PlacementCall {
   // The placement of equal rows along a divided dimension of the result, made from what is placed `like`.
   Placement constant_rows(int dim, const Placement& like = {});
   // Whether a number is made of sums of parts and of what all parts share, so that its whole can be made again.
-  bool is_made_of_sums(NodeId number) const;
+  bool is_made_of_sums(NodeId number);
   // A size or number, not a tensor.
   bool is_scalar(Operand operand) const;
   // Recorded types.
@@ -100,6 +100,8 @@ class PlacementCall {
  private:
   void set(Operand operand, Access access);
   void consider(const Operand& operand);
+  const Placement& seen(NodeId value) const { return placements_.seen_from(value, placements_.region[id_]); }
+  bool is_arithmetic_of_part(NodeId number) const;
   [[noreturn]] void refuse_unordered(Operand operand) const;
 
   const Graph& graph_;
@@ -117,6 +119,12 @@ class PlacementCall {
   std::vector<Assumption> assumptions_;
   std::optional<AttentionCut> cut_;
   NodeId relied_on_;
+  // What is_made_of_sums has found: for which group of regions, from 1 on, and the answer.
+  struct SumAnswer {
+    std::uint32_t group = 0;
+    bool is_made = false;
+  };
+  SideTable<NodeId, SumAnswer> made_of_sums_;
 };
 
 using PlacementRule = Placement (*)(PlacementCall&);

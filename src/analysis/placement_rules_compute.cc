@@ -20,8 +20,8 @@ Placement sum_over_rows(PlacementCall& call, const Placement& a, const Placement
   return Placement::partial();
 }
 
-Placement mm(PlacementCall& call) {
-  const Placement a = call.of(call.arg(0)), b = call.of(call.arg(1));
+Placement product(PlacementCall& call, Operand left, Operand right) {
+  const Placement a = call.of(left), b = call.of(right);
   if (a.is_whole() && b.is_whole()) return a;
   if (a.is_rows() && a.dim == 0 && b.is_whole()) return a;
   if (a.is_whole() && b.is_rows() && b.dim == 1) return b;
@@ -30,14 +30,48 @@ Placement mm(PlacementCall& call) {
   refuse_pair(call, a, b);
 }
 
-Placement bmm(PlacementCall& call) {
-  const Placement a = call.of(call.arg(0)), b = call.of(call.arg(1));
+Placement batched_product(PlacementCall& call, Operand left, Operand right) {
+  const Placement a = call.of(left), b = call.of(right);
   if (a.is_whole() && b.is_whole()) return a;
   if (a.is_rows() && a.dim == 0 && b.is_rows() && b.dim == 0) return common_rows(call, std::vector{a, b});
   if (a.is_rows() && a.dim == 1 && b.is_whole()) return a;
   if (a.is_whole() && b.is_rows() && b.dim == 2) return b;
   if (a.is_rows() && a.dim == 2 && b.is_rows() && b.dim == 1) return sum_over_rows(call, a, b);
   refuse_pair(call, a, b);
+}
+
+Placement mm(PlacementCall& call) {
+  return product(call, call.arg(0), call.arg(1));
+}
+
+Placement bmm(PlacementCall& call) {
+  return batched_product(call, call.arg(0), call.arg(1));
+}
+
+// A product to which the call's first argument is added, broadcast as elementwise ops do.
+Placement add_product(PlacementCall& call, const Placement& rows) {
+  const Operand addend = call.arg(0);
+  Placement p = call.of(addend);
+  if (p.is_whole() && rows.is_whole()) return rows;
+  if (!rows.is_rows() || !(p.is_whole() || p.is_rows())) refuse_pair(call, p, rows);
+  const int missing = static_cast<int>(call.result_tensor()->rank()) - static_cast<int>(call.rank(addend));
+  if (p.is_rows()) {
+    p.dim += missing;
+    return common_rows(call, std::vector{p, rows});
+  }
+  const TensorType* type = call.tensor(addend);
+  const int dim = rows.dim - missing;
+  if (type != nullptr && dim >= 0 && call.tokens().scales(type->sizes[static_cast<std::size_t>(dim)]))
+    call.take_slice_like(addend, dim, rows);
+  return rows;
+}
+
+Placement addmm(PlacementCall& call) {
+  return add_product(call, product(call, call.arg(1), call.arg(2)));
+}
+
+Placement baddbmm(PlacementCall& call) {
+  return add_product(call, batched_product(call, call.arg(1), call.arg(2)));
 }
 
 // The groups of a part's rows end elsewhere than those of all rows.
@@ -78,27 +112,47 @@ Placement softmax_backward(PlacementCall& call) {
   return softmax_along(call, {call.arg(0), call.arg(1)}, 2);
 }
 
-Placement rms_norm(PlacementCall& call) {
+// Over the last dimensions, the list of which is argument 1: the value and `statistics` numbers for each row.
+Placement norm(PlacementCall& call, std::size_t statistics) {
   const Placement p = call.of(call.arg(0));
   if (p.is_whole()) return p;
   const auto normalised = static_cast<int>(call.items(call.arg(1)).size());
   if (p.is_rows()) {
     if (p.dim >= static_cast<int>(call.rank(call.arg(0))) - normalised)
       call.refuse("chunk.along-divided", "it normalises along the divided dimension");
-    return Placement::tuple({p, p});
+    return Placement::tuple(std::vector<Placement>(1 + statistics, p));
   }
   call.take_whole(call.arg(0));
   return Placement::whole();
 }
 
-Placement rms_norm_backward(PlacementCall& call) {
+Placement rms_norm(PlacementCall& call) {
+  return norm(call, 1);
+}
+
+Placement layer_norm(PlacementCall& call) {
+  return norm(call, 2);
+}
+
+// From the arguments at `rows`: the gradient of the value, and sums for `weights` weights.
+Placement norm_backward(PlacementCall& call, std::initializer_list<std::size_t> rows, std::size_t weights) {
   std::vector<Placement> placements;
-  for (const std::size_t i : {0UL, 1UL, 3UL}) placements.push_back(call.of(call.arg(i)));
+  for (const std::size_t i : rows) placements.push_back(call.of(call.arg(i)));
   if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_divided(); }))
     return Placement::whole();
   if (std::any_of(placements.begin(), placements.end(), [](auto& p) { return p.is_partial(); }))
     call.refuse("chunk.combination", "it needs the rows of a sum of parts");
-  return Placement::tuple({common_rows(call, placements), Placement::partial()});
+  std::vector<Placement> elements(1 + weights, Placement::partial());
+  elements[0] = common_rows(call, placements);
+  return Placement::tuple(std::move(elements));
+}
+
+Placement rms_norm_backward(PlacementCall& call) {
+  return norm_backward(call, {0, 1, 3}, 1);
+}
+
+Placement layer_norm_backward(PlacementCall& call) {
+  return norm_backward(call, {0, 1, 3, 4}, 2);
 }
 
 Placement embedding(PlacementCall& call) {
@@ -137,20 +191,28 @@ Placement sum_all(PlacementCall& call) {
 }
 
 // Over other dimensions than the divided one a reduction is row-wise; along it only a sum has a rule.
-Placement row_wise_reduction(PlacementCall& call) {
+Placement reduction_over(PlacementCall& call, const std::vector<int>& dims) {
   Placement p = call.of(call.arg(0));
   if (p.is_partial()) {
     call.take_whole(call.arg(0));
     return Placement::whole();
   }
   if (!p.is_rows()) return p;
-  p = sum_over(call, dims_of(call, call.arg(1, "dim")));
+  p = sum_over(call, dims);
   if (p.is_partial())
     call.refuse("chunk.reduction",
                 "it reduces the divided dimension, and only a sum of the parts' results is known",
                 "reduce outside the selected module, or use a sum");
   if (call.result_tensor() != nullptr) return p;
   return Placement::tuple(std::vector<Placement>(call.result_count(), p));
+}
+
+Placement row_wise_reduction(PlacementCall& call) {
+  return reduction_over(call, dims_of(call, call.arg(1, "dim")));
+}
+
+Placement reduction_of_all(PlacementCall& call) {
+  return reduction_over(call, {});
 }
 
 Placement cumsum(PlacementCall& call) {
@@ -163,6 +225,8 @@ Placement cumsum(PlacementCall& call) {
 constexpr PlacementRow kRows[] = {
     {"aten.mm.default", mm},
     {"aten.bmm.default", bmm},
+    {"aten.addmm.default", addmm},
+    {"aten.baddbmm.default", baddbmm},
     {"aten._grouped_mm.default", grouped_mm},
     {"aten._softmax.default", softmax},
     {"aten._log_softmax.default", softmax},
@@ -170,10 +234,18 @@ constexpr PlacementRow kRows[] = {
     {"aten._log_softmax_backward_data.default", softmax_backward},
     {"aten._fused_rms_norm.default", rms_norm},
     {"aten._fused_rms_norm_backward.default", rms_norm_backward},
+    {"aten.native_layer_norm.default", layer_norm},
+    {"aten.native_layer_norm_backward.default", layer_norm_backward},
     {"aten.embedding.default", embedding},
     {"aten.sum.dim_IntList", sum},
     {"aten.sum.default", sum_all},
     {"aten.mean.dim", row_wise_reduction},
+    {"aten.mean.default", reduction_of_all},
+    {"aten.any.default", reduction_of_all},
+    {"aten.any.dim", row_wise_reduction},
+    {"aten.any.dims", row_wise_reduction},
+    {"aten.argmax.default", row_wise_reduction},
+    {"aten.logsumexp.default", row_wise_reduction},
     {"aten.amax.default", row_wise_reduction},
     {"aten.max.dim", row_wise_reduction},
     {"aten.cumsum.default", cumsum},

@@ -86,6 +86,34 @@ Placement add_in_place(PlacementCall& call) {
   return elementwise(call, std::vector{destination, addend}, Linearity::kSum);
 }
 
+// Rows written over rows of the region's own.
+Placement write_in_place(PlacementCall& call) {
+  const Operand destination = call.arg(0);
+  if (!call.of(destination).is_whole()) return elementwise(call, tensors(call), Linearity::kNone);
+  for (const Operand& operand : call.operands())
+    if (call.of(operand).is_divided())
+      call.refuse("chunk.update-not-a-sum",
+                  fmt::format("what one part has is written to '{}', which all parts share",
+                              call.name_of(destination)),
+                  "only a sum over the tokens can be accumulated into shared state part by part");
+  return Placement::whole();
+}
+
+// What is said of a part's rows is checked of each part; given sizes are those of the whole.
+Placement check_of_metadata(PlacementCall& call) {
+  const Operand checked = call.arg(0);
+  const Placement p = call.of(checked);
+  bool gives_sizes = false;
+  for (const std::size_t i : {1UL, 2UL}) {
+    const Operand sizes = call.arg(i);
+    gives_sizes |= sizes && !sizes.arg.is_none();
+    if (sizes) call.take_whole(sizes);
+  }
+  if (p.is_whole() || !gives_sizes) return p.is_whole() ? p : Placement::local();
+  call.take_whole(checked);
+  return Placement::whole();
+}
+
 constexpr PlacementRow kRows[] = {
     {"aten.abs.default", nonlinear},
     {"aten.addcdiv.default", nonlinear},
@@ -217,6 +245,16 @@ constexpr PlacementRow kRows[] = {
     {"aten.full_like.default", constant_like},
     {"aten.empty_like.default", constant_like},
     {"aten.add_.Tensor", add_in_place},
+    {"aten.sub_.Tensor", add_in_place},
+    {"aten.sub_.Scalar", write_in_place},
+    {"aten.mul_.Tensor", write_in_place},
+    {"aten.mul_.Scalar", write_in_place},
+    {"aten.div_.Tensor", write_in_place},
+    {"aten.div_.Scalar", write_in_place},
+    {"aten.copy_.default", write_in_place},
+    {"aten._assert_async.default", comparison},
+    {"aten._assert_async.msg", comparison},
+    {"aten._assert_tensor_metadata.default", check_of_metadata},
 };
 
 }  // namespace

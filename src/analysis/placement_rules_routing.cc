@@ -58,27 +58,56 @@ Placement pick(PlacementCall& call, Operand source, Operand positions, int resul
   return result;
 }
 
+// Takes from `whole`, which all parts share, the rows that pair by number with a part's rows of `divided`.
+void take_paired(PlacementCall& call, const Rows& whole, const Rows& divided) {
+  const Placement rows = call.of(divided.value);
+  if (const TensorType* type = call.tensor(whole.value); type != nullptr) {
+    require_same_extent(call, whole, divided);
+    const bool is_known = rows.is(PlacementKind::kSplit) &&
+                          call.tokens().scales(type->sizes[static_cast<std::size_t>(whole.dim)]);
+    if (is_known) return call.take_slice_like(whole.value, whole.dim, rows);
+  }
+  call.refuse(
+      "chunk.whole-rows",
+      fmt::format("nothing shows which rows of '{}', which all parts share, pair with a part's rows of "
+                  "'{}'",
+                  call.name_of(whole.value), call.name_of(divided.value)),
+      "make the rows inside the selected module from rows of the part");
+}
+
 Placement gather(PlacementCall& call) {
   const Operand source = call.arg(0), index = call.arg(2, "index");
   const Placement p = call.of(source), q = call.of(index);
   if (p.is_whole() && q.is_whole()) return p;
   const int dim = call.dim(call.int_arg(1, "dim", 0), call.rank(source));
-  if (p.is_rows() && p.dim == dim) return pick(call, source, index, q.dim);
+  if (p.is_rows() && p.dim == dim) {
+    // The other dimensions of the index pair with those of the source, which is not divided there.
+    if (q.is_rows() && q.dim != dim)
+      call.refuse("chunk.mixed-dimensions",
+                  fmt::format("operands are divided along dimensions {} and {}", p.dim, q.dim));
+    return pick(call, source, index, q.dim);
+  }
   if (p.is_rows() && q.is_whole()) {
-    call.take_slice_like(index, p.dim, p);
+    take_paired(call, {index, p.dim}, {source, p.dim});
     return p;
   }
-  if (p.is_partial() || q.is_partial())
+  if (!(p.is_whole() || p.is_rows()) || !q.is_rows())
     call.refuse(std::string(kCombination), "an operand is a sum of parts");
-  if (p.is_whole() && q.dim != dim) {
-    // The other dimensions of the index pair with the source's rows.
-    const TensorType* type = call.tensor(source);
-    if (type != nullptr && call.tokens().scales(type->sizes[static_cast<std::size_t>(q.dim)]))
-      call.take_slice_like(source, q.dim, q);
-  }
+  if (p.is_whole() && q.dim != dim) take_paired(call, {source, q.dim}, {index, q.dim});
   const Placement rows = common_rows(call, std::vector{p, q});
-  if (p.is_rows() && q.is_rows()) require_same_extent(call, {source, p.dim}, {index, q.dim});
+  if (p.is_rows()) require_same_extent(call, {source, p.dim}, {index, q.dim});
   return rows;
+}
+
+// How many rows a mask picks depends on its values.
+void refuse_masks(PlacementCall& call, std::span<const Operand> indices) {
+  for (const Operand& index : indices)
+    if (const TensorType* type = call.tensor(index); type != nullptr && type->dtype == DType::kBool)
+      call.refuse(
+          "chunk.mask",
+          fmt::format("it picks by the mask '{}', and how many rows that are depends on the values",
+                      call.name_of(index)),
+          "keep the rows and use where(mask, rows, 0), or select roots that leave this operation outside");
 }
 
 Placement index(PlacementCall& call) {
@@ -96,6 +125,7 @@ Placement index(PlacementCall& call) {
     any_divided |= call.of(items[i]).is_divided();
   }
   if (!any_divided) return Placement::whole();
+  refuse_masks(call, items);
   if (used != 1) call.refuse("chunk.several-indices", "it indexes several dimensions at once");
   const Placement q = call.of(only);
   const int index_rank = static_cast<int>(call.rank(only));
@@ -147,59 +177,116 @@ bool is_made_of_zeros(PlacementCall& call, Operand operand) {
          target == "aten.zeros_like.default";
 }
 
+// How the dimensions of the positions, of what is written and of the destination go together.
+enum class Pairing : std::uint8_t {
+  kAll,      // scatter: each with its like, but for the destination's dimension that the positions number
+  kIndexed,  // index_put: those of the positions with the first of what is written, which is broadcast
+};
+
 // Rows `source` written or added at `positions` of dimension `dim` of `destination`.
 struct RowWrite {
   Operand destination, positions, source;
   int dim = 0;
   bool accumulates = false;
+  Pairing pairing = Pairing::kAll;
 };
 
-// Rows of which all parts have all: which of them a part's positions are for is not known.
-void refuse_whole_rows(PlacementCall& call, Operand source) {
-  const TensorType* type = call.tensor(source);
-  if (type == nullptr || call.tokens().dimensions(*type).empty()) return;
-  call.refuse("chunk.whole-rows",
-              fmt::format("it writes rows of '{}', which all parts share, to positions of a part",
-                          call.name_of(source)),
-              "make the rows inside the selected module from rows of the part");
+// By how much a dimension of the source is behind the one of the positions that it pairs with.
+int source_shift(const PlacementCall& call, const RowWrite& write) {
+  if (write.pairing == Pairing::kAll) return 0;
+  return static_cast<int>(call.rank(write.source)) - static_cast<int>(call.rank(write.positions)) -
+         static_cast<int>(call.rank(write.destination)) + 1;
+}
+
+// The dimension of the source that pairs with dimension `dim` of the positions; none if one row is written to
+// all of them.
+std::optional<int> source_dim(PlacementCall& call, const RowWrite& write, int dim) {
+  const TensorType* type = call.tensor(write.source);
+  if (type == nullptr) return {};
+  const int paired = dim + source_shift(call, write);
+  if (paired < 0 || paired >= static_cast<int>(type->rank())) return {};
+  const bool is_one = call.facts().pool().constant(type->sizes[static_cast<std::size_t>(paired)]) == 1;
+  return is_one && write.pairing == Pairing::kIndexed ? std::nullopt : std::optional(paired);
+}
+
+// The source's rows go with the divided positions `at`: those of the part if all parts share them.
+void pair_source(PlacementCall& call, const RowWrite& write) {
+  const Placement at = call.of(write.positions), rows = call.of(write.source);
+  const std::optional<int> dim = source_dim(call, write, at.dim);
+  if (rows.is_whole()) {
+    if (dim) take_paired(call, {write.source, *dim}, {write.positions, at.dim});
+  } else if (rows.is_rows() && rows.dim == dim) {
+    require_same_extent(call, {write.positions, at.dim}, {write.source, *dim});
+  } else {
+    call.refuse(std::string(kCombination), fmt::format("rows placed {} are written at positions placed {}",
+                                                       print_placement(rows), print_placement(at)));
+  }
+}
+
+// Rows of the part itself, at positions among them.
+Placement write_own_rows(PlacementCall& call, const RowWrite& write) {
+  const Placement to = call.of(write.destination), at = call.of(write.positions),
+                  rows = call.of(write.source);
+  const bool are_along =
+      at.is_local() && at.is_rows() && (write.pairing == Pairing::kIndexed || at.dim == to.dim);
+  if (!are_along || !(rows.is_local() || rows.is_whole()))
+    call.refuse("chunk.whole-positions",
+                fmt::format("rows placed {} are written into a divided destination at positions placed {}",
+                            print_placement(rows), print_placement(at)));
+  pair_source(call, write);
+  if (to.is(PlacementKind::kSplit)) require_same_order(call, to, at);
+  call.assume(fmt::format("writes rows of its own part by '{}'", call.name_of(write.positions)));
+  Placement result = to;
+  if (to.any_order) result.blocks = at.blocks;
+  result.any_order = false;
+  return result;
+}
+
+// Within each row of a divided destination.
+Placement write_within_rows(PlacementCall& call, const RowWrite& write) {
+  const Placement to = call.of(write.destination), at = call.of(write.positions),
+                  rows = call.of(write.source);
+  if (write.pairing != Pairing::kAll || !at.is_rows() || at.dim != to.dim)
+    call.refuse("chunk.along-divided", "it scatters across the divided dimension");
+  require_same_extent(call, {write.destination, to.dim}, {write.positions, at.dim});
+  pair_source(call, write);
+  return common_rows(call, std::vector{to, at, rows});
+}
+
+// Rows of the part, added to zeros that all parts share.
+Placement add_rows(PlacementCall& call, const RowWrite& write) {
+  const Placement at = call.of(write.positions), rows = call.of(write.source);
+  const int divided = at.is_rows() ? at.dim : rows.dim - source_shift(call, write);
+  const bool is_along = write.pairing == Pairing::kAll
+                            ? divided == write.dim
+                            : divided >= 0 && divided < static_cast<int>(call.rank(write.positions));
+  if (!is_along)
+    call.refuse("chunk.along-divided",
+                fmt::format("the part's rows pair with rows of '{}', which all parts share",
+                            call.name_of(write.destination)),
+                "make the destination inside the selected module, with a row for each token");
+  if (at.is_rows())
+    pair_source(call, write);
+  else
+    take_paired(call, {write.positions, divided}, {write.source, rows.dim});
+  if (call.op().writes) {
+    call.take_chain(write.destination);
+    return Placement::carried();
+  }
+  call.rely_on_content(write.destination);
+  call.assume("adds the part's rows into zeros of its own");
+  return Placement::partial();
 }
 
 Placement write_rows(PlacementCall& call, const RowWrite& write) {
   const Placement to = call.of(write.destination), at = call.of(write.positions),
                   rows = call.of(write.source);
   if (!to.is_divided() && !at.is_divided() && !rows.is_divided()) return Placement::whole();
-  if (to.is_rows() && to.dim == write.dim) {
-    if (at.is_local() && rows.is_whole()) refuse_whole_rows(call, write.source);
-    if (at.is_local() && (rows.is_local() || rows.is_whole())) {
-      if (to.is(PlacementKind::kSplit)) require_same_order(call, to, at);
-      call.assume(fmt::format("writes rows of its own part by '{}'", call.name_of(write.positions)));
-      Placement result = to;
-      if (to.any_order) result.blocks = at.blocks;
-      result.any_order = false;
-      return result;
-    }
-    call.refuse("chunk.whole-positions",
-                fmt::format("rows placed {} are written into a divided destination at positions placed {}",
-                            print_placement(rows), print_placement(at)));
-  }
-  if (to.is_rows()) {
-    if (at.is_rows() && at.dim == to.dim && (rows.is_whole() || (rows.is_rows() && rows.dim == to.dim))) {
-      require_same_extent(call, {write.destination, to.dim}, {write.positions, at.dim});
-      if (rows.is_rows()) require_same_extent(call, {write.positions, at.dim}, {write.source, rows.dim});
-      return common_rows(call, std::vector{to, at, rows});
-    }
-    call.refuse("chunk.along-divided", "it scatters across the divided dimension");
-  }
-  if (to.is_whole() && write.accumulates && is_made_of_zeros(call, write.destination) &&
-      (at.is_rows() || rows.is_rows())) {
-    if (call.op().writes) {
-      call.take_chain(write.destination);
-      return Placement::carried();
-    }
-    call.rely_on_content(write.destination);
-    call.assume("adds the part's rows into zeros of its own");
-    return Placement::partial();
-  }
+  if (to.is_rows()) return to.dim == write.dim ? write_own_rows(call, write) : write_within_rows(call, write);
+  const bool adds_rows =
+      (at.is_rows() && (rows.is_rows() || rows.is_whole())) || (at.is_whole() && rows.is_rows());
+  if (to.is_whole() && write.accumulates && is_made_of_zeros(call, write.destination) && adds_rows)
+    return add_rows(call, write);
   call.refuse(std::string(kCombination),
               fmt::format("rows placed {} are written at positions placed {} into a value placed {}",
                           print_placement(rows), print_placement(at), print_placement(to)));
@@ -233,8 +320,8 @@ Placement index_put(PlacementCall& call) {
       call.refuse("chunk.several-indices", "it indexes several dimensions at once");
     return Placement::whole();
   }
-  return write_rows(call,
-                    {call.arg(0), items[0], call.arg(2, "values"), 0, call.bool_arg(3, "accumulate", false)});
+  return write_rows(call, {call.arg(0), items[0], call.arg(2, "values"), 0,
+                           call.bool_arg(3, "accumulate", false), Pairing::kIndexed});
 }
 
 Placement repeat_interleave(PlacementCall& call) {
@@ -246,7 +333,12 @@ Placement repeat_interleave(PlacementCall& call) {
 Placement scalar_read(PlacementCall& call) {
   const Placement p = call.of(call.arg(0));
   if (p.is_rows()) call.refuse(std::string(kCombination), "it reads a number from rows of a part");
-  return p;
+  const TensorType* read = call.tensor(call.arg(0));
+  const bool is_count = read != nullptr && !is_floating(read->dtype) && read->dtype != DType::kBool;
+  if (!p.is_divided() || is_count) return p;
+  // Only sizes are added up over the parts: any other number is read from the whole.
+  call.take_whole(call.arg(0));
+  return Placement::whole();
 }
 
 Placement all_to_all(PlacementCall& call) {

@@ -237,6 +237,39 @@ Placement concatenate(PlacementCall& call) {
   return rows;
 }
 
+Placement stack(PlacementCall& call) {
+  const auto items = call.items(call.arg(0));
+  std::vector<Placement> placements;
+  for (const Operand& item : items) placements.push_back(call.of(item));
+  const auto is_partial = [](const Placement& p) { return p.is_partial(); };
+  if (std::all_of(placements.begin(), placements.end(), is_partial)) return Placement::partial();
+  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_rows(); })) {
+    call.take_whole(call.arg(0));
+    return Placement::whole();
+  }
+  if (std::any_of(placements.begin(), placements.end(), is_partial))
+    call.refuse("chunk.combination", "it stacks rows and a sum of parts");
+  const Placement rows = common_rows(call, placements);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    if (placements[i].is_whole()) call.take_slice_like(items[i], rows.dim, rows);
+  const int dim = call.dim(call.int_arg(1, "dim", 0), call.result_tensor()->rank());
+  return moved(rows, rows.dim + (dim <= rows.dim ? 1 : 0));
+}
+
+Placement repeat(PlacementCall& call) {
+  const Placement p = same(call);
+  const auto counts = call.items(call.arg(1, "repeats"));
+  for (const Operand& count : counts)
+    if (call.of(count).is_divided())
+      call.refuse("chunk.combination", "it repeats a value as often as there are tokens",
+                  "use expand with the size of a tensor of the part");
+  if (!p.is_rows()) return p;
+  const int dim = p.dim + static_cast<int>(counts.size()) - static_cast<int>(call.rank(call.arg(0)));
+  if (counts[static_cast<std::size_t>(dim)].arg != Arg::integer(1))
+    call.refuse("chunk.along-divided", "it repeats the divided dimension");
+  return moved(p, dim);
+}
+
 // A new tensor: divided where its size list is.
 Placement factory(PlacementCall& call, Operand sizes) {
   Placement result;
@@ -324,6 +357,8 @@ constexpr PlacementRow kRows[] = {
     {"aten.unbind.int", unbind},
     {"operator.getitem", getitem},
     {"aten.cat.default", concatenate},
+    {"aten.stack.default", stack},
+    {"aten.repeat.default", repeat},
     {"aten.new_zeros.default", new_like},
     {"aten.new_empty.default", new_like},
     {"aten.new_ones.default", new_like},

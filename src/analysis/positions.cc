@@ -195,11 +195,11 @@ class Checker {
   }
 
   Numbers element(const Node& node) {
-    const NodeId tuple = args_.values[0].is_node() ? args_.values[0].as_node() : NodeId();
-    if (!tuple) return {};
-    const Node& made = body_.nodes[tuple];
-    const bool is_order = number_op_of(made) == NumberOp::kSort && args_.values[1] == Arg::integer(1);
-    if (!is_order) return numbers_[tuple];
+    const auto element = tuple_element(context_, body_, node);
+    if (!element) return {};
+    const Node& made = body_.nodes[element->tuple];
+    const bool is_order = number_op_of(made) == NumberOp::kSort && element->index == 1;
+    if (!is_order) return numbers_[element->tuple];
     const Placement& p = placements_.placement[id_];
     const TensorType* type = tensor_of(context_, node.type);
     if (!p.is_local() || type == nullptr || p.dim != sorted_dimension(made, *type)) return {};
@@ -207,8 +207,8 @@ class Checker {
   }
 
   int sorted_dimension(const Node& sort, const TensorType& type) const {
-    const Arg* given = find_arg(context_, sort, 2, "dim");
-    const std::int64_t dim = given != nullptr && given->is_int() ? given->as_int() : -1;
+    const Arg given = arg_of(context_, sort, 2);
+    const std::int64_t dim = given.is_int() ? given.as_int() : -1;
     return static_cast<int>(dim < 0 ? dim + static_cast<std::int64_t>(type.rank()) : dim);
   }
 
@@ -305,7 +305,7 @@ class Checker {
     if (!value.is_node() || !index.is_node()) return;
     const Numbers numbers = of(index);
     const Placement& p = placement(value);
-    const bool is_along = p.is_rows() && p.dim == dim && !is_taken_whole(value.as_node());
+    const bool is_along = p.is_rows() && p.dim == dim && !is_taken_whole();
     if (!is_along) {
       if (numbers.is_own())
         decline_rows(value, index, "number rows of a part from its own first row",
@@ -354,8 +354,11 @@ class Checker {
     const std::int64_t dim = arg.is_int() ? arg.as_int() : 0;
     return static_cast<int>(dim < 0 ? dim + rank : dim);
   }
-  // The first argument of the node that is visited.
-  bool is_taken_whole(NodeId) const { return placements_.access(id_, 0).kind == Access::Kind::kWhole; }
+  // Of the node that is visited: what it picks from, or writes to.
+  bool is_taken_whole() const {
+    const std::size_t leaf = leaf_of(context_, body_.nodes[id_], 0);
+    return placements_.access(id_, leaf).kind == Access::Kind::kWhole;
+  }
 
   std::string_view text(PolyId poly) { return facts_.pool().text(facts_.expr(poly)); }
   std::string_view name(NodeId id) const { return graph_.text(body_.nodes[id].name); }

@@ -1,5 +1,6 @@
 #include "analysis/value_numbers.h"
 
+#include "ir/bind.h"
 #include "ir/call_words.h"
 #include "ir/op.h"
 #include "ir/walk.h"
@@ -24,8 +25,8 @@ NodeId ValueNumbers::number(NodeId id, const Node& node) {
   }
   if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_random || binds)
     return id;
-  const auto args = context_.args[node.args];
-  if (node.op == alias && args[0].is_node()) return number_[args[0].as_node()];
+  if (node.op == alias)
+    if (const Arg self = arg_of(context_, node, 0); self.is_node()) return number_[self.as_node()];
   push_call(node);
   return first_of_key(id);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compare/lineage.h"
+#include "ir/bind.h"
 #include "ir/op.h"
 #include "ir/verify_report.h"
 
@@ -231,8 +232,8 @@ bool RewriteClaims::is_carried(NodeId a) const {
   for (NodeId id : parts_[a]) {
     const Claim& claim = claims_[id];
     const Node& node = b_.nodes[id];
-    if (!accumulates(context_, node) || node.args.empty()) return false;
-    const Arg first = context_.args[node.args][0];
+    if (!accumulates(context_, node)) return false;
+    const Arg first = arg_of(context_, node, 0);
     if (!first.is_node()) return false;
     const Claim& from = claims_[first.as_node()];
     const bool continues =

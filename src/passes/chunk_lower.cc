@@ -315,32 +315,59 @@ class Lowering {
     return std::max(whole_write_[storage].time, part_write_[storage].time);
   }
 
+  // What a call is made from, if it is made again, comes first; that may be a long chain.
   NodeId whole(NodeId id, NodeId user) {
-    const bool is_made_here = is_divided_here(id);
-    if (const Whole known = whole_[id]; known.node) {
-      const NodeId storage = effects_.storage_of(id);
-      if (!is_made_here) {
-        // A view of a join.
-        const Write& write = part_write_[storage];
-        if (write.time > known.time && is_copied_by_join(storage)) fail_stale(id, write, user);
-        return known.node;
+    if (const NodeId known = find_whole(id, user)) return known;
+    struct Demand {
+      NodeId id;
+      std::string_view reason;  // to make it again, once that is found
+    };
+    std::vector<Demand> open{{id, {}}};
+    while (!open.empty()) {
+      const Demand top = open.back();
+      if (find_whole(top.id, user)) {
+        open.pop_back();
+      } else if (!top.reason.empty()) {
+        set_made(top.id, write_again(top.id, top.reason));
+      } else {
+        if (is_divided_here(top.id)) require_fresh_parts(top.id, user);
+        const std::string_view reason = reason_to_write_again(top.id);
+        if (reason.empty()) {
+          set_made(top.id, join(top.id, user));
+          continue;
+        }
+        open.back().reason = reason;
+        const std::size_t begin = open.size();
+        for_each_input(*in_.context, in_.step().nodes[top.id], [&](NodeId input) {
+          open.push_back({input, {}});
+        });
+        std::reverse(open.begin() + static_cast<std::ptrdiff_t>(begin), open.end());
       }
-      const Write& write = whole_write_[storage];
-      if (write.time > known.time && write.value != id) fail_stale(id, write, user);
-      if (part_write_[storage].time <= known.time) return known.node;
     }
-    if (is_made_here) require_fresh_parts(id, user);
-    NodeId made;
-    const bool is_of_sizes = made_of_sizes_.contains(id) || is_size_arithmetic(id);
-    if (is_of_sizes && last_write(id) == 0 && !reads_written(id)) {
-      made = write_again(id, user, "made of sizes only: wanted whole as well as in parts");
-    } else if (last_write(id) == 0 && views_.is_joined_above(id)) {
-      made = write_again(id, user, "a view: the value that it shows is joined");
-    } else {
-      made = join(id, user);
+    return whole_[id].node;
+  }
+  void set_made(NodeId id, NodeId made) { set_whole(id, made, out_.step().nodes[made].type); }
+  // The whole value, if it is there and shows what was last written.
+  NodeId find_whole(NodeId id, NodeId user) {
+    const Whole known = whole_[id];
+    if (!known.node) return {};
+    const NodeId storage = effects_.storage_of(id);
+    if (!is_divided_here(id)) {
+      // A view of a join.
+      const Write& write = part_write_[storage];
+      if (write.time > known.time && is_copied_by_join(storage)) fail_stale(id, write, user);
+      return known.node;
     }
-    set_whole(id, made, out_.step().nodes[made].type);
-    return made;
+    const Write& write = whole_write_[storage];
+    if (write.time > known.time && write.value != id) fail_stale(id, write, user);
+    return part_write_[storage].time <= known.time ? known.node : NodeId();
+  }
+  // Why the whole of a divided value is not a join of its parts; empty if it is.
+  std::string_view reason_to_write_again(NodeId id) {
+    if (last_write(id) != 0) return {};
+    if ((made_of_sizes_.contains(id) || is_size_arithmetic(id)) && !reads_written(id))
+      return "made of sizes only: wanted whole as well as in parts";
+    return views_.is_joined_above(id) ? "a view: the value that it shows is joined" : std::string_view();
   }
 
   // Whether a divided value depends on no divided tensor's content: a size, a factory, a view of such. Then
@@ -382,9 +409,10 @@ class Lowering {
     const TypeId type = in_.step().nodes[input].type;
     return type && in_.context->types[type].kind == TypeKind::kScalar;
   }
-  NodeId write_again(NodeId id, NodeId user, std::string_view reason) {
+  // The wholes of its inputs are there.
+  NodeId write_again(NodeId id, std::string_view reason) {
     const Node& original = in_.step().nodes[id];
-    auto take = [&](Arg arg) { return arg.is_node() ? Arg::node(whole(arg.as_node(), user)) : arg; };
+    auto take = [&](Arg arg) { return arg.is_node() ? Arg::node(whole_[arg.as_node()].node) : arg; };
     const ArgRange args = context().args.map(original.args, take);
     const ArgRange kwargs = context().args.map(original.kwargs, take);
     Node node = writer_.make_again(id, reason);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "ir/walk.h"
+#include "passes/chunk_site.h"
 
 namespace epweave {
 namespace {
@@ -140,8 +141,11 @@ void PartSymbols::require_unmentioned(const Graph& chunked) const {
     if (mentioned(node.type))
       throw PassError(
           "chunk.outside-symbol",
-          "its recorded size depends on a number that is read inside a divided region, once per part",
-          site_of(chunked, node), "select roots that contain this operation, or leave the module out");
+          fmt::format(
+              "the recorded size of {} depends on a number that is read inside a divided region, once "
+              "per part",
+              name_for_user(chunked, node)),
+          site_for_user(chunked, node), "select roots that contain this operation, or leave the module out");
   }
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "analysis/collectives.h"
+#include "ir/bind.h"
 #include "ir/layout.h"
 #include "ir/op.h"
 
@@ -43,9 +44,9 @@ bool ViewJoins::is_joined_above(NodeId id) {
 
 NodeId ViewJoins::shown_by(NodeId id) const {
   const Node& node = graph_.step().nodes[id];
-  const auto args = graph_.context->args[node.args];
-  if (!is_change_of_shape(node) || args.empty() || !args[0].is_node()) return {};
-  const NodeId shown = args[0].as_node();
+  const Arg self = is_change_of_shape(node) ? arg_of(*graph_.context, node, 0) : Arg::none();
+  if (!self.is_node()) return {};
+  const NodeId shown = self.as_node();
   const bool is_divided_too = placements_.has_parts_for(shown, placements_.region[id]) &&
                               placements_.of(shown).is(PlacementKind::kSplit);
   return is_divided_too ? shown : NodeId();

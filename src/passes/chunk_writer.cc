@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "ir/type_rules.h"
+#include "passes/chunk_site.h"
 
 namespace epweave {
 
@@ -120,15 +121,20 @@ void ChunkWriter::set_chunk(Node& node, RegionId region_id, std::string_view rol
   if (part) node.chunk.part = static_cast<std::int32_t>(*part);
 }
 
-NodeId ChunkWriter::add(Node node) {
+// Of a call of the chunked graph. What is wrong is told of the user's call that it stands for.
+TypeId ChunkWriter::type_of(const Node& node) {
   try {
-    node.type = types_.infer(out_, out_.step(), node);
+    return types_.infer(out_, out_.step(), node);
   } catch (const TypeMismatch& error) {
     throw PassError(
-        "chunk.part-type", fmt::format("a part of this operation does not type-check: {}", error.what()),
-        site_of(out_, node),
+        "chunk.part-type", fmt::format("{} does not type-check: {}", name_for_user(out_, node), error.what()),
+        site_for_user(out_, node),
         "the sizes of the parts do not fit together here; select roots that leave this operation outside");
   }
+}
+
+NodeId ChunkWriter::add(Node node) {
+  node.type = type_of(node);
   mentions_ |= is_mentioning(node.type);
   for_each_input(context(), node, [&](NodeId input) { count_use(input); });
   return out_.step().nodes.push_back(std::move(node));
@@ -163,7 +169,7 @@ NodeId ChunkWriter::append_whole(Node node, NodeId original) {
 TypeId ChunkWriter::retype(NodeId id) {
   Node& node = out_.step().nodes[id];
   if (node.kind != NodeKind::kCall || !has_type_rule(node)) return node.type;
-  const TypeId type = types_.infer(out_, out_.step(), node);
+  const TypeId type = type_of(node);
   if (type && !says_the_same(type, node.type)) node.type = type;
   return node.type;
 }

@@ -77,6 +77,7 @@ class ChunkWriter {
   // Whether the type has a symbol that has twins now.
   bool is_mentioning(TypeId type);
   void set_chunk(Node& node, RegionId region, std::string_view role, std::optional<std::size_t> part);
+  TypeId type_of(const Node& node);
   bool says_the_same(TypeId type, TypeId recorded);
 
   const Graph& in_;

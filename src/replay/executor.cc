@@ -522,7 +522,7 @@ class RankRunner {
   }
 
   Value wait(const Node& node) {
-    const Value operand = evaluate(environment_, context_.args[node.args][0]);
+    const Value operand = evaluate(environment_, arg_of(context_, node, 0));
     complete(operand.tensor().storage.get());
     return operand;
   }
