@@ -40,6 +40,8 @@ class Exchange {
   virtual void gather(const Channel& channel, const void* from, void* to, std::size_t bytes) = 0;
   // `source.data` is read on member `source.member` only.
   virtual void broadcast(const Channel& channel, const Parcel& source, void* to) = 0;
+  // To be asked after the host has waited for a stream, before it reads: throws where what was to arrive did not.
+  virtual void require_sound() = 0;
   // Fails the run where the work has begun and is not done within the deadline.
   virtual void watch(Underway work) = 0;
   // All that is watched is done, or was aborted; what it is asked of may go.

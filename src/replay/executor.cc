@@ -284,6 +284,7 @@ class RankRunner {
     check_fault();
   }
   void check_fault() const {
+    if (options_.process != nullptr) options_.process->exchange->require_sound();
     if (const auto fault = device_->take_fault())
       throw RunError(describe(body_.nodes[fault->node], fault->problem));
   }

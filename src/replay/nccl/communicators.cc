@@ -201,12 +201,35 @@ std::string Communicators::find_problem() {
     }
   }
   const std::lock_guard lock(calls_);
+  return find_error();
+}
+
+std::string Communicators::find_error() {
   for (Comm comm : comms_) {
     Result error = Result::kSuccess;
     if (api_.get_async_error(comm, &error) != Result::kSuccess) continue;
     if (error != Result::kSuccess && error != Result::kInProgress) return explain(error, comm, "move data");
   }
   return "";
+}
+
+void Communicators::give_problem(const std::string& problem) {
+  const Clock::time_point until = Clock::now() + kElsewhere;
+  while (transport_.failure().empty() && Clock::now() < until && !is_ending_)
+    std::this_thread::sleep_for(kLook);
+  transport_.abort(problem);
+}
+
+void Communicators::require_sound() {
+  std::string problem;
+  {
+    const std::lock_guard lock(calls_);
+    problem = is_aborted_ ? "the communicators were aborted" : find_error();
+  }
+  if (problem.empty()) return;
+  give_problem(problem);
+  const std::string failure = transport_.failure();
+  throw CollectiveError(failure.empty() ? problem : failure);
 }
 
 void Communicators::guard() {
@@ -216,11 +239,7 @@ void Communicators::guard() {
     if (failure.empty()) {
       const std::string problem = find_problem();
       if (!problem.empty()) {
-        // A process that ended is better known to rank 0 than to NCCL.
-        const Clock::time_point until = Clock::now() + kElsewhere;
-        while (transport_.failure().empty() && Clock::now() < until && !is_ending_)
-          std::this_thread::sleep_for(kLook);
-        transport_.abort(problem);
+        give_problem(problem);
         failure = problem;
       }
     }

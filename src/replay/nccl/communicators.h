@@ -47,6 +47,7 @@ class Communicators : public Exchange {
                 std::span<const Parcel> receives) override;
   void gather(const Channel& channel, const void* from, void* to, std::size_t bytes) override;
   void broadcast(const Channel& channel, const Parcel& source, void* to) override;
+  void require_sound() override;
   void watch(Underway work) override;
   void unwatch() override;
 
@@ -68,6 +69,9 @@ class Communicators : public Exchange {
   std::string explain(Result result, Comm comm, const char* what) const;
   void guard();
   std::string find_problem();  // empty: none
+  std::string find_error();    // of NCCL, with calls_ held; empty: none
+  // A process that ended is better known to rank 0 than to NCCL: waits for its word before it gives this one.
+  void give_problem(const std::string& problem);
   std::string list_pending() const;
   void abort_all();
 
