@@ -160,6 +160,7 @@ Value parse_default(std::string_view text) {
     }
     return Value::list(std::move(items));
   }
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') text = text.substr(1, text.size() - 2);
   return Text{ArgKind::kText, std::string(text)};
 }
 

@@ -39,7 +39,7 @@ struct Environment {
 };
 Value evaluate(const Environment& environment, Arg arg);
 
-// The value of a schema's default ("None", "1", "0.5", "[]", "False").
+// The value of a schema's default (None, 1, 0.5, [], False, "none").
 Value parse_default(std::string_view text);
 
 // A constant tensor (ArgKind::kTensor) in host memory. Throws InputError if its values are not in the file.

@@ -121,6 +121,15 @@ using Floats = std::vector<float>;
 
 }  // namespace
 
+TEST_CASE("defaults of schemas are values") {
+  CHECK(parse_default("None").is_none());
+  CHECK_FALSE(parse_default("False").as<bool>());
+  CHECK(parse_default("-1").as<std::int64_t>() == -1);
+  CHECK(parse_default("0.5").as<double>() == 0.5);
+  CHECK(parse_default("[0, 1]").integers() == Extents{0, 1});
+  CHECK(parse_default("\"none\"").as<Text>().text == "none");
+}
+
 TEST_CASE("a mutation is seen through views") {
   const Graph graph = parse(R"(graph
   %x = placeholder : f32[4]

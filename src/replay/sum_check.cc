@@ -37,6 +37,26 @@ Buffer<double> read_numbers(const Tensor& tensor) {
   return numbers;
 }
 
+// An element of A, the sum of B's, of their magnitudes, and of all bounds.
+struct Compared {
+  double a, sum, size, bound;
+};
+void add_element(BoundComparison& to, std::int64_t index, const Compared& element) {
+  const double difference = std::abs(element.a - element.sum);
+  const double allowed = element.bound * (1 + kBoundSlack) + element.size * 0x1p-50;
+  if (!std::isfinite(allowed)) {
+    to.is_bounded = false;
+    return;
+  }
+  if (difference == 0) return;
+  to.largest_share = std::max(to.largest_share, difference / allowed);
+  if (difference <= allowed || !to.is_within) return;  // a NaN is outside
+  to.is_within = false;
+  to.index = index;
+  to.difference = difference;
+  to.bound = allowed;
+}
+
 void merge(BoundComparison& all, const BoundComparison& part) {
   all.is_bounded = all.is_bounded && part.is_bounded;
   all.largest_share = std::max(all.largest_share, part.largest_share);
@@ -78,6 +98,82 @@ BoundComparison compare_cut(const BoundedValue& a, const std::vector<BoundedValu
   return one_block;
 }
 
+// Rows that parts have in orders of their own: each row of a part against a row of the whole, each once. Rows are
+// taken by the sums of their elements; those with sums that are as close as their bounds allow are tried in turn.
+class RowMatching {
+ public:
+  RowMatching(const BoundedValue& a, const std::vector<BoundedValue>& parts, std::size_t dim)
+      : whole_(list_rows(a, dim)), is_taken_(whole_.size()) {
+    for (const BoundedValue& part : parts) {
+      std::vector<Row> rows = list_rows(part, dim);
+      std::move(rows.begin(), rows.end(), std::back_inserter(rows_));
+    }
+    for (std::vector<Row>* rows : {&whole_, &rows_})
+      std::stable_sort(rows->begin(), rows->end(), [](const Row& x, const Row& y) { return x.sum < y.sum; });
+  }
+
+  // Not within if a row has no other.
+  BoundComparison compare() {
+    BoundComparison all;
+    std::size_t first = 0;
+    for (const Row& row : rows_) {
+      while (first < whole_.size() &&
+             (is_taken_[first] || whole_[first].sum + slack(whole_[first], row) < row.sum))
+        ++first;
+      if (!take(row, first, all)) {
+        all.is_within = false;
+        return all;
+      }
+    }
+    return all;
+  }
+
+ private:
+  struct Row {
+    std::vector<double> numbers, bounds;
+    double sum = 0, bound = 0;
+  };
+
+  static std::vector<Row> list_rows(const BoundedValue& value, std::size_t dim) {
+    std::vector<Row> rows(static_cast<std::size_t>(value.value.sizes[dim]));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      const Buffer<double> numbers = read_numbers(cut_range(value.value, dim, at, 1)),
+                           bounds = read_numbers(cut_range(value.bound, dim, at, 1));
+      rows[i].numbers.assign(numbers.begin(), numbers.end());
+      rows[i].bounds.assign(bounds.begin(), bounds.end());
+      for (std::size_t j = 0; j < numbers.size(); ++j) {
+        rows[i].sum += numbers[j];
+        rows[i].bound += bounds[j] + std::abs(numbers[j]) * 0x1p-40;
+      }
+    }
+    return rows;
+  }
+  static double slack(const Row& a, const Row& b) { return (a.bound + b.bound) * (1 + kBoundSlack); }
+
+  bool take(const Row& row, std::size_t first, BoundComparison& all) {
+    for (std::size_t i = first; i < whole_.size() && whole_[i].sum - slack(whole_[i], row) <= row.sum; ++i) {
+      if (is_taken_[i]) continue;
+      const BoundComparison found = compare(whole_[i], row);
+      if (!found.is_within) continue;
+      is_taken_[i] = true;
+      merge(all, found);
+      return true;
+    }
+    return false;
+  }
+  static BoundComparison compare(const Row& a, const Row& b) {
+    BoundComparison result;
+    for (std::size_t j = 0; j < a.numbers.size(); ++j)
+      add_element(result, static_cast<std::int64_t>(j),
+                  {a.numbers[j], b.numbers[j], std::abs(b.numbers[j]), a.bounds[j] + b.bounds[j]});
+    return result;
+  }
+
+  std::vector<Row> whole_, rows_;
+  std::vector<bool> is_taken_;
+};
+
 }  // namespace
 
 std::string describe(const BoundComparison& comparison) {
@@ -111,21 +207,8 @@ BoundComparison compare_bounded(const BoundedValue& a, const std::vector<Bounded
       bound[i] += more[i];
     }
   }
-  for (std::size_t i = 0; i < whole.size(); ++i) {
-    const double difference = std::abs(whole[i] - sum[i]);
-    const double allowed = bound[i] * (1 + kBoundSlack) + size[i] * 0x1p-50;
-    if (!std::isfinite(allowed)) {
-      result.is_bounded = false;
-      continue;
-    }
-    if (difference == 0) continue;
-    result.largest_share = std::max(result.largest_share, difference / allowed);
-    if (difference <= allowed || !result.is_within) continue;  // a NaN is outside
-    result.is_within = false;
-    result.index = static_cast<std::int64_t>(i);
-    result.difference = difference;
-    result.bound = allowed;
-  }
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    add_element(result, static_cast<std::int64_t>(i), {whole[i], sum[i], size[i], bound[i]});
   return result;
 }
 
@@ -203,7 +286,11 @@ void SumChecker::finish(OfRank& of_rank, std::size_t group) {
   for (const BoundedValue& value : values) sizes.push_back(value.value.sizes);
   const auto dim = find_cut(a.value.sizes, sizes);
   if (!dim) return;
-  of_rank.results[group] = compare_cut(a, values, *dim);
+  BoundComparison found = compare_cut(a, values, *dim);
+  if (!found.is_within)
+    if (const BoundComparison matched = RowMatching(a, values, *dim).compare(); matched.is_within)
+      found = matched;
+  of_rank.results[group] = found;
 }
 
 std::optional<BoundComparison> SumChecker::result(Rank rank, std::size_t group) const {

@@ -6,6 +6,8 @@
 //   |a - b| <= bound(a) + bound(b)                 one value; a part, against its slice of the whole
 //   |a - sum of b_i| <= bound(a) + sum of bound(b_i)   parts of a sum
 //
+// Parts may have their rows in orders of their own (those of the tokens of each expert): then each row must be as
+// close to a row of the whole, another for each.
 // Both sides are exact sums of the same numbers but for their bounds, since what they are computed from has
 // the same bits in both graphs: that is checked, node by node, by the first half.
 #pragma once

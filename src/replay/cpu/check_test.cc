@@ -119,6 +119,38 @@ TEST_CASE("parts are compared with the whole") {
   }
 }
 
+// Rows of the weight's gradient, a regrouped sum, taken by numbers: in the parts downwards.
+std::string taking_rows(const std::string& graph, const std::string& lines, const std::string& origins) {
+  std::string text = graph;
+  if (!origins.empty())
+    text = replace(text, "%dw = aten.mm.default\n", "%dw = aten.mm.default, " + origins + "\n");
+  return replace(text, "  output(", lines + "  output(");
+}
+
+TEST_CASE("rows of a regrouped sum that parts have in orders of their own are compared row by row") {
+  const std::string whole = taking_rows(kWhole,
+                                        "  %i = aten.arange.start(0, 16) : i64[16]\n"
+                                        "  %p = aten.index.Tensor(%dw, [%i]) : bf16[16, 16] @layers.0.mlp\n",
+                                        "");
+  const auto parts = [](const std::string& second) {
+    return taking_rows(
+        kParts,
+        "  %i0 = aten.arange.start_step(15, 7, -1) : i64[8] from(chunk body %i 0/2)\n"
+        "  %i1 = aten.arange.start_step(" +
+            second +
+            ", -1) : i64[8] from(chunk body %i 1/2)\n"
+            "  %p0 = aten.index.Tensor(%dw, [%i0]) : bf16[8, 16] @layers.0.mlp from(chunk body %p 0/2)\n"
+            "  %p1 = aten.index.Tensor(%dw, [%i1]) : bf16[8, 16] @layers.0.mlp from(chunk body %p 1/2)\n",
+        "%i = aten.arange.start, %p = aten.index.Tensor");
+  };
+  const CheckReport report = check(whole, parts("7, -1"));
+  CHECK_FALSE(report.first);
+  for (const RankCheck& rank : report.ranks) CHECK(count(rank, Verdict::kSumOrder) == 3);  // and p
+  const CheckReport twice = check(whole, parts("8, 0"));  // row 8 twice, row 0 not at all
+  REQUIRE(twice.first);
+  CHECK(twice.first->origin == "p");
+}
+
 TEST_CASE("equal NaNs in loss or gradients verify nothing") {
   for (const auto& [role, conclusion] : {std::pair{"loss", CheckReport::Conclusion::kNotVerified},
                                          {"grad", CheckReport::Conclusion::kNotVerified},
