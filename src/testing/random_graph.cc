@@ -31,6 +31,8 @@ struct Rows {
 class RowCode {
  public:
   RowCode(StepBuilder& build, Dice& dice) : build_(build), dice_(dice) {}
+  // Makes no rows of pieces of others, which chunk refuses where a part has them in an order of its own.
+  void keep_rows_whole() { regroups_rows_ = false; }
 
   void add_weight(NodeId weight) { weights_.push_back(weight); }
   NodeId weight() const { return weights_.front(); }
@@ -109,7 +111,10 @@ class RowCode {
         &RowCode::by_table, &RowCode::by_table,    &RowCode::by_table,   &RowCode::looked_up,
         &RowCode::filled,   &RowCode::shaped,      &RowCode::largest,    &RowCode::by_number,
     };
-    return (this->*dice_.pick(std::span<const Step>(kSteps)))(rows);
+    const Step picked = dice_.pick(std::span<const Step>(kSteps));
+    const bool may_regroup =
+        picked == &RowCode::by_size || picked == &RowCode::by_number || picked == &RowCode::filled;
+    return (this->*(may_regroup && !regroups_rows_ ? &RowCode::unary : picked))(rows);
   }
 
   // Keeps numbers moderate.
@@ -571,6 +576,7 @@ class RowCode {
 
   StepBuilder& build_;
   Dice& dice_;
+  bool regroups_rows_ = true;
   std::vector<NodeId> weights_;
 };
 
@@ -593,7 +599,10 @@ class StepGenerator {
         grid_(build_, dice_, layout_),
         attention_(build_, dice_, layout_) {
     layers_ = 1 + dice_.below(2);
-    if (layers) layers_ = *layers;
+    if (layers) {
+      layers_ = *layers;
+      code_.keep_rows_whole();
+    }
     attends_ = !layers && dice_.one_in(3);
     counts_in_floats_ = !layers && dice_.one_in(15);
     for (std::size_t layer = 0; layer < layers_; ++layer) is_moe_.push_back(!dice_.one_in(4));

@@ -29,7 +29,8 @@ struct RandomStep {
   bool divides_sequence = false;   // its inputs are [3, u0]: chunk{dim=seq}
 };
 
-// The same step for the same seed on every machine. A layer has about 70 nodes.
+// The same step for the same seed on every machine. A layer has about 70 nodes. With a given number of layers
+// it holds little that chunk refuses: of thousands of layers one would always have some.
 RandomStep make_random_step(std::uint64_t seed, std::optional<std::size_t> layers = {});
 
 }  // namespace epweave
