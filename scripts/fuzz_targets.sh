@@ -31,6 +31,9 @@ executions() {
 }
 
 scripts/build.sh fuzz fuzz_targets
+# What libFuzzer tries next depends on addresses, and by default on times.
+same_addresses=
+if [ -n "$fixed" ] && setarch -R true 2>/dev/null; then same_addresses="setarch -R"; fi
 failed=
 for target in "$@"; do
   corpus=build/fuzz/corpus/$target
@@ -38,12 +41,12 @@ for target in "$@"; do
   if [ -n "$fixed" ]; then
     corpus=build/fuzz/corpus_fixed/$target
     rm -rf "$corpus"
-    limit="-seed=1 -runs=$(executions "$target")"
+    limit="-seed=1 -entropic=0 -runs=$(executions "$target")"
   fi
   mkdir -p "$corpus" build/fuzz/found
   log=build/fuzz/$target.log
-  # shellcheck disable=SC2086  # the limit is one option or two
-  if build/fuzz/bin/fuzz_"$target" "$corpus" "testdata/fuzz/$target" $limit -timeout=20 -rss_limit_mb=2048 \
+  # shellcheck disable=SC2086  # words
+  if $same_addresses build/fuzz/bin/fuzz_"$target" "$corpus" "testdata/fuzz/$target" $limit -timeout=20 -rss_limit_mb=2048 \
     -max_len=65536 -dict=fuzz/graph.dict -artifact_prefix="build/fuzz/found/$target-" -print_final_stats=1 \
     >"$log" 2>&1; then
     printf '%-11s' "$target"
