@@ -4,11 +4,12 @@
     bench.py [--preset PRESET | -p PIPELINE] [--repeat N] [--growth REGEX] [--json FILE] GRAPH...
 
 GRAPH is a graph file, a dump (*.json.gz, format fx-dump-1; converted first, not measured), or a folder of
-them. Figures are medians over N runs of one process each; times in milliseconds, memory in MiB (of the
-process up to there). `wall` is the whole process, file to file.
+them. Figures are medians over N runs of one process each, in rounds over all graphs; times in milliseconds,
+memory in MiB (of the process up to there). `wall` is the whole process, file to file.
 
 Growth: over the graphs whose name matches --growth (default: the depth series), the exponent e of
-time ~ nodes^e by least squares, for each pass and for chunk + overlap-ep together.
+time ~ nodes^e by least squares, for each pass and for chunk + overlap-ep together. Of the least times, which
+other programs disturb least.
 """
 import argparse
 import json
@@ -56,40 +57,51 @@ def graph_files(paths, folder):
             graph = folder / f"{name}.epw"
             subprocess.run([sys.executable, CONVERTER, "from-dump", path, graph], check=True)
             yield name, graph
-            graph.unlink()
         else:
             yield name, path
 
 
-def measure_graph(options, graph, folder):
-    """Medians for one graph, or the reason for which a pass declined it."""
-    output = folder / "out.epw"
-    command = [str(options.epweave), "rewrite", str(graph), "-o", str(output), "--time-passes", "--json", "-q"]
-    command += ["-p", options.pipeline] if options.pipeline else ["--preset", options.preset]
-    runs = []
-    for _ in range(options.repeat):
+class Runs:
+    """What was measured of one graph."""
+
+    def __init__(self, graph):
+        self.graph, self.declined, self.reports, self.walls, self.peaks, self.verified = graph, None, [], [], [], []
+
+    def add(self, options, folder):
+        """One more run, unless a pass declines the graph."""
+        if self.declined:
+            return
+        output = folder / "out.epw"
+        command = [str(options.epweave), "rewrite", str(self.graph), "-o", str(output), "--time-passes", "--json", "-q"]
+        command += ["-p", options.pipeline] if options.pipeline else ["--preset", options.preset]
         code, out, wall, peak = measure(command, allowed=(0, 4))
         report = json.loads(out)
         if code == 4:
-            return {"declined": report["error"]["id"]}
-        runs.append((report, wall, peak))
-    output.unlink()
-    verify = [measure([str(options.epweave), "verify", str(graph)], allowed=(0, 1)) for _ in range(options.repeat)]
+            self.declined = report["error"]["id"]
+            return
+        output.unlink()
+        self.reports.append(report)
+        self.walls.append(wall)
+        self.peaks.append(peak)
+        self.verified.append(measure([str(options.epweave), "verify", str(self.graph)], allowed=(0, 1)))
 
-    def median(pick):
-        return statistics.median(pick(report["times"]) for report, _, _ in runs)
-
-    report = runs[0][0]
-    passes = []
-    for i, row in enumerate(report["times"]["passes"]):
-        passes.append({"name": row["name"]} | {key: median(lambda times, i=i, key=key: times["passes"][i][key])
-                                               for key in ("run_ms", "verify_ms", "peak_mib")})
-    return {"nodes": report["input"]["nodes"], "nodes_after": report["output"]["nodes"],
-            "wall_ms": statistics.median(wall for _, wall, _ in runs),
-            "peak_mib": statistics.median(peak for _, _, peak in runs),
-            "read_ms": median(lambda times: times["read_ms"]), "write_ms": median(lambda times: times["write_ms"]),
-            "passes": passes, "verify_command_ms": statistics.median(wall for _, _, wall, _ in verify),
-            "verify_command_mib": statistics.median(peak for *_, peak in verify)}
+    def row(self):
+        """Medians, or the reason for which a pass declined the graph."""
+        if self.declined:
+            return {"declined": self.declined}
+        times = [report["times"] for report in self.reports]
+        passes = []
+        for i, row in enumerate(times[0]["passes"]):
+            entry = {key: statistics.median(one["passes"][i][key] for one in times)
+                     for key in ("run_ms", "verify_ms", "peak_mib")}
+            passes.append({"name": row["name"], "least_ms": min(one["passes"][i]["run_ms"] for one in times)} | entry)
+        return {"nodes": self.reports[0]["input"]["nodes"], "nodes_after": self.reports[0]["output"]["nodes"],
+                "wall_ms": statistics.median(self.walls), "least_wall_ms": min(self.walls),
+                "peak_mib": statistics.median(self.peaks),
+                "read_ms": statistics.median(one["read_ms"] for one in times),
+                "write_ms": statistics.median(one["write_ms"] for one in times),
+                "passes": passes, "verify_command_ms": statistics.median(wall for _, _, wall, _ in self.verified),
+                "verify_command_mib": statistics.median(peak for *_, peak in self.verified)}
 
 
 def growth_exponent(points):
@@ -108,13 +120,13 @@ def measure_growth(rows):
     growth = {}
 
     def time_of(row, wanted):
-        return sum(entry["run_ms"] for entry in row["passes"] if entry["name"] in wanted)
+        return sum(entry["least_ms"] for entry in row["passes"] if entry["name"] in wanted)
 
     for name in dict.fromkeys(names):
         growth[name] = growth_exponent([(row["nodes"], time_of(row, [name])) for row in series])
     if set(SCHEDULED) <= set(names):
         growth[" + ".join(SCHEDULED)] = growth_exponent([(row["nodes"], time_of(row, SCHEDULED)) for row in series])
-    growth["wall"] = growth_exponent([(row["nodes"], row["wall_ms"]) for row in series])
+    growth["wall"] = growth_exponent([(row["nodes"], row["least_wall_ms"]) for row in series])
     return growth
 
 
@@ -147,8 +159,12 @@ def main():
     rows = {}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for name, graph in graph_files(options.graphs, folder):
-            rows[name] = measure_graph(options, graph, folder)
+        runs = {name: Runs(graph) for name, graph in graph_files(options.graphs, folder)}
+        for _ in range(options.repeat):
+            for of_graph in runs.values():
+                of_graph.add(options, folder)
+        for name, of_graph in runs.items():
+            rows[name] = of_graph.row()
             print_row(name, rows[name])
     growth = measure_growth([row for name, row in rows.items() if re.search(options.growth, name)])
     if any(value is not None for value in growth.values()):
