@@ -21,6 +21,7 @@ CLI11_FILES = (
     "tools/check_random_graphs.cc",
     "tools/command_help.cc",
     "tools/command_line.cc",
+    "tools/console_options.cc",
     "tools/replay_command_line.cc",
 )
 

@@ -193,9 +193,7 @@ int run(const Settings& settings) {
   if (!missing.empty()) fmt::print("not reached: {}\n", fmt::join(missing, ", "));
   fmt::print(
       "{} steps, {} rewrites ({} scheduled, {} executed, of these {} with sums of which no bound is known, "
-      "{} "
-      "without a kernel), {} refused, {} operations divided, "
-      "{} failures\n",
+      "{} without a kernel), {} refused, {} operations divided, {} failures\n",
       t.steps, t.rewrites, t.scheduled, t.executed, t.without_bound, t.not_executed, c.refused(),
       c.operations(), t.failures);
   return t.failures == 0 && missing.empty() ? 0 : 1;

@@ -120,11 +120,6 @@ class Command {
   bool is_verbose_;
 };
 
-bool exists(const std::string& path) {
-  struct stat status;
-  return ::stat(path.c_str(), &status) == 0;
-}
-
 // The content of which graph this one was reduced from, as its info says.
 std::string mark_of(const Graph& graph) {
   if (!graph.info.is(ArgKind::kDict)) return "";
@@ -172,7 +167,7 @@ class Reduce {
         reduce_graph(start, {.holds = [&](const Graph& graph) { return holds(graph); },
                              .on_smaller = [&](const Graph& graph) { keep(graph); },
                              .is_stopped = [] { return is_interrupted != 0; }});
-    if (!exists(options_.output.path)) keep(reduction.graph);
+    if (!file_exists(options_.output.path)) keep(reduction.graph);
     report(reduction);
     return reduction.is_finished ? kFine : kInterrupted;
   }
@@ -181,7 +176,7 @@ class Reduce {
   // What an earlier run left in the output, if it is a reduction of this input that still holds.
   Graph find_start(Graph input) {
     const std::string& path = options_.output.path;
-    if (exists(path)) {
+    if (file_exists(path)) {
       Graph earlier =
           read_sound_input({.path = path, .from = options_.output.to}, nullptr, Soundness::kStructure);
       if (mark_of(earlier) != sha256_)

@@ -8,6 +8,7 @@
 #include "base/nearest_name.h"
 #include "command_files.h"
 #include "completion.h"
+#include "console_options.h"
 #include "passes/pipeline.h"
 #include "version.h"
 
@@ -50,17 +51,6 @@ CLI::Option* choose(CLI::Option* option, std::initializer_list<const char*> choi
 constexpr std::initializer_list<const char*> kForms = {"binary", "text", "json", "onnx", "onnx-ir10"};
 constexpr std::initializer_list<const char*> kInputForms = {"binary", "text",      "json",
                                                             "onnx",   "onnx-ir10", "pt2"};
-
-void add_console(CLI::App& command, ConsoleOptions& console) {
-  command.add_flag("--json", console.json,
-                   "Give the result, or the error, as one JSON document on standard output");
-  command.add_flag("-v,--verbose", console.verbose, "Say more on standard error");
-  command.add_flag("-q,--quiet", console.quiet, "Say nothing but errors on standard error");
-  choose(command.add_option("--color", console.color, "Colour messages: auto, always or never")
-             ->type_name("WHEN"),
-         {"auto", "always", "never"});
-  command.add_option("--log-file", console.log_file, "Write messages to this file too")->type_name("FILE");
-}
 
 void add_input(CLI::App& command, InputOptions& input, const char* help) {
   command.add_option("G", input.path, help)->required()->type_name("");

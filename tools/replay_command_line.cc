@@ -1,9 +1,11 @@
-// What epweave-replay's command line may say. CLI11 is seen here, in command_line.cc and command_help.cc alone.
+// What epweave-replay's command line may say. CLI11 is seen here, in command_line.cc,
+// console_options.cc and command_help.cc alone.
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include "command_files.h"
 #include "completion.h"
+#include "console_options.h"
 #include "replay_commands.h"
 #include "version.h"
 
@@ -29,17 +31,6 @@ struct Choices {
   CheckCommandOptions check;
   std::string completion;
 };
-
-void add_console(CLI::App& command, ConsoleOptions& console) {
-  command.add_flag("--json", console.json,
-                   "Give the result, or the error, as one JSON document on standard output");
-  command.add_flag("-v,--verbose", console.verbose, "Say more on standard error");
-  command.add_flag("-q,--quiet", console.quiet, "Say nothing but errors on standard error");
-  command.add_option("--color", console.color, "Colour messages: auto, always or never")
-      ->check(CLI::IsMember(std::vector<std::string>{"auto", "always", "never"}))
-      ->type_name("WHEN");
-  command.add_option("--log-file", console.log_file, "Write messages to this file too")->type_name("FILE");
-}
 
 void add_graph(CLI::App& command, const char* name, InputOptions& input, const char* help) {
   command.add_option(name, input.path, help)->required()->type_name("");

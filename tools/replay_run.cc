@@ -232,9 +232,10 @@ class MergedReport {
   std::vector<Json> ranks_;
 };
 
-void write_rank_report(const RunCommandOptions& options, const Json& report) {
+void write_rank_report(const RunCommandOptions& options, const Json& report, const Json& environment) {
   if (options.report_dir.empty()) return;
   Json written = report;
+  written["environment"] = environment;
   written.erase("summary");
   written.erase("spans");
   write_bytes(fmt::format("{}/rank{}.json", options.report_dir, report["rank"].get<Rank>()),
@@ -266,10 +267,8 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
   const Json environment = describe_environment(device, "local");
   for (Rank rank = 0; rank < prepared.world.size; ++rank) {
     of_ranks.push_back(replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]));
-    Json& report = reports.emplace_back(report_of_rank(prepared, run, rank, of_ranks.back()));
-    Json with_environment = report;
-    with_environment["environment"] = environment;
-    write_rank_report(options, with_environment);
+    write_rank_report(options, reports.emplace_back(report_of_rank(prepared, run, rank, of_ranks.back())),
+                      environment);
   }
   if (!options.outputs.empty()) save_outputs(of_ranks, options.outputs);
   const MergedReport merged(options, prepared, std::move(reports));
@@ -314,7 +313,7 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
   if (!options.outputs.empty()) save_outputs(of_ranks, file_of_rank(options.outputs));
   Json report = report_of_rank(prepared, run, rank, of_ranks[rank]);
   report["environment"] = environment;
-  write_rank_report(options, report);
+  write_rank_report(options, report, environment);
   std::vector<Json> reports;
   for (const std::string& text : session.conclude(report_line(report))) reports.push_back(Json::parse(text));
   if (reports.empty()) return kFine;  // not rank 0

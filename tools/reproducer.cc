@@ -1,7 +1,6 @@
 #include "reproducer.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -15,11 +14,6 @@ namespace {
 constexpr int kMostFiles = 100;
 constexpr std::string_view kKey = "reproducer";
 
-bool exists(const std::string& path) {
-  struct stat status;
-  return ::stat(path.c_str(), &status) == 0;
-}
-
 // "a/out.epw", 2: "a/out.2.epw".
 std::string numbered(const std::string& path, int number) {
   const std::size_t dot = path.find('.', path.rfind('/') == path.npos ? 1 : path.rfind('/') + 2);
@@ -32,7 +26,7 @@ std::string numbered(const std::string& path, int number) {
 std::string free_path(const std::string& path) {
   for (int i = 0; i < kMostFiles; ++i) {
     std::string name = i == 0 ? path : numbered(path, i);
-    if (!exists(name)) return name;
+    if (!file_exists(name)) return name;
   }
   throw InputError(fmt::format("{}: {} reproducers are there already; remove some", path, kMostFiles));
 }

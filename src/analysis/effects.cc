@@ -72,7 +72,7 @@ class StorageClasses {
     for (std::size_t i = 0; i < node.op->params.size(); ++i) {
       const OpParam& param = node.op->params[i];
       if (param.alias_set.empty() || !returns_alias(*node.op, param)) continue;
-      if (const Arg* arg = find_arg(context_, node, i, param.name)) join_all(id, *arg);
+      join_all(id, arg_of(context_, node, i));
     }
   }
 
@@ -134,11 +134,9 @@ void visit_operands(const Context& context, const Body& body, NodeId id, const V
   } else if (!node.op->writes) {
     for_each_input(context, node, [&](NodeId input) { visit(input, false); });
   } else {
-    for (std::size_t i = 0; i < node.op->params.size(); ++i) {
-      const OpParam& param = node.op->params[i];
-      if (const Arg* arg = find_arg(context, node, i, param.name))
-        context.args.for_each_node(*arg, [&](NodeId input) { visit(input, param.is_written); });
-    }
+    for (std::size_t i = 0; i < node.op->params.size(); ++i)
+      context.args.for_each_node(arg_of(context, node, i),
+                                 [&](NodeId input) { visit(input, node.op->params[i].is_written); });
   }
 }
 

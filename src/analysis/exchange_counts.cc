@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/row_ops.h"
 #include "analysis/same_code.h"
 #include "ir/bind.h"
 #include "ir/op.h"
@@ -146,11 +147,7 @@ class Tracer {
     const Arg key = first_arg(sort);
     return key.is_node() ? std::optional(numbers_[unshaped(key.as_node())]) : std::nullopt;
   }
-  bool is_descending(NodeId sort) const {
-    const auto param = node(sort).op->find_param("descending");
-    const Arg descending = param ? arg_of(context_, node(sort), *param) : Arg::none();
-    return descending.is(ArgKind::kBool) && descending.as_bool();
-  }
+  bool is_descending(NodeId sort) const { return !sorts_upwards(context_, node(sort)); }
   bool is_same_group(Arg a, Arg b) const {
     return a == b || (a.is_node() && b.is_node() && numbers_[a.as_node()] == numbers_[b.as_node()]);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/bind.h"
+
 namespace epweave {
 namespace {
 
@@ -41,10 +43,7 @@ std::optional<FlexCall> FlexCall::read(const Graph& graph, const Node& node) {
   call.mask_param = position_of(*node.op, "block_mask").value();
   call.score_captured_param = position_of(*node.op, "score_mod_other_buffers").value();
   call.mask_captured_param = position_of(*node.op, "mask_mod_other_buffers").value();
-  auto param = [&](std::size_t position) {
-    const Arg* arg = find_arg(context, node, position, node.op->params[position].name);
-    return arg == nullptr ? Arg::none() : *arg;
-  };
+  auto param = [&](std::size_t position) { return arg_of(context, node, position); };
   const Arg mask = param(call.mask_param);
   if (!mask.is_list()) return std::nullopt;
   const auto fields = context.args.children(mask);

@@ -283,9 +283,7 @@ class Prover {
     const NodeId sort = sort_of(index);
     if (!sort || (word & FrameTerms::kNodeWord) == 0) return false;
     const Node& node = body_.nodes[sort];
-    const Arg descending = arg(node, 3);
-    const bool is_upwards = descending.is_none() || (descending.is(ArgKind::kBool) && !descending.as_bool());
-    return is_upwards && sort_of(arg(node, 0)) == FrameTerms::node_of(word);
+    return sorts_upwards(context_, node) && sort_of(arg(node, 0)) == FrameTerms::node_of(word);
   }
 
   FrameId picked(NodeId id, Arg source, Arg index) {

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/bind.h"
 #include "ir/op.h"
 
 namespace epweave {
@@ -47,6 +48,12 @@ RowOp row_op_of(const Node& node) {
     return table;
   }();
   return node.op == nullptr ? RowOp::kRowWise : kTable[node.op->index];
+}
+
+bool sorts_upwards(const Context& context, const Node& sort) {
+  const auto param = sort.op->find_param("descending");
+  const Arg descending = param ? arg_of(context, sort, *param) : Arg::none();
+  return descending.is_none() || (descending.is(ArgKind::kBool) && !descending.as_bool());
 }
 
 }  // namespace epweave

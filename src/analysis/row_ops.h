@@ -25,5 +25,7 @@ enum class RowOp : std::uint8_t {
 
 // Of a node; an op that the table does not name is row-wise.
 RowOp row_op_of(const Node& node);
+// Whether a sort is known to order upwards.
+bool sorts_upwards(const Context& context, const Node& sort);
 
 }  // namespace epweave

@@ -362,6 +362,11 @@ void require_writable(const std::string& path) {
   if (!is_stream) OutputFile{path};
 }
 
+bool file_exists(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
 bool is_same_file(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty() || a == "-" || b == "-") return false;
   struct stat x {

@@ -71,6 +71,7 @@ class OutputFile {
 // Throws InputError where an OutputFile could not be made: to be asked before long work. Leaves nothing behind.
 void require_writable(const std::string& path);
 
+bool file_exists(const std::string& path);
 // Whether both paths name one file, through links too, existing or not. Streams and devices are not files.
 bool is_same_file(const std::string& a, const std::string& b);
 

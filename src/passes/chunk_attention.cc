@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/bind.h"
 #include "ir/op.h"
 
 namespace epweave {
@@ -19,9 +20,9 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 
 const TensorType* argument_type(const Graph& graph, const Node& node, std::string_view param) {
   const auto position = node.op->find_param(param);
-  const Arg* arg = position ? find_arg(*graph.context, node, *position, param) : nullptr;
-  if (arg == nullptr || !arg->is_node()) return nullptr;
-  return tensor_of(*graph.context, graph.step().nodes[arg->as_node()].type);
+  const Arg arg = position ? arg_of(*graph.context, node, *position) : Arg::none();
+  if (!arg.is_node()) return nullptr;
+  return tensor_of(*graph.context, graph.step().nodes[arg.as_node()].type);
 }
 
 // Checks one call whose queries are divided along the sequence, and finds where its parts begin.
@@ -262,10 +263,10 @@ void PartAttention::adapt(NodeId original, std::size_t part, Node& node) {
     adapt_tables(use, mask);
   }
   auto captured_with_row = [&](std::size_t position) {
-    const Arg* captured = find_arg(context, node, position, node.op->params[position].name);
+    const Arg captured = arg_of(context, node, position);
     std::vector<Arg> items;
-    if (captured != nullptr && captured->is_list()) {
-      const auto children = context.args.children(*captured);
+    if (captured.is_list()) {
+      const auto children = context.args.children(captured);
       items.assign(children.begin(), children.end());
     }
     items.push_back(*use.first_row);

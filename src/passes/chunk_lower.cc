@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "analysis/effects.h"
+#include "ir/bind.h"
 #include "ir/op.h"
 #include "ir/type_rules.h"
 #include "ir/walk.h"
@@ -205,8 +206,7 @@ class Lowering {
     if (node.op == nullptr || !node.op->writes) return;
     for (std::size_t i = 0; i < node.op->params.size(); ++i)
       if (node.op->params[i].is_written)
-        if (const Arg* arg = find_arg(*in_.context, node, i, node.op->params[i].name))
-          in_.context->args.for_each_node(*arg, visit);
+        in_.context->args.for_each_node(arg_of(*in_.context, node, i), visit);
   }
   bool is_divided_here(NodeId id) const { return placements_.region[id] && placements_.is_divided(id); }
   bool is_copied_by_join(NodeId id) const {

@@ -124,8 +124,7 @@ std::optional<double> find_norm(const Tensor& tensor) {
 }
 
 bool has_only_finite(const Tensor& tensor) {
-  const auto norm = find_norm(tensor);
-  return norm.has_value() && std::isfinite(*norm);
+  return numbers_of(tensor.dtype).has_value() && !has_not_finite(tensor);
 }
 
 bool has_not_finite(const Tensor& tensor) {

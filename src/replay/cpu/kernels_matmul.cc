@@ -99,12 +99,20 @@ Value mm(KernelCall& call) {
   return out;
 }
 
+// [b, m, k] by [b, k, n] for each b.
+Extents sizes_of_batches(const Tensor& a, const Tensor& b, const std::string& op) {
+  check_matrices(a, b, 3);
+  if (a.sizes[0] != b.sizes[0]) throw KernelError(op + ": different batches");
+  return {a.sizes[0], a.sizes[1], b.sizes[2]};
+}
+void multiply_batches(const Tensor& a, const Tensor& b, const Tensor& out) {
+  for (std::int64_t i = 0; i < a.sizes[0]; ++i) multiply_into(slab(a, i), slab(b, i), slab(out, i));
+}
+
 Value bmm(KernelCall& call) {
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  check_matrices(a, b, 3);
-  if (a.sizes[0] != b.sizes[0]) throw KernelError("bmm: different batches");
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], a.sizes[1], b.sizes[2]});
-  for (std::int64_t i = 0; i < a.sizes[0]; ++i) multiply_into(slab(a, i), slab(b, i), slab(out, i));
+  Tensor out = call.make_result(0, a.dtype, sizes_of_batches(a, b, "bmm"));
+  multiply_batches(a, b, out);
   return out;
 }
 
@@ -129,39 +137,30 @@ Value dot(KernelCall& call) {
   return out;
 }
 
-// out = beta * self + alpha * product: the product is finished first, then fused: fma(alpha, product, beta * self).
-template <class C>
-void add_scaled(KernelCall& call, const Tensor& product, const Tensor& out) {
-  const C beta = number_as<C>(call[3]), alpha = number_as<C>(call[4]);
-  map_elements<C, C, 2>(out, {&product, &call.tensor(0)},
-                        [&](C p, C s) { return beta == C(0) ? alpha * p : math::fma(alpha, p, beta * s); });
+// beta * self + alpha * product: the product is finished first, then fused: fma(alpha, product, beta * self).
+template <class Multiply>
+Value add_product(KernelCall& call, const Extents& sizes, const Multiply& multiply_to) {
+  Tensor out = call.make_result(0, call.tensor(1).dtype, sizes);
+  with_floating(out.dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    const Tensor product =
+        call.make(std::is_same_v<C, double> ? DType::kFloat64 : DType::kFloat32, out.sizes);
+    multiply_to(call.tensor(1), call.tensor(2), product);
+    const C beta = number_as<C>(call[3]), alpha = number_as<C>(call[4]);
+    map_elements<C, C, 2>(out, {&product, &call.tensor(0)},
+                          [&](C p, C s) { return beta == C(0) ? alpha * p : math::fma(alpha, p, beta * s); });
+  });
+  return out;
 }
 
 Value addmm(KernelCall& call) {
   const Tensor &a = call.tensor(1), &b = call.tensor(2);
   check_matrices(a, b, 2);
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], b.sizes[1]});
-  with_floating(a.dtype, [&](auto tag) {
-    using C = typename decltype(tag)::type;
-    Tensor product = call.make(std::is_same_v<C, double> ? DType::kFloat64 : DType::kFloat32, out.sizes);
-    multiply_into(a, b, product);
-    add_scaled<C>(call, product, out);
-  });
-  return out;
+  return add_product(call, {a.sizes[0], b.sizes[1]}, multiply_into);
 }
 
 Value baddbmm(KernelCall& call) {
-  const Tensor &a = call.tensor(1), &b = call.tensor(2);
-  check_matrices(a, b, 3);
-  if (a.sizes[0] != b.sizes[0]) throw KernelError("baddbmm: different batches");
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], a.sizes[1], b.sizes[2]});
-  with_floating(a.dtype, [&](auto tag) {
-    using C = typename decltype(tag)::type;
-    Tensor product = call.make(std::is_same_v<C, double> ? DType::kFloat64 : DType::kFloat32, out.sizes);
-    for (std::int64_t i = 0; i < a.sizes[0]; ++i) multiply_into(slab(a, i), slab(b, i), slab(product, i));
-    add_scaled<C>(call, product, out);
-  });
-  return out;
+  return add_product(call, sizes_of_batches(call.tensor(1), call.tensor(2), "baddbmm"), multiply_batches);
 }
 
 // The group bounds of a grouped product: cumulative, ascending, within [0, limit].
