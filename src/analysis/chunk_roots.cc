@@ -57,7 +57,7 @@ class RootSelection {
   template <class Wanted>
   void collect(Wanted&& wanted) {
     result_.noted.clear();
-    for (const auto [id, node] : walk(step_)) {
+    for (const auto [id, node] : walk_extras(*graph_.context, step_)) {
       if (node.kind != NodeKind::kCall) continue;
       const StringId root = matcher_.root_of(node.module);
       if (!root) continue;

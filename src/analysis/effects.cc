@@ -283,7 +283,7 @@ Effects::Effects(const Context& context, const Body& body, const Visit& also)
   StorageClasses classes(context, body);
   SymbolUses symbols(context);
   touches_.reserve(4 * body.order.size());
-  for (const auto [id, node] : walk(context, body)) {
+  for (const auto [id, node] : walk_extras(context, body)) {
     classes.add(id, node);
     find_touches(id, node);
     symbols.add(id, node);

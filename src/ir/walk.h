@@ -6,7 +6,8 @@
 //   for (const auto [id, node] : walk(context, body, part.nodes)) ...
 //   for (const auto [id, node] : walk_back(context, body)) ...    the last one first
 //   for (const auto [id, node] : walk_records(body, moved)) ...   that reads their provenance, too
-//   for (const auto [id, node] : walk_all(context, body)) ...     that reads both
+//   for (const auto [id, node] : walk_extras(context, body)) ...  that reads arguments and Node::extra
+//   for (const auto [id, node] : walk_all(context, body)) ...     that reads all of these
 //
 // The rows of a large body are not in the processor's cache, and an order jumps between rows that were there
 // at first and rows that passes added. A walk asks for the rows that are next, so that they have come by the
@@ -49,6 +50,7 @@ class Walk {
   struct Leads {
     const ArgPool* arguments = nullptr;
     bool records = false;
+    bool extras = false;
   };
   enum class Direction : std::uint8_t { kForward, kBackward };
 
@@ -66,13 +68,14 @@ class Walk {
   NodeId id_at(std::size_t place) const {
     return ids_[direction_ == Direction::kForward ? place : ids_.size() - 1 - place];
   }
-  void read_ahead(std::size_t place) const {
+  [[gnu::always_inline]] void read_ahead(std::size_t place) const {
     if (place + kRowsAhead >= ids_.size()) return;
     prefetch(&nodes_[id_at(place + kRowsAhead)]);
-    if (leads_.arguments != nullptr)
-      prefetch((*leads_.arguments)[nodes_[id_at(place + kLeadsAhead)].args].data());
+    const Node& node = nodes_[id_at(place + kLeadsAhead)];
+    if (leads_.arguments != nullptr) prefetch((*leads_.arguments)[node.args].data());
+    if (leads_.extras) prefetch(node.extra);
     if (!leads_.records) return;
-    const ProvenanceList& records = nodes_[id_at(place + kLeadsAhead)].provenance;
+    const ProvenanceList& records = node.provenance;
     if (records.empty()) return;
     prefetch(&records.front());
     prefetch(&records.back());
@@ -100,8 +103,12 @@ inline Walk walk_back(const Context& context, const Body& body) {
   return {body, body.order, {.arguments = &context.args}, Walk::Direction::kBackward};
 }
 
+inline Walk walk_extras(const Context& context, const Body& body) {
+  return {body, body.order, {.arguments = &context.args, .extras = true}};
+}
+
 inline Walk walk_all(const Context& context, const Body& body) {
-  return {body, body.order, {.arguments = &context.args, .records = true}};
+  return {body, body.order, {.arguments = &context.args, .records = true, .extras = true}};
 }
 
 inline Walk walk_records(const Body& body, std::span<const NodeId> ids) {

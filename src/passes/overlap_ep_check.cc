@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/collectives.h"
+#include "ir/walk.h"
 #include "passes/overlap_ep_refusal.h"
 
 namespace epweave {
@@ -66,8 +67,7 @@ std::vector<WaitLabel> ExchangeChecker::check(const EpRegion& region) {
 void ExchangeChecker::check_part(const EpPart& part, std::vector<WaitLabel>& labels) {
   ++current_part_;
   for (NodeId id : part.nodes) part_of_.at(id) = current_part_;
-  for (NodeId id : part.nodes) {
-    const Node& node = body_.nodes[id];
+  for (const auto [id, node] : walk(body_, part.nodes)) {
     if (is_token_exchange(graph_, node)) {
       labels.push_back({find_wait(id), node.ep.token_exchange});
     } else if (node.ep.token_exchange && !waits_for_exchange(id)) {

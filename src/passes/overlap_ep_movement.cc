@@ -273,7 +273,6 @@ std::vector<Chain>::iterator find_first_behind(std::vector<Chain>& chains, std::
 
 }  // namespace
 
-// Nodes outside the longest common subsequence of the two orders.
 std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order) {
   constexpr std::uint32_t kNone = ~0U;
   const auto positions = find_positions(before, before.order);
@@ -285,11 +284,13 @@ std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& or
     if (at != best.begin()) previous[i] = (at - 1)->last;
     at == best.end() ? best.push_back(chain) : static_cast<void>(*at = chain);
   }
-  std::vector<std::uint8_t> stays(order.size());
-  for (std::uint32_t i = best.empty() ? kNone : best.back().last; i != kNone; i = previous[i]) stays[i] = 1;
+  IdSet<NodeId> is_moved(before.nodes.size());
+  for (NodeId id : order) is_moved.insert(id);
+  for (std::uint32_t i = best.empty() ? kNone : best.back().last; i != kNone; i = previous[i])
+    is_moved.erase(order[i]);
   std::vector<NodeId> moved;
-  for (std::size_t i = 0; i < order.size(); ++i)
-    if (!stays[i]) moved.push_back(order[i]);
+  for (std::uint32_t row = 0; row < before.nodes.size(); ++row)
+    if (is_moved.contains(NodeId(row))) moved.push_back(NodeId(row));
   return moved;
 }
 

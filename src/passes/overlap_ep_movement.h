@@ -28,7 +28,7 @@ std::optional<std::vector<NodeId>> order_with_fewest_moves(const Body& body, con
                                                            std::span<const OrderEdge> edges,
                                                            std::span<const RegionSchedule> schedules);
 
-// Nodes outside the longest common subsequence of the body's order and this one, in this one.
+// Nodes outside the longest common subsequence of the body's order and this one, in the order of their rows.
 std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order);
 
 // How far nodes went: each by the number of staying nodes that it passed.

@@ -144,7 +144,9 @@ TEST_CASE("how far nodes moved") {
       "  %c = placeholder : f32[8]\n  %d = placeholder : f32[8]\n  output([])\n",
       "test.txt");
   const NodeId a(0U), b(1U), c(2U), d(3U), output(4U);
-  const MoveCount count = count_moves(graph.step(), {d, b, c, a, output}, {a, d});
+  const std::vector<NodeId> moved = find_moved(graph.step(), {d, b, c, a, output});
+  CHECK(moved == std::vector{a, d});
+  const MoveCount count = count_moves(graph.step(), {d, b, c, a, output}, moved);
   CHECK(count.moved == 2);
   CHECK(count.passed == 4);  // each passes b and c
   CHECK(count.farthest == 2);
