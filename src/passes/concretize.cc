@@ -8,6 +8,7 @@
 
 #include "ir/op.h"
 #include "ir/type_rules.h"
+#include "ir/walk.h"
 #include "passes/record.h"
 
 namespace epweave {
@@ -41,8 +42,7 @@ class TokenSymbols {
   }
 
   void read_chunk_hints() {
-    for (NodeId id : graph_.step().order) {
-      const Node& node = graph_.step().nodes[id];
+    for (const auto [id, node] : walk_extras(*graph_.context, graph_.step())) {
       if (!node.extra) continue;
       for (const auto& [symbol, value] : node.extra->chunk_hints) {
         if (values_[symbol].value_or(value) != value)
@@ -201,7 +201,7 @@ class BodyConcretizer {
   void run(Body& body) {
     constants_ = SideTable<NodeId, std::optional<Arg>>();
     std::vector<NodeId> order;
-    for (NodeId id : body.order) {
+    for (const auto [id, row] : walk_extras(context_, body)) {
       Node& node = body.nodes[id];
       if (auto constant = substitution_.constant(node.type)) constants_.at(id) = constant;
       const bool is_changed = rewrite(node);
@@ -234,13 +234,19 @@ class BodyConcretizer {
 
   void rewrite_extra(Node& node) {
     if (!node.extra) return;
-    NodeExtra extra = *node.extra;
+    const NodeExtra& before = *node.extra;
+    const ArgRange custom = substitution_.data(before.custom), meta = substitution_.data(before.meta);
+    const TypeId example_type = substitution_.type(before.example_type);
+    const bool is_same = before.bindings.empty() && before.chunk_hints.empty() && custom == before.custom &&
+                         meta == before.meta && example_type == before.example_type;
+    if (is_same) return;
+    NodeExtra extra = before;
     std::erase_if(extra.bindings, [&](const Binding& b) { return values_[b.symbol].has_value(); });
     for (Binding& binding : extra.bindings) binding.path = substitution_.data(binding.path);
     extra.chunk_hints.clear();
-    extra.custom = substitution_.data(extra.custom);
-    extra.meta = substitution_.data(extra.meta);
-    extra.example_type = substitution_.type(extra.example_type);
+    extra.custom = custom;
+    extra.meta = meta;
+    extra.example_type = example_type;
     node.extra = graph_.context->own(std::move(extra));
   }
 
@@ -338,7 +344,7 @@ class StrideRestater {
   void run() {
     Body& body = graph_.step();
     IdSet<NodeId> concerned(body.nodes.size());
-    for (NodeId id : body.order) {
+    for (const auto [id, row] : walk(context_, body)) {
       Node& node = body.nodes[id];
       bool is_concerned = gained_unit_extent(before_.nodes[id].type, node.type);
       for_each_input(context_, node, [&](NodeId input) { is_concerned |= concerned.contains(input); });

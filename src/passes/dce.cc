@@ -1,7 +1,6 @@
 #include "passes/dce.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "ir/op.h"
 #include "ir/walk.h"
@@ -23,25 +22,36 @@ class Marker {
  public:
   Marker(const Graph& graph, const Body& body) : context_(*graph.context), body_(body) {}
 
+  // One walk from the last node to the first: what a node needs lies before it.
   IdSet<NodeId> mark() {
-    for (const auto [id, node] : walk(body_)) {
-      if (is_root(context_, node)) need(id);
-      if (node.extra != nullptr)
-        for (const Binding& binding : node.extra->bindings) binders_[binding.symbol] = id;
+    for (const auto [id, node] : walk_extras(context_, body_)) add_binders(id, node);
+    for (const auto [id, node] : walk_back(context_, body_)) {
+      passed_.insert(id);
+      if (is_root(context_, node)) needed_.insert(id);
+      if (needed_.contains(id)) need_operands(node);
     }
-    while (!pending_.empty()) {
-      const Node& node = body_.nodes[pending_.back()];
-      pending_.pop_back();
-      need_arguments(node.args);
-      need_arguments(node.kwargs);
-      need_type(node.type);
+    while (!late_.empty()) {
+      const Node& node = body_.nodes[late_.back()];
+      late_.pop_back();
+      need_operands(node);
     }
     return std::move(needed_);
   }
 
  private:
+  void add_binders(NodeId id, const Node& node) {
+    if (node.extra == nullptr) return;
+    for (const Binding& binding : node.extra->bindings) binders_.at(binding.symbol) = id;
+  }
+
   void need(NodeId id) {
-    if (needed_.insert(id)) pending_.push_back(id);
+    if (needed_.insert(id) && passed_.contains(id)) late_.push_back(id);
+  }
+
+  void need_operands(const Node& node) {
+    need_arguments(node.args);
+    need_arguments(node.kwargs);
+    need_type(node.type);
   }
 
   void need_arguments(ArgRange range) {
@@ -53,7 +63,7 @@ class Marker {
   }
 
   void need_type(TypeId id) {
-    if (binders_.empty() || !id || !seen_types_.insert(id)) return;
+    if (binders_.size() == 0 || !id || !seen_types_.insert(id)) return;
     const Type& type = context_.types[id];
     for (ExprId size : type.tensor.sizes) need_symbols(size);
     for (ExprId stride : type.tensor.strides) need_symbols(stride);
@@ -63,18 +73,18 @@ class Marker {
   }
 
   void need_symbols(ExprId expr) {
-    if (binders_.empty() || !seen_exprs_.insert(expr)) return;
+    if (binders_.size() == 0 || !seen_exprs_.insert(expr)) return;
     for (StringId symbol : context_.exprs.symbols(expr))
-      if (const auto binder = binders_.find(symbol); binder != binders_.end()) need(binder->second);
+      if (const NodeId binder = binders_[symbol]) need(binder);
   }
 
   Context& context_;
   const Body& body_;
-  std::unordered_map<StringId, NodeId> binders_;  // of the symbols that the body binds
-  IdSet<NodeId> needed_;
+  SideTable<StringId, NodeId> binders_;  // of the symbols that the body binds
+  IdSet<NodeId> needed_, passed_;
   IdSet<TypeId> seen_types_;
   IdSet<ExprId> seen_exprs_;
-  std::vector<NodeId> pending_;
+  std::vector<NodeId> late_;  // needed by what comes before them: the symbols that a type names
 };
 
 void drop_dead_nodes(const Graph& graph, Body& body) {
