@@ -146,6 +146,7 @@ struct AttentionCut {
   bool keys = false;  // the keys are the part's own, too
   // The score (mask) function is given numbers of rows that must count from the part's first row.
   bool score = false, mask = false;
+  bool causal = false;  // is_causal of scaled dot product attention must
 };
 
 // Whether a row may be combined with its part's own share of a sum over the rows: x - x.sum(0).

@@ -6,8 +6,8 @@
 //                 gradients are sums over the parts
 //   independent   each part's queries see the keys of their part only
 //
-// FlexAttention's mask and score functions are given numbers of rows of the whole model; AttentionCut says
-// which of them a part must count from its first row. What the functions capture stays whole then.
+// FlexAttention's mask and score functions are given numbers of rows of the whole model, and a causal mask
+// begins at the first row; AttentionCut says which of them a part must count from its first row. What the functions capture stays whole then.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,20 +73,33 @@ Placement take_keys(PlacementCall& call, Operand operand, AttentionCut& cut) {
 
 // ------------------------------------------------------------------------- scaled dot product
 
-void require_same_every_part(PlacementCall& call, bool sees_all_keys) {
+void require_no_dropout(PlacementCall& call) {
   const Operand dropout = named(call, "dropout_p");
   if (dropout && !(dropout.arg.is(ArgKind::kReal) && dropout.arg.as_real() == 0) &&
       !(dropout.arg.is_int() && dropout.arg.as_int() == 0))
     call.refuse("chunk.random", "it drops elements at random, each part others than the whole would",
                 "trace with dropout_p=0");
+}
+
+// is_causal begins at the first or at the last row, depending on the kernel. Beside all keys a part gets a
+// bias of the scores instead.
+void take_causal_mask(PlacementCall& call, AttentionCut& cut) {
   const Operand causal = named(call, "is_causal");
-  const bool is_causal = causal && causal.arg.is(ArgKind::kBool) && causal.arg.as_bool();
-  if (sees_all_keys && is_causal)
+  cut.causal =
+      cut.dim == kSequenceDim && !cut.keys && causal && causal.arg.is(ArgKind::kBool) && causal.arg.as_bool();
+  if (!cut.causal) return;
+  if (!call.op().find_param("attn_bias"))
+    call.refuse(
+        "chunk.attention",
+        "its causal mask must count a part's queries from the part's first row, and this kernel takes "
+        "no mask but its own",
+        "trace with the cuDNN or the memory-efficient kernel (torch.nn.attention.sdpa_kernel) or with "
+        "FlexAttention, use chunk{attention=independent} if no token sees one of another part, or " +
+            std::string(kLeaveOut));
+  if (call.tensor(named(call, "attn_bias")) != nullptr)
     call.refuse("chunk.attention",
-                "is_causal begins at the first or at the last key, depending on the kernel, where a part's "
-                "queries meet the keys of all parts",
-                "use FlexAttention, chunk{attention=independent} if no token sees one of another part, or " +
-                    std::string(kLeaveOut));
+                "it has a causal mask and a bias of its scores, and a part's mask would be a bias, too",
+                "trace with the mask in the bias, or " + std::string(kLeaveOut));
 }
 
 // Added to the scores, [batch, heads, queries, keys]. Returns the placement of its gradient.
@@ -135,7 +148,8 @@ Placement dot_product(PlacementCall& call) {
   const Placement key = take_keys(call, named(call, "key"), cut);
   const Placement value = take_keys(call, named(call, "value"), cut);
   const Placement bias = take_bias(call, cut);
-  require_same_every_part(call, cut.dim == kSequenceDim && !cut.keys);
+  require_no_dropout(call);
+  take_causal_mask(call, cut);
   for (const std::string_view length : {"max_q", "max_k"})
     if (const Operand operand = named(call, length); operand && !operand.arg.is_int()) {
       if (!operand.arg.is_node())

@@ -19,7 +19,8 @@ CallCheck::CallCheck(RewriteClaims& claims, Numbers& numbers)
       context_(*graph_a_.context),
       a_(graph_a_.step()),
       b_(graph_b_.step()),
-      attention_(graph_a_, graph_b_) {}
+      attention_(graph_a_, graph_b_),
+      causal_mask_(graph_a_, graph_b_, numbers) {}
 
 void CallCheck::check_added(NodeId id) {
   const Node& node = b_.nodes[id];
@@ -72,7 +73,10 @@ void CallCheck::check_attention(NodeId id) {
   std::vector<NodeId> parts;
   for (std::uint32_t k = 0; k < claim.parts; ++k) parts.push_back(claims_.part_of(claim.origin, k));
   if (std::ranges::any_of(parts, [](NodeId part) { return !part; })) return;  // check_parts says so
-  const AttentionCheck::Restored whole = attention_.restore(claim.origin, parts, claim.part);
+  AttentionCheck::Restored whole = attention_.restore(claim.origin, parts, claim.part);
+  if (std::string problem = causal_mask_.restore(claim.origin, parts, claim.part, whole.call);
+      !problem.empty())
+    whole.problems.push_back(std::move(problem));
   for (const std::string& problem : whole.problems) claims_.fail(id, "rewrite-attention", problem);
   check_positional(id, a_.nodes[claim.origin], whole.call);
   check_keywords(id, a_.nodes[claim.origin], whole.call);

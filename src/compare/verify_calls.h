@@ -13,6 +13,7 @@
 
 #include "compare/rewrite_claims.h"
 #include "compare/verify_attention.h"
+#include "compare/verify_causal_mask.h"
 #include "ir/op.h"
 
 namespace epweave {
@@ -70,6 +71,7 @@ class CallCheck {
   const Body& a_;
   const Body& b_;
   AttentionCheck attention_;
+  CausalMaskCheck causal_mask_;
   std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument
   // Of the call that is being checked: its op, the parameter, and the argument, counted through lists.
   const OpInfo* op_ = nullptr;

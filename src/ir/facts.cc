@@ -256,13 +256,16 @@ bool Facts::is_nonnegative(PolyId poly) {
         if (!bound || *bound < 0) return false;
         lower = *bound;
       } else if (atom.kind == AtomKind::kFloorDiv || atom.kind == AtomKind::kMax) {
+        const AtomKind atom_kind = atom.kind;
         bool some = false, all = true;
         for (PolyId operand : std::vector<PolyId>(atom.operands)) {
           const bool nonnegative = is_nonnegative(operand);
           some |= nonnegative;
           all &= nonnegative;
+          if (const auto bound = pool_.constant(operand); bound && atom_kind == AtomKind::kMax)
+            lower = std::max(lower, *bound);
         }
-        if (atom.kind == AtomKind::kMax ? !some : !all) return false;
+        if (atom_kind == AtomKind::kMax ? !some : !all) return false;
       } else {
         return false;
       }

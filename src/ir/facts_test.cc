@@ -90,6 +90,8 @@ TEST_CASE("known differences and orders") {
   CHECK(facts.at_least(e("u6"), e("0")));
   CHECK_FALSE(facts.at_least(e("u6"), e("1")));
   CHECK_FALSE(facts.at_least(e("u0"), e("513")));
+  CHECK(facts.at_least(e("16*Max(2, u4 - u5)"), e("32")));
+  CHECK_FALSE(facts.at_least(e("16*Max(2, u4 - u5)"), e("33")));
 }
 
 TEST_CASE("strides count an extent of 0 as 1") {

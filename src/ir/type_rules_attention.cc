@@ -72,6 +72,13 @@ TypeId by_length(TypeRuleCall& call, const TensorType& like, Dims sizes) {
   return call.result(like.dtype, std::move(sizes), std::move(strides), like.device);
 }
 
+// The first columns of rows of a multiple of 16 elements.
+TypeId aligned_rows(TypeRuleCall& call, const TensorType& like) {
+  Dims padded = like.sizes;
+  padded.back() = call.exprs.mul(ceil_div(call.facts, padded.back(), 16), call.number(16));
+  return call.result(like.dtype, like.sizes, contiguous_strides(call.facts, padded), like.device);
+}
+
 // Which captured buffers of a score function get a gradient: those for which the joint graph returns a value
 // behind the gradients of score, batch, head, query and key index.
 std::vector<bool> captured_gradients(TypeRuleCall& call, Arg joint, std::size_t count) {
@@ -135,9 +142,12 @@ TypeId attention_backward(TypeRuleCall& call) {
 TypeId efficient_attention_backward(TypeRuleCall& call) {
   const Heads h = heads_of(call, 1);
   const TensorType* bias = call.optional_tensor(4);
+  const Arg wanted = call.arg(10);
+  const bool is_wanted =
+      wanted.is_list() && call.list(wanted).size() == 4 && call.list(wanted)[3] == Arg::boolean(true);
   return call.tuple({by_length(call, h.query, h.query.sizes), by_length(call, h.key, h.key.sizes),
                      by_length(call, h.value, h.value.sizes),
-                     bias == nullptr ? call.none() : call.fresh_like(*bias)});
+                     bias == nullptr || !is_wanted ? call.none() : aligned_rows(call, *bias)});
 }
 
 // (output, logsumexp, max scores) (flex_attention_fake_impl).

@@ -112,6 +112,22 @@ TEST_CASE("grouped products pad their rows to 16 bytes") {
   CHECK(c.type("aten._grouped_mm.default", {at, g, offs}) == "bf16[4, 16, 20]{384, 24, 1}@cuda:0");
 }
 
+TEST_CASE("the memory-efficient kernel gives a bias a gradient where one is wanted, in rows of 16 elements") {
+  Calls c;
+  const Arg rows = n(c.tensor("bf16", {"1", "2", "20", "8"}, {"320", "160", "8", "1"})),
+            bias = n(c.tensor("bf16", {"1", "2", "20", "20"}, {"960", "480", "24", "1"})),
+            sums = n(c.tensor("f32", {"1", "2", "32"}, {"64", "32", "1"})), seed = n(c.tensor("i64", {}, {}));
+  const auto gradient = [&](Arg of, bool is_wanted) {
+    const Arg yes = Arg::boolean(true), mask = c.list({yes, yes, yes, Arg::boolean(is_wanted)});
+    const std::string type = c.type("aten._scaled_dot_product_efficient_attention_backward.default",
+                                    {rows, rows, rows, rows, of, rows, sums, seed, seed, Arg::real(0), mask});
+    return type.substr(type.rfind("cuda:0, ") + 8);
+  };
+  CHECK(gradient(bias, true) == "bf16[1, 2, 20, 20]{1280, 640, 32, 1}@cuda:0)");
+  CHECK(gradient(bias, false) == "None)");
+  CHECK(gradient(Arg::none(), true) == "None)");
+}
+
 TEST_CASE("elementwise ops follow the memory order of their operands") {
   Calls c;
   const Arg row = n(c.tensor("f32", {"4", "6"}, {"6", "1"})),

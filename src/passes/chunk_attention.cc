@@ -7,6 +7,7 @@
 
 #include "ir/bind.h"
 #include "ir/op.h"
+#include "ir/rebind.h"
 
 namespace epweave {
 namespace {
@@ -35,7 +36,8 @@ class BorderCheck {
     node_ = &graph_.step().nodes[id];
     const auto flex = FlexCall::read(graph_, *node_);
     const bool is_sequence = cut.dim == static_cast<int>(kQueryDim);
-    if (!flex || !(is_sequence || cut.score || cut.mask)) return;
+    const bool counts_rows = cut.score || cut.mask || cut.causal;
+    if (!counts_rows && !(flex && is_sequence)) return;
     const ExprId queries = argument_type(graph_, *node_, "query")->sizes[static_cast<std::size_t>(cut.dim)];
     const auto multiple = tokens_.multiple(queries);
     const TokenExtents::Source source = multiple ? tokens_.source(multiple->symbol) : TokenExtents::Source();
@@ -44,8 +46,9 @@ class BorderCheck {
               "the extent along which it is divided is no multiple of a token count that an input has");
     if (!is_sequence) return;
     const ExprId keys = argument_type(graph_, *node_, "key")->sizes[kQueryDim];
-    if (cut.keys && !facts_.equal(queries, keys))
+    if ((cut.keys || cut.causal) && !facts_.equal(queries, keys))
       decline("chunk.attention", "its queries and keys are not as many, so parts of them do not meet");
+    if (!flex) return;
     const auto tokens = facts_.hint(multiple->symbol);
     if (!tokens)
       throw PassError("chunk.unknown-extent",
@@ -137,24 +140,6 @@ class BorderCheck {
   std::int64_t rows_per_token_ = 1;
 };
 
-// Makes `value` the argument of a parameter, with empty tuples for what stands before it and was left out.
-void set_argument(Context& context, Node& node, std::size_t position, Arg value) {
-  const StringId name = context.strings.intern(node.op->params[position].name);
-  const auto kwargs = context.args[node.kwargs];
-  for (std::size_t i = 0; i + 1 < kwargs.size(); i += 2) {
-    if (kwargs[i].as_name() != name) continue;
-    std::vector<Arg> changed(kwargs.begin(), kwargs.end());
-    changed[i + 1] = value;
-    node.kwargs = context.args.add(changed);
-    return;
-  }
-  const auto args = context.args[node.args];
-  std::vector<Arg> changed(args.begin(), args.end());
-  while (changed.size() <= position) changed.push_back(context.args.add_tree(ArgKind::kTuple, {}));
-  changed[position] = value;
-  node.args = context.args.add(changed);
-}
-
 // A function of which some parameters count rows from a part's first row, which becomes its last parameter.
 class RebasedBody {
  public:
@@ -239,11 +224,18 @@ struct PartAttention::Use {
 
 PartAttention::PartAttention(const Graph& graph, const ChunkPlan& plan, Graph& chunked, ChunkWriter& writer,
                              PartSizes& sizes)
-    : in_(graph), plan_(plan), out_(chunked), writer_(writer), sizes_(sizes), tables_(chunked, writer) {}
+    : in_(graph),
+      plan_(plan),
+      out_(chunked),
+      writer_(writer),
+      sizes_(sizes),
+      tables_(chunked, writer),
+      causal_(graph, plan, chunked, writer, sizes) {}
 
 void PartAttention::adapt(NodeId original, std::size_t part, Node& node) {
   const auto cut = plan_.placements.attention.find(original);
   if (cut == plan_.placements.attention.end()) return;
+  if (cut->second.causal) return causal_.adapt(original, part, node);
   const auto flex = FlexCall::read(out_, node);
   if (!flex) return;
   Context& context = *out_.context;
@@ -262,6 +254,10 @@ void PartAttention::adapt(NodeId original, std::size_t part, Node& node) {
         mask[i] = sizes_.of_extent(rows, use.region).value()[part];
     adapt_tables(use, mask);
   }
+  auto set_argument = [&](std::size_t param, Arg value) {
+    rebind(context, node,
+           {.param = param, .value = value, .left_out = context.args.add_tree(ArgKind::kTuple, {})});
+  };
   auto captured_with_row = [&](std::size_t position) {
     const Arg captured = arg_of(context, node, position);
     std::vector<Arg> items;
@@ -274,18 +270,18 @@ void PartAttention::adapt(NodeId original, std::size_t part, Node& node) {
   };
   if (use.first_row && use.cut.mask) {
     adapt_function(use, flex->functions.back(), mask.back());
-    set_argument(context, node, flex->mask_captured_param, captured_with_row(flex->mask_captured_param));
+    set_argument(flex->mask_captured_param, captured_with_row(flex->mask_captured_param));
   }
   if (use.first_row && use.cut.score) {
     for (const FlexFunction& function : flex->functions) {
       if (function.kind == FlexFunctionKind::kMask) continue;
       Arg changed = Arg::node(function.source);
       adapt_function(use, function, changed);
-      set_argument(context, node, function.param, changed);
+      set_argument(function.param, changed);
     }
-    set_argument(context, node, flex->score_captured_param, captured_with_row(flex->score_captured_param));
+    set_argument(flex->score_captured_param, captured_with_row(flex->score_captured_param));
   }
-  set_argument(context, node, flex->mask_param, context.args.add_tree(ArgKind::kTuple, mask));
+  set_argument(flex->mask_param, context.args.add_tree(ArgKind::kTuple, mask));
 }
 
 // Tables of one block stay: it holds every part's rows.

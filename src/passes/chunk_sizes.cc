@@ -204,6 +204,27 @@ Arg PartSizes::of_inputs(PolyId number, NodeId wanted_for) {
       site_of(in_, node), "select roots that contain what merges the dimensions");
 }
 
+Arg PartSizes::rounded_up(ExprId extent, std::int64_t step, NodeId wanted_for) {
+  ExprPool& pool = writer_.facts().pool();
+  Facts& facts = writer_.facts();
+  const Arg number = of_inputs(pool.poly(extent), wanted_for);
+  const ExprId steps = pool.floordiv(pool.add(extent, pool.number(step - 1)), pool.number(step));
+  const ExprId rounded = pool.mul(steps, pool.number(step));
+  if (facts.equal(rounded, extent)) return number;
+  if (number.is_int()) return Arg::integer(pool.constant(rounded).value());
+  NodeId& made = input_numbers_.at(pool.poly(rounded));
+  if (made) return Arg::node(made);
+  const StringId symbol = tokens_.multiple(extent).value().symbol;
+  const std::string name(writer_.name(number.as_node()));
+  auto then = [&](std::string_view what, std::string_view target, Arg left, std::int64_t right) {
+    return Arg::node(
+        add_for_graph({fmt::format("{}_{}", name, what), target, left, Arg::integer(right)}, symbol));
+  };
+  const Arg count = then("steps", "operator.floordiv", then("up", "operator.add", number, step - 1), step);
+  made = then("rounded", "operator.mul", count, step).as_node();
+  return Arg::node(made);
+}
+
 NodeId PartSizes::add_for_graph(const Operation& operation, StringId symbol) {
   behind_inputs_.push_back(writer_.add(writer_.make({.name = operation.name,
                                                      .target = operation.target,

@@ -49,6 +49,8 @@ class PartSizes {
   // The number, read off the inputs. Throws PassError where it is no multiple of a symbol that one has for an
   // extent.
   Arg of_inputs(PolyId number, NodeId wanted_for);
+  // The same, or the next multiple of `step` where it is not known to be one.
+  Arg rounded_up(ExprId extent, std::int64_t step, NodeId wanted_for);
   // The size of a dimension, read where it is needed, in the name of a value and of a region.
   struct Reader {
     NodeId origin;

@@ -83,7 +83,7 @@ Attention AttentionCalls::forward(NodeId query, NodeId key, NodeId value) {
   const bool is_batch = layout_ == TokenLayout::kBatch;
   Attention a{.kernel = pick_kernel()};
   const bool is_flex = a.kernel == Attention::Kernel::kFlex;
-  a.is_causal = dice_.one_in(is_batch || is_flex ? 2 : 8);
+  a.is_causal = dice_.one_in(a.kernel == Attention::Kernel::kFlash && !is_batch ? 8 : 2);
   a.drops = !is_flex && dice_.one_in(16);
   a.is_biased_by_place = is_flex && dice_.one_in(2);
   a.crosses_documents = !is_flex && !is_batch;

@@ -1,0 +1,101 @@
+#include "compare/verify_causal_mask.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "ir/bind.h"
+#include "ir/op.h"
+#include "ir/rebind.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::size_t kSequenceDim = 2;
+
+Arg param_of(const Context& context, const Node& node, std::string_view name) {
+  const auto position = node.op->find_param(name);
+  return position ? arg_of(context, node, *position) : Arg::none();
+}
+
+}  // namespace
+
+std::string CausalMaskCheck::restore(NodeId origin, std::span<const NodeId> parts, std::size_t part,
+                                     Node& call) const {
+  const Node& whole = a_.step().nodes[origin];
+  if (!is_causal(whole)) return {};
+  const auto queries_a = extent(a_, whole, "query"), queries = extent(b_, call, "query");
+  const auto keys_a = extent(a_, whole, "key"), keys = extent(b_, call, "key");
+  if (!queries_a || !queries || !keys_a || !keys) return {};
+  const Share share{static_cast<std::uint32_t>(part), static_cast<std::uint32_t>(parts.size())};
+  // With keys of its own it is causal among these; undivided along the sequence it is the whole's.
+  const bool sees_all_keys = numbers_.match(*queries_a, *queries, share) == Fraction::kPart &&
+                             numbers_.match(*keys_a, *keys, share) == Fraction::kAll;
+  if (!sees_all_keys) return {};
+  ExprId first_row = context_.exprs.number(0);
+  for (std::size_t k = 0; k < part; ++k) {
+    const auto rows = extent(b_, b_.step().nodes[parts[k]], "query");
+    if (!rows) return "the queries of the parts before it are not known";
+    first_row = context_.exprs.add(first_row, *rows);
+  }
+  const std::string begin = fmt::format("row {}", context_.exprs.text(first_row));
+  if (is_causal(call))
+    return fmt::format("is_causal counts queries from 0, the part begins at {} and sees all keys", begin);
+  if (std::string fault = find_fault(param_of(context_, call, "attn_bias"), first_row, call); !fault.empty())
+    return fmt::format("its bias is not the causal mask of queries from {} on: {}", begin, fault);
+  rebind(context_, call, {.param = call.op->find_param("attn_bias").value()});
+  rebind(context_, call, {.param = call.op->find_param("is_causal").value(), .value = Arg::boolean(true)});
+  return {};
+}
+
+std::string CausalMaskCheck::find_fault(Arg bias, ExprId first_row, const Node& call) const {
+  const auto spread = call_args(bias, "aten.expand.default");
+  if (spread.empty()) return "it is no expand";
+  const TensorType* type = tensor_of(context_, b_.step().nodes[bias.as_node()].type);
+  const bool fits = type != nullptr && type->rank() == 4 &&
+                    numbers_.is_same(type->sizes[2], extent(b_, call, "query").value()) &&
+                    numbers_.is_same(type->sizes[3], extent(b_, call, "key").value());
+  if (!fits) return "it has other rows than the queries, or other columns than the keys";
+  // The first columns of a wider one are the same.
+  Arg upper = spread[0];
+  if (const auto cut = call_args(upper, "aten.slice.Tensor"); cut.size() == 4) {
+    if (cut[1] != Arg::integer(1) || cut[2] != Arg::integer(0)) return "it does not begin at the first key";
+    upper = cut[0];
+  }
+  const auto triangle = call_args(upper, "aten.triu.default");
+  if (triangle.size() != 2) return "it is no upper triangle";
+  if (!is_number(triangle[1], context_.exprs.add(first_row, context_.exprs.number(1))))
+    return "its diagonal is another";
+  const auto full = call_args(triangle[0], "aten.full.default");
+  if (full.size() != 2 || full[1] != Arg::real(-std::numeric_limits<double>::infinity()))
+    return "it is not made of -inf";
+  return {};
+}
+
+bool CausalMaskCheck::is_causal(const Node& node) const {
+  return param_of(context_, node, "is_causal") == Arg::boolean(true);
+}
+
+std::optional<ExprId> CausalMaskCheck::extent(const Graph& graph, const Node& node, std::string_view param) {
+  const Arg arg = param_of(*graph.context, node, param);
+  const TensorType* type =
+      arg.is_node() ? tensor_of(*graph.context, graph.step().nodes[arg.as_node()].type) : nullptr;
+  if (type == nullptr || type->rank() != 4) return std::nullopt;
+  return type->sizes[kSequenceDim];
+}
+
+std::span<const Arg> CausalMaskCheck::call_args(Arg value, std::string_view target) const {
+  if (!value.is_node()) return {};
+  const Node& node = b_.step().nodes[value.as_node()];
+  if (node.kind != NodeKind::kCall || context_.text(node.target) != target) return {};
+  return context_.args[node.args];
+}
+
+bool CausalMaskCheck::is_number(Arg arg, ExprId number) const {
+  if (arg.is_int()) return numbers_.is_same(context_.exprs.number(arg.as_int()), number);
+  const TypeId type = arg.is_node() ? b_.step().nodes[arg.as_node()].type : TypeId();
+  return type && context_.types[type].kind == TypeKind::kScalar &&
+         numbers_.is_same(context_.types[type].expr, number);
+}
+
+}  // namespace epweave

@@ -1,0 +1,110 @@
+// Faults in the mask that parts of scaled dot product attention have instead of is_causal.
+#include "compare/verify_causal_mask.h"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "compare/verify_rewrite.h"
+#include "ir/rebind.h"
+#include "ir/text.h"
+#include "passes/runner.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::string_view kAttention = R"(epweave text 1
+device cpu
+symbol u0 range=[4, 64] hint=20
+
+graph
+  %x = placeholder : f32[1, 2, u0, 8] role=user which=x
+  %positions = placeholder : i64[u0] role=user which=positions
+  %q = aten.sin.default(%x) : f32[1, 2, u0, 8] @layers.0
+  %fa = aten._scaled_dot_product_efficient_attention.default(%q, %x, %x, None, True, 0.0, True) : (f32[1, 2, u0, 8]{16*u0, 8, 16, 1}, f32[1, 2, 32*((u0 + 31)//32)], i64[], i64[]) @layers.0
+  %out = operator.getitem(%fa, 0) : f32[1, 2, u0, 8]{16*u0, 8, 16, 1} @layers.0
+  output([%out])
+)";
+
+Graph rewrite(const Graph& graph, const std::string& pipeline) {
+  return run_pipeline(graph, parse_pipeline(pipeline), {.verify = VerifyPolicy::kOff});
+}
+
+Node& find(Graph& graph, std::string_view name) {
+  for (Node& node : graph.step().nodes)
+    if (graph.text(node.name) == name) return node;
+  FAIL("there is no node " << name);
+  return graph.step().nodes[graph.step().order.front()];
+}
+
+// Gives a node another argument.
+std::function<void(Graph&)> change(std::string_view name, std::size_t param,
+                                   std::function<Arg(Graph&)> value) {
+  return [=](Graph& g) { rebind(*g.context, find(g, name), {.param = param, .value = value(g)}); };
+}
+std::function<Arg(Graph&)> constant(Arg arg) {
+  return [=](Graph&) { return arg; };
+}
+
+std::vector<std::string> faults_of(const Graph& a, const Graph& b) {
+  std::vector<std::string> messages;
+  for (const Violation& v : verify_rewrite(a, b).violations)
+    if (v.invariant == "rewrite-attention") messages.push_back(v.message);
+  return messages;
+}
+
+TEST_CASE("causal masks of parts are proved, as numbers too") {
+  const Graph graph = parse_text(kAttention, "attention");
+  for (const char* parts : {"parts=2", "parts=3", "parts=4", "sizes=[7,13]"})
+    for (const char* then : {"", ",concretize"}) {
+      const std::string pipeline = fmt::format("chunk{{roots=layers.*,dense=true,{}}}{}", parts, then);
+      INFO(pipeline);
+      CHECK(verify_rewrite(graph, rewrite(graph, pipeline)).violations.empty());
+    }
+}
+
+TEST_CASE("faults in the causal mask of a part are found") {
+  const Graph graph = parse_text(kAttention, "attention");
+  const Graph sound = rewrite(graph, "chunk{roots=layers.*,dense=true,parts=3}");
+  struct Fault {
+    std::function<void(Graph&)> make;
+    const char* message;
+  };
+  const std::string_view call = "fa_chunk1", cut = "fa_keys_chunk1", triangle = "fa_behind_chunk1",
+                         full = "fa_hidden_chunk1";
+  const auto node = [](std::string_view name) {
+    return [=](Graph& g) {
+      for (NodeId id : g.step().order)
+        if (g.text(g.step().nodes[id].name) == name) return Arg::node(id);
+      return Arg::none();
+    };
+  };
+  const Fault faults[] = {
+      {[&](Graph& g) {
+         rebind(*g.context, find(g, call), {.param = 3});
+         rebind(*g.context, find(g, call), {.param = 6, .value = Arg::boolean(true)});
+       },
+       "is_causal counts queries from 0, the part begins at row (u0//3) and sees all keys"},
+      {change(call, 3, constant(Arg::none())), "it is no expand"},
+      {change(call, 3, node("fa_bias_chunk2")),
+       "it has other rows than the queries, or other columns than the keys"},
+      {change(cut, 2, constant(Arg::integer(1))), "it does not begin at the first key"},
+      {change(cut, 0, node("fa_hidden_chunk1")), "it is no upper triangle"},
+      {change(triangle, 1, constant(Arg::integer(1))), "its diagonal is another"},
+      {change(triangle, 1, node("u0_cut1")), "its diagonal is another"},
+      {change(full, 1, constant(Arg::real(0))), "it is not made of -inf"},
+  };
+  for (const Fault& fault : faults) {
+    INFO(fault.message);
+    Graph broken = sound;
+    fault.make(broken);
+    const auto messages = faults_of(graph, broken);
+    REQUIRE(messages.size() == 1);
+    CHECK(messages[0].find(fault.message) != std::string::npos);
+  }
+  CHECK(faults_of(graph, sound).empty());
+}
+
+}  // namespace
+}  // namespace epweave

@@ -1,0 +1,94 @@
+#include "passes/chunk_causal_mask.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "ir/bind.h"
+#include "ir/op.h"
+#include "ir/rebind.h"
+
+namespace epweave {
+namespace {
+
+constexpr int kBatchDim = 0, kHeadDim = 1, kSequenceDim = 2;
+// The memory-efficient kernel reads rows of a bias that begin at multiples of so many elements, and takes one
+// for each batch and head; others spread one of [1, 1, queries, keys].
+constexpr std::string_view kAlignedKernel = "aten._scaled_dot_product_efficient_attention";
+constexpr std::int64_t kAlignment = 16;
+
+}  // namespace
+
+void PartCausalMask::adapt(NodeId original, std::size_t part, Node& node) {
+  Context& context = *out_.context;
+  auto operand = [&](std::string_view name) {
+    return arg_of(context, node, node.op->find_param(name).value()).as_node();
+  };
+  const Node& before = in_.step().nodes[original];
+  const NodeId whole = arg_of(context, before, before.op->find_param("query").value()).as_node();
+  const NodeId query = operand("query");
+  const RegionId region = plan_.placements.region[original];
+  const TensorType& type = *tensor_of(context, in_.step().nodes[whole].type);
+  const Call call{original, query, type, writer_.tensor(operand("key"))->sizes[kSequenceDim], region, part};
+
+  const bool is_aligned = before.op->target.starts_with(kAlignedKernel);
+  std::vector<ExprId> sizes = {type.sizes[kSequenceDim], call.keys};
+  if (is_aligned) sizes.insert(sizes.end(), {type.sizes[kBatchDim], type.sizes[kHeadDim]});
+  const Key key{plan_.placements.regions[region.index()].division, part, sizes, type.dtype, type.device};
+  NodeId& bias = made_[key];
+  if (!bias) bias = make_bias(call);
+  rebind(context, node, {.param = node.op->find_param("attn_bias").value(), .value = Arg::node(bias)});
+  rebind(context, node, {.param = node.op->find_param("is_causal").value(), .value = Arg::boolean(false)});
+}
+
+NodeId PartCausalMask::make_bias(const Call& call) {
+  Context& context = *out_.context;
+  const bool is_aligned = in_.step().nodes[call.original].op->target.starts_with(kAlignedKernel);
+  const Arg rows = sizes_.of_extent(call.whole.sizes[kSequenceDim], call.region).value()[call.part];
+  const Arg keys = sizes_.of_inputs(context.exprs.poly(call.keys), call.original);
+  const Arg width = is_aligned ? sizes_.rounded_up(call.keys, kAlignment, call.original) : keys;
+  const ArgRange kwargs = context.args.add(std::vector{
+      Arg::text(out_.intern("dtype")), Arg::named(ArgKind::kDType, out_.intern(info(call.whole.dtype).name)),
+      Arg::text(out_.intern("device")), Arg::named(ArgKind::kDevice, call.whole.device)});
+  const Arg full =
+      append(call, {"hidden",
+                    "aten.full.default",
+                    {writer_.list({rows, width}), Arg::real(-std::numeric_limits<double>::infinity())},
+                    kwargs});
+  Arg bias = append(call, {"behind", "aten.triu.default", {full, first_hidden_key(call)}});
+  if (width != keys)
+    bias = append(call, {"keys", "aten.slice.Tensor", {bias, Arg::integer(1), Arg::integer(0), keys}});
+  const Arg one = Arg::integer(1);
+  const Arg batches = is_aligned ? query_size(call, kBatchDim) : one;
+  const Arg heads = is_aligned ? query_size(call, kHeadDim) : one;
+  return append(call, {"bias", "aten.expand.default", {bias, writer_.list({batches, heads, rows, keys})}})
+      .as_node();
+}
+
+Arg PartCausalMask::first_hidden_key(const Call& call) {
+  if (call.part == 0) return Arg::integer(1);
+  const Arg first = sizes_.first_row(call.whole.sizes[kSequenceDim], call.region, call.part).value();
+  if (first.is_int()) return Arg::integer(first.as_int() + 1);
+  return append(call, {"first_hidden", "operator.add", {first, Arg::integer(1)}, {}, ProvenanceRole::kSize});
+}
+
+Arg PartCausalMask::query_size(const Call& call, int dim) {
+  const ExprId size = writer_.tensor(call.query)->sizes[static_cast<std::size_t>(dim)];
+  if (const auto constant = out_.context->exprs.constant(size)) return Arg::integer(*constant);
+  return Arg::node(sizes_.read_size(call.query, dim, {call.original, call.region}));
+}
+
+Arg PartCausalMask::append(const Call& call, Step step) {
+  return Arg::node(writer_.append(
+      writer_.make({.name = fmt::format("{}_{}_chunk{}", writer_.name(call.original), step.name, call.part),
+                    .target = step.target,
+                    .args = std::move(step.args),
+                    .kwargs = step.kwargs,
+                    .chunk_role = "chunk_input",
+                    .role = step.role,
+                    .origin = call.original,
+                    .region = call.region,
+                    .part = call.part})));
+}
+
+}  // namespace epweave
