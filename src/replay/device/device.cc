@@ -38,6 +38,8 @@ std::string describe_fault(const Fault& fault) {
                                fault.value);
     case FaultCode::kAssertion:
       return "assertion failed";
+    case FaultCode::kInterval:
+      return "histc: bins and an interval";
   }
   return "an unknown fault";
 }

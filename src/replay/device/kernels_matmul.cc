@@ -59,11 +59,14 @@ Value mm(KernelCall& call) {
   multiply(launcher_of(call), a, b, out);
   return out;
 }
+Extents sizes_of_batches(const Tensor& a, const Tensor& b) {
+  check_matrices(a, b, 3);
+  if (a.sizes[0] != b.sizes[0]) throw KernelError("a product of different numbers of matrices");
+  return {a.sizes[0], a.sizes[1], b.sizes[2]};
+}
 Value bmm(KernelCall& call) {
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  check_matrices(a, b, 3);
-  if (a.sizes[0] != b.sizes[0]) throw KernelError("bmm: different batches");
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], a.sizes[1], b.sizes[2]});
+  Tensor out = call.make_result(0, a.dtype, sizes_of_batches(a, b));
   multiply(launcher_of(call), a, b, out);
   return out;
 }
@@ -77,17 +80,34 @@ Value mv(KernelCall& call) {
   multiply(launcher_of(call), a, b, out.view({a.sizes[0], 1}, {out.strides[0], 1}, out.offset));
   return out;
 }
+Value dot(KernelCall& call) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  if (a.rank() != 1 || b.rank() != 1) throw KernelError("dot: two vectors");
+  const Tensor row = a.view({1, a.sizes[0]}, {0, a.strides[0]}, a.offset),
+               column = b.view({b.sizes[0], 1}, {b.strides[0], 0}, b.offset);
+  check_matrices(row, column, 2);
+  const Tensor out = call.make_result(0, a.dtype, {});
+  multiply(launcher_of(call), row, column, out.view({1, 1}, {1, 1}, out.offset));
+  return out;
+}
+
 // beta * self + alpha * (a b): the product is finished first.
-Value addmm(KernelCall& call) {
+Value add_product(KernelCall& call, const Extents& sizes) {
   const Tensor &self = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2);
-  check_matrices(a, b, 2);
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], b.sizes[1]});
+  Tensor out = call.make_result(0, a.dtype, sizes);
   const DType dtype = with_float(a.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
   Scratch scratch(call);
-  const Tensor product = scratch.make(dtype, out.sizes), alpha = scratch.filled(dtype, {}, call[4]);
+  const Tensor product = scratch.make(dtype, sizes), alpha = scratch.filled(dtype, {}, call[4]);
   multiply(scratch.launcher(), a, b, product);
   scratch.map_into(out, ElementOp::kScaledSum, {&alpha, &product, &self}, call[3]);
   return out;
+}
+Value addmm(KernelCall& call) {
+  check_matrices(call.tensor(1), call.tensor(2), 2);
+  return add_product(call, {call.tensor(1).sizes[0], call.tensor(2).sizes[1]});
+}
+Value baddbmm(KernelCall& call) {
+  return add_product(call, sizes_of_batches(call.tensor(1), call.tensor(2)));
 }
 
 // ---- groups -------------------------------------------------------------------------------
@@ -149,7 +169,9 @@ Value grouped_mm(KernelCall& call) {
 constexpr KernelRow kRows[] = {
     {"aten._grouped_mm.default", grouped_mm},
     {"aten.addmm.default", addmm},
+    {"aten.baddbmm.default", baddbmm},
     {"aten.bmm.default", bmm},
+    {"aten.dot.default", dot},
     {"aten.mm.default", mm},
     {"aten.mv.default", mv},
 };
