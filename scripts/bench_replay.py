@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Measure `epweave-replay run` on a graph: seconds of each op, of all ranks together, without waiting.
 
-    scripts/bench_replay.py GRAPH [--runs 3] [--replay BIN] [--top 20] [--with-torch]
+    scripts/bench_replay.py GRAPH [--runs 3] [--replay BIN] [--top 20] [--with-torch] [--device cuda [--math native]]
 
 The fastest of the runs is taken for each op, so that other programs on the machine disturb little.
 --with-torch: also PyTorch on the CPU running the same graph on the same inputs (compare_with_torch.py; one thread in each of
 its processes, a process for each rank), once. Needs torch, torchtitan, safetensors.
+--device cuda: events on the GPU's streams (epweave-replay run --costs), the mean of the runs after two to warm up. With
+--with-torch, beside it PyTorch's ops on the same GPU, one at a time, also by events, as many runs after one to warm up; the
+ranks are processes that take turns on the GPU, so only few of them give its times. Collectives are not compared.
 Exit codes: 0 measured, 1 a run failed, 2 usage.
 """
 import argparse
@@ -40,6 +43,59 @@ def measure_torch(args):
     return sum(rank["processor"] for rank in seconds), max(rank["wall"] for rank in seconds)
 
 
+def measure_device(args, graph):
+    """target -> [calls of a step, seconds of a step], all ranks together, and what was measured on."""
+    with tempfile.TemporaryDirectory() as folder:
+        costs = pathlib.Path(folder) / "costs.json"
+        command = [str(args.replay), "run", str(graph), "-q", "--device", args.device, "--math", args.math, "--warm-up", "2",
+                   "--repeat", str(args.runs), "--costs", str(costs)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{graph}: exit {done.returncode}: {done.stderr.strip()}")
+        report = json.loads(costs.read_text())
+    ops = {}
+    for entry in report["ops"]:
+        calls, seconds = ops.get(entry["op"], (0, 0.0))
+        ops[entry["op"]] = (calls + entry["samples"] / args.runs,
+                            seconds + entry["samples"] * entry["mean"] / args.runs / 1e6)
+    return ops, report
+
+
+def measure_torch_ops(args, world):
+    """The same of PyTorch."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import compare_with_torch
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        report = compare_with_torch.run_replay(argparse.Namespace(replay=args.replay, seed=0), args.graph, folder)
+        assert len(report["ranks"]) == world
+        device = "cpu" if args.device == "emulated" else args.device
+        ranks = compare_with_torch.run_torch(args.graph.resolve(), folder, world, device, args.runs)
+    ops = {}
+    for rank in ranks:
+        for target, (calls, seconds) in rank["ops"].items():
+            before = ops.get(target, (0, 0.0))
+            ops[target] = (before[0] + calls, before[1] + seconds)
+    return ops
+
+
+def print_device(args):
+    ours, report = measure_device(args, args.graph)
+    theirs = measure_torch_ops(args, report["ranks"]) if args.with_torch else {}
+    total = sum(seconds for _, seconds in ours.values())
+    print(f"{args.graph.name}: {report['measured_on']['device']['name']}, {report['measured_on']['math']} math, "
+          f"{report['ranks']} ranks: {total * 1e3:.2f} ms of ops in a step, all ranks")
+    shared = [target for target in ours if target in theirs]
+    if shared:
+        a, b = (sum(ops[target][1] for target in shared) for ops in (ours, theirs))
+        print(f"the {len(shared)} ops that PyTorch has under the same name: {a * 1e3:.2f} ms, PyTorch {b * 1e3:.2f} ms "
+              f"({a / b:.2f} times as long)")
+    print(f"{'op':55} {'calls':>7} {'ms':>9} {'us/call':>9} {'PyTorch':>9}")
+    for target, (calls, seconds) in sorted(ours.items(), key=lambda item: -item[1][1])[:args.top]:
+        other = f"{theirs[target][1] * 1e6 / theirs[target][0]:9.1f}" if target in theirs else f"{'':9}"
+        print(f"{target:55} {calls:7.0f} {seconds * 1e3:9.2f} {seconds * 1e6 / calls:9.1f} {other}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph", type=pathlib.Path)
@@ -47,7 +103,11 @@ def main():
     parser.add_argument("--replay", type=pathlib.Path, default=ROOT / "build/release/bin/epweave-replay")
     parser.add_argument("--top", type=int, default=20)
     parser.add_argument("--with-torch", action="store_true")
+    parser.add_argument("--device", default="cpu", help="cpu (the default), cuda, cuda:N")
+    parser.add_argument("--math", default="portable", choices=("portable", "native"))
     args = parser.parse_args()
+    if args.device != "cpu":
+        return print_device(args)
     runs = [measure(args.replay, args.graph) for _ in range(args.runs)]
     ops = {}
     for report, _ in runs:
@@ -69,4 +129,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

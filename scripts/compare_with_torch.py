@@ -94,7 +94,47 @@ def make_arguments(module, tensors, called, rank):
     return arguments
 
 
+def time_ops(module, arguments, runs, device):
+    """target -> [calls, seconds] of one step: PyTorch's ops one after the other, the mean over `runs` after one to warm up.
+
+    On a GPU events are recorded around each op. Collectives go through the CPU's memory (gloo) and are not timed."""
+    import time as clock
+    import torch
+    is_gpu = device != "cpu"
+    events, times = [], collections.defaultdict(lambda: [0, 0.0])
+
+    class Timed(torch.fx.Interpreter):
+        def call_function(self, target, args, kwargs):
+            if str(target).startswith(COLLECTIVES):
+                move = (lambda x: x.cpu() if isinstance(x, torch.Tensor) else x) if is_gpu else (lambda x: x)
+                result = target(*torch.utils._pytree.tree_map(move, args), **torch.utils._pytree.tree_map(move, kwargs))
+                return result.to(device) if "wait_tensor" in str(target) else result
+            if is_gpu:
+                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                begin.record()
+                result = super().call_function(target, args, kwargs)
+                end.record()
+                events.append((str(target), begin, end))
+                return result
+            begin = clock.perf_counter()
+            result = super().call_function(target, args, kwargs)
+            events.append((str(target), begin, clock.perf_counter()))
+            return result
+
+    with torch.no_grad():
+        for run in range(runs + 1):
+            events.clear()
+            Timed(module).run(*arguments)
+            if is_gpu:
+                torch.cuda.synchronize()
+            for target, begin, end in events if run else []:
+                times[target][0] += 1
+                times[target][1] += begin.elapsed_time(end) / 1e3 if is_gpu else end - begin
+    return {target: [calls / runs, seconds / runs] for target, (calls, seconds) in times.items()}
+
+
 def run_rank(graph, folder):
+    """EPWEAVE_TORCH_DEVICE: where; EPWEAVE_TORCH_RUNS: ops are timed as often, and outputs not written."""
     import torch
     import torch.distributed as dist
     from safetensors.torch import load_file, save_file
@@ -108,10 +148,18 @@ def run_rank(graph, folder):
     report = json.loads((folder / "replay.json").read_text())
     message = epweave_fx.read_file(str(graph))
     called, results = list_names(message)
-    module = epweave_fx.load(str(graph), device="cpu")
-    replace_operators(module)
+    device, runs = os.environ.get("EPWEAVE_TORCH_DEVICE", "cpu"), int(os.environ.get("EPWEAVE_TORCH_RUNS", "0"))
+    module = epweave_fx.load(str(graph), device=device)
+    if device == "cpu":
+        replace_operators(module)
     rename_groups(module, create_groups(report, rank))
     arguments = make_arguments(module, load_file(folder / "inputs.safetensors"), called, rank)
+    if runs:
+        arguments = [a.to(device) if isinstance(a, torch.Tensor) else a for a in arguments]
+        (folder / f"torch{rank}.json").write_text(json.dumps({"ops": time_ops(module, arguments, runs, device)}))
+        dist.barrier()
+        dist.destroy_process_group()
+        return
     dist.barrier()
     wall, processor = time.perf_counter(), time.process_time()
     with torch.no_grad():
@@ -142,8 +190,10 @@ def run_replay(args, graph, folder):
     return json.loads(done.stdout)
 
 
-def run_torch(graph, folder, world):
-    environment = {**os.environ, "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
+def run_torch(graph, folder, world, device="cpu", runs=0):
+    """What each rank tells; with `runs` the times of its ops."""
+    environment = {**os.environ, "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1", "EPWEAVE_TORCH_DEVICE": device,
+                   "EPWEAVE_TORCH_RUNS": str(runs)}
     workers = [subprocess.Popen([sys.executable, "-W", "ignore", __file__, "--rank-of", str(folder), str(graph)],
                                 env={**environment, "RANK": str(rank)}) for rank in range(world)]
     codes = []

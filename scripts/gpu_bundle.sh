@@ -2,7 +2,7 @@
 # Makes a portable bundle for a GPU machine without compilers and package registries: gpu_bundle.sh OUT.tar.gz
 #
 # Holds the programs, libepweave_cuda.so, the kernels' test, the shared libraries they need but those of the C
-# library, and the graphs of scripts/gpu_test.sh. No CUDA library beside the runtime that is linked in, no NCCL.
+# library, and the graphs of scripts/gpu_test.sh. No CUDA library beside the runtime that is linked in, no cuBLAS, no NCCL.
 # On the other machine: tar xzf OUT.tar.gz && epweave-gpu/scripts/gpu_test.sh
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
@@ -27,7 +27,7 @@ for file in "$to"/bin/*; do ldd "$file"; done | awk '$2 == "=>" && $3 ~ "^/" { p
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do
     cp -L "$library" "$to/lib/"
   done
-cp scripts/gpu_test.sh "$to/scripts/"
+cp scripts/gpu_test.sh scripts/bench_replay.py scripts/compare_with_torch.py scripts/epweave_fx.py "$to/scripts/"
 cp scripts/launch_examples/*.sh "$to/scripts/launch_examples/"
 cp testdata/kernels/cases.json "$to/testdata/kernels/"
 for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat dsv3_debug_ep2_sdpa_r030.1b_remat qwen3_moe_ep2.1b_remat; do

@@ -68,6 +68,36 @@ for name in dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
   attempt "$name ep-overlap" "$bin/epweave-replay" check "$g" "$work/new.epw" --device cuda --poison --jitter 1
 done
 
+say "native math: products by cuBLASLt"
+# Where the library takes other algorithms for other numbers of rows nothing is verified: that is no failure, a difference is.
+check_native() {
+  "$bin/epweave-replay" check "$@" --device cuda --math native >"$work/native" 2>&1
+  cat "$work/native"
+  tail -1 "$work/native" | grep -qx -e 'same' -e 'not verified'
+}
+# The same hashes twice.
+repeat_native() {
+  "$bin/epweave-replay" run "$1" --device cuda --math native -q >"$work/once" &&
+    "$bin/epweave-replay" run "$1" --device cuda --math native -q >"$work/twice" && diff "$work/once" "$work/twice"
+}
+if "$bin/epweave-replay" run "$small" --device cuda --math native --json >"$work/out" 2>&1; then
+  grep -e '"cublaslt"' -e '"determinism"' "$work/out"
+  grep '"algorithm"' "$work/out" | sort | uniq -c | sort -rn | head -20
+  for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
+    g=$graphs/$name.epw.gz
+    [ -f "$g" ] || continue
+    attempt "$name twice in native math" repeat_native "$g"
+    "$bin/epweave" rewrite "$g" --preset ep-overlap -o "$work/new.epw" >/dev/null 2>&1 || continue
+    attempt "$name ep-overlap, native" check_native "$g" "$work/new.epw"
+    attempt "$name ep-overlap, native, pinned rows" check_native "$g" "$work/new.epw" --pin-rows
+  done
+elif grep -q 'replay.no-cublaslt' "$work/out"; then
+  echo "cuBLASLt is not installed: nothing was run in native math"
+else
+  cat "$work/out"
+  failed=1
+fi
+
 say "seconds of a step"
 for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
   g=$graphs/$name.epw.gz
@@ -81,6 +111,20 @@ measure() {
     --costs "$work/costs.json" && ls -l "$work/timeline.json" "$work/costs.json" && head -40 "$work/costs.json"
 }
 attempt "llama3_debug_fsdp4.1_norm measured" measure
+
+say "ops beside PyTorch's on the same GPU"
+if python3 -c 'import torch, torchtitan, safetensors; assert torch.cuda.is_available()' 2>/dev/null; then
+  for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
+    g=$graphs/$name.epw.gz
+    [ -f "$g" ] || continue
+    for math in portable native; do
+      attempt "$name, $math, beside PyTorch" python3 "$here/scripts/bench_replay.py" "$g" --replay "$bin/epweave-replay" \
+        --device cuda --math "$math" --with-torch --runs 5
+    done
+  done
+else
+  echo "PyTorch with a GPU, torchtitan and safetensors are not installed: nothing was compared with them"
+fi
 
 say "NCCL: one rank, then a GPU for each rank"
 cat >"$work/one.txt" <<'GRAPH'

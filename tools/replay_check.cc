@@ -1,6 +1,10 @@
 // epweave-replay check: what it finds, for people and as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <tuple>
+
 #include "graphs.h"
 #include "replay/check.h"
 #include "replay/cpu/kernels.h"
@@ -27,6 +31,21 @@ Json describe_rank(const replay::RankCheck& rank) {
   return {{"nodes", std::move(nodes)}, {"unverified", rank.unverified}, {"skipped", rank.skipped}};
 }
 
+Json describe_changes(const replay::CheckReport& report, const Graph& b) {
+  Json changes = Json::array();
+  for (const replay::KernelChange& change : report.kernel_changes)
+    changes.push_back({{"rank", change.rank}, {"origin", change.origin}, {"a", change.a}, {"b", change.b}});
+  Json result = {{"changes", std::move(changes)}, {"first", nullptr}};
+  if (report.first_change) {
+    Json first = {{"rank", report.first_change->rank}, {"origin", report.first_change->origin}};
+    if (report.first_change->difference)
+      first["difference"] = describe_difference(*report.first_change->difference);
+    add_site(first, site_of(b, b.step().nodes[report.first_change->node]));
+    result["first"] = std::move(first);
+  }
+  return result;
+}
+
 Json describe_check(const replay::CheckReport& report, const Graph& b) {
   Json outputs = Json::array(), ranks = Json::array();
   for (const replay::OutputCheck& output : report.outputs) {
@@ -51,6 +70,7 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
                  {"ops_without_bound", report.ops_without_bound},
                  {"ranks", std::move(ranks)},
                  {"first_divergence", nullptr},
+                 {"library_kernels", describe_changes(report, b)},
                  {"seconds", {report.run_a.seconds, report.run_b.seconds}}};
   if (report.reference) {
     const replay::ReferenceCheck& found = *report.reference;
@@ -73,9 +93,11 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
 
 std::string list_verdicts(const std::array<std::uint64_t, replay::kVerdicts>& counts) {
   std::string line;
-  for (std::size_t i = 0; i < replay::kVerdicts; ++i)
-    line += fmt::format("{}{} {}", i == 0 ? "" : ", ", counts[i],
-                        replay::name_of(static_cast<replay::Verdict>(i)));
+  for (std::size_t i = 0; i < replay::kVerdicts; ++i) {
+    const auto verdict = static_cast<replay::Verdict>(i);
+    if (verdict == replay::Verdict::kLibraryKernel && counts[i] == 0) continue;  // of native math
+    line += fmt::format("{}{} {}", i == 0 ? "" : ", ", counts[i], replay::name_of(verdict));
+  }
   return line;
 }
 
@@ -115,6 +137,38 @@ std::string describe_first(const replay::NodeCheck& first, const Graph& b) {
   return text;
 }
 
+// The first products that took other algorithms, for people.
+std::string summarise_changes(const replay::CheckReport& report, const Graph& b) {
+  constexpr std::size_t kMost = 5;
+  if (report.kernel_changes.empty()) return "";
+  std::string text = fmt::format("{} products took another algorithm of the library in B, and differ:\n",
+                                 report.kernel_changes.size());
+  // Most are the same on all ranks: in the order in which the first rank has them.
+  std::vector<std::pair<const replay::KernelChange*, std::size_t>> kinds;
+  std::map<std::tuple<std::string, std::vector<std::string>, std::vector<std::string>>, std::size_t> known;
+  for (const replay::KernelChange& change : report.kernel_changes) {
+    const auto [found, is_new] = known.try_emplace({change.origin, change.a, change.b}, kinds.size());
+    if (is_new) kinds.emplace_back(&change, 0);
+    ++kinds[found->second].second;
+  }
+  for (std::size_t i = 0; i < std::min(kMost, kinds.size()); ++i) {
+    const auto& [change, ranks] = kinds[i];
+    text += fmt::format("  %{} on {} of {} ranks\n", change->origin, ranks, report.ranks.size());
+    for (const std::string& one : change->a) text += fmt::format("    A: {}\n", one);
+    for (const std::string& one : change->b) text += fmt::format("    B: {}\n", one);
+  }
+  if (kinds.size() > kMost) text += fmt::format("  and {} more; --json lists them\n", kinds.size() - kMost);
+  if (report.first_change && report.first_change->difference) {
+    const Site site = site_of(b, b.step().nodes[report.first_change->node]);
+    text += fmt::format("  the first, %{} = {}{}{}: {}\n", site.node, site.op,
+                        site.module.empty() ? "" : " in " + site.module,
+                        site.source.empty() ? "" : " (" + site.source + ")",
+                        replay::describe(*report.first_change->difference));
+  }
+  return text +
+         "  what lies behind them is not verified: --pin-rows takes A's algorithms, --math portable has one\n";
+}
+
 std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
   std::string text;
   std::array<std::uint64_t, replay::kVerdicts> counts{};
@@ -126,6 +180,7 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
                         output.bound ? "; " + replay::describe(*output.bound) : "");
   }
   if (report.first) text += describe_first(*report.first, b);
+  text += summarise_changes(report, b);
   if (!report.baseline_is_deterministic)
     text += "A is not deterministic: it gave other bits the second time\n";
   if (!report.devices_agree) text += "the device gives other bits than the CPU, where bounds are made\n";
@@ -164,8 +219,8 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const std::string& name_a = options.device_a.empty() ? options.replay.device : options.device_a;
   const std::string& name_b = options.device_b.empty() ? options.replay.device : options.device_b;
-  const std::unique_ptr<replay::Device> device_a = open_device(name_a);
-  const std::unique_ptr<replay::Device> other = name_a == name_b ? nullptr : open_device(name_b);
+  const std::unique_ptr<replay::Device> device_a = open_device(name_a, options.replay);
+  const std::unique_ptr<replay::Device> other = name_a == name_b ? nullptr : open_device(name_b, options.replay);
   replay::Device* device_b = name_a == name_b ? device_a.get() : other.get();
   require_runnable({a, options.a, options.replay, device_a.get()}, kernels);
   require_runnable({b, options.b, options.replay, device_b}, kernels);

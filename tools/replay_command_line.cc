@@ -63,6 +63,13 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
       ->type_name("GIB");
   add_device(command, "--device", replay.device, "Where graphs run: cpu, cuda, or cuda:N for GPU N");
   command
+      .add_option("--math", replay.math,
+                  "On a GPU: portable, the same bits everywhere; or native, products by cuBLASLt")
+      ->check(CLI::IsMember(std::vector<std::string>{"portable", "native"}))
+      ->type_name("KIND");
+  command.add_flag("--pin-rows", replay.pin_rows,
+                   "In native math, one algorithm of the library for all numbers of rows of a product");
+  command
       .add_option("--data", replay.data,
                   "Inputs: real numbers, or integers from -2 to 2, whose sums are exact")
       ->check(CLI::IsMember(std::vector<std::string>{"real", "integer"}))

@@ -6,6 +6,7 @@
 
 #include "io/file.h"
 #include "replay/device/device.h"
+#include "replay_setup.h"
 #include "version.h"
 
 namespace epweave::cli {
@@ -23,24 +24,28 @@ nccl::Place find_place(const RunCommandOptions& options, const replay::World& wo
   return place;
 }
 
-std::unique_ptr<replay::Device> open_device_of(const std::string& name, const nccl::Place& place) {
+std::unique_ptr<replay::Device> open_device_of(const ReplayOptions& options, const nccl::Place& place) {
+  const std::string& name = options.device;
   if (name == "cpu")
     throw UsageError("--transport nccl needs --device cuda; on the CPU all ranks are threads of one process");
-  if (name == "emulated") return replay::device::open_emulated_device(replay::device::Emulation::kConcurrent);
-  if (name != "cuda") return open_device(name);
+  const replay::device::MathMode mode = read_math(options);
+  if (name == "emulated")
+    return replay::device::open_emulated_device(replay::device::Emulation::kConcurrent, mode);
+  if (name != "cuda") return open_device(name, options);
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   const bool sees_one =
       visible != nullptr && *visible != '\0' && std::string(visible).find(',') == std::string::npos;
-  return replay::device::open_cuda_device(sees_one ? 0 : static_cast<int>(place.local_rank));
+  return replay::device::open_cuda_device(sees_one ? 0 : static_cast<int>(place.local_rank), mode);
 }
 
 std::string describe_program(const RunCommandOptions& options) {
   const auto hash = [](const std::string& path) { return sha256_hex(read_bytes(path)).substr(0, 16); };
   const ReplayOptions& replay = options.replay;
-  std::string text = fmt::format("{}, graph {}, seed {}, {} data, {} runs",
+  std::string text = fmt::format("{}, graph {}, seed {}, {} data, {} math{}, {} runs",
                                  version_text().substr(0, version_text().find('\n')),
                                  options.input.path == "-" ? "of standard input" : hash(options.input.path),
-                                 replay.seed, replay.data, options.measure.warm_up + options.measure.repeat);
+                                 replay.seed, replay.data, replay.math, replay.pin_rows ? " with pinned rows" : "",
+                                 options.measure.warm_up + options.measure.repeat);
   if (!replay.recipe.empty()) text += ", recipe " + hash(replay.recipe);
   for (const std::string& path : replay.inputs) text += ", inputs " + hash(path);
   return text;

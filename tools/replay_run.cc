@@ -110,16 +110,36 @@ std::string host_name() {
   return name;
 }
 
+// What the bits of a run depend on.
+std::string_view describe_determinism(replay::Math math) {
+  if (math == replay::Math::kPortable) return "the same bits on every machine";
+  return "products: the same bits for the same library, GPU model, number of multiprocessors and algorithms, none of "
+         "which splits the reduced index or adds up partial results; other ops: the same bits on every machine";
+}
+
+// The products of a rank that the library computed: each shape and algorithm once, with the number of launches.
+Json list_products(const replay::RankResult& result) {
+  std::map<std::pair<std::string, std::string>, std::uint64_t> counts;
+  for (const replay::LibraryProduct& product : result.products)
+    ++counts[{product.shape, product.algorithm}];
+  Json products = Json::array();
+  for (const auto& [product, launches] : counts)
+    products.push_back({{"shape", product.first}, {"algorithm", product.second}, {"launches", launches}});
+  return products;
+}
+
 Json describe_environment(const replay::Device* device, const std::string& transport) {
   Json facts = Json::object();
   if (device == nullptr) facts["name"] = "cpu";
   if (device != nullptr)
     for (const auto& [name, value] : device->list_facts()) facts[name] = value;
   const bool is_gpu = facts.contains("cuda_runtime");
+  const replay::Math math = device == nullptr ? replay::Math::kPortable : device->math();
   return {{"device", std::move(facts)},
           {"host", host_name()},
           {"transport", transport},
-          {"math", "portable"},
+          {"math", math == replay::Math::kNative ? "native" : "portable"},
+          {"determinism", describe_determinism(math)},
           {"clock", is_gpu ? "CUDA events" : "the host's clock"}};
 }
 
@@ -143,6 +163,7 @@ Json report_of_rank(const Prepared& prepared, const replay::RunResult& run, Rank
           {"seconds", run.seconds},
           {"peak_bytes", run.peak_bytes},
           {"ops", std::move(ops)},
+          {"library_products", list_products(result)},
           {"spans", list_spans(prepared.graph, run, rank)}};
 }
 
@@ -192,7 +213,9 @@ class MergedReport {
       peak = std::max(peak, rank["peak_bytes"].get<double>());
       is_finite = is_finite && rank["loss_is_finite"].get<bool>();
       contradictions += rank["contradicted_types"].get<std::uint64_t>();
-      Json& entry = ranks.emplace_back(Json{{"rank", rank["rank"]}, {"results", rank["results"]}});
+      Json& entry = ranks.emplace_back(Json{{"rank", rank["rank"]},
+                                             {"results", rank["results"]},
+                                             {"library_products", rank["library_products"]}});
       if (rank.contains("environment")) entry["environment"] = rank["environment"];
     }
     for (const Json& op : ops)
@@ -335,7 +358,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
   const replay::nccl::Place place = is_process ? find_place(options, world) : replay::nccl::Place();
   const std::unique_ptr<replay::Device> device =
-      is_process ? open_device_of(options.replay.device, place) : open_device(options.replay.device);
+      is_process ? open_device_of(options.replay, place) : open_device(options.replay.device, options.replay);
   require_runnable({graph, options.input, options.replay, device.get(), is_process ? 1 : world.size},
                    kernels);
   const InputSource source(options.replay);

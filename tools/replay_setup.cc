@@ -66,10 +66,23 @@ replay::RunOptions make_options(const ReplayOptions& options) {
   return result;
 }
 
-std::unique_ptr<replay::Device> open_device(const std::string& name) {
-  if (name == "cpu") return nullptr;
-  if (name == "emulated") return replay::device::open_emulated_device();
-  return replay::device::open_cuda_device(name == "cuda" ? 0 : std::stoi(name.substr(name.find(':') + 1)));
+replay::device::MathMode read_math(const ReplayOptions& options) {
+  const bool is_native = options.math == "native";
+  if (options.pin_rows && !is_native) throw UsageError("--pin-rows is of --math native");
+  return {is_native ? replay::Math::kNative : replay::Math::kPortable,
+          options.pin_rows ? replay::PinRows::kYes : replay::PinRows::kNo};
+}
+
+std::unique_ptr<replay::Device> open_device(const std::string& name, const ReplayOptions& options) {
+  const replay::device::MathMode mode = read_math(options);
+  if (name == "cpu") {
+    if (mode.math == replay::Math::kNative) throw UsageError("--math native is a GPU's: give --device cuda");
+    return nullptr;
+  }
+  if (name == "emulated")
+    return replay::device::open_emulated_device(replay::device::Emulation::kLazy, mode);
+  return replay::device::open_cuda_device(name == "cuda" ? 0 : std::stoi(name.substr(name.find(':') + 1)),
+                                          mode);
 }
 
 InputSource::InputSource(const ReplayOptions& options)

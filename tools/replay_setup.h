@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "replay/device/device.h"
 #include "replay/executor.h"
 #include "replay/inputs.h"
 #include "replay_commands.h"
@@ -12,8 +13,12 @@ namespace epweave::cli {
 
 replay::RunOptions make_options(const ReplayOptions& options);
 
-// Where graphs run; null: the CPU. Throws PassError if the device is not there.
-std::unique_ptr<replay::Device> open_device(const std::string& name);
+// Throws UsageError where the options contradict each other.
+replay::device::MathMode read_math(const ReplayOptions& options);
+
+// Where graphs run; null: the CPU. `name`: --device or one of its kind. Throws PassError if the device is not there,
+// UsageError where it has no such math.
+std::unique_ptr<replay::Device> open_device(const std::string& name, const ReplayOptions& options);
 
 // What inputs are made of, with the files that it refers to.
 struct InputSource {

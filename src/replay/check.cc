@@ -45,12 +45,17 @@ class Checker {
   CheckReport check() {
     if (world_a_.size != world_b_.size)
       throw UsageError(fmt::format("the graphs are of {} and {} ranks", world_a_.size, world_b_.size));
+    if (is_native() && (setup_.device_a != setup_.device_b || setup_.reference != nullptr))
+      throw UsageError(
+          "--math native compares two graphs on one device: other devices and a reference have other bits");
     Watcher seen_a(a_, world_a_.size), seen_b(b_, world_b_.size);
     ask_for_slices(seen_a, seen_b);
     Run run_a = run(a_, world_a_, watch(seen_a, setup_.device_a));
     Run run_b = run(b_, world_b_, watch(seen_b, setup_.device_b));
     for (Rank rank = 0; rank < world_a_.size; ++rank) judge_nodes(rank, seen_a, seen_b);
-    const std::vector<std::vector<std::size_t>> lots = find_sums(seen_a);
+    if (is_native()) find_kernel_changes(run_a.run, run_b.run);
+    const std::vector<std::vector<std::size_t>> lots =
+        is_native() ? std::vector<std::vector<std::size_t>>() : find_sums(seen_a);
     has_sums_ = !lots.empty();
     if (has_sums_) sums_.start(lots[0]);
     // The second run of A also tells whether A gives the same bits twice.
@@ -75,8 +80,10 @@ class Checker {
       check_results(run_a.results[rank], run_b.results[rank], rank);
       count_not_finite(run_a.results[rank]);
       if (has_sums_) check_sums(again_a, again_b, rank);
+      if (is_native()) explain_outputs(run_b.run, rank);
     }
-    if (report_.first) locate_first();
+    if (report_.first) locate(*report_.first, first_group_);
+    if (!report_.kernel_changes.empty()) locate_first_change();
     if (setup_.reference != nullptr) check_reference(run_a.results, run_b.results);
     report_.run_a = std::move(run_a.run);
     report_.run_b = std::move(run_b.run);
@@ -213,6 +220,79 @@ class Checker {
     return lots;
   }
 
+  // --- native math ---
+
+  bool is_native() const {
+    return (setup_.device_a != nullptr && setup_.device_a->math() == Math::kNative) ||
+           (setup_.device_b != nullptr && setup_.device_b->math() == Math::kNative);
+  }
+
+  // What the library's algorithms and regrouped sums are behind.
+  void find_kernel_changes(const RunResult& run_a, const RunResult& run_b) {
+    const ProductTable products_a(run_a), products_b(run_b);
+    IdSet<NodeId> changed, sums;
+    for (Rank rank = 0; rank < world_a_.size; ++rank) {
+      for (std::size_t i = 0; i < groups_.size(); ++i) {
+        const GroupJudgement& judgement = judgements_[rank][i];
+        if (!judgement.skipped.empty() || judgement.judgement.verdict == Verdict::kEqual) continue;
+        const auto mark = [&](IdSet<NodeId>& roots) {
+          for (const NodeId value : groups_[i].values)
+            if (value) roots.insert(value);
+        };
+        if (judgement.judgement.is_sum) {
+          mark(sums);
+        } else if (auto change = find_kernel_change(products_a, products_b, rank, groups_[i])) {
+          change->group = i;
+          change->origin = a_.text(a_.step().nodes[groups_[i].whole].name);
+          report_.kernel_changes.push_back(std::move(*change));
+          mark(changed);
+        }
+      }
+    }
+    behind_changes_ = find_reached(b_, changed);
+    behind_sums_ = find_reached(b_, sums);
+  }
+
+  static constexpr std::string_view kNoBounds =
+      "from a regrouped sum, whose bound is made in portable math only";
+
+  Judgement explain(const Judgement& first, std::size_t group) const {
+    const auto is_behind = [&](const Reached& reached) {
+      return std::any_of(groups_[group].values.begin(), groups_[group].values.end(),
+                         [&](NodeId value) { return value && reached.nodes.contains(value); });
+    };
+    if (is_behind(behind_changes_))
+      return {Verdict::kLibraryKernel, "behind another algorithm of the library", first.is_sum};
+    if (is_behind(behind_sums_)) return {Verdict::kUnverified, std::string(kNoBounds), first.is_sum};
+    return first;
+  }
+
+  void explain_outputs(const RunResult& run_b, Rank rank) {
+    const std::vector<bool> changes = find_reached_results(behind_changes_, run_b.ranks[rank]),
+                            sums = find_reached_results(behind_sums_, run_b.ranks[rank]);
+    for (std::size_t i = first_output_[rank]; i < report_.outputs.size(); ++i) {
+      OutputCheck& output = report_.outputs[i];
+      const std::size_t at = i - first_output_[rank];
+      if (output.verdict != Verdict::kDiffers || !output.difference.problem.empty() || at >= changes.size())
+        continue;
+      if (changes[at])
+        output.verdict = Verdict::kLibraryKernel;
+      else if (sums[at])
+        output.verdict = Verdict::kUnverified;
+    }
+  }
+
+  void locate_first_change() {
+    const KernelChange& change = report_.kernel_changes.front();
+    const Group& group = groups_[change.group];
+    report_.first_change =
+        NodeCheck{change.rank, *std::find_if(group.values.begin(), group.values.end(),
+                                             [](NodeId value) { return static_cast<bool>(value); }),
+                  std::string(a_.text(a_.step().nodes[group.whole].name)),
+                  "the library took another algorithm", std::nullopt};
+    locate(*report_.first_change, change.group);
+  }
+
   // Of a value and its bound, of all ranks.
   std::size_t kept_bytes(const Watcher& seen, NodeId node) const {
     std::size_t bytes = 0;
@@ -233,6 +313,7 @@ class Checker {
   // The verdict in the end: where a regrouped sum is behind it, that of its bound.
   Judgement conclude(Rank rank, std::size_t group) const {
     const Judgement& first = judgements_[rank][group].judgement;
+    if (is_native()) return needs_bound(first) ? explain(first, group) : first;
     if (!needs_bound(first) || !is_reached(groups_[group])) return first;
     const auto comparison = sums_.result(rank, group);
     if (!comparison)
@@ -330,8 +411,9 @@ class Checker {
 
   // --- the first node that differs ---
 
-  void locate_first() {
-    const Group& group = groups_[first_group_];
+  // Runs both graphs once more for the values of one group: where they differ, and in which part.
+  void locate(NodeCheck& found, std::size_t in_group) {
+    const Group& group = groups_[in_group];
     HostMemory memory;
     std::vector<Tensor> whole(1), values(group.values.size());
     const auto capture = [&](const std::vector<NodeId>& nodes, std::vector<Tensor>& to, Device* device) {
@@ -339,7 +421,7 @@ class Checker {
       options.device = device;
       options.observer = [&, nodes](Rank rank, NodeId node, const Value& value) {
         const auto at = std::find(nodes.begin(), nodes.end(), node);
-        if (rank == report_.first->rank && at != nodes.end() && value.is_tensor())
+        if (rank == found.rank && at != nodes.end() && value.is_tensor())
           to[static_cast<std::size_t>(at - nodes.begin())] = copy_tensor(value.tensor(), memory);
       };
       return options;
@@ -349,8 +431,8 @@ class Checker {
     if (whole[0].storage == nullptr) return;
     for (const Tensor& value : values)
       if (value.storage == nullptr || value.dtype != whole[0].dtype) return;
-    report_.first->difference = compare_tensors(whole[0], join(whole[0], values, memory));
-    report_.first->node = group.values[find_part(whole[0], values, report_.first->difference->index)];
+    found.difference = compare_tensors(whole[0], join(whole[0], values, memory));
+    found.node = group.values[find_part(whole[0], values, found.difference->index)];
   }
 
   // The part that holds an element of the whole; the first one where the parts are no pieces.
@@ -392,6 +474,7 @@ class Checker {
   SumChecker sums_;
   bool has_sums_ = false;  // some sum was regrouped
   BoundedNodes bounded_a_, bounded_b_;
+  Reached behind_changes_, behind_sums_;  // of B, in native math
   std::vector<std::vector<GroupJudgement>> judgements_;  // by rank, by group
   std::vector<std::size_t> first_output_;                // by rank, in report_.outputs
   std::size_t first_group_ = 0;
@@ -406,7 +489,8 @@ CheckReport::Conclusion CheckReport::conclusion() const {
                        [=](const OutputCheck& output) { return output.verdict == verdict; });
   };
   if (first || has(Verdict::kDiffers)) return Conclusion::kDifferent;
-  if (!baseline_is_deterministic || !devices_agree || !step_is_finite || has(Verdict::kUnverified))
+  if (!baseline_is_deterministic || !devices_agree || !step_is_finite || has(Verdict::kUnverified) ||
+      has(Verdict::kLibraryKernel))
     return Conclusion::kNotVerified;
   return Conclusion::kSame;
 }

@@ -13,6 +13,8 @@
 //   sum-order   the value is a floating-point sum that was regrouped (parts of the whole's size that are not
 //               equal), or is computed from one, and no element is further off than its summands allow: unit
 //               roundoff times the sum of their magnitudes, followed from op to op (error_bounds.h)
+//   library-kernel  in native math: a product for which the library took another algorithm than in A, as it may for
+//               another number of rows, or what is computed from one (library_kernels.h)
 //   unverified  nothing above can tell: integers (an index counts the rows of its part), other shapes, memory
 //               that is not written yet, what an op without a bound makes of a regrouped sum
 //   differs     everything else
@@ -20,10 +22,13 @@
 // The verdict on B:
 //
 //   different      a node or an output differs
-//   not verified   else, if an output is unverified, A does not give the same bits twice, or a device does not
+//   not verified   else, if an output is unverified or library-kernel, A does not give the same bits twice, or a device does not
 //                  give the CPU's: nothing shows a
 //                  difference, and nothing shows that there is none
 //   same           else: every output is equal or sum-order
+//
+// In native math (--math native) bounds are not followed: what comes from a regrouped sum and differs is unverified.
+// Both graphs run on the same device then; with pinned rows (cublas/products.h) B's products take A's algorithms.
 //
 // A reference C, such as another tool's rewrite of A, is run on the same inputs and its outputs are compared with those of A
 // and B. It changes no verdict.
@@ -48,6 +53,7 @@
 #include "replay/compare.h"
 #include "replay/executor.h"
 #include "replay/inputs.h"
+#include "replay/library_kernels.h"
 #include "replay/sum_check.h"
 #include "replay/watch_values.h"
 
@@ -87,6 +93,8 @@ struct CheckReport {
   std::vector<OutputCheck> outputs;       // every rank, every tensor
   std::vector<RankCheck> ranks;
   std::optional<NodeCheck> first;           // first node, in B's order, that differs
+  std::vector<KernelChange> kernel_changes;  // of all ranks, each rank's in B's order
+  std::optional<NodeCheck> first_change;     // the first of them
   double largest_share = 0;                 // of |a - b| / bound: sum-order outputs
   std::set<std::string> ops_without_bound;  // targets that regrouped sums went through
   std::optional<ReferenceCheck> reference;

@@ -226,6 +226,7 @@ class RankRunner {
       }
     }
     if (device_ != nullptr) bring_back(inputs);
+    if (device_ != nullptr) result_.products = device_->take_products();
     if (device_ != nullptr && options_.measuring != nullptr) result_.spans = {device_->take_spans()};
     for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
     return std::move(result_);

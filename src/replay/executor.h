@@ -90,6 +90,7 @@ struct RankResult {
   std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
   std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
   std::map<NodeId, MeasuredNode> measured;   // of the nodes of the spans
+  std::vector<LibraryProduct> products;      // of the last run, in native math
   std::uint64_t contradictions = 0;          // values that are not what is recorded
   std::string first_contradiction;           // message of the first
 };

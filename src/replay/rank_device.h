@@ -31,6 +31,19 @@ struct StepSpan {
   double begin = 0, end = 0;
 };
 
+// Who computes products: kernels of ours, the same bits everywhere; or the device's library, fast, whose bits are those
+// of the algorithm that it takes.
+enum class Math : std::uint8_t { kPortable, kNative };
+// Whether products that differ in their number of rows alone take the same algorithm of the library.
+enum class PinRows : std::uint8_t { kNo, kYes };
+
+// A product that the library computed.
+struct LibraryProduct {
+  NodeId node;
+  std::string shape;      // "bf16[512, 256] x [256, 64]"
+  std::string algorithm;  // "algorithm 66, tile 20, stages 35, ..."
+};
+
 class RankDevice {
  public:
   virtual ~RankDevice() = default;
@@ -60,6 +73,9 @@ class RankDevice {
   // Ranges for profilers.
   virtual void open_range(const std::string& name) = 0;
   virtual void close_range() = 0;
+
+  // In native math: those of the run so far, in the order of the steps.
+  virtual std::vector<LibraryProduct> take_products() = 0;
 };
 
 // One run of a graph on a device. Outlives all values of the run.
@@ -88,6 +104,7 @@ class Device {
   virtual const KernelTable& kernels() const = 0;
   virtual std::size_t memory_bytes() const = 0;  // 0: the host's
   virtual std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) = 0;
+  virtual Math math() const = 0;
   virtual void enter() = 0;  // the calling thread uses it, in calls of other libraries too
 };
 

@@ -88,7 +88,8 @@ Judgement judge_parts(const Seen& whole, const std::vector<const Seen*>& parts, 
 }  // namespace
 
 std::string_view name_of(Verdict verdict) {
-  constexpr std::string_view kNames[] = {"equal", "reordered", "sum-order", "unverified", "differs"};
+  constexpr std::string_view kNames[] = {"equal",          "reordered",  "sum-order",
+                                         "library-kernel", "unverified", "differs"};
   return kNames[static_cast<std::size_t>(verdict)];
 }
 

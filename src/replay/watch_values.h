@@ -19,8 +19,8 @@
 
 namespace epweave::replay {
 
-enum class Verdict : std::uint8_t { kEqual, kReordered, kSumOrder, kUnverified, kDiffers };
-inline constexpr std::size_t kVerdicts = 5;
+enum class Verdict : std::uint8_t { kEqual, kReordered, kSumOrder, kLibraryKernel, kUnverified, kDiffers };
+inline constexpr std::size_t kVerdicts = 6;
 std::string_view name_of(Verdict verdict);
 
 // What is remembered of a value.

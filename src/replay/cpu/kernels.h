@@ -37,6 +37,7 @@ std::span<const KernelRow> normalise_rows();
 std::span<const KernelRow> pointwise_rows();
 std::span<const KernelRow> rearrange_rows();
 std::span<const KernelRow> reduce_rows();
+std::span<const KernelRow> slice_rows();
 std::span<const KernelRow> sort_rows();
 std::span<const KernelRow> statistics_rows();
 std::span<const KernelRow> view_rows();

@@ -1,109 +1,13 @@
-// Ops that pick, place, count or shift elements, beside those of kernels_index.cc and kernels_copy.cc.
+// Ops that pick, place or count elements, beside those of kernels_index.cc, kernels_copy.cc and kernels_slice.cc.
 #include <algorithm>
 #include <cstring>
 
 #include "replay/cpu/kernels.h"
 #include "replay/cpu/operands.h"
+#include "replay/cpu/parts.h"
 
 namespace epweave::replay::cpu {
 namespace {
-
-Tensor copy_of(KernelCall& call) {
-  const Tensor& self = call.tensor(0);
-  Tensor out = call.make_result(0, self.dtype, self.sizes);
-  copy_elements(self, out);
-  return out;
-}
-
-std::size_t existing_dim(std::int64_t dim, const Tensor& self) {
-  if (self.rank() == 0) throw KernelError("a tensor with dimensions is needed");
-  return checked_dim(dim, self.rank());
-}
-
-std::int64_t checked_row(std::int64_t row, std::int64_t rows) {
-  const std::int64_t wrapped = row < 0 ? row + rows : row;
-  if (wrapped < 0 || wrapped >= rows)
-    throw KernelError("index " + std::to_string(row) + " is out of range for a dimension of " +
-                      std::to_string(rows));
-  return wrapped;
-}
-
-Tensor row_of(const Tensor& self, std::size_t dim, std::int64_t row) {
-  Tensor part = self;
-  part.offset += row * part.strides[dim];
-  part.sizes.erase(part.sizes.begin() + static_cast<std::ptrdiff_t>(dim));
-  part.strides.erase(part.strides.begin() + static_cast<std::ptrdiff_t>(dim));
-  return part;
-}
-
-// ---- slices -------------------------------------------------------------------------------
-
-// self[start:end:step] along `dim`, as Python cuts it; the parameters from `first` on.
-Tensor slice_of(const KernelCall& call, const Tensor& self, std::size_t first) {
-  const std::size_t dim = existing_dim(call.integer(first), self);
-  const std::int64_t extent = self.sizes[dim], step = call.integer(first + 3);
-  if (step <= 0) throw KernelError("slice: the step must be positive");
-  const auto clip = [&](std::size_t param, std::int64_t otherwise) {
-    if (call[param].is_none()) return otherwise;
-    const std::int64_t at = call.integer(param);
-    return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
-  };
-  const std::int64_t start = clip(first + 1, 0), end = std::max(start, clip(first + 2, extent));
-  Tensor part = self;
-  part.sizes[dim] = (end - start + step - 1) / step;
-  part.offset += part.sizes[dim] == 0 ? 0 : start * part.strides[dim];
-  part.strides[dim] *= step;
-  return part;
-}
-Value slice_copy(KernelCall& call) {
-  const Tensor part = slice_of(call, call.tensor(0), 1);
-  const Tensor out = call.make_result(0, part.dtype, part.sizes);
-  copy_elements(part, out);
-  return out;
-}
-void put(const Tensor& source, const Tensor& place) {
-  if (source.sizes != place.sizes) throw KernelError("the source has other sizes than the place it goes to");
-  copy_elements(source, place);
-}
-Value slice_scatter(KernelCall& call) {
-  const Tensor out = copy_of(call);
-  put(call.tensor(1), slice_of(call, out, 2));
-  return out;
-}
-Value select_scatter(KernelCall& call) {
-  const Tensor out = copy_of(call);
-  const std::size_t dim = existing_dim(call.integer(2), out);
-  put(call.tensor(1), row_of(out, dim, checked_row(call.integer(3), out.sizes[dim])));
-  return out;
-}
-
-// roll(self, shifts, dims): dims empty rolls the flattened tensor.
-Value roll(KernelCall& call) {
-  const Extents shifts = call[1].integers(), dims = call[2].integers();
-  Tensor from = call.tensor(0);
-  const Tensor out = call.make_result(0, from.dtype, from.sizes);
-  if (from.numel() == 0) return out;
-  const auto roll_along = [](const Tensor& source, const Tensor& to, std::size_t dim, std::int64_t shift) {
-    const std::int64_t extent = source.sizes[dim], by = ((shift % extent) + extent) % extent;
-    for (std::int64_t row = 0; row < extent; ++row)
-      copy_elements(row_of(source, dim, row), row_of(to, dim, (row + by) % extent));
-  };
-  if (dims.empty()) {
-    if (shifts.size() != 1) throw KernelError("roll: one shift where no dimension is named");
-    const Tensor flat = call.make(from.dtype, {from.numel()}), rolled = call.make(from.dtype, {from.numel()});
-    gather_elements(from, flat.bytes());
-    roll_along(flat, rolled, 0, shifts[0]);
-    scatter_elements(rolled.bytes(), out);
-    return out;
-  }
-  if (dims.size() != shifts.size()) throw KernelError("roll: as many shifts as dimensions");
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    const Tensor to = i + 1 == dims.size() ? out : call.make(from.dtype, from.sizes);
-    roll_along(from, to, existing_dim(dims[i], from), shifts[i]);
-    from = to;
-  }
-  return out;
-}
 
 // Elements on one side of a diagonal of the last two dimensions are kept, the others 0.
 enum class Side { kLower, kUpper };
@@ -344,11 +248,7 @@ constexpr KernelRow kRows[] = {
     {"aten.masked_select.default", masked_select},
     {"aten.nonzero.default", nonzero},
     {"aten.one_hot.default", one_hot},
-    {"aten.roll.default", roll},
     {"aten.searchsorted.Tensor", searchsorted},
-    {"aten.select_scatter.default", select_scatter},
-    {"aten.slice_copy.Tensor", slice_copy},
-    {"aten.slice_scatter.default", slice_scatter},
     {"aten.tril.default", triangle<Side::kLower>},
     {"aten.triu.default", triangle<Side::kUpper>},
 };

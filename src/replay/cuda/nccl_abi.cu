@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "replay/cuda/abi_check.h"
 #include "replay/nccl/nccl_api.h"
 
 namespace epweave::replay::nccl {
@@ -49,23 +50,7 @@ static_assert(static_cast<int>(Result::kRemoteError) == ncclRemoteError);
 static_assert(static_cast<int>(Result::kInProgress) == ncclInProgress);
 static_assert(kByte == ncclUint8);
 
-// A function of ours and one of NCCL's are called alike: as many arguments, each of the same size and kind. Pointers
-// and enumerations have other names there; identifiers are passed by value in both.
-template <class Ours, class Theirs>
-struct IsAlike : std::integral_constant<bool, sizeof(Ours) == sizeof(Theirs) &&
-                                                  std::is_pointer<Ours>::value == std::is_pointer<Theirs>::value &&
-                                                  std::is_class<Ours>::value == std::is_class<Theirs>::value> {};
-template <class Ours, class Theirs>
-struct AreAlike : std::false_type {};
-template <class R, class... A, class S, class... B>
-struct AreAlike<R (*)(A...), S (*)(B...)> {
-  template <bool is_same_count, class = void>
-  struct All : std::false_type {};
-  template <class Unused>
-  struct All<true, Unused> : std::conjunction<IsAlike<R, S>, IsAlike<A, B>...> {};
-  static constexpr bool value = All<sizeof...(A) == sizeof...(B)>::value;
-};
-#define EPWEAVE_ALIKE(ours, theirs) static_assert(AreAlike<decltype(Api::ours), decltype(&theirs)>::value)
+#define EPWEAVE_ALIKE(ours, theirs) static_assert(abi::AreAlike<decltype(Api::ours), decltype(&theirs)>::value)
 EPWEAVE_ALIKE(get_version, ncclGetVersion);
 EPWEAVE_ALIKE(get_unique_id, ncclGetUniqueId);
 EPWEAVE_ALIKE(init_rank, ncclCommInitRankConfig);

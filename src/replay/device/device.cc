@@ -38,6 +38,8 @@ std::string describe_fault(const Fault& fault) {
                                fault.value);
     case FaultCode::kAssertion:
       return "assertion failed";
+    case FaultCode::kInterval:
+      return "histc: bins and an interval";
   }
   return "an unknown fault";
 }
@@ -75,8 +77,16 @@ class StreamHolder {
 // Stream 0 of the steps is the compute stream.
 class OneRank : public RankDevice {
  public:
-  OneRank(DeviceApi& api, const std::shared_ptr<Pool>& pool, const DeviceSetup& setup)
-      : api_(api), pool_(pool), exchange_(setup.exchange) {
+  // `products`: null in portable math.
+  struct Shared {
+    DeviceApi& api;
+    const std::shared_ptr<Pool>& pool;
+    cublas::Products* products;
+  };
+  OneRank(const Shared& shared, const DeviceSetup& setup)
+      : api_(shared.api), pool_(shared.pool), exchange_(setup.exchange), products_(shared.products) {
+    DeviceApi& api = api_;
+    const std::shared_ptr<Pool>& pool = pool_;
     const Steps& steps = setup.steps;
     for (std::size_t i = 0; i < steps.streams.size(); ++i)
       streams_.push_back(std::make_unique<StreamHolder>(
@@ -86,6 +96,7 @@ class OneRank : public RankDevice {
     check(api.fill(streams_[0]->get(), fault_->data(), 0, sizeof(Fault)), "fill memory");
     for (const auto& stream : streams_)
       launchers_.push_back(std::make_unique<Launcher>(api, pool, stream->get(), device_fault()));
+    launchers_[0]->use_library(products_);
     // No other stream may look at the fault before it is zeroed.
     synchronize();
   }
@@ -180,13 +191,20 @@ class OneRank : public RankDevice {
     return spans;
   }
 
+  std::vector<LibraryProduct> take_products() override {
+    return products_ == nullptr ? std::vector<LibraryProduct>() : products_->take_record();
+  }
+
   void open_range(const std::string& name) override { api_.open_range(name.c_str()); }
   void close_range() override { api_.close_range(); }
 
   void finish() {
     for (const auto& launcher : launchers_) api_.synchronize(launcher->stream());
   }
-  void forget_fault() { fault_.reset(); }
+  void forget_memory() {
+    fault_.reset();
+    launchers_.clear();  // a launcher may hold the library's workspace
+  }
 
  private:
   struct Span {
@@ -205,6 +223,7 @@ class OneRank : public RankDevice {
   DeviceApi& api_;
   std::shared_ptr<Pool> pool_;
   Exchange* exchange_;
+  cublas::Products* products_;
   std::unique_ptr<EventHolder> first_;  // where measured time starts
   std::vector<Span> spans_;
   std::vector<std::unique_ptr<StreamHolder>> streams_;
@@ -215,14 +234,18 @@ class OneRank : public RankDevice {
 
 class OneRun : public DeviceRun {
  public:
-  OneRun(DeviceApi& api, const DeviceSetup& setup)
+  // `products`: by rank; empty in portable math.
+  OneRun(DeviceApi& api, const DeviceSetup& setup,
+         const std::vector<std::unique_ptr<cublas::Products>>& products)
       : pool_(std::make_shared<Pool>(api, setup.fill)), exchange_(setup.exchange) {
-    for (Rank i = 0; i < setup.ranks; ++i) ranks_.push_back(std::make_unique<OneRank>(api, pool_, setup));
+    for (Rank i = 0; i < setup.ranks; ++i)
+      ranks_.push_back(std::make_unique<OneRank>(
+          OneRank::Shared{api, pool_, products.empty() ? nullptr : products[i].get()}, setup));
   }
   ~OneRun() override {
     for (const auto& rank : ranks_) rank->finish();
     if (exchange_ != nullptr) exchange_->unwatch();
-    for (const auto& rank : ranks_) rank->forget_fault();
+    for (const auto& rank : ranks_) rank->forget_memory();
     pool_->release_all();
   }
   RankDevice& rank(Rank rank) override { return *ranks_[rank]; }
@@ -234,14 +257,27 @@ class OneRun : public DeviceRun {
   std::vector<std::unique_ptr<OneRank>> ranks_;
 };
 
+// cuBLASLt and what the ranks chose of it.
+struct NativeMath {
+  NativeMath(cublas::Streams streams, PinRows pinned)
+      : library(cublas::load_library(streams)), handle(library), pin(pinned) {}
+  cublas::Library library;
+  cublas::Handle handle;
+  PinRows pin;
+  std::vector<std::unique_ptr<cublas::Products>> products;  // by rank, kept over runs
+};
+
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 class OneDevice : public Device {
  public:
-  explicit OneDevice(std::unique_ptr<DeviceApi> api) : api_(std::move(api)), kernels_(make_device_kernels()) {
+  OneDevice(std::unique_ptr<DeviceApi> api, cublas::Streams streams, const MathMode& mode)
+      : api_(std::move(api)), kernels_(make_device_kernels()) {
     check(api_->find_facts(facts_), "say what it is");
+    check(api_->enter(), "be used by a thread");
+    if (mode.math == Math::kNative) native_ = std::make_unique<NativeMath>(streams, mode.pin);
   }
   std::string describe() const override {
     if (facts_.multiprocessors == 0) return facts_.name;
@@ -251,18 +287,29 @@ class OneDevice : public Device {
   }
   DeviceFactList list_facts() const override {
     DeviceFactList facts{{"name", facts_.name}};
-    if (facts_.multiprocessors == 0) return facts;
-    facts.emplace_back("multiprocessors", std::to_string(facts_.multiprocessors));
-    facts.emplace_back("compute_capability", fmt::format("{}.{}", facts_.major, facts_.minor));
-    facts.emplace_back("driver", version_text(facts_.driver));
-    facts.emplace_back("cuda_runtime", version_text(facts_.runtime));
-    facts.emplace_back("memory_bytes", std::to_string(facts_.memory));
+    if (facts_.multiprocessors != 0) {
+      facts.emplace_back("multiprocessors", std::to_string(facts_.multiprocessors));
+      facts.emplace_back("compute_capability", fmt::format("{}.{}", facts_.major, facts_.minor));
+      facts.emplace_back("driver", version_text(facts_.driver));
+      facts.emplace_back("cuda_runtime", version_text(facts_.runtime));
+      facts.emplace_back("memory_bytes", std::to_string(facts_.memory));
+    }
+    if (native_ != nullptr) {
+      facts.emplace_back("cublaslt", cublas::version_text(native_->library.version));
+      facts.emplace_back("rows", native_->pin == PinRows::kYes ? "pinned" : "not pinned");
+      for (const auto& [name, value] : native_->library.environment) facts.emplace_back(name, value);
+    }
     return facts;
   }
   const KernelTable& kernels() const override { return kernels_; }
   std::size_t memory_bytes() const override { return facts_.memory; }
+  Math math() const override { return native_ == nullptr ? Math::kPortable : Math::kNative; }
   std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) override {
-    return std::make_unique<OneRun>(*api_, setup);
+    static const std::vector<std::unique_ptr<cublas::Products>> none;
+    if (native_ == nullptr) return std::make_unique<OneRun>(*api_, setup, none);
+    while (native_->products.size() < setup.ranks)
+      native_->products.push_back(std::make_unique<cublas::Products>(native_->handle, native_->pin));
+    return std::make_unique<OneRun>(*api_, setup, native_->products);
   }
   void enter() override { check(api_->enter(), "be used by a thread"); }
 
@@ -270,16 +317,17 @@ class OneDevice : public Device {
   std::unique_ptr<DeviceApi> api_;
   KernelTable kernels_;
   DeviceFacts facts_{};
+  std::unique_ptr<NativeMath> native_;  // null in portable math
 };
 
 }  // namespace
 
-std::unique_ptr<Device> open_cuda_device(int ordinal) {
-  return std::make_unique<OneDevice>(load_cuda_device(ordinal));
+std::unique_ptr<Device> open_cuda_device(int ordinal, const MathMode& mode) {
+  return std::make_unique<OneDevice>(load_cuda_device(ordinal), cublas::Streams::kCuda, mode);
 }
 
-std::unique_ptr<Device> open_emulated_device(Emulation kind) {
-  return std::make_unique<OneDevice>(make_emulated_device(kind));
+std::unique_ptr<Device> open_emulated_device(Emulation kind, const MathMode& mode) {
+  return std::make_unique<OneDevice>(make_emulated_device(kind), cublas::Streams::kEmulated, mode);
 }
 
 }  // namespace epweave::replay::device

@@ -21,6 +21,7 @@ enum class FaultCode : std::int32_t {
   kBlock,     // a block table's count or index that is not below `limit`
   kTwice,     // a block that a table lists twice
   kAssertion,
+  kInterval,  // a histogram of no interval
 };
 
 struct Fault {

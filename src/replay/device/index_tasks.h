@@ -147,53 +147,55 @@ struct ScatterTask {
   }
 };
 
-// ---- counts -------------------------------------------------------------------------------
+// The same with a reduction. `counts`: how many numbers each element of `to` is made of; both are row-major and of
+// the compute type, as the source is. Index: a column.
+enum class ScatterOp : std::uint8_t { kSum, kProduct, kLargest, kSmallest };
+template <class C>
+struct ScatterReduceTask {
+  AlongIndex along;
+  Strided to, source;
+  std::int64_t* counts;
+  std::int64_t inner, length;
+  ScatterOp op;
 
-// out[i] = the first row whose cumulative count is above i. Index: i.
-struct RepeatTask {
-  const std::int64_t* ends;  // cumulative counts
-  std::int64_t count;
-  std::int64_t* out;
+  EPWEAVE_HD void run(std::int64_t column) const {
+    const std::int64_t first = column / inner * inner * length + column % inner;
+    for (std::int64_t j = 0; j < length; ++j) {
+      const std::int64_t i = first + j * inner, at = along.target(to.strides, i);
+      C& target = static_cast<C*>(to.data)[at];
+      const C value = static_cast<const C*>(source.data)[offset_of(along.shape, source.strides, i)];
+      target = counts[at]++ == 0 ? value : combine(target, value);
+    }
+  }
+
+ private:
+  EPWEAVE_HD C combine(C a, C b) const {
+    switch (op) {
+      case ScatterOp::kLargest:
+        return a != a ? a : b != b ? b : a < b ? b : a;
+      case ScatterOp::kSmallest:
+        return a != a ? a : b != b ? b : b < a ? b : a;
+      default:
+        if constexpr (math::is_int<C>)
+          return op == ScatterOp::kSum ? math::wrapping_add(a, b) : math::wrapping_mul(a, b);
+        else
+          return op == ScatterOp::kSum ? a + b : a * b;
+    }
+  }
+};
+// data[i] /= counts[i], of integers rounded down; 0 and 1 leave it.
+template <class C>
+struct DivideByCountTask {
+  C* data;
+  const std::int64_t* counts;
 
   EPWEAVE_HD void run(std::int64_t i) const {
-    std::int64_t low = 0, high = count;
-    while (low < high) {
-      const std::int64_t middle = low + (high - low) / 2;
-      if (ends[middle] > i)
-        high = middle;
-      else
-        low = middle + 1;
-    }
-    out[i] = low;
-  }
-};
-// Counts are not negative and add up to `total`. One index.
-struct CheckCountsTask {
-  const std::int64_t* ends;
-  std::int64_t count, total;
-  FaultSink sink;
-
-  EPWEAVE_HD void run(std::int64_t) const {
-    std::int64_t last = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (ends[i] < last) return sink.raise(FaultCode::kCount, ends[i] - last, 0);
-      last = ends[i];
-    }
-    if (last != total) sink.raise(FaultCode::kTotal, last, total);
-  }
-};
-// Group bounds ascend within [0, limit]. One index.
-struct CheckOffsetsTask {
-  const std::int64_t* ends;
-  std::int64_t count, limit;
-  FaultSink sink;
-
-  EPWEAVE_HD void run(std::int64_t) const {
-    std::int64_t last = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (ends[i] < last || ends[i] > limit) return sink.raise(FaultCode::kOffsets, ends[i], limit);
-      last = ends[i];
-    }
+    const std::int64_t n = counts[i];
+    if (n <= 1) return;
+    if constexpr (math::is_int<C>)
+      data[i] = data[i] / n - (data[i] % n < 0 ? 1 : 0);
+    else
+      data[i] = data[i] / static_cast<C>(n);
   }
 };
 

@@ -15,6 +15,10 @@ std::span<const KernelRow> attention_rows();
 std::span<const KernelRow> index_rows();
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> normalise_rows();
+std::span<const KernelRow> rearrange_rows();
 std::span<const KernelRow> reduce_rows();
+std::span<const KernelRow> scatter_rows();
+std::span<const KernelRow> sort_rows();
+std::span<const KernelRow> statistics_rows();
 
 }  // namespace epweave::replay::device

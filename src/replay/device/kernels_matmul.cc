@@ -1,4 +1,7 @@
-// Products on the device (matmul_task.h), with the layouts of the CPU's kernels (cpu/kernels_matmul.cc).
+// Products on the device, with the layouts of the CPU's kernels (cpu/kernels_matmul.cc): in portable math by our own kernels
+// (matmul_task.h), in native math by cuBLASLt (cublas/products.h) where it has the dtype.
+#include <algorithm>
+
 #include "replay/cpu/elements.h"
 #include "replay/device/kernels.h"
 #include "replay/device/product.h"
@@ -20,6 +23,10 @@ void launch_product(Launcher& launcher, const MatmulTask& task, std::int64_t bat
 
 namespace {
 
+struct Operands {
+  const Tensor &a, &b, &out;
+};
+
 void check_matrices(const Tensor& a, const Tensor& b, std::size_t rank) {
   if (a.rank() != rank || b.rank() != rank)
     throw KernelError("a product of tensors with other numbers of dimensions");
@@ -29,11 +36,48 @@ void check_matrices(const Tensor& a, const Tensor& b, std::size_t rank) {
                       std::to_string(b.sizes[rank - 2]));
 }
 
+// ---- native math --------------------------------------------------------------------------
+
+// The tensor, or a row-major copy where the library cannot read it as it lies.
+Tensor as_library_reads(Launcher& launcher, const Tensor& tensor) {
+  if (cublas::as_matrix(tensor)) return tensor;
+  Tensor copy = make_tensor(launcher, tensor.dtype, tensor.sizes);
+  cpu::copy_elements(tensor, copy);
+  return copy;
+}
+
+// out = a b by the library. `usual_rows`: Product::usual_rows.
+void multiply_by_library(Launcher& launcher, const Operands& of, std::int64_t usual_rows) {
+  const std::size_t rank = of.a.rank();
+  cublas::Product product;
+  product.batches = rank == 3 ? of.a.sizes[0] : 1;
+  product.rows = of.a.sizes[rank - 2];
+  product.columns = of.b.sizes[rank - 1];
+  product.depth = of.a.sizes[rank - 1];
+  product.usual_rows = std::max<std::int64_t>(usual_rows, 1);
+  if (of.out.numel() == 0) return;
+  if (product.depth == 0) return cpu::fill_elements(of.out, Value(std::int64_t{0}));
+  const Tensor a = as_library_reads(launcher, of.a), b = as_library_reads(launcher, of.b);
+  Tensor out = of.out;
+  const auto given = cublas::as_matrix(out);
+  const bool is_written_directly = given && !given->is_transposed;
+  if (!is_written_directly) out = make_tensor(launcher, out.dtype, out.sizes);
+  product.a = *cublas::as_matrix(a);
+  product.b = *cublas::as_matrix(b);
+  product.c = *cublas::as_matrix(out);
+  launcher.multiply_by_library(product, {&a, &b, &out});
+  if (!is_written_directly) cpu::copy_elements(out, of.out);
+}
+
+// ---- one product or as many as there are batches ------------------------------------------
+
 // out = a b, of two dimensions or of three with as many batches.
 void multiply(Launcher& launcher, const Tensor& a, const Tensor& b, const Tensor& out) {
   const std::size_t rank = a.rank();
   const std::int64_t batches = rank == 3 ? a.sizes[0] : 1;
   const std::int64_t rows = a.sizes[rank - 2], columns = b.sizes[rank - 1], depth = a.sizes[rank - 1];
+  if (launcher.has_library() && cublas::has_products(a.dtype))
+    return multiply_by_library(launcher, {a, b, out}, rows);
   if (compute_of(a.dtype) == Compute::kFloat) {
     MatmulTask task{};
     task.a = matrix_place(a);
@@ -59,11 +103,14 @@ Value mm(KernelCall& call) {
   multiply(launcher_of(call), a, b, out);
   return out;
 }
+Extents sizes_of_batches(const Tensor& a, const Tensor& b) {
+  check_matrices(a, b, 3);
+  if (a.sizes[0] != b.sizes[0]) throw KernelError("a product of different numbers of matrices");
+  return {a.sizes[0], a.sizes[1], b.sizes[2]};
+}
 Value bmm(KernelCall& call) {
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  check_matrices(a, b, 3);
-  if (a.sizes[0] != b.sizes[0]) throw KernelError("bmm: different batches");
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], a.sizes[1], b.sizes[2]});
+  Tensor out = call.make_result(0, a.dtype, sizes_of_batches(a, b));
   multiply(launcher_of(call), a, b, out);
   return out;
 }
@@ -77,17 +124,34 @@ Value mv(KernelCall& call) {
   multiply(launcher_of(call), a, b, out.view({a.sizes[0], 1}, {out.strides[0], 1}, out.offset));
   return out;
 }
+Value dot(KernelCall& call) {
+  const Tensor &a = call.tensor(0), &b = call.tensor(1);
+  if (a.rank() != 1 || b.rank() != 1) throw KernelError("dot: two vectors");
+  const Tensor row = a.view({1, a.sizes[0]}, {0, a.strides[0]}, a.offset),
+               column = b.view({b.sizes[0], 1}, {b.strides[0], 0}, b.offset);
+  check_matrices(row, column, 2);
+  const Tensor out = call.make_result(0, a.dtype, {});
+  multiply(launcher_of(call), row, column, out.view({1, 1}, {1, 1}, out.offset));
+  return out;
+}
+
 // beta * self + alpha * (a b): the product is finished first.
-Value addmm(KernelCall& call) {
+Value add_product(KernelCall& call, const Extents& sizes) {
   const Tensor &self = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2);
-  check_matrices(a, b, 2);
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], b.sizes[1]});
+  Tensor out = call.make_result(0, a.dtype, sizes);
   const DType dtype = with_float(a.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
   Scratch scratch(call);
-  const Tensor product = scratch.make(dtype, out.sizes), alpha = scratch.filled(dtype, {}, call[4]);
+  const Tensor product = scratch.make(dtype, sizes), alpha = scratch.filled(dtype, {}, call[4]);
   multiply(scratch.launcher(), a, b, product);
   scratch.map_into(out, ElementOp::kScaledSum, {&alpha, &product, &self}, call[3]);
   return out;
+}
+Value addmm(KernelCall& call) {
+  check_matrices(call.tensor(1), call.tensor(2), 2);
+  return add_product(call, {call.tensor(1).sizes[0], call.tensor(2).sizes[1]});
+}
+Value baddbmm(KernelCall& call) {
+  return add_product(call, sizes_of_batches(call.tensor(1), call.tensor(2)));
 }
 
 // ---- groups -------------------------------------------------------------------------------
@@ -120,12 +184,67 @@ Grouped read_layout(const KernelCall& call) {
   return {GroupedBy::kColumns, groups, columns, {rows, columns}};
 }
 
+// The group bounds, read by the host.
+std::vector<std::int64_t> read_ends(Launcher& launcher, const Tensor& ends, std::int64_t limit) {
+  const Buffer<std::int64_t> values = cpu::dense<std::int64_t>(launcher.download(ends));
+  std::int64_t last = 0;
+  for (const std::int64_t end : values) {
+    if (end < last || end > limit)
+      throw KernelError("_grouped_mm: offs must ascend within the dimension of " + std::to_string(limit) +
+                        ", found " + std::to_string(end));
+    last = end;
+  }
+  return {values.begin(), values.end()};
+}
+Tensor range(Tensor tensor, std::size_t dim, std::int64_t first, std::int64_t end) {
+  tensor.offset += first * tensor.strides[dim];
+  tensor.sizes[dim] = end - first;
+  return tensor;
+}
+Tensor slab(Tensor tensor, std::int64_t group) {
+  tensor.offset += group * tensor.strides[0];
+  tensor.sizes.erase(tensor.sizes.begin());
+  tensor.strides.erase(tensor.strides.begin());
+  return tensor;
+}
+
+// A product per group: the library is told its extents, so the host waits for the bounds.
+void multiply_groups_by_library(Launcher& launcher, const Operands& of, const Grouped& layout,
+                                const Tensor& offs) {
+  const std::vector<std::int64_t> ends = read_ends(launcher, offs, layout.limit);
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < ends.size(); first = ends[i++]) {
+    if (ends[i] == first) continue;
+    const auto group = static_cast<std::int64_t>(i);
+    const auto cut = [&](const Tensor& tensor, std::size_t dim) { return range(tensor, dim, first, ends[i]); };
+    switch (layout.by) {
+      case GroupedBy::kRows:
+        multiply_by_library(launcher, {cut(of.a, 0), slab(of.b, group), cut(of.out, 0)},
+                            layout.limit / layout.groups);
+        break;
+      case GroupedBy::kColumns:
+        multiply_by_library(launcher, {slab(of.a, group), cut(of.b, 1), cut(of.out, 1)}, of.out.sizes[0]);
+        break;
+      default:
+        multiply_by_library(launcher, {cut(of.a, 1), cut(of.b, 0), slab(of.out, group)}, of.a.sizes[0]);
+        break;
+    }
+  }
+}
+
 Value grouped_mm(KernelCall& call) {
   const Grouped layout = read_layout(call);
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
   Scratch scratch(call);
   Tensor out = call.make_result(0, call[4].is<DType>() ? call[4].as<DType>() : a.dtype, layout.sizes);
   cpu::fill_elements(out, Value(std::int64_t{0}));
+  if (scratch.launcher().has_library()) {
+    if (layout.by == GroupedBy::kNothing)
+      multiply_by_library(scratch.launcher(), {a, b, out}, a.sizes[1]);
+    else
+      multiply_groups_by_library(scratch.launcher(), {a, b, out}, layout, call.tensor(2));
+    return out;
+  }
   MatmulTask task{};
   task.a = matrix_place(a);
   task.b = matrix_place(b);
@@ -149,7 +268,9 @@ Value grouped_mm(KernelCall& call) {
 constexpr KernelRow kRows[] = {
     {"aten._grouped_mm.default", grouped_mm},
     {"aten.addmm.default", addmm},
+    {"aten.baddbmm.default", baddbmm},
     {"aten.bmm.default", bmm},
+    {"aten.dot.default", dot},
     {"aten.mm.default", mm},
     {"aten.mv.default", mv},
 };

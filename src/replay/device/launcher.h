@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/arg.h"
+#include "replay/cublas/products.h"
 #include "replay/device/pool.h"
 #include "replay/kernel.h"
 #include "replay/queue.h"
@@ -41,6 +42,12 @@ class Launcher : public Queue, public Memory {
   FaultSink sink() const { return {fault_, site_}; }
   void set_site(NodeId node) { site_ = node.index(); }
 
+  // In native math, who computes products; else null.
+  void use_library(cublas::Products* products) { products_ = products; }
+  bool has_library() const { return products_ != nullptr; }
+  // `tensors`: all that it reads and writes.
+  void multiply_by_library(const cublas::Product& product, std::initializer_list<const Tensor*> tensors);
+
   // The host waits for the stream: the elements in the same strides, in host memory.
   Tensor download(const Tensor& tensor);
   void synchronize() { check(api_.synchronize(stream_), "wait for a stream"); }
@@ -57,6 +64,8 @@ class Launcher : public Queue, public Memory {
   Stream stream_;
   Fault* fault_;
   std::uint32_t site_ = 0;
+  cublas::Products* products_ = nullptr;
+  std::shared_ptr<Storage> workspace_;  // of the library, from its first product on
 };
 
 // The launcher of a call: its memory's.

@@ -3,6 +3,8 @@
 
 #include "replay/device/index_tasks.h"
 #include "replay/device/matmul_task.h"
+#include "replay/device/rearrange_tasks.h"
+#include "replay/device/row_tasks.h"
 
 namespace epweave::replay::device {
 
@@ -31,6 +33,9 @@ namespace epweave::replay::device {
   X(CumulativeFloat, CumulativeTask<float>) \
   X(CumulativeDouble, CumulativeTask<double>) \
   X(CumulativeInt, CumulativeTask<std::int64_t>) \
+  X(RunningMaximumFloat, RunningMaximumTask<float>) \
+  X(RunningMaximumDouble, RunningMaximumTask<double>) \
+  X(RunningMaximumInt, RunningMaximumTask<std::int64_t>) \
   X(SortFloat, SortTask<float>) \
   X(SortDouble, SortTask<double>) \
   X(SortInt, SortTask<std::int64_t>) \
@@ -46,6 +51,23 @@ namespace epweave::replay::device {
   X(ScatterFloat, ScatterTask<float>) \
   X(ScatterDouble, ScatterTask<double>) \
   X(ScatterInt, ScatterTask<std::int64_t>) \
+  X(ScatterReduceFloat, ScatterReduceTask<float>) \
+  X(ScatterReduceDouble, ScatterReduceTask<double>) \
+  X(ScatterReduceInt, ScatterReduceTask<std::int64_t>) \
+  X(DivideByCountFloat, DivideByCountTask<float>) \
+  X(DivideByCountDouble, DivideByCountTask<double>) \
+  X(DivideByCountInt, DivideByCountTask<std::int64_t>) \
+  X(Triangle, TriangleTask) \
+  X(CountFlags, CountFlagsTask) \
+  X(FindFlags, FindFlagsTask) \
+  X(Coordinates, CoordinatesTask) \
+  X(Pick, PickTask) \
+  X(OneHot, OneHotTask) \
+  X(Histogram, HistogramTask) \
+  X(SearchDouble, SearchTask<double>) \
+  X(SearchInt, SearchTask<std::int64_t>) \
+  X(LinspaceFloat, LinspaceTask<float>) \
+  X(LinspaceDouble, LinspaceTask<double>) \
   X(Repeat, RepeatTask) \
   X(CheckCounts, CheckCountsTask) \
   X(CheckOffsets, CheckOffsetsTask) \

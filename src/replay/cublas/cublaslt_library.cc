@@ -1,0 +1,65 @@
+#include "replay/cublas/cublaslt_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace epweave::replay::cublas {
+namespace {
+
+constexpr const char* kFile = "libcublasLt.so.13";
+
+[[noreturn]] void decline(const std::string& problem, const std::string& remedy) {
+  throw PassError("replay.no-cublaslt", problem, Site{}, remedy);
+}
+
+std::vector<std::pair<std::string, std::string>> list_variables() {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string text = *at;
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    if (name.starts_with("CUBLAS") || name == "NVIDIA_TF32_OVERRIDE")
+      found.emplace_back(name, equals == std::string::npos ? "" : text.substr(equals + 1));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace
+
+Library load_library(Streams streams) {
+  Library library;
+  const char* given = std::getenv("EPWEAVE_CUBLASLT");
+  library.path = given == nullptr || *given == '\0' ? kFile : given;
+  setenv("NVIDIA_TF32_OVERRIDE", "0", 1);  // no float32 product is rounded to TF32, whatever asks for it
+  library.environment = list_variables();
+  void* loaded = dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (loaded == nullptr)
+    decline(fmt::format("--math native: cuBLASLt cannot be loaded: {}", dlerror()),
+            "install CUDA's cuBLAS, put its folder into LD_LIBRARY_PATH, or let EPWEAVE_CUBLASLT name "
+            "libcublasLt.so");
+  const bool is_stand_in = dlsym(loaded, kStandInMark) != nullptr;
+  if (is_stand_in != (streams == Streams::kEmulated))
+    decline(fmt::format("--math native: {} does not work on this device's streams", library.path),
+            is_stand_in ? "let EPWEAVE_CUBLASLT name CUDA's libcublasLt.so"
+                        : "run on --device cuda, or use --math portable");
+  for_each_function(library.api, [&](const char* name, auto* slot) {
+    *slot = reinterpret_cast<std::remove_pointer_t<decltype(slot)>>(dlsym(loaded, name));
+    if (*slot == nullptr)
+      decline(fmt::format("--math native: {} has no {}", library.path, name), "use cuBLAS of CUDA 13");
+  });
+  library.version = library.api.get_version();
+  return library;
+}
+
+std::string version_text(std::size_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
+}  // namespace epweave::replay::cublas

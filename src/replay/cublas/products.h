@@ -1,0 +1,89 @@
+// Products by cuBLASLt: one algorithm for each class of shapes, chosen once and recorded.
+//
+//   class      dtypes, layouts, extents and alignment of a product; with pinned rows, without the number of rows and
+//              the leading dimensions, so that a product of some of the rows takes the algorithm of all of them
+//   algorithm  the first of the library's candidates, best first, that neither splits the reduced index nor adds up
+//              partial results: its bits depend on the class and the algorithm alone. It is asked for at the first
+//              product of the class, in the order of the rank's steps, and kept
+//
+// Products accumulate in float32 (the 16-bit floats), in float32 without TF32 (float32), in float64 (float64). A pinned
+// algorithm that the library refuses for a number of rows is replaced by that number's own; the record shows it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "replay/cublas/cublaslt_library.h"
+#include "replay/rank_device.h"
+
+namespace epweave::replay::cublas {
+
+// A row-major matrix or its transpose, `batch_stride` elements apart.
+struct Matrix {
+  void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  bool is_transposed = false;  // columns lie apart by `leading`, else rows do
+  std::int64_t leading = 1, batch_stride = 0;
+};
+// How a tensor of two dimensions, or of three with batches, is such a matrix; none if it is not.
+std::optional<Matrix> as_matrix(const Tensor& tensor);
+bool has_products(DType dtype);
+
+// c = a b, for every batch; no extent is 0.
+struct Product {
+  std::int64_t batches = 1, rows = 0, columns = 0, depth = 0;
+  std::int64_t usual_rows = 0;  // what a pinned algorithm is chosen for: the rows of a group, on the whole
+  Matrix a, b, c;               // c is not transposed
+};
+
+class Handle {
+ public:
+  explicit Handle(const Library& library);
+  ~Handle();
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  const Library& library() const { return library_; }
+  Context get() const { return context_; }
+
+ private:
+  const Library& library_;
+  Context context_ = nullptr;
+};
+
+class Call;
+
+inline constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+
+// The products of one rank: what was chosen, kept over the runs of a process, so that the second graph of a comparison
+// takes what the first one chose. Used by one thread at a time.
+class Products {
+ public:
+  Products(const Handle& handle, PinRows pin) : handle_(handle), pin_(pin) {}
+
+  struct Stream {
+    void* native = nullptr;     // of the device
+    void* workspace = nullptr;  // kWorkspaceBytes
+  };
+  // Queues the product. Throws KernelError where the library refuses it.
+  void multiply(const Product& product, const Stream& stream, NodeId node);
+  // Of the products since the last call.
+  std::vector<LibraryProduct> take_record();
+
+ private:
+  struct Choice {
+    AlgorithmBits bits{};
+    std::string text;
+  };
+  const Choice& choose(const Product& product, const Call& call);
+  Choice ask(const Product& product, const Call& call) const;
+
+  const Handle& handle_;
+  PinRows pin_;
+  std::map<std::string, Choice> chosen_;  // by class
+  std::vector<LibraryProduct> record_;
+};
+
+}  // namespace epweave::replay::cublas

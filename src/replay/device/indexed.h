@@ -1,0 +1,45 @@
+// The blocks of a tensor that index tensors name, as `self[indices]` reads and writes them: found on the device, then
+// read, written or added to.
+//
+// A wrong index is a fault that the host sees where it waits for the device. A bool mask as index is counted
+// by the host, as in PyTorch: it waits for the device.
+#pragma once
+
+#include "replay/device/scratch.h"
+
+namespace epweave::replay::device {
+
+// Throws KernelError for elements that no kernel moves.
+int bytes_of_element(const Tensor& tensor);
+
+enum class Negative : std::uint8_t { kRefused, kFromTheEnd };
+
+// self[indices]: the offset of each position's block of self, and the block: the dimensions not indexed.
+struct Indexed {
+  Extents common;            // of the broadcast indices
+  Extents sizes;             // of the result
+  std::size_t position = 0;  // of the broadcast dimensions in `sizes`
+  Tensor offsets;            // int64, by position
+  Extents block_sizes, block_strides;
+};
+
+Indexed resolve(Scratch& scratch, const Tensor& self, const std::vector<Value>& given, Negative negative);
+
+// Indices of which only that of a dimension is given: the dimensions before it are taken whole.
+std::vector<Value> index_at(std::size_t dim, const Value& index);
+
+// A tensor of `indexed.sizes` as [positions..., block...].
+Tensor index_first(const Indexed& indexed, Tensor tensor);
+// The same of a tensor that is broadcast to these sizes.
+Tensor broadcast_rows(const Indexed& indexed, const Tensor& values);
+
+// `rows` is [positions..., block...] in all of these. out = self at the offsets:
+void read_blocks(Scratch& scratch, const Tensor& self, const Indexed& indexed, const Tensor& rows);
+// target = rows at the offsets; where several meet the last one stays.
+void write_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed, const Tensor& rows);
+// target += rows at the offsets, ascending, in the compute type. `target` has the strides of its row-major copy.
+// `skipped`: an offset that is left out; -1: none.
+void add_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed, const Tensor& rows,
+                std::int64_t skipped = -1);
+
+}  // namespace epweave::replay::device
