@@ -132,7 +132,7 @@ class Decoder {
   [[noreturn]] void refuse_foreign() const {
     std::string what = "its metadata has no " + std::string(kPrefix) + "format";
     for (const onnx::NodeProto& node : model_.graph().node()) {
-      if (node.domain() == kTorchDomain || node.domain() == kOwnDomain) continue;
+      if (is_call(node) || node.domain() == kOwnDomain) continue;
       what += fmt::format("; node '{}' is {}{}{}", node.name(), node.domain(),
                           node.domain().empty() ? "" : "::", node.op_type());
       break;
@@ -203,6 +203,10 @@ class Decoder {
       }
     }
     decode_output(message, names, body, output);
+  }
+
+  static bool is_call(const onnx::NodeProto& node) {
+    return node.domain() == kTorchDomain || node.domain() == kPythonDomain;
   }
 
   static bool is_graph_holder(const onnx::NodeProto& node) {
@@ -319,7 +323,7 @@ class Decoder {
   }
 
   void read_kind(const onnx::NodeProto& message, Node& node) {
-    if (message.domain() == kTorchDomain) {
+    if (is_call(message)) {
       if (message.op_type().empty()) fail("has no op_type");
       node.kind = NodeKind::kCall;
       node.target = intern(message.op_type());
@@ -327,9 +331,9 @@ class Decoder {
       node.kind = NodeKind::kGetAttr;
       node.target = node.name;
     } else {
-      fail(fmt::format("is the operator {}{}{}; epweave writes those of the domains {} and {}",
+      fail(fmt::format("is the operator {}{}{}; epweave writes those of the domains {}, {} and {}",
                        message.domain(), message.domain().empty() ? "" : "::", message.op_type(),
-                       kTorchDomain, kOwnDomain));
+                       kTorchDomain, kPythonDomain, kOwnDomain));
     }
   }
 

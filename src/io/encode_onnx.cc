@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -25,6 +26,11 @@ constexpr int kMaxDepth = 16;
 bool is_float(double value) {
   return !std::isnan(value) && std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<float>(value))) ==
                                    std::bit_cast<std::uint64_t>(value);
+}
+
+// Has an overload: aten.mm.default, not operator.getitem.
+bool is_torch_op(std::string_view target) {
+  return std::ranges::count(target, '.') == 2;
 }
 
 // Which entry of a list of ONNX values each node reference of a call stands for.
@@ -63,6 +69,7 @@ class Encoder {
     model_.set_producer_name("epweave");
     add_domain("", 17);
     add_domain(kTorchDomain, 1);
+    add_domain(kPythonDomain, 1);
     add_domain(kOwnDomain, 1);
     encode_header();
     encode_body(graph_.step(), *model_.mutable_graph());
@@ -193,6 +200,38 @@ class Encoder {
     out.set_doc_string(fmt::format("{} {} : {}", context_.text(role->role), context_.text(name), type));
   }
 
+  // "layers.1.moe backward, part 0 : bf16[u0, 256]".
+  void describe(const Node& node, onnx::NodeProto& out) {
+    std::string text(context_.text(node.module));
+    if (node.is_backward()) text += text.empty() ? "backward" : " backward";
+    if (node.chunk.part) text += fmt::format("{}part {}", text.empty() ? "" : ", ", *node.chunk.part);
+    if (node.type) {
+      printer_.type(node.type);
+      text += fmt::format("{}{}", text.empty() ? "" : " : ", printer_.take());
+    }
+    if (!text.empty()) out.set_doc_string(std::move(text));
+  }
+
+  // "['tensors[0]', 'tensors[1]']": the parameter that each input is for.
+  void name_inputs(const Node& node, onnx::NodeProto& out) {
+    std::vector<std::string> names;
+    for (std::uint32_t i = 0; i < node.args.count; ++i)
+      name_inputs(context_.args[node.args][i], parameter_name(node, i), names);
+    for (std::uint32_t i = 0; i + 1 < node.kwargs.count; i += 2)
+      name_inputs(context_.args[node.kwargs][i + 1], keyword_name(node, i), names);
+    if (names.size() != static_cast<std::size_t>(out.input_size()))
+      return;  // those of `attr` have no parameter
+    onnx::StringStringEntryProto& entry = *out.add_metadata_props();
+    entry.set_key(std::string(kInputNames));
+    entry.set_value(fmt::format("['{}']", fmt::join(names, "', '")));
+  }
+  void name_inputs(Arg arg, const std::string& parameter, std::vector<std::string>& names) const {
+    if (arg.is_node()) names.push_back(parameter);
+    if (!arg.is_tree()) return;
+    for (std::uint32_t i = 0; i < arg.children().count; ++i)
+      name_inputs(context_.args.children(arg)[i], fmt::format("{}[{}]", parameter, i), names);
+  }
+
   // What a node of any kind can have.
   void encode_facts(const Node& node, FactWriter& facts) {
     facts("type", node.type);
@@ -231,8 +270,8 @@ class Encoder {
     FactWriter facts(printer_, &body, *out.mutable_metadata_props());
     References read(References::Order::kEachUse);
     if (node.kind == NodeKind::kCall) {
-      out.set_domain(std::string(kTorchDomain));
       out.set_op_type(std::string(context_.text(node.target)));
+      out.set_domain(std::string(is_torch_op(out.op_type()) ? kTorchDomain : kPythonDomain));
       if (out.op_type().empty())
         throw InputError(fmt::format("the ONNX form cannot hold node '{}': its target is empty", out.name()));
       facts.add("call", print_call(node, &out, read));
@@ -249,6 +288,8 @@ class Encoder {
           fmt::format("the ONNX form cannot hold node '{}': it has thousands of arguments", out.name()));
     for (const NodeId id : read.nodes()) out.add_input(value_name(body, body.nodes[id].name));
     if (ir_ == OnnxIr::k8) mirror_metadata(out);
+    describe(node, out);
+    if (!read.nodes().empty()) name_inputs(node, out);
   }
 
   static void mirror_metadata(onnx::NodeProto& out) {
@@ -284,9 +325,7 @@ class Encoder {
         call += printer_.take();
       }
       call += '=';
-      const bool is_name = text::is_key(context_.text(key)) && !context_.text(key).starts_with(kPrefix);
-      const std::string name = is_name ? std::string(context_.text(key)) : fmt::format("keyword{}", i / 2);
-      call += print_item(context_.args[node.kwargs][i + 1], name, out, references);
+      call += print_item(context_.args[node.kwargs][i + 1], keyword_name(node, i), out, references);
     }
     return call + ')';
   }
@@ -295,6 +334,13 @@ class Encoder {
     if (node.op != nullptr && position < node.op->params.size())
       return std::string(node.op->params[position].name);
     return fmt::format("arg{}", position);
+  }
+
+  // Of the entry of `kwargs` at this place.
+  std::string keyword_name(const Node& node, std::uint32_t place) const {
+    const std::string_view key = context_.text(context_.args[node.kwargs][place].as_name());
+    const bool is_name = text::is_key(key) && !key.starts_with(kPrefix);
+    return is_name ? std::string(key) : fmt::format("keyword{}", place / 2);
   }
 
   // The argument, or where it reads no node, `@name` of a new attribute.

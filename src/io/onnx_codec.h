@@ -1,6 +1,6 @@
 // Graph <-> an ONNX model: the ONNX form (docs/onnx_form.md).
 //
-// A call is a node of the domain `pkg.torch.ops`: values it reads are inputs, other arguments attributes named after the
+// A call is a node of the domain `pkg.torch.ops` or `pkg.torch`: values it reads are inputs, other arguments attributes named after the
 // op's schema, and `pkg.epweave.call` in its metadata says how the call is put together from them:
 //
 //   %sum = aten.sum.dim_IntList(%x, [1], True, dtype=f32)

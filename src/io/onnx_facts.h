@@ -16,12 +16,15 @@
 
 namespace epweave::onnx_form {
 
-// Domains: of calls, and of what stands for nodes that are not calls.
+// Domains: of calls of `namespace.op.overload`, of other calls (`operator.getitem`: viewers take the last piece of
+// the first domain's operators for an overload and leave it out), and of what stands for nodes that are not calls.
 inline constexpr std::string_view kTorchDomain = "pkg.torch.ops";
+inline constexpr std::string_view kPythonDomain = "pkg.torch";
 inline constexpr std::string_view kOwnDomain = "pkg.epweave";
 inline constexpr std::string_view kGetAttr = "get_attr";
 inline constexpr std::string_view kNestedGraph = "nested_graph";  // holds a graph that no node refers to
 inline constexpr std::string_view kPrefix = "pkg.epweave.";       // of metadata keys
+inline constexpr std::string_view kInputNames = "input_names";    // metadata that Netron reads and we skip
 inline constexpr std::string_view kFormatVersion = "1";
 // More than any node has: both are searched one by one.
 inline constexpr std::size_t kMaxFacts = 64;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <string>
@@ -119,12 +120,37 @@ TEST_CASE("a call's constants are attributes named after the schema") {
   CHECK(shape.dim(1).dim_value() == 3);
 }
 
+TEST_CASE("viewers are told what a node is and what its inputs are for") {
+  const onnx::ModelProto model = model_of(kGraph);
+  const auto node_named = [&](std::string_view name) -> const onnx::NodeProto& {
+    const auto& nodes = model.graph().node();
+    const auto found =
+        std::ranges::find(nodes, name, [](const onnx::NodeProto& node) { return node.name(); });
+    REQUIRE(found != nodes.end());
+    return *found;
+  };
+  const auto input_names = [&](std::string_view name) -> std::string {
+    for (const auto& entry : node_named(name).metadata_props())
+      if (entry.key() == "input_names") return entry.value();
+    return "";
+  };
+  CHECK(input_names("mm") == "['self', 'mat2']");
+  CHECK(input_names("nested") ==
+        "['arg0[0]', 'arg0[1]', 'arg0[3][0]', 'arg1', 'out', 'arg1[0]']");  // the last by keyword
+  CHECK(input_names("reals").empty());
+  CHECK(node_named("mm").doc_string() == "layers.0 : f32[u, 3]@cuda:0");
+  CHECK(node_named("first").doc_string() == "layers.0 backward, part 0 : f32[2, 3]@cuda:0");
+  // Viewers show the first domain's operators without their last piece.
+  CHECK(node_named("mm").domain() == "pkg.torch.ops");
+  CHECK(node_named("first").domain() == "pkg.torch");
+}
+
 TEST_CASE("IR 8 repeats the metadata of nodes as attributes, IR 10 does not") {
   auto attributes = [](OnnxIr ir) {
     onnx::ModelProto model;
     encode_onnx(parse_text(kSmall, "t"), ir, model);
     CHECK(model.ir_version() == static_cast<int>(ir));
-    CHECK(model.graph().node(0).metadata_props_size() == 3);  // call, type, seq
+    CHECK(model.graph().node(0).metadata_props_size() == 4);  // call, type, seq, and input_names for Netron
     return model.graph().node(0).attribute_size();
   };
   CHECK(attributes(OnnxIr::k8) == 6);
