@@ -1,12 +1,14 @@
 #include "replay/block_cache.h"
 
-#include <array>
-#include <atomic>
-#include <bit>
-#include <cstdint>
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <new>
+#include <set>
 
 namespace epweave::replay {
 namespace {
@@ -16,74 +18,98 @@ constexpr std::size_t kLeastKept = SIZE_MAX;  // a use after free is seen
 #else
 constexpr std::size_t kLeastKept = std::size_t{16} << 10;  // smaller ones malloc serves well
 #endif
-constexpr std::size_t kClasses = 256;  // four per power of two
 
-struct FreeList {
-  std::mutex mutex;
-  std::vector<void*> blocks;
-};
-struct Cache {
-  std::array<FreeList, kClasses> lists;
-  std::atomic<std::size_t> kept{0};
-};
-// Never destroyed: tensors may outlive main.
-Cache& cache() {
-  static Cache* const instance = new Cache;
-  return *instance;
+constexpr std::size_t kPage = std::size_t{4} << 10;
+constexpr std::size_t kPiece = std::size_t{64} << 20;  // what the system is asked for at least
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
 }
 
-// The quarter of its power of two that `bytes` is rounded up to.
-struct SizeClass {
-  std::size_t index, bytes;
-};
-SizeClass class_of(std::size_t bytes) {
-  const auto octave = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 1;  // 2^octave < bytes
-  const std::size_t step = std::size_t{1} << (octave - 2);
-  const std::size_t quarters = (bytes - 1 - (std::size_t{1} << octave)) / step + 1;  // 1..4
-  return {octave * 4 + quarters - 1, (std::size_t{1} << octave) + quarters * step};
-}
-
-std::size_t round_up(std::size_t bytes) {
-  return (bytes == 0 ? kBlockAlignment : bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
-}
-
-void* take_from_system(std::size_t bytes) {
+void* take_small(std::size_t bytes) {
   void* block = std::aligned_alloc(kBlockAlignment, bytes);
   if (block == nullptr) throw std::bad_alloc();
   return block;
 }
 
+std::byte* map_pages(std::size_t bytes) {
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  return static_cast<std::byte*>(mapped);
+}
+
+// Ranges of free memory, neighbours joined; the smallest that is large enough is given out, of equal ones the first.
+class FreeRanges {
+ public:
+  void* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto found = by_size_.lower_bound({bytes, nullptr});
+    if (found == by_size_.end()) {
+      const std::size_t mapped = std::max(kPiece, bytes);
+      add(map_pages(mapped), mapped);
+      found = by_size_.lower_bound({bytes, nullptr});
+    }
+    const auto [size, first] = *found;
+    remove(by_address_.find(first));
+    if (size != bytes) add(first + bytes, size - bytes);
+    return first;
+  }
+
+  void give(std::byte* first, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto next = by_address_.lower_bound(first);
+    if (next != by_address_.begin()) {
+      const auto previous = std::prev(next);
+      if (previous->first + previous->second == first) {
+        first = previous->first;
+        bytes += previous->second;
+        remove(previous);
+      }
+    }
+    if (next != by_address_.end() && first + bytes == next->first) {
+      bytes += next->second;
+      remove(next);
+    }
+    add(first, bytes);
+  }
+
+ private:
+  using ByAddress = std::map<std::byte*, std::size_t>;
+
+  void add(std::byte* first, std::size_t bytes) {
+    by_address_.emplace(first, bytes);
+    by_size_.emplace(bytes, first);
+  }
+  void remove(ByAddress::iterator range) {
+    by_size_.erase({range->second, range->first});
+    by_address_.erase(range);
+  }
+
+  std::mutex mutex_;
+  ByAddress by_address_;
+  std::set<std::pair<std::size_t, std::byte*>> by_size_;
+};
+// Never destroyed: tensors may outlive main.
+FreeRanges& free_ranges() {
+  static FreeRanges* const instance = new FreeRanges;
+  return *instance;
+}
+
 }  // namespace
 
 std::size_t block_bytes(std::size_t bytes) {
-  return bytes < kLeastKept ? round_up(bytes) : class_of(bytes).bytes;
+  return round_up(bytes, bytes < kLeastKept ? kBlockAlignment : kPage);
 }
 
 void* take_block(std::size_t bytes) {
-  if (bytes < kLeastKept) return take_from_system(round_up(bytes));
-  const SizeClass size = class_of(bytes);
-  FreeList& list = cache().lists[size.index];
-  {
-    const std::lock_guard lock(list.mutex);
-    if (!list.blocks.empty()) {
-      void* block = list.blocks.back();
-      list.blocks.pop_back();
-      cache().kept -= size.bytes;
-      return block;
-    }
-  }
-  return take_from_system(size.bytes);
+  if (bytes < kLeastKept) return take_small(block_bytes(bytes));
+  return free_ranges().take(block_bytes(bytes));
 }
 
 void give_block(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
   if (bytes < kLeastKept) return std::free(block);
-  const SizeClass size = class_of(bytes);
-  if (cache().kept + size.bytes > kMostKept) return std::free(block);
-  FreeList& list = cache().lists[size.index];
-  const std::lock_guard lock(list.mutex);
-  list.blocks.push_back(block);
-  cache().kept += size.bytes;
+  free_ranges().give(static_cast<std::byte*>(block), block_bytes(bytes));
 }
 
 }  // namespace epweave::replay

@@ -7,9 +7,9 @@
 //   give_block(a, 1 << 20);
 //   void* b = take_block(1 << 20);   // the same memory
 //
-// Blocks are rounded up to a quarter of a power of two, so that at most a fifth is wasted. Safe on all
-// threads. At most kMostKept bytes are kept; what is freed beyond goes back to the system. Built for the
-// address sanitizer nothing is kept.
+// Large blocks are whole pages; neighbours that are free are joined, so that blocks of other sizes are cut from them. They are
+// never given back to the system: a process keeps the most that it needed at a time. Safe on all threads. Built for the address
+// sanitizer nothing is kept.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,6 @@
 namespace epweave::replay {
 
 inline constexpr std::size_t kBlockAlignment = 64;
-inline constexpr std::size_t kMostKept = std::size_t{1} << 30;
 
 // Bytes that a block of `bytes` really takes.
 std::size_t block_bytes(std::size_t bytes);

@@ -672,6 +672,13 @@ class RankRunner {
 
 namespace {
 
+bool writes_nothing(const Body& body) {
+  return std::none_of(body.order.begin(), body.order.end(), [&](NodeId id) {
+    const Node& node = body.nodes[id];
+    return node.kind == NodeKind::kCall && (node.op == nullptr || node.op->writes);
+  });
+}
+
 // The node whose value a nested graph returns, first of several; none if it returns something else.
 NodeId find_first_result(const Context& context, const Body& body) {
   for (NodeId id : body.order) {
@@ -689,7 +696,7 @@ NodeId find_first_result(const Context& context, const Body& body) {
 Function make_function(const Graph& graph, const Body& body, const KernelTable& kernels, Memory& memory) {
   Function function;
   function.name = graph.text(body.name);
-  const NodeId returned = find_first_result(*graph.context, body);
+  const NodeId returned = writes_nothing(body) ? find_first_result(*graph.context, body) : NodeId();
   for (NodeId id : body.order) {
     if (body.nodes[id].kind != NodeKind::kPlaceholder) continue;
     if (id == returned) function.returned_param = function.params;

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
+#include "replay/block_cache.h"
 #include "replay/floats.h"
 
 namespace epweave::replay {
@@ -15,53 +17,67 @@ namespace {
 
 // --- sums ---
 
-template <class T>
-T combine(Reduction reduction, T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    switch (reduction) {
-      case Reduction::kMax:
-        return a != a || a > b ? a : b;
-      case Reduction::kMin:
-        return a != a || a < b ? a : b;
-      case Reduction::kProduct:
-        return a * b;
-      default:
-        return a + b;
-    }
-  } else {
+template <Reduction kReduction, class T>
+T combine(T a, T b) {
+  constexpr bool kIsFloat = std::is_floating_point_v<T>;
+  if constexpr (kReduction == Reduction::kMax)
+    return (kIsFloat && a != a) || a > b ? a : b;
+  else if constexpr (kReduction == Reduction::kMin)
+    return (kIsFloat && a != a) || a < b ? a : b;
+  else if constexpr (kIsFloat)
+    return kReduction == Reduction::kProduct ? a * b : a + b;
+  else {
     using U = std::make_unsigned_t<T>;  // wraps
-    switch (reduction) {
-      case Reduction::kMax:
-        return std::max(a, b);
-      case Reduction::kMin:
-        return std::min(a, b);
-      case Reduction::kProduct:
-        return static_cast<T>(static_cast<std::uint64_t>(static_cast<U>(a)) * static_cast<U>(b));
-      default:
-        return static_cast<T>(static_cast<std::uint64_t>(static_cast<U>(a)) + static_cast<U>(b));
-    }
+    const std::uint64_t left = static_cast<U>(a), right = static_cast<U>(b);
+    return static_cast<T>(kReduction == Reduction::kProduct ? left * right : left + right);
   }
 }
 
-// Elements [first, first + count) of the operands reduced in order; `load` and `store` convert between the
-// stored and the summed type.
+// Calls f with the reduction as a constant.
+template <class F>
+void with_reduction(Reduction reduction, const F& f) {
+  switch (reduction) {
+    case Reduction::kMax:
+      return f(std::integral_constant<Reduction, Reduction::kMax>());
+    case Reduction::kMin:
+      return f(std::integral_constant<Reduction, Reduction::kMin>());
+    case Reduction::kProduct:
+      return f(std::integral_constant<Reduction, Reduction::kProduct>());
+    case Reduction::kSum:
+    case Reduction::kAvg:
+      return f(std::integral_constant<Reduction, Reduction::kSum>());
+  }
+}
+
+// Elements [first, first + count) of the operands reduced in order, a run of them at a time; `load` and `store` convert between
+// the stored and the summed type.
 template <class Stored, class Summed, class Load, class Store>
 void reduce_range(std::span<const Contribution> operands, std::size_t first, std::span<std::byte> to,
                   Load load, Store store) {
+  constexpr std::size_t kRun = 512;
   const Reduction reduction = find_reduction(operands[0].reduction);
-  const std::size_t count = to.size() / sizeof(Stored);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto element = [&](const Contribution& from) {
-      Stored value;
-      std::memcpy(&value, from.data->data() + (first + i) * sizeof(Stored), sizeof value);
-      return load(value);
-    };
-    Summed sum = element(operands[0]);
-    for (std::size_t k = 1; k < operands.size(); ++k)
-      sum = combine<Summed>(reduction, sum, element(operands[k]));
-    if (reduction == Reduction::kAvg) sum = static_cast<Summed>(sum / static_cast<Summed>(operands.size()));
-    const Stored result = store(sum);
-    std::memcpy(to.data() + i * sizeof(Stored), &result, sizeof result);
+  const std::size_t total = to.size() / sizeof(Stored);
+  std::array<Stored, kRun> stored;
+  std::array<Summed, kRun> sums;
+  const auto read = [&](const Contribution& from, std::size_t at, std::size_t count) {
+    std::memcpy(stored.data(), from.data->data() + (first + at) * sizeof(Stored), count * sizeof(Stored));
+  };
+  for (std::size_t at = 0; at < total; at += kRun) {
+    const std::size_t count = std::min(kRun, total - at);
+    read(operands[0], at, count);
+    for (std::size_t i = 0; i < count; ++i) sums[i] = load(stored[i]);
+    for (const Contribution& operand : operands.subspan(1)) {
+      read(operand, at, count);
+      with_reduction(reduction, [&](auto tag) {
+        for (std::size_t i = 0; i < count; ++i)
+          sums[i] = combine<tag.value, Summed>(sums[i], load(stored[i]));
+      });
+    }
+    if (reduction == Reduction::kAvg)
+      for (std::size_t i = 0; i < count; ++i)
+        sums[i] = static_cast<Summed>(sums[i] / static_cast<Summed>(operands.size()));
+    for (std::size_t i = 0; i < count; ++i) stored[i] = store(sums[i]);
+    std::memcpy(to.data() + at * sizeof(Stored), stored.data(), count * sizeof(Stored));
   }
 }
 
@@ -156,22 +172,33 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
-// The member's result, row-major.
-std::vector<std::byte> compute_result(const Meeting& meeting) {
+// The member's result, row-major, into memory of its size.
+void write_result(const Meeting& meeting, std::span<std::byte> to) {
+  const auto& parts = meeting.contributions;
+  const Contribution& own = parts[meeting.member];
+  if (own.kind == CollectiveKind::kReduceScatter || own.kind == CollectiveKind::kAllReduce)
+    return reduce(parts, first_reduced(meeting), to);
+  for (const Piece& piece : list_pieces(meeting))
+    copy_bytes(to.data() + piece.to, parts[piece.member].data->data() + piece.from, piece.bytes);
+}
+
+std::size_t result_bytes(const Meeting& meeting) {
   const auto& parts = meeting.contributions;
   const Contribution& own = parts[meeting.member];
   const std::size_t bytes = static_cast<std::size_t>(count_elements(own.sizes)) * info(own.dtype).bytes;
-  std::vector<std::byte> result;
-  if (own.kind == CollectiveKind::kReduceScatter || own.kind == CollectiveKind::kAllReduce) {
-    result.resize(own.kind == CollectiveKind::kAllReduce ? bytes : bytes / parts.size());
-    reduce(parts, first_reduced(meeting), result);
-    return result;
-  }
+  if (own.kind == CollectiveKind::kAllReduce) return bytes;
+  if (own.kind == CollectiveKind::kReduceScatter) return bytes / parts.size();
   const std::vector<Piece> pieces = list_pieces(meeting);
-  result.resize(pieces.empty() ? 0 : pieces.back().to + pieces.back().bytes);
-  for (const Piece& piece : pieces)
-    copy_bytes(result.data() + piece.to, parts[piece.member].data->data() + piece.from, piece.bytes);
-  return result;
+  return pieces.empty() ? 0 : pieces.back().to + pieces.back().bytes;
+}
+
+void write_result(const Meeting& meeting, const Tensor& result) {
+  const std::size_t bytes = result_bytes(meeting);
+  EPWEAVE_CHECK(bytes == static_cast<std::size_t>(result.numel()) * result.element_bytes());
+  if (result.is_contiguous()) return write_result(meeting, {result.bytes(), bytes});
+  Buffer<std::byte> elements(bytes);
+  write_result(meeting, elements);
+  scatter_elements(elements.data(), result);
 }
 
 }  // namespace
@@ -337,9 +364,7 @@ Meeting LocalTransport::meet(Rank rank, const Ticket& ticket) {
 }
 
 void LocalTransport::complete(Rank rank, const Ticket& ticket, const Tensor& result) {
-  const std::vector<std::byte> bytes = compute_result(meet(rank, ticket));
-  EPWEAVE_CHECK(bytes.size() == static_cast<std::size_t>(result.numel()) * result.element_bytes());
-  scatter_elements(bytes.data(), result);
+  write_result(meet(rank, ticket), result);
 }
 
 bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) const {
@@ -352,9 +377,7 @@ bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) c
     if (find_reduction(part.reduction) == Reduction::kProduct) return false;
     part.reduction = "sum";  // of a largest or smallest one too: at least the largest of the bounds
   }
-  const std::vector<std::byte> bytes =
-      compute_result({bounds.contributions, bounds.members, ticket.member, bounds.group, bounds.number});
-  scatter_elements(bytes.data(), bound);
+  write_result({bounds.contributions, bounds.members, ticket.member, bounds.group, bounds.number}, bound);
   return true;
 }
 

@@ -31,6 +31,7 @@ std::span<const KernelRow> activation_rows();
 std::span<const KernelRow> attention_rows();
 std::span<const KernelRow> copy_rows();
 std::span<const KernelRow> factory_rows();
+std::span<const KernelRow> flex_attention_rows();
 std::span<const KernelRow> index_rows();
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> normalise_rows();

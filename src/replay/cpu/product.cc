@@ -280,15 +280,9 @@ void pack_panels(const Matrix<S>& b, float* to) {
 
 // ---- blocked products ---------------------------------------------------------------------
 
-// Where the chains are: float32, row-major.
-struct Sums {
-  float* data;
-  std::int64_t stride;
-};
-
 // The chains of a block of rows times a chunk of columns, both packed, go on.
 void multiply_block(const PackedRows& rows, std::int64_t row_count, const Matrix<float>& panels,
-                    const Sums& c, Start start) {
+                    const FloatSums& c, Start start) {
   const std::int64_t depth = panels.rows;
   for (std::int64_t first = 0; first < panels.columns; first += kPanel)
     for (std::int64_t i = 0; i < row_count; i += kTileRows)
@@ -298,8 +292,8 @@ void multiply_block(const PackedRows& rows, std::int64_t row_count, const Matrix
                std::min(kPanel, panels.columns - first), start});
 }
 
-template <class S>
-void multiply_chunk(const Matrix<S>& a, const Matrix<S>& b, const Sums& c, Start start) {
+template <class A, class B>
+void multiply_chunk(const Matrix<A>& a, const Matrix<B>& b, const FloatSums& c, Start start) {
   if (b.rows == 0 && start == Start::kZero)
     for (std::int64_t i = 0; i < a.rows; ++i) std::fill_n(c.data + i * c.stride, b.columns, 0.0f);
   const std::int64_t most = std::min(kDepth, b.rows);
@@ -310,15 +304,15 @@ void multiply_chunk(const Matrix<S>& a, const Matrix<S>& b, const Sums& c, Start
     const std::int64_t depth = std::min(kDepth, b.rows - k);
     pack_panels(b.row_block(k, depth), panels.data());
     for (std::int64_t i = 0; i < a.rows; i += kBlockRows) {
-      const Matrix<S> block = a.column_block(k, depth).row_block(i, std::min(kBlockRows, a.rows - i));
+      const Matrix<A> block = a.column_block(k, depth).row_block(i, std::min(kBlockRows, a.rows - i));
       multiply_block(pack_rows(block, rows.data()), block.rows, {panels.data(), depth, b.columns, kPanel, 1},
                      {c.data + i * c.stride, c.stride}, k == 0 ? start : Start::kAccumulate);
     }
   }
 }
 
-template <class S>
-void multiply_chunks(const Matrix<S>& a, const Matrix<S>& b, float* c, std::int64_t stride, Start start) {
+template <class A, class B>
+void multiply_chunks(const Matrix<A>& a, const Matrix<B>& b, float* c, std::int64_t stride, Start start) {
   if (a.rows == 0) return;
   for (std::int64_t first = 0; first < b.columns; first += kChunk)
     multiply_chunk(a, b.column_block(first, std::min(kChunk, b.columns - first)), {c + first, stride}, start);
@@ -400,6 +394,11 @@ void multiply(const Matrix<Bfloat16>& a, const Matrix<Bfloat16>& b, Bfloat16* c,
 }
 void multiply(const Matrix<float>& a, const Matrix<float>& b, Bfloat16* c, std::int64_t stride) {
   multiply_and_round(a, b, c, stride);
+}
+void multiply(const FloatMatrix& a, const FloatMatrix& b, const FloatSums& c, Start start) {
+  std::visit(
+      [&](const auto& left, const auto& right) { multiply_chunks(left, right, c.data, c.stride, start); }, a,
+      b);
 }
 void multiply(const Matrix<double>& a, const Matrix<double>& b, double* c, std::int64_t stride, Start start) {
   multiply_plain(a, b, c, stride, start);

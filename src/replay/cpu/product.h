@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <variant>
 
 namespace epweave::replay::cpu {
 
@@ -41,5 +42,16 @@ void multiply(const Matrix<std::int64_t>& a, const Matrix<std::int64_t>& b, std:
 void multiply(const Matrix<Bfloat16>& a, const Matrix<Bfloat16>& b, float* c, std::int64_t stride);
 void multiply(const Matrix<Bfloat16>& a, const Matrix<Bfloat16>& b, Bfloat16* c, std::int64_t stride);
 void multiply(const Matrix<float>& a, const Matrix<float>& b, Bfloat16* c, std::int64_t stride);
+
+// The elements of either operand as they are stored, the chains in float32.
+using FloatMatrix = std::variant<Matrix<float>, Matrix<Bfloat16>>;
+inline FloatMatrix transposed(const FloatMatrix& m) {
+  return std::visit([](const auto& matrix) { return FloatMatrix(matrix.transposed()); }, m);
+}
+struct FloatSums {
+  float* data;
+  std::int64_t stride;
+};
+void multiply(const FloatMatrix& a, const FloatMatrix& b, const FloatSums& c, Start start = Start::kZero);
 
 }  // namespace epweave::replay::cpu
