@@ -37,8 +37,7 @@ std::unique_ptr<replay::Device> open_device_of(const std::string& name, const nc
 std::string describe_program(const RunCommandOptions& options) {
   const auto hash = [](const std::string& path) { return sha256_hex(read_bytes(path)).substr(0, 16); };
   const ReplayOptions& replay = options.replay;
-  std::string text = fmt::format("{}, graph {}, seed {}, {} data, {} runs",
-                                 version_text().substr(0, version_text().find('\n')),
+  std::string text = fmt::format("{}, graph {}, seed {}, {} data, {} runs", version_text(kReplayProgram),
                                  options.input.path == "-" ? "of standard input" : hash(options.input.path),
                                  replay.seed, replay.data, options.measure.warm_up + options.measure.repeat);
   if (!replay.recipe.empty()) text += ", recipe " + hash(replay.recipe);
