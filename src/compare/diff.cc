@@ -549,7 +549,11 @@ GraphDiff diff_graphs(const Graph& a, const Graph& b, const DiffOptions& options
     }
     const BodyPairing pairing = pair_by_structure(a, a.bodies[i], b, *other, {options.names});
     BodyDiff diff = BodyDiffer(a, a.bodies[i], b, *other, pairing, options, special).run();
-    if (!diff.nodes.empty()) result.bodies.push_back(std::move(diff));
+    if (diff.nodes.empty()) {
+      result.same_nested += diff.same;
+    } else {
+      result.bodies.push_back(std::move(diff));
+    }
   }
   for (std::size_t i = 1; i < b.bodies.size(); ++i)
     if (a.find_body(b.bodies[i].name) == nullptr)

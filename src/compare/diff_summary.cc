@@ -25,9 +25,11 @@ class Summarizer {
   Summarizer(const Graph& a, const Graph& b) : a_(a), b_(b) {}
 
   DiffSummary run(const GraphDiff& diff) {
+    for (const Body& body : a_.bodies) count_nodes(a_, body, &DiffRow::before);
+    for (const Body& body : b_.bodies) count_nodes(b_, body, &DiffRow::after);
+    summary_.same = diff.same_nested;
     for (const BodyDiff& body : diff.bodies) {
       summary_.same += body.same;
-      if (body.a != nullptr && body.b != nullptr) count_sizes(body);
       for (const NodeDiff& node : body.nodes) count_entry(body, node);
     }
     for (const TableDiff& row : diff.tables) {
@@ -38,16 +40,11 @@ class Summarizer {
   }
 
  private:
-  void count_sizes(const BodyDiff& body) {
-    for (NodeId id : body.a->order) {
-      const Node& node = body.a->nodes[id];
-      ++summary_.ops[op_row(a_, node)].before;
-      ++summary_.modules[module_row(a_.text(node.module))].before;
-    }
-    for (NodeId id : body.b->order) {
-      const Node& node = body.b->nodes[id];
-      ++summary_.ops[op_row(b_, node)].after;
-      ++summary_.modules[module_row(b_.text(node.module))].after;
+  void count_nodes(const Graph& graph, const Body& body, std::size_t DiffRow::*column) {
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      ++(summary_.ops[op_row(graph, node)].*column);
+      ++(summary_.modules[module_row(graph.text(node.module))].*column);
     }
   }
 
