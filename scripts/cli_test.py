@@ -116,6 +116,11 @@ class UsageTest(CommandLineTest):
         for arguments in (("diff", "-", "-"), ("verify", "-", "-"), ("overlap", "-", "--before", "-")):
             self.assert_fails(2, "only one input can be standard input", *arguments)
 
+    def test_explain_names_the_nearest_node(self):
+        for name, guess in (("dea", "; did you mean 'dead'?"), ("something", ";")):
+            self.assert_fails(2, f"small.txt has no node '{name}'{guess} `epweave print G --grep REGEX` finds names",
+                              "explain", "small.txt", name)
+
     def test_missing_input(self):
         self.assert_fails(2, "give a graph to rewrite: IN, or - for standard input", "rewrite", "-p", "dce")
 
