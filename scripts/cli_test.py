@@ -476,6 +476,12 @@ class RewriteTest(CommandLineTest):
         self.assertEqual({output["numerics"] for output in report["outputs"]}, {"reorder"})
         self.write("other.txt", self.small(("aten.neg.default(%mm)", "aten.abs.default(%mm)")))
         self.assertEqual(self.run_tool("verify", "small.txt", "other.txt").returncode, 1)
+        # Another graph, whose own violations do not bury that it is another.
+        self.write("foreign.txt", self.small(("%dead = aten.neg.default(%x) : f32[4, 4]", "%new = aten.neg.default(%x) : f32[4]")))
+        result = self.run_tool("verify", "small.txt", "foreign.txt", "-q")
+        self.assertEqual((result.returncode, result.stdout.decode()), (
+            1, "rewrite-derived: the second graph has no provenance, so its nodes are taken by name, and the first has no node "
+            "'new' (aten.neg.default): no pass of epweave made it; `epweave-replay check` compares such graphs by running them\n"))
 
     def test_diff_summary_as_json(self):
         self.output_of("rewrite", DSV3, "-p", "dce,chunk{roots=layers.*.moe}", "-o", "out.epw", "-q")

@@ -118,7 +118,8 @@ bool RewriteClaims::check_names() {
     fail_graph("rewrite-derived",
                fmt::format(
                    "the second graph has no provenance, so its nodes are taken by name, and the first has no "
-                   "node '{}' ({}): no pass of epweave made it",
+                   "node '{}' ({}): no pass of epweave made it; `epweave-replay check` compares such graphs "
+                   "by running them",
                    graph_b_.text(node.name), graph_b_.text(node.target)));
     return false;
   }
