@@ -18,11 +18,12 @@ APART = {"passes": "replay", "replay": "passes"}
 PROTOBUF = re.compile(r"google/protobuf/|\.pb\.h$")
 # One per program, and what they share.
 CLI11_FILES = (
+    "tools/arguments.cc",
     "tools/check_random_graphs.cc",
     "tools/command_help.cc",
     "tools/command_line.cc",
-    "tools/console_options.cc",
     "tools/replay_command_line.cc",
+    "tools/version.cc",  # its version alone
 )
 
 

@@ -92,6 +92,35 @@ class UsageTest(CommandLineTest):
     def test_unknown_option(self):
         self.assert_fails(2, "epweave stats does not take '--form'; did you mean '--from'?", "stats", "small.txt", "--form")
 
+    def test_values_that_options_do_not_take(self):
+        for arguments, message in (
+                (("print", "small.txt", "--part", "x"), "--part: 'x' is no whole number from 0 to 1000000"),
+                (("print", "small.txt", "--part", "-1"), "--part: '-1' is no whole number from 0 to 1000000"),
+                (("print", "small.txt", "--color", "x"), "--color: 'x' is none of auto, always, never"),
+                (("print", "small.txt", "--part", "1", "--part", "2"), "--part is given more than once"),
+                (("diff", "small.txt", "small.txt", "--ignore", "order,x"),
+                 "--ignore: 'x' is none of names, order, metadata, types, provenance"),
+                (("print", "small.txt", "--json=x"), "--json takes no value"),
+                (("convert", "small.txt"), "epweave convert needs OUT: file to write, - for standard output"),
+                (("--versio",), "epweave does not take '--versio'; did you mean '--version'?")):
+            result = self.run_tool(*arguments)
+            self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
+                             (2, b"", f"epweave: error: {message}\n"))
+        result = self.run_tool("rewrite", "small.txt", "-p", "dce", "-o")
+        self.assertEqual((result.returncode, result.stderr), (2, b"epweave: error: --output needs a value: OUT\n"))
+        result = self.run_tool("reduce", "small.txt", "-o", "x", "--timeout", "nan", "--", "true")
+        self.assertEqual((result.returncode, result.stderr),
+                         (2, b"epweave: error: --timeout: 'nan' is no number from 0, up to 1000000000\n"))
+
+    def test_standard_input_is_read_once(self):
+        for arguments in (("diff", "-", "-"), ("verify", "-", "-"), ("overlap", "-", "--before", "-")):
+            self.assert_fails(2, "only one input can be standard input", *arguments)
+
+    def test_explain_names_the_nearest_node(self):
+        for name, guess in (("dea", "; did you mean 'dead'?"), ("something", ";")):
+            self.assert_fails(2, f"small.txt has no node '{name}'{guess} `epweave print G --grep REGEX` finds names",
+                              "explain", "small.txt", name)
+
     def test_missing_input(self):
         self.assert_fails(2, "give a graph to rewrite: IN, or - for standard input", "rewrite", "-p", "dce")
 
@@ -218,8 +247,21 @@ class UsageTest(CommandLineTest):
         self.assertIn(b"Exit codes", self.output_of("--help"))
         self.assertIn(b"Usage: epweave rewrite", self.output_of("rewrite", "--help"))
         self.assertRegex(self.output_of("--version").decode(),
-                         r"^epweave \d+\.\d+\.\d+ \(graph format 1; protobuf \S+, fmt \S+, zlib \S+, OpenSSL \S+, "
-                         r"nlohmann-json \S+\)\n$")
+                         r"^epweave \d+\.\d+\.\d+ \(graph format 1; protobuf \S+, fmt \S+, zlib \S+, libzip \S+, OpenSSL \S+, "
+                         r"nlohmann-json \S+, CLI11 \S+\)\n$")
+        for command in re.findall(r"(?m)^  ([a-z]+)  ", self.output_of("--help").decode()):
+            self.assertRegex(self.output_of(command, "--help").decode(), r"(?m)^Example.*[:?]\n  (source <\()?epweave ", command)
+
+    def test_exit_codes_are_written_down_once(self):
+        """What --help says stands in the manual page and in docs/command_line.md, word for word."""
+        docs = (ROOT / "docs/command_line.md").read_text(encoding="utf-8")
+        table = {code: meaning for code, meaning in re.findall(r"(?m)^\| (\d+) \| (.*?) ?\|", docs)}
+        codes = re.findall(r"(?m)^  (\d+) +(.*)$", self.output_of("--help").decode())
+        self.assertEqual([code for code, _ in codes], ["0", "1", "2", "3", "4", "5", "130"])
+        page = self.output_of("completion", "man").decode()
+        for code, meaning in codes:
+            self.assertEqual(table[code], meaning)
+            self.assertIn(f"  {code:4} {meaning}\n", page)
 
     def test_binary_is_not_written_to_a_terminal(self):
         for extra, code in (([], 2), (["--force"], 0), (["--to", "text"], 0)):
@@ -418,6 +460,52 @@ class RewriteTest(CommandLineTest):
         self.assertEqual(names, ["%mm", "%neg"])
         names = [node["name"] for node in json.loads(self.output_of("print", "small.txt", "--grep", "neg", "--json"))["nodes"]]
         self.assertEqual(names, ["neg", "dead", "output"])
+
+    def test_print_shows_only_graphs_with_selected_nodes(self):
+        self.write("nested.txt", SMALL + "\ngraph one\n  %a = placeholder\n  output(%a)\n\ngraph two\n  %b = placeholder\n"
+                   "  %abs = aten.abs.default(%b)\n  output(%abs)\n")
+        self.assertEqual(list(json.loads(self.output_of("print", "nested.txt", "--json"))["graphs"]), ["one", "two"])
+        found = json.loads(self.output_of("print", "nested.txt", "--grep", "aten.abs", "--json"))
+        self.assertEqual((found["nodes"], list(found["graphs"])), ([], ["two"]))
+        self.assertNotIn("graphs", json.loads(self.output_of("print", "nested.txt", "--grep", "neg", "--json")))
+
+    def test_a_graph_verifies_against_itself(self):
+        self.output_of("convert", DSV3, "again.txt")
+        report = json.loads(self.output_of("verify", DSV3, "again.txt", "--json"))
+        self.assertEqual((report["ok"], report["whole"], report["divided"]), (True, 3474, 0))
+        self.assertEqual({output["numerics"] for output in report["outputs"]}, {"reorder"})
+        self.write("other.txt", self.small(("aten.neg.default(%mm)", "aten.abs.default(%mm)")))
+        self.assertEqual(self.run_tool("verify", "small.txt", "other.txt").returncode, 1)
+        # Another graph, whose own violations do not bury that it is another.
+        self.write("foreign.txt", self.small(("%dead = aten.neg.default(%x) : f32[4, 4]", "%new = aten.neg.default(%x) : f32[4]")))
+        result = self.run_tool("verify", "small.txt", "foreign.txt", "-q")
+        self.assertEqual((result.returncode, result.stdout.decode()), (
+            1, "rewrite-derived: the second graph has no provenance, so its nodes are taken by name, and the first has no node "
+            "'new' (aten.neg.default): no pass of epweave made it; `epweave-replay check` compares such graphs by running them\n"))
+
+    def test_diff_summary_as_json(self):
+        self.output_of("rewrite", DSV3, "-p", "dce,chunk{roots=layers.*.moe}", "-o", "out.epw", "-q")
+        result = self.run_tool("diff", DSV3, "out.epw", "--summary", "--json")
+        self.assertEqual(result.returncode, 1)
+        summary, text = json.loads(result.stdout), self.run_tool("diff", DSV3, "out.epw", "--summary").stdout.decode()
+        for change, n in summary["changes"].items():
+            self.assertRegex(text, rf"(?m)^{change} +{n}\b")
+        self.assertRegex(text, rf"(?m)^same +{summary['same_nodes']}\n")
+        self.assertGreater(summary["changes"]["divided"], 100)
+        for rows in (summary["ops"], summary["modules"]):
+            for name, row in rows.items():
+                numbers = r"\s+".join(str(n) if n else r"\." for n in row.values())
+                self.assertRegex(text, rf"(?m)^{re.escape(name)}\s+{numbers}$")
+            self.assertEqual(sum(row["divided"] for row in rows.values()), summary["changes"]["divided"])
+        self.assertNotIn("graphs", summary)
+        # Nodes of nested graphs count, whether they differ or not: what is ignored adds to what is the same.
+        less = json.loads(self.run_tool("diff", DSV3, "out.epw", "--summary", "--json", "--ignore", "types,provenance").stdout)
+        self.assertGreaterEqual(less["same_nodes"], summary["same_nodes"])
+        for key in ("before", "after"):
+            self.assertEqual([row[key] for name, row in less["ops"].items() if name == "aten.cat.default"],
+                             [row[key] for name, row in summary["ops"].items() if name == "aten.cat.default"])
+        same = json.loads(self.output_of("diff", DSV3, DSV3, "--summary", "--json"))
+        self.assertEqual((same["same"], same["changes"], same["ops"]), (True, {}, {}))
 
     def test_diff_writes_one_page(self):
         self.write("other.txt", self.small(("aten.neg.default(%mm)", "aten.abs.default(%mm)")))

@@ -33,7 +33,7 @@ def complete(script, *words):
 
 
 def check_program(prefix, program):
-    assert run(prefix / "bin" / program, "--version").startswith("epweave ")
+    assert run(prefix / "bin" / program, "--version").startswith(f"{program} ")
     page = prefix / f"share/man/man1/{program}.1"
     if shutil.which("groff"):
         result = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z", page], capture_output=True, text=True, check=False)

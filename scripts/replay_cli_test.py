@@ -6,6 +6,7 @@ The program is $EPWEAVE_REPLAY, else build/release/bin/epweave-replay.
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import tempfile
@@ -88,6 +89,50 @@ class ReplayCommandLineTest(unittest.TestCase):
         self.assertIn("nothing.epw", self.fails(3, "run", "nothing.epw"))
         self.fails(2, "run", "small.txt", "--what")
         self.fails(2, "run")
+
+    def test_usage_errors_say_what_would_be_right(self):
+        for arguments, message in (
+                (("chek", "a", "b"), "unknown command 'chek'; did you mean 'check'? The commands are run, check, steps, recipe, "
+                 "completion."),
+                ((), "give a command: run, check, steps, recipe, completion; --help says more"),
+                (("check", "-", "-"), "only one input can be standard input"),
+                (("run", "-", "--recipe", "-"), "only one input can be standard input"),
+                (("run", "small.txt", "--colr", "never"), "epweave-replay run does not take '--colr'; did you mean '--color'?"),
+                (("check", "small.txt"), "epweave-replay check needs B: what it was rewritten to"),
+                (("run", "small.txt", "--from", "pickle"),
+                 "--from: 'pickle' is none of binary, text, json, onnx, onnx-ir10, pt2"),
+                (("run", "small.txt", "--ranks", "0"), "--ranks: '0' is no whole number from 1 to 65536"),
+                (("run", "small.txt", "--ranks", "-1"), "--ranks: '-1' is no whole number from 1 to 65536"),
+                (("run", "small.txt", "--seed", "-1"), "--seed: '-1' is no whole number from 0 to 18446744073709551615"),
+                (("run", "small.txt", "--jitter", "1.5"), "--jitter: '1.5' is no whole number from 0 to 18446744073709551615"),
+                (("run", "small.txt", "--deadline", "nan"), "--deadline: 'nan' is no number above 0, up to 1000000000"),
+                (("run", "small.txt", "--memory", "0"), "--memory: '0' is no number above 0, up to 1000000000"),
+                (("run", "small.txt", "--repeat", "0"), "--repeat: '0' is no whole number from 1 to 100000"),
+                (("run", "small.txt", "--rank", "1"), "--rank is for ranks that are processes: --transport nccl"),
+                (("run", "small.txt", "--seed", "1", "--seed", "2"), "--seed is given more than once")):
+            self.assertEqual(self.fails(2, *arguments), f"epweave-replay: error: {message}\n")
+
+    def test_the_form_of_the_input_can_be_said(self):
+        (self.folder / "small.txt").rename(self.folder / "small.bin")
+        for command in (("run", "small.bin"), ("steps", "small.bin"), ("check", "small.bin", "small.bin")):
+            self.assertEqual(self.run_tool(*command, "--from", "text").returncode, 0)
+            self.assertIn("small.bin", self.fails(3, *command, "--from", "json"))
+
+    def test_help_manual_page_and_docs_agree(self):
+        text = self.run_tool("--help").stdout
+        codes = re.findall(r"(?m)^  (\d+) +(.*)$", text)
+        self.assertEqual([code for code, _ in codes], ["0", "1", "2", "3", "4", "5", "77"])
+        page = self.run_tool("completion", "man").stdout
+        docs = (ROOT / "docs/command_line.md").read_text(encoding="utf-8")
+        table = {code: meaning for code, meaning in re.findall(r"(?m)^\| (\d+) \|.*\| (.*?) ?\|$", docs)}
+        for code, meaning in codes:
+            self.assertEqual(table[code], meaning)
+            self.assertIn(f"  {code:4} {meaning}\n", page)
+        commands = re.findall(r"(?m)^  ([a-z]+)  ", text)
+        self.assertEqual(commands, ["run", "check", "steps", "recipe", "completion"])
+        for command in commands:
+            self.assertRegex(self.run_tool(command, "--help").stdout, r"(?m)^Examples?:\n  (source <\()?epweave-replay ")
+        self.assertRegex(self.run_tool("--version").stdout, r"^epweave-replay \d+\.\d+\.\d+ \(graph format 1; .*, CLI11 \S+\)\n$")
 
     def test_the_same_numbers_each_time(self):
         plain = self.report("run", "small.txt")["ranks"]

@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "compare/diff_html.h"
+#include "compare/diff_summary.h"
 #include "compare/diff_text.h"
 #include "graphs.h"
 #include "report.h"
@@ -61,6 +62,38 @@ std::string json_text(const DiffSides& sides, const GraphDiff& diff) {
   return text + "]}\n";
 }
 
+Json rows_report(const std::map<std::string, DiffRow>& rows) {
+  Json report = Json::object();
+  for (const auto& [name, row] : rows)
+    if (row.differs())
+      report[name] = {{"before", row.before}, {"after", row.after},     {"divided", row.divided},
+                      {"added", row.added},   {"removed", row.removed}, {"changed", row.changed},
+                      {"moved", row.moved}};
+  return report;
+}
+
+Json summary_report(const DiffSides& sides, const GraphDiff& diff) {
+  const DiffSummary summary = summarize_diff(sides.a, sides.b, diff);
+  Json changes = Json::object(), tables = Json::object();
+  for (std::size_t i = 0; i < summary.counts.size(); ++i)
+    if (summary.counts[i] != 0)
+      changes[std::string(name_of(static_cast<Change>(1U << i)))] = summary.counts[i];
+  for (const auto& [table, rows] : summary.tables)
+    tables[table] = {{"added", rows.added}, {"removed", rows.removed}, {"changed", rows.changed}};
+  return {{"a", sides.name_a},
+          {"b", sides.name_b},
+          {"same", diff.is_same()},
+          {"paired_by", name_of(diff.pairing)},
+          {"same_nodes", summary.same},
+          {"changes", std::move(changes)},
+          {"parts", summary.parts},
+          {"merged", summary.merged},
+          {"added", Json(summary.added)},
+          {"tables", std::move(tables)},
+          {"ops", rows_report(summary.ops)},
+          {"modules", rows_report(summary.modules)}};
+}
+
 DiffOptions ignore(const std::vector<std::string>& kinds) {
   DiffOptions options;
   for (const std::string& kind : kinds) {
@@ -74,8 +107,6 @@ DiffOptions ignore(const std::vector<std::string>& kinds) {
 }
 
 int run_diff(const DiffCommand& command, Console& console) {
-  if (command.a.path == "-" && command.b.path == "-")
-    throw UsageError("only one graph can be standard input");
   if (command.html == "-" && (console.json() || command.summary || command.full))
     throw UsageError("the page and another listing cannot both go to standard output: give --html FILE");
   const Graph a = read_sound_input(command.a, nullptr, Soundness::kStructure);
@@ -84,7 +115,7 @@ int run_diff(const DiffCommand& command, Console& console) {
   const DiffSides sides{a, b, command.a.path, command.b.path};
   if (!command.html.empty()) write_bytes(command.html, print_diff_html(sides, diff));
   if (console.json()) {
-    console.print(json_text(sides, diff));
+    console.print(command.summary ? report_text(summary_report(sides, diff)) : json_text(sides, diff));
   } else if (command.summary) {
     if (!diff.is_same()) console.print(print_diff_summary(sides, diff));
   } else if (command.html.empty() || command.full) {

@@ -5,6 +5,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/users.h"
+#include "base/nearest_name.h"
 #include "chunk_facts.h"
 #include "commands.h"
 #include "graphs.h"
@@ -140,6 +141,14 @@ int explain_origin(const Graph& graph, const std::string& name, Console& console
   return kUsage;
 }
 
+std::string did_you_mean(const Graph& graph, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const Body& body : graph.bodies)
+    for (NodeId id : body.order) names.push_back(graph.text(body.nodes[id].name));
+  const std::string_view near = nearest_name(name, names);
+  return near.empty() ? ";" : fmt::format("; did you mean '{}'?", near);
+}
+
 }  // namespace
 
 int explain(const ExplainOptions& options, Console& console) {
@@ -168,8 +177,8 @@ int explain(const ExplainOptions& options, Console& console) {
     return kFine;
   }
   if (explain_origin(graph, name, console) == kFine) return kFine;
-  throw UsageError(fmt::format("{} has no node '{}'; `epweave print G --grep REGEX` finds names",
-                               display_name(options.input), name));
+  throw UsageError(fmt::format("{} has no node '{}'{} `epweave print G --grep REGEX` finds names",
+                               display_name(options.input), name, did_you_mean(graph, name)));
 }
 
 }  // namespace epweave::cli

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analysis/ep_regions.h"
 #include "analysis/overlap.h"
 #include "analysis/stats.h"
 #include "commands.h"
@@ -107,11 +108,21 @@ Counts count(const std::vector<OverlappedRegion>& regions) {
   return counts;
 }
 
+// Token exchanges of modules that are not divided.
+std::size_t count_undivided(const Graph& graph) {
+  const Body& step = graph.step();
+  return static_cast<std::size_t>(std::ranges::count_if(step.order, [&](NodeId id) {
+    const Node& node = step.nodes[id];
+    return is_token_exchange(graph, node) && !node.chunk.region;
+  }));
+}
+
 Json overlap_report(const Graph& graph, const Overlaps& overlaps) {
   const Counts counts = count(overlaps.regions);
   Json report = {{"exchanges", counts.exchanges},
                  {"exposed", counts.exposed},
                  {"light", counts.light},
+                 {"undivided", count_undivided(graph)},
                  {"assumed_symbols", overlaps.assumed}};
   Json& list = report["regions"] = Json::array();
   for (const OverlappedRegion& region : overlaps.regions) {
@@ -149,11 +160,20 @@ std::string region_text(const Graph& graph, const OverlappedRegion& region) {
 
 std::string summary_text(const Graph& graph, const std::vector<OverlappedRegion>& regions) {
   const Counts counts = count(regions);
-  if (regions.empty())
-    return count_graph(graph).regions.empty() ? "no chunked regions\n" : "no token exchange in a region\n";
-  return fmt::format(
-      "{} of {} token exchanges are exposed, {} have neither a matrix product nor attention under them\n",
-      counts.exposed, counts.exchanges, counts.light);
+  std::string text;
+  if (!regions.empty())
+    text = fmt::format(
+        "{} of {} token exchanges are exposed, {} have neither a matrix product nor attention under them\n",
+        counts.exposed, counts.exchanges, counts.light);
+  else if (!count_graph(graph).regions.empty())
+    text = "no token exchange in a divided module\n";
+  else
+    text = "no module is divided\n";
+  if (const std::size_t n = count_undivided(graph); n != 0)
+    text +=
+        fmt::format("{} token exchange{} of modules that are not divided: no other part can run under {}\n",
+                    n, n == 1 ? "" : "s", n == 1 ? "it" : "them");
+  return text;
 }
 
 std::string overlap_text(const Graph& graph, const Overlaps& overlaps) {
@@ -179,8 +199,6 @@ std::string overlap_report_for(const std::string& path, const Graph& graph, cons
 }
 
 int overlap(const OverlapOptions& options, Console& console) {
-  if (options.input.path == "-" && options.before.path == "-")
-    throw UsageError("only one graph can come from standard input");
   if (options.trace == "-")
     throw UsageError("--trace - shares standard output with the table: give it a file");
   const Graph graph = read_sound_input(options.input);

@@ -61,25 +61,35 @@ ShownNodes list_shown(const Graph& graph, const Filter& filter) {
   return shown;
 }
 
-// The nodes of a body, one per line.
-std::string nodes_text(const Graph& graph, const Body& body, const std::vector<NodeId>& shown) {
-  const RegionParts parts(graph);
-  std::string text;
-  for (NodeId id : shown)
-    text += (text.empty() ? "\n" : ",\n") + report_line(node_report(graph, body, body.nodes[id], parts));
-  return "[" + text + "]";
-}
+// One document, kept greppable: a line for each node. Nested graphs without a node to show are left out.
+class JsonText {
+ public:
+  explicit JsonText(const Graph& graph) : graph_(graph), parts_(graph) {}
 
-// One document, kept greppable: a line for each node.
-std::string json_text(const Graph& graph, const ShownNodes& shown) {
-  std::string text = "{\"nodes\": " + nodes_text(graph, graph.step(), shown[0]);
-  for (std::size_t i = 1; i < graph.bodies.size(); ++i)
-    text += fmt::format("{}{}: {}", i == 1 ? ",\n\"graphs\": {\n" : ",\n",
-                        report_line(graph.text(graph.bodies[i].name)),
-                        nodes_text(graph, graph.bodies[i], shown[i]));
-  if (graph.bodies.size() > 1) text += "}";
-  return text + "}\n";
-}
+  std::string print(const ShownNodes& shown) const {
+    std::string text = "{\"nodes\": " + nodes(graph_.step(), shown[0]);
+    std::string graphs;
+    for (std::size_t i = 1; i < graph_.bodies.size(); ++i) {
+      if (shown[i].empty()) continue;
+      const Body& body = graph_.bodies[i];
+      graphs += fmt::format("{}{}: {}", graphs.empty() ? "" : ",\n", report_line(graph_.text(body.name)),
+                            nodes(body, shown[i]));
+    }
+    if (!graphs.empty()) text += fmt::format(",\n\"graphs\": {{\n{}}}", graphs);
+    return text + "}\n";
+  }
+
+ private:
+  std::string nodes(const Body& body, const std::vector<NodeId>& shown) const {
+    std::string text;
+    for (NodeId id : shown)
+      text += (text.empty() ? "\n" : ",\n") + report_line(node_report(graph_, body, body.nodes[id], parts_));
+    return "[" + text + "]";
+  }
+
+  const Graph& graph_;
+  const RegionParts parts_;
+};
 
 std::string filtered_text(const Graph& graph, TextMode mode, const ShownNodes& shown) {
   std::string text;
@@ -99,7 +109,7 @@ int print(const PrintOptions& options, Console& console) {
     return kFine;
   }
   const ShownNodes shown = list_shown(graph, filter);
-  console.print(console.json() ? json_text(graph, shown) : filtered_text(graph, mode, shown));
+  console.print(console.json() ? JsonText(graph).print(shown) : filtered_text(graph, mode, shown));
   if (!filter.shows_all() && std::ranges::all_of(shown, &std::vector<NodeId>::empty))
     console.warn("no node is in that module and part and matches the pattern");
   return kFine;

@@ -25,7 +25,6 @@ namespace epweave::cli {
 namespace {
 
 constexpr std::string_view kMark = "reduced_from";
-constexpr int kInterrupted = 130;
 
 volatile sig_atomic_t is_interrupted = 0;
 void interrupt(int) {

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "io/file.h"
 
 namespace epweave::cli {
 
 void check_files(const CommandFiles& files) {
+  if (std::ranges::count(files.inputs, "-") > 1) throw UsageError("only one input can be standard input");
   const auto refuse = [](const NamedFile& file, const std::string& what) {
     throw UsageError(
         fmt::format("{} {} would replace {}: give it a file of its own", file.option, file.path, what));

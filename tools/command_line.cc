@@ -5,28 +5,18 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "base/nearest_name.h"
+#include "arguments.h"
+#include "base/error.h"
 #include "command_files.h"
 #include "completion.h"
-#include "console_options.h"
-#include "passes/pipeline.h"
 #include "version.h"
 
 namespace epweave::cli {
 namespace {
 
+constexpr std::uint64_t kMostParts = 1000000;
 constexpr const char* kAbout =
     "Rewrites PyTorch MoE training graphs so that expert-parallel communication hides behind compute.";
-constexpr const char* kFooter =
-    "Exit codes, the same with and without --json:\n"
-    "  0  fine\n"
-    "  1  verification failed\n"
-    "  2  the command line is wrong\n"
-    "  3  a file cannot be read or written, or is not a valid graph\n"
-    "  4  a pass declined the graph\n"
-    "  5  a bug of epweave\n"
-    "Results go to standard output, messages to standard error; `-` stands for standard input or output.";
-
 // Everything that an option can set.
 struct Choices {
   ConsoleOptions console;
@@ -43,23 +33,12 @@ struct Choices {
   std::string completion;
 };
 
-CLI::Option* choose(CLI::Option* option, std::initializer_list<const char*> choices) {
-  return option->check(CLI::IsMember(std::vector<std::string>(choices.begin(), choices.end())));
-}
-
-// Names of format_names() (io/file.h): those that are written, and those that are read.
+// Names of format_names() (io/file.h) that are written.
 constexpr std::initializer_list<const char*> kForms = {"binary", "text", "json", "onnx", "onnx-ir10"};
-constexpr std::initializer_list<const char*> kInputForms = {"binary", "text",      "json",
-                                                            "onnx",   "onnx-ir10", "pt2"};
 
 void add_input(CLI::App& command, InputOptions& input, const char* help) {
   command.add_option("G", input.path, help)->required()->type_name("");
-  choose(command
-             .add_option("--from", input.from,
-                         "Form of the input: binary, text, json, onnx or pt2 (default: by extension, "
-                         "else by content)")
-             ->type_name("FORM"),
-         kInputForms);
+  add_input_form(command, input.from);
 }
 
 void add_output_form(CLI::App& command, OutputOptions& output) {
@@ -75,10 +54,7 @@ void add_rewrite(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand("rewrite", "Run a pipeline of passes over a graph");
   RewriteOptions& options = choices.rewrite;
   command.add_option("IN", choices.input.path, "Graph to rewrite, - for standard input")->type_name("");
-  choose(
-      command.add_option("--from", choices.input.from, "Form of the input: binary, text, json, onnx or pt2")
-          ->type_name("FORM"),
-      kInputForms);
+  add_input_form(command, choices.input.from);
   command
       .add_option("-p,--pipeline", options.pipeline, "Passes to run: 'dce,chunk{roots=layers.*.moe,parts=2}'")
       ->type_name("PIPELINE");
@@ -136,11 +112,11 @@ void add_print(CLI::App& app, Choices& choices) {
       .add_option("--module", choices.print.module,
                   "Only nodes of this module; * stands for one path element")
       ->type_name("PATTERN");
-  command
-      .add_option("--part", choices.print.part,
-                  "Only nodes of this part, from 0, of the modules that were divided")
-      ->type_name("K")
-      ->check(CLI::NonNegativeNumber);
+  take_whole_number(command
+                        .add_option("--part", choices.print.part,
+                                    "Only nodes of this part, from 0, of the modules that were divided")
+                        ->type_name("K"),
+                    0, kMostParts);
 }
 
 void add_diff(CLI::App& app, Choices& choices) {
@@ -150,6 +126,7 @@ void add_diff(CLI::App& app, Choices& choices) {
       ->required()
       ->type_name("");
   command.add_option("B", options.b.path, "Graph after, - for standard input")->required()->type_name("");
+  add_input_form(command, choices.input.from);
   command.add_flag("--summary", options.summary, "Only counts: by kind, by op and by module");
   command.add_flag("--full", options.full, "List every node that differs, and every row of the tables");
   command
@@ -178,7 +155,7 @@ void add_overlap(CLI::App& app, Choices& choices) {
   command
       .add_option("--before", choices.overlap.before.path,
                   "Graph to compare with, such as the unscheduled one")
-      ->type_name("G0");
+      ->type_name("FILE");
   command
       .add_option("--trace", choices.overlap.trace,
                   "Write the order of issue as a trace for ui.perfetto.dev, that of --before too")
@@ -193,9 +170,11 @@ void add_reduce(CLI::App& app, Choices& choices) {
                   "File with the best so far; where it is there already, the reduction goes on from it")
       ->type_name("OUT");
   add_output_form(command, choices.output);
-  command.add_option("--timeout", choices.reduce.timeout, "Seconds that a run of the command may take")
-      ->type_name("SECONDS")
-      ->check(CLI::NonNegativeNumber);
+  take_number(command
+                  .add_option("--timeout", choices.reduce.timeout,
+                              "Seconds that a run of the command may take (default 0: any number)")
+                  ->type_name("SECONDS"),
+              Zero::kAllowed);
   command
       .add_option("CMD", choices.reduce.command,
                   "Behind --: the command and its arguments, {} for the file (else it comes last)")
@@ -232,14 +211,21 @@ void add_examples(CLI::App& app) {
        "  epweave print G.epw --module layers.3.moe --part 1\n"
        "  epweave print G.epw --grep all_to_all --json"},
       {"stats", "Example:\n  epweave stats G.epw --json"},
+      {"overlap",
+       "Examples:\n"
+       "  epweave overlap OUT.epw --before CHUNKED.epw\n"
+       "  epweave overlap OUT.epw --trace trace.json     for ui.perfetto.dev"},
       {"verify",
        "Examples:\n"
        "  epweave verify G.epw\n"
        "  epweave verify IN.epw OUT.epw                 does OUT compute what IN computes?\n"
        "  epweave verify --ranks RANK0.epw RANK1.epw    can no rank wait for ever for another?"},
       {"explain", "Example:\n  epweave explain OUT.epw all_to_all_single_1_chunk0"},
-      {"convert", "Example:\n  epweave convert G.epw G.txt"},
-      {"completion", "Example:\n  source <(epweave completion bash)"},
+      {"convert",
+       "Examples:\n"
+       "  epweave convert G.epw G.txt\n"
+       "  epweave convert G.epw - --to json | jq ."},
+      {"passes", "Example:\n  epweave passes --json"},
   };
   for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
 }
@@ -247,8 +233,8 @@ void add_examples(CLI::App& app) {
 // The commands. What they say goes to `choices`.
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
   auto app = std::make_unique<CLI::App>(kAbout, "epweave");
-  app->footer(kFooter);
-  app->set_version_flag("--version", version_text(), "Print the versions of the tool and its libraries");
+  app->set_version_flag("--version", version_text(app->get_name()),
+                        "Print the versions of the tool and its libraries");
   app->option_defaults()->always_capture_default(false);
   add_rewrite(*app, choices);
   add_print(*app, choices);
@@ -270,12 +256,9 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_output_form(convert, choices.output);
   app->add_subcommand("passes", "List the passes and presets with their options");
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
-  CLI::App& completion =
-      *app->add_subcommand("completion", "Print a completion script for a shell, or the manual page");
-  choose(
-      completion.add_option("SHELL", choices.completion, "bash, zsh, fish or man")->required()->type_name(""),
-      {"bash", "zsh", "fish", "man"});
+  add_completion(*app, choices.completion);
   add_examples(*app);
+  app->footer(program_footer(Program::kEpweave));  // at the end: commands made behind it would have it, too
   return app;
 }
 
@@ -285,10 +268,7 @@ ProgramHelp program_help(const CLI::App& app) {
       "rewrite PyTorch MoE training graphs",
       "Reads a serialized training graph, rewrites it so that expert-parallel communication\n"
       "hides behind compute, and writes it back. Every node of the result says where it came from.",
-      {{"EXIT STATUS",
-        "0 fine, 1 different or verification failed, 2 wrong command line, 3 unreadable or invalid file,\n"
-        "4 a pass declined the graph, 5 a bug of epweave; the same with and without \\-\\-json. "
-        "reduce: 130 interrupted.\n"},
+      {exit_status_section(Program::kEpweave),
        {"FILES",
         ".TP\n\\fI*.epw\\fR\nA graph in binary form; \\fI.txt\\fR is text, \\fI.json\\fR JSON, \\fI.onnx\\fR "
         "ONNX, "
@@ -316,41 +296,9 @@ CommandFiles files_of(const Choices& choices) {
   return files;
 }
 
-std::string did_you_mean(const std::string& given, const std::vector<std::string>& known) {
-  const std::string_view near = nearest_name(given, {known.begin(), known.end()});
-  return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
-}
-
-void require_known_command(const CLI::App& app, int argc, char** argv) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (argc < 2) throw UsageError(fmt::format("give a command: {}; --help says more", fmt::join(names, ", ")));
-  const std::string given = argv[1];
-  if (given.starts_with("-") || std::ranges::find(names, given) != names.end()) return;
-  throw UsageError(fmt::format("unknown command '{}'{} The commands are {}.", given,
-                               did_you_mean(given, names).empty() ? "." : did_you_mean(given, names),
-                               fmt::join(names, ", ")));
-}
-
-// A better message than CLI11's for an option that the command does not have.
-void explain_extra(const CLI::App& app) {
-  for (const CLI::App* command : app.get_subcommands()) {
-    for (const std::string& extra : command->remaining()) {
-      std::vector<std::string> names;
-      for (const CLI::Option* option : command->get_options())
-        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-      const std::string given = extra.substr(0, extra.find('='));
-      throw UsageError(fmt::format("epweave {} does not take '{}'{}", command->get_name(), extra,
-                                   did_you_mean(given, names)));
-    }
-  }
-}
-
 std::function<int(Console&)> bind_verify(const Choices& choices) {
   std::vector<InputOptions> inputs = {choices.input};
   for (const std::string& path : choices.more) inputs.push_back({.path = path, .from = choices.input.from});
-  if (std::ranges::count(inputs, "-", &InputOptions::path) > 1)
-    throw UsageError("only one graph can be standard input");
   if (choices.ranks) return [inputs](Console& console) { return verify_ranks(inputs, console); };
   if (inputs.size() > 2)
     throw UsageError("verify takes one graph, or two to compare; --ranks takes one for each rank");
@@ -366,6 +314,7 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
   if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
   choices->diff.a = choices->overlap.input = choices->input;
+  choices->diff.b.from = choices->overlap.before.from = choices->input.from;
   if (name == "explain")
     return [choices](Console& console) { return explain({choices->input, choices->node}, console); };
   if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };
@@ -391,25 +340,8 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
 CommandLine parse_command_line(int argc, char** argv) {
   const auto choices = std::make_shared<Choices>();
   const std::shared_ptr<CLI::App> app = make_app(*choices);
-  require_known_command(*app, argc, argv);
-  try {
-    app->parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    // The help of the command that --help was given to.
-    const auto given = app->get_subcommands();
-    const std::string text = (given.empty() ? app->help() : given.front()->help("epweave")) + "\n";
-    return {.run = [text](Console& console) { return console.print(text), kFine; }};
-  } catch (const CLI::CallForVersion& version) {
-    return {.run = [text = std::string(version.what()) + "\n"](Console& console) {
-      return console.print(text), kFine;
-    }};
-  } catch (const CLI::ExtrasError& error) {
-    explain_extra(*app);
-    throw UsageError(error.what());
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
-  }
-  if (app->get_subcommands().empty()) throw UsageError("give a command; --help lists them");
+  if (const std::optional<std::string> text = parse_arguments(*app, argc, argv))
+    return {.run = [text](Console& console) { return console.print(*text), kFine; }};
   check_files(files_of(*choices));
   const std::string subject =
       choices->input.path.empty() ? choices->rewrite.reproducer.value_or("") : choices->input.path;

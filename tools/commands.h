@@ -8,19 +8,10 @@
 #include <vector>
 
 #include "console.h"
+#include "exit_codes.h"
 #include "io/file.h"
 
 namespace epweave::cli {
-
-enum ExitCode {
-  kFine = 0,
-  kDifferent = 1,
-  kUsage = 2,
-  kInvalidInput = 3,
-  kDeclined = 4,
-  kInternal = 5,
-  kNoDevice = 77  // as tests say that they were skipped
-};
 
 struct InputOptions {
   std::string path;  // "-": stdin

@@ -1,11 +1,13 @@
-// What epweave-replay's command line may say. CLI11 is seen here, in command_line.cc,
-// console_options.cc and command_help.cc alone.
+// What epweave-replay's command line may say.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "arguments.h"
+#include "base/error.h"
 #include "command_files.h"
 #include "completion.h"
-#include "console_options.h"
 #include "replay_commands.h"
 #include "version.h"
 
@@ -13,16 +15,7 @@ namespace epweave::cli {
 namespace {
 
 constexpr const char* kAbout = "Executes training graphs on virtual ranks and compares what they compute.";
-constexpr const char* kFooter =
-    "Exit codes, the same with and without --json:\n"
-    "  0  fine, or the same\n"
-    "  1  different, not verified, or the run failed\n"
-    "  2  the command line is wrong\n"
-    "  3  a file cannot be read, is not a valid graph, or its inputs cannot be made\n"
-    "  4  the graph cannot be executed: an op has no kernel, or it is too large\n"
-    "  5  a bug of epweave\n"
-    "  77 the device is not there\n"
-    "Results go to standard output, messages to standard error; `-` stands for standard input.";
+constexpr std::uint64_t kMostRanks = 65536;
 
 struct Choices {
   ConsoleOptions console;
@@ -34,6 +27,11 @@ struct Choices {
 
 void add_graph(CLI::App& command, const char* name, InputOptions& input, const char* help) {
   command.add_option(name, input.path, help)->required()->type_name("");
+}
+
+// A process's place among others; only with a transport that joins processes.
+void take_place(CLI::Option* option, std::uint64_t least, std::uint64_t most) {
+  take_whole_number(option->type_name("N"), least, most);
 }
 
 // `emulated`, the GPU's kernels run by the CPU, is for tests.
@@ -48,32 +46,37 @@ void add_device(CLI::App& command, const char* name, std::string& device, const 
 }
 
 void add_replay(CLI::App& command, ReplayOptions& replay) {
-  command.add_option("--ranks", replay.ranks, "Number of ranks, where the graph does not say")
-      ->type_name("N");
-  command.add_option("--seed", replay.seed, "Seed of the inputs (default 0)")->type_name("S");
-  command.add_option("--deadline", replay.deadline, "Seconds a rank waits for the others (default 60)")
-      ->check(CLI::PositiveNumber)
-      ->type_name("SECONDS");
+  take_whole_number(
+      command.add_option("--ranks", replay.ranks, "Number of ranks, where the graph does not say")
+          ->type_name("N"),
+      1, kMostRanks);
+  take_whole_number(
+      command.add_option("--seed", replay.seed, "Seed of the inputs (default 0)")->type_name("S"), 0,
+      kAnySeed);
+  take_number(
+      command.add_option("--deadline", replay.deadline, "Seconds a rank waits for the others (default 60)")
+          ->type_name("SECONDS"),
+      Zero::kRefused);
   command.add_flag("--report-types", replay.report_types,
                    "Count recorded types that values contradict and go on, instead of stopping there");
-  command
-      .add_option("--memory", replay.memory,
-                  "Refuse graphs that need more memory than this (default: all there is)")
-      ->check(CLI::PositiveNumber)
-      ->type_name("GIB");
+  take_number(command
+                  .add_option("--memory", replay.memory,
+                              "Refuse graphs that need more memory than this (default: all there is)")
+                  ->type_name("GIB"),
+              Zero::kRefused);
   add_device(command, "--device", replay.device, "Where graphs run: cpu, cuda, or cuda:N for GPU N");
-  command
-      .add_option("--math", replay.math,
-                  "On a GPU: portable, the same bits everywhere; or native, products by cuBLASLt")
-      ->check(CLI::IsMember(std::vector<std::string>{"portable", "native"}))
-      ->type_name("KIND");
+  choose(command
+             .add_option("--math", replay.math,
+                         "On a GPU: portable, the same bits everywhere; or native, products by cuBLASLt")
+             ->type_name("KIND"),
+         {"portable", "native"});
   command.add_flag("--pin-rows", replay.pin_rows,
                    "In native math, one algorithm of the library for all numbers of rows of a product");
-  command
-      .add_option("--data", replay.data,
-                  "Inputs: real numbers, or integers from -2 to 2, whose sums are exact")
-      ->check(CLI::IsMember(std::vector<std::string>{"real", "integer"}))
-      ->type_name("KIND");
+  choose(command
+             .add_option("--data", replay.data,
+                         "Inputs: real numbers, or integers from -2 to 2, whose sums are exact")
+             ->type_name("KIND"),
+         {"real", "integer"});
   command
       .add_option(
           "--inputs", replay.inputs,
@@ -84,30 +87,32 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
       .add_option("--recipe", replay.recipe,
                   "Make inputs as this JSON file says (epweave-replay recipe prints one)")
       ->type_name("FILE");
-  command.add_option("--jitter", replay.jitter, "Delay the ranks by random times from this seed")
-      ->type_name("SEED");
+  take_whole_number(
+      command.add_option("--jitter", replay.jitter, "Delay the ranks by random times from this seed")
+          ->type_name("SEED"),
+      0, kAnySeed);
   command.add_flag("--poison", replay.poison, "Fill new and freed memory with NaN patterns");
 }
 
 void add_transport(CLI::App& command, RunCommandOptions& run) {
+  choose(command
+             .add_option("--transport", run.transport,
+                         "How ranks meet: local, all in this process; or nccl, each a process that "
+                         "torchrun, srun or mpirun started, with a GPU of its own")
+             ->type_name("KIND"),
+         {"local", "nccl"});
+  ProcessOptions& process = run.process;
+  take_place(command.add_option("--rank", process.rank, "This process's rank, where no launcher says"), 0,
+             kMostRanks - 1);
+  take_place(command.add_option("--world-size", process.world_size,
+                                "The number of processes, where no launcher says"),
+             1, kMostRanks);
+  take_place(command.add_option(
+                 "--local-rank", process.local_rank,
+                 "This process among those of its host, where no launcher says: the number of its GPU"),
+             0, kMostRanks - 1);
   command
-      .add_option(
-          "--transport", run.transport,
-          "How ranks meet: local, all in this process; or nccl, each a process that torchrun, srun or "
-          "mpirun started, with a GPU of its own")
-      ->check(CLI::IsMember(std::vector<std::string>{"local", "nccl"}))
-      ->type_name("KIND");
-  command.add_option("--rank", run.process.rank, "This process's rank, where no launcher says")
-      ->type_name("N");
-  command
-      .add_option("--world-size", run.process.world_size, "The number of processes, where no launcher says")
-      ->type_name("N");
-  command
-      .add_option("--local-rank", run.process.local_rank,
-                  "This process among those of its host, where no launcher says: the number of its GPU")
-      ->type_name("N");
-  command
-      .add_option("--rendezvous", run.process.rendezvous,
+      .add_option("--rendezvous", process.rendezvous,
                   "Where the processes meet: HOST:PORT of rank 0, or file:PATH in a folder that all see")
       ->type_name("PLACE");
   command.add_option("--report-dir", run.report_dir, "Write each rank's report to rankN.json in this folder")
@@ -115,13 +120,17 @@ void add_transport(CLI::App& command, RunCommandOptions& run) {
 }
 
 void add_measuring(CLI::App& command, RunCommandOptions& run) {
-  command.add_option("--repeat", run.measure.repeat, "Run the step this often and measure it (default 1)")
-      ->check(CLI::Range(1, 100000))
-      ->type_name("N");
-  command
-      .add_option("--warm-up", run.measure.warm_up, "Run the step this often before measuring (default 0)")
-      ->check(CLI::Range(0, 100000))
-      ->type_name("N");
+  constexpr std::uint64_t kMostRuns = 100000;
+  take_whole_number(
+      command
+          .add_option("--repeat", run.measure.repeat, "Run the step this often and measure it (default 1)")
+          ->type_name("N"),
+      1, kMostRuns);
+  take_whole_number(command
+                        .add_option("--warm-up", run.measure.warm_up,
+                                    "Run the step this often before measuring (default 0)")
+                        ->type_name("N"),
+                    0, kMostRuns);
   command
       .add_option("--timeline", run.measure.timeline,
                   "Write when each step ran in the last run to this file, for chrome://tracing or Perfetto")
@@ -133,14 +142,32 @@ void add_measuring(CLI::App& command, RunCommandOptions& run) {
   command.add_flag("--nvtx", run.nvtx, "On a GPU, name ranges by module and node for profilers");
 }
 
+// Examples, for --help and the manual page.
+void add_examples(CLI::App& app) {
+  static const std::pair<const char*, const char*> kExamples[] = {
+      {"run",
+       "Examples:\n"
+       "  epweave-replay run G.epw --outputs results.safetensors\n"
+       "  epweave-replay run G.epw --device cuda --warm-up 2 --repeat 5 --costs costs.json\n"
+       "  torchrun --nproc-per-node 4 --no-python epweave-replay run G.epw --transport nccl --device cuda"},
+      {"check",
+       "Examples:\n"
+       "  epweave-replay check IN.epw OUT.epw\n"
+       "  epweave-replay check IN.epw OUT.epw --data integer --json"},
+      {"steps", "Example:\n  epweave-replay steps G.epw"},
+      {"recipe", "Example:\n  epweave-replay recipe > recipe.json"},
+  };
+  for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
+}
+
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
   auto app = std::make_unique<CLI::App>(kAbout, kReplayProgram);
-  app->footer(kFooter);
-  app->set_version_flag("--version", version_text(), "Print the versions of the tool and its libraries");
-  app->require_subcommand(1);
+  app->set_version_flag("--version", version_text(kReplayProgram),
+                        "Print the versions of the tool and its libraries");
   CLI::App& run =
       *app->add_subcommand("run", "Execute a graph on all its ranks: loss, gradient norms, hashes, times");
   add_graph(run, "G", choices.run.input, "Graph to run, - for standard input");
+  add_input_form(run, choices.run.input.from);
   add_replay(run, choices.run.replay);
   run.add_option("--outputs", choices.run.outputs,
                  "Write outputs and buffers of all ranks to this safetensors file")
@@ -153,40 +180,46 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   CLI::App& check = *app->add_subcommand("check", "Execute two graphs and compare their outputs and nodes");
   add_graph(check, "A", choices.check.a, "The original");
   add_graph(check, "B", choices.check.b, "What it was rewritten to");
+  add_input_form(check, choices.check.a.from);
   check
       .add_option("--reference", choices.check.reference.path,
                   "Compare outputs with those of this graph too, such as another tool's rewrite of A")
-      ->type_name("C");
+      ->type_name("FILE");
   add_replay(check, choices.check.replay);
   add_device(check, "--device-a", choices.check.device_a, "Where A runs, if not where --device says");
   add_device(check, "--device-b", choices.check.device_b, "Where B runs, if not where --device says");
-  add_graph(*app->add_subcommand("steps", "Print what a rank's host thread does, in order"), "G",
-            choices.steps, "Graph, - for standard input");
+  CLI::App& steps = *app->add_subcommand("steps", "Print what a rank's host thread does, in order");
+  add_graph(steps, "G", choices.steps, "Graph, - for standard input");
+  add_input_form(steps, choices.steps.from);
   app->add_subcommand("recipe", "Print how inputs are made where --recipe says nothing, as JSON");
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
-  app->add_subcommand("completion", "Print a completion script for a shell, or the manual page")
-      ->add_option("SHELL", choices.completion, "bash, zsh, fish or man")
-      ->required()
-      ->check(CLI::IsMember(std::vector<std::string>{"bash", "zsh", "fish", "man"}))
-      ->type_name("");
+  add_completion(*app, choices.completion);
+  add_examples(*app);
+  app->footer(program_footer(Program::kReplay));  // at the end: commands made behind it would have it, too
   return app;
 }
 
 ProgramHelp program_help(const CLI::App& app) {
-  return {
-      kReplayProgram,
-      "execute training graphs on virtual ranks",
-      "Executes a graph on all its ranks in one process, without PyTorch, and compares what two graphs "
-      "compute.\n"
-      "It sees no pass: what it finds equal is equal whatever rewrote it.",
-      {{"EXIT STATUS",
-        "0 fine, or the same; 1 different, not verified, or the run failed; 2 wrong command line; 3 a file\n"
-        "cannot be read, is not a valid graph, or its inputs cannot be made; 4 an op has no kernel, or the\n"
-        "graph is too large; 5 a bug of epweave; 77 the device is not there; the same with and without\n"
-        "\\-\\-json.\n"},
-       {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
-       {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
-      list_commands(app)};
+  return {kReplayProgram,
+          "execute training graphs on virtual ranks",
+          "Executes a graph on all its ranks in one process, without PyTorch, and compares what two graphs "
+          "compute.\n"
+          "It sees no pass: what it finds equal is equal whatever rewrote it.",
+          {exit_status_section(Program::kReplay),
+           {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
+           {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
+          list_commands(app)};
+}
+
+void require_processes(const RunCommandOptions& run) {
+  if (run.transport == "nccl") return;
+  const std::pair<const char*, bool> kPlaces[] = {{"--rank", run.process.rank.has_value()},
+                                                  {"--world-size", run.process.world_size.has_value()},
+                                                  {"--local-rank", run.process.local_rank.has_value()},
+                                                  {"--rendezvous", !run.process.rendezvous.empty()}};
+  for (const auto& [option, is_given] : kPlaces)
+    if (is_given)
+      throw UsageError(fmt::format("{} is for ranks that are processes: --transport nccl", option));
 }
 
 CommandFiles files_of(const Choices& choices) {
@@ -215,16 +248,9 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
   const auto print = [](std::string text) {
     return [text = std::move(text)](Console& console) { return console.print(text), kFine; };
   };
-  try {
-    app->parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    const auto given = app->get_subcommands();
-    return {{}, print((given.empty() ? app->help() : given.front()->help(kReplayProgram)) + "\n")};
-  } catch (const CLI::CallForVersion& version) {
-    return {{}, print(std::string(version.what()) + "\n")};
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
-  }
+  if (const std::optional<std::string> text = parse_arguments(*app, argc, argv)) return {{}, print(*text)};
+  require_processes(choices->run);
+  choices->check.b.from = choices->check.reference.from = choices->check.a.from;
   const CommandFiles files = files_of(*choices);
   check_files(files);
   for (const NamedFile& file : files.beside)

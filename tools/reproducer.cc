@@ -47,7 +47,7 @@ std::string write_reproducer(Reproducer reproducer, const std::string& path) {
   Graph& graph = reproducer.input;
   const std::pair<std::string_view, std::string> fields[] = {{"pipeline", reproducer.pipeline},
                                                              {"verify", reproducer.verify},
-                                                             {"versions", version_text()},
+                                                             {"versions", version_text("epweave")},
                                                              {"error", reproducer.error}};
   std::vector<Arg> record;
   for (const auto& [name, text] : fields) {

@@ -7,82 +7,15 @@
 #include <map>
 #include <unordered_map>
 
+#include "compare/diff_tables.h"
 #include "compare/lineage.h"
 #include "compare/rebase.h"
-#include "ir/facts.h"
+#include "compare/specialization.h"
 #include "ir/text_printer.h"
 #include "ir/type_rules.h"
 
 namespace epweave {
 namespace {
-
-// Symbols of A that are numbers in B, as the placeholders' types say.
-class Specialization {
- public:
-  explicit Specialization(const Graph& after) : context_(*after.context), facts_(after) {}
-
-  bool none() const { return numbers_.size() == 0; }  // no symbol became a number
-
-  void learn(TypeId before, TypeId after) {
-    const TensorType* a = tensor_of(context_, before);
-    const TensorType* b = tensor_of(context_, after);
-    if (a == nullptr || b == nullptr || a->sizes.size() != b->sizes.size()) return;
-    for (std::size_t i = 0; i < a->sizes.size(); ++i) {
-      const Poly& poly = context_.exprs[context_.exprs.poly(a->sizes[i])];
-      const auto number = context_.exprs.constant(b->sizes[i]);
-      if (!number || poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
-      const Atom& atom = context_.exprs[poly.terms[0].atoms[0]];
-      if (atom.kind == AtomKind::kSymbol && poly.terms[0].coefficient == Rational{1, 1})
-        numbers_.at(atom.name) = number;
-    }
-  }
-
-  bool same(ExprId before, ExprId after) {
-    if (before == after) return true;
-    if (!before || !after) return false;
-    const auto [known, is_new] =
-        same_.try_emplace(std::uint64_t{before.index()} << 32 | after.index(), false);
-    if (is_new) known->second = decide_same(before, after);
-    return known->second;
-  }
-
-  bool same(TypeId before, TypeId after) {
-    if (before == after) return true;
-    if (!before || !after) return false;
-    const Type& a = context_.types[before];
-    const Type& b = context_.types[after];
-    if (a.kind == TypeKind::kScalar && b.kind == TypeKind::kValue && b.value.is_int())
-      return same(a.expr, context_.exprs.number(b.value.as_int()));
-    if (a.kind != b.kind || a.elements.size() != b.elements.size()) return false;
-    auto same_each = [&](const std::vector<ExprId>& x, const std::vector<ExprId>& y) {
-      return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                        [&](ExprId p, ExprId q) { return same(p, q); });
-    };
-    if (a.kind == TypeKind::kScalar) return same(a.expr, b.expr);
-    if (a.kind == TypeKind::kTensor)
-      return a.tensor.dtype == b.tensor.dtype && a.tensor.device == b.tensor.device &&
-             same_each(a.tensor.sizes, b.tensor.sizes) && same_each(a.tensor.strides, b.tensor.strides) &&
-             (a.tensor.offset == b.tensor.offset || same(a.tensor.offset, b.tensor.offset));
-    for (std::size_t i = 0; i < a.elements.size(); ++i)
-      if (!same(a.elements[i], b.elements[i])) return false;
-    return a.kind != TypeKind::kValue || context_.args.equal(a.value, b.value);
-  }
-
- private:
-  bool decide_same(ExprId before, ExprId after) {
-    ExprPool& pool = context_.exprs;
-    const PolyId special = pool.substitute(pool.poly(before), [&](StringId symbol) -> std::optional<PolyId> {
-      if (!numbers_[symbol]) return std::nullopt;
-      return pool.poly_number(*numbers_[symbol]);
-    });
-    return facts_.equal(special, pool.poly(after));
-  }
-
-  Context& context_;
-  Facts facts_;
-  std::unordered_map<std::uint64_t, bool> same_;
-  SideTable<StringId, std::optional<std::int64_t>> numbers_;
-};
 
 // Positions in the longest increasing subsequence of `values`.
 std::vector<std::uint8_t> find_longest_increasing(const std::vector<std::uint32_t>& values) {
@@ -418,89 +351,6 @@ class BodyDiffer {
   std::vector<NodeDiff> nodes_;
 };
 
-// ----------------------------------------------------------------------------- tables
-
-using Rows = std::vector<std::pair<std::string, std::string>>;  // key, text
-
-// Rows with the same key are compared, others are added or removed.
-void compare_rows(const std::string& table, const Rows& a, const Rows& b, std::vector<TableDiff>& out) {
-  std::map<std::string_view, std::string_view> after(b.begin(), b.end()), before(a.begin(), a.end());
-  for (const auto& [key, text] : a) {
-    const auto found = after.find(key);
-    if (found == after.end()) {
-      out.push_back({table, text, ""});
-    } else if (found->second != text) {
-      out.push_back({table, text, std::string(found->second)});
-    }
-  }
-  for (const auto& [key, text] : b)
-    if (!before.contains(key)) out.push_back({table, "", text});
-}
-
-class TablePrinter {
- public:
-  explicit TablePrinter(const Graph& graph) : graph_(graph), printer_(graph, StringId()) {}
-
-  Rows symbols() {
-    Rows rows;
-    for (const Symbol& symbol : graph_.symbols)
-      rows.emplace_back(graph_.text(symbol.name), line([&] { printer_.symbol(symbol); }));
-    return rows;
-  }
-  Rows groups() {
-    Rows rows;
-    for (const ProcessGroup& group : graph_.groups)
-      rows.emplace_back(graph_.text(group.name), line([&] { printer_.group(group); }));
-    return rows;
-  }
-  Rows inputs(bool with_names) {
-    Rows rows;
-    for (InputRole input : graph_.inputs) {
-      if (!with_names) input.name = StringId();
-      rows.emplace_back(std::to_string(rows.size()), line([&] { printer_.input(input); }));
-    }
-    return rows;
-  }
-  Rows outputs() {
-    Rows rows;
-    for (const OutputRole& output : graph_.outputs)
-      rows.emplace_back(std::to_string(rows.size()), line([&] { printer_.output(output); }));
-    return rows;
-  }
-  Rows info() {
-    const std::string text = line([&] { printer_.graph_info(graph_.info); });
-    return text.empty() ? Rows() : Rows{{"info", text}};
-  }
-  Rows passes() {
-    Rows rows;
-    for (const PassRun& run : graph_.passes)
-      rows.emplace_back(std::to_string(rows.size()), line([&] { printer_.pass_run(run); }));
-    return rows;
-  }
-
- private:
-  template <class Print>
-  std::string line(const Print& print) {
-    print();
-    std::string text = printer_.take();
-    while (text.ends_with('\n')) text.pop_back();
-    return text;
-  }
-
-  const Graph& graph_;
-  text::Printer printer_;
-};
-
-void compare_tables(const Graph& a, const Graph& b, const DiffOptions& options, std::vector<TableDiff>& out) {
-  TablePrinter before(a), after(b);
-  compare_rows("group", before.groups(), after.groups(), out);
-  compare_rows("symbol", before.symbols(), after.symbols(), out);
-  compare_rows("input", before.inputs(options.names), after.inputs(options.names), out);
-  compare_rows("output", before.outputs(), after.outputs(), out);
-  if (options.metadata) compare_rows("info", before.info(), after.info(), out);
-  if (options.provenance) compare_rows("pass", before.passes(), after.passes(), out);
-}
-
 std::size_t count_same_names(const Body& a, const Body& b, const BodyPairing& pairing) {
   return static_cast<std::size_t>(std::ranges::count_if(b.order, [&](NodeId id) {
     return pairing.origin[id] && a.nodes[pairing.origin[id]].name == b.nodes[id].name;
@@ -549,12 +399,16 @@ GraphDiff diff_graphs(const Graph& a, const Graph& b, const DiffOptions& options
     }
     const BodyPairing pairing = pair_by_structure(a, a.bodies[i], b, *other, {options.names});
     BodyDiff diff = BodyDiffer(a, a.bodies[i], b, *other, pairing, options, special).run();
-    if (!diff.nodes.empty()) result.bodies.push_back(std::move(diff));
+    if (diff.nodes.empty()) {
+      result.same_nested += diff.same;
+    } else {
+      result.bodies.push_back(std::move(diff));
+    }
   }
   for (std::size_t i = 1; i < b.bodies.size(); ++i)
     if (a.find_body(b.bodies[i].name) == nullptr)
       result.bodies.push_back({.name = b.bodies[i].name, .b = &b.bodies[i]});
-  compare_tables(a, b, options, result.tables);
+  result.tables = diff_tables(a, b, options);
   return result;
 }
 

@@ -82,6 +82,7 @@ struct DiffOptions {
 struct GraphDiff {
   PairingKind pairing = PairingKind::kStructure;
   std::vector<BodyDiff> bodies;  // the step first; nested graphs only where they differ
+  std::size_t same_nested = 0;   // nodes of the nested graphs that do not
   std::vector<TableDiff> tables;
 
   bool is_same() const;

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "analysis/module_path.h"
-#include "compare/lineage.h"
+#include "compare/diff_summary.h"
 
 namespace epweave {
 namespace {
@@ -201,37 +201,11 @@ class DiffPrinter {
 
 // ----------------------------------------------------------------------------- summary
 
-struct Row {
-  std::size_t before = 0, after = 0, divided = 0, added = 0, removed = 0, changed = 0, moved = 0;
-  bool differs() const { return before != after || divided + added + removed + changed + moved != 0; }
-};
-
-// "layers.3.moe" and "layers.4.moe" in one row.
-std::string module_row(std::string_view module) {
-  const std::string row = generic_module(cut_module(module));
-  return row.empty() ? "(no module)" : row;
-}
-
-std::string op_row(const Graph& graph, const Node& node) {
-  if (node.kind == NodeKind::kPlaceholder) return "(input)";
-  if (node.kind == NodeKind::kGetAttr) return "(attribute)";
-  return node.kind == NodeKind::kOutput ? "(output)" : std::string(graph.text(node.target));
-}
-
-void count_entry(const NodeDiff& diff, Row& row) {
-  const Changes& changes = diff.changes;
-  row.divided += changes.has(Change::kDivided);
-  row.added += changes.has(Change::kAdded);
-  row.removed += changes.has(Change::kRemoved);
-  row.changed += changes.has(Change::kArguments) || changes.has(Change::kType);
-  row.moved += changes.has(Change::kMoved);
-}
-
 std::string number(std::size_t n) {
   return n == 0 ? "." : std::to_string(n);
 }
 
-std::string print_table(std::string_view title, const std::map<std::string, Row>& rows) {
+std::string print_table(std::string_view title, const std::map<std::string, DiffRow>& rows) {
   std::size_t width = title.size();
   for (const auto& [name, row] : rows)
     if (row.differs()) width = std::max(width, name.size());
@@ -251,40 +225,22 @@ std::string print_table(std::string_view title, const std::map<std::string, Row>
   return text;
 }
 
-std::string print_counts(const DiffSides& sides, const GraphDiff& diff) {
-  std::array<std::size_t, kChangeKinds> counts{};
-  std::size_t same = 0, parts = 0, merged = 0;
-  std::map<std::string, std::size_t> added;
-  for (const BodyDiff& body : diff.bodies) {
-    same += body.same;
-    for (const NodeDiff& node : body.nodes) {
-      for (std::size_t i = 0; i < kAllChanges.size(); ++i) counts[i] += node.changes.has(kAllChanges[i]);
-      if (node.changes.has(Change::kDivided)) parts += node.b.size();
-      if (node.changes.has(Change::kRemoved)) merged += node.about.valid();
-      if (!node.changes.has(Change::kAdded)) continue;
-      const Node& made = body.b->nodes[node.b.front()];
-      const Lineage lineage = find_lineage(made);
-      const std::string op = op_row(sides.b, made);
-      ++added[lineage.is_whole() ? op : fmt::format("{} ({})", name_of(lineage.role), op)];
-    }
-  }
-  std::string text = fmt::format("\n{:<20}{:>8}\n", "same", same);
+std::string print_counts(const DiffSummary& summary) {
+  std::string text = fmt::format("\n{:<20}{:>8}\n", "same", summary.same);
   for (std::size_t i = 0; i < kAllChanges.size(); ++i) {
-    if (counts[i] == 0) continue;
-    text += fmt::format("{:<20}{:>8}", name_of(kAllChanges[i]), counts[i]);
-    if (kAllChanges[i] == Change::kDivided) text += fmt::format("   into {}", count(parts, "node"));
-    if (kAllChanges[i] == Change::kRemoved && merged != 0)
-      text += fmt::format("   {} merged into others", merged);
+    if (summary.counts[i] == 0) continue;
+    text += fmt::format("{:<20}{:>8}", name_of(kAllChanges[i]), summary.counts[i]);
+    if (kAllChanges[i] == Change::kDivided) text += fmt::format("   into {}", count(summary.parts, "node"));
+    if (kAllChanges[i] == Change::kRemoved && summary.merged != 0)
+      text += fmt::format("   {} merged into others", summary.merged);
     text += "\n";
     if (kAllChanges[i] == Change::kAdded)
-      for (const auto& [what, times] : added) text += fmt::format("{:<20}{:>8}   {}\n", "", times, what);
+      for (const auto& [what, times] : summary.added)
+        text += fmt::format("{:<20}{:>8}   {}\n", "", times, what);
   }
-  std::map<std::string, std::array<std::size_t, 3>> tables;  // added, removed, changed
-  for (const TableDiff& row : diff.tables)
-    ++tables[row.table][row.before.empty() ? 0 : row.after.empty() ? 1 : 2];
-  for (const auto& [table, n] : tables)
+  for (const auto& [table, rows] : summary.tables)
     text += fmt::format("{:<20}{:>8}   {} added, {} removed, {} changed\n", table + " table",
-                        n[0] + n[1] + n[2], n[0], n[1], n[2]);
+                        rows.added + rows.removed + rows.changed, rows.added, rows.removed, rows.changed);
   return text;
 }
 
@@ -322,26 +278,9 @@ std::string print_diff(const DiffSides& sides, const GraphDiff& diff, Listing li
 }
 
 std::string print_diff_summary(const DiffSides& sides, const GraphDiff& diff) {
-  std::map<std::string, Row> ops, modules;
-  for (const BodyDiff& body : diff.bodies) {
-    if (body.a == nullptr || body.b == nullptr) continue;
-    for (NodeId id : body.a->order) {
-      const Node& node = body.a->nodes[id];
-      ++ops[op_row(sides.a, node)].before;
-      ++modules[module_row(sides.a.text(node.module))].before;
-    }
-    for (NodeId id : body.b->order) {
-      const Node& node = body.b->nodes[id];
-      ++ops[op_row(sides.b, node)].after;
-      ++modules[module_row(sides.b.text(node.module))].after;
-    }
-    for (const NodeDiff& node : body.nodes) {
-      count_entry(node, ops[op_row(node.a ? sides.a : sides.b, node_of(body, node))]);
-      count_entry(node, modules[module_row((node.a ? sides.a : sides.b).text(node_of(body, node).module))]);
-    }
-  }
-  return header(sides, diff) + print_counts(sides, diff) + print_table("op", ops) +
-         print_table("module", modules);
+  const DiffSummary summary = summarize_diff(sides.a, sides.b, diff);
+  return header(sides, diff) + print_counts(summary) + print_table("op", summary.ops) +
+         print_table("module", summary.modules);
 }
 
 }  // namespace epweave

@@ -3,6 +3,7 @@
 //
 //   %mm_chunk1   body, part 1 of 2, from %mm     kPart of %mm
 //   %cat         materialize, from %mm           kJoin of %mm
+//   %mm          no record                       kWhole: it is %mm
 //
 // Nodes of A that one node of B stands for are one value: a class, named by its first node.
 #pragma once
@@ -79,6 +80,7 @@ class RewriteClaims {
 
  private:
   bool check_derived();
+  bool check_names();
   void merge_classes();
   NodeId find_root(NodeId a);
   void read_claims();

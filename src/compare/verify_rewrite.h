@@ -14,7 +14,7 @@
 //
 // Arguments of outputs are arguments like others, so by induction all that A's outputs need is computed.
 //
-//   rewrite-derived    B's origins are A's nodes
+//   rewrite-derived    B's origins are A's nodes; without origins, B's nodes are A's by name
 //   rewrite-inputs     the same inputs and outputs, with the same roles; the output is A's
 //   rewrite-target     a node has its origin's target
 //   rewrite-argument   an argument is not what the claim needs

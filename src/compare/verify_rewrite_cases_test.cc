@@ -53,6 +53,27 @@ const std::string kSplitX = R"text(
   %x_1 = operator.getitem(%x_s, 1) : f32[(u//2), 3]+"3*((u//2))" from(chunk split %x 1/2)
 )text";
 
+// ---------------------------------------------------------------------------------------------- no provenance
+
+TEST_CASE("a graph without provenance is verified by its nodes' names") {
+  const std::string graph = R"text(
+graph
+  %x = placeholder : f32[4, 3]
+  %unused = aten.neg.default(%x) : f32[4, 3]
+  %y = aten.neg.default(%x) : f32[4, 3]
+  %z = aten.mul.Tensor(%y, %x) : f32[4, 3]
+  %r = aten.relu.default(%x) : f32[4, 3]
+  output([%z, %r])
+)text";
+  CHECK(broken(graph, graph).empty());
+  CHECK(broken(graph, moved(graph, "%r =", "%unused =")).empty());
+  CHECK(broken(graph, replaced(graph, "  %unused = aten.neg.default(%x) : f32[4, 3]\n", "")).empty());
+  CHECK(broken(graph, replaced(graph, "%z = aten.mul", "%z = aten.div")) == "rewrite-target");
+  CHECK(broken(graph, replaced(graph, "(%y, %x)", "(%unused, %x)")) == "rewrite-argument");
+  CHECK(broken(graph, replaced(graph, "[%z, %r]", "[%z]")) == "rewrite-inputs, rewrite-argument");
+  CHECK(broken(graph, replaced(graph, "%unused", "%other")) == "rewrite-derived");
+}
+
 // ---------------------------------------------------------------------------------------------- storage
 
 const std::string kWrittenInPlace = R"text(

@@ -1,0 +1,191 @@
+#include "arguments.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/nearest_name.h"
+
+namespace epweave::cli {
+namespace {
+
+// Validators say "" or what is wrong; CLI11 puts "--ranks: " before it.
+template <class Number>
+std::optional<Number> parse_number(const std::string& text) {
+  Number number{};
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || at != end) return std::nullopt;
+  return number;
+}
+
+std::string did_you_mean(std::string_view given, const std::vector<std::string>& known) {
+  const std::string_view near = nearest_name(given, {known.begin(), known.end()});
+  return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+void require_known_command(const CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> names = command_names(app);
+  if (argc < 2) throw UsageError(fmt::format("give a command: {}; --help says more", fmt::join(names, ", ")));
+  const std::string given = argv[1];
+  if (given.starts_with("-") || std::ranges::find(names, given) != names.end()) return;
+  const std::string guess = did_you_mean(given, names);
+  throw UsageError(fmt::format("unknown command '{}'{} The commands are {}.", given,
+                               guess.empty() ? "." : guess, fmt::join(names, ", ")));
+}
+
+// "epweave print".
+std::string full_name(const CLI::App& app, const CLI::App& command) {
+  return &app == &command ? app.get_name() : fmt::format("{} {}", app.get_name(), command.get_name());
+}
+
+// The command that was given, else the program.
+const CLI::App& given_command(const CLI::App& app) {
+  const auto given = app.get_subcommands();
+  return given.empty() ? app : *given.front();
+}
+
+[[noreturn]] void refuse_extra(const CLI::App& app) {
+  const CLI::App& command = given_command(app);
+  const std::string extra = command.remaining().empty() ? "" : command.remaining().front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  throw UsageError(fmt::format("{} does not take '{}'{}", full_name(app, command), extra,
+                               did_you_mean(extra.substr(0, extra.find('=')), names)));
+}
+
+[[noreturn]] void refuse_missing(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = given_command(app);
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required() || option->count() != 0) continue;
+    std::string what = option->get_description();
+    if (!what.empty()) what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
+    throw UsageError(fmt::format("{} needs {}: {}", full_name(app, command), option->get_name(), what));
+  }
+  throw UsageError(error.what());
+}
+
+// CLI11 says which option in front of a colon.
+[[noreturn]] void refuse_count(const CLI::App& app, std::string_view message) {
+  const std::string name(message.substr(0, message.find(':')));
+  const CLI::Option* const option = given_command(app).get_option_no_throw(name);
+  if (option == nullptr) throw UsageError(std::string(message));
+  if (!message.ends_with("missing")) throw UsageError(fmt::format("{} is given more than once", name));
+  const std::string type = option->get_type_name();
+  throw UsageError(fmt::format("{} needs a value: {}", name, type.substr(type.find(':') + 1)));
+}
+
+}  // namespace
+
+// --------------------------------------------------------------------------- values
+
+CLI::Option* choose(CLI::Option* option, std::initializer_list<const char*> choices) {
+  const std::vector<std::string> names(choices.begin(), choices.end());
+  const auto check = [names](const std::string& text) -> std::string {
+    if (std::ranges::find(names, text) != names.end()) return "";
+    return fmt::format("'{}' is none of {}", text, fmt::join(names, ", "));
+  };
+  return option->check(CLI::Validator(check, fmt::format("{{{}}}", fmt::join(names, ","))));
+}
+
+CLI::Option* take_whole_number(CLI::Option* option, std::uint64_t least, std::uint64_t most) {
+  return option->check([=](const std::string& text) -> std::string {
+    const auto number = parse_number<std::uint64_t>(text);
+    if (number && *number >= least && *number <= most) return "";
+    return fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+  });
+}
+
+CLI::Option* take_number(CLI::Option* option, Zero zero) {
+  return option->check([=](const std::string& text) -> std::string {
+    const auto number = parse_number<double>(text);
+    const bool is_fine = number && std::isfinite(*number) && *number <= 1e9 &&
+                         (*number > 0 || (*number == 0 && zero == Zero::kAllowed));
+    if (is_fine) return "";
+    return fmt::format("'{}' is no number {}, up to 1000000000", text,
+                       zero == Zero::kAllowed ? "from 0" : "above 0");
+  });
+}
+
+// --------------------------------------------------------------------------- options of both programs
+
+void add_input_form(CLI::App& command, std::string& from) {
+  // Names of format_names() (io/file.h).
+  choose(command
+             .add_option("--from", from,
+                         "Form of the input: binary, text, json, onnx or pt2 (default: by extension, "
+                         "else by content)")
+             ->type_name("FORM"),
+         {"binary", "text", "json", "onnx", "onnx-ir10", "pt2"});
+}
+
+void add_console(CLI::App& command, ConsoleOptions& console) {
+  command.add_flag("--json", console.json,
+                   "Give the result, or the error, as one JSON document on standard output");
+  command.add_flag("-v,--verbose", console.verbose, "Say more on standard error");
+  command.add_flag("-q,--quiet", console.quiet, "Say nothing but errors on standard error");
+  choose(command.add_option("--color", console.color, "Colour messages: auto, always or never")
+             ->type_name("WHEN"),
+         {"auto", "always", "never"});
+  command.add_option("--log-file", console.log_file, "Write messages to this file too")->type_name("FILE");
+}
+
+void add_completion(CLI::App& app, std::string& shell) {
+  CLI::App& command =
+      *app.add_subcommand("completion", "Print a completion script for a shell, or the manual page");
+  choose(command.add_option("SHELL", shell, "bash, zsh, fish or man")->required()->type_name(""),
+         {"bash", "zsh", "fish", "man"});
+  command.footer(fmt::format("Example:\n  source <({} completion bash)", app.get_name()));
+}
+
+std::string program_footer(Program program) {
+  return "Exit codes, the same with and without --json:\n" + exit_codes_text(program) +
+         "Results go to standard output, messages to standard error; `-` stands for standard input" +
+         (program == Program::kEpweave ? " or output." : ".");
+}
+
+std::pair<std::string, std::string> exit_status_section(Program program) {
+  return {"EXIT STATUS", ".nf\n" + exit_codes_text(program) + ".fi\nThe same with and without \\-\\-json.\n"};
+}
+
+// --------------------------------------------------------------------------- parsing
+
+std::optional<std::string> parse_arguments(CLI::App& app, int argc, char** argv) {
+  require_known_command(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App& command = given_command(app);  // the one that --help was given to
+    return (&command == &app ? app.help() : command.help(app.get_name())) + "\n";
+  } catch (const CLI::CallForVersion& version) {
+    return std::string(version.what()) + "\n";
+  } catch (const CLI::ExtrasError&) {
+    refuse_extra(app);
+  } catch (const CLI::RequiredError& error) {
+    refuse_missing(app, error);
+  } catch (const CLI::ArgumentMismatch& error) {
+    refuse_count(app, error.what());
+  } catch (const CLI::ConversionError& error) {  // of flags: the values of options are checked before
+    const std::string message = error.what();    // "Could not convert: --json = 3"
+    const std::string name = message.substr(std::min(message.find("--"), message.size()));
+    throw UsageError(fmt::format("{} takes no value", name.substr(0, name.find(' '))));
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  if (app.get_subcommands().empty()) throw UsageError("give a command; --help lists them");
+  return std::nullopt;
+}
+
+}  // namespace epweave::cli
