@@ -41,11 +41,12 @@ std::unique_ptr<replay::Device> open_device_of(const ReplayOptions& options, con
 std::string describe_program(const RunCommandOptions& options) {
   const auto hash = [](const std::string& path) { return sha256_hex(read_bytes(path)).substr(0, 16); };
   const ReplayOptions& replay = options.replay;
-  std::string text = fmt::format("{}, graph {}, seed {}, {} data, {} math{}, {} runs",
-                                 version_text().substr(0, version_text().find('\n')),
-                                 options.input.path == "-" ? "of standard input" : hash(options.input.path),
-                                 replay.seed, replay.data, replay.math, replay.pin_rows ? " with pinned rows" : "",
-                                 options.measure.warm_up + options.measure.repeat);
+  std::string text =
+      fmt::format("{}, graph {}, seed {}, {} data, {} math{}, {} runs",
+                  version_text().substr(0, version_text().find('\n')),
+                  options.input.path == "-" ? "of standard input" : hash(options.input.path), replay.seed,
+                  replay.data, replay.math, replay.pin_rows ? " with pinned rows" : "",
+                  options.measure.warm_up + options.measure.repeat);
   if (!replay.recipe.empty()) text += ", recipe " + hash(replay.recipe);
   for (const std::string& path : replay.inputs) text += ", inputs " + hash(path);
   return text;
