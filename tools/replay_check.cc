@@ -166,7 +166,8 @@ std::string summarise_changes(const replay::CheckReport& report, const Graph& b)
                         replay::describe(*report.first_change->difference));
   }
   return text +
-         "  what lies behind them is not verified: --pin-rows takes A's algorithms, --math portable has one\n";
+         "  what lies behind them is not verified: --pin-rows takes A's algorithms, --math portable has "
+         "one\n";
 }
 
 std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
@@ -220,7 +221,8 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   const std::string& name_a = options.device_a.empty() ? options.replay.device : options.device_a;
   const std::string& name_b = options.device_b.empty() ? options.replay.device : options.device_b;
   const std::unique_ptr<replay::Device> device_a = open_device(name_a, options.replay);
-  const std::unique_ptr<replay::Device> other = name_a == name_b ? nullptr : open_device(name_b, options.replay);
+  const std::unique_ptr<replay::Device> other =
+      name_a == name_b ? nullptr : open_device(name_b, options.replay);
   replay::Device* device_b = name_a == name_b ? device_a.get() : other.get();
   require_runnable({a, options.a, options.replay, device_a.get()}, kernels);
   require_runnable({b, options.b, options.replay, device_b}, kernels);

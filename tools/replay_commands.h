@@ -22,7 +22,7 @@ struct ReplayOptions {
   std::vector<std::string> inputs;  // safetensors
   std::string recipe;               // JSON; empty: the one that ships
   std::string device = "cpu";
-  std::string math = "portable";        // or native
+  std::string math = "portable";  // or native
   bool pin_rows = false;
   std::optional<std::uint64_t> jitter;  // seed
   bool report_types = false;

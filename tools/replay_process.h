@@ -14,7 +14,8 @@ replay::nccl::Place find_place(const RunCommandOptions& options, const replay::W
 
 // The device of this process: the GPU of its number on this host, the only one where CUDA_VISIBLE_DEVICES names one;
 // or the emulated device. Throws UsageError, PassError.
-std::unique_ptr<replay::Device> open_device_of(const ReplayOptions& options, const replay::nccl::Place& place);
+std::unique_ptr<replay::Device> open_device_of(const ReplayOptions& options,
+                                               const replay::nccl::Place& place);
 
 // What is run, for ranks to find that they run the same.
 std::string describe_program(const RunCommandOptions& options);

@@ -113,15 +113,16 @@ std::string host_name() {
 // What the bits of a run depend on.
 std::string_view describe_determinism(replay::Math math) {
   if (math == replay::Math::kPortable) return "the same bits on every machine";
-  return "products: the same bits for the same library, GPU model, number of multiprocessors and algorithms, none of "
-         "which splits the reduced index or adds up partial results; other ops: the same bits on every machine";
+  return "products: the same bits for the same library, GPU model, number of multiprocessors and algorithms, "
+         "none of "
+         "which splits the reduced index or adds up partial results; other ops: the same bits on every "
+         "machine";
 }
 
 // The products of a rank that the library computed: each shape and algorithm once, with the number of launches.
 Json list_products(const replay::RankResult& result) {
   std::map<std::pair<std::string, std::string>, std::uint64_t> counts;
-  for (const replay::LibraryProduct& product : result.products)
-    ++counts[{product.shape, product.algorithm}];
+  for (const replay::LibraryProduct& product : result.products) ++counts[{product.shape, product.algorithm}];
   Json products = Json::array();
   for (const auto& [product, launches] : counts)
     products.push_back({{"shape", product.first}, {"algorithm", product.second}, {"launches", launches}});
@@ -214,8 +215,8 @@ class MergedReport {
       is_finite = is_finite && rank["loss_is_finite"].get<bool>();
       contradictions += rank["contradicted_types"].get<std::uint64_t>();
       Json& entry = ranks.emplace_back(Json{{"rank", rank["rank"]},
-                                             {"results", rank["results"]},
-                                             {"library_products", rank["library_products"]}});
+                                            {"results", rank["results"]},
+                                            {"library_products", rank["library_products"]}});
       if (rank.contains("environment")) entry["environment"] = rank["environment"];
     }
     for (const Json& op : ops)

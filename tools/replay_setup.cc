@@ -79,8 +79,7 @@ std::unique_ptr<replay::Device> open_device(const std::string& name, const Repla
     if (mode.math == replay::Math::kNative) throw UsageError("--math native is a GPU's: give --device cuda");
     return nullptr;
   }
-  if (name == "emulated")
-    return replay::device::open_emulated_device(replay::device::Emulation::kLazy, mode);
+  if (name == "emulated") return replay::device::open_emulated_device(replay::device::Emulation::kLazy, mode);
   return replay::device::open_cuda_device(name == "cuda" ? 0 : std::stoi(name.substr(name.find(':') + 1)),
                                           mode);
 }

@@ -285,11 +285,11 @@ class Checker {
   void locate_first_change() {
     const KernelChange& change = report_.kernel_changes.front();
     const Group& group = groups_[change.group];
-    report_.first_change =
-        NodeCheck{change.rank, *std::find_if(group.values.begin(), group.values.end(),
-                                             [](NodeId value) { return static_cast<bool>(value); }),
-                  std::string(a_.text(a_.step().nodes[group.whole].name)),
-                  "the library took another algorithm", std::nullopt};
+    report_.first_change = NodeCheck{change.rank,
+                                     *std::find_if(group.values.begin(), group.values.end(),
+                                                   [](NodeId value) { return static_cast<bool>(value); }),
+                                     std::string(a_.text(a_.step().nodes[group.whole].name)),
+                                     "the library took another algorithm", std::nullopt};
     locate(*report_.first_change, change.group);
   }
 
@@ -474,7 +474,7 @@ class Checker {
   SumChecker sums_;
   bool has_sums_ = false;  // some sum was regrouped
   BoundedNodes bounded_a_, bounded_b_;
-  Reached behind_changes_, behind_sums_;  // of B, in native math
+  Reached behind_changes_, behind_sums_;                 // of B, in native math
   std::vector<std::vector<GroupJudgement>> judgements_;  // by rank, by group
   std::vector<std::size_t> first_output_;                // by rank, in report_.outputs
   std::size_t first_group_ = 0;

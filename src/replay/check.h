@@ -92,11 +92,11 @@ struct CheckReport {
   bool baseline_is_deterministic = true;  // A gave the same bits twice
   std::vector<OutputCheck> outputs;       // every rank, every tensor
   std::vector<RankCheck> ranks;
-  std::optional<NodeCheck> first;           // first node, in B's order, that differs
+  std::optional<NodeCheck> first;            // first node, in B's order, that differs
   std::vector<KernelChange> kernel_changes;  // of all ranks, each rank's in B's order
   std::optional<NodeCheck> first_change;     // the first of them
-  double largest_share = 0;                 // of |a - b| / bound: sum-order outputs
-  std::set<std::string> ops_without_bound;  // targets that regrouped sums went through
+  double largest_share = 0;                  // of |a - b| / bound: sum-order outputs
+  std::set<std::string> ops_without_bound;   // targets that regrouped sums went through
   std::optional<ReferenceCheck> reference;
   bool devices_agree = true;  // with the CPU, where bounds were made there
   // Outputs of A that hold NaN or infinity, behind which a fault can hide, and whether loss or gradients do.

@@ -43,7 +43,8 @@ std::optional<KernelChange> find_kernel_change(const ProductTable& a, const Prod
 struct Reached {
   IdSet<NodeId> nodes;
   std::vector<bool> outputs;  // of the graph's outputs, in order
-  std::vector<bool> buffers;  // of the placeholders that are buffers, in order: whether their memory is written
+  std::vector<bool>
+      buffers;  // of the placeholders that are buffers, in order: whether their memory is written
 };
 Reached find_reached(const Graph& graph, const IdSet<NodeId>& roots);
 // The same of what a rank returns, as list_results (check.h) lists it.

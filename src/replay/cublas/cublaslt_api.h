@@ -15,8 +15,8 @@ enum class DataType : int { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBfloat16 
 enum class ComputeType : int { kFloat32 = 68, kFloat32Pedantic = 69, kFloat64 = 70 };
 enum class Operation : std::int32_t { kPlain = 0, kTransposed = 1 };
 
-enum class LayoutAttribute : int { kBatchCount = 5, kBatchStride = 6 };    // int32, int64
-enum class DescAttribute : int { kTransposeA = 3, kTransposeB = 4 };       // int32
+enum class LayoutAttribute : int { kBatchCount = 5, kBatchStride = 6 };  // int32, int64
+enum class DescAttribute : int { kTransposeA = 3, kTransposeB = 4 };     // int32
 enum class PreferenceAttribute : int {
   kMaxWorkspace = 1,         // uint64, bytes
   kReductionSchemeMask = 3,  // uint32; 0: none
@@ -26,9 +26,9 @@ enum class PreferenceAttribute : int {
   kAlignmentD,
 };
 enum class ConfigAttribute : int {
-  kId = 0,           // int32
-  kTile,             // uint32, this one and those below
-  kSplitK,           // int32
+  kId = 0,  // int32
+  kTile,    // uint32, this one and those below
+  kSplitK,  // int32
   kReductionScheme,
   kSwizzling,
   kCustomOption,
@@ -80,10 +80,10 @@ struct Api {
                             const AlgorithmBits* algorithm, Candidate* result);
   Status (*get_config)(const AlgorithmBits* algorithm, ConfigAttribute attribute, void* value,
                        std::size_t bytes, std::size_t* written);
-  Status (*multiply)(Context context, Desc desc, const void* alpha, const void* a, Layout a_layout, const void* b,
-                     Layout b_layout, const void* beta, const void* c, Layout c_layout, void* d, Layout d_layout,
-                     const AlgorithmBits* algorithm, void* workspace, std::size_t workspace_bytes,
-                     void* stream);
+  Status (*multiply)(Context context, Desc desc, const void* alpha, const void* a, Layout a_layout,
+                     const void* b, Layout b_layout, const void* beta, const void* c, Layout c_layout,
+                     void* d, Layout d_layout, const AlgorithmBits* algorithm, void* workspace,
+                     std::size_t workspace_bytes, void* stream);
 };
 
 // Calls take(name, slot) for each function.

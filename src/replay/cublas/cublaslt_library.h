@@ -13,9 +13,9 @@ namespace epweave::replay::cublas {
 
 struct Library {
   Api api{};
-  std::size_t version = 0;                                          // loaded: 130100 is 13.1.0
-  std::string path;                                                 // as it was asked for
-  std::vector<std::pair<std::string, std::string>> environment;     // variables that it may read
+  std::size_t version = 0;                                       // loaded: 130100 is 13.1.0
+  std::string path;                                              // as it was asked for
+  std::vector<std::pair<std::string, std::string>> environment;  // variables that it may read
 };
 
 // Whose streams it is given: a library of the one kind is refused by a device of the other.

@@ -43,13 +43,15 @@ void check(const Api& api, Status status, const char* what) {
 // "bf16[512, 256] x [256, 64]^T -> f32"
 std::string shape_text(const Product& p, std::int64_t rows) {
   const auto extents = [](std::int64_t first, std::int64_t second, const Matrix& m) {
-    return m.is_transposed ? fmt::format("[{}, {}]^T", second, first) : fmt::format("[{}, {}]", first, second);
+    return m.is_transposed ? fmt::format("[{}, {}]^T", second, first)
+                           : fmt::format("[{}, {}]", first, second);
   };
   std::string text;
   if (p.batches != 1) text += fmt::format("{} of ", p.batches);
   text += info(p.a.dtype).short_name;
-  text += rows == 0 ? (p.a.is_transposed ? fmt::format("[{}, *]^T", p.depth) : fmt::format("[*, {}]", p.depth))
-                    : extents(rows, p.depth, p.a);
+  text += rows == 0
+              ? (p.a.is_transposed ? fmt::format("[{}, *]^T", p.depth) : fmt::format("[*, {}]", p.depth))
+              : extents(rows, p.depth, p.a);
   text += " x " + extents(p.depth, p.columns, p.b);
   if (p.c.dtype != p.a.dtype) text += fmt::format(" -> {}", info(p.c.dtype).short_name);
   return text;
@@ -95,9 +97,9 @@ class Call {
  public:
   Call(const Api& api, const Product& p, std::int64_t rows) : api_(api) {
     const bool is_double = p.a.dtype == DType::kFloat64;
-    const ComputeType compute = is_double                        ? ComputeType::kFloat64
+    const ComputeType compute = is_double                      ? ComputeType::kFloat64
                                 : p.a.dtype == DType::kFloat32 ? ComputeType::kFloat32Pedantic
-                                                                 : ComputeType::kFloat32;
+                                                               : ComputeType::kFloat32;
     check(api, api.make_desc(&desc_, compute, is_double ? DataType::kFloat64 : DataType::kFloat32),
           "describe a product");
     set_transposed(DescAttribute::kTransposeA, p.b);
@@ -131,10 +133,11 @@ class Call {
   Layout make_layout(const Matrix& matrix, Extents2 extents, std::int64_t batches) {
     if (matrix.is_transposed) std::swap(extents.rows, extents.columns);
     Layout layout = nullptr;
-    check(api_,
-          api_.make_layout(&layout, data_type(matrix.dtype), static_cast<std::uint64_t>(extents.rows),
-                           static_cast<std::uint64_t>(extents.columns), std::max(matrix.leading, extents.rows)),
-          "describe a matrix");
+    check(
+        api_,
+        api_.make_layout(&layout, data_type(matrix.dtype), static_cast<std::uint64_t>(extents.rows),
+                         static_cast<std::uint64_t>(extents.columns), std::max(matrix.leading, extents.rows)),
+        "describe a matrix");
     const auto count = static_cast<std::int32_t>(batches);
     if (batches != 1 &&
         (api_.set_layout(layout, LayoutAttribute::kBatchCount, &count, sizeof count) != Status::kSuccess ||
@@ -233,8 +236,8 @@ const Products::Choice& Products::choose(const Product& product, const Call& cal
     found = chosen_.emplace(name, ask(product, Call(api, product, product.usual_rows))).first;
   Candidate result{};
   const bool is_supported =
-      api.check_algorithm(handle_.get(), call.desc(), call.first(), call.second(), call.result(), call.result(),
-                          &found->second.bits, &result) == Status::kSuccess &&
+      api.check_algorithm(handle_.get(), call.desc(), call.first(), call.second(), call.result(),
+                          call.result(), &found->second.bits, &result) == Status::kSuccess &&
       result.workspace_bytes <= kWorkspaceBytes;
   return is_supported ? found->second : own();
 }

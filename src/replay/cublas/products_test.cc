@@ -134,8 +134,8 @@ TEST_CASE("native: no elements, no depth, batches, a product that is added, floa
   const Tensor a = numbers(memory, {3, 20, 11}), b = numbers(memory, {3, 11, 6});
   const Tensor batches = native.call("aten.bmm.default", {a, b});
   for (std::int64_t i = 0; i < 3; ++i) {
-    const Tensor one = native.call("aten.mm.default", {a.view({20, 11}, {11, 1}, i * 220),
-                                                       b.view({11, 6}, {6, 1}, i * 66)});
+    const Tensor one =
+        native.call("aten.mm.default", {a.view({20, 11}, {11, 1}, i * 220), b.view({11, 6}, {6, 1}, i * 66)});
     CHECK(same_bits(batches.view({20, 6}, {6, 1}, i * 120), one));
   }
   const Tensor bias = numbers(memory, {6}), x = a.view({20, 11}, {11, 1}, 0), w = b.view({11, 6}, {6, 1}, 0);

@@ -9,9 +9,10 @@ namespace epweave::replay::abi {
 // A function of ours and one of a library's are called alike: as many arguments, each of the same size and kind. Pointers
 // and enumerations have other names there; identifiers are passed by value in both.
 template <class Ours, class Theirs>
-struct IsAlike : std::integral_constant<bool, sizeof(Ours) == sizeof(Theirs) &&
-                                                  std::is_pointer<Ours>::value == std::is_pointer<Theirs>::value &&
-                                                  std::is_class<Ours>::value == std::is_class<Theirs>::value> {};
+struct IsAlike
+    : std::integral_constant<bool, sizeof(Ours) == sizeof(Theirs) &&
+                                       std::is_pointer<Ours>::value == std::is_pointer<Theirs>::value &&
+                                       std::is_class<Ours>::value == std::is_class<Theirs>::value> {};
 template <class Ours, class Theirs>
 struct AreAlike : std::false_type {};
 template <class R, class... A, class S, class... B>

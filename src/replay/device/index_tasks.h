@@ -1,7 +1,8 @@
 // Kernels that read or write elements named by an index tensor; see tasks.h.
 //
 // Where several sources meet in one destination they are added in ascending row-major order of the index, one
-// at a time: one thread per column of the destination goes through all positions.
+// at a time. Blocks: positions are sorted by destination, a thread adds up those of one. An index of the tensor's rank:
+// a thread goes through a column of it.
 #pragma once
 
 #include "replay/device/tasks.h"
@@ -51,45 +52,59 @@ struct ReadBlocksTask {
     copy_bits(blocks.rows.data, blocks.rows_at(p, b), blocks.indexed.data, blocks.indexed_at(p, b), bytes);
   }
 };
-// indexed = rows, position after position: the last one stays. Index: b.
+// Positions sorted by their offset, those of one offset ascending: a thread per (offset, element of the block).
+struct SortedPositions {
+  const std::int64_t* offsets;
+  const std::int64_t* positions;
+  std::int64_t count;
+
+  EPWEAVE_HD bool is_first(std::int64_t s) const { return s == 0 || offsets[s - 1] != offsets[s]; }
+  EPWEAVE_HD bool is_last(std::int64_t s) const { return s + 1 == count || offsets[s + 1] != offsets[s]; }
+};
+// indexed = rows: of several in one place the last one stays. Index: s * block_count + b.
 struct WriteBlocksTask {
   IndexedBlocks blocks;
-  std::int64_t count;  // positions
+  SortedPositions sorted;
   int bytes;
 
-  EPWEAVE_HD void run(std::int64_t b) const {
-    for (std::int64_t p = 0; p < count; ++p)
-      copy_bits(blocks.indexed.data, blocks.indexed_at(p, b), blocks.rows.data, blocks.rows_at(p, b), bytes);
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t s = i / blocks.block_count, b = i % blocks.block_count;
+    if (!sorted.is_last(s)) return;
+    const std::int64_t p = sorted.positions[s];
+    copy_bits(blocks.indexed.data, blocks.indexed_at(p, b), blocks.rows.data, blocks.rows_at(p, b), bytes);
   }
 };
-// indexed += rows, position after position, in the compute type: both are stored in it. Index: b.
+// indexed += rows, position after position, in the compute type: both are stored in it. Index: s * block_count + b.
 template <class C>
 struct AddBlocksTask {
   IndexedBlocks blocks;
-  std::int64_t count;
+  SortedPositions sorted;
   std::int64_t skipped;  // the offset of positions that are left out; -1: none
 
-  EPWEAVE_HD void run(std::int64_t b) const {
-    C* to = static_cast<C*>(blocks.indexed.data);
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t s = i / blocks.block_count, b = i % blocks.block_count;
+    if (!sorted.is_first(s) || sorted.offsets[s] == skipped) return;
+    C& to = static_cast<C*>(blocks.indexed.data)[blocks.indexed_at(sorted.positions[s], b)];
     const C* from = static_cast<const C*>(blocks.rows.data);
-    for (std::int64_t p = 0; p < count; ++p) {
-      if (blocks.offsets[p] == skipped) continue;
-      const std::int64_t at = blocks.indexed_at(p, b);
-      to[at] = to[at] + from[blocks.rows_at(p, b)];
+    C sum = to;
+    for (std::int64_t at = s;; ++at) {
+      sum = sum + from[blocks.rows_at(sorted.positions[at], b)];
+      if (sorted.is_last(at)) break;
     }
+    to = sum;
   }
 };
 
-// counts[p] = how many positions name what position p names.
+// counts[p] = how many positions name what position p names. Index: s.
 struct CountUsesTask {
-  const std::int64_t* offsets;
-  std::int64_t count;
+  SortedPositions sorted;
   std::int64_t* counts;
 
-  EPWEAVE_HD void run(std::int64_t p) const {
-    std::int64_t uses = 0;
-    for (std::int64_t q = 0; q < count; ++q) uses += offsets[q] == offsets[p] ? 1 : 0;
-    counts[p] = uses;
+  EPWEAVE_HD void run(std::int64_t s) const {
+    if (!sorted.is_first(s)) return;
+    std::int64_t end = s;
+    while (!sorted.is_last(end)) ++end;
+    for (std::int64_t at = s; at <= end; ++at) counts[sorted.positions[at]] = end + 1 - s;
   }
 };
 

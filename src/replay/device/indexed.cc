@@ -117,26 +117,41 @@ void read_blocks(Scratch& scratch, const Tensor& self, const Indexed& indexed, c
                             rows.numel(), {&self, &rows, &indexed.offsets});
 }
 
+Scratch::Sorted sort_positions(Scratch& scratch, const Indexed& indexed) {
+  return scratch.sort_rows(as_matrix(indexed.offsets, 1, indexed.offsets.numel()),
+                           Scratch::Direction::kAscending);
+}
+SortedPositions read_sorted(const Scratch::Sorted& sorted) {
+  return {sorted.values.data<std::int64_t>(), sorted.indices.data<std::int64_t>(), sorted.values.numel()};
+}
+
 void write_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed, const Tensor& rows) {
   // Bits are moved: rows of the target's dtype.
   const Tensor same = rows.dtype == target.dtype ? rows : scratch.copied(rows, target.dtype);
   const IndexedBlocks blocks = blocks_of(indexed, target, same);
-  scratch.launcher().launch(
-      WriteBlocksTask{blocks, count_elements(indexed.common), bytes_of_element(target)}, blocks.block_count,
-      {&target, &same, &indexed.offsets});
+  const Scratch::Sorted sorted = sort_positions(scratch, indexed);
+  scratch.launcher().launch(WriteBlocksTask{blocks, read_sorted(sorted), bytes_of_element(target)},
+                            sorted.values.numel() * blocks.block_count,
+                            {&target, &same, &indexed.offsets, &sorted.values, &sorted.indices});
+}
+
+void add_blocks_in_place(Scratch& scratch, const Tensor& sum, const Indexed& indexed, const Tensor& rows,
+                         std::int64_t skipped) {
+  const Tensor from = scratch.dense(rows, sum.dtype);
+  const Scratch::Sorted sorted = sort_positions(scratch, indexed);
+  with_real(sum.dtype, [&](auto zero) {
+    using C = decltype(zero);
+    const IndexedBlocks blocks = blocks_of(indexed, sum, from);
+    scratch.launcher().launch(AddBlocksTask<C>{blocks, read_sorted(sorted), skipped},
+                              sorted.values.numel() * blocks.block_count,
+                              {&sum, &from, &indexed.offsets, &sorted.values, &sorted.indices});
+  });
 }
 
 void add_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed, const Tensor& rows,
                 std::int64_t skipped) {
-  const DType dtype = computed_dtype(target.dtype);
-  const Tensor sum = scratch.copied(target, dtype), from = scratch.dense(rows, dtype);
-  const std::int64_t count = count_elements(indexed.common);
-  with_real(target.dtype, [&](auto zero) {
-    using C = decltype(zero);
-    const IndexedBlocks blocks = blocks_of(indexed, sum, from);
-    scratch.launcher().launch(AddBlocksTask<C>{blocks, count, skipped}, blocks.block_count,
-                              {&sum, &from, &indexed.offsets});
-  });
+  const Tensor sum = scratch.copied(target, computed_dtype(target.dtype));
+  add_blocks_in_place(scratch, sum, indexed, rows, skipped);
   cpu::copy_elements(sum, target);
 }
 

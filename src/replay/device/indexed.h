@@ -23,6 +23,10 @@ struct Indexed {
   Extents block_sizes, block_strides;
 };
 
+// The positions sorted by offset, those of one offset in their order.
+Scratch::Sorted sort_positions(Scratch& scratch, const Indexed& indexed);
+SortedPositions read_sorted(const Scratch::Sorted& sorted);
+
 Indexed resolve(Scratch& scratch, const Tensor& self, const std::vector<Value>& given, Negative negative);
 
 // Indices of which only that of a dimension is given: the dimensions before it are taken whole.
@@ -37,8 +41,10 @@ Tensor broadcast_rows(const Indexed& indexed, const Tensor& values);
 void read_blocks(Scratch& scratch, const Tensor& self, const Indexed& indexed, const Tensor& rows);
 // target = rows at the offsets; where several meet the last one stays.
 void write_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed, const Tensor& rows);
-// target += rows at the offsets, ascending, in the compute type. `target` has the strides of its row-major copy.
-// `skipped`: an offset that is left out; -1: none.
+// sum += rows at the offsets, ascending. `sum` is of a compute type. `skipped`: an offset that is left out; -1: none.
+void add_blocks_in_place(Scratch& scratch, const Tensor& sum, const Indexed& indexed, const Tensor& rows,
+                         std::int64_t skipped = -1);
+// The same in the compute type of any target that has the strides of its row-major copy.
 void add_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed, const Tensor& rows,
                 std::int64_t skipped = -1);
 

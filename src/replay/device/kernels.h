@@ -12,6 +12,7 @@ namespace epweave::replay::device {
 KernelTable make_device_kernels();
 
 std::span<const KernelRow> attention_rows();
+std::span<const KernelRow> flex_attention_rows();
 std::span<const KernelRow> index_rows();
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> normalise_rows();

@@ -98,9 +98,9 @@ Value index_add_in_place(KernelCall& call) {
 // Each row of grad divided by how many rows have its index.
 Tensor divide_by_uses(Scratch& scratch, const Indexed& indexed, const Tensor& grad, DType dtype) {
   const Tensor uses = scratch.make(DType::kInt64, {indexed.offsets.numel(), 1});
-  scratch.launcher().launch(
-      CountUsesTask{indexed.offsets.data<std::int64_t>(), uses.numel(), uses.data<std::int64_t>()},
-      uses.numel(), {&indexed.offsets, &uses});
+  const Scratch::Sorted sorted = sort_positions(scratch, indexed);
+  scratch.launcher().launch(CountUsesTask{read_sorted(sorted), uses.data<std::int64_t>()}, uses.numel(),
+                            {&sorted.values, &sorted.indices, &uses});
   const Tensor rows = as_matrix(scratch.dense(grad, dtype), uses.numel(), grad.sizes.back());
   const Tensor divided = scratch.map(ElementOp::kDiv, {&rows, &uses});
   return divided.view(grad.sizes, contiguous_strides(grad.sizes), 0);

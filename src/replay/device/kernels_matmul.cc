@@ -216,7 +216,9 @@ void multiply_groups_by_library(Launcher& launcher, const Operands& of, const Gr
   for (std::size_t i = 0; i < ends.size(); first = ends[i++]) {
     if (ends[i] == first) continue;
     const auto group = static_cast<std::int64_t>(i);
-    const auto cut = [&](const Tensor& tensor, std::size_t dim) { return range(tensor, dim, first, ends[i]); };
+    const auto cut = [&](const Tensor& tensor, std::size_t dim) {
+      return range(tensor, dim, first, ends[i]);
+    };
     switch (layout.by) {
       case GroupedBy::kRows:
         multiply_by_library(launcher, {cut(of.a, 0), slab(of.b, group), cut(of.out, 0)},

@@ -14,10 +14,9 @@ namespace {
 std::int64_t read_integer(Scratch& scratch, const Tensor& tensor, std::int64_t at) {
   return *scratch.launcher().download(tensor.view({}, {}, tensor.offset + at)).data<std::int64_t>();
 }
+// Partial sums in place.
 void add_up(Scratch& scratch, const Tensor& counts) {
-  const std::int64_t length = counts.numel();
-  scratch.launcher().launch(CumulativeTask<std::int64_t>{counts.data<std::int64_t>(), length, ScanOp::kSum},
-                            length == 0 ? 0 : 1, {&counts});
+  scratch.scan_rows(as_matrix(counts, 1, counts.numel()), ScanOp::kSum);
 }
 
 // ---- triangles ----------------------------------------------------------------------------
@@ -60,10 +59,9 @@ Value nonzero(KernelCall& call) {
   const Tensor found = find_true(scratch, self, self.sizes);
   const auto rank = static_cast<std::int64_t>(self.rank());
   const Tensor out = call.make_result(0, DType::kInt64, {found.numel(), rank});
-  scratch.launcher().launch(
-      CoordinatesTask{shape_of(self.sizes), found.data<std::int64_t>(), out.data<std::int64_t>(),
-                      out.strides[0], out.strides[1]},
-      found.numel() * rank, {&found, &out});
+  scratch.launcher().launch(CoordinatesTask{shape_of(self.sizes), found.data<std::int64_t>(),
+                                            out.data<std::int64_t>(), out.strides[0], out.strides[1]},
+                            found.numel() * rank, {&found, &out});
   return out;
 }
 Value masked_select(KernelCall& call) {
@@ -94,9 +92,9 @@ Value one_hot(KernelCall& call) {
   Extents sizes = classes.sizes;
   sizes.push_back(count);
   const Tensor ones = scratch.filled(DType::kInt64, sizes, Value(std::int64_t{0}));
-  scratch.launcher().launch(OneHotTask{classes.data<std::int64_t>(), count, ones.data<std::int64_t>(),
-                                       scratch.launcher().sink()},
-                            classes.numel(), {&classes, &ones});
+  scratch.launcher().launch(
+      OneHotTask{classes.data<std::int64_t>(), count, ones.data<std::int64_t>(), scratch.launcher().sink()},
+      classes.numel(), {&classes, &ones});
   return store_result(call, 0, DType::kInt64, sizes, ones);
 }
 
@@ -159,7 +157,7 @@ Value repeat_interleave(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const Tensor ends = scratch.copied(self, DType::kInt64);
   const std::int64_t rows = ends.numel();
-  launcher.launch(CumulativeTask<std::int64_t>{ends.data<std::int64_t>(), rows, ScanOp::kSum}, rows == 0 ? 0 : 1, {&ends});
+  add_up(scratch, ends.view({rows}, {1}, ends.offset));
   std::int64_t count = 0;
   if (!call[1].is_none()) {
     count = call.integer(1);
@@ -195,10 +193,9 @@ Value search(KernelCall& call, const Search& s) {
   with_real(dtype, [&](auto zero) {
     using C = decltype(zero);
     if constexpr (!std::is_same_v<C, float>)
-      scratch.launcher().launch(
-          SearchTask<C>{boundaries.data<C>(), values.data<C>(), length, values.numel() / rows,
-                        places.data<std::int64_t>(), s.is_right},
-          values.numel(), {&boundaries, &values, &places});
+      scratch.launcher().launch(SearchTask<C>{boundaries.data<C>(), values.data<C>(), length,
+                                              values.numel() / rows, places.data<std::int64_t>(), s.is_right},
+                                values.numel(), {&boundaries, &values, &places});
   });
   return store_result(call, 0, s.is_int32 ? DType::kInt32 : DType::kInt64, s.values.sizes, places);
 }

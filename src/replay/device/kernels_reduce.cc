@@ -1,4 +1,6 @@
 // Sums and extremes on the device.
+#include <algorithm>
+
 #include "ir/promotion.h"
 #include "replay/cpu/elements.h"
 #include "replay/device/kernels.h"
@@ -14,12 +16,18 @@ Found find_in_rows(Scratch& scratch, const Tensor& self, const Reduction& reduct
     throw KernelError("the extreme of no elements");
   found.values = scratch.make(matrix.dtype, {matrix.sizes[0]});
   found.positions = scratch.make(DType::kInt64, {matrix.sizes[0]});
+  const std::int64_t length = matrix.sizes[1],
+                     tiles = std::max<std::int64_t>((length + kFindTile - 1) / kFindTile, 1);
+  const Tensor of_tiles = scratch.make(DType::kInt64, {matrix.sizes[0], tiles});
   with_real(self.dtype, [&](auto zero) {
     using C = decltype(zero);
-    const RowsOf<C> rows{matrix.data<C>(), matrix.sizes[1], matrix.sizes[1], 1};
-    scratch.launcher().launch(FindInRowTask<C>{rows, is_extreme ? found.values.data<C>() : nullptr,
-                                               found.positions.data<std::int64_t>(), op},
-                              matrix.sizes[0], {&matrix, &found.values, &found.positions});
+    const RowsOf<C> rows{matrix.data<C>(), length, length, 1};
+    scratch.launcher().launch(FindInTileTask<C>{rows, tiles, of_tiles.data<std::int64_t>(), op},
+                              of_tiles.numel(), {&matrix, &of_tiles});
+    scratch.launcher().launch(FindAmongTilesTask<C>{rows, tiles, of_tiles.data<std::int64_t>(),
+                                                    is_extreme ? found.values.data<C>() : nullptr,
+                                                    found.positions.data<std::int64_t>(), op},
+                              matrix.sizes[0], {&matrix, &of_tiles, &found.values, &found.positions});
   });
   return found;
 }

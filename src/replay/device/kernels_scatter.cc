@@ -1,5 +1,6 @@
 // Ops whose index has the tensor's rank: gather and scatter, on the device (index_tasks.h).
 #include <algorithm>
+#include <optional>
 
 #include "replay/cpu/parts.h"
 #include "replay/device/indexed.h"
@@ -68,6 +69,24 @@ Columns columns_of(const Tensor& index, std::size_t dim) {
   return columns;
 }
 
+// An index that names the same rows in every column, as one that was expanded does: its one column.
+std::optional<Tensor> find_shared_column(const Tensor& index, std::size_t dim) {
+  if (index.rank() == 0) return std::nullopt;
+  for (std::size_t d = 0; d < index.rank(); ++d)
+    if (d != dim && index.sizes[d] != 1 && index.strides[d] != 0) return std::nullopt;
+  return index.view({index.sizes[dim]}, {index.strides[dim]}, index.offset);
+}
+// sum = or += the source at whole rows.
+void scatter_rows_into(Scratch& scratch, Tensor sum, const Tensor& rows, const Scatter& scatter) {
+  const Tensor column = *find_shared_column(scatter.index, scatter.dim);
+  for (std::size_t d = 0; d < sum.rank(); ++d)
+    if (d != scatter.dim) sum.sizes[d] = scatter.index.sizes[d];  // an index may cover less than all columns
+  const Indexed indexed = resolve(scratch, sum, index_at(scatter.dim, column), Negative::kRefused);
+  const Tensor moved = index_first(indexed, rows);
+  if (scatter.adds) return add_blocks_in_place(scratch, sum, indexed, moved);
+  write_blocks(scratch, sum, indexed, moved);
+}
+
 void scatter_into(KernelCall& call, const Tensor& target, const Scatter& scatter) {
   const Tensor& index = scatter.index;
   if (index.numel() == 0) return;
@@ -78,6 +97,10 @@ void scatter_into(KernelCall& call, const Tensor& target, const Scatter& scatter
   const Tensor source = scatter.source.is_tensor()
                             ? under_index(scratch, scatter.source.tensor(), index, dtype)
                             : scratch.filled(dtype, {}, scatter.source);
+  if (scatter.source.is_tensor() && index.rank() == target.rank() && find_shared_column(index, scatter.dim)) {
+    scatter_rows_into(scratch, sum, source, scatter);
+    return cpu::copy_elements(sum, target);
+  }
   const Columns columns = columns_of(index, scatter.dim);
   with_real(target.dtype, [&](auto zero) {
     using C = decltype(zero);
@@ -131,7 +154,8 @@ Value scatter_reduce(KernelCall& call) {
   const ScatterOp op = read_reduction(how);
   Scratch scratch(call);
   const DType dtype = computed_dtype(self.dtype);
-  const Tensor values = scratch.copied(self, dtype), source = under_index(scratch, call.tensor(3), index, dtype);
+  const Tensor values = scratch.copied(self, dtype),
+               source = under_index(scratch, call.tensor(3), index, dtype);
   const Tensor counts =
       scratch.filled(DType::kInt64, self.sizes, Value(std::int64_t{call.boolean(5) ? 1 : 0}));
   const Columns columns = columns_of(index, dim);

@@ -17,11 +17,8 @@ struct Scan {
 void accumulate(Scratch& scratch, const Tensor& self, const Scan& scan, const Tensor& out) {
   if (self.rank() == 0) return cpu::copy_elements(self, out);
   const Tensor x = scratch.copied(with_dim_last(self, scan.dim), computed_dtype(out.dtype));
-  const std::int64_t length = self.sizes[scan.dim], count = length == 0 ? 0 : x.numel() / length;
-  with_real(out.dtype, [&](auto zero) {
-    using C = decltype(zero);
-    scratch.launcher().launch(CumulativeTask<C>{x.data<C>(), length, scan.op}, count, {&x});
-  });
+  const std::int64_t length = self.sizes[scan.dim];
+  if (x.numel() != 0) scratch.scan_rows(as_matrix(x, x.numel() / length, length), scan.op);
   cpu::copy_elements(x, with_dim_last(out, scan.dim));
 }
 Scan read_scan(const KernelCall& call, ScanOp op) {
@@ -62,11 +59,15 @@ Value cummax(KernelCall& call) {
   return Value::tuple({values, positions});
 }
 
+using Direction = Scratch::Direction;
 struct Request {
   std::size_t dim = 0;
-  bool is_descending = false;
+  Direction direction = Direction::kAscending;
   std::int64_t count = 0;
 };
+Direction read_direction(const KernelCall& call, std::size_t param) {
+  return call.boolean(param) ? Direction::kDescending : Direction::kAscending;
+}
 struct Sorted {
   Tensor values, indices;
 };
@@ -78,24 +79,21 @@ Sorted sort_along(KernelCall& call, const Request& request) {
   if (self.rank() != 0) sizes[request.dim] = request.count;
   Sorted sorted{call.make_result(0, self.dtype, sizes), call.make_result(1, DType::kInt64, sizes)};
   const Tensor x = scratch.dense(with_dim_last(self, request.dim), computed_dtype(self.dtype));
-  const Extents sorted_sizes = with_dim_last(sorted.values, request.dim).sizes;
-  const Tensor values = scratch.make(x.dtype, sorted_sizes),
-               indices = scratch.make(DType::kInt64, sorted_sizes);
-  with_real(self.dtype, [&](auto zero) {
-    using C = decltype(zero);
-    const RowsOf<C> rows{x.data<C>(), length, length, 1};
-    scratch.launcher().launch(SortTask<C>{rows, values.data<C>(), indices.data<std::int64_t>(), request.count,
-                                          request.is_descending},
-                              x.numel(), {&x, &values, &indices});
-  });
-  cpu::copy_elements(values, with_dim_last(sorted.values, request.dim));
-  cpu::copy_elements(indices, with_dim_last(sorted.indices, request.dim));
+  if (x.numel() == 0) return sorted;
+  const Scratch::Sorted rows = scratch.sort_rows(as_matrix(x, x.numel() / length, length), request.direction);
+  const auto give = [&](const Tensor& from, const Tensor& to) {
+    const Tensor moved = with_dim_last(to, request.dim);
+    Extents strides = contiguous_strides(x.sizes);  // the first of each row
+    cpu::copy_elements(from.view(moved.sizes, std::move(strides), from.offset), moved);
+  };
+  give(rows.values, sorted.values);
+  give(rows.indices, sorted.indices);
   return sorted;
 }
 Request whole(const KernelCall& call, std::size_t dim_param, std::size_t descending_param) {
   const Tensor& self = call.tensor(0);
   const std::size_t dim = cpu::checked_dim(call.integer(dim_param), self.rank());
-  return {dim, call.boolean(descending_param), self.rank() == 0 ? 1 : self.sizes[dim]};
+  return {dim, read_direction(call, descending_param), self.rank() == 0 ? 1 : self.sizes[dim]};
 }
 Value pair(const Sorted& sorted) {
   return Value::tuple({sorted.values, sorted.indices});
@@ -118,7 +116,7 @@ Value topk(KernelCall& call) {
   const std::int64_t count = call.integer(1);
   if (count < 0 || count > (self.rank() == 0 ? 1 : self.sizes[dim]))
     throw KernelError("topk: k exceeds the dimension");
-  return pair(sort_along(call, {dim, call.boolean(3), count}));
+  return pair(sort_along(call, {dim, read_direction(call, 3), count}));
 }
 
 constexpr KernelRow kRows[] = {

@@ -48,9 +48,9 @@ Value spread_of(KernelCall& call, Spread spread, std::size_t result_count) {
   const Rows rows = rows_of(scratch, self, {reduced_dims(call[1], self.rank()), call.boolean(3)},
                             floating_dtype(self.dtype));
   const Moments moments = moments_of(scratch, rows.matrix, call[2].is_none() ? 1.0 : call.real(2));
-  Value out = store_result(call, 0, self.dtype, rows.sizes,
-                           spread == Spread::kVariance ? moments.variance
-                                                       : scratch.map(ElementOp::kSqrt, {&moments.variance}));
+  Value out = store_result(
+      call, 0, self.dtype, rows.sizes,
+      spread == Spread::kVariance ? moments.variance : scratch.map(ElementOp::kSqrt, {&moments.variance}));
   if (result_count == 1) return out;
   return Value::tuple({out, store_result(call, 1, self.dtype, rows.sizes, moments.mean)});
 }
@@ -129,11 +129,7 @@ Value product_of(KernelCall& call, const Reduction& reduction, DType dtype) {
   if (length == 0)
     return store_result(call, 0, dtype, sizes, scratch.filled(matrix.dtype, {count}, Value(std::int64_t{1})));
   matrix = scratch.copied(matrix, matrix.dtype);
-  with_real(dtype, [&](auto zero) {
-    using C = decltype(zero);
-    scratch.launcher().launch(CumulativeTask<C>{matrix.data<C>(), length, ScanOp::kProduct}, count,
-                              {&matrix});
-  });
+  scratch.scan_rows(matrix, ScanOp::kProduct);
   const Tensor last = matrix.view({count}, {length}, matrix.offset + length - 1);
   return store_result(call, 0, dtype, sizes, scratch.dense(last, last.dtype));
 }

@@ -9,15 +9,6 @@
 
 #include "replay/device/tasks.h"
 
-// A thread's elements stay in registers only if these loops are unrolled.
-#if defined(__CUDA_ARCH__)
-#define EPWEAVE_UNROLL _Pragma("unroll")
-#elif defined(__CUDACC__)
-#define EPWEAVE_UNROLL
-#else
-#define EPWEAVE_UNROLL _Pragma("GCC unroll 8")
-#endif
-
 namespace epweave::replay::device {
 
 // What a grouped product's bounds cut: `ends[g]` is where group g ends.

@@ -52,7 +52,8 @@ struct CountFlagsTask {
 
   EPWEAVE_HD void run(std::int64_t tile) const {
     std::int64_t found = 0;
-    for (std::int64_t i = tile * kFlagsPerTile; i < flags.end_of(tile); ++i) found += flags.data[i] != 0 ? 1 : 0;
+    for (std::int64_t i = tile * kFlagsPerTile; i < flags.end_of(tile); ++i)
+      found += flags.data[i] != 0 ? 1 : 0;
     counts[tile] = found;
   }
 };

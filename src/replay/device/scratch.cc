@@ -64,7 +64,7 @@ Tensor Scratch::sum_along(const Tensor& x, Along along, Sum sum) {
     using C = decltype(zero);
     const Tensor lanes = make(x.dtype, {count, math::kLanes});
     const RowsOf<C> rows{x.data<C>(), length, is_rows ? length : 1, is_rows ? 1 : count};
-    launcher_.launch(LaneSumTask<C>{rows, lanes.data<C>()}, count * math::kLanes, {&x, &lanes});
+    launcher_.launch(LaneSumTask<C>{rows, count, lanes.data<C>()}, count * math::kLanes, {&x, &lanes});
     const C divisor = sum == Sum::kMean ? static_cast<C>(length) : C(0);
     launcher_.launch(LaneTotalTask<C>{lanes.data<C>(), out.data<C>(), divisor}, count, {&lanes, &out});
     // The mean of no elements is 0 / 0.
@@ -93,6 +93,47 @@ Tensor Scratch::maximum_of_rows(const Tensor& x, NanRule nan) {
     launcher_.launch(RowMaximumTask<C>{rows, lanes.data<C>(), out.data<C>()}, x.sizes[0], {&x, &lanes, &out});
   });
   return out;
+}
+
+void Scratch::scan_rows(const Tensor& x, ScanOp op) {
+  EPWEAVE_CHECK(x.rank() == 2 && x.is_contiguous());
+  const std::int64_t count = x.sizes[0], length = x.sizes[1];
+  if (x.numel() == 0) return;
+  with_real(x.dtype, [&](auto zero) {
+    using C = decltype(zero);
+    if constexpr (!math::is_int<C>) {
+      launcher_.launch(CumulativeTask<C>{x.data<C>(), length, op}, count, {&x});
+    } else {
+      const std::int64_t tiles = (length + kScanTile - 1) / kScanTile;
+      launcher_.launch(ScanTilesTask{x.data<C>(), length, tiles, op}, count * tiles, {&x});
+      if (tiles == 1) return;
+      const Tensor carries = make(DType::kInt64, {count, tiles});
+      launcher_.launch(CarryTask{x.data<C>(), length, tiles, carries.data<C>(), op}, count, {&x, &carries});
+      launcher_.launch(AddCarryTask{x.data<C>(), length, tiles, carries.data<C>(), op}, count * length,
+                       {&x, &carries});
+    }
+  });
+}
+
+Scratch::Sorted Scratch::sort_rows(const Tensor& x, Direction direction) {
+  EPWEAVE_CHECK(x.rank() == 2 && x.is_contiguous());
+  const std::int64_t length = x.sizes[1];
+  Sorted from{x, {}}, to{make(x.dtype, x.sizes), make(DType::kInt64, x.sizes)};
+  with_real(x.dtype, [&](auto zero) {
+    using C = decltype(zero);
+    // The first pass also numbers a row of one element.
+    for (std::int64_t run = 1; run < length || run == 1; run *= 2) {
+      const bool is_first = from.indices.storage == nullptr;
+      const std::int64_t* indices = is_first ? nullptr : from.indices.data<std::int64_t>();
+      launcher_.launch(
+          MergeTask<C>{from.values.data<C>(), indices, to.values.data<C>(), to.indices.data<std::int64_t>(),
+                       length, run, direction == Direction::kDescending},
+          x.numel(), {&from.values, is_first ? nullptr : &from.indices, &to.values, &to.indices});
+      if (is_first) from = {make(x.dtype, x.sizes), make(DType::kInt64, x.sizes)};
+      std::swap(from, to);
+    }
+  });
+  return from;
 }
 
 Tensor store_result(KernelCall& call, std::size_t i, DType dtype, const Extents& sizes,

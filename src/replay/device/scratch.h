@@ -57,6 +57,15 @@ class Scratch {
   Tensor sum_columns(const Tensor& x);
   Tensor maximum_of_rows(const Tensor& x, NanRule nan);
 
+  // Partial sums or products of each row in place: of integers in parallel, of floats one after the other.
+  void scan_rows(const Tensor& x, ScanOp op);
+  // Each row sorted, stable, NaN being the largest, and where its elements were.
+  struct Sorted {
+    Tensor values, indices;
+  };
+  enum class Direction : std::uint8_t { kAscending, kDescending };
+  Sorted sort_rows(const Tensor& x, Direction direction);
+
  private:
   // Which elements are added up: of a matrix's rows, or of its columns.
   enum class Along { kRows, kColumns };

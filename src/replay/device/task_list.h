@@ -27,18 +27,24 @@ namespace epweave::replay::device {
   X(LaneMaximumDouble, LaneMaximumTask<double>) \
   X(RowMaximumFloat, RowMaximumTask<float>) \
   X(RowMaximumDouble, RowMaximumTask<double>) \
-  X(FindInRowFloat, FindInRowTask<float>) \
-  X(FindInRowDouble, FindInRowTask<double>) \
-  X(FindInRowInt, FindInRowTask<std::int64_t>) \
+  X(FindInTileFloat, FindInTileTask<float>) \
+  X(FindInTileDouble, FindInTileTask<double>) \
+  X(FindInTileInt, FindInTileTask<std::int64_t>) \
+  X(FindAmongTilesFloat, FindAmongTilesTask<float>) \
+  X(FindAmongTilesDouble, FindAmongTilesTask<double>) \
+  X(FindAmongTilesInt, FindAmongTilesTask<std::int64_t>) \
   X(CumulativeFloat, CumulativeTask<float>) \
   X(CumulativeDouble, CumulativeTask<double>) \
   X(CumulativeInt, CumulativeTask<std::int64_t>) \
   X(RunningMaximumFloat, RunningMaximumTask<float>) \
   X(RunningMaximumDouble, RunningMaximumTask<double>) \
   X(RunningMaximumInt, RunningMaximumTask<std::int64_t>) \
-  X(SortFloat, SortTask<float>) \
-  X(SortDouble, SortTask<double>) \
-  X(SortInt, SortTask<std::int64_t>) \
+  X(ScanTiles, ScanTilesTask) \
+  X(Carry, CarryTask) \
+  X(AddCarry, AddCarryTask) \
+  X(MergeFloat, MergeTask<float>) \
+  X(MergeDouble, MergeTask<double>) \
+  X(MergeInt, MergeTask<std::int64_t>) \
   X(Assert, AssertTask) \
   X(ResolveIndex, ResolveIndexTask) \
   X(ReadBlocks, ReadBlocksTask) \

@@ -11,6 +11,15 @@
 #include "replay/math/element_ops.h"
 #include "replay/math/sum_order.h"
 
+// Arrays of a thread stay in registers only if the loops over them are unrolled.
+#if defined(__CUDA_ARCH__)
+#define EPWEAVE_UNROLL _Pragma("unroll")
+#elif defined(__CUDACC__)
+#define EPWEAVE_UNROLL
+#else
+#define EPWEAVE_UNROLL _Pragma("GCC unroll 8")
+#endif
+
 namespace epweave::replay::device {
 
 using math::ElementOp;

@@ -46,9 +46,15 @@ AlgorithmBits make_algorithm(std::uint64_t tile, std::uint64_t split, std::uint6
   return {{tile, split, scheme, 0, 0, 0, 0, 0}};
 }
 
-LayoutData& of(Layout layout) { return *reinterpret_cast<LayoutData*>(layout); }
-DescData& of(Desc desc) { return *reinterpret_cast<DescData*>(desc); }
-PreferenceData& of(Preference preference) { return *reinterpret_cast<PreferenceData*>(preference); }
+LayoutData& of(Layout layout) {
+  return *reinterpret_cast<LayoutData*>(layout);
+}
+DescData& of(Desc desc) {
+  return *reinterpret_cast<DescData*>(desc);
+}
+PreferenceData& of(Preference preference) {
+  return *reinterpret_cast<PreferenceData*>(preference);
+}
 
 math::Stored stored(DataType type) {
   switch (type) {
@@ -170,8 +176,8 @@ EPWEAVE_EXPORT Status cublasLtMatmulDescSetAttribute(Desc desc, DescAttribute at
 }
 EPWEAVE_EXPORT Status cublasLtMatrixLayoutCreate(Layout* layout, DataType type, std::uint64_t rows,
                                                  std::uint64_t columns, std::int64_t leading) {
-  return make(layout, new LayoutData{type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns),
-                                     leading});
+  return make(layout, new LayoutData{type, static_cast<std::int64_t>(rows),
+                                     static_cast<std::int64_t>(columns), leading});
 }
 EPWEAVE_EXPORT Status cublasLtMatrixLayoutDestroy(Layout layout) {
   delete &of(layout);
@@ -199,9 +205,9 @@ EPWEAVE_EXPORT Status cublasLtMatmulPreferenceSetAttribute(Preference preference
     case PreferenceAttribute::kReductionSchemeMask:
       return set(data.mask, value, bytes);
     default:
-      return set(data.alignments[static_cast<int>(attribute) -
-                                 static_cast<int>(PreferenceAttribute::kAlignmentA)],
-                 value, bytes);
+      return set(
+          data.alignments[static_cast<int>(attribute) - static_cast<int>(PreferenceAttribute::kAlignmentA)],
+          value, bytes);
   }
 }
 
@@ -254,15 +260,21 @@ EPWEAVE_EXPORT Status cublasLtMatmulAlgoConfigGetAttribute(const AlgorithmBits* 
 }
 
 EPWEAVE_EXPORT Status cublasLtMatmul(Context, Desc desc, const void*, const void* a, Layout a_layout,
-                                     const void* b, Layout b_layout, const void*, const void*, Layout, void* d,
-                                     Layout d_layout, const AlgorithmBits* algorithm, void* workspace,
-                                     std::size_t workspace_bytes, void* stream) {
+                                     const void* b, Layout b_layout, const void*, const void*, Layout,
+                                     void* d, Layout d_layout, const AlgorithmBits* algorithm,
+                                     void* workspace, std::size_t workspace_bytes, void* stream) {
   const std::uint64_t alignment = algorithm->data[kAlignmentField];
   if (algorithm->data[kSplitField] != 1 || algorithm->data[kSchemeField] != 0 || workspace == nullptr ||
       workspace_bytes < kNeededWorkspace || !is_aligned(a, alignment) || !is_aligned(b, alignment) ||
       !is_aligned(d, alignment) || !is_aligned(workspace, 16))
     return Status::kInvalidValue;
-  auto* work = new Work{of(desc), of(a_layout), of(b_layout), of(d_layout), a, b, d,
+  auto* work = new Work{of(desc),
+                        of(a_layout),
+                        of(b_layout),
+                        of(d_layout),
+                        a,
+                        b,
+                        d,
                         static_cast<std::int64_t>(algorithm->data[kTileField])};
   auto* queue = static_cast<epweave::replay::device::EmulatedStream*>(stream);
   queue->enqueue(
