@@ -18,30 +18,12 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "replay/bound_comparison.h"
 #include "replay/error_bounds.h"
 #include "replay/executor.h"
 #include "replay/watch_values.h"
 
 namespace epweave::replay {
-
-// How two values lie within their bounds.
-struct BoundComparison {
-  bool is_within = true;
-  bool is_bounded = true;            // no element's bound is infinite
-  double largest_share = 0;          // of |a - b| / bound
-  std::int64_t index = -1;           // of the first element outside, row-major
-  double difference = 0, bound = 0;  // there
-};
-std::string describe(const BoundComparison& comparison);
-
-struct BoundedValue {
-  Tensor value;
-  Tensor bound;  // float32
-};
-BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds);  // copies
-
-// One value against another, or against several that add up to it.
-BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b);
 
 // Which sums are regrouped, and what is computed from them.
 struct RegroupedSums {
