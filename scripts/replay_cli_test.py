@@ -154,6 +154,24 @@ class ReplayCommandLineTest(unittest.TestCase):
     def test_an_op_without_a_kernel_is_refused(self):
         name = self.changed(("aten.mm.default(%x, %x)", "mine.op.default(%x, %x)"))
         self.assertIn("mine.op.default", self.fails(4, "run", name))
+        result = self.run_tool("run", name, "--json")
+        self.assertEqual(result.returncode, 4)
+        self.assertEqual(json.loads(result.stdout)["error"]["ops"], ["mine.op.default"])
+
+    def test_progress_is_one_line_on_a_terminal(self):
+        def on_terminal(*arguments):
+            master, terminal = os.openpty()
+            with os.fdopen(terminal, "wb") as stderr:
+                subprocess.run([REPLAY, *arguments, "small.txt"], check=True, cwd=self.folder, stdout=subprocess.PIPE,
+                               stderr=stderr, timeout=60)
+            with os.fdopen(master, "rb") as stream:
+                return os.read(stream.fileno(), 1 << 16).decode()
+
+        text = on_terminal("run")
+        self.assertRegex(text, r"^\d+ % of (\d+) steps, 0 s\r\x1b\[K")
+        self.assertRegex(text, r"\r\x1b\[K100 % of \d+ steps, 0 s\r\x1b\[K2 ranks")
+        self.assertRegex(on_terminal("check", "small.txt"), r"A: 100 % of .*B: 100 % of .*A, run 2: 100 % of ")
+        self.assertNotIn("steps", self.run_tool("run", "small.txt", "-v").stderr)  # over before there is a line
 
     def test_recorded_types_that_do_not_hold(self):
         name = self.changed(("(%g) : f32[4, 4]", "(%g) : f32[4, 5]"))
@@ -288,6 +306,7 @@ graph
             self.assertIn(f"{option} small.txt would replace an input", self.fails(2, "run", "small.txt", option, "small.txt"))
         self.assertIn("--save-inputs all would replace what --outputs writes",
                       self.fails(2, "run", "small.txt", "--outputs", "all", "--save-inputs", "all"))
+        self.assertIn("missing/rank0.json: cannot create", self.fails(3, "run", "small.txt", "--report-dir", "missing"))
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
 

@@ -35,6 +35,9 @@ class Console {
   // A line that the next message replaces; only on a terminal and not with -q.
   void progress(std::string_view text);
 
+  // Whether `progress` shows anything.
+  bool shows_progress() const { return is_terminal_ && !options_.quiet; }
+
   // The artefact, to stdout. Throws InputError if it cannot be written.
   void print(std::string_view text);
 

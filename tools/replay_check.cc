@@ -8,6 +8,7 @@
 #include "graphs.h"
 #include "replay/check.h"
 #include "replay/cpu/kernels.h"
+#include "replay_progress.h"
 #include "replay_setup.h"
 
 namespace epweave::cli {
@@ -232,9 +233,12 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
     return replay::derive_world(graph, options.replay.ranks).size;
   };
   source.files.require_all_used({{a, ranks_of(a)}, {b, ranks_of(b)}});
+  ReplayProgress progress(console);
+  replay::RunOptions run_options = make_options(options.replay);
+  run_options.progress = progress.function();
   const replay::CheckReport report =
       replay::check_graphs(a, b,
-                           {kernels, options.replay.ranks, source.data, make_options(options.replay),
+                           {kernels, options.replay.ranks, source.data, run_options,
                             reference ? &*reference : nullptr, device_a.get(), device_b});
   report_contradictions(report.run_a, display_name(options.a), console);
   report_contradictions(report.run_b, display_name(options.b), console);

@@ -16,6 +16,10 @@ Failure describe_failure() {
     return {kDifferent, "collective", e.what()};
   } catch (const replay::RunError& e) {
     return {kDifferent, "run", e.what()};
+  } catch (const replay::MissingKernels& e) {
+    Failure failure = describe(std::current_exception(), "");
+    failure.details["ops"] = e.ops();
+    return failure;
   } catch (...) {
     return describe(std::current_exception(), "");
   }

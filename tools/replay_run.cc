@@ -13,6 +13,7 @@
 #include "replay_commands.h"
 #include "replay_measure.h"
 #include "replay_process.h"
+#include "replay_progress.h"
 #include "replay_setup.h"
 
 namespace epweave::cli {
@@ -256,25 +257,29 @@ class MergedReport {
   std::vector<Json> ranks_;
 };
 
+std::string path_of_report(const RunCommandOptions& options, Rank rank) {
+  return fmt::format("{}/rank{}.json", options.report_dir, rank);
+}
+
 void write_rank_report(const RunCommandOptions& options, const Json& report, const Json& environment) {
   if (options.report_dir.empty()) return;
   Json written = report;
   written["environment"] = environment;
   written.erase("summary");
   written.erase("spans");
-  write_bytes(fmt::format("{}/rank{}.json", options.report_dir, report["rank"].get<Rank>()),
-              report_text(written));
+  write_bytes(path_of_report(options, report["rank"].get<Rank>()), report_text(written));
 }
 
 // --- runs ---
 
 replay::RunOptions options_of_run(const RunCommandOptions& options, replay::Device* device,
-                                  replay::Measuring& measuring) {
+                                  replay::Measuring& measuring, ReplayProgress& progress) {
   replay::RunOptions run = make_options(options.replay);
   run.device = device;
   run.names_ranges = options.nvtx;
   measuring = {options.measure.warm_up, options.measure.repeat};
   if (options.measure.is_asked_for()) run.measuring = &measuring;
+  run.progress = progress.function();
   return run;
 }
 
@@ -283,7 +288,8 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
              Console& console) {
   if (!options.save_inputs.empty()) save_inputs(prepared.graph, prepared.inputs, options.save_inputs);
   replay::Measuring measuring;
-  const replay::RunOptions run_options = options_of_run(options, device, measuring);
+  ReplayProgress progress(console);
+  const replay::RunOptions run_options = options_of_run(options, device, measuring, progress);
   const replay::RunResult run =
       replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
   std::vector<std::vector<NamedTensor>> of_ranks;
@@ -315,7 +321,9 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
     save_inputs(prepared.graph, prepared.inputs, file_of_rank(options.save_inputs));
   const replay::Steps steps = replay::plan_steps(prepared.graph, prepared.graph.step());
   replay::Measuring measuring;
-  replay::RunOptions run_options = options_of_run(options, &own.device, measuring);
+  ReplayProgress progress(console);
+  replay::RunOptions run_options = options_of_run(options, &own.device, measuring, progress);
+  if (rank != 0) run_options.progress = {};
   replay::nccl::RendezvousOptions rendezvous;
   rendezvous.deadline = run_options.deadline;
   rendezvous.program = describe_program(options);
@@ -354,6 +362,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   for (const std::string& path :
        {options.outputs, options.save_inputs, options.measure.timeline, options.measure.costs})
     if (!path.empty()) require_writable(path);
+  if (!options.report_dir.empty()) require_writable(path_of_report(options, 0));
   const Graph graph = read_sound_input(options.input);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(graph, options.replay.ranks);

@@ -17,15 +17,12 @@ namespace {
 // The inputs are made on the CPU: `cpu` runs them.
 void require_kernels(const RunRequest& request, const replay::KernelTable& cpu) {
   const replay::Device* device = request.device;
-  const auto missing =
-      replay::find_missing_kernels(request.graph, device == nullptr ? cpu : device->kernels());
+  auto missing = replay::find_missing_kernels(request.graph, device == nullptr ? cpu : device->kernels());
   if (missing.empty()) return;
-  throw PassError("replay.no-kernel",
-                  fmt::format("{}: {} of the graph's ops cannot be executed: {}", display_name(request.input),
-                              missing.size(), fmt::join(missing, ", ")),
-                  Site{},
-                  device == nullptr ? "add a row for each to the kernel table (src/replay/cpu/)"
-                                    : "add a row for each to the kernel table (src/replay/device/)");
+  throw replay::MissingKernels(display_name(request.input), std::move(missing),
+                               device == nullptr
+                                   ? "add a row for each to the kernel table (src/replay/cpu/)"
+                                   : "add a row for each to the kernel table (src/replay/device/)");
 }
 
 // Bytes of memory of this machine, or that the container allows.

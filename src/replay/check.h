@@ -19,6 +19,9 @@
 //               that is not written yet, what an op without a bound makes of a regrouped sum
 //   differs     everything else
 //
+// A view reads nothing, so it may stand on either side of a write to its storage: where it has other bits for that reason it is
+// skipped, and those who read through it are compared.
+//
 // The verdict on B:
 //
 //   different      a node or an output differs

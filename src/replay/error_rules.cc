@@ -290,6 +290,7 @@ constexpr RuleRow kRules[] = {
     {"aten.mul_.Scalar", bound_mul},
     {"aten.mul_.Tensor", bound_mul},
     {"aten.mv.default", bound_product},
+    {"aten.native_layer_norm_backward.default", bound_layer_norm_backward},
     {"aten.neg.default", bound_neg},
     {"aten.new_empty.default", bound_new},
     {"aten.new_full.default", bound_new},

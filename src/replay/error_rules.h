@@ -22,6 +22,7 @@ Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args);
 // Gradients with respect to inputs. They are linear in the incoming gradient, which alone may have a bound: the saved
 // activations must be the same bits in both graphs, else there is no bound.
 void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call);
+void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_activation_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_softmax_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call);

@@ -34,6 +34,21 @@ const Tensor* result_at(const BoundedCall& call, std::size_t i) {
   return item.is_tensor() ? &item.tensor() : nullptr;
 }
 
+// The dimensions that a norm is taken over, the last ones, and how many elements they have.
+struct Normalised {
+  Value dims;
+  std::int64_t length = 1;
+};
+Normalised find_normalised(const Tensor& input, const Value& shape) {
+  std::vector<Value> dims;
+  std::int64_t length = 1;
+  for (std::int64_t d = 1; d <= static_cast<std::int64_t>(shape.integers().size()); ++d) {
+    length *= input.size(-d);
+    dims.emplace_back(-d);
+  }
+  return {Value::list(std::move(dims)), length};
+}
+
 }  // namespace
 
 // With h = input * rstd and s = grad * weight: the input's gradient is rstd * (s - h * mean(s * h)), row by row; the weight's is
@@ -42,19 +57,13 @@ void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   require_exact(bounds, call, {1, 3, 4});
   const Tensor &grad = tensor_at(call, 0), &input = tensor_at(call, 1);
   const Tensor x = bounds.magnitude(input), rstd = bounds.magnitude(tensor_at(call, 3));
-  const std::int64_t dims = static_cast<std::int64_t>(call.args[2].integers().size());
-  std::int64_t length = 1;
-  std::vector<Value> normalised;
-  for (std::int64_t d = 1; d <= dims; ++d) {
-    length *= input.size(-d);
-    normalised.emplace_back(-d);
-  }
+  const auto [normalised, length] = find_normalised(input, call.args[2]);
   if (const Tensor* of_input = result_at(call, 0); of_input != nullptr && bounds.find(grad)) {
     const Tensor wide = widen(bounds, grad, length + 8);
     const Tensor scaled =
         call.args[4].is_tensor() ? multiply(bounds, wide, bounds.magnitude(call.args[4].tensor())) : wide;
     const Tensor h = multiply(bounds, x, rstd);
-    const Tensor mean = bounds.scale(sum_over(bounds, multiply(bounds, scaled, h), Value::list(normalised)),
+    const Tensor mean = bounds.scale(sum_over(bounds, multiply(bounds, scaled, h), normalised),
                                      1 / static_cast<double>(length));
     set_rounded(bounds, *of_input, multiply(bounds, rstd, bounds.add(scaled, multiply(bounds, h, mean))));
   }
@@ -67,6 +76,41 @@ void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
     if (args[4].is_tensor()) args[4] = bounds.magnitude(args[4].tensor());
     set_rounded(bounds, *of_weight, run_op(bounds, call.op, std::move(args)).items().at(1).tensor());
   }
+}
+
+// With h = (input - mean) * rstd and s = grad * weight: the input's gradient is rstd * (s - mean(s) - h * mean(s * h)), row by
+// row; the weight's is the sum over rows of grad * h, the bias's that of grad. The op on magnitudes gives the latter two.
+void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  require_exact(bounds, call, {1, 3, 4, 5});
+  const Tensor &grad = tensor_at(call, 0), &input = tensor_at(call, 1);
+  const auto [normalised, length] = find_normalised(input, call.args[2]);
+  const auto to_float = [&](std::size_t param) {
+    return bounds.apply("aten._to_copy.default", {tensor_at(call, param), DType::kFloat32});
+  };
+  const Tensor rstd = to_float(4);
+  const Tensor h =
+      bounds.magnitude(multiply(bounds, bounds.add(to_float(1), bounds.scale(to_float(3), -1)), rstd));
+  if (const Tensor* of_input = result_at(call, 0); of_input != nullptr && bounds.find(grad)) {
+    const Tensor wide = widen(bounds, grad, length + 8);
+    const Tensor scaled =
+        call.args[5].is_tensor() ? multiply(bounds, wide, bounds.magnitude(call.args[5].tensor())) : wide;
+    const auto mean = [&](const Tensor& of) {
+      return bounds.scale(sum_over(bounds, of, normalised), 1 / static_cast<double>(length));
+    };
+    const Tensor along_h = multiply(bounds, h, mean(multiply(bounds, scaled, h)));
+    set_rounded(bounds, *of_input,
+                multiply(bounds, rstd, bounds.add(bounds.add(scaled, mean(scaled)), along_h)));
+  }
+  const std::int64_t rows = input.numel() / std::max<std::int64_t>(length, 1);
+  std::vector<Value> args(call.args.begin(), call.args.end());
+  args[0] = widen(bounds, grad, rows + 4);
+  args[1] = h;
+  args[3] = bounds.scale(rstd, 0);
+  args[4] = bounds.apply("aten.ones_like.default", {rstd});
+  const Value sums = run_op(bounds, call.op, std::move(args));
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
+    if (const Tensor* result = result_at(call, i); result != nullptr)
+      set_rounded(bounds, *result, sums.items().at(i).tensor());
 }
 
 // grad * f'(x), whatever else f takes.

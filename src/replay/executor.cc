@@ -165,6 +165,7 @@ class NestedRunner {
 // What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes.
 struct RankSetup {
   Rank rank;
+  StepCounter& counter;
   Memory& memory;
   RankDevice* device;
   Transport& transport;
@@ -179,6 +180,7 @@ class RankRunner {
         context_(*program.graph.context),
         body_(program.body),
         rank_(setup.rank),
+        counter_(setup.counter),
         transport_(setup.transport),
         local_(setup.local),
         memory_(setup.memory),
@@ -195,6 +197,7 @@ class RankRunner {
       result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
     std::size_t next_input = 0;
     for (const Step& step : program_.steps.list) {
+      counter_.advance();
       if (!step.node) {
         is_joined_ = step.kind == StepKind::kJoin && step.stream == 0;
         if (device_ != nullptr) run_on_stream(step);
@@ -652,6 +655,7 @@ class RankRunner {
   const Context& context_;
   const Body& body_;
   Rank rank_;
+  StepCounter& counter_;
   Transport& transport_;
   LocalTransport* local_;
   Memory& memory_;
@@ -708,6 +712,14 @@ Function make_function(const Graph& graph, const Body& body, const KernelTable& 
   return function;
 }
 
+MissingKernels::MissingKernels(std::string_view graph, std::vector<std::string> ops, std::string remedy)
+    : PassError(
+          "replay.no-kernel",
+          fmt::format("{}{} of the graph's ops cannot be executed: {}",
+                      graph.empty() ? "" : fmt::format("{}: ", graph), ops.size(), fmt::join(ops, ", ")),
+          Site{}, std::move(remedy)),
+      ops_(std::move(ops)) {}
+
 bool can_execute(const OpInfo& op, const KernelTable& kernels) {
   if (op.cost == CostClass::kCollective) return find_collective(op.target) != nullptr;
   return op.cost == CostClass::kWait || is_mesh_op(op) || kernels.find(op) != nullptr;
@@ -758,11 +770,9 @@ RankResult run_rank(const Program& program, const RankSetup& setup, const RankIn
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
                     const std::vector<RankInputs>& inputs, const RunOptions& options) {
   const KernelTable& used = options.device == nullptr ? kernels : options.device->kernels();
-  if (const auto missing = find_missing_kernels(graph, used); !missing.empty())
-    throw PassError(
-        "replay.no-kernel",
-        fmt::format("{} of the graph's ops cannot be executed: {}", missing.size(), fmt::join(missing, ", ")),
-        Site{}, "add a row for each to the kernel table (src/replay/cpu/, src/replay/device/)");
+  if (auto missing = find_missing_kernels(graph, used); !missing.empty())
+    throw MissingKernels("", std::move(missing),
+                         "add a row for each to the kernel table (src/replay/cpu/, src/replay/device/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
   EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
   EPWEAVE_CHECK(options.process == nullptr || options.device != nullptr);
@@ -781,6 +791,9 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   result.memory = shared_memory;
   result.steps = program.steps;
   result.ranks.resize(world.size);
+  const std::size_t runs =
+      options.measuring == nullptr ? 1 : options.measuring->warm_up + options.measuring->repeat;
+  StepCounter counter(options.progress, options.run_name, runs * program.steps.list.size() * (end - first));
   std::mutex mutex;
   std::exception_ptr first_error;
   const auto start = Clock::now();
@@ -789,8 +802,8 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
     threads.emplace_back([&, rank] {
       try {
         RankDevice* on_device = device == nullptr ? nullptr : &device->rank(rank - first);
-        const RankSetup setup{rank, on_device == nullptr ? memory : on_device->memory(), on_device, transport,
-                              options.process == nullptr ? &local : nullptr};
+        const RankSetup setup{rank,      counter,   on_device == nullptr ? memory : on_device->memory(),
+                              on_device, transport, options.process == nullptr ? &local : nullptr};
         result.ranks[rank] = run_rank(program, setup, inputs[rank], options);
         transport.finish(rank);
       } catch (const Aborted&) {

@@ -20,6 +20,7 @@
 #include "replay/error_bounds.h"
 #include "replay/groups.h"
 #include "replay/kernel.h"
+#include "replay/progress.h"
 #include "replay/rank_device.h"
 #include "replay/steps.h"
 #include "replay/transport.h"
@@ -34,6 +35,17 @@ class RunError : public std::runtime_error {
 
 // Sees every value as it is made, on the rank's own thread.
 using Observer = std::function<void(Rank rank, NodeId node, const Value& value)>;
+
+// Ops that nothing executes.
+class MissingKernels : public PassError {
+ public:
+  // `graph` names it in the message; empty: "the graph". `remedy`: what to do.
+  MissingKernels(std::string_view graph, std::vector<std::string> ops, std::string remedy);
+  const std::vector<std::string>& ops() const { return ops_; }
+
+ private:
+  std::vector<std::string> ops_;
+};
 
 // Recorded types that a value contradicts: the run stops there, or goes on and counts them. What a graph
 // computes does not depend on its recorded types.
@@ -69,6 +81,8 @@ struct RunOptions {
   const Measuring* measuring = nullptr;   // null: one run, not measured
   bool names_ranges = false;              // of a device, for profilers: "layers.3.moe %mm_4"
   Observer observer;                      // may be empty; sees host memory
+  Progress progress;                      // may be empty
+  std::string run_name;                   // for progress
   const BoundedNodes* bounded = nullptr;  // error_bounds.h
 };
 
@@ -114,7 +128,7 @@ std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTa
 using RankInputs = std::vector<Value>;
 
 // Runs all ranks, or that of the process: the others' results are empty then, and their inputs are not used.
-// Throws PassError if kernels are missing, RunError or CollectiveError if a rank fails.
+// Throws MissingKernels, RunError or CollectiveError if a rank fails.
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
                     const std::vector<RankInputs>& inputs, const RunOptions& options = {});
 

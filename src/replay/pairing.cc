@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analysis/effects.h"
 #include "ir/op.h"
 
 namespace epweave::replay {
@@ -107,6 +108,22 @@ IdSet<NodeId> find_unfinished_joins(const Graph& b) {
 bool is_uninitialised(const Node& node) {
   return node.op != nullptr &&
          (node.op->target.starts_with("aten.empty") || node.op->target.starts_with("aten.new_empty"));
+}
+
+IdSet<NodeId> find_views_of_written(const Graph& graph) {
+  const Body& body = graph.step();
+  const Effects effects(*graph.context, body);
+  IdSet<NodeId> written(body.nodes.size()), views(body.nodes.size());
+  for (NodeId id : body.order)
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes) written.insert(access.storage);
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    const bool is_view =
+        node.kind == NodeKind::kCall && !reads_elements(node) && effects.accesses_of(id).empty();
+    if (is_view && effects.storage_of(id) != id && written.contains(effects.storage_of(id))) views.insert(id);
+  }
+  return views;
 }
 
 std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired) {

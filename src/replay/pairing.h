@@ -19,6 +19,9 @@ struct Group {
 // In the order of B. Counts B's nodes that have no counterpart.
 std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired);
 
+// Views of storage that some node writes: what a view shows where it stands, nobody need have read.
+IdSet<NodeId> find_views_of_written(const Graph& graph);
+
 // Whether the op makes memory that nobody has written yet: its bits mean nothing.
 bool is_uninitialised(const Node& node);
 

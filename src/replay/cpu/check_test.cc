@@ -302,6 +302,32 @@ TEST_CASE("parts in torchtitan's names") {
   CHECK(b.text(b.step().nodes[report.first->node].name) == "h_chunk1");
 }
 
+TEST_CASE("a view may stand on either side of a write to its storage") {
+  const std::string before = R"(graph
+  %x = placeholder : f32[4]
+  %z = aten.mul.Tensor(%x, 2) : f32[4]
+  %v = aten.view.default(%z, [2, 2]) : f32[2, 2]
+  %w = aten.add_.Tensor(%z, 1) : f32[4]
+  %y = aten.neg.default(%v) : f32[2, 2]
+  output([%y, %w])
+)";
+  const std::string view = "  %v = aten.view.default(%z, [2, 2]) : f32[2, 2]\n",
+                    write = "  %w = aten.add_.Tensor(%z, 1) : f32[4]\n";
+  const std::string after = replace(before, view + write, write + view);
+  for (const auto& [a, b] : {std::pair{before, after}, {after, before}}) {
+    const CheckReport report = check(a, b);
+    CHECK(report.is_same());
+    CHECK(report.ranks[0].skipped.at("a view of memory that is written in place: its readers are compared") ==
+          1);
+  }
+  // A read is on its side of the write.
+  const std::string read = "  %y = aten.neg.default(%v) : f32[2, 2]\n";
+  const Graph early = parse(replace(before, write + read, read + write));
+  const CheckReport wrong = check_graphs(parse(before), early, {table(), 2, 3, {}});
+  REQUIRE(wrong.first);
+  CHECK(early.text(early.step().nodes[wrong.first->node].name) == "y");
+}
+
 TEST_CASE("faults that stop the run are found at their node") {
   const auto failure = [](const std::string& wrong) -> std::string {
     try {

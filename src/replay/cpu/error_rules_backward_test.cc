@@ -185,6 +185,17 @@ TEST_CASE("what a gradient within its bound gives lies within the result's bound
                                        norm.items()[1], weight, Value::list({true, true})},
                                       0));
   }
+  for (const bool has_weight : {true, false}) {
+    Case c;
+    const Tensor input = c.random({6, 8});
+    const Value shape = Value::list({std::int64_t{8}}), weight = has_weight ? Value(c.random({8})) : Value(),
+                bias = has_weight ? Value(c.random({8})) : Value();
+    const Value norm = c.run("aten.native_layer_norm.default", {input, shape, weight, bias, 1e-5});
+    check("layer_norm", c.largest_share("aten.native_layer_norm_backward.default",
+                                        {c.random({6, 8}), input, shape, norm.items()[1], norm.items()[2],
+                                         weight, bias, Value::list({true, has_weight, has_weight})},
+                                        0));
+  }
   {
     Case c;
     Attention attention{c};
