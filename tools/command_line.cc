@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint64_t kMostParts = 1000000;
 constexpr const char* kAbout =
     "Rewrites PyTorch MoE training graphs so that expert-parallel communication hides behind compute.";
+
 // Everything that an option can set.
 struct Choices {
   ConsoleOptions console;

@@ -4,6 +4,7 @@
 
 #include "io/pt2_codec.h"
 #include "io/pt2_metadata.h"
+#include "io/pt2_symbols.h"
 #include "io/pt2_types.h"
 #include "ir/op.h"
 
@@ -41,7 +42,7 @@ class Decoder {
     decode_outputs(json_.array(signature, "output_specs"));
     graph_.bodies.insert(graph_.bodies.begin(), std::move(step));
     graph_.symbols = types_.symbols(json_.object(program_, "range_constraints"));
-    for (Body& body : graph_.bodies) bind_unbacked(body);
+    bind_unbacked_symbols(graph_);
     return std::move(graph_);
   }
 
@@ -469,55 +470,6 @@ class Decoder {
     return Arg::node(add_node(scope, std::move(node)));
   }
 
-  // ------------------------------------------------------------------------- symbols
-
-  // An unbacked symbol is bound by the first node in whose value it stands alone.
-  void bind_unbacked(Body& body) {
-    for (const NodeId id : body.order) {
-      Node& node = body.nodes[id];
-      std::vector<Binding> bindings;
-      std::vector<Arg> path;
-      if (node.type) find_bindings(node.type, path, bindings);
-      if (bindings.empty()) continue;
-      NodeExtra extra = node.extra ? *node.extra : NodeExtra();
-      extra.bindings = std::move(bindings);
-      node.extra = context_.own(std::move(extra));
-    }
-  }
-
-  void find_bindings(TypeId id, std::vector<Arg>& path, std::vector<Binding>& out) {
-    const Type& type = context_.types[id];
-    if (type.kind == TypeKind::kScalar) {
-      bind(type.expr, path, out);
-    } else if (type.kind == TypeKind::kTensor) {
-      path.push_back(step("CallMethodKey", "name", text("size")));
-      for (std::size_t i = 0; i < type.tensor.sizes.size(); ++i) {
-        path.push_back(step("SequenceKey", "idx", Arg::integer(static_cast<std::int64_t>(i))));
-        bind(type.tensor.sizes[i], path, out);
-        path.pop_back();
-      }
-      path.pop_back();
-    } else {
-      for (std::size_t i = 0; i < type.elements.size(); ++i) {
-        if (!type.elements[i]) continue;
-        path.push_back(step("SequenceKey", "idx", Arg::integer(static_cast<std::int64_t>(i))));
-        find_bindings(type.elements[i], path, out);
-        path.pop_back();
-      }
-    }
-  }
-
-  Arg step(std::string_view kind, std::string_view field, Arg value) {
-    return tree(ArgKind::kDict, {text("kind"), text(kind), text(field), value});
-  }
-
-  void bind(ExprId expr, const std::vector<Arg>& path, std::vector<Binding>& out) {
-    const std::string_view name = context_.exprs.text(expr);
-    for (const StringId symbol : context_.exprs.symbols(expr))
-      if (context_.text(symbol) == name && name.starts_with('u') && bound_.insert(symbol).second)
-        out.push_back({symbol, context_.args.add(path)});
-  }
-
   const Json& program_;
   JsonReader json_;
   Graph graph_;
@@ -526,7 +478,6 @@ class Decoder {
   Pt2Metadata metadata_;
   const Json* constants_ = nullptr;  // input specs of the step while its inputs are read
   std::unordered_set<std::string> graphs_;
-  std::unordered_set<StringId> bound_;
   const Node* call_facts_ = nullptr;  // of the call whose arguments are read
   std::int64_t next_index_ = 0;       // of the element that the next getitem takes
 };

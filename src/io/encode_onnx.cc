@@ -10,6 +10,7 @@
 
 #include "io/onnx_codec.h"
 #include "io/onnx_facts.h"
+#include "io/onnx_labels.h"
 #include "io/onnx_types.h"
 #include "ir/op.h"
 #include "ir/text_fields.h"
@@ -200,38 +201,6 @@ class Encoder {
     out.set_doc_string(fmt::format("{} {} : {}", context_.text(role->role), context_.text(name), type));
   }
 
-  // "layers.1.moe backward, part 0 : bf16[u0, 256]".
-  void describe(const Node& node, onnx::NodeProto& out) {
-    std::string text(context_.text(node.module));
-    if (node.is_backward()) text += text.empty() ? "backward" : " backward";
-    if (node.chunk.part) text += fmt::format("{}part {}", text.empty() ? "" : ", ", *node.chunk.part);
-    if (node.type) {
-      printer_.type(node.type);
-      text += fmt::format("{}{}", text.empty() ? "" : " : ", printer_.take());
-    }
-    if (!text.empty()) out.set_doc_string(std::move(text));
-  }
-
-  // "['tensors[0]', 'tensors[1]']": the parameter that each input is for.
-  void name_inputs(const Node& node, onnx::NodeProto& out) {
-    std::vector<std::string> names;
-    for (std::uint32_t i = 0; i < node.args.count; ++i)
-      name_inputs(context_.args[node.args][i], parameter_name(node, i), names);
-    for (std::uint32_t i = 0; i + 1 < node.kwargs.count; i += 2)
-      name_inputs(context_.args[node.kwargs][i + 1], keyword_name(node, i), names);
-    if (names.size() != static_cast<std::size_t>(out.input_size()))
-      return;  // those of `attr` have no parameter
-    onnx::StringStringEntryProto& entry = *out.add_metadata_props();
-    entry.set_key(std::string(kInputNames));
-    entry.set_value(fmt::format("['{}']", fmt::join(names, "', '")));
-  }
-  void name_inputs(Arg arg, const std::string& parameter, std::vector<std::string>& names) const {
-    if (arg.is_node()) names.push_back(parameter);
-    if (!arg.is_tree()) return;
-    for (std::uint32_t i = 0; i < arg.children().count; ++i)
-      name_inputs(context_.args.children(arg)[i], fmt::format("{}[{}]", parameter, i), names);
-  }
-
   // What a node of any kind can have.
   void encode_facts(const Node& node, FactWriter& facts) {
     facts("type", node.type);
@@ -288,8 +257,17 @@ class Encoder {
           fmt::format("the ONNX form cannot hold node '{}': it has thousands of arguments", out.name()));
     for (const NodeId id : read.nodes()) out.add_input(value_name(body, body.nodes[id].name));
     if (ir_ == OnnxIr::k8) mirror_metadata(out);
-    describe(node, out);
-    if (!read.nodes().empty()) name_inputs(node, out);
+    if (std::string text = describe_node(node, printer_); !text.empty()) out.set_doc_string(std::move(text));
+    name_inputs(node, out);
+  }
+
+  void name_inputs(const Node& node, onnx::NodeProto& out) {
+    const std::vector<std::string> names = list_input_names(context_, node);
+    // Nodes in `attr` have no parameter.
+    if (names.empty() || names.size() != static_cast<std::size_t>(out.input_size())) return;
+    onnx::StringStringEntryProto& entry = *out.add_metadata_props();
+    entry.set_key(std::string(kInputNames));
+    entry.set_value(fmt::format("['{}']", fmt::join(names, "', '")));
   }
 
   static void mirror_metadata(onnx::NodeProto& out) {
@@ -325,22 +303,9 @@ class Encoder {
         call += printer_.take();
       }
       call += '=';
-      call += print_item(context_.args[node.kwargs][i + 1], keyword_name(node, i), out, references);
+      call += print_item(context_.args[node.kwargs][i + 1], keyword_name(context_, node, i), out, references);
     }
     return call + ')';
-  }
-
-  static std::string parameter_name(const Node& node, std::uint32_t position) {
-    if (node.op != nullptr && position < node.op->params.size())
-      return std::string(node.op->params[position].name);
-    return fmt::format("arg{}", position);
-  }
-
-  // Of the entry of `kwargs` at this place.
-  std::string keyword_name(const Node& node, std::uint32_t place) const {
-    const std::string_view key = context_.text(context_.args[node.kwargs][place].as_name());
-    const bool is_name = text::is_key(key) && !key.starts_with(kPrefix);
-    return is_name ? std::string(key) : fmt::format("keyword{}", place / 2);
   }
 
   // The argument, or where it reads no node, `@name` of a new attribute.
