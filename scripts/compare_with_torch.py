@@ -98,10 +98,14 @@ def time_ops(module, arguments, runs, device):
     """target -> [calls, seconds] of one step: PyTorch's ops one after the other, the mean over `runs` after one to warm up.
 
     On a GPU events are recorded around each op. Collectives go through the CPU's memory (gloo) and are not timed."""
-    import time as clock
     import torch
     is_gpu = device != "cpu"
     events, times = [], collections.defaultdict(lambda: [0, 0.0])
+
+    def name_of(target):  # as the graph file has it
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return f"higher_order.{target.name()}"
+        return str(target) if isinstance(target, torch._ops.OpOverload) else target.__name__
 
     class Timed(torch.fx.Interpreter):
         def call_function(self, target, args, kwargs):
@@ -114,11 +118,11 @@ def time_ops(module, arguments, runs, device):
                 begin.record()
                 result = super().call_function(target, args, kwargs)
                 end.record()
-                events.append((str(target), begin, end))
+                events.append((name_of(target), begin, end))
                 return result
-            begin = clock.perf_counter()
+            begin = time.perf_counter()
             result = super().call_function(target, args, kwargs)
-            events.append((str(target), begin, clock.perf_counter()))
+            events.append((name_of(target), begin, time.perf_counter()))
             return result
 
     with torch.no_grad():

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a portable bundle for a GPU machine without compilers and package registries: gpu_bundle.sh OUT.tar.gz
 #
-# Holds the programs, libepweave_cuda.so, the kernels' test, the shared libraries they need but those of the C
+# Holds the programs, libepweave_cuda.so, the tests of kernels and products, the shared libraries they need but those of the C
 # library, and the graphs of scripts/gpu_test.sh. No CUDA library beside the runtime that is linked in, no cuBLAS, no NCCL.
 # On the other machine: tar xzf OUT.tar.gz && epweave-gpu/scripts/gpu_test.sh
 set -eu
@@ -14,14 +14,14 @@ trap 'rm -rf "$work"' EXIT
 to=$work/epweave-gpu
 
 mkdir -p "$to/bin" "$to/lib" "$to/scripts/launch_examples" "$to/testdata/graphs" "$to/testdata/kernels"
-for file in epweave epweave-replay libepweave_cuda.so replay_device_test; do
+for file in epweave epweave-replay libepweave_cuda.so replay_device_test replay_cublas_test; do
   if [ ! -f "$build/$file" ]; then
     echo "gpu_bundle.sh: $build/$file is not built" >&2
     exit 1
   fi
   cp "$build/$file" "$to/bin/"
 done
-strip "$to"/bin/epweave "$to"/bin/epweave-replay "$to"/bin/replay_device_test
+strip "$to"/bin/epweave "$to"/bin/epweave-replay "$to"/bin/replay_device_test "$to"/bin/replay_cublas_test
 # What the programs need, but what every glibc system has.
 for file in "$to"/bin/*; do ldd "$file"; done | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that needs a GPU, in one command: gpu_test.sh [FOLDER]
 #
-# FOLDER holds bin/ (epweave, epweave-replay, libepweave_cuda.so, replay_device_test) and testdata/; default:
+# FOLDER holds bin/ (epweave, epweave-replay, libepweave_cuda.so, replay_device_test, replay_cublas_test) and testdata/; default:
 # the release build of this checkout, or the bundle that this script is in (scripts/gpu_bundle.sh). Prints what
 # docs/gpu.md reports; exits 0 if all passed, 1 if something failed, 77 if there is no GPU to run on.
 set -u
@@ -82,6 +82,7 @@ repeat_native() {
 }
 if "$bin/epweave-replay" run "$small" --device cuda --math native --json >"$work/out" 2>&1; then
   grep -e '"cublaslt"' -e '"determinism"' "$work/out"
+  attempt "products beside those of portable math" env EPWEAVE_TEST_DEVICE=cuda "$bin/replay_cublas_test" '[gpu]'
   grep '"algorithm"' "$work/out" | sort | uniq -c | sort -rn | head -20
   for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
     g=$graphs/$name.epw.gz

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "replay/compare.h"
+#include "replay/cpu/elements.h"
 #include "replay/device/device.h"
 
 namespace epweave::replay {
@@ -17,12 +18,19 @@ Steps one_stream() {
   return steps;
 }
 
-// Runs products on the emulated device in native math.
+// The emulated device with the library in cuBLASLt's place, or a GPU with cuBLASLt where EPWEAVE_TEST_DEVICE is `cuda`.
+std::unique_ptr<Device> open_tested_device(const device::MathMode& mode) {
+  const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
+  if (name != nullptr && std::string(name) == "cuda") return device::open_cuda_device(0, mode);
+  setenv("EPWEAVE_CUBLASLT", EPWEAVE_STAND_IN, 1);
+  return device::open_emulated_device(device::Emulation::kLazy, mode);
+}
+
+// Runs products in native math, or in portable.
 class Native {
  public:
-  explicit Native(PinRows pin) {
-    setenv("EPWEAVE_CUBLASLT", EPWEAVE_STAND_IN, 1);
-    device_ = device::open_emulated_device(device::Emulation::kLazy, {Math::kNative, pin});
+  explicit Native(PinRows pin, Math math = Math::kNative) {
+    device_ = open_tested_device({math, pin});
     run_ = device_->start({steps_, 1, HostMemory::Fill::kPoison});
   }
   Tensor call(const char* target, const std::vector<Value>& args) {
@@ -167,6 +175,51 @@ TEST_CASE("native: groups are products of their own, of pinned rows all the same
     CHECK_THROWS_AS(native.call("aten._grouped_mm.default", {x, w, ends, none, none}), KernelError);
     ends.data<std::int32_t>()[1] = 70;
   }
+}
+
+// The one that a GPU runs: the others name the algorithms of the library in cuBLASLt's place.
+TEST_CASE("native: products are those of portable math but for rounding", "[gpu]") {
+  HostMemory memory;
+  Native native(PinRows::kNo), portable(PinRows::kNo, Math::kPortable);
+  const Value none;
+  const auto as = [&](const Tensor& tensor, DType dtype) {
+    Tensor rounded = make_tensor(memory, dtype, tensor.sizes);
+    cpu::copy_elements(tensor, rounded);
+    return rounded;
+  };
+  const auto error = [&](const char* target, const std::vector<Value>& args) {
+    const TensorDifference found = compare_tensors(portable.call(target, args), native.call(target, args));
+    CHECK(found.problem.empty());
+    return found.relative_error;
+  };
+  Tensor ends = make_tensor(memory, DType::kInt32, {4});
+  for (const std::int64_t i : {0, 1, 2, 3})
+    ends.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * i * 16);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBfloat16, DType::kFloat16}) {
+    const double bound = dtype == DType::kFloat64 ? 1e-14 : dtype == DType::kFloat32 ? 1e-6 : 1e-2;
+    const Tensor a = as(numbers(memory, {160, 72}), dtype), b = as(numbers(memory, {72, 48}), dtype);
+    const Tensor a_t = transposed(as(numbers(memory, {72, 160}), dtype)),
+                 b_t = transposed(as(numbers(memory, {48, 72}), dtype));
+    for (const Tensor& left : {a, a_t, rows(a, 3, 41)})
+      for (const Tensor& right : {b, b_t}) CHECK(error("aten.mm.default", {left, right}) <= bound);
+    const Tensor batches = as(numbers(memory, {3, 20, 72}), dtype),
+                 others = as(numbers(memory, {3, 72, 8}), dtype);
+    CHECK(error("aten.bmm.default", {batches, others}) <= bound);
+    CHECK(error("aten.baddbmm.default",
+                {as(numbers(memory, {3, 20, 8}), dtype), batches, others, 0.5, 2.0}) <= bound);
+    CHECK(error("aten.addmm.default",
+                {as(numbers(memory, {48}), dtype), a, b, std::int64_t{1}, std::int64_t{1}}) <= bound);
+    CHECK(error("aten.mv.default", {a, as(numbers(memory, {72}), dtype)}) <= bound);
+    if (dtype == DType::kFloat64) continue;  // groups are of the other three
+    CHECK(error("aten._grouped_mm.default", {a, as(numbers(memory, {4, 72, 24}), dtype), ends, none, none}) <=
+          bound);
+    CHECK(error("aten._grouped_mm.default", {as(numbers(memory, {4, 24, 72}), dtype),
+                                             a_t.view({72, 160}, {160, 1}, 0), ends, none, none}) <= bound);
+    CHECK(error("aten._grouped_mm.default",
+                {transposed(a), as(numbers(memory, {160, 32}), dtype), ends, none, none}) <= bound);
+  }
+  CHECK(native.record().size() > 60);
+  CHECK(portable.record().empty());
 }
 
 TEST_CASE("native: a library of another kind of streams is refused") {

@@ -64,7 +64,7 @@ class DeviceApi {
 
 // The entry point of the shared object: a device, or null and why there is none. `version` must be the
 // object's own, so that a program never runs another build's kernels.
-inline constexpr int kApiVersion = 2;
+inline constexpr int kApiVersion = 3;
 inline constexpr const char* kEntryPoint = "epweave_open_device";
 using OpenDevice = DeviceApi* (*)(int version, std::size_t fingerprint, int ordinal, char* problem,
                                   std::size_t problem_bytes);

@@ -10,6 +10,7 @@
 #include "replay/cpu/elements.h"
 #include "replay/cpu/kernels.h"
 #include "replay/device/device.h"
+#include "replay/device/launcher.h"
 
 namespace epweave::replay {
 namespace {
@@ -217,6 +218,20 @@ TEST_CASE("every CPU kernel has one on the device") {
   for (const KernelRow& row : cpu_kernel_rows())
     if (tested_device().kernels().find(*find_op(row.target)) == nullptr) missing.emplace(row.target);
   CHECK(missing == std::set<std::string>());
+}
+
+TEST_CASE("an element is found the same way by 32 bits and by 64") {
+  device::Shape shape{3, true, {5, 7, 11}};
+  const std::int64_t strides[] = {-1000, 13, 100000000000};
+  for (std::int64_t i = 0; i < 5 * 7 * 11; ++i) {
+    shape.is_small = true;
+    const std::int64_t found = device::offset_of(shape, strides, i);
+    CHECK(found == -1000 * (i / 77) + 13 * (i / 11 % 7) + 100000000000 * (i % 11));
+    shape.is_small = false;
+    CHECK(device::offset_of(shape, strides, i) == found);
+  }
+  CHECK(device::shape_of(Extents{1 << 16, 1 << 14}).is_small);
+  CHECK_FALSE(device::shape_of(Extents{1 << 16, 1 << 15}).is_small);
 }
 
 TEST_CASE("products of sizes that are no tiles") {

@@ -1,6 +1,7 @@
 #include "replay/device/launcher.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "replay/cpu/elements.h"
 
@@ -103,6 +104,7 @@ Shape shape_of(std::span<const std::int64_t> sizes) {
   Shape shape{};
   shape.rank = static_cast<int>(sizes.size());
   std::copy(sizes.begin(), sizes.end(), shape.sizes);
+  shape.is_small = count_elements(sizes) <= std::numeric_limits<std::int32_t>::max();
   return shape;
 }
 

@@ -49,6 +49,7 @@ struct Number {
 // Extents in row-major order, and the strides (elements) of up to four tensors over them.
 struct Shape {
   int rank;
+  bool is_small;  // its elements are numbered by 31 bits: a GPU divides 32 bits several times as fast as 64
   std::int64_t sizes[kMaxRank];
 };
 struct Strided {
@@ -58,14 +59,19 @@ struct Strided {
 };
 
 // Where element `index` in row-major order of the shape is in the tensor.
-EPWEAVE_HD std::int64_t offset_of(const Shape& shape, const std::int64_t* strides, std::int64_t index) {
+template <class Index>
+EPWEAVE_HD std::int64_t offset_by(const Shape& shape, const std::int64_t* strides, Index index) {
   std::int64_t offset = 0;
   for (int d = shape.rank - 1; d > 0; --d) {
-    const std::int64_t size = shape.sizes[d];
-    offset += index % size * strides[d];
+    const auto size = static_cast<Index>(shape.sizes[d]);
+    offset += static_cast<std::int64_t>(index % size) * strides[d];
     index /= size;
   }
-  return shape.rank == 0 ? 0 : offset + index * strides[0];
+  return shape.rank == 0 ? 0 : offset + static_cast<std::int64_t>(index) * strides[0];
+}
+EPWEAVE_HD std::int64_t offset_of(const Shape& shape, const std::int64_t* strides, std::int64_t index) {
+  return shape.is_small ? offset_by(shape, strides, static_cast<std::uint32_t>(index))
+                        : offset_by(shape, strides, index);
 }
 
 // ---- elementwise --------------------------------------------------------------------------
