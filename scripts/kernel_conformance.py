@@ -588,11 +588,25 @@ def attention():
                  expect=grads, ulps=2 * ulps, atol=1e-5 if dtype == torch.float32 else 4e-2)
 
 
+def more_activations():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        ulps = 1 if dtype == torch.bfloat16 else 4
+        grad, x = rand(6, 7, dtype=dtype), rand(6, 7, dtype=dtype, scale=3)
+        for operand, is_result in ((x, False), (torch.ops.aten.elu.default(x, 1.5, 1.25, 0.5), True)):
+            case("aten.elu_backward.default", grad, 1.5, 1.25, 0.5, is_result, operand, ulps=2 * ulps, atol=1e-6)
+            case("aten.elu_backward.default", grad.t(), 1, 1, 1, is_result, operand.t(), ulps=2 * ulps, atol=1e-6)
+        edge = torch.tensor([0.0, -0.0, 1.0, -1.0, INF, -INF, NAN], dtype=dtype)
+        case("aten.leaky_relu_backward.default", rand(7, dtype=dtype), edge, 0.25, False)
+        case("aten.leaky_relu_backward.default", grad, x, -0.5, False)
+        case("aten.logaddexp.default", edge[:, None].contiguous(), edge[None, :].contiguous(), ulps=ulps)
+        case("aten.logaddexp.default", x, rand(7, dtype=dtype, scale=30), ulps=ulps, atol=1e-6)
+
+
 def write():
     global GEN
     GEN = torch.Generator().manual_seed(7)
     for family in (pointwise, movement, views, reductions, normalising, products, indexing, buckets, attention,
-                   activations, statistics, rearranging):
+                   activations, statistics, rearranging, more_activations):
         family()
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"
 

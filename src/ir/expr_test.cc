@@ -61,6 +61,17 @@ TEST_CASE("an expression keeps its text") {
   }
 }
 
+TEST_CASE("decimal numbers are exact") {
+  Pool p;
+  CHECK(p.poly("2.5*zuf0 + 1.0") == p.poly("5*zuf0/2 + 1"));
+  CHECK(p.poly("FloatTrueDiv(zuf0, 3.250)") == p.poly("FloatTrueDiv(zuf0, 13/4)"));
+  CHECK(p.poly("1.25e-2") == p.poly("1/80"));
+  CHECK(p.poly("5e+3 + 0.0e-300") == p.poly("5000"));
+  CHECK(p.pool.text(p.pool.parse("2.5*zuf0 + 1.0")) == "2.5*zuf0 + 1.0");
+  for (std::string_view text : {"1e", "1.5e-", "1.0e-30", "1e19", "0.1234567890123456789", "1.5.2"})
+    CHECK_THROWS_AS(p.pool.parse(text), InputError);
+}
+
 TEST_CASE("a bad expression is refused with its column") {
   Pool p;
   for (std::string_view text : {"", "u0 +", "(u0", "u0)", "u0 u1", "1/0", "u0/u1", "u0**u1",

@@ -308,10 +308,44 @@ class ExprParser {
       auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
       if (error != std::errc()) fail("number does not fit in 64 bits");
       at_ = static_cast<std::size_t>(end - text_.data());
-      return pool_.poly_number(value);
+      return pool_.poly_number(parse_decimals(value));
     }
     if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') return parse_name();
     fail("expected a number, a symbol or '('");
+  }
+  // Behind the digits of a number: `.25` and `e-3`, as sympy writes the numbers of floating-point scalars. Exact.
+  Rational parse_decimals(std::int64_t whole) {
+    const auto is_digit = [&](std::size_t at) {
+      return at < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at])) != 0;
+    };
+    Rational value{whole, 1};
+    const auto scale = [&](Rational factor, std::int64_t times) {
+      if (times > 18 && value.num != 0) fail("number does not fit in 64 bits");
+      for (std::int64_t i = 0; i < times && value.num != 0; ++i) value = value * factor;
+    };
+    if (at_ < text_.size() && text_[at_] == '.') {
+      Rational unit{1, 1};
+      for (++at_; is_digit(at_); ++at_) {
+        if (text_[at_] == '0' && !has_more_digits(at_)) continue;
+        unit = unit * Rational{1, 10};
+        value = value + Rational::of(text_[at_] - '0') * unit;
+      }
+    }
+    if (at_ == text_.size() || text_[at_] != 'e') return value;
+    const bool is_negative = at_ + 1 < text_.size() && text_[at_ + 1] == '-';
+    const std::size_t first = at_ + (is_negative || text_.substr(at_ + 1).starts_with('+') ? 2 : 1);
+    if (!is_digit(first)) fail("expected an exponent");
+    std::int64_t exponent = 0;
+    const auto [end, error] = std::from_chars(text_.data() + first, text_.data() + text_.size(), exponent);
+    if (error != std::errc()) fail("number does not fit in 64 bits");
+    at_ = static_cast<std::size_t>(end - text_.data());
+    scale(is_negative ? Rational{1, 10} : Rational{10, 1}, exponent);
+    return value;
+  }
+  // A digit other than 0 from here on.
+  bool has_more_digits(std::size_t at) const {
+    while (at < text_.size() && text_[at] == '0') ++at;
+    return at < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at])) != 0;
   }
   PolyId parse_name() {
     const std::size_t begin = at_;

@@ -291,6 +291,10 @@ constexpr OpRow kRows[] = {
     {"aten.dot.default", "(Tensor self, Tensor tensor) -> Tensor", CostClass::kMatmul, rules::dot},
     {"aten.elu.default", "(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
      CostClass::kMemory, rules::unary},
+    {"aten.elu_backward.default",
+     "(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor "
+     "self_or_result) -> Tensor",
+     CostClass::kMemory, rules::unary},
     {"aten.embedding.default",
      "(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool "
      "sparse=False) -> Tensor",
@@ -393,6 +397,9 @@ constexpr OpRow kRows[] = {
     {"aten.le.Tensor", "(Tensor self, Tensor other) -> Tensor", CostClass::kMemory, rules::binary_bool},
     {"aten.leaky_relu.default", "(Tensor self, Scalar negative_slope=0.01) -> Tensor", CostClass::kMemory,
      rules::unary},
+    {"aten.leaky_relu_backward.default",
+     "(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
+     CostClass::kMemory, rules::binary},
     {"aten.lerp.Scalar", "(Tensor self, Tensor end, Scalar weight) -> Tensor", CostClass::kMemory,
      rules::binary},
     {"aten.lerp.Tensor", "(Tensor self, Tensor end, Tensor weight) -> Tensor", CostClass::kMemory,
@@ -417,6 +424,7 @@ constexpr OpRow kRows[] = {
      CostClass::kMemory, rules::binary},
     {"aten.log_sigmoid_forward.default", "(Tensor self) -> (Tensor output, Tensor buffer)",
      CostClass::kMemory, rules::log_sigmoid},
+    {"aten.logaddexp.default", "(Tensor self, Tensor other) -> Tensor", CostClass::kMemory, rules::binary},
     {"aten.logical_and.default", "(Tensor self, Tensor other) -> Tensor", CostClass::kMemory,
      rules::binary_bool},
     {"aten.logical_and_.default", "(Tensor(a!) self, Tensor other) -> Tensor(a!)", CostClass::kMemory,

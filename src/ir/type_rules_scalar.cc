@@ -14,7 +14,20 @@ PolyId poly_of(TypeRuleCall& call, std::size_t param) {
   return call.exprs.poly(call.extent(param));
 }
 
+// A floating-point number among the operands: its arithmetic rounds, so nothing is said about the result but what is recorded.
+bool is_real(TypeRuleCall& call) {
+  const auto is_real_number = [&](Arg operand) {
+    if (operand.is(ArgKind::kReal)) return true;
+    const TypeId id = call.type_of(operand);
+    if (!id) return false;
+    const Type& type = call.context.types[id];
+    return type.kind == TypeKind::kScalar && call.context.text(type.py_type) == "SymFloat";
+  };
+  return is_real_number(call.arg(0)) || (call.param_count() > 1 && is_real_number(call.arg(1)));
+}
+
 TypeId apply(TypeRuleCall& call, AtomKind kind, std::string_view py_type) {
+  if (is_real(call)) return {};
   const PolyId value = call.exprs.apply(kind, {poly_of(call, 0), poly_of(call, 1)});
   return call.scalar(call.exprs.from_poly(value), py_type);
 }
@@ -48,24 +61,30 @@ TypeId sym_offset(TypeRuleCall& call) {
 // Python operators; on tensors they are the aten ops.
 TypeId scalar_add(TypeRuleCall& call) {
   if (is_operand_tensor(call, 0) || is_operand_tensor(call, 1)) return binary(call);
+  if (is_real(call)) return {};
   return scalar_or_number(call, call.exprs.add(poly_of(call, 0), poly_of(call, 1)));
 }
 TypeId scalar_sub(TypeRuleCall& call) {
   if (is_operand_tensor(call, 0) || is_operand_tensor(call, 1)) return binary(call);
+  if (is_real(call)) return {};
   return scalar_or_number(call, call.exprs.sub(poly_of(call, 0), poly_of(call, 1)));
 }
 TypeId scalar_mul(TypeRuleCall& call) {
   if (is_operand_tensor(call, 0) || is_operand_tensor(call, 1)) return binary(call);
+  if (is_real(call)) return {};
   return scalar_or_number(call, call.exprs.mul(poly_of(call, 0), poly_of(call, 1)));
 }
 TypeId scalar_neg(TypeRuleCall& call) {
+  if (is_real(call)) return {};
   return scalar_or_number(call, call.exprs.scale(poly_of(call, 0), Rational{-1, 1}));
 }
 TypeId scalar_floordiv(TypeRuleCall& call) {
+  if (is_real(call)) return {};
   if (is_zero(call.facts, call.extent(1))) call.mismatch("division by 0");
   return apply(call, AtomKind::kFloorDiv, "SymInt");
 }
 TypeId scalar_mod(TypeRuleCall& call) {
+  if (is_real(call)) return {};
   if (is_zero(call.facts, call.extent(1))) call.mismatch("division by 0");
   return apply(call, AtomKind::kMod, "SymInt");
 }
@@ -106,6 +125,7 @@ TypeId scalar_not(TypeRuleCall& call) {
 
 // Python's true division of integers.
 TypeId scalar_truediv(TypeRuleCall& call) {
+  if (is_real(call)) return {};
   const StringId name = call.context.strings.intern("IntTrueDiv");
   const PolyId value = call.exprs.apply(AtomKind::kFunction, {poly_of(call, 0), poly_of(call, 1)}, name);
   return call.scalar(call.exprs.from_poly(value), "SymFloat");

@@ -587,7 +587,8 @@ class RankRunner {
         throw KernelError(fmt::format("a symbol's binding has the unknown step {}", step));
       }
     }
-    if (!found && at->is_number() && !at->is<double>()) found = at->integer();
+    if (at->is<double>()) return;  // no size depends on it: nodes hand it on
+    if (!found && at->is_number()) found = at->integer();
     if (!found) throw KernelError("a symbol's binding leads to no integer");
     if (!symbols_.bind(binding.symbol, *found / divisor))
       throw KernelError(fmt::format("symbol {} is {}, and had another value before",

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "replay/floats.h"
 #include "replay/kernel.h"
 
 namespace epweave::replay {
@@ -43,6 +44,10 @@ Value scalar_floordiv(KernelCall& call) {
   return floor_divide(call.integer(0), call.integer(1));
 }
 Value scalar_mod(KernelCall& call) {
+  if (is_real(call)) {
+    const double a = call.real(0), b = call.real(1), rest = std::fmod(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  }
   const std::int64_t a = call.integer(0), b = call.integer(1);
   return a - floor_divide(a, b) * b;
 }
@@ -130,6 +135,10 @@ Value local_scalar(KernelCall& call) {
       return static_cast<double>(read_element<float>(tensor));
     case DType::kFloat64:
       return read_element<double>(tensor);
+    case DType::kBfloat16:
+      return static_cast<double>(bfloat16_to_float(read_element<std::uint16_t>(tensor)));
+    case DType::kFloat16:
+      return static_cast<double>(float16_to_float(read_element<std::uint16_t>(tensor)));
     default:
       throw KernelError("this dtype cannot be read by the host yet");
   }

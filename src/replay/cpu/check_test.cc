@@ -302,6 +302,31 @@ TEST_CASE("parts in torchtitan's names") {
   CHECK(b.text(b.step().nodes[report.first->node].name) == "h_chunk1");
 }
 
+TEST_CASE("the host computes with a floating-point number that it reads") {
+  const std::string on_host = R"(symbol zuf0 unbacked
+graph
+  %x = placeholder : f32[4]
+  %s = aten.sum.default(%x) : f32[]
+  %f = aten._local_scalar_dense.default(%s) : SymFloat(zuf0) bind(zuf0)
+  %m = operator.mul(%f, 2.5) : SymFloat(2.5*zuf0)
+  %d = operator.truediv(%m, 5.0) : SymFloat(FloatTrueDiv(2.5*zuf0, 5.0))
+  %y = aten.mul.Tensor(%x, %d) : f32[4]
+  output([%y])
+)";
+  const std::string in_tensors = R"(graph
+  %x = placeholder : f32[4]
+  %t = aten.sum.default(%x) : f32[]
+  %h = aten.mul.Tensor(%t, 0.5) : f32[]
+  %z = aten.mul.Tensor(%x, %h) : f32[4]
+  output([%z])
+)";
+  const CheckReport report =
+      check_graphs(parse(on_host), parse(in_tensors), {table(), 2, {3, DataKind::kInteger}, {}});
+  CHECK(report.is_same());
+  REQUIRE(report.outputs.size() == 2);
+  CHECK(report.outputs[0].verdict == Verdict::kEqual);
+}
+
 TEST_CASE("a view may stand on either side of a write to its storage") {
   const std::string before = R"(graph
   %x = placeholder : f32[4]

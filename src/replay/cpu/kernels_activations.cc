@@ -42,7 +42,7 @@ Value gelu(KernelCall& call) {
   return is_approximate(call[1]) ? unary<GeluTanh>(call) : unary<Gelu>(call);
 }
 template <class Op>
-Value gradient_of_two(KernelCall& call) {
+Value of_two(KernelCall& call) {
   const DType common = promoted_dtype(call, {0, 1});
   const Tensor grad = operand(call, 0, common), self = operand(call, 1, common);
   const Tensor out = result_like(call, common, {&grad, &self});
@@ -50,8 +50,7 @@ Value gradient_of_two(KernelCall& call) {
   return out;
 }
 Value gelu_backward(KernelCall& call) {
-  return is_approximate(call[2]) ? gradient_of_two<GeluTanhBackward>(call)
-                                 : gradient_of_two<GeluBackward>(call);
+  return is_approximate(call[2]) ? of_two<GeluTanhBackward>(call) : of_two<GeluBackward>(call);
 }
 
 // The second result is what torch's CPU kernel saves for its derivative; on a GPU it is empty. Ours needs it nowhere.
@@ -69,7 +68,7 @@ Value log_sigmoid(KernelCall& call) {
   return Value::tuple({out, buffer});
 }
 Value log_sigmoid_backward(KernelCall& call) {
-  return gradient_of_two<LogSigmoidBackward>(call);
+  return of_two<LogSigmoidBackward>(call);
 }
 
 Value softplus(KernelCall& call) {
@@ -89,6 +88,30 @@ Value elu(KernelCall& call) {
                above = number_tensor(call, call[2], self.dtype);
   const Tensor out = result_like(call, self.dtype, {&self});
   map_op<Elu, 3>(call, self.dtype, out, {&self, &below, &above}, call[3]);
+  return out;
+}
+
+// elu_backward(grad, alpha, scale, input_scale, is_result, self_or_result).
+Value elu_backward(KernelCall& call) {
+  const Tensor &grad = call.tensor(0), &at = call.tensor(5);
+  const Tensor below = number_tensor(call, call.real(1) * call.real(2), at.dtype),
+               above = number_tensor(call, call[2], at.dtype);
+  const Tensor slope = call.make(below.dtype, at.sizes);  // not rounded to 16 bits
+  if (call.boolean(4))
+    map_op<EluSlopeOfResult, 3>(call, slope.dtype, slope, {&at, &below, &above}, call[3]);
+  else
+    map_op<EluSlope, 3>(call, slope.dtype, slope, {&at, &below, &above}, call[3]);
+  const Tensor out = result_like(call, grad.dtype, {&grad, &at});
+  map_op<Mul, 2>(call, grad.dtype, out, {&grad, &slope});
+  return out;
+}
+
+// The sign of x is that of its result.
+Value leaky_relu_backward(KernelCall& call) {
+  const DType common = promoted_dtype(call, {0, 1});
+  const Tensor grad = operand(call, 0, common), self = operand(call, 1, common);
+  const Tensor out = result_like(call, common, {&grad, &self});
+  map_op<LeakyReluBackward, 2>(call, common, out, {&grad, &self}, call[2]);
   return out;
 }
 
@@ -136,6 +159,7 @@ constexpr KernelRow kRows[] = {
     {"aten.atan2.default", atan2},
     {"aten.complex.default", make_complex},
     {"aten.elu.default", elu},
+    {"aten.elu_backward.default", elu_backward},
     {"aten.erf.default", unary_float<Erf>},
     {"aten.exp2.default", unary_float<Exp2>},
     {"aten.expm1.default", unary_float<Expm1>},
@@ -144,10 +168,12 @@ constexpr KernelRow kRows[] = {
     {"aten.hardtanh.default", hardtanh},
     {"aten.hardtanh_backward.default", backward_of_numbers<HardtanhBackward>},
     {"aten.leaky_relu.default", leaky_relu},
+    {"aten.leaky_relu_backward.default", leaky_relu_backward},
     {"aten.log1p.default", unary_float<Log1p>},
     {"aten.log2.default", unary_float<Log2>},
     {"aten.log_sigmoid_backward.default", log_sigmoid_backward},
     {"aten.log_sigmoid_forward.default", log_sigmoid},
+    {"aten.logaddexp.default", of_two<LogAddExp>},
     {"aten.nan_to_num.default", nan_to_num},
     {"aten.native_dropout_backward.default", dropout_backward},
     {"aten.softplus.default", softplus},

@@ -13,16 +13,16 @@
   X(Mul) X(Div) X(FloorDiv) X(TruncDiv) X(Remainder) X(Fmod) X(Maximum) X(Minimum) X(BitAnd) X(BitOr) \
   X(BitXor) X(ShiftLeft) X(ShiftRight) X(SiluBackward) X(SigmoidBackward) X(TanhBackward) \
   X(ShiftedExp) X(LogSumExp) X(KeepScore) X(Atan2) X(PowerOf) X(MakeComplex) X(GeluBackward) \
-  X(GeluTanhBackward) X(LogSigmoidBackward)
+  X(GeluTanhBackward) X(LogSigmoidBackward) X(LogAddExp)
 #define EPWEAVE_BINARY_TESTS(X) \
   X(Equal) X(NotEqual) X(Less) X(LessEqual) X(Greater) X(GreaterEqual) X(LogicalAnd) X(LogicalOr) \
   X(LogicalXor)
 #define EPWEAVE_NUMBER_UNARY_OPS(X) X(Power) X(LeakyRelu)
 #define EPWEAVE_NUMBER_BINARY_OPS(X) \
-  X(AddScaled) X(SubScaled) X(ReverseSub) X(ThresholdBackward) X(KeepGradient)
+  X(AddScaled) X(SubScaled) X(ReverseSub) X(ThresholdBackward) X(KeepGradient) X(LeakyReluBackward)
 #define EPWEAVE_TERNARY_OPS(X) X(Lerp) X(Select) X(Clamp) X(DivideRow) X(Softplus)
 #define EPWEAVE_NUMBER_TERNARY_OPS(X) X(AddProduct) X(AddQuotient) X(ScaledSum) X(SoftplusBackward) \
-  X(Elu) X(ReplaceNan) X(HardtanhBackward)
+  X(Elu) X(EluSlope) X(EluSlopeOfResult) X(ReplaceNan) X(HardtanhBackward)
 // clang-format on
 
 namespace epweave::math {

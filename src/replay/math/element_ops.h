@@ -570,6 +570,7 @@ EPWEAVE_BINARY_THROUGH_DOUBLE(Atan2, atan2)
 EPWEAVE_BINARY_THROUGH_DOUBLE(GeluBackward, gelu_backward)
 EPWEAVE_BINARY_THROUGH_DOUBLE(GeluTanhBackward, gelu_tanh_backward)
 EPWEAVE_BINARY_THROUGH_DOUBLE(LogSigmoidBackward, log_sigmoid_backward)
+EPWEAVE_BINARY_THROUGH_DOUBLE(LogAddExp, log_add_exp)
 #undef EPWEAVE_UNARY_THROUGH_DOUBLE
 #undef EPWEAVE_BINARY_THROUGH_DOUBLE
 
@@ -595,10 +596,30 @@ struct Elu : FloatOnly {
   }
 };
 
+// The derivative of Elu at x, and at what Elu gave there.
+struct EluSlope : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C input_scale, C x, C below, C above) {
+    return x <= C(0) ? input_scale * below * exp(x * input_scale) : above;
+  }
+};
+struct EluSlopeOfResult : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C input_scale, C result, C below, C above) {
+    return result <= C(0) ? input_scale * (result + below) : above;
+  }
+};
+
 struct LeakyRelu : FloatOnly {
   template <class C>
   EPWEAVE_HD static C apply(C slope, C x) {
     return x > C(0) ? x : x * slope;
+  }
+};
+struct LeakyReluBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C slope, C grad, C x) {
+    return x > C(0) ? grad : grad * slope;
   }
 };
 // The gradient where low < x < high; `low` is the number.

@@ -237,6 +237,14 @@ EPWEAVE_HD double log_sigmoid_backward(double grad, double x) {
   return grad * sigmoid(-x);
 }
 
+// log(exp(x) + exp(y)). Of two equal infinities: it.
+EPWEAVE_HD double log_add_exp(double x, double y) {
+  if (is_nan(x) || is_nan(y)) return x + y;
+  if (x == y) return x + 0.69314718055994530942;
+  const double high = x > y ? x : y, low = x > y ? y : x;
+  return high + log1p(exp(low - high));
+}
+
 // x times the normal distribution function.
 EPWEAVE_HD double gelu(double x) {
   return x * (0.5 * erfc(-x * 0.70710678118654752440));
