@@ -72,20 +72,19 @@ class RootSelection {
     return match_module(pattern, graph_.text(root)) == graph_.text(root);
   }
 
-  // The division of the pattern that selects the root.
+  // The division of the one pattern that selects the root.
   std::uint32_t division_of(StringId root) const {
-    if (options_.divisions.empty()) return 0;
     std::optional<std::size_t> first;
     for (std::size_t i = 0; i < options_.roots.size(); ++i) {
       if (!selects(options_.roots[i], root)) continue;
-      if (first && options_.divisions[i] != options_.divisions[*first])
+      if (first)
         throw PassError("chunk.overlapping-roots",
-                        fmt::format("the patterns '{}' and '{}' both select '{}' and divide it differently",
-                                    options_.roots[*first], options_.roots[i], graph_.text(root)),
+                        fmt::format("the patterns '{}' and '{}' both select '{}'", options_.roots[*first],
+                                    options_.roots[i], graph_.text(root)),
                         {}, "select each module once");
-      if (!first) first = i;
+      first = i;
     }
-    return options_.divisions[*first];
+    return options_.divisions.empty() ? 0 : options_.divisions[*first];
   }
 
   // Lists the patterns that nothing was found for.

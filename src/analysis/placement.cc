@@ -7,6 +7,7 @@
 #include "analysis/chunk_roots.h"
 #include "analysis/effects.h"
 #include "analysis/module_path.h"
+#include "analysis/obstacles.h"
 #include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
 #include "analysis/recorded_types.h"
@@ -90,7 +91,8 @@ class Inference {
         facts_(facts),
         matcher_(options.roots, graph.context->strings),
         getitem_(graph.intern("operator.getitem")),
-        call_(graph, result_, tokens, facts, options) {
+        call_(graph, result_, tokens, facts, options),
+        obstacles_(graph) {
     result_.effects = std::make_shared<const Effects>(*graph.context, step_);
     result_.region = SideTable<NodeId, RegionId>(step_.nodes.size(), RegionId());
     result_.placement = result_.outside = PlacementTable(step_.nodes.size());
@@ -106,32 +108,33 @@ class Inference {
       infer_outside(id, node.type);
       if (const RegionId region = region_of(id)) {
         result_.region.at(id) = region;
-        visit(id, region);
+        if (!obstacles_.is_behind_one(id)) visit(id, region);
       }
       note_writes(id);
     }
-    require_division();
+    obstacles_.require_none();
+    leave_out_undivided();
     return std::move(result_);
   }
 
  private:
-  [[noreturn]] void decline(NodeId id, const PlacementRefusal& refusal) const {
+  void refuse(NodeId id, const PlacementRefusal& refusal) {
     const Node& node = step_.nodes[id];
     std::string inputs;
     for_each_input(*graph_.context, node, [&](NodeId input) {
       inputs += fmt::format("{}{}: {}", inputs.empty() ? "" : ", ", graph_.text(step_.nodes[input].name),
                             print_placement(result_.seen_from(input, result_.region[id])));
     });
-    throw PassError(refusal.id,
-                    fmt::format("{} cannot run on parts of the tokens: {} (arguments {})",
-                                graph_.text(node.target), refusal.problem, inputs),
-                    site_of(graph_, node), remedy_of(refusal));
+    obstacles_.add(id, PassError(refusal.id,
+                                 fmt::format("{} cannot run on parts of the tokens: {} (arguments {})",
+                                             graph_.text(node.target), refusal.problem, inputs),
+                                 site_of(graph_, node), remedy_of(refusal)));
   }
 
   std::string remedy_of(const PlacementRefusal& refusal) const {
     if (!refusal.remedy.empty()) return refusal.remedy;
     std::string remedy = "select roots that leave this operation outside";
-    if (refusal.id == "chunk.along-divided")
+    if (refusal.id == "chunk.along-divided" || refusal.id == "chunk.combination")
       if (const ProcessGroup* group = find_tensor_parallel_group())
         remedy += fmt::format(
             "; the graph is tensor-parallel (group '{}', axis tp, {} ranks), which cuts and joins rows of "
@@ -255,35 +258,38 @@ class Inference {
   }
 
   void visit(NodeId id, RegionId region) {
-    const Node& node = step_.nodes[id];
     bool any_divided = false;
-    for_each_input(*graph_.context, node,
+    for_each_input(*graph_.context, step_.nodes[id],
                    [&](NodeId input) { any_divided |= result_.seen_from(input, region).is_divided(); });
     if (!any_divided) return;
+    try {
+      divide(id, region);
+    } catch (const PlacementRefusal& refusal) {
+      refuse(id, refusal);
+    }
+  }
+
+  void divide(NodeId id, RegionId region) {
+    const Node& node = step_.nodes[id];
     if (node.chunk.role)
-      decline(id, {"chunk.already-chunked", "it already belongs to a part of a chunked region",
-                   "chunk a graph once, with all patterns in one list: roots=[A,B]"});
+      throw PlacementRefusal{"chunk.already-chunked", "it already belongs to a part of a chunked region",
+                             "chunk a graph once, with all patterns in one list: roots=[A,B]"};
     if (node.op != nullptr && node.op->is_random)
-      decline(id, {"chunk.random", "it draws random numbers, and a part would draw others than the whole",
-                   "trace the model without it (dropout of 0), or select roots that leave it outside"});
+      throw PlacementRefusal{
+          "chunk.random", "it draws random numbers, and a part would draw others than the whole",
+          "trace the model without it (dropout of 0), or select roots that leave it outside"};
     const PlacementRule rule = node.op == nullptr ? nullptr : find_placement_rule(*node.op);
     if (rule == nullptr)
-      decline(
-          id,
-          {"chunk.no-rule", "there is no placement rule for this operation",
-           "select roots that leave it outside, or add a row for it to the op table and a placement rule"});
+      throw PlacementRefusal{
+          "chunk.no-rule", "there is no placement rule for this operation",
+          "select roots that leave it outside, or add a row for it to the op table and a placement rule"};
     call_.begin(id);
-    Placement placement;
-    try {
-      check_types(id);
-      check_updates_before(id, region);
-      placement = rule(call_);
-      call_.require_all_considered();
-      check_content();
-      check_updates_after(id, placement, region);
-    } catch (const PlacementRefusal& refusal) {
-      decline(id, refusal);
-    }
+    check_types(id);
+    check_updates_before(id, region);
+    const Placement placement = rule(call_);
+    call_.require_all_considered();
+    check_content();
+    check_updates_after(id, placement, region);
     result_.set_access(id, call_.accesses());
     for (const Assumption& assumption : call_.assumptions()) result_.assumptions.push_back(assumption);
     if (!placement.is_divided()) return;
@@ -405,18 +411,31 @@ class Inference {
                     "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
   }
 
-  void require_division() const {
+  // Of all modules of a pattern some may have nothing to do with tokens. One that exchanges tokens has.
+  void leave_out_undivided() {
+    const bool may_leave_out = options_.dense && !result_.divided.empty();
+    std::vector<RegionId> renumbered;
+    std::vector<ChunkRegion> kept;
     for (std::size_t i = 0; i < result_.regions.size(); ++i) {
-      if (has_division_.contains(RegionId(i))) continue;
-      const ChunkRegion& region = result_.regions[i];
-      throw PassError(
-          "chunk.nothing-divided",
-          fmt::format("nothing in region '{}' ({}) is divided: no value that enters it has a token extent",
-                      graph_.text(region.root), region.backward ? "backward" : "forward"),
-          site_of_region(RegionId(i)),
-          "leave the module out of the roots, or check that the token dimension is symbolic where the module "
-          "reads it");
+      const bool is_kept = has_division_.contains(RegionId(i));
+      if (!is_kept && !may_leave_out) fail_undivided(RegionId(i));
+      renumbered.push_back(is_kept ? RegionId(kept.size()) : RegionId());
+      (is_kept ? kept : result_.undivided).push_back(result_.regions[i]);
     }
+    if (result_.undivided.empty()) return;
+    result_.regions = std::move(kept);
+    for (NodeId id : step_.order)
+      if (result_.region[id]) result_.region.at(id) = renumbered[result_.region[id].index()];
+  }
+  [[noreturn]] void fail_undivided(RegionId id) const {
+    const ChunkRegion& region = result_.regions[id.index()];
+    throw PassError(
+        "chunk.nothing-divided",
+        fmt::format("nothing in region '{}' ({}) is divided: no value that enters it has a token extent",
+                    graph_.text(region.root), region.backward ? "backward" : "forward"),
+        site_of_region(id),
+        "leave the module out of the roots, or check that the token dimension is symbolic where the module "
+        "reads it");
   }
 
   // Where its first node is.
@@ -435,6 +454,7 @@ class Inference {
   StringId getitem_;
   Placements result_;
   PlacementCall call_;
+  Obstacles obstacles_;
   ChunkRoots roots_;
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;
   SideTable<StringId, std::uint32_t> group_of_;  // of a root, from 1 on

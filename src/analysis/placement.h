@@ -184,6 +184,7 @@ class Placements {
   std::vector<Assumption> assumptions;
   std::vector<std::string> unused_patterns;  // that match modules but select no region
   std::vector<UnmatchedPattern> unmatched_patterns;
+  std::vector<ChunkRegion> undivided;  // that dense=true selects, but no tokens enter; they stay as they are
   std::map<NodeId, AttentionCut> attention;  // divided attention calls
 
   bool is_divided(NodeId node) const { return placement[node].is_divided(); }

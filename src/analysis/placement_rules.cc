@@ -327,6 +327,18 @@ Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
 
 }  // namespace
 
+// Rows of a value that all parts share and that is not divided, beside rows of a part.
+[[noreturn]] static void refuse_shared_rows(PlacementCall& call, const Rows& rows) {
+  const ExprId extent = call.tensor(rows.value)->sizes[static_cast<std::size_t>(rows.dim)];
+  call.refuse(
+      "chunk.whole-rows",
+      fmt::format("'{}', which all parts share, has {} rows along the divided dimension, which do not "
+                  "count tokens: nothing shows which of them pair with a part's",
+                  call.name_of(rows.value), call.facts().pool().text(extent)),
+      "make the rows inside the selected module from rows of the part, or name the input that has them: "
+      "symbolize{inputs=[tokens:0,..]}");
+}
+
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity) {
   std::vector<Placement> placements;
   const TensorType* result = call.result_tensor();
@@ -364,8 +376,13 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
     const TensorType* type = call.tensor(operands[i]);
     if (!placements[i].is_whole() || type == nullptr) continue;
     const int dim = rows.dim - (rank - static_cast<int>(type->rank()));
-    if (dim >= 0 && call.tokens().scales(type->sizes[static_cast<std::size_t>(dim)]))
+    if (dim < 0) continue;
+    const ExprId extent = type->sizes[static_cast<std::size_t>(dim)];
+    if (call.tokens().scales(extent)) {
       call.take_slice_like(operands[i], dim, rows);
+    } else if (call.facts().pool().constant(extent) != 1) {
+      refuse_shared_rows(call, {operands[i], dim});
+    }
   }
   return rows;
 }

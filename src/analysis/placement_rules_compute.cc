@@ -20,6 +20,16 @@ Placement sum_over_rows(PlacementCall& call, const Placement& a, const Placement
   return Placement::partial();
 }
 
+// A product that sums over the rows of one, which all parts share, and of another in parts: a gradient beside an
+// activation that was gathered from other ranks. Each part takes the rows that pair with its own.
+bool take_shared_rows(PlacementCall& call, const Rows& shared, const Placement& rows) {
+  const TensorType* type = call.tensor(shared.value);
+  if (type == nullptr || !rows.is(PlacementKind::kSplit)) return false;
+  if (!call.tokens().scales(type->sizes[static_cast<std::size_t>(shared.dim)])) return false;
+  call.take_slice_like(shared.value, shared.dim, rows);
+  return true;
+}
+
 Placement product(PlacementCall& call, Operand left, Operand right) {
   const Placement a = call.of(left), b = call.of(right);
   if (a.is_whole() && b.is_whole()) return a;
@@ -27,6 +37,10 @@ Placement product(PlacementCall& call, Operand left, Operand right) {
   if (a.is_whole() && b.is_rows() && b.dim == 1) return b;
   if (a.is_rows() && a.dim == 1 && b.is_rows() && b.dim == 0) return sum_over_rows(call, a, b);
   if ((a.is_partial() && b.is_whole()) || (a.is_whole() && b.is_partial())) return Placement::partial();
+  if (a.is_whole() && b.is_rows() && b.dim == 0 && take_shared_rows(call, {left, 1}, b))
+    return Placement::partial();
+  if (a.is_rows() && a.dim == 1 && b.is_whole() && take_shared_rows(call, {right, 0}, a))
+    return Placement::partial();
   refuse_pair(call, a, b);
 }
 

@@ -56,12 +56,17 @@ std::string CausalMaskCheck::find_fault(Arg bias, ExprId first_row, const Node& 
                     numbers_.is_same(type->sizes[2], extent(b_, call, "query").value()) &&
                     numbers_.is_same(type->sizes[3], extent(b_, call, "key").value());
   if (!fits) return "it has other rows than the queries, or other columns than the keys";
-  // The first columns of a wider one are the same.
+  // One row, or one column, would be spread over all. The first columns of a wider triangle are the same.
+  const ExprId rows = type->sizes[2], columns = type->sizes[3];
   Arg upper = spread[0];
+  ExprId width = columns;
   if (const auto cut = call_args(upper, "aten.slice.Tensor"); cut.size() == 4) {
-    if (cut[1] != Arg::integer(1) || cut[2] != Arg::integer(0)) return "it does not begin at the first key";
+    if (cut[1] != Arg::integer(1) || cut[2] != Arg::integer(0) || !is_number(cut[3], columns))
+      return "it does not have the keys from the first to the last";
     upper = cut[0];
+    if (!is_matrix(upper, rows, columns)) width = rounded_up(columns);
   }
+  if (!is_matrix(upper, rows, width)) return "it is spread from other rows or columns than there are";
   const auto triangle = call_args(upper, "aten.triu.default");
   if (triangle.size() != 2) return "it is no upper triangle";
   if (!is_number(triangle[1], context_.exprs.add(first_row, context_.exprs.number(1))))
@@ -70,6 +75,20 @@ std::string CausalMaskCheck::find_fault(Arg bias, ExprId first_row, const Node& 
   if (full.size() != 2 || full[1] != Arg::real(-std::numeric_limits<double>::infinity()))
     return "it is not made of -inf";
   return {};
+}
+
+// To a multiple of 16, as rows of a bias that must be aligned are.
+ExprId CausalMaskCheck::rounded_up(ExprId number) const {
+  ExprPool& exprs = context_.exprs;
+  const ExprId step = exprs.number(16);
+  return exprs.mul(exprs.floordiv(exprs.add(number, exprs.number(15)), step), step);
+}
+
+bool CausalMaskCheck::is_matrix(Arg value, ExprId rows, ExprId columns) const {
+  const TensorType* type =
+      value.is_node() ? tensor_of(context_, b_.step().nodes[value.as_node()].type) : nullptr;
+  return type != nullptr && type->rank() == 2 && numbers_.is_same(type->sizes[0], rows) &&
+         numbers_.is_same(type->sizes[1], columns);
 }
 
 bool CausalMaskCheck::is_causal(const Node& node) const {

@@ -35,6 +35,8 @@ class CausalMaskCheck {
   // The arguments of a call of B, where the argument is one of that target.
   std::span<const Arg> call_args(Arg value, std::string_view target) const;
   bool is_number(Arg arg, ExprId number) const;
+  bool is_matrix(Arg value, ExprId rows, ExprId columns) const;
+  ExprId rounded_up(ExprId number) const;
 
   const Graph& a_;
   const Graph& b_;

@@ -80,6 +80,15 @@ TEST_CASE("faults in the causal mask of a part are found") {
       return Arg::none();
     };
   };
+  // One row, or one column, of the triangle, which the expand would spread over all.
+  const auto narrow = [&](std::string_view rows, std::string_view columns) {
+    return [=](Graph& g) {
+      Node& made = find(g, triangle);
+      Type type = g.context->types[made.type];
+      type.tensor.sizes = {g.context->exprs.parse(rows), g.context->exprs.parse(columns)};
+      made.type = g.context->types.intern(std::move(type));
+    };
+  };
   const Fault faults[] = {
       {[&](Graph& g) {
          rebind(*g.context, find(g, call), {.param = 3});
@@ -89,11 +98,13 @@ TEST_CASE("faults in the causal mask of a part are found") {
       {change(call, 3, constant(Arg::none())), "it is no expand"},
       {change(call, 3, node("fa_bias_chunk2")),
        "it has other rows than the queries, or other columns than the keys"},
-      {change(cut, 2, constant(Arg::integer(1))), "it does not begin at the first key"},
+      {change(cut, 2, constant(Arg::integer(1))), "it does not have the keys from the first to the last"},
       {change(cut, 0, node("fa_hidden_chunk1")), "it is no upper triangle"},
       {change(triangle, 1, constant(Arg::integer(1))), "its diagonal is another"},
       {change(triangle, 1, node("u0_cut1")), "its diagonal is another"},
       {change(full, 1, constant(Arg::real(0))), "it is not made of -inf"},
+      {narrow("1", "16*((u0 + 15)//16)"), "it is spread from other rows or columns than there are"},
+      {narrow("(2*u0)//3 - u0//3", "1"), "it is spread from other rows or columns than there are"},
   };
   for (const Fault& fault : faults) {
     INFO(fault.message);

@@ -60,6 +60,17 @@ void Facts::learn(const Symbol& symbol) {
   }
 }
 
+// u0, u0//3, (2*u0)//3.
+bool Facts::is_symbol_or_part(AtomId id) const {
+  const Atom& atom = pool_[id];
+  if (atom.kind == AtomKind::kSymbol) return true;
+  if (atom.kind != AtomKind::kFloorDiv || !pool_.constant(atom.operands[1])) return false;
+  const std::vector<Term>& terms = pool_[atom.operands[0]].terms;
+  return std::ranges::all_of(terms, [&](const Term& term) {
+    return std::ranges::all_of(term.atoms, [&](AtomId of) { return pool_[of].kind == AtomKind::kSymbol; });
+  });
+}
+
 // difference = 0. Eliminates `symbol` where it occurs once, as itself, with coefficient 1 or -1.
 void Facts::learn_equality(StringId symbol, PolyId difference) {
   Known& known = known_[symbol];
@@ -75,10 +86,10 @@ void Facts::learn_equality(StringId symbol, PolyId difference) {
     const PolyId rest = pool_.sub(difference, pool_.scale(self, term.coefficient));
     const auto& symbols = pool_.symbols(rest);
     if (std::find(symbols.begin(), symbols.end(), symbol) != symbols.end()) return;
-    // Only linear relations: `u0//8 = Max(..)` and the like would not terminate as rewriting rules.
+    // Nothing but symbols and parts of them: normal forms stay what rules can divide and compare.
     for (const Term& t : pool_[rest].terms)
       for (AtomId atom : t.atoms)
-        if (pool_[atom].kind != AtomKind::kSymbol) return;
+        if (!is_symbol_or_part(atom)) return;
     known.equals = pool_.scale(rest, Rational{-term.coefficient.num, 1});
     return;
   }

@@ -66,6 +66,7 @@ class Facts {
   };
   void learn(const Symbol& symbol);
   void learn_equality(StringId symbol, PolyId difference);
+  bool is_symbol_or_part(AtomId id) const;
   PolyId normalize_atom(AtomId atom);
   PolyId normalize_stride(PolyId poly);
   PolyId normalize_apply(AtomKind kind, std::vector<PolyId> operands, StringId name);

@@ -94,6 +94,15 @@ TEST_CASE("known differences and orders") {
   CHECK_FALSE(facts.at_least(e("16*Max(2, u4 - u5)"), e("33")));
 }
 
+TEST_CASE("numbers that add up to a part of the tokens are known by it") {
+  const Graph graph = graph_with({{"u0", "2", "64", {}, ""},
+                                  {"u3", "0", "64", {}, ""},
+                                  {"u4", "0", "64", {"Eq(u3 + u4, (2*u0)//3 - u0//3)"}, ""},
+                                  {"u5", "0", "64", {"Eq(u5, Max(u0//3, 1))"}, ""}});
+  CHECK(equal(graph, "u3 + u4 + u0//3", "(2*u0)//3"));
+  CHECK_FALSE(equal(graph, "u5", "Max(1, u0//3)"));  // such equations are not used
+}
+
 TEST_CASE("strides count an extent of 0 as 1") {
   const Graph graph = tokens();
   Facts facts(graph);

@@ -37,6 +37,7 @@ class BorderCheck {
     const auto flex = FlexCall::read(graph_, *node_);
     const bool is_sequence = cut.dim == static_cast<int>(kQueryDim);
     const bool counts_rows = cut.score || cut.mask || cut.causal;
+    if (cut.keys || cut.causal) require_as_many_keys();
     if (!counts_rows && !(flex && is_sequence)) return;
     const ExprId queries = argument_type(graph_, *node_, "query")->sizes[static_cast<std::size_t>(cut.dim)];
     const auto multiple = tokens_.multiple(queries);
@@ -45,9 +46,6 @@ class BorderCheck {
       decline("chunk.attention",
               "the extent along which it is divided is no multiple of a token count that an input has");
     if (!is_sequence) return;
-    const ExprId keys = argument_type(graph_, *node_, "key")->sizes[kQueryDim];
-    if ((cut.keys || cut.causal) && !facts_.equal(queries, keys))
-      decline("chunk.attention", "its queries and keys are not as many, so parts of them do not meet");
     if (!flex) return;
     const auto tokens = facts_.hint(multiple->symbol);
     if (!tokens)
@@ -67,6 +65,12 @@ class BorderCheck {
   }
 
  private:
+  void require_as_many_keys() {
+    const ExprId queries = argument_type(graph_, *node_, "query")->sizes[kQueryDim];
+    const ExprId keys = argument_type(graph_, *node_, "key")->sizes[kQueryDim];
+    if (!facts_.equal(queries, keys))
+      decline("chunk.attention", "its queries and keys are not as many, so parts of them do not meet");
+  }
   struct Blocks {
     bool by_key;  // blocks of keys, else of queries
     std::int64_t block;

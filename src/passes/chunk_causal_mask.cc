@@ -29,7 +29,7 @@ void PartCausalMask::adapt(NodeId original, std::size_t part, Node& node) {
   const NodeId query = operand("query");
   const RegionId region = plan_.placements.region[original];
   const TensorType& type = *tensor_of(context, in_.step().nodes[whole].type);
-  const Call call{original, query, type, writer_.tensor(operand("key"))->sizes[kSequenceDim], region, part};
+  const Call call{original, query, type, type.sizes[kSequenceDim], region, part};
 
   const bool is_aligned = before.op->target.starts_with(kAlignedKernel);
   std::vector<ExprId> sizes = {type.sizes[kSequenceDim], call.keys};

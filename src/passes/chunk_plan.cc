@@ -336,6 +336,9 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
         "unused: '{}' selects no module that exchanges tokens (dense=true takes the others, too)", pattern));
   for (const UnmatchedPattern& pattern : plan.placements.unmatched_patterns)
     lines.push_back(fmt::format("unused: {}", print_unmatched(pattern)));
+  for (const ChunkRegion& region : plan.placements.undivided)
+    lines.push_back(fmt::format("unused: '{}' ({}): no value that enters it has a token extent",
+                                graph.text(region.root), region.backward ? "backward" : "forward"));
   for (const Division& division : plan.divisions) describe_unequal(graph, plan, division, lines);
   for (const ChunkPlan::Assumed& assumed : plan.assumed)
     lines.push_back(fmt::format("assumption: {}", assumed.text));

@@ -210,7 +210,9 @@ Arg PartSizes::rounded_up(ExprId extent, std::int64_t step, NodeId wanted_for) {
   const Arg number = of_inputs(pool.poly(extent), wanted_for);
   const ExprId steps = pool.floordiv(pool.add(extent, pool.number(step - 1)), pool.number(step));
   const ExprId rounded = pool.mul(steps, pool.number(step));
-  if (facts.equal(rounded, extent)) return number;
+  const auto known = tokens_.multiple(extent);
+  const bool is_multiple = known && (known->factor % step == 0 || facts.divides(step, known->symbol));
+  if (is_multiple || facts.equal(rounded, extent)) return number;
   if (number.is_int()) return Arg::integer(pool.constant(rounded).value());
   NodeId& made = input_numbers_.at(pool.poly(rounded));
   if (made) return Arg::node(made);

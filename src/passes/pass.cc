@@ -24,6 +24,15 @@ void Options::set(std::string_view name, OptionValue value) {
   values_.emplace_back(name, std::move(value));
 }
 
+void Options::set_fallback(std::string_view name, OptionValue value) {
+  set(name, std::move(value));
+  fallbacks_.emplace_back(name);
+}
+
+bool Options::is_given(std::string_view name) const {
+  return has(name) && std::ranges::find(fallbacks_, name) == fallbacks_.end();
+}
+
 bool Options::has(std::string_view name) const {
   return std::any_of(values_.begin(), values_.end(), [&](const auto& value) { return value.first == name; });
 }

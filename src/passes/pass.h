@@ -51,20 +51,23 @@ using OptionValue = std::variant<std::string, std::int64_t, bool, std::vector<st
 // Asking for an option that the pass does not have, or as another kind, is our bug.
 class Options {
  public:
-  void set(std::string_view name, OptionValue value);  // replaces
+  void set(std::string_view name, OptionValue value);           // replaces
+  void set_fallback(std::string_view name, OptionValue value);  // of an option that is not given
 
   bool has(std::string_view name) const;                 // whether an optional one is given
+  bool is_given(std::string_view name) const;            // and not left to its fallback
   const std::string& text(std::string_view name) const;  // kText, kChoice
   std::int64_t integer(std::string_view name) const;
   bool flag(std::string_view name) const;
   const std::vector<std::string>& list(std::string_view name) const;
 
   std::span<const std::pair<std::string, OptionValue>> values() const { return values_; }
-  friend bool operator==(const Options&, const Options&) = default;
+  friend bool operator==(const Options& a, const Options& b) { return a.values_ == b.values_; }
 
  private:
   const OptionValue& find(std::string_view name) const;
   std::vector<std::pair<std::string, OptionValue>> values_;
+  std::vector<std::string> fallbacks_;  // names of those that are not given
 };
 
 struct PassResult {
@@ -84,8 +87,9 @@ struct PassInfo {
   std::string_view summary;  // one line for listings
   std::vector<OptionSpec> options;
   PassResult (*run)(const Graph& graph, const Options& options) = nullptr;
-  // Throws UsageError where the text of an option means nothing; called when a pipeline is read. May be null.
-  void (*check)(const Options& options) = nullptr;
+  // Sets options that follow from others. Throws UsageError where the text of an option means nothing, or options
+  // contradict each other; called when a pipeline is read. May be null.
+  void (*settle)(Options& options) = nullptr;
 };
 
 // A named pipeline with its own options, which `expand` writes into the pipeline's text.

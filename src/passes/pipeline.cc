@@ -79,7 +79,7 @@ class Parser {
       fail(at, fmt::format("'{}' is a preset, not a pass", name), "a pass; give a preset with --preset");
     if (!pass) fail_unknown(at, "pass", name, names_of(known_.passes));
     PassCall call{pass, parse_options(at, pass->name, pass->options)};
-    if (pass->check) pass->check(call.options);
+    if (pass->settle) pass->settle(call.options);
     return call;
   }
 
@@ -100,9 +100,10 @@ class Parser {
           fail(owner_at, fmt::format("'{}' needs option '{}'", owner, specs[i].name),
                fmt::format("{}{{{}=...}}: {}", owner, specs[i].name, specs[i].help));
         Parser fallback(*specs[i].fallback, known_);
-        given[i] = fallback.convert(specs[i], fallback.parse_value());
+        options.set_fallback(specs[i].name, fallback.convert(specs[i], fallback.parse_value()));
+      } else {
+        options.set(specs[i].name, std::move(*given[i]));
       }
-      options.set(specs[i].name, std::move(*given[i]));
     }
     return options;
   }

@@ -172,6 +172,18 @@ TEST_CASE("values that an option does not take") {
   expected demand{what=...}: what is demanded)");
 }
 
+TEST_CASE("there are as many parts as sizes") {
+  const auto parts = [](const char* text) { return parse_pipeline(text).calls[0].options.integer("parts"); };
+  CHECK(parts("chunk") == 2);
+  CHECK(parts("chunk{sizes=[7,1,8]}") == 3);
+  CHECK(parts("chunk{parts=3,sizes=[7,1,8]}") == 3);
+  CHECK_THROWS_WITH(parse_pipeline("chunk{parts=2,sizes=[7,1,8]}"),
+                    "option 'parts': 2 parts, but 'sizes' gives the sizes of 3\n"
+                    "  expected one of the two, or as many sizes as parts");
+  const std::string printed = print_pipeline(parse_pipeline("chunk{sizes=[7,1,8]}"));
+  CHECK(print_pipeline(parse_pipeline(printed)) == printed);
+}
+
 TEST_CASE("texts that are not pipelines") {
   CHECK(parse_error("") == R"(column 1: a pass is missing
   

@@ -74,6 +74,18 @@ void require_use_of_sizes(const std::vector<ChunkRoot>& roots, const std::vector
       count, roots.front().pattern, *roots.front().parts, *roots.front().parts));
 }
 
+// As many parts as sizes.
+std::int64_t read_parts(const Options& options) {
+  const std::int64_t parts = options.integer("parts");
+  const auto count = static_cast<std::int64_t>(read_sizes(options).size());
+  if (count == 0 || count == parts) return parts;
+  if (!options.is_given("parts")) return count;
+  throw UsageError(
+      fmt::format("option 'parts': {} parts, but 'sizes' gives the sizes of {}\n  expected one of the "
+                  "two, or as many sizes as parts",
+                  parts, count));
+}
+
 // Whether an option that may be left out has this value.
 bool is_chosen(const Options& options, std::string_view name, std::string_view value) {
   return options.has(name) && options.text(name) == value;
@@ -90,7 +102,8 @@ void require_one_order(const Options& options) {
 PassResult run_chunk(const Graph& graph, const Options& options) {
   return chunk(graph, read_chunk_options(options));
 }
-void check_chunk_options(const Options& options) {
+void settle_chunk_options(Options& options) {
+  options.set("parts", read_parts(options));
   read_chunk_options(options);
 }
 
@@ -212,7 +225,7 @@ std::vector<PassInfo> make_passes() {
                    kAttention,
                    kContract},
        .run = run_chunk,
-       .check = check_chunk_options},
+       .settle = settle_chunk_options},
       {.name = "mark-eager-chunks",
        .summary = "mark the parts of modules that torchtitan chunked in eager mode, before tracing",
        .options = {},
@@ -269,7 +282,7 @@ std::string expand_ep_overlap(const Options& options) {
       "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
       options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), options.integer("parts"), optional, print_value(patterns));
+      options.text("dim"), read_parts(options), optional, print_value(patterns));
 }
 
 std::vector<PresetInfo> make_presets() {
