@@ -1,0 +1,41 @@
+#include "replay/call_values.h"
+
+#include "ir/bind.h"
+#include "ir/op.h"
+
+namespace epweave::replay {
+
+BoundCall bind_values(const Environment& environment, const Node& node) {
+  const BoundArgs bound = bind_args(*environment.graph.context, node);
+  BoundCall call{{}, bound.given};
+  call.args.reserve(node.op->params.size());
+  for (std::size_t i = 0; i < node.op->params.size(); ++i) {
+    if (bound.is_given(i)) {
+      call.args.push_back(evaluate(environment, bound.values[i]));
+    } else {
+      const OpParam& param = node.op->params[i];
+      call.args.push_back(param.has_default ? parse_default(param.default_value) : Value());
+    }
+  }
+  return call;
+}
+
+std::vector<ResultType> evaluate_results(const Graph& graph, const Symbols& symbols, TypeId id) {
+  const auto one = [&](TypeId element) {
+    const TensorType* tensor = element ? tensor_of(*graph.context, element) : nullptr;
+    return tensor == nullptr ? ResultType() : evaluate(symbols, *tensor).value_or(ResultType());
+  };
+  if (!id) return {};
+  const Type& type = graph.context->types[id];
+  if (type.kind != TypeKind::kTuple && type.kind != TypeKind::kList) return {one(id)};
+  std::vector<ResultType> results;
+  for (TypeId element : type.elements) results.push_back(one(element));
+  return results;
+}
+
+Tensor place_constant(const Graph& graph, const Symbols& symbols, Arg constant, Memory& memory) {
+  HostMemory host;
+  return memory.place(make_constant(graph, symbols, constant, host));
+}
+
+}  // namespace epweave::replay

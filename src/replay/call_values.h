@@ -1,0 +1,25 @@
+// What a call of the graph is given and is to give, as values: for the step and for nested graphs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "replay/evaluate.h"
+#include "replay/kernel.h"
+
+namespace epweave::replay {
+
+// A call's arguments in the order of its schema, defaults filled in.
+struct BoundCall {
+  std::vector<Value> args;
+  std::uint32_t given = 0;
+};
+BoundCall bind_values(const Environment& environment, const Node& node);
+
+// What is recorded about the results of a node of this type; of a tuple, about each element.
+std::vector<ResultType> evaluate_results(const Graph& graph, const Symbols& symbols, TypeId id);
+
+// A constant of the graph in this memory.
+Tensor place_constant(const Graph& graph, const Symbols& symbols, Arg constant, Memory& memory);
+
+}  // namespace epweave::replay
