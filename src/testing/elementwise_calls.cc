@@ -64,10 +64,6 @@ constexpr ElementwiseRow kRows[] = {
     {"prims.convert_element_type.default", "x bf16"},
     {"aten._log_softmax_backward_data.default", "x y -1 f32"},
     {"aten.clone.default", "x"},
-};
-
-// The replay has no kernel for these, so that few steps should hold one.
-constexpr ElementwiseRow kRowsWithoutKernel[] = {
     {"aten.erf.default", "x"},
     {"aten.exp2.default", "t"},
     {"aten.expm1.default", "t"},
@@ -146,9 +142,7 @@ class Maker {
 }  // namespace
 
 NodeId make_elementwise_call(StepBuilder& build, Dice& dice, NodeId x, NodeId y) {
-  const auto rows = dice.one_in(40) ? std::span<const ElementwiseRow>(kRowsWithoutKernel)
-                                    : std::span<const ElementwiseRow>(kRows);
-  return Maker(build, x, y).make(dice.pick(rows));
+  return Maker(build, x, y).make(dice.pick(std::span<const ElementwiseRow>(kRows)));
 }
 
 }  // namespace epweave
