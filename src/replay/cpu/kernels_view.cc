@@ -1,5 +1,6 @@
 // Ops that only look at storage differently. Results share it. Where torch would copy because no view exists
 // (reshape), so does this.
+#include <algorithm>
 #include <numeric>
 
 #include "replay/cpu/elements.h"
@@ -71,11 +72,24 @@ Value view(KernelCall& call) {
     throw KernelError("the sizes are not compatible with the tensor's strides");
   return self.view(sizes, strides, self.offset);
 }
+// Whether a view would contradict the row-major copy that is recorded. An extent that happens to be 1 allows views
+// that its other sizes do not: f32[u, 8]{1, 0} as f32[2*u, 4]. PyTorch records what holds for all sizes.
+bool is_recorded_as_copy(const KernelCall& call, const Extents& sizes, const Extents& view_strides) {
+  const ResultType* recorded = call.result(0);
+  if (recorded == nullptr || recorded->sizes != sizes || recorded->strides != contiguous_strides(sizes))
+    return false;
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] > 1 && view_strides[d] != recorded->strides[d]) return true;
+  return false;
+}
+
 Value reshape(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const Extents sizes = infer_sizes(call[1].integers(), self.numel());
   Extents strides;
-  if (find_view_strides(self, sizes, strides)) return self.view(sizes, strides, self.offset);
+  const bool has_unit = std::ranges::count(self.sizes, 1) > 0;
+  if (find_view_strides(self, sizes, strides) && !(has_unit && is_recorded_as_copy(call, sizes, strides)))
+    return self.view(sizes, strides, self.offset);
   return copied(call, self, sizes);
 }
 Value reshape_copy(KernelCall& call) {
