@@ -39,6 +39,19 @@ void PartCausalMask::adapt(NodeId original, std::size_t part, Node& node) {
   if (!bias) bias = make_bias(call);
   rebind(context, node, {.param = node.op->find_param("attn_bias").value(), .value = Arg::node(bias)});
   rebind(context, node, {.param = node.op->find_param("is_causal").value(), .value = Arg::boolean(false)});
+  decline_gradient(node);
+}
+
+// Nothing reads a gradient of the bias, which the whole call does not have, even if it asks for one.
+void PartCausalMask::decline_gradient(Node& node) {
+  constexpr std::size_t kBiasGradient = 3;
+  const auto param = node.op->find_param("grad_input_mask");
+  if (!param) return;
+  const auto wanted = out_.context->args.children(arg_of(*out_.context, node, *param));
+  if (wanted.size() <= kBiasGradient || wanted[kBiasGradient] == Arg::boolean(false)) return;
+  std::vector<Arg> without(wanted.begin(), wanted.end());
+  without[kBiasGradient] = Arg::boolean(false);
+  rebind(*out_.context, node, {.param = *param, .value = writer_.list(without)});
 }
 
 NodeId PartCausalMask::make_bias(const Call& call) {

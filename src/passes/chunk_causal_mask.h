@@ -2,7 +2,7 @@
 //
 //   attention(q, k, v, None, True, 0.0, is_causal=True)
 //
-//   part 1     %bias = expand(triu(full([h, u], -inf), h + 1), [1, 1, h, u])     -inf where a key is behind its query
+//   part 1     %bias = expand(triu(full([h, u], -inf), h + 1), [1, 1, h, u])     -inf: a key behind its query
 //              attention(q_1, k, v, %bias, True, 0.0, is_causal=False)
 //
 // is_causal would begin at the first query that the call is given, or, in some kernels, at the last one. All
@@ -38,6 +38,7 @@ class PartCausalMask {
     std::size_t part;
   };
   NodeId make_bias(const Call& call);
+  void decline_gradient(Node& node);
   // The first key that the part's first query does not see.
   Arg first_hidden_key(const Call& call);
   Arg query_size(const Call& call, int dim);
