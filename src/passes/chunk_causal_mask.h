@@ -10,6 +10,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -60,5 +62,9 @@ class PartCausalMask {
   PartSizes& sizes_;
   std::map<Key, NodeId> made_;
 };
+
+// What the biases of all parts hold together, by the sizes that the graph was exported with: "masks of parts:
+// 2097152 bytes in all, from the first forward to the last backward". None without such calls.
+std::optional<std::string> describe_causal_masks(const Graph& graph, const ChunkPlan& plan);
 
 }  // namespace epweave
