@@ -7,7 +7,8 @@
 //   independent   each part's queries see the keys of their part only
 //
 // FlexAttention's mask and score functions are given numbers of rows of the whole model, and a causal mask
-// begins at the first row; AttentionCut says which of them a part must count from its first row. What the functions capture stays whole then.
+// begins at the first row; AttentionCut says which of them a part must count from its first row. What the
+// functions capture stays whole then.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -89,7 +89,23 @@ TEST_CASE("faults in the causal mask of a part are found") {
       made.type = g.context->types.intern(std::move(type));
     };
   };
+  // The bias as it is recorded.
+  const auto retype = [&](std::function<void(Context&, TensorType&)> edit) {
+    return [=](Graph& g) {
+      Node& made = find(g, "fa_bias_chunk1");
+      Type type = g.context->types[made.type];
+      edit(*g.context, type.tensor);
+      made.type = g.context->types.intern(std::move(type));
+    };
+  };
   const Fault faults[] = {
+      {retype([](Context&, TensorType& type) { type.dtype = DType::kBfloat16; }),
+       "it is torch.bfloat16, the queries are torch.float32"},
+      {retype([](Context& context, TensorType& type) { type.device = context.strings.intern("cuda:0"); }),
+       "it is on another device than the queries"},
+      {retype([](Context& context, TensorType& type) { type.sizes[1] = context.exprs.number(1); }),
+       "it has other batches or heads than the queries"},
+      {narrow("(2*u0)//3 - u0//3", "u0"), "its rows do not begin at multiples of 16 elements"},
       {[&](Graph& g) {
          rebind(*g.context, find(g, call), {.param = 3});
          rebind(*g.context, find(g, call), {.param = 6, .value = Arg::boolean(true)});
@@ -115,6 +131,21 @@ TEST_CASE("faults in the causal mask of a part are found") {
     CHECK(messages[0].find(fault.message) != std::string::npos);
   }
   CHECK(faults_of(graph, sound).empty());
+}
+
+TEST_CASE("a part's call may leave out what the schema gives") {
+  const Graph graph = parse_text(kAttention, "attention");
+  Graph rewritten = rewrite(graph, "chunk{roots=layers.*,dense=true,parts=2}");
+  for (const char* name : {"fa_chunk0", "fa_chunk1"}) {
+    Node& call = find(rewritten, name);
+    const auto args = rewritten.context->args[call.args];
+    REQUIRE(args.size() == 7);  // dropout_p = 0.0 and is_causal = False behind the first five
+    call.args = rewritten.context->args.add(std::vector<Arg>(args.begin(), args.begin() + 5));
+  }
+  CHECK(verify_rewrite(graph, rewritten).violations.empty());
+  // What it gives otherwise than by default counts.
+  rebind(*rewritten.context, find(rewritten, "fa_chunk1"), {.param = 5, .value = Arg::real(0.5)});
+  CHECK(!verify_rewrite(graph, rewritten).violations.empty());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ir/bind.h"
+#include "ir/facts.h"
 #include "ir/op.h"
 #include "ir/rebind.h"
 
@@ -16,6 +17,11 @@ constexpr int kBatchDim = 0, kHeadDim = 1, kSequenceDim = 2;
 // for each batch and head; others spread one of [1, 1, queries, keys].
 constexpr std::string_view kAlignedKernel = "aten._scaled_dot_product_efficient_attention";
 constexpr std::int64_t kAlignment = 16;
+
+const TensorType& operand_type(const Graph& graph, const Node& node, std::string_view name) {
+  const NodeId value = arg_of(*graph.context, node, node.op->find_param(name).value()).as_node();
+  return *tensor_of(*graph.context, graph.step().nodes[value].type);
+}
 
 }  // namespace
 
@@ -39,6 +45,19 @@ void PartCausalMask::adapt(NodeId original, std::size_t part, Node& node) {
   if (!bias) bias = make_bias(call);
   rebind(context, node, {.param = node.op->find_param("attn_bias").value(), .value = Arg::node(bias)});
   rebind(context, node, {.param = node.op->find_param("is_causal").value(), .value = Arg::boolean(false)});
+  decline_gradient(node);
+}
+
+// Nothing reads a gradient of the bias, which the whole call does not have, even if it asks for one.
+void PartCausalMask::decline_gradient(Node& node) {
+  constexpr std::size_t kBiasGradient = 3;
+  const auto param = node.op->find_param("grad_input_mask");
+  if (!param) return;
+  const auto wanted = out_.context->args.children(arg_of(*out_.context, node, *param));
+  if (wanted.size() <= kBiasGradient || wanted[kBiasGradient] == Arg::boolean(false)) return;
+  std::vector<Arg> without(wanted.begin(), wanted.end());
+  without[kBiasGradient] = Arg::boolean(false);
+  rebind(*out_.context, node, {.param = *param, .value = writer_.list(without)});
 }
 
 NodeId PartCausalMask::make_bias(const Call& call) {
@@ -89,6 +108,32 @@ Arg PartCausalMask::append(const Call& call, Step step) {
                     .origin = call.original,
                     .region = call.region,
                     .part = call.part})));
+}
+
+std::optional<std::string> describe_causal_masks(const Graph& graph, const ChunkPlan& plan) {
+  // As the calls of each part share biases; the batches and heads of an aligned one repeat its rows.
+  std::map<std::tuple<std::uint32_t, std::vector<ExprId>, DType, StringId>, std::int64_t> bytes;
+  Facts facts(graph);
+  for (const auto& [id, cut] : plan.placements.attention) {
+    if (!cut.causal) continue;
+    const Node& node = graph.step().nodes[id];
+    const TensorType& query = operand_type(graph, node, "query");
+    const ExprId queries = query.sizes[kSequenceDim];
+    const ExprId keys = operand_type(graph, node, "key").sizes[kSequenceDim];
+    const bool is_aligned = node.op->target.starts_with(kAlignedKernel);
+    std::vector<ExprId> sizes = {queries, keys};
+    if (is_aligned) sizes.insert(sizes.end(), {query.sizes[kBatchDim], query.sizes[kHeadDim]});
+    const auto rows = facts.hint(queries), columns = facts.hint(keys);
+    if (!rows || !columns)
+      return "masks of parts: queries times keys, from the first forward to the last backward";
+    const std::int64_t width = is_aligned ? (*columns + kAlignment - 1) / kAlignment * kAlignment : *columns;
+    const std::uint32_t division = plan.placements.regions[plan.placements.region[id].index()].division;
+    bytes[{division, sizes, query.dtype, query.device}] = *rows * width * info(query.dtype).bytes;
+  }
+  if (bytes.empty()) return std::nullopt;
+  std::int64_t total = 0;
+  for (const auto& [key, size] : bytes) total += size;
+  return fmt::format("masks of parts: {} bytes in all, from the first forward to the last backward", total);
 }
 
 }  // namespace epweave

@@ -2,7 +2,7 @@
 //
 //   attention(q, k, v, None, True, 0.0, is_causal=True)
 //
-//   part 1     %bias = expand(triu(full([h, u], -inf), h + 1), [1, 1, h, u])     -inf where a key is behind its query
+//   part 1     %bias = expand(triu(full([h, u], -inf), h + 1), [1, 1, h, u])     -inf: a key behind its query
 //              attention(q_1, k, v, %bias, True, 0.0, is_causal=False)
 //
 // is_causal would begin at the first query that the call is given, or, in some kernels, at the last one. All
@@ -10,6 +10,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -38,6 +40,7 @@ class PartCausalMask {
     std::size_t part;
   };
   NodeId make_bias(const Call& call);
+  void decline_gradient(Node& node);
   // The first key that the part's first query does not see.
   Arg first_hidden_key(const Call& call);
   Arg query_size(const Call& call, int dim);
@@ -59,5 +62,9 @@ class PartCausalMask {
   PartSizes& sizes_;
   std::map<Key, NodeId> made_;
 };
+
+// What the biases of all parts hold together, by the sizes that the graph was exported with: "masks of parts:
+// 2097152 bytes in all, from the first forward to the last backward". None without such calls.
+std::optional<std::string> describe_causal_masks(const Graph& graph, const ChunkPlan& plan);
 
 }  // namespace epweave

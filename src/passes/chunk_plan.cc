@@ -340,6 +340,7 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
     lines.push_back(fmt::format("unused: '{}' ({}): no value that enters it has a token extent",
                                 graph.text(region.root), region.backward ? "backward" : "forward"));
   for (const Division& division : plan.divisions) describe_unequal(graph, plan, division, lines);
+  if (auto masks = describe_causal_masks(graph, plan)) lines.push_back(std::move(*masks));
   for (const ChunkPlan::Assumed& assumed : plan.assumed)
     lines.push_back(fmt::format("assumption: {}", assumed.text));
   if (plan.claims.proved > 0)
