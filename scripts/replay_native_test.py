@@ -53,6 +53,31 @@ SUM_OF_PARTS = HEAD + """  %x0 = aten.slice.Tensor(%x, 0, 0, 48) : f32[48, 32]
 """
 
 
+# Two groups of 80 and 16 rows: each takes an algorithm of its own. `operand` is what is multiplied.
+GROUPS = """epweave text 1
+graph
+  %x = placeholder : f32[96, 32] role=user which=x
+  %w = placeholder : f32[2, 32, 24] role=user which=w
+  %offs = aten.arange.start_step(80, 97, 16) : i64[2]
+  %y = aten.neg.default(%x) : f32[96, 32]
+  %g = aten._grouped_mm.default({operand}, %w, %offs) : f32[96, 24]
+  %n = aten.neg.default(%g) : f32[96, 24]
+  output([%n, %y])
+"""
+# A division by zero, and then group bounds that descend.
+FAULTS = """epweave text 1
+graph
+  %x = placeholder : f32[96, 32] role=user which=x
+  %w = placeholder : f32[2, 32, 24] role=user which=w
+  %offs = aten.arange.start_step(80, 97, 16) : i64[2]
+  %zero = aten.sub.Tensor(%offs, %offs) : i64[2]
+  %q = aten.floor_divide.default(%offs, %zero) : i64[2]
+  %down = aten.neg.default(%offs) : i64[2]
+  %g = aten._grouped_mm.default(%x, %w, %down) : f32[96, 24]
+  output([%g, %q])
+"""
+
+
 def run(*arguments, **variables):
     """Exit code, standard output, standard error."""
     result = subprocess.run(
@@ -157,6 +182,20 @@ def check_sums(folder):
         expect("0 differs" in text and "portable math only" in text, f"a regrouped sum, native {pin}: {text}")
 
 
+def check_groups(folder):
+    code, text = check(folder / "groups.txt", folder / "groups.txt", "--math", "native")
+    expect(code == 0, f"groups: exit {code}: {text}")
+    code, text = check(folder / "groups.txt", folder / "wrong_groups.txt", "--math", "native")
+    expect(code == 1 and "different" in text.splitlines(), f"a fault in a grouped product: exit {code}: {text}")
+    expect("another algorithm" not in text and "library-kernel" not in text, f"a fault in a grouped product: {text}")
+
+
+def check_first_fault(folder):
+    code, output, errors = run("run", folder / "faults.txt", "--ranks", 1, "--device", "emulated", "--math", "native")
+    expect(code != 0 and "%q = " in output + errors, f"the first fault: exit {code}: {output}{errors}")
+    expect("offs must ascend" not in output + errors, f"the first fault: exit {code}: {output}{errors}")
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         place = pathlib.Path(name)
@@ -164,6 +203,9 @@ if __name__ == "__main__":
             ("whole", WHOLE),
             ("parts", PARTS.format(second="%x1")),
             ("wrong", PARTS.format(second="%x0")),
+            ("groups", GROUPS.format(operand="%x")),
+            ("wrong_groups", GROUPS.format(operand="%y")),
+            ("faults", FAULTS),
             ("sum", SUM),
             ("sum_of_parts", SUM_OF_PARTS),
         ):
@@ -172,4 +214,6 @@ if __name__ == "__main__":
         check_run(place)
         check_rows(place)
         check_sums(place)
+        check_groups(place)
+        check_first_fault(place)
     print("native math: all as expected")

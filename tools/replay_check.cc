@@ -167,8 +167,8 @@ std::string summarise_changes(const replay::CheckReport& report, const Graph& b)
                         replay::describe(*report.first_change->difference));
   }
   return text +
-         "  what lies behind them is not verified: --pin-rows takes A's algorithms, --math portable has "
-         "one\n";
+         "  what lies behind them is not verified: --pin-rows takes one algorithm for all numbers of rows "
+         "where the library allows it, --math portable always\n";
 }
 
 std::string summarise_check(const replay::CheckReport& report, const Graph& b) {

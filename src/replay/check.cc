@@ -234,6 +234,25 @@ class Checker {
            (setup_.device_b != nullptr && setup_.device_b->math() == Math::kNative);
   }
 
+  struct ProductTables {
+    const ProductTable& a;
+    const ProductTable& b;
+  };
+  // Products of B whose own values nobody compared: where one took another algorithm than in A, or has no product of A
+  // to take it from, what is computed from it may have other bits.
+  void mark_unjudged_products(const ProductTables& products, Rank rank, IdSet<NodeId>& changed) const {
+    IdSet<NodeId> as_in_a;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      const bool has_product = !products.a.at(rank, groups_[i].whole).empty();
+      if (judgements_[rank][i].skipped.empty() ||
+          (has_product && !find_kernel_change(products.a, products.b, rank, groups_[i])))
+        for (const NodeId value : groups_[i].values)
+          if (value) as_in_a.insert(value);
+    }
+    for (const NodeId node : products.b.nodes(rank))
+      if (!as_in_a.contains(node)) changed.insert(node);
+  }
+
   // What the library's algorithms and regrouped sums are behind.
   void find_kernel_changes(const RunResult& run_a, const RunResult& run_b) {
     const ProductTable products_a(run_a), products_b(run_b);
@@ -255,6 +274,7 @@ class Checker {
           mark(changed);
         }
       }
+      mark_unjudged_products({products_a, products_b}, rank, changed);
     }
     behind_changes_ = find_reached(b_, changed);
     behind_sums_ = find_reached(b_, sums);

@@ -132,12 +132,15 @@ class RankRunner {
           run_step(step, node);
         }
       } catch (const KernelError& error) {
+        // What an earlier kernel of the device refused may be why.
+        if (device_ != nullptr) check_fault();
         throw RunError(describe(node, error.what()));
       } catch (const RunError& error) {
         throw RunError(describe(node, error.what()));
       } catch (const CollectiveError& error) {
         throw CollectiveError(describe(node, error.what()));
       } catch (const CheckError& error) {
+        if (device_ != nullptr) check_fault();
         throw CheckError(describe(node, error.what()));
       }
     }

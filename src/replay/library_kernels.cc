@@ -23,21 +23,33 @@ const std::vector<const LibraryProduct*>& ProductTable::at(Rank rank, NodeId nod
   return found == of_rank_[rank].end() ? none : found->second;
 }
 
+std::vector<NodeId> ProductTable::nodes(Rank rank) const {
+  std::vector<NodeId> found;
+  for (const auto& [node, products] : of_rank_[rank]) found.push_back(node);
+  return found;
+}
+
 std::optional<KernelChange> find_kernel_change(const ProductTable& a, const ProductTable& b, Rank rank,
                                                const Group& group) {
-  std::set<std::string> algorithms;
-  const auto list = [&](const std::vector<const LibraryProduct*>& products, std::vector<std::string>& to) {
+  using Algorithms = std::set<std::pair<std::string, std::vector<std::uint64_t>>>;
+  std::map<std::int64_t, Algorithms> in_a, in_b;  // by group of a grouped product
+  const auto list = [](const std::vector<const LibraryProduct*>& products, auto& algorithms, auto& texts) {
     for (const LibraryProduct* product : products) {
-      algorithms.insert(product->algorithm);
+      algorithms[product->group].emplace(product->algorithm, product->bits);
       std::string text = fmt::format("{}: {}", product->shape, product->algorithm);
-      if (std::find(to.begin(), to.end(), text) == to.end()) to.push_back(std::move(text));
+      if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
     }
   };
   KernelChange change{rank, 0, {}, {}, {}};
-  list(a.at(rank, group.whole), change.a);
+  list(a.at(rank, group.whole), in_a, change.a);
   for (const NodeId value : group.values)
-    if (value) list(b.at(rank, value), change.b);
-  if (algorithms.size() < 2) return std::nullopt;
+    if (value) list(b.at(rank, value), in_b, change.b);
+  // A group that only one of them has rows of is no algorithm's doing.
+  const bool is_changed = std::any_of(in_b.begin(), in_b.end(), [&](const auto& of_b) {
+    const auto of_a = in_a.find(of_b.first);
+    return of_a != in_a.end() && of_a->second != of_b.second;
+  });
+  if (!is_changed) return std::nullopt;
   return change;
 }
 

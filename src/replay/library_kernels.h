@@ -30,12 +30,14 @@ class ProductTable {
  public:
   explicit ProductTable(const RunResult& run);
   const std::vector<const LibraryProduct*>& at(Rank rank, NodeId node) const;
+  std::vector<NodeId> nodes(Rank rank) const;  // those that have products
 
  private:
   std::vector<std::map<NodeId, std::vector<const LibraryProduct*>>> of_rank_;
 };
 
-// None if all products of the group took one algorithm, or none is the library's.
+// None if the products took the algorithms that they took in A. A grouped product is compared group by group: its groups
+// take several algorithms in A alone, by their numbers of rows.
 std::optional<KernelChange> find_kernel_change(const ProductTable& a, const ProductTable& b, Rank rank,
                                                const Group& group);
 

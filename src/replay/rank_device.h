@@ -37,11 +37,13 @@ enum class Math : std::uint8_t { kPortable, kNative };
 // Whether products that differ in their number of rows alone take the same algorithm of the library.
 enum class PinRows : std::uint8_t { kNo, kYes };
 
-// A product that the library computed.
+// A product in native math: of the library, or of a kernel of ours where the library has no algorithm ("own kernel").
 struct LibraryProduct {
   NodeId node;
-  std::string shape;      // "bf16[512, 256] x [256, 64]"
-  std::string algorithm;  // "algorithm 66, tile 20, stages 35, ..."
+  std::string shape;                // "bf16[512, 256] x [256, 64]"
+  std::string algorithm;            // "algorithm 66, tile 20, stages 35, ..."
+  std::int64_t group = 0;           // of a grouped product: which of its groups
+  std::vector<std::uint64_t> bits;  // the library's own form of the algorithm
 };
 
 class RankDevice {

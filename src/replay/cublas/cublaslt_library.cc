@@ -54,6 +54,10 @@ Library load_library(Streams streams) {
     if (*slot == nullptr)
       decline(fmt::format("--math native: {} has no {}", library.path, name), "use cuBLAS of CUDA 13");
   });
+  Dl_info loaded_from{};
+  if (dladdr(reinterpret_cast<void*>(library.api.create), &loaded_from) != 0 &&
+      loaded_from.dli_fname != nullptr)
+    library.path = loaded_from.dli_fname;
   library.version = library.api.get_version();
   return library;
 }

@@ -14,7 +14,7 @@ namespace epweave::replay::cublas {
 struct Library {
   Api api{};
   std::size_t version = 0;                                       // loaded: 130100 is 13.1.0
-  std::string path;                                              // as it was asked for
+  std::string path;                                              // of the file that was loaded
   std::vector<std::pair<std::string, std::string>> environment;  // variables that it may read
 };
 

@@ -27,11 +27,12 @@ DataType data_type(DType dtype) {
   }
 }
 
-// Bytes that the first elements of all batches are aligned to.
+// Bytes that the first elements of all rows (or columns) of all batches are aligned to.
 std::uint32_t alignment_of(const Matrix& matrix) {
   const std::uint64_t bytes = info(matrix.dtype).bytes;
   const std::uint64_t apart = static_cast<std::uint64_t>(matrix.batch_stride) * bytes;
-  const std::uint64_t all = reinterpret_cast<std::uintptr_t>(matrix.data) | apart | kMostAlignment;
+  const std::uint64_t leading = static_cast<std::uint64_t>(matrix.leading) * bytes;
+  const std::uint64_t all = reinterpret_cast<std::uintptr_t>(matrix.data) | apart | leading | kMostAlignment;
   return static_cast<std::uint32_t>(all & (~all + 1));
 }
 
@@ -40,14 +41,14 @@ void check(const Api& api, Status status, const char* what) {
     throw KernelError(fmt::format("cuBLASLt cannot {}: {}", what, api.status_text(status)));
 }
 
-// "bf16[512, 256] x [256, 64]^T -> f32"
+// "bf16[512, 256] x [256, 64]^T -> f32"; of a pinned class, whose rows are 0: "batches of bf16[*, 256] x [256, 64]"
 std::string shape_text(const Product& p, std::int64_t rows) {
   const auto extents = [](std::int64_t first, std::int64_t second, const Matrix& m) {
     return m.is_transposed ? fmt::format("[{}, {}]^T", second, first)
                            : fmt::format("[{}, {}]", first, second);
   };
   std::string text;
-  if (p.batches != 1) text += fmt::format("{} of ", p.batches);
+  if (p.batches != 1) text += rows == 0 ? "batches of " : fmt::format("{} of ", p.batches);
   text += info(p.a.dtype).short_name;
   text += rows == 0
               ? (p.a.is_transposed ? fmt::format("[{}, *]^T", p.depth) : fmt::format("[*, {}]", p.depth))
@@ -60,33 +61,46 @@ std::string shape_text(const Product& p, std::int64_t rows) {
 std::string class_of(const Product& p, bool is_pinned) {
   std::string text = shape_text(p, is_pinned ? 0 : p.rows);
   text += fmt::format(", aligned to {} {} {}", alignment_of(p.a), alignment_of(p.b), alignment_of(p.c));
-  if (!is_pinned) text += fmt::format(", leading {} {} {}", p.a.leading, p.b.leading, p.c.leading);
+  if (!is_pinned)
+    text += fmt::format(", leading {} {} {}, batches apart {} {} {}", p.a.leading, p.b.leading, p.c.leading,
+                        p.a.batch_stride, p.b.batch_stride, p.c.batch_stride);
   return text;
 }
 
+// None where the library does not say.
 template <class T>
-T config(const Api& api, const AlgorithmBits& bits, ConfigAttribute attribute) {
+std::optional<T> config(const Api& api, const AlgorithmBits& bits, ConfigAttribute attribute) {
   T value{};
   std::size_t written = 0;
-  // What this algorithm does not have stays 0.
-  static_cast<void>(api.get_config(&bits, attribute, &value, sizeof value, &written));
+  if (api.get_config(&bits, attribute, &value, sizeof value, &written) != Status::kSuccess)
+    return std::nullopt;
   return value;
 }
 
-std::string describe(const Api& api, const AlgorithmBits& bits) {
-  return fmt::format("algorithm {}, tile {}, stages {}, inner shape {}, cluster {}, swizzling {}, option {}",
-                     config<std::int32_t>(api, bits, ConfigAttribute::kId),
-                     config<std::uint32_t>(api, bits, ConfigAttribute::kTile),
-                     config<std::uint32_t>(api, bits, ConfigAttribute::kStages),
-                     config<std::uint16_t>(api, bits, ConfigAttribute::kInnerShape),
-                     config<std::uint16_t>(api, bits, ConfigAttribute::kClusterShape),
-                     config<std::uint32_t>(api, bits, ConfigAttribute::kSwizzling),
-                     config<std::uint32_t>(api, bits, ConfigAttribute::kCustomOption));
+std::string describe(const Api& api, const Candidate& candidate) {
+  const AlgorithmBits& bits = candidate.algorithm;
+  // What this algorithm does not have is 0.
+  const auto number = [&](auto zero, ConfigAttribute attribute) {
+    return config<decltype(zero)>(api, bits, attribute).value_or(zero);
+  };
+  constexpr std::uint32_t kWord = 0;
+  constexpr std::uint16_t kShort = 0;
+  return fmt::format(
+      "algorithm {}, tile {}, stages {}, inner shape {}, cluster {}, swizzling {}, option {}, split-K {}, "
+      "scheme {}, "
+      "workspace {}",
+      number(std::int32_t{0}, ConfigAttribute::kId), number(kWord, ConfigAttribute::kTile),
+      number(kWord, ConfigAttribute::kStages), number(kShort, ConfigAttribute::kInnerShape),
+      number(kShort, ConfigAttribute::kClusterShape), number(kWord, ConfigAttribute::kSwizzling),
+      number(kWord, ConfigAttribute::kCustomOption), number(std::int32_t{0}, ConfigAttribute::kSplitK),
+      number(kWord, ConfigAttribute::kReductionScheme), candidate.workspace_bytes);
 }
 
+// Only where the library says so: an algorithm of which it does not tell is not taken.
 bool adds_up_in_one_sequence(const Api& api, const AlgorithmBits& bits) {
-  return config<std::int32_t>(api, bits, ConfigAttribute::kSplitK) <= 1 &&
-         config<std::uint32_t>(api, bits, ConfigAttribute::kReductionScheme) == 0;
+  const auto split = config<std::int32_t>(api, bits, ConfigAttribute::kSplitK);
+  const auto scheme = config<std::uint32_t>(api, bits, ConfigAttribute::kReductionScheme);
+  return split && (*split == 0 || *split == 1) && scheme && *scheme == 0;
 }
 
 }  // namespace
@@ -95,63 +109,58 @@ bool adds_up_in_one_sequence(const Api& api, const AlgorithmBits& bits) {
 // product of the transposed matrices, b first: no element moves.
 class Call {
  public:
-  Call(const Api& api, const Product& p, std::int64_t rows) : api_(api) {
+  Call(const Api& api, const Product& p) : api_(api) {
     const bool is_double = p.a.dtype == DType::kFloat64;
     const ComputeType compute = is_double                      ? ComputeType::kFloat64
                                 : p.a.dtype == DType::kFloat32 ? ComputeType::kFloat32Pedantic
                                                                : ComputeType::kFloat32;
-    check(api, api.make_desc(&desc_, compute, is_double ? DataType::kFloat64 : DataType::kFloat32),
+    Desc desc = nullptr;
+    check(api, api.make_desc(&desc, compute, is_double ? DataType::kFloat64 : DataType::kFloat32),
           "describe a product");
+    desc_ = {desc, api.destroy_desc};
     set_transposed(DescAttribute::kTransposeA, p.b);
     set_transposed(DescAttribute::kTransposeB, p.a);
-    // A pinned algorithm is asked for with as many rows as are usual: leading dimensions that are too small then grow.
     first_ = make_layout(p.b, {p.columns, p.depth}, p.batches);
-    second_ = make_layout(p.a, {p.depth, rows}, p.batches);
-    result_ = make_layout(p.c, {p.columns, rows}, p.batches);
+    second_ = make_layout(p.a, {p.depth, p.rows}, p.batches);
+    result_ = make_layout(p.c, {p.columns, p.rows}, p.batches);
   }
-  ~Call() {
-    for (const Layout layout : {first_, second_, result_})
-      if (layout != nullptr) api_.destroy_layout(layout);
-    if (desc_ != nullptr) api_.destroy_desc(desc_);
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
-  Desc desc() const { return desc_; }
-  Layout first() const { return first_; }
-  Layout second() const { return second_; }
-  Layout result() const { return result_; }
+  Desc desc() const { return desc_.get(); }
+  Layout first() const { return first_.get(); }
+  Layout second() const { return second_.get(); }
+  Layout result() const { return result_.get(); }
 
  private:
+  using LayoutHolder = std::unique_ptr<LayoutTag, Status (*)(Layout)>;
   struct Extents2 {
     std::int64_t rows, columns;  // as the library sees the matrix, before it is transposed
   };
   void set_transposed(DescAttribute attribute, const Matrix& matrix) {
     const Operation operation = matrix.is_transposed ? Operation::kTransposed : Operation::kPlain;
-    check(api_, api_.set_desc(desc_, attribute, &operation, sizeof operation), "describe a product");
+    check(api_, api_.set_desc(desc_.get(), attribute, &operation, sizeof operation), "describe a product");
   }
-  Layout make_layout(const Matrix& matrix, Extents2 extents, std::int64_t batches) {
+  LayoutHolder make_layout(const Matrix& matrix, Extents2 extents, std::int64_t batches) {
     if (matrix.is_transposed) std::swap(extents.rows, extents.columns);
-    Layout layout = nullptr;
+    Layout made = nullptr;
     check(
         api_,
-        api_.make_layout(&layout, data_type(matrix.dtype), static_cast<std::uint64_t>(extents.rows),
+        api_.make_layout(&made, data_type(matrix.dtype), static_cast<std::uint64_t>(extents.rows),
                          static_cast<std::uint64_t>(extents.columns), std::max(matrix.leading, extents.rows)),
         "describe a matrix");
+    LayoutHolder layout(made, api_.destroy_layout);
+    if (batches == 1) return layout;
     const auto count = static_cast<std::int32_t>(batches);
-    if (batches != 1 &&
-        (api_.set_layout(layout, LayoutAttribute::kBatchCount, &count, sizeof count) != Status::kSuccess ||
-         api_.set_layout(layout, LayoutAttribute::kBatchStride, &matrix.batch_stride,
-                         sizeof matrix.batch_stride) != Status::kSuccess)) {
-      api_.destroy_layout(layout);
-      throw KernelError("cuBLASLt cannot describe a batch of matrices");
-    }
+    check(api_, api_.set_layout(made, LayoutAttribute::kBatchCount, &count, sizeof count),
+          "describe a batch of matrices");
+    check(api_,
+          api_.set_layout(made, LayoutAttribute::kBatchStride, &matrix.batch_stride,
+                          sizeof matrix.batch_stride),
+          "describe a batch of matrices");
     return layout;
   }
 
   const Api& api_;
-  Desc desc_ = nullptr;
-  Layout first_ = nullptr, second_ = nullptr, result_ = nullptr;
+  std::unique_ptr<DescTag, Status (*)(Desc)> desc_{nullptr, nullptr};
+  LayoutHolder first_{nullptr, nullptr}, second_{nullptr, nullptr}, result_{nullptr, nullptr};
 };
 
 bool has_products(DType dtype) {
@@ -184,6 +193,25 @@ Handle::~Handle() {
   library_.api.destroy(context_);
 }
 
+// What the algorithm of a pinned class is asked for: nothing in it depends on how many rows or batches the product has.
+Product as_pinned(Product p) {
+  const bool is_batched = p.batches != 1;
+  p.rows = kPinnedRows;
+  p.batches = is_batched ? kPinnedBatches : 1;
+  const auto lay_out = [&](Matrix& matrix, std::int64_t rows, std::int64_t columns) {
+    // As far apart as the alignment of the class allows.
+    const std::int64_t step = alignment_of(matrix) / static_cast<std::int64_t>(info(matrix.dtype).bytes);
+    const std::int64_t unit = std::max<std::int64_t>(step, 1);
+    const auto round_up = [&](std::int64_t count) { return (count + unit - 1) / unit * unit; };
+    matrix.leading = round_up(matrix.is_transposed ? rows : columns);
+    matrix.batch_stride = is_batched ? round_up(matrix.leading * (matrix.is_transposed ? columns : rows)) : 0;
+  };
+  lay_out(p.a, p.rows, p.depth);
+  lay_out(p.b, p.depth, p.columns);
+  lay_out(p.c, p.rows, p.columns);
+  return p;
+}
+
 Products::Choice Products::ask(const Product& product, const Call& call) const {
   const Api& api = handle_.library().api;
   Preference made = nullptr;
@@ -200,19 +228,24 @@ Products::Choice Products::ask(const Product& product, const Call& call) const {
   set(PreferenceAttribute::kAlignmentD, alignment_of(product.c));
   std::array<Candidate, kCandidates> candidates{};
   int found = 0;
-  check(api,
-        api.find_algorithms(handle_.get(), call.desc(), call.first(), call.second(), call.result(),
-                            call.result(), made, kCandidates, candidates.data(), &found),
-        "find an algorithm");
+  const Status status =
+      api.find_algorithms(handle_.get(), call.desc(), call.first(), call.second(), call.result(),
+                          call.result(), made, kCandidates, candidates.data(), &found);
+  if (status == Status::kNotSupported) return {{}, "own kernel", Kernel::kOwn};
+  check(api, status, "find an algorithm");
+  const Candidate* best = nullptr;
   for (int i = 0; i < found; ++i) {
     const Candidate& candidate = candidates[static_cast<std::size_t>(i)];
     if (candidate.state != Status::kSuccess || candidate.workspace_bytes > kWorkspaceBytes ||
         !adds_up_in_one_sequence(api, candidate.algorithm))
       continue;
-    return {candidate.algorithm, describe(api, candidate.algorithm)};
+    if (best == nullptr) best = &candidate;
+    if (candidate.workspace_bytes != 0) continue;
+    best = &candidate;
+    break;
   }
-  throw KernelError(fmt::format("cuBLASLt has no algorithm for {} that adds up in one sequence",
-                                shape_text(product, product.rows)));
+  if (best == nullptr) return {{}, "own kernel", Kernel::kOwn};
+  return {best->algorithm, describe(api, *best), Kernel::kLibrary};
 }
 
 const Products::Choice& Products::choose(const Product& product, const Call& call) {
@@ -232,8 +265,11 @@ const Products::Choice& Products::choose(const Product& product, const Call& cal
   if (pin_ == PinRows::kNo) return own();
   const std::string name = class_of(product, true);
   auto found = chosen_.find(name);
-  if (found == chosen_.end())
-    found = chosen_.emplace(name, ask(product, Call(api, product, product.usual_rows))).first;
+  if (found == chosen_.end()) {
+    const Product pinned = as_pinned(product);
+    found = chosen_.emplace(name, ask(pinned, Call(api, pinned))).first;
+  }
+  if (found->second.kernel == Kernel::kOwn) return found->second;  // its bits do not depend on the rows
   Candidate result{};
   const bool is_supported =
       api.check_algorithm(handle_.get(), call.desc(), call.first(), call.second(), call.result(),
@@ -242,10 +278,27 @@ const Products::Choice& Products::choose(const Product& product, const Call& cal
   return is_supported ? found->second : own();
 }
 
-void Products::multiply(const Product& product, const Stream& stream, NodeId node) {
+Kernel Products::multiply(const Product& product, const Stream& stream, NodeId node) {
+  try {
+    return queue(product, stream, node);
+  } catch (const KernelError& error) {
+    throw KernelError(fmt::format("{}: {}", shape_text(product, product.rows), error.what()));
+  }
+}
+
+Kernel Products::queue(const Product& product, const Stream& stream, NodeId node) {
   const Api& api = handle_.library().api;
-  const Call call(api, product, product.rows);
+  const Call call(api, product);
   const Choice& choice = choose(product, call);
+  LibraryProduct made{node,
+                      shape_text(product, product.rows),
+                      choice.text,
+                      product.group,
+                      {std::begin(choice.bits.data), std::end(choice.bits.data)}};
+  if (choice.kernel == Kernel::kOwn) {
+    record_.push_back(std::move(made));
+    return Kernel::kOwn;
+  }
   const bool is_double = product.a.dtype == DType::kFloat64;
   const double one = 1, zero = 0;
   const float one_float = 1, zero_float = 0;
@@ -256,7 +309,8 @@ void Products::multiply(const Product& product, const Stream& stream, NodeId nod
                      call.second(), beta, product.c.data, call.result(), product.c.data, call.result(),
                      &choice.bits, stream.workspace, kWorkspaceBytes, stream.native),
         "multiply");
-  record_.push_back({node, shape_text(product, product.rows), choice.text});
+  record_.push_back(std::move(made));
+  return Kernel::kLibrary;
 }
 
 std::vector<LibraryProduct> Products::take_record() {

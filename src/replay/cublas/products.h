@@ -1,10 +1,12 @@
 // Products by cuBLASLt: one algorithm for each class of shapes, chosen once and recorded.
 //
-//   class      dtypes, layouts, extents and alignment of a product; with pinned rows, without the number of rows and
-//              the leading dimensions, so that a product of some of the rows takes the algorithm of all of them
-//   algorithm  the first of the library's candidates, best first, that neither splits the reduced index nor adds up
-//              partial results: its bits depend on the class and the algorithm alone. It is asked for at the first
-//              product of the class, in the order of the rank's steps, and kept
+//   class      dtypes, layouts, extents and alignment of a product; with pinned rows, without the numbers of rows and
+//              batches and the leading dimensions, so that a product of some of the rows, or of some of the batches,
+//              takes the algorithm of all of them
+//   algorithm  of the library's candidates, best first, those that neither split the reduced index nor add up partial
+//              results, as the library itself says; of these the first that needs no workspace, else the first. A
+//              pinned one is asked for with kPinnedRows rows (and kPinnedBatches batches), whatever the product has: it
+//              depends on the class, the library and the GPU alone, in every process
 //
 // Products accumulate in float32 (the 16-bit floats), in float32 without TF32 (float32), in float64 (float64). A pinned
 // algorithm that the library refuses for a number of rows is replaced by that number's own; the record shows it.
@@ -35,8 +37,8 @@ bool has_products(DType dtype);
 // c = a b, for every batch; no extent is 0.
 struct Product {
   std::int64_t batches = 1, rows = 0, columns = 0, depth = 0;
-  std::int64_t usual_rows = 0;  // what a pinned algorithm is chosen for: the rows of a group, on the whole
-  Matrix a, b, c;               // c is not transposed
+  std::int64_t group = 0;  // LibraryProduct::group
+  Matrix a, b, c;          // c is not transposed
 };
 
 class Handle {
@@ -55,7 +57,11 @@ class Handle {
 
 class Call;
 
+// Whose kernel makes a product.
+enum class Kernel : std::uint8_t { kLibrary, kOwn };
+
 inline constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+inline constexpr std::int64_t kPinnedRows = 1024, kPinnedBatches = 8;
 
 // The products of one rank: what was chosen, kept over the runs of a process, so that the second graph of a comparison
 // takes what the first one chose. Used by one thread at a time.
@@ -67,8 +73,9 @@ class Products {
     void* native = nullptr;     // of the device
     void* workspace = nullptr;  // kWorkspaceBytes
   };
-  // Queues the product. Throws KernelError where the library refuses it.
-  void multiply(const Product& product, const Stream& stream, NodeId node);
+  // Queues the product, or, where the library has no algorithm for it, says that a kernel of ours has to. Records either.
+  // Throws KernelError with the shape where the library fails.
+  Kernel multiply(const Product& product, const Stream& stream, NodeId node);
   // Of the products since the last call.
   std::vector<LibraryProduct> take_record();
 
@@ -76,7 +83,9 @@ class Products {
   struct Choice {
     AlgorithmBits bits{};
     std::string text;
+    Kernel kernel = Kernel::kLibrary;
   };
+  Kernel queue(const Product& product, const Stream& stream, NodeId node);
   const Choice& choose(const Product& product, const Call& call);
   Choice ask(const Product& product, const Call& call) const;
 

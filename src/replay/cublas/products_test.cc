@@ -94,7 +94,7 @@ TEST_CASE("native: an algorithm without split sums is taken, and is that of the 
   CHECK(native.record().empty());
 }
 
-TEST_CASE("native: pinned rows take the algorithm of the first product of the class") {
+TEST_CASE("native: pinned rows take the algorithm of a number of rows that is always the same") {
   HostMemory memory;
   Native native(PinRows::kYes);
   const Tensor x = numbers(memory, {100, 37}), w = numbers(memory, {37, 24});
@@ -113,7 +113,48 @@ TEST_CASE("native: pinned rows take the algorithm of the first product of the cl
   CHECK(tile_of(record[2]) == "tile 3");
   CHECK(tile_of(record[3]) == "tile 1");
   CHECK(record[4].shape == "f32[10, 37] x [24, 37]^T");
-  CHECK(tile_of(record[4]) == "tile 1");
+  CHECK(tile_of(record[4]) == "tile 3");
+}
+
+TEST_CASE(
+    "native: the pinned algorithm does not depend on which product comes first, nor on the number of "
+    "batches") {
+  HostMemory memory;
+  const Tensor x = numbers(memory, {100, 37}), w = numbers(memory, {37, 24});
+  Native whole_first(PinRows::kYes), part_first(PinRows::kYes);
+  const Tensor whole = whole_first.call("aten.mm.default", {x, w});
+  const Tensor part = part_first.call("aten.mm.default", {rows(x, 0, 10), w});
+  CHECK(same_bits(rows(whole, 0, 10), part));
+  const Tensor a = numbers(memory, {6, 20, 12}), b = numbers(memory, {6, 12, 8});
+  const Tensor all = whole_first.call("aten.bmm.default", {a, b});
+  const Tensor two = whole_first.call(
+      "aten.bmm.default", {a.view({2, 20, 12}, {240, 12, 1}, 480), b.view({2, 12, 8}, {96, 8, 1}, 192)});
+  CHECK(same_bits(all.view({2, 20, 8}, {160, 8, 1}, 320), two));
+  const auto record = whole_first.record();
+  REQUIRE(record.size() == 3);
+  CHECK(record[1].algorithm == record[2].algorithm);
+  CHECK(record[1].bits == record[2].bits);
+}
+
+TEST_CASE("native: what the library has no algorithm for is made by a kernel of ours") {
+  HostMemory memory;
+  Native native(PinRows::kNo), portable(PinRows::kNo, Math::kPortable);
+  const Tensor x = numbers(memory, {9, 61}), w = numbers(memory, {61, 5});  // the stand-in refuses this depth
+  CHECK(same_bits(native.call("aten.mm.default", {x, w}), portable.call("aten.mm.default", {x, w})));
+  const auto record = native.record();
+  REQUIRE(record.size() == 1);
+  CHECK(record[0].algorithm == "own kernel");
+}
+
+TEST_CASE("native: an algorithm that does not say whether it splits sums is not taken") {
+  HostMemory memory;
+  Native native(PinRows::kNo);
+  // Of this depth the stand-in proposes a silent one and one of a negative split first.
+  native.call("aten.mm.default", {numbers(memory, {9, 59}), numbers(memory, {59, 5})});
+  const auto record = native.record();
+  REQUIRE(record.size() == 1);
+  CHECK(record[0].algorithm.find("split-K 1, scheme 0, workspace 1024") != std::string::npos);
+  CHECK(tile_of(record[0]) == "tile 1");
 }
 
 TEST_CASE("native: layouts that the library does not read are copied, results that it does not write too") {
@@ -166,8 +207,10 @@ TEST_CASE("native: groups are products of their own, of pinned rows all the same
     const auto record = native.record();
     REQUIRE(record.size() == 2);  // the group in the middle is empty
     CHECK(record[0].shape == "f32[70, 33] x [33, 20]");
-    CHECK(tile_of(record[0]) == (pin == PinRows::kYes ? "tile 2" : "tile 3"));
-    CHECK(tile_of(record[1]) == "tile 2");
+    CHECK(tile_of(record[0]) == "tile 3");
+    CHECK(tile_of(record[1]) == (pin == PinRows::kYes ? "tile 3" : "tile 2"));
+    CHECK(record[0].group == 0);
+    CHECK(record[1].group == 2);
     const Tensor depth = native.call("aten._grouped_mm.default", {transposed(x), x, ends, none, none});
     CHECK(depth.sizes == Extents{3, 33, 33});
     for (std::int64_t i = 0; i < 33; ++i) CHECK(depth.data<float>()[33 * 33 + i] == 0.0f);

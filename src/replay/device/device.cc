@@ -96,6 +96,7 @@ class OneRank : public RankDevice {
     check(api.fill(streams_[0]->get(), fault_->data(), 0, sizeof(Fault)), "fill memory");
     for (const auto& stream : streams_)
       launchers_.push_back(std::make_unique<Launcher>(api, pool, stream->get(), device_fault()));
+    if (products_ != nullptr) products_->take_record();  // a run that failed may have left some
     launchers_[0]->use_library(products_);
     // No other stream may look at the fault before it is zeroed.
     synchronize();
@@ -296,6 +297,7 @@ class OneDevice : public Device {
     }
     if (native_ != nullptr) {
       facts.emplace_back("cublaslt", cublas::version_text(native_->library.version));
+      facts.emplace_back("cublaslt_library", native_->library.path);
       facts.emplace_back("rows", native_->pin == PinRows::kYes ? "pinned" : "not pinned");
       for (const auto& [name, value] : native_->library.environment) facts.emplace_back(name, value);
     }

@@ -36,6 +36,33 @@ void check_matrices(const Tensor& a, const Tensor& b, std::size_t rank) {
                       std::to_string(b.sizes[rank - 2]));
 }
 
+// ---- our own kernels ----------------------------------------------------------------------
+
+// out = a b, of two dimensions or of three with as many batches.
+void multiply_by_ours(Launcher& launcher, const Operands& of) {
+  const std::size_t rank = of.a.rank();
+  const std::int64_t batches = rank == 3 ? of.a.sizes[0] : 1;
+  const std::int64_t rows = of.a.sizes[rank - 2], columns = of.b.sizes[rank - 1],
+                     depth = of.a.sizes[rank - 1];
+  if (compute_of(of.a.dtype) == Compute::kFloat) {
+    MatmulTask task{};
+    task.a = matrix_place(of.a);
+    task.b = matrix_place(of.b);
+    task.c = matrix_place(of.out);
+    task.rows = rows;
+    task.columns = columns;
+    task.depth = depth;
+    return launch_product(launcher, task, batches, {&of.a, &of.b, &of.out});
+  }
+  with_real(of.a.dtype, [&](auto zero) {
+    using C = decltype(zero);
+    if constexpr (!std::is_same_v<C, float>)
+      launcher.launch(
+          DotTask<C>{matrix_place(of.a), matrix_place(of.b), matrix_place(of.out), rows, columns, depth},
+          batches * rows * columns, {&of.a, &of.b, &of.out});
+  });
+}
+
 // ---- native math --------------------------------------------------------------------------
 
 // The tensor, or a row-major copy where the library cannot read it as it lies.
@@ -46,15 +73,15 @@ Tensor as_library_reads(Launcher& launcher, const Tensor& tensor) {
   return copy;
 }
 
-// out = a b by the library. `usual_rows`: Product::usual_rows.
-void multiply_by_library(Launcher& launcher, const Operands& of, std::int64_t usual_rows) {
+// out = a b by the library, or by our own kernel where it has none. `group`: of a grouped product, else 0.
+void multiply_by_library(Launcher& launcher, const Operands& of, std::int64_t group) {
   const std::size_t rank = of.a.rank();
   cublas::Product product;
   product.batches = rank == 3 ? of.a.sizes[0] : 1;
   product.rows = of.a.sizes[rank - 2];
   product.columns = of.b.sizes[rank - 1];
   product.depth = of.a.sizes[rank - 1];
-  product.usual_rows = std::max<std::int64_t>(usual_rows, 1);
+  product.group = group;
   if (of.out.numel() == 0) return;
   if (product.depth == 0) return cpu::fill_elements(of.out, Value(std::int64_t{0}));
   const Tensor a = as_library_reads(launcher, of.a), b = as_library_reads(launcher, of.b);
@@ -65,35 +92,17 @@ void multiply_by_library(Launcher& launcher, const Operands& of, std::int64_t us
   product.a = *cublas::as_matrix(a);
   product.b = *cublas::as_matrix(b);
   product.c = *cublas::as_matrix(out);
-  launcher.multiply_by_library(product, {&a, &b, &out});
+  if (launcher.multiply_by_library(product, {&a, &b, &out}) == cublas::Kernel::kOwn)
+    return multiply_by_ours(launcher, of);
   if (!is_written_directly) cpu::copy_elements(out, of.out);
 }
 
 // ---- one product or as many as there are batches ------------------------------------------
 
-// out = a b, of two dimensions or of three with as many batches.
 void multiply(Launcher& launcher, const Tensor& a, const Tensor& b, const Tensor& out) {
-  const std::size_t rank = a.rank();
-  const std::int64_t batches = rank == 3 ? a.sizes[0] : 1;
-  const std::int64_t rows = a.sizes[rank - 2], columns = b.sizes[rank - 1], depth = a.sizes[rank - 1];
   if (launcher.has_library() && cublas::has_products(a.dtype))
-    return multiply_by_library(launcher, {a, b, out}, rows);
-  if (compute_of(a.dtype) == Compute::kFloat) {
-    MatmulTask task{};
-    task.a = matrix_place(a);
-    task.b = matrix_place(b);
-    task.c = matrix_place(out);
-    task.rows = rows;
-    task.columns = columns;
-    task.depth = depth;
-    return launch_product(launcher, task, batches, {&a, &b, &out});
-  }
-  with_real(a.dtype, [&](auto zero) {
-    using C = decltype(zero);
-    if constexpr (!std::is_same_v<C, float>)
-      launcher.launch(DotTask<C>{matrix_place(a), matrix_place(b), matrix_place(out), rows, columns, depth},
-                      batches * rows * columns, {&a, &b, &out});
-  });
+    return multiply_by_library(launcher, {a, b, out}, 0);
+  multiply_by_ours(launcher, {a, b, out});
 }
 
 Value mm(KernelCall& call) {
@@ -221,14 +230,13 @@ void multiply_groups_by_library(Launcher& launcher, const Operands& of, const Gr
     };
     switch (layout.by) {
       case GroupedBy::kRows:
-        multiply_by_library(launcher, {cut(of.a, 0), slab(of.b, group), cut(of.out, 0)},
-                            layout.limit / layout.groups);
+        multiply_by_library(launcher, {cut(of.a, 0), slab(of.b, group), cut(of.out, 0)}, group);
         break;
       case GroupedBy::kColumns:
-        multiply_by_library(launcher, {slab(of.a, group), cut(of.b, 1), cut(of.out, 1)}, of.out.sizes[0]);
+        multiply_by_library(launcher, {slab(of.a, group), cut(of.b, 1), cut(of.out, 1)}, group);
         break;
       default:
-        multiply_by_library(launcher, {cut(of.a, 1), cut(of.b, 0), slab(of.out, group)}, of.a.sizes[0]);
+        multiply_by_library(launcher, {cut(of.a, 1), cut(of.b, 0), slab(of.out, group)}, group);
         break;
     }
   }
@@ -242,7 +250,7 @@ Value grouped_mm(KernelCall& call) {
   cpu::fill_elements(out, Value(std::int64_t{0}));
   if (scratch.launcher().has_library()) {
     if (layout.by == GroupedBy::kNothing)
-      multiply_by_library(scratch.launcher(), {a, b, out}, a.sizes[1]);
+      multiply_by_library(scratch.launcher(), {a, b, out}, 0);
     else
       multiply_groups_by_library(scratch.launcher(), {a, b, out}, layout, call.tensor(2));
     return out;

@@ -164,6 +164,7 @@ Value repeat_interleave(KernelCall& call) {
   } else if (rows != 0) {  // the host must know the size
     const Tensor last = launcher.download(ends.view({}, {}, rows - 1));
     count = *last.data<std::int64_t>();
+    if (count < 0) throw KernelError("the counts add up to " + std::to_string(count));
   }
   launcher.launch(CheckCountsTask{ends.data<std::int64_t>(), rows, count, launcher.sink()}, 1, {&ends});
   const Tensor out = scratch.make(DType::kInt64, {count});

@@ -205,12 +205,12 @@ Tensor Launcher::download(const Tensor& tensor) {
   return copy;
 }
 
-void Launcher::multiply_by_library(const cublas::Product& product,
-                                   std::initializer_list<const Tensor*> tensors) {
+cublas::Kernel Launcher::multiply_by_library(const cublas::Product& product,
+                                             std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors) pool_->use(*tensor->storage, stream_);
   if (workspace_ == nullptr) workspace_ = allocate(cublas::kWorkspaceBytes);
   check(api_.enter(), "be used by a thread");
-  products_->multiply(product, {native_stream(), workspace_->data()}, NodeId(site_));
+  return products_->multiply(product, {native_stream(), workspace_->data()}, NodeId(site_));
 }
 
 Launcher& launcher_of(KernelCall& call) {

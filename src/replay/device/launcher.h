@@ -45,8 +45,9 @@ class Launcher : public Queue, public Memory {
   // In native math, who computes products; else null.
   void use_library(cublas::Products* products) { products_ = products; }
   bool has_library() const { return products_ != nullptr; }
-  // `tensors`: all that it reads and writes.
-  void multiply_by_library(const cublas::Product& product, std::initializer_list<const Tensor*> tensors);
+  // `tensors`: all that it reads and writes. Of a product that is to be made by our own kernel nothing is queued.
+  cublas::Kernel multiply_by_library(const cublas::Product& product,
+                                     std::initializer_list<const Tensor*> tensors);
 
   // The host waits for the stream: the elements in the same strides, in host memory.
   Tensor download(const Tensor& tensor);

@@ -8,7 +8,8 @@
 //   tile    1          2          3        not offered again for fewer than 8 rows: a pinned algorithm is refused
 //
 // Before these it proposes algorithms that nobody who wants one order of additions may take: one that splits the
-// reduced index, and, unless the mask forbids it, one with a reduction scheme. It checks what the library would:
+// reduced index, and, unless the mask forbids it, one with a reduction scheme; of depth 59 also one that does not say
+// whether it splits and one that splits by -1. Of depth 61 it has no algorithm. It checks what the library would:
 // compute types, leading dimensions, alignments that were promised, the workspace.
 #include <algorithm>
 #include <cstring>
@@ -42,6 +43,7 @@ constexpr std::size_t kNeededWorkspace = 1024;
 
 // In AlgorithmBits::data.
 enum Field { kTileField, kSplitField, kSchemeField, kAlignmentField };
+constexpr std::uint64_t kSilent = 77;  // a split that is not told
 AlgorithmBits make_algorithm(std::uint64_t tile, std::uint64_t split, std::uint64_t scheme) {
   return {{tile, split, scheme, 0, 0, 0, 0, 0}};
 }
@@ -218,7 +220,13 @@ EPWEAVE_EXPORT Status cublasLtMatmulAlgoGetHeuristic(Context, Desc desc, Layout 
       !is_compute_type_right(of(desc), of(a).type))
     return Status::kInvalidValue;
   const PreferenceData& data = of(preference);
+  const std::int64_t depth = of(desc).is_transposed_a ? of(a).rows : of(a).columns;
+  if (depth == 61) return Status::kNotSupported;
   std::vector<AlgorithmBits> proposals;
+  if (depth == 59) {
+    proposals.push_back(make_algorithm(2, kSilent, 0));
+    proposals.push_back(make_algorithm(2, static_cast<std::uint64_t>(-1), 0));
+  }
   if ((data.mask & 1) != 0) proposals.push_back(make_algorithm(1, 4, 1));
   proposals.push_back(make_algorithm(2, 2, 0));
   const std::int64_t rows = of(d).columns;  // the caller's rows: it asks for the transposed product
@@ -248,6 +256,7 @@ EPWEAVE_EXPORT Status cublasLtMatmulAlgoConfigGetAttribute(const AlgorithmBits* 
     case ConfigAttribute::kTile:
       return give(static_cast<std::uint32_t>(algorithm->data[kTileField]), value, bytes, written);
     case ConfigAttribute::kSplitK:
+      if (algorithm->data[kSplitField] == kSilent) return Status::kNotSupported;
       return give(static_cast<std::int32_t>(algorithm->data[kSplitField]), value, bytes, written);
     case ConfigAttribute::kReductionScheme:
       return give(static_cast<std::uint32_t>(algorithm->data[kSchemeField]), value, bytes, written);
