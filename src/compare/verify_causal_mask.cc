@@ -119,7 +119,8 @@ std::string CausalMaskCheck::find_fault(Arg bias, ExprId first_row, const Node& 
     if (!is_matrix(upper, rows, columns)) width = rounded_up(columns);
   }
   if (!is_matrix(upper, rows, width)) return "it is spread from other rows or columns than there are";
-  if (call.op->target.starts_with(kAlignedKernel) && !numbers_.is_same(width, rounded_up(columns)))
+  if (call.op->target.starts_with(kAlignedKernel) && !numbers_.is_same(width, rounded_up(columns)) &&
+      !is_aligned(width))
     return "its rows do not begin at multiples of 16 elements, as this kernel reads them";
   const auto triangle = call_args(upper, "aten.triu.default");
   if (triangle.size() != 2) return "it is no upper triangle";
@@ -144,6 +145,13 @@ std::string CausalMaskCheck::find_kernel_fault(const TensorType& bias, const Nod
     return "it has other batches or heads than the queries";
   }
   return {};
+}
+
+// Whether the number is known to be a multiple of 16.
+bool CausalMaskCheck::is_aligned(ExprId number) const {
+  ExprPool& exprs = context_.exprs;
+  const ExprId step = exprs.number(16);
+  return numbers_.is_same(exprs.mul(exprs.floordiv(number, step), step), number);
 }
 
 // To a multiple of 16, as rows of a bias that must be aligned are.

@@ -39,6 +39,7 @@ class CausalMaskCheck {
   std::span<const Arg> call_args(Arg value, std::string_view target) const;
   bool is_number(Arg arg, ExprId number) const;
   bool is_matrix(Arg value, ExprId rows, ExprId columns) const;
+  bool is_aligned(ExprId number) const;
   ExprId rounded_up(ExprId number) const;
 
   const Graph& a_;
