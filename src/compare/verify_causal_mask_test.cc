@@ -54,7 +54,8 @@ std::vector<std::string> faults_of(const Graph& a, const Graph& b) {
   return messages;
 }
 
-TEST_CASE("masks need no wider rows where the tokens are known to be a multiple of what the kernel asks for") {
+TEST_CASE(
+    "masks need no wider rows where the tokens are known to be a multiple of what the kernel asks for") {
   std::string text(kAttention);
   const std::string_view symbol = "symbol u0 range=[4, 64] hint=20";
   text.replace(text.find(symbol), symbol.size(),
