@@ -8,7 +8,7 @@ namespace epweave {
 namespace {
 
 // Operands, in order: x, y (rows), t, u (the same between -1 and 1), p, q (positive, from 1 on), b, c (conditions),
-// i, j (small integers from 1 on), numbers, name=text for keywords. The
+// i, j (small integers from 1 on), no (false), numbers, name=text for keywords. The
 // result may be floats, integers or conditions.
 struct ElementwiseRow {
   std::string_view target, operands;
@@ -72,9 +72,12 @@ constexpr ElementwiseRow kRows[] = {
     {"aten.elu.default", "x"},
     {"aten.gelu.default", "x"},
     {"aten.gelu_backward.default", "x y"},
+    {"aten.elu_backward.default", "x 1.0 1.0 1.0 no y"},
     {"aten.hardtanh.default", "x"},
     {"aten.hardtanh_backward.default", "x y -1.0 1.0"},
     {"aten.leaky_relu.default", "x"},
+    {"aten.leaky_relu_backward.default", "x y 0.01 no"},
+    {"aten.logaddexp.default", "x y"},
     {"aten.softplus.default", "x"},
     {"aten.softplus_backward.default", "x y 1.0 20.0"},
     {"aten.nan_to_num.default", "x"},
@@ -125,6 +128,7 @@ class Maker {
     if (word == "c") return arg(condition(y_));
     if (word == "i") return arg(integer(x_));
     if (word == "j") return arg(integer(y_));
+    if (word == "no") return build_.flag(false);
     if (word == "bf16") return build_.dtype("torch.bfloat16");
     if (word == "f32") return build_.dtype("torch.float32");
     if (word.find('.') == word.npos) {
