@@ -3,14 +3,13 @@
 
 EPWEAVE_REPLAY names the program. With --step a whole training step is run too: minutes.
 """
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
+from replay_tool import REPLAY, expect, run
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-REPLAY = os.environ["EPWEAVE_REPLAY"]
 STEP = ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
 
 # Every kind of collective, with compute between launch and wait.
@@ -42,20 +41,6 @@ graph
   %z = aten.add.Tensor(%y, %y) : f32[3, 4]
   output([%z])
 """
-
-
-def run(*arguments, **variables):
-    """Exit code, standard output, standard error."""
-    result = subprocess.run(
-        [REPLAY, *map(str, arguments)], capture_output=True, text=True, check=False, env={**os.environ, **variables}
-    )
-    return result.returncode, result.stdout, result.stderr
-
-
-def expect(condition, what):
-    if not condition:
-        print(what, file=sys.stderr)
-        sys.exit(1)
 
 
 def check_refusals():

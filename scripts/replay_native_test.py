@@ -5,13 +5,10 @@ EPWEAVE_REPLAY names the program, EPWEAVE_CUBLASLT the library that takes cuBLAS
 (src/replay/cublas/testing/stand_in_cublaslt.cc). Its algorithms are tiles: 1 up to 16 rows, 2 up to 64, 3 beyond.
 """
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import tempfile
 
-REPLAY = os.environ["EPWEAVE_REPLAY"]
+from replay_tool import expect, run
 
 HEAD = """epweave text 1
 graph
@@ -76,20 +73,6 @@ graph
   %g = aten._grouped_mm.default(%x, %w, %down) : f32[96, 24]
   output([%g, %q])
 """
-
-
-def run(*arguments, **variables):
-    """Exit code, standard output, standard error."""
-    result = subprocess.run(
-        [REPLAY, *map(str, arguments)], capture_output=True, text=True, check=False, env={**os.environ, **variables}
-    )
-    return result.returncode, result.stdout, result.stderr
-
-
-def expect(condition, what):
-    if not condition:
-        print(what, file=sys.stderr)
-        sys.exit(1)
 
 
 def check(a, b, *options):
