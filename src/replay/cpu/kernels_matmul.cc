@@ -2,6 +2,7 @@
 // float32 for the 16-bit floats, rounded once (product.h). So a row of a product does not depend on the
 // other rows, and a product cut along its rows or columns is the same bits.
 #include "replay/cpu/kernels.h"
+#include "replay/cpu/matrix_calls.h"
 #include "replay/cpu/operands.h"
 #include "replay/cpu/product.h"
 
@@ -34,15 +35,6 @@ template <class F>
 decltype(auto) with_product_type(DType dtype, const F& f) {
   if (compute_of(dtype) == Compute::kInt) return f(TypeTag<std::int64_t>{});
   return with_floating(dtype, f);
-}
-
-void check_matrices(const Tensor& a, const Tensor& b, std::size_t rank) {
-  if (a.rank() != rank || b.rank() != rank)
-    throw KernelError("a product of tensors with other numbers of dimensions");
-  if (a.dtype != b.dtype) throw KernelError("a product of different dtypes");
-  if (a.sizes[rank - 1] != b.sizes[rank - 2])
-    throw KernelError("a product of inner sizes " + std::to_string(a.sizes[rank - 1]) + " and " +
-                      std::to_string(b.sizes[rank - 2]));
 }
 
 template <class S>
@@ -92,49 +84,21 @@ Tensor range(const Tensor& tensor, std::size_t dim, std::int64_t first, std::int
 }
 
 Value mm(KernelCall& call) {
-  const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  check_matrices(a, b, 2);
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], b.sizes[1]});
-  multiply_into(a, b, out);
-  return out;
+  return mm_by(call, multiply_into);
 }
 
-// [b, m, k] by [b, k, n] for each b.
-Extents sizes_of_batches(const Tensor& a, const Tensor& b, const std::string& op) {
-  check_matrices(a, b, 3);
-  if (a.sizes[0] != b.sizes[0]) throw KernelError(op + ": different batches");
-  return {a.sizes[0], a.sizes[1], b.sizes[2]};
-}
 void multiply_batches(const Tensor& a, const Tensor& b, const Tensor& out) {
   for (std::int64_t i = 0; i < a.sizes[0]; ++i) multiply_into(slab(a, i), slab(b, i), slab(out, i));
 }
-
 Value bmm(KernelCall& call) {
-  const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  Tensor out = call.make_result(0, a.dtype, sizes_of_batches(a, b, "bmm"));
-  multiply_batches(a, b, out);
-  return out;
+  return bmm_by(call, multiply_batches);
 }
 
 Value mv(KernelCall& call) {
-  Tensor a = call.tensor(0), b = call.tensor(1);
-  b.sizes.push_back(1);
-  b.strides.push_back(1);
-  check_matrices(a, b, 2);
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0]});
-  multiply_into(a, b, out.view({a.sizes[0], 1}, {out.strides[0], 1}, out.offset));
-  return out;
+  return mv_by(call, multiply_into);
 }
-
 Value dot(KernelCall& call) {
-  const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  if (a.rank() != 1 || b.rank() != 1) throw KernelError("dot: two vectors");
-  const Tensor row = a.view({1, a.sizes[0]}, {0, a.strides[0]}, a.offset),
-               column = b.view({b.sizes[0], 1}, {b.strides[0], 0}, b.offset);
-  check_matrices(row, column, 2);
-  const Tensor out = call.make_result(0, a.dtype, {});
-  multiply_into(row, column, out.view({1, 1}, {1, 1}, out.offset));
-  return out;
+  return dot_by(call, multiply_into);
 }
 
 // beta * self + alpha * product: the product is finished first, then fused: fma(alpha, product, beta * self).

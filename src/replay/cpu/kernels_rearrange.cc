@@ -5,6 +5,7 @@
 #include "replay/cpu/kernels.h"
 #include "replay/cpu/operands.h"
 #include "replay/cpu/parts.h"
+#include "replay/cpu/search_call.h"
 
 namespace epweave::replay::cpu {
 namespace {
@@ -182,10 +183,6 @@ std::int64_t place_of(C value, std::span<const C> row, bool right) {
                         : std::lower_bound(row.begin(), row.end(), value, comes_before);
   return at - row.begin();
 }
-struct Search {
-  const Tensor &boundaries, &values;
-  bool right, is_int32;
-};
 Value search(KernelCall& call, const Search& s) {
   const Tensor out = call.make_result(0, s.is_int32 ? DType::kInt32 : DType::kInt64, s.values.sizes);
   const auto run = [&](auto tag) {
@@ -199,7 +196,7 @@ Value search(KernelCall& call, const Search& s) {
     Buffer<std::int64_t> places;
     for (std::size_t i = 0; i < values.size(); ++i)
       places.push_back(place_of<C>(
-          values[i], std::span(boundaries).subspan(i / (values.size() / rows) * length, length), s.right));
+          values[i], std::span(boundaries).subspan(i / (values.size() / rows) * length, length), s.is_right));
     store_dense(places, out);
   };
   if (compute_of(s.boundaries.dtype) == Compute::kInt && compute_of(s.values.dtype) == Compute::kInt)
@@ -208,16 +205,11 @@ Value search(KernelCall& call, const Search& s) {
     run(TypeTag<double>{});
   return out;
 }
-// searchsorted(sorted_sequence, self, *, out_int32, right, side, sorter).
 Value searchsorted(KernelCall& call) {
-  if (!call[5].is_none()) throw KernelError("searchsorted: sorter is not supported");
-  if (call.tensor(0).rank() == 0) throw KernelError("searchsorted: boundaries have a dimension");
-  const bool right = call.boolean(3) || (call[4].is<Text>() && call[4].as<Text>().text == "right");
-  return search(call, {call.tensor(0), call.tensor(1), right, call.boolean(2)});
+  return search(call, read_searchsorted(call));
 }
 Value bucketize(KernelCall& call) {
-  if (call.tensor(1).rank() != 1) throw KernelError("bucketize: boundaries have one dimension");
-  return search(call, {call.tensor(1), call.tensor(0), call.boolean(3), call.boolean(2)});
+  return search(call, read_bucketize(call));
 }
 
 // From both ends, as torch does: start + i step in the first half, end - (steps - 1 - i) step in the second.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "replay/cpu/elements.h"
+#include "replay/cpu/matrix_calls.h"
 #include "replay/device/kernels.h"
 #include "replay/device/product.h"
 #include "replay/device/scratch.h"
@@ -26,15 +27,6 @@ namespace {
 struct Operands {
   const Tensor &a, &b, &out;
 };
-
-void check_matrices(const Tensor& a, const Tensor& b, std::size_t rank) {
-  if (a.rank() != rank || b.rank() != rank)
-    throw KernelError("a product of tensors with other numbers of dimensions");
-  if (a.dtype != b.dtype) throw KernelError("a product of different dtypes");
-  if (a.sizes[rank - 1] != b.sizes[rank - 2])
-    throw KernelError("a product of inner sizes " + std::to_string(a.sizes[rank - 1]) + " and " +
-                      std::to_string(b.sizes[rank - 2]));
-}
 
 // ---- our own kernels ----------------------------------------------------------------------
 
@@ -105,43 +97,24 @@ void multiply(Launcher& launcher, const Tensor& a, const Tensor& b, const Tensor
   multiply_by_ours(launcher, {a, b, out});
 }
 
-Value mm(KernelCall& call) {
-  const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  check_matrices(a, b, 2);
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0], b.sizes[1]});
-  multiply(launcher_of(call), a, b, out);
-  return out;
+// multiply() for a call.
+auto multiply_for(KernelCall& call) {
+  return [&launcher = launcher_of(call)](const Tensor& a, const Tensor& b, const Tensor& out) {
+    multiply(launcher, a, b, out);
+  };
 }
-Extents sizes_of_batches(const Tensor& a, const Tensor& b) {
-  check_matrices(a, b, 3);
-  if (a.sizes[0] != b.sizes[0]) throw KernelError("a product of different numbers of matrices");
-  return {a.sizes[0], a.sizes[1], b.sizes[2]};
+
+Value mm(KernelCall& call) {
+  return cpu::mm_by(call, multiply_for(call));
 }
 Value bmm(KernelCall& call) {
-  const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  Tensor out = call.make_result(0, a.dtype, sizes_of_batches(a, b));
-  multiply(launcher_of(call), a, b, out);
-  return out;
+  return cpu::bmm_by(call, multiply_for(call));
 }
 Value mv(KernelCall& call) {
-  Tensor b = call.tensor(1);
-  const Tensor& a = call.tensor(0);
-  b.sizes.push_back(1);
-  b.strides.push_back(1);
-  check_matrices(a, b, 2);
-  Tensor out = call.make_result(0, a.dtype, {a.sizes[0]});
-  multiply(launcher_of(call), a, b, out.view({a.sizes[0], 1}, {out.strides[0], 1}, out.offset));
-  return out;
+  return cpu::mv_by(call, multiply_for(call));
 }
 Value dot(KernelCall& call) {
-  const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  if (a.rank() != 1 || b.rank() != 1) throw KernelError("dot: two vectors");
-  const Tensor row = a.view({1, a.sizes[0]}, {0, a.strides[0]}, a.offset),
-               column = b.view({b.sizes[0], 1}, {b.strides[0], 0}, b.offset);
-  check_matrices(row, column, 2);
-  const Tensor out = call.make_result(0, a.dtype, {});
-  multiply(launcher_of(call), row, column, out.view({1, 1}, {1, 1}, out.offset));
-  return out;
+  return cpu::dot_by(call, multiply_for(call));
 }
 
 // beta * self + alpha * (a b): the product is finished first.
@@ -156,11 +129,11 @@ Value add_product(KernelCall& call, const Extents& sizes) {
   return out;
 }
 Value addmm(KernelCall& call) {
-  check_matrices(call.tensor(1), call.tensor(2), 2);
+  cpu::check_matrices(call.tensor(1), call.tensor(2), 2);
   return add_product(call, {call.tensor(1).sizes[0], call.tensor(2).sizes[1]});
 }
 Value baddbmm(KernelCall& call) {
-  return add_product(call, sizes_of_batches(call.tensor(1), call.tensor(2)));
+  return add_product(call, cpu::sizes_of_batches(call.tensor(1), call.tensor(2), "baddbmm"));
 }
 
 // ---- groups -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "replay/cpu/elements.h"
+#include "replay/cpu/search_call.h"
 #include "replay/device/indexed.h"
 #include "replay/device/kernels.h"
 #include "replay/device/reduction.h"
@@ -175,11 +176,7 @@ Value repeat_interleave(KernelCall& call) {
 
 // ---- search -------------------------------------------------------------------------------
 
-struct Search {
-  const Tensor &boundaries, &values;
-  bool is_right, is_int32;
-};
-Value search(KernelCall& call, const Search& s) {
+Value search(KernelCall& call, const cpu::Search& s) {
   Scratch scratch(call);
   const bool is_whole =
       compute_of(s.boundaries.dtype) == Compute::kInt && compute_of(s.values.dtype) == Compute::kInt;
@@ -200,16 +197,11 @@ Value search(KernelCall& call, const Search& s) {
   });
   return store_result(call, 0, s.is_int32 ? DType::kInt32 : DType::kInt64, s.values.sizes, places);
 }
-// searchsorted(sorted_sequence, self, *, out_int32, right, side, sorter).
 Value searchsorted(KernelCall& call) {
-  if (!call[5].is_none()) throw KernelError("searchsorted: sorter is not supported");
-  if (call.tensor(0).rank() == 0) throw KernelError("searchsorted: boundaries have a dimension");
-  const bool is_right = call.boolean(3) || (call[4].is<Text>() && call[4].as<Text>().text == "right");
-  return search(call, {call.tensor(0), call.tensor(1), is_right, call.boolean(2)});
+  return search(call, cpu::read_searchsorted(call));
 }
 Value bucketize(KernelCall& call) {
-  if (call.tensor(1).rank() != 1) throw KernelError("bucketize: boundaries have one dimension");
-  return search(call, {call.tensor(1), call.tensor(0), call.boolean(3), call.boolean(2)});
+  return search(call, cpu::read_bucketize(call));
 }
 
 Value linspace(KernelCall& call) {
