@@ -20,6 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "testdata/replay/counts.json"
 CASES = {  # name -> graph, arguments of `epweave rewrite`
     "ep-overlap": ("dsv3_debug_ep2.1b_remat", ["--preset", "ep-overlap"]),
+    "tensor parallel": ("dsv3_debug_fsdp2_tp2_ep4.1b_remat", ["--preset", "ep-overlap{symbolize=yes}"]),
+    "whole blocks of tensor-parallel ranks": ("dsv3_debug_fsdp2_tp2_ep4.0_traced", ["-p", "symbolize,chunk{roots=[layers.*],parts=2,dense=true}"]),
+    "each attention call in parts": ("dsv3_debug_ep2.0_traced", ["-p", "chunk{roots=[layers.*],parts=2,dense=true}"]),
     "shared keys": ("dsv3_debug_ep2_block.1b_remat", ["-p", "chunk{roots=[layers.*],parts=2}"]),
 }
 

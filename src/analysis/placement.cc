@@ -8,6 +8,7 @@
 #include "analysis/effects.h"
 #include "analysis/module_path.h"
 #include "analysis/obstacles.h"
+#include "analysis/placement_blocks.h"
 #include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
 #include "analysis/recorded_types.h"
@@ -102,6 +103,7 @@ class Inference {
     roots_ = select_roots(graph_, options_, matcher_);
     require_unchunked(graph_, roots_, matcher_);
     require_tokens();
+    find_sharing_ranks();
     result_.unused_patterns = roots_.unused_patterns;
     result_.unmatched_patterns = roots_.unmatched_patterns;
     for (const auto [id, node] : walk(*graph_.context, step_)) {
@@ -134,12 +136,13 @@ class Inference {
   std::string remedy_of(const PlacementRefusal& refusal) const {
     if (!refusal.remedy.empty()) return refusal.remedy;
     std::string remedy = "select roots that leave this operation outside";
-    if (refusal.id == "chunk.along-divided" || refusal.id == "chunk.combination")
+    if (refusal.id == "chunk.along-divided" || refusal.id == "chunk.combination" ||
+        refusal.id == "chunk.mixed-orders")
       if (const ProcessGroup* group = find_tensor_parallel_group())
         remedy += fmt::format(
-            "; the graph is tensor-parallel (group '{}', axis tp, {} ranks), which cuts and joins rows of "
-            "tokens "
-            "inside modules: trace it with tensor-parallel degree 1",
+            "; the graph is tensor-parallel (group '{}', axis tp, {} ranks): a part has rows of each rank's "
+            "share of the tokens, and what cuts across the shares needs a trace with tensor-parallel degree "
+            "1",
             graph_.text(group->name), group->ranks.size());
     return remedy;
   }
@@ -174,18 +177,29 @@ class Inference {
   void infer_outside(NodeId id, TypeId type) {
     if (!type) return;
     if (placed_types_.insert(type)) of_type_.at(type) = outside_placement(type);
-    if (of_type_[type].is_divided()) result_.outside.set(id, ordered(id, of_type_[type]));
+    if (!of_type_[type].is_divided()) return;
+    if (!of_type_[type].is(PlacementKind::kTuple))
+      return result_.outside.set(id, ordered(id, type, of_type_[type]));
+    Placement tuple = of_type_[type];
+    for (std::size_t i = 0; i < tuple.elements.size(); ++i)
+      tuple.elements[i] = ordered(id, graph_.context->types[type].elements[i], tuple.elements[i]);
+    result_.outside.set(id, tuple);
   }
 
   // With the blocks of a dimension that more is merged into than the tokens: those of what it is made from.
-  Placement ordered(NodeId id, const Placement& placement) {
-    const TensorType* type = tensor_of(*graph_.context, step_.nodes[id].type);
+  Placement ordered(NodeId id, TypeId type_id, const Placement& placement) {
+    const TensorType* type = tensor_of(*graph_.context, type_id);
     if (type == nullptr || !placement.is(PlacementKind::kSplit)) return placement;
     const ExprId extent = type->sizes[static_cast<std::size_t>(placement.dim)];
     const auto multiple = tokens_.multiple(extent);
     if (multiple && multiple->factor == 1) return placement;
+    const Node& node = step_.nodes[id];
+    if (node.kind == NodeKind::kPlaceholder && sharing_ranks_ > 1 && multiple &&
+        multiple->factor == tokens_.source(multiple->symbol).factor)
+      return join_blocks(facts_.pool(), placement, sharing_ranks_);
+    if (node.target == getitem_) return element_of(node, placement);
     std::optional<Placement> found;
-    for_each_input(*graph_.context, step_.nodes[id], [&](NodeId input) {
+    for_each_input(*graph_.context, node, [&](NodeId input) {
       const Placement& from = result_.outside[input];
       const TensorType* source = tensor_of(*graph_.context, step_.nodes[input].type);
       if (found || source == nullptr || !from.is(PlacementKind::kSplit)) return;
@@ -193,13 +207,46 @@ class Inference {
       if (facts_.equal(source_extent, extent)) {
         found = placement;
         found->blocks = from.blocks;
-      } else if (is_reshape(step_.nodes[id])) {
+      } else if (is_gather(node) && from.dim == 0 && placement.dim == 0) {
+        found = join_blocks(facts_.pool(), from, group_size(node));
+      } else if (is_reshape(node)) {
         if (const auto result = follow_reshape(facts_, *source, *type, from); result.placement)
           found = result.placement;
       }
     });
     // Inside a grid the tokens are behind the batch, elsewhere in front of all else.
     return found.value_or(tokens_.is_inner() ? Placement{PlacementKind::kUnordered, -1, {}} : placement);
+  }
+  Placement element_of(const Node& getitem, const Placement& placement) const {
+    const Arg tuple = arg_of(*graph_.context, getitem, 0), index = arg_of(*graph_.context, getitem, 1);
+    if (!tuple.is_node() || !index.is_int() || index.as_int() < 0) return placement;
+    const Placement& from = result_.outside[tuple.as_node()];
+    const auto i = static_cast<std::size_t>(index.as_int());
+    return i < from.elements.size() ? from.elements[i] : placement;
+  }
+
+  // Where no input has a token symbol alone, ranks share the tokens: the inputs have the rows of as many as an
+  // all-gather of rows takes to make as many again.
+  void find_sharing_ranks() {
+    const bool is_shared = std::any_of(tokens_.symbols().begin(), tokens_.symbols().end(),
+                                       [&](StringId symbol) { return tokens_.source(symbol).factor != 1; });
+    if (!is_shared) return;
+    for (NodeId id : step_.order) {
+      const Node& node = step_.nodes[id];
+      const TensorType* type = tensor_of(*graph_.context, node.type);
+      if (!is_gather(node) || type == nullptr) continue;
+      const auto multiple = tokens_.multiple(type->sizes[0]);
+      if (multiple && multiple->factor == tokens_.source(multiple->symbol).factor)
+        sharing_ranks_ = group_size(node);
+      if (sharing_ranks_ > 1) return;
+    }
+  }
+  bool is_gather(const Node& node) const {
+    return graph_.text(node.target) == "_c10d_functional.all_gather_into_tensor.default";
+  }
+  std::int64_t group_size(const Node& node) const {
+    const Arg size = arg_of(*graph_.context, node, 1);
+    return size.is_int() ? size.as_int() : 1;
   }
   bool is_reshape(const Node& node) const {
     const std::string_view target = graph_.text(node.target);
@@ -306,12 +353,24 @@ class Inference {
   // Rules read dimensions off the recorded types.
   void check_types(NodeId id) {
     const Node& node = step_.nodes[id];
-    if (!node.type && !node.op->returns.empty())
+    if (!node.type && !node.op->returns.empty() && !is_untyped_element(node))
       throw PlacementRefusal{"chunk.no-type", "it has no recorded type", "export the graph with types"};
     if (std::string problem = find_wrong_record(graph_, node, tokens_, facts_); !problem.empty())
       throw PlacementRefusal{
           "chunk.no-type", std::move(problem),
           "export the graph with its own types again, or select roots that leave this operation outside"};
+  }
+
+  // Of a tuple that records no tensor for it either: what a kernel leaves out, or a number.
+  bool is_untyped_element(const Node& node) const {
+    const Arg tuple = node.target == getitem_ ? arg_of(*graph_.context, node, 0) : Arg::none();
+    const Arg index = node.target == getitem_ ? arg_of(*graph_.context, node, 1) : Arg::none();
+    const TypeId type = tuple.is_node() ? step_.nodes[tuple.as_node()].type : TypeId();
+    if (!type || !index.is_int() || index.as_int() < 0) return false;
+    const std::vector<TypeId>& elements = graph_.context->types[type].elements;
+    const auto i = static_cast<std::size_t>(index.as_int());
+    return i < elements.size() &&
+           (!elements[i] || graph_.context->types[elements[i]].kind == TypeKind::kValue);
   }
 
   // A part must not see a buffer between the parts' updates.
@@ -456,6 +515,7 @@ class Inference {
   PlacementCall call_;
   Obstacles obstacles_;
   ChunkRoots roots_;
+  std::int64_t sharing_ranks_ = 1;  // whose rows the inputs have, one rank's behind the other's
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;
   SideTable<StringId, std::uint32_t> group_of_;  // of a root, from 1 on
   std::uint32_t group_count_ = 0;

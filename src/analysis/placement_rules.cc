@@ -121,8 +121,10 @@ void PlacementCall::refuse_unordered(Operand operand) const {
 Placement PlacementCall::constant_rows(int dim, const Placement& like) {
   Placement rows = Placement::split(dim);
   const TensorType* type = result_tensor();
-  if (!tokens_.is_inner() || type == nullptr) return rows;
-  const auto multiple = tokens_.multiple(type->sizes[static_cast<std::size_t>(dim)]);
+  if (type == nullptr) return rows;
+  const ExprId extent = type->sizes[static_cast<std::size_t>(dim)];
+  if (!tokens_.is_inner() && !tokens_.is_shared(extent)) return rows;
+  const auto multiple = tokens_.multiple(extent);
   if (multiple && multiple->factor == 1) return rows;
   rows.blocks = like.blocks;
   rows.any_order = true;
@@ -391,7 +393,7 @@ PlacementRule find_placement_rule(const OpInfo& op) {
   static const std::vector<PlacementRule> rules = [] {
     std::vector<PlacementRule> table(ops().size());
     for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                      routing_placement_rows(), attention_placement_rows()})
+                      routing_placement_rows(), collective_placement_rows(), attention_placement_rows()})
       for (const PlacementRow& row : rows) {
         const OpInfo* known = find_op(row.target);
         if (known == nullptr) continue;  // placement_rules_test checks that there is none

@@ -141,6 +141,7 @@ std::span<const PlacementRow> elementwise_placement_rows();
 std::span<const PlacementRow> shape_placement_rows();
 std::span<const PlacementRow> compute_placement_rows();
 std::span<const PlacementRow> routing_placement_rows();
+std::span<const PlacementRow> collective_placement_rows();
 std::span<const PlacementRow> attention_placement_rows();
 
 // What an elementwise op is linear in, which decides what it may do with sums of parts.

@@ -138,12 +138,17 @@ Placement forward_result(PlacementCall& call, std::size_t i, const AttentionCut&
                                                           : Placement::local(cut.dim);
 }
 
+// Once, on all rows: where none of the query is divided, and where a part's rows are several slices of it, as
+// those of a sequence that tensor-parallel ranks share.
+bool runs_whole(PlacementCall& call, const Placement& query) {
+  if (query.is_divided() && !(query.is(PlacementKind::kSplit) && query.blocks)) return false;
+  for (const Operand& operand : call.operands()) call.take_whole(operand);
+  return true;
+}
+
 Placement dot_product(PlacementCall& call) {
   const Placement query = call.of(named(call, "query"));
-  if (!query.is_divided()) {
-    for (const Operand& operand : call.operands()) call.take_whole(operand);
-    return Placement::whole();
-  }
+  if (runs_whole(call, query)) return Placement::whole();
   AttentionCut cut{.dim = divided_dimension(call, query)};
   cut.keys = cut.dim == kSequenceDim && call.options().attention == AttentionMode::kIndependent;
   const Placement key = take_keys(call, named(call, "key"), cut);
@@ -182,10 +187,7 @@ class FlexRule {
 
   Placement place() {
     const Placement query = call_.of(named(call_, "query"));
-    if (!query.is_divided()) {
-      for (const Operand& operand : call_.operands()) call_.take_whole(operand);
-      return Placement::whole();
-    }
+    if (runs_whole(call_, query)) return Placement::whole();
     cut_.dim = divided_dimension(call_, query);
     cut_.keys = cut_.dim == kSequenceDim && call_.options().attention == AttentionMode::kIndependent;
     const auto flex = FlexCall::read(call_.graph(), call_.node());

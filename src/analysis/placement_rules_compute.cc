@@ -158,6 +158,8 @@ Placement norm_backward(PlacementCall& call, std::initializer_list<std::size_t> 
     call.refuse("chunk.combination", "it needs the rows of a sum of parts");
   std::vector<Placement> elements(1 + weights, Placement::partial());
   elements[0] = common_rows(call, placements);
+  for (std::size_t at = 0; const std::size_t i : rows)
+    if (placements[at++].is_whole()) call.take_slice_like(call.arg(i), elements[0].dim, elements[0]);
   return Placement::tuple(std::move(elements));
 }
 
@@ -236,6 +238,23 @@ Placement cumsum(PlacementCall& call) {
   return p;
 }
 
+// Whether all rows (or any) are true is asked of all rows: of bools, which are cheap to join.
+Placement truth_over(PlacementCall& call, std::vector<int> dims) {
+  const Placement p = call.of(call.arg(0));
+  const bool is_of_rows = p.is_rows() && (dims.empty() || std::ranges::find(dims, p.dim) != dims.end());
+  if (!is_of_rows) return reduction_over(call, dims);
+  call.take_whole(call.arg(0));
+  return Placement::whole();
+}
+
+Placement truth(PlacementCall& call) {
+  return truth_over(call, dims_of(call, call.arg(1, "dim")));
+}
+
+Placement truth_of_all(PlacementCall& call) {
+  return truth_over(call, {});
+}
+
 constexpr PlacementRow kRows[] = {
     {"aten.mm.default", mm},
     {"aten.bmm.default", bmm},
@@ -255,9 +274,10 @@ constexpr PlacementRow kRows[] = {
     {"aten.sum.default", sum_all},
     {"aten.mean.dim", row_wise_reduction},
     {"aten.mean.default", reduction_of_all},
-    {"aten.any.default", reduction_of_all},
-    {"aten.any.dim", row_wise_reduction},
-    {"aten.any.dims", row_wise_reduction},
+    {"aten.all.default", truth_of_all},
+    {"aten.any.default", truth_of_all},
+    {"aten.any.dim", truth},
+    {"aten.any.dims", truth},
     {"aten.argmax.default", row_wise_reduction},
     {"aten.logsumexp.default", row_wise_reduction},
     {"aten.amax.default", row_wise_reduction},

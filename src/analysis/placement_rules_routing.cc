@@ -341,52 +341,6 @@ Placement scalar_read(PlacementCall& call) {
   return Placement::whole();
 }
 
-Placement all_to_all(PlacementCall& call) {
-  const Operand value = call.arg(0);
-  const Placement p = call.of(value);
-  bool splits_divided = false;  // some split size
-  bool splits_per_part = true;  // all of them
-  for (const std::size_t i : {1UL, 2UL})
-    for (const Operand& item : call.items(call.arg(i)))
-      (call.of(item).is_divided() ? splits_divided : splits_per_part) = call.of(item).is_divided();
-  if (p.is_whole() && !splits_divided) return p;
-  if (!call.node().ep.ep && !call.node().ep.token_exchange && !call.node().ep.token_count_exchange)
-    call.refuse("chunk.foreign-exchange",
-                "it exchanges rows between ranks but is not labelled as expert-parallel",
-                "annotate the exchange (custom['EP'] or custom['EP_token_exchange']), or select other roots");
-  if (p.is_partial() && !splits_divided) return p;  // counts; equal splits permute them alike in every part
-  if (p.is_rows() && p.dim == 0) {
-    if (!splits_per_part)
-      call.refuse(
-          "chunk.whole-splits", "it exchanges a part's rows by split sizes that are those of all rows",
-          "the sizes must come from counts that each part can make of its own rows (sums of integers)");
-    call.assume("exchanges the part's own rows");
-    return Placement::local(0);
-  }
-  call.refuse(std::string(kCombination), fmt::format("it exchanges a value placed {}", print_placement(p)));
-}
-
-// A maximum over the ranks, for one, is no sum of the parts' maxima.
-bool is_linear_reduction(const PlacementCall& call) {
-  const Operand kind = call.arg(1, "reduce_op");
-  if (!kind.arg.is(ArgKind::kText)) return false;
-  const std::string_view name = call.graph().text(kind.arg.as_name());
-  return name == "sum" || name == "avg";
-}
-
-// One collective on the joined value.
-Placement whole_collective(PlacementCall& call) {
-  call.take_whole(call.arg(0));
-  return Placement::whole();
-}
-
-// Adds up over the ranks. In eager mode each part's gradient is added up by a collective of its own.
-Placement reduction(PlacementCall& call) {
-  const bool is_eager = call.options().grad_accumulation == GradAccumulation::kEager;
-  const bool is_gradient = call.node().is_backward() && call.of(call.arg(0)).is_partial();
-  return is_eager && is_gradient && is_linear_reduction(call) ? Placement::partial() : whole_collective(call);
-}
-
 constexpr PlacementRow kRows[] = {
     {"aten.topk.default", topk},
     {"aten.sort.stable", sort},
@@ -401,10 +355,6 @@ constexpr PlacementRow kRows[] = {
     {"aten.index_put_.default", index_put},
     {"aten.repeat_interleave.Tensor", repeat_interleave},
     {"aten._local_scalar_dense.default", scalar_read},
-    {"_c10d_functional.all_to_all_single.default", all_to_all},
-    {"_c10d_functional.all_gather_into_tensor.default", whole_collective},
-    {"_c10d_functional.reduce_scatter_tensor.default", reduction},
-    {"_c10d_functional.all_reduce.default", reduction},
 };
 
 }  // namespace

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "analysis/placement_blocks.h"
 #include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
 
@@ -149,9 +151,26 @@ Placement reshape(PlacementCall& call) {
   call.refuse("chunk.reshape", "the divided dimension cannot be followed through the reshape");
 }
 
+// Whether it takes every row along its dimension, whatever their number.
+bool takes_all_rows(PlacementCall& call, ExprId extent) {
+  const Operand start = call.arg(2, "start"), end = call.arg(3, "end"), step = call.arg(4, "step");
+  const auto is_default = [](const Operand& operand) { return !operand || operand.arg.is(ArgKind::kNone); };
+  const auto is_number = [&](const Operand& operand, std::int64_t number) {
+    return is_default(operand) || operand.arg == Arg::integer(number);
+  };
+  if (!is_number(start, 0) || !is_number(step, 1)) return false;
+  if (is_number(end, std::numeric_limits<std::int64_t>::max())) return true;
+  if (!call.is_scalar(end) || !call.of(end).is_divided()) return false;
+  call.take_part(end);
+  const ExprId number = call.graph().context->types[call.producer(end)->type].expr;
+  return call.facts().equal(number, extent);
+}
+
 Placement slice(PlacementCall& call) {
   const Placement p = same(call);
-  if (p.is_rows() && call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))) == p.dim)
+  const Operand value = call.arg(0);
+  if (!p.is_rows() || call.dim(call.int_arg(1, "dim", 0), call.rank(value)) != p.dim) return p;
+  if (!takes_all_rows(call, call.tensor(value)->sizes[static_cast<std::size_t>(p.dim)]))
     call.refuse("chunk.along-divided", "it slices the divided dimension");
   return p;
 }
@@ -189,10 +208,41 @@ Placement pad(PlacementCall& call) {
   return p;
 }
 
+// The elements' extents along a dimension, if they are all the same.
+bool has_equal_elements(PlacementCall& call, int dim) {
+  const Context& context = *call.graph().context;
+  ExprId first;
+  for (TypeId element : context.types[call.node().type].elements) {
+    const TensorType* type = tensor_of(context, element);
+    if (type == nullptr) return false;
+    const ExprId extent = type->sizes[static_cast<std::size_t>(dim)];
+    if (first && !call.facts().equal(first, extent)) return false;
+    first = extent;
+  }
+  return true;
+}
+
+// Equal pieces of the divided dimension that are whole blocks of it are divided as blocks are.
+Placement split_blocks(PlacementCall& call, const Placement& p) {
+  const auto count = static_cast<std::int64_t>(call.result_count());
+  std::optional<Placement> piece;
+  if (p.is(PlacementKind::kSplit) && has_equal_elements(call, p.dim))
+    piece = cut_blocks(call.facts().pool(), p, count);
+  const Operand sizes = call.arg(1);
+  std::vector<Operand> items = call.items(sizes);
+  if (items.empty()) items.push_back(sizes);
+  for (const Operand& item : items) {
+    if (!piece || !item.arg.is_node() || !call.of(item).is_divided())
+      call.refuse("chunk.along-divided", "it splits the divided dimension");
+    call.take_part(item);
+  }
+  return Placement::tuple(std::vector<Placement>(call.result_count(), *piece));
+}
+
 Placement split(PlacementCall& call) {
   const Placement p = same(call);
   if (p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.rank(call.arg(0))) == p.dim)
-    call.refuse("chunk.along-divided", "it splits the divided dimension");
+    return split_blocks(call, p);
   call.take_whole(call.arg(1));  // sizes along another dimension
   if (p.is_whole()) return p;
   return Placement::tuple(std::vector<Placement>(call.result_count(), p));
@@ -213,7 +263,20 @@ Placement getitem(PlacementCall& call) {
   const auto count = static_cast<std::int64_t>(p.elements.size());
   const std::int64_t index = i < 0 ? i + count : i;
   if (index < 0 || index >= count) call.refuse("chunk.index", fmt::format("element {} of {}", i, count));
-  return p.elements[static_cast<std::size_t>(index)];
+  const Placement& element = p.elements[static_cast<std::size_t>(index)];
+  // Each part's tuple has one: nothing, or a tuple of nothing.
+  return element.is_divided() ? element : Placement::local();
+}
+
+// Whether all are divided in as many rows each, in a known order.
+bool is_equally_divided(PlacementCall& call, const std::vector<Operand>& items, const Placement& rows) {
+  const auto extent_of = [&](const Operand& item) {
+    return call.tensor(item)->sizes[static_cast<std::size_t>(rows.dim)];
+  };
+  return rows.is(PlacementKind::kSplit) && std::all_of(items.begin(), items.end(), [&](const Operand& item) {
+           return call.of(item).is(PlacementKind::kSplit) &&
+                  call.facts().equal(extent_of(item), extent_of(items[0]));
+         });
 }
 
 Placement concatenate(PlacementCall& call) {
@@ -230,8 +293,11 @@ Placement concatenate(PlacementCall& call) {
     return Placement::whole();
   }
   const Placement rows = common_rows(call, placements);
-  if (rows.dim == call.dim(call.int_arg(1, "dim", 0), call.result_tensor()->rank()))
-    call.refuse("chunk.along-divided", "it concatenates along the divided dimension");
+  if (rows.dim == call.dim(call.int_arg(1, "dim", 0), call.result_tensor()->rank())) {
+    if (!is_equally_divided(call, items, rows))
+      call.refuse("chunk.along-divided", "it concatenates along the divided dimension");
+    return join_blocks(call.facts().pool(), rows, static_cast<std::int64_t>(items.size()));
+  }
   for (std::size_t i = 0; i < items.size(); ++i)
     if (placements[i].is_whole()) call.take_slice_like(items[i], rows.dim, rows);
   return rows;

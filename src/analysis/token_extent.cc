@@ -91,6 +91,12 @@ std::optional<TokenMultiple> TokenExtents::multiple(ExprId extent) {
   return TokenMultiple{atom.name, term.coefficient.num};
 }
 
+bool TokenExtents::is_shared(ExprId extent) {
+  const auto& symbols = facts_.pool().symbols(facts_.pool().poly(extent));
+  return std::any_of(symbols.begin(), symbols.end(),
+                     [&](StringId s) { return is_token(s) && sources_[s].factor != 1; });
+}
+
 bool TokenExtents::is_linear(ExprId extent) {
   const Poly& poly = facts_.pool()[facts_.normalize(extent)];
   return std::all_of(poly.terms.begin(), poly.terms.end(), [&](const Term& term) {

@@ -38,6 +38,8 @@ class TokenExtents {
   bool scales(PolyId extent);
   // `factor * symbol`, if the extent is that.
   std::optional<TokenMultiple> multiple(ExprId extent);
+  // Whether no input has the extent's token symbol alone: ranks share the tokens, which are `factor` times it.
+  bool is_shared(ExprId extent);
   // Whether it is a sum of whole multiples of products with one token symbol each (2*u*w): then equal parts
   // have equal shares of it.
   bool is_linear(ExprId extent);

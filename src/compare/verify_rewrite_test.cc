@@ -52,6 +52,21 @@ TEST_CASE("rewrites of real graphs are accepted") {
   CHECK(!report.outputs.empty());
 }
 
+TEST_CASE("rewrites of traces and of ranks that share tokens are accepted") {
+  const std::string name =
+      GENERATE("dsv3_debug_ep2.0_traced", "dsv3_debug_ep2_r030.0_traced", "dsv3_debug_fsdp2_tp2_ep4.0_traced",
+               "dsv3_debug_fsdp2_tp2_ep4.1b_remat", "llama3_debug_fsdp2_tp2.0_traced");
+  const std::string pipeline = GENERATE("symbolize,chunk{roots=layers.*,parts=2,dense=true}",
+                                        "symbolize,chunk{roots=layers.*,parts=4,dense=true},concretize",
+                                        "symbolize,chunk{roots=layers.*.attention.wo,parts=2,dense=true}");
+  const Graph a = read(name);
+  const Graph b = rewrite(a, pipeline);
+  const RewriteReport report = verify_rewrite(a, b);
+  INFO(name << " " << pipeline);
+  CHECK(first_of(report, b) == "");
+  CHECK(report.divided > 0);
+}
+
 TEST_CASE("rewrites of rewrites are accepted, from each to each") {
   const char* const stages[] = {"dce,canonicalize,dedup-unshard", "chunk{parts=2}",
                                 "isolate-ep-pg,dce,overlap-ep", "concretize"};

@@ -122,7 +122,8 @@ class Lowering {
       const NodeId input = arg.as_node();
       const Access access = has_accesses ? placements_.access(id, leaf) : Access();
       ++leaf;
-      if (access.kind == Access::Kind::kAny && needs_join(input, id)) return part(input, 0, id);
+      if (access.kind == Access::Kind::kAny && needs_join(input, id) && !is_wanted_whole(input))
+        return part(input, 0, id);
       const NodeId taken = whole(input, id);
       retype |= retyped_.contains(input);
       return Arg::node(taken);
@@ -163,6 +164,28 @@ class Lowering {
   }
   bool needs_join(NodeId id, NodeId user) const {
     return placements_.has_parts_for(id, placements_.region[user]) && !whole_[id].node;
+  }
+  // Whether some node takes the whole of a region's divided value: then nothing is saved by reading the type of
+  // a part, which may be dropped behind the join.
+  bool is_wanted_whole(NodeId id) {
+    if (!has_wanted_) {
+      for (const auto [user, node] : walk_all(*in_.context, in_.step())) note_wanted(user, node);
+      has_wanted_ = true;
+    }
+    return wanted_whole_.contains(id);
+  }
+  void note_wanted(NodeId user, const Node& node) {
+    const RegionId region = placements_.region[user];
+    const bool has_accesses = region && has_divided_input(user);
+    std::size_t leaf = 0;
+    for_each_input(*in_.context, node, [&](NodeId input) {
+      const Access::Kind access = has_accesses ? placements_.access(user, leaf).kind : Access::Kind::kPart;
+      ++leaf;
+      if (!is_divided_here(input) || access == Access::Kind::kAny) return;
+      const bool takes_part =
+          is_divided_here(user) && access == Access::Kind::kPart && placements_.has_parts_for(input, region);
+      if (!takes_part) wanted_whole_.insert(input);
+    });
   }
   // What a node of a region takes a value for.
   const Placement& seen_by(NodeId user, NodeId input) const {
@@ -464,6 +487,8 @@ class Lowering {
   std::map<PiecesKey, Pieces> pieces_;
   std::vector<NodeId> numbers_in_parts_;  // from outside: the whole ones may have no user left
   IdSet<NodeId> made_of_sizes_;           // divided nodes
+  IdSet<NodeId> wanted_whole_;            // divided nodes, once something asks
+  bool has_wanted_ = false;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <numeric>
 
 #include "analysis/scaling.h"
 #include "ir/bind.h"
@@ -134,15 +135,29 @@ StringId free_symbol_name(const Graph& graph) {
   return graph.intern(fmt::format("s{}", next));
 }
 
-Symbol make_token_symbol(const Graph& graph, std::int64_t tokens) {
+Symbol make_row_symbol(const Graph& graph, std::int64_t rows) {
   ExprPool& pool = graph.context->exprs;
   Symbol symbol;
   symbol.name = free_symbol_name(graph);
-  symbol.lower = symbol.upper = pool.number(tokens);
-  symbol.hint = tokens;
+  symbol.lower = symbol.upper = pool.number(rows);
+  symbol.hint = rows;
   symbol.unbacked = false;
-  symbol.assumptions = {pool.parse(fmt::format("Eq({}, {})", graph.text(symbol.name), tokens))};
+  symbol.assumptions = {pool.parse(fmt::format("Eq({}, {})", graph.text(symbol.name), rows))};
   return symbol;
+}
+
+// How many tokens the symbol stands for: as few as make every extent a whole multiple of it. Two where the ranks
+// of a tensor-parallel group of two have half of the tokens each.
+std::int64_t tokens_per_row(const Graph& graph, const ScalingFactors& factors) {
+  std::int64_t unit = 1;
+  const auto add = [&](Rational factor) { unit = std::lcm(unit, factor.den); };
+  for (NodeId id : graph.step().order)
+    for (const auto& tensor : factors.of[id].tensors)
+      for (const auto& factor : tensor)
+        if (factor) add(*factor);
+  for (const SizeArgument& argument : factors.arguments) add(argument.factor);
+  for (const auto& [sum, factor] : factors.sums) add(factor);
+  return unit;
 }
 
 // --------------------------------------------------------------------------- the new graph
@@ -150,9 +165,14 @@ Symbol make_token_symbol(const Graph& graph, std::int64_t tokens) {
 class Symbolizer {
  public:
   Symbolizer(const Graph& graph, const std::vector<TokenInput>& inputs, const ScalingFactors& factors)
-      : in_(graph), inputs_(inputs), factors_(factors), out_(with_symbol(graph)), facts_(out_) {
+      : in_(graph),
+        inputs_(inputs),
+        factors_(factors),
+        unit_(tokens_per_row(graph, factors)),
+        out_(with_symbol(graph)),
+        facts_(out_) {
     pass_ = out_.intern(kPass);
-    reason_ = out_.intern(fmt::format("{} = {}", out_.text(symbol_), factors_.tokens));
+    reason_ = out_.intern(fmt::format("{} = {}", out_.text(symbol_), rows()));
     for (const Node& node : in_.step().nodes) used_names_.insert(node.name);
     for (const SizeArgument& argument : factors_.arguments) arguments_[argument.node].push_back(&argument);
   }
@@ -176,11 +196,12 @@ class Symbolizer {
  private:
   Body& step() { return out_.step(); }
   Context& context() { return *out_.context; }
+  std::int64_t rows() const { return factors_.tokens / unit_; }
 
   // First in the table: what others are known to be may mention it.
   Graph with_symbol(const Graph& graph) {
     Graph result = graph;
-    result.symbols.insert(result.symbols.begin(), make_token_symbol(graph, factors_.tokens));
+    result.symbols.insert(result.symbols.begin(), make_row_symbol(graph, rows()));
     symbol_ = result.symbols.front().name;
     Facts facts(result);
     for (const auto& [sum, factor] : factors_.sums) factor_of_sum_.at(sum) = factor;
@@ -202,8 +223,10 @@ class Symbolizer {
     return statement;
   }
 
+  // How many times the symbol is factor * tokens.
+  std::int64_t multiple(Rational factor) const { return factor.num * (unit_ / factor.den); }
   ExprId extent(Facts& facts, Rational factor) {
-    return facts.expr(facts.pool().scale(facts.pool().poly_symbol(symbol_), factor));
+    return facts.expr(facts.pool().scale(facts.pool().poly_symbol(symbol_), Rational::of(multiple(factor))));
   }
   ExprId extent(Rational factor) { return extent(facts_, factor); }
 
@@ -360,7 +383,7 @@ class Symbolizer {
     return after == *before ? recorded : context().types.tensor(std::move(after));
   }
 
-  // Whether it is c * tokens. The last of some literal pieces, s0 - 896, is not: it stays the number that it
+  // Whether it is a multiple of the symbol. The last of some literal pieces, s0 - 896, is not: it stays the number that it
   // is.
   bool is_multiple(ExprId extent) {
     const Poly& poly = context().exprs[facts_.normalize(extent)];
@@ -395,22 +418,21 @@ class Symbolizer {
   // ------------------------------------------------------------------------- sizes
 
   // The node of factor * tokens, behind the inputs, one for the whole graph.
-  NodeId size_node(Rational factor) {
-    const auto key = std::pair(factor.num, factor.den);
-    if (const auto found = sizes_.find(key); found != sizes_.end()) return found->second;
+  NodeId size_node(Rational factor) { return size_node(multiple(factor)); }
+  // Of a multiple of the symbol; of the tokens' own the size of the input.
+  NodeId size_node(std::int64_t multiple) {
+    if (const auto found = sizes_.find(multiple); found != sizes_.end()) return found->second;
     NodeId result;
-    if (factor.num != 1) {
-      result = add_size("mul", "operator.mul",
-                        {Arg::node(size_node(Rational{1, factor.den})), Arg::integer(factor.num)});
-    } else if (factor.den != 1) {
-      result = add_size("floordiv", "operator.floordiv",
-                        {Arg::node(size_node(Rational{1, 1})), Arg::integer(factor.den)});
-    } else {
+    if (multiple == unit_) {
       result =
           add_size("sym_size_int", "aten.sym_size.int",
                    {Arg::node(inputs_[0].node), Arg::integer(static_cast<std::int64_t>(inputs_[0].dim))});
+    } else if (multiple == 1) {
+      result = add_size("floordiv", "operator.floordiv", {Arg::node(size_node(unit_)), Arg::integer(unit_)});
+    } else {
+      result = add_size("mul", "operator.mul", {Arg::node(size_node(1)), Arg::integer(multiple)});
     }
-    sizes_.emplace(key, result);
+    sizes_.emplace(multiple, result);
     return result;
   }
 
@@ -445,9 +467,12 @@ class Symbolizer {
         extents +=
             static_cast<std::size_t>(std::count_if(tensor.begin(), tensor.end(), [](auto& f) { return f; }));
     std::vector<std::string> notes = {
-        fmt::format("assumption: {} = {}", out_.text(symbol_), factors_.tokens),
+        fmt::format("assumption: {} = {}", out_.text(symbol_), rows()),
         fmt::format("{} counts {}: {} extents scale with it, {} calls take sizes from it", out_.text(symbol_),
                     fmt::join(inputs, ", "), extents, calls_with_sizes_)};
+    if (unit_ > 1)
+      notes.push_back(fmt::format("ranks share the tokens: {} of {} is what the smallest share has",
+                                  out_.text(symbol_), context().exprs.text(extent(Rational{1, 1}))));
     if (borders_ > 0)
       notes.push_back(
           fmt::format("{} extents are numbers on one side of an operation and scale on the other: equal by "
@@ -459,6 +484,7 @@ class Symbolizer {
   const Graph& in_;
   const std::vector<TokenInput>& inputs_;
   const ScalingFactors& factors_;
+  std::int64_t unit_;  // tokens for each row that the symbol counts
   StringId symbol_;
   SideTable<PolyId, std::optional<Rational>> factor_of_sum_;
   Graph out_;
@@ -466,7 +492,7 @@ class Symbolizer {
   StringId pass_, reason_;
   IdSet<StringId> used_names_;
   std::map<NodeId, std::vector<const SizeArgument*>> arguments_;
-  std::map<std::pair<std::int64_t, std::int64_t>, NodeId> sizes_;
+  std::map<std::int64_t, NodeId> sizes_;  // by the multiple of the symbol
   std::vector<NodeId> size_nodes_, order_;
   std::vector<Arg> args_, kwargs_;
   std::size_t calls_with_sizes_ = 0, borders_ = 0;

@@ -103,7 +103,9 @@ class Checker {
                                    : &graph == &b_ ? "B"
                                                    : "reference",
                                    number == 1 ? "" : fmt::format(", run {}", number));
-    const std::vector<RankInputs> inputs = make_inputs(graph, world, setup_.kernels, setup_.data);
+    InputData data = setup_.data;
+    if (&graph != &a_) data.original = &a_;
+    const std::vector<RankInputs> inputs = make_inputs(graph, world, setup_.kernels, data);
     Run result{run_ranks(graph, world, setup_.kernels, inputs, options), {}};
     for (Rank rank = 0; rank < world.size; ++rank)
       result.results.push_back(list_results(graph, result.run.ranks[rank], inputs[rank]));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 
 #include "ir/op.h"
@@ -274,12 +275,29 @@ class InputMaker {
 
   // --- block tables ---
 
+  std::optional<std::vector<Value>> make_as_in_original(std::size_t i) {
+    if (data_.original == nullptr) return std::nullopt;
+    if (!original_) {
+      InputData data = data_;
+      data.original = nullptr;
+      original_ = std::make_unique<InputMaker>(*data_.original, world_, kernels_, data);
+    }
+    const std::string_view name = graph_.text(facts_.node_of(i).name);
+    const InputFacts& facts = original_->facts_;
+    for (std::size_t k = 0; k < facts.size(); ++k)
+      if (data_.original->text(facts.node_of(k).name) == name) return original_->make_input(k);
+    return std::nullopt;
+  }
+
   std::vector<Value> make_block_table(std::size_t i) {
     const std::string_view name = facts_.recipe_name(i);
     const auto table = find_block_table(name.substr(name.rfind('.') + 1));
     if (!table) facts_.refuse(i, "its name is not that of a block table");
     const BlockMaskUse use = find_block_mask_use(graph_, facts_.placeholders()[i]);
-    if (!use.call) facts_.refuse(i, "no FlexAttention call takes it");
+    if (!use.call) {
+      if (auto made = make_as_in_original(i)) return std::move(*made);
+      facts_.refuse(i, "no FlexAttention call takes it");
+    }
     const Extents sizes = facts_.type_of(i).sizes;
     if (sizes.size() < 2) facts_.refuse(i, "a block table has a batch and a head dimension");
     const BlockShape shape{sizes[0],
@@ -354,6 +372,7 @@ class InputMaker {
   List last_captured_;
   std::vector<bool> last_pairs_;
   std::int64_t document_ = kDefaultDocument;
+  std::unique_ptr<InputMaker> original_;  // of data_.original, once it is asked
 };
 
 }  // namespace

@@ -31,6 +31,9 @@ struct InputData {
   const Recipe* recipe = nullptr;     // null: torchtitan_recipe()
   const InputFiles* files = nullptr;  // null: none
   std::optional<Rank> only;           // the rank whose tensors are made; none: all
+  // The graph that this one is a rewrite of: an input that tells nothing here any more, as the block tables of a mask of
+  // which each attention call has a part of its own, is made as the input of that name there. Null: none.
+  const Graph* original = nullptr;
 };
 
 // Inputs of all ranks; with `only`, what other ranks take is left out. Throws InputError naming the input that cannot be made.
