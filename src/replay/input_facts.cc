@@ -15,15 +15,25 @@ InputFacts::InputFacts(const Graph& graph, const World& world)
 }
 
 void InputFacts::bind_hints() {
+  const auto is_input = [&, mentioned = find_input_symbols()](const Symbol& symbol) {
+    return mentioned.contains(symbol.name) || !symbol.unbacked.value_or(false);
+  };
+  for (const Symbol& symbol : graph_.symbols)
+    if (symbol.hint && is_input(symbol)) symbols_.bind(symbol.name, *symbol.hint);
+}
+
+// Those that an input binds, or has an extent of: 2*u0.
+IdSet<StringId> InputFacts::find_input_symbols() const {
+  IdSet<StringId> found;
   for (NodeId id : placeholders_) {
     const Node& node = graph_.step().nodes[id];
-    if (node.extra == nullptr) continue;
-    for (const Binding& binding : node.extra->bindings)
-      for (const Symbol& symbol : graph_.symbols)
-        if (symbol.name == binding.symbol && symbol.hint) symbols_.bind(symbol.name, *symbol.hint);
+    if (node.extra != nullptr)
+      for (const Binding& binding : node.extra->bindings) found.insert(binding.symbol);
+    if (const TensorType* type = tensor_of(context_, node.type))
+      for (ExprId size : type->sizes)
+        for (StringId symbol : graph_.context->exprs.symbols(size)) found.insert(symbol);
   }
-  for (const Symbol& symbol : graph_.symbols)
-    if (symbol.hint && !symbol.unbacked.value_or(false)) symbols_.bind(symbol.name, *symbol.hint);
+  return found;
 }
 
 const InputRole* InputFacts::role_of(std::size_t i) const {

@@ -44,7 +44,8 @@ class InputFacts {
   [[noreturn]] void refuse(std::size_t i, std::string_view why) const;
 
  private:
-  void bind_hints();  // the symbols that inputs bind get the numbers they had when the graph was traced
+  void bind_hints();  // the symbols of the inputs' extents get the numbers they had when the graph was traced
+  IdSet<StringId> find_input_symbols() const;
   const InputRole* role_of(std::size_t i) const;
   const Arg* find_more(std::size_t i, std::string_view key) const;
   std::vector<std::int64_t> read_extents(Arg list) const;

@@ -33,6 +33,7 @@ class StepGenerator {
  public:
   StepGenerator(std::uint64_t seed, std::optional<std::size_t> layers)
       : dice_(seed),
+        own_(~seed),
         build_(kRanks),
         code_(build_, dice_),
         layout_(layers ? TokenLayout::kFlat : pick_layout(dice_)),
@@ -47,7 +48,10 @@ class StepGenerator {
     counts_in_floats_ = !layers && dice_.one_in(15);
     for (std::size_t layer = 0; layer < layers_; ++layer) is_moe_.push_back(!dice_.one_in(4));
     choices_ = 1 + static_cast<std::int64_t>(dice_.below(2));
+    shares_tokens_ = !layers && !is_grid() && own_.one_in(8);
+    asserts_ = !layers && own_.one_in(8);
     if (!layers && !is_grid() && dice_.one_in(3)) odd_call_ = dice_.below(kOddCalls);
+    if (shares_tokens_) odd_call_.reset();
   }
 
   RandomStep run() {
@@ -104,12 +108,13 @@ class StepGenerator {
           build_.input(fmt::format("counter_{}", layer), build_.tensor(kF32, sizes({kExperts})),
                        {.role = "buffer", .fqn = fmt::format("layers.{}.moe.counter", layer)}));
     const std::string plain = fmt::format("{}", kGridExtent);
-    std::vector<std::string> shape = {"u0"};
+    std::vector<std::string> shape = {shares_tokens_ ? all_rows() : "u0"};
     if (layout_ == TokenLayout::kBatch) shape = {"u0", plain};
     if (layout_ == TokenLayout::kSequence) shape = {plain, "u0"};
     const std::int64_t bound_dim = layout_ == TokenLayout::kSequence ? 1 : 0;
-    tokens_ = build_.input("tokens", build_.tensor(kI64, shape),
-                           {.role = "user", .which = "tokens", .bound_dim = bound_dim}, "u0");
+    tokens_ =
+        build_.input("tokens", build_.tensor(kI64, shape),
+                     {.role = "user", .which = "tokens", .bound_dim = bound_dim}, shares_tokens_ ? "" : "u0");
   }
 
   static std::vector<std::string> sizes(const std::vector<std::int64_t>& numbers) {
@@ -130,6 +135,7 @@ class StepGenerator {
   void forward() {
     build_.in_module("tok_embeddings");
     stream_ = call("aten.embedding.default", {arg(embedding_), arg(tokens_)});
+    if (shares_tokens_) stream_ = scattered(stream_);
     build_.in_module("attention_masks");
     if (attends_) attention_.make_masks(tokens_);
     for (std::size_t layer = 0; layer < layers_; ++layer) {
@@ -144,7 +150,10 @@ class StepGenerator {
                             : is_grid()       ? rows_of(grid_.grow(x, dice_.below(4)))
                                               : x;
       Rows rows{"u0", {inside}};
+      if (is_merged_outside && own_.one_in(2)) rows.values.front() = scaled_by_ones(layer, inside);
+      if (asserts_) assert_tokens();
       code_.grow(rows, 2 + dice_.below(5));
+      if (shares_tokens_) rows.values.push_back(shared_layer(rows));
       attend(rows);
       routings_.emplace_back();
       const NodeId y = is_moe_[layer] ? route(layer, rows) : code_.grow(rows, 1 + dice_.below(3));
@@ -158,6 +167,63 @@ class StepGenerator {
     build_.in_module("loss");
     loss_ = call("aten.sum.default", {arg(call("aten.tanh.default", {arg(stream_)}))});
     results_.push_back({loss_, "loss", ""});
+  }
+
+  // By rows from outside that nothing was merged into.
+  NodeId scaled_by_ones(std::size_t layer, NodeId rows) {
+    build_.in_module(fmt::format("layers.{}.norm", layer));
+    const NodeId size = call("aten.sym_size.int", {arg(rows), number(0)});
+    const NodeId ones = call("aten.ones.default", {build_.list({arg(size), number(1)})},
+                             {{"device", build_.device("cuda:0")}});
+    build_.in_module(module(layer));
+    return call("aten.mul.Tensor", {arg(rows), arg(ones)});
+  }
+
+  void assert_tokens() {
+    const NodeId within = call("aten.lt.Scalar", {arg(tokens_), number(kVocabulary)});
+    call("aten._assert_async.msg",
+         {arg(call("aten.all.default", {arg(within)})), build_.text("tokens are in the vocabulary")});
+  }
+
+  // ------------------------------------------------------------------------- ranks that share the tokens
+
+  // Each rank has u0 of them.
+  static std::string all_rows() { return fmt::format("{}*u0", kRanks); }
+
+  NodeId scattered(NodeId all) {
+    const NodeId dense = call("aten.clone.default", {arg(all)},
+                              {{"memory_format", build_.memory_format("torch.contiguous_format")}});
+    return call("_c10d_functional.wait_tensor.default",
+                {arg(call("_c10d_functional.reduce_scatter_tensor.default",
+                          {arg(dense), build_.text("sum"), number(kRanks), build_.text("0")}))});
+  }
+  NodeId gathered(NodeId mine) {
+    return call("_c10d_functional.wait_tensor.default",
+                {arg(call("_c10d_functional.all_gather_into_tensor.default",
+                          {arg(mine), number(kRanks), build_.text("0")}))});
+  }
+
+  // All ranks' rows, and back to this one's.
+  NodeId shared_layer(const Rows& rows) {
+    const NodeId mine = code_.widened(dice_.pick(rows.values));
+    Rows all{all_rows(), {gathered(mine)}};
+    const NodeId computed = code_.widened(code_.grow(all, 1 + dice_.below(3)));
+    gathered_.push_back(all);
+    const NodeId share = call("aten.sym_size.int", {arg(mine), number(0)});
+    switch (dice_.below(4)) {
+      case 0: {
+        const NodeId shares = call("aten.split.Tensor", {arg(computed), arg(share)});
+        return code_.item(shares, static_cast<std::int64_t>(dice_.below(kRanks)));
+      }
+      case 1:
+        return scattered(call("aten.cat.default", {build_.list({arg(mine), arg(mine)}), number(0)}));
+      case 2:
+        return call("_c10d_functional.wait_tensor.default",
+                    {arg(call("_c10d_functional.all_reduce.default",
+                              {arg(scattered(computed)), build_.text("sum"), build_.text("0")}))});
+      default:
+        return scattered(computed);
+    }
   }
 
   // The residual stream is a grid where the tokens are; modules compute on its rows.
@@ -365,12 +431,18 @@ class StepGenerator {
       NodeId out = is_moe_[layer] ? route_back(layer, g) : g;
       add_gradient(layer, code_.partial(rows));
       if (dice_.one_in(2)) add_gradient(layer, code_.partial(rows));
+      if (shares_tokens_) {
+        Rows all = gathered_[layer];
+        all.values.push_back(gathered(code_.widened(out)));
+        add_gradient(layer, code_.partial(all));
+      }
       Rows last{"u0", {out}};
       out = stream_of(code_.widened(code_.grow(last, dice_.below(3))));
       build_.in_module(fmt::format("layers.{}", layer));
       gradient = call("aten.add.Tensor", {arg(gradient), arg(out)});
     }
     build_.in_module("tok_embeddings");
+    if (shares_tokens_) gradient = gathered(gradient);
     results_.push_back(
         {call("aten.embedding_dense_backward.default",
               {arg(gradient), arg(tokens_), number(kVocabulary), number(-1), build_.flag(false)}),
@@ -418,6 +490,7 @@ class StepGenerator {
   }
 
   Dice dice_;
+  Dice own_;  // of what few steps have: the others do not depend on it
   StepBuilder build_;
   RowCode code_;
   TokenLayout layout_;
@@ -429,6 +502,8 @@ class StepGenerator {
   std::vector<bool> is_moe_;
   std::int64_t choices_ = 1;  // experts per token
   std::optional<std::size_t> odd_call_;
+  bool shares_tokens_ = false, asserts_ = false;
+  std::vector<Rows> gathered_;     // of the forward pass, by layer
   bool counts_in_floats_ = false;  // no part of a sum of floats is an exact integer: refused
   std::vector<std::string> names_;
   NodeId embedding_, tokens_, stream_, loss_;

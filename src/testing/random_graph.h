@@ -2,7 +2,7 @@
 // `layers.K.moe` (token routing, two exchanges, experts) or `layers.K.feed_forward`, with random operations
 // between their fixed points, attention, and what training has around them: an embedding, residuals, gradients of
 // weights summed over tokens and over ranks, buffers updated in place. Tokens are [u0], or a grid [u0, 3] or
-// [3, u0] whose rows modules merge.
+// [3, u0] whose rows modules merge, or [2*u0] that two ranks share, whose rows modules gather and scatter.
 //
 // Every graph satisfies all invariants (ir/verify.h), and executes: numbers stay moderate, indices in range.
 // The gradients are not those of the forward pass: the backward pass is random code of the same shape. Few
@@ -21,7 +21,7 @@ namespace epweave {
 struct RandomStep {
   Graph graph;
   std::uint32_t world = 2;   // ranks
-  std::int64_t tokens = 48;  // per rank: what the symbol u0 stands for
+  std::int64_t tokens = 48;  // of each rank: what the symbol u0 stands for
   bool has_exchange = false;
   bool has_attention = false;
   bool has_dropout = false;        // no replay of it
