@@ -26,6 +26,8 @@ ROWS = [  # graph, passes before chunk, options of chunk, stage of torchtitan's 
     ("dsv3_debug_ep4", "", "", "2_chunk_batch"),
     ("dsv3_debug_ep2_full", "", "", "2_chunk_batch"),
     ("dsv3_debug_ep2_static", "symbolize", "", None),
+    ("dsv3_debug_fsdp2_tp2_ep4", "symbolize", "", None),
+    ("dsv3_debug_fsdp2_tp2_ep4", "symbolize", "roots=layers.*", None),
     ("dsv3_debug_ep2_seq_r030", "", "dim=seq", "2_chunk_seq"),
     ("qwen3_moe_ep2", "", "", "2_chunk_batch"),
     ("dsv3_16b_ep8", "", "", "2_chunk_batch"),
