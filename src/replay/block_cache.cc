@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -21,7 +20,6 @@ constexpr std::size_t kLeastKept = std::size_t{16} << 10;  // smaller ones mallo
 #endif
 
 constexpr std::size_t kPage = std::size_t{4} << 10;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kPiece = std::size_t{64} << 20;  // what the system is asked for at least
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) {
@@ -34,18 +32,10 @@ void* take_small(std::size_t bytes) {
   return block;
 }
 
-// From the system, in huge pages where it has them: a page is cleared when it is first touched, and the call for each of many
-// small pages costs more than that. `bytes` are a multiple of kHugePage.
 std::byte* map_pages(std::size_t bytes) {
-  void* mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
-  auto* first = static_cast<std::byte*>(mapped);
-  const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(first) % kHugePage) % kHugePage;
-  if (before != 0) munmap(first, before);
-  munmap(first + before + bytes, kHugePage - before);
-  first += before;
-  madvise(first, bytes, MADV_HUGEPAGE);  // where it is refused, pages are small
-  return first;
+  return static_cast<std::byte*>(mapped);
 }
 
 // Ranges of free memory, neighbours joined; the smallest that is large enough is given out, of equal ones the first.
@@ -55,7 +45,7 @@ class FreeRanges {
     const std::lock_guard lock(mutex_);
     auto found = by_size_.lower_bound({bytes, nullptr});
     if (found == by_size_.end()) {
-      const std::size_t mapped = std::max(kPiece, round_up(bytes, kHugePage));
+      const std::size_t mapped = std::max(kPiece, bytes);
       add(map_pages(mapped), mapped);
       found = by_size_.lower_bound({bytes, nullptr});
     }
