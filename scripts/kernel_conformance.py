@@ -602,11 +602,94 @@ def more_activations():
         case("aten.logaddexp.default", x, rand(7, dtype=dtype, scale=30), ulps=ulps, atol=1e-6)
 
 
+def biased_attention():
+    """Scaled dot product with a bias or a mask, by every entry point that takes one."""
+    for dtype, ulps in ((torch.float32, 0), (torch.bfloat16, 1)):
+        q, k, v, g = (rand(1, 2, rows, 4, dtype=dtype) for rows in (3, 5, 5, 3))
+        dropped = torch.ones(3, 5).tril(1).bool()
+        for bias in (rand(1, 2, 3, 5, dtype=dtype), rand(1, 2, 1, 5, dtype=dtype), dropped):
+            qd, kd, vd = (x.double().requires_grad_() for x in (q, k, v))
+            s = qd @ kd.transpose(-2, -1) * 0.3
+            s = s.masked_fill(~bias, -INF) if bias.dtype == torch.bool else s + bias.double()
+            lse = s.logsumexp(-1)
+            y = s.softmax(-1) @ vd
+            y.backward(g.double())
+            out, rows = y.detach().to(dtype), lse.detach().float()
+            forward = {"ulps": 4 * ulps, "atol": 4e-6 if dtype == torch.float32 else 1e-2}
+            backward = {"ulps": 4 * ulps, "atol": 1e-5 if dtype == torch.float32 else 4e-2}
+            grads = tuple(x.grad.to(dtype) for x in (qd, kd, vd))
+            none = [None] * 2
+            case("aten._scaled_dot_product_cudnn_attention.default",
+                 args_full=[q, k, v, bias, True, 0.0, False, False, 0.3], expect=(out,), **forward)
+            case("aten._scaled_dot_product_cudnn_attention_backward.default",
+                 args_full=[g, q, k, v, out, rows, *none, bias, *none, 3, 5, 0.0, False, 0.3], expect=grads, **backward)
+            case("aten._scaled_dot_product_efficient_attention.default",
+                 args_full=[q, k, v, bias, True, 0.0, False, 0.3], expect=(out,), **forward)
+            mask = [True, True, True, False]
+            case("aten._scaled_dot_product_efficient_attention_backward.default",
+                 args_full=[g, q, k, v, bias, out, rows, *none, 0.0, mask, False, 0.3], expect=grads, **backward)
+            case("aten._scaled_dot_product_fused_attention_overrideable.default",
+                 args_full=[q, k, v, bias, 0.0, False, False, 0.3], expect=(out,), **forward)
+            case("aten._scaled_dot_product_fused_attention_overrideable_backward.default",
+                 args_full=[g, q, k, v, bias, mask, out, rows, *none, 3, 5, 0.0, False, *none, 0.3], expect=grads, **backward)
+            case("aten._scaled_dot_product_flash_attention_for_cpu.default",
+                 args_full=[q, k, v, 0.0, False, bias, 0.3], expect=(out, rows), **forward)
+            case("aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+                 args_full=[g, q, k, v, out, rows, 0.0, False, bias, 0.3], expect=grads, **backward)
+        # torch's own kernel of that name
+        case("aten._scaled_dot_product_flash_attention_for_cpu.default", q, k, v, 0.0, True, **forward)
+
+
+def gates():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        ulps, atol = (1, 1e-6) if dtype == torch.bfloat16 else (8, 1e-6)
+        x = torch.cat((rand(12, dtype=dtype, scale=3), torch.tensor([0.0, -0.0, 3.0, -3.0, 7.0, -7.0], dtype=dtype)))
+        for name in ("hardswish", "hardsigmoid", "mish"):
+            case(f"aten.{name}.default", x, ulps=ulps, atol=atol)
+            case(f"aten.{name}.default", rand(5, 7, dtype=dtype).t(), ulps=ulps, atol=atol)
+            case(f"aten.{name}_backward.default", rand(len(x), dtype=dtype), x, ulps=ulps, atol=atol)
+        case("aten.hardswish_.default", rand(5, 7, dtype=dtype), ulps=ulps, atol=atol)
+        case("aten.mish_.default", rand(5, 7, dtype=dtype), ulps=ulps, atol=atol)
+        wide = rand(2, 4, 6, dtype=dtype)
+        for dim in (1, -1):
+            half = rand(2, 2, 6, dtype=dtype) if dim == 1 else rand(2, 4, 3, dtype=dtype)
+            case("aten.glu.default", wide, dim, ulps=ulps, atol=atol)
+            case("aten.glu_backward.default", half, wide, dim, ulps=2 * ulps, atol=4 * atol)
+        case("aten.glu.default", strided(wide), 1, ulps=ulps, atol=atol)
+
+
+def losses():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        ulps, atol = (2, 1e-2) if dtype == torch.bfloat16 else (8, 1e-6)
+        x, t = rand(3, 5, dtype=dtype, scale=2), rand(3, 5, dtype=dtype)
+        for reduction in (0, 1, 2):
+            grad = rand(3, 5, dtype=dtype) if reduction == 0 else rand(1, dtype=dtype)[0].clone()
+            bounds = {"ulps": 4 * ulps, "atol": 8 * atol if reduction else atol}
+            case("aten.mse_loss.default", x, t, reduction, **bounds)
+            case("aten.mse_loss.default", x.t(), t.t(), reduction, **bounds)
+            case("aten.mse_loss_backward.default", grad, x, t, reduction, **bounds)
+            for number in (1.0, 0.25):
+                for name in ("smooth_l1_loss", "huber_loss"):
+                    case(f"aten.{name}.default", x, t, reduction, number, **bounds)
+                    case(f"aten.{name}_backward.default", grad, x, t, reduction, number, **bounds)
+            if dtype == torch.bfloat16:
+                continue
+            p, y = torch.sigmoid(x), torch.rand(3, 5, generator=GEN, dtype=torch.float64).to(dtype)
+            p[0, :2] = torch.tensor([0.0, 1.0])
+            for weight in (None, rand(5, dtype=dtype).abs()):
+                case("aten.binary_cross_entropy.default", p, y, weight, reduction, **bounds)
+                full = None if weight is None else weight.expand(3, 5).contiguous()
+                case("aten.binary_cross_entropy_backward.default", grad, p, y, full, reduction, **bounds)
+                for positive in (None, rand(5, dtype=dtype).abs() + 1):
+                    case("aten.binary_cross_entropy_with_logits.default", x, y, weight, positive, reduction, **bounds)
+
+
 def write():
     global GEN
     GEN = torch.Generator().manual_seed(7)
     for family in (pointwise, movement, views, reductions, normalising, products, indexing, buckets, attention,
-                   activations, statistics, rearranging, more_activations):
+                   activations, statistics, rearranging, more_activations, gates, losses,
+                   biased_attention):
         family()
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"
 

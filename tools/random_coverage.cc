@@ -51,6 +51,8 @@ constexpr Reason kOperations[] = {
     {"aten.copy_.default", kDense},
     {"aten.div_.Scalar", kDense},
     {"aten.div_.Tensor", kDense},
+    {"aten.glu.default", kDense},
+    {"aten.glu_backward.default", kDense},
     {"aten.logsumexp.default", kDense},
     {"aten.mean.default", kDense},
     {"aten.mul_.Scalar", kDense},

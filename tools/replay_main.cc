@@ -4,6 +4,7 @@
 
 #include "failure.h"
 #include "replay/executor.h"
+#include "replay/missing_kernels.h"
 #include "replay_commands.h"
 
 namespace epweave::cli {

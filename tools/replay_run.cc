@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "graphs.h"
 #include "io/file.h"
 #include "replay/check.h"
 #include "replay/cpu/kernels.h"
 #include "replay/inputs.h"
+#include "replay/parallel.h"
 #include "replay_commands.h"
 #include "replay_measure.h"
 #include "replay_process.h"
@@ -60,30 +62,41 @@ bool is_loss(const NamedTensor& result) {
   return result.name == "loss" && result.tensor.numel() == 1;
 }
 
-Json describe_result(const NamedTensor& result) {
-  Json entry = {{"name", result.name},
-                {"dtype", info(result.tensor.dtype).short_name},
-                {"sizes", result.tensor.sizes},
-                {"hash", fmt::format("{:016x}", replay::hash_tensor(result.tensor))}};
-  const auto norm = replay::find_norm(result.tensor);
-  entry["norm"] = norm ? number_or_text(*norm) : Json();
-  return entry;
+// What is told of a result's bits.
+struct Digest {
+  std::uint64_t hash = 0;
+  std::optional<double> norm;
+};
+std::vector<Digest> digest(const std::vector<NamedTensor>& results) {
+  std::vector<Digest> digests;
+  for (const NamedTensor& result : results)
+    digests.push_back({replay::hash_tensor(result.tensor), replay::find_norm(result.tensor)});
+  return digests;
+}
+
+Json describe_result(const NamedTensor& result, const Digest& digest) {
+  return {{"name", result.name},
+          {"dtype", info(result.tensor.dtype).short_name},
+          {"sizes", result.tensor.sizes},
+          {"hash", fmt::format("{:016x}", digest.hash)},
+          {"norm", digest.norm ? number_or_text(*digest.norm) : Json()}};
 }
 
 // What a rank computed, for people: its loss, and gradients and buffers together.
-std::string summarise(Rank rank, const std::vector<NamedTensor>& results) {
+std::string summarise(Rank rank, const std::vector<NamedTensor>& results,
+                      const std::vector<Digest>& digests) {
   std::string text = fmt::format("rank {}:", rank);
   double squares = 0;
   std::size_t gradients = 0, buffers = 0, others = 0;
   std::uint64_t hash = 0xcbf29ce484222325;
-  for (const NamedTensor& result : results) {
-    hash = (hash ^ replay::hash_tensor(result.tensor)) * 0x100000001b3;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const NamedTensor& result = results[i];
+    hash = (hash ^ digests[i].hash) * 0x100000001b3;
     if (is_loss(result)) {
-      const double sign = *replay::find_norm(result.tensor);  // a loss is not negative
-      text += fmt::format(" loss {:.9g},", sign);
+      text += fmt::format(" loss {:.9g},", *digests[i].norm);  // a loss is not negative
     } else if (result.name.starts_with("grad")) {
       ++gradients;
-      const double norm = replay::find_norm(result.tensor).value_or(0);
+      const double norm = digests[i].norm.value_or(0);
       squares += norm * norm;
     } else {
       ++(result.name.starts_with("buffer") ? buffers : others);
@@ -151,14 +164,15 @@ Json report_of_rank(const Prepared& prepared, const replay::RunResult& run, Rank
   const replay::RankResult& result = run.ranks[rank];
   Json entries = Json::array(), ops = Json::object();
   bool is_finite = true;
-  for (const NamedTensor& one : results) {
-    if (is_loss(one)) is_finite = is_finite && replay::has_only_finite(one.tensor);
-    entries.push_back(describe_result(one));
+  const std::vector<Digest> digests = digest(results);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (is_loss(results[i])) is_finite = is_finite && replay::has_only_finite(results[i].tensor);
+    entries.push_back(describe_result(results[i], digests[i]));
   }
   for (const auto& [target, time] : result.times) ops[target] = {time.calls, time.seconds};
   return {{"rank", rank},
           {"results", std::move(entries)},
-          {"summary", summarise(rank, results)},
+          {"summary", summarise(rank, results, digests)},
           {"loss_is_finite", is_finite},
           {"contradicted_types", result.contradictions},
           {"first_contradiction", text_or_null(result.first_contradiction)},
@@ -292,14 +306,14 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
   const replay::RunOptions run_options = options_of_run(options, device, measuring, progress);
   const replay::RunResult run =
       replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
-  std::vector<std::vector<NamedTensor>> of_ranks;
-  std::vector<Json> reports;
+  std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
+  std::vector<Json> reports(prepared.world.size);
   const Json environment = describe_environment(device, "local");
-  for (Rank rank = 0; rank < prepared.world.size; ++rank) {
-    of_ranks.push_back(replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]));
-    write_rank_report(options, reports.emplace_back(report_of_rank(prepared, run, rank, of_ranks.back())),
-                      environment);
-  }
+  replay::for_each_in_parallel(prepared.world.size, [&](std::size_t rank) {
+    of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]);
+    reports[rank] = report_of_rank(prepared, run, static_cast<Rank>(rank), of_ranks[rank]);
+  });
+  for (const Json& report : reports) write_rank_report(options, report, environment);
   if (!options.outputs.empty()) save_outputs(of_ranks, options.outputs);
   const MergedReport merged(options, prepared, std::move(reports));
   merged.write_measurements(environment);

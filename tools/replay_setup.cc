@@ -10,6 +10,7 @@
 #include "graphs.h"
 #include "replay/device/device.h"
 #include "replay/memory_need.h"
+#include "replay/missing_kernels.h"
 
 namespace epweave::cli {
 namespace {

@@ -126,6 +126,19 @@ Placement softmax_backward(PlacementCall& call) {
   return softmax_along(call, {call.arg(0), call.arg(1)}, 2);
 }
 
+Placement halved_along(PlacementCall& call, std::vector<Operand> operands, std::size_t dim_position) {
+  const Placement p = elementwise(call, operands, Linearity::kNone);
+  if (p.is_rows() && p.dim == call.dim(call.int_arg(dim_position, "dim", -1), call.result_tensor()->rank()))
+    call.refuse("chunk.along-divided", "it takes halves of the divided dimension");
+  return p;
+}
+Placement glu(PlacementCall& call) {
+  return halved_along(call, {call.arg(0)}, 1);
+}
+Placement glu_backward(PlacementCall& call) {
+  return halved_along(call, {call.arg(0), call.arg(1)}, 2);
+}
+
 // Over the last dimensions, the list of which is argument 1: the value and `statistics` numbers for each row.
 Placement norm(PlacementCall& call, std::size_t statistics) {
   const Placement p = call.of(call.arg(0));
@@ -265,6 +278,8 @@ constexpr PlacementRow kRows[] = {
     {"aten._log_softmax.default", softmax},
     {"aten._softmax_backward_data.default", softmax_backward},
     {"aten._log_softmax_backward_data.default", softmax_backward},
+    {"aten.glu.default", glu},
+    {"aten.glu_backward.default", glu_backward},
     {"aten._fused_rms_norm.default", rms_norm},
     {"aten._fused_rms_norm_backward.default", rms_norm_backward},
     {"aten.native_layer_norm.default", layer_norm},

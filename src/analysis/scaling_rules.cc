@@ -460,6 +460,33 @@ void nll_loss_backward(ScalingCall& call) {
   if (self.size() >= 2 && !target.empty()) call.unite(self[0], target[0]);
 }
 
+// (self, target, ...): terms, or one number.
+void loss(ScalingCall& call) {
+  call.align(call.in(std::size_t{0}), call.in(1));
+  call.align(call.out(), call.in(std::size_t{0}));
+}
+// (grad_output, self, target, ...)
+void loss_backward(ScalingCall& call) {
+  call.align(call.out(), call.in(1));
+  call.align(call.out(), call.in(2));
+}
+
+// Two halves of a dimension become one, or one's gradient that of both.
+void halve(ScalingCall& call, Span halves, Span whole, std::size_t dim) {
+  if (dim >= whole.size() || halves.size() != whole.size()) return;
+  call.unite_except(halves, whole, dim);
+  call.solver.relate_sum(whole[dim], Extents{halves[dim], halves[dim]}, call.id);
+}
+void glu(ScalingCall& call) {
+  const Span in = call.in(std::size_t{0});
+  halve(call, call.out(), in, call.dim(1, in.size(), -1));
+}
+void glu_backward(ScalingCall& call) {
+  const Span self = call.in(1);
+  call.align(call.out(), self);
+  halve(call, call.in(std::size_t{0}), self, call.dim(2, self.size(), -1));
+}
+
 // ---- products of matrices
 
 void multiply(ScalingCall& call, Span a, Span b) {
@@ -745,6 +772,7 @@ constexpr ScalingRow kRows[] = {
     {rules::unary_bool, pointwise},
     {rules::absolute, pointwise},
     {rules::binary, pointwise},
+    {rules::binary_second_first, pointwise},
     {rules::binary_float, pointwise},
     {rules::binary_bool, pointwise},
     {rules::ternary, pointwise},
@@ -835,6 +863,11 @@ constexpr ScalingRow kRows[] = {
     {rules::layer_norm, norm},
     {rules::rms_norm_backward, norm_backward},
     {rules::layer_norm_backward, norm_backward},
+    {rules::glu, glu},
+    {rules::glu_backward, glu_backward},
+    {rules::loss, loss},
+    {rules::cross_entropy, loss},
+    {rules::loss_backward, loss_backward},
     {rules::nll_loss, nll_loss},
     {rules::nll_loss_backward, nll_loss_backward},
     {rules::mm, mm},
@@ -863,8 +896,12 @@ constexpr ScalingRow kRows[] = {
     {rules::flex_attention_backward, flex_attention_backward},
     {rules::cudnn_attention, attention},
     {rules::flash_attention, attention},
+    {rules::cpu_attention, attention},
+    {rules::overrideable_attention, attention},
     {rules::attention_backward, attention_backward},
     {rules::efficient_attention_backward, attention_backward},
+    {rules::cpu_attention_backward, attention_backward},
+    {rules::overrideable_attention_backward, attention_backward},
     {rules::all_gather, all_gather},
     {rules::reduce_scatter, reduce_scatter},
     {rules::all_gather_each, all_gather_each},

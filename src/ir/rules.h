@@ -10,6 +10,10 @@ namespace epweave::rules {
 TypeId cudnn_attention(TypeRuleCall& call);
 TypeId flash_attention(TypeRuleCall& call);
 TypeId efficient_attention(TypeRuleCall& call);
+TypeId cpu_attention(TypeRuleCall& call);
+TypeId cpu_attention_backward(TypeRuleCall& call);
+TypeId overrideable_attention(TypeRuleCall& call);
+TypeId overrideable_attention_backward(TypeRuleCall& call);
 TypeId attention_backward(TypeRuleCall& call);
 TypeId efficient_attention_backward(TypeRuleCall& call);
 TypeId flex_attention(TypeRuleCall& call);
@@ -96,6 +100,7 @@ TypeId unary_float(TypeRuleCall& call);
 TypeId unary_bool(TypeRuleCall& call);
 TypeId absolute(TypeRuleCall& call);
 TypeId binary(TypeRuleCall& call);
+TypeId binary_second_first(TypeRuleCall& call);
 TypeId binary_float(TypeRuleCall& call);
 TypeId binary_bool(TypeRuleCall& call);
 TypeId ternary(TypeRuleCall& call);
@@ -110,6 +115,8 @@ TypeId copy_in_place(TypeRuleCall& call);
 TypeId complex(TypeRuleCall& call);
 TypeId log_sigmoid(TypeRuleCall& call);
 TypeId dropout(TypeRuleCall& call);
+TypeId glu(TypeRuleCall& call);
+TypeId glu_backward(TypeRuleCall& call);
 TypeId convert(TypeRuleCall& call);
 TypeId to_copy(TypeRuleCall& call);
 TypeId clone(TypeRuleCall& call);
@@ -141,6 +148,9 @@ TypeId layer_norm(TypeRuleCall& call);
 TypeId layer_norm_backward(TypeRuleCall& call);
 TypeId nll_loss(TypeRuleCall& call);
 TypeId nll_loss_backward(TypeRuleCall& call);
+TypeId loss(TypeRuleCall& call);
+TypeId cross_entropy(TypeRuleCall& call);
+TypeId loss_backward(TypeRuleCall& call);
 TypeId histc(TypeRuleCall& call);
 
 // type_rules_scalar.cc

@@ -133,6 +133,40 @@ TypeId efficient_attention(TypeRuleCall& call) {
                      call.contiguous(DType::kFloat32, statistics, h.query.device), state, state});
 }
 
+// (output, logsumexp): the statistics are laid out [batch, length, heads].
+TypeId cpu_attention(TypeRuleCall& call) {
+  const Heads h = heads_of(call, 0);
+  const Dims statistics(h.query.sizes.begin(), h.query.sizes.begin() + 3);
+  constexpr std::size_t kFill[] = {1, 2, 0};
+  Dims strides = filled_strides(call.facts, statistics, kFill);
+  return call.tuple({matching_layout(call, h.query, output_sizes(h)),
+                     call.result(DType::kFloat32, statistics, std::move(strides), h.query.device)});
+}
+TypeId cpu_attention_backward(TypeRuleCall& call) {
+  const Heads h = heads_of(call, 1);
+  return call.tuple({by_length(call, h.query, h.query.sizes), by_length(call, h.key, h.key.sizes),
+                     by_length(call, h.value, h.value.sizes)});
+}
+
+// As cudnn_attention, with statistics of three dimensions.
+TypeId overrideable_attention(TypeRuleCall& call) {
+  const Heads h = heads_of(call, 0);
+  const Dims statistics(h.query.sizes.begin(), h.query.sizes.begin() + 3);
+  const TypeId state = scalar_state(call, h.query, DType::kInt64), none = call.none();
+  return call.tuple({matching_layout(call, h.query, output_sizes(h)),
+                     call.contiguous(DType::kFloat32, statistics, h.query.device), none, none,
+                     length(call, h.query.sizes[2]), length(call, h.key.sizes[2]), state, state, none});
+}
+// (grad_out, query, key, value, attn_bias, grad_input_mask, ...).
+TypeId overrideable_attention_backward(TypeRuleCall& call) {
+  const Heads h = heads_of(call, 1);
+  const TensorType* bias = call.optional_tensor(4);
+  const auto wanted = call.list(call.arg(5));
+  const bool is_wanted = bias != nullptr && wanted.size() == 4 && wanted[3] == Arg::boolean(true);
+  return call.tuple({call.fresh_like(h.query), call.fresh_like(h.key), call.fresh_like(h.value),
+                     is_wanted ? call.fresh_like(*bias) : call.none()});
+}
+
 // cudnn, flash: (grad_out, query, key, value, ...).
 TypeId attention_backward(TypeRuleCall& call) {
   return gradients(call, heads_of(call, 1));

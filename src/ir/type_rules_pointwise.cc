@@ -137,6 +137,20 @@ TypeId binary(TypeRuleCall& call) {
   return elementwise(call, operands.tensors, operands.promotion.result());
 }
 
+// The layout is the second operand's where the two are laid out differently: torch's formula begins with that.
+TypeId binary_second_first(TypeRuleCall& call) {
+  Operands operands = operands_of(call, 0, 2);
+  std::reverse(operands.tensors.begin(), operands.tensors.end());
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+
+// (grad_output, self, target, ...): scale * (self - target), .. times the gradient.
+TypeId loss_backward(TypeRuleCall& call) {
+  Operands operands = operands_of(call, 0, 3);
+  std::rotate(operands.tensors.begin(), operands.tensors.begin() + 1, operands.tensors.end());
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+
 TypeId binary_float(TypeRuleCall& call) {
   const Operands operands = operands_of(call, 0, 2);
   return elementwise(call, operands.tensors, to_float(operands.promotion.result()));
@@ -213,6 +227,24 @@ TypeId complex(TypeRuleCall& call) {
 TypeId log_sigmoid(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   return call.tuple({unary(call), call.contiguous(self.dtype, {call.number(0)}, self.device)});
+}
+
+// glu(self, dim): the first half of the dimension, gated by the second.
+TypeId glu(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  if (self.rank() == 0) call.mismatch("a 0-dimensional tensor has no halves");
+  const std::size_t dim = call.dim(1, self.rank());
+  if (const auto extent = call.exprs.constant(self.sizes[dim]); extent && *extent % 2 != 0)
+    call.mismatch("{} elements have no halves", *extent);
+  TensorType half = self;
+  half.sizes[dim] = call.exprs.floordiv(half.sizes[dim], call.number(2));
+  const TensorType* gated = &half;
+  return elementwise(call, std::span(&gated, 1), self.dtype);
+}
+// glu_backward(grad_output, self, dim).
+TypeId glu_backward(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(1);
+  return call.contiguous(self.dtype, self.sizes, self.device);
 }
 
 // (output, mask).

@@ -262,6 +262,26 @@ TypeId nll_loss_backward(TypeRuleCall& call) {
   return call.contiguous(self.dtype, self.sizes, self.device);
 }
 
+namespace {
+
+// Terms of this type, or one number.
+TypeId reduce_terms(TypeRuleCall& call, TypeId terms) {
+  constexpr std::int64_t kNoReduction = 0;
+  if (call.integer(*call.node.op->find_param("reduction")) == kNoReduction) return terms;
+  const TensorType& type = *tensor_of(call.context, terms);
+  return call.contiguous(type.dtype, {}, type.device);
+}
+
+}  // namespace
+
+// mse_loss(self, target, reduction) and its relatives.
+TypeId loss(TypeRuleCall& call) {
+  return reduce_terms(call, binary(call));
+}
+TypeId cross_entropy(TypeRuleCall& call) {
+  return reduce_terms(call, binary_second_first(call));
+}
+
 // histc(self, bins, min, max); bincount's length depends on the data.
 TypeId histc(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});

@@ -128,6 +128,55 @@ TEST_CASE("the memory-efficient kernel gives a bias a gradient where one is want
   CHECK(gradient(Arg::none(), true) == "None)");
 }
 
+TEST_CASE("losses are laid out as their terms, or one number") {
+  Calls c;
+  const Arg a = n(c.tensor("f32", {"4", "3"}, {"1", "4"})), b = n(c.tensor("f32", {"4", "3"}, {"3", "1"})),
+            one = n(c.tensor("f32", {}, {})), none = Arg::none();
+  for (const char* loss : {"mse_loss", "smooth_l1_loss", "huber_loss"}) {
+    const std::string target = std::string("aten.") + loss + ".default";
+    CHECK(c.type(target, {a, b, i(0)}) == "f32[4, 3]{1, 4}@cuda:0");
+    CHECK(c.type(target, {a, b}) == "f32[]@cuda:0");
+  }
+  CHECK(c.type("aten.mse_loss_backward.default", {one, a, b, i(1)}) == "f32[4, 3]{1, 4}@cuda:0");
+  CHECK(c.type("aten.mse_loss_backward.default", {b, a, b, i(0)}) == "f32[4, 3]{1, 4}@cuda:0");
+  CHECK(c.type("aten.binary_cross_entropy.default", {a, b, none, i(0)}) == "f32[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.binary_cross_entropy.default", {a, b, none, i(2)}) == "f32[]@cuda:0");
+  CHECK(c.type("aten.binary_cross_entropy_with_logits.default", {a, b, none, none, i(0)}) ==
+        "f32[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.binary_cross_entropy_backward.default", {one, a, b, none, i(1)}) ==
+        "f32[4, 3]{1, 4}@cuda:0");
+}
+
+TEST_CASE("gated activations and their gradients are laid out as torch's formulas give them") {
+  Calls c;
+  const Arg a = n(c.tensor("f32", {"4", "3"}, {"1", "4"})), b = n(c.tensor("f32", {"4", "3"}, {"3", "1"})),
+            wide = n(c.tensor("f32", {"6", "4"}, {"1", "6"})),
+            half = n(c.tensor("f32", {"3", "4"}, {"4", "1"})),
+            rows = n(c.tensor("f32", {"2*u0", "5"}, {"5", "1"}));
+  for (const char* target : {"aten.hardswish_backward.default", "aten.hardsigmoid_backward.default"}) {
+    CHECK(c.type(target, {b, a}) == "f32[4, 3]{1, 4}@cuda:0");
+    CHECK(c.type(target, {a, b}) == "f32[4, 3]{3, 1}@cuda:0");
+  }
+  CHECK(c.type("aten.mish_backward.default", {b, a}) == "f32[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.glu.default", {wide, i(0)}) == "f32[3, 4]{1, 3}@cuda:0");
+  CHECK(c.type("aten.glu_backward.default", {half, wide, i(0)}) == "f32[6, 4]{4, 1}@cuda:0");
+  CHECK(c.type("aten.glu.default", {rows, i(0)}) == "f32[u0, 5]{5, 1}@cuda:0");
+  CHECK(c.type("aten.glu.default", {rows}) == "glu: 5 elements have no halves");
+}
+
+TEST_CASE("the CPU's flash attention lays statistics out by length") {
+  Calls c;
+  const Arg q = n(c.tensor("f32", {"2", "4", "7", "8"}, {"224", "8", "32", "1"})),
+            k = n(c.tensor("f32", {"2", "4", "9", "8"}, {"288", "72", "8", "1"})),
+            sums = n(c.tensor("f32", {"2", "4", "7"}, {"28", "1", "4"}));
+  CHECK(c.type("aten._scaled_dot_product_flash_attention_for_cpu.default", {q, k, k}) ==
+        "(f32[2, 4, 7, 8]{224, 8, 32, 1}@cuda:0, f32[2, 4, 7]{28, 1, 4}@cuda:0)");
+  CHECK(c.type("aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+               {q, q, k, k, q, sums, Arg::real(0), Arg::boolean(false)}) ==
+        "(f32[2, 4, 7, 8]{224, 8, 32, 1}@cuda:0, f32[2, 4, 9, 8]{288, 8, 32, 1}@cuda:0, "
+        "f32[2, 4, 9, 8]{288, 8, 32, 1}@cuda:0)");
+}
+
 TEST_CASE("elementwise ops follow the memory order of their operands") {
   Calls c;
   const Arg row = n(c.tensor("f32", {"4", "6"}, {"6", "1"})),

@@ -1,5 +1,8 @@
 #include "replay/call_values.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "ir/bind.h"
 #include "ir/op.h"
 
@@ -18,6 +21,26 @@ BoundCall bind_values(const Environment& environment, const Node& node) {
     }
   }
   return call;
+}
+
+const Value* find_argument(const OpInfo& op, const BoundCall& call, std::string_view name) {
+  const auto param = op.find_param(name);
+  return param ? &call.args[*param] : nullptr;
+}
+
+std::string describe_operand(const Tensor& tensor) {
+  return fmt::format("{}[{}]", info(tensor.dtype).short_name, fmt::join(tensor.sizes, ", "));
+}
+
+std::string describe_operands(std::span<const Value> args) {
+  std::string text;
+  for (const Value& arg : args) {
+    const std::string one = arg.is<List>()    ? describe_operands(arg.items())
+                            : arg.is_tensor() ? describe_operand(arg.tensor())
+                                              : "";
+    if (!one.empty()) text += (text.empty() ? "" : ", ") + one;
+  }
+  return text;
 }
 
 std::vector<ResultType> evaluate_results(const Graph& graph, const Symbols& symbols, TypeId id) {

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "replay/evaluate.h"
@@ -15,6 +18,12 @@ struct BoundCall {
   std::uint32_t given = 0;
 };
 BoundCall bind_values(const Environment& environment, const Node& node);
+// The argument of a parameter; null if the op has none of that name.
+const Value* find_argument(const OpInfo& op, const BoundCall& call, std::string_view name);
+
+// Dtypes and sizes of the tensors: "f32[1024, 256], f32[256, 64]".
+std::string describe_operand(const Tensor& tensor);
+std::string describe_operands(std::span<const Value> args);
 
 // What is recorded about the results of a node of this type; of a tuple, about each element.
 std::vector<ResultType> evaluate_results(const Graph& graph, const Symbols& symbols, TypeId id);

@@ -7,6 +7,7 @@
 
 #include "replay/block_cache.h"
 #include "replay/evaluate.h"
+#include "replay/floats.h"
 
 namespace epweave::replay {
 namespace {
@@ -43,11 +44,27 @@ std::uint64_t hash_bytes(const std::byte* bytes, std::size_t count, std::uint64_
   return count == 0 ? hash : mix(hash, read_word(bytes, count));
 }
 
-Buffer<std::byte> dense_bytes(const Tensor& tensor) {
-  Buffer<std::byte> bytes(static_cast<std::size_t>(tensor.numel()) * tensor.element_bytes());
-  gather_elements(tensor, bytes.data());
-  return bytes;
-}
+// A tensor's elements in row-major order: where they lie, or a copy.
+class RowMajor {
+ public:
+  explicit RowMajor(const Tensor& tensor)
+      : size_(static_cast<std::size_t>(tensor.numel()) * tensor.element_bytes()) {
+    if (tensor.is_contiguous()) {
+      data_ = tensor.bytes();
+      return;
+    }
+    copy_.resize(size_);
+    gather_elements(tensor, copy_.data());
+    data_ = copy_.data();
+  }
+  const std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  Buffer<std::byte> copy_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 // How the numbers of a complex tensor are read: as twice as many real ones.
 struct Numbers {
@@ -74,6 +91,29 @@ std::optional<Numbers> numbers_of(DType dtype) {
   }
 }
 
+// Whether visit(number) says to go on for each number, in order.
+template <class Visit>
+bool visit_numbers(const RowMajor& bytes, DType dtype, const Visit& visit) {
+  const auto visit_as = [&](auto element, const auto& to_double) {
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof element) {
+      std::memcpy(&element, bytes.data() + at, sizeof element);
+      if (!visit(to_double(element))) return false;
+    }
+    return true;
+  };
+  switch (dtype) {
+    case DType::kFloat32:
+      return visit_as(float{}, [](float x) { return static_cast<double>(x); });
+    case DType::kBfloat16:
+      return visit_as(std::uint16_t{},
+                      [](std::uint16_t x) { return static_cast<double>(bfloat16_to_float(x)); });
+    default:
+      for (std::size_t at = 0; at < bytes.size(); at += info(dtype).bytes)
+        if (!visit(load_number(bytes.data() + at, dtype))) return false;
+      return true;
+  }
+}
+
 std::uint64_t read_bits(const std::byte* element, std::size_t bytes) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, element, bytes);
@@ -91,15 +131,12 @@ std::int64_t order_of(std::uint64_t bits, std::size_t bytes) {
 std::uint64_t hash_tensor(const Tensor& tensor) {
   std::uint64_t hash = mix(kHashStart, static_cast<std::uint64_t>(tensor.dtype));
   for (std::int64_t size : tensor.sizes) hash = mix(hash, static_cast<std::uint64_t>(size));
-  if (tensor.is_contiguous())
-    return hash_bytes(tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * tensor.element_bytes(),
-                      hash);
-  const Buffer<std::byte> bytes = dense_bytes(tensor);
+  const RowMajor bytes(tensor);
   return hash_bytes(bytes.data(), bytes.size(), hash);
 }
 
 std::vector<std::uint64_t> hash_slices(const Tensor& tensor, std::size_t dim) {
-  const Buffer<std::byte> bytes = dense_bytes(tensor);
+  const RowMajor bytes(tensor);
   std::size_t inner = tensor.element_bytes(), outer = 1;
   for (std::size_t d = 0; d < tensor.rank(); ++d)
     (d < dim ? outer : inner) *= d == dim ? 1 : static_cast<std::size_t>(tensor.sizes[d]);
@@ -114,12 +151,12 @@ std::vector<std::uint64_t> hash_slices(const Tensor& tensor, std::size_t dim) {
 std::optional<double> find_norm(const Tensor& tensor) {
   const auto numbers = numbers_of(tensor.dtype);
   if (!numbers) return std::nullopt;
-  const Buffer<std::byte> bytes = dense_bytes(tensor);
+  const RowMajor bytes(tensor);
   double sum = 0;
-  for (std::size_t at = 0; at < bytes.size(); at += numbers->bytes) {
-    const double value = load_number(bytes.data() + at, numbers->dtype);
+  visit_numbers(bytes, numbers->dtype, [&](double value) {
     sum += value * value;
-  }
+    return true;
+  });
   return std::sqrt(sum);
 }
 
@@ -130,10 +167,8 @@ bool has_only_finite(const Tensor& tensor) {
 bool has_not_finite(const Tensor& tensor) {
   const auto numbers = numbers_of(tensor.dtype);
   if (!numbers) return false;
-  const Buffer<std::byte> bytes = dense_bytes(tensor);
-  for (std::size_t at = 0; at < bytes.size(); at += numbers->bytes)
-    if (!std::isfinite(static_cast<double>(load_number(bytes.data() + at, numbers->dtype)))) return true;
-  return false;
+  const RowMajor bytes(tensor);
+  return !visit_numbers(bytes, numbers->dtype, [](double value) { return std::isfinite(value); });
 }
 
 TensorDifference compare_tensors(const Tensor& a, const Tensor& b) {
@@ -147,7 +182,9 @@ TensorDifference compare_tensors(const Tensor& a, const Tensor& b) {
         fmt::format("sizes [{}] and [{}]", fmt::join(a.sizes, ", "), fmt::join(b.sizes, ", "));
     return difference;
   }
-  const Buffer<std::byte> bytes_a = dense_bytes(a), bytes_b = dense_bytes(b);
+  const RowMajor bytes_a(a), bytes_b(b);
+  if (bytes_a.size() == 0 || std::memcmp(bytes_a.data(), bytes_b.data(), bytes_a.size()) == 0)
+    return difference;
   const auto numbers = numbers_of(a.dtype);
   const std::size_t width = a.element_bytes();
   double error = 0, magnitude = 0;

@@ -224,7 +224,8 @@ void bound_dot_product_backward(ErrorBounds& bounds, const BoundedCall& call) {
   };
   const AttentionParams at{param("query"), param("key"), param("value"), param("out"), param("logsumexp"), 0};
   require_exact(bounds, call, {at.query, at.key, at.value, at.out, at.lse});
-  if (const auto bias = call.op.find_param("attn_bias")) require_exact(bounds, call, {*bias});
+  for (const std::string_view name : {"attn_bias", "attn_mask"})
+    if (const auto bias = call.op.find_param(name)) require_exact(bounds, call, {*bias});
   std::vector<Value> args = take_magnitudes(bounds, call, at, count_terms(call, at));
   const std::int64_t depth = tensor_at(call, at.query).size(3);
   if (Value& scale = args[param("scale")]; scale.is_none())

@@ -1,23 +1,21 @@
-#include "replay/executor.h"
-
 #include <fmt/format.h>
 
 #include <time.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 #include <unordered_map>
 
-#include "analysis/collectives.h"
 #include "ir/bind.h"
 #include "ir/op.h"
 #include "replay/block_cache.h"
 #include "replay/call_values.h"
+#include "replay/collective_call.h"
 #include "replay/evaluate.h"
 #include "replay/mesh_ops.h"
+#include "replay/rank_runner.h"
+#include "replay/recorded_values.h"
 
 namespace epweave::replay {
 namespace {
@@ -26,32 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-struct CollectiveRow {
-  std::string_view target;
-  CollectiveKind kind;
-};
-
-constexpr CollectiveRow kCollectives[] = {
-    {"_c10d_functional.all_gather_into_tensor.default", CollectiveKind::kAllGather},
-    {"_c10d_functional.all_gather_into_tensor_out.default", CollectiveKind::kAllGather},
-    {"_c10d_functional.all_reduce.default", CollectiveKind::kAllReduce},
-    {"_c10d_functional.all_reduce_.default", CollectiveKind::kAllReduce},
-    {"_c10d_functional.all_to_all_single.default", CollectiveKind::kAllToAll},
-    {"_c10d_functional.broadcast.default", CollectiveKind::kBroadcast},
-    {"_c10d_functional.broadcast_.default", CollectiveKind::kBroadcast},
-    {"_c10d_functional.reduce_scatter_tensor.default", CollectiveKind::kReduceScatter},
-    {"_c10d_functional.reduce_scatter_tensor_out.default", CollectiveKind::kReduceScatter},
-    {"_c10d_functional_autograd.all_gather_into_tensor.default", CollectiveKind::kAllGather},
-    {"_c10d_functional_autograd.all_to_all_single.default", CollectiveKind::kAllToAll},
-    {"_c10d_functional_autograd.reduce_scatter_tensor.default", CollectiveKind::kReduceScatter},
-};
-
-const CollectiveRow* find_collective(std::string_view target) {
-  const auto* row = std::find_if(std::begin(kCollectives), std::end(kCollectives),
-                                 [&](const CollectiveRow& r) { return r.target == target; });
-  return row == std::end(kCollectives) ? nullptr : row;
 }
 
 // Seconds that this thread has computed; another thread on its core does not count.
@@ -65,25 +37,6 @@ double thread_seconds() {
 bool reads_element(const OpInfo& op) {
   return op.target == "aten._local_scalar_dense.default" || op.target == "aten.item.default";
 }
-
-// What every rank shares.
-struct Program {
-  const Graph& graph;
-  const Body& body;
-  const KernelTable& kernels;
-  const World& world;
-  Steps steps;
-};
-
-// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes.
-struct RankSetup {
-  Rank rank;
-  StepCounter& counter;
-  Memory& memory;
-  RankDevice* device;
-  Transport& transport;
-  LocalTransport* local;
-};
 
 class RankRunner {
  public:
@@ -100,6 +53,7 @@ class RankRunner {
         device_(setup.device),
         options_(options),
         symbols_(program.graph),
+        recorded_(context_, symbols_),
         values_(program.body.nodes.size()),
         environment_{program.graph, symbols_,
                      [this](NodeId id) -> const Value& { return values_[id.index()]; }} {}
@@ -164,20 +118,6 @@ class RankRunner {
 
   bool has_ranges(const Step& step) const {
     return options_.names_ranges && device_ != nullptr && step.kind != StepKind::kFree;
-  }
-
-  static std::string describe_operands(std::span<const Value> args) {
-    std::string text;
-    for (const Value& arg : args) {
-      const std::string one = arg.is<List>()    ? describe_operands(arg.items())
-                              : arg.is_tensor() ? describe_operand(arg.tensor())
-                                                : "";
-      if (!one.empty()) text += (text.empty() ? "" : ", ") + one;
-    }
-    return text;
-  }
-  static std::string describe_operand(const Tensor& tensor) {
-    return fmt::format("{}[{}]", info(tensor.dtype).short_name, fmt::join(tensor.sizes, ", "));
   }
 
   // Work of the node that `run` queues on the stream, or does.
@@ -330,11 +270,6 @@ class RankRunner {
     bool is_sum = false;
   };
 
-  static const Value* find_value(const OpInfo& op, const BoundCall& bound, std::string_view name) {
-    const auto param = op.find_param(name);
-    return param ? &bound.args[*param] : nullptr;
-  }
-
   // The operand's elements, row-major, in memory of their own.
   std::shared_ptr<Storage> copy_operand(const Tensor& operand) {
     auto copy = memory_.allocate(static_cast<std::size_t>(operand.numel()) * operand.element_bytes());
@@ -344,60 +279,18 @@ class RankRunner {
 
   void launch_collective(const Step& step, const Node& node) {
     const NodeId id = step.node;
-    const CollectiveRow* row = find_collective(node.op->target);
-    EPWEAVE_CHECK(row != nullptr);
     BoundCall bound = bind_values(environment_, node);
     for (const Value& arg : bound.args) check_not_pending(arg);
     const Tensor& operand = bound.args[0].tensor();
-    const Value* group = find_value(*node.op, bound, "group_name");
-    if (group == nullptr || !group->is<Text>()) throw KernelError("the process group is not known by name");
-    const std::string& group_name = group->as<Text>().text;
-    const std::size_t members = transport_.member_count(rank_, group_name);
-
+    const std::string& group = group_of(*node.op, bound);
+    const std::size_t members = transport_.member_count(rank_, group);
     if (options_.measuring != nullptr)
       result_.measured[id] = {describe_operand(operand),
                               static_cast<std::uint64_t>(operand.numel()) * operand.element_bytes(), members};
-    Contribution part;
-    part.kind = row->kind;
+    Contribution part = read_contribution(*node.op, bound, members);
     part.what = fmt::format("%{} = {}", graph_.text(node.name), node.op->target);
-    part.dtype = operand.dtype;
-    part.sizes = operand.sizes;
-    if (const Value* reduction = find_value(*node.op, bound, "reduce_op"))
-      part.reduction = reduction->as<Text>().text;
-    if (const Value* source = find_value(*node.op, bound, "src")) part.source = source->integer();
-    if (const Value* size = find_value(*node.op, bound, "group_size");
-        size != nullptr && size->integer() != static_cast<std::int64_t>(members))
-      throw KernelError(fmt::format("group size {} is given, group {} has {} members", size->integer(),
-                                    group_name, members));
-
-    Extents sizes = operand.sizes;
-    const auto divide = static_cast<std::int64_t>(members);
-    switch (row->kind) {
-      case CollectiveKind::kAllToAll: {
-        part.receives = find_value(*node.op, bound, "output_split_sizes")->integers();
-        part.sends = find_value(*node.op, bound, "input_split_sizes")->integers();
-        if (sizes.empty()) throw KernelError("the operand has no rows");
-        sizes[0] = 0;
-        for (std::int64_t rows : part.receives) {
-          if (rows < 0) throw KernelError("a split is negative");
-          sizes[0] += rows;
-        }
-        break;
-      }
-      case CollectiveKind::kAllGather:
-        if (sizes.empty()) throw KernelError("the operand has no rows");
-        sizes[0] *= divide;
-        break;
-      case CollectiveKind::kReduceScatter:
-        if (sizes.empty() || sizes[0] % divide != 0)
-          throw KernelError("the rows cannot be divided among the ranks");
-        sizes[0] /= divide;
-        break;
-      case CollectiveKind::kAllReduce:
-      case CollectiveKind::kBroadcast:
-        break;
-    }
-    const Value* out = find_value(*node.op, bound, "out");
+    const Extents sizes = result_sizes(part, members);
+    const Value* out = find_argument(*node.op, bound, "out");
     const bool in_place = node.op->writes && out == nullptr;
     Tensor result = out != nullptr ? out->tensor()
                     : in_place     ? operand
@@ -410,7 +303,7 @@ class RankRunner {
     const bool is_sum = !part.reduction.empty();
     if (is_bounded(id)) part.bound = result_.bounds->bound_operand(operand, is_sum ? members : 0).storage;
     Pending pending{
-        transport_.post(rank_, group_name, std::move(part)), result, id, step.stream, is_bounded(id), is_sum};
+        transport_.post(rank_, group, std::move(part)), result, id, step.stream, is_bounded(id), is_sum};
     if (local_ == nullptr) {
       const Meeting meeting = transport_.meet(rank_, pending.ticket);
       measure(id, step.stream, [&] { device_->start(meeting, step.stream, result); });
@@ -460,9 +353,7 @@ class RankRunner {
 
   void check_recorded(const Node& node, const Value& value) {
     try {
-      if (node.extra != nullptr)
-        for (const Binding& binding : node.extra->bindings) bind_symbol(binding, value);
-      check_value(node.type, value);
+      recorded_.check(node, value);
     } catch (const KernelError& error) {
       if (options_.types == RecordedTypes::kMustHold) throw;
       if (result_.contradictions++ == 0) result_.first_contradiction = describe(node, error.what());
@@ -471,93 +362,6 @@ class RankRunner {
 
   bool is_pending(const Value& value) const {
     return value.is_tensor() && pending_.contains(value.tensor().storage.get());
-  }
-
-  void bind_symbol(const Binding& binding, const Value& value) {
-    const Value* at = &value;
-    std::optional<std::int64_t> found;
-    std::string_view method;
-    std::int64_t divisor = 1;
-    for (Arg key : context_.args[binding.path]) {
-      const auto field = [&](std::string_view name) { return find_entry(context_, key, name); };
-      const Arg* kind = field("kind");
-      if (kind == nullptr || !kind->is(ArgKind::kText))
-        throw KernelError("a symbol's binding is not understood");
-      const std::string_view step = context_.text(kind->as_name());
-      if (step == "CallMethodKey") {
-        method = context_.text(field("name")->as_name());
-        if (method == "item") method = {};
-        if (method == "storage_offset") found = at->tensor().offset;
-      } else if (step == "SequenceKey") {
-        const auto index = static_cast<std::size_t>(field("idx")->as_int());
-        if (method == "size") {
-          found = at->tensor().sizes.at(index);
-        } else if (method == "stride") {
-          found = at->tensor().strides.at(index);
-        } else {
-          at = &at->items().at(index);
-        }
-      } else if (step == "DivideByKey") {
-        divisor = field("divisor")->as_int();
-      } else {
-        throw KernelError(fmt::format("a symbol's binding has the unknown step {}", step));
-      }
-    }
-    if (at->is<double>()) return;  // no size depends on it: nodes hand it on
-    if (!found && at->is_number()) found = at->integer();
-    if (!found) throw KernelError("a symbol's binding leads to no integer");
-    if (!symbols_.bind(binding.symbol, *found / divisor))
-      throw KernelError(fmt::format("symbol {} is {}, and had another value before",
-                                    context_.text(binding.symbol), *found / divisor));
-  }
-
-  void check_value(TypeId id, const Value& value) {
-    if (!id) return;
-    const Type& type = context_.types[id];
-    switch (type.kind) {
-      case TypeKind::kTensor:
-        if (!value.is_tensor()) throw KernelError("the result is no tensor, a tensor is recorded");
-        return check_tensor(type.tensor, value.tensor());
-      case TypeKind::kScalar:
-        return check_scalar(type, value);
-      case TypeKind::kTuple:
-      case TypeKind::kList:
-        if (!value.is<List>()) throw KernelError("the result is no tuple, a tuple is recorded");
-        if (value.items().size() != type.elements.size())
-          throw KernelError(
-              fmt::format("{} results, {} are recorded", value.items().size(), type.elements.size()));
-        for (std::size_t i = 0; i < type.elements.size(); ++i)
-          check_value(type.elements[i], value.items()[i]);
-        return;
-      case TypeKind::kValue:
-        return;
-    }
-  }
-
-  void check_scalar(const Type& type, const Value& value) const {
-    if (!value.is_number() || value.is<double>() || !type.expr) return;
-    const auto recorded = symbols_.evaluate(type.expr);
-    if (recorded && *recorded != value.integer())
-      throw KernelError(fmt::format("the result is {}, recorded is {} = {}", value.integer(),
-                                    context_.exprs.text(type.expr), *recorded));
-  }
-
-  void check_tensor(const TensorType& type, const Tensor& tensor) {
-    symbols_.learn(type, tensor);
-    const auto recorded = evaluate(symbols_, type);
-    const auto complain = [&](std::string_view what) {
-      throw KernelError(fmt::format(
-          "the result is {}[{}]{{{}}}, its {} is not what is recorded: {}[{}]{{{}}}",
-          info(tensor.dtype).short_name, fmt::join(tensor.sizes, ", "), fmt::join(tensor.strides, ", "), what,
-          info(type.dtype).short_name, recorded ? fmt::format("{}", fmt::join(recorded->sizes, ", ")) : "?",
-          recorded ? fmt::format("{}", fmt::join(recorded->strides, ", ")) : "?"));
-    };
-    if (tensor.dtype != type.dtype) complain("dtype");
-    if (!recorded) return;
-    if (tensor.sizes != recorded->sizes) complain("shape");
-    if (tensor.numel() == 0 || recorded->strides.size() != tensor.rank()) return;
-    for (std::size_t d = 0; d < tensor.rank(); ++d)
-      if (tensor.sizes[d] > 1 && tensor.strides[d] != recorded->strides[d]) complain("layout");
   }
 
   void take_outputs(const Node& node) {
@@ -580,6 +384,7 @@ class RankRunner {
   const RunOptions& options_;
   std::vector<Value> kept_;  // inputs on the device
   Symbols symbols_;
+  RecordedValues recorded_;
   std::vector<Value> values_;
   Environment environment_;
   std::unordered_map<const Storage*, Pending> pending_;
@@ -589,35 +394,6 @@ class RankRunner {
   RankResult result_;
 };
 
-}  // namespace
-
-MissingKernels::MissingKernels(std::string_view graph, std::vector<std::string> ops, std::string remedy)
-    : PassError(
-          "replay.no-kernel",
-          fmt::format("{}{} of the graph's ops cannot be executed: {}",
-                      graph.empty() ? "" : fmt::format("{}: ", graph), ops.size(), fmt::join(ops, ", ")),
-          Site{}, std::move(remedy)),
-      ops_(std::move(ops)) {}
-
-bool can_execute(const OpInfo& op, const KernelTable& kernels) {
-  if (op.cost == CostClass::kCollective) return find_collective(op.target) != nullptr;
-  return op.cost == CostClass::kWait || is_mesh_op(op) || kernels.find(op) != nullptr;
-}
-
-std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTable& kernels) {
-  std::set<std::string> missing;
-  for (const Body& body : graph.bodies) {
-    for (NodeId id : body.order) {
-      const Node& node = body.nodes[id];
-      if (node.kind == NodeKind::kCall && (node.op == nullptr || !can_execute(*node.op, kernels)))
-        missing.emplace(graph.text(node.target));
-    }
-  }
-  return {missing.begin(), missing.end()};
-}
-
-namespace {
-
 // The same in memory of its own: a run writes its inputs.
 RankInputs copy_inputs(const RankInputs& inputs, Memory& memory) {
   RankInputs copies = inputs;
@@ -626,7 +402,8 @@ RankInputs copy_inputs(const RankInputs& inputs, Memory& memory) {
   return copies;
 }
 
-// Runs one rank as often as it is to be measured, else once. The last run's results are kept.
+}  // namespace
+
 RankResult run_rank(const Program& program, const RankSetup& setup, const RankInputs& inputs,
                     const RunOptions& options) {
   if (options.measuring == nullptr) return RankRunner(program, setup, options).run(inputs);
@@ -642,69 +419,6 @@ RankResult run_rank(const Program& program, const RankSetup& setup, const RankIn
     result.spans = std::move(spans);
     return result;
   }
-}
-
-}  // namespace
-
-RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
-                    const std::vector<RankInputs>& inputs, const RunOptions& options) {
-  const KernelTable& used = options.device == nullptr ? kernels : options.device->kernels();
-  if (auto missing = find_missing_kernels(graph, used); !missing.empty())
-    throw MissingKernels("", std::move(missing),
-                         "add a row for each to the kernel table (src/replay/cpu/, src/replay/device/)");
-  EPWEAVE_CHECK(inputs.size() == world.size);
-  EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
-  EPWEAVE_CHECK(options.process == nullptr || options.device != nullptr);
-  const Program program{graph, graph.step(), used, world, plan_steps(graph, graph.step())};
-  const Rank first = options.process == nullptr ? 0 : options.process->rank;
-  const Rank end = options.process == nullptr ? world.size : first + 1;
-  Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
-  const std::unique_ptr<DeviceRun> device =
-      options.device == nullptr ? nullptr
-                                : options.device->start({program.steps, end - first, options.fill, exchange});
-  LocalTransport local(world, options.deadline);
-  Transport& transport = options.process == nullptr ? local : *options.process->transport;
-  RunResult result;
-  const auto shared_memory = std::make_shared<HostMemory>(options.fill);
-  HostMemory& memory = *shared_memory;
-  result.memory = shared_memory;
-  result.steps = program.steps;
-  result.ranks.resize(world.size);
-  const std::size_t runs =
-      options.measuring == nullptr ? 1 : options.measuring->warm_up + options.measuring->repeat;
-  StepCounter counter(options.progress, options.run_name, runs * program.steps.list.size() * (end - first));
-  std::mutex mutex;
-  std::exception_ptr first_error;
-  const auto start = Clock::now();
-  std::vector<std::thread> threads;
-  for (Rank rank = first; rank < end; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        RankDevice* on_device = device == nullptr ? nullptr : &device->rank(rank - first);
-        const RankSetup setup{rank,      counter,   on_device == nullptr ? memory : on_device->memory(),
-                              on_device, transport, options.process == nullptr ? &local : nullptr};
-        result.ranks[rank] = run_rank(program, setup, inputs[rank], options);
-        transport.finish(rank);
-      } catch (const Aborted&) {
-        // The rank that failed reports.
-      } catch (const std::exception& error) {
-        // Where another process failed first, what happens here follows from that.
-        const std::string failure = transport.failure();
-        {
-          const std::lock_guard lock(mutex);
-          if (first_error == nullptr)
-            first_error = failure.empty() ? std::current_exception()
-                                          : std::make_exception_ptr(CollectiveError(failure));
-        }
-        transport.abort(error.what());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  if (first_error != nullptr) std::rethrow_exception(first_error);
-  result.seconds = seconds_since(start);
-  result.peak_bytes = device == nullptr ? memory.peak_bytes() : device->peak_bytes();
-  return result;
 }
 
 }  // namespace epweave::replay

@@ -1,8 +1,7 @@
 // Runs the steps of a graph for one rank, or for all ranks as threads of one process.
 //
-// Values are checked as they are made: dtype, sizes and strides (of extents above 1) of each result are those
-// recorded, with the run's numbers for symbols; a symbolic scalar is what its recorded expression says. A
-// tensor that a collective writes may not be read before its wait.
+// Values are checked as they are made (recorded_values.h). A tensor that a collective writes may not be read
+// before its wait.
 //
 // A symbol's value is what the node that binds it made (`bind`), else the extent of the first value recorded
 // with just that symbol as extent.
@@ -35,17 +34,6 @@ class RunError : public std::runtime_error {
 
 // Sees every value as it is made, on the rank's own thread.
 using Observer = std::function<void(Rank rank, NodeId node, const Value& value)>;
-
-// Ops that nothing executes.
-class MissingKernels : public PassError {
- public:
-  // `graph` names it in the message; empty: "the graph". `remedy`: what to do.
-  MissingKernels(std::string_view graph, std::vector<std::string> ops, std::string remedy);
-  const std::vector<std::string>& ops() const { return ops_; }
-
- private:
-  std::vector<std::string> ops_;
-};
 
 // Recorded types that a value contradicts: the run stops there, or goes on and counts them. What a graph
 // computes does not depend on its recorded types.
@@ -116,12 +104,6 @@ struct RunResult {
   double seconds = 0;
   std::size_t peak_bytes = 0;
 };
-
-// Whether the executor or the table runs the op.
-bool can_execute(const OpInfo& op, const KernelTable& kernels);
-
-// The targets the graph executes that neither the table nor the executor can run, sorted.
-std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTable& kernels);
 
 // Inputs of one rank, one per placeholder of the step, in order. Tensors are written where the graph does; a
 // run on a device copies its buffers back.

@@ -11,13 +11,34 @@
 #include "replay/block_mask.h"
 #include "replay/compare.h"
 #include "replay/evaluate.h"
+#include "replay/floats.h"
 #include "replay/input_facts.h"
+#include "replay/parallel.h"
 #include "replay/random_numbers.h"
 
 namespace epweave::replay {
 namespace {
 
 constexpr std::int64_t kDefaultDocument = 256;
+constexpr std::int64_t kWorthThreads = std::int64_t{1}
+                                       << 15;  // elements that take longer to make than threads do
+
+struct ElementRange {
+  std::int64_t first, count;
+};
+// Writes number(k) into element first + k of a row-major tensor, for k < count.
+template <class Number>
+void store_numbers(const Tensor& dense, const ElementRange& range, const Number& number) {
+  if (dense.dtype == DType::kFloat32) {
+    float* to = dense.data<float>() + range.first;
+    for (std::int64_t k = 0; k < range.count; ++k) to[k] = static_cast<float>(number(k));
+  } else if (dense.dtype == DType::kBfloat16) {
+    std::uint16_t* to = dense.data<std::uint16_t>() + range.first;
+    for (std::int64_t k = 0; k < range.count; ++k) to[k] = float_to_bfloat16(static_cast<float>(number(k)));
+  } else {
+    for (std::int64_t k = 0; k < range.count; ++k) store_number(dense, range.first + k, number(k));
+  }
+}
 
 class InputMaker {
  public:
@@ -109,24 +130,37 @@ class InputMaker {
   template <class Fill>
   std::vector<Value> make_tensors(std::size_t i, const Fill& fill) {
     const ResultType type = facts_.type_of(i);
-    std::vector<Value> values;
-    for (Rank rank = 0; rank < world_.size; ++rank) {
-      if (data_.only && *data_.only != rank) {
-        values.emplace_back();
-        continue;
-      }
-      Tensor dense = make_tensor(memory_, type.dtype, type.sizes);
-      fill(rank, dense);
-      if (type.strides == dense.strides && type.offset == 0) {
-        values.emplace_back(std::move(dense));
-        continue;
-      }
-      Extents covering = type.sizes;  // an offset is storage in front
-      Tensor strided = make_tensor(memory_, type.dtype, std::move(covering), type.strides);
-      scatter_elements(dense.bytes(), strided);
-      values.emplace_back(std::move(strided));
+    std::vector<Value> values(world_.size);
+    for (Rank rank = 0; rank < world_.size; ++rank)
+      if (!data_.only || *data_.only == rank) values[rank] = make_tensor_of(type, rank, fill);
+    return values;
+  }
+  // The same where fill may be called for all ranks at once.
+  template <class Fill>
+  std::vector<Value> make_tensors_in_parallel(std::size_t i, const Fill& fill) {
+    const ResultType type = facts_.type_of(i);
+    std::vector<Value> values(world_.size);
+    const auto make_one = [&](std::size_t index) {
+      const auto rank = static_cast<Rank>(index);
+      if (!data_.only || *data_.only == rank) values[rank] = make_tensor_of(type, rank, fill);
+    };
+    if (count_elements(type.sizes) >= kWorthThreads) {
+      for_each_in_parallel(world_.size, make_one);
+    } else {
+      for (Rank rank = 0; rank < world_.size; ++rank) make_one(rank);
     }
     return values;
+  }
+
+  template <class Fill>
+  Value make_tensor_of(const ResultType& type, Rank rank, const Fill& fill) {
+    Tensor dense = make_tensor(memory_, type.dtype, type.sizes);
+    fill(rank, dense);
+    if (type.strides == dense.strides && type.offset == 0) return dense;
+    Extents covering = type.sizes;  // an offset is storage in front
+    Tensor strided = make_tensor(memory_, type.dtype, std::move(covering), type.strides);
+    scatter_elements(dense.bytes(), strided);
+    return strided;
   }
 
   // number(random, k) is element k of the global tensor, or of the batch coordinate's.
@@ -134,18 +168,19 @@ class InputMaker {
   std::vector<Value> make_numbers(std::size_t i, const Number& number) {
     const std::string name(facts_.recipe_name(i));
     if (!facts_.is_global(i))
-      return make_tensors(i, [&](Rank rank, const Tensor& dense) {
+      return make_tensors_in_parallel(i, [&](Rank rank, const Tensor& dense) {
         const RandomNumbers random(data_.seed, facts_.batch_key(graph_.text(facts_.node_of(i).name), rank));
-        for (std::int64_t k = 0; k < dense.numel(); ++k)
-          store_number(dense, k, number(random, static_cast<std::uint64_t>(k)));
+        store_numbers(dense, {0, dense.numel()},
+                      [&](std::int64_t k) { return number(random, static_cast<std::uint64_t>(k)); });
       });
     const Shard shard = facts_.shard_of(i, facts_.type_of(i).sizes);
     const RandomNumbers random(data_.seed, name);
-    return make_tensors(i, [&](Rank rank, const Tensor& dense) {
+    return make_tensors_in_parallel(i, [&](Rank rank, const Tensor& dense) {
       for_each_run(dense, shard.first[rank], shard.global,
                    [&](std::int64_t local, std::int64_t global, std::int64_t length) {
-                     for (std::int64_t k = 0; k < length; ++k)
-                       store_number(dense, local + k, number(random, static_cast<std::uint64_t>(global + k)));
+                     store_numbers(dense, {local, length}, [&](std::int64_t k) {
+                       return number(random, static_cast<std::uint64_t>(global + k));
+                     });
                    });
     });
   }

@@ -11,6 +11,7 @@
 #include "replay/executor.h"
 #include "replay/floats.h"
 #include "replay/inputs.h"
+#include "replay/missing_kernels.h"
 #include "replay/random_numbers.h"
 #include "replay/steps.h"
 

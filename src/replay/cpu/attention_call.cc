@@ -103,8 +103,8 @@ Value efficient_attention_result(KernelCall& call, const DotProductResult& resul
   return Value::tuple({result.out, result.lse, seed(call, 2), seed(call, 3)});
 }
 
-Value efficient_backward_result(KernelCall& call, std::vector<Value> grads) {
-  if (call[10].items()[3].boolean())
+Value gradients_and_bias(KernelCall& call, std::vector<Value> grads) {
+  if (call[*call.op().find_param("grad_input_mask")].items()[3].boolean())
     throw KernelError("attention backward: the gradient of the bias is not supported");
   grads.emplace_back();
   return Value::tuple(std::move(grads));

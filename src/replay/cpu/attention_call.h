@@ -44,9 +44,13 @@ struct DotProductParams {
 inline constexpr DotProductParams kCudnn{0, 3, 5, 6, 8, 0, 0};
 inline constexpr DotProductParams kFlash{0, SIZE_MAX, 3, 4, 6, 0, 0};
 inline constexpr DotProductParams kEfficient{0, 3, 5, 6, 7, 0, 0};
+inline constexpr DotProductParams kCpu{0, 5, 3, 4, 6, 0, 0};
+inline constexpr DotProductParams kOverrideable{0, 3, 4, 5, 7, 0, 0};
 inline constexpr DotProductParams kCudnnBackward{1, 8, 13, 14, 15, 4, 5};
 inline constexpr DotProductParams kFlashBackward{1, SIZE_MAX, 10, 11, 14, 4, 5};
 inline constexpr DotProductParams kEfficientBackward{1, 4, 9, 11, 12, 5, 6};
+inline constexpr DotProductParams kCpuBackward{1, 8, 6, 7, 9, 4, 5};
+inline constexpr DotProductParams kOverrideableBackward{1, 4, 12, 13, 16, 6, 7};
 
 struct DotProductCall {
   const Tensor &query, &key, &value;
@@ -70,8 +74,9 @@ struct DotProductResult {
   Tensor out, lse;
 };
 Value fused_attention_result(KernelCall& call,
-                             const DotProductResult& result);  // cuDNN's and flash attention
+                             const DotProductResult& result);  // all but the others
 Value efficient_attention_result(KernelCall& call, const DotProductResult& result);
-Value efficient_backward_result(KernelCall& call, std::vector<Value> grads);
+// With the gradient of the bias, which is refused where it is wanted.
+Value gradients_and_bias(KernelCall& call, std::vector<Value> grads);
 
 }  // namespace epweave::replay::cpu

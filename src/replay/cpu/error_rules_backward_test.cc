@@ -152,7 +152,8 @@ TEST_CASE("what a gradient within its bound gives lies within the result's bound
   for (const char* target :
        {"aten.sigmoid_backward.default", "aten.tanh_backward.default", "aten.threshold_backward.default",
         "aten.gelu_backward.default", "aten.softplus_backward.default", "aten.hardtanh_backward.default",
-        "aten.log_sigmoid_backward.default"}) {
+        "aten.log_sigmoid_backward.default", "aten.hardswish_backward.default",
+        "aten.hardsigmoid_backward.default", "aten.mish_backward.default"}) {
     Case c;
     std::vector<Value> args = {c.random({5, 40}), c.random({5, 40})};
     const std::size_t params = find_op(target)->params.size();

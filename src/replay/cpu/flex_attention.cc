@@ -120,8 +120,7 @@ class Flex : public AttentionKind {
     }
     if (tile.is_full) return;
     const std::vector<char>& mask = mask_of(tile);
-    for (std::size_t i = 0; i < scores.size(); ++i)
-      if (mask[i] == 0) scores[i] = -kInfinity;
+    for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = mask[i] == 0 ? -kInfinity : scores[i];
   }
 
   bool modifies_gradient() const override {

@@ -33,6 +33,8 @@ std::span<const KernelRow> copy_rows();
 std::span<const KernelRow> factory_rows();
 std::span<const KernelRow> flex_attention_rows();
 std::span<const KernelRow> index_rows();
+std::span<const KernelRow> indexed_rows();
+std::span<const KernelRow> loss_rows();
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> normalise_rows();
 std::span<const KernelRow> pointwise_rows();

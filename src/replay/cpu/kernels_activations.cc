@@ -115,6 +115,37 @@ Value leaky_relu_backward(KernelCall& call) {
   return out;
 }
 
+// Both halves of a dimension.
+struct Halves {
+  Tensor first, second;
+};
+Halves halves_of(const Tensor& tensor, std::int64_t dim_param) {
+  const std::size_t dim = checked_dim(dim_param, tensor.rank());
+  if (dim >= tensor.rank() || tensor.sizes[dim] % 2 != 0) throw KernelError("the dimension has no halves");
+  Extents sizes = tensor.sizes;
+  sizes[dim] /= 2;
+  const std::int64_t offset = tensor.numel() == 0 ? 0 : sizes[dim] * tensor.strides[dim];
+  return {tensor.view(sizes, tensor.strides, tensor.offset),
+          tensor.view(sizes, tensor.strides, tensor.offset + offset)};
+}
+Value glu(KernelCall& call) {
+  const DType dtype = call.tensor(0).dtype;
+  const auto [x, gate] = halves_of(call.tensor(0), call.integer(1));
+  const Tensor out = result_like(call, dtype, {&x, &gate});
+  map_op<Glu, 2>(call, dtype, out, {&x, &gate});
+  return out;
+}
+// (grad_output, self, dim)
+Value glu_backward(KernelCall& call) {
+  const Tensor &grad = call.tensor(0), &self = call.tensor(1);
+  const auto [x, gate] = halves_of(self, call.integer(2));
+  const Tensor out = call.make_result(0, self.dtype, self.sizes);
+  const auto [of_x, of_gate] = halves_of(out, call.integer(2));
+  map_op<Glu, 2>(call, self.dtype, of_x, {&grad, &gate});
+  map_op<GluBackward, 3>(call, self.dtype, of_gate, {&grad, &x, &gate});
+  return out;
+}
+
 double largest_of(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:
@@ -165,6 +196,13 @@ constexpr KernelRow kRows[] = {
     {"aten.expm1.default", unary_float<Expm1>},
     {"aten.gelu.default", gelu},
     {"aten.gelu_backward.default", gelu_backward},
+    {"aten.glu.default", glu},
+    {"aten.glu_backward.default", glu_backward},
+    {"aten.hardsigmoid.default", unary<Hardsigmoid>},
+    {"aten.hardsigmoid_backward.default", of_two<HardsigmoidBackward>},
+    {"aten.hardswish.default", unary<Hardswish>},
+    {"aten.hardswish_.default", unary<Hardswish, InPlace>},
+    {"aten.hardswish_backward.default", of_two<HardswishBackward>},
     {"aten.hardtanh.default", hardtanh},
     {"aten.hardtanh_backward.default", backward_of_numbers<HardtanhBackward>},
     {"aten.leaky_relu.default", leaky_relu},
@@ -174,6 +212,9 @@ constexpr KernelRow kRows[] = {
     {"aten.log_sigmoid_backward.default", log_sigmoid_backward},
     {"aten.log_sigmoid_forward.default", log_sigmoid},
     {"aten.logaddexp.default", of_two<LogAddExp>},
+    {"aten.mish.default", unary<Mish>},
+    {"aten.mish_.default", unary<Mish, InPlace>},
+    {"aten.mish_backward.default", of_two<MishBackward>},
     {"aten.nan_to_num.default", nan_to_num},
     {"aten.native_dropout_backward.default", dropout_backward},
     {"aten.softplus.default", softplus},

@@ -1,8 +1,9 @@
-// Ops that read or write elements named by an index tensor.
+// Ops that read or write rows or elements named by one index tensor (by several: kernels_indexed.cc).
 //
 // Where several sources meet in one destination they are added in ascending row-major order of the index, one
 // at a time, in the accumulation type (float32 for the 16-bit floats, rounded once at the end). Without
 // accumulation the last one stays. Every index is checked.
+#include "replay/cpu/index_call.h"
 #include "replay/cpu/kernels.h"
 #include "replay/cpu/operands.h"
 
@@ -11,214 +12,12 @@
 namespace epweave::replay::cpu {
 namespace {
 
-std::size_t checked_index(std::int64_t index, std::int64_t size) {
-  if (index < -size || index >= size)
-    throw KernelError("index " + std::to_string(index) + " is out of range for a dimension of " +
-                      std::to_string(size));
-  return static_cast<std::size_t>(index < 0 ? index + size : index);
-}
 // For ops that do not take negative indices.
 std::int64_t plain_index(std::int64_t index, std::int64_t size) {
   if (index < 0 || index >= size)
     throw KernelError("index " + std::to_string(index) + " is out of range for a dimension of " +
                       std::to_string(size));
   return index;
-}
-
-// ---- index, index_put ---------------------------------------------------------------------
-
-// self[indices] seen as a tensor: `sizes` of the result; for each position of the broadcast indices, where
-// its block of self begins; and the block: the dimensions that are not indexed.
-struct Indexed {
-  Extents sizes;             // of self[indices]
-  std::size_t position = 0;  // of the broadcast dimensions in `sizes`
-  std::size_t index_rank = 0;
-  Buffer<std::int64_t> offsets;  // elements from self's first
-  Extents block_sizes, block_strides;
-};
-
-// Bool masks become the indices of their true elements.
-std::vector<Value> expand_masks(KernelCall& call, const std::vector<Value>& indices) {
-  std::vector<Value> expanded;
-  for (const Value& index : indices) {
-    if (index.is_none() || index.tensor().dtype != DType::kBool) {
-      expanded.push_back(index);
-      continue;
-    }
-    const Tensor& mask = index.tensor();
-    const Buffer<std::int64_t> flags = dense<std::int64_t>(mask);
-    std::vector<Buffer<std::int64_t>> found(mask.rank());
-    for (std::size_t i = 0; i < flags.size(); ++i) {
-      if (flags[i] == 0) continue;
-      auto rest = static_cast<std::int64_t>(i);
-      for (std::size_t d = mask.rank(); d-- > 0; rest /= mask.sizes[d])
-        found[d].push_back(rest % mask.sizes[d]);
-    }
-    for (const Buffer<std::int64_t>& column : found) {
-      Tensor tensor = call.make(DType::kInt64, {static_cast<std::int64_t>(column.size())});
-      store_dense(column, tensor);
-      expanded.push_back(tensor);
-    }
-  }
-  return expanded;
-}
-
-Indexed resolve_indices(KernelCall& call, const Tensor& self, const std::vector<Value>& given) {
-  const std::vector<Value> indices = expand_masks(call, given);
-  if (indices.size() > self.rank()) throw KernelError("more indices than dimensions");
-  Indexed result;
-  std::vector<const Tensor*> tensors;
-  std::size_t first = self.rank(), last = 0;
-  for (std::size_t d = 0; d < indices.size(); ++d) {
-    if (indices[d].is_none()) continue;
-    tensors.push_back(&indices[d].tensor());
-    first = std::min(first, d);
-    last = d;
-  }
-  const Extents common = broadcast_sizes(tensors);
-  result.index_rank = common.size();
-  result.offsets.assign(static_cast<std::size_t>(count_elements(common)), 0);
-  for (std::size_t d = 0; d < indices.size(); ++d) {
-    if (indices[d].is_none()) continue;
-    Tensor index = indices[d].tensor();
-    const Operand operand = broadcast_operand(index, common);
-    const Tensor full{index.dtype, common, operand.strides, index.offset, index.storage};
-    const Buffer<std::int64_t> values = dense<std::int64_t>(full);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      result.offsets[i] +=
-          static_cast<std::int64_t>(checked_index(values[i], self.sizes[d])) * self.strides[d];
-  }
-  // Adjacent indices leave their dimensions in place; others come first.
-  const bool is_adjacent = tensors.size() == last - first + 1;
-  result.position = is_adjacent ? first : 0;
-  for (std::size_t d = 0; d < self.rank(); ++d) {
-    if (d < indices.size() && !indices[d].is_none()) continue;
-    result.block_sizes.push_back(self.sizes[d]);
-    result.block_strides.push_back(self.strides[d]);
-  }
-  result.sizes = result.block_sizes;
-  result.sizes.insert(result.sizes.begin() + static_cast<std::ptrdiff_t>(result.position), common.begin(),
-                      common.end());
-  return result;
-}
-
-// The tensor shaped like `indexed.sizes` as [index positions..., block...].
-Tensor index_first(const Indexed& indexed, const Tensor& tensor) {
-  Tensor moved = tensor;
-  const auto from = static_cast<std::ptrdiff_t>(indexed.position);
-  const auto count = static_cast<std::ptrdiff_t>(indexed.index_rank);
-  std::rotate(moved.sizes.begin(), moved.sizes.begin() + from, moved.sizes.begin() + from + count);
-  std::rotate(moved.strides.begin(), moved.strides.begin() + from, moved.strides.begin() + from + count);
-  return moved;
-}
-
-// Calls visit(position, byte offset of the block in `tensor`) per position of the index.
-template <class Visit>
-void for_each_position(const Tensor& tensor, std::size_t index_rank, const Visit& visit) {
-  const std::int64_t count = count_elements(std::span(tensor.sizes).first(index_rank));
-  Extents at(index_rank, 0);
-  std::int64_t offset = tensor.offset;
-  for (std::int64_t i = 0; i < count; ++i) {
-    visit(static_cast<std::size_t>(i), offset);
-    for (std::size_t d = index_rank; d-- > 0;) {
-      offset += tensor.strides[d];
-      if (++at[d] < tensor.sizes[d]) break;
-      offset -= tensor.strides[d] * tensor.sizes[d];
-      at[d] = 0;
-    }
-  }
-}
-
-Tensor block_at(const Tensor& tensor, std::size_t index_rank, std::int64_t offset) {
-  const auto skip = static_cast<std::ptrdiff_t>(index_rank);
-  return {tensor.dtype, Extents(tensor.sizes.begin() + skip, tensor.sizes.end()),
-          Extents(tensor.strides.begin() + skip, tensor.strides.end()), offset, tensor.storage};
-}
-
-Value index(KernelCall& call) {
-  const Tensor& self = call.tensor(0);
-  const Indexed indexed = resolve_indices(call, self, call[1].items());
-  Tensor out = call.make_result(0, self.dtype, indexed.sizes);
-  if (out.numel() == 0) return out;
-  const Tensor to = index_first(indexed, out);
-  Tensor block = block_at(to, indexed.index_rank, 0);
-  Tensor from{self.dtype, indexed.block_sizes, indexed.block_strides, 0, self.storage};
-  // Dense blocks, single elements among them, are copied as bytes.
-  const std::size_t bytes = static_cast<std::size_t>(from.numel()) * from.element_bytes();
-  const bool is_dense = from.is_contiguous() && block.is_contiguous();
-  const auto element = static_cast<std::int64_t>(self.element_bytes());
-  for_each_position(to, indexed.index_rank, [&](std::size_t i, std::int64_t offset) {
-    from.offset = self.offset + indexed.offsets[i];
-    block.offset = offset;
-    if (is_dense)
-      std::memcpy(to.storage->data() + offset * element, from.storage->data() + from.offset * element, bytes);
-    else
-      copy_elements(from, block);
-  });
-  return out;
-}
-
-// The offset in blocks of a row-major copy of the indexed part: used to accumulate in a wider type.
-template <class C>
-void add_blocks(const Tensor& self, const Indexed& indexed, const Tensor& values) {
-  const Buffer<C> sources = dense<C>(values);
-  const std::int64_t block = count_elements(indexed.block_sizes);
-  // Destinations are gathered into a dense accumulator each, in order of first use.
-  std::vector<std::pair<std::int64_t, std::size_t>> order;
-  for (std::size_t i = 0; i < indexed.offsets.size(); ++i) order.emplace_back(indexed.offsets[i], i);
-  std::sort(order.begin(), order.end());
-  Buffer<C> sum;
-  Tensor target{self.dtype, indexed.block_sizes, indexed.block_strides, 0, self.storage};
-  for (std::size_t i = 0; i < order.size();) {
-    target.offset = self.offset + order[i].first;
-    sum = dense<C>(target);
-    std::size_t next = i;
-    for (; next < order.size() && order[next].first == order[i].first; ++next) {
-      const C* source = sources.data() + static_cast<std::int64_t>(order[next].second) * block;
-      for (std::size_t j = 0; j < sum.size(); ++j) sum[j] = sum[j] + source[j];
-    }
-    store_dense(sum, target);
-    i = next;
-  }
-}
-
-enum class Put { kReplace, kAdd };
-void put_blocks(KernelCall& call, const Tensor& self, const Indexed& indexed, const Tensor& given, Put put) {
-  if (count_elements(indexed.sizes) == 0) return;
-  // The values broadcast to the indexed shape, index positions first.
-  const Operand operand = broadcast_operand(given, indexed.sizes);
-  const Tensor values =
-      index_first(indexed, Tensor{given.dtype, indexed.sizes, operand.strides, given.offset, given.storage});
-  if (put == Put::kAdd) {
-    with_compute(self.dtype,
-                 [&](auto tag) { add_blocks<typename decltype(tag)::type>(self, indexed, values); });
-    return;
-  }
-  Tensor target{self.dtype, indexed.block_sizes, indexed.block_strides, 0, self.storage};
-  Tensor source = block_at(values, indexed.index_rank, 0);
-  for_each_position(values, indexed.index_rank, [&](std::size_t i, std::int64_t offset) {
-    target.offset = self.offset + indexed.offsets[i];
-    source.offset = offset;
-    copy_elements(source, target);
-  });
-  static_cast<void>(call);
-}
-
-Tensor copy_of(KernelCall& call, const Tensor& self) {
-  Tensor out = call.make_result(0, self.dtype, self.sizes);
-  copy_elements(self, out);
-  return out;
-}
-Value put_into(KernelCall& call, const Tensor& target) {
-  put_blocks(call, target, resolve_indices(call, target, call[1].items()), call.tensor(2),
-             call.boolean(3) ? Put::kAdd : Put::kReplace);
-  return target;
-}
-Value index_put(KernelCall& call) {
-  return put_into(call, copy_of(call, call.tensor(0)));
-}
-Value index_put_in_place(KernelCall& call) {
-  return put_into(call, call.tensor(0));
 }
 
 // ---- one index along one dimension --------------------------------------------------------
@@ -501,16 +300,11 @@ Value repeat_interleave(KernelCall& call) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"aten._unsafe_index.Tensor", index},
-    {"aten._unsafe_index_put.default", index_put},
     {"aten.embedding.default", embedding},
     {"aten.embedding_dense_backward.default", embedding_backward},
     {"aten.gather.default", gather},
-    {"aten.index.Tensor", index},
     {"aten.index_add.default", index_add},
     {"aten.index_add_.default", index_add_in_place},
-    {"aten.index_put.default", index_put},
-    {"aten.index_put_.default", index_put_in_place},
     {"aten.index_select.default", index_select},
     {"aten.repeat_interleave.Tensor", repeat_interleave},
     {"aten.scatter.src", scatter},

@@ -9,6 +9,7 @@
 #include "replay/cpu/sum.h"
 #include "replay/cpu/vector_math.h"
 #include "replay/executor.h"
+#include "replay/missing_kernels.h"
 
 namespace epweave::replay {
 namespace {

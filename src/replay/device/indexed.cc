@@ -8,18 +8,9 @@
 namespace epweave::replay::device {
 namespace {
 
-// The true elements' indices along each dimension.
+// The mask's indices, found by the host.
 void expand_mask(Scratch& scratch, const Tensor& mask, std::vector<Value>& to) {
-  const Tensor host = scratch.launcher().download(mask);
-  const Buffer<std::int64_t> flags = cpu::dense<std::int64_t>(host);
-  std::vector<std::vector<std::int64_t>> found(mask.rank());
-  for (std::size_t i = 0; i < flags.size(); ++i) {
-    if (flags[i] == 0) continue;
-    auto rest = static_cast<std::int64_t>(i);
-    for (std::size_t d = mask.rank(); d-- > 0; rest /= mask.sizes[d])
-      found[d].push_back(rest % mask.sizes[d]);
-  }
-  for (const std::vector<std::int64_t>& column : found) {
+  for (const Buffer<std::int64_t>& column : cpu::find_true(scratch.launcher().download(mask))) {
     HostMemory memory;
     const Tensor indices = make_tensor(memory, DType::kInt64, {static_cast<std::int64_t>(column.size())});
     if (!column.empty()) std::memcpy(indices.bytes(), column.data(), column.size() * sizeof(std::int64_t));
@@ -52,27 +43,17 @@ int bytes_of_element(const Tensor& tensor) {
 Indexed resolve(Scratch& scratch, const Tensor& self, const std::vector<Value>& given, Negative negative) {
   std::vector<Value> indices;
   for (const Value& index : given) {
-    if (index.is_none() || index.tensor().dtype != DType::kBool)
-      indices.push_back(index);
-    else
+    if (cpu::is_mask(index))
       expand_mask(scratch, index.tensor(), indices);
+    else
+      indices.push_back(index);
   }
-  if (indices.size() > self.rank()) throw KernelError("more indices than dimensions");
-  Indexed result;
-  std::vector<const Tensor*> tensors;
-  std::size_t first = self.rank(), last = 0;
-  for (std::size_t d = 0; d < indices.size(); ++d) {
-    if (indices[d].is_none()) continue;
-    tensors.push_back(&indices[d].tensor());
-    first = std::min(first, d);
-    last = d;
-  }
-  result.common = cpu::broadcast_sizes(tensors);
+  Indexed result{cpu::read_indices(self, std::move(indices)), {}};
   const std::int64_t count = count_elements(result.common);
   result.offsets = scratch.filled(DType::kInt64, {count}, Value(std::int64_t{0}));
-  for (std::size_t d = 0; d < indices.size(); ++d) {
-    if (indices[d].is_none()) continue;
-    const Tensor& index = indices[d].tensor();
+  for (std::size_t d = 0; d < result.indices.size(); ++d) {
+    if (result.indices[d].is_none()) continue;
+    const Tensor& index = result.indices[d].tensor();
     Strided named = strided(index, result.common);
     named.stored = stored_of(index.dtype);
     scratch.launcher().launch(
@@ -80,25 +61,7 @@ Indexed resolve(Scratch& scratch, const Tensor& self, const std::vector<Value>& 
                          self.strides[d], scratch.launcher().sink(), negative == Negative::kFromTheEnd},
         count, {&index, &result.offsets});
   }
-  // Adjacent indices leave their dimensions in place; others come first.
-  result.position = tensors.size() == last - first + 1 ? first : 0;
-  for (std::size_t d = 0; d < self.rank(); ++d) {
-    if (d < indices.size() && !indices[d].is_none()) continue;
-    result.block_sizes.push_back(self.sizes[d]);
-    result.block_strides.push_back(self.strides[d]);
-  }
-  result.sizes = result.block_sizes;
-  result.sizes.insert(result.sizes.begin() + static_cast<std::ptrdiff_t>(result.position),
-                      result.common.begin(), result.common.end());
   return result;
-}
-
-Tensor index_first(const Indexed& indexed, Tensor tensor) {
-  const auto from = static_cast<std::ptrdiff_t>(indexed.position);
-  const auto count = static_cast<std::ptrdiff_t>(indexed.common.size());
-  std::rotate(tensor.sizes.begin(), tensor.sizes.begin() + from, tensor.sizes.begin() + from + count);
-  std::rotate(tensor.strides.begin(), tensor.strides.begin() + from, tensor.strides.begin() + from + count);
-  return tensor;
 }
 
 std::vector<Value> index_at(std::size_t dim, const Value& index) {

@@ -5,6 +5,7 @@
 // by the host, as in PyTorch: it waits for the device.
 #pragma once
 
+#include "replay/cpu/index_call.h"
 #include "replay/device/scratch.h"
 
 namespace epweave::replay::device {
@@ -14,14 +15,11 @@ int bytes_of_element(const Tensor& tensor);
 
 enum class Negative : std::uint8_t { kRefused, kFromTheEnd };
 
-// self[indices]: the offset of each position's block of self, and the block: the dimensions not indexed.
-struct Indexed {
-  Extents common;            // of the broadcast indices
-  Extents sizes;             // of the result
-  std::size_t position = 0;  // of the broadcast dimensions in `sizes`
-  Tensor offsets;            // int64, by position
-  Extents block_sizes, block_strides;
+// self[indices] and where each position's block of self begins.
+struct Indexed : cpu::IndexCall {
+  Tensor offsets;  // int64, by position
 };
+using cpu::index_first;
 
 // The positions sorted by offset, those of one offset in their order.
 Scratch::Sorted sort_positions(Scratch& scratch, const Indexed& indexed);
@@ -32,9 +30,7 @@ Indexed resolve(Scratch& scratch, const Tensor& self, const std::vector<Value>& 
 // Indices of which only that of a dimension is given: the dimensions before it are taken whole.
 std::vector<Value> index_at(std::size_t dim, const Value& index);
 
-// A tensor of `indexed.sizes` as [positions..., block...].
-Tensor index_first(const Indexed& indexed, Tensor tensor);
-// The same of a tensor that is broadcast to these sizes.
+// A tensor that is broadcast to `indexed.sizes`, as [positions..., block...].
 Tensor broadcast_rows(const Indexed& indexed, const Tensor& values);
 
 // `rows` is [positions..., block...] in all of these. out = self at the offsets:

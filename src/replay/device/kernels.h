@@ -14,6 +14,7 @@ KernelTable make_device_kernels();
 std::span<const KernelRow> attention_rows();
 std::span<const KernelRow> flex_attention_rows();
 std::span<const KernelRow> index_rows();
+std::span<const KernelRow> loss_rows();
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> normalise_rows();
 std::span<const KernelRow> rearrange_rows();

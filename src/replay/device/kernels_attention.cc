@@ -105,7 +105,21 @@ Value flash_attention_backward(KernelCall& call) {
   return Value::tuple(dot_product_backward(call, cpu::kFlashBackward));
 }
 Value efficient_attention_backward(KernelCall& call) {
-  return cpu::efficient_backward_result(call, dot_product_backward(call, cpu::kEfficientBackward));
+  return cpu::gradients_and_bias(call, dot_product_backward(call, cpu::kEfficientBackward));
+}
+
+Value cpu_attention(KernelCall& call) {
+  const DotProductResult result = dot_product(call, cpu::kCpu);
+  return Value::tuple({result.out, result.lse});
+}
+Value cpu_attention_backward(KernelCall& call) {
+  return Value::tuple(dot_product_backward(call, cpu::kCpuBackward));
+}
+Value overrideable_attention(KernelCall& call) {
+  return cpu::fused_attention_result(call, dot_product(call, cpu::kOverrideable));
+}
+Value overrideable_attention_backward(KernelCall& call) {
+  return cpu::gradients_and_bias(call, dot_product_backward(call, cpu::kOverrideableBackward));
 }
 
 constexpr KernelRow kRows[] = {
@@ -115,6 +129,11 @@ constexpr KernelRow kRows[] = {
     {"aten._scaled_dot_product_efficient_attention_backward.default", efficient_attention_backward},
     {"aten._scaled_dot_product_flash_attention.default", flash_attention},
     {"aten._scaled_dot_product_flash_attention_backward.default", flash_attention_backward},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", cpu_attention},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", cpu_attention_backward},
+    {"aten._scaled_dot_product_fused_attention_overrideable.default", overrideable_attention},
+    {"aten._scaled_dot_product_fused_attention_overrideable_backward.default",
+     overrideable_attention_backward},
 };
 
 }  // namespace

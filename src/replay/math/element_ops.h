@@ -566,11 +566,14 @@ EPWEAVE_UNARY_THROUGH_DOUBLE(Erf, erf)
 EPWEAVE_UNARY_THROUGH_DOUBLE(Gelu, gelu)
 EPWEAVE_UNARY_THROUGH_DOUBLE(GeluTanh, gelu_tanh)
 EPWEAVE_UNARY_THROUGH_DOUBLE(LogSigmoid, log_sigmoid)
+EPWEAVE_UNARY_THROUGH_DOUBLE(Mish, mish)
 EPWEAVE_BINARY_THROUGH_DOUBLE(Atan2, atan2)
 EPWEAVE_BINARY_THROUGH_DOUBLE(GeluBackward, gelu_backward)
 EPWEAVE_BINARY_THROUGH_DOUBLE(GeluTanhBackward, gelu_tanh_backward)
 EPWEAVE_BINARY_THROUGH_DOUBLE(LogSigmoidBackward, log_sigmoid_backward)
 EPWEAVE_BINARY_THROUGH_DOUBLE(LogAddExp, log_add_exp)
+EPWEAVE_BINARY_THROUGH_DOUBLE(MishBackward, mish_backward)
+EPWEAVE_BINARY_THROUGH_DOUBLE(CrossEntropy, cross_entropy)
 #undef EPWEAVE_UNARY_THROUGH_DOUBLE
 #undef EPWEAVE_BINARY_THROUGH_DOUBLE
 
@@ -629,6 +632,120 @@ struct HardtanhBackward : FloatOnly {
     return x <= low || x >= high ? C(0) : grad;
   }
 };
+
+// ---- piecewise linear and gated activations -----------------------------------------------
+
+// x + 3, not below 0 nor above 6.
+template <class C>
+EPWEAVE_HD C clamped_to_six(C x) {
+  const C shifted = x + C(3);
+  return shifted < C(0) ? C(0) : shifted > C(6) ? C(6) : shifted;
+}
+struct Hardsigmoid : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return clamped_to_six(x) / C(6);
+  }
+};
+struct HardsigmoidBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C grad, C x) {
+    return x > C(-3) && x < C(3) ? grad * (C(1) / C(6)) : C(0);
+  }
+};
+struct Hardswish : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x) {
+    return x * clamped_to_six(x) / C(6);
+  }
+};
+struct HardswishBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C grad, C x) {
+    if (x <= C(-3)) return C(0);
+    return x < C(3) ? grad * (x / C(3) + C(0.5)) : grad;
+  }
+};
+struct Glu : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C gate) {
+    return x * sigmoid(gate);
+  }
+};
+// Of the gate; that of x is Glu of the gradient.
+struct GluBackward : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C grad, C x, C gate) {
+    const C open = sigmoid(gate);
+    return (C(1) - open) * open * grad * x;
+  }
+};
+
+// ---- losses: the term of a prediction x and a target t, and its derivative by x ----------
+
+struct Difference : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C t) {
+    return x - t;
+  }
+};
+struct SquaredDifference : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C t) {
+    const C difference = x - t;
+    return difference * difference;
+  }
+};
+struct SmoothL1 : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C beta, C x, C t) {
+    const C distance = abs(x - t);
+    return distance < beta ? C(0.5) * distance * distance / beta : distance - C(0.5) * beta;
+  }
+};
+struct SmoothL1Slope : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C beta, C x, C t) {
+    const C difference = x - t;
+    return difference <= -beta ? C(-1) : difference >= beta ? C(1) : difference / beta;
+  }
+};
+struct Huber : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C delta, C x, C t) {
+    const C distance = abs(x - t);
+    return distance <= delta ? C(0.5) * distance * distance : delta * (distance - C(0.5) * delta);
+  }
+};
+struct HuberSlope : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C delta, C x, C t) {
+    const C difference = x - t;
+    return difference <= -delta ? -delta : difference >= delta ? delta : difference;
+  }
+};
+struct CrossEntropySlope : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C t) {
+    const C spread = (C(1) - x) * x, least = C(1e-12F);  // in float64, too, the float32 that torch has
+    return (x - t) / (spread > least ? spread : least);
+  }
+};
+// x before its sigmoid; `weight` of the targets that are 1.
+struct LogitsCrossEntropy : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C x, C t, C weight) {
+    return static_cast<C>(
+        logits_cross_entropy(static_cast<double>(x), static_cast<double>(t), static_cast<double>(weight)));
+  }
+};
+struct ScaledProduct : FloatOnly {
+  template <class C>
+  EPWEAVE_HD static C apply(C scale, C x, C y) {
+    return scale * x * y;
+  }
+};
+
 struct ReplaceNan : NotComplex {
   template <class C>
   EPWEAVE_HD static C apply(C nan, C x, C high, C low) {

@@ -237,6 +237,24 @@ EPWEAVE_HD double log_sigmoid_backward(double grad, double x) {
   return grad * sigmoid(-x);
 }
 
+// x tanh(log(1 + exp(x))).
+EPWEAVE_HD double mish(double x) {
+  return x * tanh(log1p(exp(x)));
+}
+EPWEAVE_HD double mish_backward(double grad, double x) {
+  const double t = tanh(log1p(exp(x)));
+  return grad * (t + x * sigmoid(x) * (1 - t * t));
+}
+
+// Minus the logarithm of the probability x of a target t; of logarithms at most 100 is taken.
+EPWEAVE_HD double cross_entropy(double x, double t) {
+  const double no = log1p(-x), yes = log(x);
+  return (t - 1) * (no < -100 ? -100 : no) - t * (yes < -100 ? -100 : yes);
+}
+EPWEAVE_HD double logits_cross_entropy(double x, double t, double weight) {
+  return (1 - t) * x - ((weight - 1) * t + 1) * log_sigmoid(x);
+}
+
 // log(exp(x) + exp(y)). Of two equal infinities: it.
 EPWEAVE_HD double log_add_exp(double x, double y) {
   if (is_nan(x) || is_nan(y)) return x + y;

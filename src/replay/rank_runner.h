@@ -1,0 +1,33 @@
+// One rank's run: the steps in order, on the rank's own thread. `run_ranks` (executor.h) starts one for each rank.
+#pragma once
+
+#include "replay/executor.h"
+#include "replay/rank_device.h"
+#include "replay/transport.h"
+
+namespace epweave::replay {
+
+// What every rank shares.
+struct Program {
+  const Graph& graph;
+  const Body& body;
+  const KernelTable& kernels;
+  const World& world;
+  Steps steps;
+};
+
+// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes.
+struct RankSetup {
+  Rank rank;
+  StepCounter& counter;
+  Memory& memory;
+  RankDevice* device;
+  Transport& transport;
+  LocalTransport* local;
+};
+
+// Runs one rank as often as it is to be measured, else once. The last run's results are kept.
+RankResult run_rank(const Program& program, const RankSetup& setup, const RankInputs& inputs,
+                    const RunOptions& options);
+
+}  // namespace epweave::replay

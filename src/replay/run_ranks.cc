@@ -1,0 +1,71 @@
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "replay/missing_kernels.h"
+#include "replay/rank_runner.h"
+
+namespace epweave::replay {
+
+RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
+                    const std::vector<RankInputs>& inputs, const RunOptions& options) {
+  const KernelTable& used = options.device == nullptr ? kernels : options.device->kernels();
+  if (auto missing = find_missing_kernels(graph, used); !missing.empty())
+    throw MissingKernels("", std::move(missing),
+                         "add a row for each to the kernel table (src/replay/cpu/, src/replay/device/)");
+  EPWEAVE_CHECK(inputs.size() == world.size);
+  EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
+  EPWEAVE_CHECK(options.process == nullptr || options.device != nullptr);
+  const Program program{graph, graph.step(), used, world, plan_steps(graph, graph.step())};
+  const Rank first = options.process == nullptr ? 0 : options.process->rank;
+  const Rank end = options.process == nullptr ? world.size : first + 1;
+  Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
+  const std::unique_ptr<DeviceRun> device =
+      options.device == nullptr ? nullptr
+                                : options.device->start({program.steps, end - first, options.fill, exchange});
+  LocalTransport local(world, options.deadline);
+  Transport& transport = options.process == nullptr ? local : *options.process->transport;
+  RunResult result;
+  const auto shared_memory = std::make_shared<HostMemory>(options.fill);
+  HostMemory& memory = *shared_memory;
+  result.memory = shared_memory;
+  result.steps = program.steps;
+  result.ranks.resize(world.size);
+  const std::size_t runs =
+      options.measuring == nullptr ? 1 : options.measuring->warm_up + options.measuring->repeat;
+  StepCounter counter(options.progress, options.run_name, runs * program.steps.list.size() * (end - first));
+  std::mutex mutex;
+  std::exception_ptr first_error;
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (Rank rank = first; rank < end; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        RankDevice* on_device = device == nullptr ? nullptr : &device->rank(rank - first);
+        const RankSetup setup{rank,      counter,   on_device == nullptr ? memory : on_device->memory(),
+                              on_device, transport, options.process == nullptr ? &local : nullptr};
+        result.ranks[rank] = run_rank(program, setup, inputs[rank], options);
+        transport.finish(rank);
+      } catch (const Aborted&) {
+        // The rank that failed reports.
+      } catch (const std::exception& error) {
+        // Where another process failed first, what happens here follows from that.
+        const std::string failure = transport.failure();
+        {
+          const std::lock_guard lock(mutex);
+          if (first_error == nullptr)
+            first_error = failure.empty() ? std::current_exception()
+                                          : std::make_exception_ptr(CollectiveError(failure));
+        }
+        transport.abort(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first_error != nullptr) std::rethrow_exception(first_error);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.peak_bytes = device == nullptr ? memory.peak_bytes() : device->peak_bytes();
+  return result;
+}
+
+}  // namespace epweave::replay
