@@ -1,6 +1,7 @@
 #include "replay/device/launcher.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "replay/cpu/elements.h"
@@ -210,7 +211,17 @@ cublas::Kernel Launcher::multiply_by_library(const cublas::Product& product,
   for (const Tensor* tensor : tensors) pool_->use(*tensor->storage, stream_);
   if (workspace_ == nullptr) workspace_ = allocate(cublas::kWorkspaceBytes);
   check(api_.enter(), "be used by a thread");
-  return products_->multiply(product, {native_stream(), workspace_->data()}, NodeId(site_));
+  auto launch = products_->prepare(product, workspace_->data(), NodeId(site_));
+  if (!launch) return cublas::Kernel::kOwn;
+  clear_padding(*launch);
+  const auto run = [](const void* owner, const void* argument, void* stream) {
+    cublas::Products::Launch queued;
+    std::memcpy(static_cast<void*>(&queued), argument, sizeof queued);
+    return static_cast<const cublas::Products*>(owner)->launch(queued, stream);
+  };
+  if (const Error error = api_.call(stream_, {run, products_, &*launch, sizeof *launch}))
+    throw KernelError(cublas::describe(product) + ": cuBLASLt cannot multiply: " + error);
+  return cublas::Kernel::kLibrary;
 }
 
 Launcher& launcher_of(KernelCall& call) {
