@@ -147,6 +147,7 @@ Json describe_graph_use(const replay::RunResult& run, Rank rank) {
           {"updated", use->updated},
           {"replayed", use->replayed},
           {"kernels", use->kernels},
+          {"seen_first", use->seen_first},
           {"launched_singly", use->launched_singly},
           {"refusals", use->refusals},
           {"interruptions", use->interruptions}};
@@ -297,9 +298,11 @@ class MergedReport {
                              first["stretches"].get<std::uint64_t>(),
                              first["steps_in_stretches"].get<std::uint64_t>(),
                              first["steps_that_launch"].get<std::uint64_t>()));
-    console.info(fmt::format(
-        "graphs launched, by all ranks in all runs: {} captured, {} updated, {} replayed; {} kernels in them",
-        sum("instantiated"), sum("updated"), sum("replayed"), sum("kernels")));
+    console.info(
+        fmt::format("graphs launched, by all ranks in all runs: {} captured, {} updated, {} replayed, {} "
+                    "kernels in them; "
+                    "seen for the first time, {}",
+                    sum("instantiated"), sum("updated"), sum("replayed"), sum("kernels"), sum("seen_first")));
     const auto list = [&](const char* name, const char* what) {
       std::map<std::string, std::uint64_t> counts;
       for (const Json& rank : ranks_)

@@ -135,6 +135,7 @@ class RankRunner {
         } else {
           run_step(step, node);
         }
+        leave_stretch(i);
       } catch (const KernelError& error) {
         // What an earlier kernel of the device refused may be why.
         if (device_ != nullptr) check_fault();
@@ -147,7 +148,6 @@ class RankRunner {
         if (device_ != nullptr) check_fault();
         throw CheckError(describe(node, error.what()));
       }
-      leave_stretch(i);
     }
     if (device_ != nullptr) device_->synchronize();
     if (options_.measuring != nullptr) result_.step_seconds = {seconds_since(work_start_)};
@@ -322,6 +322,7 @@ class RankRunner {
                               {node, rank_, bound.args.empty() ? Value() : bound.args[0]});
     if (node.op->cost != CostClass::kFree && !pending_.empty())
       for (const Value& arg : bound.args) check_not_pending(arg);
+    if (device_ != nullptr) forget_written(*node.op, bound.args);
     if (device_ != nullptr && reads_element(*node.op))
       for (Value& arg : bound.args) arg = on_host(arg);
     if (takes_spans()) result_.measured[id].operands = describe_operands(bound.args);
@@ -330,6 +331,16 @@ class RankRunner {
     Value result = program_.kernels.find(*node.op)(kernel);
     if (is_bounded(id)) follow_bounds(id, kernel, result);
     return result;
+  }
+
+  // What an op writes in place, and, as its nested graphs are not looked into, all where it runs one.
+  void forget_written(const OpInfo& op, std::span<const Value> args) {
+    for (const Value& arg : args) {
+      if (arg.is<Function>()) device_->forget(nullptr);
+      if (!op.writes) continue;
+      if (arg.is_tensor()) device_->forget(arg.tensor().storage.get());
+      if (arg.is<List>()) forget_written(op, arg.items());
+    }
   }
 
   bool is_bounded(NodeId id) const {
@@ -380,6 +391,7 @@ class RankRunner {
     EPWEAVE_CHECK(row != nullptr);
     BoundCall bound = bind_values(environment_, node);
     for (const Value& arg : bound.args) check_not_pending(arg);
+    if (device_ != nullptr) forget_written(*node.op, bound.args);
     const Tensor& operand = bound.args[0].tensor();
     const Value* group = find_value(*node.op, bound, "group_name");
     if (group == nullptr || !group->is<Text>()) throw KernelError("the process group is not known by name");
@@ -706,9 +718,9 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   const Rank end = options.process == nullptr ? world.size : first + 1;
   Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
   const std::unique_ptr<DeviceRun> device =
-      options.device == nullptr ? nullptr
-                                : options.device->start(
-                                    {program.steps, end - first, options.fill, exchange, options.graphs});
+      options.device == nullptr
+          ? nullptr
+          : options.device->start({program.steps, end - first, options.fill, exchange, options.graphs});
   LocalTransport local(world, options.deadline);
   Transport& transport = options.process == nullptr ? local : *options.process->transport;
   RunResult result;

@@ -108,7 +108,7 @@ struct RankResult {
   std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
   std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
   std::map<NodeId, MeasuredNode> measured;   // of the nodes of the spans
-  std::vector<double> step_seconds;          // of each measured run: from its inputs in place to its work done
+  std::vector<double> step_seconds;          // of each measured run: from inputs in place to work done
   std::optional<GraphUse> graphs;            // of all runs, where graphs were asked for
   std::vector<LibraryProduct> products;      // of the last run, in native math
   std::uint64_t contradictions = 0;          // values that are not what is recorded

@@ -49,11 +49,12 @@ struct LibraryProduct {
 
 // Stretches as graphs of the device: how often a graph was launched, and why not.
 struct GraphUse {
-  std::uint64_t instantiated = 0;     // of work that was captured first
-  std::uint64_t updated = 0;          // the same, the graph of before having been changed
-  std::uint64_t replayed = 0;         // of work that was the same as the last time
+  std::uint64_t instantiated = 0;     // right after its work was captured
+  std::uint64_t updated = 0;          // the same, a graph of before having been changed
+  std::uint64_t replayed = 0;         // as it was
   std::uint64_t kernels = 0;          // in all these launches
-  std::uint64_t launched_singly = 0;  // parts of one kernel, and of stretches that the device had refused
+  std::uint64_t seen_first = 0;       // parts with other work than the last time: launched kernel by kernel
+  std::uint64_t launched_singly = 0;  // parts of one kernel, and what the device had refused
   std::map<std::string, std::uint64_t> refusals;       // the device's reasons
   std::map<std::string, std::uint64_t> interruptions;  // of a stretch, by what it did not expect
 };
@@ -70,6 +71,8 @@ class RankDevice {
   virtual void synchronize() = 0;                       // the host waits for the compute stream
   virtual Tensor download(const Tensor& tensor) = 0;    // waits: the same tensor in host memory
   virtual std::optional<DeviceFault> take_fault() = 0;  // of work that was waited for
+  // A call is about to write the storage of before; null: any. What the host has read of it does not hold any more.
+  virtual void forget(const Storage* storage) = 0;
 
   // Collectives, on the stream of the step. post() copies the operand; complete() queues what makes `result`
   // from the contributions, and the compute stream waits for it.

@@ -123,6 +123,8 @@ class OneRank : public RankDevice {
   void synchronize() override { launchers_[0]->synchronize(); }
   Tensor download(const Tensor& tensor) override { return launchers_[0]->download(tensor); }
 
+  void forget(const Storage* storage) override { launchers_[0]->forget(storage); }
+
   std::optional<DeviceFault> take_fault() override {
     Fault fault{};
     check(api_.copy_out(streams_[0]->get(), &fault, fault_->data(), sizeof fault), "copy to the host");

@@ -357,9 +357,9 @@ class EmulatedDevice : public DeviceApi {
   Error refuse_in_capture(Stream stream = nullptr) {
     const std::lock_guard lock(mutex_);
     const auto own = capturing_.find(std::this_thread::get_id());
-    HostStream* host = own != capturing_.end()                                 ? own->second
+    HostStream* host = own != capturing_.end()                         ? own->second
                        : stream != nullptr && at(stream)->is_capturing ? at(stream)
-                                                                               : nullptr;
+                                                                       : nullptr;
     if (host == nullptr) return nullptr;
     return host->capture_failure = "not permitted while a stream captures";
   }
@@ -407,10 +407,11 @@ class EmulatedDevice : public DeviceApi {
       changed_.wait(
           lock, [&] { return stream.waiting.empty() ? stream.is_ending : can_run(stream.waiting.front()); });
       if (stream.waiting.empty()) return;
-      const Operation operation = std::move(stream.waiting.front());
+      Operation operation = std::move(stream.waiting.front());
       stream.waiting.pop_front();
       lock.unlock();
       execute(operation);
+      operation = {};  // what another library's work holds goes while the device is not locked
       lock.lock();
       ++stream.done;
       changed_.notify_all();

@@ -150,7 +150,7 @@ Error GraphRecorder::run(Stream stream, const RecordedWork& work) {
   return nullptr;
 }
 
-// The slot's work as its graph.
+// The slot's work becomes its graph.
 Error GraphRecorder::capture(Stream stream, Slot& slot, Instantiation& how) {
   if (const Error error = api_.begin_capture(stream)) return error;
   const Error of_work = run(stream, slot.work);
@@ -167,22 +167,26 @@ Error GraphRecorder::launch_part(Stream stream, Recording& recording) {
     ++use.launched_singly;
     return run(stream, work);
   }
-  const std::size_t kernels = work.entries.size();
-  if (slot.graph != nullptr && slot.work == work) {
-    ++use.replayed;
-    use.kernels += kernels;
-    return api_.launch_graph(stream, slot.graph);
-  }
-  slot.work = std::move(work);
-  Instantiation how = Instantiation::kNew;
-  if (const Error refusal = capture(stream, slot, how)) {
-    // Nothing was queued yet: it is launched kernel by kernel, from now on.
-    slot.is_refused = true;
-    ++use.refusals[refusal];
+  if (slot.work != work) {
+    ++use.seen_first;
+    slot.is_captured = false;
+    slot.work = std::move(work);
     return run(stream, slot.work);
   }
-  use.kernels += kernels;
-  ++(how == Instantiation::kNew ? use.instantiated : use.updated);
+  if (slot.is_captured) {
+    ++use.replayed;
+  } else {
+    Instantiation how = Instantiation::kNew;
+    if (const Error refusal = capture(stream, slot, how)) {
+      // Nothing was queued yet: it is launched kernel by kernel, from now on.
+      slot.is_refused = true;
+      ++use.refusals[refusal];
+      return run(stream, slot.work);
+    }
+    slot.is_captured = true;
+    ++(how == Instantiation::kNew ? use.instantiated : use.updated);
+  }
+  use.kernels += slot.work.entries.size();
   return api_.launch_graph(stream, slot.graph);
 }
 

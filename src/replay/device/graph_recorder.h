@@ -4,11 +4,14 @@
 //   begin(s, 3)             what is launched on s is written down from here on: the kernel, how many, the task's bytes
 //   launch(s, ...)
 //   fill(s, ...)
-//   end(s)                  as the last time, byte for byte: its graph is launched again. Else it is captured first
+//   end(s)                  other bytes than the last time: launched kernel by kernel, and kept to compare with
+//                           the same: captured as a graph, the first time, and launched as that graph
 //
 // Why a graph may be launched again: a task's bytes, which kernel, and how many are all that a launch is given
 // (addresses, sizes, strides, numbers, the node for faults), so the same bytes in the same order are the same work. No
-// graph is launched on any other ground: data-dependent sizes or memory that lies elsewhere make other bytes.
+// graph is launched on any other ground: data-dependent sizes or memory that lies elsewhere make other bytes. That work
+// runs once before it is captured spares graphs that would be launched once, and what a kernel or library does at its
+// first call (loading code, taking memory) is not captured.
 //
 // No one waits for work that is only written down: every other call for the stream first launches what there is, so
 // that its order is that of the calls. Such an interruption is counted; what follows is a part of its own, with its own
@@ -34,12 +37,12 @@ struct RecordedWork {
   struct Entry {
     Kind kind = Kind::kLaunch;
     TaskKind task = TaskKind::kCopy;
-    std::int64_t count = 0;              // kLaunch: of indices; kFill: of bytes
-    std::size_t first = 0, size = 0;     // of `bytes`: the task, or the argument of a call
-    void* data = nullptr;                // kFill
-    int byte = 0;                        // kFill
+    std::int64_t count = 0;                    // kLaunch: of indices; kFill: of bytes
+    std::size_t first = 0, size = 0;           // of `bytes`: the task, or the argument of a call
+    void* data = nullptr;                      // kFill
+    int byte = 0;                              // kFill
     decltype(LibraryCall::run) run = nullptr;  // kCall
-    const void* owner = nullptr;         // kCall
+    const void* owner = nullptr;               // kCall
     bool operator==(const Entry&) const = default;
   };
   std::vector<Entry> entries;
@@ -72,8 +75,9 @@ class GraphRecorder : public ForwardingApi {
 
  private:
   struct Slot {
-    RecordedWork work;  // of the graph
+    RecordedWork work;  // of the last time
     WorkGraph graph = nullptr;
+    bool is_captured = false;  // the graph is that work
     bool is_refused = false;
   };
   struct Recording {

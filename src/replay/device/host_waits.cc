@@ -8,7 +8,8 @@
 namespace epweave::replay::device {
 namespace {
 
-constexpr std::string_view kFindsSize = "the size of a result is what is found", kReadsMask = "a bool mask is an index",
+constexpr std::string_view kFindsSize = "the size of a result is what is found",
+                           kReadsMask = "a bool mask is an index",
                            kCopiesConstant = "a constant is copied from the host",
                            kReadsBounds = "the bounds of groups are read";
 
@@ -49,7 +50,8 @@ bool finds_size(const Graph& graph, const Node& node) {
   if (target == "aten.nonzero.default" || target == "aten.masked_select.default" ||
       target == "aten.bincount.default")
     return true;
-  if (target == "aten.repeat_interleave.Tensor") return find_arg(graph, node, "output_size").is(ArgKind::kNone);
+  if (target == "aten.repeat_interleave.Tensor")
+    return find_arg(graph, node, "output_size").is(ArgKind::kNone);
   if (target != "aten.one_hot.default") return false;
   const Arg classes = find_arg(graph, node, "num_classes");
   return classes.is(ArgKind::kNone) || (classes.is_int() && classes.as_int() < 0);

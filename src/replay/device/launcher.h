@@ -62,12 +62,22 @@ class Launcher : public Queue, public Memory {
 
   // The host waits for the stream: the elements in the same strides, in host memory.
   Tensor download(const Tensor& tensor);
+  // The elements of a tensor of integers. The host waits for them once, as long as no one forgets them.
+  std::vector<std::int64_t> read_once(const Tensor& tensor);
+  // The storage is about to be written; null: any may be.
+  void forget(const Storage* storage);
   void synchronize() { check(api_.synchronize(stream_), "wait for a stream"); }
   Stream stream() const { return stream_; }
   void* native_stream() const { return api_.native(stream_); }
   Pool& pool() { return *pool_; }
 
  private:
+  struct Read {
+    std::weak_ptr<Storage> storage;
+    Tensor tensor;  // without its storage
+    std::vector<std::int64_t> elements;
+  };
+
   template <int N>
   void launch_map(const MapRequest& request);
 
@@ -77,6 +87,7 @@ class Launcher : public Queue, public Memory {
   Fault* fault_;
   std::uint32_t site_ = 0;
   cublas::Products* products_ = nullptr;
+  std::vector<Read> reads_;             // the last ones
   std::shared_ptr<Storage> workspace_;  // of the library, from its first product on
 };
 

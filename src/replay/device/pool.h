@@ -61,9 +61,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
   DeviceApi& api_;
   HostMemory::Fill fill_;
   std::mutex mutex_;
-  std::unordered_map<const void*, std::unique_ptr<Block>> blocks_;  // all
+  std::unordered_map<const void*, std::unique_ptr<Block>> blocks_;      // all
   std::map<std::pair<Stream, std::size_t>, std::vector<Block*>> free_;  // heaps, by number
-  std::vector<Event> events_;  // to be used again
+  std::vector<Event> events_;                                           // to be used again
   std::size_t made_ = 0;
   std::size_t in_use_ = 0, peak_ = 0;
 };
