@@ -146,6 +146,26 @@ for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_r
   attempt "$name on the GPU" "$bin/epweave-replay" run "$g" --device cuda
 done
 
+say "stretches as CUDA graphs: the same hashes, and a step's time without and with them"
+# Each stretch is captured in the first run and launched again in the others; the device may refuse none.
+with_graphs() {
+  rm -f "$work/messages"
+  "$bin/epweave-replay" run "$@" --device cuda --warm-up 2 --repeat 10 >"$work/plain" 2>"$work/messages" &&
+    "$bin/epweave-replay" run "$@" --device cuda --warm-up 2 --repeat 10 --cuda-graphs >"$work/graphs" \
+      2>>"$work/messages"
+  status=$?
+  cat "$work/messages"
+  [ "$status" -eq 0 ] && diff "$work/plain" "$work/graphs" && grep -q ' [1-9][0-9]* replayed' "$work/messages" &&
+    ! grep -q -e 'refused a graph' -e 'was interrupted' "$work/messages"
+}
+for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
+  g=$graphs/$name.epw.gz
+  [ -f "$g" ] || continue
+  attempt "$name with CUDA graphs" with_graphs "$g"
+  case $not_run in *native*) continue ;; esac
+  attempt "$name with CUDA graphs, native math" with_graphs "$g" --math native
+done
+
 say "measured timeline and costs"
 measure() {
   "$bin/epweave-replay" run "$small" --device cuda --warm-up 2 --repeat 5 --nvtx --timeline "$work/timeline.json" \

@@ -3,6 +3,7 @@
 
 EPWEAVE_REPLAY names the program. With --step a whole training step is run too: minutes.
 """
+import json
 import pathlib
 import sys
 import tempfile
@@ -76,6 +77,48 @@ def check_fault(folder):
     _, _, expected = run("run", graph, "--ranks", 1)
     expect(code == 1 and "%y = aten.index.Tensor in layers.0.moe" in errors, f"a fault: exit {code}: {errors}")
     expect(errors == expected, f"on the CPU:\n{expected}emulated:\n{errors}")
+    _, _, errors = run("run", graph, "--ranks", 1, "--device", "emulated", "--cuda-graphs")
+    expect(errors == expected, f"on the CPU:\n{expected}emulated, graphs:\n{errors}")
+
+
+def check_graphs(folder):
+    """Stretches launched as graphs: the same bits, captured in the second run, launched again in the third."""
+    graph = folder / "collectives.txt"
+    _, expected, _ = run("run", graph, "-q")
+    for options in (["--jitter", 1, "--poison"], ["--jitter", 2], []):
+        code, found, errors = run(
+            "run", graph, "--device", "emulated", "--cuda-graphs", "--warm-up", 1, "--repeat", 2, *options
+        )
+        expect(code == 0 and found == expected, f"graphs {options}: exit {code}: {found}{errors}")
+    expect(" captured, 0 updated, " in errors and "a step: " in errors, f"graphs: {errors}")
+    _, output, _ = run("run", graph, "--device", "emulated", "--cuda-graphs", "--repeat", 3, "--json", "--poison")
+    _, steps, _ = run("steps", graph, "--cuda-graphs", "--json")
+    stretches = json.loads(steps)["graphs"]
+    expect(stretches and all(s["until"] and s["end_step"] > s["first_step"] for s in stretches), stretches)
+    for rank in json.loads(output)["ranks"]:
+        use = rank["cuda_graphs"]
+        expect(use["stretches"] == len(stretches), use)
+        expect(use["steps_in_stretches"] == sum(s["launches"] for s in stretches) <= use["steps_that_launch"], use)
+        expect(use["instantiated"] > 0 and use["updated"] == 0, use)
+        expect(use["replayed"] == use["seen_first"] == use["instantiated"] and use["kernels"] > use["replayed"], use)
+        expect(use["interruptions"] == {} and use["refusals"] == {}, use)
+        expect(len(rank["step_seconds"]) == 3 and min(rank["step_seconds"]) > 0, rank["step_seconds"])
+    text = run("steps", graph, "--cuda-graphs")[1]
+    expect(text.count("graph  ") == text.count("end    ") == len(stretches), text)
+    plain = run("steps", graph)[1]
+    expect([line for line in text.splitlines() if line[:7] not in ("graph  ", "end    ")] == plain.splitlines(), text)
+
+
+def check_graph_refusals(folder):
+    graph = folder / "collectives.txt"
+    for arguments, message in (
+        (["run", graph, "--cuda-graphs"], "give --device cuda"),
+        (["run", graph, "--cuda-graphs", "--device", "emulated", "--timeline", folder / "t"], "--timeline times every"),
+        (["run", graph, "--cuda-graphs", "--device", "emulated", "--costs", folder / "c"], "--costs times every"),
+        (["check", graph, graph, "--cuda-graphs", "--device", "emulated"], "--cuda-graphs is of run"),
+    ):
+        code, _, errors = run(*arguments)
+        expect(code == 2 and message in errors, f"{arguments}: exit {code}: {errors}")
 
 
 def check_step():
@@ -93,6 +136,8 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         check_collectives(pathlib.Path(name))
         check_fault(pathlib.Path(name))
+        check_graphs(pathlib.Path(name))
+        check_graph_refusals(pathlib.Path(name))
     if "--step" in sys.argv:
         check_step()
     print("devices: all as expected")

@@ -61,6 +61,18 @@ graph
   %n = aten.neg.default(%g) : f32[96, 24]
   output([%n, %y])
 """
+# The bounds are changed in place between two products. `bounds` is what the second one is told.
+CHANGED_GROUPS = """epweave text 1
+graph
+  %x = placeholder : f32[96, 32] role=user which=x
+  %w = placeholder : f32[2, 32, 24] role=user which=w
+  %offs = aten.arange.start_step(80, 97, 16) : i64[2]
+  %others = aten.arange.start_step(16, 97, 80) : i64[2]
+  %g = aten._grouped_mm.default(%x, %w, %offs) : f32[96, 24]
+  %changed = aten.copy_.default(%offs, %others) : i64[2]
+  %h = aten._grouped_mm.default(%x, %w, {bounds}) : f32[96, 24]
+  output([%g, %h, %changed])
+"""
 # A division by zero, and then group bounds that descend.
 FAULTS = """epweave text 1
 graph
@@ -120,6 +132,25 @@ def check_run(folder):
     expect(portable["ranks"][0]["results"][0] != report["ranks"][0]["results"][0], "the library was not used")
 
 
+def check_graphs(folder):
+    """The library's products are part of the graphs; bounds of groups that the host reads are not."""
+    for name in ("whole.txt", "groups.txt"):
+        options = ["run", folder / name, "--ranks", 2, "--device", "emulated", "--math", "native", "--json"]
+        plain = json.loads(run(*options)[1])
+        code, output, errors = run(*options, "--cuda-graphs", "--repeat", 3)
+        expect(code == 0, f"native, graphs: exit {code}: {errors}")
+        for rank, expected in zip(json.loads(output)["ranks"], plain["ranks"]):
+            expect(rank["results"] == expected["results"], f"{name}: other bits with graphs")
+            expect(rank["library_products"] == expected["library_products"], f"{name}: {rank['library_products']}")
+            use = rank["cuda_graphs"]
+            expect(use["replayed"] == use["instantiated"] > 0 and not use["interruptions"], f"{name}: {use}")
+    expect(use["stretches"] == 2, use)
+    _, output, _ = run("run", folder / "whole.txt", "--ranks", 1, "--device", "emulated", "--math", "native", "--json",
+                       "--cuda-graphs", "--repeat", 2)
+    use = json.loads(output)["ranks"][0]["cuda_graphs"]
+    expect(use["stretches"] == 1 and use["kernels"] == 3, use)  # the product, relu, mul
+
+
 def check_rows(folder):
     whole, parts, wrong = folder / "whole.txt", folder / "parts.txt", folder / "wrong.txt"
     code, text = check(whole, parts)
@@ -173,6 +204,19 @@ def check_groups(folder):
     expect("another algorithm" not in text and "library-kernel" not in text, f"a fault in a grouped product: {text}")
 
 
+def check_changed_bounds(folder):
+    """Bounds that the host has read are read again where an op has written them."""
+    results = []
+    for bounds in ("%others", "%changed", "%offs"):
+        graph = folder / "changed.txt"
+        graph.write_text(CHANGED_GROUPS.format(bounds=bounds))
+        code, output, errors = run("run", graph, "--ranks", 1, "--device", "emulated", "--math", "native", "--json")
+        expect(code == 0, f"changed bounds: exit {code}: {errors}")
+        results.append(json.loads(output)["ranks"][0]["results"])
+    expect(results[0] == results[1] == results[2], f"changed bounds: {results}")
+    expect(results[0][0]["hash"] != results[0][1]["hash"], "the bounds make no difference")
+
+
 def check_first_fault(folder):
     code, output, errors = run("run", folder / "faults.txt", "--ranks", 1, "--device", "emulated", "--math", "native")
     expect(code != 0 and "%q = " in output + errors, f"the first fault: exit {code}: {output}{errors}")
@@ -195,8 +239,10 @@ if __name__ == "__main__":
             (place / f"{file}.txt").write_text(graph)
         check_refusals(place)
         check_run(place)
+        check_graphs(place)
         check_rows(place)
         check_sums(place)
         check_groups(place)
+        check_changed_bounds(place)
         check_first_fault(place)
     print("native math: all as expected")

@@ -215,6 +215,24 @@ def check_bits(files):
             shutil.rmtree(reports)
 
 
+def check_graphs(files):
+    """Stretches of compute as graphs, NCCL's work on its own streams between them. All ranks or none."""
+    arguments = [files.exchange, "--inputs", files.counts, "--json", "--deadline", 30, "--repeat", 3, "--poison"]
+    expected = json.loads(run_here(files.exchange, "--inputs", files.counts, "--json"))
+    results = run_ranks(4, *arguments, "--cuda-graphs")
+    expect(all(code == 0 for code, _, _ in results), f"graphs: {results}")
+    found = json.loads(results[0][1])
+    expect(hashes(found) == hashes(expected), "graphs: other bits than on the CPU")
+    for rank in found["ranks"]:
+        use = rank["cuda_graphs"]
+        expect(use["replayed"] == use["instantiated"] > 0 and not use["interruptions"], use)
+    port = free_port()
+    options = ["--cuda-graphs"], []
+    pair = [files.folder / "pair.txt", "--deadline", 20]
+    results = finish([start([*pair, *options[rank]], torchrun(rank, 2, port)) for rank in range(2)])
+    expect(all(code == 4 and "CUDA graphs" in errors for code, _, errors in results), f"graphs on one rank: {results}")
+
+
 def check_report(merged, ranks):
     environment = merged["environment"]
     expect(environment["transport"] == "nccl" and environment["launcher"] == "torchrun", environment)
@@ -482,7 +500,7 @@ def main():
         files = Files(pathlib.Path(name))
         pair = MISMATCH.replace("[1, 3]", "[2, 2]")
         (files.folder / "pair.txt").write_text(pair)
-        for check in (check_refusals, check_bits, check_overridden_setting, check_launchers, check_examples, check_rendezvous,
+        for check in (check_refusals, check_bits, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous,
                       check_mismatch, check_killed, check_stuck, check_measuring):
             began = time.time()
             check(files)

@@ -19,7 +19,7 @@ constexpr std::uint64_t kMostRanks = 65536;
 
 struct Choices {
   ConsoleOptions console;
-  InputOptions steps;
+  StepsCommandOptions steps;
   RunCommandOptions run;
   CheckCommandOptions check;
   std::string completion;
@@ -140,6 +140,8 @@ void add_measuring(CLI::App& command, RunCommandOptions& run) {
                   "Write measured times, per op and shape and per collective and size, to this JSON file")
       ->type_name("FILE");
   command.add_flag("--nvtx", run.nvtx, "On a GPU, name ranges by module and node for profilers");
+  command.add_flag("--cuda-graphs", run.cuda_graphs,
+                   "On a GPU, launch stretches of kernels as CUDA graphs (epweave-replay steps shows which)");
 }
 
 // Examples, for --help and the manual page.
@@ -149,12 +151,16 @@ void add_examples(CLI::App& app) {
        "Examples:\n"
        "  epweave-replay run G.epw --outputs results.safetensors\n"
        "  epweave-replay run G.epw --device cuda --warm-up 2 --repeat 5 --costs costs.json\n"
+       "  epweave-replay run G.epw --device cuda --warm-up 2 --repeat 5 --cuda-graphs\n"
        "  torchrun --nproc-per-node 4 --no-python epweave-replay run G.epw --transport nccl --device cuda"},
       {"check",
        "Examples:\n"
        "  epweave-replay check IN.epw OUT.epw\n"
        "  epweave-replay check IN.epw OUT.epw --data integer --json"},
-      {"steps", "Example:\n  epweave-replay steps G.epw"},
+      {"steps",
+       "Examples:\n"
+       "  epweave-replay steps G.epw\n"
+       "  epweave-replay steps G.epw --cuda-graphs"},
       {"recipe", "Example:\n  epweave-replay recipe > recipe.json"},
   };
   for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
@@ -188,9 +194,12 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_replay(check, choices.check.replay);
   add_device(check, "--device-a", choices.check.device_a, "Where A runs, if not where --device says");
   add_device(check, "--device-b", choices.check.device_b, "Where B runs, if not where --device says");
+  check.add_flag("--cuda-graphs", choices.check.cuda_graphs)->group("");  // to say why it is refused
   CLI::App& steps = *app->add_subcommand("steps", "Print what a rank's host thread does, in order");
-  add_graph(steps, "G", choices.steps, "Graph, - for standard input");
-  add_input_form(steps, choices.steps.from);
+  add_graph(steps, "G", choices.steps.input, "Graph, - for standard input");
+  add_input_form(steps, choices.steps.input.from);
+  steps.add_flag("--cuda-graphs", choices.steps.cuda_graphs,
+                 "Mark the stretches that run --cuda-graphs makes graphs of, and why each goes no further");
   app->add_subcommand("recipe", "Print how inputs are made where --recipe says nothing, as JSON");
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
   add_completion(*app, choices.completion);
@@ -222,6 +231,25 @@ void require_processes(const RunCommandOptions& run) {
       throw UsageError(fmt::format("{} is for ranks that are processes: --transport nccl", option));
 }
 
+// A graph is launched as a whole, so what looks at one node at a time goes without.
+void require_whole_stretches(const Choices& choices) {
+  if (choices.check.cuda_graphs)
+    throw UsageError(
+        "--cuda-graphs is of run: check looks at the value of every node as it is made, and a CUDA graph is "
+        "launched as a whole. Compare the hashes of run with and without it");
+  const RunCommandOptions& run = choices.run;
+  if (!run.cuda_graphs) return;
+  if (run.transport == "local" && run.replay.device == "cpu")
+    throw UsageError("--cuda-graphs is a GPU's: give --device cuda");
+  for (const auto& [option, path] :
+       {std::pair{"--timeline", &run.measure.timeline}, std::pair{"--costs", &run.measure.costs}})
+    if (!path->empty())
+      throw UsageError(fmt::format(
+          "{} times every node, and a CUDA graph is launched as a whole: leave out {} or --cuda-graphs. "
+          "--repeat alone measures the step",
+          option, option));
+}
+
 CommandFiles files_of(const Choices& choices) {
   CommandFiles files{.result = {},
                      .beside = {{"--outputs", choices.run.outputs},
@@ -234,7 +262,7 @@ CommandFiles files_of(const Choices& choices) {
     files.inputs.push_back(replay.recipe);
   }
   for (const InputOptions& graph :
-       {choices.steps, choices.run.input, choices.check.a, choices.check.b, choices.check.reference})
+       {choices.steps.input, choices.run.input, choices.check.a, choices.check.b, choices.check.reference})
     files.inputs.push_back(graph.path);
   return files;
 }
@@ -250,6 +278,7 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
   };
   if (const std::optional<std::string> text = parse_arguments(*app, argc, argv)) return {{}, print(*text)};
   require_processes(choices->run);
+  require_whole_stretches(*choices);
   choices->check.b.from = choices->check.reference.from = choices->check.a.from;
   const CommandFiles files = files_of(*choices);
   check_files(files);

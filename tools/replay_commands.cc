@@ -1,7 +1,8 @@
 #include "replay_commands.h"
 
 #include "graphs.h"
-#include "replay/steps.h"
+#include "replay/device/host_waits.h"
+#include "replay/stretches.h"
 #include "replay_setup.h"
 
 namespace epweave::cli {
@@ -23,13 +24,33 @@ Json describe_steps(const Graph& graph, const replay::Steps& steps) {
   return {{"streams", steps.streams}, {"events", steps.events}, {"steps", std::move(list)}};
 }
 
+Json describe_stretches(const std::vector<replay::Stretch>& stretches) {
+  Json list = Json::array();
+  for (const replay::Stretch& stretch : stretches)
+    list.push_back({{"first_step", stretch.first},
+                    {"end_step", stretch.end},
+                    {"launches", stretch.launches},
+                    {"until", stretch.cut}});
+  return list;
+}
+
 }  // namespace
 
-int replay_steps(const InputOptions& options, Console& console) {
-  const Graph graph = read_sound_input(options);
+int replay_steps(const StepsCommandOptions& options, Console& console) {
+  const Graph graph = read_sound_input(options.input);
   const replay::Steps steps = replay::plan_steps(graph, graph.step());
-  if (!console.json()) return console.print(replay::print_steps(graph, graph.step(), steps)), kFine;
-  console.print(report_text(describe_steps(graph, steps)));
+  std::vector<replay::Stretch> stretches;
+  if (options.cuda_graphs)
+    stretches = replay::plan_stretches(graph.step(), steps, [&](const Node& node) {
+      return replay::device::find_host_wait(graph, node, replay::Math::kPortable);
+    });
+  if (!console.json()) {
+    const std::string text = replay::print_steps(graph, graph.step(), steps);
+    return console.print(options.cuda_graphs ? replay::print_stretches(text, stretches) : text), kFine;
+  }
+  Json report = describe_steps(graph, steps);
+  if (options.cuda_graphs) report["graphs"] = describe_stretches(stretches);
+  console.print(report_text(report));
   return kFine;
 }
 

@@ -51,6 +51,7 @@ struct RunCommandOptions {
   std::string report_dir;  // where each rank writes its report; empty: nowhere
   MeasureOptions measure;
   bool nvtx = false;
+  bool cuda_graphs = false;
 };
 
 struct CheckCommandOptions {
@@ -58,11 +59,17 @@ struct CheckCommandOptions {
   InputOptions reference;          // empty path: none
   std::string device_a, device_b;  // empty: as `replay` says
   ReplayOptions replay;
+  bool cuda_graphs = false;  // refused
+};
+
+struct StepsCommandOptions {
+  InputOptions input;
+  bool cuda_graphs = false;  // marks what `run` makes graphs of
 };
 
 int replay_run(const RunCommandOptions& options, Console& console);
 int replay_check(const CheckCommandOptions& options, Console& console);
-int replay_steps(const InputOptions& options, Console& console);
+int replay_steps(const StepsCommandOptions& options, Console& console);
 int replay_recipe(Console& console);
 
 struct ReplayCommandLine {

@@ -46,6 +46,7 @@ std::string describe_program(const RunCommandOptions& options) {
                   options.input.path == "-" ? "of standard input" : hash(options.input.path), replay.seed,
                   replay.data, replay.math, replay.pin_rows ? " with pinned rows" : "",
                   options.measure.warm_up + options.measure.repeat);
+  if (options.cuda_graphs) text += ", CUDA graphs";
   if (!replay.recipe.empty()) text += ", recipe " + hash(replay.recipe);
   for (const std::string& path : replay.inputs) text += ", inputs " + hash(path);
   return text;

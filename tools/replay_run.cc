@@ -143,6 +143,29 @@ Json list_products(const replay::RankResult& result) {
   return products;
 }
 
+// Null without graphs.
+Json describe_graph_use(const replay::RunResult& run, Rank rank) {
+  const std::optional<replay::GraphUse>& use = run.ranks[rank].graphs;
+  if (!use) return {};
+  std::uint64_t launches = 0;
+  for (const replay::Stretch& stretch : run.stretches) launches += stretch.launches;
+  const auto count_launches = [](const replay::Steps& steps) {
+    return std::count_if(steps.list.begin(), steps.list.end(),
+                         [](const replay::Step& step) { return step.kind == replay::StepKind::kLaunch; });
+  };
+  return {{"stretches", run.stretches.size()},
+          {"steps_in_stretches", launches},
+          {"steps_that_launch", count_launches(run.steps)},
+          {"instantiated", use->instantiated},
+          {"updated", use->updated},
+          {"replayed", use->replayed},
+          {"kernels", use->kernels},
+          {"seen_first", use->seen_first},
+          {"launched_singly", use->launched_singly},
+          {"refusals", use->refusals},
+          {"interruptions", use->interruptions}};
+}
+
 Json describe_environment(const replay::Device* device, const std::string& transport) {
   Json facts = Json::object();
   if (device == nullptr) facts["name"] = "cpu";
@@ -180,6 +203,8 @@ Json report_of_rank(const Prepared& prepared, const replay::RunResult& run, Rank
           {"peak_bytes", run.peak_bytes},
           {"ops", std::move(ops)},
           {"library_products", list_products(result)},
+          {"cuda_graphs", describe_graph_use(run, rank)},
+          {"step_seconds", result.step_seconds},
           {"spans", list_spans(prepared.graph, run, rank)}};
 }
 
@@ -231,7 +256,9 @@ class MergedReport {
       contradictions += rank["contradicted_types"].get<std::uint64_t>();
       Json& entry = ranks.emplace_back(Json{{"rank", rank["rank"]},
                                             {"results", rank["results"]},
-                                            {"library_products", rank["library_products"]}});
+                                            {"library_products", rank["library_products"]},
+                                            {"cuda_graphs", rank["cuda_graphs"]},
+                                            {"step_seconds", rank["step_seconds"]}});
       if (rank.contains("environment")) entry["environment"] = rank["environment"];
     }
     for (const Json& op : ops)
@@ -241,6 +268,8 @@ class MergedReport {
     warn_of_contradictions(contradictions, console);
     console.info(
         fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", prepared_.world.size, seconds, peak / 1048576));
+    say_how_long_a_step_took(console);
+    say_what_graphs_did(console);
     if (!console.json()) return console.print(text);
     const auto expected = replay::find_expected_loss(prepared_.graph, prepared_.world);
     console.print(report_text({{"seed", options_.replay.seed},
@@ -257,6 +286,49 @@ class MergedReport {
   }
 
  private:
+  // A run's step is over where the last of its ranks is done.
+  void say_how_long_a_step_took(Console& console) const {
+    std::vector<double> steps(ranks_[0]["step_seconds"].size());
+    for (const Json& rank : ranks_) {
+      const Json& measured = rank["step_seconds"];  // of another process, which may have measured nothing
+      for (std::size_t i = 0; i < std::min(steps.size(), measured.size()); ++i)
+        steps[i] = std::max(steps[i], measured[i].get<double>());
+    }
+    if (steps.empty()) return;
+    std::sort(steps.begin(), steps.end());
+    console.info(fmt::format("a step: {:.3f} ms at least, {:.3f} ms the middle one of {} runs",
+                             steps.front() * 1e3, steps[(steps.size() - 1) / 2] * 1e3, steps.size()));
+  }
+
+  void say_what_graphs_did(Console& console) const {
+    if (ranks_[0]["cuda_graphs"].is_null()) return;
+    const auto sum = [&](const char* name) {
+      std::uint64_t total = 0;
+      for (const Json& rank : ranks_) total += rank["cuda_graphs"][name].get<std::uint64_t>();
+      return total;
+    };
+    const Json& first = ranks_[0]["cuda_graphs"];
+    console.info(fmt::format("graphs: {} stretches of a rank hold {} of the {} steps that launch kernels",
+                             first["stretches"].get<std::uint64_t>(),
+                             first["steps_in_stretches"].get<std::uint64_t>(),
+                             first["steps_that_launch"].get<std::uint64_t>()));
+    console.info(
+        fmt::format("graphs launched, by all ranks in all runs: {} captured, {} updated, {} replayed, {} "
+                    "kernels in them; "
+                    "seen for the first time, {}",
+                    sum("instantiated"), sum("updated"), sum("replayed"), sum("kernels"), sum("seen_first")));
+    const auto list = [&](const char* name, const char* what) {
+      std::map<std::string, std::uint64_t> counts;
+      for (const Json& rank : ranks_)
+        for (const auto& [reason, count] : rank["cuda_graphs"][name].items())
+          counts[reason] += count.get<std::uint64_t>();
+      for (const auto& [reason, count] : counts)
+        console.info(fmt::format("{} {} times: {}", what, count, reason));
+    };
+    list("refusals", "the device refused a graph");
+    list("interruptions", "a stretch was interrupted");
+  }
+
   void warn_of_contradictions(std::uint64_t count, Console& console) const {
     if (count == 0) return;
     const auto first = std::find_if(ranks_.begin(), ranks_.end(),
@@ -291,7 +363,10 @@ replay::RunOptions options_of_run(const RunCommandOptions& options, replay::Devi
   replay::RunOptions run = make_options(options.replay);
   run.device = device;
   run.names_ranges = options.nvtx;
-  measuring = {options.measure.warm_up, options.measure.repeat};
+  const bool has_spans = !options.measure.timeline.empty() || !options.measure.costs.empty();
+  measuring = {options.measure.warm_up, options.measure.repeat,
+               has_spans ? replay::Spans::kOfNodes : replay::Spans::kNone};
+  if (options.cuda_graphs) run.graphs = replay::Graphs::kStretches;
   if (options.measure.is_asked_for()) run.measuring = &measuring;
   run.progress = progress.function();
   return run;

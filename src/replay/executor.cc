@@ -63,8 +63,11 @@ class RankRunner {
     if (options_.bounded != nullptr)
       result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
     std::size_t next_input = 0;
-    for (const Step& step : program_.steps.list) {
+    for (std::uint32_t i = 0; i < program_.steps.list.size(); ++i) {
+      const Step& step = program_.steps.list[i];
       counter_.advance();
+      if (step.kind != StepKind::kInput) start_working();
+      enter_stretch(i);
       if (!step.node) {
         is_joined_ = step.kind == StepKind::kJoin && step.stream == 0;
         if (device_ != nullptr) run_on_stream(step);
@@ -85,6 +88,7 @@ class RankRunner {
         } else {
           run_step(step, node);
         }
+        leave_stretch(i);
       } catch (const KernelError& error) {
         // What an earlier kernel of the device refused may be why.
         if (device_ != nullptr) check_fault();
@@ -98,9 +102,12 @@ class RankRunner {
         throw CheckError(describe(node, error.what()));
       }
     }
+    if (device_ != nullptr) device_->synchronize();
+    if (options_.measuring != nullptr) result_.step_seconds = {seconds_since(work_start_)};
     if (device_ != nullptr) bring_back(inputs);
+    if (device_ != nullptr && options_.graphs != Graphs::kNone) result_.graphs = device_->find_graph_use();
     if (device_ != nullptr) result_.products = device_->take_products();
-    if (device_ != nullptr && options_.measuring != nullptr) result_.spans = {device_->take_spans()};
+    if (device_ != nullptr && takes_spans()) result_.spans = {device_->take_spans()};
     for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
     return std::move(result_);
   }
@@ -114,7 +121,32 @@ class RankRunner {
     return fmt::format("{}: {}", text, problem);
   }
 
+  // --- stretches ---
+
+  void enter_stretch(std::uint32_t step) {
+    const std::vector<Stretch>& stretches = program_.stretches;
+    if (next_stretch_ < stretches.size() && stretches[next_stretch_].first == step)
+      device_->begin_stretch(next_stretch_);
+  }
+  void leave_stretch(std::uint32_t step) {
+    const std::vector<Stretch>& stretches = program_.stretches;
+    if (next_stretch_ == stretches.size() || stretches[next_stretch_].end != step + 1) return;
+    if (options_.names_ranges) device_->open_range(fmt::format("stretch {}", next_stretch_));
+    device_->end_stretch();
+    if (options_.names_ranges) device_->close_range();
+    ++next_stretch_;
+  }
+
   // --- measuring ---
+
+  void start_working() {
+    if (is_working_) return;
+    is_working_ = true;
+    work_start_ = Clock::now();
+  }
+  bool takes_spans() const {
+    return options_.measuring != nullptr && options_.measuring->spans == Spans::kOfNodes;
+  }
 
   bool has_ranges(const Step& step) const {
     return options_.names_ranges && device_ != nullptr && step.kind != StepKind::kFree;
@@ -123,7 +155,7 @@ class RankRunner {
   // Work of the node that `run` queues on the stream, or does.
   template <class Run>
   void measure(NodeId id, std::uint32_t stream, const Run& run) {
-    if (options_.measuring == nullptr) return run();
+    if (!takes_spans()) return run();
     if (device_ != nullptr) {
       device_->begin_span(id, stream);
       run();
@@ -161,9 +193,8 @@ class RankRunner {
     return list;
   }
 
-  // What the run returns and what it left in its buffers.
+  // What the run returns and what it left in its buffers; after the device's work.
   void bring_back(const RankInputs& inputs) {
-    device_->synchronize();
     check_fault();
     for (Value& output : result_.outputs) output = on_host(output);
     std::size_t next = 0;
@@ -230,14 +261,25 @@ class RankRunner {
                               {node, rank_, bound.args.empty() ? Value() : bound.args[0]});
     if (node.op->cost != CostClass::kFree && !pending_.empty())
       for (const Value& arg : bound.args) check_not_pending(arg);
+    if (device_ != nullptr) forget_written(*node.op, bound.args);
     if (device_ != nullptr && reads_element(*node.op))
       for (Value& arg : bound.args) arg = on_host(arg);
-    if (options_.measuring != nullptr) result_.measured[id].operands = describe_operands(bound.args);
+    if (takes_spans()) result_.measured[id].operands = describe_operands(bound.args);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
     kernel.set_results(evaluate_results(graph_, symbols_, node.type));
     Value result = program_.kernels.find(*node.op)(kernel);
     if (is_bounded(id)) follow_bounds(id, kernel, result);
     return result;
+  }
+
+  // What an op writes in place, and, as its nested graphs are not looked into, all where it runs one.
+  void forget_written(const OpInfo& op, std::span<const Value> args) {
+    for (const Value& arg : args) {
+      if (arg.is<Function>()) device_->forget(nullptr);
+      if (!op.writes) continue;
+      if (arg.is_tensor()) device_->forget(arg.tensor().storage.get());
+      if (arg.is<List>()) forget_written(op, arg.items());
+    }
   }
 
   bool is_bounded(NodeId id) const {
@@ -281,10 +323,11 @@ class RankRunner {
     const NodeId id = step.node;
     BoundCall bound = bind_values(environment_, node);
     for (const Value& arg : bound.args) check_not_pending(arg);
+    if (device_ != nullptr) forget_written(*node.op, bound.args);
     const Tensor& operand = bound.args[0].tensor();
     const std::string& group = group_of(*node.op, bound);
     const std::size_t members = transport_.member_count(rank_, group);
-    if (options_.measuring != nullptr)
+    if (takes_spans())
       result_.measured[id] = {describe_operand(operand),
                               static_cast<std::uint64_t>(operand.numel()) * operand.element_bytes(), members};
     Contribution part = read_contribution(*node.op, bound, members);
@@ -389,7 +432,9 @@ class RankRunner {
   Environment environment_;
   std::unordered_map<const Storage*, Pending> pending_;
   std::unordered_map<StringId, OpTime> times_;
-  Clock::time_point start_;
+  Clock::time_point start_, work_start_;
+  bool is_working_ = false;
+  std::uint32_t next_stretch_ = 0;
   bool is_joined_ = false;  // the step before made the compute stream wait
   RankResult result_;
 };
@@ -409,14 +454,19 @@ RankResult run_rank(const Program& program, const RankSetup& setup, const RankIn
   if (options.measuring == nullptr) return RankRunner(program, setup, options).run(inputs);
   HostMemory memory;
   std::vector<std::vector<StepSpan>> spans;
+  std::vector<double> seconds;
   const std::uint32_t runs = options.measuring->warm_up + options.measuring->repeat;
   for (std::uint32_t i = 0;; ++i) {
     const bool is_last = i + 1 == runs;
     RankResult result =
         RankRunner(program, setup, options).run(is_last ? inputs : copy_inputs(inputs, memory));
-    if (i >= options.measuring->warm_up && !result.spans.empty()) spans.push_back(std::move(result.spans[0]));
+    if (i >= options.measuring->warm_up) {
+      seconds.push_back(result.step_seconds[0]);
+      if (!result.spans.empty()) spans.push_back(std::move(result.spans[0]));
+    }
     if (!is_last) continue;
     result.spans = std::move(spans);
+    result.step_seconds = std::move(seconds);
     return result;
   }
 }

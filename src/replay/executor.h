@@ -22,6 +22,7 @@
 #include "replay/progress.h"
 #include "replay/rank_device.h"
 #include "replay/steps.h"
+#include "replay/stretches.h"
 #include "replay/transport.h"
 
 namespace epweave::replay {
@@ -54,8 +55,10 @@ struct Process {
 };
 
 // How often the steps are run, and what is kept of it. Each run starts from the same inputs.
+enum class Spans : std::uint8_t { kNone, kOfNodes };
 struct Measuring {
   std::uint32_t warm_up = 0, repeat = 1;
+  Spans spans = Spans::kOfNodes;
 };
 
 struct RunOptions {
@@ -68,6 +71,7 @@ struct RunOptions {
   const Process* process = nullptr;       // null: all ranks are here
   const Measuring* measuring = nullptr;   // null: one run, not measured
   bool names_ranges = false;              // of a device, for profilers: "layers.3.moe %mm_4"
+  Graphs graphs = Graphs::kNone;          // of a device; neither observed nor with spans of nodes
   Observer observer;                      // may be empty; sees host memory
   Progress progress;                      // may be empty
   std::string run_name;                   // for progress
@@ -92,6 +96,8 @@ struct RankResult {
   std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
   std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
   std::map<NodeId, MeasuredNode> measured;   // of the nodes of the spans
+  std::vector<double> step_seconds;          // of each measured run: from inputs in place to work done
+  std::optional<GraphUse> graphs;            // of all runs, where graphs were asked for
   std::vector<LibraryProduct> products;      // of the last run, in native math
   std::uint64_t contradictions = 0;          // values that are not what is recorded
   std::string first_contradiction;           // message of the first
@@ -100,6 +106,7 @@ struct RankResult {
 struct RunResult {
   std::shared_ptr<Memory> memory;  // of its values
   Steps steps;
+  std::vector<Stretch> stretches;  // where graphs were asked for
   std::vector<RankResult> ranks;
   double seconds = 0;
   std::size_t peak_bytes = 0;

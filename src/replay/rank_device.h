@@ -5,6 +5,7 @@
 // streams of its own.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,18 @@ struct LibraryProduct {
   std::vector<std::uint64_t> bits;  // the library's own form of the algorithm
 };
 
+// Stretches as graphs of the device: how often a graph was launched, and why not.
+struct GraphUse {
+  std::uint64_t instantiated = 0;     // right after its work was captured
+  std::uint64_t updated = 0;          // the same, a graph of before having been changed
+  std::uint64_t replayed = 0;         // as it was
+  std::uint64_t kernels = 0;          // in all these launches
+  std::uint64_t seen_first = 0;       // parts with other work than the last time: launched kernel by kernel
+  std::uint64_t launched_singly = 0;  // parts of one kernel, and what the device had refused
+  std::map<std::string, std::uint64_t> refusals;       // the device's reasons
+  std::map<std::string, std::uint64_t> interruptions;  // of a stretch, by what it did not expect
+};
+
 class RankDevice {
  public:
   virtual ~RankDevice() = default;
@@ -58,6 +71,8 @@ class RankDevice {
   virtual void synchronize() = 0;                       // the host waits for the compute stream
   virtual Tensor download(const Tensor& tensor) = 0;    // waits: the same tensor in host memory
   virtual std::optional<DeviceFault> take_fault() = 0;  // of work that was waited for
+  // A call is about to write the storage of before; null: any. What the host has read of it does not hold any more.
+  virtual void forget(const Storage* storage) = 0;
 
   // Collectives, on the stream of the step. post() copies the operand; complete() queues what makes `result`
   // from the contributions, and the compute stream waits for it.
@@ -76,6 +91,12 @@ class RankDevice {
   virtual void open_range(const std::string& name) = 0;
   virtual void close_range() = 0;
 
+  // Where graphs are asked for: work of the compute stream between the two calls is one graph, or several; the stretch
+  // is known by its number, in every run.
+  virtual void begin_stretch(std::uint32_t stretch) = 0;
+  virtual void end_stretch() = 0;
+  virtual GraphUse find_graph_use() const = 0;  // of all runs so far
+
   // In native math: those of the run so far, in the order of the steps.
   virtual std::vector<LibraryProduct> take_products() = 0;
 };
@@ -88,11 +109,15 @@ class DeviceRun {
   virtual std::size_t peak_bytes() const = 0;
 };
 
+// Whether stretches of steps become graphs of the device.
+enum class Graphs : std::uint8_t { kNone, kStretches };
+
 struct DeviceSetup {
   const Steps& steps;
   Rank ranks = 1;  // here
   HostMemory::Fill fill = HostMemory::Fill::kNone;
   Exchange* exchange = nullptr;  // null: all ranks are here
+  Graphs graphs = Graphs::kNone;
 };
 
 // "multiprocessors": "132"
@@ -107,6 +132,9 @@ class Device {
   virtual std::size_t memory_bytes() const = 0;  // 0: the host's
   virtual std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) = 0;
   virtual Math math() const = 0;
+  // Why the host waits inside the call of the node, or hands bytes over: a text that lives for ever; empty if it does
+  // neither.
+  virtual std::string_view find_host_wait(const Graph& graph, const Node& node) const = 0;
   virtual void enter() = 0;  // the calling thread uses it, in calls of other libraries too
 };
 

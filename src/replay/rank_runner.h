@@ -14,6 +14,7 @@ struct Program {
   const KernelTable& kernels;
   const World& world;
   Steps steps;
+  std::vector<Stretch> stretches;  // that are graphs of the device
 };
 
 // What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes.

@@ -16,13 +16,21 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   EPWEAVE_CHECK(inputs.size() == world.size);
   EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
   EPWEAVE_CHECK(options.process == nullptr || options.device != nullptr);
-  const Program program{graph, graph.step(), used, world, plan_steps(graph, graph.step())};
+  Program program{graph, graph.step(), used, world, plan_steps(graph, graph.step()), {}};
+  if (options.graphs != Graphs::kNone) {
+    EPWEAVE_CHECK(options.device != nullptr && !options.observer);
+    EPWEAVE_CHECK(options.measuring == nullptr || options.measuring->spans == Spans::kNone);
+    program.stretches = plan_stretches(graph.step(), program.steps, [&](const Node& node) {
+      return options.device->find_host_wait(graph, node);
+    });
+  }
   const Rank first = options.process == nullptr ? 0 : options.process->rank;
   const Rank end = options.process == nullptr ? world.size : first + 1;
   Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
   const std::unique_ptr<DeviceRun> device =
-      options.device == nullptr ? nullptr
-                                : options.device->start({program.steps, end - first, options.fill, exchange});
+      options.device == nullptr
+          ? nullptr
+          : options.device->start({program.steps, end - first, options.fill, exchange, options.graphs});
   LocalTransport local(world, options.deadline);
   Transport& transport = options.process == nullptr ? local : *options.process->transport;
   RunResult result;
@@ -30,6 +38,7 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   HostMemory& memory = *shared_memory;
   result.memory = shared_memory;
   result.steps = program.steps;
+  result.stretches = program.stretches;
   result.ranks.resize(world.size);
   const std::size_t runs =
       options.measuring == nullptr ? 1 : options.measuring->warm_up + options.measuring->repeat;

@@ -163,6 +163,10 @@ class Call {
   LayoutHolder first_{nullptr, nullptr}, second_{nullptr, nullptr}, result_{nullptr, nullptr};
 };
 
+std::string describe(const Product& product) {
+  return shape_text(product, product.rows);
+}
+
 bool has_products(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
          dtype == DType::kBfloat16;
@@ -248,13 +252,13 @@ Products::Choice Products::ask(const Product& product, const Call& call) const {
   return {best->algorithm, describe(api, *best), Kernel::kLibrary};
 }
 
-const Products::Choice& Products::choose(const Product& product, const Call& call) {
+const Products::Choice& Products::choose(const Product& product) {
   const Api& api = handle_.library().api;
   const auto own = [&]() -> const Choice& {
     const auto [found, is_new] = chosen_.try_emplace(class_of(product, false));
     if (is_new) {
       try {
-        found->second = ask(product, call);
+        found->second = ask(product, Call(api, product));
       } catch (...) {
         chosen_.erase(found);
         throw;
@@ -271,6 +275,7 @@ const Products::Choice& Products::choose(const Product& product, const Call& cal
   }
   if (found->second.kernel == Kernel::kOwn) return found->second;  // its bits do not depend on the rows
   Candidate result{};
+  const Call call(api, product);
   const bool is_supported =
       api.check_algorithm(handle_.get(), call.desc(), call.first(), call.second(), call.result(),
                           call.result(), &found->second.bits, &result) == Status::kSuccess &&
@@ -278,39 +283,38 @@ const Products::Choice& Products::choose(const Product& product, const Call& cal
   return is_supported ? found->second : own();
 }
 
-Kernel Products::multiply(const Product& product, const Stream& stream, NodeId node) {
+std::optional<Products::Launch> Products::prepare(const Product& product, void* workspace, NodeId node) {
+  const std::string shape = shape_text(product, product.rows);
   try {
-    return queue(product, stream, node);
+    const Choice& choice = choose(product);
+    record_.push_back({node,
+                       shape,
+                       choice.text,
+                       product.group,
+                       {std::begin(choice.bits.data), std::end(choice.bits.data)}});
+    if (choice.kernel == Kernel::kOwn) return std::nullopt;
+    return Launch{product, choice.bits, workspace};
   } catch (const KernelError& error) {
-    throw KernelError(fmt::format("{}: {}", shape_text(product, product.rows), error.what()));
+    throw KernelError(fmt::format("{}: {}", shape, error.what()));
   }
 }
 
-Kernel Products::queue(const Product& product, const Stream& stream, NodeId node) {
+const char* Products::launch(const Launch& launch, void* native_stream) const try {
   const Api& api = handle_.library().api;
+  const Product& product = launch.product;
   const Call call(api, product);
-  const Choice& choice = choose(product, call);
-  LibraryProduct made{node,
-                      shape_text(product, product.rows),
-                      choice.text,
-                      product.group,
-                      {std::begin(choice.bits.data), std::end(choice.bits.data)}};
-  if (choice.kernel == Kernel::kOwn) {
-    record_.push_back(std::move(made));
-    return Kernel::kOwn;
-  }
   const bool is_double = product.a.dtype == DType::kFloat64;
   const double one = 1, zero = 0;
   const float one_float = 1, zero_float = 0;
   const void* alpha = is_double ? static_cast<const void*>(&one) : &one_float;
   const void* beta = is_double ? static_cast<const void*>(&zero) : &zero_float;
-  check(api,
-        api.multiply(handle_.get(), call.desc(), alpha, product.b.data, call.first(), product.a.data,
-                     call.second(), beta, product.c.data, call.result(), product.c.data, call.result(),
-                     &choice.bits, stream.workspace, kWorkspaceBytes, stream.native),
-        "multiply");
-  record_.push_back(std::move(made));
-  return Kernel::kLibrary;
+  const Status status =
+      api.multiply(handle_.get(), call.desc(), alpha, product.b.data, call.first(), product.a.data,
+                   call.second(), beta, product.c.data, call.result(), product.c.data, call.result(),
+                   &launch.algorithm, launch.workspace, kWorkspaceBytes, native_stream);
+  return status == Status::kSuccess ? nullptr : api.status_text(status);
+} catch (const KernelError&) {
+  return "cuBLASLt cannot describe a product";
 }
 
 std::vector<LibraryProduct> Products::take_record() {

@@ -41,6 +41,8 @@ struct Product {
   Matrix a, b, c;          // c is not transposed
 };
 
+std::string describe(const Product& product);  // "bf16[512, 256] x [256, 64]"
+
 class Handle {
  public:
   explicit Handle(const Library& library);
@@ -69,13 +71,17 @@ class Products {
  public:
   Products(const Handle& handle, PinRows pin) : handle_(handle), pin_(pin) {}
 
-  struct Stream {
-    void* native = nullptr;     // of the device
+  // All that the work of a product depends on.
+  struct Launch {
+    Product product;
+    AlgorithmBits algorithm{};
     void* workspace = nullptr;  // kWorkspaceBytes
   };
-  // Queues the product, or, where the library has no algorithm for it, says that a kernel of ours has to. Records either.
-  // Throws KernelError with the shape where the library fails.
-  Kernel multiply(const Product& product, const Stream& stream, NodeId node);
+  // Chooses the algorithm; none where the library has no algorithm for the product: a kernel of ours has to make it.
+  // Records either. Throws KernelError with the shape where the library fails.
+  std::optional<Launch> prepare(const Product& product, void* workspace, NodeId node);
+  // Queues it on the device's native stream. Why the library refused it, else null.
+  const char* launch(const Launch& launch, void* native_stream) const;
   // Of the products since the last call.
   std::vector<LibraryProduct> take_record();
 
@@ -85,8 +91,7 @@ class Products {
     std::string text;
     Kernel kernel = Kernel::kLibrary;
   };
-  Kernel queue(const Product& product, const Stream& stream, NodeId node);
-  const Choice& choose(const Product& product, const Call& call);
+  const Choice& choose(const Product& product);
   Choice ask(const Product& product, const Call& call) const;
 
   const Handle& handle_;

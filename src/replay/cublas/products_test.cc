@@ -220,6 +220,35 @@ TEST_CASE("native: groups are products of their own, of pinned rows all the same
   }
 }
 
+TEST_CASE("native: the host waits once for the bounds of groups, however many products have them") {
+  const auto device = open_tested_device({Math::kNative, PinRows::kNo});
+  const Steps steps = one_stream();
+  const auto run = device->start({steps, 1, HostMemory::Fill::kPoison, nullptr, Graphs::kStretches});
+  RankDevice& rank = run->rank(0);
+  HostMemory host;
+  Tensor on_host = make_tensor(host, DType::kInt32, {2});
+  on_host.data<std::int32_t>()[0] = 30;
+  on_host.data<std::int32_t>()[1] = 90;
+  const Tensor x = rank.memory().place(numbers(host, {96, 33})),
+               w = rank.memory().place(numbers(host, {2, 33, 20})), ends = rank.memory().place(on_host);
+  const OpInfo* op = find_op("aten._grouped_mm.default");
+  // Waits interrupt what is written down, and are counted.
+  const auto multiply = [&](int times) {
+    rank.begin_stretch(0);
+    for (int i = 0; i < times; ++i) {
+      KernelCall call(*op, std::vector<Value>{x, w, ends, Value(), Value()}, ~0u, rank.memory());
+      device->kernels().find (*op)(call);
+    }
+    rank.end_stretch();
+    return rank.find_graph_use().interruptions;
+  };
+  CHECK(multiply(3) == std::map<std::string, std::uint64_t>{{"bytes are copied to the host", 1}});
+  rank.forget(x.storage.get());
+  CHECK(multiply(3).begin()->second == 1);
+  rank.forget(ends.storage.get());
+  CHECK(multiply(3).begin()->second == 2);
+}
+
 // The one that a GPU runs: the others name the algorithms of the library in cuBLASLt's place.
 TEST_CASE("native: products are those of portable math but for rounding", "[gpu]") {
   HostMemory memory;

@@ -69,6 +69,9 @@ cudaStream_t cuda(Stream stream) {
 cudaEvent_t cuda(Event event) {
   return reinterpret_cast<cudaEvent_t>(event);
 }
+cudaGraphExec_t cuda(WorkGraph graph) {
+  return reinterpret_cast<cudaGraphExec_t>(graph);
+}
 
 class CudaDevice : public DeviceApi {
  public:
@@ -186,6 +189,46 @@ class CudaDevice : public DeviceApi {
     }
     return "an unknown kernel";
   }
+  Error call(Stream stream, const LibraryCall& call) override {
+    if (const Error error = enter()) return error;
+    return call.run(call.owner, call.argument, stream);
+  }
+
+  // What other threads do meanwhile, on other streams, is theirs: they may allocate and wait.
+  Error begin_capture(Stream stream) override {
+    if (const Error error = enter()) return error;
+    return text_of(cudaStreamBeginCapture(cuda(stream), cudaStreamCaptureModeThreadLocal));
+  }
+  Error end_capture(Stream stream, WorkGraph* graph, Instantiation* how) override {
+    const cudaGraphExec_t before = cuda(*graph);
+    *graph = nullptr;
+    cudaGraph_t captured = nullptr;
+    cudaError_t error = cudaStreamEndCapture(cuda(stream), &captured);
+    // Launches of what is about to be changed or destroyed are over.
+    if (before != nullptr && error == cudaSuccess) error = cudaStreamSynchronize(cuda(stream));
+    if (before != nullptr && error == cudaSuccess) {
+      cudaGraphExecUpdateResultInfo result;
+      if (cudaGraphExecUpdate(before, captured, &result) == cudaSuccess) {
+        *graph = reinterpret_cast<WorkGraph>(before);
+        *how = Instantiation::kUpdated;
+        return text_of(cudaGraphDestroy(captured));
+      }
+      cudaGetLastError();  // another shape of graph: a new one
+    }
+    if (before != nullptr) cudaGraphExecDestroy(before);
+    cudaGraphExec_t made = nullptr;
+    if (error == cudaSuccess) error = cudaGraphInstantiate(&made, captured, 0);
+    if (captured != nullptr) cudaGraphDestroy(captured);
+    if (error != cudaSuccess) cudaGetLastError();  // the caller goes on without a graph
+    *graph = reinterpret_cast<WorkGraph>(made);
+    *how = Instantiation::kNew;
+    return text_of(error);
+  }
+  Error launch_graph(Stream stream, WorkGraph graph) override {
+    if (const Error error = enter()) return error;
+    return text_of(cudaGraphLaunch(cuda(graph), cuda(stream)));
+  }
+  Error destroy_graph(WorkGraph graph) override { return text_of(cudaGraphExecDestroy(cuda(graph))); }
 
  private:
   int ordinal_;

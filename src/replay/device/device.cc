@@ -9,6 +9,8 @@
 #include "replay/device/collectives.h"
 #include "replay/device/cuda_library.h"
 #include "replay/device/emulated.h"
+#include "replay/device/graph_recorder.h"
+#include "replay/device/host_waits.h"
 #include "replay/device/kernels.h"
 #include "replay/device/remote_collectives.h"
 
@@ -77,20 +79,26 @@ class StreamHolder {
 // Stream 0 of the steps is the compute stream.
 class OneRank : public RankDevice {
  public:
-  // `products`: null in portable math.
+  // `products`: null in portable math. `recorder`: null without graphs, else the same device as `api`.
   struct Shared {
     DeviceApi& api;
+    GraphRecorder* recorder;
     const std::shared_ptr<Pool>& pool;
     cublas::Products* products;
   };
   OneRank(const Shared& shared, const DeviceSetup& setup)
-      : api_(shared.api), pool_(shared.pool), exchange_(setup.exchange), products_(shared.products) {
+      : api_(shared.api),
+        recorder_(shared.recorder),
+        pool_(shared.pool),
+        exchange_(setup.exchange),
+        products_(shared.products) {
     DeviceApi& api = api_;
     const std::shared_ptr<Pool>& pool = pool_;
     const Steps& steps = setup.steps;
     for (std::size_t i = 0; i < steps.streams.size(); ++i)
       streams_.push_back(std::make_unique<StreamHolder>(
           api, steps.has_high_priority[i] ? Priority::kHigh : Priority::kNormal));
+    if (recorder_ != nullptr) recorder_->enroll(streams_[0]->get());
     for (std::uint32_t i = 0; i < steps.events; ++i) events_.push_back(std::make_unique<EventHolder>(api));
     fault_ = pool->allocate(sizeof(Fault), streams_[0]->get(), nullptr);
     check(api.fill(streams_[0]->get(), fault_->data(), 0, sizeof(Fault)), "fill memory");
@@ -114,6 +122,8 @@ class OneRank : public RankDevice {
   }
   void synchronize() override { launchers_[0]->synchronize(); }
   Tensor download(const Tensor& tensor) override { return launchers_[0]->download(tensor); }
+
+  void forget(const Storage* storage) override { launchers_[0]->forget(storage); }
 
   std::optional<DeviceFault> take_fault() override {
     Fault fault{};
@@ -192,6 +202,12 @@ class OneRank : public RankDevice {
     return spans;
   }
 
+  void begin_stretch(std::uint32_t stretch) override { recorder_->begin(streams_[0]->get(), stretch); }
+  void end_stretch() override { recorder_->end(streams_[0]->get()); }
+  GraphUse find_graph_use() const override {
+    return recorder_ == nullptr ? GraphUse() : recorder_->use_of(streams_[0]->get());
+  }
+
   std::vector<LibraryProduct> take_products() override {
     return products_ == nullptr ? std::vector<LibraryProduct>() : products_->take_record();
   }
@@ -222,6 +238,7 @@ class OneRank : public RankDevice {
   }
 
   DeviceApi& api_;
+  GraphRecorder* recorder_;
   std::shared_ptr<Pool> pool_;
   Exchange* exchange_;
   cublas::Products* products_;
@@ -238,10 +255,14 @@ class OneRun : public DeviceRun {
   // `products`: by rank; empty in portable math.
   OneRun(DeviceApi& api, const DeviceSetup& setup,
          const std::vector<std::unique_ptr<cublas::Products>>& products)
-      : pool_(std::make_shared<Pool>(api, setup.fill)), exchange_(setup.exchange) {
+      : recorder_(setup.graphs == Graphs::kNone ? nullptr : std::make_unique<GraphRecorder>(api)),
+        api_(recorder_ == nullptr ? api : *recorder_),
+        pool_(std::make_shared<Pool>(api_, setup.fill)),
+        exchange_(setup.exchange) {
     for (Rank i = 0; i < setup.ranks; ++i)
       ranks_.push_back(std::make_unique<OneRank>(
-          OneRank::Shared{api, pool_, products.empty() ? nullptr : products[i].get()}, setup));
+          OneRank::Shared{api_, recorder_.get(), pool_, products.empty() ? nullptr : products[i].get()},
+          setup));
   }
   ~OneRun() override {
     for (const auto& rank : ranks_) rank->finish();
@@ -253,6 +274,8 @@ class OneRun : public DeviceRun {
   std::size_t peak_bytes() const override { return pool_->peak_bytes(); }
 
  private:
+  std::unique_ptr<GraphRecorder> recorder_;
+  DeviceApi& api_;
   std::shared_ptr<Pool> pool_;
   Exchange* exchange_;
   std::vector<std::unique_ptr<OneRank>> ranks_;
@@ -306,6 +329,9 @@ class OneDevice : public Device {
   const KernelTable& kernels() const override { return kernels_; }
   std::size_t memory_bytes() const override { return facts_.memory; }
   Math math() const override { return native_ == nullptr ? Math::kPortable : Math::kNative; }
+  std::string_view find_host_wait(const Graph& graph, const Node& node) const override {
+    return device::find_host_wait(graph, node, math());
+  }
   std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) override {
     static const std::vector<std::unique_ptr<cublas::Products>> none;
     if (native_ == nullptr) return std::make_unique<OneRun>(*api_, setup, none);

@@ -16,11 +16,24 @@ namespace epweave::replay::device {
 using Error = const char*;
 struct StreamTag;
 struct EventTag;
+struct WorkGraphTag;
 using Stream = StreamTag*;
 using Event = EventTag*;
+using WorkGraph = WorkGraphTag*;  // work that was captured: launched as a whole, as often as wanted
 
 enum class Priority : std::uint8_t { kNormal, kHigh };
 enum class Timing : std::uint8_t { kNone, kTimed };  // of an event: whether it tells when it was passed
+// How a graph came to hold what was captured.
+enum class Instantiation : std::uint8_t { kNew, kUpdated };
+
+// Work that another library queues: run(owner, argument, stream) queues it on the native stream, or says why not. The
+// argument's bytes are copied, and are all that the work depends on: addresses, sizes, the algorithm.
+struct LibraryCall {
+  Error (*run)(const void* owner, const void* argument, void* native_stream);
+  const void* owner;
+  const void* argument;
+  std::size_t argument_bytes;
+};
 
 struct DeviceFacts {
   char name[256];
@@ -60,11 +73,22 @@ class DeviceApi {
   virtual Error fill(Stream stream, void* data, int byte, std::size_t bytes) = 0;
   // `count`: indices, or blocks of a product. The task's bytes are copied.
   virtual Error launch(Stream stream, TaskKind kind, const void* task, std::int64_t count) = 0;
+  virtual Error call(Stream stream, const LibraryCall& call) = 0;
+
+  // What the calling thread queues on the stream from here on is not run but becomes a graph. Between the two calls the
+  // thread may launch, fill and call on the stream; anything else fails, and end_capture() then fails too.
+  virtual Error begin_capture(Stream stream) = 0;
+  // `*graph`: null, or a graph of before: it is changed where the device can do that, else replaced. Null after a
+  // failure; the stream does not capture any more in either case.
+  virtual Error end_capture(Stream stream, WorkGraph* graph, Instantiation* how) = 0;
+  // The work of the graph as it is now, in the order of the stream.
+  virtual Error launch_graph(Stream stream, WorkGraph graph) = 0;
+  virtual Error destroy_graph(WorkGraph graph) = 0;  // none of its launches may be underway
 };
 
 // The entry point of the shared object: a device, or null and why there is none. `version` must be the
 // object's own, so that a program never runs another build's kernels.
-inline constexpr int kApiVersion = 3;
+inline constexpr int kApiVersion = 4;
 inline constexpr const char* kEntryPoint = "epweave_open_device";
 using OpenDevice = DeviceApi* (*)(int version, std::size_t fingerprint, int ordinal, char* problem,
                                   std::size_t problem_bytes);

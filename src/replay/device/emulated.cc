@@ -1,12 +1,15 @@
 #include "replay/device/emulated.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -83,19 +86,6 @@ void run_kind(TaskKind kind, const void* task, std::int64_t count) {
   }
 }
 
-std::size_t task_bytes(TaskKind kind) {
-  switch (kind) {
-#define EPWEAVE_SIZE(Name, ...) \
-  case TaskKind::k##Name:       \
-    return sizeof(__VA_ARGS__);
-    EPWEAVE_DEVICE_TASKS(EPWEAVE_SIZE)
-#undef EPWEAVE_SIZE
-    case TaskKind::kMatmul:
-      break;
-  }
-  return sizeof(MatmulTask);
-}
-
 // ---- streams -------------------------------------------------------------------------------
 
 using Clock = std::chrono::steady_clock;
@@ -114,16 +104,25 @@ struct HostEvent {
   std::shared_ptr<Clock::time_point> passed;  // of a timed one: written when it is passed
 };
 
+struct Operation;
+using Operations = std::vector<Operation>;
+
 struct Operation {
-  enum class Kind { kLaunch, kCopyIn, kFill, kWait, kCall, kStamp } kind = Kind::kLaunch;
+  enum class Kind { kLaunch, kCopyIn, kFill, kWait, kCall, kStamp, kGraph } kind = Kind::kLaunch;
   TaskKind task = TaskKind::kCopy;
   std::vector<std::byte> bytes;  // the task, or what is copied in
   std::int64_t count = 0;        // of indices, or of bytes
-  void* to = nullptr;            // of kCall: the argument
+  void* to = nullptr;
   int byte = 0;
   Point point;                                // kWait
   void (*run)(void*) = nullptr;               // kCall
+  std::shared_ptr<void> argument;             // kCall
   std::shared_ptr<Clock::time_point> passed;  // kStamp
+  std::shared_ptr<const Operations> graph;    // kGraph: as it was when it was launched
+};
+
+struct HostGraph {
+  std::shared_ptr<const Operations> operations;
 };
 
 class EmulatedDevice;
@@ -134,6 +133,9 @@ struct HostStream : EmulatedStream {
   std::uint64_t queued = 0, done = 0;
   bool is_ending = false;
   std::thread worker;  // of a concurrent device
+  bool is_capturing = false;
+  Error capture_failure = nullptr;
+  Operations captured;
 };
 
 void execute(const Operation& operation) {
@@ -148,9 +150,12 @@ void execute(const Operation& operation) {
         std::memset(operation.to, operation.byte, static_cast<std::size_t>(operation.count));
       return;
     case Operation::Kind::kCall:
-      return operation.run(operation.to);
+      return operation.run(operation.argument.get());
     case Operation::Kind::kStamp:
       *operation.passed = Clock::now();
+      return;
+    case Operation::Kind::kGraph:
+      for (const Operation& each : *operation.graph) execute(each);
       return;
     case Operation::Kind::kWait:
       return;
@@ -168,21 +173,25 @@ class EmulatedDevice : public DeviceApi {
   }
   Error enter() override { return nullptr; }
   Error allocate(std::size_t bytes, void** data) override {
+    if (const Error error = refuse_in_capture()) return error;
     *data = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
     return *data == nullptr ? "out of memory" : nullptr;
   }
   Error release(void* data) override {
+    if (const Error error = refuse_in_capture()) return error;
     std::free(data);
     return nullptr;
   }
   Error make_stream(Priority, Stream* stream) override {
     auto* made = new HostStream;
-    made->enqueue = [](EmulatedStream* to, void (*run)(void*), void* argument) {
+    made->enqueue = [](EmulatedStream* to, const EmulatedWork& work) {
       auto* host = static_cast<HostStream*>(to);
       Operation operation;
       operation.kind = Operation::Kind::kCall;
-      operation.run = run;
-      operation.to = argument;
+      operation.run = work.run;
+      operation.argument = std::shared_ptr<void>(work.argument, [destroy = work.destroy](void* argument) {
+        if (destroy != nullptr) destroy(argument);
+      });
       host->device->add(reinterpret_cast<Stream>(host), std::move(operation));
     };
     made->device = this;
@@ -215,6 +224,7 @@ class EmulatedDevice : public DeviceApi {
     return nullptr;
   }
   Error record(Event event, Stream stream) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
     const std::lock_guard lock(mutex_);
     if (at(event)->timing == Timing::kTimed) {
       Operation operation;
@@ -226,6 +236,7 @@ class EmulatedDevice : public DeviceApi {
     return nullptr;
   }
   Error wait(Stream stream, Event event) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
     Operation operation;
     operation.kind = Operation::Kind::kWait;
     const std::lock_guard lock(mutex_);
@@ -235,6 +246,7 @@ class EmulatedDevice : public DeviceApi {
     return nullptr;
   }
   Error has_passed(Event event, bool* passed) override {
+    if (const Error error = refuse_in_capture()) return error;
     const std::lock_guard lock(mutex_);
     const Point& point = at(event)->point;
     *passed = point.stream == nullptr || point.stream->done >= point.operations;
@@ -249,11 +261,13 @@ class EmulatedDevice : public DeviceApi {
   void open_range(const char*) override {}
   void close_range() override {}
   Error synchronize(Stream stream) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
     std::unique_lock lock(mutex_);
     finish(lock, {at(stream), at(stream)->queued});
     return nullptr;
   }
   Error copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
     Operation operation;
     operation.kind = Operation::Kind::kCopyIn;
     operation.to = to;
@@ -261,7 +275,7 @@ class EmulatedDevice : public DeviceApi {
     return add(stream, std::move(operation));
   }
   Error copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {
-    synchronize(stream);
+    if (const Error error = synchronize(stream)) return error;
     if (bytes != 0) std::memcpy(to, from, bytes);
     return nullptr;
   }
@@ -278,13 +292,77 @@ class EmulatedDevice : public DeviceApi {
     operation.task = kind;
     operation.count = count;
     const auto* first = static_cast<const std::byte*>(task);
-    operation.bytes.assign(first, first + task_bytes(kind));
+    operation.bytes.assign(first, first + bytes_of_task(kind));
     return add(stream, std::move(operation));
+  }
+  Error call(Stream stream, const LibraryCall& call) override {
+    return call.run(call.owner, call.argument, native(stream));
+  }
+
+  Error begin_capture(Stream stream) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
+    const std::lock_guard lock(mutex_);
+    at(stream)->is_capturing = true;
+    at(stream)->capture_failure = nullptr;
+    capturing_[std::this_thread::get_id()] = at(stream);
+    return nullptr;
+  }
+  Error end_capture(Stream stream, WorkGraph* graph, Instantiation* how) override {
+    const std::lock_guard lock(mutex_);
+    HostStream& host = *at(stream);
+    const auto own = capturing_.find(std::this_thread::get_id());
+    if (own == capturing_.end() || own->second != &host)
+      return "this thread does not capture what is queued on the stream";
+    capturing_.erase(own);
+    host.is_capturing = false;
+    const auto operations = std::make_shared<const Operations>(std::exchange(host.captured, {}));
+    if (host.capture_failure != nullptr) {
+      delete at(*graph);
+      *graph = nullptr;
+      return host.capture_failure;
+    }
+    // As CUDA does: kernels and their arguments may change, the number and kinds of the nodes may not.
+    const bool is_changed = *graph != nullptr && are_alike(*at(*graph)->operations, *operations);
+    *how = is_changed ? Instantiation::kUpdated : Instantiation::kNew;
+    if (!is_changed) {
+      delete at(*graph);
+      *graph = reinterpret_cast<WorkGraph>(new HostGraph);
+    }
+    at(*graph)->operations = operations;
+    return nullptr;
+  }
+  Error launch_graph(Stream stream, WorkGraph graph) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
+    Operation operation;
+    operation.kind = Operation::Kind::kGraph;
+    operation.graph = at(graph)->operations;
+    return add(stream, std::move(operation));
+  }
+  Error destroy_graph(WorkGraph graph) override {
+    delete at(graph);
+    return nullptr;
   }
 
  private:
   static HostStream* at(Stream stream) { return reinterpret_cast<HostStream*>(stream); }
   static HostEvent* at(Event event) { return reinterpret_cast<HostEvent*>(event); }
+  static HostGraph* at(WorkGraph graph) { return reinterpret_cast<HostGraph*>(graph); }
+
+  static bool are_alike(const Operations& a, const Operations& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const Operation& x, const Operation& y) { return x.kind == y.kind; });
+  }
+
+  // Why a call fails that may not be made while the thread, or anyone on the stream, captures; else null.
+  Error refuse_in_capture(Stream stream = nullptr) {
+    const std::lock_guard lock(mutex_);
+    const auto own = capturing_.find(std::this_thread::get_id());
+    HostStream* host = own != capturing_.end()                         ? own->second
+                       : stream != nullptr && at(stream)->is_capturing ? at(stream)
+                                                                       : nullptr;
+    if (host == nullptr) return nullptr;
+    return host->capture_failure = "not permitted while a stream captures";
+  }
 
   Error add(Stream stream, Operation operation) {
     const std::lock_guard lock(mutex_);
@@ -292,6 +370,10 @@ class EmulatedDevice : public DeviceApi {
     return nullptr;
   }
   void push(Stream stream, Operation operation) {
+    if (at(stream)->is_capturing) {
+      at(stream)->captured.push_back(std::move(operation));
+      return;
+    }
     at(stream)->waiting.push_back(std::move(operation));
     ++at(stream)->queued;
     if (kind_ == Emulation::kConcurrent) changed_.notify_all();
@@ -325,10 +407,11 @@ class EmulatedDevice : public DeviceApi {
       changed_.wait(
           lock, [&] { return stream.waiting.empty() ? stream.is_ending : can_run(stream.waiting.front()); });
       if (stream.waiting.empty()) return;
-      const Operation operation = std::move(stream.waiting.front());
+      Operation operation = std::move(stream.waiting.front());
       stream.waiting.pop_front();
       lock.unlock();
       execute(operation);
+      operation = {};  // what another library's work holds goes while the device is not locked
       lock.lock();
       ++stream.done;
       changed_.notify_all();
@@ -338,6 +421,7 @@ class EmulatedDevice : public DeviceApi {
   Emulation kind_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::map<std::thread::id, HostStream*> capturing_;
 };
 
 }  // namespace

@@ -110,7 +110,7 @@ struct Queued {
   ~Queued() { api.destroy_stream(stream); }
   void call(void (*run)(void*), void* argument) {
     auto* native = static_cast<EmulatedStream*>(api.native(stream));
-    native->enqueue(native, run, argument);
+    native->enqueue(native, {run, nullptr, argument});
   }
   DeviceApi& api;
   Stream stream = nullptr;

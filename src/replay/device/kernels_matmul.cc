@@ -166,9 +166,9 @@ Grouped read_layout(const KernelCall& call) {
   return {GroupedBy::kColumns, groups, columns, {rows, columns}};
 }
 
-// The group bounds, read by the host.
+// The group bounds, read by the host: once for all products that have them.
 std::vector<std::int64_t> read_ends(Launcher& launcher, const Tensor& ends, std::int64_t limit) {
-  const Buffer<std::int64_t> values = cpu::dense<std::int64_t>(launcher.download(ends));
+  const std::vector<std::int64_t> values = launcher.read_once(ends);
   std::int64_t last = 0;
   for (const std::int64_t end : values) {
     if (end < last || end > limit)
@@ -176,7 +176,7 @@ std::vector<std::int64_t> read_ends(Launcher& launcher, const Tensor& ends, std:
                         ", found " + std::to_string(end));
     last = end;
   }
-  return {values.begin(), values.end()};
+  return values;
 }
 Tensor range(Tensor tensor, std::size_t dim, std::int64_t first, std::int64_t end) {
   tensor.offset += first * tensor.strides[dim];

@@ -1,6 +1,7 @@
 #include "replay/device/launcher.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "replay/cpu/elements.h"
@@ -205,12 +206,42 @@ Tensor Launcher::download(const Tensor& tensor) {
   return copy;
 }
 
+std::vector<std::int64_t> Launcher::read_once(const Tensor& tensor) {
+  constexpr std::size_t kMostReads = 8;
+  std::erase_if(reads_, [](const Read& read) { return read.storage.expired(); });
+  for (const Read& read : reads_)
+    if (read.storage.lock() == tensor.storage && read.tensor.dtype == tensor.dtype &&
+        read.tensor.offset == tensor.offset && read.tensor.sizes == tensor.sizes &&
+        read.tensor.strides == tensor.strides)
+      return read.elements;
+  const Buffer<std::int64_t> elements = cpu::dense<std::int64_t>(download(tensor));
+  if (reads_.size() == kMostReads) reads_.erase(reads_.begin());
+  Read& read = reads_.emplace_back(Read{tensor.storage, tensor, {elements.begin(), elements.end()}});
+  read.tensor.storage = nullptr;
+  return read.elements;
+}
+
+void Launcher::forget(const Storage* storage) {
+  std::erase_if(reads_,
+                [&](const Read& read) { return storage == nullptr || read.storage.lock().get() == storage; });
+}
+
 cublas::Kernel Launcher::multiply_by_library(const cublas::Product& product,
                                              std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* tensor : tensors) pool_->use(*tensor->storage, stream_);
   if (workspace_ == nullptr) workspace_ = allocate(cublas::kWorkspaceBytes);
   check(api_.enter(), "be used by a thread");
-  return products_->multiply(product, {native_stream(), workspace_->data()}, NodeId(site_));
+  auto launch = products_->prepare(product, workspace_->data(), NodeId(site_));
+  if (!launch) return cublas::Kernel::kOwn;
+  clear_padding(*launch);
+  const auto run = [](const void* owner, const void* argument, void* stream) {
+    cublas::Products::Launch queued;
+    std::memcpy(static_cast<void*>(&queued), argument, sizeof queued);
+    return static_cast<const cublas::Products*>(owner)->launch(queued, stream);
+  };
+  if (const Error error = api_.call(stream_, {run, products_, &*launch, sizeof *launch}))
+    throw KernelError(cublas::describe(product) + ": cuBLASLt cannot multiply: " + error);
+  return cublas::Kernel::kLibrary;
 }
 
 Launcher& launcher_of(KernelCall& call) {

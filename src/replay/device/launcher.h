@@ -19,6 +19,15 @@ Number number_of(const Value& value);
 Strided strided(const Tensor& tensor, std::span<const std::int64_t> sizes);
 Shape shape_of(std::span<const std::int64_t> sizes);
 
+// Bytes between the fields become 0, so that equal tasks have equal bytes (graph_recorder.h). Where the compiler cannot
+// do that, equal tasks may be taken for different ones, never different ones for equal.
+template <class Task>
+void clear_padding([[maybe_unused]] Task& task) {
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&task);
+#endif
+}
+
 class Launcher : public Queue, public Memory {
  public:
   Launcher(DeviceApi& api, std::shared_ptr<Pool> pool, Stream stream, Fault* fault)
@@ -37,7 +46,9 @@ class Launcher : public Queue, public Memory {
     if (count == 0) return;
     for (const Tensor* tensor : tensors)
       if (tensor != nullptr) pool_->use(*tensor->storage, stream_);
-    check(api_.launch(stream_, kind_of<Task>, &task, count), "launch a kernel");
+    Task sent = task;
+    clear_padding(sent);
+    check(api_.launch(stream_, kind_of<Task>, &sent, count), "launch a kernel");
   }
   FaultSink sink() const { return {fault_, site_}; }
   void set_site(NodeId node) { site_ = node.index(); }
@@ -51,12 +62,22 @@ class Launcher : public Queue, public Memory {
 
   // The host waits for the stream: the elements in the same strides, in host memory.
   Tensor download(const Tensor& tensor);
+  // The elements of a tensor of integers. The host waits for them once, as long as no one forgets them.
+  std::vector<std::int64_t> read_once(const Tensor& tensor);
+  // The storage is about to be written; null: any may be.
+  void forget(const Storage* storage);
   void synchronize() { check(api_.synchronize(stream_), "wait for a stream"); }
   Stream stream() const { return stream_; }
   void* native_stream() const { return api_.native(stream_); }
   Pool& pool() { return *pool_; }
 
  private:
+  struct Read {
+    std::weak_ptr<Storage> storage;
+    Tensor tensor;  // without its storage
+    std::vector<std::int64_t> elements;
+  };
+
   template <int N>
   void launch_map(const MapRequest& request);
 
@@ -66,6 +87,7 @@ class Launcher : public Queue, public Memory {
   Fault* fault_;
   std::uint32_t site_ = 0;
   cublas::Products* products_ = nullptr;
+  std::vector<Read> reads_;             // the last ones
   std::shared_ptr<Storage> workspace_;  // of the library, from its first product on
 };
 

@@ -55,9 +55,14 @@ std::shared_ptr<Storage> Pool::allocate(std::size_t bytes, Stream home, Queue* q
   return std::make_shared<Storage>(block->data, bytes, give_back, new Held{shared_from_this(), block}, queue);
 }
 
+bool Pool::later(const Block* a, const Block* b) {
+  return a->number > b->number;
+}
+
 Pool::Block* Pool::take_free(std::size_t bytes, Stream home) {
   const auto found = free_.find({home, bytes});
   if (found == free_.end() || found->second.empty()) return nullptr;
+  std::pop_heap(found->second.begin(), found->second.end(), later);
   Block* block = found->second.back();
   found->second.pop_back();
   for (Event event : block->awaited) {
@@ -81,6 +86,7 @@ Pool::Block* Pool::make(std::size_t bytes, Stream home) {
   auto block = std::make_unique<Block>();
   block->data = data;
   block->bytes = bytes;
+  block->number = made_++;
   block->home = home;
   return (blocks_[data] = std::move(block)).get();
 }
@@ -110,7 +116,9 @@ void Pool::free(Block* block) {
     if (api_.record(event, stream) == nullptr) block->awaited.push_back(event);
   }
   block->used_on.clear();
-  free_[{block->home, block->bytes}].push_back(block);
+  std::vector<Block*>& list = free_[{block->home, block->bytes}];
+  list.push_back(block);
+  std::push_heap(list.begin(), list.end(), later);
 }
 
 // Gives free blocks back to the device, which waits for their work.

@@ -4,6 +4,9 @@
 // the next owner on the same stream comes later on that stream. Where another stream used it too (`use`), the
 // home stream waits for that stream's work before the block is used again. So nothing here waits for the
 // device, and which block is given out does not depend on timing.
+//
+// Of a stream's free blocks of a size, the one that was made first is given out. So requests and returns in the same
+// order give the same addresses in every run, from the first one on.
 #pragma once
 
 #include <map>
@@ -44,10 +47,12 @@ class Pool : public std::enable_shared_from_this<Pool> {
   struct Block {
     void* data = nullptr;
     std::size_t bytes = 0;
+    std::size_t number = 0;  // in the order in which blocks are made
     Stream home = nullptr;
     std::vector<Stream> used_on;  // other streams, since it was given out
     std::vector<Event> awaited;   // what the home stream waits for before it is used again
   };
+  static bool later(const Block* a, const Block* b);
   Block* take_free(std::size_t bytes, Stream home);
   Block* make(std::size_t bytes, Stream home);
   void free(Block* block);
@@ -56,9 +61,10 @@ class Pool : public std::enable_shared_from_this<Pool> {
   DeviceApi& api_;
   HostMemory::Fill fill_;
   std::mutex mutex_;
-  std::unordered_map<const void*, std::unique_ptr<Block>> blocks_;  // all
-  std::map<std::pair<Stream, std::size_t>, std::vector<Block*>> free_;
-  std::vector<Event> events_;  // to be used again
+  std::unordered_map<const void*, std::unique_ptr<Block>> blocks_;      // all
+  std::map<std::pair<Stream, std::size_t>, std::vector<Block*>> free_;  // heaps, by number
+  std::vector<Event> events_;                                           // to be used again
+  std::size_t made_ = 0;
   std::size_t in_use_ = 0, peak_ = 0;
 };
 

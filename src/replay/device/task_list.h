@@ -106,6 +106,19 @@ inline constexpr TaskKind kind_of = TaskKind::kMatmul;
 EPWEAVE_DEVICE_TASKS(EPWEAVE_KIND)
 #undef EPWEAVE_KIND
 
+inline constexpr std::size_t bytes_of_task(TaskKind kind) {
+  switch (kind) {
+#define EPWEAVE_SIZE(Name, ...) \
+  case TaskKind::k##Name:       \
+    return sizeof(__VA_ARGS__);
+    EPWEAVE_DEVICE_TASKS(EPWEAVE_SIZE)
+#undef EPWEAVE_SIZE
+    case TaskKind::kMatmul:
+      break;
+  }
+  return sizeof(MatmulTask);
+}
+
 // A launch's parameters fit into what CUDA takes as arguments.
 #define EPWEAVE_FITS(Name, ...) \
   static_assert(sizeof(__VA_ARGS__) <= 4000 && std::is_trivially_copyable_v<__VA_ARGS__>);

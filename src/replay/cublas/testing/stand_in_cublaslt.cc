@@ -286,15 +286,13 @@ EPWEAVE_EXPORT Status cublasLtMatmul(Context, Desc desc, const void*, const void
                         d,
                         static_cast<std::int64_t>(algorithm->data[kTileField])};
   auto* queue = static_cast<epweave::replay::device::EmulatedStream*>(stream);
-  queue->enqueue(
-      queue,
-      [](void* argument) {
-        const std::unique_ptr<Work> queued(static_cast<Work*>(argument));
-        if (queued->a.type == DataType::kFloat64)
-          queued->run<double>();
-        else
-          queued->run<float>();
-      },
-      work);
+  queue->enqueue(queue, {[](void* argument) {
+                           const Work& queued = *static_cast<Work*>(argument);
+                           if (queued.a.type == DataType::kFloat64)
+                             queued.run<double>();
+                           else
+                             queued.run<float>();
+                         },
+                         [](void* argument) { delete static_cast<Work*>(argument); }, work});
   return Status::kSuccess;
 }

@@ -125,17 +125,20 @@ bool advance(Work& work) {
 
 void run(void* argument) {
   static std::atomic<long> groups = 0;
-  const std::unique_ptr<Work> work(static_cast<Work*>(argument));
-  CommTag& comm = *work->comm;
+  Work& work = *static_cast<Work*>(argument);
+  CommTag& comm = *work.comm;
   const long number = groups++;
   if (const long after = fault_after("hang"); after >= 0 && number >= after)
     while (!comm.is_aborted) std::this_thread::sleep_for(kLook);
   if (const long after = fault_after("error"); after >= 0 && number >= after)
     return fail(comm, Result::kInternalError, "a fault that was asked for");
-  if (work->copy_bytes != 0 && work->copy_to != work->copy_from)
-    std::memcpy(work->copy_to, work->copy_from, work->copy_bytes);
-  while (!comm.is_aborted && comm.state != Result::kRemoteError && advance(*work)) {
+  if (work.copy_bytes != 0 && work.copy_to != work.copy_from)
+    std::memcpy(work.copy_to, work.copy_from, work.copy_bytes);
+  while (!comm.is_aborted && comm.state != Result::kRemoteError && advance(work)) {
   }
+}
+void destroy(void* work) {
+  delete static_cast<Work*>(work);
 }
 
 Work& work_for(Comm comm, void* stream) {
@@ -151,7 +154,7 @@ Result queue_group() {
   for (auto& work : group_work) {
     work->comm->polls_in_progress = 2;
     auto* stream = static_cast<device::EmulatedStream*>(work->stream);
-    stream->enqueue(stream, run, work.release());
+    stream->enqueue(stream, {run, destroy, work.release()});
   }
   group_work.clear();
   return Result::kInProgress;

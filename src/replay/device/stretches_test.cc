@@ -1,0 +1,155 @@
+// Which steps are stretches, and whole graphs run with them: the CPU's values, launched as graphs from the second run on.
+#include "replay/stretches.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "ir/text.h"
+#include "replay/compare.h"
+#include "replay/cpu/kernels.h"
+#include "replay/device/device.h"
+#include "replay/device/host_waits.h"
+#include "replay/inputs.h"
+
+namespace epweave::replay {
+namespace {
+
+// Two ranks, collectives, a size that the data decides, and an element that the host reads.
+constexpr const char* kGraph = R"(epweave text 1
+group 7 ranks=[0, 1]
+symbol u0 hint=12 unbacked
+graph
+  %x = placeholder : f32[6, 4] role=user which=x
+  %a = aten.mul.Tensor(%x, %x) : f32[6, 4]
+  %v = aten.view.default(%a, [4, 6]) : f32[4, 6]
+  %b = aten.mm.default(%a, %v) : f32[6, 6]
+  %g = _c10d_functional.all_reduce.default(%b, "sum", "7") : f32[6, 6]
+  %c = aten.neg.default(%b) : f32[6, 6]
+  %d = aten.add.Tensor(%c, %b) : f32[6, 6]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[6, 6]
+  %e = aten.add.Tensor(%w, %d) : f32[6, 6]
+  %f = aten.mul.Tensor(%e, %w) : f32[6, 6]
+  %m = aten.gt.Scalar(%x, 0.0) : b8[6, 4]
+  %p = aten.index.Tensor(%x, [%m]) : f32[u0] bind(u0, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
+  %q = aten.mul.Tensor(%p, %p) : f32[u0]
+  %r = aten.sum.default(%q) : f32[]
+  %n = aten._local_scalar_dense.default(%r)
+  %o = aten.mul.Scalar(%q, %n) : f32[u0]
+  %s = aten.neg.default(%o) : f32[u0]
+  output([%f, %s])
+)";
+
+// A GPU where EPWEAVE_TEST_DEVICE is `cuda`.
+std::unique_ptr<Device> open_tested_device(device::Emulation kind) {
+  const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
+  if (name != nullptr && std::string(name) == "cuda") return device::open_cuda_device(0);
+  return device::open_emulated_device(kind);
+}
+
+struct Case {
+  Graph graph = parse_text(kGraph, "test");
+  KernelTable kernels = make_cpu_kernels();
+  World world = derive_world(graph, 0);
+  std::vector<RankInputs> inputs = make_inputs(graph, world, kernels, 5);
+
+  // Three runs from the same inputs; without a device on the CPU, once.
+  RunResult run(Device* device, Graphs graphs) const {
+    const Measuring measuring{1, 2, Spans::kNone};
+    RunOptions options;
+    options.device = device;
+    options.graphs = graphs;
+    if (device != nullptr) options.measuring = &measuring;
+    options.fill = HostMemory::Fill::kPoison;
+    return run_ranks(graph, world, kernels, inputs, options);
+  }
+};
+
+std::vector<std::uint64_t> hashes_of(const RunResult& run) {
+  std::vector<std::uint64_t> hashes;
+  for (const RankResult& rank : run.ranks)
+    for (const Value& output : rank.outputs) hashes.push_back(hash_tensor(output.tensor()));
+  return hashes;
+}
+
+}  // namespace
+
+TEST_CASE("stretches go from one kernel to another, up to what the host or another stream does") {
+  const Case step;
+  const Steps steps = plan_steps(step.graph, step.graph.step());
+  const auto stretches = plan_stretches(step.graph.step(), steps, [&](const Node& node) {
+    return device::find_host_wait(step.graph, node, Math::kPortable);
+  });
+  CHECK(print_stretches(print_steps(step.graph, step.graph.step(), steps), stretches) ==
+        R"(input  %x
+graph  0: 2 launches, until a collective is launched
+launch %a = aten.mul.Tensor on compute
+host   %v = aten.view.default
+launch %b = aten.mm.default on compute
+end    0
+free   %a
+free   %v
+record e0 on compute
+join   e0 on comm:7
+comm   %g = _c10d_functional.all_reduce.default on comm:7
+record e1 on comm:7
+graph  1: 2 launches, until a collective is waited for
+launch %c = aten.neg.default on compute
+launch %d = aten.add.Tensor on compute
+end    1
+free   %b
+free   %c
+join   e1 on compute
+wait   %w = _c10d_functional.wait_tensor.default on compute
+free   %g
+graph  2: 3 launches, until a bool mask is an index
+launch %e = aten.add.Tensor on compute
+free   %d
+launch %f = aten.mul.Tensor on compute
+free   %w
+free   %e
+launch %m = aten.gt.Scalar on compute
+end    2
+launch %p = aten.index.Tensor on compute
+free   %x
+free   %m
+graph  3: 2 launches, until the host waits for the stream
+launch %q = aten.mul.Tensor on compute
+free   %p
+launch %r = aten.sum.default on compute
+end    3
+sync   compute
+host   %n = aten._local_scalar_dense.default
+free   %r
+graph  4: 2 launches, until the step ends
+launch %o = aten.mul.Scalar on compute
+free   %q
+free   %n
+launch %s = aten.neg.default on compute
+end    4
+free   %o
+output
+)");
+}
+
+TEMPLATE_TEST_CASE_SIG("stretches as graphs give the bits of the CPU", "", ((device::Emulation kind), kind),
+                       device::Emulation::kLazy, device::Emulation::kConcurrent) {
+  const Case step;
+  const auto expected = hashes_of(step.run(nullptr, Graphs::kNone));
+  const std::unique_ptr<Device> device = open_tested_device(kind);
+  CHECK(hashes_of(step.run(device.get(), Graphs::kNone)) == expected);
+  const RunResult run = step.run(device.get(), Graphs::kStretches);
+  CHECK(hashes_of(run) == expected);
+  for (const RankResult& rank : run.ranks) {
+    CHECK(rank.step_seconds.size() == 2);
+    const GraphUse& use = *rank.graphs;
+    // The second run captures what it sees again; memory lies where it lay, so the third one launches the same.
+    CHECK(use.seen_first == run.stretches.size());
+    CHECK(use.instantiated == run.stretches.size());
+    CHECK(use.updated == 0);
+    CHECK(use.replayed == run.stretches.size());
+    CHECK(use.interruptions.empty());
+    CHECK(use.refusals.empty());
+  }
+}
+
+}  // namespace epweave::replay
