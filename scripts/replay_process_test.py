@@ -1,70 +1,28 @@
 #!/usr/bin/env python3
 """`epweave-replay run --transport nccl`: ranks as processes, without GPUs.
 
-NCCL's place is taken by a library that moves bytes over sockets (src/replay/nccl/testing/socket_nccl.cc), the GPU's
-by the emulated device; everything else is what runs on GPUs. EPWEAVE_REPLAY names the program, EPWEAVE_NCCL the
-library. With --graph FILE that graph of 4 ranks is run too, on all its ranks here and as processes.
+NCCL's and the GPU's places are taken as replay_processes.py says; everything else is what runs on GPUs. With
+--graph FILE that graph of 4 ranks is run too, on all its ranks here and as processes.
 """
 import json
 import os
 import pathlib
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 
+from replay_processes import CLEAN, finish, free_port, start_command, torchrun, write_tensors
+from replay_tool import REPLAY, expect
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-REPLAY = os.environ["EPWEAVE_REPLAY"]
-LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "NCCL_")
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER_VARIABLES)}
-
-
-def expect(condition, what):
-    if not condition:
-        print(what, file=sys.stderr)
-        sys.exit(1)
-
-
-def free_port():
-    """One that nobody has now, nor the one after it."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
-
-
-def torchrun(rank, ranks, port):
-    return {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
 def start(arguments, variables):
-    command = [REPLAY, "run", *map(str, arguments), "--device", "emulated", "--transport", "nccl"]
-    environment = {**CLEAN, **{name: str(value) for name, value in variables.items()}}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-def finish(processes, limit=120):
-    """Exit code, standard output and standard error of each; none may outlive the limit."""
-    results = []
-    until = time.time() + limit
-    for process in processes:
-        try:
-            output, errors = process.communicate(timeout=max(until - time.time(), 1))
-        except subprocess.TimeoutExpired:
-            for other in processes:
-                other.kill()
-            expect(False, f"a process did not end within {limit} s")
-        results.append((process.returncode, output, errors))
-    return results
+    return start_command("run", [*arguments, "--device", "emulated"], variables)
 
 
 def run_ranks(ranks, *arguments, **variables):
@@ -159,16 +117,9 @@ SPLITS = [[0, 12, 0, 0], [3, 3, 3, 3], [12, 0, 0, 0], [1, 0, 4, 7]]
 
 def write_counts(path, splits):
     """A safetensors file with every rank's counts."""
-    header, data = {}, b""
-    for rank, row in enumerate(splits):
-        bytes_ = struct.pack("<4q", *row)
-        header[f"rank{rank}/counts"] = {
-            "dtype": "I64", "shape": [4], "data_offsets": [len(data), len(data) + len(bytes_)]
-        }
-        data += bytes_
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    write_tensors(
+        path, {f"rank{rank}/counts": ("I64", [4], struct.pack("<4q", *row)) for rank, row in enumerate(splits)}
+    )
 
 
 MISMATCH = """epweave text 1

@@ -17,6 +17,7 @@
 #include "replay/block_cache.h"
 #include "replay/call_values.h"
 #include "replay/evaluate.h"
+#include "replay/host_exchange.h"
 #include "replay/mesh_ops.h"
 
 namespace epweave::replay {
@@ -75,7 +76,8 @@ struct Program {
   Steps steps;
 };
 
-// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes.
+// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes. `host_exchange`: on the CPU
+// where the ranks are processes, else null.
 struct RankSetup {
   Rank rank;
   StepCounter& counter;
@@ -83,6 +85,7 @@ struct RankSetup {
   RankDevice* device;
   Transport& transport;
   LocalTransport* local;
+  HostExchange* host_exchange;
 };
 
 class RankRunner {
@@ -96,6 +99,7 @@ class RankRunner {
         counter_(setup.counter),
         transport_(setup.transport),
         local_(setup.local),
+        host_exchange_(setup.host_exchange),
         memory_(setup.memory),
         device_(setup.device),
         options_(options),
@@ -328,6 +332,7 @@ class RankRunner {
     std::uint32_t stream = 0;
     bool is_bounded = false;
     bool is_sum = false;
+    HostExchange::Underway exchanged = {};
   };
 
   static const Value* find_value(const OpInfo& op, const BoundCall& bound, std::string_view name) {
@@ -405,18 +410,24 @@ class RankRunner {
     if (result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
     if (device_ != nullptr)
       device_->post(operand, step.stream, part);
-    else
+    else if (local_ != nullptr)
       part.data = copy_operand(operand);
     const bool is_sum = !part.reduction.empty();
     if (is_bounded(id)) part.bound = result_.bounds->bound_operand(operand, is_sum ? members : 0).storage;
     Pending pending{
         transport_.post(rank_, group_name, std::move(part)), result, id, step.stream, is_bounded(id), is_sum};
-    if (local_ == nullptr) {
-      const Meeting meeting = transport_.meet(rank_, pending.ticket);
-      measure(id, step.stream, [&] { device_->start(meeting, step.stream, result); });
-    }
+    if (local_ == nullptr) start_exchange(pending, operand);
     pending_.insert_or_assign(result.storage.get(), std::move(pending));
     define(id, std::move(result));
+  }
+
+  // Where the other members are processes of their own it starts once all have launched.
+  void start_exchange(Pending& pending, const Tensor& operand) {
+    const Meeting meeting = transport_.meet(rank_, pending.ticket);
+    measure(pending.node, pending.stream, [&] {
+      if (device_ != nullptr) return device_->start(meeting, pending.stream, pending.result);
+      pending.exchanged = host_exchange_->start({meeting, operand, pending.result.sizes, pending.stream});
+    });
   }
 
   void complete(const Storage* storage) {
@@ -424,6 +435,7 @@ class RankRunner {
     if (found == pending_.end()) return;
     const Pending pending = std::move(found->second);
     pending_.erase(found);
+    if (host_exchange_ != nullptr) return take_exchanged(pending);
     if (local_ == nullptr) {  // started at its launch; the step before a wait joins its stream
       if (!is_joined_) device_->join_all(pending.stream);
       return;
@@ -437,9 +449,21 @@ class RankRunner {
     measure(pending.node, pending.stream, [&] { local_->complete(rank_, pending.ticket, pending.result); });
     if (!pending.is_bounded) return;
     const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
-    if (!local_->complete_bound(pending.ticket, bound)) return result_.bounds->set_unknown(pending.result);
-    if (pending.is_sum) return result_.bounds->set_reduced(pending.result, bound);
-    result_.bounds->set(pending.result, bound);
+    const bool has_bound = local_->complete_bound(pending.ticket, bound);
+    set_bound(pending, has_bound ? std::optional(bound) : std::nullopt);
+  }
+
+  void take_exchanged(const Pending& pending) {
+    host_exchange_->take_result(pending.exchanged, pending.result);
+    if (pending.is_bounded)
+      set_bound(pending, host_exchange_->take_bound(pending.exchanged, {pending.result.sizes, memory_}));
+  }
+
+  // None: nothing bounds it.
+  void set_bound(const Pending& pending, const std::optional<Tensor>& bound) {
+    if (!bound) return result_.bounds->set_unknown(pending.result);
+    if (pending.is_sum) return result_.bounds->set_reduced(pending.result, *bound);
+    result_.bounds->set(pending.result, *bound);
   }
 
   Value wait(const Node& node) {
@@ -575,6 +599,7 @@ class RankRunner {
   StepCounter& counter_;
   Transport& transport_;
   LocalTransport* local_;
+  HostExchange* host_exchange_;
   Memory& memory_;
   RankDevice* device_;
   const RunOptions& options_;
@@ -654,16 +679,20 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
                          "add a row for each to the kernel table (src/replay/cpu/, src/replay/device/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
   EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
-  EPWEAVE_CHECK(options.process == nullptr || options.device != nullptr);
   const Program program{graph, graph.step(), used, world, plan_steps(graph, graph.step())};
   const Rank first = options.process == nullptr ? 0 : options.process->rank;
   const Rank end = options.process == nullptr ? world.size : first + 1;
   Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
+  // On the CPU, where the ranks are processes, the device only moves bytes.
+  const bool computes_on_device = options.device != nullptr;
+  Device* used_device =
+      computes_on_device || options.process == nullptr ? options.device : options.process->device;
   const std::unique_ptr<DeviceRun> device =
-      options.device == nullptr ? nullptr
-                                : options.device->start({program.steps, end - first, options.fill, exchange});
+      used_device == nullptr ? nullptr
+                             : used_device->start({program.steps, end - first, options.fill, exchange});
   LocalTransport local(world, options.deadline);
   Transport& transport = options.process == nullptr ? local : *options.process->transport;
+  transport.begin(world);
   RunResult result;
   const auto shared_memory = std::make_shared<HostMemory>(options.fill);
   HostMemory& memory = *shared_memory;
@@ -680,9 +709,17 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   for (Rank rank = first; rank < end; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        RankDevice* on_device = device == nullptr ? nullptr : &device->rank(rank - first);
-        const RankSetup setup{rank,      counter,   on_device == nullptr ? memory : on_device->memory(),
-                              on_device, transport, options.process == nullptr ? &local : nullptr};
+        RankDevice* on_device = computes_on_device ? &device->rank(rank - first) : nullptr;
+        std::optional<HostExchange> host_exchange;
+        if (!computes_on_device && device != nullptr)
+          host_exchange.emplace(device->rank(rank - first), *exchange);
+        const RankSetup setup{rank,
+                              counter,
+                              on_device == nullptr ? memory : on_device->memory(),
+                              on_device,
+                              transport,
+                              options.process == nullptr ? &local : nullptr,
+                              host_exchange ? &*host_exchange : nullptr};
         result.ranks[rank] = run_rank(program, setup, inputs[rank], options);
         transport.finish(rank);
       } catch (const Aborted&) {
@@ -703,7 +740,7 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   for (std::thread& thread : threads) thread.join();
   if (first_error != nullptr) std::rethrow_exception(first_error);
   result.seconds = seconds_since(start);
-  result.peak_bytes = device == nullptr ? memory.peak_bytes() : device->peak_bytes();
+  result.peak_bytes = computes_on_device ? device->peak_bytes() : memory.peak_bytes();
   return result;
 }
 

@@ -63,6 +63,9 @@ struct Process {
   Rank rank = 0;
   Transport* transport = nullptr;
   Exchange* exchange = nullptr;
+  Device* device = nullptr;  // that the exchange moves bytes between, also where the rank computes on the CPU
+  // Between runs: gives a text to all ranks, and returns those of all, by rank, once all have given one.
+  std::function<std::vector<std::string>(const std::string&)> share;
 };
 
 // How often the steps are run, and what is kept of it. Each run starts from the same inputs.
