@@ -20,8 +20,9 @@ HostExchange::Underway HostExchange::start(const Launch& launch) {
 Tensor HostExchange::move(const Launch& launch, std::vector<Contribution> parts, const Tensor& operand) {
   const Meeting& meeting = launch.meeting;
   HostMemory host;  // a view's own elements alone are copied
-  device_.post(device_.memory().place(copy_tensor(operand, host)), launch.stream, parts[meeting.member]);
+  // post() makes the group's stream wait for what is queued for the result's memory.
   Tensor result = make_tensor(device_.memory(), operand.dtype, launch.sizes);
+  device_.post(device_.memory().place(copy_tensor(operand, host)), launch.stream, parts[meeting.member]);
   device_.start({parts, meeting.members, meeting.member, meeting.group, meeting.number}, launch.stream,
                 result);
   return result;
