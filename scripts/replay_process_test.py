@@ -382,6 +382,15 @@ def check_stuck(files):
 # --- measuring ---
 
 
+def check_clocks(exchange, ranks):
+    """Each rank gets a count of every other one: nobody is done before the last one has begun, as far as clocks are known."""
+    expect(sorted(e["pid"] for e in exchange) == [0, 1, 2, 3], f"{exchange}")
+    last = max(exchange, key=lambda e: e["ts"])
+    for e in exchange:
+        slack = ranks[e["pid"]]["within"] + ranks[last["pid"]]["within"]
+        expect(e["ts"] + e["dur"] + slack >= last["ts"], f"{e} is done before {last} began: {ranks}")
+
+
 def check_measuring(files):
     timeline, costs = files.folder / "timeline.json", files.folder / "costs.json"
     arguments = [files.exchange, "--inputs", files.counts, "--repeat", 3, "--warm-up", 1,
@@ -390,11 +399,15 @@ def check_measuring(files):
 
     def check(kind, found):
         expect(hashes(found) == hashes(expected), f"{kind}: measuring changes no bit")
-        events = json.loads(timeline.read_text())["traceEvents"]
+        written = json.loads(timeline.read_text())
+        events, ranks = written["traceEvents"], written["otherData"]["ranks"]
+        expect([r["rank"] for r in ranks] == [0, 1, 2, 3] and min(r["start"] for r in ranks) == 0, f"{kind}: {ranks}")
         spans = [event for event in events if event["ph"] == "X"]
         tracks = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
         expect(tracks == {"compute", "comm:1", "comm:2"}, f"{kind}: {tracks}")
         expect({e["pid"] for e in spans} == {0, 1, 2, 3} and all(e["dur"] >= 0 for e in spans), f"{kind}: {spans}")
+        if kind == "processes":
+            check_clocks([e for e in spans if e["args"].get("bytes") == 32], ranks)
         for rank in range(4):
             names = [e["name"] for e in spans if e["pid"] == rank]
             expect(names.count("_c10d_functional.all_to_all_single.default") == 3, f"{kind}: {names}")

@@ -126,8 +126,8 @@ int exit_code_of(replay::CheckReport::Conclusion conclusion) {
 int check_here(const CheckCommandOptions& options, const Prepared& prepared, Console& console) {
   const auto& [graphs, devices, setup] = prepared;
   const Printer printer(options, graphs.b, console);
-  const Json environment = describe_devices(
-      describe_environment(devices.a, options.transport.name), devices, options.transport.name);
+  const Json environment = describe_devices(describe_environment(devices.a, options.transport.name), devices,
+                                            options.transport.name);
   const replay::CheckedRanks checked = replay::check_ranks(graphs.a, graphs.b, setup);
   for (Rank rank = 0; rank < checked.reports.size(); ++rank)
     printer.write(rank, checked.reports[rank], environment);
@@ -159,7 +159,8 @@ int check_process(const CheckCommandOptions& options, const Prepared& prepared,
   run_together(session, place.rank, [&] {
     checked = replay::check_ranks(graphs.a, graphs.b, setup);
     printer.write(place.rank, checked.reports[0], environment);
-    const std::string own = replay::Writer().text(encode(checked.reports[0])).text(report_line(environment)).take();
+    const std::string own =
+        replay::Writer().text(encode(checked.reports[0])).text(report_line(environment)).take();
     for (const std::string& text : session.conclude(own)) {
       replay::Reader reader(text);
       reports.push_back(replay::decode_check_report(reader.text()));
@@ -181,19 +182,19 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   const CheckedGraphs graphs{a, b, reference ? &*reference : nullptr};
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(a, options.replay.ranks);
-  const replay::nccl::Place place =
-      is_process ? find_place(options.transport, world) : replay::nccl::Place();
+  const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();
   const Devices devices = is_process ? open_own_device(options, place) : open_devices(options);
   const Rank ranks_here = is_process ? 1 : 0;
   require_runnable({a, options.a, options.replay, devices.a, ranks_here}, kernels);
   require_runnable({b, options.b, options.replay, devices.b, ranks_here}, kernels);
-  if (reference) require_runnable({*reference, options.reference, options.replay, nullptr, ranks_here}, kernels);
+  if (reference)
+    require_runnable({*reference, options.reference, options.replay, nullptr, ranks_here}, kernels);
   const InputSource source(options.replay);
-  source.files.require_all_used(
-      {{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
+  source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
   ReplayProgress progress(console);
-  replay::CheckSetup setup{kernels,          options.replay.ranks, source.data, make_options(options.replay),
-                           graphs.reference, devices.a,            devices.b};
+  replay::CheckSetup setup{
+      kernels,  options.replay.ranks, source.data, make_options(options.replay), graphs.reference, devices.a,
+      devices.b};
   if (!is_process || place.rank == 0) setup.options.progress = progress.function();
   const Prepared prepared{graphs, devices, setup};
   return is_process ? check_process(options, prepared, place, console)

@@ -204,15 +204,16 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
 }
 
 ProgramHelp program_help(const CLI::App& app) {
-  return {kReplayProgram,
-          "execute training graphs on virtual ranks",
-          "Executes a graph without PyTorch, on all its ranks in one process or each in its own, and compares "
-          "what two graphs compute.\n"
-          "It sees no pass: what it finds equal is equal whatever rewrote it.",
-          {exit_status_section(Program::kReplay),
-           {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
-           {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
-          list_commands(app)};
+  return {
+      kReplayProgram,
+      "execute training graphs on virtual ranks",
+      "Executes a graph without PyTorch, on all its ranks in one process or each in its own, and compares "
+      "what two graphs compute.\n"
+      "It sees no pass: what it finds equal is equal whatever rewrote it.",
+      {exit_status_section(Program::kReplay),
+       {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
+       {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
+      list_commands(app)};
 }
 
 void require_processes(const TransportOptions& transport) {

@@ -72,12 +72,10 @@ std::string describe_program(const RunCommandOptions& options, const Graph& grap
 }
 
 std::string describe_program(const CheckCommandOptions& options, const CheckedGraphs& graphs) {
-  std::string text =
-      fmt::format("{}, check of graphs {} on {} and {} on {}", version_text(kReplayProgram),
-                  hash_graph(graphs.a, options.a), options.name_of_a(), hash_graph(graphs.b, options.b),
-                  options.name_of_b());
-  if (graphs.reference != nullptr)
-    text += ", reference " + hash_graph(*graphs.reference, options.reference);
+  std::string text = fmt::format("{}, check of graphs {} on {} and {} on {}", version_text(kReplayProgram),
+                                 hash_graph(graphs.a, options.a), options.name_of_a(),
+                                 hash_graph(graphs.b, options.b), options.name_of_b());
+  if (graphs.reference != nullptr) text += ", reference " + hash_graph(*graphs.reference, options.reference);
   return text + describe_options(options.replay);
 }
 
@@ -114,8 +112,8 @@ Json describe_process(const nccl::Session& session, const OwnRank& own, Console&
   Json environment = describe_environment(&own.device, "nccl");
   environment.update(describe_session(session, own.place));
   if (!environment["nccl_settings_are_pinned"].get<bool>())
-    console.warn(fmt::format("rank {}: settings of NCCL are not those wanted; the report lists them",
-                             own.place.rank));
+    console.warn(
+        fmt::format("rank {}: settings of NCCL are not those wanted; the report lists them", own.place.rank));
   return environment;
 }
 

@@ -6,9 +6,9 @@
 
 #include "graphs.h"
 #include "io/file.h"
-#include "replay/output_check.h"
 #include "replay/cpu/kernels.h"
 #include "replay/inputs.h"
+#include "replay/output_check.h"
 #include "replay_commands.h"
 #include "replay_environment.h"
 #include "replay_measure.h"
@@ -136,7 +136,8 @@ Json report_of_rank(const Prepared& prepared, const replay::RunResult& run, Rank
           {"peak_bytes", run.peak_bytes},
           {"ops", std::move(ops)},
           {"library_products", list_products(result)},
-          {"spans", list_spans(prepared.graph, run, rank)}};
+          {"spans", list_spans(prepared.graph, run, rank)},
+          {"start", {result.began, result.began_within}}};
 }
 
 // The ops of all ranks together, the longest first.
@@ -166,8 +167,12 @@ class MergedReport {
   void write_measurements(const Json& environment) const {
     const MeasureOptions& measure = options_.measure;
     std::vector<Json> spans;
-    for (const Json& rank : ranks_) spans.push_back(rank["spans"]);
-    const Measurement measurement{spans, environment, measure.warm_up, measure.repeat};
+    std::vector<RankStart> starts;
+    for (const Json& rank : ranks_) {
+      spans.push_back(rank["spans"]);
+      starts.push_back({rank["start"][0].get<double>(), rank["start"][1].get<double>()});
+    }
+    const Measurement measurement{spans, starts, environment, measure.warm_up, measure.repeat};
     if (!measure.timeline.empty()) write_bytes(measure.timeline, timeline_text(measurement));
     if (!measure.costs.empty()) write_bytes(measure.costs, report_text(cost_report(measurement)));
   }
@@ -232,6 +237,7 @@ void write_own_report(const RunCommandOptions& options, const Json& report, cons
   written["environment"] = environment;
   written.erase("summary");
   written.erase("spans");
+  written.erase("start");
   write_rank_report(options.transport, report["rank"].get<Rank>(), written);
 }
 
@@ -299,6 +305,11 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
     of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]);
     if (!options.outputs.empty()) save_outputs(of_ranks, file_of_rank(options.outputs));
     Json report = report_of_rank(prepared, run, rank, of_ranks[rank]);
+    if (rank != 0) {
+      const replay::nccl::ClockOffset offset = session.compare_clocks();
+      report["start"] = {run.ranks[rank].began + offset.seconds,
+                         run.ranks[rank].began_within + offset.within};
+    }
     report["environment"] = environment;
     write_own_report(options, report, environment);
     for (const std::string& text : session.conclude(report_line(report)))
@@ -324,7 +335,8 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
   const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();
   const std::unique_ptr<replay::Device> device =
-      is_process ? open_device_of(options.replay.device, options.replay, place) : open_device(options.replay.device, options.replay);
+      is_process ? open_device_of(options.replay.device, options.replay, place)
+                 : open_device(options.replay.device, options.replay);
   require_runnable({graph, options.input, options.replay, device.get(), is_process ? 1 : world.size},
                    kernels);
   const InputSource source(options.replay);

@@ -49,8 +49,7 @@ void SumsFound::add_process(std::string_view text) {
   for (std::int64_t group : reader.numbers()) sums.insert(group);
   const std::vector<std::int64_t> groups = reader.numbers(), sizes = reader.numbers();
   if (groups.size() != sizes.size()) throw WireError("a message that no rank sends");
-  for (std::size_t i = 0; i < groups.size(); ++i)
-    bytes[groups[i]] = std::max(bytes[groups[i]], sizes[i]);
+  for (std::size_t i = 0; i < groups.size(); ++i) bytes[groups[i]] = std::max(bytes[groups[i]], sizes[i]);
 }
 
 BoundPlan plan_bounds(const PairedGraphs& graphs, const SumsFound& found, std::size_t kept_bytes) {

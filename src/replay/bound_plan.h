@@ -28,8 +28,9 @@ struct SumsFound {
 };
 
 struct BoundPlan {
-  BoundedNodes a, b;                           // without observers
-  std::vector<std::vector<std::size_t>> lots;  // groups whose values of A may be kept together; none: nothing was regrouped
+  BoundedNodes a, b;  // without observers
+  std::vector<std::vector<std::size_t>>
+      lots;  // groups whose values of A may be kept together; none: nothing was regrouped
 };
 BoundPlan plan_bounds(const PairedGraphs& graphs, const SumsFound& found, std::size_t kept_bytes);
 

@@ -122,9 +122,8 @@ class Checker {
     const std::vector<RankInputs> inputs = make_inputs(graph, world, setup_.kernels, data);
     Run result{run_ranks(graph, world, setup_.kernels, inputs, options), {}};
     result.outputs.resize(world.size);
-    for_each_rank([&](Rank rank) {
-      result.outputs[rank] = list_results(graph, result.run.ranks[rank], inputs[rank]);
-    });
+    for_each_rank(
+        [&](Rank rank) { result.outputs[rank] = list_results(graph, result.run.ranks[rank], inputs[rank]); });
     return result;
   }
   Run run_a(const RunOptions& options) { return run(graphs_.a, world_a_, options); }
@@ -197,9 +196,9 @@ class Checker {
       bounded_b_ = run_b(with_bounds(plan_.b));
     }
     sums_.start({});
-    note_same_bits(first_a_, bounded_a_,
-                   setup_.device_a == nullptr ? &CheckReport::baseline_is_deterministic
-                                              : &CheckReport::devices_agree);
+    note_same_bits(
+        first_a_, bounded_a_,
+        setup_.device_a == nullptr ? &CheckReport::baseline_is_deterministic : &CheckReport::devices_agree);
     if (setup_.device_b != nullptr) note_same_bits(first_b_, bounded_b_, &CheckReport::devices_agree);
   }
 
@@ -327,8 +326,8 @@ class Checker {
     const Run run_c =
         run(*setup_.reference, derive_world(*setup_.reference, setup_.ranks), on_device(nullptr, {}));
     for_each_rank([&](Rank rank) {
-      report_of(rank).reference = compare_reference({first_a_.outputs[rank], first_b_.outputs[rank]},
-                                                    run_c.outputs[rank], rank);
+      report_of(rank).reference =
+          compare_reference({first_a_.outputs[rank], first_b_.outputs[rank]}, run_c.outputs[rank], rank);
     });
   }
 
@@ -340,10 +339,10 @@ class Checker {
   std::vector<Judgements> judgements_;  // by rank here
   BoundPlan plan_;                      // in portable math
   SumChecker sums_;
-  LibraryChanges changes_;  // in native math
-  std::vector<CheckReport> reports_;           // by rank here
-  std::vector<std::size_t> groups_of_first_;   // by rank here
-  IdSet<NodeId> views_of_written_;             // of A
+  LibraryChanges changes_;                    // in native math
+  std::vector<CheckReport> reports_;          // by rank here
+  std::vector<std::size_t> groups_of_first_;  // by rank here
+  IdSet<NodeId> views_of_written_;            // of A
   std::map<const Graph*, int> runs_;
 };
 

@@ -83,7 +83,7 @@ class Encoder {
     put(pair.second);
   }
   template <class T>
-    requires requires(T& value) { fields(value); }
+  requires requires(T& value) { fields(value); }
   void put(const T& value) {
     std::apply([this](const auto&... field) { (put(field), ...); }, fields(const_cast<T&>(value)));
   }
@@ -135,7 +135,7 @@ class Decoder {
     }
   }
   template <class T>
-    requires requires(T& value) { fields(value); }
+  requires requires(T& value) { fields(value); }
   void take(T& value) {
     std::apply([this](auto&... field) { (take(field), ...); }, fields(value));
   }

@@ -112,6 +112,7 @@ class RankRunner {
     start_ = Clock::now();
     if (options_.bounded != nullptr)
       result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
+    if (options_.measuring != nullptr) note_start();
     std::size_t next_input = 0;
     for (const Step& step : program_.steps.list) {
       counter_.advance();
@@ -150,7 +151,7 @@ class RankRunner {
     }
     if (device_ != nullptr) bring_back(inputs);
     if (device_ != nullptr) result_.products = device_->take_products();
-    if (device_ != nullptr && options_.measuring != nullptr) result_.spans = {device_->take_spans()};
+    if (device_ != nullptr && options_.measuring != nullptr) take_spans();
     for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
     return std::move(result_);
   }
@@ -182,6 +183,27 @@ class RankRunner {
   }
   static std::string describe_operand(const Tensor& tensor) {
     return fmt::format("{}[{}]", info(tensor.dtype).short_name, fmt::join(tensor.sizes, ", "));
+  }
+
+  static double seconds_of(Clock::time_point time) {
+    return std::chrono::duration<double>(time.time_since_epoch()).count();
+  }
+
+  // On a device a span of nothing comes first: it lies between the clock's readings around it.
+  void note_start() {
+    result_.began = seconds_of(start_);
+    if (device_ == nullptr) return;
+    const Clock::time_point before = Clock::now();
+    device_->begin_span(NodeId(), 0);
+    device_->end_span();
+    device_->synchronize();
+    result_.began_within = seconds_since(before) / 2;
+    result_.began = seconds_of(before) + result_.began_within;
+  }
+  void take_spans() {
+    std::vector<StepSpan> spans = device_->take_spans();
+    spans.erase(spans.begin());  // that of note_start()
+    result_.spans = {std::move(spans)};
   }
 
   // Work of the node that `run` queues on the stream, or does.

@@ -106,10 +106,12 @@ struct RankResult {
   std::map<std::string, OpTime> times;       // by target
   std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
   std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
-  std::map<NodeId, MeasuredNode> measured;   // of the nodes of the spans
-  std::vector<LibraryProduct> products;      // of the last run, in native math
-  std::uint64_t contradictions = 0;          // values that are not what is recorded
-  std::string first_contradiction;           // message of the first
+  // On the host's steady clock, in seconds: when the last measured run's spans began, and how far off that may be.
+  double began = 0, began_within = 0;
+  std::map<NodeId, MeasuredNode> measured;  // of the nodes of the spans
+  std::vector<LibraryProduct> products;     // of the last run, in native math
+  std::uint64_t contradictions = 0;         // values that are not what is recorded
+  std::string first_contradiction;          // message of the first
 };
 
 struct RunResult {

@@ -11,7 +11,8 @@ namespace epweave::replay {
 
 class GroupCapture {
  public:
-  GroupCapture(const Group& group, Rank rank) : group_(group), rank_(rank), whole_(1), values_(group.values.size()) {}
+  GroupCapture(const Group& group, Rank rank)
+      : group_(group), rank_(rank), whole_(1), values_(group.values.size()) {}
 
   // For the runs of A and B. Must not outlive this.
   Observer observe_a() { return observe({group_.whole}, whole_); }

@@ -42,8 +42,7 @@ Judgements judge_groups(const PairedGraphs& graphs, const Watchers& seen, Rank r
 }
 
 bool needs_bound(const Judgement& judgement) {
-  return judgement.verdict == Verdict::kDiffers ||
-         (judgement.is_sum && judgement.verdict != Verdict::kEqual);
+  return judgement.verdict == Verdict::kDiffers || (judgement.is_sum && judgement.verdict != Verdict::kEqual);
 }
 
 }  // namespace epweave::replay

@@ -21,7 +21,11 @@ Config make_config() {
 }  // namespace
 
 Communicators::Communicators(const CommunicatorSetup& setup)
-    : api_(setup.api), device_(setup.device), transport_(setup.transport), deadline_(setup.deadline), rank_(setup.rank) {
+    : api_(setup.api),
+      device_(setup.device),
+      transport_(setup.transport),
+      deadline_(setup.deadline),
+      rank_(setup.rank) {
   watchdog_ = std::thread([this] { guard(); });
   try {
     make(setup);

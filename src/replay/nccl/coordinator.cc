@@ -102,6 +102,8 @@ struct Coordinator::Table {
         place.shared = frame.text;
         tell_shared();
         return check_progress();
+      case FrameKind::kAskTime:
+        return send(rank, FrameKind::kTime, Writer().real(seconds_now()).take());
       case FrameKind::kReport:
         place.report = frame.text;
         return tell_done();

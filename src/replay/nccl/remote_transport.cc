@@ -43,6 +43,10 @@ void RemoteTransport::take(const Frame& frame) {
   const std::lock_guard lock(mutex_);
   if (frame.kind == FrameKind::kFailed) {
     set_failure(frame.text);
+  } else if (frame.kind == FrameKind::kTime) {
+    answered_at_ = seconds_now();
+    their_time_ = reader.real();
+    is_answered_ = true;
   } else if (frame.kind == FrameKind::kAllFinished) {
     is_answered_ = true;
   } else if (frame.kind == FrameKind::kShared || frame.kind == FrameKind::kDone) {
@@ -179,6 +183,19 @@ std::vector<std::string> RemoteTransport::share(const std::string& text) {
   meet_all(FrameKind::kShare, text, "waited for what the others found");
   const std::lock_guard lock(mutex_);
   return std::move(texts_);
+}
+
+ClockOffset RemoteTransport::compare_clocks() {
+  constexpr int kTimes = 16;
+  std::optional<ClockOffset> best;
+  for (int i = 0; i < kTimes; ++i) {
+    const double asked_at = seconds_now();
+    meet_all(FrameKind::kAskTime, "", "waited for the time of rank 0");
+    const std::lock_guard lock(mutex_);
+    const double within = (answered_at_ - asked_at) / 2;
+    if (!best || within < best->within) best = {their_time_ - (asked_at + within), within};
+  }
+  return *best;
 }
 
 std::vector<std::string> RemoteTransport::conclude(const std::string& report) {

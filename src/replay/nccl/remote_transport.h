@@ -18,6 +18,11 @@
 
 namespace epweave::replay::nccl {
 
+// What is to be added to this rank's clock for rank 0's, in seconds, and how far off that may be.
+struct ClockOffset {
+  double seconds = 0, within = 0;
+};
+
 class RemoteTransport : public Transport {
  public:
   RemoteTransport(Socket coordinator, std::chrono::milliseconds deadline);
@@ -36,6 +41,8 @@ class RemoteTransport : public Transport {
 
   // Gives a text to all ranks and waits until all have given one; they come by rank.
   std::vector<std::string> share(const std::string& text);
+  // Asks rank 0 for its time a few times; the shortest way there and back says most.
+  ClockOffset compare_clocks();
   // Gives this rank's report and waits until all ranks have; rank 0 gets all of them, by rank.
   std::vector<std::string> conclude(const std::string& report);
 
@@ -55,7 +62,8 @@ class RemoteTransport : public Transport {
   std::condition_variable changed_;
   std::string failure_;
   bool has_aborted_ = false, is_done_ = false;
-  bool is_answered_ = false;  // what meet_all() waits for
+  bool is_answered_ = false;                 // what meet_all() waits for
+  double their_time_ = 0, answered_at_ = 0;  // of rank 0's clock; when it came
   std::atomic<bool> is_leaving_ = false;
   std::vector<std::string> texts_;  // of all ranks, of the last answer that had some
   std::map<std::string, std::uint64_t> launched_;

@@ -17,7 +17,9 @@ std::vector<std::string> list_groups(const Steps& steps) {
 }  // namespace
 
 Session::Session(const SessionSetup& setup)
-    : settings_(pin_settings()), library_(load_library()), process_{setup.place.rank, nullptr, nullptr, &setup.device, {}} {
+    : settings_(pin_settings()),
+      library_(load_library()),
+      process_{setup.place.rank, nullptr, nullptr, &setup.device, {}} {
   RendezvousOptions options = setup.rendezvous;
   options.make_ticket = [&] {
     UniqueId id{};
@@ -34,10 +36,9 @@ Session::Session(const SessionSetup& setup)
   std::vector<GraphGroups> groups;
   for (const SessionGraph& graph : setup.graphs) groups.push_back({graph.world, list_groups(graph.steps)});
   try {
-    communicators_ = std::make_unique<Communicators>(CommunicatorSetup{library_.api, setup.device,
-                                                                       *transport_, setup.place.ranks,
-                                                                       setup.place.rank, groups, id,
-                                                                       options.deadline});
+    communicators_ = std::make_unique<Communicators>(
+        CommunicatorSetup{library_.api, setup.device, *transport_, setup.place.ranks, setup.place.rank,
+                          groups, id, options.deadline});
   } catch (const CollectiveError& error) {
     throw CollectiveError(error.what() + log_.list_warnings());
   }

@@ -34,6 +34,7 @@ class Session {
   const Process& process() const { return process_; }
   const Library& library() const { return library_; }
   const std::vector<Setting>& settings() const { return settings_; }
+  ClockOffset compare_clocks() { return transport_->compare_clocks(); }
   // Ends the session of all ranks: this one failed outside of a run.
   void fail(const std::string& problem) { transport_->abort(problem); }
   // Gives this rank's report; rank 0 gets those of all ranks.

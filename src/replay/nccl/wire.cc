@@ -86,7 +86,9 @@ void Socket::send(FrameKind kind, std::string_view text) {
 
 std::optional<Frame> Socket::take_frame() {
   if (received_.size() < kHeader) return std::nullopt;
-  const auto read_number = [this](std::size_t at) { return Reader(std::string_view(received_).substr(at)).number(); };
+  const auto read_number = [this](std::size_t at) {
+    return Reader(std::string_view(received_).substr(at)).number();
+  };
   const std::uint64_t size = read_number(8);
   if (size > kMostBytes) throw WireError("a message is too long");
   if (received_.size() - kHeader < size) return std::nullopt;

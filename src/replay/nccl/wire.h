@@ -16,6 +16,9 @@
 namespace epweave::replay::nccl {
 
 using Clock = std::chrono::steady_clock;
+inline double seconds_now() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
 
 enum class FrameKind : std::uint64_t {
   kHello = 1,    // a rank to rank 0: who it is
@@ -27,6 +30,8 @@ enum class FrameKind : std::uint64_t {
   kAllFinished,  // no rank will
   kShare,        // what a rank tells all others between runs
   kShared,       // what all ranks told, by rank
+  kAskTime,      // a rank asks what rank 0's clock shows
+  kTime,         // what it shows
   kReport,       // what the rank computed
   kDone,         // all reports are there; rank 0 gets them
   kAbort,        // the rank failed, and why
