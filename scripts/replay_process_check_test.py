@@ -254,6 +254,18 @@ def check_devices(files):
     ):
         (found,) = finish([start_command("check", [*graphs, *devices], torchrun(0, 2, 1))])
         expect(found[0] == 2 and message in found[2], f"{devices}: {found}")
+    code, _, errors = check_here(*graphs, "--rank", 0)
+    expect(code == 2 and "--rank is for ranks that are processes" in errors, f"a rank of this process: {errors}")
+    # One process has nobody to meet.
+    alone = files.write("alone.txt", """epweave text 1
+group 7 ranks=[0]
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %g = _c10d_functional.all_reduce.default(%x, "sum", "7") : f32[4, 4]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[4, 4]
+  output([%w])
+""")
+    compare(1, [alone, alone], 0)
 
 
 def check_native(files):
