@@ -212,16 +212,33 @@ against_cpu() {
     >"$work/found" || return
   diff "$work/expected" "$work/found"
 }
+# check_against_cpu RANKS A B [OPTION...]: two graphs compared by a process for each rank; the verdict, and all that is printed, must
+# be what the CPU's virtual ranks give.
+check_against_cpu() {
+  ranks=$1 a=$2 b=$3
+  shift 3
+  expected=0
+  "$bin/epweave-replay" check "$a" "$b" -q >"$work/expected" || expected=$?
+  found=0
+  RANKS=$ranks COMMAND=check DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay \
+    "$here/scripts/launch_examples/no_launcher.sh" "$a" "$b" --deadline 600 "$@" >"$work/found" || found=$?
+  diff "$work/expected" "$work/found" && tail -1 "$work/found" && [ "$found" -eq "$expected" ]
+}
 gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 if "$bin/epweave-replay" run "$work/one.txt" --device cuda --transport nccl --rank 0 --world-size 1 \
   --rendezvous 127.0.0.1:29500 --json >"$work/out" 2>&1 || ! grep -q 'replay.no-nccl' "$work/out"; then
   grep '"nccl_' "$work/out"
   attempt "one rank over NCCL" against_cpu 1 "$work/one.txt"
+  attempt "one rank over NCCL, check" check_against_cpu 1 "$work/one.txt" "$work/one.txt"
+  attempt "one rank over NCCL, check of the CPU's bits against the GPU's" check_against_cpu 1 "$work/one.txt" \
+    "$work/one.txt" --device-a cpu
   for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
     g=$graphs/$name.epw.gz
     if [ "$gpus" -lt 4 ]; then echo "$name over NCCL: not run, there are $gpus GPUs"; continue; fi
     [ -f "$g" ] || continue
     attempt "$name over NCCL, 4 GPUs" against_cpu 4 "$g"
+    "$bin/epweave" rewrite "$g" --preset ep-overlap -o "$work/new.epw" >/dev/null 2>&1 || continue
+    attempt "$name ep-overlap, check over NCCL, 4 GPUs" check_against_cpu 4 "$g" "$work/new.epw"
   done
 else
   echo "NCCL is not installed: nothing was run over it"

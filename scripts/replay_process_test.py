@@ -1,70 +1,28 @@
 #!/usr/bin/env python3
 """`epweave-replay run --transport nccl`: ranks as processes, without GPUs.
 
-NCCL's place is taken by a library that moves bytes over sockets (src/replay/nccl/testing/socket_nccl.cc), the GPU's
-by the emulated device; everything else is what runs on GPUs. EPWEAVE_REPLAY names the program, EPWEAVE_NCCL the
-library. With --graph FILE that graph of 4 ranks is run too, on all its ranks here and as processes.
+NCCL's and the GPU's places are taken as replay_processes.py says; everything else is what runs on GPUs. With
+--graph FILE that graph of 4 ranks is run too, on all its ranks here and as processes.
 """
 import json
 import os
 import pathlib
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 
+from replay_processes import CLEAN, finish, free_port, start_command, torchrun, write_tensors
+from replay_tool import REPLAY, expect
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-REPLAY = os.environ["EPWEAVE_REPLAY"]
-LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_", "OMPI_", "PMI", "TORCHELASTIC_", "NCCL_")
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER_VARIABLES)}
-
-
-def expect(condition, what):
-    if not condition:
-        print(what, file=sys.stderr)
-        sys.exit(1)
-
-
-def free_port():
-    """One that nobody has now, nor the one after it."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
-
-
-def torchrun(rank, ranks, port):
-    return {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
 def start(arguments, variables):
-    command = [REPLAY, "run", *map(str, arguments), "--device", "emulated", "--transport", "nccl"]
-    environment = {**CLEAN, **{name: str(value) for name, value in variables.items()}}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-def finish(processes, limit=120):
-    """Exit code, standard output and standard error of each; none may outlive the limit."""
-    results = []
-    until = time.time() + limit
-    for process in processes:
-        try:
-            output, errors = process.communicate(timeout=max(until - time.time(), 1))
-        except subprocess.TimeoutExpired:
-            for other in processes:
-                other.kill()
-            expect(False, f"a process did not end within {limit} s")
-        results.append((process.returncode, output, errors))
-    return results
+    return start_command("run", [*arguments, "--device", "emulated"], variables)
 
 
 def run_ranks(ranks, *arguments, **variables):
@@ -159,16 +117,9 @@ SPLITS = [[0, 12, 0, 0], [3, 3, 3, 3], [12, 0, 0, 0], [1, 0, 4, 7]]
 
 def write_counts(path, splits):
     """A safetensors file with every rank's counts."""
-    header, data = {}, b""
-    for rank, row in enumerate(splits):
-        bytes_ = struct.pack("<4q", *row)
-        header[f"rank{rank}/counts"] = {
-            "dtype": "I64", "shape": [4], "data_offsets": [len(data), len(data) + len(bytes_)]
-        }
-        data += bytes_
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    write_tensors(
+        path, {f"rank{rank}/counts": ("I64", [4], struct.pack("<4q", *row)) for rank, row in enumerate(splits)}
+    )
 
 
 MISMATCH = """epweave text 1
@@ -449,6 +400,15 @@ def check_stuck(files):
 # --- measuring ---
 
 
+def check_clocks(exchange, ranks):
+    """Each rank gets a count of every other one: nobody is done before the last one has begun, as far as clocks are known."""
+    expect(sorted(e["pid"] for e in exchange) == [0, 1, 2, 3], f"{exchange}")
+    last = max(exchange, key=lambda e: e["ts"])
+    for e in exchange:
+        slack = ranks[e["pid"]]["within"] + ranks[last["pid"]]["within"]
+        expect(e["ts"] + e["dur"] + slack >= last["ts"], f"{e} is done before {last} began: {ranks}")
+
+
 def check_measuring(files):
     timeline, costs = files.folder / "timeline.json", files.folder / "costs.json"
     arguments = [files.exchange, "--inputs", files.counts, "--repeat", 3, "--warm-up", 1,
@@ -457,11 +417,15 @@ def check_measuring(files):
 
     def check(kind, found):
         expect(hashes(found) == hashes(expected), f"{kind}: measuring changes no bit")
-        events = json.loads(timeline.read_text())["traceEvents"]
+        written = json.loads(timeline.read_text())
+        events, ranks = written["traceEvents"], written["otherData"]["ranks"]
+        expect([r["rank"] for r in ranks] == [0, 1, 2, 3] and min(r["start"] for r in ranks) == 0, f"{kind}: {ranks}")
         spans = [event for event in events if event["ph"] == "X"]
         tracks = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
         expect(tracks == {"compute", "comm:1", "comm:2"}, f"{kind}: {tracks}")
         expect({e["pid"] for e in spans} == {0, 1, 2, 3} and all(e["dur"] >= 0 for e in spans), f"{kind}: {spans}")
+        if kind == "processes":
+            check_clocks([e for e in spans if e["args"].get("bytes") == 32], ranks)
         for rank in range(4):
             names = [e["name"] for e in spans if e["pid"] == rank]
             expect(names.count("_c10d_functional.all_to_all_single.default") == 3, f"{kind}: {names}")

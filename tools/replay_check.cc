@@ -1,13 +1,13 @@
-// epweave-replay check: what it finds, for people and as JSON.
+// epweave-replay check: all ranks in this process, or each in its own.
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <map>
-#include <tuple>
 
 #include "graphs.h"
 #include "replay/check.h"
 #include "replay/cpu/kernels.h"
+#include "replay/message.h"
+#include "replay_check_report.h"
+#include "replay_environment.h"
+#include "replay_process.h"
 #include "replay_progress.h"
 #include "replay_setup.h"
 
@@ -16,238 +16,189 @@ namespace {
 
 using replay::Rank;
 
-Json describe_difference(const replay::TensorDifference& difference) {
-  if (!difference.problem.empty()) return {{"problem", difference.problem}};
-  return {{"differing", difference.differing},
-          {"index", difference.index},
-          {"bits", {difference.bits_a, difference.bits_b}},
-          {"ulp", difference.ulp ? Json(*difference.ulp) : Json()},
-          {"relative_error", number_or_text(difference.relative_error)}};
+// A graph and what its ranks meet in.
+struct Plan {
+  Plan(const Graph& graph, const ReplayOptions& options)
+      : world(replay::derive_world(graph, options.ranks)), steps(replay::plan_steps(graph, graph.step())) {}
+  replay::World world;
+  replay::Steps steps;
+};
+
+// --- devices ---
+
+// A device for A and one for B, or one for both; null: the CPU.
+struct Devices {
+  std::unique_ptr<replay::Device> first, second;
+  replay::Device* a = nullptr;
+  replay::Device* b = nullptr;
+};
+
+Devices open_devices(const CheckCommandOptions& options) {
+  Devices devices;
+  devices.first = open_device(options.name_of_a(), options.replay);
+  devices.a = devices.b = devices.first.get();
+  if (options.name_of_a() == options.name_of_b()) return devices;
+  devices.second = open_device(options.name_of_b(), options.replay);
+  devices.b = devices.second.get();
+  return devices;
 }
 
-Json describe_rank(const replay::RankCheck& rank) {
-  Json nodes = Json::object();
-  for (std::size_t i = 0; i < replay::kVerdicts; ++i)
-    nodes[std::string(replay::name_of(static_cast<replay::Verdict>(i)))] = rank.nodes[i];
-  return {{"nodes", std::move(nodes)}, {"unverified", rank.unverified}, {"skipped", rank.skipped}};
+// The communicators are those of one device: it serves the graphs that do not run on the CPU.
+Devices open_own_device(const CheckCommandOptions& options, const replay::nccl::Place& place) {
+  const std::string &name_a = options.name_of_a(), &name_b = options.name_of_b();
+  const std::string& name = name_a == "cpu" ? name_b : name_a;
+  if (name_b != "cpu" && name_b != name)
+    throw UsageError(
+        fmt::format("over NCCL each process has one device: A on {} and B on {} need two; one of them may be "
+                    "the CPU",
+                    name_a, name_b));
+  Devices devices;
+  devices.first = open_device_of(name, options.replay, place);
+  devices.a = name_a == "cpu" ? nullptr : devices.first.get();
+  devices.b = name_b == "cpu" ? nullptr : devices.first.get();
+  return devices;
 }
 
-Json describe_changes(const replay::CheckReport& report, const Graph& b) {
-  Json changes = Json::array();
-  for (const replay::KernelChange& change : report.kernel_changes)
-    changes.push_back({{"rank", change.rank}, {"origin", change.origin}, {"a", change.a}, {"b", change.b}});
-  Json result = {{"changes", std::move(changes)}, {"first", nullptr}};
-  if (report.first_change) {
-    Json first = {{"rank", report.first_change->rank}, {"origin", report.first_change->origin}};
-    if (report.first_change->difference)
-      first["difference"] = describe_difference(*report.first_change->difference);
-    add_site(first, site_of(b, b.step().nodes[report.first_change->node]));
-    result["first"] = std::move(first);
+// --- reports ---
+
+// What is printed and written of the ranks' reports.
+class Printer {
+ public:
+  Printer(const CheckCommandOptions& options, const Graph& b, Console& console)
+      : options_(options), b_(b), console_(console) {}
+
+  void write(Rank rank, const replay::CheckReport& report, const Json& environment) const {
+    Json written = {{"rank", rank}};
+    written.update(describe_check(report, b_));
+    written["environment"] = environment;
+    write_rank_report(options_.transport, rank, written);
   }
-  return result;
+
+  // `environments`: of each rank, where they are processes; else of this one.
+  void print(const replay::CheckReport& report, const std::vector<Json>& environments) const {
+    report_contradictions(report.run_a, options_.a);
+    report_contradictions(report.run_b, options_.b);
+    for (const replay::OutputCheck& output : report.outputs)
+      if (output.verdict == replay::Verdict::kSumOrder)
+        console_.detail(fmt::format("rank {}: {}: {}; {}", output.rank, output.name,
+                                    replay::describe(output.difference), replay::describe(*output.bound)));
+    if (!console_.json()) return console_.print(summarise_check(report, b_));
+    Json described = describe_check(report, b_);
+    if (options_.transport.has_processes())
+      for (std::size_t rank = 0; rank < environments.size(); ++rank)
+        described["ranks"][rank]["environment"] = environments[rank];
+    described["environment"] = environments[0];
+    console_.print(report_text(described));
+  }
+
+ private:
+  // Recorded types that values contradicted, of all ranks.
+  void report_contradictions(const replay::FirstRun& run, const InputOptions& graph) const {
+    if (run.contradictions == 0) return;
+    console_.warn(fmt::format("{}: {} values are not what is recorded; first: {}", display_name(graph),
+                              run.contradictions, run.first_contradiction));
+  }
+
+  const CheckCommandOptions& options_;
+  const Graph& b_;
+  Console& console_;
+};
+
+Json describe_devices(Json environment, const Devices& devices, const std::string& transport) {
+  if (devices.a == devices.b) return environment;
+  environment["device"] = describe_environment(devices.a, transport)["device"];
+  environment["device_b"] = describe_environment(devices.b, transport)["device"];
+  return environment;
 }
 
-Json describe_check(const replay::CheckReport& report, const Graph& b) {
-  Json outputs = Json::array(), ranks = Json::array();
-  for (const replay::OutputCheck& output : report.outputs) {
-    if (output.verdict == replay::Verdict::kEqual) continue;
-    Json entry = describe_difference(output.difference);
-    entry["rank"] = output.rank;
-    entry["name"] = output.name;
-    entry["verdict"] = replay::name_of(output.verdict);
-    if (output.bound) entry["share_of_bound"] = number_or_text(output.bound->largest_share);
-    outputs.push_back(std::move(entry));
-  }
-  for (const replay::RankCheck& rank : report.ranks) ranks.push_back(describe_rank(rank));
-  Json result = {{"verdict", name_of(report.conclusion())},
-                 {"same", report.is_same()},
-                 {"baseline_is_deterministic", report.baseline_is_deterministic},
-                 {"devices_agree", report.devices_agree},
-                 {"step_is_finite", report.step_is_finite},
-                 {"outputs_not_finite", report.outputs_not_finite},
-                 {"outputs", report.outputs.size()},
-                 {"outputs_not_equal", std::move(outputs)},
-                 {"largest_share_of_bound", number_or_text(report.largest_share)},
-                 {"ops_without_bound", report.ops_without_bound},
-                 {"ranks", std::move(ranks)},
-                 {"first_divergence", nullptr},
-                 {"library_kernels", describe_changes(report, b)},
-                 {"seconds", {report.run_a.seconds, report.run_b.seconds}}};
-  if (report.reference) {
-    const replay::ReferenceCheck& found = *report.reference;
-    result["reference"] = {{"outputs", found.outputs},
-                           {"equal_to_a", found.equal_to_a},
-                           {"equal_to_b", found.equal_to_b},
-                           {"largest_relative_error", number_or_text(found.largest_error)},
-                           {"largest_relative_error_of_b", number_or_text(found.largest_error_of_b)},
-                           {"first_unlike_b", text_or_null(found.first_unlike_b)}};
-  }
-  if (report.first) {
-    Json first = {
-        {"rank", report.first->rank}, {"origin", report.first->origin}, {"reason", report.first->reason}};
-    if (report.first->difference) first["difference"] = describe_difference(*report.first->difference);
-    add_site(first, site_of(b, b.step().nodes[report.first->node]));
-    result["first_divergence"] = std::move(first);
-  }
-  return result;
+// --- checks ---
+
+struct Prepared {
+  const CheckedGraphs& graphs;
+  const Devices& devices;
+  replay::CheckSetup& setup;
+};
+
+int exit_code_of(replay::CheckReport::Conclusion conclusion) {
+  return conclusion == replay::CheckReport::Conclusion::kSame ? kFine : kDifferent;
 }
 
-std::string list_verdicts(const std::array<std::uint64_t, replay::kVerdicts>& counts) {
-  std::string line;
-  for (std::size_t i = 0; i < replay::kVerdicts; ++i) {
-    const auto verdict = static_cast<replay::Verdict>(i);
-    if (verdict == replay::Verdict::kLibraryKernel && counts[i] == 0) continue;  // of native math
-    line += fmt::format("{}{} {}", i == 0 ? "" : ", ", counts[i], replay::name_of(verdict));
-  }
-  return line;
+int check_here(const CheckCommandOptions& options, const Prepared& prepared, Console& console) {
+  const auto& [graphs, devices, setup] = prepared;
+  const Printer printer(options, graphs.b, console);
+  const Json environment = describe_devices(describe_environment(devices.a, options.transport.name), devices,
+                                            options.transport.name);
+  const replay::CheckedRanks checked = replay::check_ranks(graphs.a, graphs.b, setup);
+  for (Rank rank = 0; rank < checked.reports.size(); ++rank)
+    printer.write(rank, checked.reports[rank], environment);
+  printer.print(replay::merge(checked.reports), {environment});
+  return exit_code_of(checked.conclusion);
 }
 
-std::string list_reasons(std::string_view what, const std::map<std::string, std::uint64_t>& reasons) {
-  std::string text;
-  for (const auto& [reason, count] : reasons) text += fmt::format("    {} {}: {}\n", count, what, reason);
-  return text;
-}
-
-// The ranks' nodes: one entry for ranks with the same counts.
-std::string summarise_nodes(const std::vector<replay::RankCheck>& ranks) {
-  std::string text;
-  for (std::size_t first = 0; first < ranks.size();) {
-    const replay::RankCheck& rank = ranks[first];
-    std::size_t next = first + 1;
-    while (next < ranks.size() && ranks[next].nodes == rank.nodes && ranks[next].skipped == rank.skipped &&
-           ranks[next].unverified == rank.unverified)
-      ++next;
-    std::uint64_t skipped = 0;
-    for (const auto& [reason, count] : rank.skipped) skipped += count;
-    text += fmt::format("nodes of rank {}: {}; {} skipped\n",
-                        next == first + 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, next - 1),
-                        list_verdicts(rank.nodes), skipped);
-    text += list_reasons("unverified", rank.unverified) + list_reasons("skipped", rank.skipped);
-    first = next;
-  }
-  return text;
-}
-
-std::string describe_first(const replay::NodeCheck& first, const Graph& b) {
-  const Site site = site_of(b, b.step().nodes[first.node]);
-  std::string text =
-      fmt::format("first node that differs: rank {}: %{} = {} for %{}{}{}: {}\n", first.rank, site.node,
-                  site.op, first.origin, site.module.empty() ? "" : " in " + site.module,
-                  site.source.empty() ? "" : " (" + site.source + ")", first.reason);
-  if (first.difference) text += fmt::format("  {}\n", replay::describe(*first.difference));
-  return text;
-}
-
-// The first products that took other algorithms, for people.
-std::string summarise_changes(const replay::CheckReport& report, const Graph& b) {
-  constexpr std::size_t kMost = 5;
-  if (report.kernel_changes.empty()) return "";
-  std::string text = fmt::format("{} products took another algorithm of the library in B, and differ:\n",
-                                 report.kernel_changes.size());
-  // Most are the same on all ranks: in the order in which the first rank has them.
-  std::vector<std::pair<const replay::KernelChange*, std::size_t>> kinds;
-  std::map<std::tuple<std::string, std::vector<std::string>, std::vector<std::string>>, std::size_t> known;
-  for (const replay::KernelChange& change : report.kernel_changes) {
-    const auto [found, is_new] = known.try_emplace({change.origin, change.a, change.b}, kinds.size());
-    if (is_new) kinds.emplace_back(&change, 0);
-    ++kinds[found->second].second;
-  }
-  for (std::size_t i = 0; i < std::min(kMost, kinds.size()); ++i) {
-    const auto& [change, ranks] = kinds[i];
-    text += fmt::format("  %{} on {} of {} ranks\n", change->origin, ranks, report.ranks.size());
-    for (const std::string& one : change->a) text += fmt::format("    A: {}\n", one);
-    for (const std::string& one : change->b) text += fmt::format("    B: {}\n", one);
-  }
-  if (kinds.size() > kMost) text += fmt::format("  and {} more; --json lists them\n", kinds.size() - kMost);
-  if (report.first_change && report.first_change->difference) {
-    const Site site = site_of(b, b.step().nodes[report.first_change->node]);
-    text += fmt::format("  the first, %{} = {}{}{}: {}\n", site.node, site.op,
-                        site.module.empty() ? "" : " in " + site.module,
-                        site.source.empty() ? "" : " (" + site.source + ")",
-                        replay::describe(*report.first_change->difference));
-  }
-  return text +
-         "  what lies behind them is not verified: --pin-rows takes one algorithm for all numbers of rows "
-         "where the library allows it, --math portable always\n";
-}
-
-std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
-  std::string text;
-  std::array<std::uint64_t, replay::kVerdicts> counts{};
-  for (const replay::OutputCheck& output : report.outputs) {
-    ++counts[static_cast<std::size_t>(output.verdict)];
-    if (output.verdict == replay::Verdict::kEqual || output.verdict == replay::Verdict::kSumOrder) continue;
-    text += fmt::format("rank {}: {} {}: {}{}\n", output.rank, output.name, replay::name_of(output.verdict),
-                        replay::describe(output.difference),
-                        output.bound ? "; " + replay::describe(*output.bound) : "");
-  }
-  if (report.first) text += describe_first(*report.first, b);
-  text += summarise_changes(report, b);
-  if (!report.baseline_is_deterministic)
-    text += "A is not deterministic: it gave other bits the second time\n";
-  if (!report.devices_agree) text += "the device gives other bits than the CPU, where bounds are made\n";
-  if (!report.step_is_finite)
-    text +=
-        "A's loss or gradients are not finite: equal NaNs show nothing; give other inputs (--recipe, "
-        "--seed)\n";
-  text += fmt::format("outputs: {}{}\n", list_verdicts(counts),
-                      report.outputs_not_finite == 0
-                          ? ""
-                          : fmt::format("; {} with NaN or infinity", report.outputs_not_finite));
-  if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
-    text +=
-        fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);
-  if (!report.ops_without_bound.empty())
-    text += fmt::format("ops without a bound for regrouped sums: {}\n",
-                        fmt::join(report.ops_without_bound, ", "));
-  text += summarise_nodes(report.ranks);
-  if (report.reference) {
-    const replay::ReferenceCheck& found = *report.reference;
-    text += fmt::format(
-        "reference: {} of {} outputs equal to A's, {} to B's; largest relative error to A: its {:.3g}, B's "
-        "{:.3g}\n",
-        found.equal_to_a, found.outputs, found.equal_to_b, found.largest_error, found.largest_error_of_b);
-    if (!found.first_unlike_b.empty()) text += fmt::format("  unlike B: {}\n", found.first_unlike_b);
-  }
-  return text + fmt::format("{}\n", name_of(report.conclusion()));
+// One rank in this process; rank 0 prints what all found. Every process ends with the same exit code.
+int check_process(const CheckCommandOptions& options, const Prepared& prepared,
+                  const replay::nccl::Place& place, Console& console) {
+  const auto& [graphs, devices, setup] = prepared;
+  replay::require_comparable(graphs.a, graphs.b, setup);
+  std::vector<Plan> plans;
+  for (const Graph* graph : {&graphs.a, &graphs.b, graphs.reference})
+    if (graph != nullptr) plans.emplace_back(*graph, options.replay);
+  std::vector<replay::nccl::SessionGraph> of_session;
+  for (const Plan& plan : plans) of_session.push_back({plan.world, plan.steps});
+  replay::nccl::RendezvousOptions rendezvous;
+  rendezvous.deadline = setup.options.deadline;
+  rendezvous.program = describe_program(options, graphs);
+  replay::nccl::Session session({place, of_session, *devices.first, rendezvous});
+  setup.options.process = &session.process();
+  const Json environment =
+      describe_devices(describe_process(session, {place, *devices.first}, console), devices, "nccl");
+  const Printer printer(options, graphs.b, console);
+  replay::CheckedRanks checked;
+  std::vector<replay::CheckReport> reports;
+  std::vector<Json> environments;
+  run_together(session, place.rank, [&] {
+    checked = replay::check_ranks(graphs.a, graphs.b, setup);
+    printer.write(place.rank, checked.reports[0], environment);
+    const std::string own =
+        replay::Writer().text(encode(checked.reports[0])).text(report_line(environment)).take();
+    for (const std::string& text : session.conclude(own)) {
+      replay::Reader reader(text);
+      reports.push_back(replay::decode_check_report(reader.text()));
+      environments.push_back(Json::parse(reader.text()));
+    }
+  });
+  if (!reports.empty()) printer.print(replay::merge(reports), environments);  // else not rank 0
+  return exit_code_of(checked.conclusion);
 }
 
 }  // namespace
 
 int replay_check(const CheckCommandOptions& options, Console& console) {
+  const bool is_process = options.transport.has_processes();
+  require_report_dir(options.transport);
   const Graph a = read_sound_input(options.a), b = read_sound_input(options.b);
   std::optional<Graph> reference;
   if (!options.reference.path.empty()) reference = read_sound_input(options.reference);
+  const CheckedGraphs graphs{a, b, reference ? &*reference : nullptr};
   const replay::KernelTable kernels = replay::make_cpu_kernels();
-  const std::string& name_a = options.device_a.empty() ? options.replay.device : options.device_a;
-  const std::string& name_b = options.device_b.empty() ? options.replay.device : options.device_b;
-  const std::unique_ptr<replay::Device> device_a = open_device(name_a, options.replay);
-  const std::unique_ptr<replay::Device> other =
-      name_a == name_b ? nullptr : open_device(name_b, options.replay);
-  replay::Device* device_b = name_a == name_b ? device_a.get() : other.get();
-  require_runnable({a, options.a, options.replay, device_a.get()}, kernels);
-  require_runnable({b, options.b, options.replay, device_b}, kernels);
-  if (reference) require_runnable({*reference, options.reference, options.replay}, kernels);
+  const replay::World world = replay::derive_world(a, options.replay.ranks);
+  const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();
+  const Devices devices = is_process ? open_own_device(options, place) : open_devices(options);
+  const Rank ranks_here = is_process ? 1 : 0;
+  require_runnable({a, options.a, options.replay, devices.a, ranks_here}, kernels);
+  require_runnable({b, options.b, options.replay, devices.b, ranks_here}, kernels);
+  if (reference)
+    require_runnable({*reference, options.reference, options.replay, nullptr, ranks_here}, kernels);
   const InputSource source(options.replay);
-  const auto ranks_of = [&](const Graph& graph) {
-    return replay::derive_world(graph, options.replay.ranks).size;
-  };
-  source.files.require_all_used({{a, ranks_of(a)}, {b, ranks_of(b)}});
+  source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
   ReplayProgress progress(console);
-  replay::RunOptions run_options = make_options(options.replay);
-  run_options.progress = progress.function();
-  const replay::CheckReport report =
-      replay::check_graphs(a, b,
-                           {kernels, options.replay.ranks, source.data, run_options,
-                            reference ? &*reference : nullptr, device_a.get(), device_b});
-  report_contradictions(report.run_a, display_name(options.a), console);
-  report_contradictions(report.run_b, display_name(options.b), console);
-  for (const replay::OutputCheck& output : report.outputs)
-    if (output.verdict == replay::Verdict::kSumOrder)
-      console.detail(fmt::format("rank {}: {}: {}; {}", output.rank, output.name,
-                                 replay::describe(output.difference), replay::describe(*output.bound)));
-  console.print(console.json() ? report_text(describe_check(report, b)) : summarise_check(report, b));
-  return report.is_same() ? kFine : kDifferent;
+  replay::CheckSetup setup{
+      kernels,  options.replay.ranks, source.data, make_options(options.replay), graphs.reference, devices.a,
+      devices.b};
+  if (!is_process || place.rank == 0) setup.options.progress = progress.function();
+  const Prepared prepared{graphs, devices, setup};
+  return is_process ? check_process(options, prepared, place, console)
+                    : check_here(options, prepared, console);
 }
 
 }  // namespace epweave::cli

@@ -94,28 +94,29 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
   command.add_flag("--poison", replay.poison, "Fill new and freed memory with NaN patterns");
 }
 
-void add_transport(CLI::App& command, RunCommandOptions& run) {
+void add_transport(CLI::App& command, TransportOptions& transport) {
   choose(command
-             .add_option("--transport", run.transport,
+             .add_option("--transport", transport.name,
                          "How ranks meet: local, all in this process; or nccl, each a process that "
                          "torchrun, srun or mpirun started, with a GPU of its own")
              ->type_name("KIND"),
          {"local", "nccl"});
-  ProcessOptions& process = run.process;
-  take_place(command.add_option("--rank", process.rank, "This process's rank, where no launcher says"), 0,
+  take_place(command.add_option("--rank", transport.rank, "This process's rank, where no launcher says"), 0,
              kMostRanks - 1);
-  take_place(command.add_option("--world-size", process.world_size,
+  take_place(command.add_option("--world-size", transport.world_size,
                                 "The number of processes, where no launcher says"),
              1, kMostRanks);
   take_place(command.add_option(
-                 "--local-rank", process.local_rank,
+                 "--local-rank", transport.local_rank,
                  "This process among those of its host, where no launcher says: the number of its GPU"),
              0, kMostRanks - 1);
   command
-      .add_option("--rendezvous", process.rendezvous,
+      .add_option("--rendezvous", transport.rendezvous,
                   "Where the processes meet: HOST:PORT of rank 0, or file:PATH in a folder that all see")
       ->type_name("PLACE");
-  command.add_option("--report-dir", run.report_dir, "Write each rank's report to rankN.json in this folder")
+  command
+      .add_option("--report-dir", transport.report_dir,
+                  "Write each rank's report to rankN.json in this folder")
       ->type_name("DIR");
 }
 
@@ -156,7 +157,9 @@ void add_examples(CLI::App& app) {
       {"check",
        "Examples:\n"
        "  epweave-replay check IN.epw OUT.epw\n"
-       "  epweave-replay check IN.epw OUT.epw --data integer --json"},
+       "  epweave-replay check IN.epw OUT.epw --data integer --json\n"
+       "  torchrun --nproc-per-node 4 --no-python epweave-replay check IN.epw OUT.epw --transport nccl "
+       "--device cuda"},
       {"steps",
        "Examples:\n"
        "  epweave-replay steps G.epw\n"
@@ -181,7 +184,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   run.add_option("--save-inputs", choices.run.save_inputs,
                  "Write the inputs of all ranks, as they were before the run, to this safetensors file")
       ->type_name("FILE");
-  add_transport(run, choices.run);
+  add_transport(run, choices.run.transport);
   add_measuring(run, choices.run);
   CLI::App& check = *app->add_subcommand("check", "Execute two graphs and compare their outputs and nodes");
   add_graph(check, "A", choices.check.a, "The original");
@@ -195,6 +198,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_device(check, "--device-a", choices.check.device_a, "Where A runs, if not where --device says");
   add_device(check, "--device-b", choices.check.device_b, "Where B runs, if not where --device says");
   check.add_flag("--cuda-graphs", choices.check.cuda_graphs)->group("");  // to say why it is refused
+  add_transport(check, choices.check.transport);
   CLI::App& steps = *app->add_subcommand("steps", "Print what a rank's host thread does, in order");
   add_graph(steps, "G", choices.steps.input, "Graph, - for standard input");
   add_input_form(steps, choices.steps.input.from);
@@ -209,23 +213,24 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
 }
 
 ProgramHelp program_help(const CLI::App& app) {
-  return {kReplayProgram,
-          "execute training graphs on virtual ranks",
-          "Executes a graph on all its ranks in one process, without PyTorch, and compares what two graphs "
-          "compute.\n"
-          "It sees no pass: what it finds equal is equal whatever rewrote it.",
-          {exit_status_section(Program::kReplay),
-           {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
-           {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
-          list_commands(app)};
+  return {
+      kReplayProgram,
+      "execute training graphs on virtual ranks",
+      "Executes a graph without PyTorch, on all its ranks in one process or each in its own, and compares "
+      "what two graphs compute.\n"
+      "It sees no pass: what it finds equal is equal whatever rewrote it.",
+      {exit_status_section(Program::kReplay),
+       {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
+       {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
+      list_commands(app)};
 }
 
-void require_processes(const RunCommandOptions& run) {
-  if (run.transport == "nccl") return;
-  const std::pair<const char*, bool> kPlaces[] = {{"--rank", run.process.rank.has_value()},
-                                                  {"--world-size", run.process.world_size.has_value()},
-                                                  {"--local-rank", run.process.local_rank.has_value()},
-                                                  {"--rendezvous", !run.process.rendezvous.empty()}};
+void require_processes(const TransportOptions& transport) {
+  if (transport.has_processes()) return;
+  const std::pair<const char*, bool> kPlaces[] = {{"--rank", transport.rank.has_value()},
+                                                  {"--world-size", transport.world_size.has_value()},
+                                                  {"--local-rank", transport.local_rank.has_value()},
+                                                  {"--rendezvous", !transport.rendezvous.empty()}};
   for (const auto& [option, is_given] : kPlaces)
     if (is_given)
       throw UsageError(fmt::format("{} is for ranks that are processes: --transport nccl", option));
@@ -239,7 +244,7 @@ void require_whole_stretches(const Choices& choices) {
         "launched as a whole. Compare the hashes of run with and without it");
   const RunCommandOptions& run = choices.run;
   if (!run.cuda_graphs) return;
-  if (run.transport == "local" && run.replay.device == "cpu")
+  if (run.transport.name == "local" && run.replay.device == "cpu")
     throw UsageError("--cuda-graphs is a GPU's: give --device cuda");
   for (const auto& [option, path] :
        {std::pair{"--timeline", &run.measure.timeline}, std::pair{"--costs", &run.measure.costs}})
@@ -277,7 +282,8 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
     return [text = std::move(text)](Console& console) { return console.print(text), kFine; };
   };
   if (const std::optional<std::string> text = parse_arguments(*app, argc, argv)) return {{}, print(*text)};
-  require_processes(choices->run);
+  for (const TransportOptions& transport : {choices->run.transport, choices->check.transport})
+    require_processes(transport);
   require_whole_stretches(*choices);
   choices->check.b.from = choices->check.reference.from = choices->check.a.from;
   const CommandFiles files = files_of(*choices);

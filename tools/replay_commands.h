@@ -29,10 +29,13 @@ struct ReplayOptions {
   bool poison = false;
 };
 
-// Ranks that are processes of their own; see replay/nccl/place.h.
-struct ProcessOptions {
+// How ranks meet. Those that are processes of their own: see replay/nccl/place.h.
+struct TransportOptions {
+  std::string name = "local";  // or nccl
   std::optional<std::uint32_t> rank, world_size, local_rank;
   std::string rendezvous;
+  std::string report_dir;  // where each rank's report is written; empty: nowhere
+  bool has_processes() const { return name == "nccl"; }
 };
 
 // Where measured times go; empty: nowhere.
@@ -46,9 +49,7 @@ struct RunCommandOptions {
   InputOptions input;
   ReplayOptions replay;
   std::string outputs, save_inputs;  // safetensors; empty: none
-  std::string transport = "local";   // or nccl
-  ProcessOptions process;
-  std::string report_dir;  // where each rank writes its report; empty: nowhere
+  TransportOptions transport;
   MeasureOptions measure;
   bool nvtx = false;
   bool cuda_graphs = false;
@@ -60,6 +61,9 @@ struct CheckCommandOptions {
   std::string device_a, device_b;  // empty: as `replay` says
   ReplayOptions replay;
   bool cuda_graphs = false;  // refused
+  TransportOptions transport;
+  const std::string& name_of_a() const { return device_a.empty() ? replay.device : device_a; }
+  const std::string& name_of_b() const { return device_b.empty() ? replay.device : device_b; }
 };
 
 struct StepsCommandOptions {

@@ -33,6 +33,16 @@ void add_statistics(Json& entry, std::vector<double> samples) {
   entry["mean"] = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
 }
 
+// In microseconds from the first rank's.
+std::vector<double> list_starts(const Measurement& measurement) {
+  const double first = std::min_element(measurement.starts.begin(), measurement.starts.end(),
+                                        [](const RankStart& a, const RankStart& b) { return a.at < b.at; })
+                           ->at;
+  std::vector<double> starts;
+  for (const RankStart& start : measurement.starts) starts.push_back((start.at - first) * 1e6);
+  return starts;
+}
+
 }  // namespace
 
 Json list_spans(const Graph& graph, const replay::RunResult& run, replay::Rank rank) {
@@ -53,8 +63,16 @@ Json list_spans(const Graph& graph, const replay::RunResult& run, replay::Rank r
 }
 
 std::string timeline_text(const Measurement& measurement) {
-  std::string text = "{\"displayTimeUnit\": \"ns\", \"otherData\": " +
-                     report_line({{"measured_on", measurement.environment}}) + ", \"traceEvents\": [";
+  const std::vector<double> starts = list_starts(measurement);
+  Json ranks = Json::array();
+  for (std::size_t rank = 0; rank < starts.size(); ++rank)
+    ranks.push_back(
+        {{"rank", rank}, {"start", starts[rank]}, {"within", measurement.starts[rank].within * 1e6}});
+  std::string text =
+      "{\"displayTimeUnit\": \"ns\", \"otherData\": " +
+      report_line(
+          {{"measured_on", measurement.environment}, {"clock_of", "rank 0"}, {"ranks", std::move(ranks)}}) +
+      ", \"traceEvents\": [";
   const char* separator = "\n";
   const auto add = [&](const Json& event) {
     text += separator + report_line(event);
@@ -85,7 +103,7 @@ std::string timeline_text(const Measurement& measurement) {
            {"pid", rank},
            {"tid", track->second},
            {"name", row[kOp]},
-           {"ts", row[kBegin]},
+           {"ts", starts[rank] + row[kBegin].get<double>()},
            {"dur", microseconds(row)},
            {"args", std::move(args)}});
     }

@@ -1,8 +1,8 @@
 // Measured times: a timeline for ui.perfetto.dev and chrome://tracing, and a cost file.
 //
 // Spans are what the device's events say (on a GPU: CUDA events; on the emulated device: the host's clock where its
-// streams pass the events; on the CPU: the host's clock around each kernel), of one rank, from that rank's own start:
-// the clocks of different ranks are not compared. Host work, waiting, and views have no spans.
+// streams pass the events; on the CPU: the host's clock around each kernel), of one rank, from that rank's own start.
+// In the timeline all ranks are on rank 0's clock, each to within what it says. Host work, waiting, and views have no spans.
 #pragma once
 
 #include "ir/graph.h"
@@ -14,9 +14,15 @@ namespace epweave::cli {
 // Spans of a rank, to be sent to rank 0: one row each.
 Json list_spans(const Graph& graph, const replay::RunResult& run, replay::Rank rank);
 
+// When a rank's last run began, on rank 0's clock, and how far off that may be; in seconds.
+struct RankStart {
+  double at = 0, within = 0;
+};
+
 // Spans of each rank, by rank, and what they were measured on.
 struct Measurement {
   const std::vector<Json>& ranks;
+  const std::vector<RankStart>& starts;
   const Json& environment;
   std::uint32_t warm_up = 0, repeat = 1;
 };

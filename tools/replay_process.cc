@@ -6,6 +6,7 @@
 
 #include "io/file.h"
 #include "replay/device/device.h"
+#include "replay_environment.h"
 #include "replay_setup.h"
 #include "version.h"
 
@@ -13,9 +14,35 @@ namespace epweave::cli {
 
 namespace nccl = replay::nccl;
 
-nccl::Place find_place(const RunCommandOptions& options, const replay::World& world) {
-  const nccl::PlaceOptions given{options.process.rank, options.process.world_size, options.process.local_rank,
-                                 options.process.rendezvous};
+namespace {
+
+std::string hash_bytes(std::string_view bytes) {
+  return sha256_hex(bytes).substr(0, 16);
+}
+std::string hash_file(const std::string& path) {
+  return hash_bytes(read_bytes(path));
+}
+// The file, or what was read of standard input.
+std::string hash_graph(const Graph& graph, const InputOptions& input) {
+  return input.path == "-" ? hash_bytes(file_bytes(graph, "", Format::kBinary)) : hash_file(input.path);
+}
+
+// What both commands take.
+std::string describe_options(const ReplayOptions& replay) {
+  std::string text = fmt::format(", seed {}, {} data, {} math{}", replay.seed, replay.data, replay.math,
+                                 replay.pin_rows ? " with pinned rows" : "");
+  if (replay.report_types) text += ", recorded types reported";
+  if (replay.poison) text += ", memory poisoned";
+  if (replay.jitter) text += fmt::format(", delays of seed {}", *replay.jitter);
+  if (!replay.recipe.empty()) text += ", recipe " + hash_file(replay.recipe);
+  for (const std::string& path : replay.inputs) text += ", inputs " + hash_file(path);
+  return text;
+}
+
+}  // namespace
+
+nccl::Place find_place(const TransportOptions& options, const replay::World& world) {
+  const nccl::PlaceOptions given{options.rank, options.world_size, options.local_rank, options.rendezvous};
   nccl::Place place =
       nccl::find_place(given, [](const char* name) -> const char* { return std::getenv(name); });
   if (place.ranks != world.size)
@@ -24,8 +51,8 @@ nccl::Place find_place(const RunCommandOptions& options, const replay::World& wo
   return place;
 }
 
-std::unique_ptr<replay::Device> open_device_of(const ReplayOptions& options, const nccl::Place& place) {
-  const std::string& name = options.device;
+std::unique_ptr<replay::Device> open_device_of(const std::string& name, const ReplayOptions& options,
+                                               const nccl::Place& place) {
   if (name == "cpu")
     throw UsageError("--transport nccl needs --device cuda; on the CPU all ranks are threads of one process");
   const replay::device::MathMode mode = read_math(options);
@@ -38,19 +65,22 @@ std::unique_ptr<replay::Device> open_device_of(const ReplayOptions& options, con
   return replay::device::open_cuda_device(sees_one ? 0 : static_cast<int>(place.local_rank), mode);
 }
 
-std::string describe_program(const RunCommandOptions& options) {
-  const auto hash = [](const std::string& path) { return sha256_hex(read_bytes(path)).substr(0, 16); };
-  const ReplayOptions& replay = options.replay;
-  std::string text =
-      fmt::format("{}, graph {}, seed {}, {} data, {} math{}, {} runs", version_text(kReplayProgram),
-                  options.input.path == "-" ? "of standard input" : hash(options.input.path), replay.seed,
-                  replay.data, replay.math, replay.pin_rows ? " with pinned rows" : "",
-                  options.measure.warm_up + options.measure.repeat);
-  if (options.cuda_graphs) text += ", CUDA graphs";
-  if (!replay.recipe.empty()) text += ", recipe " + hash(replay.recipe);
-  for (const std::string& path : replay.inputs) text += ", inputs " + hash(path);
-  return text;
+std::string describe_program(const RunCommandOptions& options, const Graph& graph) {
+  return fmt::format("{}, run of graph {}{}, {} runs{}", version_text(kReplayProgram),
+                     hash_graph(graph, options.input), describe_options(options.replay),
+                     options.measure.warm_up + options.measure.repeat,
+                     options.cuda_graphs ? ", CUDA graphs" : "");
 }
+
+std::string describe_program(const CheckCommandOptions& options, const CheckedGraphs& graphs) {
+  std::string text = fmt::format("{}, check of graphs {} on {} and {} on {}", version_text(kReplayProgram),
+                                 hash_graph(graphs.a, options.a), options.name_of_a(),
+                                 hash_graph(graphs.b, options.b), options.name_of_b());
+  if (graphs.reference != nullptr) text += ", reference " + hash_graph(*graphs.reference, options.reference);
+  return text + describe_options(options.replay);
+}
+
+namespace {
 
 Json describe_session(const nccl::Session& session, const nccl::Place& place) {
   Json settings = Json::array(), others = Json::array();
@@ -71,6 +101,42 @@ Json describe_session(const nccl::Session& session, const nccl::Place& place) {
           {"nccl_settings", std::move(settings)},
           {"nccl_settings_are_pinned", all_pinned},
           {"nccl_other_settings", std::move(others)}};
+}
+
+std::string path_of_report(const TransportOptions& options, replay::Rank rank) {
+  return fmt::format("{}/rank{}.json", options.report_dir, rank);
+}
+
+}  // namespace
+
+Json describe_process(const nccl::Session& session, const OwnRank& own, Console& console) {
+  Json environment = describe_environment(&own.device, "nccl");
+  environment.update(describe_session(session, own.place));
+  if (!environment["nccl_settings_are_pinned"].get<bool>())
+    console.warn(
+        fmt::format("rank {}: settings of NCCL are not those wanted; the report lists them", own.place.rank));
+  return environment;
+}
+
+void run_together(nccl::Session& session, replay::Rank rank, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const replay::CollectiveError& error) {
+    session.fail(error.what());
+    throw replay::CollectiveError(
+        fmt::format("here is rank {}; {}{}", rank, error.what(), session.describe_failure()));
+  } catch (const std::exception& error) {
+    session.fail(error.what());
+    throw;
+  }
+}
+
+void require_report_dir(const TransportOptions& options) {
+  if (!options.report_dir.empty()) require_writable(path_of_report(options, 0));
+}
+
+void write_rank_report(const TransportOptions& options, replay::Rank rank, const Json& report) {
+  if (!options.report_dir.empty()) write_bytes(path_of_report(options, rank), report_text(report));
 }
 
 }  // namespace epweave::cli

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,11 +7,12 @@
 
 #include "graphs.h"
 #include "io/file.h"
-#include "replay/check.h"
 #include "replay/cpu/kernels.h"
 #include "replay/inputs.h"
+#include "replay/output_check.h"
 #include "replay/parallel.h"
 #include "replay_commands.h"
+#include "replay_environment.h"
 #include "replay_measure.h"
 #include "replay_process.h"
 #include "replay_progress.h"
@@ -118,21 +118,6 @@ struct Prepared {
   const std::vector<replay::RankInputs>& inputs;
 };
 
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-// What the bits of a run depend on.
-std::string_view describe_determinism(replay::Math math) {
-  if (math == replay::Math::kPortable) return "the same bits on every machine";
-  return "products: the same bits for the same library, GPU model, number of multiprocessors and algorithms, "
-         "none of "
-         "which splits the reduced index or adds up partial results; other ops: the same bits on every "
-         "machine";
-}
-
 // The products of a rank that the library computed: each shape and algorithm once, with the number of launches.
 Json list_products(const replay::RankResult& result) {
   std::map<std::pair<std::string, std::string>, std::uint64_t> counts;
@@ -166,21 +151,6 @@ Json describe_graph_use(const replay::RunResult& run, Rank rank) {
           {"interruptions", use->interruptions}};
 }
 
-Json describe_environment(const replay::Device* device, const std::string& transport) {
-  Json facts = Json::object();
-  if (device == nullptr) facts["name"] = "cpu";
-  if (device != nullptr)
-    for (const auto& [name, value] : device->list_facts()) facts[name] = value;
-  const bool is_gpu = facts.contains("cuda_runtime");
-  const replay::Math math = device == nullptr ? replay::Math::kPortable : device->math();
-  return {{"device", std::move(facts)},
-          {"host", host_name()},
-          {"transport", transport},
-          {"math", math == replay::Math::kNative ? "native" : "portable"},
-          {"determinism", describe_determinism(math)},
-          {"clock", is_gpu ? "CUDA events" : "the host's clock"}};
-}
-
 // What one rank computed, for its own file and for rank 0.
 Json report_of_rank(const Prepared& prepared, const replay::RunResult& run, Rank rank,
                     std::vector<NamedTensor> results) {
@@ -205,7 +175,8 @@ Json report_of_rank(const Prepared& prepared, const replay::RunResult& run, Rank
           {"library_products", list_products(result)},
           {"cuda_graphs", describe_graph_use(run, rank)},
           {"step_seconds", result.step_seconds},
-          {"spans", list_spans(prepared.graph, run, rank)}};
+          {"spans", list_spans(prepared.graph, run, rank)},
+          {"start", {result.began, result.began_within}}};
 }
 
 // The ops of all ranks together, the longest first.
@@ -235,8 +206,12 @@ class MergedReport {
   void write_measurements(const Json& environment) const {
     const MeasureOptions& measure = options_.measure;
     std::vector<Json> spans;
-    for (const Json& rank : ranks_) spans.push_back(rank["spans"]);
-    const Measurement measurement{spans, environment, measure.warm_up, measure.repeat};
+    std::vector<RankStart> starts;
+    for (const Json& rank : ranks_) {
+      spans.push_back(rank["spans"]);
+      starts.push_back({rank["start"][0].get<double>(), rank["start"][1].get<double>()});
+    }
+    const Measurement measurement{spans, starts, environment, measure.warm_up, measure.repeat};
     if (!measure.timeline.empty()) write_bytes(measure.timeline, timeline_text(measurement));
     if (!measure.costs.empty()) write_bytes(measure.costs, report_text(cost_report(measurement)));
   }
@@ -343,17 +318,13 @@ class MergedReport {
   std::vector<Json> ranks_;
 };
 
-std::string path_of_report(const RunCommandOptions& options, Rank rank) {
-  return fmt::format("{}/rank{}.json", options.report_dir, rank);
-}
-
-void write_rank_report(const RunCommandOptions& options, const Json& report, const Json& environment) {
-  if (options.report_dir.empty()) return;
+void write_own_report(const RunCommandOptions& options, const Json& report, const Json& environment) {
   Json written = report;
   written["environment"] = environment;
   written.erase("summary");
   written.erase("spans");
-  write_bytes(path_of_report(options, report["rank"].get<Rank>()), report_text(written));
+  written.erase("start");
+  write_rank_report(options.transport, report["rank"].get<Rank>(), written);
 }
 
 // --- runs ---
@@ -388,18 +359,13 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
     of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]);
     reports[rank] = report_of_rank(prepared, run, static_cast<Rank>(rank), of_ranks[rank]);
   });
-  for (const Json& report : reports) write_rank_report(options, report, environment);
+  for (const Json& report : reports) write_own_report(options, report, environment);
   if (!options.outputs.empty()) save_outputs(of_ranks, options.outputs);
   const MergedReport merged(options, prepared, std::move(reports));
   merged.write_measurements(environment);
   merged.print(device == nullptr ? "cpu" : device->describe(), environment, console);
   return kFine;
 }
-
-struct OwnRank {
-  const replay::nccl::Place& place;
-  replay::Device& device;
-};
 
 // One rank in this process; rank 0 prints what all computed.
 int run_process(const RunCommandOptions& options, const Prepared& prepared, const OwnRank& own,
@@ -415,28 +381,29 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
   if (rank != 0) run_options.progress = {};
   replay::nccl::RendezvousOptions rendezvous;
   rendezvous.deadline = run_options.deadline;
-  rendezvous.program = describe_program(options);
-  replay::nccl::Session session({own.place, prepared.world, steps, own.device, rendezvous});
+  rendezvous.program = describe_program(options, prepared.graph);
+  const std::vector<replay::nccl::SessionGraph> graphs{{prepared.world, steps}};
+  replay::nccl::Session session({own.place, graphs, own.device, rendezvous});
   run_options.process = &session.process();
-  Json environment = describe_environment(&own.device, "nccl");
-  environment.update(describe_session(session, own.place));
-  if (!environment["nccl_settings_are_pinned"].get<bool>())
-    console.warn(fmt::format("rank {}: settings of NCCL are not those wanted; the report lists them", rank));
-  replay::RunResult run;
-  try {
-    run = replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
-  } catch (const replay::CollectiveError& error) {
-    throw replay::CollectiveError(
-        fmt::format("here is rank {}; {}{}", rank, error.what(), session.describe_failure()));
-  }
-  std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
-  of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]);
-  if (!options.outputs.empty()) save_outputs(of_ranks, file_of_rank(options.outputs));
-  Json report = report_of_rank(prepared, run, rank, of_ranks[rank]);
-  report["environment"] = environment;
-  write_rank_report(options, report, environment);
+  const Json environment = describe_process(session, own, console);
   std::vector<Json> reports;
-  for (const std::string& text : session.conclude(report_line(report))) reports.push_back(Json::parse(text));
+  run_together(session, rank, [&] {
+    const replay::RunResult run =
+        replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
+    std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
+    of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]);
+    if (!options.outputs.empty()) save_outputs(of_ranks, file_of_rank(options.outputs));
+    Json report = report_of_rank(prepared, run, rank, of_ranks[rank]);
+    if (rank != 0) {
+      const replay::nccl::ClockOffset offset = session.compare_clocks();
+      report["start"] = {run.ranks[rank].began + offset.seconds,
+                         run.ranks[rank].began_within + offset.within};
+    }
+    report["environment"] = environment;
+    write_own_report(options, report, environment);
+    for (const std::string& text : session.conclude(report_line(report)))
+      reports.push_back(Json::parse(text));
+  });
   if (reports.empty()) return kFine;  // not rank 0
   const MergedReport merged(options, prepared, std::move(reports));
   merged.write_measurements(environment);
@@ -447,17 +414,18 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
 }  // namespace
 
 int replay_run(const RunCommandOptions& options, Console& console) {
-  const bool is_process = options.transport == "nccl";
+  const bool is_process = options.transport.has_processes();
   for (const std::string& path :
        {options.outputs, options.save_inputs, options.measure.timeline, options.measure.costs})
     if (!path.empty()) require_writable(path);
-  if (!options.report_dir.empty()) require_writable(path_of_report(options, 0));
+  require_report_dir(options.transport);
   const Graph graph = read_sound_input(options.input);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
-  const replay::nccl::Place place = is_process ? find_place(options, world) : replay::nccl::Place();
+  const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();
   const std::unique_ptr<replay::Device> device =
-      is_process ? open_device_of(options.replay, place) : open_device(options.replay.device, options.replay);
+      is_process ? open_device_of(options.replay.device, options.replay, place)
+                 : open_device(options.replay.device, options.replay);
   require_runnable({graph, options.input, options.replay, device.get(), is_process ? 1 : world.size},
                    kernels);
   const InputSource source(options.replay);

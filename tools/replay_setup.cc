@@ -96,18 +96,6 @@ void require_runnable(const RunRequest& request, const replay::KernelTable& kern
   require_memory(request);
 }
 
-std::uint64_t report_contradictions(const replay::RunResult& run, std::string_view graph, Console& console) {
-  std::uint64_t count = 0;
-  std::string first;
-  for (const replay::RankResult& rank : run.ranks) {
-    count += rank.contradictions;
-    if (first.empty()) first = rank.first_contradiction;
-  }
-  if (count != 0)
-    console.warn(fmt::format("{}: {} values are not what is recorded; first: {}", graph, count, first));
-  return count;
-}
-
 Json number_or_text(double number) {
   if (std::isfinite(number)) return number;
   return fmt::format("{}", number);  // JSON has no inf and NaN

@@ -41,9 +41,6 @@ struct RunRequest {
 };
 void require_runnable(const RunRequest& request, const replay::KernelTable& kernels);
 
-// Recorded types that values contradicted, of all ranks; says the first on standard error.
-std::uint64_t report_contradictions(const replay::RunResult& run, std::string_view graph, Console& console);
-
 Json number_or_text(double number);  // JSON has no inf and NaN
 
 }  // namespace epweave::cli

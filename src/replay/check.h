@@ -42,84 +42,20 @@
 //   run A, run B again  with bounds, where a sum was regrouped (without: A alone). A's values are kept until B's are made;
 //                       where that is more than `kept_bytes`, once for each lot of values that fits
 //   run A, run B again  for the one node that differs first, if one does: its index, bits and distance
+//
+// Where ranks are processes of their own (executor.h), each compares its own rank. What the runs depend on is agreed by all
+// between them: which sums were regrouped on some rank, which node of all ranks differs first, and the verdict.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <set>
-#include <string>
 #include <vector>
 
 #include "ir/graph.h"
-#include "replay/compare.h"
+#include "replay/check_report.h"
 #include "replay/executor.h"
 #include "replay/inputs.h"
-#include "replay/library_kernels.h"
-#include "replay/sum_check.h"
-#include "replay/watch_values.h"
+#include "replay/output_check.h"
 
 namespace epweave::replay {
-
-struct OutputCheck {
-  Rank rank = 0;
-  std::string name;  // "loss", "grad layers.0.w", "buffer layers.0.count"
-  Verdict verdict = Verdict::kEqual;
-  TensorDifference difference;
-  std::optional<BoundComparison> bound;  // where it comes from a regrouped sum
-};
-
-struct NodeCheck {
-  Rank rank = 0;
-  NodeId node;  // of B
-  std::string origin;
-  std::string reason;
-  std::optional<TensorDifference> difference;  // none where the shapes tell already
-};
-
-// How many nodes of one rank have which verdict, and why some were not compared.
-struct RankCheck {
-  std::array<std::uint64_t, kVerdicts> nodes{};
-  std::map<std::string, std::uint64_t> unverified, skipped;  // by reason
-};
-
-// How the outputs of a reference lie to those of A and B, over all ranks.
-struct ReferenceCheck {
-  std::size_t outputs = 0, equal_to_a = 0, equal_to_b = 0;  // bit for bit
-  double largest_error = 0, largest_error_of_b = 0;         // relative to A: of the reference, of B
-  std::string first_unlike_b;                               // "rank 0: grad layers.0.w: first at 17: ..."
-};
-
-struct CheckReport {
-  bool baseline_is_deterministic = true;  // A gave the same bits twice
-  std::vector<OutputCheck> outputs;       // every rank, every tensor
-  std::vector<RankCheck> ranks;
-  std::optional<NodeCheck> first;            // first node, in B's order, that differs
-  std::vector<KernelChange> kernel_changes;  // of all ranks, each rank's in B's order
-  std::optional<NodeCheck> first_change;     // the first of them
-  double largest_share = 0;                  // of |a - b| / bound: sum-order outputs
-  std::set<std::string> ops_without_bound;   // targets that regrouped sums went through
-  std::optional<ReferenceCheck> reference;
-  bool devices_agree = true;  // with the CPU, where bounds were made there
-  // Outputs of A that hold NaN or infinity, behind which a fault can hide, and whether loss or gradients do.
-  std::uint64_t outputs_not_finite = 0;
-  bool step_is_finite = true;
-  RunResult run_a, run_b;
-
-  enum class Conclusion : std::uint8_t { kSame, kNotVerified, kDifferent };
-  Conclusion conclusion() const;
-  bool is_same() const { return conclusion() == Conclusion::kSame; }
-};
-
-// One rank after a run: what the graph returned and what it left in its buffers.
-struct NamedTensor {
-  std::string name;
-  Tensor tensor;
-};
-std::vector<NamedTensor> list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs);
-
-std::string_view name_of(CheckReport::Conclusion conclusion);  // "same", "not verified", "different"
 
 // What both graphs are run on.
 struct CheckSetup {
@@ -130,9 +66,21 @@ struct CheckSetup {
   const Graph* reference = nullptr;
   Device* device_a = nullptr;  // null: the CPU
   Device* device_b = nullptr;
-  std::size_t kept_bytes = std::size_t{4} << 30;
+  std::size_t kept_bytes = std::size_t{4} << 30;  // in each process
+};
+
+// Throws UsageError if these graphs cannot be compared so. A check does this first.
+void require_comparable(const Graph& a, const Graph& b, const CheckSetup& setup);
+
+// What this process found, and the verdict of all ranks, which every process has.
+struct CheckedRanks {
+  std::vector<CheckReport> reports;  // of each rank that runs here
+  CheckReport::Conclusion conclusion = CheckReport::Conclusion::kSame;
 };
 // Throws InputError or UsageError if the graphs cannot be compared.
+CheckedRanks check_ranks(const Graph& a, const Graph& b, const CheckSetup& setup);
+
+// All ranks in this process, together.
 CheckReport check_graphs(const Graph& a, const Graph& b, const CheckSetup& setup);
 
 }  // namespace epweave::replay

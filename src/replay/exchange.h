@@ -8,6 +8,9 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "replay/groups.h"
 
 namespace epweave::replay {
 
@@ -21,6 +24,7 @@ struct Parcel {
 // Where a call is queued: a group's communicator, and a stream as the device's libraries know it.
 struct Channel {
   const std::string& group;
+  const std::vector<Rank>& members;  // two graphs may call different groups by one name
   void* stream = nullptr;
 };
 

@@ -13,6 +13,7 @@
 #include "replay/call_values.h"
 #include "replay/collective_call.h"
 #include "replay/evaluate.h"
+#include "replay/host_exchange.h"
 #include "replay/mesh_ops.h"
 #include "replay/rank_runner.h"
 #include "replay/recorded_values.h"
@@ -49,6 +50,7 @@ class RankRunner {
         counter_(setup.counter),
         transport_(setup.transport),
         local_(setup.local),
+        host_exchange_(setup.host_exchange),
         memory_(setup.memory),
         device_(setup.device),
         options_(options),
@@ -62,6 +64,7 @@ class RankRunner {
     start_ = Clock::now();
     if (options_.bounded != nullptr)
       result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
+    if (takes_spans()) note_start();
     std::size_t next_input = 0;
     for (std::uint32_t i = 0; i < program_.steps.list.size(); ++i) {
       const Step& step = program_.steps.list[i];
@@ -107,7 +110,7 @@ class RankRunner {
     if (device_ != nullptr) bring_back(inputs);
     if (device_ != nullptr && options_.graphs != Graphs::kNone) result_.graphs = device_->find_graph_use();
     if (device_ != nullptr) result_.products = device_->take_products();
-    if (device_ != nullptr && takes_spans()) result_.spans = {device_->take_spans()};
+    if (device_ != nullptr && takes_spans()) take_spans();
     for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
     return std::move(result_);
   }
@@ -150,6 +153,27 @@ class RankRunner {
 
   bool has_ranges(const Step& step) const {
     return options_.names_ranges && device_ != nullptr && step.kind != StepKind::kFree;
+  }
+
+  static double seconds_of(Clock::time_point time) {
+    return std::chrono::duration<double>(time.time_since_epoch()).count();
+  }
+
+  // On a device a span of nothing comes first: it lies between the clock's readings around it.
+  void note_start() {
+    result_.began = seconds_of(start_);
+    if (device_ == nullptr) return;
+    const Clock::time_point before = Clock::now();
+    device_->begin_span(NodeId(), 0);
+    device_->end_span();
+    device_->synchronize();
+    result_.began_within = seconds_since(before) / 2;
+    result_.began = seconds_of(before) + result_.began_within;
+  }
+  void take_spans() {
+    std::vector<StepSpan> spans = device_->take_spans();
+    spans.erase(spans.begin());  // that of note_start()
+    result_.spans = {std::move(spans)};
   }
 
   // Work of the node that `run` queues on the stream, or does.
@@ -310,6 +334,7 @@ class RankRunner {
     std::uint32_t stream = 0;
     bool is_bounded = false;
     bool is_sum = false;
+    HostExchange::Underway exchanged = {};
   };
 
   // The operand's elements, row-major, in memory of their own.
@@ -341,18 +366,24 @@ class RankRunner {
     if (result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
     if (device_ != nullptr)
       device_->post(operand, step.stream, part);
-    else
+    else if (local_ != nullptr)
       part.data = copy_operand(operand);
     const bool is_sum = !part.reduction.empty();
     if (is_bounded(id)) part.bound = result_.bounds->bound_operand(operand, is_sum ? members : 0).storage;
     Pending pending{
         transport_.post(rank_, group, std::move(part)), result, id, step.stream, is_bounded(id), is_sum};
-    if (local_ == nullptr) {
-      const Meeting meeting = transport_.meet(rank_, pending.ticket);
-      measure(id, step.stream, [&] { device_->start(meeting, step.stream, result); });
-    }
+    if (local_ == nullptr) start_exchange(pending, operand);
     pending_.insert_or_assign(result.storage.get(), std::move(pending));
     define(id, std::move(result));
+  }
+
+  // Where the other members are processes of their own it starts once all have launched.
+  void start_exchange(Pending& pending, const Tensor& operand) {
+    const Meeting meeting = transport_.meet(rank_, pending.ticket);
+    measure(pending.node, pending.stream, [&] {
+      if (device_ != nullptr) return device_->start(meeting, pending.stream, pending.result);
+      pending.exchanged = host_exchange_->start({meeting, operand, pending.result.sizes, pending.stream});
+    });
   }
 
   void complete(const Storage* storage) {
@@ -360,6 +391,7 @@ class RankRunner {
     if (found == pending_.end()) return;
     const Pending pending = std::move(found->second);
     pending_.erase(found);
+    if (host_exchange_ != nullptr) return take_exchanged(pending);
     if (local_ == nullptr) {  // started at its launch; the step before a wait joins its stream
       if (!is_joined_) device_->join_all(pending.stream);
       return;
@@ -373,9 +405,21 @@ class RankRunner {
     measure(pending.node, pending.stream, [&] { local_->complete(rank_, pending.ticket, pending.result); });
     if (!pending.is_bounded) return;
     const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
-    if (!local_->complete_bound(pending.ticket, bound)) return result_.bounds->set_unknown(pending.result);
-    if (pending.is_sum) return result_.bounds->set_reduced(pending.result, bound);
-    result_.bounds->set(pending.result, bound);
+    const bool has_bound = local_->complete_bound(pending.ticket, bound);
+    set_bound(pending, has_bound ? std::optional(bound) : std::nullopt);
+  }
+
+  void take_exchanged(const Pending& pending) {
+    host_exchange_->take_result(pending.exchanged, pending.result);
+    if (pending.is_bounded)
+      set_bound(pending, host_exchange_->take_bound(pending.exchanged, {pending.result.sizes, memory_}));
+  }
+
+  // None: nothing bounds it.
+  void set_bound(const Pending& pending, const std::optional<Tensor>& bound) {
+    if (!bound) return result_.bounds->set_unknown(pending.result);
+    if (pending.is_sum) return result_.bounds->set_reduced(pending.result, *bound);
+    result_.bounds->set(pending.result, *bound);
   }
 
   Value wait(const Node& node) {
@@ -422,6 +466,7 @@ class RankRunner {
   StepCounter& counter_;
   Transport& transport_;
   LocalTransport* local_;
+  HostExchange* host_exchange_;
   Memory& memory_;
   RankDevice* device_;
   const RunOptions& options_;

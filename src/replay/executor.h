@@ -52,6 +52,9 @@ struct Process {
   Rank rank = 0;
   Transport* transport = nullptr;
   Exchange* exchange = nullptr;
+  Device* device = nullptr;  // that the exchange moves bytes between, also where the rank computes on the CPU
+  // Between runs: gives a text to all ranks, and returns those of all, by rank, once all have given one.
+  std::function<std::vector<std::string>(const std::string&)> share;
 };
 
 // How often the steps are run, and what is kept of it. Each run starts from the same inputs.
@@ -95,12 +98,14 @@ struct RankResult {
   std::map<std::string, OpTime> times;       // by target
   std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
   std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
-  std::map<NodeId, MeasuredNode> measured;   // of the nodes of the spans
-  std::vector<double> step_seconds;          // of each measured run: from inputs in place to work done
-  std::optional<GraphUse> graphs;            // of all runs, where graphs were asked for
-  std::vector<LibraryProduct> products;      // of the last run, in native math
-  std::uint64_t contradictions = 0;          // values that are not what is recorded
-  std::string first_contradiction;           // message of the first
+  // On the host's steady clock, in seconds: when the last measured run's spans began, and how far off that may be.
+  double began = 0, began_within = 0;
+  std::map<NodeId, MeasuredNode> measured;  // of the nodes of the spans
+  std::vector<double> step_seconds;         // of each measured run: from inputs in place to work done
+  std::optional<GraphUse> graphs;           // of all runs, where graphs were asked for
+  std::vector<LibraryProduct> products;     // of the last run, in native math
+  std::uint64_t contradictions = 0;         // values that are not what is recorded
+  std::string first_contradiction;          // message of the first
 };
 
 struct RunResult {

@@ -26,6 +26,12 @@ namespace epweave::replay {
 
 using Rank = std::uint32_t;
 
+// The ranks of a world that this process runs.
+struct RankRange {
+  Rank first = 0, end = 0;
+  bool holds(Rank rank) const { return rank >= first && rank < end; }
+};
+
 struct Mesh {
   std::vector<std::string> axes;
   std::vector<std::uint32_t> shape;

@@ -19,6 +19,16 @@ struct Group {
 // In the order of B. Counts B's nodes that have no counterpart.
 std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired);
 
+// Two graphs, and which of their nodes stand for each other.
+struct PairedGraphs {
+  PairedGraphs(const Graph& graph_a, const Graph& graph_b)
+      : a(graph_a), b(graph_b), groups(pair_nodes(graph_a, graph_b, unpaired)) {}
+  const Graph& a;
+  const Graph& b;
+  std::uint64_t unpaired = 0;  // B's nodes without a counterpart
+  std::vector<Group> groups;
+};
+
 // Views of storage that some node writes: what a view shows where it stands, nobody need have read.
 IdSet<NodeId> find_views_of_written(const Graph& graph);
 

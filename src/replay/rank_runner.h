@@ -2,6 +2,7 @@
 #pragma once
 
 #include "replay/executor.h"
+#include "replay/host_exchange.h"
 #include "replay/rank_device.h"
 #include "replay/transport.h"
 
@@ -17,7 +18,8 @@ struct Program {
   std::vector<Stretch> stretches;  // that are graphs of the device
 };
 
-// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes.
+// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes. `host_exchange`: on
+// the CPU where the ranks are processes, else null.
 struct RankSetup {
   Rank rank;
   StepCounter& counter;
@@ -25,6 +27,7 @@ struct RankSetup {
   RankDevice* device;
   Transport& transport;
   LocalTransport* local;
+  HostExchange* host_exchange;
 };
 
 // Runs one rank as often as it is to be measured, else once. The last run's results are kept.

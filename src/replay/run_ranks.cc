@@ -1,5 +1,6 @@
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "replay/missing_kernels.h"
@@ -15,7 +16,6 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
                          "add a row for each to the kernel table (src/replay/cpu/, src/replay/device/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
   EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
-  EPWEAVE_CHECK(options.process == nullptr || options.device != nullptr);
   Program program{graph, graph.step(), used, world, plan_steps(graph, graph.step()), {}};
   if (options.graphs != Graphs::kNone) {
     EPWEAVE_CHECK(options.device != nullptr && !options.observer);
@@ -27,12 +27,17 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   const Rank first = options.process == nullptr ? 0 : options.process->rank;
   const Rank end = options.process == nullptr ? world.size : first + 1;
   Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
+  // On the CPU, where the ranks are processes, the device only moves bytes.
+  const bool computes_on_device = options.device != nullptr;
+  Device* used_device =
+      computes_on_device || options.process == nullptr ? options.device : options.process->device;
   const std::unique_ptr<DeviceRun> device =
-      options.device == nullptr
+      used_device == nullptr
           ? nullptr
-          : options.device->start({program.steps, end - first, options.fill, exchange, options.graphs});
+          : used_device->start({program.steps, end - first, options.fill, exchange, options.graphs});
   LocalTransport local(world, options.deadline);
   Transport& transport = options.process == nullptr ? local : *options.process->transport;
+  transport.begin(world);
   RunResult result;
   const auto shared_memory = std::make_shared<HostMemory>(options.fill);
   HostMemory& memory = *shared_memory;
@@ -50,9 +55,17 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   for (Rank rank = first; rank < end; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        RankDevice* on_device = device == nullptr ? nullptr : &device->rank(rank - first);
-        const RankSetup setup{rank,      counter,   on_device == nullptr ? memory : on_device->memory(),
-                              on_device, transport, options.process == nullptr ? &local : nullptr};
+        RankDevice* on_device = computes_on_device ? &device->rank(rank - first) : nullptr;
+        std::optional<HostExchange> host_exchange;
+        if (!computes_on_device && device != nullptr)
+          host_exchange.emplace(device->rank(rank - first), *exchange);
+        const RankSetup setup{rank,
+                              counter,
+                              on_device == nullptr ? memory : on_device->memory(),
+                              on_device,
+                              transport,
+                              options.process == nullptr ? &local : nullptr,
+                              host_exchange ? &*host_exchange : nullptr};
         result.ranks[rank] = run_rank(program, setup, inputs[rank], options);
         transport.finish(rank);
       } catch (const Aborted&) {
@@ -73,7 +86,7 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   for (std::thread& thread : threads) thread.join();
   if (first_error != nullptr) std::rethrow_exception(first_error);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  result.peak_bytes = device == nullptr ? memory.peak_bytes() : device->peak_bytes();
+  result.peak_bytes = computes_on_device ? device->peak_bytes() : memory.peak_bytes();
   return result;
 }
 

@@ -261,6 +261,19 @@ std::size_t first_reduced(const Meeting& meeting) {
   return meeting.member * static_cast<std::size_t>(count_elements(own.sizes)) / meeting.contributions.size();
 }
 
+std::optional<std::vector<Contribution>> find_bound_contributions(const std::vector<Contribution>& parts) {
+  std::vector<Contribution> bounds = parts;
+  for (Contribution& part : bounds) {
+    part.what = "bounds of " + part.what;
+    part.data = part.bound;
+    part.dtype = DType::kFloat32;
+    if (part.reduction.empty() || part.reduction == "avg") continue;
+    if (find_reduction(part.reduction) == Reduction::kProduct) return std::nullopt;
+    part.reduction = "sum";  // of a largest or smallest one too: at least the largest of the bounds
+  }
+  return bounds;
+}
+
 LocalTransport::LocalTransport(const World& world, std::chrono::milliseconds deadline)
     : world_(world), deadline_(deadline), ranks_(world.size) {}
 
@@ -368,16 +381,12 @@ void LocalTransport::complete(Rank rank, const Ticket& ticket, const Tensor& res
 }
 
 bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) const {
-  Posted bounds = *ticket.meeting;
-  for (Contribution& part : bounds.contributions) {
-    if (part.bound == nullptr) return false;
-    part.data = part.bound;
-    part.dtype = DType::kFloat32;
-    if (part.reduction.empty() || part.reduction == "avg") continue;
-    if (find_reduction(part.reduction) == Reduction::kProduct) return false;
-    part.reduction = "sum";  // of a largest or smallest one too: at least the largest of the bounds
-  }
-  write_result({bounds.contributions, bounds.members, ticket.member, bounds.group, bounds.number}, bound);
+  const Posted& meeting = *ticket.meeting;
+  const auto bounds = find_bound_contributions(meeting.contributions);
+  if (!bounds || std::any_of(bounds->begin(), bounds->end(),
+                             [](const Contribution& part) { return part.data == nullptr; }))
+    return false;
+  write_result({*bounds, meeting.members, ticket.member, meeting.group, meeting.number}, bound);
   return true;
 }
 

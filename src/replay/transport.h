@@ -28,6 +28,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -103,6 +104,10 @@ struct Posted {
 // Throws CollectiveError with every rank's numbers if the launches do not fit.
 void check_contributions(const Posted& meeting);
 
+// The same collective of the bounds that the members handed over, whose result bounds the operands'; none where nothing
+// bounds the reduction (a product).
+std::optional<std::vector<Contribution>> find_bound_contributions(const std::vector<Contribution>& parts);
+
 // How the ranks of a run meet.
 class Transport {
  public:
@@ -112,13 +117,16 @@ class Transport {
   };
 
   virtual ~Transport() = default;
+  // A run of a graph with these groups starts: launches are counted from 0. A transport of one run has its groups already.
+  virtual void begin(const World& world) { static_cast<void>(world); }
   // Throws CollectiveError if the group's members are not known.
   virtual Ticket post(Rank rank, const std::string& group, Contribution contribution) = 0;
   // Blocks until all members have posted, and checks the contributions: what a result is made from. Valid as
   // long as the ticket.
   virtual Meeting meet(Rank rank, const Ticket& ticket) = 0;
   virtual std::size_t member_count(Rank rank, const std::string& group) const = 0;
-  virtual void finish(Rank rank) = 0;                  // the rank will post no more
+  // The rank will post no more in this run. Where ranks are processes, waits until none will.
+  virtual void finish(Rank rank) = 0;
   virtual void abort(const std::string& problem) = 0;  // wakes all who wait
   // Why all ranks stop, where they are processes; empty while they go on.
   virtual std::string failure() { return {}; }

@@ -93,8 +93,9 @@ std::string_view name_of(Verdict verdict) {
   return kNames[static_cast<std::size_t>(verdict)];
 }
 
-Watcher::Watcher(const Graph& graph, Rank ranks) : sliced_(graph.step().nodes.size(), 0) {
-  seen_.assign(ranks, std::vector<Seen>(graph.step().nodes.size()));
+Watcher::Watcher(const Graph& graph, RankRange ranks)
+    : first_(ranks.first), sliced_(graph.step().nodes.size(), 0) {
+  seen_.assign(ranks.end - ranks.first, std::vector<Seen>(graph.step().nodes.size()));
 }
 
 void Watcher::slice(NodeId node, Dimensions dimensions) {
@@ -102,7 +103,7 @@ void Watcher::slice(NodeId node, Dimensions dimensions) {
 }
 
 void Watcher::see(Rank rank, NodeId node, const Value& value) {
-  Seen& seen = seen_[rank][node.index()];
+  Seen& seen = seen_[rank - first_][node.index()];
   if (value.is_number()) {
     seen.kind = Seen::Kind::kNumber;
     seen.number = value.real();

@@ -40,14 +40,15 @@ inline constexpr Dimensions kNumbers = Dimensions{1} << 63;
 
 class Watcher {
  public:
-  Watcher(const Graph& graph, Rank ranks);
+  Watcher(const Graph& graph, RankRange ranks);
   // Asks for hashes along these dimensions.
   void slice(NodeId node, Dimensions dimensions);
   void see(Rank rank, NodeId node, const Value& value);  // on the rank's own thread
-  const Seen& at(Rank rank, NodeId node) const { return seen_[rank][node.index()]; }
+  const Seen& at(Rank rank, NodeId node) const { return seen_[rank - first_][node.index()]; }
 
  private:
-  std::vector<std::vector<Seen>> seen_;  // by rank, by node
+  Rank first_;
+  std::vector<std::vector<Seen>> seen_;  // by rank from the first, by node
   std::vector<Dimensions> sliced_;
 };
 

@@ -12,10 +12,20 @@ constexpr std::chrono::microseconds kPoll{50};  // of calls in progress
 constexpr std::chrono::milliseconds kElsewhere{
     1000};  // how long another reason for an error of NCCL may take
 
+Config make_config() {
+  Config config;
+  config.blocking = 0;
+  return config;
+}
+
 }  // namespace
 
 Communicators::Communicators(const CommunicatorSetup& setup)
-    : api_(setup.api), device_(setup.device), transport_(setup.transport), deadline_(setup.deadline) {
+    : api_(setup.api),
+      device_(setup.device),
+      transport_(setup.transport),
+      deadline_(setup.deadline),
+      rank_(setup.rank) {
   watchdog_ = std::thread([this] { guard(); });
   try {
     make(setup);
@@ -36,39 +46,53 @@ Communicators::~Communicators() {
 
 void Communicators::make(const CommunicatorSetup& setup) {
   device_.enter();
-  Config config;
-  config.blocking = 0;
-  const auto hold = [&](Comm comm) {
-    if (comm != nullptr && std::find(comms_.begin(), comms_.end(), comm) == comms_.end())
-      comms_.push_back(comm);
-  };
+  Config config = make_config();
   Comm world = nullptr;
   Result result;
   {
     const std::lock_guard lock(calls_);
-    result = api_.init_rank(&world, static_cast<int>(setup.world.size), setup.id,
-                            static_cast<int>(setup.rank), &config);
+    result = api_.init_rank(&world, static_cast<int>(setup.ranks), setup.id, static_cast<int>(setup.rank),
+                            &config);
     hold(world);
   }
   finish_call(result, world, "make the communicator of all ranks");
-  for (const std::string& group : setup.groups) {
-    const std::vector<Rank>& members = find_members(setup.world, setup.rank, group);
-    const auto key = std::find(members.begin(), members.end(), setup.rank) - members.begin();
-    const Rank color = *std::min_element(members.begin(), members.end());
-    Comm* made = &made_.emplace_back(nullptr);
-    {
-      const std::lock_guard lock(calls_);
-      result = api_.split(world, static_cast<int>(color), static_cast<int>(key), made, &config);
+  // All ranks split together, so whether a group of that name is made already is asked of all ranks' members.
+  std::multimap<std::string, const std::vector<std::vector<Rank>>*> split_already;
+  for (const GraphGroups& graph : setup.graphs) {
+    for (const std::string& name : graph.names) {
+      const std::vector<Rank>& members = find_members(graph.world, setup.rank, name);
+      const std::vector<std::vector<Rank>>& of_rank = graph.world.groups.at(name).of_rank;
+      const auto [first, last] = split_already.equal_range(name);
+      if (std::any_of(first, last, [&](const auto& made) { return *made.second == of_rank; })) continue;
+      split_already.emplace(name, &of_rank);
+      of_group_.try_emplace({name, members}, split(world, name, members));
     }
-    const std::string what = fmt::format("make the communicator of group {}", group);
-    finish_call(result, world, what.c_str());
-    {
-      const std::lock_guard lock(calls_);
-      hold(*made);
-    }
-    finish_call(Result::kInProgress, *made, what.c_str());
-    of_group_[group] = *made;
   }
+}
+
+void Communicators::hold(Comm comm) {
+  if (comm != nullptr && std::find(comms_.begin(), comms_.end(), comm) == comms_.end())
+    comms_.push_back(comm);
+}
+
+Comm Communicators::split(Comm world, const std::string& group, const std::vector<Rank>& members) {
+  const auto key = std::find(members.begin(), members.end(), rank_) - members.begin();
+  const Rank color = *std::min_element(members.begin(), members.end());
+  Config config = make_config();
+  Comm* made = &made_.emplace_back(nullptr);
+  Result result;
+  {
+    const std::lock_guard lock(calls_);
+    result = api_.split(world, static_cast<int>(color), static_cast<int>(key), made, &config);
+  }
+  const std::string what = fmt::format("make the communicator of group {}", group);
+  finish_call(result, world, what.c_str());
+  {
+    const std::lock_guard lock(calls_);
+    hold(*made);
+  }
+  finish_call(Result::kInProgress, *made, what.c_str());
+  return *made;
 }
 
 std::string Communicators::explain(Result result, Comm comm, const char* what) const {
@@ -106,16 +130,16 @@ void Communicators::finish_call(Result result, Comm comm, const char* what) {
   throw CollectiveError(failure.empty() ? text : failure);
 }
 
-Comm Communicators::find(const std::string& group) {
-  const auto found = of_group_.find(group);
+Comm Communicators::find(const Channel& channel) {
+  const auto found = of_group_.find({channel.group, channel.members});
   if (found == of_group_.end())
-    throw CollectiveError(fmt::format("process group '{}' has no communicator", group));
+    throw CollectiveError(fmt::format("process group '{}' has no communicator", channel.group));
   return found->second;
 }
 
 void Communicators::exchange(const Channel& channel, std::span<const Parcel> sends,
                              std::span<const Parcel> receives) {
-  const Comm comm = find(channel.group);
+  const Comm comm = find(channel);
   Result result = Result::kSuccess;
   const auto keep = [&](Result one) {
     if (result == Result::kSuccess || result == Result::kInProgress)
@@ -139,7 +163,7 @@ void Communicators::exchange(const Channel& channel, std::span<const Parcel> sen
 }
 
 void Communicators::gather(const Channel& channel, const void* from, void* to, std::size_t bytes) {
-  const Comm comm = find(channel.group);
+  const Comm comm = find(channel);
   Result result;
   {
     const std::lock_guard lock(calls_);
@@ -150,7 +174,7 @@ void Communicators::gather(const Channel& channel, const void* from, void* to, s
 }
 
 void Communicators::broadcast(const Channel& channel, const Parcel& source, void* to) {
-  const Comm comm = find(channel.group);
+  const Comm comm = find(channel);
   Result result;
   {
     const std::lock_guard lock(calls_);

@@ -1,7 +1,7 @@
 // NCCL's communicators of one process, and the watchdog over them.
 //
 // The world's communicator is made from the unique id, each process group's by splitting it: the ranks that share a
-// group are one colour, in the order of the group. All are non-blocking: a call that is in progress is polled, and a
+// group are one colour, in the order of the group. Graphs whose groups of one name have the same members share them. All are non-blocking: a call that is in progress is polled, and a
 // thread is never inside NCCL for long, so that communicators can be aborted. Work that follows is queued only when NCCL
 // has queued its own.
 //
@@ -24,13 +24,18 @@
 
 namespace epweave::replay::nccl {
 
+// The groups that a graph launches collectives on.
+struct GraphGroups {
+  const World& world;
+  std::vector<std::string> names;  // in the same order on every rank
+};
+
 struct CommunicatorSetup {
   const Api& api;
   Device& device;  // that this process's threads use
   Transport& transport;
-  const World& world;
-  Rank rank = 0;
-  std::vector<std::string> groups;  // in the same order on every rank
+  Rank ranks = 1, rank = 0;
+  const std::vector<GraphGroups>& graphs;
   UniqueId id{};
   std::chrono::milliseconds deadline{60'000};
 };
@@ -63,7 +68,10 @@ class Communicators : public Exchange {
   };
 
   void make(const CommunicatorSetup& setup);
-  Comm find(const std::string& group);
+  void hold(Comm comm);  // with calls_ held
+  // The communicator of the members that share a group with this rank.
+  Comm split(Comm world, const std::string& group, const std::vector<Rank>& members);
+  Comm find(const Channel& channel);
   // Throws if NCCL failed; waits while it is in progress.
   void finish_call(Result result, Comm comm, const char* what);
   std::string explain(Result result, Comm comm, const char* what) const;
@@ -79,10 +87,11 @@ class Communicators : public Exchange {
   Device& device_;
   Transport& transport_;
   std::chrono::milliseconds deadline_;
+  Rank rank_;
   std::mutex calls_;         // held in each call of NCCL
   std::vector<Comm> comms_;  // the world's first
   std::list<Comm> made_;     // where NCCL writes those it makes by splitting, maybe from a thread of its own
-  std::map<std::string, Comm> of_group_;
+  std::map<std::pair<std::string, std::vector<Rank>>, Comm> of_group_;  // by name and members
   bool is_aborted_ = false;
   std::mutex work_mutex_;
   std::list<Work> work_;

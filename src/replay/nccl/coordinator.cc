@@ -51,8 +51,8 @@ struct Coordinator::Table {
   struct Place {
     Socket socket;
     Posted* waits_for = nullptr;  // the last launch, while it misses members
-    bool is_finished = false, has_reported = false, is_gone = false;
-    std::string report;
+    bool is_finished = false, is_gone = false;
+    std::optional<std::string> shared, report;
   };
   struct Key {
     std::string group;
@@ -96,9 +96,15 @@ struct Coordinator::Table {
         return post(rank, frame.text);
       case FrameKind::kFinished:
         place.is_finished = true;
+        end_run();
         return check_progress();
+      case FrameKind::kShare:
+        place.shared = frame.text;
+        tell_shared();
+        return check_progress();
+      case FrameKind::kAskTime:
+        return send(rank, FrameKind::kTime, Writer().real(seconds_now()).take());
       case FrameKind::kReport:
-        place.has_reported = true;
         place.report = frame.text;
         return tell_done();
       case FrameKind::kAbort:
@@ -157,7 +163,7 @@ struct Coordinator::Table {
   void check_progress() {
     bool somebody_waits = false;
     for (const Place& place : ranks) {
-      if (place.is_finished) continue;
+      if (place.is_finished || place.shared) continue;
       if (place.waits_for == nullptr) return;
       somebody_waits = true;
     }
@@ -167,6 +173,7 @@ struct Coordinator::Table {
   std::string describe_rank(const Place& place, std::size_t rank) const {
     if (place.is_gone) return "ended";
     if (place.is_finished) return "finished";
+    if (place.shared) return "waits for what the others found";
     if (place.waits_for == nullptr) return "computes";
     const Posted& meeting = *place.waits_for;
     std::vector<Rank> missing;
@@ -193,12 +200,33 @@ struct Coordinator::Table {
     tell(FrameKind::kFailed, text);
   }
 
+  // Once all ranks have finished, they go on to the next run.
+  void end_run() {
+    if (!std::all_of(ranks.begin(), ranks.end(), [](const Place& place) { return place.is_finished; }))
+      return;
+    for (Place& place : ranks) place.is_finished = false;
+    for (Rank rank = 0; rank < ranks.size(); ++rank) send(rank, FrameKind::kAllFinished, "");
+  }
+
+  void tell_shared() {
+    if (!std::all_of(ranks.begin(), ranks.end(), [](const Place& place) { return place.shared.has_value(); }))
+      return;
+    Writer texts;
+    texts.number(ranks.size());
+    for (Place& place : ranks) {
+      texts.text(*place.shared);
+      place.shared.reset();
+    }
+    const std::string all = texts.take();
+    for (Rank rank = 0; rank < ranks.size(); ++rank) send(rank, FrameKind::kShared, all);
+  }
+
   void tell_done() {
-    if (!std::all_of(ranks.begin(), ranks.end(), [](const Place& place) { return place.has_reported; }))
+    if (!std::all_of(ranks.begin(), ranks.end(), [](const Place& place) { return place.report.has_value(); }))
       return;
     Writer reports;
     reports.number(ranks.size());
-    for (const Place& place : ranks) reports.text(place.report);
+    for (const Place& place : ranks) reports.text(*place.report);
     is_told = true;
     leave_at = Clock::now() + kLeaving;
     send(0, FrameKind::kDone, reports.take());

@@ -15,8 +15,8 @@ constexpr std::chrono::seconds kReasons{5};
 
 }  // namespace
 
-RemoteTransport::RemoteTransport(const World& world, Socket coordinator, std::chrono::milliseconds deadline)
-    : world_(world), socket_(std::move(coordinator)), deadline_(deadline) {
+RemoteTransport::RemoteTransport(Socket coordinator, std::chrono::milliseconds deadline)
+    : socket_(std::move(coordinator)), deadline_(deadline) {
   listener_ = std::thread([this] { listen(); });
 }
 
@@ -43,10 +43,17 @@ void RemoteTransport::take(const Frame& frame) {
   const std::lock_guard lock(mutex_);
   if (frame.kind == FrameKind::kFailed) {
     set_failure(frame.text);
-  } else if (frame.kind == FrameKind::kDone) {
-    reports_.resize(reader.number());
-    for (std::string& report : reports_) report = reader.text();
-    is_done_ = true;
+  } else if (frame.kind == FrameKind::kTime) {
+    answered_at_ = seconds_now();
+    their_time_ = reader.real();
+    is_answered_ = true;
+  } else if (frame.kind == FrameKind::kAllFinished) {
+    is_answered_ = true;
+  } else if (frame.kind == FrameKind::kShared || frame.kind == FrameKind::kDone) {
+    texts_.resize(reader.number());
+    for (std::string& text : texts_) text = reader.text();
+    is_done_ = frame.kind == FrameKind::kDone;
+    is_answered_ = true;
   } else if (frame.kind == FrameKind::kReady) {
     const std::string group = reader.text();
     const auto found = waiting_.find({group, reader.number()});
@@ -57,6 +64,7 @@ void RemoteTransport::take(const Frame& frame) {
       Reader part(text);
       Contribution contribution = decode_contribution(part);
       contribution.data = meeting.contributions[i].data;
+      contribution.bound = meeting.contributions[i].bound;
       contribution.ready = meeting.contributions[i].ready;
       meeting.contributions[i] = std::move(contribution);
     }
@@ -87,7 +95,7 @@ std::string RemoteTransport::failure() {
 }
 
 Transport::Ticket RemoteTransport::post(Rank rank, const std::string& group, Contribution contribution) {
-  const std::vector<Rank>& members = find_members(world_, rank, group);
+  const std::vector<Rank>& members = find_members(*world_, rank, group);
   const auto member =
       static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
   auto meeting = std::make_shared<Posted>();
@@ -133,10 +141,14 @@ void RemoteTransport::throw_failure(std::unique_lock<std::mutex>& lock) {
   throw CollectiveError(reason);
 }
 
+void RemoteTransport::begin(const World& world) {
+  const std::lock_guard lock(mutex_);
+  world_ = &world;
+  launched_.clear();
+}
+
 void RemoteTransport::finish(Rank) {
-  send(FrameKind::kFinished, "");
-  std::unique_lock lock(mutex_);
-  if (!failure_.empty()) throw_failure(lock);
+  meet_all(FrameKind::kFinished, "", "waited for the others to finish the run");
 }
 
 void RemoteTransport::abort(const std::string& problem) {
@@ -152,16 +164,44 @@ void RemoteTransport::abort(const std::string& problem) {
   changed_.notify_all();
 }
 
-std::vector<std::string> RemoteTransport::conclude(const std::string& report) {
-  send(FrameKind::kReport, report);
+void RemoteTransport::meet_all(FrameKind kind, const std::string& text, const char* what) {
+  {
+    const std::lock_guard lock(mutex_);
+    is_answered_ = false;
+  }
+  send(kind, text);
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, deadline_, [&] { return is_done_ || !failure_.empty(); })) {
+  if (!changed_.wait_for(lock, deadline_, [&] { return is_answered_ || !failure_.empty(); })) {
     lock.unlock();
-    abort("waited for the reports of the others");
+    abort(fmt::format("{}, {} s", what, std::chrono::duration<double>(deadline_).count()));
     lock.lock();
   }
-  if (!is_done_) throw_failure(lock);
-  return reports_;
+  if (!is_answered_) throw_failure(lock);
+}
+
+std::vector<std::string> RemoteTransport::share(const std::string& text) {
+  meet_all(FrameKind::kShare, text, "waited for what the others found");
+  const std::lock_guard lock(mutex_);
+  return std::move(texts_);
+}
+
+ClockOffset RemoteTransport::compare_clocks() {
+  constexpr int kTimes = 16;
+  std::optional<ClockOffset> best;
+  for (int i = 0; i < kTimes; ++i) {
+    const double asked_at = seconds_now();
+    meet_all(FrameKind::kAskTime, "", "waited for the time of rank 0");
+    const std::lock_guard lock(mutex_);
+    const double within = (answered_at_ - asked_at) / 2;
+    if (!best || within < best->within) best = {their_time_ - (asked_at + within), within};
+  }
+  return *best;
+}
+
+std::vector<std::string> RemoteTransport::conclude(const std::string& report) {
+  meet_all(FrameKind::kReport, report, "waited for the reports of the others");
+  const std::lock_guard lock(mutex_);
+  return std::move(texts_);
 }
 
 }  // namespace epweave::replay::nccl

@@ -1,5 +1,7 @@
 // How ranks that are processes of their own meet: through the coordinator of rank 0.
 //
+// A transport of several runs: begin() and finish() are around each; share() and conclude() are called between runs.
+//
 // A launch is posted with its sizes and splits; once all members have posted, every rank has all of them, checks them,
 // and only then moves data. When the run fails anywhere, who waits here throws a CollectiveError with the reasons of
 // all ranks, and failure() tells them to who does not.
@@ -16,21 +18,31 @@
 
 namespace epweave::replay::nccl {
 
+// What is to be added to this rank's clock for rank 0's, in seconds, and how far off that may be.
+struct ClockOffset {
+  double seconds = 0, within = 0;
+};
+
 class RemoteTransport : public Transport {
  public:
-  RemoteTransport(const World& world, Socket coordinator, std::chrono::milliseconds deadline);
+  RemoteTransport(Socket coordinator, std::chrono::milliseconds deadline);
   ~RemoteTransport() override;
 
+  void begin(const World& world) override;  // kept until the next one begins
   Ticket post(Rank rank, const std::string& group, Contribution contribution) override;
   Meeting meet(Rank rank, const Ticket& ticket) override;
   std::size_t member_count(Rank rank, const std::string& group) const override {
-    return find_members(world_, rank, group).size();
+    return find_members(*world_, rank, group).size();
   }
   void finish(Rank rank) override;
   // Tells all ranks, and waits until they have been told.
   void abort(const std::string& problem) override;
   std::string failure() override;
 
+  // Gives a text to all ranks and waits until all have given one; they come by rank.
+  std::vector<std::string> share(const std::string& text);
+  // Asks rank 0 for its time a few times; the shortest way there and back says most.
+  ClockOffset compare_clocks();
   // Gives this rank's report and waits until all ranks have; rank 0 gets all of them, by rank.
   std::vector<std::string> conclude(const std::string& report);
 
@@ -39,17 +51,21 @@ class RemoteTransport : public Transport {
   void take(const Frame& frame);
   void send(FrameKind kind, const std::string& text);
   void set_failure(const std::string& reason);  // with the lock held
+  // Sends what all ranks send, and waits until rank 0 has answered all. `what`: of the others, for the message if it does not.
+  void meet_all(FrameKind kind, const std::string& text, const char* what);
   [[noreturn]] void throw_failure(std::unique_lock<std::mutex>& lock);
 
-  const World& world_;
+  const World* world_ = nullptr;
   Socket socket_;
   std::chrono::milliseconds deadline_;
   std::mutex mutex_, sending_;
   std::condition_variable changed_;
   std::string failure_;
   bool has_aborted_ = false, is_done_ = false;
+  bool is_answered_ = false;                 // what meet_all() waits for
+  double their_time_ = 0, answered_at_ = 0;  // of rank 0's clock; when it came
   std::atomic<bool> is_leaving_ = false;
-  std::vector<std::string> reports_;
+  std::vector<std::string> texts_;  // of all ranks, of the last answer that had some
   std::map<std::string, std::uint64_t> launched_;
   std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Posted>> waiting_;
   std::thread listener_;

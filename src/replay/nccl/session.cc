@@ -17,7 +17,9 @@ std::vector<std::string> list_groups(const Steps& steps) {
 }  // namespace
 
 Session::Session(const SessionSetup& setup)
-    : settings_(pin_settings()), library_(load_library()), process_{setup.place.rank, nullptr, nullptr} {
+    : settings_(pin_settings()),
+      library_(load_library()),
+      process_{setup.place.rank, nullptr, nullptr, &setup.device, {}} {
   RendezvousOptions options = setup.rendezvous;
   options.make_ticket = [&] {
     UniqueId id{};
@@ -30,18 +32,20 @@ Session::Session(const SessionSetup& setup)
   EPWEAVE_CHECK(connections.ticket.size() == sizeof id.bytes);
   std::memcpy(id.bytes, connections.ticket.data(), sizeof id.bytes);
   if (setup.place.rank == 0) coordinator_ = std::make_unique<Coordinator>(std::move(connections.of_rank));
-  transport_ =
-      std::make_unique<RemoteTransport>(setup.world, std::move(connections.to_coordinator), options.deadline);
+  transport_ = std::make_unique<RemoteTransport>(std::move(connections.to_coordinator), options.deadline);
+  std::vector<GraphGroups> groups;
+  for (const SessionGraph& graph : setup.graphs) groups.push_back({graph.world, list_groups(graph.steps)});
   try {
     communicators_ = std::make_unique<Communicators>(
-        CommunicatorSetup{library_.api, setup.device, *transport_, setup.world, setup.place.rank,
-                          list_groups(setup.steps), id, options.deadline});
+        CommunicatorSetup{library_.api, setup.device, *transport_, setup.place.ranks, setup.place.rank,
+                          groups, id, options.deadline});
   } catch (const CollectiveError& error) {
     throw CollectiveError(error.what() + log_.list_warnings());
   }
   log_.read(settings_);
   process_.transport = transport_.get();
   process_.exchange = communicators_.get();
+  process_.share = [this](const std::string& text) { return transport_->share(text); };
 }
 
 // The transport goes before the coordinator, which waits until all ranks have left.

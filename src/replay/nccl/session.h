@@ -1,4 +1,5 @@
-// One process of a run over NCCL: meets the others, makes the communicators, and ends with them.
+// One process of runs over NCCL: meets the others, makes the communicators of all graphs that are to be run, and ends with
+// them.
 #pragma once
 
 #include <memory>
@@ -11,10 +12,15 @@
 
 namespace epweave::replay::nccl {
 
-struct SessionSetup {
-  const Place& place;
+// A graph that is to be run. Must outlive the session.
+struct SessionGraph {
   const World& world;
   const Steps& steps;  // whose streams name the groups
+};
+
+struct SessionSetup {
+  const Place& place;
+  const std::vector<SessionGraph>& graphs;
   Device& device;
   const RendezvousOptions& rendezvous;  // make_ticket: not used
 };
@@ -28,6 +34,9 @@ class Session {
   const Process& process() const { return process_; }
   const Library& library() const { return library_; }
   const std::vector<Setting>& settings() const { return settings_; }
+  ClockOffset compare_clocks() { return transport_->compare_clocks(); }
+  // Ends the session of all ranks: this one failed outside of a run.
+  void fail(const std::string& problem) { transport_->abort(problem); }
   // Gives this rank's report; rank 0 gets those of all ranks.
   std::vector<std::string> conclude(const std::string& report);
   // For messages about a run that failed: what this rank had underway, and NCCL's warnings.

@@ -21,12 +21,6 @@ namespace {
 constexpr std::uint64_t kMostBytes = 1ULL << 30;
 constexpr std::size_t kHeader = 16;
 
-std::uint64_t read_number(const char* bytes) {
-  std::uint64_t number = 0;
-  for (int i = 7; i >= 0; --i) number = number << 8 | static_cast<unsigned char>(bytes[i]);
-  return number;
-}
-
 int milliseconds_until(Clock::time_point until) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
@@ -49,46 +43,6 @@ void send_at_once(int descriptor) {
 }
 
 }  // namespace
-
-Writer& Writer::number(std::uint64_t number) {
-  for (int i = 0; i < 8; ++i) bytes_.push_back(static_cast<char>(number >> (8 * i) & 0xff));
-  return *this;
-}
-
-Writer& Writer::text(std::string_view text) {
-  number(text.size());
-  bytes_ += text;
-  return *this;
-}
-
-Writer& Writer::numbers(std::span<const std::int64_t> numbers) {
-  number(numbers.size());
-  for (std::int64_t one : numbers) number(static_cast<std::uint64_t>(one));
-  return *this;
-}
-
-std::uint64_t Reader::number() {
-  if (bytes_.size() < 8) throw WireError("a message is too short");
-  const std::uint64_t number = read_number(bytes_.data());
-  bytes_.remove_prefix(8);
-  return number;
-}
-
-std::string Reader::text() {
-  const std::uint64_t size = number();
-  if (bytes_.size() < size) throw WireError("a message is too short");
-  std::string text(bytes_.substr(0, size));
-  bytes_.remove_prefix(size);
-  return text;
-}
-
-std::vector<std::int64_t> Reader::numbers() {
-  const std::uint64_t count = number();
-  if (bytes_.size() / 8 < count) throw WireError("a message is too short");
-  std::vector<std::int64_t> numbers;
-  for (std::uint64_t i = 0; i < count; ++i) numbers.push_back(static_cast<std::int64_t>(number()));
-  return numbers;
-}
 
 Socket& Socket::operator=(Socket&& other) noexcept {
   if (this == &other) return *this;
@@ -132,10 +86,13 @@ void Socket::send(FrameKind kind, std::string_view text) {
 
 std::optional<Frame> Socket::take_frame() {
   if (received_.size() < kHeader) return std::nullopt;
-  const std::uint64_t size = read_number(received_.data() + 8);
+  const auto read_number = [this](std::size_t at) {
+    return Reader(std::string_view(received_).substr(at)).number();
+  };
+  const std::uint64_t size = read_number(8);
   if (size > kMostBytes) throw WireError("a message is too long");
   if (received_.size() - kHeader < size) return std::nullopt;
-  Frame frame{static_cast<FrameKind>(read_number(received_.data())), received_.substr(kHeader, size)};
+  Frame frame{static_cast<FrameKind>(read_number(0)), received_.substr(kHeader, size)};
   received_.erase(0, kHeader + size);
   return frame;
 }

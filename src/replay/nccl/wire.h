@@ -1,66 +1,46 @@
 // Framed messages between the processes of a run, over TCP.
 //
-// A frame is its kind, the length of its text, and the text; numbers are 8 bytes, little-endian. Nothing longer than
-// kMostBytes is read. What breaks this format is a WireError, as is a connection that fails.
+// A frame is its kind, the length of its text, and the text (message.h). Nothing longer than kMostBytes is read. What
+// breaks this format is a WireError, as is a connection that fails.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "replay/message.h"
+
 namespace epweave::replay::nccl {
 
 using Clock = std::chrono::steady_clock;
-
-class WireError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+inline double seconds_now() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
 
 enum class FrameKind : std::uint64_t {
-  kHello = 1,  // a rank to rank 0: who it is
-  kRefused,    // rank 0 to a rank: why it may not take part
-  kWelcome,    // to all, once all have come: NCCL's unique id
-  kPost,       // a launch
-  kReady,      // all members have launched: their contributions
-  kFinished,   // the rank will launch no more
-  kReport,     // what the rank computed
-  kDone,       // all reports are there; rank 0 gets them
-  kAbort,      // the rank failed, and why
-  kFailed,     // all stop, and why
+  kHello = 1,    // a rank to rank 0: who it is
+  kRefused,      // rank 0 to a rank: why it may not take part
+  kWelcome,      // to all, once all have come: NCCL's unique id
+  kPost,         // a launch
+  kReady,        // all members have launched: their contributions
+  kFinished,     // the rank will launch no more in this run
+  kAllFinished,  // no rank will
+  kShare,        // what a rank tells all others between runs
+  kShared,       // what all ranks told, by rank
+  kAskTime,      // a rank asks what rank 0's clock shows
+  kTime,         // what it shows
+  kReport,       // what the rank computed
+  kDone,         // all reports are there; rank 0 gets them
+  kAbort,        // the rank failed, and why
+  kFailed,       // all stop, and why
 };
 
 struct Frame {
   FrameKind kind = FrameKind::kHello;
   std::string text;
-};
-
-class Writer {
- public:
-  Writer& number(std::uint64_t number);
-  Writer& text(std::string_view text);
-  Writer& numbers(std::span<const std::int64_t> numbers);
-  std::string take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-// Reads what a Writer wrote. Throws WireError at the end of the text.
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-  std::uint64_t number();
-  std::string text();
-  std::vector<std::int64_t> numbers();
-
- private:
-  std::string_view bytes_;
 };
 
 // A connection; closed with its owner.

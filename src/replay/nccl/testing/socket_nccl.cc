@@ -3,7 +3,7 @@
 //
 // As in NCCL, calls queue work on a stream, communicators are non-blocking, a peer that ends is an asynchronous error,
 // and a rank whose peer sends nothing waits until it is aborted. EPWEAVE_SOCKET_NCCL makes faults: "hang:N" lets the
-// work after the first N groups wait for ever, "error:N" makes it fail.
+// work after the first N groups wait for ever, "error:N" makes it fail, "flip:N" changes one bit of what the next one brings.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -123,6 +123,14 @@ bool advance(Work& work) {
   return true;
 }
 
+void flip_received_bit(const Work& work) {
+  for (const Move& move : work.moves)
+    if (!move.is_send && move.bytes != 0) {
+      move.data[0] ^= 1;
+      return;
+    }
+}
+
 void run(void* argument) {
   static std::atomic<long> groups = 0;
   Work& work = *static_cast<Work*>(argument);
@@ -136,6 +144,7 @@ void run(void* argument) {
     std::memcpy(work.copy_to, work.copy_from, work.copy_bytes);
   while (!comm.is_aborted && comm.state != Result::kRemoteError && advance(work)) {
   }
+  if (number == fault_after("flip")) flip_received_bit(work);
 }
 void destroy(void* work) {
   delete static_cast<Work*>(work);
