@@ -122,6 +122,35 @@ using Floats = std::vector<float>;
 
 }  // namespace
 
+TEST_CASE("elements are gathered in row-major order and scattered back, whatever the strides") {
+  HostMemory memory;
+  const std::vector<std::pair<Extents, Extents>> layouts = {
+      {{}, {}},           {{5}, {3}},          {{40, 70}, {1, 40}},          {{3, 40, 70}, {2800, 1, 40}},
+      {{70, 3, 40}, {1, 2800, 70}}, {{4, 5}, {9, 1}}, {{2, 3, 4}, {1, 2, 6}}, {{3, 0, 2}, {1, 3, 1}},
+      {{6, 4}, {10, 2}}};
+  for (const DType dtype : {DType::kUint8, DType::kBfloat16, DType::kFloat32, DType::kInt64, DType::kComplex64})
+    for (const auto& [sizes, strides] : layouts) {
+      const Tensor tensor = make_tensor(memory, dtype, sizes, strides);
+      const std::size_t bytes = tensor.element_bytes(), count = static_cast<std::size_t>(tensor.numel());
+      for (std::size_t i = 0; i < tensor.storage->bytes(); ++i)
+        tensor.storage->data()[i] = static_cast<std::byte>(i * 37 >> 3);
+      std::vector<std::byte> gathered(count * bytes + 1), again(count * bytes + 1);
+      gather_elements(tensor, gathered.data());
+      std::size_t wrong = 0;
+      for (std::size_t k = 0; k < count; ++k) {
+        std::int64_t offset = 0, rest = static_cast<std::int64_t>(k);
+        for (std::size_t d = sizes.size(); d-- > 0; rest /= sizes[d]) offset += rest % sizes[d] * strides[d];
+        wrong += !std::equal(&gathered[k * bytes], &gathered[k * bytes] + bytes,
+                             tensor.storage->data() + static_cast<std::size_t>(offset) * bytes);
+      }
+      CHECK(wrong == 0);
+      const Tensor copy = make_tensor(memory, dtype, sizes, strides);
+      scatter_elements(gathered.data(), copy);
+      gather_elements(copy, again.data());
+      CHECK(again == gathered);
+    }
+}
+
 TEST_CASE("defaults of schemas are values") {
   CHECK(parse_default("None").is_none());
   CHECK_FALSE(parse_default("False").as<bool>());

@@ -1,7 +1,9 @@
 #include "replay/tensor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 
 #include "replay/block_cache.h"
 
@@ -17,21 +19,84 @@ namespace {
 
 constexpr int kPoisonByte = 0xff;
 
-// Calls visit(offset) for each element in row-major order.
-template <class Visit>
-void for_each_offset(const Tensor& tensor, const Visit& visit) {
-  const std::int64_t count = tensor.numel();
-  if (count == 0) return;
-  Extents index(tensor.rank(), 0);
-  std::int64_t offset = tensor.offset;
-  for (std::int64_t i = 0; i < count; ++i) {
-    visit(offset);
-    for (std::size_t d = tensor.rank(); d-- > 0;) {
-      offset += tensor.strides[d];
-      if (++index[d] < tensor.sizes[d]) break;
-      offset -= tensor.strides[d] * tensor.sizes[d];
-      index[d] = 0;
+// Elements of N bytes, and where they go; strides in elements.
+template <std::int64_t N>
+struct StridedCopy {
+  const std::byte* from;
+  std::byte* to;
+  Extents sizes, from_strides, to_strides;
+
+  void run() const {
+    for (std::int64_t size : sizes)
+      if (size == 0) return;
+    if (sizes.empty()) {
+      std::memcpy(to, from, N);
+      return;
     }
+    const std::size_t last = sizes.size() - 1, other = find_other();
+    Extents index(sizes.size(), 0);
+    while (true) {
+      std::int64_t from_offset = 0, to_offset = 0;
+      for (std::size_t d = 0; d < sizes.size(); ++d) {
+        from_offset += index[d] * from_strides[d];
+        to_offset += index[d] * to_strides[d];
+      }
+      copy_matrix(from + from_offset * N, to + to_offset * N, other);
+      std::size_t d = last;
+      for (; d-- > 0;) {
+        if (d == other) continue;
+        if (++index[d] < sizes[d]) break;
+        index[d] = 0;
+      }
+      if (d > last) return;
+    }
+  }
+
+ private:
+  // A second dimension along which memory is read or written in sequence, if there is one.
+  std::size_t find_other() const {
+    const std::size_t last = sizes.size() - 1;
+    for (std::size_t d = 0; d < last; ++d)
+      if (sizes[d] > 1 && (from_strides[d] == 1 || to_strides[d] == 1)) return d;
+    return last == 0 ? 0 : last - 1;
+  }
+  // The last dimension and `other`, in squares that stay in the first-level cache.
+  void copy_matrix(const std::byte* source, std::byte* target, std::size_t other) const {
+    constexpr std::int64_t kSquare = 32;
+    const std::size_t last = sizes.size() - 1;
+    const std::int64_t rows = other == last ? 1 : sizes[other], columns = sizes[last];
+    const std::int64_t from_row = from_strides[other], to_row = to_strides[other],
+                       from_column = from_strides[last], to_column = to_strides[last];
+    if (from_column == 1 && to_column == 1) {
+      for (std::int64_t i = 0; i < rows; ++i)
+        std::memcpy(target + i * to_row * N, source + i * from_row * N, static_cast<std::size_t>(columns * N));
+      return;
+    }
+    for (std::int64_t top = 0; top < rows; top += kSquare)
+      for (std::int64_t left = 0; left < columns; left += kSquare)
+        for (std::int64_t j = left; j < std::min(left + kSquare, columns); ++j)
+          for (std::int64_t i = top; i < std::min(top + kSquare, rows); ++i)
+            std::memcpy(target + (i * to_row + j * to_column) * N,
+                        source + (i * from_row + j * from_column) * N, N);
+  }
+};
+
+void copy_strided(const StridedCopy<1>& copy, std::size_t element_bytes) {
+  const auto run = [&]<std::int64_t N>(std::integral_constant<std::int64_t, N>) {
+    StridedCopy<N>{copy.from, copy.to, copy.sizes, copy.from_strides, copy.to_strides}.run();
+  };
+  switch (element_bytes) {
+    case 1:
+      return run(std::integral_constant<std::int64_t, 1>{});
+    case 2:
+      return run(std::integral_constant<std::int64_t, 2>{});
+    case 4:
+      return run(std::integral_constant<std::int64_t, 4>{});
+    case 8:
+      return run(std::integral_constant<std::int64_t, 8>{});
+    default:
+      EPWEAVE_CHECK(element_bytes == 16);
+      return run(std::integral_constant<std::int64_t, 16>{});
   }
 }
 
@@ -140,11 +205,7 @@ void gather_elements(const Tensor& from, std::byte* to) {
     if (total != 0) std::memcpy(to, from.bytes(), total);
     return;
   }
-  const std::byte* base = from.storage->data();
-  for_each_offset(from, [&](std::int64_t offset) {
-    std::memcpy(to, base + offset * static_cast<std::int64_t>(bytes), bytes);
-    to += bytes;
-  });
+  copy_strided({from.bytes(), to, from.sizes, from.strides, contiguous_strides(from.sizes)}, bytes);
 }
 
 void scatter_elements(const std::byte* from, const Tensor& to) {
@@ -154,11 +215,7 @@ void scatter_elements(const std::byte* from, const Tensor& to) {
     if (total != 0) std::memcpy(to.bytes(), from, total);
     return;
   }
-  std::byte* base = to.storage->data();
-  for_each_offset(to, [&](std::int64_t offset) {
-    std::memcpy(base + offset * static_cast<std::int64_t>(bytes), from, bytes);
-    from += bytes;
-  });
+  copy_strided({from, to.bytes(), to.sizes, contiguous_strides(to.sizes), to.strides}, bytes);
 }
 
 }  // namespace epweave::replay
