@@ -103,6 +103,13 @@ IdSet<NodeId> find_unfinished_joins(const Graph& b) {
   return unfinished;
 }
 
+// Whether the piece is one of the whole in blocks, which have a dimension of their own: its rows come behind it.
+bool is_in_blocks(const Graph& a, NodeId whole, const Graph& b, const Node& piece) {
+  const TensorType* x = tensor_of(*a.context, a.step().nodes[whole].type);
+  const TensorType* y = tensor_of(*b.context, piece.type);
+  return x != nullptr && y != nullptr && x->rank() != y->rank();
+}
+
 }  // namespace
 
 bool is_uninitialised(const Node& node) {
@@ -138,7 +145,7 @@ std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unp
     const auto counterpart =
         unfinished.contains(id) ? std::optional<Counterpart>() : names.find_counterpart(node);
     const NodeId origin = counterpart ? names.find(counterpart->origin) : NodeId();
-    if (!origin) {
+    if (!origin || (counterpart->is_piece && is_in_blocks(a, origin, b, node))) {
       ++unpaired;
       continue;
     }
