@@ -103,6 +103,8 @@ def check_graphs(folder):
         expect(use["replayed"] == use["seen_first"] == use["instantiated"] and use["kernels"] > use["replayed"], use)
         expect(use["interruptions"] == {} and use["refusals"] == {}, use)
         expect(len(rank["step_seconds"]) == 3 and min(rank["step_seconds"]) > 0, rank["step_seconds"])
+    _, found, errors = run("run", graph, "--device", "emulated", "--cuda-graphs", "--poison")
+    expect(found == expected and "give --repeat" in errors, f"graphs, one run: {found}{errors}")
     text = run("steps", graph, "--cuda-graphs")[1]
     expect(text.count("graph  ") == text.count("end    ") == len(stretches), text)
     plain = run("steps", graph)[1]
