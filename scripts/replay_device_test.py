@@ -34,6 +34,16 @@ graph
   output([%w, %wa, %wb, %z])
 """
 
+# A run adds to its buffer.
+ACCUMULATES = """epweave text 1
+graph
+  %x = placeholder : f32[4] role=user which=x
+  %b = placeholder : f32[4] role=buffer which=counts
+  %y = aten.mul.Tensor(%x, %x) : f32[4]
+  %z = aten.add_.Tensor(%b, %y) : f32[4]
+  output([%y])
+"""
+
 WRONG_INDEX = """epweave text 1
 graph
   %x = placeholder : f32[4, 4] role=user which=x
@@ -81,6 +91,16 @@ def check_fault(folder):
     expect(errors == expected, f"on the CPU:\n{expected}emulated, graphs:\n{errors}")
 
 
+def check_same_inputs(folder):
+    """Each run of several starts from the same inputs, whatever the one before wrote into its buffers."""
+    graph = folder / "accumulates.txt"
+    graph.write_text(ACCUMULATES)
+    _, expected, _ = run("run", graph, "--ranks", 1, "-q")
+    for options in (["--device", "cpu"], ["--device", "emulated"], ["--device", "emulated", "--cuda-graphs"]):
+        code, found, errors = run("run", graph, "--ranks", 1, "-q", "--repeat", 3, *options)
+        expect(code == 0 and found == expected, f"{options}: exit {code}: {found}{errors}, of one run: {expected}")
+
+
 def check_graphs(folder):
     """Stretches launched as graphs: the same bits, captured in the second run, launched again in the third."""
     graph = folder / "collectives.txt"
@@ -103,6 +123,8 @@ def check_graphs(folder):
         expect(use["replayed"] == use["seen_first"] == use["instantiated"] and use["kernels"] > use["replayed"], use)
         expect(use["interruptions"] == {} and use["refusals"] == {}, use)
         expect(len(rank["step_seconds"]) == 3 and min(rank["step_seconds"]) > 0, rank["step_seconds"])
+    _, found, errors = run("run", graph, "--device", "emulated", "--cuda-graphs", "--poison")
+    expect(found == expected and "give --repeat" in errors, f"graphs, one run: {found}{errors}")
     text = run("steps", graph, "--cuda-graphs")[1]
     expect(text.count("graph  ") == text.count("end    ") == len(stretches), text)
     plain = run("steps", graph)[1]
@@ -136,6 +158,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         check_collectives(pathlib.Path(name))
         check_fault(pathlib.Path(name))
+        check_same_inputs(pathlib.Path(name))
         check_graphs(pathlib.Path(name))
         check_graph_refusals(pathlib.Path(name))
     if "--step" in sys.argv:

@@ -292,6 +292,8 @@ class MergedReport {
                     "kernels in them; "
                     "seen for the first time, {}",
                     sum("instantiated"), sum("updated"), sum("replayed"), sum("kernels"), sum("seen_first")));
+    if (options_.measure.warm_up + options_.measure.repeat == 1)
+      console.warn("no stretch was captured: each is when it is seen a second time; give --repeat");
     const auto list = [&](const char* name, const char* what) {
       std::map<std::string, std::uint64_t> counts;
       for (const Json& rank : ranks_)

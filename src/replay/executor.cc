@@ -3,6 +3,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstring>
+#include <map>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -487,8 +489,18 @@ class RankRunner {
 // The same in memory of its own: a run writes its inputs.
 RankInputs copy_inputs(const RankInputs& inputs, Memory& memory) {
   RankInputs copies = inputs;
-  for (Value& value : copies)
-    if (value.is_tensor()) value = memory.place(value.tensor());
+  std::map<const Storage*, std::shared_ptr<Storage>> copied;  // inputs may share memory
+  for (Value& value : copies) {
+    if (!value.is_tensor()) continue;
+    Tensor tensor = value.tensor();
+    std::shared_ptr<Storage>& copy = copied[tensor.storage.get()];
+    if (copy == nullptr) {
+      copy = memory.allocate(tensor.storage->bytes());
+      if (copy->bytes() != 0) std::memcpy(copy->data(), tensor.storage->data(), copy->bytes());
+    }
+    tensor.storage = copy;
+    value = std::move(tensor);
+  }
   return copies;
 }
 

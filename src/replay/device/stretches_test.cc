@@ -39,6 +39,35 @@ graph
   output([%f, %s])
 )";
 
+// Every op inside which the host waits, and those that find no size because the call gives it.
+constexpr const char* kWaits = R"(epweave text 1
+symbol u0 hint=12 unbacked
+symbol u1 hint=12 unbacked
+symbol u2 hint=6 unbacked
+symbol u3 hint=6 unbacked
+symbol u4 hint=15 unbacked
+graph
+  %x = placeholder : f32[6, 4] role=user which=x
+  %m = aten.gt.Scalar(%x, 0.0) : b8[6, 4]
+  %i = aten.arange.start_step(0, 6, 1) : i64[6]
+  %nonzero = aten.nonzero.default(%m) : i64[u0, 2] bind(u0, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
+  %a = aten.neg.default(%x) : f32[6, 4]
+  %selected = aten.masked_select.default(%a, %m) : f32[u1] bind(u1, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
+  %b = aten.neg.default(%i) : i64[6]
+  %counted = aten.bincount.default(%i) : i64[u2] bind(u2, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
+  %c = aten.neg.default(%b) : i64[6]
+  %hot = aten.one_hot.default(%c) : i64[6, u3] bind(u3, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 1})
+  %d = aten.neg.default(%c) : i64[6]
+  %repeated = aten.repeat_interleave.Tensor(%i) : i64[u4] bind(u4, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
+  %one = aten.full.default([], 1.0) : f32[]
+  %put = aten.index_put.default(%x, [%m], %one) : f32[6, 4]
+  %hot_of_six = aten.one_hot.default(%c, 6) : i64[6, 6]
+  %repeated_to_15 = aten.repeat_interleave.Tensor(%i, output_size=15) : i64[15]
+  %rows = aten.index.Tensor(%put, [%i]) : f32[6, 4]
+  %e = aten.neg.default(%rows) : f32[6, 4]
+  output([%nonzero, %selected, %counted, %hot, %d, %repeated, %hot_of_six, %repeated_to_15, %e])
+)";
+
 // A GPU where EPWEAVE_TEST_DEVICE is `cuda`.
 std::unique_ptr<Device> open_tested_device(device::Emulation kind) {
   const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
@@ -47,9 +76,10 @@ std::unique_ptr<Device> open_tested_device(device::Emulation kind) {
 }
 
 struct Case {
-  Graph graph = parse_text(kGraph, "test");
+  Case(const char* text, Rank ranks) : graph(parse_text(text, "test")), world(derive_world(graph, ranks)) {}
+  Graph graph;
+  World world;
   KernelTable kernels = make_cpu_kernels();
-  World world = derive_world(graph, 0);
   std::vector<RankInputs> inputs = make_inputs(graph, world, kernels, 5);
 
   // Three runs from the same inputs; without a device on the CPU, once.
@@ -74,7 +104,7 @@ std::vector<std::uint64_t> hashes_of(const RunResult& run) {
 }  // namespace
 
 TEST_CASE("stretches go from one kernel to another, up to what the host or another stream does") {
-  const Case step;
+  const Case step(kGraph, 2);
   const Steps steps = plan_steps(step.graph, step.graph.step());
   const auto stretches = plan_stretches(step.graph.step(), steps, [&](const Node& node) {
     return device::find_host_wait(step.graph, node, Math::kPortable);
@@ -133,7 +163,7 @@ output
 
 TEMPLATE_TEST_CASE_SIG("stretches as graphs give the bits of the CPU", "", ((device::Emulation kind), kind),
                        device::Emulation::kLazy, device::Emulation::kConcurrent) {
-  const Case step;
+  const Case step(kGraph, 2);
   const auto expected = hashes_of(step.run(nullptr, Graphs::kNone));
   const std::unique_ptr<Device> device = open_tested_device(kind);
   CHECK(hashes_of(step.run(device.get(), Graphs::kNone)) == expected);
@@ -150,6 +180,26 @@ TEMPLATE_TEST_CASE_SIG("stretches as graphs give the bits of the CPU", "", ((dev
     CHECK(use.interruptions.empty());
     CHECK(use.refusals.empty());
   }
+}
+
+TEST_CASE("the host waits in no stretch") {
+  const Case step(kWaits, 1);
+  const auto expected = hashes_of(step.run(nullptr, Graphs::kNone));
+  const std::unique_ptr<Device> device = open_tested_device(device::Emulation::kLazy);
+  const RunResult run = step.run(device.get(), Graphs::kStretches);
+  CHECK(hashes_of(run) == expected);
+  CHECK(run.ranks[0].graphs->interruptions.empty());
+  CHECK(run.ranks[0].graphs->replayed == run.stretches.size());
+  std::vector<std::pair<std::uint32_t, std::string_view>> found;
+  for (const Stretch& stretch : run.stretches) found.emplace_back(stretch.launches, stretch.cut);
+  const std::string_view size = "the size of a result is what is found";
+  CHECK(found == std::vector<std::pair<std::uint32_t, std::string_view>>{{2, size},
+                                                                         {1, size},
+                                                                         {1, size},
+                                                                         {1, size},
+                                                                         {1, size},
+                                                                         {1, "a bool mask is an index"},
+                                                                         {4, "the step ends"}});
 }
 
 }  // namespace epweave::replay
