@@ -135,12 +135,12 @@ TEST_CASE("losses are laid out as their terms, or one number") {
   for (const char* loss : {"mse_loss", "smooth_l1_loss", "huber_loss"}) {
     const std::string target = std::string("aten.") + loss + ".default";
     CHECK(c.type(target, {a, b, i(0)}) == "f32[4, 3]{1, 4}@cuda:0");
-    CHECK(c.type(target, {a, b}) == "f32[]@cuda:0");
+    CHECK(c.type(target, {a, b}) == "f32[]{}@cuda:0");
   }
   CHECK(c.type("aten.mse_loss_backward.default", {one, a, b, i(1)}) == "f32[4, 3]{1, 4}@cuda:0");
   CHECK(c.type("aten.mse_loss_backward.default", {b, a, b, i(0)}) == "f32[4, 3]{1, 4}@cuda:0");
   CHECK(c.type("aten.binary_cross_entropy.default", {a, b, none, i(0)}) == "f32[4, 3]{3, 1}@cuda:0");
-  CHECK(c.type("aten.binary_cross_entropy.default", {a, b, none, i(2)}) == "f32[]@cuda:0");
+  CHECK(c.type("aten.binary_cross_entropy.default", {a, b, none, i(2)}) == "f32[]{}@cuda:0");
   CHECK(c.type("aten.binary_cross_entropy_with_logits.default", {a, b, none, none, i(0)}) ==
         "f32[4, 3]{3, 1}@cuda:0");
   CHECK(c.type("aten.binary_cross_entropy_backward.default", {one, a, b, none, i(1)}) ==
