@@ -33,7 +33,7 @@ std::string describe_options(const ReplayOptions& replay) {
                                  replay.pin_rows ? " with pinned rows" : "");
   if (replay.report_types) text += ", recorded types reported";
   if (replay.poison) text += ", memory poisoned";
-  if (replay.jitter) text += fmt::format(", delays of seed {}", *replay.jitter);
+  if (replay.jitter) text += fmt::format(", jitter of seed {}", *replay.jitter);
   if (!replay.recipe.empty()) text += ", recipe " + hash_file(replay.recipe);
   for (const std::string& path : replay.inputs) text += ", inputs " + hash_file(path);
   return text;

@@ -67,8 +67,9 @@ struct Measuring {
 struct RunOptions {
   std::chrono::milliseconds deadline{60'000};
   HostMemory::Fill fill = HostMemory::Fill::kNone;
-  std::optional<std::uint64_t>
-      jitter;  // seed of random delays before steps; what is computed does not change
+  // Seed of random delays before steps, and of the order of the steps (issue_order.h); what is computed does not
+  // change.
+  std::optional<std::uint64_t> jitter;
   RecordedTypes types = RecordedTypes::kMustHold;
   Device* device = nullptr;               // null: the CPU
   const Process* process = nullptr;       // null: all ranks are here

@@ -3,6 +3,7 @@
 #include <optional>
 #include <thread>
 
+#include "replay/issue_order.h"
 #include "replay/missing_kernels.h"
 #include "replay/rank_runner.h"
 
@@ -16,13 +17,18 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
                          "add a row for each to the kernel table (src/replay/cpu/, src/replay/device/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
   EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
-  Program program{graph, graph.step(), used, world, plan_steps(graph, graph.step()), {}};
+  std::optional<Body> shuffled;
+  if (options.jitter) {
+    shuffled = graph.step();
+    shuffled->order = shuffle_order(graph, graph.step(), *options.jitter);
+  }
+  const Body& body = shuffled ? *shuffled : graph.step();
+  Program program{graph, body, used, world, plan_steps(graph, body), {}};
   if (options.graphs != Graphs::kNone) {
     EPWEAVE_CHECK(options.device != nullptr && !options.observer);
     EPWEAVE_CHECK(options.measuring == nullptr || options.measuring->spans == Spans::kNone);
-    program.stretches = plan_stretches(graph.step(), program.steps, [&](const Node& node) {
-      return options.device->find_host_wait(graph, node);
-    });
+    program.stretches = plan_stretches(
+        body, program.steps, [&](const Node& node) { return options.device->find_host_wait(graph, node); });
   }
   const Rank first = options.process == nullptr ? 0 : options.process->rank;
   const Rank end = options.process == nullptr ? world.size : first + 1;
