@@ -124,11 +124,17 @@ using Floats = std::vector<float>;
 
 TEST_CASE("elements are gathered in row-major order and scattered back, whatever the strides") {
   HostMemory memory;
-  const std::vector<std::pair<Extents, Extents>> layouts = {
-      {{}, {}},           {{5}, {3}},          {{40, 70}, {1, 40}},          {{3, 40, 70}, {2800, 1, 40}},
-      {{70, 3, 40}, {1, 2800, 70}}, {{4, 5}, {9, 1}}, {{2, 3, 4}, {1, 2, 6}}, {{3, 0, 2}, {1, 3, 1}},
-      {{6, 4}, {10, 2}}};
-  for (const DType dtype : {DType::kUint8, DType::kBfloat16, DType::kFloat32, DType::kInt64, DType::kComplex64})
+  const std::vector<std::pair<Extents, Extents>> layouts = {{{}, {}},
+                                                            {{5}, {3}},
+                                                            {{40, 70}, {1, 40}},
+                                                            {{3, 40, 70}, {2800, 1, 40}},
+                                                            {{70, 3, 40}, {1, 2800, 70}},
+                                                            {{4, 5}, {9, 1}},
+                                                            {{2, 3, 4}, {1, 2, 6}},
+                                                            {{3, 0, 2}, {1, 3, 1}},
+                                                            {{6, 4}, {10, 2}}};
+  for (const DType dtype :
+       {DType::kUint8, DType::kBfloat16, DType::kFloat32, DType::kInt64, DType::kComplex64})
     for (const auto& [sizes, strides] : layouts) {
       const Tensor tensor = make_tensor(memory, dtype, sizes, strides);
       const std::size_t bytes = tensor.element_bytes(), count = static_cast<std::size_t>(tensor.numel());

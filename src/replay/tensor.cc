@@ -69,7 +69,8 @@ struct StridedCopy {
                        from_column = from_strides[last], to_column = to_strides[last];
     if (from_column == 1 && to_column == 1) {
       for (std::int64_t i = 0; i < rows; ++i)
-        std::memcpy(target + i * to_row * N, source + i * from_row * N, static_cast<std::size_t>(columns * N));
+        std::memcpy(target + i * to_row * N, source + i * from_row * N,
+                    static_cast<std::size_t>(columns * N));
       return;
     }
     for (std::int64_t top = 0; top < rows; top += kSquare)
