@@ -43,6 +43,8 @@ constexpr Reason kOperations[] = {
     {"aten._assert_async.msg", kAsserted},
     {"aten._assert_tensor_metadata.default", kAsserted},
     {"aten.addmm.default", kDense},
+    {"aten.all.dim", kDense},
+    {"aten.all.dims", kDense},
     {"aten.any.default", kDense},
     {"aten.any.dim", kDense},
     {"aten.any.dims", kDense},

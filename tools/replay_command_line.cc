@@ -88,7 +88,10 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
                   "Make inputs as this JSON file says (epweave-replay recipe prints one)")
       ->type_name("FILE");
   take_whole_number(
-      command.add_option("--jitter", replay.jitter, "Delay the ranks by random times and issue the steps in another legal order, from this seed")
+      command
+          .add_option(
+              "--jitter", replay.jitter,
+              "Delay the ranks by random times and issue the steps in another legal order, from this seed")
           ->type_name("SEED"),
       0, kAnySeed);
   command.add_flag("--poison", replay.poison, "Fill new and freed memory with NaN patterns");

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "analysis/chunk_roots.h"
+#include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/module_path.h"
 #include "analysis/obstacles.h"
@@ -208,7 +210,11 @@ class Inference {
         found = placement;
         found->blocks = from.blocks;
       } else if (is_gather(node) && from.dim == 0 && placement.dim == 0) {
-        found = join_blocks(facts_.pool(), from, group_size(node));
+        if (const auto ranks = count_runs(facts_, extent, source_extent))
+          found = join_blocks(facts_.pool(), from, *ranks);
+      } else if (is_scatter(node) && from.dim == 0 && placement.dim == 0) {
+        if (const auto ranks = count_runs(facts_, source_extent, extent))
+          found = cut_blocks(facts_.pool(), from, *ranks);
       } else if (is_reshape(node)) {
         if (const auto result = follow_reshape(facts_, *source, *type, from); result.placement)
           found = result.placement;
@@ -225,28 +231,34 @@ class Inference {
     return i < from.elements.size() ? from.elements[i] : placement;
   }
 
-  // Where no input has a token symbol alone, ranks share the tokens: the inputs have the rows of as many as an
-  // all-gather of rows takes to make as many again.
+  // Where no input has a token symbol alone, ranks share the tokens: the inputs have the rows of all of them, as many as
+  // gathers make of one rank's.
   void find_sharing_ranks() {
-    const bool is_shared = std::any_of(tokens_.symbols().begin(), tokens_.symbols().end(),
-                                       [&](StringId symbol) { return tokens_.source(symbol).factor != 1; });
-    if (!is_shared) return;
+    std::int64_t all = 1;
+    for (StringId symbol : tokens_.symbols()) all = std::max(all, tokens_.source(symbol).factor);
+    if (all == 1) return;
+    std::vector<std::int64_t> gathered = {1};  // what gathers make, in multiples of the symbol
     for (NodeId id : step_.order) {
       const Node& node = step_.nodes[id];
-      const TensorType* type = tensor_of(*graph_.context, node.type);
-      if (!is_gather(node) || type == nullptr) continue;
-      const auto multiple = tokens_.multiple(type->sizes[0]);
-      if (multiple && multiple->factor == tokens_.source(multiple->symbol).factor)
-        sharing_ranks_ = group_size(node);
-      if (sharing_ranks_ > 1) return;
+      if (!is_gather(node)) continue;
+      const auto result = rows_of(id), operand = rows_of(arg_of(*graph_.context, node, 0).as_node());
+      if (!result || !operand || std::ranges::find(gathered, *operand) == gathered.end()) continue;
+      if (std::ranges::find(gathered, *result) == gathered.end()) gathered.push_back(*result);
     }
+    if (std::ranges::find(gathered, all) != gathered.end()) sharing_ranks_ = all;
+  }
+  // Of a tensor's first dimension, in multiples of a token symbol.
+  std::optional<std::int64_t> rows_of(NodeId id) {
+    const TensorType* type = tensor_of(*graph_.context, step_.nodes[id].type);
+    if (type == nullptr || type->sizes.empty()) return std::nullopt;
+    const auto multiple = tokens_.multiple(type->sizes[0]);
+    return multiple ? std::optional(multiple->factor) : std::nullopt;
   }
   bool is_gather(const Node& node) const {
     return graph_.text(node.target) == "_c10d_functional.all_gather_into_tensor.default";
   }
-  std::int64_t group_size(const Node& node) const {
-    const Arg size = arg_of(*graph_.context, node, 1);
-    return size.is_int() ? size.as_int() : 1;
+  bool is_scatter(const Node& node) const {
+    return graph_.text(node.target) == "_c10d_functional.reduce_scatter_tensor.default";
   }
   bool is_reshape(const Node& node) const {
     const std::string_view target = graph_.text(node.target);
@@ -277,6 +289,13 @@ class Inference {
       const Arg tuple = arg_of(*graph_.context, node, 0);
       if (tuple.is_node() && result_.of(tuple.as_node()).is(PlacementKind::kTuple))
         return result_.region[tuple.as_node()];
+    }
+    // A wait goes with its collective, of which each part has one.
+    if (is_wait(node)) {
+      const Arg waited = arg_of(*graph_.context, node, 0);
+      const NodeId launch = waited.is_node() ? waited.as_node() : NodeId();
+      if (launch && is_launch(step_.nodes[launch]) && result_.region[launch] && result_.is_divided(launch))
+        return result_.region[launch];
     }
     if (node.module) {
       const StringId root = matcher_.root_of(node.module);
@@ -348,6 +367,7 @@ class Inference {
     });
     result_.placement.set(id, placement);
     result_.divided.push_back(id);
+    if (placement.any_order) equal_rows_.at(result_.effects->storage_of(id)).push_back(id);
   }
 
   // Rules read dimensions off the recorded types.
@@ -434,13 +454,26 @@ class Inference {
                                            graph_.text(step_.nodes[value].name),
                                            print_placement(result_.of(value)), print_placement(placement)),
                                "use the form of the operation that makes a new value"};
-      } else if (result_.of(value).any_order) {
-        // Equal rows until now, whose blocks did not matter.
-        Placement known = result_.placement[value];
-        known.blocks = placement.blocks;
-        known.any_order = placement.any_order;
-        result_.placement.set(value, known);
+      } else {
+        end_equal_rows(value, placement);
       }
+    }
+  }
+
+  // Rows of the value's storage that were equal until now, whose blocks did not matter, are not any more.
+  void end_equal_rows(NodeId value, const Placement& written) {
+    for (NodeId id : std::exchange(equal_rows_.at(result_.effects->storage_of(value)), {})) {
+      if (id != value)
+        throw PlacementRefusal{
+            "chunk.update-of-view",
+            fmt::format("it writes rows of '{}', which are rows of '{}', too: until now all were equal, and "
+                        "whether parts of that have the same ones is not known",
+                        graph_.text(step_.nodes[value].name), graph_.text(step_.nodes[id].name)),
+            "use the form of the operation that makes a new value"};
+      Placement known = result_.placement[id];
+      known.blocks = written.blocks;
+      known.any_order = written.any_order;
+      result_.placement.set(id, known);
     }
   }
 
@@ -522,9 +555,10 @@ class Inference {
   SideTable<TypeId, Placement> of_type_;  // of outside values
   IdSet<TypeId> placed_types_;            // those that of_type_ has
   IdSet<RegionId> has_division_;
-  SideTable<NodeId, RegionId> taken_by_;    // the region that takes an outside value in parts
-  SideTable<NodeId, RegionId> updated_in_;  // the region that updates a buffer
-  SideTable<NodeId, NodeId> written_by_;    // storage: the first node that writes it, so far
+  SideTable<NodeId, RegionId> taken_by_;               // the region that takes an outside value in parts
+  SideTable<NodeId, RegionId> updated_in_;             // the region that updates a buffer
+  SideTable<NodeId, NodeId> written_by_;               // storage: the first node that writes it, so far
+  SideTable<NodeId, std::vector<NodeId>> equal_rows_;  // storage: its values in any order, so far
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "analysis/placement_blocks.h"
+
 namespace epweave {
 namespace {
 
@@ -42,12 +44,7 @@ class Grouping {
 
  private:
   bool is_smaller(PolyId a, PolyId b) {
-    if (pool_.divide_exactly(b, a)) {
-      auto quotient = pool_[*pool_.divide_exactly(b, a)];
-      if (std::all_of(quotient.terms.begin(), quotient.terms.end(),
-                      [](auto& t) { return t.coefficient.is_integer(); }))
-        return true;
-    }
+    if (whole_quotient(pool_, b, a)) return true;
     if (pool_.divide_exactly(a, b)) return false;
     return facts_.is_nonnegative(pool_.sub(b, a));
   }
@@ -73,7 +70,9 @@ class ReshapeFollower {
       for (std::size_t i = group.from_begin; i < dim; ++i)
         runs = facts_.normalize(pool().mul(runs, from_[i]));
       if (p.is_local() && runs != one()) return refused(ReshapeRefusal::kInnerFactor);
-      return p.any_order ? place_any(p, group) : place(p, group, runs);
+      if (p.any_order)
+        if (const auto result = place_any(p, group)) return {result};
+      return place(p, group, runs);
     }
     return refused(ReshapeRefusal::kNotFollowed);
   }
@@ -82,26 +81,18 @@ class ReshapeFollower {
   ExprPool& pool() { return facts_.pool(); }
   PolyId one() { return pool().poly_number(1); }
   static Followed refused(ReshapeRefusal why) { return {std::nullopt, why}; }
-  std::optional<PolyId> divide(PolyId a, PolyId b) {
-    const auto quotient = pool().divide_exactly(a, b);
-    if (!quotient) return std::nullopt;
-    const auto& terms = pool()[*quotient].terms;
-    const bool is_whole =
-        std::all_of(terms.begin(), terms.end(), [](const Term& t) { return t.coefficient.is_integer(); });
-    return is_whole ? quotient : std::nullopt;
-  }
-
   // Dimensions in front take up runs; the divided one holds what is left of them.
   Followed place(const Placement& p, const DimGroup& group, PolyId runs) {
     for (std::size_t j = group.to_begin; j < group.to_end; ++j) {
       if (pool().is_constant(to_[j], 1)) continue;
       if (runs != one())
-        if (const auto rest = divide(runs, to_[j])) {
+        if (const auto rest = whole_quotient(pool(), runs, to_[j])) {
           runs = *rest;
           continue;
         }
-      if (pool().constant(to_[j]) || (runs != one() && !divide(to_[j], runs))) break;
+      if (pool().constant(to_[j]) || (runs != one() && !whole_quotient(pool(), to_[j], runs))) break;
       Placement result = in_dim(p, j);
+      result.any_order = false;
       if (!p.is_local()) result.blocks = runs == one() ? PolyId() : runs;
       return {result};
     }
@@ -112,11 +103,16 @@ class ReshapeFollower {
     result.dim = static_cast<int>(dim);
     return result;
   }
-  // Equal rows: the dimension that is no number.
-  Followed place_any(const Placement& p, const DimGroup& group) {
-    for (std::size_t j = group.to_begin; j < group.to_end; ++j)
-      if (!pool().constant(to_[j])) return {in_dim(p, j)};
-    return refused(ReshapeRefusal::kBrokenExtent);
+  // Equal rows stay equal where they are neither cut nor merged.
+  std::optional<Placement> place_any(const Placement& p, const DimGroup& group) {
+    const auto is_one = [&](PolyId extent) { return pool().is_constant(extent, 1); };
+    const auto dim = static_cast<std::size_t>(p.dim);
+    for (std::size_t i = group.from_begin; i < dim; ++i)
+      if (!is_one(from_[i])) return std::nullopt;
+    std::size_t j = group.to_begin;
+    while (j < group.to_end && is_one(to_[j])) ++j;
+    if (j == group.to_end || to_[j] != from_[dim]) return std::nullopt;
+    return in_dim(p, j);
   }
 
   Facts& facts_;

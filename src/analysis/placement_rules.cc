@@ -149,6 +149,11 @@ const TensorType* PlacementCall::tensor(Operand operand) const {
   return node == nullptr ? nullptr : tensor_of(*graph_.context, node->type);
 }
 
+bool PlacementCall::is_from_outside(Operand operand) const {
+  return operand && operand.arg.is_node() &&
+         !placements_.shares_parts(operand.arg.as_node(), placements_.region[id_]);
+}
+
 bool PlacementCall::is_scalar(Operand operand) const {
   const Node* node = producer(operand);
   return node != nullptr && node->type && graph_.context->types[node->type].kind == TypeKind::kScalar;
@@ -260,10 +265,10 @@ bool same_order(const Placement& a, const Placement& b) {
 
 void require_same_order(PlacementCall& call, const Placement& a, const Placement& b) {
   if (!same_order(a, b))
-    call.refuse(
-        "chunk.mixed-orders",
-        "its operands have the rows of a part in different orders: one is divided as a whole, the other "
-        "block by block");
+    call.refuse("chunk.mixed-orders",
+                "its operands have the rows of a part in different orders: of each block of one, and of "
+                "other blocks, or "
+                "none, of the other");
 }
 
 // Blocks of the ordered operands, which must have the same; else those that rows in an order of their own
@@ -341,6 +346,22 @@ Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
       "symbolize{inputs=[tokens:0,..]}");
 }
 
+// Rows from outside, which may be cut in any blocks, are cut in those of the part's rows that they pair with.
+static void cut_outside_rows(PlacementCall& call, std::span<const Operand> operands,
+                             std::span<Placement> placements) {
+  const auto is_ordered = [](const Placement& p) { return p.is(PlacementKind::kSplit) && !p.any_order; };
+  const Placement* own = nullptr;
+  for (std::size_t i = 0; i < operands.size() && own == nullptr; ++i)
+    if (is_ordered(placements[i]) && !call.is_from_outside(operands[i])) own = &placements[i];
+  if (own == nullptr) return;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    Placement& p = placements[i];
+    if (!is_ordered(p) || p.blocks == own->blocks || !call.is_from_outside(operands[i])) continue;
+    p.blocks = own->blocks;
+    call.take_slice_like(operands[i], p.dim, p);
+  }
+}
+
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity) {
   std::vector<Placement> placements;
   const TensorType* result = call.result_tensor();
@@ -348,6 +369,7 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
     const bool is_whole_number = result != nullptr && call.is_scalar(operand);
     placements.push_back(is_whole_number ? Placement::whole() : call.of(operand));
   }
+  cut_outside_rows(call, operands, placements);
   auto any = [&](auto&& predicate) { return std::any_of(placements.begin(), placements.end(), predicate); };
   if (!any([](const Placement& p) { return p.is_divided(); })) return Placement::whole();
 
@@ -373,7 +395,12 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
   Placement rows = common_rows(call, aligned);
   if (std::any_of(aligned.begin(), aligned.end(), [](const Placement& p) { return p.is_local(); }))
     rows.kind = PlacementKind::kLocal, rows.any_order = false;
-  // A whole operand that has rows of its own along the divided dimension is cut like the others.
+  // A whole operand that has rows of its own along the divided dimension is cut like the others; beside equal rows
+  // that decides which rows a part has.
+  const auto cut_like = [&](const Operand& operand, int dim) {
+    rows.any_order = false;
+    call.take_slice_like(operand, dim, rows);
+  };
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const TensorType* type = call.tensor(operands[i]);
     if (!placements[i].is_whole() || type == nullptr) continue;
@@ -381,7 +408,7 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
     if (dim < 0) continue;
     const ExprId extent = type->sizes[static_cast<std::size_t>(dim)];
     if (call.tokens().scales(extent)) {
-      call.take_slice_like(operands[i], dim, rows);
+      cut_like(operands[i], dim);
     } else if (call.facts().pool().constant(extent) != 1) {
       refuse_shared_rows(call, {operands[i], dim});
     }

@@ -57,6 +57,8 @@ class PlacementCall {
   Placement constant_rows(int dim, const Placement& like = {});
   // Whether a number is made of sums of parts and of what all parts share, so that its whole can be made again.
   bool is_made_of_sums(NodeId number);
+  // Whether it is cut for this call: no part of it was made for the call's region.
+  bool is_from_outside(Operand operand) const;
   // A size or number, not a tensor.
   bool is_scalar(Operand operand) const;
   // Recorded types.

@@ -61,7 +61,8 @@ void take_rows(PlacementCall& call, Operand operand, int dim) {
 // Keys and values, taken whole where the query's rows see all of them. Returns the placement of a gradient.
 Placement take_keys(PlacementCall& call, Operand operand, AttentionCut& cut) {
   const Placement p = call.of(operand);
-  if (p.is_rows() && (p.dim != cut.dim || !is_one_slice(p)))
+  const bool has_part = cut.dim == kBatchDim || cut.keys;
+  if (p.is_rows() && (p.dim != cut.dim || p.is_local() || (has_part && !is_one_slice(p))))
     call.refuse("chunk.attention",
                 fmt::format("'{}' is placed {} beside a query that is divided along dimension {}",
                             call.name_of(operand), print_placement(p), cut.dim),

@@ -54,10 +54,17 @@ bool is_divided_on_each_rank(PlacementCall& call, const Placement& p) {
   return type != nullptr && call.tokens().is_shared(type->sizes[static_cast<std::size_t>(p.dim)]);
 }
 
+// How many times the rows of one the other has.
+std::optional<std::int64_t> count_ranks(PlacementCall& call, const TensorType* all, const TensorType* one) {
+  if (all == nullptr || one == nullptr) return std::nullopt;
+  return count_runs(call.facts(), all->sizes[0], one->sizes[0]);
+}
+
 Placement all_gather(PlacementCall& call) {
   const Placement p = call.of(call.arg(0));
-  if (!is_divided_on_each_rank(call, p)) return whole_collective(call);
-  return p.dim == 0 ? join_blocks(call.facts().pool(), p, call.int_arg(1, "group_size", 1)) : p;
+  const auto ranks = count_ranks(call, call.result_tensor(), call.tensor(call.arg(0)));
+  if (!ranks || !is_divided_on_each_rank(call, p)) return whole_collective(call);
+  return p.dim == 0 ? join_blocks(call.facts().pool(), p, *ranks) : p;
 }
 
 // Adds up over the ranks. In eager mode each part's gradient is added up by a collective of its own.
@@ -78,7 +85,8 @@ Placement reduce_scatter(PlacementCall& call) {
   const Placement p = call.of(call.arg(0));
   if (!is_divided_on_each_rank(call, p)) return reduction_of_sums(call);
   if (p.dim != 0) return p;
-  const auto run = cut_blocks(call.facts().pool(), p, call.int_arg(2, "group_size", 1));
+  const auto ranks = count_ranks(call, call.tensor(call.arg(0)), call.result_tensor());
+  const auto run = ranks ? cut_blocks(call.facts().pool(), p, *ranks) : std::nullopt;
   return run ? *run : whole_collective(call);
 }
 

@@ -171,8 +171,13 @@ Placement norm_backward(PlacementCall& call, std::initializer_list<std::size_t> 
     call.refuse("chunk.combination", "it needs the rows of a sum of parts");
   std::vector<Placement> elements(1 + weights, Placement::partial());
   elements[0] = common_rows(call, placements);
-  for (std::size_t at = 0; const std::size_t i : rows)
-    if (placements[at++].is_whole()) call.take_slice_like(call.arg(i), elements[0].dim, elements[0]);
+  const auto dim = static_cast<std::size_t>(elements[0].dim);
+  for (std::size_t at = 0; const std::size_t i : rows) {
+    const TensorType* type = call.tensor(call.arg(i));
+    const bool has_rows = type != nullptr && dim < type->rank() && call.tokens().scales(type->sizes[dim]);
+    if (placements[at++].is_whole() && has_rows)
+      call.take_slice_like(call.arg(i), elements[0].dim, elements[0]);
+  }
   return Placement::tuple(std::move(elements));
 }
 
@@ -254,8 +259,9 @@ Placement cumsum(PlacementCall& call) {
 // Whether all rows (or any) are true is asked of all rows: of bools, which are cheap to join.
 Placement truth_over(PlacementCall& call, std::vector<int> dims) {
   const Placement p = call.of(call.arg(0));
+  const TensorType* type = call.tensor(call.arg(0));
   const bool is_of_rows = p.is_rows() && (dims.empty() || std::ranges::find(dims, p.dim) != dims.end());
-  if (!is_of_rows) return reduction_over(call, dims);
+  if (!is_of_rows || type == nullptr || type->dtype != DType::kBool) return reduction_over(call, dims);
   call.take_whole(call.arg(0));
   return Placement::whole();
 }
@@ -290,6 +296,8 @@ constexpr PlacementRow kRows[] = {
     {"aten.mean.dim", row_wise_reduction},
     {"aten.mean.default", reduction_of_all},
     {"aten.all.default", truth_of_all},
+    {"aten.all.dim", truth},
+    {"aten.all.dims", truth},
     {"aten.any.default", truth_of_all},
     {"aten.any.dim", truth},
     {"aten.any.dims", truth},

@@ -217,6 +217,7 @@ void pair_source(PlacementCall& call, const RowWrite& write) {
     if (dim) take_paired(call, {write.source, *dim}, {write.positions, at.dim});
   } else if (rows.is_rows() && rows.dim == dim) {
     require_same_extent(call, {write.positions, at.dim}, {write.source, *dim});
+    if (at.is(PlacementKind::kSplit) && rows.is(PlacementKind::kSplit)) require_same_order(call, at, rows);
   } else {
     call.refuse(std::string(kCombination), fmt::format("rows placed {} are written at positions placed {}",
                                                        print_placement(rows), print_placement(at)));

@@ -161,7 +161,6 @@ bool takes_all_rows(PlacementCall& call, ExprId extent) {
   if (!is_number(start, 0) || !is_number(step, 1)) return false;
   if (is_number(end, std::numeric_limits<std::int64_t>::max())) return true;
   if (!call.is_scalar(end) || !call.of(end).is_divided()) return false;
-  call.take_part(end);
   const ExprId number = call.graph().context->types[call.producer(end)->type].expr;
   return call.facts().equal(number, extent);
 }
@@ -172,6 +171,7 @@ Placement slice(PlacementCall& call) {
   if (!p.is_rows() || call.dim(call.int_arg(1, "dim", 0), call.rank(value)) != p.dim) return p;
   if (!takes_all_rows(call, call.tensor(value)->sizes[static_cast<std::size_t>(p.dim)]))
     call.refuse("chunk.along-divided", "it slices the divided dimension");
+  if (const Operand end = call.arg(3, "end"); call.is_scalar(end)) call.take_part(end);
   return p;
 }
 
@@ -231,11 +231,10 @@ Placement split_blocks(PlacementCall& call, const Placement& p) {
   const Operand sizes = call.arg(1);
   std::vector<Operand> items = call.items(sizes);
   if (items.empty()) items.push_back(sizes);
-  for (const Operand& item : items) {
-    if (!piece || !item.arg.is_node() || !call.of(item).is_divided())
-      call.refuse("chunk.along-divided", "it splits the divided dimension");
-    call.take_part(item);
-  }
+  const bool has_own_sizes = std::ranges::all_of(
+      items, [&](const Operand& item) { return item.arg.is_node() && call.of(item).is_divided(); });
+  if (!piece || !has_own_sizes) call.refuse("chunk.along-divided", "it splits the divided dimension");
+  for (const Operand& item : items) call.take_part(item);
   return Placement::tuple(std::vector<Placement>(call.result_count(), *piece));
 }
 
@@ -264,8 +263,8 @@ Placement getitem(PlacementCall& call) {
   const std::int64_t index = i < 0 ? i + count : i;
   if (index < 0 || index >= count) call.refuse("chunk.index", fmt::format("element {} of {}", i, count));
   const Placement& element = p.elements[static_cast<std::size_t>(index)];
-  // Each part's tuple has one: nothing, or a tuple of nothing.
-  return element.is_divided() ? element : Placement::local();
+  // Each part's tuple has one that is no tensor: nothing, a number, or a tuple of nothing.
+  return element.is_divided() || call.result_tensor() != nullptr ? element : Placement::local();
 }
 
 // Whether all are divided in as many rows each, in a known order.

@@ -169,7 +169,7 @@ class Lowering {
   // a part, which may be dropped behind the join.
   bool is_wanted_whole(NodeId id) {
     if (!has_wanted_) {
-      for (const auto [user, node] : walk_all(*in_.context, in_.step())) note_wanted(user, node);
+      for (const auto [user, node] : walk(in_.step())) note_wanted(user, node);
       has_wanted_ = true;
     }
     return wanted_whole_.contains(id);

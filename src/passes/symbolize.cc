@@ -146,17 +146,24 @@ Symbol make_row_symbol(const Graph& graph, std::int64_t rows) {
   return symbol;
 }
 
-// How many tokens the symbol stands for: as few as make every extent a whole multiple of it. Two where the ranks
-// of a tensor-parallel group of two have half of the tokens each.
+// How many tokens the symbol stands for: as few as make every extent of what is gathered from ranks, or scattered among
+// them, a whole multiple of it. Two where the ranks of a tensor-parallel group of two have half of the tokens each.
 std::int64_t tokens_per_row(const Graph& graph, const ScalingFactors& factors) {
+  const Body& step = graph.step();
   std::int64_t unit = 1;
-  const auto add = [&](Rational factor) { unit = std::lcm(unit, factor.den); };
-  for (NodeId id : graph.step().order)
+  const auto add = [&](NodeId id) {
     for (const auto& tensor : factors.of[id].tensors)
       for (const auto& factor : tensor)
-        if (factor) add(*factor);
-  for (const SizeArgument& argument : factors.arguments) add(argument.factor);
-  for (const auto& [sum, factor] : factors.sums) add(factor);
+        if (factor) unit = std::lcm(unit, factor->den);
+  };
+  for (NodeId id : step.order) {
+    const std::string_view target = graph.text(step.nodes[id].target);
+    if (target != "_c10d_functional.all_gather_into_tensor.default" &&
+        target != "_c10d_functional.reduce_scatter_tensor.default")
+      continue;
+    add(id);
+    for_each_input(*graph.context, step.nodes[id], add);
+  }
   return unit;
 }
 
@@ -223,10 +230,9 @@ class Symbolizer {
     return statement;
   }
 
-  // How many times the symbol is factor * tokens.
-  std::int64_t multiple(Rational factor) const { return factor.num * (unit_ / factor.den); }
   ExprId extent(Facts& facts, Rational factor) {
-    return facts.expr(facts.pool().scale(facts.pool().poly_symbol(symbol_), Rational::of(multiple(factor))));
+    const Rational multiple = Rational::of(factor.num * unit_, factor.den);
+    return facts.expr(facts.pool().scale(facts.pool().poly_symbol(symbol_), multiple));
   }
   ExprId extent(Rational factor) { return extent(facts_, factor); }
 
@@ -418,21 +424,22 @@ class Symbolizer {
   // ------------------------------------------------------------------------- sizes
 
   // The node of factor * tokens, behind the inputs, one for the whole graph.
-  NodeId size_node(Rational factor) { return size_node(multiple(factor)); }
-  // Of a multiple of the symbol; of the tokens' own the size of the input.
-  NodeId size_node(std::int64_t multiple) {
-    if (const auto found = sizes_.find(multiple); found != sizes_.end()) return found->second;
+  NodeId size_node(Rational factor) {
+    const auto key = std::pair(factor.num, factor.den);
+    if (const auto found = sizes_.find(key); found != sizes_.end()) return found->second;
     NodeId result;
-    if (multiple == unit_) {
+    if (factor == Rational{1, 1}) {
       result =
           add_size("sym_size_int", "aten.sym_size.int",
                    {Arg::node(inputs_[0].node), Arg::integer(static_cast<std::int64_t>(inputs_[0].dim))});
-    } else if (multiple == 1) {
-      result = add_size("floordiv", "operator.floordiv", {Arg::node(size_node(unit_)), Arg::integer(unit_)});
+    } else if (factor.num == 1) {
+      result = add_size("floordiv", "operator.floordiv",
+                        {Arg::node(size_node(Rational{1, 1})), Arg::integer(factor.den)});
     } else {
-      result = add_size("mul", "operator.mul", {Arg::node(size_node(1)), Arg::integer(multiple)});
+      result = add_size("mul", "operator.mul",
+                        {Arg::node(size_node(Rational{1, factor.den})), Arg::integer(factor.num)});
     }
-    sizes_.emplace(multiple, result);
+    sizes_.emplace(key, result);
     return result;
   }
 
@@ -492,7 +499,7 @@ class Symbolizer {
   StringId pass_, reason_;
   IdSet<StringId> used_names_;
   std::map<NodeId, std::vector<const SizeArgument*>> arguments_;
-  std::map<std::int64_t, NodeId> sizes_;  // by the multiple of the symbol
+  std::map<std::pair<std::int64_t, std::int64_t>, NodeId> sizes_;  // by factor
   std::vector<NodeId> size_nodes_, order_;
   std::vector<Arg> args_, kwargs_;
   std::size_t calls_with_sizes_ = 0, borders_ = 0;
