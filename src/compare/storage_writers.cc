@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/collectives.h"
+
 namespace epweave {
 
 StorageWriters::StorageWriters(const Context& context, const Body& body)
@@ -47,13 +49,18 @@ void StorageWriters::read_copies(NodeId id) {
   if (!reads_elements(body_.nodes[id])) return;
   const auto accesses = effects_.accesses_of(id);
   std::vector<NodeId> done;
-  for_each_input(context_, body_.nodes[id], [&](NodeId input) {
+  const auto read = [&](NodeId input) {
     const NodeId storage = effects_.storage_of(input);
     if (state_[storage].count == 0 || std::ranges::find(done, storage) != done.end()) return;
     if (std::ranges::find(accesses, storage, &StorageAccess::storage) != accesses.end()) return;
     done.push_back(storage);
     append(state_[storage]);
-  });
+  };
+  for_each_input(context_, body_.nodes[id], read);
+  // A wait completes its collective, which reads what it sends until then.
+  if (!is_wait(body_.nodes[id])) return;
+  const NodeId launch = find_waited_launch(context_, body_, id);
+  if (launch) for_each_input(context_, body_.nodes[launch], read);
 }
 
 // What a rewrite added to cut or join values has what its operands held.

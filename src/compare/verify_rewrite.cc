@@ -9,6 +9,7 @@
 #include "compare/verify_calls.h"
 #include "compare/verify_interface.h"
 #include "compare/verify_joins.h"
+#include "compare/verify_orders.h"
 #include "compare/verify_rows.h"
 #include "compare/verify_storage.h"
 
@@ -25,6 +26,7 @@ class RewriteVerifier {
         calls_(claims, numbers_),
         joins_(claims, numbers_),
         storage_(claims),
+        orders_(claims),
         report_(report) {}
 
   void run() {
@@ -52,6 +54,7 @@ class RewriteVerifier {
  private:
   void check_node(NodeId id) {
     calls_.check_added(id);
+    orders_.visit(id);
     switch (claims_[id].kind) {
       case ClaimKind::kWhole:
         ++report_.whole;
@@ -89,6 +92,7 @@ class RewriteVerifier {
   CallCheck calls_;
   JoinCheck joins_;
   StorageCheck storage_;
+  OrderCheck orders_;
   RewriteReport& report_;
 };
 

@@ -22,7 +22,8 @@
 //   rewrite-part       parts are not 0 .. n-1, each once; a chunk field names another part than the provenance; a
 //                      part takes what the other parts do not; all parts write the same storage and do not each
 //                      add a part of the whole to it
-//   rewrite-rows       a part of an op that mixes rows (softmax, mean, ...) along the dimension that is divided
+//   rewrite-rows       a part of an op that mixes rows (softmax, mean, ...) along the dimension that is divided;
+//                      rows that pair, or go to ranks, in which a part has them in other blocks (verify_orders.h)
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above
 //   rewrite-merged     a node stands for two nodes of A that are not the same value
