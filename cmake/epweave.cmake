@@ -1,5 +1,5 @@
 # One library per folder of src/. The link graph is the layering: a header of a folder that is not linked
-# still compiles (one include root), so scripts/check_layering.py checks the includes against these lists.
+# still compiles (one include root), so scripts/dev/check_layering.py checks the includes against these lists.
 
 # -Wno-restrict: g++ 12 sees overlapping copies in std::string + std::string where there are none (GCC bug 105651).
 # clang, used for fuzzing, has other opinions on some lines: its warnings are no errors.

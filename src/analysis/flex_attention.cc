@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/bind.h"
+#include "ops/bind.h"
 
 namespace epweave {
 namespace {

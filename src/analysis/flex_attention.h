@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/placement.h"
 #include "ir/graph.h"
-#include "ir/op.h"
+#include "ops/op.h"
+#include "placement/placement.h"
 
 namespace epweave {
 

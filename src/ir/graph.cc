@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "ir/op.h"
+#include "ops/op.h"
 
 namespace epweave {
 
