@@ -4,5 +4,5 @@
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 here=$(cd "$(dirname "$0")" && pwd)
-"$here"/build.sh release epweave
+"$here"/../build.sh release epweave
 exec python3 "$here"/check_all_graphs.py "$@"

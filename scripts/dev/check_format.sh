@@ -18,4 +18,4 @@ find src tools fuzz -name '*.h' -o -name '*.cc' | sort | xargs clang-format --st
   echo "check_format.sh: run scripts/dev/check_format.sh --fix" >&2
   exit 1
 }
-shellcheck scripts/*.sh scripts/launch_examples/*.sh .ci/run
+shellcheck scripts/*.sh scripts/dev/*.sh scripts/launch_examples/*.sh .ci/run

@@ -17,7 +17,8 @@ def ids_in(paths):
 
 
 def main():
-    sources = [p for folder in ("analysis", "passes") for p in (ROOT / "src" / folder).glob("*.cc")
+    sources = [p for folder in ("analysis", "placement", "passes", "pipeline")
+               for p in (ROOT / "src" / folder).rglob("*.cc")
                if not p.name.endswith("_test.cc")]
     used, listed = ids_in(sources), ids_in([ROOT / "tools/dev/random_coverage.cc"])
     for name in sorted(used - listed):

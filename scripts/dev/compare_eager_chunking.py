@@ -27,9 +27,10 @@ import subprocess
 import sys
 import tempfile
 
-import epweave_fx
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import epweave_fx  # noqa: E402
+
 CHUNK = "chunk{roots=ROOTS,grad-accumulation=eager,join=regions}"  # ROOTS: the modules that the eager trace has in parts
 # Calls that run no kernel: an eager run cuts gradients by slices, and has plain numbers for sizes.
 FREE = {

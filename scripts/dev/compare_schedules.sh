@@ -8,10 +8,10 @@ if [ $# -ne 1 ]; then
   echo "usage: compare_schedules.sh DIR" >&2
   exit 2
 fi
-"$here"/build.sh release passes_test
+"$here"/../build.sh release passes_test
 graphs=$(mktemp -d)
 trap 'rm -rf "$graphs"' EXIT
 for dump in "$1"/*.[2-6]_*.json.gz; do
-  python3 "$here"/epweave_fx.py from-dump "$dump" "$graphs/$(basename "$dump" .json.gz).epw"
+  python3 "$here"/../epweave_fx.py from-dump "$dump" "$graphs/$(basename "$dump" .json.gz).epw"
 done
-EPWEAVE_REFERENCE_GRAPHS=$graphs "$here"/../build/release/bin/passes_test "*real graphs*"
+EPWEAVE_REFERENCE_GRAPHS=$graphs "$here"/../../build/release/bin/passes_test "*real graphs*"

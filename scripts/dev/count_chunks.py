@@ -15,9 +15,10 @@ import subprocess
 import sys
 import tempfile
 
-import epweave_fx
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import epweave_fx  # noqa: E402
+
 ROWS = [  # graph, passes before chunk, options of chunk, stage of torchtitan's result
     ("dsv3_debug_ep2", "", "", "2_chunk_batch"),
     ("dsv3_debug_ep2", "", "grad-accumulation=eager", None),

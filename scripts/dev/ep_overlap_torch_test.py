@@ -14,7 +14,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 from torchtitan.experiments.graph_trainer.ep_overlap_pass import ep_overlap_schedule_pass
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import epweave_fx  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

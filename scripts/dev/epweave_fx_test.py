@@ -17,11 +17,11 @@ import tempfile
 import unittest
 import zlib
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+SCRIPTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, SCRIPTS)
 import epweave_fx  # noqa: E402
 
-PROTO = os.path.join(HERE, "..", "proto", "epweave.proto")
+PROTO = os.path.join(SCRIPTS, "..", "proto", "epweave.proto")
 
 TENSOR = {"shape": [4, {"sym": "u0", "hint": 12}], "stride": [{"sym": "u0", "hint": 12}, 1],
           "dtype": "torch.bfloat16", "device": "cuda:0", "requires_grad": False}
@@ -257,7 +257,7 @@ class Command(unittest.TestCase):
 
     def run_tool(self, *arguments, stdin=b""):
         """(exit code, stdout, stderr) of the command; the directory's name is left out."""
-        done = subprocess.run([sys.executable, os.path.join(HERE, "epweave_fx.py"), *arguments],
+        done = subprocess.run([sys.executable, os.path.join(SCRIPTS, "epweave_fx.py"), *arguments],
                               input=stdin, capture_output=True)
         return done.returncode, done.stdout, done.stderr.decode().replace(self.directory + "/", "")
 

@@ -20,11 +20,11 @@ from torch.fx.experimental.symbolic_shapes import (CallMethodKey, ConvertIntKey,
 from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey
 from torch.utils.checkpoint import CheckpointPolicy
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+SCRIPTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, SCRIPTS)
 import epweave_fx  # noqa: E402
 import trace_torchtitan  # noqa: E402
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 Pair = collections.namedtuple("Pair", "left right")
 
@@ -403,7 +403,7 @@ class TraceCommand(unittest.TestCase):
     def run_tool(self, *arguments):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "out.epw")
-            done = subprocess.run([sys.executable, os.path.join(HERE, "trace_torchtitan.py"),
+            done = subprocess.run([sys.executable, os.path.join(SCRIPTS, "trace_torchtitan.py"),
                                    *arguments, "-o", path], capture_output=True, text=True)
             graph = epweave_fx.load(path, device="cpu") if os.path.exists(path) else None
         return done.returncode, done.stdout, done.stderr.replace(path, "OUT"), graph

@@ -16,7 +16,7 @@ import zipfile
 
 import torch
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(os.path.abspath(__file__))]
 import epweave_fx  # noqa: E402
 from epweave_fx_torch_test import describe  # noqa: E402
 

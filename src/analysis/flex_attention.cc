@@ -70,12 +70,6 @@ std::vector<Arg> FlexCall::other_mask_fields() const {
   return {mask.begin() + kFirstOther, mask.end() - kFieldsBehind};
 }
 
-std::vector<FlexIndex> indices_of(const AttentionCut& cut) {
-  if (cut.dim == 0) return {FlexIndex::kBatch};
-  if (cut.keys) return {FlexIndex::kQuery, FlexIndex::kKey};
-  return {FlexIndex::kQuery};
-}
-
 std::vector<NodeId> parameters_of(const Body& body) {
   std::vector<NodeId> parameters;
   for (NodeId id : body.order)

@@ -285,9 +285,6 @@ struct Graph {
   StringId intern(std::string_view text) const { return context->strings.intern(text); }
 };
 
-// Fills what follows from `target` (the op table row).
-void resolve_op(const Context& context, Node& node);
-
 // The value of keyword argument `name` of the node, or null.
 const Arg* find_kwarg(const Context& context, const Node& node, std::string_view name);
 

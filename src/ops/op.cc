@@ -138,4 +138,8 @@ const OpInfo* find_op(std::string_view target) {
   return found != table.end() && found->target == target ? &*found : nullptr;
 }
 
+void resolve_op(const Context& context, Node& node) {
+  node.op = node.kind == NodeKind::kCall ? find_op(context.text(node.target)) : nullptr;
+}
+
 }  // namespace epweave

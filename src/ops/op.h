@@ -19,6 +19,8 @@
 
 namespace epweave {
 
+struct Context;
+struct Node;
 class TypeRuleCall;  // ops/type_rules.h
 
 // The type of a call's result from its arguments; ops/type_rules.h. Null: none yet.
@@ -79,5 +81,9 @@ std::span<const OpInfo> ops();
 
 // The row of a target, or null.
 const OpInfo* find_op(std::string_view target);
+
+// Fills what follows from the node's target: its row. Whoever makes a node, or gives one another target,
+// calls this.
+void resolve_op(const Context& context, Node& node);
 
 }  // namespace epweave

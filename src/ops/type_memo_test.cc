@@ -6,6 +6,7 @@
 
 #include "io/file.h"
 #include "ir/walk.h"
+#include "ops/op.h"
 #include "ops/type_rules.h"
 
 namespace epweave {

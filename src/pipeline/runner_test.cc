@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "ops/op.h"
 #include "passes/test_text.h"
 
 namespace epweave {

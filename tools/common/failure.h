@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "console.h"
-#include "epweave/commands.h"
+#include "exit_codes.h"
 #include "report.h"
 
 namespace epweave::cli {

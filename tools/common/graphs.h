@@ -1,10 +1,24 @@
 // Reading and writing graphs as the commands do.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "analysis/verify.h"
-#include "epweave/commands.h"
+#include "io/file.h"
 
 namespace epweave::cli {
+
+struct InputOptions {
+  std::string path;  // "-": stdin
+  std::string from;  // format name; empty: by extension or content
+};
+
+struct OutputOptions {
+  std::string path = "-";  // "-": stdout
+  std::string to;          // format name; empty: by extension
+  bool force = false;      // binary to a terminal too
+};
 
 std::optional<Format> format_named(const std::string& name);  // none for ""; throws UsageError
 

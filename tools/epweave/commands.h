@@ -9,20 +9,9 @@
 
 #include "common/console.h"
 #include "common/exit_codes.h"
-#include "io/file.h"
+#include "common/graphs.h"
 
 namespace epweave::cli {
-
-struct InputOptions {
-  std::string path;  // "-": stdin
-  std::string from;  // format name; empty: by extension or content
-};
-
-struct OutputOptions {
-  std::string path = "-";  // "-": stdout
-  std::string to;          // format name; empty: by extension
-  bool force = false;      // binary to a terminal too
-};
 
 struct RewriteOptions {
   InputOptions input;

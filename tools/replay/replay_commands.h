@@ -1,4 +1,4 @@
-// The commands of epweave-replay; see commands.h.
+// The commands of epweave-replay; see epweave/commands.h.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "epweave/commands.h"
+#include "common/console.h"
+#include "common/exit_codes.h"
+#include "common/graphs.h"
 
 namespace epweave::cli {
 

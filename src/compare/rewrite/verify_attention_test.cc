@@ -10,6 +10,7 @@
 
 #include "compare/rewrite/verify_rewrite.h"
 #include "io/file.h"
+#include "ops/op.h"
 #include "pipeline/runner.h"
 
 namespace epweave {

@@ -9,6 +9,7 @@
 #include "io/onnx/onnx_types.h"
 #include "ir/text/text.h"
 #include "ir/text/text_fields.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "io/proto/proto_codec.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {

@@ -8,6 +8,7 @@
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/rebind.h"
+#include "placement/attention_cut.h"
 
 namespace epweave {
 namespace {

@@ -13,7 +13,7 @@
 
 #include <algorithm>
 
-#include "analysis/flex_attention.h"
+#include "placement/attention_cut.h"
 #include "placement/rules/placement_rules.h"
 
 namespace epweave {
