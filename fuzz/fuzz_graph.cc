@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <string>
 
+#include "analysis/verify.h"
 #include "base/error.h"
 #include "io/file.h"
-#include "ir/text.h"
-#include "ir/verify.h"
+#include "ir/text/text.h"
 
 namespace epweave {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "passes/pipeline.h"
+#include "pipeline/pipeline.h"
 
 namespace {
 

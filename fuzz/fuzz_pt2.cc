@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "analysis/verify.h"
 #include "base/error.h"
 #include "io/file.h"
-#include "io/pt2_codec.h"
-#include "ir/verify.h"
+#include "io/pt2/pt2_codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace epweave;

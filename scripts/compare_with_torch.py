@@ -69,7 +69,7 @@ def rename_groups(module, names):
 
 
 def list_names(message):
-    """(names of the inputs, names of the outputs) in the files, without the rank; see src/replay/input_files.h."""
+    """(names of the inputs, names of the outputs) in the files, without the rank; see src/replay/inputs/input_files.h."""
     inputs, outputs = message["inputs"], message["outputs"]
     called = [entry.get("fqn") or entry.get("which") for entry in inputs]
     results = ["/".join(filter(None, (entry.get("role") or f"output/{i}", entry.get("fqn"))))

@@ -14,14 +14,14 @@ trap 'rm -rf "$work"' EXIT
 to=$work/epweave-gpu
 
 mkdir -p "$to/bin" "$to/lib" "$to/scripts/launch_examples" "$to/testdata/graphs" "$to/testdata/kernels"
-for file in epweave epweave-replay libepweave_cuda.so replay_device_test replay_cublas_test; do
+for file in epweave epweave-replay libepweave_cuda.so replay_kernels_device_test replay_cublas_test; do
   if [ ! -f "$build/$file" ]; then
     echo "gpu_bundle.sh: $build/$file is not built" >&2
     exit 1
   fi
   cp "$build/$file" "$to/bin/"
 done
-strip "$to"/bin/epweave "$to"/bin/epweave-replay "$to"/bin/replay_device_test "$to"/bin/replay_cublas_test
+strip "$to"/bin/epweave "$to"/bin/epweave-replay "$to"/bin/replay_kernels_device_test "$to"/bin/replay_cublas_test
 # What the programs need, but what every glibc system has.
 for file in "$to"/bin/*; do ldd "$file"; done | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do

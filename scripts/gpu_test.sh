@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that needs a GPU, in one command: gpu_test.sh [FOLDER]
 #
-# FOLDER holds bin/ (epweave, epweave-replay, libepweave_cuda.so, replay_device_test, replay_cublas_test) and testdata/; default:
+# FOLDER holds bin/ (epweave, epweave-replay, libepweave_cuda.so, replay_kernels_device_test, replay_cublas_test) and testdata/; default:
 # the release build of this checkout, or the bundle that this script is in (scripts/gpu_bundle.sh). Prints what
 # docs/gpu.md reports; exits 0 if all passed, 1 if something failed, 77 if there is no GPU to run on.
 set -u
@@ -64,7 +64,7 @@ if command -v nvidia-smi >/dev/null; then nvidia-smi --query-gpu=name,driver_ver
 "$bin/epweave-replay" --version
 
 say "kernels: the GPU's bits against the CPU's"
-attempt kernels env EPWEAVE_TEST_DEVICE=cuda "$bin/replay_device_test"
+attempt kernels env EPWEAVE_TEST_DEVICE=cuda "$bin/replay_kernels_device_test"
 
 say "whole steps, 4 virtual ranks: the CPU's bits against the GPU's"
 for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat dsv3_debug_ep2_sdpa_r030.1b_remat qwen3_moe_ep2.1b_remat; do

@@ -32,10 +32,10 @@ if [ -n "$with_torch" ]; then
     $venv/bin/pip install --quiet $versions
     echo "$versions" >$venv/versions
   fi
-  $venv/bin/python scripts/epweave_fx_torch_test.py
-  $venv/bin/python scripts/ep_overlap_torch_test.py
-  $venv/bin/python -W ignore scripts/pt2_torch_test.py
-  $venv/bin/python scripts/check_onnx_form.py --need-onnx --passes testdata/graphs --only 'ep2.1b_remat|_r030.5_schedule'
+  $venv/bin/python scripts/dev/epweave_fx_torch_test.py
+  $venv/bin/python scripts/dev/ep_overlap_torch_test.py
+  $venv/bin/python -W ignore scripts/dev/pt2_torch_test.py
+  $venv/bin/python scripts/dev/check_onnx_form.py --need-onnx --passes testdata/graphs --only 'ep2.1b_remat|_r030.5_schedule'
   $venv/bin/python scripts/compare_with_torch.py testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz
 fi
 ctest --preset release

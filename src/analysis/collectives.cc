@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "ir/bind.h"
-#include "ir/op.h"
 #include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {

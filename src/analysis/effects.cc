@@ -3,9 +3,9 @@
 #include <array>
 
 #include "analysis/collectives.h"
-#include "ir/bind.h"
-#include "ir/op.h"
 #include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {

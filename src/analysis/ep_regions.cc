@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/op.h"
 #include "ir/walk.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {

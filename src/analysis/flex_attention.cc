@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/bind.h"
+#include "ops/bind.h"
 
 namespace epweave {
 namespace {
@@ -68,12 +68,6 @@ std::optional<FlexCall> FlexCall::read(const Graph& graph, const Node& node) {
 
 std::vector<Arg> FlexCall::other_mask_fields() const {
   return {mask.begin() + kFirstOther, mask.end() - kFieldsBehind};
-}
-
-std::vector<FlexIndex> indices_of(const AttentionCut& cut) {
-  if (cut.dim == 0) return {FlexIndex::kBatch};
-  if (cut.keys) return {FlexIndex::kQuery, FlexIndex::kKey};
-  return {FlexIndex::kQuery};
 }
 
 std::vector<NodeId> parameters_of(const Body& body) {

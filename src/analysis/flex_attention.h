@@ -16,9 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/placement.h"
 #include "ir/graph.h"
-#include "ir/op.h"
+#include "ops/op.h"
 
 namespace epweave {
 
@@ -64,9 +63,6 @@ class FlexCall {
   // deterministic kernels, in newer versions of torch.
   std::vector<Arg> other_mask_fields() const;
 };
-
-// Which numbers count rows of the part after such a cut.
-std::vector<FlexIndex> indices_of(const AttentionCut& cut);
 
 // The parameters of a function, in order.
 std::vector<NodeId> parameters_of(const Body& body);

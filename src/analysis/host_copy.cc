@@ -1,7 +1,7 @@
 #include "analysis/host_copy.h"
 
-#include "ir/bind.h"
-#include "ir/op.h"
+#include "ops/bind.h"
+#include "ops/op.h"
 
 namespace epweave {
 

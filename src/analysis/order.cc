@@ -8,7 +8,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
-#include "ir/op.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "analysis/collectives.h"
 #include "analysis/ep_regions.h"
-#include "ir/text.h"
-#include "ir/verify.h"
+#include "analysis/verify.h"
+#include "ir/text/text.h"
 
 namespace epweave {
 namespace {

@@ -1,9 +1,9 @@
 #include "analysis/value_numbers.h"
 
-#include "ir/bind.h"
 #include "ir/call_words.h"
-#include "ir/op.h"
 #include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/op.h"
 
 namespace epweave {
 

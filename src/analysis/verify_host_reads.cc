@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/host_copy.h"
-#include "ir/verify_report.h"
+#include "analysis/verify_report.h"
 
 namespace epweave {
 

@@ -1,4 +1,4 @@
-// An invariant of a graph that needs the analysis of storage; beside those of ir/verify.h.
+// An invariant of a graph that needs the analysis of storage; beside those of analysis/verify.h.
 //
 //   host-reads        the host reads what a non-blocking copy from the device writes only behind something that
 //                     made the host wait (analysis/host_copy.h)
@@ -6,8 +6,8 @@
 
 #include <vector>
 
+#include "analysis/verify.h"
 #include "ir/graph.h"
-#include "ir/verify.h"
 
 namespace epweave {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/type_rules.h"
+#include "ops/type_rules.h"
 
 namespace epweave {
 

@@ -19,11 +19,11 @@
 #include <filesystem>
 #include <string>
 
-#include "io/onnx_codec.h"
-#include "io/proto_codec.h"
-#include "io/pt2_archive.h"
-#include "io/pt2_codec.h"
-#include "ir/text.h"
+#include "io/onnx/onnx_codec.h"
+#include "io/proto/proto_codec.h"
+#include "io/pt2/pt2_archive.h"
+#include "io/pt2/pt2_codec.h"
+#include "ir/text/text.h"
 
 namespace epweave {
 namespace {

@@ -23,7 +23,7 @@ std::optional<Format> find_format(std::string_view name);
 Format format_of_path(std::string_view path);
 
 // Decoding and encoding. `decode` throws InputError naming `path`. A decoded graph may still break the
-// invariants of ir/verify.h. Graphs that are to be compared share a context: give the first one's to the
+// invariants of analysis/verify.h. Graphs that are to be compared share a context: give the first one's to the
 // second.
 Graph decode(std::string_view bytes, Format format, const std::string& path,
              std::shared_ptr<Context> context = nullptr);

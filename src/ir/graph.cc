@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "ir/op.h"
-
 namespace epweave {
 
 std::string_view name_of(ProvenanceRole role) {
@@ -52,10 +50,6 @@ const Body* Graph::find_body(StringId name) const {
   for (const Body& body : bodies)
     if (body.name == name) return &body;
   return nullptr;
-}
-
-void resolve_op(const Context& context, Node& node) {
-  node.op = node.kind == NodeKind::kCall ? find_op(context.text(node.target)) : nullptr;
 }
 
 const Arg* find_kwarg(const Context& context, const Node& node, std::string_view name) {

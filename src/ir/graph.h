@@ -13,7 +13,7 @@
 // Strings, expressions, types and argument trees live in a `Context` that all graphs of a
 // process share and that only grows; ids of two graphs with the same context agree.
 //
-// Invariants (checked by verify_structure, ir/verify.h) are listed there.
+// Invariants (checked by verify_structure, analysis/verify.h) are listed there.
 #pragma once
 
 #include <algorithm>
@@ -32,11 +32,11 @@
 #include "base/paged_table.h"
 #include "ir/arg.h"
 #include "ir/expr.h"
-#include "ir/type.h"
+#include "ir/types/type.h"
 
 namespace epweave {
 
-struct OpInfo;  // ir/op.h
+struct OpInfo;  // ops/op.h
 
 enum class NodeKind : std::uint8_t { kCall, kPlaceholder, kGetAttr, kOutput };
 
@@ -284,9 +284,6 @@ struct Graph {
   std::string_view text(StringId id) const { return context->text(id); }
   StringId intern(std::string_view text) const { return context->strings.intern(text); }
 };
-
-// Fills what follows from `target` (the op table row).
-void resolve_op(const Context& context, Node& node);
 
 // The value of keyword argument `name` of the node, or null.
 const Arg* find_kwarg(const Context& context, const Node& node, std::string_view name);

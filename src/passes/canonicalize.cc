@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "ir/facts.h"
-#include "ir/op.h"
+#include "ops/op.h"
 #include "passes/record.h"
 
 namespace epweave {

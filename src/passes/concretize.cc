@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "ir/op.h"
-#include "ir/type_rules.h"
 #include "ir/walk.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
 #include "passes/record.h"
 
 namespace epweave {

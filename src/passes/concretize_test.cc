@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 namespace epweave {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ir/op.h"
 #include "ir/walk.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "passes/runner.h"
 #include "passes/test_text.h"
+#include "pipeline/runner.h"
 
 namespace epweave {
 namespace {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "analysis/users.h"
-#include "ir/op.h"
+#include "ops/op.h"
 #include "passes/record.h"
 
 namespace epweave {

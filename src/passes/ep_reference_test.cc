@@ -5,7 +5,7 @@
 //   NAME.5_schedule              concretize     NAME.6_concrete   the same nodes are left, in the same order
 //
 // The folder is $EPWEAVE_REFERENCE_GRAPHS, or testdata/graphs; graphs are files of any form that io reads
-// (scripts/compare_schedules.sh makes them of dumps).
+// (scripts/dev/compare_schedules.sh makes them of dumps).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,10 +19,10 @@
 #include "analysis/collectives.h"
 #include "analysis/ep_regions.h"
 #include "io/file.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "passes/concretize.h"
 #include "passes/isolate_ep_pg.h"
-#include "passes/overlap_ep.h"
+#include "passes/overlap_ep/overlap_ep.h"
 
 namespace epweave {
 namespace {

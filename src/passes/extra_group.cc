@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
-#include "ir/op.h"
+#include "ops/op.h"
 
 namespace epweave {
 

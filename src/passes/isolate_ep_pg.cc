@@ -6,7 +6,7 @@
 #include <map>
 
 #include "analysis/collectives.h"
-#include "ir/op.h"
+#include "ops/op.h"
 #include "passes/extra_group.h"
 #include "passes/record.h"
 

@@ -7,7 +7,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/users.h"
-#include "ir/op.h"
+#include "ops/op.h"
 #include "passes/extra_group.h"
 #include "passes/record.h"
 

@@ -12,12 +12,12 @@
 #include <map>
 
 #include "io/file.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "passes/canonicalize.h"
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
 #include "passes/mark_eager_chunks.h"
-#include "passes/runner.h"
+#include "pipeline/runner.h"
 
 namespace epweave {
 namespace {

@@ -8,12 +8,12 @@
 #include <map>
 #include <numeric>
 
-#include "analysis/scaling.h"
-#include "ir/bind.h"
-#include "ir/layout.h"
-#include "ir/op.h"
-#include "ir/type_rules.h"
+#include "ir/types/layout.h"
+#include "ops/bind.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
 #include "passes/record.h"
+#include "placement/scaling/scaling.h"
 
 namespace epweave {
 namespace {

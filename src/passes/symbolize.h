@@ -8,7 +8,7 @@
 //                                              %e = embedding(%w, %tokens) : [s0, 4]
 //                                              %v = reshape(%e, [%n, 2, 2])
 //
-// Which extents scale is inferred (analysis/scaling.h), never read off numbers. What nothing reaches stays a
+// Which extents scale is inferred (placement/scaling/scaling.h), never read off numbers. What nothing reaches stays a
 // number, and so does what a literal fixes: rows cut into pieces of [2, 2, 2, 2]. There the recorded
 // assumption s0 = 8 makes both the same. The result computes the same for that token count; concretize undoes
 // it. A graph whose token extents are symbols is left as it is. Numerics class: reorder.

@@ -9,13 +9,13 @@
 #include <filesystem>
 #include <map>
 
+#include "analysis/verify.h"
 #include "io/file.h"
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "passes/chunk.h"
+#include "ir/text/text.h"
+#include "passes/chunk/chunk.h"
 #include "passes/concretize.h"
-#include "passes/pipeline.h"
-#include "passes/registry.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/registry.h"
 
 namespace epweave {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 
 namespace epweave {
 

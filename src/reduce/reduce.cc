@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ir/op.h"
-#include "ir/verify.h"
+#include "analysis/verify.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "analysis/verify.h"
 #include "io/file.h"
-#include "ir/verify.h"
 
 namespace epweave {
 namespace {

@@ -4,16 +4,16 @@
 #include <cstring>
 #include <set>
 
-#include "ir/text.h"
-#include "replay/block_mask.h"
-#include "replay/compare.h"
-#include "replay/evaluate.h"
-#include "replay/executor.h"
-#include "replay/floats.h"
-#include "replay/inputs.h"
-#include "replay/missing_kernels.h"
-#include "replay/random_numbers.h"
-#include "replay/steps.h"
+#include "ir/text/text.h"
+#include "replay/inputs/block_mask.h"
+#include "replay/inputs/inputs.h"
+#include "replay/kernels/missing_kernels.h"
+#include "replay/run/executor.h"
+#include "replay/steps/steps.h"
+#include "replay/values/compare.h"
+#include "replay/values/evaluate.h"
+#include "replay/values/floats.h"
+#include "replay/values/random_numbers.h"
 
 namespace epweave::replay {
 namespace {

@@ -4,7 +4,7 @@
 // weights summed over tokens and over ranks, buffers updated in place. Tokens are [u0], or a grid [u0, 3] or
 // [3, u0] whose rows modules merge, or [2*u0] that two ranks share, whose rows modules gather and scatter.
 //
-// Every graph satisfies all invariants (ir/verify.h), and executes: numbers stay moderate, indices in range.
+// Every graph satisfies all invariants (analysis/verify.h), and executes: numbers stay moderate, indices in range.
 // The gradients are not those of the forward pass: the backward pass is random code of the same shape. Few
 // graphs are refused as a whole; some are refused on purpose, by a call that has no parts.
 #pragma once

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/op.h"
-#include "ir/type_rules.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
 
 namespace epweave {
 namespace {

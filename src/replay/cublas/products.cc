@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "replay/kernel.h"
+#include "replay/kernels/kernel.h"
 
 namespace epweave::replay::cublas {
 namespace {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "replay/cublas/cublaslt_library.h"
-#include "replay/rank_device.h"
+#include "replay/run/rank_device.h"
 
 namespace epweave::replay::cublas {
 

@@ -4,9 +4,9 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "replay/compare.h"
-#include "replay/cpu/elements.h"
-#include "replay/device/device.h"
+#include "replay/kernels/device/device.h"
+#include "replay/kernels/host/elements.h"
+#include "replay/values/compare.h"
 
 namespace epweave::replay {
 namespace {

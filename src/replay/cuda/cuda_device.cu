@@ -7,7 +7,7 @@
 #include <cstring>
 #include <new>
 
-#include "replay/device/device_api.h"
+#include "replay/kernels/device/device_api.h"
 
 namespace epweave::replay::device {
 namespace {

@@ -17,10 +17,10 @@
 #include <mutex>
 #include <thread>
 
-#include "replay/exchange.h"
+#include "replay/collectives/exchange.h"
 #include "replay/nccl/nccl_library.h"
 #include "replay/nccl/wire.h"
-#include "replay/rank_device.h"
+#include "replay/run/rank_device.h"
 
 namespace epweave::replay::nccl {
 

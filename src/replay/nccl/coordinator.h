@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "replay/collectives/transport.h"
 #include "replay/nccl/wire.h"
-#include "replay/transport.h"
 
 namespace epweave::replay::nccl {
 

@@ -19,7 +19,7 @@
 #include <optional>
 #include <string>
 
-#include "replay/groups.h"
+#include "replay/collectives/groups.h"
 
 namespace epweave::replay::nccl {
 

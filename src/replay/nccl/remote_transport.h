@@ -13,8 +13,8 @@
 #include <mutex>
 #include <thread>
 
+#include "replay/collectives/transport.h"
 #include "replay/nccl/wire.h"
-#include "replay/transport.h"
 
 namespace epweave::replay::nccl {
 

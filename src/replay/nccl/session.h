@@ -4,11 +4,11 @@
 
 #include <memory>
 
-#include "replay/executor.h"
 #include "replay/nccl/communicators.h"
 #include "replay/nccl/coordinator.h"
 #include "replay/nccl/remote_transport.h"
 #include "replay/nccl/rendezvous.h"
+#include "replay/run/executor.h"
 
 namespace epweave::replay::nccl {
 

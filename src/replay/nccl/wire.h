@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "replay/message.h"
+#include "replay/values/message.h"
 
 namespace epweave::replay::nccl {
 

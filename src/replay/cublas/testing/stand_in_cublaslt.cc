@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "replay/cublas/cublaslt_api.h"
-#include "replay/device/emulated.h"
-#include "replay/math/elements.h"
+#include "replay/kernels/device/emulated.h"
+#include "replay/kernels/math/elements.h"
 
 namespace {
 

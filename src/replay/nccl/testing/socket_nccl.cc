@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "replay/device/emulated.h"
+#include "replay/kernels/device/emulated.h"
 #include "replay/nccl/testing/socket_communicator.h"
 
 namespace epweave::replay::nccl {

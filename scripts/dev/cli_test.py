@@ -1,0 +1,826 @@
+#!/usr/bin/env python3
+"""Tests of the epweave command line: exit codes, streams, bad input, atomic output, determinism.
+
+The program is $EPWEAVE, else build/release/bin/epweave. Messages of single commands have goldens in testdata/cli.
+"""
+import gzip
+import hashlib
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import zipfile
+import zlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
+GRAPHS = ROOT / "testdata/graphs"
+SMALL_ARCHIVE = ROOT / "testdata/pt2/small.pt2"
+DSV3 = GRAPHS / "dsv3_debug_ep2.1b_remat.epw.gz"
+PRESET = "ep-overlap{roots=layers.*.moe,dim=batch,parts=%d}"
+
+SMALL = """epweave text 1
+
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %mm = aten.mm.default(%x, %x) : f32[4, 4] @layers.0.moe src="model.py:3 in forward: x @ x"
+  %neg = aten.neg.default(%mm) : f32[4, 4] @layers.0.moe
+  %dead = aten.neg.default(%x) : f32[4, 4] @layers.1
+  output([%neg])
+"""
+
+
+class CommandLineTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.write("small.txt", SMALL)
+
+    def write(self, name, content):
+        data = content.encode() if isinstance(content, str) else content
+        (self.folder / name).write_bytes(data)
+        return name
+
+    def run_tool(self, *arguments, stdin=b"", env=None):
+        return subprocess.run([EPWEAVE, *map(str, arguments)], cwd=self.folder, input=stdin, capture_output=True,
+                              env=os.environ | (env or {}), timeout=300, check=False)
+
+    def output_of(self, *arguments, stdin=b""):
+        result = self.run_tool(*arguments, stdin=stdin)
+        self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+        return result.stdout
+
+    def files(self):
+        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+
+    def small(self, *changes):
+        """The text of the small graph with some pieces replaced."""
+        text = SMALL
+        for old, new in changes:
+            self.assertEqual(text.count(old), 1, old)
+            text = text.replace(old, new)
+        return text
+
+    def assert_fails(self, code, message, *arguments, stdin=b"", details=None):
+        """The command fails with the code and, as text and as JSON, this message; and writes no file."""
+        before = self.files()
+        plain = self.run_tool(*arguments, stdin=stdin)
+        self.assertEqual((plain.returncode, plain.stdout, plain.stderr.decode()),
+                         (code, b"", f"epweave: error: {message}\n"), arguments)
+        report = self.run_tool(*arguments, "--json", stdin=stdin)
+        self.assertEqual((report.returncode, report.stderr), (code, plain.stderr))
+        kind = {2: "usage", 3: "invalid-input", 4: "declined", 5: "internal"}[code]
+        error = {"kind": kind, "exit_code": code, "message": message} | (details or {})
+        self.assertEqual(json.loads(report.stdout), {"error": error})
+        self.assertEqual(self.files(), before)
+
+
+class UsageTest(CommandLineTest):
+    def test_unknown_command(self):
+        names = re.search(r"(?ms)^Subcommands:\n(.*?)^$", self.output_of("--help").decode())[1]
+        names = ", ".join(line.split()[0] for line in names.splitlines())
+        self.assert_fails(2, f"unknown command 'rewite'; did you mean 'rewrite'? The commands are {names}.", "rewite")
+
+    def test_unknown_option(self):
+        self.assert_fails(2, "epweave stats does not take '--form'; did you mean '--from'?", "stats", "small.txt", "--form")
+
+    def test_values_that_options_do_not_take(self):
+        for arguments, message in (
+                (("print", "small.txt", "--part", "x"), "--part: 'x' is no whole number from 0 to 1000000"),
+                (("print", "small.txt", "--part", "-1"), "--part: '-1' is no whole number from 0 to 1000000"),
+                (("print", "small.txt", "--color", "x"), "--color: 'x' is none of auto, always, never"),
+                (("print", "small.txt", "--part", "1", "--part", "2"), "--part is given more than once"),
+                (("diff", "small.txt", "small.txt", "--ignore", "order,x"),
+                 "--ignore: 'x' is none of names, order, metadata, types, provenance"),
+                (("print", "small.txt", "--json=x"), "--json takes no value"),
+                (("convert", "small.txt"), "epweave convert needs OUT: file to write, - for standard output"),
+                (("--versio",), "epweave does not take '--versio'; did you mean '--version'?")):
+            result = self.run_tool(*arguments)
+            self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
+                             (2, b"", f"epweave: error: {message}\n"))
+        result = self.run_tool("rewrite", "small.txt", "-p", "dce", "-o")
+        self.assertEqual((result.returncode, result.stderr), (2, b"epweave: error: --output needs a value: OUT\n"))
+        result = self.run_tool("reduce", "small.txt", "-o", "x", "--timeout", "nan", "--", "true")
+        self.assertEqual((result.returncode, result.stderr),
+                         (2, b"epweave: error: --timeout: 'nan' is no number from 0, up to 1000000000\n"))
+
+    def test_standard_input_is_read_once(self):
+        for arguments in (("diff", "-", "-"), ("verify", "-", "-"), ("overlap", "-", "--before", "-")):
+            self.assert_fails(2, "only one input can be standard input", *arguments)
+
+    def test_explain_names_the_nearest_node(self):
+        for name, guess in (("dea", "; did you mean 'dead'?"), ("something", ";")):
+            self.assert_fails(2, f"small.txt has no node '{name}'{guess} `epweave print G --grep REGEX` finds names",
+                              "explain", "small.txt", name)
+
+    def test_missing_input(self):
+        self.assert_fails(2, "give a graph to rewrite: IN, or - for standard input", "rewrite", "-p", "dce")
+
+    def test_pipeline_is_needed_once(self):
+        message = "give one of -p PIPELINE and --preset PRESET; `epweave passes` lists both"
+        self.assert_fails(2, message, "rewrite", "small.txt")
+        self.assert_fails(2, message, "rewrite", "small.txt", "-p", "dce", "--preset", "ep-overlap")
+
+    def test_print_after_unknown_pass(self):
+        self.assert_fails(2, "--print-after dec: the pipeline has no such pass: all, or one of dce", "rewrite", "small.txt",
+                          "-p", "dce", "-o", "out.txt", "--print-after", "dec")
+
+    def test_bad_regular_expression(self):
+        self.assert_fails(2, "--grep '(': Unmatched ( or \\(", "print", "small.txt", "--grep", "(")
+
+    def write_archive(self, name, entries, compression=zipfile.ZIP_STORED):
+        with zipfile.ZipFile(self.folder / name, "w", compression) as archive:
+            for entry, data in entries.items():
+                archive.writestr(entry, data)
+
+    def test_torch_export_archives(self):
+        shutil.copy(SMALL_ARCHIVE, self.folder / "small.pt2")
+        text = self.output_of("convert", "small.pt2", "-", "--to", "text")
+        self.assertIn(b"%linear = aten.linear.default(%x, %p_linear_weight, %p_linear_bias)", text)
+        (self.folder / "other.name").write_bytes(SMALL_ARCHIVE.read_bytes())
+        self.assertEqual(self.output_of("convert", "other.name", "-", "--to", "text"), text)  # known by its content
+        self.assertEqual(self.output_of("convert", "other.name", "-", "--from", "pt2", "--to", "text"), text)
+        self.assert_fails(2, "out.pt2: archives of torch.export can only be read: write another form", "convert",
+                          "small.txt", "out.pt2")
+
+    def test_bad_archives_are_refused(self):
+        def payload(name, **facts):
+            return {f"m/data/weights/{name}_weights_config.json": json.dumps({"config": {"w": facts}})}
+
+        model = {"m/models/m.json": "{}"}
+        cases = {
+            "pickled": (model | payload("m", use_pickle=True), "'w' is stored as a pickle; pickles are not read"),
+            "object": (model | {"m/data/constants/custom_obj_0": "cbuiltins"},
+                       "m/data/constants/custom_obj_0 is a pickled object; pickles are not read"),
+            "two": (model | {"m/models/n.json": "{}"}, "has 2 programs, m/models/m.json and m/models/n.json among them"),
+            "none": ({"../../etc/passwd": "x"}, "has no program (ROOT/models/NAME.json): was it written by "
+                     "torch.export.save?"),
+            "empty": (model, "lacks 'schema_version'"),
+        }
+        for name, (entries, message) in cases.items():
+            self.write_archive(f"{name}.pt2", entries)
+            self.assert_fails(3, f"{name}.pt2: {message}", "convert", f"{name}.pt2", "out.txt")
+        (self.folder / "short.pt2").write_bytes(SMALL_ARCHIVE.read_bytes()[:-100])
+        self.assert_fails(3, "short.pt2: not a .pt2 archive: Zip archive inconsistent", "convert", "short.pt2", "out.txt")
+
+    def test_archive_that_unpacks_to_too_much(self):
+        bomb = {"m/models/m.json": "{}", "m/data/weights/m_weights_config.json": b" " * (70 << 20)}
+        self.write_archive("bomb.pt2", bomb, zipfile.ZIP_DEFLATED)
+        self.assertLess((self.folder / "bomb.pt2").stat().st_size, 1 << 17)
+        self.assert_fails(3, "bomb.pt2: m/data/weights/m_weights_config.json has 73400320 bytes, more than 67108864",
+                          "convert", "bomb.pt2", "out.txt")
+
+    def test_onnx_form(self):
+        self.output_of("convert", "small.txt", "out.onnx")
+        self.output_of("convert", "small.txt", "new.out", "--to", "onnx-ir10")
+        text = self.output_of("convert", "small.txt", "-", "--to", "text")
+        self.assertEqual(self.output_of("convert", "out.onnx", "-", "--to", "text"), text)
+        self.assertEqual(self.output_of("convert", "new.out", "-", "--to", "text"), text)  # known by its content
+
+    def test_foreign_onnx_model_is_refused(self):
+        (self.folder / "foreign.onnx").write_bytes(b"\x08\x08\x3a\x0a\x0a\x08\x1a\x01n\x22\x03Add")
+        self.assert_fails(3, "foreign.onnx: not a graph that epweave wrote: its metadata has no pkg.epweave.format; node "
+                          "'n' is Add. Other ONNX models cannot be read", "convert", "foreign.onnx", "out.txt")
+
+    def test_json_report_and_graph_cannot_share_stdout(self):
+        result = self.run_tool("rewrite", "small.txt", "-p", "dce", "--json")
+        self.assertEqual(result.returncode, 2)
+        self.assertEqual(json.loads(result.stdout)["error"]["message"],
+                         "--json and the graph cannot both go to standard output: give -o FILE")
+        for flags in ([], ["-o", "out.epw", "--json"]):
+            self.assertEqual(self.run_tool("rewrite", "small.txt", "-p", "dce", "--report", "-", *flags).returncode, 2)
+
+    def test_files_beside_the_result_replace_nothing(self):
+        (self.folder / "link.json").symlink_to("out.epw")
+        (self.folder / "hard.txt").hardlink_to(self.folder / "small.txt")
+        before = (self.folder / "small.txt").read_bytes()
+        rewrite = ("rewrite", "small.txt", "-p", "dce", "-o", "out.epw")
+        for command, option, path, what in (
+                (rewrite, "--report", "out.epw", "the result"), (rewrite, "--report", "./out.epw", "the result"),
+                (rewrite, "--report", "link.json", "the result"), (rewrite, "--report", "small.txt", "an input"),
+                (rewrite, "--log-file", "out.epw", "the result"), (rewrite, "--keep-reproducer", "small.txt", "an input"),
+                ((*rewrite, "--report", "r.json"), "--log-file", "r.json", "what --report writes"),
+                (("verify", "small.txt"), "--log-file", "hard.txt", "an input"),
+                (("overlap", "small.txt"), "--trace", "small.txt", "an input"),
+                (("diff", "other.txt", "small.txt"), "--html", "small.txt", "an input")):
+            result = self.run_tool(*command, option, path)
+            self.assertEqual((result.returncode, result.stdout, result.stderr.decode()), (
+                2, b"", f"epweave: error: {option} {path} would replace {what}: give it a file of its own\n"))
+        self.assertEqual((self.folder / "small.txt").read_bytes(), before)
+        self.assertFalse((self.folder / "out.epw").exists())
+        for command in (("overlap", "small.txt", "--trace", "-"), ("verify", "small.txt", "--log-file", "-")):
+            self.assertEqual(self.run_tool(*command).returncode, 2)
+
+    def test_dump_folder_that_is_a_file(self):
+        (self.folder / "file").write_text("")
+        self.assert_fails(3, "file: not a folder", "rewrite", "small.txt", "-p", "dce", "--dump-dir", "file", "-o", "out.epw")
+        self.assertFalse((self.folder / "out.epw.reproducer.epw").exists())
+
+    def test_killed_while_writing_leaves_nothing(self):
+        os.mkfifo(self.folder / "wait")
+        (self.folder / "run").mkdir()
+        child = subprocess.Popen([EPWEAVE, "rewrite", "../small.txt", "-p", "dce", "-o", "out.epw", "--report", "../wait"],
+                                 cwd=self.folder / "run")
+        with self.assertRaises(subprocess.TimeoutExpired):
+            child.wait(0.5)  # for a reader of the report
+        child.terminate()
+        child.wait()
+        self.assertEqual(list((self.folder / "run").iterdir()), [])
+
+    def test_graph_and_report_are_written_both_or_neither(self):
+        names = sorted(path.name for path in self.folder.iterdir())
+        for output, report in (("out.epw", "missing/report.json"), ("missing/out.epw", "report.json"), ("-", "missing/r.json")):
+            result = self.run_tool("rewrite", "small.txt", "-p", "dce", "-o", output, "--report", report)
+            self.assertEqual((result.returncode, result.stdout), (3, b""))
+            self.assertIn(b"cannot create a file beside it: No such file or directory", result.stderr)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), names)
+
+    def test_help_and_version(self):
+        self.assertIn(b"Exit codes", self.output_of("--help"))
+        self.assertIn(b"Usage: epweave rewrite", self.output_of("rewrite", "--help"))
+        self.assertRegex(self.output_of("--version").decode(),
+                         r"^epweave \d+\.\d+\.\d+ \(graph format 1; protobuf \S+, fmt \S+, zlib \S+, libzip \S+, OpenSSL \S+, "
+                         r"nlohmann-json \S+, CLI11 \S+\)\n$")
+        for command in re.findall(r"(?m)^  ([a-z]+)  ", self.output_of("--help").decode()):
+            self.assertRegex(self.output_of(command, "--help").decode(), r"(?m)^Example.*[:?]\n  (source <\()?epweave ", command)
+
+    def test_exit_codes_are_written_down_once(self):
+        """What --help says stands in the manual page and in docs/command_line.md, word for word."""
+        docs = (ROOT / "docs/command_line.md").read_text(encoding="utf-8")
+        table = {code: meaning for code, meaning in re.findall(r"(?m)^\| (\d+) \| (.*?) ?\|", docs)}
+        codes = re.findall(r"(?m)^  (\d+) +(.*)$", self.output_of("--help").decode())
+        self.assertEqual([code for code, _ in codes], ["0", "1", "2", "3", "4", "5", "130"])
+        page = self.output_of("completion", "man").decode()
+        for code, meaning in codes:
+            self.assertEqual(table[code], meaning)
+            self.assertIn(f"  {code:4} {meaning}\n", page)
+
+    def test_binary_is_not_written_to_a_terminal(self):
+        for extra, code in (([], 2), (["--force"], 0), (["--to", "text"], 0)):
+            reader, terminal = pty.openpty()
+            process = subprocess.Popen([EPWEAVE, "convert", "small.txt", "-", *extra], cwd=self.folder, stdout=terminal,
+                                       stderr=subprocess.PIPE)
+            _, stderr = process.communicate(timeout=60)
+            os.close(terminal)
+            os.close(reader)
+            self.assertEqual(process.returncode, code, extra)
+            if code:
+                self.assertEqual(stderr, b"epweave: error: standard output is a terminal and the output is binary: give -o "
+                                         b"FILE, --to text, or --force\n")
+
+
+class StreamTest(CommandLineTest):
+    def test_dash_is_stdin_and_stdout_in_every_command(self):
+        binary = self.output_of("convert", "-", "-", stdin=SMALL.encode())
+        self.assertEqual(self.output_of("convert", "-", "-", "--to", "text", stdin=binary).decode(), SMALL)
+        self.assertEqual(self.output_of("rewrite", "-", "-p", "dce", stdin=binary),
+                         self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "-"))
+        for command in ("print", "stats", "verify"):
+            self.assertEqual(self.output_of(command, "-", stdin=binary), self.output_of(command, "small.txt"))
+
+    def test_gzip_is_recognised_by_content(self):
+        self.output_of("convert", "small.txt", "g.epw.gz")
+        self.assertEqual(gzip.decompress((self.folder / "g.epw.gz").read_bytes()), self.output_of("convert", "small.txt", "-"))
+        (self.folder / "g.epw.gz").rename(self.folder / "g")
+        self.assertEqual(self.output_of("convert", "g", "-", "--to", "text").decode(), SMALL)
+
+    def test_closed_and_full_stdout_are_errors(self):
+        for redirection, reason in ((">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")):
+            result = subprocess.run(["sh", "-c", f'"$0" stats small.txt {redirection}', EPWEAVE], cwd=self.folder,
+                                    stderr=subprocess.PIPE, check=False)
+            self.assertEqual((result.returncode, result.stderr.decode()),
+                             (3, f"epweave: error: standard output: cannot write: {reason}\n"))
+
+    def test_a_reader_that_goes_away_ends_it_quietly(self):
+        result = subprocess.run(["sh", "-c", f'"$0" print --full {DSV3} | head -n 1', EPWEAVE], capture_output=True,
+                                check=False)
+        self.assertEqual((result.stdout, result.stderr), (b"epweave text 1\n", b""))
+
+    def test_messages_go_to_the_log_file_without_colour(self):
+        result = self.run_tool("print", "missing.epw", "--color", "always", "--log-file", "log.txt")
+        self.assertEqual(result.stderr.decode(),
+                         "\033[1;31mepweave: error: \033[0mmissing.epw: cannot open: No such file or directory\n")
+        self.assertEqual((self.folder / "log.txt").read_text(),
+                         "epweave: error: missing.epw: cannot open: No such file or directory\n")
+
+
+class BadInputTest(CommandLineTest):
+    def binary(self, text=SMALL):
+        return self.output_of("convert", "-", "-", stdin=text.encode())
+
+    def json_graph(self, change):
+        """The small graph in JSON form, changed."""
+        document = json.loads(self.output_of("convert", "small.txt", "-", "--to", "json"))
+        change(document)
+        return self.write("changed.json", json.dumps(document))
+
+    def assert_unreadable(self, message, name):
+        for command in (["print"], ["stats"], ["verify"], ["rewrite", "-p", "dce", "-o", "out.epw"]):
+            self.assert_fails(3, message, command[0], name, *command[1:])
+        self.assert_fails(3, message, "convert", name, "out.epw")
+
+    def assert_broken(self, violations, text):
+        """`verify` lists the violations, any other command refuses the graph."""
+        self.write("broken.txt", text)
+        # The text form reads broken graphs, and so do the others.
+        (self.folder / "broken.json").unlink(missing_ok=True)
+        result = self.run_tool("verify", "broken.txt", "-q")
+        self.assertEqual((result.returncode, result.stdout.decode().splitlines(), result.stderr), (1, violations, b""))
+        report = self.run_tool("verify", "broken.txt", "--json", "-q")
+        self.assertEqual((report.returncode, len(json.loads(report.stdout)["violations"])), (1, len(violations)))
+        count = "1 invariant" if len(violations) == 1 else f"{len(violations)} invariants"
+        message = "\n  ".join([f"broken.txt: the graph breaks {count}:", *violations])
+        for command in (["print"], ["stats"], ["rewrite", "-p", "dce", "-o", "out.epw"]):
+            self.assert_fails(3, message, command[0], "broken.txt", *command[1:])
+        self.assert_fails(3, message, "convert", "broken.txt", "out.epw")
+
+    def test_missing_empty_and_foreign_files(self):
+        self.assert_unreadable("none: cannot open: No such file or directory", "none")
+        self.assert_unreadable("empty: empty", self.write("empty", ""))
+        self.assert_unreadable("foreign: not an epweave graph (the first bytes are not its magic)",
+                               self.write("foreign", "\x7fELF whatever"))
+        self.assert_unreadable(".: cannot read: Is a directory", ".")
+
+    def test_truncated_anywhere(self):
+        data = self.binary()
+        for size in range(1, len(data)):
+            result = self.run_tool("verify", "-", stdin=data[:size])
+            self.assertEqual(result.returncode, 3, size)
+            self.assertRegex(result.stderr, rb"^epweave: error: standard input: (truncated|not an epweave graph)")
+        name = self.write("cut.epw", data[:-20])
+        self.assert_unreadable("cut.epw: truncated or altered: it does not end with its checksum", name)
+        self.assert_unreadable("cut.epw.gz: gzip data is truncated or damaged",
+                               self.write("cut.epw.gz", gzip.compress(data)[:-9]))
+
+    def test_a_flipped_bit_anywhere(self):
+        data = self.binary()
+        for at in range(len(data)):
+            flipped = bytearray(data)
+            flipped[at] ^= 1 << at % 8
+            result = self.run_tool("verify", "-", stdin=bytes(flipped))
+            self.assertEqual(result.returncode, 3, at)
+            self.assertRegex(result.stderr, rb"^epweave: error: standard input: (truncated or altered|not an epweave graph)")
+
+    def test_not_a_message_behind_a_right_checksum(self):
+        body = self.binary()[:-5].replace(b"placeholder"[:3], b"\xff\xff\xff") + b"\xff"
+        data = body + b"\x7d" + zlib.crc32(body).to_bytes(4, "little")
+        self.assert_unreadable("odd.epw: not a valid protobuf message", self.write("odd.epw", data))
+
+    def test_newer_reader_needed(self):
+        name = self.json_graph(lambda d: d["version"].update(format=9, minReader=9))
+        result = self.run_tool("stats", name)
+        self.assertEqual(result.returncode, 3)
+        self.assert_unreadable(result.stderr.decode().removeprefix("epweave: error: ").rstrip("\n"), name)
+        self.assertRegex(result.stderr.decode(), r"changed\.json: .*\b9\b.*\b1\b")
+
+    def test_unknown_required_feature(self):
+        name = self.json_graph(lambda d: d["version"].update(requiredFeatures=["teleport"]))
+        self.assert_unreadable("changed.json: requires feature 'teleport', which this version does not know: use a newer "
+                               "epweave", name)
+
+    def test_reference_outside_a_table(self):
+        name = self.json_graph(lambda d: d["graphs"][0]["nodes"][0].update(name=99))
+        result = self.run_tool("stats", name)
+        self.assertEqual(result.returncode, 3)
+        self.assertRegex(result.stderr.decode(), r"^epweave: error: changed\.json: string 99 is outside the table of \d+\n$")
+
+    def test_cyclic_order(self):
+        self.assert_broken(
+            ["defined-first: mm (aten.mm.default, layers.0.moe): executes before neg, which it refers to"],
+            self.small(("mm.default(%x, %x)", "mm.default(%x, %neg)")))
+
+    def test_duplicate_names(self):
+        self.assert_broken(["unique-names: mm (aten.neg.default, layers.1): another node has the same name"],
+                           self.small(("%dead", "%mm")))
+
+    def test_dangling_reference(self):
+        self.assert_broken(["resolved-refs: neg (aten.neg.default, layers.0.moe): refers to nowhere, which no node is named"],
+                           self.small(("neg.default(%mm)", "neg.default(%nowhere)")))
+
+    def test_wrong_type_is_for_verify_alone(self):
+        name = self.write("typed.txt", self.small(("(%mm) : f32[4, 4]", "(%mm) : bf16[4, 4]")))
+        result = self.run_tool("verify", name, "-q")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stdout.decode(), r"\Atype: neg \(aten\.neg\.default, layers\.0\.moe\): .*\n\Z")
+        self.output_of("print", name)
+        self.output_of("convert", name, "out.epw")
+
+
+class RewriteTest(CommandLineTest):
+    def test_the_same_command_gives_the_same_bytes(self):
+        pipeline = ["rewrite", DSV3, "-p", "dce,canonicalize,dedup-unshard", "-o"]
+        self.output_of(*pipeline, "a.epw")
+        self.output_of(*pipeline, "b.epw")
+        self.assertEqual((self.folder / "a.epw").read_bytes(), (self.folder / "b.epw").read_bytes())
+
+    def test_report(self):
+        report = json.loads(self.output_of("rewrite", "small.txt", "-p", "dce,canonicalize", "-o", "out.epw", "--json"))
+        self.assertEqual(report["input"].pop("sha256"), hashlib.sha256(self.output_of("convert", "small.txt", "-")).hexdigest())
+        self.assertRegex(report.pop("tool"), r"^epweave \d+\.\d+\.\d+$")
+        self.assertEqual(report, {
+            "pipeline": "dce,canonicalize", "verify": "each", "input": {"path": "small.txt", "nodes": 5},
+            "output": {"path": "out.epw", "nodes": 4},
+            "passes": [{"name": "dce", "options": "", "nodes_before": 5, "nodes_after": 4, "changed": True, "notes": []},
+                       {"name": "canonicalize", "options": "", "nodes_before": 4, "nodes_after": 4, "changed": False,
+                        "notes": []}]})
+        stats = json.loads(self.output_of("stats", "out.epw", "--json"))
+        self.assertEqual((stats["nodes"], stats["targets"], stats["provenance_coverage"]),
+                         (4, {"aten.mm.default": 1, "aten.neg.default": 1}, 1))
+
+    def test_print_json_says_where_nodes_come_from(self):
+        self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "out.epw")
+        tensor = {"dtype": "torch.float32", "shape": [4, 4], "stride": [4, 1], "device": None}
+        common = {"direction": "forward", "chunk": None}
+        self.assertEqual(json.loads(self.output_of("print", "out.epw", "--json")), {"nodes": [
+            {"name": "x", "op": "placeholder", "target": "x", "inputs": [], "module": None, "origin": ["x"],
+             "type": tensor} | common,
+            {"name": "mm", "op": "call_function", "target": "aten.mm.default", "inputs": ["x"], "module": "layers.0.moe",
+             "origin": ["mm"], "type": tensor} | common,
+            {"name": "neg", "op": "call_function", "target": "aten.neg.default", "inputs": ["mm"], "module": "layers.0.moe",
+             "origin": ["neg"], "type": tensor} | common,
+            {"name": "output", "op": "output", "target": "output", "inputs": ["neg"], "module": None, "origin": ["output"],
+             "type": None} | common]})
+
+    def test_print_says_that_it_shows_nothing(self):
+        result = self.run_tool("print", "small.txt", "--module", "layers.*.nosuch")
+        self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
+                         (0, b"", "epweave: warning: no node is in that module and part and matches the pattern\n"))
+
+    def test_print_shows_selected_nodes(self):
+        names = [line.split()[0] for line in self.output_of("print", "small.txt", "--module", "layers.*.moe").decode()
+                 .splitlines()]
+        self.assertEqual(names, ["%mm", "%neg"])
+        names = [node["name"] for node in json.loads(self.output_of("print", "small.txt", "--grep", "neg", "--json"))["nodes"]]
+        self.assertEqual(names, ["neg", "dead", "output"])
+
+    def test_print_shows_only_graphs_with_selected_nodes(self):
+        self.write("nested.txt", SMALL + "\ngraph one\n  %a = placeholder\n  output(%a)\n\ngraph two\n  %b = placeholder\n"
+                   "  %abs = aten.abs.default(%b)\n  output(%abs)\n")
+        self.assertEqual(list(json.loads(self.output_of("print", "nested.txt", "--json"))["graphs"]), ["one", "two"])
+        found = json.loads(self.output_of("print", "nested.txt", "--grep", "aten.abs", "--json"))
+        self.assertEqual((found["nodes"], list(found["graphs"])), ([], ["two"]))
+        self.assertNotIn("graphs", json.loads(self.output_of("print", "nested.txt", "--grep", "neg", "--json")))
+
+    def test_a_graph_verifies_against_itself(self):
+        self.output_of("convert", DSV3, "again.txt")
+        report = json.loads(self.output_of("verify", DSV3, "again.txt", "--json"))
+        self.assertEqual((report["ok"], report["whole"], report["divided"]), (True, 3474, 0))
+        self.assertEqual({output["numerics"] for output in report["outputs"]}, {"reorder"})
+        self.write("other.txt", self.small(("aten.neg.default(%mm)", "aten.abs.default(%mm)")))
+        self.assertEqual(self.run_tool("verify", "small.txt", "other.txt").returncode, 1)
+        # Another graph, whose own violations do not bury that it is another.
+        self.write("foreign.txt", self.small(("%dead = aten.neg.default(%x) : f32[4, 4]", "%new = aten.neg.default(%x) : f32[4]")))
+        result = self.run_tool("verify", "small.txt", "foreign.txt", "-q")
+        self.assertEqual((result.returncode, result.stdout.decode()), (
+            1, "rewrite-derived: the second graph has no provenance, so its nodes are taken by name, and the first has no node "
+            "'new' (aten.neg.default): no pass of epweave made it; `epweave-replay check` compares such graphs by running them\n"))
+
+    def test_diff_summary_as_json(self):
+        self.output_of("rewrite", DSV3, "-p", "dce,chunk{roots=layers.*.moe}", "-o", "out.epw", "-q")
+        result = self.run_tool("diff", DSV3, "out.epw", "--summary", "--json")
+        self.assertEqual(result.returncode, 1)
+        summary, text = json.loads(result.stdout), self.run_tool("diff", DSV3, "out.epw", "--summary").stdout.decode()
+        for change, n in summary["changes"].items():
+            self.assertRegex(text, rf"(?m)^{change} +{n}\b")
+        self.assertRegex(text, rf"(?m)^same +{summary['same_nodes']}\n")
+        self.assertGreater(summary["changes"]["divided"], 100)
+        for rows in (summary["ops"], summary["modules"]):
+            for name, row in rows.items():
+                numbers = r"\s+".join(str(n) if n else r"\." for n in row.values())
+                self.assertRegex(text, rf"(?m)^{re.escape(name)}\s+{numbers}$")
+            self.assertEqual(sum(row["divided"] for row in rows.values()), summary["changes"]["divided"])
+        self.assertNotIn("graphs", summary)
+        # Nodes of nested graphs count, whether they differ or not: what is ignored adds to what is the same.
+        less = json.loads(self.run_tool("diff", DSV3, "out.epw", "--summary", "--json", "--ignore", "types,provenance").stdout)
+        self.assertGreaterEqual(less["same_nodes"], summary["same_nodes"])
+        for key in ("before", "after"):
+            self.assertEqual([row[key] for name, row in less["ops"].items() if name == "aten.cat.default"],
+                             [row[key] for name, row in summary["ops"].items() if name == "aten.cat.default"])
+        same = json.loads(self.output_of("diff", DSV3, DSV3, "--summary", "--json"))
+        self.assertEqual((same["same"], same["changes"], same["ops"]), (True, {}, {}))
+
+    def test_diff_writes_one_page(self):
+        self.write("other.txt", self.small(("aten.neg.default(%mm)", "aten.abs.default(%mm)")))
+        result = self.run_tool("diff", "small.txt", "other.txt", "--html", "page.html")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (1, b"", b""))
+        page = (self.folder / "page.html").read_text()
+        self.assertIn("aten.abs.default(%mm)", page)
+        self.assertEqual(page, self.run_tool("diff", "small.txt", "other.txt", "--html", "-").stdout.decode())
+        result = self.run_tool("diff", "small.txt", "other.txt", "--html", "-", "--summary")
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+
+    def test_output_may_be_the_input(self):
+        self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "other.txt")
+        self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "small.txt")
+        self.assertEqual((self.folder / "small.txt").read_bytes(), (self.folder / "other.txt").read_bytes())
+        self.assertEqual(self.files(), ["other.txt", "small.txt"])
+
+    def test_a_failure_leaves_the_old_output_alone(self):
+        self.write("out.epw", b"precious")
+        self.run_tool("rewrite", "missing.epw", "-p", "dce", "-o", "out.epw")
+        self.run_tool("rewrite", DSV3, "--preset", PRESET % 2000, "-o", "out.epw")
+        self.assertEqual((self.folder / "out.epw").read_bytes(), b"precious")
+        self.assertEqual(self.files(), ["out.epw", "small.txt"])
+
+    def test_output_in_a_missing_folder(self):
+        self.assert_fails(3, "no/out.epw: cannot create a file beside it: No such file or directory", "convert", "small.txt",
+                          "no/out.epw")
+
+    def test_dumps(self):
+        result = self.run_tool("rewrite", "small.txt", "-p", "dce,canonicalize", "-o", "out.txt", "--dump-dir", "dumps",
+                               "--print-after", "dce", "--print-changed")
+        self.assertEqual(self.files(), ["dumps", "dumps/01-dce.txt", "dumps/02-canonicalize.txt", "out.txt", "small.txt"])
+        self.assertEqual((self.folder / "dumps/02-canonicalize.txt").read_bytes(), (self.folder / "out.txt").read_bytes())
+        short = self.output_of("print", "dumps/01-dce.txt").decode()
+        self.assertEqual(result.stderr.decode(),
+                         f"# after dce (1 of 2)\n{short}# after canonicalize (2 of 2): no change\n")
+
+    def test_print_pipeline_needs_no_input_and_gives_itself(self):
+        text = self.output_of("rewrite", "--preset", PRESET % 2, "--print-pipeline").decode()
+        self.assertEqual(self.output_of("rewrite", "-p", text, "--print-pipeline").decode(), text)
+        self.assertRegex(text, r"^dce,canonicalize,dedup-unshard,chunk\{roots=layers\.\*\.moe,dim=batch,parts=2")
+        self.assertEqual(json.loads(self.output_of("rewrite", "-p", "dce", "--print-pipeline", "--json")),
+                         {"pipeline": "dce", "passes": [{"name": "dce", "options": ""}]})
+
+    def test_preset_hands_on_how_sums_are_cast(self):
+        text = self.output_of("rewrite", "--preset", "ep-overlap{cast=exact}", "--print-pipeline").decode()
+        self.assertIn(",cast=exact}", text)
+
+    def test_roots_without_a_pattern(self):
+        self.assert_fails(2, "option 'roots': there is no pattern\n  expected as in roots=[layers.*.moe]",
+                          "rewrite", "small.txt", "-p", "chunk{roots=[]}", "-o", "out.epw")
+
+
+class PlanTest(CommandLineTest):
+    """--print-plan, on a real graph."""
+
+    def plan(self, *arguments):
+        return self.output_of("rewrite", DSV3, "-p", "dce,chunk{roots=layers.1.moe,parts=3}", "--print-plan", *arguments).decode()
+
+    def test_a_region_s_plan(self):
+        self.maxDiff = None
+        expected = ROOT / "testdata/plan/dsv3_debug_ep2.layers.1.moe.txt"
+        if os.environ.get("EPWEAVE_UPDATE_GOLDENS") == "1":
+            expected.write_text(self.plan(), encoding="utf-8")
+        self.assertEqual(self.plan(), expected.read_text(encoding="utf-8"))
+
+    def test_json_says_the_same(self):
+        text, plan = self.plan(), json.loads(self.plan("--json"))
+        self.assertEqual([(r["root"], r["direction"], r["parts"]) for r in plan["regions"]],
+                         [("layers.1.moe", "forward", 3), ("layers.1.moe", "backward", 3)])
+        for region in plan["regions"]:
+            self.assertEqual([sum(rows["numbers"]) for rows in region["rows"]], [1024])
+            self.assertGreater(region["proved"]["rows"], 0)
+            for value in region["cut"] + region["joined"]:
+                self.assertIn(f"%{value['value']} {value['type']}", text)
+            for node in region["nodes"]:
+                self.assertIn(node["reason"], text)
+                self.assertIn(node["numerics"], ("chunk-equal", "sum-order"))
+
+    def test_verbose_names_each_cut_and_join_once(self):
+        log = self.run_tool("rewrite", DSV3, "-p", "chunk{roots=layers.1.moe}", "-o", "out.epw", "-v").stderr.decode()
+        lines = [line for line in log.splitlines() if " cut  " in line or " joined  " in line]
+        self.assertEqual(len(lines), 3 + 9)
+        self.assertEqual(len(set(lines)), len(lines))
+
+    def test_a_pipeline_without_chunk_has_no_plan(self):
+        self.assert_fails(2, "--print-plan: the pipeline has no chunk, and only chunk makes a plan", "rewrite", DSV3, "-p", "dce", "--print-plan")
+
+
+class DeclineTest(CommandLineTest):
+    """A pass that declines a graph: exit 4, a remedy, no file."""
+
+    def decline(self, *arguments):
+        before = self.files()
+        result = self.run_tool("rewrite", *arguments, "-o", "out.epw", "--json", "-q")
+        self.assertEqual((result.returncode, self.files()), (4, before), result.stderr.decode())
+        error = json.loads(result.stdout)["error"]
+        self.assertEqual(result.stderr.decode(), f"epweave: error: {error['message']}\n")
+        return error
+
+    def test_more_parts_than_tokens(self):
+        error = self.decline(DSV3, "-p", "dce,chunk{parts=1025}")
+        self.assertEqual((error["id"], error["remedy"]), ("chunk.too-many-parts", "choose at most 1024 parts"))
+
+    def test_sizes_that_are_not_the_tokens(self):
+        error = self.decline(DSV3, "-p", "dce,chunk{sizes=[700,300]}")
+        self.assertEqual((error["id"], error["problem"]),
+                         ("chunk.sizes",
+                          "the sizes of the parts add up to 700 + 300 = 1000, the token count u0 is 1024"))
+
+    def test_an_op_without_a_rule_in_a_region(self):
+        text = self.output_of("convert", DSV3, "-", "--to", "text").decode()
+        module = r"@layers\.1\.moe\.routed_experts\.inner_experts\b"
+        match = re.search(rf"^  (%silu\S*) = aten\.silu\.default\(.*{module}.*$", text, re.M)
+        self.write("unknown.txt", text.replace(match[0], match[0].replace("aten.silu.default(", "mine.silu.default(", 1)))
+        error = self.decline("unknown.txt", "-p", "chunk")
+        self.assertEqual((error["node"], error["op"], error["module"]),
+                         (match[1][1:], "mine.silu.default", "layers.1.moe.routed_experts.inner_experts"))
+        self.assertTrue(error["source"])
+        self.assertTrue(error["remedy"])
+
+    def test_reproducer(self):
+        command = ("rewrite", DSV3, "-p", "dce,chunk{parts=2000}", "-o", "out.epw", "--keep-reproducer", "kept.epw")
+        first = None
+        for name in ("kept.epw", "kept.1.epw"):
+            result = self.run_tool(*command)
+            self.assertEqual(result.returncode, 4)
+            first, error = result.stderr.decode().split("\n", 1)
+            self.assertEqual(first, f"reproducer: {name}")
+        again = self.run_tool("rewrite", "--reproducer", "kept.epw")
+        self.assertEqual((again.returncode, again.stdout, again.stderr.decode()), (4, b"", error.replace(str(DSV3), "kept.epw")))
+        pipeline = self.output_of("rewrite", "--reproducer", "kept.epw", "--print-pipeline").decode()
+        self.assertTrue(pipeline.startswith("chunk{roots=layers.*.moe,dim=batch,parts=2000"))
+        text = self.output_of("print", "kept.epw", "--full").decode()
+        self.assertIn("info reproducer = {\"pipeline\": \"chunk{", text)
+        self.assertNotIn(str(self.folder), text)
+        self.assertNotIn("out.epw", self.files())
+
+    def test_a_reproducer_that_runs_gives_what_the_pipeline_gives(self):
+        self.run_tool("rewrite", DSV3, "-p", "dce,chunk{parts=2000}", "-o", "out.epw", "--keep-reproducer", "kept.txt")
+        text = (self.folder / "kept.txt").read_text()
+        self.write("kept.txt", text.replace("parts=2000", "parts=2"))
+        result = self.run_tool("rewrite", "--reproducer", "kept.txt", "-q")
+        self.assertEqual((result.returncode, result.stdout), (0, b""))
+        self.output_of("rewrite", "--reproducer", "kept.txt", "-o", "again.txt", "-q")
+        self.assertNotIn("info reproducer", (self.folder / "again.txt").read_text())
+        self.assertEqual(self.run_tool("verify", DSV3, "again.txt", "-q").returncode, 0)
+
+    def test_a_graph_is_no_reproducer(self):
+        self.assert_fails(3, "small.txt: no reproducer: its info names no pipeline", "rewrite", "--reproducer", "small.txt")
+        self.assert_fails(2, "--reproducer FILE brings its graph and pipeline: give no IN, -p or --preset",
+                          "rewrite", "small.txt", "--reproducer", "small.txt")
+
+
+class ReduceTest(CommandLineTest):
+    KEEPS = ("--", "sh", "-c", f"{EPWEAVE} print {{}} --grep all_to_all_single | grep -q all_to_all")
+
+    def nodes(self, name):
+        return json.loads(self.output_of("stats", name, "--json"))["nodes"]
+
+    def test_reduce(self):
+        self.write("in.epw", gzip.decompress(DSV3.read_bytes()))
+        before = (self.folder / "in.epw").read_bytes()
+        report = json.loads(self.output_of("reduce", "in.epw", "-o", "out.txt", "-q", "--json", *self.KEEPS))
+        self.assertEqual((report["nodes_before"], report["nodes_after"], report["finished"]), (3474, self.nodes("out.txt"), True))
+        self.assertLess(report["nodes_after"], 10)
+        self.assertIn("all_to_all_single", (self.folder / "out.txt").read_text())
+        self.assertEqual((self.folder / "in.epw").read_bytes(), before)
+        self.assertEqual(self.files(), ["in.epw", "out.txt", "small.txt"])
+        again = json.loads(self.output_of("reduce", "in.epw", "-o", "out.txt", "-q", "--json", *self.KEEPS))
+        self.assertEqual(again["nodes_after"], report["nodes_after"])
+        self.assertLess(again["runs"], report["runs"])
+
+    def test_reduce_refuses_what_it_could_spoil(self):
+        self.write("other.txt", SMALL)
+        self.assert_fails(2, "the output is the input: reduce never changes its input",
+                          "reduce", "-o", "small.txt", "small.txt", "true")
+        self.assert_fails(2, "other.txt exists and is no reduction of small.txt: remove it, or give another -o",
+                          "reduce", "-o", "other.txt", "small.txt", "true")
+        result = self.run_tool("reduce", "small.txt", "-o", "new.txt", "--", "false")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"the command does not exit 0 on small.txt", result.stderr)
+        self.assertNotIn("new.txt", self.files())
+
+    def test_an_interrupted_reduction_keeps_the_best_so_far_and_goes_on(self):
+        slow = ("--", "sh", "-c", f"sleep 0.1; {self.KEEPS[-1]}")
+        with subprocess.Popen([EPWEAVE, "reduce", DSV3, "-o", "out.epw", *slow], cwd=self.folder,
+                              stderr=subprocess.PIPE) as process:
+            deadline = time.monotonic() + 60
+            while "out.epw" not in self.files() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            message = process.stderr.read().decode()
+        self.assertEqual(process.returncode, 130)
+        self.assertIn("interrupted", message)
+        nodes = self.nodes("out.epw")
+        self.assertLess(nodes, 3474)
+        result = self.run_tool("reduce", DSV3, "-o", "out.epw", *self.KEEPS)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(f"going on from {nodes} nodes", result.stderr.decode())
+
+    def test_a_run_may_take_so_long(self):
+        script = "if [ -e first ]; then sleep 60; fi; touch first"
+        result = self.run_tool("reduce", "small.txt", "-o", "out.txt", "--timeout", "0.05", "--", "sh", "-c", script)
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(self.nodes("out.txt"), 5)
+
+
+class PresetTest(CommandLineTest):
+    """The main job on a real graph."""
+
+    def test_ep_overlap(self):
+        self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "out.epw", "-q")
+        self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "again.epw", "-q")
+        self.assertEqual((self.folder / "out.epw").read_bytes(), (self.folder / "again.epw").read_bytes())
+        self.assertEqual(self.output_of("verify", "out.epw"), b"")
+        before = json.loads(self.output_of("stats", DSV3, "--json"))
+        after = json.loads(self.output_of("stats", "out.epw", "--json"))
+        exchange = "_c10d_functional.all_to_all_single.default"
+        self.assertEqual((before["targets"][exchange], after["targets"][exchange]), (25, 50))
+        regions = [{"root": f"layers.{i}.moe", "direction": "forward", "parts": 2, "exchanges": 4} for i in range(1, 6)]
+        regions += [dict(region, direction="backward") for region in reversed(regions)]
+        self.assertEqual(after["regions"], regions)
+        self.assertEqual(after["provenance_coverage"], 1)
+        self.assertEqual(after["unknown_targets"], before["unknown_targets"])
+
+    def test_four_parts(self):
+        self.output_of("rewrite", DSV3, "--preset", PRESET % 4, "-o", "out.epw", "-q")
+        self.assertEqual(self.output_of("verify", "out.epw"), b"")
+        self.output_of("verify", DSV3, "out.epw")
+        nodes = json.loads(self.output_of("print", "out.epw", "--json"))["nodes"]
+        for direction, turns in (("forward", [0, 1, 2, 3]), ("backward", [3, 2, 1, 0])):
+            parts = [node["chunk"]["part"] for node in nodes
+                     if node["target"] == "_c10d_functional.all_to_all_single.default" and node["direction"] == direction
+                     and node["chunk"] and node["chunk"]["root"] == "layers.2.moe"]
+            # Forward: counts, dispatch, combine; backward: combine, dispatch.
+            self.assertEqual(parts, turns * (3 if direction == "forward" else 2), direction)
+
+
+class ReferenceGraphTest(CommandLineTest):
+    """A graph that torchtitan chunked, whose recorded types keep symbols that nothing binds."""
+
+    def test_stays_usable_after_a_pass(self):
+        stage = lambda name: str(GRAPHS / f"dsv3_debug_ep2.{name}.epw.gz")
+        self.output_of("rewrite", stage("4_bucket"), "-p", "overlap-ep{roots=layers.*.moe}", "-o", "out.epw", "-q")
+        names = lambda path: [node["name"] for node in json.loads(self.output_of("print", path, "--json"))["nodes"]]
+        self.assertEqual(names("out.epw"), names(stage("5_schedule")))
+        self.output_of("rewrite", "out.epw", "-p", "concretize", "-o", "numbers.epw", "-q")
+        self.output_of("stats", "numbers.epw", "--json")
+
+
+class OverlapTest(CommandLineTest):
+    """What runs under each exchange, and the trace of it."""
+
+    def check_trace(self, trace):
+        """The Trace Event Format, as ui.perfetto.dev reads it: complete and metadata events, bars of one track
+        one behind the other."""
+        self.assertEqual(set(trace), {"displayTimeUnit", "traceEvents"})
+        tracks, ends = {}, {}
+        for event in trace["traceEvents"]:
+            self.assertIn(event["ph"], "MX")
+            for key in ("pid", "tid"):
+                self.assertIsInstance(event[key], int)
+            self.assertIsInstance(event["name"], str)
+            self.assertIsInstance(event["args"], dict)
+            track = (event["pid"], event["tid"])
+            if event["ph"] == "M":
+                self.assertIn(event["name"], ("process_name", "thread_name"))
+                tracks[track] = event["args"]["name"]
+                continue
+            self.assertIn(track, tracks)
+            self.assertTrue(event["cat"])
+            self.assertGreaterEqual(event["ts"], ends.get(track, 0), event)
+            self.assertGreaterEqual(event["dur"], 0)
+            ends[track] = event["ts"] + event["dur"]
+        return tracks
+
+    def test_trace_and_report(self):
+        self.output_of("rewrite", DSV3, "-p", "dce,chunk,isolate-ep-pg", "-o", "chunked.epw", "-q")
+        self.output_of("rewrite", "chunked.epw", "-p", "overlap-ep", "-o", "out.epw", "-q")
+        report = json.loads(self.output_of("overlap", "out.epw", "--before", "chunked.epw", "--trace", "trace.json",
+                                           "--json"))
+        self.assertEqual((report["exchanges"], report["exposed"], report["light"]), (40, 0, 5))
+        self.assertEqual((report["before"]["exchanges"], report["before"]["exposed"]), (40, 40))
+        trace = json.loads((self.folder / "trace.json").read_text())
+        tracks = self.check_trace(trace)
+        self.assertEqual({tracks[1, 0], tracks[2, 0]}, {"before: chunked.epw", "after: out.epw"})
+        self.assertEqual(tracks[1, 1], "host")
+        self.assertEqual(tracks[2, 2], "compute")
+        groups = {name for (pid, tid), name in tracks.items() if pid == 2 and tid > 2}
+        self.assertTrue(all(name.startswith("group ") for name in groups) and len(groups) >= 2, groups)
+        slices = [event for event in trace["traceEvents"] if event["ph"] == "X" and event["pid"] == 2]
+        exchanges = [event for event in slices if event["tid"] > 2 and event["args"].get("token_exchange")]
+        self.assertEqual(len(exchanges), 40)
+        self.assertEqual({event["args"]["part"] for event in exchanges}, {0, 1})
+        self.assertEqual({event["args"]["region"] for event in exchanges}, {f"layers.{i}.moe" for i in range(1, 6)})
+        # Every kernel of the graph has its bar.
+        kernels = [event for event in slices if event["tid"] == 2]
+        stats = json.loads(self.output_of("stats", "out.epw", "--json"))
+        self.assertEqual(sum(event["args"]["op"] == "aten.mm.default" for event in kernels),
+                         stats["targets"]["aten.mm.default"])
+        # `stats` adds up what the bars say.
+        self.assertEqual(sum(event["args"].get("flops", 0) for event in kernels), stats["cost"]["flops"])
+        self.assertEqual(sum(event["args"]["bytes"] for event in slices if event["tid"] > 2),
+                         sum(row["bytes"] for row in stats["collectives"]))
+
+    def test_rewrite_reports_what_overlap_says(self):
+        for name, flags in (("report.json", ["--json"]), ("report.txt", [])):
+            self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "out.epw", "-q", "--report", name)
+            self.assertEqual((self.folder / name).read_bytes(), self.output_of("overlap", "out.epw", *flags))
+
+    def test_one_standard_input(self):
+        result = self.run_tool("overlap", "-", "--before", "-")
+        self.assertEqual(result.returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,433 @@
+#!/usr/bin/env python3
+"""Tests of epweave_fx.export and .load and of trace_torchtitan; needs torch and torchtitan."""
+import collections
+import contextlib
+import enum
+import io
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.distributed.device_mesh import DeviceMesh
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import (CallMethodKey, ConvertIntKey, DivideByKey,
+                                                   InnerTensorKey, ShapeEnv)
+from torch.utils._pytree import GetAttrKey, MappingKey, SequenceKey
+from torch.utils.checkpoint import CheckpointPolicy
+
+SCRIPTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, SCRIPTS)
+import epweave_fx  # noqa: E402
+import trace_torchtitan  # noqa: E402
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+Pair = collections.namedtuple("Pair", "left right")
+
+
+def describe(x):
+    """A comparable form of an argument or metadata value that keeps Python types apart.
+
+    A symbolic scalar that is a known number counts as that number.
+    """
+    if isinstance(x, torch.fx.Node):
+        return "node", x.name
+    if isinstance(x, torch.SymInt) and x.node.expr.is_number:
+        return "int", str(x.node.expr)
+    if isinstance(x, SYMBOLIC):
+        return type(x).__name__, str(x.node.expr)
+    if isinstance(x, torch.Tensor):
+        facts = (str(x.dtype), str(x.device), str(x.layout), x.requires_grad,
+                 [describe(e) for e in x.shape], [describe(e) for e in x.stride()],
+                 describe(x.storage_offset()))
+        return facts if isinstance(x, FakeTensor) else (facts, type(x).__name__, repr(x.tolist()))
+    if isinstance(x, torch.fx.GraphModule):
+        return describe_module(x)
+    if isinstance(x, torch._ops.HigherOrderOperator):  # copies of one operator are the same
+        return "operator", x.name()
+    if isinstance(x, set):
+        return "set", sorted(map(describe, x))
+    if isinstance(x, DeviceMesh):  # loads as a placeholder
+        return describe(epweave_fx.MeshPlaceholder(
+            list(x.mesh_dim_names), list(x.shape), x.mesh.tolist(), x.device_type))
+    if isinstance(x, epweave_fx.MeshPlaceholder):
+        return "mesh", str(vars(x))
+    if isinstance(x, slice):
+        return "slice", describe(x.start), describe(x.stop), describe(x.step)
+    if isinstance(x, (tuple, list)):
+        return type(x).__name__, getattr(x, "_fields", None), [describe(y) for y in x]
+    if isinstance(x, dict):
+        return "dict", [(describe(k), describe(v)) for k, v in sorted(x.items(), key=repr)]
+    if dataclass_fields := getattr(x, "__dataclass_fields__", None):
+        return type(x).__name__, [(f, describe(getattr(x, f))) for f in dataclass_fields]
+    return type(x).__name__, repr(x)
+
+
+def describe_module(module, without=()):
+    """All that the file must preserve of a GraphModule; `without` are metadata keys."""
+    out = []
+    for node in module.graph.nodes:
+        attribute = epweave_fx._attribute(module, node.target) if node.op == "get_attr" else None
+        out.append({
+            "name": node.name, "op": node.op, "target": (node.target, id(node.target)
+                                                         if callable(node.target) else None),
+            "args": [describe(a) for a in node.args], "type": node.type,
+            "kwargs": [(k, describe(a)) for k, a in node.kwargs.items()],
+            "attribute": describe_module(attribute, without)
+                         if isinstance(attribute, torch.fx.GraphModule) else describe(attribute),
+            "meta": {k: describe(v) for k, v in node.meta.items() if k not in without}})
+    return out
+
+
+def environment_of(module):
+    """The ShapeEnv of a module's recorded values, as text."""
+    exporter = epweave_fx._Exporter(module)
+    return exporter.symbols()
+
+
+class GraphTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.path = os.path.join(directory.name, "graph.epw")
+
+    def export(self, module, **facts):
+        """What `export` says on stderr."""
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            epweave_fx.export(module, self.path, **facts)
+        return said.getvalue()
+
+    def check(self, module, without=(), **facts):
+        """Export, load, compare everything, and export again: the same bytes."""
+        said = self.export(module, **facts)
+        loaded = epweave_fx.load(self.path)
+        mine, theirs = describe_module(loaded), describe_module(module, without)
+        self.assertEqual(len(mine), len(theirs))
+        for a, b in zip(mine, theirs):
+            self.assertEqual(a, b)
+        self.assertEqual(environment_of(loaded), environment_of(module))
+        with open(self.path, "rb") as f:
+            first = f.read()
+        self.export(loaded)
+        with open(self.path, "rb") as f:
+            self.assertEqual(f.read(), first)
+        return loaded, said
+
+
+class RoundTrip(GraphTest):
+    def test_traced_with_numbers_and_with_symbols(self):
+        def step(x, w):
+            a, b = torch.relu(x @ w).split(2, 1)
+            values, _ = torch.topk(a, 1)
+            return [a.sum() + b[:, 1:].mean() + torch.tensor([1.5, 2.0]).sum(), values,
+                    torch.cat([a, b], 1).to(torch.float16), torch.full((2,), -math.inf),
+                    x.t().contiguous(memory_format=torch.contiguous_format)]
+
+        inputs = torch.randn(6, 4), torch.randn(4, 4)
+        for mode in ("real", "fake", "symbolic"):
+            with self.subTest(mode):
+                module = make_fx(step, tracing_mode=mode)(*inputs)
+                loaded, said = self.check(module)
+                self.assertEqual(said, "")
+                self.assertEqual(loaded.code, module.code)
+                for mine, theirs in zip(loaded(*inputs), module(*inputs)):
+                    self.assertTrue(torch.equal(mine, theirs))
+
+    def test_every_kind_of_argument(self):
+        environment = ShapeEnv()
+        unbacked = environment.create_unbacked_symint()
+        torch._check(unbacked >= 2)
+        torch._check(unbacked % 4 == 0)
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        x.meta["val"] = unbacked
+        tuples = graph.call_function(max, (
+            x, [1, True, 1.0, "1", None], (2, (3,)), slice(x, None, 2), Ellipsis, -0.0, math.inf,
+            math.nan, 1e300, 1 + 2j, torch.bfloat16, torch.device("cuda:3"), torch.strided,
+            torch.channels_last, torch.Size([2, 3]), Pair(1, [x]), {"k": x, 3: (4,)}, unbacked,
+            unbacked // 2 + 1, 2 ** 64 - 1, -(2 ** 63), "", epweave_fx.MeshPlaceholder(
+                ["dp", "ep"], [2, 2], [[0, 1], [2, 3]], "cuda"),
+            epweave_fx.ProcessGroupPlaceholder("7"), torch.ops.aten.mm.default, torch.tensor([1, 2])),
+            {"dtype": torch.int64, "flag": False})
+        for target in (torch.ops.aten.add.Tensor, torch.sym_max, math.floor, torch.ops.aten.add):
+            graph.call_function(target, (tuples, 1))
+        graph.output((tuples,))
+        module = torch.fx.GraphModule(torch.nn.Module(), graph)
+        loaded, said = self.check(module)
+        self.assertEqual(said, "")
+        entry = environment_of(loaded)[0]
+        self.assertEqual((entry["name"], entry["lower"], entry["unbacked"]), ("u0", "2", True))
+
+    def test_metadata(self):
+        environment = ShapeEnv()
+        mode = FakeTensorMode(shape_env=environment)
+        size = environment.create_unbacked_symint()
+        torch._check(size >= 0)
+        with mode:
+            base = torch.empty((size, 6), device="cuda:0", dtype=torch.bfloat16)
+            view = torch.empty_strided((3, 2), (8, 2), device="cuda:0")
+            shifted = torch.empty(40).as_strided((2, 2), (4, 1), 5)
+            wanting = torch.empty(3, requires_grad=True)
+        symbol = size.node.expr
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        y = graph.call_function(torch.ops.aten.relu.default, (x,))
+        graph.output([y])
+        x.meta.update({
+            "val": base, "example_value": (view, [shifted, None, size, 3, size * 2.5, size > 3],
+                                           wanting),
+            "recompute": CheckpointPolicy.PREFER_RECOMPUTE, "seq_nr": 5, "autograd_backward": True,
+            "unbacked_bindings": {symbol: (CallMethodKey("size"), SequenceKey(0), DivideByKey(4),
+                                           ConvertIntKey(), InnerTensorKey("a"), MappingKey("k"),
+                                           GetAttrKey("b"), DivideByKey(size))},
+            "torchtitan_chunk_symbol_hints": {symbol: 16},
+            "custom": {"module_fqn": "layers.1.moe", "EP": "dispatch", "chunk_id": 0,
+                       "compile_with_inductor": {"inductor_configs": {"a": (1, [2.0])}}},
+            "chunked_region_fqn": "layers.1.moe", "chunk_id": 0, "chunked_region_role": "body",
+            "chunked_region_is_backward": False, "chunked_region_producer": "graph",
+            "chunked_original_name": "y", "chunked_materialization_proof": "symbolic_size",
+            "nn_module_stack": {"L['self']": ("layers.1", torch.nn.Linear)},
+            "stack_trace": '  File "/a/model.py", line 3, in forward\n    return x + 1\n',
+            "original_aten": torch.ops.aten.relu.default,
+            "source_fn_stack": [("flex", torch.ops.higher_order.flex_attention), ("s", "s")],
+            "fsdp_bucket": {"plan_fqns": ("a", "b"), "direction": "fwd"}, "plain_set": {"z", "a"},
+        })
+        # Values whose class is not that of the key's field, and empty containers.
+        y.meta.update({"seq_nr": "5", "recompute": "kept", "autograd_backward": None, "chunk_id": True,
+                       "unbacked_bindings": {}, "torchtitan_chunk_symbol_hints": {}, "custom": {
+                           "module_fqn": 3, "EP": None}, "stack_trace": "no frames", "val": None})
+        _, said = self.check(torch.fx.GraphModule(torch.nn.Module(), graph))
+        self.assertEqual(said, "")
+        message = epweave_fx.read_file(self.path)["graphs"][0]["nodes"][0]
+        self.assertEqual(message["source"], "/a/model.py:3 in forward: return x + 1")
+
+    def test_nested_graphs_and_constants(self):
+        inner = torch.fx.Graph()
+        inner.output(inner.call_function(torch.ops.aten.relu.default, (inner.placeholder("a"),)))
+        root = torch.nn.Module()
+        root.body = torch.fx.GraphModule(torch.nn.Module(), inner)
+        root.same_body = root.body
+        root.block = torch.nn.Module()
+        root.block.weight = torch.nn.Parameter(torch.randn(2, 3).t(), requires_grad=True)
+        root.register_buffer("flags", torch.tensor([[True, False]]))
+        root.register_buffer("halves", torch.tensor([1.5, -math.inf], dtype=torch.bfloat16))
+        root.register_buffer("scalar", torch.tensor(2 ** 62 + 1))
+        root.register_buffer("nothing", torch.empty(0, 4))
+        root.register_buffer("complexes", torch.tensor([1 + 2j]))
+        graph = torch.fx.Graph()
+        graph.output([graph.get_attr(name) for name in (
+            "body", "same_body", "block.weight", "flags", "halves", "scalar", "nothing",
+            "complexes")])
+        loaded, _ = self.check(torch.fx.GraphModule(root, graph))
+        self.assertIs(loaded.body, loaded.same_body)
+        self.assertEqual([g.get("name") for g in epweave_fx.read_file(self.path)["graphs"]],
+                         [None, "body"])
+
+    def test_names_order_and_roles_survive(self):
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        two = graph.create_node("call_function", torch.ops.aten.neg.default, (x,), name="neg_2")
+        one = graph.create_node("call_function", torch.ops.aten.neg.default, (two,), name="neg")
+        odd = graph.create_node("call_function", torch.ops.aten.neg.default, (one,), name="t")
+        odd.name = "neg_1_1"
+        graph.output(odd)
+        module = torch.fx.GraphModule(torch.nn.Module(), graph)
+        groups = [{"name": "0", "ranks": [0, 1], "desc": None, "axes": ["ep"], "priority": "high"}]
+        loaded, _ = self.check(module, inputs=[{"role": "parameter", "fqn": "w", "shape": (2,)}],
+                               outputs=[{"role": "loss"}], process_groups=groups,
+                               info={"model": "toy", "layers": 2})
+        self.assertEqual([n.name for n in loaded.graph.nodes],
+                         ["x", "neg_2", "neg", "neg_1_1", "output"])
+        dump = epweave_fx.dump_from_file(epweave_fx.read_file(self.path))
+        self.assertEqual(dump["inputs"], [{"name": "x", "role": "parameter", "fqn": "w",
+                                           "shape": {"t": [2]}}])
+        self.assertEqual((dump["outputs"], dump["process_groups"], dump["meta"]),
+                         ([{"role": "loss"}], groups, {"model": "toy", "layers": 2}))
+
+    def test_provenance_goes_with_the_nodes_it_is_about(self):
+        module = make_fx(lambda x, y: (x + y) * y)(torch.ones(2), torch.ones(2))
+        self.export(module)
+        message = epweave_fx.read_file(self.path)
+        nodes = message["graphs"][0]["nodes"]
+        message["passes"] = [{"name": "dce", "tool": "epweave", "nodes_before": 5, "nodes_after": 5}]
+        message["origins"] = [{"name": n["name"], "target": n["target"]} for n in nodes]
+        for n in nodes:
+            n["provenance"] = [{"pass": "dce", "origins": [n["name"]]}]
+        epweave_fx.write_file(message, self.path)
+        with open(self.path, "rb") as f:
+            written = f.read()
+        loaded = epweave_fx.load(self.path)
+        self.assertEqual(self.export(loaded), "")
+        with open(self.path, "rb") as f:
+            # The producer is the last writer.
+            self.assertEqual(epweave_fx.decode_file(f.read()) | {"version": message["version"]},
+                             epweave_fx.decode_file(written))
+        add = next(n for n in loaded.graph.nodes if n.name == "add")
+        with loaded.graph.inserting_after(add):
+            loaded.graph.call_function(torch.ops.aten.neg.default, (add,))
+        self.assertEqual(self.export(loaded), 'epweave_fx: the module is not as it was loaded (node "neg_default");'
+                                              " the pipeline log and provenance are left out\n")
+        self.assertNotIn("passes", epweave_fx.read_file(self.path))
+
+    def test_what_is_not_plain_data_is_named(self):
+        class Colour(enum.Enum):
+            RED = 1
+
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        y = graph.call_function(torch.ops.aten.neg.default, (x,))
+        graph.output(y)
+        x.meta.update({"seq_nr": 1, "friend": [1, y], "colour": Colour.RED})
+        y.meta.update({"friend": (x,), "values": torch.ones(2), 5: "five"})
+        _, said = self.check(torch.fx.GraphModule(torch.nn.Module(), graph),
+                             without=("friend", "colour", "values", 5))
+        self.assertEqual(said, (
+            'epweave_fx: metadata "5" is not plain data (int); left out on 1 node\n'
+            'epweave_fx: metadata "colour" is not plain data (Colour); left out on 1 node\n'
+            'epweave_fx: metadata "friend" is not plain data (Node); left out on 2 nodes\n'
+            'epweave_fx: metadata "values" is not plain data (Tensor); left out on 1 node\n'))
+
+    def failure(self, function, *arguments, **keywords):
+        with self.assertRaises(epweave_fx.GraphFileError) as caught:
+            function(*arguments, **keywords)
+        return str(caught.exception).replace(self.path, "PATH")
+
+    def test_what_cannot_be_written_or_loaded_is_an_error(self):
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        graph.output(graph.call_method("relu", (x,)))
+        self.assertEqual(
+            self.failure(epweave_fx.export, torch.fx.GraphModule(torch.nn.Module(), graph), self.path),
+            'graph "", node "relu": op call_method has no place in the file; trace with make_fx,'
+            " which leaves calls of operators only")
+        graph = torch.fx.Graph()
+        graph.output(graph.call_function(lambda: 1))
+        self.assertRegex(
+            self.failure(epweave_fx.export, torch.fx.GraphModule(torch.nn.Module(), graph), self.path),
+            r'^graph "", node "\w+": the target <function .*> cannot be found by name; define it at'
+            " the top of a module or as a custom operator$")
+        self.assertFalse(os.path.exists(self.path))
+
+        def nodes(*nodes):
+            output = {"name": "output", "kind": "OUTPUT", "target": "output", "args": [("none", True)]}
+            epweave_fx.write_file({"version": {"format": 1, "min_reader": 1, "producer": "test"},
+                                   "graphs": [{"nodes": [*nodes, output]}]}, self.path)
+            return self.failure(epweave_fx.load, self.path)
+
+        self.assertEqual(
+            nodes({"name": "a", "target": "nowhere.op.default"}),
+            'PATH: graph "", node "a": the operator nowhere.op.default is not registered; import'
+            " the module that defines it first")
+        self.assertEqual(
+            nodes({"name": "a", "target": "aten.neg.default", "args": [("node", "b")]}),
+            'PATH: graph "", node "a": refers to "b", which no earlier node of the graph is;'
+            " `epweave verify` lists all such faults")
+        twice = {"name": "a", "kind": "PLACEHOLDER", "target": "a"}
+        self.assertEqual(nodes(twice, twice), 'PATH: graph "", node "a": the name occurs twice;'
+                                              " `epweave verify` lists all such faults")
+
+    def test_a_graph_for_cuda_runs_on_the_cpu(self):
+        def step(x):
+            mask = torch.ones(3, 4, device=x.device, dtype=torch.bool).tril()
+            return torch.where(mask, x, torch.zeros((), device=x.device)).sum(0)
+
+        with FakeTensorMode():
+            module = make_fx(step)(torch.empty(3, 4, device="cuda:0"))
+        self.check(module)
+        loaded = epweave_fx.load(self.path, device="cpu")
+        x = torch.randn(3, 4)
+        self.assertTrue(torch.equal(loaded(x), step(x)))
+        devices = {n.meta["val"].device for n in loaded.graph.nodes if "val" in n.meta}
+        self.assertEqual(devices, {torch.device("cpu")})
+        self.assertEqual(len({id(n.meta["val"].fake_mode) for n in loaded.graph.nodes
+                              if "val" in n.meta}), 1)
+
+
+class Torchtitan(GraphTest):
+    """A DeepSeek-V3 step of two layers with expert parallelism, traced in this process."""
+
+    @classmethod
+    def setUpClass(cls):
+        options = trace_torchtitan.parse_options(
+            ["--ep", "2", "--layers", "2", "--normalize", "-o", "unused"])
+        cls.module, cls.facts = trace_torchtitan.trace_step(options)
+        from torchtitan.experiments.graph_trainer.ep_chunk_pass import populate_chunk_dim_metadata_pass
+        populate_chunk_dim_metadata_pass(cls.module, mode="batch")
+
+    def test_round_trip_and_chunking(self):
+        loaded, said = self.check(self.module, ("eager_input_vals", "from_node"), **self.facts)
+        self.assertRegex(said, r'^epweave_fx: metadata "eager_input_vals" is not plain data'
+                               r' \(FakeTensor\); left out on \d+ nodes\n'
+                               r'epweave_fx: metadata "from_node" is not plain data'
+                               r' \(NodeSource\); left out on \d+ nodes\n$')
+        keys = {key for node in loaded.graph.nodes for key in node.meta}
+        self.assertLessEqual({"val", "custom", "seq_nr", "autograd_backward", "recompute",
+                              "unbacked_bindings", "torchtitan_chunk_symbol_hints", "stack_trace",
+                              "original_aten"}, keys)
+        targets = {str(node.target) for node in loaded.graph.nodes}
+        self.assertIn("torchtitan.deterministic_scatter_add.default", targets)
+
+        self.check_chunking(loaded)
+
+    def check_chunking(self, loaded):
+        """torchtitan's chunker does the same to the loaded graph as to the traced one.
+
+        Names of new nodes depend on names that were ever used in the Graph object, so nodes
+        are named by their place.
+        """
+        from torchtitan.experiments.graph_trainer.ep_chunk_pass import ep_overlap_chunk_pass
+        results = []
+        for module in (loaded, self.module):
+            chunked = ep_overlap_chunk_pass(
+                module, mode="batch", module_pattern="layers.*.moe",
+                num_static_inputs=self.facts["info"]["num_static_inputs"],
+                optimize_grad_live_out=True, require_all_to_all=True)
+            nodes = list(chunked.graph.nodes)
+            place = {node: i for i, node in enumerate(nodes)}
+            results.append([
+                (str(n.target) if n.op == "call_function" else n.op,
+                 describe(torch.fx.node.map_arg((n.args, dict(n.kwargs)), lambda m: place[m])),
+                 describe(n.meta.get("val")), n.meta.get("custom"), n.meta.get("chunk_id"))
+                for n in nodes])
+        self.assertEqual(*results)
+
+
+class TraceCommand(unittest.TestCase):
+    def run_tool(self, *arguments):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "out.epw")
+            done = subprocess.run([sys.executable, os.path.join(SCRIPTS, "trace_torchtitan.py"),
+                                   *arguments, "-o", path], capture_output=True, text=True)
+            graph = epweave_fx.load(path, device="cpu") if os.path.exists(path) else None
+        return done.returncode, done.stdout, done.stderr.replace(path, "OUT"), graph
+
+    def test_dense_model(self):
+        code, out, err, graph = self.run_tool("--model", "llama3", "--layers", "1", "--static")
+        self.assertEqual((code, out), (0, ""), err)
+        self.assertTrue(err.endswith(f"trace_torchtitan: {len(graph.graph.nodes)} nodes in OUT\n"))
+
+    def test_mixture_of_experts(self):
+        code, _, err, graph = self.run_tool("--model", "qwen3", "--layers", "1", "--ep", "2")
+        self.assertEqual(code, 0, err)
+        exchanges = [n for n in graph.graph.nodes if "all_to_all" in str(n.target)]
+        self.assertGreater(len(exchanges), 0)
+
+    def test_errors(self):
+        code, _, err, _ = self.run_tool("--model", "llama3", "--config", "none_such")
+        self.assertEqual(code, 3)
+        self.assertRegex(err, "^trace_torchtitan: llama3 has no configuration none_such; it has"
+                              " graph_trainer_llama3_.*\n$")
+        code, _, err, _ = self.run_tool("--tokens", "100")
+        self.assertEqual(code, 2)
+        self.assertTrue(err.endswith("error: --tokens 100 is not a multiple of --sequence 256\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()

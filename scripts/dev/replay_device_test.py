@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""`epweave-replay --device`: what is not there is said, and the emulated device gives the CPU's bits.
+
+EPWEAVE_REPLAY names the program. With --step a whole training step is run too: minutes.
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+from replay_tool import REPLAY, expect, run
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STEP = ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
+
+# Every kind of collective, with compute between launch and wait.
+COLLECTIVES = """epweave text 1
+group 7 ranks=[0, 1]
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %mm = aten.mm.default(%x, %x) : f32[4, 4]
+  %g = _c10d_functional.all_reduce.default(%mm, "sum", "7") : f32[4, 4]
+  %s = _c10d_functional.reduce_scatter_tensor.default(%mm, "avg", 2, "7") : f32[2, 4]
+  %a = _c10d_functional.all_to_all_single.default(%mm, [2, 2], [2, 2], "7") : f32[4, 4]
+  %b = _c10d_functional.broadcast.default(%mm, 1, "7") : f32[4, 4]
+  %ws = _c10d_functional.wait_tensor.default(%s) : f32[2, 4]
+  %h = _c10d_functional.all_gather_into_tensor.default(%ws, 2, "7") : f32[4, 4]
+  %y = aten.add.Tensor(%mm, %x) : f32[4, 4]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[4, 4]
+  %wa = _c10d_functional.wait_tensor.default(%a) : f32[4, 4]
+  %wb = _c10d_functional.wait_tensor.default(%b) : f32[4, 4]
+  %wh = _c10d_functional.wait_tensor.default(%h) : f32[4, 4]
+  %z = aten.mul.Tensor(%wh, %y) : f32[4, 4]
+  output([%w, %wa, %wb, %z])
+"""
+
+# A run adds to its buffer.
+ACCUMULATES = """epweave text 1
+graph
+  %x = placeholder : f32[4] role=user which=x
+  %b = placeholder : f32[4] role=buffer which=counts
+  %y = aten.mul.Tensor(%x, %x) : f32[4]
+  %z = aten.add_.Tensor(%b, %y) : f32[4]
+  output([%y])
+"""
+
+WRONG_INDEX = """epweave text 1
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %i = aten.full.default([3], 9) : i64[3]
+  %y = aten.index.Tensor(%x, [%i]) : f32[3, 4] @layers.0.moe src="model.py:3 in forward: x[i]"
+  %z = aten.add.Tensor(%y, %y) : f32[3, 4]
+  output([%z])
+"""
+
+
+def check_refusals():
+    code, _, errors = run("run", STEP, "--device", "gpu")
+    expect(code == 2 and "is no device" in errors, f"a device that does not exist: exit {code}: {errors}")
+    code, _, errors = run("run", STEP, "--device", "cuda", EPWEAVE_CUDA="/nonexistent.so")
+    expect(code == 77 and "has no CUDA part" in errors, f"without the CUDA part: exit {code}: {errors}")
+    code, output, errors = run("run", STEP, "--device", "cuda:99", "--json", EPWEAVE_CUDA=REPLAY)
+    expect(
+        code == 77 and "cannot be loaded" in errors and "replay.no-device" in output,
+        f"a CUDA part that is none: exit {code}: {errors}",
+    )
+    code, _, errors = run("run", STEP, "--device", "cuda:99")
+    expect(code == 77 and "replay.no-device" in errors, f"a GPU that is not there: exit {code}: {errors}")
+
+
+def check_collectives(folder):
+    graph = folder / "collectives.txt"
+    graph.write_text(COLLECTIVES)
+    code, output, errors = run("check", graph, graph, "--device-a", "cpu", "--device-b", "emulated", "--poison")
+    expect(code == 0 and "outputs: 8 equal, 0 " in output, f"collectives: exit {code}: {output}{errors}")
+    _, expected, _ = run("run", graph, "-q")
+    for seed in range(5):
+        _, found, _ = run("run", graph, "--device", "emulated", "--jitter", seed, "--poison", "-q")
+        expect(found == expected and expected, f"seed {seed}: on the CPU:\n{expected}emulated:\n{found}")
+
+
+def check_fault(folder):
+    """What a kernel refuses is said as on the CPU, with its node, though the host learns it later."""
+    graph = folder / "wrong.txt"
+    graph.write_text(WRONG_INDEX)
+    code, _, errors = run("run", graph, "--ranks", 1, "--device", "emulated")
+    _, _, expected = run("run", graph, "--ranks", 1)
+    expect(code == 1 and "%y = aten.index.Tensor in layers.0.moe" in errors, f"a fault: exit {code}: {errors}")
+    expect(errors == expected, f"on the CPU:\n{expected}emulated:\n{errors}")
+    _, _, errors = run("run", graph, "--ranks", 1, "--device", "emulated", "--cuda-graphs")
+    expect(errors == expected, f"on the CPU:\n{expected}emulated, graphs:\n{errors}")
+
+
+def check_same_inputs(folder):
+    """Each run of several starts from the same inputs, whatever the one before wrote into its buffers."""
+    graph = folder / "accumulates.txt"
+    graph.write_text(ACCUMULATES)
+    _, expected, _ = run("run", graph, "--ranks", 1, "-q")
+    for options in (["--device", "cpu"], ["--device", "emulated"], ["--device", "emulated", "--cuda-graphs"]):
+        code, found, errors = run("run", graph, "--ranks", 1, "-q", "--repeat", 3, *options)
+        expect(code == 0 and found == expected, f"{options}: exit {code}: {found}{errors}, of one run: {expected}")
+
+
+def check_graphs(folder):
+    """Stretches launched as graphs: the same bits, captured in the second run, launched again in the third."""
+    graph = folder / "collectives.txt"
+    _, expected, _ = run("run", graph, "-q")
+    for options in (["--jitter", 1, "--poison"], ["--jitter", 2], []):
+        code, found, errors = run(
+            "run", graph, "--device", "emulated", "--cuda-graphs", "--warm-up", 1, "--repeat", 2, *options
+        )
+        expect(code == 0 and found == expected, f"graphs {options}: exit {code}: {found}{errors}")
+    expect(" captured, 0 updated, " in errors and "a step: " in errors, f"graphs: {errors}")
+    _, output, _ = run("run", graph, "--device", "emulated", "--cuda-graphs", "--repeat", 3, "--json", "--poison")
+    _, steps, _ = run("steps", graph, "--cuda-graphs", "--json")
+    stretches = json.loads(steps)["graphs"]
+    expect(stretches and all(s["until"] and s["end_step"] > s["first_step"] for s in stretches), stretches)
+    for rank in json.loads(output)["ranks"]:
+        use = rank["cuda_graphs"]
+        expect(use["stretches"] == len(stretches), use)
+        expect(use["steps_in_stretches"] == sum(s["launches"] for s in stretches) <= use["steps_that_launch"], use)
+        expect(use["instantiated"] > 0 and use["updated"] == 0, use)
+        expect(use["replayed"] == use["seen_first"] == use["instantiated"] and use["kernels"] > use["replayed"], use)
+        expect(use["interruptions"] == {} and use["refusals"] == {}, use)
+        expect(len(rank["step_seconds"]) == 3 and min(rank["step_seconds"]) > 0, rank["step_seconds"])
+    _, found, errors = run("run", graph, "--device", "emulated", "--cuda-graphs", "--poison")
+    expect(found == expected and "give --repeat" in errors, f"graphs, one run: {found}{errors}")
+    text = run("steps", graph, "--cuda-graphs")[1]
+    expect(text.count("graph  ") == text.count("end    ") == len(stretches), text)
+    plain = run("steps", graph)[1]
+    expect([line for line in text.splitlines() if line[:7] not in ("graph  ", "end    ")] == plain.splitlines(), text)
+
+
+def check_graph_refusals(folder):
+    graph = folder / "collectives.txt"
+    for arguments, message in (
+        (["run", graph, "--cuda-graphs"], "give --device cuda"),
+        (["run", graph, "--cuda-graphs", "--device", "emulated", "--timeline", folder / "t"], "--timeline times every"),
+        (["run", graph, "--cuda-graphs", "--device", "emulated", "--costs", folder / "c"], "--costs times every"),
+        (["check", graph, graph, "--cuda-graphs", "--device", "emulated"], "--cuda-graphs is of run"),
+    ):
+        code, _, errors = run(*arguments)
+        expect(code == 2 and message in errors, f"{arguments}: exit {code}: {errors}")
+
+
+def check_step():
+    """All 4 ranks, memory poisoned, ranks delayed: loss, gradients and buffers have the same bits."""
+    _, expected, _ = run("run", STEP, "-q")
+    expect(expected.count("loss") == 4, f"on the CPU: {expected}")
+    code, found, errors = run(
+        "run", STEP, "--device", "emulated", "--poison", "--jitter", "7", "--deadline", "1200", "-q"
+    )
+    expect(code == 0 and found == expected, f"exit {code}: {errors}\non the CPU:\n{expected}emulated:\n{found}")
+
+
+if __name__ == "__main__":
+    check_refusals()
+    with tempfile.TemporaryDirectory() as name:
+        check_collectives(pathlib.Path(name))
+        check_fault(pathlib.Path(name))
+        check_same_inputs(pathlib.Path(name))
+        check_graphs(pathlib.Path(name))
+        check_graph_refusals(pathlib.Path(name))
+    if "--step" in sys.argv:
+        check_step()
+    print("devices: all as expected")

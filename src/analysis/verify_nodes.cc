@@ -1,0 +1,209 @@
+// What single nodes and their annotations must satisfy: communication, chunk fields, provenance.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "analysis/verify_report.h"
+#include "ops/bind.h"
+#include "ops/type_rules.h"
+
+namespace epweave {
+namespace {
+
+bool is_collective(const Node& node) {
+  return node.op != nullptr && node.op->cost == CostClass::kCollective;
+}
+bool is_wait(const Node& node) {
+  return node.op != nullptr && node.op->cost == CostClass::kWait;
+}
+// Passes a value on without reading it.
+bool is_free(const Node& node) {
+  return node.op != nullptr && node.op->cost == CostClass::kFree;
+}
+
+// Follows each collective's result to its wait.
+class WaitCheck {
+ public:
+  WaitCheck(const Graph& graph, const Body& body, std::vector<Violation>& out)
+      : graph_(graph),
+        body_(body),
+        out_(out),
+        pending_(body.nodes.size(), NodeId()),
+        waited_(body.nodes.size()) {}
+
+  void run() {
+    std::vector<NodeId> collectives;
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      if (node.op != nullptr && node.op->reads_types_only) continue;
+      for_each_input(*graph_.context, node, [&](NodeId input) { read(id, node, input); });
+      if (!is_collective(node)) continue;
+      pending_.at(id) = id;
+      collectives.push_back(id);
+    }
+    for (NodeId id : collectives)
+      if (!waited_.contains(id))
+        report(graph_, body_, body_.nodes[id], "waits", "its result is never waited on", out_);
+  }
+
+ private:
+  void read(NodeId id, const Node& node, NodeId input) {
+    const NodeId collective = pending_[input];
+    if (!collective) return;
+    if (is_wait(node)) {
+      waited_.insert(collective);
+    } else if (is_free(node)) {
+      pending_.at(id) = collective;
+    } else {
+      report(graph_, body_, node, "waits",
+             fmt::format("reads the result of {} without a wait", graph_.text(body_.nodes[collective].name)),
+             out_);
+    }
+  }
+
+  const Graph& graph_;
+  const Body& body_;
+  std::vector<Violation>& out_;
+  SideTable<NodeId, NodeId> pending_;  // the collective whose result this is, unwaited
+  IdSet<NodeId> waited_;
+};
+
+// The name of the group a collective's argument means, or none where only the running program knows.
+StringId group_name(const Graph& graph, const Body& body, Arg argument) {
+  if (argument.is(ArgKind::kText) || argument.is(ArgKind::kProcessGroup)) return argument.as_name();
+  if (!argument.is_node()) return {};
+  const TypeId type = body.nodes[argument.as_node()].type;
+  if (!type || graph.context->types[type].kind != TypeKind::kValue) return {};
+  const Arg value = graph.context->types[type].value;
+  return value.is(ArgKind::kProcessGroup) || value.is(ArgKind::kText) ? value.as_name() : StringId();
+}
+
+void check_group(const Graph& graph, const Body& body, const Node& node,
+                 const std::unordered_set<StringId>& groups, std::vector<Violation>& out) {
+  const auto param = node.op->find_param("group_name");
+  if (!param) return;
+  const StringId name = group_name(graph, body, bind_args(*graph.context, node).values[*param]);
+  if (name && !groups.contains(name))
+    report(graph, body, node, "groups", fmt::format("there is no process group '{}'", graph.text(name)), out);
+}
+
+bool is_chunk_role(std::string_view role) {
+  return role == "body" || role == "split_boundary" || role == "chunk_input" || role == "materialization";
+}
+
+std::string find_chunk_problem(const Graph& graph, const ChunkInfo& chunk) {
+  if (!chunk.region) return "has chunk fields but no region";
+  if (!chunk.role) return "has a region but no role";
+  const std::string_view role = graph.text(chunk.role);
+  if (!is_chunk_role(role)) return fmt::format("role '{}' is not known", role);
+  if (role == "body" && !chunk.part) return "is in a region's body but of no part";
+  if (chunk.part && *chunk.part < 0) return fmt::format("part {} is negative", *chunk.part);
+  return {};
+}
+
+bool keeps_target(ProvenanceRole role) {
+  return role == ProvenanceRole::kKept || role == ProvenanceRole::kMoved || role == ProvenanceRole::kBody;
+}
+
+// Whether the record has to agree with its origins' targets: not behind one that says that a pass made the
+// call or rewrote it (a join that was moved is no call of its origin's op; a body part made concrete still
+// was one).
+bool is_call_of_origin(const Node& node, std::size_t record) {
+  return std::all_of(
+      node.provenance.begin(), node.provenance.begin() + static_cast<std::ptrdiff_t>(record) + 1,
+      [](const Provenance& r) { return keeps_target(r.role) || r.role == ProvenanceRole::kMerged; });
+}
+
+// Spellings of one op: canonicalize writes the others as reshape.
+bool is_reshape(std::string_view target) {
+  return target == "aten.view.default" || target == "aten._unsafe_view.default" ||
+         target == "aten.reshape.default";
+}
+
+using OriginTargets = std::unordered_map<StringId, StringId>;
+
+void check_record(const Graph& graph, const Node& node, std::size_t index, const OriginTargets& origins,
+                  std::vector<Violation>& out) {
+  const Provenance& record = node.provenance[index];
+  auto add = [&](std::string_view invariant, std::string message) {
+    report(graph, graph.step(), node, invariant, std::move(message), out);
+  };
+  if (record.parts != 0 && record.part >= record.parts)
+    add("origin-parts", fmt::format("part {} of {}", record.part, record.parts));
+  if (record.role == ProvenanceRole::kBody && record.parts == 0)
+    add("origin-parts", "a body part of how many?");
+  if (record.origins.empty() && record.role != ProvenanceRole::kAdded)
+    add("origin-covered", fmt::format("is {} of no origin", name_of(record.role)));
+  for (StringId name : record.origins)
+    if (!origins.contains(name))
+      add("origin-exists", fmt::format("origin {} is not in the input graph", graph.text(name)));
+  // Other origins are nodes whose place this one took too: aliases, equal computations.
+  const auto has_target = [&](StringId name) {
+    const auto origin = origins.find(name);
+    return origin == origins.end() || origin->second == node.target ||
+           (is_reshape(graph.text(origin->second)) && is_reshape(graph.text(node.target)));
+  };
+  if (keeps_target(record.role) && is_call_of_origin(node, index) && !record.origins.empty() &&
+      std::none_of(record.origins.begin(), record.origins.end(), has_target))
+    add("origin-target",
+        fmt::format("is {} of {}, which is {}", name_of(record.role), graph.text(record.origins.front()),
+                    graph.text(origins.at(record.origins.front()))));
+}
+
+}  // namespace
+
+void verify_communication(const Graph& graph, std::vector<Violation>& out) {
+  std::unordered_set<StringId> groups;
+  for (const ProcessGroup& group : graph.groups) groups.insert(group.name);
+  for (const Body& body : graph.bodies) {
+    for (NodeId id : body.order)
+      if (is_collective(body.nodes[id])) check_group(graph, body, body.nodes[id], groups, out);
+    WaitCheck(graph, body, out).run();
+  }
+}
+
+void verify_chunking(const Graph& graph, std::vector<Violation>& out) {
+  for (const Body& body : graph.bodies) {
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      if (node.chunk == ChunkInfo()) continue;
+      if (std::string problem = find_chunk_problem(graph, node.chunk); !problem.empty())
+        report(graph, body, node, "chunk-fields", std::move(problem), out);
+    }
+  }
+}
+
+// The body parts of a node are 0 .. n-1, each once, in one region. `made` lists the parts met so far.
+void check_body_parts(const Graph& graph, const Node& node,
+                      std::unordered_map<std::uint64_t, std::vector<bool>>& made,
+                      std::vector<Violation>& out) {
+  for (const Provenance& record : node.provenance) {
+    if (record.role != ProvenanceRole::kBody || record.origins.empty() || record.part >= record.parts)
+      continue;
+    std::vector<bool>& parts =
+        made[std::uint64_t{record.origins.front().index()} << 32 | record.pass.index()];
+    parts.resize(std::max<std::size_t>(parts.size(), record.parts));
+    if (parts[record.part])
+      report(graph, graph.step(), node, "origin-parts",
+             fmt::format("is a second part {} of {}", record.part, graph.text(record.origins.front())), out);
+    parts[record.part] = true;
+  }
+}
+
+void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
+  if (graph.passes.empty()) return;
+  std::unordered_map<std::uint64_t, std::vector<bool>> made;
+  OriginTargets origins;
+  for (const Origin& origin : graph.origins) origins.emplace(origin.name, origin.target);
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.provenance.empty())
+      report(graph, graph.step(), node, "origin-covered", "has no provenance", out);
+    for (std::size_t i = 0; i < node.provenance.size(); ++i) check_record(graph, node, i, origins, out);
+    check_body_parts(graph, node, made, out);
+  }
+}
+
+}  // namespace epweave

@@ -1,0 +1,302 @@
+#include "analysis/verify.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "io/file.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
+
+namespace epweave {
+namespace {
+
+std::string graph_folder() {
+  return EPWEAVE_SOURCE_DIR "/testdata/graphs/";
+}
+
+Graph load(const std::string& name) {
+  return read_graph(graph_folder() + name + ".epw.gz");
+}
+
+std::map<std::string, int> count_violations(const Graph& graph) {
+  std::map<std::string, int> counts;
+  for (const Violation& violation : verify_graph(graph)) ++counts[violation.invariant];
+  return counts;
+}
+
+bool names(const std::vector<Violation>& found, std::string_view invariant, std::string_view node) {
+  return std::any_of(found.begin(), found.end(),
+                     [&](const Violation& v) { return v.invariant == invariant && v.site.node == node; });
+}
+
+// The first node of the step for which `is_wanted` holds.
+template <class Predicate>
+NodeId find_node(const Graph& graph, const Predicate& is_wanted) {
+  for (NodeId id : graph.step().order)
+    if (is_wanted(graph.step().nodes[id])) return id;
+  FAIL("no such node");
+  return {};
+}
+
+NodeId first_call(const Graph& graph, std::string_view target) {
+  return find_node(graph, [&](const Node& node) { return graph.text(node.target) == target; });
+}
+
+TEST_CASE("traces and what torchtitan derives from them without chunking are clean") {
+  for (const auto& entry : std::filesystem::directory_iterator(graph_folder())) {
+    const std::string name = entry.path().filename().string();
+    const bool is_unchunked =
+        name.find(".0_") != name.npos || name.find(".1") != name.npos || name.find("eagerchunk") != name.npos;
+    if (!is_unchunked || name.find("671b") != name.npos) continue;  // the largest: benchmarks
+    INFO(name);
+    const Graph graph = read_graph(entry.path().string());
+    for (const Violation& violation : verify_graph(graph)) FAIL_CHECK(print_violation(graph, violation));
+  }
+}
+
+TEST_CASE("values that torchtitan's chunking left stale are found") {
+  CHECK(count_violations(load("dsv3_debug_ep2.2_chunk_batch")) == std::map<std::string, int>{{"type", 107}});
+  CHECK(count_violations(load("dsv3_debug_ep2.5_schedule")) ==
+        std::map<std::string, int>{{"type", 97}, {"symbols-bound", 304}});
+}
+
+// One alteration of a recorded tensor, anywhere in a type.
+using Alter = std::function<void(Context&, TensorType&)>;
+
+TypeId altered(Context& context, TypeId id, const Alter& alter) {
+  Type type = context.types[id];
+  if (type.kind == TypeKind::kTensor) {
+    alter(context, type.tensor);
+  } else {
+    for (TypeId& element : type.elements)
+      if (element && context.types[element].kind == TypeKind::kTensor) {
+        element = altered(context, element, alter);
+        break;
+      }
+  }
+  return context.types.intern(std::move(type));
+}
+
+std::vector<Alter> alterations(const TensorType& tensor) {
+  std::vector<Alter> result;
+  result.push_back(
+      [](Context&, TensorType& t) { t.dtype = t.dtype == DType::kInt16 ? DType::kInt8 : DType::kInt16; });
+  result.push_back([](Context& c, TensorType& t) { t.device = c.strings.intern("cuda:7"); });
+  result.push_back([](Context& c, TensorType& t) {
+    t.offset = c.exprs.add(t.offset ? t.offset : c.exprs.number(0), c.exprs.number(3));
+  });
+  for (std::size_t i = 0; i < tensor.rank(); ++i) {
+    result.push_back(
+        [i](Context& c, TensorType& t) { t.sizes[i] = c.exprs.add(t.sizes[i], c.exprs.number(1)); });
+    result.push_back(
+        [i](Context& c, TensorType& t) { t.strides[i] = c.exprs.add(t.strides[i], c.exprs.number(1)); });
+  }
+  return result;
+}
+
+const TensorType* first_tensor(const Context& context, TypeId id) {
+  if (!id) return nullptr;
+  if (const TensorType* tensor = tensor_of(context, id)) return tensor;
+  for (TypeId element : context.types[id].elements)
+    if (const TensorType* tensor = tensor_of(context, element)) return tensor;
+  return nullptr;
+}
+
+// Alters, one by one, everything recorded for one node of each op that `seen` lacks.
+void check_alterations(Graph graph, std::set<const OpInfo*>& seen) {
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.op == nullptr || !node.type || first_tensor(*graph.context, node.type) == nullptr) continue;
+    if (!seen.insert(node.op).second) continue;
+    const TypeId recorded = node.type;
+    const auto all = alterations(*first_tensor(*graph.context, recorded));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      graph.step().nodes[id].type = altered(*graph.context, recorded, all[i]);
+      std::vector<Violation> found;
+      verify_types(graph, found);
+      INFO(graph.text(node.name) << " (" << node.op->target << "), alteration " << i << " to "
+                                 << print_type(*graph.context, node.type));
+      CHECK(names(found, "type", graph.text(node.name)));
+    }
+    graph.step().nodes[id].type = recorded;
+  }
+}
+
+TEST_CASE("an altered dtype, extent, stride, offset or device is found at its node") {
+  std::set<const OpInfo*> seen;
+  for (const char* name : {"dsv3_debug_ep2.0_traced", "dsv3_debug_ep2.1b_remat",
+                           "dsv3_debug_ep2_eagerchunk.5_schedule", "dsv3_debug_ep2_sdpa_r030.1b_remat",
+                           "llama3_debug_fsdp2_tp2_coor.0_traced", "dsv3_debug_fsdp2_tp2_ep4.0_traced"})
+    check_alterations(load(name), seen);
+  CHECK(seen.size() >= 85);
+}
+
+TEST_CASE("each structural invariant has its violation") {
+  const Graph sound = load("dsv3_debug_ep2.1b_remat");
+  Graph graph = sound;
+  Body& step = graph.step();
+  const NodeId mm = first_call(graph, "aten.mm.default");
+  const std::string mm_name(graph.text(step.nodes[mm].name));
+  std::string expected, at = mm_name;
+
+  SECTION("step-present") {
+    step.name = graph.intern("not the step");
+    expected = "step-present", at = "";
+  }
+  SECTION("order") {
+    step.order.push_back(mm);
+    expected = "order";
+  }
+  SECTION("unique-names") {
+    step.nodes[mm].name = step.nodes[first_call(graph, "aten.t.default")].name;
+    expected = "unique-names", at = graph.text(step.nodes[mm].name);
+  }
+  SECTION("resolved-refs") {
+    const Arg args[] = {Arg::named(ArgKind::kUnresolved, graph.intern("nobody"))};
+    step.nodes[mm].args = graph.context->args.add(args);
+    expected = "resolved-refs";
+  }
+  SECTION("a reference to a node that does not execute") {
+    std::erase(step.order, first_call(graph, "aten.t.default"));
+    expected = "resolved-refs", at = "";
+  }
+  SECTION("defined-first") {
+    std::erase(step.order, mm);
+    step.order.insert(std::find_if(step.order.begin(), step.order.end(),
+                                   [&](NodeId id) { return step.nodes[id].kind != NodeKind::kPlaceholder; }),
+                      mm);
+    expected = "defined-first";
+  }
+  SECTION("one-output") {
+    step.order.pop_back();
+    expected = "one-output", at = "";
+  }
+  SECTION("placeholders") {
+    std::swap(graph.inputs[0], graph.inputs[1]);
+    expected = "placeholders", at = graph.text(graph.inputs[1].name);
+  }
+  SECTION("outputs") {
+    graph.outputs.pop_back();
+    expected = "outputs", at = "output";
+  }
+  SECTION("nested-graphs") {
+    graph.bodies.pop_back();
+    expected = "nested-graphs", at = "";
+  }
+  SECTION("symbols") {
+    graph.symbols.push_back(graph.symbols.front());
+    expected = "symbols", at = "";
+  }
+  SECTION("kwargs") {
+    const Arg name = Arg::text(graph.intern("out_dtype"));
+    const Arg kwargs[] = {name, Arg::none(), name, Arg::none()};
+    step.nodes[mm].kwargs = graph.context->args.add(kwargs);
+    expected = "kwargs";
+  }
+  const std::vector<Violation> found = verify_graph(graph);
+  REQUIRE_FALSE(found.empty());
+  CHECK(std::any_of(found.begin(), found.end(), [&](const Violation& v) {
+    return v.invariant == expected && (at.empty() || v.site.node == at);
+  }));
+}
+
+TEST_CASE("calls that do not fit their schema are found") {
+  Graph graph = load("dsv3_debug_ep2.1b_remat");
+  Node& mm = graph.step().nodes[first_call(graph, "aten.mm.default")];
+  const Arg kwargs[] = {Arg::text(graph.intern("dims")), Arg::integer(3)};
+  mm.kwargs = graph.context->args.add(kwargs);
+  const std::vector<Violation> found = verify_graph(graph);
+  REQUIRE(found.size() == 1);
+  CHECK(print_violation(graph, found[0]) == "schema: " + std::string(graph.text(mm.name)) +
+                                                " (aten.mm.default, " + std::string(graph.text(mm.module)) +
+                                                "): the schema has no parameter 'dims'");
+}
+
+TEST_CASE("a symbol without its binding is found, and one bound twice") {
+  Graph graph = load("dsv3_debug_ep2.1b_remat");
+  Node& item = graph.step().nodes[first_call(graph, "aten._local_scalar_dense.default")];
+  SECTION("unbound") {
+    item.extra = nullptr;
+    CHECK(names(verify_graph(graph), "symbols-bound", graph.text(item.name)));
+  }
+  SECTION("twice") {
+    const NodeId t = first_call(graph, "aten.t.default");
+    graph.step().nodes[t].extra = item.extra;
+    CHECK(count_violations(graph)["bindings"] == 1);
+  }
+}
+
+TEST_CASE("a result read before its wait is found") {
+  Graph graph = load("dsv3_debug_ep2.1b_remat");
+  const NodeId wait = first_call(graph, "_c10d_functional.wait_tensor.default");
+  Node& node = graph.step().nodes[wait];
+  node.target = graph.intern("aten.clone.default");
+  resolve_op(*graph.context, node);
+  const auto counts = count_violations(graph);
+  CHECK(counts == std::map<std::string, int>{{"waits", 2}});  // read without a wait; never waited on
+}
+
+TEST_CASE("a collective of no group is found") {
+  Graph graph = load("dsv3_debug_ep2.1b_remat");
+  graph.groups.clear();
+  CHECK(count_violations(graph)["groups"] > 100);
+}
+
+TEST_CASE("chunk fields must say which region, role and part") {
+  Graph graph = load("dsv3_debug_ep2.1b_remat");
+  Node& node = graph.step().nodes[first_call(graph, "aten.mm.default")];
+  const auto [role, part, count] =
+      GENERATE(table<std::string, std::optional<std::int32_t>, int>({{"body", 0, 0},
+                                                                     {"body", std::nullopt, 1},
+                                                                     {"nonsense", 0, 1},
+                                                                     {"chunk_input", std::nullopt, 0},
+                                                                     {"body", -1, 1}}));
+  node.chunk.region = graph.intern("layers.1.moe");
+  node.chunk.role = graph.intern(role);
+  node.chunk.part = part;
+  CHECK(count_violations(graph)["chunk-fields"] == count);
+}
+
+TEST_CASE("provenance that cannot be true is found") {
+  Graph graph = load("dsv3_debug_ep2.1b_remat");
+  graph.passes.emplace_back();
+  const StringId pass = graph.intern("p");
+  for (NodeId id : graph.step().order) {
+    Node& node = graph.step().nodes[id];
+    graph.origins.push_back({node.name, node.target});
+    append_provenance(*graph.context, node,
+                      {.pass = pass, .role = ProvenanceRole::kKept, .origins = {node.name}});
+  }
+  REQUIRE(verify_graph(graph).empty());
+  Node& mm = graph.step().nodes[first_call(graph, "aten.mm.default")];
+  Provenance record = mm.provenance.front();
+  std::string expected;
+  SECTION("none") {
+    mm.provenance = {};
+    expected = "origin-covered";
+  }
+  SECTION("an origin that is not there") {
+    record.origins = {graph.intern("nobody")};
+    replace_last_provenance(*graph.context, mm, record);
+    expected = "origin-exists";
+  }
+  SECTION("an origin that is another op") {
+    record.origins = {graph.step().nodes[first_call(graph, "aten.t.default")].name};
+    replace_last_provenance(*graph.context, mm, record);
+    expected = "origin-target";
+  }
+  SECTION("a part beyond the last") {
+    record.part = record.parts = 2;
+    replace_last_provenance(*graph.context, mm, record);
+    expected = "origin-parts";
+  }
+  CHECK(names(verify_graph(graph), expected, graph.text(mm.name)));
+}
+
+}  // namespace
+}  // namespace epweave

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "analysis/verify_report.h"
+#include "ops/bind.h"
+#include "ops/type_memo.h"
+#include "ops/type_rules.h"
+
+namespace epweave {
+namespace {
+
+// Which symbols have a value when a node executes.
+class BoundSymbols {
+ public:
+  explicit BoundSymbols(const Graph& graph) : graph_(graph), bound_(graph.context->strings.size()) {
+    for (const Symbol& symbol : graph.symbols)
+      if (symbol.replaced_by) replaced_.emplace(symbol.name, *symbol.replaced_by);
+  }
+
+  bool contains(StringId symbol) {
+    if (bound_.contains(symbol)) return true;
+    const auto replaced = replaced_.find(symbol);
+    if (replaced == replaced_.end()) return false;
+    for (StringId other : graph_.context->exprs.symbols(replaced->second))
+      if (other == symbol || !contains(other)) return false;
+    return true;
+  }
+  // Returns whether the symbol was not bound before.
+  bool insert(StringId symbol) { return bound_.insert(symbol); }
+
+ private:
+  const Graph& graph_;
+  IdSet<StringId> bound_;
+  std::unordered_map<StringId, ExprId> replaced_;
+};
+
+class TypeCheck {
+ public:
+  TypeCheck(const Graph& graph, std::vector<Violation>& out)
+      : graph_(graph), context_(*graph.context), facts_(graph), out_(out), bound_(graph) {}
+
+  // The step goes first: nested graphs may name its symbols.
+  void check_body(const Body& body) {
+    TypeMemo types(facts_);
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      bind(body, node);
+      if (node.kind == NodeKind::kPlaceholder) {
+        if (node.type) bind_type(node.type);
+        continue;
+      }
+      check_symbols(body, node);
+      if (node.op != nullptr) check_call(body, node, types);
+    }
+  }
+
+ private:
+  void bind(const Body& body, const Node& node) {
+    if (!node.extra) return;
+    for (const Binding& binding : node.extra->bindings)
+      if (!bound_.insert(binding.symbol))
+        report(graph_, body, node, "bindings",
+               fmt::format("binds {}, which is bound already", text(binding.symbol)), out_);
+  }
+
+  // A placeholder brings the symbols of its value.
+  void bind_type(TypeId type) {
+    for (StringId symbol : symbols_of(type)) bound_.insert(symbol);
+  }
+
+  void check_symbols(const Body& body, const Node& node) {
+    std::string unbound;
+    if (node.type) add_unbound(node.type, unbound);
+    for_each_expr(node.args, [&](ExprId expr) { add_unbound(context_.exprs.symbols(expr), unbound); });
+    for_each_expr(node.kwargs, [&](ExprId expr) { add_unbound(context_.exprs.symbols(expr), unbound); });
+    if (!unbound.empty())
+      report(graph_, body, node, "symbols-bound", fmt::format("nothing before it binds {}", unbound), out_);
+  }
+
+  void add_unbound(TypeId type, std::string& text) {
+    if (sound_.contains(type)) return;
+    const std::size_t before = text.size();
+    add_unbound(symbols_of(type), text);
+    if (text.size() == before) sound_.insert(type);  // bound symbols stay bound
+  }
+
+  void add_unbound(const std::vector<StringId>& symbols, std::string& unbound) {
+    for (StringId symbol : symbols)
+      if (!bound_.contains(symbol)) unbound += (unbound.empty() ? "" : ", ") + std::string(text(symbol));
+  }
+
+  void check_call(const Body& body, const Node& node, TypeMemo& types) {
+    if (std::string problem = find_schema_problem(context_, node); !problem.empty()) {
+      report(graph_, body, node, "schema", std::move(problem), out_);
+      return;
+    }
+    if (!has_type_rule(node)) return;
+    try {
+      const TypeId type = types.infer(graph_, body, node);
+      if (!type || !node.type || same_type(facts_, context_, type, node.type)) return;
+      report(graph_, body, node, "type",
+             fmt::format("recorded {}, the arguments give {}", print_type(context_, node.type),
+                         print_type(context_, type)),
+             out_);
+    } catch (const TypeMismatch& mismatch) {
+      report(graph_, body, node, "type", mismatch.what(), out_);
+    }
+  }
+
+  const std::vector<StringId>& symbols_of(TypeId id) {
+    auto [found, is_new] = symbols_.try_emplace(id);
+    if (is_new) found->second = collect_symbols(context_.types[id]);
+    return found->second;
+  }
+
+  std::vector<StringId> collect_symbols(const Type& type) {
+    std::vector<StringId> symbols;
+    auto add = [&](ExprId expr) {
+      if (!expr) return;
+      const auto& found = context_.exprs.symbols(expr);
+      symbols.insert(symbols.end(), found.begin(), found.end());
+    };
+    for (ExprId size : type.tensor.sizes) add(size);
+    for (ExprId stride : type.tensor.strides) add(stride);
+    add(type.tensor.offset);
+    add(type.expr);
+    for (TypeId element : type.elements)
+      if (element)
+        for (StringId symbol : collect_symbols(context_.types[element])) symbols.push_back(symbol);
+    std::sort(symbols.begin(), symbols.end());
+    symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
+    return symbols;
+  }
+
+  template <class Visit>
+  void for_each_expr(ArgRange range, const Visit& visit) {
+    for (std::uint32_t i = 0; i < range.count; ++i) {
+      const Arg arg = context_.args[range][i];
+      if (arg.is(ArgKind::kSymbolic)) visit(arg.as_expr());
+      if (arg.is_tree()) for_each_expr(arg.children(), visit);
+    }
+  }
+
+  std::string_view text(StringId id) const { return graph_.text(id); }
+
+  const Graph& graph_;
+  Context& context_;
+  Facts facts_;
+  std::vector<Violation>& out_;
+  BoundSymbols bound_;
+  IdSet<TypeId> sound_;  // types all of whose symbols are bound
+  std::unordered_map<TypeId, std::vector<StringId>> symbols_;
+};
+
+}  // namespace
+
+void verify_types(const Graph& graph, std::vector<Violation>& out) {
+  TypeCheck check(graph, out);
+  for (const Body& body : graph.bodies) check.check_body(body);
+}
+
+}  // namespace epweave

@@ -1,0 +1,351 @@
+#include "compare/ranks/rank_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "analysis/collectives.h"
+#include "analysis/effects.h"
+#include "ir/facts.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::int64_t kMostRanks = 1 << 16;  // a larger number is no rank
+
+// "all_reduce" of "_c10d_functional.all_reduce_.default".
+std::string kind_of(std::string_view target) {
+  const std::size_t begin = target.find('.') + 1;
+  std::string_view kind = target.substr(begin, target.find('.', begin) - begin);
+  if (kind.ends_with("_out")) kind.remove_suffix(4);
+  if (kind.ends_with('_')) kind.remove_suffix(1);
+  return std::string(kind);
+}
+
+// Calls that run the one nested graph they take once.
+bool runs_once(std::string_view target) {
+  static constexpr std::string_view kTargets[] = {"higher_order.invoke_subgraph",
+                                                  "higher_order.wrap",
+                                                  "higher_order.wrap_activation_checkpoint",
+                                                  "higher_order.tag_activation_checkpoint",
+                                                  "higher_order.wrap_with_set_grad_enabled",
+                                                  "higher_order.wrap_with_autocast",
+                                                  "higher_order.hints_wrapper"};
+  return std::ranges::find(kTargets, target) != std::end(kTargets);
+}
+
+bool is_communication_library(std::string_view target) {
+  static constexpr std::string_view kLibraries[] = {"c10d", "_c10d_functional", "_c10d_functional_autograd",
+                                                    "c10d_functional", "symm_mem"};
+  return std::ranges::find(kLibraries, target.substr(0, target.find('.'))) != std::end(kLibraries);
+}
+
+// Both at once: a kernel that meets those of the other ranks.
+bool is_synchronous(const Node& node) {
+  return node.op != nullptr && !is_launch(node) && node.op->find_param("group_name").has_value();
+}
+
+class Reader {
+ public:
+  explicit Reader(const Graph& graph) : graph_(graph), context_(*graph.context), facts_(graph) {}
+
+  RankProgram read() {
+    program_.rank = find_info("rank");
+    program_.world_size = find_info("world_size");
+    for (const ProcessGroup& group : graph_.groups)
+      program_.groups.push_back({std::string(graph_.text(group.name)), group.ranks});
+    read_body(graph_.step());
+    program_.calls = std::make_shared<const RankCalls>(std::move(calls_));
+    return std::move(program_);
+  }
+
+ private:
+  // A body that is being read.
+  struct Frame {
+    Frame(const Body& b, std::string p) : body(b), prefix(std::move(p)) {}
+
+    const Body& body;
+    std::string prefix;                                   // of its nodes' names: "subgraph_0/"
+    std::optional<Effects> effects;                       // where launches write their operands
+    std::map<NodeId, std::vector<std::size_t>> in_place;  // by storage: launches that write it
+    SideTable<NodeId, std::size_t> first;                 // of the launches of a node: position + 1
+    SideTable<NodeId, std::size_t> count;  // how many it stands for: more than one if it is a nested graph's
+  };
+
+  void read_body(const Body& body) {
+    Frame frame(body, prefix_);
+    if (has_in_place_launch(body)) frame.effects.emplace(context_, body);
+    active_.push_back(body.name);
+    const std::vector<Launch> launches = find_launches(context_, body);
+    std::size_t next = 0;
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      if (node.kind != NodeKind::kCall) continue;
+      const std::size_t first = calls_.launches.size();
+      if (is_launch(node)) {
+        add_launch(frame, launches[next++]);
+        if (node.op->writes) frame.in_place[frame.effects->storage_of(id)].push_back(first);
+      } else if (is_synchronous(node)) {
+        add_launch(frame, {id, *find_arg(context_, node, group_position(*node.op), "group_name")});
+        add_wait_event(frame, id, first);
+      } else if (is_wait(node)) {
+        add_wait(frame, id);
+      } else {
+        read_call(frame, id);
+      }
+      frame.first.at(id) = first + 1;
+      frame.count.at(id) = calls_.launches.size() - first;
+    }
+    active_.pop_back();
+  }
+
+  // ------------------------------------------------------------------------- nested graphs, unknown calls
+
+  void read_call(Frame& frame, NodeId id) {
+    const Node& node = frame.body.nodes[id];
+    std::vector<const Body*> nested;
+    for_each_input(context_, node, [&](NodeId input) {
+      const Arg& attr = frame.body.nodes[input].attr;
+      const Body* body = attr.is(ArgKind::kGraph) ? graph_.find_body(attr.as_name()) : nullptr;
+      if (body != nullptr && communicates(*body)) nested.push_back(body);
+    });
+    const std::string_view target = graph_.text(node.target);
+    if (!nested.empty()) {
+      const bool is_again = std::ranges::find(active_, nested.front()->name) != active_.end();
+      if (nested.size() > 1 || is_again || !runs_once(target))
+        return add_unknown(frame, id,
+                           fmt::format("{} takes nested graph '{}', which communicates; how often it runs is "
+                                       "not known",
+                                       target, graph_.text(nested.front()->name)));
+      const std::string outside =
+          std::exchange(prefix_, fmt::format("{}{}/", prefix_, graph_.text(frame.body.nodes[id].name)));
+      read_body(*nested.front());
+      prefix_ = outside;
+    } else if (node.op == nullptr) {
+      const StringId group = find_named_group(frame.body, node);
+      if (group)
+        add_unknown(frame, id,
+                    fmt::format("{} is an unknown op and takes group {}", target, graph_.text(group)));
+      else if (is_communication_library(target))
+        add_unknown(frame, id, fmt::format("{} is an unknown op of a communication library", target));
+    }
+  }
+  void add_unknown(const Frame& frame, NodeId id, std::string why) {
+    calls_.unknown.push_back({name_in(frame, id), std::move(why)});
+  }
+
+  // Whether it has launches, waits, or calls of which that is not known.
+  bool communicates(const Body& body) {
+    const auto [found, is_new] = communicates_.try_emplace(body.name, false);
+    if (!is_new) return found->second;
+    const bool result = std::ranges::any_of(body.order, [&](NodeId id) {
+      const Node& node = body.nodes[id];
+      if (node.attr.is(ArgKind::kGraph)) {
+        const Body* inner = graph_.find_body(node.attr.as_name());
+        return inner != nullptr && communicates(*inner);
+      }
+      if (node.kind != NodeKind::kCall) return false;
+      return is_launch(node) || is_wait(node) || is_synchronous(node) ||
+             (node.op == nullptr &&
+              (find_named_group(body, node) || is_communication_library(graph_.text(node.target))));
+    });
+    return communicates_[body.name] = result;
+  }
+
+  // A group of the table among the arguments.
+  StringId find_named_group(const Body& body, const Node& node) const {
+    StringId found;
+    const auto visit = [&](Arg arg) {
+      StringId name;
+      if (arg.is(ArgKind::kText) || arg.is(ArgKind::kProcessGroup)) name = arg.as_name();
+      if (arg.is_node()) name = group_value(body, arg.as_node());
+      for (const ProcessGroup& group : graph_.groups)
+        if (name && group.name == name) found = name;
+    };
+    for (const Arg& arg : context_.args[node.args]) visit(arg);
+    for (const Arg& arg : context_.args[node.kwargs]) visit(arg);
+    return found;
+  }
+
+  std::string name_in(const Frame& frame, NodeId id) const {
+    return frame.prefix + std::string(graph_.text(frame.body.nodes[id].name));
+  }
+
+  std::optional<std::uint32_t> find_info(std::string_view key) const {
+    if (!graph_.info.is(ArgKind::kDict)) return std::nullopt;
+    const auto items = context_.args.children(graph_.info);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2)
+      if (items[i].is(ArgKind::kText) && context_.text(items[i].as_name()) == key && items[i + 1].is_int() &&
+          items[i + 1].as_int() >= 0 && items[i + 1].as_int() <= kMostRanks)
+        return static_cast<std::uint32_t>(items[i + 1].as_int());
+    return std::nullopt;
+  }
+
+  // ------------------------------------------------------------------------- launches
+
+  void add_launch(const Frame& frame, const Launch& launch) {
+    const Node& node = frame.body.nodes[launch.node];
+    calls_.events.push_back(
+        {.launch = static_cast<std::uint32_t>(calls_.launches.size()), .node = name_in(frame, launch.node)});
+    is_waited_.push_back(false);
+    RankLaunch& made = calls_.launches.emplace_back();
+    made.node = calls_.events.back().node;
+    made.kind = kind_of(graph_.text(node.target));
+    made.group = find_group(frame, launch);
+    for (std::size_t i = 0; i < node.op->params.size(); ++i) add_argument(frame.body, node, i, made);
+  }
+
+  void add_argument(const Body& body, const Node& node, std::size_t position, RankLaunch& made) {
+    const OpParam& param = node.op->params[position];
+    const Arg* arg = find_arg(context_, node, position, param.name);
+    if (arg == nullptr) return;
+    if (param.name == "output_split_sizes") {
+      made.receives = extents_of(*arg, made);
+    } else if (param.name == "input_split_sizes") {
+      made.sends = extents_of(*arg, made);
+    } else if (param.name == "group_size") {
+      made.group_size = constant_of(*arg);
+    } else if (param.name == "input" || param.name == "inputs" || param.name == "self") {
+      add_tensors(body, *arg, made);
+    } else if (param.name == "reduce_op" || param.name == "src") {
+      made.agreement += fmt::format("{}{}={}", made.agreement.empty() ? "" : ", ", param.name, word(*arg));
+    }
+  }
+  std::string word(Arg arg) const {
+    if (arg.is(ArgKind::kText)) return std::string(context_.text(arg.as_name()));
+    const Extent number = constant_of(arg);
+    return number ? std::to_string(*number) : "?";
+  }
+
+  void add_tensors(const Body& body, Arg arg, RankLaunch& made) {
+    context_.args.for_each_node(arg, [&](NodeId id) {
+      const TensorType* tensor = tensor_of(context_, body.nodes[id].type);
+      if (tensor == nullptr) return made.elements.push_back(std::nullopt);
+      made.agreement +=
+          fmt::format("{}{}", made.agreement.empty() ? "" : ", ", info(tensor->dtype).short_name);
+      Extent elements = 1;
+      const std::size_t skipped = made.kind == "all_to_all_single" ? 1 : 0;
+      for (std::size_t i = skipped; i < tensor->sizes.size(); ++i) {
+        const Extent extent = extent_of(tensor->sizes[i], made);
+        elements = elements && extent ? Extent(*elements * *extent) : std::nullopt;
+      }
+      made.elements.push_back(elements);
+    });
+  }
+
+  Extent constant_of(Arg arg) const {
+    if (arg.is_int()) return arg.as_int();
+    return arg.is(ArgKind::kSymbolic) ? context_.exprs.constant(arg.as_expr()) : std::nullopt;
+  }
+  // As traced, where it is a symbol.
+  Extent extent_of(ExprId size, RankLaunch& made) {
+    const Extent number = context_.exprs.constant(size);
+    if (number) return number;
+    made.is_as_traced = true;
+    return facts_.hint(size);
+  }
+  std::vector<Extent> extents_of(Arg arg, RankLaunch& made) {
+    std::vector<Extent> extents;
+    if (!arg.is_list()) return extents;
+    for (Arg item : context_.args.children(arg))
+      extents.push_back(item.is(ArgKind::kSymbolic) ? extent_of(item.as_expr(), made) : constant_of(item));
+    return extents;
+  }
+
+  // Of a node that looks it up in a mesh: the recorded value says which it was.
+  StringId group_value(const Body& body, NodeId id) const {
+    const TypeId type = body.nodes[id].type;
+    const bool is_group = type && context_.types[type].kind == TypeKind::kValue &&
+                          context_.types[type].value.is(ArgKind::kProcessGroup);
+    return is_group ? context_.types[type].value.as_name() : StringId();
+  }
+
+  std::uint32_t find_group(const Frame& frame, const Launch& launch) const {
+    StringId name;
+    if (launch.group.is(ArgKind::kText) || launch.group.is(ArgKind::kProcessGroup))
+      name = launch.group.as_name();
+    if (launch.group.is_node()) name = group_value(frame.body, launch.group.as_node());
+    for (std::size_t i = 0; name && i < graph_.groups.size(); ++i)
+      if (graph_.groups[i].name == name) return static_cast<std::uint32_t>(i);
+    throw InputError(fmt::format("%{}: the graph does not say which ranks the group {} has",
+                                 name_in(frame, launch.node),
+                                 name_of_group(context_, frame.body, launch.group)));
+  }
+
+  // ------------------------------------------------------------------------- waits
+
+  void add_wait_event(const Frame& frame, NodeId wait, std::size_t launch) {
+    is_waited_[launch] = true;
+    calls_.events.push_back(
+        {.is_wait = true, .launch = static_cast<std::uint32_t>(launch), .node = name_in(frame, wait)});
+  }
+
+  // For the launch that the waited value comes from, and for all that were to write it in place.
+  void add_wait(Frame& frame, NodeId id) {
+    const NodeId source = find_source(frame, id);
+    if (source)
+      for (std::size_t i = 0; i < frame.count[source]; ++i)
+        add_wait_event(frame, id, frame.first[source] - 1 + i);
+    if (!frame.effects) return;
+    const auto found = frame.in_place.find(frame.effects->storage_of(id));
+    if (found == frame.in_place.end()) return;
+    for (std::size_t launch : found->second)
+      if (!is_waited_[launch]) add_wait_event(frame, id, launch);
+    frame.in_place.erase(found);
+  }
+  // Behind views, elements of tuples and other waits: a launch, or a call of a nested graph with launches.
+  NodeId find_source(const Frame& frame, NodeId wait) const {
+    NodeId at = wait;
+    while (frame.count[at] == 0) {
+      const Node& node = frame.body.nodes[at];
+      const bool hands_on = node.op != nullptr && (node.op->cost == CostClass::kFree || is_wait(node));
+      const auto args = context_.args[node.args];
+      if (!hands_on || args.empty() || !args[0].is_node()) return {};
+      at = args[0].as_node();
+    }
+    return at;
+  }
+  static bool has_in_place_launch(const Body& body) {
+    return std::ranges::any_of(
+        body.order, [&](NodeId id) { return is_launch(body.nodes[id]) && body.nodes[id].op->writes; });
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  Facts facts_;
+  RankProgram program_;
+  RankCalls calls_;
+  std::vector<bool> is_waited_;            // of each launch
+  std::string prefix_;                     // of the names in the body that is being read
+  std::vector<StringId> active_;           // the bodies that are being read
+  std::map<StringId, bool> communicates_;  // by body
+};
+
+}  // namespace
+
+RankProgram list_rank_program(const Graph& graph) {
+  return Reader(graph).read();
+}
+
+std::optional<std::vector<std::uint32_t>> translate_members(const std::vector<std::uint32_t>& members,
+                                                            std::uint32_t rank, std::uint32_t world_size) {
+  const auto n = static_cast<std::uint32_t>(members.size());
+  if (n == 0 || rank >= world_size) return std::nullopt;
+  if (n == 1) return std::vector<std::uint32_t>{rank};
+  if (members[1] <= members[0]) return std::nullopt;
+  const std::uint32_t stride = members[1] - members[0];
+  if (stride > world_size / n) return std::nullopt;
+  const std::uint32_t block = stride * n;
+  const auto members_of = [&](std::uint32_t r) {
+    std::vector<std::uint32_t> found;
+    for (std::uint32_t i = 0; i < n; ++i) found.push_back(r / block * block + r % stride + i * stride);
+    return found;
+  };
+  if (world_size % block != 0 || members_of(members[0]) != members) return std::nullopt;
+  return members_of(rank);
+}
+
+}  // namespace epweave

@@ -1,0 +1,79 @@
+#include "compare/rewrite/same_values.h"
+
+#include <algorithm>
+
+#include "analysis/collectives.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
+
+namespace epweave {
+namespace {
+
+bool is_one_of(const Node& node, std::initializer_list<std::string_view> targets) {
+  return node.op != nullptr && std::ranges::find(targets, node.op->target) != targets.end();
+}
+
+}  // namespace
+
+SameValues::SameValues(const Graph& graph)
+    : graph_(graph),
+      body_(graph.step()),
+      facts_(graph),
+      effects_(*graph.context, graph.step()),
+      number_(body_.nodes.size()) {
+  for (NodeId id : body_.order)
+    for (const StorageAccess& access : effects_.accesses_of(id))
+      if (access.writes && !is_wait(body_.nodes[id])) written_.insert(access.storage);
+  for (NodeId id : body_.order) {
+    number_[id] = id;
+    if (const NodeId aliased = find_aliased(id)) {
+      number_[id] = number_[aliased];
+    } else if (is_pure(id)) {
+      std::vector<std::uint64_t> key{body_.nodes[id].target.index()};
+      append_key(body_.nodes[id].args, key);
+      append_key(body_.nodes[id].kwargs, key);
+      number_[id] = by_key_.try_emplace(std::move(key), id).first->second;
+    }
+  }
+}
+
+NodeId SameValues::find_aliased(NodeId id) {
+  const Node& node = body_.nodes[id];
+  const auto args = graph_.context->args[node.args];
+  if (args.empty() || !args[0].is_node()) return {};
+  const NodeId from = args[0].as_node();
+  if (is_one_of(node, {"aten.detach.default"})) return from;
+  const Node& source = body_.nodes[from];
+  const bool is_view = is_one_of(
+      node, {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.slice.Tensor"});
+  if (is_view && node.type && source.type && same_type(facts_, *graph_.context, node.type, source.type))
+    return from;
+  if (is_one_of(node, {"aten.t.default"}) && is_one_of(source, {"aten.t.default"})) {
+    const auto inner = graph_.context->args[source.args];
+    if (!inner.empty() && inner[0].is_node()) return inner[0].as_node();
+  }
+  return {};
+}
+
+bool SameValues::is_pure(NodeId id) const {
+  const Node& node = body_.nodes[id];
+  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_random)
+    return false;
+  for (const StorageAccess& access : effects_.accesses_of(id))
+    if (written_.contains(access.storage)) return false;
+  return true;
+}
+
+void SameValues::append_key(ArgRange range, std::vector<std::uint64_t>& key) const {
+  key.push_back(range.count);
+  for (const Arg& arg : graph_.context->args[range]) {
+    key.push_back(static_cast<std::uint64_t>(arg.kind()));
+    if (arg.is_tree()) {
+      append_key(arg.children(), key);
+    } else {
+      key.push_back(arg.is_node() ? number_[arg.as_node()].index() : arg.bits());
+    }
+  }
+}
+
+}  // namespace epweave

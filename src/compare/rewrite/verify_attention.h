@@ -1,0 +1,66 @@
+// Parts of FlexAttention calls: what they differ in from the whole call beyond their operands.
+//
+// A part of the queries keeps their blocks of the block tables, and its score and mask functions count rows
+// from its first one (passes/chunk/chunk_attention.h). Each of these is recognised and checked here, and put back
+// as it is in the whole call, so that the rest is checked like any other call:
+//
+//   flex_attention(q_1, k, v, score, (h, u, slice(t, 2, 4, 8).., mask_chunk1), (), (doc, h))
+//   becomes flex_attention(q_1, k, v, score, (h, u, t.., mask), (), (doc,))
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/flex_attention.h"
+#include "ir/facts.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+class AttentionCheck {
+ public:
+  // The graphs share a context.
+  AttentionCheck(const Graph& a, const Graph& b);
+
+  struct Restored {
+    Node call;
+    std::vector<std::string> problems;
+  };
+  // `parts`: B's parts of A's call `origin`, first to last. Other calls than FlexAttention's come back as
+  // they are.
+  Restored restore(NodeId origin, std::span<const NodeId> parts, std::size_t part);
+
+ private:
+  struct Rows {
+    std::int64_t begin = 0, end = 0;
+    friend bool operator==(const Rows&, const Rows&) = default;
+  };
+  struct Division;
+  struct Tables {
+    NodeId counts, indices;
+  };
+
+  std::optional<Division> divide(NodeId origin, std::span<const NodeId> parts, std::size_t part);
+  // The number of rows of a call's operand in A or B.
+  std::optional<std::int64_t> extent(const Graph& graph, const Node& node, std::string_view param,
+                                     std::size_t dim);
+  bool is_number(Arg arg, std::int64_t number, const Body& body);
+  void restore_tables(const Division& division, std::vector<Arg>& mask);
+  std::optional<Tables> without_columns(Tables tables, Rows columns);
+  std::optional<NodeId> without_rows(NodeId table, Rows rows);
+  bool is_kept(NodeId node, const Tables& tables, Rows columns);
+  // Whether the function is the original with rows counted from a first row, its last parameter.
+  bool is_rebased(const FlexFunction& original, const FlexFunction& function, const Division& division);
+  void restore_functions(const Division& division, Node& call, std::vector<Arg>& mask);
+  std::span<const Arg> call_args(NodeId node, std::string_view target) const;
+
+  const Graph& a_;
+  const Graph& b_;
+  Context& context_;
+  Facts facts_a_, facts_b_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace epweave

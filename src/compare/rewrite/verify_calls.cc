@@ -1,0 +1,342 @@
+#include "compare/rewrite/verify_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/collectives.h"
+#include "compare/rewrite/verify_interface.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
+
+namespace epweave {
+
+CallCheck::CallCheck(RewriteClaims& claims, Numbers& numbers)
+    : claims_(claims),
+      numbers_(numbers),
+      graph_a_(claims.graph_a()),
+      graph_b_(claims.graph_b()),
+      context_(*graph_a_.context),
+      a_(graph_a_.step()),
+      b_(graph_b_.step()),
+      attention_(graph_a_, graph_b_),
+      causal_mask_(graph_a_, graph_b_, numbers) {}
+
+void CallCheck::check_added(NodeId id) {
+  const Node& node = b_.nodes[id];
+  const ClaimKind kind = claims_[id].kind;
+  if (kind == ClaimKind::kWhole || kind == ClaimKind::kPart) return;
+  if (node.kind == NodeKind::kOutput)
+    return claims_.fail(id, "rewrite-inputs", "is not the output of the first graph");
+  if (node.kind != NodeKind::kCall) return;
+  std::string_view effect;
+  if (node.op == nullptr) {
+    effect = "has effects that are not known";
+  } else if (is_launch(node) || is_wait(node)) {
+    effect = "communicates";
+  } else if (node.op->writes) {
+    effect = "writes storage";
+  } else if (node.op->is_random) {
+    effect = "draws random numbers";
+  } else if (node.op->is_effectful) {
+    effect = "has an effect";
+  }
+  if (!effect.empty())
+    claims_.fail(id, "rewrite-added",
+                 fmt::format("{} and is neither a node of the first graph nor a part of one", effect));
+}
+
+void CallCheck::check_call(NodeId id) {
+  const Node& after = b_.nodes[id];
+  const Node& before = a_.nodes[claims_[id].origin];
+  const bool is_same = before.kind == after.kind &&
+                       (before.kind == NodeKind::kPlaceholder || before.kind == NodeKind::kOutput ||
+                        before.target == after.target || (is_reshape(before) && is_reshape(after)));
+  if (!is_same)
+    return claims_.fail(
+        id, "rewrite-target",
+        fmt::format("its origin {} is {}", claims_.name_a(claims_[id].origin), graph_a_.text(before.target)));
+  if (before.kind == NodeKind::kGetAttr && !context_.args.equal(before.attr, after.attr))
+    return claims_.fail(id, "rewrite-argument", "reads another attribute");
+  leaf_ = 0;
+  op_ = after.op;
+  if (claims_[id].kind == ClaimKind::kPart && before.op != nullptr &&
+      before.op->cost == CostClass::kAttention)
+    return check_attention(id);
+  check_positional(id, before, after);
+  check_keywords(id, before, after);
+}
+
+// What its part of a mask is, then the rest.
+void CallCheck::check_attention(NodeId id) {
+  const Claim& claim = claims_[id];
+  std::vector<NodeId> parts;
+  for (std::uint32_t k = 0; k < claim.parts; ++k) parts.push_back(claims_.part_of(claim.origin, k));
+  if (std::ranges::any_of(parts, [](NodeId part) { return !part; })) return;  // check_parts says so
+  AttentionCheck::Restored whole = attention_.restore(claim.origin, parts, claim.part);
+  if (std::string problem = causal_mask_.restore(claim.origin, parts, claim.part, whole.call);
+      !problem.empty())
+    whole.problems.push_back(std::move(problem));
+  for (const std::string& problem : whole.problems) claims_.fail(id, "rewrite-attention", problem);
+  check_positional(id, a_.nodes[claim.origin], whole.call);
+  check_keywords(id, a_.nodes[claim.origin], whole.call);
+}
+
+void CallCheck::check_positional(NodeId id, const Node& before, const Node& after) {
+  if (before.args.count != after.args.count)
+    return claims_.fail(id, "rewrite-argument",
+                        fmt::format("{} arguments, its origin has {}", after.args.count, before.args.count));
+  const std::size_t group = is_launch(after) ? group_position(*after.op) : SIZE_MAX;
+  for (std::uint32_t i = 0; i < before.args.count; ++i) {
+    const Arg x = context_.args[before.args][i], y = context_.args[after.args][i];
+    param_ = after.op != nullptr && i < after.op->params.size() ? &after.op->params[i] : nullptr;
+    i == group ? check_group(id, x, y) : check_arg(id, fmt::format("argument {}", i), x, y);
+  }
+}
+
+void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after) {
+  auto is_free = [&](std::string_view name) { return name == "non_blocking" && is_copy(after); };
+  const std::vector<Arg> kwargs_a = list_kwargs(before), kwargs_b = list_kwargs(after);
+  for (std::size_t i = 0; i + 1 < kwargs_a.size(); i += 2) {
+    const std::string_view name = context_.text(kwargs_a[i].as_name());
+    const Arg* other = find_kwarg(context_, after, name);
+    if (is_free(name)) continue;
+    const auto position = after.op != nullptr ? after.op->find_param(name) : std::nullopt;
+    param_ = position ? &after.op->params[*position] : nullptr;
+    if (other == nullptr) {
+      claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is gone", name));
+    } else if (name == "group_name") {
+      check_group(id, kwargs_a[i + 1], *other);
+    } else {
+      check_arg(id, fmt::format("argument '{}'", name), kwargs_a[i + 1], *other);
+    }
+  }
+  for (std::size_t i = 0; i + 1 < kwargs_b.size(); i += 2)
+    if (const std::string_view name = context_.text(kwargs_b[i].as_name());
+        !is_free(name) && find_kwarg(context_, before, name) == nullptr)
+      claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is new", name));
+}
+
+std::vector<Arg> CallCheck::list_kwargs(const Node& node) const {
+  const auto kwargs = context_.args[node.kwargs];
+  return {kwargs.begin(), kwargs.end()};
+}
+
+bool CallCheck::is_copy(const Node& node) const {
+  static const OpInfo* const copy = find_op("aten._to_copy.default");
+  return node.op == copy;
+}
+
+void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
+  if (x.is_tree() && y.is_tree()) {
+    const ArgRange before = x.children(), after = y.children();
+    if (x.kind() != y.kind() || before.count != after.count)
+      return claims_.fail(user, "rewrite-argument",
+                          fmt::format("{} is another list than its origin's", where));
+    for (std::uint32_t i = 0; i < before.count; ++i)
+      check_arg(user, fmt::format("{}[{}]", where, i), context_.args[before][i], context_.args[after][i]);
+    return;
+  }
+  const std::size_t leaf = leaf_++;
+  const Taken taken = x.is_node() ? y.is_node() ? match_value(user, x.as_node(), y.as_node())
+                                                : match_number(user, x.as_node(), y)
+                      : x == y ? Taken::kWhole
+                                  : match_size(user, x, y);
+  if (taken == Taken::kNo) return fail_argument(user, where, x, y);
+  if (taken == Taken::kPart && is_number(x) && !counts_elements())
+    return claims_.fail(
+        user, "rewrite-argument",
+        fmt::format("{} is a number that counts tokens; each part must take all of it, for it "
+                    "is no size here",
+                    where));
+  if (claims_[user].kind == ClaimKind::kPart)
+    taken_[{claims_[user].origin, leaf}].push_back({user, taken, y, param_ != nullptr && param_->is_written});
+}
+
+bool CallCheck::is_number(Arg x) const {
+  if (!x.is_node()) return true;
+  const TypeId type = a_.nodes[x.as_node()].type;
+  return type && context_.types[type].kind == TypeKind::kScalar;
+}
+
+// Half as many tokens are half as many rows, but not half of what each row is multiplied by.
+bool CallCheck::counts_elements() const {
+  static const OpInfo* const ranges[] = {find_op("aten.arange.default"), find_op("aten.arange.start"),
+                                         find_op("aten.arange.start_step")};
+  if (param_ == nullptr) return false;
+  // A block mask begins with the numbers of rows and columns.
+  return param_->type.starts_with("SymInt") || param_->name == "block_mask" ||
+         std::ranges::find(ranges, op_) != std::end(ranges);
+}
+
+void CallCheck::fail_argument(NodeId user, const std::string& where, Arg x, Arg y) {
+  if (!x.is_node())
+    return claims_.fail(user, "rewrite-argument",
+                        fmt::format("{} is another constant than its origin's", where));
+  const Claim& claim = claims_[user];
+  claims_.fail(
+      user, "rewrite-argument",
+      fmt::format("{} is {}, which is not {}{}", where,
+                  y.is_node() ? claims_.describe(y.as_node()) : std::string("another constant"),
+                  claim.kind == ClaimKind::kPart ? fmt::format("part {} or all of ", claim.part) : "",
+                  claims_.name_a(x.as_node())));
+}
+
+CallCheck::Taken CallCheck::match_number(NodeId user, NodeId x, Arg y) {
+  const TypeId type = a_.nodes[x].type;
+  if (!type || context_.types[type].kind != TypeKind::kScalar) return Taken::kNo;
+  return taken_as(numbers_.match_scalar(context_.types[type].expr, y, claims_.share_of(user)));
+}
+
+// A number or a symbolic scalar of A; in B another one, or a node that computes it.
+CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
+  ExprId size;
+  if (x.is(ArgKind::kSymbolic)) size = x.as_expr();
+  if (x.is_int()) size = context_.exprs.number(x.as_int());
+  const bool is_size_node = y.is_node() && claims_[y.as_node()].kind == ClaimKind::kSize;
+  const Arg value = is_size_node ? claims_.scalar_b(y.as_node()) : y;
+  if (!size || (x.is_int() && !is_size_node && !counts_elements())) return Taken::kNo;
+  return taken_as(numbers_.match_scalar(size, value, claims_.share_of(user)));
+}
+
+CallCheck::Taken CallCheck::taken_as(Fraction fraction) {
+  if (fraction == Fraction::kNone) return Taken::kNo;
+  return fraction == Fraction::kAll ? Taken::kWhole : Taken::kPart;
+}
+
+CallCheck::Taken CallCheck::match_value(NodeId user, NodeId x, NodeId y) {
+  const Claim& claim = claims_[y];
+  const Claim& wants = claims_[user];
+  const bool is_part = wants.kind == ClaimKind::kPart;
+  if (claim.kind == ClaimKind::kSize) return match_number(user, x, claims_.scalar_b(y));
+  // Part k of a buffer takes what part k-1 made of it.
+  if (is_part && claim.kind == ClaimKind::kPart && claim.origin == wants.origin && wants.part > 0 &&
+      claim.part + 1 == wants.part && b_.nodes[user].op != nullptr && b_.nodes[user].op->writes)
+    return Taken::kPrevious;
+  if (!claims_.same_class(claim.origin, x)) return Taken::kNo;
+  if (claims_.is_whole(y)) return Taken::kWhole;
+  if (is_part && claims_.is_share_of(y, x, claims_.share_of(user))) return Taken::kPart;
+  if (claim.kind != ClaimKind::kPart && claim.kind != ClaimKind::kPiece) return Taken::kNo;
+  // Of a part of a tensor it reads dtype and device; what it reads of sizes shows in its own type.
+  const Node& node = b_.nodes[user];
+  const bool reads_type = node.op != nullptr && node.op->reads_types_only && claims_.tensor_b(y) != nullptr;
+  return !is_part && reads_type ? Taken::kWhole : Taken::kNo;
+}
+
+void CallCheck::check_uniform() {
+  for (const auto& [key, uses] : taken_) {
+    const Taken first = uses.front().taken;
+    bool is_chain = true, is_same = true;
+    for (const Use& use : uses) {
+      is_chain = is_chain && (use.taken == Taken::kPrevious || claims_[use.user].part == 0);
+      is_same = is_same && use.taken == first;
+    }
+    if (!is_same && !is_chain)
+      claims_.fail(
+          uses.front().user, "rewrite-part",
+          fmt::format("parts of {} do not take their argument in the same way", claims_.name_a(key.first)));
+  }
+}
+
+IdVector<NodeId, char> CallCheck::find_varying() const {
+  IdVector<NodeId, char> varies(a_.nodes.size());
+  for (NodeId a : a_.order) {
+    for (auto entry = taken_.lower_bound({a, 0}); entry != taken_.end() && entry->first.first == a; ++entry) {
+      const Use& use = entry->second.back();
+      if (use.taken != Taken::kPart) continue;
+      const Claim* from = use.value.is_node() ? &claims_[use.value.as_node()] : nullptr;
+      const bool is_copy = from != nullptr && from->kind == ClaimKind::kPart && varies[from->origin] == 0;
+      if (!is_copy) varies[a] = 1;
+    }
+  }
+  return varies;
+}
+
+void CallCheck::check_summands() {
+  static const OpInfo* const add = find_op("aten.add.Tensor");
+  const IdVector<NodeId, char> varies = find_varying();
+  for (NodeId id : b_.order) {
+    if (claims_[id].kind != ClaimKind::kJoin || b_.nodes[id].op != add) continue;
+    const auto args = context_.args[b_.nodes[id].args];
+    if (args.size() != 2 || !args[1].is_node()) continue;  // check_join says so
+    const Claim& summand = claims_[args[1].as_node()];
+    if (summand.kind == ClaimKind::kPart && varies[summand.origin] == 0)
+      claims_.fail(id, "rewrite-join",
+                   fmt::format("adds up what each part has all of: {} depends on no part",
+                               claims_.describe(args[1].as_node())));
+  }
+}
+
+// Also where one of them is no number or none is recorded.
+bool CallCheck::has_number_of(NodeId b, NodeId a) {
+  const TypeId before = a_.nodes[a].type, after = b_.nodes[b].type;
+  if (!before || !after || context_.types[before].kind != TypeKind::kScalar) return true;
+  const Type& type = context_.types[after];
+  const Arg number = type.kind == TypeKind::kValue ? type.value : claims_.scalar_b(b);
+  if (!number.is_int() && !number.is(ArgKind::kSymbolic)) return true;
+  return numbers_.match_scalar(context_.types[before].expr, number, {}) == Fraction::kAll;
+}
+
+void CallCheck::check_shared_writes() {
+  for (auto first = taken_.begin(); first != taken_.end();) {
+    const NodeId origin = first->first.first;
+    bool writes_shared = false, takes_part = false;
+    auto next = first;
+    for (; next != taken_.end() && next->first.first == origin; ++next) {
+      const Uses& uses = next->second;
+      const auto is_part = [](const Use& use) { return use.taken == Taken::kPart; };
+      const bool all_parts = std::ranges::all_of(uses, is_part);
+      takes_part = takes_part || all_parts;
+      writes_shared = writes_shared || (!all_parts && std::ranges::any_of(uses, &Use::is_written));
+    }
+    const NodeId user = first->second.front().user;
+    const Node& node = b_.nodes[user];
+    if (writes_shared && !is_wait(node) && !(takes_part && accumulates(context_, node)))
+      claims_.fail(user, "rewrite-part",
+                   fmt::format("each part of {} writes what all parts share, and does not add its part to it",
+                               claims_.name_a(origin)));
+    first = next;
+  }
+}
+
+void CallCheck::check_type(NodeId id) {
+  if (const NodeId origin = claims_[id].origin; !has_number_of(id, origin))
+    return claims_.fail(id, "rewrite-type",
+                        fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),
+                                    print_type(context_, a_.nodes[origin].type)));
+  const TensorType* before = claims_.tensor_a(claims_[id].origin);
+  const TensorType* after = claims_.tensor_b(id);
+  if (before == nullptr || after == nullptr) return;
+  bool is_same = before->dtype == after->dtype && before->device == after->device &&
+                 before->sizes.size() == after->sizes.size();
+  for (std::size_t i = 0; is_same && i < before->sizes.size(); ++i)
+    is_same = numbers_.match(before->sizes[i], after->sizes[i], {}) != Fraction::kNone;
+  // How an input lies in memory is the caller's business; of what is computed, `verify B` infers it.
+  const bool is_input = b_.nodes[id].kind == NodeKind::kPlaceholder;
+  if (is_input && before->strides.size() == after->strides.size())
+    for (std::size_t i = 0; is_same && i < before->strides.size(); ++i)
+      is_same = numbers_.match(before->strides[i], after->strides[i], {}) != Fraction::kNone;
+  if (!is_same)
+    claims_.fail(id, "rewrite-type",
+                 fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),
+                             print_type(context_, a_.nodes[claims_[id].origin].type)));
+}
+
+void CallCheck::check_group(NodeId id, Arg x, Arg y) {
+  if (x.is_node() && y.is_node()) return check_arg(id, "the group", x, y);
+  auto name = [](Arg arg) {
+    return arg.is(ArgKind::kText) || arg.is(ArgKind::kProcessGroup) ? arg.as_name() : StringId();
+  };
+  const StringId before = name(x);
+  StringId after = name(y);
+  if (before && before == after) return;
+  // A group split from the one it was, with the same ranks.
+  const ProcessGroup* was = find_group(graph_a_, before);
+  const ProcessGroup* is = find_group(graph_b_, after);
+  if (was == nullptr || is == nullptr || is->split_from != before || was->ranks != is->ranks)
+    claims_.fail(
+        id, "rewrite-group",
+        fmt::format("runs on group '{}', its origin on '{}'", graph_b_.text(after), graph_a_.text(before)));
+}
+
+}  // namespace epweave

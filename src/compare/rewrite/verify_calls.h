@@ -1,0 +1,82 @@
+// Calls of B that claim to be a node of A, or a part of one: the same op, and each argument what it needs.
+//
+//   %mm_chunk1 = mm(%x_1, %w)     part 1 of %mm = mm(%x, %w): %x_1 must be part 1 of %x or all of it, %w all of %w
+//
+// Reports rewrite-target, rewrite-argument, rewrite-attention, rewrite-group, rewrite-part, rewrite-type and
+// rewrite-added.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compare/rewrite/rewrite_claims.h"
+#include "compare/rewrite/verify_attention.h"
+#include "compare/rewrite/verify_causal_mask.h"
+#include "ops/op.h"
+
+namespace epweave {
+
+class CallCheck {
+ public:
+  CallCheck(RewriteClaims& claims, Numbers& numbers);
+
+  // What is neither a node of A nor a part of one computes its value and does nothing else.
+  void check_added(NodeId id);
+  // Target and arguments.
+  void check_call(NodeId id);
+  // Dtype, device and sizes are its origin's.
+  void check_type(NodeId id);
+  // When all calls were checked: all parts of a node take an argument in the same way.
+  void check_uniform();
+  // What all parts write, one after the other, is a sum, to which each adds its part.
+  void check_shared_writes();
+  // Parts that are added up are parts: not, each of them, all of the value.
+  void check_summands();
+
+ private:
+  enum class Taken : std::uint8_t { kNo, kWhole, kPart, kPrevious };
+  struct Use {
+    NodeId user;
+    Taken taken;
+    Arg value;
+    bool is_written = false;
+  };
+  using Uses = std::vector<Use>;
+
+  // By node of A: whether its parts depend on their number.
+  IdVector<NodeId, char> find_varying() const;
+  void check_attention(NodeId id);
+  void check_positional(NodeId id, const Node& before, const Node& after);
+  void check_keywords(NodeId id, const Node& before, const Node& after);
+  std::vector<Arg> list_kwargs(const Node& node) const;
+  bool is_copy(const Node& node) const;
+  void check_arg(NodeId user, const std::string& where, Arg x, Arg y);
+  bool is_number(Arg x) const;
+  bool has_number_of(NodeId b, NodeId a);
+  bool counts_elements() const;
+  void fail_argument(NodeId user, const std::string& where, Arg x, Arg y);
+  void check_group(NodeId id, Arg x, Arg y);
+  Taken match_size(NodeId user, Arg x, Arg y);
+  Taken match_number(NodeId user, NodeId x, Arg y);
+  Taken match_value(NodeId user, NodeId x, NodeId y);
+  static Taken taken_as(Fraction fraction);
+
+  RewriteClaims& claims_;
+  Numbers& numbers_;
+  const Graph& graph_a_;
+  const Graph& graph_b_;
+  Context& context_;
+  const Body& a_;
+  const Body& b_;
+  AttentionCheck attention_;
+  CausalMaskCheck causal_mask_;
+  std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument
+  // Of the call that is being checked: its op, the parameter, and the argument, counted through lists.
+  const OpInfo* op_ = nullptr;
+  const OpParam* param_ = nullptr;
+  std::size_t leaf_ = 0;
+};
+
+}  // namespace epweave

@@ -1,0 +1,158 @@
+#include "compare/rewrite/verify_interface.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace epweave {
+namespace {
+
+// Whether nested graphs compute the same: node by node in the same order, but for numbers that became constants.
+class NestedComparison {
+ public:
+  NestedComparison(Context& context, Numbers& numbers) : context_(context), numbers_(numbers) {}
+
+  bool is_same(const Body& before, const Body& after) {
+    image_ = SideTable<NodeId, NodeId>();
+    before_ = &before;
+    std::size_t next = 0;
+    for (NodeId id : before.order) {
+      const Node& x = before.nodes[id];
+      if (next < after.order.size() && is_same_node(x, after.nodes[after.order[next]])) {
+        image_.at(id) = after.order[next++];
+      } else if (x.kind != NodeKind::kCall || !number_of(id)) {
+        return false;
+      }  // a number, which may have become a constant where it is used
+    }
+    return next == after.order.size();
+  }
+
+ private:
+  bool is_same_node(const Node& x, const Node& y) {
+    return x.kind == y.kind && (x.kind != NodeKind::kCall || x.target == y.target) &&
+           is_same_list(x.args, y.args) && is_same_list(x.kwargs, y.kwargs) &&
+           context_.args.equal(x.attr, y.attr);
+  }
+
+  bool is_same_list(ArgRange x, ArgRange y) {
+    if (x.count != y.count) return false;
+    for (std::uint32_t i = 0; i < x.count; ++i)
+      if (!is_same_arg(context_.args[x][i], context_.args[y][i])) return false;
+    return true;
+  }
+
+  bool is_same_arg(Arg p, Arg q) {
+    if (p.is_tree() && q.is_tree()) return p.kind() == q.kind() && is_same_list(p.children(), q.children());
+    if (p.is_node() && q.is_node()) return image_[p.as_node()] == q.as_node();
+    const ExprId number = p.is_node()                ? number_of(p.as_node())
+                          : p.is(ArgKind::kSymbolic) ? p.as_expr()
+                                                     : ExprId();
+    return number ? numbers_.match_scalar(number, q, {}) != Fraction::kNone : p == q;
+  }
+
+  ExprId number_of(NodeId id) const {
+    const TypeId type = before_->nodes[id].type;
+    return type && context_.types[type].kind == TypeKind::kScalar ? context_.types[type].expr : ExprId();
+  }
+
+  Context& context_;
+  Numbers& numbers_;
+  const Body* before_ = nullptr;
+  SideTable<NodeId, NodeId> image_;
+};
+
+}  // namespace
+
+void check_inputs(RewriteClaims& claims) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  auto placeholders = [](const Body& body) {
+    std::vector<NodeId> list;
+    for (NodeId id : body.order)
+      if (body.nodes[id].kind == NodeKind::kPlaceholder) list.push_back(id);
+    return list;
+  };
+  const std::vector<NodeId> before = placeholders(graph_a.step()), after = placeholders(graph_b.step());
+  bool is_same = before.size() == after.size() && graph_a.inputs.size() == graph_b.inputs.size() &&
+                 graph_a.outputs.size() == graph_b.outputs.size();
+  for (std::size_t i = 0; is_same && i < before.size(); ++i)
+    is_same = claims[after[i]].kind == ClaimKind::kWhole && claims[after[i]].origin == before[i];
+  for (std::size_t i = 0; is_same && i < graph_a.inputs.size(); ++i) {
+    const InputRole& x = graph_a.inputs[i];
+    const InputRole& y = graph_b.inputs[i];
+    is_same = x.role == y.role && x.fqn == y.fqn && x.which == y.which;
+  }
+  for (std::size_t i = 0; is_same && i < graph_a.outputs.size(); ++i)
+    is_same = graph_a.outputs[i].role == graph_b.outputs[i].role &&
+              graph_a.outputs[i].fqn == graph_b.outputs[i].fqn;
+  if (!is_same) claims.fail_graph("rewrite-inputs", "the inputs or outputs are not those of the first graph");
+}
+
+void check_groups(RewriteClaims& claims) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  for (const ProcessGroup& group : graph_a.groups) {
+    const ProcessGroup* after = find_group(graph_b, group.name);
+    const bool is_first = find_group(graph_a, group.name) == &group;  // what a name means
+    if (is_first && after != nullptr && after->ranks != group.ranks)
+      claims.fail_graph("rewrite-group", fmt::format("group '{}' has ranks [{}], in the first graph [{}]",
+                                                     graph_a.text(group.name), fmt::join(after->ranks, ", "),
+                                                     fmt::join(group.ranks, ", ")));
+  }
+}
+
+const ProcessGroup* find_group(const Graph& graph, StringId name) {
+  for (const ProcessGroup& group : graph.groups)
+    if (name && group.name == name) return &group;
+  return nullptr;
+}
+
+void check_symbol_facts(RewriteClaims& claims, Numbers& numbers) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  SideTable<StringId, const Symbol*> known;
+  for (const Symbol& symbol : graph_a.symbols) known.at(symbol.name) = &symbol;
+  for (const Symbol& after : graph_b.symbols) {
+    const Symbol* before = known[after.name];
+    if (before == nullptr) continue;
+    const auto say = [&](std::string_view what) {
+      claims.fail_graph("rewrite-symbol", fmt::format("symbol {} {}, which the first graph does not say",
+                                                      graph_b.text(after.name), what));
+    };
+    const auto print = [&](const std::optional<ExprId>& expr) {
+      return expr ? std::string(graph_b.context->exprs.text(*expr)) : std::string("anything");
+    };
+    const bool is_replaced =
+        after.replaced_by &&
+        !(before->replaced_by && numbers.is_same_statement(*before->replaced_by, *after.replaced_by));
+    if (is_replaced)
+      say(fmt::format("is replaced by {}",
+                      graph_b.context->exprs.print(graph_b.context->exprs.poly(*after.replaced_by))));
+    const auto narrows = [](const std::optional<ExprId>& bound, const std::optional<ExprId>& other) {
+      return bound && (!other || *bound != *other);
+    };
+    if (narrows(after.lower, before->lower) || narrows(after.upper, before->upper))
+      say(fmt::format("is from {} to {}", print(after.lower), print(after.upper)));
+    if (after.hint && after.hint != before->hint) say(fmt::format("was {}", *after.hint));
+    for (ExprId statement : after.asserts.value_or(std::vector<ExprId>())) {
+      const bool is_known = before->asserts && std::ranges::any_of(*before->asserts, [&](ExprId other) {
+                              return numbers.is_same_statement(other, statement);
+                            });
+      if (!is_known)
+        say(fmt::format("satisfies {}",
+                        graph_b.context->exprs.print(graph_b.context->exprs.poly(statement))));
+    }
+  }
+}
+
+void check_nested(RewriteClaims& claims, Numbers& numbers) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  NestedComparison comparison(*graph_a.context, numbers);
+  for (std::size_t i = 1; i < graph_a.bodies.size(); ++i) {
+    const Body& before = graph_a.bodies[i];
+    const Body* after = graph_b.find_body(before.name);
+    const bool is_dropped = after == nullptr;  // nothing of the second graph names it, or that is no graph
+    if (!is_dropped && !comparison.is_same(before, *after))
+      claims.fail_nested(before.name, "rewrite-nested", "is not what it is in the first graph");
+  }
+}
+
+}  // namespace epweave

@@ -1,0 +1,117 @@
+#include "compare/rewrite/verify_rewrite.h"
+
+#include "compare/pairing.h"
+#include "compare/rebase.h"
+#include "compare/rewrite/part_symbols.h"
+#include "compare/rewrite/rewrite_assumptions.h"
+#include "compare/rewrite/rewrite_claims.h"
+#include "compare/rewrite/rewrite_numerics.h"
+#include "compare/rewrite/verify_calls.h"
+#include "compare/rewrite/verify_interface.h"
+#include "compare/rewrite/verify_joins.h"
+#include "compare/rewrite/verify_orders.h"
+#include "compare/rewrite/verify_rows.h"
+#include "compare/rewrite/verify_storage.h"
+
+namespace epweave {
+namespace {
+
+class RewriteVerifier {
+ public:
+  RewriteVerifier(RewriteClaims& claims, RewriteReport& report)
+      : claims_(claims),
+        a_(claims.graph_a()),
+        b_(claims.graph_b()),
+        numbers_(a_, b_),
+        calls_(claims, numbers_),
+        joins_(claims, numbers_),
+        storage_(claims),
+        rows_(claims, numbers_),
+        orders_(claims),
+        report_(report) {}
+
+  void run() {
+    joins_.learn_divisions();
+    joins_.learn_sums();
+    check_inputs(claims_);
+    claims_.check_parts();
+    for (NodeId id : b_.step().order) check_node(id);
+    calls_.check_uniform();
+    calls_.check_shared_writes();
+    calls_.check_summands();
+    storage_.check_updates();
+    storage_.check_last_writes();
+    storage_.check_order();
+    check_groups(claims_);
+    storage_.check_host_reads();
+    check_nested(claims_, numbers_);
+    check_part_symbols(a_, b_, report_.violations);
+    check_symbol_facts(claims_, numbers_);
+    for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
+    report_.assumptions = list_assumptions(claims_.graph_a(), claims_.graph_b(), numbers_);
+    report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
+  }
+
+ private:
+  void check_node(NodeId id) {
+    calls_.check_added(id);
+    orders_.visit(id);
+    switch (claims_[id].kind) {
+      case ClaimKind::kWhole:
+        ++report_.whole;
+        calls_.check_call(id);
+        calls_.check_type(id);
+        storage_.check_effects(id);
+        break;
+      case ClaimKind::kPart:
+        calls_.check_call(id);
+        rows_.check(id);
+        storage_.check_effects(id);
+        break;
+      case ClaimKind::kSplit:
+        ++report_.splits;
+        joins_.check_split(id);
+        break;
+      case ClaimKind::kPiece:
+        joins_.check_piece(id);
+        break;
+      case ClaimKind::kJoin:
+        ++report_.joins;
+        joins_.check_join(id);
+        break;
+      case ClaimKind::kSize:
+      case ClaimKind::kBlocks:  // with the split or join that is made with it
+      case ClaimKind::kNone:
+        break;
+    }
+  }
+
+  RewriteClaims& claims_;
+  const Graph& a_;
+  const Graph& b_;
+  Numbers numbers_;
+  CallCheck calls_;
+  JoinCheck joins_;
+  StorageCheck storage_;
+  RowCheck rows_;
+  OrderCheck orders_;
+  RewriteReport& report_;
+};
+
+RewriteReport verify_derived(const Graph& a, const Graph& b) {
+  RewriteReport report;
+  RewriteClaims claims(a, b, report.violations);
+  if (claims.read()) RewriteVerifier(claims, report).run();
+  return report;
+}
+
+}  // namespace
+
+RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
+  EPWEAVE_CHECK(a.context == b.context);
+  EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
+  if (derives_from(a, b) || !share_origins(a, b)) return verify_derived(a, b);
+  return verify_derived(a, rebase_provenance(a, b));
+}
+
+}  // namespace epweave

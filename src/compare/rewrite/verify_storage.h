@@ -1,0 +1,57 @@
+// Storage that is written: each node of B sees it in the state in which its origin sees it in A, and the step
+// leaves it as A does. And what else has an order: random draws, ops of unknown effects, reads of the host.
+//
+//   A: add_(buf, x); y = clone(buf)     B: y = clone(buf); add_(buf, x)     y does not see what add_ wrote
+//
+// Reports rewrite-effects, rewrite-update, rewrite-order and rewrite-host-read.
+#pragma once
+
+#include <string>
+
+#include "analysis/users.h"
+#include "compare/rewrite/rewrite_claims.h"
+#include "compare/rewrite/storage_writers.h"
+
+namespace epweave {
+
+class StorageCheck {
+ public:
+  explicit StorageCheck(RewriteClaims& claims);
+
+  // What the node, whole or a part, sees of storage that others write.
+  void check_effects(NodeId id);
+  // Writes to storage that outlives the step, ops kept for their effect alone, ops of unknown effects, and
+  // random draws (each changes the numbers of all later ones) must be there.
+  void check_updates();
+  // What the step leaves in its inputs, its attributes and what it returns comes from the same last write.
+  void check_last_writes();
+  void check_order();
+  // A copy is read behind something that makes the host wait for it, unless A does not wait either.
+  void check_host_reads();
+
+  const StorageWriters& writers_of_b() const { return writers_b_; }
+
+ private:
+  std::string describe(const SeenWrite& write) const;
+  bool continues(NodeId id, const SeenWrite& write) const;
+  // Who sees a write, and where in the order.
+  struct Reader {
+    NodeId node;
+    std::size_t position = 0;
+  };
+  bool stands_for_write(const Reader& reader, const SeenWrite& write, NodeId x);
+  bool is_guard(const Node& node) const;
+  void check_returned(NodeId output, ArgRange before, ArgRange after);
+  void check_last_write(NodeId site, NodeId before, NodeId after);
+
+  RewriteClaims& claims_;
+  const Graph& graph_a_;
+  const Graph& graph_b_;
+  const Context& context_;
+  const Body& a_;
+  const Body& b_;
+  StorageWriters writers_a_, writers_b_;
+  IdVector<NodeId, std::uint32_t> positions_;  // in B
+};
+
+}  // namespace epweave

@@ -1,0 +1,43 @@
+// A call's arguments, matched to the parameters of its op's schema.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ir/graph.h"
+#include "ops/op.h"
+
+namespace epweave {
+
+constexpr std::size_t kMaxParams = 32;  // checked when the op table is read
+
+struct BoundArgs {
+  std::array<Arg, kMaxParams> values;  // None where the call leaves the parameter out
+  std::uint32_t given = 0;             // bit per parameter
+
+  bool is_given(std::size_t param) const { return (given >> param & 1) != 0; }
+};
+
+// `node` must have a row in the op table. Arguments that fit no parameter are left out.
+BoundArgs bind_args(const Context& context, const Node& node);
+
+// The argument for the schema's parameter `param`, however the call passes it: of `mm(a, mat2=b)`, 1 is `b`.
+// None where the call leaves it out. A target without a row in the op table has positions only.
+Arg arg_of(const Context& context, const Node& node, std::size_t param);
+
+// How many node references of the call stand in front of that argument, in the order of for_each_input.
+std::size_t leaf_of(const Context& context, const Node& node, std::size_t param);
+
+// Of a `getitem`: the tuple and which element of it, counted from the front; none if it is no such call.
+struct TupleElement {
+  NodeId tuple;
+  std::int64_t index = 0;
+};
+std::optional<TupleElement> tuple_element(const Context& context, const Body& body, const Node& node);
+
+// Why the arguments do not fit the schema ("no parameter 'dims'", "'self' is missing"), or empty.
+std::string find_schema_problem(const Context& context, const Node& node);
+
+}  // namespace epweave

@@ -1,0 +1,25 @@
+// The rows of the op table as written; ops/op.h is what readers use.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "ops/op.h"
+
+namespace epweave {
+
+enum OpFlags : unsigned { kNoFlags = 0, kEffectful = 1, kRandom = 2, kTypesOnly = 4, kZeros = 8 };
+
+struct OpRow {
+  std::string_view target;
+  std::string_view schema;
+  OpFamily family;
+  Linearity linearity;
+  CostClass cost;
+  TypeRule type_rule = nullptr;  // ops/type_rules.h
+  unsigned flags = kNoFlags;
+};
+
+std::span<const OpRow> op_rows();
+
+}  // namespace epweave

@@ -1,0 +1,216 @@
+// Every type rule by name, for the op table. Each sits in the file named above it, beside those of its
+// family.
+#pragma once
+
+#include "ops/type_rule_call.h"
+
+namespace epweave::rules {
+
+// type_rules_attention.cc
+TypeId cudnn_attention(TypeRuleCall& call);
+TypeId flash_attention(TypeRuleCall& call);
+TypeId efficient_attention(TypeRuleCall& call);
+TypeId cpu_attention(TypeRuleCall& call);
+TypeId cpu_attention_backward(TypeRuleCall& call);
+TypeId overrideable_attention(TypeRuleCall& call);
+TypeId overrideable_attention_backward(TypeRuleCall& call);
+TypeId attention_backward(TypeRuleCall& call);
+TypeId efficient_attention_backward(TypeRuleCall& call);
+TypeId flex_attention(TypeRuleCall& call);
+TypeId flex_attention_backward(TypeRuleCall& call);
+
+// type_rules_comm.cc
+TypeId all_gather(TypeRuleCall& call);
+TypeId all_gather_out(TypeRuleCall& call);
+TypeId all_gather_each(TypeRuleCall& call);
+TypeId reduce_scatter(TypeRuleCall& call);
+TypeId reduce_scatter_out(TypeRuleCall& call);
+TypeId reduce_scatter_each(TypeRuleCall& call);
+TypeId all_reduce(TypeRuleCall& call);
+TypeId all_reduce_each(TypeRuleCall& call);
+TypeId same_each(TypeRuleCall& call);
+TypeId all_to_all(TypeRuleCall& call);
+TypeId bucket_all_gather(TypeRuleCall& call);
+TypeId bucket_reduce_scatter(TypeRuleCall& call);
+TypeId offload(TypeRuleCall& call);
+TypeId reload(TypeRuleCall& call);
+
+// type_rules_factory.cc
+TypeId factory(TypeRuleCall& call);
+TypeId full(TypeRuleCall& call);
+TypeId empty_strided(TypeRuleCall& call);
+TypeId scalar_tensor(TypeRuleCall& call);
+TypeId arange(TypeRuleCall& call);
+TypeId arange_start(TypeRuleCall& call);
+TypeId arange_step(TypeRuleCall& call);
+TypeId randint(TypeRuleCall& call);
+TypeId randperm(TypeRuleCall& call);
+TypeId eye(TypeRuleCall& call);
+TypeId linspace(TypeRuleCall& call);
+TypeId new_factory(TypeRuleCall& call);
+TypeId new_empty_strided(TypeRuleCall& call);
+TypeId factory_like(TypeRuleCall& call);
+TypeId current_device(TypeRuleCall& call);
+
+// type_rules_index.cc
+TypeId index(TypeRuleCall& call);
+TypeId index_put(TypeRuleCall& call);
+TypeId index_put_in_place(TypeRuleCall& call);
+TypeId gather(TypeRuleCall& call);
+TypeId scatter(TypeRuleCall& call);
+TypeId scatter_in_place(TypeRuleCall& call);
+TypeId deterministic_scatter_add(TypeRuleCall& call);
+TypeId index_add(TypeRuleCall& call);
+TypeId index_add_in_place(TypeRuleCall& call);
+TypeId index_select(TypeRuleCall& call);
+TypeId embedding(TypeRuleCall& call);
+TypeId embedding_backward(TypeRuleCall& call);
+TypeId repeat_interleave(TypeRuleCall& call);
+TypeId cat(TypeRuleCall& call);
+TypeId stack(TypeRuleCall& call);
+TypeId pad(TypeRuleCall& call);
+TypeId zeros_of_input(TypeRuleCall& call);
+TypeId copy_of_self(TypeRuleCall& call);
+TypeId scatter_view(TypeRuleCall& call);
+TypeId flip(TypeRuleCall& call);
+TypeId contiguous_of_self(TypeRuleCall& call);
+TypeId repeat(TypeRuleCall& call);
+TypeId one_hot(TypeRuleCall& call);
+TypeId searchsorted(TypeRuleCall& call);
+TypeId bucketize(TypeRuleCall& call);
+
+// type_rules_matmul.cc
+TypeId mm(TypeRuleCall& call);
+TypeId bmm(TypeRuleCall& call);
+TypeId addmm(TypeRuleCall& call);
+TypeId baddbmm(TypeRuleCall& call);
+TypeId mv(TypeRuleCall& call);
+TypeId dot(TypeRuleCall& call);
+TypeId grouped_mm(TypeRuleCall& call);
+TypeId scaled_grouped_mm(TypeRuleCall& call);
+TypeId scaled_mm(TypeRuleCall& call);
+
+// type_rules_mesh.cc
+TypeId submesh(TypeRuleCall& call);
+TypeId mesh_group(TypeRuleCall& call);
+
+// type_rules_pointwise.cc
+TypeId unary(TypeRuleCall& call);
+TypeId unary_float(TypeRuleCall& call);
+TypeId unary_bool(TypeRuleCall& call);
+TypeId absolute(TypeRuleCall& call);
+TypeId binary(TypeRuleCall& call);
+TypeId binary_second_first(TypeRuleCall& call);
+TypeId binary_float(TypeRuleCall& call);
+TypeId binary_bool(TypeRuleCall& call);
+TypeId ternary(TypeRuleCall& call);
+TypeId divide_rounded(TypeRuleCall& call);
+TypeId clamp(TypeRuleCall& call);
+TypeId where(TypeRuleCall& call);
+TypeId masked_fill(TypeRuleCall& call);
+TypeId unary_in_place(TypeRuleCall& call);
+TypeId binary_in_place(TypeRuleCall& call);
+TypeId ternary_in_place(TypeRuleCall& call);
+TypeId copy_in_place(TypeRuleCall& call);
+TypeId complex(TypeRuleCall& call);
+TypeId log_sigmoid(TypeRuleCall& call);
+TypeId dropout(TypeRuleCall& call);
+TypeId glu(TypeRuleCall& call);
+TypeId glu_backward(TypeRuleCall& call);
+TypeId convert(TypeRuleCall& call);
+TypeId to_copy(TypeRuleCall& call);
+TypeId clone(TypeRuleCall& call);
+
+// type_rules_reduce.cc
+TypeId sum_all(TypeRuleCall& call);
+TypeId mean_all(TypeRuleCall& call);
+TypeId sum_dims(TypeRuleCall& call);
+TypeId mean_dims(TypeRuleCall& call);
+TypeId reduce_dims(TypeRuleCall& call);
+TypeId reduce_all(TypeRuleCall& call);
+TypeId reduce_bool_all(TypeRuleCall& call);
+TypeId reduce_bool_dims(TypeRuleCall& call);
+TypeId extreme_dim(TypeRuleCall& call);
+TypeId argextreme(TypeRuleCall& call);
+TypeId variance(TypeRuleCall& call);
+TypeId variance_mean(TypeRuleCall& call);
+TypeId vector_norm(TypeRuleCall& call);
+TypeId scan(TypeRuleCall& call);
+TypeId scan_extreme(TypeRuleCall& call);
+TypeId softmax(TypeRuleCall& call);
+TypeId softmax_backward(TypeRuleCall& call);
+TypeId topk(TypeRuleCall& call);
+TypeId sort(TypeRuleCall& call);
+TypeId argsort(TypeRuleCall& call);
+TypeId rms_norm(TypeRuleCall& call);
+TypeId rms_norm_backward(TypeRuleCall& call);
+TypeId layer_norm(TypeRuleCall& call);
+TypeId layer_norm_backward(TypeRuleCall& call);
+TypeId nll_loss(TypeRuleCall& call);
+TypeId nll_loss_backward(TypeRuleCall& call);
+TypeId loss(TypeRuleCall& call);
+TypeId cross_entropy(TypeRuleCall& call);
+TypeId loss_backward(TypeRuleCall& call);
+TypeId histc(TypeRuleCall& call);
+
+// type_rules_scalar.cc
+TypeId sym_size(TypeRuleCall& call);
+TypeId sym_stride(TypeRuleCall& call);
+TypeId sym_numel(TypeRuleCall& call);
+TypeId sym_offset(TypeRuleCall& call);
+TypeId scalar_add(TypeRuleCall& call);
+TypeId scalar_sub(TypeRuleCall& call);
+TypeId scalar_mul(TypeRuleCall& call);
+TypeId scalar_neg(TypeRuleCall& call);
+TypeId scalar_floordiv(TypeRuleCall& call);
+TypeId scalar_mod(TypeRuleCall& call);
+TypeId scalar_min(TypeRuleCall& call);
+TypeId scalar_max(TypeRuleCall& call);
+TypeId scalar_eq(TypeRuleCall& call);
+TypeId scalar_ne(TypeRuleCall& call);
+TypeId scalar_lt(TypeRuleCall& call);
+TypeId scalar_le(TypeRuleCall& call);
+TypeId scalar_gt(TypeRuleCall& call);
+TypeId scalar_ge(TypeRuleCall& call);
+TypeId scalar_and(TypeRuleCall& call);
+TypeId scalar_or(TypeRuleCall& call);
+TypeId scalar_not(TypeRuleCall& call);
+TypeId scalar_truediv(TypeRuleCall& call);
+TypeId scalar_choice(TypeRuleCall& call);
+TypeId getitem(TypeRuleCall& call);
+TypeId local_scalar(TypeRuleCall& call);
+TypeId bound_scalar(TypeRuleCall& call);
+TypeId bound_rows(TypeRuleCall& call);
+TypeId nonzero(TypeRuleCall& call);
+TypeId no_value(TypeRuleCall& call);
+
+// type_rules_views.cc
+TypeId alias(TypeRuleCall& call);
+TypeId view(TypeRuleCall& call);
+TypeId reshape(TypeRuleCall& call);
+TypeId reshape_copy(TypeRuleCall& call);
+TypeId expand(TypeRuleCall& call);
+TypeId permute(TypeRuleCall& call);
+TypeId transpose(TypeRuleCall& call);
+TypeId t(TypeRuleCall& call);
+TypeId slice(TypeRuleCall& call);
+TypeId slice_copy(TypeRuleCall& call);
+TypeId narrow(TypeRuleCall& call);
+TypeId select(TypeRuleCall& call);
+TypeId squeeze(TypeRuleCall& call);
+TypeId squeeze_dim(TypeRuleCall& call);
+TypeId unsqueeze(TypeRuleCall& call);
+TypeId unbind(TypeRuleCall& call);
+TypeId split(TypeRuleCall& call);
+TypeId split_with_sizes(TypeRuleCall& call);
+TypeId split_with_sizes_copy(TypeRuleCall& call);
+TypeId chunk(TypeRuleCall& call);
+TypeId as_strided(TypeRuleCall& call);
+TypeId diagonal(TypeRuleCall& call);
+TypeId view_as_real(TypeRuleCall& call);
+TypeId view_as_complex(TypeRuleCall& call);
+TypeId view_dtype(TypeRuleCall& call);
+TypeId real_part(TypeRuleCall& call);
+TypeId imaginary_part(TypeRuleCall& call);
+
+}  // namespace epweave::rules

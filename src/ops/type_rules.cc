@@ -1,0 +1,140 @@
+#include "ops/type_rules.h"
+
+#include <fmt/format.h>
+
+#include "ops/op.h"
+#include "ops/type_rule_call.h"
+
+namespace epweave {
+namespace {
+
+bool same_tensor(Facts& facts, const TensorType& a, const TensorType& b) {
+  if (a.dtype != b.dtype || a.device != b.device || a.layout != b.layout || a.rank() != b.rank() ||
+      a.strides.size() != b.strides.size())
+    return false;
+  for (std::size_t i = 0; i < a.rank(); ++i)
+    if (!facts.equal_as_assumed(a.sizes[i], b.sizes[i])) return false;
+  auto same_stride = [&](ExprId x, ExprId y) {
+    return facts.equal_strides(x, y) || facts.equal_as_assumed(x, y);
+  };
+  for (std::size_t i = 0; i < a.strides.size(); ++i)
+    if (!same_stride(a.strides[i], b.strides[i])) return false;
+  if (a.offset == b.offset) return true;
+  const ExprId zero = facts.pool().number(0);
+  return same_stride(a.offset ? a.offset : zero, b.offset ? b.offset : zero);
+}
+
+// A symbolic scalar whose expression is a number, and a number.
+bool same_scalar(Facts& facts, const Type& scalar, const Type& value) {
+  return value.value.is_int() &&
+         facts.equal_as_assumed(scalar.expr, facts.pool().number(value.value.as_int()));
+}
+
+}  // namespace
+
+bool has_type_rule(const Node& node) {
+  return node.op != nullptr && node.op->type_rule != nullptr;
+}
+
+TypeId infer_type(Facts& facts, const Graph& graph, const Body& body, const Node& node) {
+  if (!has_type_rule(node)) return {};
+  TypeRuleCall call(facts, graph, body, node);
+  try {
+    return node.op->type_rule(call);
+  } catch (const InputError& overflow) {
+    call.fail(overflow.what());
+  }
+}
+
+bool same_type(Facts& facts, const Context& context, TypeId a, TypeId b) {
+  if (a == b) return true;
+  if (!a || !b) return false;
+  const Type &x = context.types[a], &y = context.types[b];
+  if (x.kind == TypeKind::kScalar && y.kind == TypeKind::kValue) return same_scalar(facts, x, y);
+  if (y.kind == TypeKind::kScalar && x.kind == TypeKind::kValue) return same_scalar(facts, y, x);
+  if (x.kind != y.kind) return false;
+  switch (x.kind) {
+    case TypeKind::kTensor:
+      return same_tensor(facts, x.tensor, y.tensor);
+    case TypeKind::kScalar:
+      return x.py_type == y.py_type && facts.equal(x.expr, y.expr);
+    case TypeKind::kTuple:
+    case TypeKind::kList:
+      if (x.elements.size() != y.elements.size()) return false;
+      for (std::size_t i = 0; i < x.elements.size(); ++i)
+        if (!same_type(facts, context, x.elements[i], y.elements[i])) return false;
+      return true;
+    case TypeKind::kValue:
+      return context.args.equal(x.value, y.value);
+  }
+  return false;
+}
+
+namespace {
+
+std::string print_extents(const Context& context, const std::vector<ExprId>& extents) {
+  std::string text;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += context.exprs.text(extents[i]);
+  }
+  return text;
+}
+
+std::string print_tensor(const Context& context, const TensorType& t) {
+  std::string text = fmt::format("{}[{}]", info(t.dtype).short_name, print_extents(context, t.sizes));
+  if (!t.layout) text += fmt::format("{{{}}}", print_extents(context, t.strides));
+  if (t.offset) text += fmt::format("+{}", context.exprs.text(t.offset));
+  text += fmt::format("@{}", context.text(t.device));
+  if (t.layout) text += fmt::format(" {}", context.text(t.layout));
+  return text;
+}
+
+std::string print_value(const Context& context, Arg value) {
+  switch (value.kind()) {
+    case ArgKind::kNone:
+      return "None";
+    case ArgKind::kBool:
+      return value.as_bool() ? "True" : "False";
+    case ArgKind::kInt:
+      return fmt::format("{}", value.as_int());
+    case ArgKind::kReal:
+      return fmt::format("{}", value.as_real());
+    case ArgKind::kSymbolic:
+      return std::string(context.exprs.text(value.as_expr()));
+    case ArgKind::kMesh:
+      return "a device mesh";
+    case ArgKind::kProcessGroup:
+      return fmt::format("process group '{}'", context.text(value.as_name()));
+    case ArgKind::kDevice:
+      return fmt::format("device {}", context.text(value.as_name()));
+    default:
+      return "a value";
+  }
+}
+
+}  // namespace
+
+std::string print_type(const Context& context, TypeId id) {
+  if (!id) return "nothing";
+  const Type& type = context.types[id];
+  switch (type.kind) {
+    case TypeKind::kTensor:
+      return print_tensor(context, type.tensor);
+    case TypeKind::kScalar:
+      return fmt::format("{}({})", type.py_type ? context.text(type.py_type) : "Sym",
+                         context.exprs.text(type.expr));
+    case TypeKind::kTuple:
+    case TypeKind::kList: {
+      std::string text;
+      for (std::size_t i = 0; i < type.elements.size(); ++i)
+        text += (i > 0 ? ", " : "") + print_type(context, type.elements[i]);
+      return type.kind == TypeKind::kTuple ? fmt::format("({})", text) : fmt::format("[{}]", text);
+    }
+    case TypeKind::kValue:
+      return print_value(context, type.value);
+  }
+  return {};
+}
+
+}  // namespace epweave

@@ -1,0 +1,348 @@
+// Indexing, gathering, scattering, joining, padding.
+#include <algorithm>
+
+#include "ir/types/promotion.h"
+#include "ops/rules.h"
+
+namespace epweave::rules {
+namespace {
+
+bool is_index(DType dtype) {
+  return dtype == DType::kInt64 || dtype == DType::kInt32 || dtype == DType::kInt8 ||
+         dtype == DType::kUint8 || dtype == DType::kBool;
+}
+
+bool is_mask(const TensorType* index) {
+  return index != nullptr && (index->dtype == DType::kBool || index->dtype == DType::kUint8);
+}
+
+// Whether some index is a mask: it selects as many positions as it has ones, a number that depends on data.
+bool has_mask(TypeRuleCall& call) {
+  const auto indices = call.optional_tensors(1);
+  return std::any_of(indices.begin(), indices.end(), is_mask);
+}
+
+// The index tensors of an advanced index, one per dimension of self, null where it takes all. A mask of r
+// dimensions stands for r index tensors of type `selected`.
+std::vector<const TensorType*> indices_of(TypeRuleCall& call, const TensorType& self,
+                                          const TensorType* selected = nullptr) {
+  std::vector<const TensorType*> indices;
+  for (const TensorType* index : call.optional_tensors(1)) {
+    if (index != nullptr && !is_index(index->dtype))
+      call.mismatch("an index is {}", info(index->dtype).short_name);
+    const bool masks = selected != nullptr && is_mask(index);
+    indices.insert(indices.end(), masks ? index->rank() : 1, masks ? selected : index);
+  }
+  if (indices.size() > self.rank())
+    call.mismatch("{} indices for {} dimensions", indices.size(), self.rank());
+  indices.resize(self.rank(), nullptr);
+  return indices;
+}
+
+Dims index_sizes(TypeRuleCall& call, std::span<const TensorType* const> indices) {
+  std::vector<std::span<const ExprId>> shapes;
+  for (const TensorType* index : indices)
+    if (index != nullptr) shapes.emplace_back(index->sizes);
+  if (shapes.empty()) call.mismatch("no index is given");
+  return broadcast_sizes(call, shapes);
+}
+
+// Whether the indexed dimensions are adjacent: then the result has the index's shape in their place.
+bool is_adjacent(std::span<const TensorType* const> indices) {
+  std::size_t runs = 0;
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    if (indices[i] != nullptr && (i == 0 || indices[i - 1] == nullptr)) ++runs;
+  return runs == 1;
+}
+
+// self seen with the result's shape, stride 0 along the index: its order of dimensions is the result's
+// (meta_index_Tensor).
+struct Indexed {
+  Dims sizes, strides;
+};
+
+Indexed indexed_layout(const TensorType& self, std::span<const TensorType* const> indices,
+                       const Dims& index_sizes, ExprId zero) {
+  Indexed result;
+  auto put_index = [&] {
+    result.sizes.insert(result.sizes.end(), index_sizes.begin(), index_sizes.end());
+    result.strides.insert(result.strides.end(), index_sizes.size(), zero);
+  };
+  const bool in_place = is_adjacent(indices);
+  bool is_put = !in_place;
+  if (!in_place) put_index();
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] == nullptr) {
+      result.sizes.push_back(self.sizes[i]);
+      result.strides.push_back(self.strides[i]);
+    } else if (!is_put) {
+      put_index();
+      is_put = true;
+    }
+  }
+  return result;
+}
+
+// How a gather or scatter's index must fit: the same rank, and nowhere larger but along `dim`.
+void check_gather(TypeRuleCall& call, const TensorType& self, const TensorType& index, std::size_t dim) {
+  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32)
+    call.mismatch("the index is {}", info(index.dtype).short_name);
+  if (std::max<std::size_t>(self.rank(), 1) != std::max<std::size_t>(index.rank(), 1))
+    call.mismatch("the index has {} dimensions, the tensor {}", index.rank(), self.rank());
+  for (std::size_t i = 0; i < index.rank() && i < self.rank(); ++i) {
+    const ExprId limit = call.exprs.add(self.sizes[i], call.number(1));
+    if (i != dim && call.facts.at_least(index.sizes[i], limit))
+      call.mismatch("the index has {} in dimension {}, the tensor {}", call.text(index.sizes[i]), i,
+                    call.text(self.sizes[i]));
+  }
+}
+
+void check_scatter(TypeRuleCall& call, const TensorType& self) {
+  check_gather(call, self, call.tensor(std::size_t{2}), call.dim_or_scalar(1, self.rank()));
+  if (!call.arg(3).is_node() || tensor_of(call.context, call.type_of(call.arg(3))) == nullptr) return;
+  const TensorType &index = call.tensor(std::size_t{2}), &source = call.tensor(std::size_t{3});
+  if (source.dtype != self.dtype)
+    call.mismatch("the source is {}, the tensor {}", info(source.dtype).short_name,
+                  info(self.dtype).short_name);
+  for (std::size_t i = 0; i < index.rank() && i < source.rank(); ++i)
+    if (call.facts.at_least(index.sizes[i], call.exprs.add(source.sizes[i], call.number(1))))
+      call.mismatch("the index has {} in dimension {}, the source {}", call.text(index.sizes[i]), i,
+                    call.text(source.sizes[i]));
+}
+
+void check_index_put(TypeRuleCall& call, const TensorType& self) {
+  if (has_mask(call)) return;  // how many rows it writes depends on data
+  const auto indices = indices_of(call, self);
+  const Indexed target = indexed_layout(self, indices, index_sizes(call, indices), call.number(0));
+  const TensorType& values = call.tensor(std::size_t{2});
+  const std::span<const ExprId> shapes[] = {target.sizes, values.sizes};
+  broadcast_sizes(call, shapes);
+  if (values.dtype != self.dtype)
+    call.mismatch("the values are {}, the tensor {}", info(values.dtype).short_name,
+                  info(self.dtype).short_name);
+}
+
+}  // namespace
+
+TypeId index(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  TensorType selected;
+  if (has_mask(call)) {
+    const ExprId count = call.bound_symbol();
+    if (!count) return TypeId();
+    selected.sizes = {count};
+  }
+  const auto indices = indices_of(call, self, selected.sizes.empty() ? nullptr : &selected);
+  Indexed layout = indexed_layout(self, indices, index_sizes(call, indices), call.number(0));
+  const Layout restrided{layout.sizes, layout.strides};
+  Dims strides = elementwise_strides(call.facts, layout.sizes, std::span(&restrided, 1));
+  return call.result(self.dtype, std::move(layout.sizes), std::move(strides), self.device);
+}
+
+TypeId index_put(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  check_index_put(call, self);
+  return call.fresh_like(self);
+}
+
+TypeId index_put_in_place(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  check_index_put(call, self);
+  return call.same(self);
+}
+
+TypeId gather(TypeRuleCall& call) {
+  const TensorType &self = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{2});
+  check_gather(call, self, index, call.dim_or_scalar(1, self.rank()));
+  return call.contiguous(self.dtype, index.sizes, self.device);
+}
+
+TypeId scatter(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  check_scatter(call, self);
+  return call.contiguous(self.dtype, self.sizes, self.device);
+}
+
+TypeId scatter_in_place(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  check_scatter(call, self);
+  return call.same(self);
+}
+
+// torchtitan.deterministic_scatter_add(out, index, src): scatter_add along dimension 0. The index may have
+// symbolic rows whose number equals the source's only when the program runs.
+TypeId deterministic_scatter_add(TypeRuleCall& call) {
+  const TensorType &out = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{1}),
+                   &source = call.tensor(std::size_t{2});
+  check_gather(call, out, index, 0);
+  if (source.dtype != out.dtype)
+    call.mismatch("the source is {}, the tensor {}", info(source.dtype).short_name,
+                  info(out.dtype).short_name);
+  return call.fresh_like(out);
+}
+
+// index_add, index_copy (self, dim, index, source, ...).
+TypeId index_add(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  call.dim_or_scalar(1, self.rank());
+  return call.contiguous(self.dtype, self.sizes, self.device);
+}
+
+TypeId index_add_in_place(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  call.dim_or_scalar(1, self.rank());
+  return call.same(self);
+}
+
+TypeId index_select(TypeRuleCall& call) {
+  const TensorType &self = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{2});
+  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32)
+    call.mismatch("the index is {}", info(index.dtype).short_name);
+  if (index.rank() > 1) call.mismatch("the index has {} dimensions", index.rank());
+  Dims sizes = self.sizes;
+  if (self.rank() > 0) sizes[call.dim_or_scalar(1, self.rank())] = product(call.facts, index.sizes);
+  return call.contiguous(self.dtype, std::move(sizes), self.device);
+}
+
+TypeId embedding(TypeRuleCall& call) {
+  const TensorType &weight = call.tensor(std::size_t{0}), &indices = call.tensor(std::size_t{1});
+  call.check_rank(weight, 2, "the weight");
+  if (indices.dtype != DType::kInt64 && indices.dtype != DType::kInt32)
+    call.mismatch("the indices are {}", info(indices.dtype).short_name);
+  Dims sizes = indices.sizes;
+  sizes.push_back(weight.sizes[1]);
+  return call.contiguous(weight.dtype, std::move(sizes), weight.device);
+}
+
+// embedding_dense_backward(grad_output, indices, num_weights, ...).
+TypeId embedding_backward(TypeRuleCall& call) {
+  const TensorType &grad = call.tensor(std::size_t{0}), &indices = call.tensor(std::size_t{1});
+  call.check_rank(grad, indices.rank() + 1, "the gradient");
+  for (std::size_t i = 0; i < indices.rank(); ++i) call.check_equal(grad.sizes[i], indices.sizes[i], "sizes");
+  return call.contiguous(grad.dtype, {call.extent(2), grad.sizes.back()}, grad.device);
+}
+
+// repeat_interleave(repeats, *, output_size): without the size the extent depends on data.
+TypeId repeat_interleave(TypeRuleCall& call) {
+  const TensorType& repeats = call.tensor(std::size_t{0});
+  if (!call.has(1)) return bound_rows(call);
+  return call.contiguous(repeats.dtype, {call.extent(1)}, repeats.device);
+}
+
+TypeId cat(TypeRuleCall& call) {
+  const auto tensors = call.tensors(0);
+  if (tensors.empty()) call.mismatch("no tensors");
+  const TensorType* example = tensors.front();
+  for (const TensorType* tensor : tensors)
+    if (tensor->rank() != 1 && example->rank() == 1) example = tensor;
+  const std::size_t dim = call.dim(1, example->rank());
+  Dims sizes = example->sizes;
+  Dims lengths;
+  Promotion promotion;
+  for (const TensorType* tensor : tensors) {
+    promotion.add_tensor(tensor->dtype, tensor->rank());
+    if (tensor->device != example->device) call.mismatch("the tensors are on different devices");
+    // A 1-dimensional tensor of no elements goes with any shape.
+    if (tensor->rank() == 1 && example->rank() != 1 && is_zero(call.facts, tensor->sizes[0])) continue;
+    call.check_rank(*tensor, sizes.size(), "a tensor");
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      if (i != dim) call.check_equal(sizes[i], tensor->sizes[i], "sizes");
+    lengths.push_back(tensor->sizes[dim]);
+  }
+  sizes[dim] = sum(call.facts, lengths);
+  return call.contiguous(promotion.result(), std::move(sizes), example->device);
+}
+
+TypeId stack(TypeRuleCall& call) {
+  const auto tensors = call.tensors(0);
+  if (tensors.empty()) call.mismatch("no tensors");
+  const TensorType& first = *tensors.front();
+  Promotion promotion;
+  for (const TensorType* tensor : tensors) {
+    promotion.add_tensor(tensor->dtype, tensor->rank());
+    call.check_rank(*tensor, first.rank(), "a tensor");
+    for (std::size_t i = 0; i < first.rank(); ++i)
+      call.check_equal(first.sizes[i], tensor->sizes[i], "sizes");
+  }
+  Dims sizes = first.sizes;
+  const auto at = static_cast<std::ptrdiff_t>(call.dim_or_scalar(1, first.rank() + 1));
+  sizes.insert(sizes.begin() + at, call.number(static_cast<std::int64_t>(tensors.size())));
+  return call.contiguous(promotion.result(), std::move(sizes), first.device);
+}
+
+// constant_pad_nd(self, pad, value): pad lists (before, after) from the last dimension on.
+TypeId pad(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  const Dims pads = call.extents(1);
+  if (pads.size() % 2 != 0 || pads.size() / 2 > self.rank())
+    call.mismatch("{} paddings for {} dimensions", pads.size(), self.rank());
+  Dims sizes = self.sizes;
+  bool is_unchanged = true;
+  for (std::size_t i = 0; i < pads.size(); i += 2) {
+    ExprId& size = sizes[self.rank() - 1 - i / 2];
+    size = call.exprs.add(size, call.exprs.add(pads[i], pads[i + 1]));
+    is_unchanged &= is_zero(call.facts, pads[i]) && is_zero(call.facts, pads[i + 1]);
+  }
+  if (is_unchanged) return call.fresh_like(self);
+  return call.contiguous(self.dtype, std::move(sizes), self.device);
+}
+
+// slice_backward, select_backward (grad_output, input_sizes, ...).
+TypeId zeros_of_input(TypeRuleCall& call) {
+  const TensorType& grad = call.tensor(std::size_t{0});
+  return call.contiguous(grad.dtype, call.extents(1), grad.device);
+}
+
+// A copy of self, changed.
+TypeId copy_of_self(TypeRuleCall& call) {
+  return call.fresh_like(call.tensor(std::size_t{0}));
+}
+// slice_scatter, select_scatter: strides kept as they are, unless elements overlap.
+TypeId scatter_view(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  for (std::size_t i = 0; i < self.rank(); ++i)
+    if (is_zero(call.facts, self.strides[i]) && !is_one(call.facts, self.sizes[i]))
+      return call.fresh_like(self);
+  return call.same(self);
+}
+TypeId flip(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  return call.laid_out_like(self, self.dtype);
+}
+TypeId contiguous_of_self(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  return call.contiguous(self.dtype, self.sizes, self.device);
+}
+
+TypeId repeat(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  Dims sizes = call.extents(1);
+  if (sizes.size() < self.rank()) call.mismatch("{} repeats for {} dimensions", sizes.size(), self.rank());
+  const std::size_t added = sizes.size() - self.rank();
+  for (std::size_t i = 0; i < self.rank(); ++i)
+    sizes[added + i] = call.exprs.mul(sizes[added + i], self.sizes[i]);
+  return call.contiguous(self.dtype, std::move(sizes), self.device);
+}
+
+// one_hot(self, num_classes): -1 takes the number from the data.
+TypeId one_hot(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  const ExprId classes = call.extent(1);
+  if (classes == call.number(-1)) call.mismatch("the number of classes depends on data");
+  Dims sizes = self.sizes;
+  sizes.push_back(classes);
+  return call.contiguous(DType::kInt64, std::move(sizes), self.device);
+}
+
+// searchsorted(sorted_sequence, self, *, out_int32, ...), bucketize(self, boundaries, *, out_int32, ...).
+TypeId searchsorted(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{1});
+  return call.contiguous(call.boolean(2) ? DType::kInt32 : DType::kInt64, self.sizes, self.device);
+}
+
+TypeId bucketize(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  return call.contiguous(call.boolean(2) ? DType::kInt32 : DType::kInt64, self.sizes, self.device);
+}
+
+}  // namespace epweave::rules

@@ -1,0 +1,279 @@
+// Elementwise ops: shapes broadcast, dtypes promote, strides follow the operands (TensorIterator).
+#include "ir/types/promotion.h"
+#include "ops/rules.h"
+
+namespace epweave::rules {
+namespace {
+
+// Operands of one elementwise call.
+struct Operands {
+  std::vector<const TensorType*> tensors;
+  Promotion promotion;
+};
+
+// Of a Python number or a symbolic scalar. None: not a number.
+std::optional<DType> dtype_of_number(TypeRuleCall& call, Arg value) {
+  switch (value.kind()) {
+    case ArgKind::kInt:
+      return DType::kInt64;
+    case ArgKind::kReal:
+      return kDefaultFloat;
+    case ArgKind::kBool:
+      return DType::kBool;
+    case ArgKind::kComplex:
+      return DType::kComplex64;
+    case ArgKind::kSymbolic:
+      return DType::kInt64;
+    default:
+      break;
+  }
+  const TypeId type = call.type_of(value);
+  if (!type) return std::nullopt;
+  const Type& t = call.context.types[type];
+  if (t.kind == TypeKind::kValue && !t.value.is_node()) return dtype_of_number(call, t.value);
+  if (t.kind != TypeKind::kScalar) return std::nullopt;
+  const std::string_view python = call.context.text(t.py_type);
+  return python == "SymFloat" ? kDefaultFloat : python == "SymBool" ? DType::kBool : DType::kInt64;
+}
+
+enum class Weight { kPromotes, kShapeOnly };
+
+void add_operand(TypeRuleCall& call, Operands& operands, std::size_t param, Weight weight) {
+  const Arg value = call.arg(param);
+  if (value.is_none()) return;
+  if (const auto number = dtype_of_number(call, value)) {
+    if (weight == Weight::kPromotes) operands.promotion.add_number(*number);
+    return;
+  }
+  const TensorType& tensor = call.tensor(param);
+  operands.tensors.push_back(&tensor);
+  if (weight == Weight::kPromotes) operands.promotion.add_tensor(tensor.dtype, tensor.rank());
+}
+
+Operands operands_of(TypeRuleCall& call, std::size_t first, std::size_t count) {
+  Operands operands;
+  for (std::size_t i = first; i < first + count; ++i) add_operand(call, operands, i, Weight::kPromotes);
+  if (operands.tensors.empty()) call.mismatch("no operand is a tensor");
+  return operands;
+}
+
+bool is_cpu_scalar(TypeRuleCall& call, const TensorType& tensor) {
+  return tensor.rank() == 0 && call.context.text(tensor.device).starts_with("cpu");
+}
+
+// The device of the operands; 0-dimensional CPU tensors go with any.
+StringId common_device(TypeRuleCall& call, std::span<const TensorType* const> tensors) {
+  StringId device = tensors.front()->device;
+  bool is_fixed = false;
+  for (const TensorType* tensor : tensors) {
+    if (is_cpu_scalar(call, *tensor)) continue;
+    if (is_fixed && tensor->device != device)
+      call.mismatch("operands are on {} and {}", call.context.text(device),
+                    call.context.text(tensor->device));
+    device = tensor->device;
+    is_fixed = true;
+  }
+  return device;
+}
+
+Dims common_sizes(TypeRuleCall& call, std::span<const TensorType* const> tensors) {
+  if (tensors.size() == 1) return tensors.front()->sizes;
+  std::vector<std::span<const ExprId>> shapes;
+  for (const TensorType* tensor : tensors) shapes.emplace_back(tensor->sizes);
+  return broadcast_sizes(call, shapes);
+}
+
+TypeId elementwise(TypeRuleCall& call, std::span<const TensorType* const> tensors, DType dtype) {
+  const StringId device = common_device(call, tensors);
+  Dims sizes = common_sizes(call, tensors);
+  std::vector<Layout> layouts;
+  for (const TensorType* tensor : tensors)
+    if (tensors.size() == 1 || !is_cpu_scalar(call, *tensor)) layouts.push_back(layout_of(*tensor));
+  Dims strides = layouts.empty() ? contiguous_strides(call.facts, sizes)
+                                 : elementwise_strides(call.facts, sizes, layouts);
+  return call.result(dtype, std::move(sizes), std::move(strides), device);
+}
+
+// The last operands must broadcast to the first, which is written.
+TypeId in_place(TypeRuleCall& call, std::size_t count) {
+  const Operands operands = operands_of(call, 0, count);
+  const TensorType& self = call.tensor(std::size_t{0});
+  common_device(call, operands.tensors);
+  const Dims sizes = common_sizes(call, operands.tensors);
+  if (sizes.size() != self.rank())
+    call.mismatch("the result has {} dimensions, the tensor written {}", sizes.size(), self.rank());
+  for (std::size_t i = 0; i < sizes.size(); ++i) call.check_equal(self.sizes[i], sizes[i], "sizes");
+  return call.same(self);
+}
+
+std::size_t clamp_operands(TypeRuleCall& call) {
+  return call.param_count();
+}
+
+}  // namespace
+
+TypeId unary(TypeRuleCall& call) {
+  const TensorType* self = &call.tensor(std::size_t{0});
+  return elementwise(call, std::span(&self, 1), self->dtype);
+}
+
+TypeId unary_float(TypeRuleCall& call) {
+  const TensorType* self = &call.tensor(std::size_t{0});
+  return elementwise(call, std::span(&self, 1), to_float(self->dtype));
+}
+
+TypeId unary_bool(TypeRuleCall& call) {
+  const TensorType* self = &call.tensor(std::size_t{0});
+  return elementwise(call, std::span(&self, 1), DType::kBool);
+}
+
+TypeId absolute(TypeRuleCall& call) {
+  const TensorType* self = &call.tensor(std::size_t{0});
+  return elementwise(call, std::span(&self, 1), to_real(self->dtype));
+}
+
+TypeId binary(TypeRuleCall& call) {
+  const Operands operands = operands_of(call, 0, 2);
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+
+// The layout is the second operand's where the two are laid out differently: torch's formula begins with that.
+TypeId binary_second_first(TypeRuleCall& call) {
+  Operands operands = operands_of(call, 0, 2);
+  std::reverse(operands.tensors.begin(), operands.tensors.end());
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+
+// (grad_output, self, target, ...): scale * (self - target), .. times the gradient.
+TypeId loss_backward(TypeRuleCall& call) {
+  Operands operands = operands_of(call, 0, 3);
+  std::rotate(operands.tensors.begin(), operands.tensors.begin() + 1, operands.tensors.end());
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+
+TypeId binary_float(TypeRuleCall& call) {
+  const Operands operands = operands_of(call, 0, 2);
+  return elementwise(call, operands.tensors, to_float(operands.promotion.result()));
+}
+
+TypeId binary_bool(TypeRuleCall& call) {
+  const Operands operands = operands_of(call, 0, 2);
+  return elementwise(call, operands.tensors, DType::kBool);
+}
+
+TypeId ternary(TypeRuleCall& call) {
+  const Operands operands = operands_of(call, 0, 3);
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+
+// div with a rounding mode keeps integers.
+TypeId divide_rounded(TypeRuleCall& call) {
+  const Operands operands = operands_of(call, 0, 2);
+  const DType dtype = operands.promotion.result();
+  return elementwise(call, operands.tensors, call.has(2) ? dtype : to_float(dtype));
+}
+
+TypeId clamp(TypeRuleCall& call) {
+  const Operands operands = operands_of(call, 0, clamp_operands(call));
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+
+TypeId where(TypeRuleCall& call) {
+  Operands operands;
+  add_operand(call, operands, 0, Weight::kShapeOnly);
+  for (std::size_t i = 1; i < 3; ++i) add_operand(call, operands, i, Weight::kPromotes);
+  const DType condition = call.tensor(std::size_t{0}).dtype;
+  if (condition != DType::kBool && condition != DType::kUint8)
+    call.mismatch("the condition is {}, not bool", info(condition).short_name);
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+
+TypeId masked_fill(TypeRuleCall& call) {
+  const TensorType* tensors[] = {&call.tensor(std::size_t{0}), &call.tensor(std::size_t{1})};
+  if (tensors[1]->dtype != DType::kBool)
+    call.mismatch("the mask is {}, not bool", info(tensors[1]->dtype).short_name);
+  return call.contiguous(tensors[0]->dtype, common_sizes(call, tensors), common_device(call, tensors));
+}
+
+TypeId unary_in_place(TypeRuleCall& call) {
+  return call.same(call.tensor(std::size_t{0}));
+}
+TypeId binary_in_place(TypeRuleCall& call) {
+  return in_place(call, 2);
+}
+TypeId ternary_in_place(TypeRuleCall& call) {
+  return in_place(call, 3);
+}
+
+// copy_ converts, so dtypes and devices are free.
+TypeId copy_in_place(TypeRuleCall& call) {
+  const TensorType &self = call.tensor(std::size_t{0}), &source = call.tensor(std::size_t{1});
+  const std::span<const ExprId> shapes[] = {self.sizes, source.sizes};
+  const Dims sizes = broadcast_sizes(call, shapes);
+  if (sizes.size() != self.rank())
+    call.mismatch("the source has {} dimensions, the tensor written {}", source.rank(), self.rank());
+  for (std::size_t i = 0; i < sizes.size(); ++i) call.check_equal(self.sizes[i], sizes[i], "sizes");
+  return call.same(self);
+}
+
+TypeId complex(TypeRuleCall& call) {
+  const Operands operands = operands_of(call, 0, 2);
+  const auto dtype = to_complex(operands.promotion.result());
+  if (!dtype) call.mismatch("no complex dtype of {}", info(operands.promotion.result()).short_name);
+  return elementwise(call, operands.tensors, *dtype);
+}
+
+// (output, buffer): the buffer is empty on CUDA.
+TypeId log_sigmoid(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  return call.tuple({unary(call), call.contiguous(self.dtype, {call.number(0)}, self.device)});
+}
+
+// glu(self, dim): the first half of the dimension, gated by the second.
+TypeId glu(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  if (self.rank() == 0) call.mismatch("a 0-dimensional tensor has no halves");
+  const std::size_t dim = call.dim(1, self.rank());
+  if (const auto extent = call.exprs.constant(self.sizes[dim]); extent && *extent % 2 != 0)
+    call.mismatch("{} elements have no halves", *extent);
+  TensorType half = self;
+  half.sizes[dim] = call.exprs.floordiv(half.sizes[dim], call.number(2));
+  const TensorType* gated = &half;
+  return elementwise(call, std::span(&gated, 1), self.dtype);
+}
+// glu_backward(grad_output, self, dim).
+TypeId glu_backward(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(1);
+  return call.contiguous(self.dtype, self.sizes, self.device);
+}
+
+// (output, mask).
+TypeId dropout(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  return call.tuple({call.fresh_like(self), call.fresh_like(self, DType::kBool)});
+}
+
+// prims.convert_element_type(a, dtype).
+TypeId convert(TypeRuleCall& call) {
+  const TensorType* self = &call.tensor(std::size_t{0});
+  return elementwise(call, std::span(&self, 1), call.dtype_or(1, self->dtype));
+}
+
+// _to_copy(self, *, dtype, layout, device, pin_memory, non_blocking, memory_format).
+TypeId to_copy(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  const DType dtype = call.dtype_or(1, self.dtype);
+  const StringId device = call.device_or(3, self.device);
+  if (call.is_memory_format(6, "torch.contiguous_format")) return call.contiguous(dtype, self.sizes, device);
+  return call.result(dtype, self.sizes, preserved_strides(call.facts, layout_of(self)), device);
+}
+
+// clone(self, *, memory_format).
+TypeId clone(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  if (call.is_memory_format(1, "torch.contiguous_format"))
+    return call.contiguous(self.dtype, self.sizes, self.device);
+  return call.fresh_like(self);
+}
+
+}  // namespace epweave::rules

@@ -1,0 +1,310 @@
+#include "ops/type_rules.h"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+// Types of calls, one after the other, on a graph that grows.
+class Calls {
+ public:
+  Calls() { graph_.bodies.emplace_back(); }
+
+  // The extents as text; strides of a contiguous tensor unless given.
+  NodeId tensor(std::string_view dtype, std::vector<std::string> sizes, std::vector<std::string> strides,
+                std::string_view device = "cuda:0") {
+    TensorType type;
+    type.dtype = *find_dtype(dtype);
+    type.device = graph_.intern(device);
+    for (const auto& size : sizes) type.sizes.push_back(exprs().parse(size));
+    for (const auto& stride : strides) type.strides.push_back(exprs().parse(stride));
+    return add(NodeKind::kPlaceholder, "", {}, graph_.context->types.tensor(std::move(type)));
+  }
+  NodeId scalar(std::string_view text) {
+    Type type{.kind = TypeKind::kScalar, .expr = exprs().parse(text), .py_type = graph_.intern("SymInt")};
+    return add(NodeKind::kPlaceholder, "", {}, graph_.context->types.intern(std::move(type)));
+  }
+  NodeId call(std::string_view target, std::vector<Arg> args) {
+    const NodeId id = add(NodeKind::kCall, target, graph_.context->args.add(args), {});
+    Facts facts(graph_);
+    Node& node = graph_.step().nodes[id];
+    REQUIRE(has_type_rule(node));
+    node.type = infer_type(facts, graph_, graph_.step(), node);
+    return id;
+  }
+  // The type of the call's result, or why it has none.
+  std::string type(std::string_view target, std::vector<Arg> args) {
+    try {
+      return print_type(*graph_.context, graph_.step().nodes[call(target, std::move(args))].type);
+    } catch (const TypeMismatch& mismatch) {
+      return mismatch.what();
+    }
+  }
+  void assume(std::string_view symbol, std::vector<std::string> facts) {
+    Symbol s;
+    s.name = graph_.intern(symbol);
+    s.asserts.emplace();
+    for (const auto& fact : facts) s.asserts->push_back(exprs().parse(fact));
+    graph_.symbols.push_back(s);
+  }
+  Arg list(std::vector<Arg> items) { return graph_.context->args.add_tree(ArgKind::kList, items); }
+  Arg ints(std::vector<std::int64_t> values) {
+    std::vector<Arg> items;
+    for (std::int64_t value : values) items.push_back(Arg::integer(value));
+    return list(items);
+  }
+  Arg dtype(std::string_view name) { return Arg::named(ArgKind::kDType, graph_.intern(name)); }
+  Arg text(std::string_view value) { return Arg::text(graph_.intern(value)); }
+
+ private:
+  NodeId add(NodeKind kind, std::string_view target, ArgRange args, TypeId type) {
+    Node node;
+    node.kind = kind;
+    node.name = graph_.intern(fmt::format("n{}", graph_.step().nodes.size()));
+    node.target = graph_.intern(target);
+    node.args = args;
+    node.type = type;
+    resolve_op(*graph_.context, node);
+    const NodeId id = graph_.step().nodes.push_back(std::move(node));
+    graph_.step().order.push_back(id);
+    return id;
+  }
+  ExprPool& exprs() { return graph_.context->exprs; }
+
+  Graph graph_;
+};
+
+Arg n(NodeId id) {
+  return Arg::node(id);
+}
+Arg i(std::int64_t value) {
+  return Arg::integer(value);
+}
+
+TEST_CASE("matrix products say what does not fit") {
+  Calls c;
+  c.assume("u0", {"1 <= u0"});
+  const Arg a = n(c.tensor("bf16", {"u0", "256"}, {"256", "1"})),
+            b = n(c.tensor("bf16", {"256", "64"}, {"64", "1"})),
+            wrong = n(c.tensor("bf16", {"512", "64"}, {"64", "1"})),
+            f32 = n(c.tensor("f32", {"256", "64"}, {"64", "1"}));
+  CHECK(c.type("aten.mm.default", {a, b}) == "bf16[u0, 64]{64, 1}@cuda:0");
+  CHECK(c.type("aten.mm.default", {a, wrong}) == "mm: inner sizes 256 and 512 differ");
+  CHECK(c.type("aten.mm.default", {a, f32}) == "mm: dtypes bf16 and f32 differ");
+  CHECK(c.type("aten.mm.default", {a}) == "mm: 'mat2' is missing");
+  CHECK(c.type("aten.mm.default", {a, i(3)}) == "mm: 'mat2' is not a tensor");
+}
+
+TEST_CASE("grouped products pad their rows to 16 bytes") {
+  Calls c;
+  const Arg a = n(c.tensor("bf16", {"u0", "16"}, {"16", "1"})),
+            b = n(c.tensor("bf16", {"4", "16", "20"}, {"320", "20", "1"})),
+            offs = n(c.tensor("i32", {"4"}, {"1"})), five = n(c.tensor("i32", {"5"}, {"1"}));
+  CHECK(c.type("aten._grouped_mm.default", {a, b, offs}) == "bf16[u0, 20]{24, 1}@cuda:0");
+  CHECK(c.type("aten._grouped_mm.default", {a, b, five}) == "_grouped_mm: numbers of groups 5 and 4 differ");
+  const Arg at = n(c.tensor("bf16", {"16", "u0"}, {"1", "16"})),
+            g = n(c.tensor("bf16", {"u0", "20"}, {"20", "1"}));
+  CHECK(c.type("aten._grouped_mm.default", {at, g, offs}) == "bf16[4, 16, 20]{384, 24, 1}@cuda:0");
+}
+
+TEST_CASE("the memory-efficient kernel gives a bias a gradient where one is wanted, in rows of 16 elements") {
+  Calls c;
+  const Arg rows = n(c.tensor("bf16", {"1", "2", "20", "8"}, {"320", "160", "8", "1"})),
+            bias = n(c.tensor("bf16", {"1", "2", "20", "20"}, {"960", "480", "24", "1"})),
+            sums = n(c.tensor("f32", {"1", "2", "32"}, {"64", "32", "1"})), seed = n(c.tensor("i64", {}, {}));
+  const auto gradient = [&](Arg of, bool is_wanted) {
+    const Arg yes = Arg::boolean(true), mask = c.list({yes, yes, yes, Arg::boolean(is_wanted)});
+    const std::string type = c.type("aten._scaled_dot_product_efficient_attention_backward.default",
+                                    {rows, rows, rows, rows, of, rows, sums, seed, seed, Arg::real(0), mask});
+    return type.substr(type.rfind("cuda:0, ") + 8);
+  };
+  CHECK(gradient(bias, true) == "bf16[1, 2, 20, 20]{1280, 640, 32, 1}@cuda:0)");
+  CHECK(gradient(bias, false) == "None)");
+  CHECK(gradient(Arg::none(), true) == "None)");
+}
+
+TEST_CASE("losses are laid out as their terms, or one number") {
+  Calls c;
+  const Arg a = n(c.tensor("f32", {"4", "3"}, {"1", "4"})), b = n(c.tensor("f32", {"4", "3"}, {"3", "1"})),
+            one = n(c.tensor("f32", {}, {})), none = Arg::none();
+  for (const char* loss : {"mse_loss", "smooth_l1_loss", "huber_loss"}) {
+    const std::string target = std::string("aten.") + loss + ".default";
+    CHECK(c.type(target, {a, b, i(0)}) == "f32[4, 3]{1, 4}@cuda:0");
+    CHECK(c.type(target, {a, b}) == "f32[]{}@cuda:0");
+  }
+  CHECK(c.type("aten.mse_loss_backward.default", {one, a, b, i(1)}) == "f32[4, 3]{1, 4}@cuda:0");
+  CHECK(c.type("aten.mse_loss_backward.default", {b, a, b, i(0)}) == "f32[4, 3]{1, 4}@cuda:0");
+  CHECK(c.type("aten.binary_cross_entropy.default", {a, b, none, i(0)}) == "f32[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.binary_cross_entropy.default", {a, b, none, i(2)}) == "f32[]{}@cuda:0");
+  CHECK(c.type("aten.binary_cross_entropy_with_logits.default", {a, b, none, none, i(0)}) ==
+        "f32[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.binary_cross_entropy_backward.default", {one, a, b, none, i(1)}) ==
+        "f32[4, 3]{1, 4}@cuda:0");
+}
+
+TEST_CASE("gated activations and their gradients are laid out as torch's formulas give them") {
+  Calls c;
+  const Arg a = n(c.tensor("f32", {"4", "3"}, {"1", "4"})), b = n(c.tensor("f32", {"4", "3"}, {"3", "1"})),
+            wide = n(c.tensor("f32", {"6", "4"}, {"1", "6"})),
+            half = n(c.tensor("f32", {"3", "4"}, {"4", "1"})),
+            rows = n(c.tensor("f32", {"2*u0", "5"}, {"5", "1"}));
+  for (const char* target : {"aten.hardswish_backward.default", "aten.hardsigmoid_backward.default"}) {
+    CHECK(c.type(target, {b, a}) == "f32[4, 3]{1, 4}@cuda:0");
+    CHECK(c.type(target, {a, b}) == "f32[4, 3]{3, 1}@cuda:0");
+  }
+  CHECK(c.type("aten.mish_backward.default", {b, a}) == "f32[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.glu.default", {wide, i(0)}) == "f32[3, 4]{1, 3}@cuda:0");
+  CHECK(c.type("aten.glu_backward.default", {half, wide, i(0)}) == "f32[6, 4]{4, 1}@cuda:0");
+  CHECK(c.type("aten.glu.default", {rows, i(0)}) == "f32[u0, 5]{5, 1}@cuda:0");
+  CHECK(c.type("aten.glu.default", {rows}) == "glu: 5 elements have no halves");
+}
+
+TEST_CASE("the CPU's flash attention lays statistics out by length") {
+  Calls c;
+  const Arg q = n(c.tensor("f32", {"2", "4", "7", "8"}, {"224", "8", "32", "1"})),
+            k = n(c.tensor("f32", {"2", "4", "9", "8"}, {"288", "72", "8", "1"})),
+            sums = n(c.tensor("f32", {"2", "4", "7"}, {"28", "1", "4"}));
+  CHECK(c.type("aten._scaled_dot_product_flash_attention_for_cpu.default", {q, k, k}) ==
+        "(f32[2, 4, 7, 8]{224, 8, 32, 1}@cuda:0, f32[2, 4, 7]{28, 1, 4}@cuda:0)");
+  CHECK(c.type("aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+               {q, q, k, k, q, sums, Arg::real(0), Arg::boolean(false)}) ==
+        "(f32[2, 4, 7, 8]{224, 8, 32, 1}@cuda:0, f32[2, 4, 9, 8]{288, 8, 32, 1}@cuda:0, "
+        "f32[2, 4, 9, 8]{288, 8, 32, 1}@cuda:0)");
+}
+
+TEST_CASE("elementwise ops follow the memory order of their operands") {
+  Calls c;
+  const Arg row = n(c.tensor("f32", {"4", "6"}, {"6", "1"})),
+            column = n(c.tensor("f32", {"4", "6"}, {"1", "4"})), line = n(c.tensor("f32", {"6"}, {"1"})),
+            cpu = n(c.tensor("f64", {}, {}, "cpu")), ints = n(c.tensor("i64", {"4", "6"}, {"6", "1"}));
+  CHECK(c.type("aten.add.Tensor", {row, row}) == "f32[4, 6]{6, 1}@cuda:0");
+  CHECK(c.type("aten.add.Tensor", {column, column}) == "f32[4, 6]{1, 4}@cuda:0");
+  CHECK(c.type("aten.add.Tensor", {column, line}) == "f32[4, 6]{1, 4}@cuda:0");
+  CHECK(c.type("aten.add.Tensor", {row, cpu}) == "f32[4, 6]{6, 1}@cuda:0");
+  CHECK(c.type("aten.add.Tensor", {ints, Arg::real(0.5)}) == "f32[4, 6]{6, 1}@cuda:0");
+  CHECK(c.type("aten.div.Tensor", {ints, i(2)}) == "f32[4, 6]{6, 1}@cuda:0");
+  CHECK(c.type("aten.ge.Tensor", {ints, row}) == "b8[4, 6]{6, 1}@cuda:0");
+  CHECK(c.type("aten.add.Tensor", {row, n(c.tensor("f32", {"5"}, {"1"}))}) ==
+        "add: sizes 6 and 5 of dimension 1 do not broadcast");
+  CHECK(c.type("aten.add_.Tensor", {line, row}) == "add_: the result has 2 dimensions, the tensor written 1");
+}
+
+TEST_CASE("views move sizes, strides and offsets") {
+  Calls c;
+  c.assume("u0", {"8 <= u0", "Eq(Mod(u0, 8), 0)"});
+  const Arg x = n(c.tensor("bf16", {"u0", "16", "192"}, {"3072", "192", "1"}));
+  CHECK(c.type("aten.view.default", {x, c.list({i(-1), i(192)})}) == "bf16[16*u0, 192]{192, 1}@cuda:0");
+  CHECK(c.type("aten.transpose.int", {x, i(0), i(1)}) == "bf16[16, u0, 192]{192, 3072, 1}@cuda:0");
+  CHECK(c.type("aten.unsqueeze.default", {x, i(0)}) == "bf16[1, u0, 16, 192]{3072*u0, 3072, 192, 1}@cuda:0");
+  CHECK(c.type("aten.slice.Tensor", {x, i(2), i(128), i(9999)}) ==
+        "bf16[u0, 16, 64]{3072, 192, 1}+128@cuda:0");
+  CHECK(c.type("aten.select.int", {x, i(1), i(-1)}) == "bf16[u0, 192]{3072, 1}+2880@cuda:0");
+  CHECK(c.type("aten.select.int", {x, i(1), i(16)}) == "select: index 16 is outside 16");
+  CHECK(c.type("aten.split_with_sizes.default", {x, c.ints({100, 91}), i(-1)}) ==
+        "split_with_sizes: the sizes sum to 191, the dimension has 192");
+  const Arg half = n(c.scalar("(u0//2)"));
+  CHECK(c.type("aten.split_with_sizes.default", {x, c.list({half, half})}) ==
+        "[bf16[(u0//2), 16, 192]{3072, 192, 1}@cuda:0, bf16[(u0//2), 16, 192]{3072, 192, "
+        "1}+3072*((u0//2))@cuda:0]");
+  const Arg turned = n(c.call("aten.transpose.int", {x, i(0), i(1)}));
+  CHECK(c.type("aten.reshape.default", {turned, c.list({i(16), i(-1)})}) ==
+        "bf16[16, 192*u0]{192*u0, 1}@cuda:0");
+  CHECK_THAT(c.type("aten.view.default", {turned, c.list({i(-1)})}), Catch::Contains("without a copy"));
+  CHECK(c.type("aten.permute.default", {x, c.ints({0, 0, 1})}) ==
+        "permute: the dimensions are not a permutation of 3");
+}
+
+TEST_CASE("an extent that may be 0 counts as 1 in strides") {
+  Calls c;
+  const Arg x = n(c.tensor("f32", {"4", "u0"}, {"u0", "1"}));
+  CHECK(c.type("aten.new_empty.default", {x, c.list({i(4), n(c.scalar("u0"))})}) ==
+        "f32[4, u0]{Max(1, u0), 1}@cuda:0");
+}
+
+TEST_CASE("collectives scale rows by the group") {
+  Calls c;
+  const Arg x = n(c.tensor("f32", {"12", "8"}, {"8", "1"}));
+  CHECK(c.type("_c10d_functional.all_gather_into_tensor.default", {x, i(4), c.text("0")}) ==
+        "f32[48, 8]{8, 1}@cuda:0");
+  CHECK(c.type("_c10d_functional.reduce_scatter_tensor.default", {x, c.text("sum"), i(4), c.text("0")}) ==
+        "f32[3, 8]{8, 1}@cuda:0");
+  CHECK(c.type("_c10d_functional.reduce_scatter_tensor.default", {x, c.text("sum"), i(5), c.text("0")}) ==
+        "reduce_scatter_tensor: 12 rows are not divisible among 5 ranks");
+  const Arg u = n(c.scalar("u0")), v = n(c.scalar("u1"));
+  CHECK(c.type("_c10d_functional.all_to_all_single.default",
+               {x, c.list({u, v}), c.ints({5, 7}), c.text("0")}) == "f32[u0 + u1, 8]{8, 1}@cuda:0");
+  CHECK(c.type("_c10d_functional.all_to_all_single.default",
+               {x, c.list({u, v}), c.ints({5, 6}), c.text("0")}) ==
+        "all_to_all_single: the input splits sum to 11, the input has 12 rows");
+}
+
+TEST_CASE("operators on symbolic scalars") {
+  Calls c;
+  const Arg u = n(c.scalar("u0"));
+  CHECK(c.type("operator.add", {u, i(2)}) == "SymInt(u0 + 2)");
+  CHECK(c.type("operator.floordiv", {u, i(2)}) == "SymInt((u0//2))");
+  CHECK(c.type("operator.mul", {i(0), u}) == "SymInt(0)");
+  CHECK(c.type("torch.sym_max", {u, i(1)}) == "SymInt(Max(1, u0))");
+  CHECK(c.type("operator.ge", {u, i(1)}) == "SymBool(u0 >= 1)");
+  CHECK(c.type("operator.mod", {u, i(0)}) == "mod: division by 0");
+}
+
+TEST_CASE("no arguments, however wrong, bring a rule down") {
+  Calls c;
+  const std::vector<Arg> pool = {
+      n(c.tensor("f32", {"4", "u0"}, {"u0", "1"})),
+      n(c.tensor("i64", {"3"}, {"1"})),
+      n(c.tensor("b8", {}, {})),
+      n(c.tensor("bf16", {"2", "3", "4", "8"}, {"96", "32", "8", "1"})),
+      n(c.tensor("c64", {"0", "2"}, {"2", "1"})),
+      n(c.scalar("u0")),
+      n(c.scalar("u0*u1 - 7")),
+      i(0),
+      i(-1),
+      i(1),
+      i(5),
+      i(INT64_MAX),
+      i(INT64_MIN),
+      Arg::none(),
+      Arg::boolean(true),
+      Arg::real(2.5),
+      c.text("sum"),
+      c.dtype("torch.float32"),
+      c.dtype("torch.nonsense"),
+      c.ints({}),
+      c.ints({2, 2}),
+      c.ints({-1, 0}),
+      c.ints({0, 1, 2, 3}),
+      c.list({n(c.tensor("f32", {"4"}, {"1"})), Arg::none()}),
+      c.list({n(c.tensor("f32", {"4", "5"}, {"5", "1"})), n(c.tensor("f32", {"4", "5"}, {"5", "1"}))})};
+  std::mt19937 random(5);
+  for (const OpInfo& op : ops()) {
+    if (op.type_rule == nullptr) continue;
+    for (int round = 0; round < 60; ++round) {
+      std::vector<Arg> args;
+      const std::size_t count = random() % (op.params.size() + 2);
+      for (std::size_t k = 0; k < count; ++k)
+        args.push_back(k == 0 && round % 2 == 0 ? pool[random() % 5] : pool[random() % pool.size()]);
+      INFO(op.target);
+      try {
+        c.call(op.target, args);
+      } catch (const TypeMismatch&) {
+      }
+    }
+  }
+}
+
+TEST_CASE("every op has a rule") {
+  for (const OpInfo& op : ops()) {
+    INFO(op.target);
+    CHECK(op.type_rule != nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace epweave

@@ -1,0 +1,58 @@
+// Attention calls in parts (placement/rules/placement_rules_attention.cc says what a part sees). FlexAttention:
+//
+//   flex_attention(q, k, v, score, (u, u, tables.., mask), (), (doc,))           mask: q_idx >= k_idx & ..
+//
+//   part 1     flex_attention(q_1, k, v, score, (h, u, tables of its rows.., mask_chunk1), (), (doc, h))
+//                mask_chunk1(b, h, q_idx, k_idx, doc, first_row): q = q_idx + first_row;  q >= k_idx & ..
+//
+// What the functions capture stays whole, so it is indexed by numbers of the whole model. Scaled dot product
+// attention: chunk_causal_mask.h.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "analysis/flex_attention.h"
+#include "passes/chunk/chunk_block_tables.h"
+#include "passes/chunk/chunk_causal_mask.h"
+#include "passes/chunk/chunk_sizes.h"
+#include "passes/chunk/chunk_writer.h"
+
+namespace epweave {
+
+// Throws PassError where a border between parts lies inside a block of a block table, or where rows that must
+// count from a part's first one count no input's tokens. Adds what the borders
+// rest on to the plan's assumptions.
+void check_attention_borders(const Graph& graph, TokenExtents& tokens, Facts& facts, ChunkPlan& plan);
+
+class PartAttention {
+ public:
+  PartAttention(const Graph& graph, const ChunkPlan& plan, Graph& chunked, ChunkWriter& writer,
+                PartSizes& sizes);
+
+  // Gives a part of a divided attention call the mask, functions and captured numbers of the part. `node` has
+  // its arguments else; other nodes are left alone.
+  void adapt(NodeId original, std::size_t part, Node& node);
+
+ private:
+  // What is rebased, the first row, and how many indices count from it.
+  using Key = std::tuple<std::uint32_t, ArgKind, std::uint64_t, std::size_t>;
+  struct Use;
+  void adapt_tables(const Use& use, std::vector<Arg>& mask);
+  void adapt_function(const Use& use, const FlexFunction& function, Arg& arg);
+  NodeId rebased_source(const Use& use, const FlexFunction& function);
+  StringId rebased_body(const Use& use, const FlexFunction& function);
+
+  const Graph& in_;
+  const ChunkPlan& plan_;
+  Graph& out_;
+  ChunkWriter& writer_;
+  PartSizes& sizes_;
+  PartBlockTables tables_;
+  PartCausalMask causal_;
+  std::map<Key, NodeId> sources_;
+  std::map<Key, StringId> bodies_;
+};
+
+}  // namespace epweave

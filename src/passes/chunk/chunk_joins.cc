@@ -1,0 +1,201 @@
+#include "passes/chunk/chunk_joins.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace epweave {
+
+PartJoins::PartJoins(const Graph& graph, const ChunkPlan& plan, ChunkWriter& writer, PartSizes& sizes)
+    : graph_(graph), plan_(plan), writer_(writer), sizes_(sizes) {}
+
+std::vector<Arg> PartJoins::cut(const Cut& cut) {
+  if (!cut.blocks) return cut_plain(cut);
+  const RegionId region = plan_.placements.region[cut.user];
+  const std::string name(graph_.text(graph_.step().nodes[cut.origin].name));
+  Cut inner = cut;
+  inner.whole = writer_.append(
+      view_in_blocks(cut.whole, cut.dim, cut.blocks,
+                     {name + "_blocks", "split_boundary", ProvenanceRole::kAdded, cut.origin, region}));
+  inner.dim = cut.dim + 1;
+  inner.blocks = {};
+  std::vector<Arg> pieces = cut_plain(inner);
+  for (std::size_t k = 0; k < pieces.size(); ++k)
+    pieces[k] =
+        Arg::node(writer_.append(view_as_rows(pieces[k].as_node(), cut.dim,
+                                              {fmt::format("{}_split_{}_rows", name, k), "chunk_input",
+                                               ProvenanceRole::kPartInput, cut.origin, region, k})));
+  return pieces;
+}
+
+// Replaces dimension `dim` by `blocks` and the rest.
+Node PartJoins::view_in_blocks(NodeId tensor, int dim, PolyId blocks, const View& view) {
+  std::vector<Arg> shape = list_sizes(tensor, {dim, 1}, view);
+  shape.insert(shape.begin() + dim, {sizes_.of_inputs(blocks, view.origin), Arg::integer(-1)});
+  return make_view(tensor, shape, view);
+}
+
+// Merges dimension `dim` and the next one.
+Node PartJoins::view_as_rows(NodeId tensor, int dim, const View& view) {
+  std::vector<Arg> shape = list_sizes(tensor, {dim, 2}, view);
+  shape.insert(shape.begin() + dim, Arg::integer(-1));
+  return make_view(tensor, shape, view);
+}
+
+// The sizes of the tensor but for those of a range of dimensions.
+std::vector<Arg> PartJoins::list_sizes(NodeId tensor, DimRange without, const View& view) {
+  const TensorType type = *writer_.tensor(tensor);
+  std::vector<Arg> sizes;
+  for (int i = 0; i < static_cast<int>(type.rank()); ++i) {
+    if (i >= without.begin && i < without.begin + without.count) continue;
+    const auto number = writer_.facts().pool().constant(type.sizes[static_cast<std::size_t>(i)]);
+    sizes.push_back(number ? Arg::integer(*number)
+                           : Arg::node(sizes_.read_size(tensor, i, {view.origin, view.region})));
+  }
+  return sizes;
+}
+
+Node PartJoins::make_view(NodeId tensor, const std::vector<Arg>& shape, const View& view) {
+  return writer_.make({.name = view.name,
+                       .target = "aten.reshape.default",
+                       .args = {Arg::node(tensor), writer_.list(shape)},
+                       .chunk_role = view.chunk_role,
+                       .role = view.role,
+                       .origin = view.origin,
+                       .region = view.region,
+                       .part = view.part});
+}
+
+std::vector<Arg> PartJoins::cut_plain(const Cut& cut) {
+  const PartSizes::Place place{cut.origin, cut.user};
+  const RegionId region = plan_.placements.region[cut.user];
+  const std::string name(graph_.text(graph_.step().nodes[cut.origin].name));
+  const TensorType* type = writer_.tensor(cut.whole);
+  const ExprId extent = type == nullptr ? ExprId() : type->sizes[static_cast<std::size_t>(cut.dim)];
+  if (!extent || !sizes_.is_divisible(extent))
+    throw PassError("chunk.extent",
+                    fmt::format("dimension {} of '{}' is not a multiple of the token count", cut.dim, name),
+                    site_of(graph_, graph_.step().nodes[cut.user]),
+                    "give the dimension a size that is a multiple of the token count");
+  const auto known = sizes_.of_extent(extent, region);
+  const PartSizes::Shares sizes = known ? *known : sizes_.of_dimension(cut.whole, cut.dim, place);
+  const NodeId split =
+      writer_.append(writer_.make({.name = name + "_split",
+                                   .target = "aten.split_with_sizes.default",
+                                   .args = {Arg::node(cut.whole), writer_.list(sizes), Arg::integer(cut.dim)},
+                                   .chunk_role = "split_boundary",
+                                   .role = ProvenanceRole::kSplit,
+                                   .origin = place.origin,
+                                   .region = region}));
+  std::vector<Arg> result;
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    NodeId piece =
+        writer_.append(writer_.make({.name = fmt::format("{}_split_{}", name, k),
+                                     .target = "operator.getitem",
+                                     .args = {Arg::node(split), Arg::integer(static_cast<std::int64_t>(k))},
+                                     .chunk_role = "split_boundary",
+                                     .role = ProvenanceRole::kSplit,
+                                     .origin = place.origin,
+                                     .region = region,
+                                     .part = k}));
+    // Kernels read the parts of an eager chunked run contiguous, and which kernel runs decides bits.
+    if (!is_contiguous(piece)) piece = contiguous(piece, place, k);
+    result.push_back(Arg::node(piece));
+  }
+  return result;
+}
+
+NodeId PartJoins::contiguous(NodeId piece, PartSizes::Place place, std::size_t part) {
+  return writer_.append(writer_.make({.name = fmt::format("{}_contiguous", writer_.name(piece)),
+                                      .target = "aten.clone.default",
+                                      .args = {Arg::node(piece)},
+                                      .kwargs = writer_.memory_format("torch.contiguous_format"),
+                                      .chunk_role = "chunk_input",
+                                      .role = ProvenanceRole::kPartInput,
+                                      .origin = place.origin,
+                                      .region = plan_.placements.region[place.user],
+                                      .part = part}));
+}
+
+bool PartJoins::is_contiguous(NodeId id) {
+  const TensorType* type = writer_.tensor(id);
+  if (type == nullptr || type->strides.size() != type->sizes.size()) return true;
+  ExprPool& pool = writer_.facts().pool();
+  PolyId expected = pool.poly_number(1);
+  for (std::size_t i = type->sizes.size(); i-- > 0;) {
+    if (pool.constant(type->sizes[i]) == 1) continue;
+    if (!writer_.facts().equal(pool.poly(type->strides[i]), expected)) return false;
+    expected = pool.mul(expected, pool.poly(type->sizes[i]));
+  }
+  return true;
+}
+
+NodeId PartJoins::concatenate(NodeId original, std::span<const Arg> parts, const Placement& placement) {
+  const Node& node = graph_.step().nodes[original];
+  const int dim = placement.dim;
+  if (placement.blocks && !placement.any_order) {
+    const std::string name(graph_.text(node.name));
+    const RegionId region = plan_.placements.region[original];
+    View view{"", "materialization", ProvenanceRole::kAdded, original, region};
+    std::vector<Arg> in_blocks;
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      view.name = fmt::format("{}_chunk{}_blocks", name, k);
+      view.part = k;
+      in_blocks.push_back(
+          Arg::node(writer_.append(view_in_blocks(parts[k].as_node(), dim, placement.blocks, view))));
+    }
+    const NodeId joined =
+        writer_.append(writer_.make({.name = name + "_chunk_blocks",
+                                     .target = "aten.cat.default",
+                                     .args = {writer_.list(in_blocks), Arg::integer(dim + 1)},
+                                     .chunk_role = "materialization",
+                                     .origin = original,
+                                     .region = region}));
+    return writer_.append_whole(view_as_rows(joined, dim,
+                                             {name + "_chunk_materialized", "materialization",
+                                              ProvenanceRole::kMaterialize, original, region}),
+                                original);
+  }
+  return writer_.append_whole(
+      writer_.make({.name = fmt::format("{}_chunk_materialized", graph_.text(node.name)),
+                    .target = "aten.cat.default",
+                    .args = {writer_.list({parts.begin(), parts.end()}), Arg::integer(dim)},
+                    .chunk_role = "materialization",
+                    .role = ProvenanceRole::kMaterialize,
+                    .origin = original,
+                    .region = plan_.placements.region[original]}),
+      original);
+}
+
+NodeId PartJoins::add(NodeId original, std::span<const Arg> parts) {
+  const Node& node = graph_.step().nodes[original];
+  const std::string_view name = graph_.text(node.name);
+  const bool is_scalar = tensor_of(*graph_.context, node.type) == nullptr;
+  const RegionId region = plan_.placements.region[original];
+  const bool is_gradient = !is_scalar && plan_.placements.regions[region.index()].backward;
+  std::string_view proof;
+  if (is_scalar) {
+    proof = "symbolic_size";
+  } else if (is_gradient) {
+    proof = "backward_partial_sum";
+  }
+  std::vector<Arg> terms(parts.begin(), parts.end());
+  if (is_gradient && plan_.grad_accumulation == GradAccumulation::kEager) std::ranges::reverse(terms);
+  NodeId total = terms[0].as_node();
+  for (std::size_t k = 1; k < terms.size(); ++k) {
+    const bool is_last = k + 1 == terms.size();
+    Node sum = writer_.make({.name = is_last ? fmt::format("{}_chunk_materialized", name)
+                                             : fmt::format("{}_chunk_sum{}", name, k),
+                             .target = is_scalar ? "operator.add" : "aten.add.Tensor",
+                             .args = {Arg::node(total), terms[k]},
+                             .chunk_role = "materialization",
+                             .chunk_proof = proof,
+                             .role = ProvenanceRole::kMaterialize,
+                             .origin = original,
+                             .region = region});
+    total = is_last ? writer_.append_whole(std::move(sum), original) : writer_.append(std::move(sum));
+  }
+  return total;
+}
+
+}  // namespace epweave

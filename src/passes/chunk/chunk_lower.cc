@@ -1,0 +1,500 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <tuple>
+
+#include "analysis/effects.h"
+#include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
+#include "passes/chunk/chunk_attention.h"
+#include "passes/chunk/chunk_joins.h"
+#include "passes/chunk/chunk_plan.h"
+#include "passes/chunk/chunk_sizes.h"
+#include "passes/chunk/chunk_symbols.h"
+#include "passes/chunk/chunk_views.h"
+#include "passes/chunk/chunk_writer.h"
+
+namespace epweave {
+namespace {
+
+// One forward walk with two memoised accessors:
+//
+//   not divided:  whole[node]   = the node with arg -> whole(arg)
+//   divided:      part[node][k] = a copy with arg -> part(arg, k), for each k
+//
+//   whole(v)    Split(d) -> cat(parts, d)   Partial -> add(parts)   Local -> refused
+//   part(v, k)  Whole -> whole(v)           Split(d) from outside -> slice of whole(v)
+//
+// Joins and splits are written at first demand, so they stand in front of their first user and nothing
+// needless is written. Rows of the input's node table keep their ids; new nodes are appended to it.
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const ChunkPlan& plan)
+      : in_(graph),
+        plan_(plan),
+        placements_(plan.placements),
+        effects_(*plan.placements.effects),
+        symbols_(graph, plan),
+        out_(symbols_.declare()),
+        writer_(graph, plan, symbols_, out_),
+        sizes_(graph, out_, plan, writer_),
+        joins_(graph, plan, writer_, sizes_),
+        attention_(graph, plan, out_, writer_, sizes_),
+        views_(graph, placements_, writer_.facts()) {}
+
+  Graph run() {
+    for (const auto [id, node] : walk_all(*in_.context, in_.step())) {
+      if (is_divided_here(id)) {
+        write_parts(id);
+      } else {
+        write_whole(id);
+      }
+    }
+    sizes_.place_behind_inputs();
+    out_.step().order = std::move(writer_.order());
+    std::vector<NodeId> candidates = std::move(numbers_in_parts_);
+    for (NodeId view : views_.joined_above())
+      for (const Arg& part : parts_of(view)) candidates.push_back(part.as_node());
+    drop_unused(out_, NodeId(in_.step().nodes.size()), std::move(candidates), writer_.take_uses());
+    if (writer_.may_mention_divided_symbols()) symbols_.require_unmentioned(out_);
+    symbols_.drop_from(out_);
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr std::uint32_t kNoParts = UINT32_MAX;
+
+  Context& context() { return *out_.context; }
+
+  // What stands for the whole of a value, and when it was written. Times count the nodes written so far.
+  struct Whole {
+    NodeId node;
+    std::uint32_t time = 0;
+  };
+  // The parts of a region's value, in parts_, and when they were written.
+  struct Parts {
+    std::uint32_t begin = kNoParts;
+    std::uint32_t time = 0;
+  };
+  // In-place write.
+  struct Write {
+    std::size_t time = 0;
+    NodeId writer, value;
+  };
+  // The last write to each storage class. Few are written.
+  class LastWrites {
+   public:
+    const Write& operator[](NodeId storage) const { return writes_[numbers_[storage]]; }
+    void set(NodeId storage, const Write& write) {
+      std::uint32_t& number = numbers_.at(storage);
+      if (number == 0) {
+        number = static_cast<std::uint32_t>(writes_.size());
+        writes_.emplace_back();
+      }
+      writes_[number] = write;
+    }
+
+   private:
+    SideTable<NodeId, std::uint32_t> numbers_{0};
+    std::vector<Write> writes_ = std::vector<Write>(1);  // the first: none
+  };
+  // The parts of a whole value: nodes, or numbers for sizes.
+  struct Pieces {
+    std::size_t time = 0;
+    std::vector<Arg> args;
+  };
+  // The value, dimension (-1: a number), blocks, and who shares them.
+  using PiecesKey = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t>;
+
+  // ------------------------------------------------------------------------- the walk
+
+  void write_whole(NodeId id) {
+    const Node& original = in_.step().nodes[id];
+    const bool has_accesses = placements_.region[id] && has_divided_input(id);
+    std::size_t leaf = 0;
+    bool retype = false;
+    auto take = [&](Arg arg) {
+      if (!arg.is_node()) return arg;
+      const NodeId input = arg.as_node();
+      const Access access = has_accesses ? placements_.access(id, leaf) : Access();
+      ++leaf;
+      if (access.kind == Access::Kind::kAny && needs_join(input, id) && !is_wanted_whole(input))
+        return part(input, 0, id);
+      const NodeId taken = whole(input, id);
+      retype |= retyped_.contains(input);
+      return Arg::node(taken);
+    };
+    const ArgRange args = context().args.map(original.args, take);
+    const ArgRange kwargs = context().args.map(original.kwargs, take);
+    if (args != original.args) out_.step().nodes[id].args = args;
+    if (kwargs != original.kwargs) out_.step().nodes[id].kwargs = kwargs;
+    const TypeId type = retype ? writer_.retype(id) : original.type;
+    writer_.keep(id, type);
+    const auto count_use = [&](NodeId taken) { writer_.count_use(taken); };
+    context().args.for_each_node(args, count_use);
+    context().args.for_each_node(kwargs, count_use);
+    set_whole(id, id, type);
+    for_each_written(id, [&](NodeId value) {
+      const NodeId storage = effects_.storage_of(value);
+      const Write write{writer_.time(), id, value};
+      // The join of a view is a copy: what it is a view of would not be written.
+      if (is_copied_by_join(value) && !is_divided_here(storage)) fail_stale(storage, write, id);
+      whole_write_.set(storage, write);
+    });
+  }
+  // That `made`, of the given type, stands for the whole value from now on.
+  void set_whole(NodeId id, NodeId made, TypeId type) {
+    whole_.at(id) = {made, static_cast<std::uint32_t>(writer_.time())};
+    if (type != in_.step().nodes[id].type) {
+      retyped_.insert(id);
+    } else {
+      retyped_.erase(id);
+    }
+  }
+
+  bool has_divided_input(NodeId id) const {
+    bool any = false;
+    for_each_input(*in_.context, in_.step().nodes[id],
+                   [&](NodeId input) { any |= seen_by(id, input).is_divided(); });
+    return any;
+  }
+  bool needs_join(NodeId id, NodeId user) const {
+    return placements_.has_parts_for(id, placements_.region[user]) && !whole_[id].node;
+  }
+  // Whether some node takes the whole of a region's divided value: then nothing is saved by reading the type of
+  // a part, which may be dropped behind the join.
+  bool is_wanted_whole(NodeId id) {
+    if (!has_wanted_) {
+      for (const auto [user, node] : walk(in_.step())) note_wanted(user, node);
+      has_wanted_ = true;
+    }
+    return wanted_whole_.contains(id);
+  }
+  void note_wanted(NodeId user, const Node& node) {
+    const RegionId region = placements_.region[user];
+    const bool has_accesses = region && has_divided_input(user);
+    std::size_t leaf = 0;
+    for_each_input(*in_.context, node, [&](NodeId input) {
+      const Access::Kind access = has_accesses ? placements_.access(user, leaf).kind : Access::Kind::kPart;
+      ++leaf;
+      if (!is_divided_here(input) || access == Access::Kind::kAny) return;
+      const bool takes_part =
+          is_divided_here(user) && access == Access::Kind::kPart && placements_.has_parts_for(input, region);
+      if (!takes_part) wanted_whole_.insert(input);
+    });
+  }
+  // What a node of a region takes a value for.
+  const Placement& seen_by(NodeId user, NodeId input) const {
+    return placements_.seen_from(input, placements_.region[user]);
+  }
+  void write_parts(NodeId id) {
+    for (std::size_t k = 0; k < plan_.division(placements_.region[id]).count(); ++k) {
+      // Arguments first: what they demand stands in front of the part.
+      const Node& original = in_.step().nodes[id];
+      std::size_t leaf = 0;
+      auto take = [&](Arg arg) {
+        // Token counts in there are the whole's.
+        if (arg.is(ArgKind::kSymbolic))
+          return Arg::symbolic(symbols_.with_twins(writer_.facts(), arg.as_expr(), k));
+        return arg.is_node() ? argument(id, arg.as_node(), leaf++, k) : arg;
+      };
+      const ArgRange args = context().args.map(original.args, take);
+      const ArgRange kwargs = context().args.map(original.kwargs, take);
+      Node node = writer_.make_part(id, k);
+      node.args = args;
+      node.kwargs = kwargs;
+      attention_.adapt(id, k, node);
+      const NodeId made = writer_.append(std::move(node));
+      parts_of(id)[k] = Arg::node(made);
+    }
+    if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
+    parts_at_.at(id).time = static_cast<std::uint32_t>(writer_.time());
+    for_each_written(id, [&](NodeId value) {
+      part_write_.set(effects_.storage_of(value), {writer_.time(), id, value});
+    });
+  }
+
+  // ------------------------------------------------------------------------- in-place writes
+  //
+  // Joins, and contiguous copies of slices, are storage of their own: they show what was written before they
+  // were made only.
+
+  template <class Visit>
+  void for_each_written(NodeId id, Visit&& visit) {
+    const Node& node = in_.step().nodes[id];
+    if (node.op == nullptr || !node.op->writes) return;
+    for (std::size_t i = 0; i < node.op->params.size(); ++i)
+      if (node.op->params[i].is_written)
+        in_.context->args.for_each_node(arg_of(*in_.context, node, i), visit);
+  }
+  bool is_divided_here(NodeId id) const { return placements_.region[id] && placements_.is_divided(id); }
+  bool is_copied_by_join(NodeId id) const {
+    return is_divided_here(id) && !placements_.of(id).is(PlacementKind::kCarried);
+  }
+
+  // The parts of a region's value miss what was written to the whole of it.
+  void require_fresh_parts(NodeId id, NodeId user) {
+    if (placements_.of(id).is(PlacementKind::kCarried)) return;
+    const Write& write = whole_write_[effects_.storage_of(id)];
+    if (write.time > parts_at_[id].time) fail_stale(id, write, user);
+  }
+  [[noreturn]] void fail_stale(NodeId id, const Write& write, NodeId user) {
+    auto name = [&](NodeId node) { return out_.text(in_.step().nodes[node].name); };
+    throw PassError(
+        "chunk.written-apart",
+        fmt::format(
+            "'{}' and its parts are stored apart, '{}' writes one of them in place, and '{}' needs the other",
+            name(id), name(write.writer), name(user)),
+        site_of(in_, in_.step().nodes[write.writer]),
+        "use the form of the operation that makes a new value, or select roots that contain it");
+  }
+
+  Arg argument(NodeId user, NodeId input, std::size_t leaf, std::size_t k) {
+    const Access access = placements_.access(user, leaf);
+    switch (access.kind) {
+      case Access::Kind::kWhole:
+        return Arg::node(whole(input, user));
+      case Access::Kind::kSlice:
+        return slice(input, access, k, user);
+      case Access::Kind::kChain:
+        return k == 0 ? Arg::node(whole(input, user)) : parts_of(user)[k - 1];
+      case Access::Kind::kAny:
+      case Access::Kind::kPart:
+        break;
+    }
+    return seen_by(user, input).is_divided() ? part(input, k, user) : Arg::node(whole(input, user));
+  }
+
+  // ------------------------------------------------------------------------- accessors
+
+  // The parts of a region's value.
+  std::span<Arg> parts_of(NodeId id) {
+    const std::size_t count = plan_.division(placements_.region[id]).count();
+    std::uint32_t& begin = parts_at_.at(id).begin;
+    if (begin == kNoParts) {
+      begin = static_cast<std::uint32_t>(parts_.size());
+      parts_.resize(parts_.size() + count);
+    }
+    return {parts_.data() + begin, count};
+  }
+
+  // Part k of a divided value. `user` is the node that wants it, in a region.
+  Arg part(NodeId id, std::size_t k, NodeId user) {
+    if (placements_.has_parts_for(id, placements_.region[user])) {
+      require_fresh_parts(id, user);
+      return parts_of(id)[k];
+    }
+    const Placement& placement = seen_by(user, id);
+    const TypeId type = in_.step().nodes[id].type;
+    if (type && context().types[type].kind == TypeKind::kScalar) return part_of_number(id, k, user);
+    if (!placement.is(PlacementKind::kSplit)) fail_part(id, user);
+    return slice(id, {Access::Kind::kSlice, static_cast<std::int16_t>(placement.dim), placement.blocks}, k,
+                 user);
+  }
+  [[noreturn]] void fail_part(NodeId id, NodeId user) {
+    const Node& node = in_.step().nodes[id];
+    throw PassError("chunk.no-part",
+                    fmt::format("'{}' ({}) is placed {} and cannot be cut into parts", out_.text(node.name),
+                                print_type(context(), node.type), print_placement(seen_by(user, id))),
+                    site_of(in_, in_.step().nodes[user]), "select roots that contain what makes this value");
+  }
+
+  // The parts of a value that has none for the user's region are made once for all regions that hand over parts
+  // to it, or, where values are rejoined between regions, for each region.
+  std::uint32_t sharers(NodeId user) const {
+    const RegionId region = placements_.region[user];
+    return plan_.join == JoinMode::kRegions ? region.index() : placements_.regions[region.index()].group;
+  }
+  Arg part_of_number(NodeId id, std::size_t k, NodeId user) {
+    if (!seen_by(user, id).is_partial()) fail_part(id, user);
+    const ExprId extent = in_.context->types[in_.step().nodes[id].type].expr;
+    return piece({id.index(), -1, 0, sharers(user)}, id, k, [&] {
+      numbers_in_parts_.push_back(id);
+      const auto known = sizes_.of_extent(extent, placements_.region[user]);
+      return known ? *known : sizes_.of_number(whole(id, user), {id, user});
+    });
+  }
+  Arg slice(NodeId id, const Access& access, std::size_t k, NodeId user) {
+    return piece({id.index(), access.dim, access.blocks.index(), sharers(user)}, id, k, [&] {
+      return joins_.cut(
+          {.whole = whole(id, user), .origin = id, .user = user, .dim = access.dim, .blocks = access.blocks});
+    });
+  }
+  // Made anew where the value was written since.
+  template <class Cut>
+  Arg piece(const PiecesKey& key, NodeId id, std::size_t k, Cut&& cut) {
+    const auto found = pieces_.find(key);
+    if (found != pieces_.end() && found->second.time >= last_write(id)) return found->second.args[k];
+    // Demanding the whole may make other pieces: fill in through a fresh look-up.
+    std::vector<Arg> made = cut();
+    return (pieces_[key] = {writer_.time(), std::move(made)}).args[k];
+  }
+  std::size_t last_write(NodeId id) const {
+    const NodeId storage = effects_.storage_of(id);
+    return std::max(whole_write_[storage].time, part_write_[storage].time);
+  }
+
+  // What a call is made from, if it is made again, comes first; that may be a long chain.
+  NodeId whole(NodeId id, NodeId user) {
+    if (const NodeId known = find_whole(id, user)) return known;
+    struct Demand {
+      NodeId id;
+      std::string_view reason;  // to make it again, once that is found
+    };
+    std::vector<Demand> open{{id, {}}};
+    while (!open.empty()) {
+      const Demand top = open.back();
+      if (find_whole(top.id, user)) {
+        open.pop_back();
+      } else if (!top.reason.empty()) {
+        set_made(top.id, write_again(top.id, top.reason));
+      } else {
+        if (is_divided_here(top.id)) require_fresh_parts(top.id, user);
+        const std::string_view reason = reason_to_write_again(top.id);
+        if (reason.empty()) {
+          set_made(top.id, join(top.id, user));
+          continue;
+        }
+        open.back().reason = reason;
+        const std::size_t begin = open.size();
+        for_each_input(*in_.context, in_.step().nodes[top.id], [&](NodeId input) {
+          open.push_back({input, {}});
+        });
+        std::reverse(open.begin() + static_cast<std::ptrdiff_t>(begin), open.end());
+      }
+    }
+    return whole_[id].node;
+  }
+  void set_made(NodeId id, NodeId made) { set_whole(id, made, out_.step().nodes[made].type); }
+  // The whole value, if it is there and shows what was last written.
+  NodeId find_whole(NodeId id, NodeId user) {
+    const Whole known = whole_[id];
+    if (!known.node) return {};
+    const NodeId storage = effects_.storage_of(id);
+    if (!is_divided_here(id)) {
+      // A view of a join.
+      const Write& write = part_write_[storage];
+      if (write.time > known.time && is_copied_by_join(storage)) fail_stale(id, write, user);
+      return known.node;
+    }
+    const Write& write = whole_write_[storage];
+    if (write.time > known.time && write.value != id) fail_stale(id, write, user);
+    return part_write_[storage].time <= known.time ? known.node : NodeId();
+  }
+  // Why the whole of a divided value is not a join of its parts; empty if it is.
+  std::string_view reason_to_write_again(NodeId id) {
+    if (last_write(id) != 0) return {};
+    if ((made_of_sizes_.contains(id) || is_size_arithmetic(id)) && !reads_written(id))
+      return "made of sizes only: wanted whole as well as in parts";
+    return views_.is_joined_above(id) ? "a view: the value that it shows is joined" : std::string_view();
+  }
+
+  // Whether a divided value depends on no divided tensor's content: a size, a factory, a view of such. Then
+  // it is cheaper to make again than to join.
+  bool is_made_of_sizes(NodeId id) const {
+    const Node& node = in_.step().nodes[id];
+    if (node.op == nullptr || node.op->writes || node.op->is_random) return false;
+    if ((node.extra && !node.extra->bindings.empty()) || node.op->cost == CostClass::kCollective ||
+        node.op->cost == CostClass::kWait)
+      return false;
+    const std::string_view target = out_.text(node.target);
+    const bool reads_type =
+        target == "aten.sym_size.int" || target == "aten.sym_numel.default" || node.op->reads_types_only;
+    bool only_sizes = true;
+    for_each_input(*in_.context, node, [&](NodeId input) {
+      const bool is_type_of_outside = !placements_.region[input] && reads_type;
+      only_sizes &= is_type_of_outside || is_made_of_sizes_input(input);
+    });
+    return only_sizes;
+  }
+  // Whether what it reads was written: its parts were made before or behind that, as it was.
+  bool reads_written(NodeId id) const {
+    bool found = false;
+    const Node& node = in_.step().nodes[id];
+    if (reads_elements(node))
+      for_each_input(*in_.context, node, [&](NodeId input) { found = found || last_write(input) != 0; });
+    return found;
+  }
+  // Of sizes or counts: what is made of their sums is none of its parts' (u//8).
+  bool is_size_arithmetic(NodeId id) const {
+    const Node& node = in_.step().nodes[id];
+    return placements_.of(id).is_local() && node.type &&
+           in_.context->types[node.type].kind == TypeKind::kScalar &&
+           out_.text(node.target).starts_with("operator.") && node.op != nullptr && !node.op->writes;
+  }
+  bool is_made_of_sizes_input(NodeId input) const {
+    if (!placements_.of(input).is_divided()) return true;
+    if (placements_.region[input]) return made_of_sizes_.contains(input);
+    const TypeId type = in_.step().nodes[input].type;
+    return type && in_.context->types[type].kind == TypeKind::kScalar;
+  }
+  // The wholes of its inputs are there.
+  NodeId write_again(NodeId id, std::string_view reason) {
+    const Node& original = in_.step().nodes[id];
+    auto take = [&](Arg arg) { return arg.is_node() ? Arg::node(whole_[arg.as_node()].node) : arg; };
+    const ArgRange args = context().args.map(original.args, take);
+    const ArgRange kwargs = context().args.map(original.kwargs, take);
+    Node node = writer_.make_again(id, reason);
+    node.args = args;
+    node.kwargs = kwargs;
+    return writer_.append_whole(std::move(node), id);
+  }
+
+  NodeId join(NodeId id, NodeId user) {
+    const Placement& placement = placements_.placement[id];
+    switch (placement.kind) {
+      case PlacementKind::kSplit:
+        return joins_.concatenate(id, parts_of(id), placement);
+      case PlacementKind::kPartial:
+        return joins_.add(id, parts_of(id));
+      case PlacementKind::kCarried:
+        return parts_of(id).back().as_node();
+      default:
+        break;
+    }
+    const Node& node = in_.step().nodes[id];
+    const Node& wanted_by = in_.step().nodes[user];
+    throw PassError(
+        "chunk.local-wanted-whole",
+        fmt::format(
+            "'{}' ({}) has its rows in an order of its part's own (placed {}), and '{}' ({}) wants it whole",
+            out_.text(node.name), out_.text(node.target), print_placement(placement),
+            out_.text(wanted_by.name), out_.text(wanted_by.target)),
+        site_of(in_, node),
+        "select roots that contain both, or write the rows back to token order inside the module");
+  }
+
+  const Graph& in_;
+  const ChunkPlan& plan_;
+  const Placements& placements_;
+  const Effects& effects_;
+  const PartSymbols symbols_;
+  Graph out_;
+  ChunkWriter writer_;
+  PartSizes sizes_;
+  PartJoins joins_;
+  PartAttention attention_;
+  ViewJoins views_;
+  SideTable<NodeId, Whole> whole_;
+  IdSet<NodeId> retyped_;                // values whose whole has another type than they had
+  LastWrites whole_write_, part_write_;  // to wholes and to parts
+  SideTable<NodeId, Parts> parts_at_;
+  std::vector<Arg> parts_;
+  std::map<PiecesKey, Pieces> pieces_;
+  std::vector<NodeId> numbers_in_parts_;  // from outside: the whole ones may have no user left
+  IdSet<NodeId> made_of_sizes_;           // divided nodes
+  IdSet<NodeId> wanted_whole_;            // divided nodes, once something asks
+  bool has_wanted_ = false;
+};
+
+}  // namespace
+
+Graph lower_chunks(const Graph& graph, const ChunkPlan& plan) {
+  return Lowering(graph, plan).run();
+}
+
+}  // namespace epweave

@@ -1,0 +1,343 @@
+#include "pipeline/registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "passes/canonicalize.h"
+#include "passes/chunk/chunk.h"
+#include "passes/concretize.h"
+#include "passes/dce.h"
+#include "passes/dedup_unshard.h"
+#include "passes/isolate_ep_pg.h"
+#include "passes/mark_eager_chunks.h"
+#include "passes/overlap_ep/overlap_ep.h"
+#include "passes/reassign_pgs.h"
+#include "passes/symbolize.h"
+#include "pipeline/pipeline.h"
+
+namespace epweave {
+namespace {
+
+template <class Row>
+const Row* find_row(const std::vector<Row>& rows, std::string_view name) {
+  for (const Row& row : rows)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+PassResult run_dce(const Graph& graph, const Options&) {
+  return {dce(graph)};
+}
+PassResult run_canonicalize(const Graph& graph, const Options&) {
+  return {canonicalize(graph)};
+}
+PassResult run_dedup_unshard(const Graph& graph, const Options&) {
+  return {dedup_unshard(graph)};
+}
+
+std::vector<ChunkRoot> read_roots(const Options& options) {
+  std::vector<ChunkRoot> roots;
+  for (const std::string& root : options.list("roots")) roots.push_back(parse_chunk_root(root));
+  if (roots.empty())
+    throw UsageError("option 'roots': there is no pattern\n  expected as in roots=[layers.*.moe]");
+  return roots;
+}
+
+std::vector<std::int64_t> read_sizes(const Options& options) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;  // keeps sums of sizes in range
+  std::vector<std::int64_t> sizes;
+  if (!options.has("sizes")) return sizes;
+  for (const std::string& item : options.list("sizes")) {
+    std::int64_t& size = sizes.emplace_back();
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), size);
+    if (error != std::errc() || end != item.data() + item.size() || size < 1 || size > kMostTokens)
+      throw UsageError(
+          fmt::format("option 'sizes': '{}' is no number of tokens\n  expected numbers from 1 on, as in "
+                      "sizes=[700,324]",
+                      item));
+  }
+  if (sizes.size() < 2)
+    throw UsageError("option 'sizes': there must be at least two parts\n  expected as in sizes=[700,324]");
+  return sizes;
+}
+
+// Sizes that no root has as many parts of would be passed over.
+void require_use_of_sizes(const std::vector<ChunkRoot>& roots, const std::vector<std::int64_t>& sizes) {
+  const auto count = static_cast<std::int64_t>(sizes.size());
+  const auto uses_sizes = [&](const ChunkRoot& root) { return root.parts.value_or(count) == count; };
+  if (sizes.empty() || roots.empty() || std::ranges::any_of(roots, uses_sizes)) return;
+  throw UsageError(fmt::format(
+      "option 'sizes': {} parts are given sizes, but '{}:{}' asks for {} parts\n  expected as many "
+      "sizes as parts, or a pattern without a number of parts",
+      count, roots.front().pattern, *roots.front().parts, *roots.front().parts));
+}
+
+// As many parts as sizes.
+std::int64_t read_parts(const Options& options) {
+  const std::int64_t parts = options.integer("parts");
+  const auto count = static_cast<std::int64_t>(read_sizes(options).size());
+  if (count == 0 || count == parts) return parts;
+  if (!options.is_given("parts")) return count;
+  throw UsageError(
+      fmt::format("option 'parts': {} parts, but 'sizes' gives the sizes of {}\n  expected one of the "
+                  "two, or as many sizes as parts",
+                  parts, count));
+}
+
+// Whether an option that may be left out has this value.
+bool is_chosen(const Options& options, std::string_view name, std::string_view value) {
+  return options.has(name) && options.text(name) == value;
+}
+
+// Autograd casts each part's gradient before anything is added.
+void require_one_order(const Options& options) {
+  if (options.text("cast") == "exact" && is_chosen(options, "grad-accumulation", "eager"))
+    throw UsageError(
+        "option 'grad-accumulation': 'eager' casts the gradient of each part, 'cast=exact' adds up the parts "
+        "first\n  expected one of the two");
+}
+
+PassResult run_chunk(const Graph& graph, const Options& options) {
+  return chunk(graph, read_chunk_options(options));
+}
+void settle_chunk_options(Options& options) {
+  options.set("parts", read_parts(options));
+  read_chunk_options(options);
+}
+
+PairFirst pair_first_named(std::string_view name) {
+  if (name == "auto") return PairFirst::kAuto;
+  return name == "yes" ? PairFirst::kYes : PairFirst::kNo;
+}
+
+PassResult run_overlap_ep(const Graph& graph, const Options& options) {
+  return overlap_ep(
+      graph, {.roots = options.list("roots"),
+              .pair_first = pair_first_named(options.text("pair-first")),
+              .movement = options.text("movement") == "minimal" ? Movement::kMinimal : Movement::kDelay,
+              .require_exchange = options.flag("require-exchange"),
+              .validate_only = options.flag("validate-only")});
+}
+
+PassResult run_mark_eager_chunks(const Graph& graph, const Options&) {
+  return mark_eager_chunks(graph);
+}
+PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
+  return isolate_ep_pg(graph);
+}
+PassResult run_reassign_pgs(const Graph& graph, const Options&) {
+  return reassign_pgs(graph);
+}
+PassResult run_symbolize(const Graph& graph, const Options& options) {
+  return symbolize(graph, {.inputs = options.list("inputs")});
+}
+PassResult run_concretize(const Graph& graph, const Options&) {
+  return concretize(graph);
+}
+
+// The options that chunk shares with presets that contain it.
+const OptionSpec kRoots{"roots", OptionKind::kList, "layers.*.moe",
+                        "patterns of module paths, compared component by component; PATTERN:N for N parts"};
+const OptionSpec kDim{
+    "dim", OptionKind::kChoice, "batch", "dimension of the token grid to divide", {"batch", "seq"}};
+const OptionSpec kParts{
+    "parts", OptionKind::kInt, "2", "into how many parts, as equal as whole rows allow", {}, 2};
+const OptionSpec kDense{.name = "dense",
+                        .kind = OptionKind::kFlag,
+                        .help = "chunk all selected modules, also those that exchange no tokens",
+                        .is_optional = true};
+const OptionSpec kSizes{.name = "sizes",
+                        .kind = OptionKind::kList,
+                        .help = "how many tokens each part has, instead of parts: [700,324]",
+                        .is_optional = true};
+
+const OptionSpec kCast{"cast",
+                       OptionKind::kChoice,
+                       "linear",
+                       "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
+                       {"linear", "exact"}};
+
+const OptionSpec kAttention{
+    .name = "attention",
+    .kind = OptionKind::kChoice,
+    .help = "what tokens attend to: those of all parts (whole-kv, the default), or of their own part",
+    .choices = {"whole-kv", "independent"},
+    .is_optional = true};
+
+const OptionSpec kGradAccumulation{
+    .name = "grad-accumulation",
+    .kind = OptionKind::kChoice,
+    .help =
+        "add up the parts of a gradient before it is reduced over ranks (early, the default), or behind, as "
+        "autograd does in eager mode",
+    .choices = {"early", "eager"},
+    .is_optional = true};
+
+const OptionSpec kJoin{.name = "join",
+                       .kind = OptionKind::kChoice,
+                       .help =
+                           "rejoin values as late as possible (late, the default), or between modules, as "
+                           "torchtitan does",
+                       .choices = {"late", "regions"},
+                       .is_optional = true};
+
+const OptionSpec kContract{
+    .name = "contract",
+    .kind = OptionKind::kChoice,
+    .help =
+        "what you promise of the modules: nothing (none, the default), or that a row which takes a sum over "
+        "rows means that of its own part (own-sums)",
+    .choices = {"none", "own-sums"},
+    .is_optional = true};
+
+std::vector<PassInfo> make_passes() {
+  return {
+      {.name = "dce", .summary = "drop nodes whose results nothing needs", .options = {}, .run = run_dce},
+      {.name = "canonicalize",
+       .summary = "remove detaches, views and slices that change nothing; spell views as reshape",
+       .options = {},
+       .run = run_canonicalize},
+      {.name = "dedup-unshard",
+       .summary = "gather each sharded parameter once",
+       .options = {},
+       .run = run_dedup_unshard},
+      {.name = "symbolize",
+       .summary = "give a token count that is a plain number a symbol, so that chunk can divide it",
+       .options =
+           {{"inputs", OptionKind::kList, "[]",
+             "inputs and dimensions that count tokens: [tokens:0,labels:0]; none: tokens, inputs, labels "
+             "and positions"}},
+       .run = run_symbolize},
+      {.name = "chunk",
+       .summary = "run selected modules on parts of the tokens, one after the other",
+       .options = {kRoots,
+                   kDim,
+                   kParts,
+                   kSizes,
+                   {"require-exchange", OptionKind::kFlag, "true",
+                    "chunk only modules that exchange tokens between ranks"},
+                   kDense,
+                   kCast,
+                   kGradAccumulation,
+                   kJoin,
+                   kAttention,
+                   kContract},
+       .run = run_chunk,
+       .settle = settle_chunk_options},
+      {.name = "mark-eager-chunks",
+       .summary = "mark the parts of modules that torchtitan chunked in eager mode, before tracing",
+       .options = {},
+       .run = run_mark_eager_chunks},
+      {.name = "isolate-ep-pg",
+       .summary = "give token exchanges a process group of their own",
+       .options = {},
+       .run = run_isolate_ep_pg},
+      {.name = "reassign-pgs",
+       .summary = "give gathers of parameters a process group of their own",
+       .options = {},
+       .run = run_reassign_pgs},
+      {.name = "overlap-ep",
+       .summary = "hide each part's token exchanges behind the other parts' compute",
+       .options =
+           {{"roots", OptionKind::kList, "[]", "which chunked regions, by module pattern; none: all"},
+            {"pair-first",
+             OptionKind::kChoice,
+             "auto",
+             "launch all parts' first exchanges back to back; auto: unless the region is a whole block",
+             {"auto", "yes", "no"}},
+            {"movement",
+             OptionKind::kChoice,
+             "delay",
+             "delay nodes only, as torchtitan does, or move as few as the schedule allows",
+             {"delay", "minimal"}},
+            {"require-exchange", OptionKind::kFlag, "true",
+             "decline a graph that has no labelled token exchange in a chunked region"},
+            {"validate-only", OptionKind::kFlag, "false",
+             "make the schedule and prove it, but leave the graph as it is"}},
+       .run = run_overlap_ep},
+      {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
+  };
+}
+
+// Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
+// make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
+// A preset passes on what it is given.
+OptionSpec left_out(OptionSpec spec) {
+  spec.fallback.reset();
+  spec.is_optional = true;
+  return spec;
+}
+
+std::string expand_ep_overlap(const Options& options) {
+  std::vector<std::string> patterns;
+  for (const ChunkRoot& root : read_roots(options)) patterns.push_back(root.pattern);
+  std::string optional =
+      options.has("sizes") ? fmt::format(",sizes={}", print_value(options.list("sizes"))) : "";
+  if (options.has("dense") && options.flag("dense")) optional += ",dense=true";
+  for (const char* name : {"cast", "grad-accumulation", "join", "attention", "contract"})
+    if (options.has(name)) optional += fmt::format(",{}={}", name, options.text(name));
+  return fmt::format(
+      "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}}},isolate-ep-pg,dce,"
+      "overlap-ep{{roots={}}},concretize",
+      options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
+      options.text("dim"), read_parts(options), optional, print_value(patterns));
+}
+
+std::vector<PresetInfo> make_presets() {
+  return {
+      {.name = "ep-overlap",
+       .summary = "chunk MoE modules and hide each part's token exchange behind the others' compute",
+       .options = {kRoots,
+                   kDim,
+                   kParts,
+                   kSizes,
+                   kDense,
+                   left_out(kCast),
+                   kGradAccumulation,
+                   kJoin,
+                   kAttention,
+                   kContract,
+                   {"symbolize",
+                    OptionKind::kChoice,
+                    "no",
+                    "for graphs whose token count is a plain number: give it a symbol first",
+                    {"yes", "no"}}},
+       .expand = expand_ep_overlap},
+  };
+}
+
+}  // namespace
+
+ChunkOptions read_chunk_options(const Options& options) {
+  require_use_of_sizes(read_roots(options), read_sizes(options));
+  require_one_order(options);
+  return {.roots = read_roots(options),
+          .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
+          .parts = options.integer("parts"),
+          .sizes = read_sizes(options),
+          .require_exchange = options.flag("require-exchange"),
+          .dense = options.has("dense") && options.flag("dense"),
+          .exact_casts = options.text("cast") == "exact",
+          .attention = is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent
+                                                                      : AttentionMode::kWholeKv,
+          .grad_accumulation = is_chosen(options, "grad-accumulation", "eager") ? GradAccumulation::kEager
+                                                                                : GradAccumulation::kEarly,
+          .join = is_chosen(options, "join", "regions") ? JoinMode::kRegions : JoinMode::kLate,
+          .own_sums = is_chosen(options, "contract", "own-sums") ? OwnSums::kAccept : OwnSums::kRefuse};
+}
+
+const PassInfo* Registry::find_pass(std::string_view name) const {
+  return find_row(passes, name);
+}
+const PresetInfo* Registry::find_preset(std::string_view name) const {
+  return find_row(presets, name);
+}
+
+const Registry& registry() {
+  static const Registry kRegistry = {make_passes(), make_presets()};
+  return kRegistry;
+}
+
+}  // namespace epweave

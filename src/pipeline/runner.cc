@@ -1,0 +1,220 @@
+#include "pipeline/runner.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <set>
+#include <tuple>
+
+namespace epweave {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void record_origins(Graph& graph) {
+  if (!graph.origins.empty() || graph.bodies.empty()) return;
+  const Body& step = graph.step();
+  graph.origins.reserve(step.order.size());
+  for (NodeId id : step.order) graph.origins.push_back({step.nodes[id].name, step.nodes[id].target});
+}
+
+std::string list_violations(const Graph& graph, const std::vector<Violation>& violations) {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, violations.size()); ++i)
+    text += "\n  " + print_violation(graph, violations[i]);
+  if (violations.size() > kShown) text += fmt::format("\n  and {} more", violations.size() - kShown);
+  return text;
+}
+
+// Passes take a sound structure for granted.
+void refuse_broken_structure(const Graph& graph) {
+  std::vector<Violation> violations;
+  verify_structure(graph, violations);
+  if (!violations.empty())
+    throw InputError("the graph's structure is broken:" + list_violations(graph, violations));
+}
+
+// Violations that the pass is not to blame for.
+class KnownViolations {
+ public:
+  void add(const Graph& graph) {
+    for (const Violation& violation : verify_graph(graph)) known_.insert(key_of(violation));
+  }
+
+  // The violations of `graph` that are new.
+  std::vector<Violation> find_new(const Graph& graph) const {
+    std::vector<Violation> found = verify_graph(graph);
+    if (found.empty() || known_.empty()) return found;
+    const std::unordered_map<std::string_view, NodeId> step_nodes = index_step(graph);
+    std::erase_if(found, [&](const Violation& v) { return is_known(graph, step_nodes, v); });
+    return found;
+  }
+
+ private:
+  // Invariant, body, node; without a node, the message tells violations apart.
+  using Key = std::tuple<std::string, StringId, std::string>;
+
+  static Key key_of(const Violation& v) {
+    return {v.invariant, v.body, v.site.node.empty() ? v.message : v.site.node};
+  }
+
+  static std::unordered_map<std::string_view, NodeId> index_step(const Graph& graph) {
+    std::unordered_map<std::string_view, NodeId> nodes;
+    for (NodeId id : graph.step().order) nodes.emplace(graph.text(graph.step().nodes[id].name), id);
+    return nodes;
+  }
+
+  bool is_known(const Graph& graph, const std::unordered_map<std::string_view, NodeId>& step_nodes,
+                const Violation& violation) const {
+    if (known_.contains(key_of(violation))) return true;
+    const auto node = step_nodes.find(violation.site.node);
+    if (violation.body || node == step_nodes.end()) return false;
+    for (const Provenance& record : graph.step().nodes[node->second].provenance)
+      for (StringId origin : record.origins)
+        if (known_.contains(Key{violation.invariant, StringId(), std::string(graph.text(origin))}))
+          return true;
+    return false;
+  }
+
+  std::set<Key> known_;
+};
+
+[[noreturn]] void blame(const PassCall& call, const Graph& graph, const std::vector<Violation>& violations) {
+  throw CheckError(fmt::format("pass '{}' broke the graph ({} violations; this is a bug of the tool):{}",
+                               call.pass->name, violations.size(), list_violations(graph, violations)));
+}
+
+class Run {
+ public:
+  Run(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options)
+      : pipeline_(pipeline), options_(options), graph_(graph) {
+    record_origins(graph_);
+    for (const Origin& origin : graph_.origins) is_origin_.insert(origin.name);
+    if (options_.verify != VerifyPolicy::kOff) known_.add(graph_);
+  }
+
+  Graph run() {
+    std::string sha256 = options_.input_sha256;
+    for (std::size_t i = 0; i < pipeline_.calls.size(); ++i) {
+      const PassCall& call = pipeline_.calls[i];
+      if (options_.hooks.before_pass) options_.hooks.before_pass(call);
+      try {
+        run_pass(i, std::exchange(sha256, {}));
+      } catch (const std::exception& error) {
+        report_failure(i, error.what());
+        throw;
+      }
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  void run_pass(std::size_t position, std::string sha256) {
+    const PassCall& call = pipeline_.calls[position];
+    const auto start = Clock::now();
+    PassResult result = call.pass->run(graph_, call.options);
+    const double seconds = seconds_since(start);
+    complete_provenance(call, result.graph);
+    result.graph.passes.push_back(
+        {.name = std::string(call.pass->name),
+         .options = print_options(call.options),
+         .tool = options_.tool,
+         .nodes_before = static_cast<std::uint32_t>(graph_.step().order.size()),
+         .nodes_after = static_cast<std::uint32_t>(result.graph.step().order.size()),
+         .input_sha256 = std::move(sha256),
+         .notes = result.notes});
+    const double verify_seconds = verify(position, result.graph);
+    if (options_.hooks.after_pass)
+      options_.hooks.after_pass({.position = position,
+                                 .count = pipeline_.calls.size(),
+                                 .call = call,
+                                 .before = graph_,
+                                 .after = result.graph,
+                                 .notes = result.notes,
+                                 .seconds = seconds,
+                                 .verify_seconds = verify_seconds});
+    graph_ = std::move(result.graph);
+  }
+
+  // "kept" for nodes that no pass has said anything about.
+  void complete_provenance(const PassCall& call, Graph& graph) const {
+    const StringId pass = graph.intern(call.pass->name);
+    Body& step = graph.step();
+    for (NodeId id : step.order) {
+      Node& node = step.nodes[id];
+      if (!node.provenance.empty()) continue;
+      if (!is_origin_.contains(node.name))
+        throw CheckError(fmt::format("pass '{}' made node '{}' without saying where it comes from",
+                                     call.pass->name, graph.text(node.name)));
+      append_provenance(*graph.context, node,
+                        {.pass = pass, .role = ProvenanceRole::kKept, .origins = {node.name}});
+    }
+  }
+
+  // Seconds spent.
+  double verify(std::size_t position, const Graph& graph) const {
+    const bool is_last = position + 1 == pipeline_.calls.size();
+    if (options_.verify == VerifyPolicy::kOff || (options_.verify == VerifyPolicy::kEnd && !is_last))
+      return 0;
+    // What a pass left as it was has been checked.
+    if (options_.verify == VerifyPolicy::kEach && same_code(graph_, graph)) return 0;
+    const auto start = Clock::now();
+    const std::vector<Violation> violations = known_.find_new(graph);
+    if (!violations.empty()) blame(pipeline_.calls[position], graph, violations);
+    return seconds_since(start);
+  }
+
+  void report_failure(std::size_t position, const char* what) const {
+    if (!options_.hooks.on_failure) return;
+    Pipeline remaining;
+    remaining.calls.assign(pipeline_.calls.begin() + static_cast<std::ptrdiff_t>(position),
+                           pipeline_.calls.end());
+    options_.hooks.on_failure({.position = position,
+                               .call = pipeline_.calls[position],
+                               .input = graph_,
+                               .remaining = print_pipeline(remaining),
+                               .what = what});
+  }
+
+  const Pipeline& pipeline_;
+  const RunnerOptions& options_;
+  Graph graph_;
+  IdSet<StringId> is_origin_;
+  KnownViolations known_;
+};
+
+bool same_node(const ArgPool& args, const Node& a, const Node& b) {
+  return a.name == b.name && a.target == b.target && a.kind == b.kind && a.has_custom == b.has_custom &&
+         a.backward == b.backward && a.seq_nr == b.seq_nr && args.equal(a.args, b.args) &&
+         args.equal(a.kwargs, b.kwargs) && args.equal(a.attr, b.attr) && a.type == b.type &&
+         a.module == b.module && a.source == b.source && a.recompute == b.recompute && a.ep == b.ep &&
+         a.chunk == b.chunk && a.extra == b.extra;
+}
+
+bool same_body(const ArgPool& args, const Body& a, const Body& b) {
+  if (a.name != b.name || a.order != b.order) return false;
+  for (NodeId id : a.order)
+    if (!same_node(args, a.nodes[id], b.nodes[id])) return false;
+  return true;
+}
+
+}  // namespace
+
+Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options) {
+  refuse_broken_structure(graph);
+  return Run(graph, pipeline, options).run();
+}
+
+bool same_code(const Graph& a, const Graph& b) {
+  if (a.bodies.size() != b.bodies.size()) return false;
+  for (std::size_t i = 0; i < a.bodies.size(); ++i)
+    if (!same_body(a.context->args, a.bodies[i], b.bodies[i])) return false;
+  return true;
+}
+
+}  // namespace epweave

@@ -1,0 +1,186 @@
+#include "placement/chunk_roots.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "analysis/eager_chunks.h"
+#include "base/nearest_name.h"
+#include "ir/walk.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::string_view kAllToAll = "_c10d_functional.all_to_all_single.default";
+constexpr std::string_view kCheckPattern =
+    "check the pattern (components separated by dots, * is one component)";
+
+class RootSelection {
+ public:
+  RootSelection(const Graph& graph, const PlacementOptions& options, ModuleMatcher& matcher)
+      : graph_(graph), step_(graph.step()), options_(options), matcher_(matcher) {}
+
+  ChunkRoots run() {
+    const StringId exchange = graph_.context->strings.find(kAllToAll);
+    collect([&](const Node& node) { return options_.dense || node.target == exchange; });
+    if (const auto& overlap = matcher_.overlap())
+      throw PassError("chunk.overlapping-roots",
+                      fmt::format("the patterns select '{}' and '{}', one inside the other",
+                                  graph_.text(overlap->first), graph_.text(overlap->second)),
+                      {}, "select each module once");
+    sort_out_patterns();
+    if (!found_.empty()) return std::move(result_);
+    if (result_.unused_patterns.empty()) fail_unmatched();
+    if (options_.require_exchange)
+      throw PassError(
+          "chunk.no-exchange",
+          fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
+                      fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
+          {},
+          fmt::format("{} and that the graph was traced with expert parallelism; dense=true takes "
+                      "all modules of a pattern, require-exchange=false those with EP labels",
+                      kCheckPattern));
+    collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
+    if (found_.empty())
+      throw PassError(
+          "chunk.no-region",
+          fmt::format("no module selected by '{}' has expert-parallel labels{}",
+                      fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
+          {}, fmt::format("{}; dense=true takes all modules of a pattern, labelled or not", kCheckPattern));
+    sort_out_patterns();
+    return std::move(result_);
+  }
+
+ private:
+  template <class Wanted>
+  void collect(Wanted&& wanted) {
+    result_.noted.clear();
+    for (const auto [id, node] : walk_extras(*graph_.context, step_)) {
+      if (node.kind != NodeKind::kCall) continue;
+      const StringId root = matcher_.root_of(node.module);
+      if (!root) continue;
+      if (node.chunk.part || find_eager_notes(*graph_.context, node)) result_.noted.push_back(id);
+      if (!wanted(node) || !result_.modules.insert(root)) continue;
+      found_.push_back(root);
+      result_.division.at(root) = division_of(root);
+    }
+  }
+
+  bool selects(const std::string& pattern, StringId root) const {
+    return match_module(pattern, graph_.text(root)) == graph_.text(root);
+  }
+
+  // The division of the one pattern that selects the root.
+  std::uint32_t division_of(StringId root) const {
+    std::optional<std::size_t> first;
+    for (std::size_t i = 0; i < options_.roots.size(); ++i) {
+      if (!selects(options_.roots[i], root)) continue;
+      if (first)
+        throw PassError("chunk.overlapping-roots",
+                        fmt::format("the patterns '{}' and '{}' both select '{}'", options_.roots[*first],
+                                    options_.roots[i], graph_.text(root)),
+                        {}, "select each module once");
+      first = i;
+    }
+    return options_.divisions.empty() ? 0 : options_.divisions[*first];
+  }
+
+  // Lists the patterns that nothing was found for.
+  void sort_out_patterns() {
+    result_.unused_patterns.clear();
+    result_.unmatched_patterns.clear();
+    for (const std::string& pattern : options_.roots) {
+      if (std::ranges::any_of(found_, [&](StringId root) { return selects(pattern, root); })) continue;
+      const std::vector<std::string_view>& paths = module_paths();
+      const bool matches = std::ranges::any_of(
+          paths, [&](std::string_view path) { return !match_module(pattern, path).empty(); });
+      if (matches) {
+        result_.unused_patterns.push_back(pattern);
+      } else {
+        result_.unmatched_patterns.push_back({pattern, nearest_path(pattern)});
+      }
+    }
+  }
+
+  // Of the calls, each once.
+  const std::vector<std::string_view>& module_paths() {
+    if (!paths_.empty()) return paths_;
+    IdSet<StringId> seen;
+    for (NodeId id : step_.order) {
+      const Node& node = step_.nodes[id];
+      if (node.kind == NodeKind::kCall && node.module && seen.insert(node.module))
+        paths_.push_back(graph_.text(node.module));
+    }
+    return paths_;
+  }
+
+  // The path of a module, or of one that contains it, with numbers as "*".
+  std::string nearest_path(std::string_view pattern) {
+    std::set<std::string> generic;
+    for (std::string_view path : module_paths())
+      for (std::size_t end = 0; end != path.npos;) {
+        end = path.find('.', end == 0 ? 0 : end + 1);
+        generic.insert(generic_module(path.substr(0, end)));
+      }
+    return std::string(nearest_name(pattern, {generic.begin(), generic.end()}));
+  }
+
+  std::string describe_unmatched(std::string_view before) const {
+    std::string text;
+    for (const UnmatchedPattern& pattern : result_.unmatched_patterns) {
+      text += before;
+      text += print_unmatched(pattern);
+      before = "; ";
+    }
+    return text;
+  }
+  [[noreturn]] void fail_unmatched() const {
+    throw PassError("chunk.no-region", describe_unmatched(""), {}, std::string(kCheckPattern));
+  }
+
+  const Graph& graph_;
+  const Body& step_;
+  const PlacementOptions& options_;
+  ModuleMatcher& matcher_;
+  std::vector<StringId> found_;
+  std::vector<std::string_view> paths_;
+  ChunkRoots result_;
+};
+
+}  // namespace
+
+ChunkRoots select_roots(const Graph& graph, const PlacementOptions& options, ModuleMatcher& matcher) {
+  return RootSelection(graph, options, matcher).run();
+}
+
+void require_unchunked(const Graph& graph, const ChunkRoots& roots, ModuleMatcher& matcher) {
+  for (const auto [id, node] : walk(graph.step(), roots.noted)) {
+    // Fields, or what torchtitan's eager chunker noted and mark-eager-chunks would make fields of.
+    const std::optional<ChunkInfo> notes =
+        node.chunk.part ? std::nullopt : find_eager_notes(*graph.context, node);
+    const ChunkInfo& chunk = notes ? *notes : node.chunk;
+    if (!chunk.part) continue;
+    const StringId root = matcher.root_of(node.module);
+    if (!roots.modules.contains(root)) continue;
+    throw PassError(
+        "chunk.already-chunked",
+        fmt::format("'{}' is already divided into parts: this operation belongs to part {} of '{}'{}",
+                    graph.text(root), *chunk.part, graph.text(chunk.region),
+                    notes ? ", which was chunked in eager mode" : ""),
+        site_of(graph, node),
+        fmt::format("to schedule the parts that it has: -p {}isolate-ep-pg,overlap-ep,concretize; to divide "
+                    "it otherwise: chunk the graph it was made from, with all patterns in one list "
+                    "(roots=[A,B])",
+                    notes ? "mark-eager-chunks," : ""));
+  }
+}
+
+std::string print_unmatched(const UnmatchedPattern& unmatched) {
+  std::string text = fmt::format("no module matches '{}'", unmatched.pattern);
+  if (!unmatched.nearest.empty()) text += fmt::format(", did you mean '{}'?", unmatched.nearest);
+  return text;
+}
+
+}  // namespace epweave

@@ -1,0 +1,407 @@
+#include "placement/rows/positions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+// What an op does with numbers.
+enum class NumberOp : std::uint8_t {
+  kComputes,  // with the values of its operands
+  kTypeOnly,  // reads no values
+  kKeeps,     // moves them
+  kCast,
+  kSum,
+  kQuotient,   // rounded
+  kRemainder,  // not negative
+  // Those below may make own numbers of none.
+  kArange,
+  kElement,
+  kSort,
+  kRepeat,   // numbers the counts that it is given
+  kPickIn,   // self[.., indices, ..]
+  kPick,     // self, dimension, indices
+  kLookUp,   // self[indices]: embedding
+  kPutIn,    // self[indices] = values
+  kPut,      // self, dimension, positions, values
+  kPutRows,  // self, positions, values
+};
+
+NumberOp find_number_op(std::string_view target) {
+  if (target.find("_like.") != target.npos || target.starts_with("aten.new_") ||
+      target.starts_with("aten.sym_"))
+    return NumberOp::kTypeOnly;
+  if (target.starts_with("aten.arange.")) return NumberOp::kArange;
+  static constexpr std::pair<std::string_view, NumberOp> kOps[] = {
+      {"aten.reshape.default", NumberOp::kKeeps},
+      {"aten.view.default", NumberOp::kKeeps},
+      {"aten._unsafe_view.default", NumberOp::kKeeps},
+      {"aten.unsqueeze.default", NumberOp::kKeeps},
+      {"aten.squeeze.dim", NumberOp::kKeeps},
+      {"aten.squeeze.dims", NumberOp::kKeeps},
+      {"aten.t.default", NumberOp::kKeeps},
+      {"aten.transpose.int", NumberOp::kKeeps},
+      {"aten.permute.default", NumberOp::kKeeps},
+      {"aten.expand.default", NumberOp::kKeeps},
+      {"aten.slice.Tensor", NumberOp::kKeeps},
+      {"aten.select.int", NumberOp::kKeeps},
+      {"aten.split.Tensor", NumberOp::kKeeps},
+      {"aten.split_with_sizes.default", NumberOp::kKeeps},
+      {"aten.unbind.int", NumberOp::kKeeps},
+      {"aten.clone.default", NumberOp::kKeeps},
+      {"aten.alias.default", NumberOp::kKeeps},
+      {"aten.detach.default", NumberOp::kKeeps},
+      {"_c10d_functional.wait_tensor.default", NumberOp::kKeeps},
+      {"aten._to_copy.default", NumberOp::kCast},
+      {"prims.convert_element_type.default", NumberOp::kCast},
+      {"aten.add.Tensor", NumberOp::kSum},
+      {"aten.sub.Tensor", NumberOp::kSum},
+      {"aten.floor_divide.default", NumberOp::kQuotient},
+      {"aten.floor_divide.Scalar", NumberOp::kQuotient},
+      {"aten.div.Tensor_mode", NumberOp::kQuotient},
+      {"aten.div.Scalar_mode", NumberOp::kQuotient},
+      {"aten.remainder.Scalar", NumberOp::kRemainder},
+      {"aten.remainder.Tensor", NumberOp::kRemainder},
+      {"aten.sort.stable", NumberOp::kSort},
+      {"operator.getitem", NumberOp::kElement},
+      {"aten.repeat_interleave.Tensor", NumberOp::kRepeat},
+      {"aten.index.Tensor", NumberOp::kPickIn},
+      {"aten.gather.default", NumberOp::kPick},
+      {"aten.index_select.default", NumberOp::kPick},
+      {"aten.embedding.default", NumberOp::kLookUp},
+      {"aten.index_put.default", NumberOp::kPutIn},
+      {"aten.index_put_.default", NumberOp::kPutIn},
+      {"aten.scatter.value", NumberOp::kPut},
+      {"aten.scatter_.value", NumberOp::kPut},
+      {"aten.scatter_add.default", NumberOp::kPut},
+      {"torchtitan.deterministic_scatter_add.default", NumberOp::kPutRows},
+  };
+  for (const auto& [name, op] : kOps)
+    if (name == target) return op;
+  return NumberOp::kComputes;
+}
+
+NumberOp number_op_of(const Node& node) {
+  static const std::vector<NumberOp> kTable = [] {
+    std::vector<NumberOp> table;
+    for (const OpInfo& op : ops()) table.push_back(find_number_op(op.target));
+    return table;
+  }();
+  return node.op == nullptr ? NumberOp::kComputes : kTable[node.op->index];
+}
+
+struct Numbers {
+  // kEntries: of a part's own counts, which the user lets be data (contract=own-sums).
+  enum class Kind : std::uint8_t { kData, kEntries, kRows, kOffsets };
+  Kind kind = Kind::kData;
+  PolyId rows = {};  // kRows: how many rows of the whole they number
+
+  bool is_own() const { return kind > Kind::kEntries; }
+  bool may_shift() const { return kind != Kind::kData; }  // places among the part's own rows
+  friend bool operator==(const Numbers&, const Numbers&) = default;
+};
+
+class Checker {
+ public:
+  Checker(const Graph& graph, const Placements& placements, const PlacementOptions& options, Facts& facts)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        placements_(placements),
+        options_(options),
+        facts_(facts) {}
+
+  void run() {
+    for (const auto [id, node] : walk(context_, body_)) {
+      const bool is_divided = placements_.region[id] && placements_.is_divided(id);
+      region_ = is_divided ? placements_.region[id] : RegionId();
+      require_own_parts(id);
+      if (is_divided) numbers_.at(id) = visit(id);
+    }
+  }
+
+ private:
+  // ------------------------------------------------------------------------- what a node makes
+
+  Numbers visit(NodeId id) {
+    const Node& node = body_.nodes[id];
+    const NumberOp op = number_op_of(node);
+    if (op < NumberOp::kArange && !takes_own_numbers(node)) return {};
+    id_ = id;
+    args_ = bind_args(context_, node);
+    switch (op) {
+      case NumberOp::kTypeOnly:
+        return {};
+      case NumberOp::kKeeps:
+        return kept(of(args_.values[0]));
+      case NumberOp::kCast:
+        return cast();
+      case NumberOp::kSum:
+        return sum();
+      case NumberOp::kQuotient:
+        return quotient();
+      case NumberOp::kRemainder:
+        return remainder();
+      case NumberOp::kArange:
+        return arange();
+      case NumberOp::kSort:
+        return kept(of(args_.values[0]));
+      case NumberOp::kElement:
+        return element(node);
+      case NumberOp::kRepeat:
+        return repeated();
+      case NumberOp::kPickIn:
+        return pick_in();
+      case NumberOp::kPick:
+        return pick(dimension(args_.values[1]), args_.values[2]);
+      case NumberOp::kLookUp:
+        return pick(0, args_.values[1]);
+      case NumberOp::kPutIn:
+        return put_in();
+      case NumberOp::kPut:
+        return put(dimension(args_.values[1]), args_.values[2], args_.values[3]);
+      case NumberOp::kPutRows:
+        return put(0, args_.values[1], args_.values[2]);
+      case NumberOp::kComputes:
+        break;
+    }
+    return made_of_data();
+  }
+
+  bool takes_own_numbers(const Node& node) const {
+    bool any = false;
+    for_each_input(context_, node, [&](NodeId input) { any |= numbers_[input].may_shift(); });
+    return any;
+  }
+
+  Numbers made_of_data() const {
+    for_each_input(context_, body_.nodes[id_], [&](NodeId input) {
+      if (numbers_[input].is_own()) decline_data(input);
+    });
+    return {};
+  }
+
+  // A sum over the parts of them is none of theirs.
+  Numbers kept(Numbers numbers) const {
+    const Placement& p = placements_.placement[id_];
+    return p.is_partial() || p.is(PlacementKind::kCarried) ? made_of_data() : numbers;
+  }
+
+  Numbers element(const Node& node) {
+    const auto element = tuple_element(context_, body_, node);
+    if (!element) return {};
+    const Node& made = body_.nodes[element->tuple];
+    const bool is_order = number_op_of(made) == NumberOp::kSort && element->index == 1;
+    if (!is_order) return numbers_[element->tuple];
+    const Placement& p = placements_.placement[id_];
+    const TensorType* type = tensor_of(context_, node.type);
+    if (!p.is_local() || type == nullptr || p.dim != sorted_dimension(made, *type)) return {};
+    return {Numbers::Kind::kRows, facts_.normalize(type->sizes[static_cast<std::size_t>(p.dim)])};
+  }
+
+  int sorted_dimension(const Node& sort, const TensorType& type) const {
+    const Arg given = arg_of(context_, sort, 2);
+    const std::int64_t dim = given.is_int() ? given.as_int() : -1;
+    return static_cast<int>(dim < 0 ? dim + static_cast<std::int64_t>(type.rank()) : dim);
+  }
+
+  Numbers cast() const {
+    const Numbers numbers = of(args_.values[0]);
+    const TensorType* type = result();
+    if (!numbers.may_shift()) return {};
+    if (type == nullptr || is_floating(type->dtype) || type->dtype == DType::kBool) return made_of_data();
+    return kept(numbers);
+  }
+
+  // Own numbers may be shifted by own numbers, to places among the part's own rows; by nothing else.
+  Numbers sum() const {
+    const Numbers a = of(args_.values[0]), b = of(args_.values[1]);
+    if (!a.may_shift() || !b.may_shift() || args_.is_given(2)) return made_of_data();
+    const bool is_own = a.is_own() || b.is_own();
+    return kept({is_own ? Numbers::Kind::kOffsets : Numbers::Kind::kEntries});
+  }
+
+  // How many rows of `divisor` slots each there are, if every part has whole ones.
+  std::optional<PolyId> rows_of_slots(Numbers slots, Arg divisor) {
+    if (slots.kind != Numbers::Kind::kRows || !divisor.is_int() || divisor.as_int() < 1) return {};
+    const PolyId rows = facts_.pool().scale(slots.rows, Rational{1, divisor.as_int()});
+    const auto& terms = facts_.pool()[rows].terms;
+    const bool is_whole =
+        std::all_of(terms.begin(), terms.end(), [](const auto& t) { return t.coefficient.is_integer(); });
+    return is_whole ? std::optional(rows) : std::nullopt;
+  }
+
+  Numbers quotient() {
+    const Numbers numbers = of(args_.values[0]);
+    if (!numbers.is_own()) return made_of_data();
+    const auto rows = rows_of_slots(numbers, args_.values[1]);
+    if (result() == nullptr || is_floating(result()->dtype)) return made_of_data();  // not rounded
+    return rows ? Numbers{Numbers::Kind::kRows, *rows} : made_of_data();
+  }
+  Numbers remainder() {
+    return rows_of_slots(of(args_.values[0]), args_.values[1]) ? Numbers() : made_of_data();
+  }
+
+  Numbers arange() {
+    const TensorType* type = result();
+    if (type == nullptr || !placements_.placement[id_].is_local()) return {};
+    const bool is_from_zero = body_.nodes[id_].op == arange_;
+    if (!is_from_zero) return {Numbers::Kind::kOffsets};
+    return {Numbers::Kind::kRows, facts_.normalize(type->sizes[0])};
+  }
+
+  Numbers repeated() {
+    const Arg counts = args_.values[0];
+    if (of(counts).is_own()) return made_of_data();
+    if (!placement(counts).is_rows()) return {};  // numbers of counts that all parts have
+    return {Numbers::Kind::kRows, facts_.normalize(tensor(counts)->sizes[0])};
+  }
+
+  // ------------------------------------------------------------------------- picking and placing
+
+  Numbers pick_in() {
+    int at = 0;
+    for (Arg item : context_.args.children(args_.values[1])) {
+      if (item.is_node()) return pick(at, item);
+      ++at;
+    }
+    return of(args_.values[0]);
+  }
+
+  Numbers pick(int dim, Arg index) {
+    const Arg source = args_.values[0];
+    require_rows(source, dim, index);
+    const Placement& p = placement(source);
+    if (!p.is_partial() || !placement(index).is_divided()) return kept(of(source));
+    return {options_.own_sums == OwnSums::kAccept ? Numbers::Kind::kEntries : Numbers::Kind::kOffsets};
+  }
+
+  Numbers put_in() {
+    int at = 0;
+    Arg positions = Arg::none();
+    for (Arg item : context_.args.children(args_.values[1])) {
+      if (item.is_node()) positions = item;
+      if (!item.is_node() && positions.is_none()) ++at;
+    }
+    return put(at, positions, args_.values[2]);
+  }
+
+  Numbers put(int dim, Arg positions, Arg values) {
+    if (positions.is_node()) require_rows(args_.values[0], dim, positions);
+    for (const Arg written : {args_.values[0], values})
+      if (of(written).is_own()) decline_data(written.as_node());
+    return {};
+  }
+
+  // That `index` numbers rows of what it picks from, or places in, along dimension `dim`.
+  void require_rows(Arg value, int dim, Arg index) {
+    if (!value.is_node() || !index.is_node()) return;
+    const Numbers numbers = of(index);
+    const Placement& p = placement(value);
+    const bool is_along = p.is_rows() && p.dim == dim && !is_taken_whole();
+    if (!is_along) {
+      if (numbers.is_own())
+        decline_rows(value, index, "number rows of a part from its own first row",
+                     p.is_rows() ? "are along another dimension" : "all parts share");
+      return;
+    }
+    if (!numbers.may_shift()) {
+      if (placement(index).is_divided())
+        decline_rows(value, index, "do not count the rows of a part", "are in parts");
+      return;
+    }
+    const PolyId rows = facts_.normalize(tensor(value)->sizes[static_cast<std::size_t>(dim)]);
+    if (numbers.kind == Numbers::Kind::kRows && numbers.rows != rows)
+      decline_rows(value, index, fmt::format("number {} rows", text(numbers.rows)),
+                   fmt::format("are {}", text(rows)));
+    if (numbers.kind != Numbers::Kind::kRows && !p.is_local())
+      decline_rows(value, index, "are offsets among rows of a part's own", "are in the order of the tokens");
+  }
+
+  // Own numbers do not leave their part. Those of a Local value cannot, or are made again (chunk_lower.cc).
+  void require_own_parts(NodeId user) const {
+    std::size_t leaf = 0;
+    for_each_input(context_, body_.nodes[user], [&](NodeId input) {
+      const std::size_t i = leaf++;
+      if (!numbers_[input].is_own()) return;
+      const Access::Kind access = region_ ? placements_.access(user, i).kind : Access::Kind::kWhole;
+      if (placements_.placement[input].is_local() || access == Access::Kind::kAny) return;
+      if (access == Access::Kind::kPart && placements_.has_parts_for(input, region_)) return;
+      if (placements_.placement[input].is(PlacementKind::kTuple)) return;
+      decline(user, input, "wants whole");
+    });
+  }
+
+  // ------------------------------------------------------------------------- look-ups
+
+  Numbers of(Arg arg) const { return arg.is_node() ? numbers_[arg.as_node()] : Numbers(); }
+  const Placement& placement(Arg arg) const {
+    static const Placement kWhole;
+    return arg.is_node() ? placements_.seen_from(arg.as_node(), region_) : kWhole;
+  }
+  const TensorType* tensor(Arg arg) const { return tensor_of(context_, body_.nodes[arg.as_node()].type); }
+  const TensorType* result() const { return tensor_of(context_, body_.nodes[id_].type); }
+  int dimension(Arg arg) const {
+    const auto rank =
+        static_cast<std::int64_t>(args_.values[0].is_node() ? tensor(args_.values[0])->rank() : 1);
+    const std::int64_t dim = arg.is_int() ? arg.as_int() : 0;
+    return static_cast<int>(dim < 0 ? dim + rank : dim);
+  }
+  // Of the node that is visited: what it picks from, or writes to.
+  bool is_taken_whole() const {
+    const std::size_t leaf = leaf_of(context_, body_.nodes[id_], 0);
+    return placements_.access(id_, leaf).kind == Access::Kind::kWhole;
+  }
+
+  std::string_view text(PolyId poly) { return facts_.pool().text(facts_.expr(poly)); }
+  std::string_view name(NodeId id) const { return graph_.text(body_.nodes[id].name); }
+
+  [[noreturn]] void decline_data(NodeId own) const { decline(id_, own, "computes with"); }
+  [[noreturn]] void decline(NodeId user, NodeId own, std::string_view what) const {
+    throw PassError(
+        "chunk.positions-as-data",
+        fmt::format("{} cannot run on parts of the tokens: it {} '{}', which numbers the rows of a "
+                    "part from its own first row",
+                    graph_.text(body_.nodes[user].target), what, name(own)),
+        site_of(graph_, body_.nodes[user]),
+        "compute the numbers outside the selected module, or select other roots");
+  }
+  [[noreturn]] void decline_rows(Arg value, Arg index, std::string_view numbers,
+                                 std::string_view rows) const {
+    throw PassError(
+        "chunk.foreign-positions",
+        fmt::format("{} cannot run on parts of the tokens: the numbers in '{}' {}, and the rows of '{}' {}",
+                    graph_.text(body_.nodes[id_].target), name(index.as_node()), numbers,
+                    name(value.as_node()), rows),
+        site_of(graph_, body_.nodes[id_]),
+        "pick and place rows outside the selected module, or select other roots");
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  const Placements& placements_;
+  const PlacementOptions& options_;
+  Facts& facts_;
+  const OpInfo* const arange_ = find_op("aten.arange.default");
+  SideTable<NodeId, Numbers> numbers_;  // of divided nodes; a tuple's are those of its first element
+  RegionId region_;                     // of the node that is visited, if divided
+  NodeId id_;
+  BoundArgs args_;
+};
+
+}  // namespace
+
+void check_positions(const Graph& graph, const Placements& placements, const PlacementOptions& options,
+                     Facts& facts) {
+  Checker(graph, placements, options, facts).run();
+}
+
+}  // namespace epweave

@@ -1,0 +1,365 @@
+// Placement of what moves rows: top-k, sorting, indexing, scattering, exchanges.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "placement/rules/placement_rules.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::string_view kCombination = "chunk.combination";
+
+Placement topk(PlacementCall& call) {
+  const Placement p = call.of(call.arg(0));
+  if (p.is_whole()) return p;
+  if (!p.is_rows()) {
+    call.take_whole(call.arg(0));
+    return Placement::whole();
+  }
+  if (p.dim == call.dim(call.int_arg(2, "dim", -1), call.rank(call.arg(0))))
+    call.refuse("chunk.along-divided", "it selects along the divided dimension");
+  return Placement::tuple({p, p});
+}
+
+// Rows, or positions of rows, of what is placed `p`.
+Placement in_own_order(const Placement& p, int dim) {
+  Placement result = Placement::local(dim);
+  result.blocks = p.blocks;
+  return result;
+}
+
+Placement sort(PlacementCall& call) {
+  const Placement p = call.of(call.arg(0));
+  if (p.is_whole()) return p;
+  if (!p.is_rows()) {
+    call.take_whole(call.arg(0));
+    return Placement::whole();
+  }
+  const bool is_along = p.dim == call.dim_arg(-1, call.rank(call.arg(0)));
+  if (is_along) call.assume("orders the part's own rows");
+  const Placement rows = is_along ? in_own_order(p, p.dim) : p;
+  if (call.op().returns.size() == 1) return rows;
+  return Placement::tuple(std::vector<Placement>(call.op().returns.size(), rows));
+}
+
+// `source` is divided along the dimension that is indexed. Positions that count rows of the part pick from
+// the part; whole positions need the whole.
+Placement pick(PlacementCall& call, Operand source, Operand positions, int result_dim) {
+  const Placement q = call.of(positions);
+  if (q.is_local()) {
+    if (const Placement p = call.of(source); p.is(PlacementKind::kSplit)) require_same_order(call, p, q);
+    call.assume(fmt::format("picks rows of its own part of '{}' by '{}'", call.name_of(source),
+                            call.name_of(positions)));
+    return in_own_order(q, result_dim);
+  }
+  if (q.is_partial()) call.refuse(std::string(kCombination), "its positions are a sum of parts");
+  call.take_whole(source);
+  Placement result = q;
+  if (result.is_rows()) result.dim = result_dim;
+  return result;
+}
+
+// Takes from `whole`, which all parts share, the rows that pair by number with a part's rows of `divided`.
+void take_paired(PlacementCall& call, const Rows& whole, const Rows& divided) {
+  const Placement rows = call.of(divided.value);
+  if (const TensorType* type = call.tensor(whole.value); type != nullptr) {
+    require_same_extent(call, whole, divided);
+    const bool is_known = rows.is(PlacementKind::kSplit) &&
+                          call.tokens().scales(type->sizes[static_cast<std::size_t>(whole.dim)]);
+    if (is_known) return call.take_slice_like(whole.value, whole.dim, rows);
+  }
+  call.refuse(
+      "chunk.whole-rows",
+      fmt::format("nothing shows which rows of '{}', which all parts share, pair with a part's rows of "
+                  "'{}'",
+                  call.name_of(whole.value), call.name_of(divided.value)),
+      "make the rows inside the selected module from rows of the part");
+}
+
+Placement gather(PlacementCall& call) {
+  const Operand source = call.arg(0), index = call.arg(2, "index");
+  const Placement p = call.of(source), q = call.of(index);
+  if (p.is_whole() && q.is_whole()) return p;
+  const int dim = call.dim(call.int_arg(1, "dim", 0), call.rank(source));
+  if (p.is_rows() && p.dim == dim) {
+    // The other dimensions of the index pair with those of the source, which is not divided there.
+    if (q.is_rows() && q.dim != dim)
+      call.refuse("chunk.mixed-dimensions",
+                  fmt::format("operands are divided along dimensions {} and {}", p.dim, q.dim));
+    return pick(call, source, index, q.dim);
+  }
+  if (p.is_rows() && q.is_whole()) {
+    take_paired(call, {index, p.dim}, {source, p.dim});
+    return p;
+  }
+  if (!(p.is_whole() || p.is_rows()) || !q.is_rows())
+    call.refuse(std::string(kCombination), "an operand is a sum of parts");
+  if (p.is_whole() && q.dim != dim) take_paired(call, {source, q.dim}, {index, q.dim});
+  const Placement rows = common_rows(call, std::vector{p, q});
+  if (p.is_rows()) require_same_extent(call, {source, p.dim}, {index, q.dim});
+  return rows;
+}
+
+// How many rows a mask picks depends on its values.
+void refuse_masks(PlacementCall& call, std::span<const Operand> indices) {
+  for (const Operand& index : indices)
+    if (const TensorType* type = call.tensor(index); type != nullptr && type->dtype == DType::kBool)
+      call.refuse(
+          "chunk.mask",
+          fmt::format("it picks by the mask '{}', and how many rows that are depends on the values",
+                      call.name_of(index)),
+          "keep the rows and use where(mask, rows, 0), or select roots that leave this operation outside");
+}
+
+Placement index(PlacementCall& call) {
+  const Operand source = call.arg(0);
+  const Placement p = call.of(source);
+  const auto items = call.items(call.arg(1, "indices"));
+  Operand only;
+  int at = 0, used = 0;
+  bool any_divided = p.is_divided();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].arg.is_node()) continue;
+    only = items[i];
+    at = static_cast<int>(i);
+    ++used;
+    any_divided |= call.of(items[i]).is_divided();
+  }
+  if (!any_divided) return Placement::whole();
+  refuse_masks(call, items);
+  if (used != 1) call.refuse("chunk.several-indices", "it indexes several dimensions at once");
+  const Placement q = call.of(only);
+  const int index_rank = static_cast<int>(call.rank(only));
+  if (p.is_rows() && p.dim == at) return pick(call, source, only, at + std::max(q.dim, 0));
+  if (p.is_rows()) {
+    if (q.is_divided())
+      call.refuse(std::string(kCombination), "both the indexed value and the index are divided");
+    Placement result = p;
+    result.dim += p.dim > at ? index_rank - 1 : 0;
+    return result;
+  }
+  if (p.is_partial()) {
+    if (q.is_whole()) return p;
+    if (!q.is_rows()) call.refuse(std::string(kCombination), "its index is a sum of parts");
+    // Counts may tell a part's own rows apart (positions.h); a sum of data is not its part's share.
+    if (const TensorType* type = call.tensor(source); type == nullptr || is_floating(type->dtype))
+      call.take_own_sum(source);
+    call.assume(fmt::format("reads the part's own sum '{}'", call.name_of(source)));
+    return in_own_order(q, at + q.dim);
+  }
+  if (!q.is_rows()) call.refuse(std::string(kCombination), "its index is a sum of parts");
+  Placement result = q;
+  result.dim += at;
+  return result;
+}
+
+Placement index_select(PlacementCall& call) {
+  const Operand source = call.arg(0), positions = call.arg(2, "index");
+  const Placement p = call.of(source), q = call.of(positions);
+  if (p.is_whole() && q.is_whole()) return p;
+  const int dim = call.dim(call.int_arg(1, "dim", 0), call.rank(source));
+  if (p.is_rows() && p.dim == dim) return pick(call, source, positions, dim);
+  if (p.is_rows() && q.is_whole()) return p;
+  if (p.is_whole() && q.is_rows()) {
+    Placement result = q;
+    result.dim = dim;
+    return result;
+  }
+  call.refuse(std::string(kCombination),
+              fmt::format("the value is placed {}, the index {}", print_placement(p), print_placement(q)));
+}
+
+// Made of zeros. It holds zeros as long as nothing writes it.
+bool is_made_of_zeros(PlacementCall& call, Operand operand) {
+  const Node* node = call.producer(operand);
+  if (node == nullptr || node->kind != NodeKind::kCall) return false;
+  return node->op != nullptr && node->op->makes_zeros;
+}
+
+// How the dimensions of the positions, of what is written and of the destination go together.
+enum class Pairing : std::uint8_t {
+  kAll,      // scatter: each with its like, but for the destination's dimension that the positions number
+  kIndexed,  // index_put: those of the positions with the first of what is written, which is broadcast
+};
+
+// Rows `source` written or added at `positions` of dimension `dim` of `destination`.
+struct RowWrite {
+  Operand destination, positions, source;
+  int dim = 0;
+  bool accumulates = false;
+  Pairing pairing = Pairing::kAll;
+};
+
+// By how much a dimension of the source is behind the one of the positions that it pairs with.
+int source_shift(const PlacementCall& call, const RowWrite& write) {
+  if (write.pairing == Pairing::kAll) return 0;
+  return static_cast<int>(call.rank(write.source)) - static_cast<int>(call.rank(write.positions)) -
+         static_cast<int>(call.rank(write.destination)) + 1;
+}
+
+// The dimension of the source that pairs with dimension `dim` of the positions; none if one row is written to
+// all of them.
+std::optional<int> source_dim(PlacementCall& call, const RowWrite& write, int dim) {
+  const TensorType* type = call.tensor(write.source);
+  if (type == nullptr) return {};
+  const int paired = dim + source_shift(call, write);
+  if (paired < 0 || paired >= static_cast<int>(type->rank())) return {};
+  const bool is_one = call.facts().pool().constant(type->sizes[static_cast<std::size_t>(paired)]) == 1;
+  return is_one && write.pairing == Pairing::kIndexed ? std::nullopt : std::optional(paired);
+}
+
+// The source's rows go with the divided positions `at`: those of the part if all parts share them.
+void pair_source(PlacementCall& call, const RowWrite& write) {
+  const Placement at = call.of(write.positions), rows = call.of(write.source);
+  const std::optional<int> dim = source_dim(call, write, at.dim);
+  if (rows.is_whole()) {
+    if (dim) take_paired(call, {write.source, *dim}, {write.positions, at.dim});
+  } else if (rows.is_rows() && rows.dim == dim) {
+    require_same_extent(call, {write.positions, at.dim}, {write.source, *dim});
+    if (at.is(PlacementKind::kSplit) && rows.is(PlacementKind::kSplit)) require_same_order(call, at, rows);
+  } else {
+    call.refuse(std::string(kCombination), fmt::format("rows placed {} are written at positions placed {}",
+                                                       print_placement(rows), print_placement(at)));
+  }
+}
+
+// Rows of the part itself, at positions among them.
+Placement write_own_rows(PlacementCall& call, const RowWrite& write) {
+  const Placement to = call.of(write.destination), at = call.of(write.positions),
+                  rows = call.of(write.source);
+  const bool are_along =
+      at.is_local() && at.is_rows() && (write.pairing == Pairing::kIndexed || at.dim == to.dim);
+  if (!are_along || !(rows.is_local() || rows.is_whole()))
+    call.refuse("chunk.whole-positions",
+                fmt::format("rows placed {} are written into a divided destination at positions placed {}",
+                            print_placement(rows), print_placement(at)));
+  pair_source(call, write);
+  if (to.is(PlacementKind::kSplit)) require_same_order(call, to, at);
+  call.assume(fmt::format("writes rows of its own part by '{}'", call.name_of(write.positions)));
+  Placement result = to;
+  if (to.any_order) result.blocks = at.blocks;
+  result.any_order = false;
+  return result;
+}
+
+// Within each row of a divided destination.
+Placement write_within_rows(PlacementCall& call, const RowWrite& write) {
+  const Placement to = call.of(write.destination), at = call.of(write.positions),
+                  rows = call.of(write.source);
+  if (write.pairing != Pairing::kAll || !at.is_rows() || at.dim != to.dim)
+    call.refuse("chunk.along-divided", "it scatters across the divided dimension");
+  require_same_extent(call, {write.destination, to.dim}, {write.positions, at.dim});
+  pair_source(call, write);
+  return common_rows(call, std::vector{to, at, rows});
+}
+
+// Rows of the part, added to zeros that all parts share.
+Placement add_rows(PlacementCall& call, const RowWrite& write) {
+  const Placement at = call.of(write.positions), rows = call.of(write.source);
+  const int divided = at.is_rows() ? at.dim : rows.dim - source_shift(call, write);
+  const bool is_along = write.pairing == Pairing::kAll
+                            ? divided == write.dim
+                            : divided >= 0 && divided < static_cast<int>(call.rank(write.positions));
+  if (!is_along)
+    call.refuse("chunk.along-divided",
+                fmt::format("the part's rows pair with rows of '{}', which all parts share",
+                            call.name_of(write.destination)),
+                "make the destination inside the selected module, with a row for each token");
+  if (at.is_rows())
+    pair_source(call, write);
+  else
+    take_paired(call, {write.positions, divided}, {write.source, rows.dim});
+  if (call.op().writes) {
+    call.take_chain(write.destination);
+    return Placement::carried();
+  }
+  call.rely_on_content(write.destination);
+  call.assume("adds the part's rows into zeros of its own");
+  return Placement::partial();
+}
+
+Placement write_rows(PlacementCall& call, const RowWrite& write) {
+  const Placement to = call.of(write.destination), at = call.of(write.positions),
+                  rows = call.of(write.source);
+  if (!to.is_divided() && !at.is_divided() && !rows.is_divided()) return Placement::whole();
+  if (to.is_rows()) return to.dim == write.dim ? write_own_rows(call, write) : write_within_rows(call, write);
+  const bool adds_rows =
+      (at.is_rows() && (rows.is_rows() || rows.is_whole())) || (at.is_whole() && rows.is_rows());
+  if (to.is_whole() && write.accumulates && is_made_of_zeros(call, write.destination) && adds_rows)
+    return add_rows(call, write);
+  call.refuse(std::string(kCombination),
+              fmt::format("rows placed {} are written at positions placed {} into a value placed {}",
+                          print_placement(rows), print_placement(at), print_placement(to)));
+}
+
+Placement scatter_value(PlacementCall& call) {
+  return write_rows(call, {call.arg(0),
+                           call.arg(2, "index"),
+                           {},
+                           call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))),
+                           false});
+}
+
+Placement scatter_add(PlacementCall& call) {
+  return write_rows(call, {call.arg(0), call.arg(2, "index"), call.arg(3, "src"),
+                           call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))), true});
+}
+
+Placement deterministic_scatter_add(PlacementCall& call) {
+  return write_rows(call, {call.arg(0), call.arg(1), call.arg(2), 0, true});
+}
+
+Placement index_put(PlacementCall& call) {
+  const auto items = call.items(call.arg(1, "indices"));
+  if (items.size() != 1) {
+    for (const Operand& operand : call.operands())
+      for (const Operand& item : call.items(operand))
+        if (call.of(item).is_divided())
+          call.refuse("chunk.several-indices", "it indexes several dimensions at once");
+    if (call.of(call.arg(0)).is_divided() || call.of(call.arg(2)).is_divided())
+      call.refuse("chunk.several-indices", "it indexes several dimensions at once");
+    return Placement::whole();
+  }
+  return write_rows(call, {call.arg(0), items[0], call.arg(2, "values"), 0,
+                           call.bool_arg(3, "accumulate", false), Pairing::kIndexed});
+}
+
+Placement repeat_interleave(PlacementCall& call) {
+  if (!call.of(call.arg(0)).is_divided()) return Placement::whole();
+  if (const Operand rows = call.arg(1, "output_size")) call.take_part(rows);
+  return Placement::local(0);
+}
+
+Placement scalar_read(PlacementCall& call) {
+  const Placement p = call.of(call.arg(0));
+  if (p.is_rows()) call.refuse(std::string(kCombination), "it reads a number from rows of a part");
+  const TensorType* read = call.tensor(call.arg(0));
+  const bool is_count = read != nullptr && !is_floating(read->dtype) && read->dtype != DType::kBool;
+  if (!p.is_divided() || is_count) return p;
+  // Only sizes are added up over the parts: any other number is read from the whole.
+  call.take_whole(call.arg(0));
+  return Placement::whole();
+}
+
+constexpr PlacementRow kRows[] = {
+    {OpFamily::kTopK, topk},
+    {OpFamily::kSort, sort},
+    {OpFamily::kGather, gather},
+    {OpFamily::kIndex, index},
+    {OpFamily::kIndexSelect, index_select},
+    {OpFamily::kScatter, scatter_value},
+    {OpFamily::kScatterAdd, scatter_add},
+    {OpFamily::kRowScatter, deterministic_scatter_add},
+    {OpFamily::kIndexPut, index_put},
+    {OpFamily::kRepeatRows, repeat_interleave},
+    {OpFamily::kHostRead, scalar_read},
+};
+
+}  // namespace
+
+std::span<const PlacementRow> routing_placement_rows() {
+  return kRows;
+}
+
+}  // namespace epweave

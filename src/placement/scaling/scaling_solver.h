@@ -1,0 +1,118 @@
+// Extents as unknowns, and the relations between them: placement/scaling/scaling.h.
+//
+// An extent is unknown, fixed (it does not scale) or factor * tokens. All equalities are stated before
+// solve(); it then lets what is known flow through products and sums. Extents of 1 broadcast and take part in
+// nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/id.h"
+#include "ir/expr.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+using ExtentId = Id<struct ExtentTag>;
+using Extents = std::vector<ExtentId>;
+
+class ScalingSolver {
+ public:
+  explicit ScalingSolver(const Graph& graph) : graph_(graph) {}
+
+  ExtentId add(std::int64_t number);
+  ExtentId add_fixed(std::int64_t number);  // a number by nature: a group's size
+  std::int64_t number(ExtentId id) const { return numbers_[id]; }
+
+  // Statements; `node` is the op that makes them true. Extents that are none are left out.
+  void unite(ExtentId a, ExtentId b, NodeId node);
+  void relate_products(const Extents& left, const Extents& right, NodeId node);
+  void relate_sum(ExtentId total, const Extents& parts, NodeId node);
+
+  // What is known from outside, and by whose word: "parameter 'w'".
+  void mark(ExtentId id, Rational factor, NodeId node, std::string reason);
+  void fix(ExtentId id, NodeId node, std::string reason);
+
+  void solve();
+
+  std::optional<Rational> factor(ExtentId id);
+
+ private:
+  enum class Certainty : std::uint8_t { kForced, kGuess };
+  enum class State : std::uint8_t { kUnknown, kFixed, kScales };
+  using RelationId = Id<struct RelationTag>;
+  struct Known {
+    State state = State::kUnknown;
+    Rational factor;
+    friend bool operator==(const Known&, const Known&) = default;
+  };
+  // Why a class of equal extents is known: a mark or a relation, about one of its extents.
+  struct Cause {
+    ExtentId extent;
+    RelationId relation;  // or
+    std::string reason;   // with the node it is about
+    NodeId node;
+  };
+  struct Class {
+    Known known;
+    std::uint32_t cause = 0;            // in causes_
+    std::vector<RelationId> relations;  // that mention an extent of the class
+  };
+  struct Relation {
+    bool is_sum = false;
+    bool is_queued = false;
+    bool is_settled = false;  // all of it is known, and agrees
+    Extents left, right;      // products of both are equal; or the only left one is the sum of the right
+    NodeId node;
+  };
+  struct Side {
+    Rational known{1, 1};
+    int degree = 0;
+    Extents unknown;
+  };
+
+  ExtentId find(ExtentId id);
+  void add_relation(Relation relation);
+  void set(ExtentId id, Known known, Cause cause);
+  void check(ExtentId id, Known known, const Cause& cause);
+  void settle(RelationId id, Certainty certainty);
+  void settle_product(RelationId id, Certainty certainty);
+  void settle_sum(RelationId id);
+  void settle_sides(RelationId id, Side& whole, Side& open, Certainty certainty);
+  Side side_of(const Extents& extents);
+  void set_by(RelationId relation, ExtentId id, Known known) { set(id, known, Cause{id, relation, {}, {}}); }
+
+  // For messages.
+  struct Trace {
+    std::string root;
+    NodeId root_node;
+    std::vector<NodeId> nodes;  // ops between
+  };
+  Trace trace(Cause cause);
+  void walk_equalities(ExtentId from, ExtentId to, std::vector<NodeId>& nodes);
+  std::string print(Known known, ExtentId id) const;
+  [[noreturn]] void fail(ExtentId id, const Known& known, const Cause& cause);
+  [[noreturn]] void fail_relation(RelationId id);
+
+  const Graph& graph_;
+  IdVector<ExtentId, std::int64_t> numbers_;
+  IdVector<ExtentId, ExtentId> parents_;
+  IdVector<ExtentId, Class> classes_;
+  IdVector<RelationId, Relation> relations_;
+  struct Equality {
+    ExtentId a, b;
+    NodeId node;
+  };
+  std::vector<Equality> equalities_;
+  std::vector<Cause> causes_;
+  std::vector<Cause> marks_;
+  std::vector<Known> marked_;
+  std::vector<RelationId> queue_, guesses_;
+  std::size_t next_guess_ = 0;
+  std::int64_t tokens_ = 0;
+};
+
+}  // namespace epweave

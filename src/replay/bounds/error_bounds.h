@@ -1,0 +1,104 @@
+// How far a computed value can be from what exact arithmetic gives: a bound per element, made while the graph
+// runs.
+//
+// Two graphs that add the same numbers in other orders differ by no more than the sum of their bounds. A
+// bound starts at the sums themselves and follows what is computed from them:
+//
+//   %dw = aten.mm(%x_t, %dy)      n u |x_t| |dy| + v |dw|     n: terms; u: unit roundoff of the accumulator;
+//   %dw2 = aten._to_copy(%dw)     + v |dw2| where it rounds   v: of the stored type
+//   %s = aten.add.Tensor(%a, %b)  bound(a) + bound(b) + v |s|
+//   reduce-scatter, all-reduce    sum of the ranks' bounds + n u (sum of the magnitudes) + v |result|
+//   copies, views                 the bounds move with the elements
+//
+// The sums of magnitudes are the op itself on absolute values. Bounds are float32 and rounded as they are
+// made; `kBoundSlack` covers that. Where an op has no rule its bound is infinite: nothing can be said.
+//
+// A value without a bound is taken to be exact: the same bits in both graphs. Bounds belong to storage, as
+// values do: what is written through a view has its bound seen through all.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "replay/kernels/kernel.h"
+
+namespace epweave::replay {
+
+// Bounds are compared times 1 + this.
+inline constexpr double kBoundSlack = 0x1p-10;
+
+// The parts of complex numbers, or of other pairs, along a new last dimension; the same storage.
+Tensor view_parts(const Tensor& pairs);
+
+// Half a unit of the last place of 1; 0 for types that do not round.
+double unit_roundoff(DType dtype);
+
+// A call whose results get bounds. The result of an in-place op is its argument, already written.
+struct BoundedCall {
+  const OpInfo& op;
+  std::span<const Value> args;  // by parameter, defaults filled in
+  const Value& result;
+};
+
+// One rank's bounds.
+class ErrorBounds {
+ public:
+  ErrorBounds(const KernelTable& kernels, Memory& memory) : kernels_(kernels), memory_(memory) {}
+
+  // float32, sizes of the value; none: exact. Of a complex number: for both its parts.
+  std::optional<Tensor> find(const Tensor& value) const;
+  bool has_any(const Value& value) const;
+  // float32, row-major; zeros where the value is exact.
+  Tensor find_or_zero(const Tensor& value);
+  void set(const Tensor& value, const Tensor& bound);  // no bound is below 0
+  void set_unknown(const Value& value);                // infinite, in all tensors of the value
+
+  // Sets the bounds of a call's results. Views need none.
+  void follow(const BoundedCall& call);
+  // The targets of calls that could not be bounded.
+  const std::set<std::string>& without_bound() const { return without_bound_; }
+
+  // What a rank hands to a reduction of `members` operands: its bound and its share of the sum's rounding.
+  Tensor bound_operand(const Tensor& operand, std::size_t members);
+  // Sets the bound of a collective's result from that of its operands.
+  void set_reduced(const Tensor& result, const Tensor& bound);
+
+  // For the rules: runs an op on bounds and magnitudes.
+  Tensor apply(std::string_view target, std::vector<Value> args);
+  Tensor magnitude(const Tensor& value);         // float32
+  Tensor round_off(const Tensor& result);        // v |result|
+  Tensor add(const Tensor& a, const Tensor& b);  // broadcast
+  Tensor scale(const Tensor& a, double factor);
+  Memory& memory() { return memory_; }
+  const KernelTable& kernels() const { return kernels_; }
+
+ private:
+  struct Shadow {
+    std::weak_ptr<Storage> of;  // keeps the address from being given out again
+    std::size_t element_bytes = 0;
+    std::shared_ptr<Storage> bounds;
+  };
+  const Shadow* find_shadow(const Tensor& value) const;
+  void forget_dead();
+
+  const KernelTable& kernels_;
+  Memory& memory_;
+  std::unordered_map<const Storage*, Shadow> shadows_;
+  std::set<std::string> without_bound_;
+};
+
+// Thrown by a rule that cannot bound a call.
+class NoBound : public std::runtime_error {
+ public:
+  NoBound() : std::runtime_error("no bound") {}
+};
+
+// The rule of an op, or null. error_rules.cc.
+using BoundRule = void (*)(ErrorBounds& bounds, const BoundedCall& call);
+BoundRule find_bound_rule(const OpInfo& op);
+
+}  // namespace epweave::replay

@@ -1,0 +1,345 @@
+// The bound of each op: see error_bounds.h. n terms added one after the other in a type of unit roundoff u
+// are off by at most n u / (1 - n u) times the sum of their magnitudes (Higham, Accuracy and Stability of
+// Numerical Algorithms, 4.2); any order of adding is.
+#include <algorithm>
+#include <iterator>
+
+#include "replay/bounds/error_rules.h"
+
+namespace epweave::replay {
+
+double sum_error(std::int64_t terms, DType dtype) {
+  const double u = dtype == DType::kFloat64 ? unit_roundoff(dtype) : unit_roundoff(DType::kFloat32);
+  const double nu = static_cast<double>(terms + 2) * u;
+  if (nu > 0.25) throw NoBound();
+  return nu / (1 - 2 * nu);
+}
+
+const Tensor& tensor_at(const BoundedCall& call, std::size_t param) {
+  if (param >= call.args.size() || !call.args[param].is_tensor()) throw NoBound();
+  return call.args[param].tensor();
+}
+
+void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound) {
+  bounds.set(result, bounds.add(bound, bounds.round_off(result)));
+}
+
+Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args) {
+  const KernelFn kernel = bounds.kernels().find(op);
+  if (kernel == nullptr) throw NoBound();
+  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
+  KernelCall call(op, std::move(args), given, bounds.memory());
+  return kernel(call);
+}
+
+namespace {
+
+double factor_at(const BoundedCall& call, std::size_t param) {
+  if (param >= call.args.size() || !call.args[param].is_number()) throw NoBound();
+  const double factor = call.args[param].real();
+  return factor < 0 ? -factor : factor;
+}
+
+const Tensor& only_result(const BoundedCall& call) {
+  if (!call.result.is_tensor()) throw NoBound();
+  return call.result.tensor();
+}
+
+bool writes_argument(const BoundedCall& call, std::size_t param) {
+  return call.result.is_tensor() && call.args[param].is_tensor() &&
+         call.result.tensor().storage == call.args[param].tensor().storage;
+}
+
+// --- pointwise ---
+
+// self + alpha * other
+void bound_add(ErrorBounds& bounds, const BoundedCall& call) {
+  Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
+  if (call.args[1].is_tensor())
+    bound = bounds.add(bound, bounds.scale(bounds.find_or_zero(call.args[1].tensor()), factor_at(call, 2)));
+  set_rounded(bounds, only_result(call), bound);
+}
+
+void bound_neg(ErrorBounds& bounds, const BoundedCall& call) {
+  bounds.set(only_result(call), bounds.find_or_zero(tensor_at(call, 0)));
+}
+
+// |b| bound(a) + |a| bound(b) + bound(a) bound(b)
+void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor& a = tensor_at(call, 0);
+  if (!call.args[1].is_tensor())
+    return set_rounded(bounds, only_result(call), bounds.scale(bounds.find_or_zero(a), factor_at(call, 1)));
+  const Tensor& b = call.args[1].tensor();
+  const Tensor bound_a = bounds.find_or_zero(a);
+  Tensor bound = bounds.apply("aten.mul.Tensor", {bound_a, bounds.magnitude(b)});
+  if (bounds.find(b)) {
+    if (writes_argument(call, 0)) throw NoBound();  // `a` is overwritten by now
+    const Tensor reach = bounds.add(bounds.magnitude(a), bound_a);
+    bound = bounds.add(bound, bounds.apply("aten.mul.Tensor", {reach, bounds.find_or_zero(b)}));
+  }
+  if (is_complex(only_result(call).dtype)) {  // two products, and their sum may be smaller than they are
+    const Tensor product = bounds.apply("aten.mul.Tensor", {bounds.magnitude(a), bounds.magnitude(b)});
+    bound = bounds.add(bound, bounds.scale(product, sum_error(2, a.dtype)));
+  }
+  set_rounded(bounds, only_result(call), bound);
+}
+
+// bound(a) / |b|, for an exact b.
+void bound_div(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
+  if (!call.args[1].is_tensor())
+    return set_rounded(bounds, only_result(call), bounds.scale(bound, 1 / factor_at(call, 1)));
+  const Tensor& b = call.args[1].tensor();
+  if (bounds.find(b)) throw NoBound();
+  const Tensor divisor =
+      bounds.apply("aten.abs.default", {bounds.apply("aten._to_copy.default", {b, DType::kFloat32})});
+  set_rounded(bounds, only_result(call), bounds.apply("aten.div.Tensor", {bound, divisor}));
+}
+
+// --- copies ---
+
+// Writes of `source` over `self`: the bound moves, and grows where the stored type is narrower.
+void bound_copy_in_place(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &to = only_result(call), &from = tensor_at(call, 1);
+  Tensor zero = make_tensor(bounds.memory(), DType::kFloat32, to.sizes);
+  std::fill_n(zero.data<float>(), zero.numel(), 0.0F);
+  const Tensor bound = bounds.add(zero, bounds.find_or_zero(from));
+  if (unit_roundoff(to.dtype) > unit_roundoff(from.dtype)) return set_rounded(bounds, to, bound);
+  bounds.set(to, bound);
+}
+
+void bound_cast(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &to = only_result(call), &from = tensor_at(call, 0);
+  if (!is_floating(to.dtype) || !is_floating(from.dtype)) throw NoBound();
+  const Tensor bound = bounds.find_or_zero(from);
+  if (unit_roundoff(to.dtype) > unit_roundoff(from.dtype)) return set_rounded(bounds, to, bound);
+  bounds.set(to, bound);
+}
+
+// Of the argument only the shape counts: exact.
+void bound_new(ErrorBounds&, const BoundedCall&) {}
+
+void bound_overwrite(ErrorBounds& bounds, const BoundedCall& call) {
+  Tensor zero = make_tensor(bounds.memory(), DType::kFloat32, only_result(call).sizes);
+  std::fill_n(zero.data<float>(), zero.numel(), 0.0F);
+  bounds.set(only_result(call), zero);
+}
+
+// An argument with each floating tensor replaced by replace(tensor), and floating types by float32.
+template <class Replace>
+Value replace_tensors(const Value& value, const Replace& replace) {
+  if (value.is_tensor()) {
+    const DType dtype = value.tensor().dtype;
+    return is_floating(dtype) || is_complex(dtype) ? Value(replace(value.tensor())) : value;
+  }
+  if (value.is<DType>() && is_floating(value.as<DType>())) return DType::kFloat32;
+  if (!value.is<List>()) return value;
+  List list{value.as<List>().is_tuple, {}};
+  for (const Value& item : value.items()) list.items.push_back(replace_tensors(item, replace));
+  return list;
+}
+
+template <class Replace>
+std::vector<Value> replace_all(const BoundedCall& call, const Replace& replace) {
+  std::vector<Value> args;
+  for (const Value& arg : call.args) args.push_back(replace_tensors(arg, replace));
+  return args;
+}
+
+void set_each(ErrorBounds& bounds, const Value& result, const Value& bound) {
+  if (result.is_tensor()) return bounds.set(result.tensor(), bound.tensor());
+  for (std::size_t i = 0; i < result.items().size(); ++i)
+    set_each(bounds, result.items()[i], bound.items().at(i));
+}
+
+// Elements are copied: so are their bounds.
+void bound_movement(ErrorBounds& bounds, const BoundedCall& call) {
+  if (call.op.writes) throw NoBound();
+  const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
+  set_each(bounds, call.result, run_op(bounds, call.op, replace_all(call, bound)));
+}
+
+// As bound_movement, but what is filled in is exact, whatever number it is.
+void bound_pad(ErrorBounds& bounds, const BoundedCall& call) {
+  const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
+  std::vector<Value> args = replace_all(call, bound);
+  args.at(2) = 0.0;
+  set_each(bounds, call.result, run_op(bounds, call.op, std::move(args)));
+}
+
+// --- sums ---
+
+// Sums of `terms` elements each: the op on gamma |x| + bound(x).
+void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms) {
+  if (call.op.writes) throw NoBound();
+  const Tensor& result = only_result(call);
+  const double g = sum_error(terms, result.dtype);
+  const auto reach = [&](const Tensor& tensor) {
+    return bounds.add(bounds.scale(bounds.magnitude(tensor), g),
+                      bounds.scale(bounds.find_or_zero(tensor), 1 + g));
+  };
+  const Value bound = run_op(bounds, call.op, replace_all(call, reach));
+  set_rounded(bounds, result, bound.tensor());
+}
+
+void bound_reduction(ErrorBounds& bounds, const BoundedCall& call) {
+  const std::int64_t results = std::max<std::int64_t>(only_result(call).numel(), 1);
+  bound_sum(bounds, call, tensor_at(call, 0).numel() / results);
+}
+
+void bound_scan(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_sum(bounds, call, tensor_at(call, 0).size(call.args[1].integer()));
+}
+
+// Rows added where an index says: at most all of them in one place.
+void bound_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_sum(bounds, call, tensor_at(call, 2).size(call.args[1].integer()) + 1);
+}
+// self + alpha * source, whose sign says nothing of its error.
+void bound_index_add(ErrorBounds& bounds, const BoundedCall& call) {
+  std::vector<Value> args(call.args.begin(), call.args.end());
+  args.at(4) = factor_at(call, 4);
+  bound_scatter_add(bounds, {call.op, args, call.result});
+}
+void bound_row_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_sum(bounds, call, tensor_at(call, 1).size(0) + 1);
+}
+void bound_embedding_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_sum(bounds, call, tensor_at(call, 1).numel());
+}
+
+void bound_index_put(ErrorBounds& bounds, const BoundedCall& call) {
+  if (!call.args[3].boolean()) return bound_movement(bounds, call);
+  std::int64_t rows = 1;
+  for (const Value& index : call.args[1].items())
+    if (index.is_tensor()) rows = std::max(rows, index.tensor().numel());
+  bound_sum(bounds, call, rows + 1);
+}
+
+// --- products ---
+
+// gamma |a| |b| + bound(a) |b| + (|a| + bound(a)) bound(b); `a` and `b` are the parameters.
+void bound_product(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &a = tensor_at(call, 0), &b = tensor_at(call, 1);
+  const Tensor& result = only_result(call);
+  const auto product = [&](const Tensor& x, const Tensor& y) {
+    std::vector<Value> args = replace_all(call, [](const Tensor& tensor) { return tensor; });
+    args[0] = x;
+    args[1] = y;
+    return run_op(bounds, call.op, std::move(args)).tensor();
+  };
+  const Tensor abs_a = bounds.magnitude(a), abs_b = bounds.magnitude(b);
+  Tensor bound = bounds.scale(product(abs_a, abs_b), sum_error(a.sizes.back(), result.dtype));
+  const auto bound_a = bounds.find(a), bound_b = bounds.find(b);
+  if (bound_a) bound = bounds.add(bound, product(bounds.find_or_zero(a), abs_b));
+  if (bound_b) {
+    const Tensor reach = bound_a ? bounds.add(abs_a, bounds.find_or_zero(a)) : abs_a;
+    bound = bounds.add(bound, product(reach, bounds.find_or_zero(b)));
+  }
+  set_rounded(bounds, result, bound);
+}
+
+struct RuleRow {
+  std::string_view target;
+  BoundRule rule;
+};
+
+constexpr RuleRow kRules[] = {
+    {"aten._conj.default", bound_neg},
+    {"aten._fused_rms_norm_backward.default", bound_rms_norm_backward},
+    {"aten._grouped_mm.default", bound_product},
+    {"aten._log_softmax_backward_data.default", bound_log_softmax_backward},
+    {"aten._reshape_copy.default", bound_movement},
+    {"aten._scaled_dot_product_cudnn_attention_backward.default", bound_dot_product_backward},
+    {"aten._scaled_dot_product_efficient_attention_backward.default", bound_dot_product_backward},
+    {"aten._scaled_dot_product_flash_attention_backward.default", bound_dot_product_backward},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", bound_dot_product_backward},
+    {"aten._scaled_dot_product_fused_attention_overrideable_backward.default", bound_dot_product_backward},
+    {"aten._softmax_backward_data.default", bound_softmax_backward},
+    {"aten._to_copy.default", bound_cast},
+    {"aten.add.Tensor", bound_add},
+    {"aten.add_.Tensor", bound_add},
+    {"aten.binary_cross_entropy_backward.default", bound_activation_backward},
+    {"aten.bmm.default", bound_product},
+    {"aten.cat.default", bound_movement},
+    {"aten.clone.default", bound_movement},
+    {"aten.constant_pad_nd.default", bound_pad},
+    {"aten.copy.default", bound_copy_in_place},
+    {"aten.copy_.default", bound_copy_in_place},
+    {"aten.cumsum.default", bound_scan},
+    {"aten.div.Scalar", bound_div},
+    {"aten.div.Tensor", bound_div},
+    {"aten.div_.Scalar", bound_div},
+    {"aten.div_.Tensor", bound_div},
+    {"aten.elu_backward.default", bound_activation_backward},
+    {"aten.embedding_dense_backward.default", bound_embedding_backward},
+    {"aten.empty_like.default", bound_new},
+    {"aten.expand.default", bound_movement},
+    {"aten.fill_.Scalar", bound_overwrite},
+    {"aten.flip.default", bound_movement},
+    {"aten.full_like.default", bound_new},
+    {"aten.gather.default", bound_movement},
+    {"aten.gelu_backward.default", bound_activation_backward},
+    {"aten.glu_backward.default", bound_activation_backward},
+    {"aten.hardsigmoid_backward.default", bound_activation_backward},
+    {"aten.hardswish_backward.default", bound_activation_backward},
+    {"aten.hardtanh_backward.default", bound_activation_backward},
+    {"aten.huber_loss_backward.default", bound_activation_backward},
+    {"aten.index.Tensor", bound_movement},
+    {"aten.index_add.default", bound_index_add},
+    {"aten.index_put.default", bound_index_put},
+    {"aten.index_select.default", bound_movement},
+    {"aten.leaky_relu_backward.default", bound_activation_backward},
+    {"aten.log_sigmoid_backward.default", bound_activation_backward},
+    {"aten.mean.default", bound_reduction},
+    {"aten.mean.dim", bound_reduction},
+    {"aten.mish_backward.default", bound_activation_backward},
+    {"aten.mm.default", bound_product},
+    {"aten.mse_loss_backward.default", bound_activation_backward},
+    {"aten.mul.Scalar", bound_mul},
+    {"aten.mul.Tensor", bound_mul},
+    {"aten.mul_.Scalar", bound_mul},
+    {"aten.mul_.Tensor", bound_mul},
+    {"aten.mv.default", bound_product},
+    {"aten.native_layer_norm_backward.default", bound_layer_norm_backward},
+    {"aten.neg.default", bound_neg},
+    {"aten.new_empty.default", bound_new},
+    {"aten.new_full.default", bound_new},
+    {"aten.new_ones.default", bound_new},
+    {"aten.new_zeros.default", bound_new},
+    {"aten.ones_like.default", bound_new},
+    {"aten.repeat.default", bound_movement},
+    {"aten.reshape.default", bound_movement},
+    {"aten.scatter_add.default", bound_scatter_add},
+    {"aten.select_backward.default", bound_movement},
+    {"aten.sigmoid_backward.default", bound_activation_backward},
+    {"aten.silu_backward.default", bound_activation_backward},
+    {"aten.slice_backward.default", bound_movement},
+    {"aten.smooth_l1_loss_backward.default", bound_activation_backward},
+    {"aten.softplus_backward.default", bound_activation_backward},
+    {"aten.split_with_sizes_copy.default", bound_movement},
+    {"aten.stack.default", bound_movement},
+    {"aten.sub.Tensor", bound_add},
+    {"aten.sub_.Tensor", bound_add},
+    {"aten.sum.default", bound_reduction},
+    {"aten.sum.dim_IntList", bound_reduction},
+    {"aten.tanh_backward.default", bound_activation_backward},
+    {"aten.threshold_backward.default", bound_activation_backward},
+    {"aten.view_copy.default", bound_movement},
+    {"aten.zero_.default", bound_overwrite},
+    {"aten.zeros_like.default", bound_new},
+    {"bucketing._pre_bucket_reduce_scatter.default", bound_movement},
+    {"higher_order.flex_attention_backward", bound_flex_attention_backward},
+    {"prims.convert_element_type.default", bound_cast},
+    {"torchtitan.deterministic_scatter_add.default", bound_row_scatter_add},
+};
+
+}  // namespace
+
+BoundRule find_bound_rule(const OpInfo& op) {
+  const auto* row = std::find_if(std::begin(kRules), std::end(kRules),
+                                 [&](const RuleRow& rule) { return rule.target == op.target; });
+  return row == std::end(kRules) ? nullptr : row->rule;
+}
+
+}  // namespace epweave::replay

@@ -1,0 +1,32 @@
+// What the rules of error_rules.cc and error_rules_backward.cc share, and the rules of the second.
+#pragma once
+
+#include "ops/op.h"
+#include "replay/bounds/error_bounds.h"
+
+namespace epweave::replay {
+
+// Of a sum of n terms, relative to the computed sum of magnitudes, which is itself off by as much. Throws NoBound
+// where n is so large that it says nothing.
+double sum_error(std::int64_t terms, DType dtype);
+
+// Argument `param`. Throws NoBound if it is no tensor.
+const Tensor& tensor_at(const BoundedCall& call, std::size_t param);
+
+// Sets `bound`, and what rounding the result itself adds.
+void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound);
+
+// Runs an op with all its arguments, giving all its results.
+Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args);
+
+// Gradients with respect to inputs. They are linear in the incoming gradient, which alone may have a bound: the saved
+// activations must be the same bits in both graphs, else there is no bound.
+void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call);
+void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call);
+void bound_activation_backward(ErrorBounds& bounds, const BoundedCall& call);
+void bound_softmax_backward(ErrorBounds& bounds, const BoundedCall& call);
+void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call);
+void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call);
+void bound_dot_product_backward(ErrorBounds& bounds, const BoundedCall& call);
+
+}  // namespace epweave::replay

@@ -1,0 +1,100 @@
+#include "replay/check/bound_comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "replay/run/watch_values.h"
+#include "replay/values/evaluate.h"
+#include "replay/values/floats.h"
+
+namespace epweave::replay {
+namespace {
+
+template <class Stored, class Convert>
+void convert(const Buffer<std::byte>& bytes, Buffer<double>& numbers, const Convert& to_number) {
+  const auto* stored = reinterpret_cast<const Stored*>(bytes.data());
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(to_number(stored[i]));
+}
+
+}  // namespace
+
+Buffer<double> read_numbers(const Tensor& tensor) {
+  Buffer<double> numbers(static_cast<std::size_t>(tensor.numel()));
+  Buffer<std::byte> bytes(numbers.size() * tensor.element_bytes());
+  gather_elements(tensor, bytes.data());
+  if (tensor.dtype == DType::kFloat32) {
+    convert<float>(bytes, numbers, [](float x) { return x; });
+  } else if (tensor.dtype == DType::kBfloat16) {
+    convert<std::uint16_t>(bytes, numbers, bfloat16_to_float);
+  } else {
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = load_number(bytes.data() + i * tensor.element_bytes(), tensor.dtype);
+  }
+  return numbers;
+}
+
+void add_element(BoundComparison& to, std::int64_t index, const Compared& element) {
+  const double difference = std::abs(element.a - element.sum);
+  const double allowed = element.bound * (1 + kBoundSlack) + element.size * 0x1p-50;
+  if (!std::isfinite(allowed)) {
+    to.is_bounded = false;
+    return;
+  }
+  if (difference == 0) return;
+  to.largest_share = std::max(to.largest_share, difference / allowed);
+  if (difference <= allowed || !to.is_within) return;  // a NaN is outside
+  to.is_within = false;
+  to.index = index;
+  to.difference = difference;
+  to.bound = allowed;
+}
+
+void merge(BoundComparison& all, const BoundComparison& part) {
+  all.is_bounded = all.is_bounded && part.is_bounded;
+  all.largest_share = std::max(all.largest_share, part.largest_share);
+  if (!all.is_within || part.is_within) return;
+  all.is_within = false;
+  all.index = part.index;
+  all.difference = part.difference;
+  all.bound = part.bound;
+}
+
+std::string describe(const BoundComparison& comparison) {
+  if (!comparison.is_within)
+    return fmt::format("outside of the bound of its sums: {:.3g} apart at {}, the bound is {:.3g}",
+                       comparison.difference, comparison.index, comparison.bound);
+  if (!comparison.is_bounded) return "computed from a regrouped sum by an op that has no bound";
+  return fmt::format("at most {:.3g} of the bound of its sums", comparison.largest_share);
+}
+
+BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds) {
+  const Tensor bound = bounds.find_or_zero(value);
+  if (!is_complex(value.dtype)) return {copy_tensor(value, bounds.memory()), bound};
+  Tensor of_parts = bound;
+  of_parts.sizes.push_back(2);
+  of_parts.strides.push_back(0);
+  return {copy_tensor(view_parts(value), bounds.memory()), copy_tensor(of_parts, bounds.memory())};
+}
+
+BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b) {
+  BoundComparison result;
+  const Buffer<double> whole = read_numbers(a.value);
+  Buffer<double> bound = read_numbers(a.bound);
+  Buffer<double> sum(whole.size(), 0.0), size(whole.size(), 0.0);
+  for (const BoundedValue& part : b) {
+    EPWEAVE_CHECK(part.value.sizes == a.value.sizes);
+    const Buffer<double> numbers = read_numbers(part.value), more = read_numbers(part.bound);
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      sum[i] += numbers[i];
+      size[i] += std::abs(numbers[i]);
+      bound[i] += more[i];
+    }
+  }
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    add_element(result, static_cast<std::int64_t>(i), {whole[i], sum[i], size[i], bound[i]});
+  return result;
+}
+
+}  // namespace epweave::replay

@@ -1,0 +1,86 @@
+#include "replay/check/bound_plan.h"
+
+#include <algorithm>
+
+#include "replay/check/sum_check.h"
+#include "replay/values/message.h"
+
+namespace epweave::replay {
+namespace {
+
+std::int64_t kept_bytes_of(const Seen& value) {
+  if (value.kind != Seen::Kind::kTensor) return 0;
+  return count_elements(value.sizes) *
+         (static_cast<std::int64_t>(info(value.dtype).bytes) + static_cast<std::int64_t>(sizeof(float)));
+}
+
+BoundedNodes find_bounded(const Graph& graph, const IdSet<NodeId>& roots) {
+  RegroupedSums found = find_regrouped(graph, roots);
+  return {std::move(found.sums), std::move(found.reached), {}};
+}
+
+}  // namespace
+
+void SumsFound::add(const Judgements& judgements) {
+  for (std::size_t i = 0; i < judgements.size(); ++i) {
+    const auto group = static_cast<std::int64_t>(i);
+    if (judgements[i].judgement.is_sum) sums.insert(group);
+    if (judgements[i].skipped.empty() && needs_bound(judgements[i].judgement)) bytes[group] = 0;
+  }
+}
+
+void SumsFound::count_bytes(const PairedGraphs& graphs, const Watcher& seen_a, RankRange ranks) {
+  for (auto& [group, size] : bytes)
+    for (Rank rank = ranks.first; rank < ranks.end; ++rank)
+      size += kept_bytes_of(seen_a.at(rank, graphs.groups[static_cast<std::size_t>(group)].whole));
+}
+
+std::string SumsFound::encode() const {
+  std::vector<std::int64_t> groups, sizes;
+  for (const auto& [group, size] : bytes) {
+    groups.push_back(group);
+    sizes.push_back(size);
+  }
+  return Writer().numbers({std::vector(sums.begin(), sums.end())}).numbers(groups).numbers(sizes).take();
+}
+
+void SumsFound::add_process(std::string_view text) {
+  Reader reader(text);
+  for (std::int64_t group : reader.numbers()) sums.insert(group);
+  const std::vector<std::int64_t> groups = reader.numbers(), sizes = reader.numbers();
+  if (groups.size() != sizes.size()) throw WireError("a message that no rank sends");
+  for (std::size_t i = 0; i < groups.size(); ++i) bytes[groups[i]] = std::max(bytes[groups[i]], sizes[i]);
+}
+
+BoundPlan plan_bounds(const PairedGraphs& graphs, const SumsFound& found, std::size_t kept_bytes) {
+  BoundPlan plan;
+  if (found.sums.empty()) return plan;
+  IdSet<NodeId> roots_a, roots_b;
+  for (std::int64_t i : found.sums) {
+    const Group& group = graphs.groups[static_cast<std::size_t>(i)];
+    roots_a.insert(group.whole);
+    for (NodeId value : group.values) roots_b.insert(value);
+  }
+  plan.a = find_bounded(graphs.a, roots_a);
+  plan.b = find_bounded(graphs.b, roots_b);
+  plan.lots.emplace_back();
+  std::size_t kept = 0;
+  for (const auto& [i, bytes] : found.bytes) {
+    const auto group = static_cast<std::size_t>(i);
+    if (!is_reached(plan, graphs.groups[group])) continue;
+    if (kept + static_cast<std::size_t>(bytes) > kept_bytes && !plan.lots.back().empty()) {
+      plan.lots.emplace_back();
+      kept = 0;
+    }
+    plan.lots.back().push_back(group);
+    kept += static_cast<std::size_t>(bytes);
+  }
+  return plan;
+}
+
+bool is_reached(const BoundPlan& plan, const Group& group) {
+  return std::any_of(group.values.begin(), group.values.end(),
+                     [&](NodeId value) { return value && plan.b.nodes.contains(value); });
+}
+
+}  // namespace epweave::replay

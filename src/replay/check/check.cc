@@ -1,0 +1,373 @@
+#include "replay/check/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/users.h"
+#include "ops/op.h"
+#include "replay/check/bound_plan.h"
+#include "replay/check/group_capture.h"
+#include "replay/check/library_changes.h"
+#include "replay/check/node_judgements.h"
+#include "replay/check/sum_check.h"
+#include "replay/values/message.h"
+
+namespace epweave::replay {
+namespace {
+
+struct Run {
+  RunResult run;
+  std::vector<RankOutputs> outputs;  // by rank; none of those that run elsewhere
+};
+
+bool is_native(const CheckSetup& setup) {
+  return (setup.device_a != nullptr && setup.device_a->math() == Math::kNative) ||
+         (setup.device_b != nullptr && setup.device_b->math() == Math::kNative);
+}
+
+// What is found first: at which of B's positions, on which rank, in which group.
+struct FirstFound {
+  std::uint64_t position = 0;
+  Rank rank = 0;
+  std::size_t group = 0;
+  auto operator<=>(const FirstFound&) const = default;
+};
+
+// What one process says of its ranks once they are judged, and what all said.
+struct Judged {
+  CheckReport::Conclusion conclusion = CheckReport::Conclusion::kSame;
+  std::optional<FirstFound> difference, change;
+
+  std::string encode() const {
+    Writer writer;
+    writer.number(static_cast<std::uint64_t>(conclusion));
+    for (const auto& found : {difference, change}) {
+      writer.number(found ? 1 : 0);
+      if (found) writer.number(found->position).number(found->rank).number(found->group);
+    }
+    return writer.take();
+  }
+  void add_process(std::string_view text) {
+    Reader reader(text);
+    conclusion = std::max(conclusion, static_cast<CheckReport::Conclusion>(reader.number()));
+    for (auto* found : {&difference, &change}) {
+      if (reader.number() == 0) continue;
+      FirstFound other{reader.number(), static_cast<Rank>(reader.number()), 0};
+      other.group = reader.number();
+      add(*found, other);
+    }
+  }
+  static void add(std::optional<FirstFound>& first, const FirstFound& found) {
+    if (!first || found < *first) first = found;
+  }
+};
+
+class Checker {
+ public:
+  Checker(const Graph& a, const Graph& b, const CheckSetup& setup)
+      : setup_(setup),
+        world_a_(derive_world(a, setup.ranks)),
+        world_b_(derive_world(b, setup.ranks)),
+        here_(find_ranks_here()),
+        graphs_(a, b),
+        sums_(graphs_.groups, world_a_.size),
+        changes_(graphs_),
+        reports_(here_.end - here_.first),
+        groups_of_first_(reports_.size()),
+        views_of_written_(find_views_of_written(a)) {}
+
+  CheckedRanks check() {
+    compare_values();
+    make_bounds();
+    for_each_rank([&](Rank rank) { report_rank(rank); });
+    Judged all = find_judged();
+    agree(all);
+    if (all.difference) locate(*all.difference, &CheckReport::first);
+    if (all.change) locate(*all.change, &CheckReport::first_change);
+    if (setup_.reference != nullptr) check_reference();
+    return {std::move(reports_), all.conclusion};
+  }
+
+ private:
+  RankRange find_ranks_here() const {
+    const Process* process = setup_.options.process;
+    return process == nullptr ? RankRange{0, world_a_.size} : RankRange{process->rank, process->rank + 1};
+  }
+  template <class F>
+  void for_each_rank(const F& f) const {
+    for (Rank rank = here_.first; rank < here_.end; ++rank) f(rank);
+  }
+  CheckReport& report_of(Rank rank) { return reports_[rank - here_.first]; }
+  const Judgements& judgements_of(Rank rank) const { return judgements_[rank - here_.first]; }
+
+  // Adds what all other processes found.
+  template <class Found>
+  void agree(Found& found) const {
+    if (setup_.options.process == nullptr) return;
+    for (const std::string& text : setup_.options.process->share(found.encode())) found.add_process(text);
+  }
+
+  // --- runs ---
+
+  Run run(const Graph& graph, const World& world, RunOptions options) {
+    const auto number = ++runs_[&graph];
+    options.run_name = fmt::format("{}{}",
+                                   &graph == &graphs_.a   ? "A"
+                                   : &graph == &graphs_.b ? "B"
+                                                          : "reference",
+                                   number == 1 ? "" : fmt::format(", run {}", number));
+    InputData data = setup_.data;
+    if (&graph != &graphs_.a) data.original = &graphs_.a;
+    if (options.process != nullptr) data.only = options.process->rank;
+    const std::vector<RankInputs> inputs = make_inputs(graph, world, setup_.kernels, data);
+    Run result{run_ranks(graph, world, setup_.kernels, inputs, options), {}};
+    result.outputs.resize(world.size);
+    for_each_rank(
+        [&](Rank rank) { result.outputs[rank] = list_results(graph, result.run.ranks[rank], inputs[rank]); });
+    return result;
+  }
+  Run run_a(const RunOptions& options) { return run(graphs_.a, world_a_, options); }
+  Run run_b(const RunOptions& options) { return run(graphs_.b, world_b_, options); }
+
+  RunOptions on_device(Device* device, Observer observer) const {
+    RunOptions options = setup_.options;
+    options.device = device;
+    options.observer = std::move(observer);
+    return options;
+  }
+  static Observer watch(Watcher& watcher) {
+    return [&watcher](Rank rank, NodeId node, const Value& value) { watcher.see(rank, node, value); };
+  }
+  RunOptions with_bounds(const BoundedNodes& bounded) const {
+    RunOptions options = on_device(nullptr, {});
+    options.bounded = &bounded;
+    return options;
+  }
+
+  // --- first runs ---
+
+  void compare_values() {
+    Watcher seen_a(graphs_.a, here_), seen_b(graphs_.b, here_);
+    ask_for_slices(graphs_, seen_a, seen_b);
+    first_a_ = run_a(on_device(setup_.device_a, watch(seen_a)));
+    first_b_ = run_b(on_device(setup_.device_b, watch(seen_b)));
+    for_each_rank([&](Rank rank) {
+      report_of(rank).outputs = compare_outputs({first_a_.outputs[rank], first_b_.outputs[rank]}, rank);
+      judgements_.push_back(judge_groups(graphs_, {seen_a, seen_b}, rank));
+    });
+    if (is_native(setup_)) return find_library_changes();
+    SumsFound found;
+    for (const Judgements& judgements : judgements_) found.add(judgements);
+    found.count_bytes(graphs_, seen_a, here_);
+    agree(found);
+    plan_ = plan_bounds(graphs_, found, setup_.kept_bytes);
+  }
+
+  void find_library_changes() {
+    const ProductTable products_a(first_a_.run), products_b(first_b_.run);
+    for_each_rank([&](Rank rank) {
+      report_of(rank).kernel_changes = changes_.find({products_a, products_b}, judgements_of(rank), rank);
+    });
+    agree(changes_);
+    changes_.look_behind();
+  }
+
+  // --- runs with bounds ---
+
+  bool has_sums() const { return !plan_.lots.empty(); }
+
+  // The second run of A also tells whether A gives the same bits twice.
+  void make_bounds() {
+    if (!has_sums() || setup_.device_a != nullptr) {
+      const Run again = run_a(on_device(setup_.device_a, {}));
+      note_same_bits(first_a_, again, &CheckReport::baseline_is_deterministic);
+    }
+    if (!has_sums()) return;
+    plan_.a.observer = [this](Rank rank, NodeId node, const Value& value, ErrorBounds& bounds) {
+      if (value.is_tensor()) sums_.see_whole(rank, node, value.tensor(), bounds);
+    };
+    plan_.b.observer = [this](Rank rank, NodeId node, const Value& value, ErrorBounds& bounds) {
+      if (value.is_tensor()) sums_.see_value(rank, node, value.tensor(), bounds);
+    };
+    for (const std::vector<std::size_t>& lot : plan_.lots) {
+      sums_.start(lot);
+      bounded_a_ = bounded_b_ = Run();
+      bounded_a_ = run_a(with_bounds(plan_.a));
+      bounded_b_ = run_b(with_bounds(plan_.b));
+    }
+    sums_.start({});
+    note_same_bits(
+        first_a_, bounded_a_,
+        setup_.device_a == nullptr ? &CheckReport::baseline_is_deterministic : &CheckReport::devices_agree);
+    if (setup_.device_b != nullptr) note_same_bits(first_b_, bounded_b_, &CheckReport::devices_agree);
+  }
+
+  void note_same_bits(const Run& first, const Run& second, bool CheckReport::*to) {
+    for_each_rank([&](Rank rank) {
+      if (!have_same_bits({first.outputs[rank], second.outputs[rank]})) report_of(rank).*to = false;
+    });
+  }
+
+  // --- reports ---
+
+  static FirstRun describe_run(const Run& run, Rank rank) {
+    const RankResult& result = run.run.ranks[rank];
+    return {run.run.seconds, result.contradictions, result.first_contradiction};
+  }
+
+  void report_rank(Rank rank) {
+    CheckReport& report = report_of(rank);
+    report.run_a = describe_run(first_a_, rank);
+    report.run_b = describe_run(first_b_, rank);
+    count_nodes(rank);
+    count_not_finite(report, first_a_.outputs[rank]);
+    if (has_sums()) judge_sums(report, rank);
+    if (is_native(setup_)) changes_.explain_outputs(first_b_.run.ranks[rank], report.outputs);
+    if (!report.kernel_changes.empty()) report.first_change = describe_first_change(report);
+    for (const OutputCheck& output : report.outputs)
+      if (output.bound) report.largest_share = std::max(report.largest_share, output.bound->largest_share);
+  }
+
+  void judge_sums(CheckReport& report, Rank rank) {
+    ErrorBounds& bounds_a = *bounded_a_.run.ranks[rank].bounds;
+    ErrorBounds& bounds_b = *bounded_b_.run.ranks[rank].bounds;
+    for (const ErrorBounds* bounds : {&bounds_a, &bounds_b})
+      report.ops_without_bound.insert(bounds->without_bound().begin(), bounds->without_bound().end());
+    judge_by_bounds({bounded_a_.outputs[rank], bounded_b_.outputs[rank]}, {bounds_a, bounds_b},
+                    report.outputs);
+  }
+
+  static void count_not_finite(CheckReport& report, const RankOutputs& outputs) {
+    for (const NamedTensor& output : outputs) {
+      if (!has_not_finite(output.tensor)) continue;
+      ++report.outputs_not_finite;
+      if (output.name == "loss" || output.name.starts_with("grad")) report.step_is_finite = false;
+    }
+  }
+
+  // The verdict in the end: where a regrouped sum is behind it, that of its bound.
+  Judgement conclude(Rank rank, std::size_t group) const {
+    const Judgement& first = judgements_of(rank)[group].judgement;
+    if (!needs_bound(first)) return first;
+    if (is_native(setup_)) return changes_.explain(first, graphs_.groups[group]);
+    if (!is_reached(plan_, graphs_.groups[group])) return first;
+    const auto comparison = sums_.result(rank, group);
+    if (!comparison)
+      return {Verdict::kUnverified, "a regrouped sum whose parts cannot be put together", true};
+    if (!comparison->is_within) return {Verdict::kDiffers, describe(*comparison), true};
+    if (!comparison->is_bounded) return {Verdict::kUnverified, describe(*comparison), true};
+    return {Verdict::kSumOrder, {}, true};
+  }
+
+  void count_nodes(Rank rank) {
+    CheckReport& report = report_of(rank);
+    RankCheck& counts = report.ranks.emplace_back();
+    if (graphs_.unpaired != 0) counts.skipped["made by the rewrite"] = graphs_.unpaired;
+    const auto positions = find_positions(graphs_.b.step(), graphs_.b.step().order);
+    for (std::size_t i = 0; i < graphs_.groups.size(); ++i) {
+      const Group& group = graphs_.groups[i];
+      if (const std::string& skipped = judgements_of(rank)[i].skipped; !skipped.empty()) {
+        ++counts.skipped[skipped];
+        continue;
+      }
+      const Judgement judgement = conclude(rank, i);
+      if (judgement.verdict == Verdict::kDiffers && views_of_written_.contains(group.whole)) {
+        ++counts.skipped["a view of memory that is written in place: its readers are compared"];
+        continue;
+      }
+      ++counts.nodes[static_cast<std::size_t>(judgement.verdict)];
+      if (judgement.verdict == Verdict::kUnverified) ++counts.unverified[judgement.reason];
+      if (judgement.verdict != Verdict::kDiffers) continue;
+      const std::uint64_t position = positions[group.values[0]];
+      if (report.first && report.first->position <= position) continue;
+      report.first =
+          NodeCheck{rank, group.values[0], name_of_whole(group), judgement.reason, std::nullopt, position};
+      groups_of_first_[rank - here_.first] = i;
+    }
+  }
+
+  std::string name_of_whole(const Group& group) const {
+    return std::string(graphs_.a.text(graphs_.a.step().nodes[group.whole].name));
+  }
+
+  NodeCheck describe_first_change(const CheckReport& report) const {
+    const KernelChange& change = report.kernel_changes.front();
+    const Group& group = graphs_.groups[change.group];
+    const NodeId node = *std::find_if(group.values.begin(), group.values.end(),
+                                      [](NodeId value) { return static_cast<bool>(value); });
+    return {change.rank, node, name_of_whole(group), "the library took another algorithm", std::nullopt, 0};
+  }
+
+  // --- what differs first ---
+
+  Judged find_judged() const {
+    Judged judged;
+    for_each_rank([&](Rank rank) {
+      const CheckReport& report = reports_[rank - here_.first];
+      judged.conclusion = std::max(judged.conclusion, report.conclusion());
+      if (report.first)
+        Judged::add(judged.difference, {report.first->position, rank, groups_of_first_[rank - here_.first]});
+      if (report.first_change) Judged::add(judged.change, {0, rank, report.kernel_changes.front().group});
+    });
+    return judged;
+  }
+
+  // Runs both graphs once more for the values of one group on one rank.
+  void locate(const FirstFound& first, std::optional<NodeCheck> CheckReport::*found) {
+    GroupCapture capture(graphs_.groups[first.group], first.rank);
+    run_a(on_device(setup_.device_a, capture.observe_a()));
+    run_b(on_device(setup_.device_b, capture.observe_b()));
+    if (here_.holds(first.rank)) capture.locate(*(report_of(first.rank).*found));
+  }
+
+  // --- the reference ---
+
+  void check_reference() {
+    const Run run_c =
+        run(*setup_.reference, derive_world(*setup_.reference, setup_.ranks), on_device(nullptr, {}));
+    for_each_rank([&](Rank rank) {
+      report_of(rank).reference =
+          compare_reference({first_a_.outputs[rank], first_b_.outputs[rank]}, run_c.outputs[rank], rank);
+    });
+  }
+
+  const CheckSetup& setup_;
+  World world_a_, world_b_;
+  RankRange here_;
+  PairedGraphs graphs_;
+  Run first_a_, first_b_, bounded_a_, bounded_b_;
+  std::vector<Judgements> judgements_;  // by rank here
+  BoundPlan plan_;                      // in portable math
+  SumChecker sums_;
+  LibraryChanges changes_;                    // in native math
+  std::vector<CheckReport> reports_;          // by rank here
+  std::vector<std::size_t> groups_of_first_;  // by rank here
+  IdSet<NodeId> views_of_written_;            // of A
+  std::map<const Graph*, int> runs_;
+};
+
+}  // namespace
+
+void require_comparable(const Graph& a, const Graph& b, const CheckSetup& setup) {
+  const Rank ranks = derive_world(a, setup.ranks).size, ranks_b = derive_world(b, setup.ranks).size;
+  if (ranks != ranks_b) throw UsageError(fmt::format("the graphs are of {} and {} ranks", ranks, ranks_b));
+  if (is_native(setup) && (setup.device_a != setup.device_b || setup.reference != nullptr))
+    throw UsageError(
+        "--math native compares two graphs on one device: other devices and a reference have other bits");
+  if (setup.reference == nullptr) return;
+  const Rank ranks_c = derive_world(*setup.reference, setup.ranks).size;
+  if (ranks_c != ranks)
+    throw UsageError(fmt::format("the reference is of {} ranks, the graphs are of {}", ranks_c, ranks));
+}
+
+CheckedRanks check_ranks(const Graph& a, const Graph& b, const CheckSetup& setup) {
+  require_comparable(a, b, setup);
+  return Checker(a, b, setup).check();
+}
+
+CheckReport check_graphs(const Graph& a, const Graph& b, const CheckSetup& setup) {
+  return merge(check_ranks(a, b, setup).reports);
+}
+
+}  // namespace epweave::replay

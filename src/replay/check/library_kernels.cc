@@ -1,0 +1,96 @@
+#include "replay/check/library_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/effects.h"
+#include "replay/check/sum_check.h"
+
+namespace epweave::replay {
+
+ProductTable::ProductTable(const RunResult& run) {
+  for (const RankResult& rank : run.ranks) {
+    auto& products = of_rank_.emplace_back();
+    for (const LibraryProduct& product : rank.products) products[product.node].push_back(&product);
+  }
+}
+
+const std::vector<const LibraryProduct*>& ProductTable::at(Rank rank, NodeId node) const {
+  static const std::vector<const LibraryProduct*> none;
+  const auto found = of_rank_[rank].find(node);
+  return found == of_rank_[rank].end() ? none : found->second;
+}
+
+std::vector<NodeId> ProductTable::nodes(Rank rank) const {
+  std::vector<NodeId> found;
+  for (const auto& [node, products] : of_rank_[rank]) found.push_back(node);
+  return found;
+}
+
+std::optional<KernelChange> find_kernel_change(const ProductTable& a, const ProductTable& b, Rank rank,
+                                               const Group& group) {
+  using Algorithms = std::set<std::pair<std::string, std::vector<std::uint64_t>>>;
+  std::map<std::int64_t, Algorithms> in_a, in_b;  // by group of a grouped product
+  const auto list = [](const std::vector<const LibraryProduct*>& products, auto& algorithms, auto& texts) {
+    for (const LibraryProduct* product : products) {
+      algorithms[product->group].emplace(product->algorithm, product->bits);
+      std::string text = fmt::format("{}: {}", product->shape, product->algorithm);
+      if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
+    }
+  };
+  KernelChange change{rank, 0, {}, {}, {}};
+  list(a.at(rank, group.whole), in_a, change.a);
+  for (const NodeId value : group.values)
+    if (value) list(b.at(rank, value), in_b, change.b);
+  // A group that only one of them has rows of is no algorithm's doing.
+  const bool is_changed = std::any_of(in_b.begin(), in_b.end(), [&](const auto& of_b) {
+    const auto of_a = in_a.find(of_b.first);
+    return of_a != in_a.end() && of_a->second != of_b.second;
+  });
+  if (!is_changed) return std::nullopt;
+  return change;
+}
+
+Reached find_reached(const Graph& graph, const IdSet<NodeId>& roots) {
+  const Body& body = graph.step();
+  const Context& context = *graph.context;
+  Reached found{find_regrouped(graph, roots).reached, {}, {}};
+  const Effects effects(context, body);
+  IdSet<NodeId> written;
+  for (const NodeId id : body.order) {
+    if (!found.nodes.contains(id)) continue;
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes) written.insert(access.storage);
+  }
+  // A value that shares memory with what was written is reached, whichever node names it.
+  const auto is_reached = [&](NodeId id) {
+    return found.nodes.contains(id) || written.contains(effects.storage_of(id));
+  };
+  std::size_t input = 0;
+  for (const NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (node.kind == NodeKind::kPlaceholder) {
+      const std::size_t i = input++;
+      if (i < graph.inputs.size() && graph.text(graph.inputs[i].role) == "buffer")
+        found.buffers.push_back(written.contains(effects.storage_of(id)));
+    } else if (node.kind == NodeKind::kOutput) {
+      const Arg all = context.args[node.args][0];
+      const std::span<const Arg> outputs = all.is_list() ? context.args.children(all) : std::span(&all, 1);
+      for (const Arg output : outputs)
+        found.outputs.push_back(output.is_node() && is_reached(output.as_node()));
+    }
+  }
+  return found;
+}
+
+std::vector<bool> find_reached_results(const Reached& reached, const RankResult& result) {
+  std::vector<bool> results;
+  for (std::size_t i = 0; i < result.outputs.size(); ++i)
+    if (result.outputs[i].is_tensor()) results.push_back(i < reached.outputs.size() && reached.outputs[i]);
+  results.insert(results.end(), reached.buffers.begin(), reached.buffers.end());
+  return results;
+}
+
+}  // namespace epweave::replay

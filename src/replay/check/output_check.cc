@@ -1,0 +1,85 @@
+#include "replay/check/output_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "replay/values/compare.h"
+
+namespace epweave::replay {
+
+RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs) {
+  RankOutputs results;
+  for (std::size_t i = 0; i < result.outputs.size(); ++i) {
+    if (!result.outputs[i].is_tensor()) continue;
+    std::string name = fmt::format("output {}", i);
+    if (i < graph.outputs.size() && graph.outputs[i].role) {
+      name = graph.text(graph.outputs[i].role);
+      if (graph.outputs[i].fqn) name += fmt::format(" {}", graph.text(graph.outputs[i].fqn));
+    }
+    results.push_back({std::move(name), result.outputs[i].tensor()});
+  }
+  for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i)
+    if (inputs[i].is_tensor() && graph.text(graph.inputs[i].role) == "buffer")
+      results.push_back({fmt::format("buffer {}", graph.text(graph.inputs[i].fqn)), inputs[i].tensor()});
+  return results;
+}
+
+bool have_same_bits(const OutputPair& outputs) {
+  for (std::size_t i = 0; i < outputs.a.size(); ++i)
+    if (!compare_tensors(outputs.a[i].tensor, outputs.b[i].tensor).is_equal()) return false;
+  return true;
+}
+
+std::vector<OutputCheck> compare_outputs(const OutputPair& outputs, Rank rank) {
+  const auto& [a, b] = outputs;
+  if (a.size() != b.size())
+    throw InputError(fmt::format("the graphs return {} and {} tensors", a.size(), b.size()));
+  std::vector<OutputCheck> checks;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    OutputCheck output{rank, a[i].name, Verdict::kEqual, compare_tensors(a[i].tensor, b[i].tensor), {}};
+    if (a[i].name != b[i].name)
+      output.difference.problem = fmt::format("roles {} and {}", a[i].name, b[i].name);
+    if (!output.difference.is_equal()) output.verdict = Verdict::kDiffers;
+    checks.push_back(std::move(output));
+  }
+  return checks;
+}
+
+void judge_by_bounds(const OutputPair& outputs, const BoundsPair& bounds, std::vector<OutputCheck>& checks) {
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    OutputCheck& output = checks[i];
+    const Tensor &in_a = outputs.a[i].tensor, &in_b = outputs.b[i].tensor;
+    if (output.verdict != Verdict::kDiffers || !output.difference.problem.empty()) continue;
+    if (!bounds.a.find(in_a) && !bounds.b.find(in_b)) continue;
+    output.bound = compare_bounded(take_bounded(in_a, bounds.a), {take_bounded(in_b, bounds.b)});
+    if (!output.bound->is_within) continue;
+    output.verdict = output.bound->is_bounded ? Verdict::kSumOrder : Verdict::kUnverified;
+  }
+}
+
+ReferenceCheck compare_reference(const OutputPair& outputs, const RankOutputs& reference, Rank rank) {
+  const auto& [a, b] = outputs;
+  const RankOutputs& c = reference;
+  if (c.size() != a.size())
+    throw InputError(
+        fmt::format("the reference returns {} tensors, the graphs return {}", c.size(), a.size()));
+  ReferenceCheck found;
+  for (std::size_t i = 0; i < c.size(); ++i, ++found.outputs) {
+    if (c[i].name != a[i].name)
+      throw InputError(
+          fmt::format("output {} of the reference is {}, of the graphs it is {}", i, c[i].name, a[i].name));
+    const TensorDifference to_a = compare_tensors(a[i].tensor, c[i].tensor);
+    const TensorDifference to_b = compare_tensors(b[i].tensor, c[i].tensor);
+    found.equal_to_a += to_a.is_equal() ? 1U : 0U;
+    found.equal_to_b += to_b.is_equal() ? 1U : 0U;
+    found.largest_error = std::max(found.largest_error, to_a.relative_error);
+    found.largest_error_of_b =
+        std::max(found.largest_error_of_b, compare_tensors(a[i].tensor, b[i].tensor).relative_error);
+    if (!to_b.is_equal() && found.first_unlike_b.empty())
+      found.first_unlike_b = fmt::format("rank {}: {}: {}", rank, c[i].name, describe(to_b));
+  }
+  return found;
+}
+
+}  // namespace epweave::replay

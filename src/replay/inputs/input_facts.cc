@@ -1,0 +1,160 @@
+#include "replay/inputs/input_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace epweave::replay {
+
+InputFacts::InputFacts(const Graph& graph, const World& world)
+    : graph_(graph), context_(*graph.context), world_(world), symbols_(graph) {
+  for (NodeId id : graph.step().order)
+    if (graph.step().nodes[id].kind == NodeKind::kPlaceholder) placeholders_.push_back(id);
+  bind_hints();
+}
+
+void InputFacts::bind_hints() {
+  const auto is_input = [&, mentioned = find_input_symbols()](const Symbol& symbol) {
+    return mentioned.contains(symbol.name) || !symbol.unbacked.value_or(false);
+  };
+  for (const Symbol& symbol : graph_.symbols)
+    if (symbol.hint && is_input(symbol)) symbols_.bind(symbol.name, *symbol.hint);
+}
+
+// Those that an input binds, or has an extent of: 2*u0.
+IdSet<StringId> InputFacts::find_input_symbols() const {
+  IdSet<StringId> found;
+  for (NodeId id : placeholders_) {
+    const Node& node = graph_.step().nodes[id];
+    if (node.extra != nullptr)
+      for (const Binding& binding : node.extra->bindings) found.insert(binding.symbol);
+    if (const TensorType* type = tensor_of(context_, node.type))
+      for (ExprId size : type->sizes)
+        for (StringId symbol : graph_.context->exprs.symbols(size)) found.insert(symbol);
+  }
+  return found;
+}
+
+const InputRole* InputFacts::role_of(std::size_t i) const {
+  return i < graph_.inputs.size() ? &graph_.inputs[i] : nullptr;
+}
+
+std::string_view InputFacts::role_text(std::size_t i, StringId InputRole::*field) const {
+  const InputRole* role = role_of(i);
+  return role == nullptr ? std::string_view() : graph_.text(role->*field);
+}
+
+const Arg* InputFacts::find_more(std::size_t i, std::string_view key) const {
+  const InputRole* role = role_of(i);
+  if (role == nullptr) return nullptr;
+  const auto entries = context_.args[role->more];
+  for (std::size_t k = 0; k + 1 < entries.size(); k += 2)
+    if (context_.text(entries[k].as_name()) == key) return &entries[k + 1];
+  return nullptr;
+}
+
+void InputFacts::refuse(std::size_t i, std::string_view why) const {
+  std::string role(role_text(i, &InputRole::role));
+  if (const std::string_view name = recipe_name(i); name != graph_.text(node_of(i).name))
+    role += fmt::format("{}{}", role.empty() ? "" : " ", name);
+  throw InputError(fmt::format("input %{}{} cannot be made: {}", graph_.text(node_of(i).name),
+                               role.empty() ? "" : " (role " + role + ")", why));
+}
+
+ResultType InputFacts::type_of(std::size_t i) const {
+  const TensorType* type = tensor_of(context_, node_of(i).type);
+  const auto evaluated = type == nullptr ? std::nullopt : evaluate(symbols_, *type);
+  if (!evaluated) refuse(i, "its extents have no numbers");
+  return *evaluated;
+}
+
+std::string_view InputFacts::recipe_name(std::size_t i) const {
+  const InputRole* role = role_of(i);
+  const std::string_view recorded =
+      role == nullptr ? std::string_view() : graph_.text(role->fqn ? role->fqn : role->which);
+  return recorded.empty() ? graph_.text(node_of(i).name) : recorded;
+}
+
+std::vector<std::int64_t> InputFacts::read_extents(Arg list) const {
+  std::vector<std::int64_t> extents;
+  if (list.is_list())
+    for (Arg item : context_.args.children(list))
+      if (item.is_int()) extents.push_back(item.as_int());
+  return extents;
+}
+
+std::vector<MeshAxis> InputFacts::read_mesh(std::size_t i) const {
+  const std::size_t next = i + 1;
+  if (next >= placeholders_.size() || role_text(next, &InputRole::fqn) != role_text(i, &InputRole::fqn))
+    return {};
+  const TypeId type = node_of(next).type;
+  if (!type || context_.types[type].kind != TypeKind::kValue) return {};
+  const Arg mesh = context_.types[type].value;
+  if (!mesh.is(ArgKind::kMesh)) return {};
+  return read_mesh_axes(context_, mesh);
+}
+
+Shard InputFacts::shard_of(std::size_t i, const Extents& local) const {
+  const Arg* recorded = find_more(i, "global_shape");
+  Shard shard =
+      find_shard(recorded == nullptr ? local : read_extents(*recorded), local, read_mesh(i), world_.size);
+  if (!shard.problem.empty()) refuse(i, shard.problem);
+  return shard;
+}
+
+bool InputFacts::is_global(std::size_t i) const {
+  const std::string_view role = role_text(i, &InputRole::role);
+  return role == "parameter" || role == "buffer";
+}
+
+std::string InputFacts::batch_key(std::string_view name, Rank rank) const {
+  return fmt::format("{}/{}", name, find_coordinate(world_, "batch", rank).value_or(rank));
+}
+
+std::int64_t InputFacts::batch_count() const {
+  for (const Mesh& mesh : world_.meshes)
+    for (std::size_t d = 0; d < mesh.axes.size(); ++d)
+      if (mesh.axes[d] == "batch") return mesh.shape[d];
+  return world_.size;
+}
+
+std::optional<std::int64_t> InputFacts::find_vocabulary() const {
+  for (std::size_t i = 0; i < placeholders_.size(); ++i) {
+    if (role_text(i, &InputRole::role) != "parameter") continue;
+    if (role_text(i, &InputRole::fqn).find("embed") == std::string_view::npos) continue;
+    const Arg* global = find_more(i, "global_shape");
+    const Extents shape = global == nullptr ? type_of(i).sizes : read_extents(*global);
+    if (!shape.empty()) return shape[0];
+  }
+  return std::nullopt;
+}
+
+std::int64_t InputFacts::count_tokens(std::size_t asked_by) const {
+  for (std::size_t i = 0; i < placeholders_.size(); ++i)
+    if (role_text(i, &InputRole::which) == "tokens") return count_elements(type_of(i).sizes);
+  refuse(asked_by, "the graph has no input `tokens`");
+}
+
+std::int64_t InputFacts::number_of(std::size_t asked_by, Arg arg) const {
+  if (arg.is_int()) return arg.as_int();
+  std::optional<std::int64_t> number;
+  if (arg.is(ArgKind::kSymbolic)) number = symbols_.evaluate(arg.as_expr());
+  if (arg.is_node()) {
+    const TypeId type = graph_.step().nodes[arg.as_node()].type;
+    if (type && context_.types[type].kind == TypeKind::kScalar)
+      number = symbols_.evaluate(context_.types[type].expr);
+    if (type && context_.types[type].kind == TypeKind::kValue && context_.types[type].value.is_int())
+      number = context_.types[type].value.as_int();
+  }
+  if (!number) refuse(asked_by, "its mask function depends on a computed value");
+  return *number;
+}
+
+std::optional<double> InputFacts::expected_loss() const {
+  const auto vocabulary = find_vocabulary();
+  if (!vocabulary) return std::nullopt;
+  return std::log(static_cast<double>(*vocabulary)) / static_cast<double>(batch_count());
+}
+
+}  // namespace epweave::replay

@@ -1,0 +1,433 @@
+#include "replay/kernels/device/emulated.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__x86_64__)
+#define EPWEAVE_AVX2 __attribute__((target("avx2,fma")))
+#define EPWEAVE_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")))
+#endif
+
+namespace epweave::replay::device {
+namespace {
+
+// ---- kernels: each is compiled for several instruction sets, for the fused multiply-add ----
+
+template <class Task>
+[[gnu::always_inline]] inline void run_body(const Task& task, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) task.run(i);
+}
+
+[[gnu::always_inline]] inline void run_body(const MatmulTask& task, std::int64_t blocks) {
+  MatmulTask::Shared shared;
+  std::vector<MatmulTask::Registers> registers(MatmulTask::kThreads);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const MatmulTask::Part part = task.part_of(block);
+    if (!task.has_work(part)) continue;
+    for (int t = 0; t < MatmulTask::kThreads; ++t)
+      task.start(part, t, registers[static_cast<std::size_t>(t)]);
+    for (std::int64_t k = part.first; k < part.end; k += MatmulTask::kDepth) {
+      if (!task.has_steps(part, k)) continue;
+      for (int t = 0; t < MatmulTask::kThreads; ++t) task.load(part, k, t, shared);
+      for (int t = 0; t < MatmulTask::kThreads; ++t)
+        task.multiply(part, k, t, shared, registers[static_cast<std::size_t>(t)]);
+    }
+    for (int t = 0; t < MatmulTask::kThreads; ++t)
+      task.store(part, t, registers[static_cast<std::size_t>(t)]);
+  }
+}
+
+template <class Task>
+void run_base(const Task& task, std::int64_t count) {
+  run_body(task, count);
+}
+#if defined(__x86_64__)
+template <class Task>
+EPWEAVE_AVX2 void run_avx2(const Task& task, std::int64_t count) {
+  run_body(task, count);
+}
+template <class Task>
+EPWEAVE_AVX512 void run_avx512(const Task& task, std::int64_t count) {
+  run_body(task, count);
+}
+#endif
+
+template <class Task>
+void run(const void* bytes, std::int64_t count) {
+  Task task;
+  std::memcpy(static_cast<void*>(&task), bytes, sizeof task);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    return run_avx512(task, count);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_avx2(task, count);
+#endif
+  run_base(task, count);
+}
+
+void run_kind(TaskKind kind, const void* task, std::int64_t count) {
+  switch (kind) {
+#define EPWEAVE_RUN(Name, ...) \
+  case TaskKind::k##Name:      \
+    return run<__VA_ARGS__>(task, count);
+    EPWEAVE_DEVICE_TASKS(EPWEAVE_RUN)
+#undef EPWEAVE_RUN
+    case TaskKind::kMatmul:
+      return run<MatmulTask>(task, count);
+  }
+}
+
+// ---- streams -------------------------------------------------------------------------------
+
+using Clock = std::chrono::steady_clock;
+
+struct HostStream;
+
+// The first `operations` operations of a stream.
+struct Point {
+  HostStream* stream = nullptr;
+  std::uint64_t operations = 0;
+};
+
+struct HostEvent {
+  Point point;
+  Timing timing = Timing::kNone;
+  std::shared_ptr<Clock::time_point> passed;  // of a timed one: written when it is passed
+};
+
+struct Operation;
+using Operations = std::vector<Operation>;
+
+struct Operation {
+  enum class Kind { kLaunch, kCopyIn, kFill, kWait, kCall, kStamp, kGraph } kind = Kind::kLaunch;
+  TaskKind task = TaskKind::kCopy;
+  std::vector<std::byte> bytes;  // the task, or what is copied in
+  std::int64_t count = 0;        // of indices, or of bytes
+  void* to = nullptr;
+  int byte = 0;
+  Point point;                                // kWait
+  void (*run)(void*) = nullptr;               // kCall
+  std::shared_ptr<void> argument;             // kCall
+  std::shared_ptr<Clock::time_point> passed;  // kStamp
+  std::shared_ptr<const Operations> graph;    // kGraph: as it was when it was launched
+};
+
+struct HostGraph {
+  std::shared_ptr<const Operations> operations;
+};
+
+class EmulatedDevice;
+
+struct HostStream : EmulatedStream {
+  EmulatedDevice* device = nullptr;
+  std::deque<Operation> waiting;
+  std::uint64_t queued = 0, done = 0;
+  bool is_ending = false;
+  std::thread worker;  // of a concurrent device
+  bool is_capturing = false;
+  Error capture_failure = nullptr;
+  Operations captured;
+};
+
+void execute(const Operation& operation) {
+  switch (operation.kind) {
+    case Operation::Kind::kLaunch:
+      return run_kind(operation.task, operation.bytes.data(), operation.count);
+    case Operation::Kind::kCopyIn:
+      if (!operation.bytes.empty()) std::memcpy(operation.to, operation.bytes.data(), operation.bytes.size());
+      return;
+    case Operation::Kind::kFill:
+      if (operation.count != 0)
+        std::memset(operation.to, operation.byte, static_cast<std::size_t>(operation.count));
+      return;
+    case Operation::Kind::kCall:
+      return operation.run(operation.argument.get());
+    case Operation::Kind::kStamp:
+      *operation.passed = Clock::now();
+      return;
+    case Operation::Kind::kGraph:
+      for (const Operation& each : *operation.graph) execute(each);
+      return;
+    case Operation::Kind::kWait:
+      return;
+  }
+}
+
+class EmulatedDevice : public DeviceApi {
+ public:
+  explicit EmulatedDevice(Emulation kind) : kind_(kind) {}
+
+  Error find_facts(DeviceFacts& facts) override {
+    facts = {};
+    std::strcpy(facts.name, "emulated by the CPU");
+    return nullptr;
+  }
+  Error enter() override { return nullptr; }
+  Error allocate(std::size_t bytes, void** data) override {
+    if (const Error error = refuse_in_capture()) return error;
+    *data = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+    return *data == nullptr ? "out of memory" : nullptr;
+  }
+  Error release(void* data) override {
+    if (const Error error = refuse_in_capture()) return error;
+    std::free(data);
+    return nullptr;
+  }
+  Error make_stream(Priority, Stream* stream) override {
+    auto* made = new HostStream;
+    made->enqueue = [](EmulatedStream* to, const EmulatedWork& work) {
+      auto* host = static_cast<HostStream*>(to);
+      Operation operation;
+      operation.kind = Operation::Kind::kCall;
+      operation.run = work.run;
+      operation.argument = std::shared_ptr<void>(work.argument, [destroy = work.destroy](void* argument) {
+        if (destroy != nullptr) destroy(argument);
+      });
+      host->device->add(reinterpret_cast<Stream>(host), std::move(operation));
+    };
+    made->device = this;
+    if (kind_ == Emulation::kConcurrent) made->worker = std::thread([this, made] { work(*made); });
+    *stream = reinterpret_cast<Stream>(made);
+    return nullptr;
+  }
+  Error destroy_stream(Stream stream) override {
+    HostStream* host = at(stream);
+    if (host->worker.joinable()) {
+      {
+        const std::lock_guard lock(mutex_);
+        host->is_ending = true;
+      }
+      changed_.notify_all();
+      host->worker.join();
+    }
+    delete host;
+    return nullptr;
+  }
+  void* native(Stream stream) override { return static_cast<EmulatedStream*>(at(stream)); }
+  Error make_event(Timing timing, Event* event) override {
+    auto* made = new HostEvent;
+    made->timing = timing;
+    *event = reinterpret_cast<Event>(made);
+    return nullptr;
+  }
+  Error destroy_event(Event event) override {
+    delete at(event);
+    return nullptr;
+  }
+  Error record(Event event, Stream stream) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
+    const std::lock_guard lock(mutex_);
+    if (at(event)->timing == Timing::kTimed) {
+      Operation operation;
+      operation.kind = Operation::Kind::kStamp;
+      operation.passed = at(event)->passed = std::make_shared<Clock::time_point>();
+      push(stream, std::move(operation));
+    }
+    at(event)->point = {at(stream), at(stream)->queued};
+    return nullptr;
+  }
+  Error wait(Stream stream, Event event) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
+    Operation operation;
+    operation.kind = Operation::Kind::kWait;
+    const std::lock_guard lock(mutex_);
+    operation.point = at(event)->point;
+    if (operation.point.stream == nullptr) return nullptr;  // never recorded: complete, as in CUDA
+    push(stream, std::move(operation));
+    return nullptr;
+  }
+  Error has_passed(Event event, bool* passed) override {
+    if (const Error error = refuse_in_capture()) return error;
+    const std::lock_guard lock(mutex_);
+    const Point& point = at(event)->point;
+    *passed = point.stream == nullptr || point.stream->done >= point.operations;
+    return nullptr;
+  }
+  Error find_seconds(Event from, Event to, double* seconds) override {
+    const std::lock_guard lock(mutex_);
+    if (at(from)->passed == nullptr || at(to)->passed == nullptr) return "an event has no time";
+    *seconds = std::chrono::duration<double>(*at(to)->passed - *at(from)->passed).count();
+    return nullptr;
+  }
+  void open_range(const char*) override {}
+  void close_range() override {}
+  Error synchronize(Stream stream) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
+    std::unique_lock lock(mutex_);
+    finish(lock, {at(stream), at(stream)->queued});
+    return nullptr;
+  }
+  Error copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
+    Operation operation;
+    operation.kind = Operation::Kind::kCopyIn;
+    operation.to = to;
+    operation.bytes.assign(static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes);
+    return add(stream, std::move(operation));
+  }
+  Error copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {
+    if (const Error error = synchronize(stream)) return error;
+    if (bytes != 0) std::memcpy(to, from, bytes);
+    return nullptr;
+  }
+  Error fill(Stream stream, void* data, int byte, std::size_t bytes) override {
+    Operation operation;
+    operation.kind = Operation::Kind::kFill;
+    operation.to = data;
+    operation.byte = byte;
+    operation.count = static_cast<std::int64_t>(bytes);
+    return add(stream, std::move(operation));
+  }
+  Error launch(Stream stream, TaskKind kind, const void* task, std::int64_t count) override {
+    Operation operation;
+    operation.task = kind;
+    operation.count = count;
+    const auto* first = static_cast<const std::byte*>(task);
+    operation.bytes.assign(first, first + bytes_of_task(kind));
+    return add(stream, std::move(operation));
+  }
+  Error call(Stream stream, const LibraryCall& call) override {
+    return call.run(call.owner, call.argument, native(stream));
+  }
+
+  Error begin_capture(Stream stream) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
+    const std::lock_guard lock(mutex_);
+    at(stream)->is_capturing = true;
+    at(stream)->capture_failure = nullptr;
+    capturing_[std::this_thread::get_id()] = at(stream);
+    return nullptr;
+  }
+  Error end_capture(Stream stream, WorkGraph* graph, Instantiation* how) override {
+    const std::lock_guard lock(mutex_);
+    HostStream& host = *at(stream);
+    const auto own = capturing_.find(std::this_thread::get_id());
+    if (own == capturing_.end() || own->second != &host)
+      return "this thread does not capture what is queued on the stream";
+    capturing_.erase(own);
+    host.is_capturing = false;
+    const auto operations = std::make_shared<const Operations>(std::exchange(host.captured, {}));
+    if (host.capture_failure != nullptr) {
+      delete at(*graph);
+      *graph = nullptr;
+      return host.capture_failure;
+    }
+    // As CUDA does: kernels and their arguments may change, the number and kinds of the nodes may not.
+    const bool is_changed = *graph != nullptr && are_alike(*at(*graph)->operations, *operations);
+    *how = is_changed ? Instantiation::kUpdated : Instantiation::kNew;
+    if (!is_changed) {
+      delete at(*graph);
+      *graph = reinterpret_cast<WorkGraph>(new HostGraph);
+    }
+    at(*graph)->operations = operations;
+    return nullptr;
+  }
+  Error launch_graph(Stream stream, WorkGraph graph) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
+    Operation operation;
+    operation.kind = Operation::Kind::kGraph;
+    operation.graph = at(graph)->operations;
+    return add(stream, std::move(operation));
+  }
+  Error destroy_graph(WorkGraph graph) override {
+    delete at(graph);
+    return nullptr;
+  }
+
+ private:
+  static HostStream* at(Stream stream) { return reinterpret_cast<HostStream*>(stream); }
+  static HostEvent* at(Event event) { return reinterpret_cast<HostEvent*>(event); }
+  static HostGraph* at(WorkGraph graph) { return reinterpret_cast<HostGraph*>(graph); }
+
+  static bool are_alike(const Operations& a, const Operations& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const Operation& x, const Operation& y) { return x.kind == y.kind; });
+  }
+
+  // Why a call fails that may not be made while the thread, or anyone on the stream, captures; else null.
+  Error refuse_in_capture(Stream stream = nullptr) {
+    const std::lock_guard lock(mutex_);
+    const auto own = capturing_.find(std::this_thread::get_id());
+    HostStream* host = own != capturing_.end()                         ? own->second
+                       : stream != nullptr && at(stream)->is_capturing ? at(stream)
+                                                                       : nullptr;
+    if (host == nullptr) return nullptr;
+    return host->capture_failure = "not permitted while a stream captures";
+  }
+
+  Error add(Stream stream, Operation operation) {
+    const std::lock_guard lock(mutex_);
+    push(stream, std::move(operation));
+    return nullptr;
+  }
+  void push(Stream stream, Operation operation) {
+    if (at(stream)->is_capturing) {
+      at(stream)->captured.push_back(std::move(operation));
+      return;
+    }
+    at(stream)->waiting.push_back(std::move(operation));
+    ++at(stream)->queued;
+    if (kind_ == Emulation::kConcurrent) changed_.notify_all();
+  }
+
+  // Returns once the operations before the point are done.
+  void finish(std::unique_lock<std::mutex>& lock, const Point& point) {
+    if (kind_ == Emulation::kLazy) return run_until(point);
+    changed_.wait(lock, [&] { return point.stream->done >= point.operations; });
+  }
+
+  // Lazy: depth first, a wait runs what it waits for. Recorded points lie in the past, so this ends.
+  static void run_until(const Point& point) {
+    HostStream& stream = *point.stream;
+    while (stream.done < point.operations) {
+      Operation operation = std::move(stream.waiting.front());
+      stream.waiting.pop_front();
+      if (operation.kind == Operation::Kind::kWait) run_until(operation.point);
+      execute(operation);
+      ++stream.done;
+    }
+  }
+
+  // Concurrent: the thread of a stream.
+  void work(HostStream& stream) {
+    const auto can_run = [](const Operation& next) {
+      return next.kind != Operation::Kind::kWait || next.point.stream->done >= next.point.operations;
+    };
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(
+          lock, [&] { return stream.waiting.empty() ? stream.is_ending : can_run(stream.waiting.front()); });
+      if (stream.waiting.empty()) return;
+      Operation operation = std::move(stream.waiting.front());
+      stream.waiting.pop_front();
+      lock.unlock();
+      execute(operation);
+      operation = {};  // what another library's work holds goes while the device is not locked
+      lock.lock();
+      ++stream.done;
+      changed_.notify_all();
+    }
+  }
+
+  Emulation kind_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::thread::id, HostStream*> capturing_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceApi> make_emulated_device(Emulation kind) {
+  return std::make_unique<EmulatedDevice>(kind);
+}
+
+}  // namespace epweave::replay::device

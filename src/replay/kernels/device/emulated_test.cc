@@ -1,0 +1,170 @@
+// The emulated device's streams, and memory that is given out again.
+#include "replay/kernels/device/emulated.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "replay/kernels/device/launcher.h"
+#include "replay/kernels/host/elements.h"
+
+namespace epweave::replay::device {
+namespace {
+
+// Two streams on one device, memory poisoned.
+class TwoStreams {
+ public:
+  TwoStreams()
+      : api_(make_emulated_device()), pool_(std::make_shared<Pool>(*api_, HostMemory::Fill::kPoison)) {
+    for (Stream& stream : streams_) check(api_->make_stream(Priority::kNormal, &stream), "make a stream");
+    fault_ = pool_->allocate(sizeof(Fault), streams_[0], nullptr);
+    for (std::size_t i = 0; i < 2; ++i)
+      launchers_[i] =
+          std::make_unique<Launcher>(*api_, pool_, streams_[i], reinterpret_cast<Fault*>(fault_->data()));
+  }
+  ~TwoStreams() {
+    for (const auto& launcher : launchers_) launcher->synchronize();
+    fault_.reset();
+    pool_->release_all();
+    for (Stream stream : streams_) api_->destroy_stream(stream);
+  }
+  Launcher& operator[](std::size_t i) { return *launchers_[i]; }
+  void join(std::size_t waiting, std::size_t awaited) {
+    Event event = nullptr;
+    check(api_->make_event(Timing::kNone, &event), "make an event");
+    check(api_->record(event, streams_[awaited]), "record an event");
+    check(api_->wait(streams_[waiting], event), "wait for an event");
+    check(api_->destroy_event(event), "destroy an event");
+  }
+  Tensor filled(std::size_t stream, double number) {
+    Tensor tensor = make_tensor(*launchers_[stream], DType::kFloat32, {100});
+    cpu::fill_elements(tensor, Value(number));
+    return tensor;
+  }
+  // Queued on the stream, whatever stream the tensor belongs to.
+  Tensor copied(std::size_t stream, const Tensor& from) {
+    Tensor tensor = make_tensor(*launchers_[stream], DType::kFloat32, {100});
+    cpu::copy_elements(from, tensor);
+    return tensor;
+  }
+  float first(std::size_t stream, const Tensor& tensor) {
+    return launchers_[stream]->download(tensor).data<float>()[0];
+  }
+
+ private:
+  std::unique_ptr<DeviceApi> api_;
+  std::shared_ptr<Pool> pool_;
+  Stream streams_[2] = {};
+  std::shared_ptr<Storage> fault_;
+  std::unique_ptr<Launcher> launchers_[2];
+};
+
+}  // namespace
+
+TEST_CASE("without an event another stream reads what was not written yet") {
+  TwoStreams device;
+  const Tensor x = device.filled(0, 2.0);
+  const float read = device.first(1, device.copied(1, x));
+  CHECK(read != 2.0f);
+  device.join(1, 0);
+  CHECK(device.first(1, device.copied(1, x)) == 2.0f);
+}
+
+TEST_CASE("freed memory that another stream still reads is not overwritten") {
+  TwoStreams device;
+  const std::byte* at = nullptr;
+  Tensor copy;
+  {
+    const Tensor x = device.filled(0, 2.0);
+    at = x.bytes();
+    device.join(1, 0);
+    copy = device.copied(1, x);  // queued, not run
+  }
+  const Tensor again = device.filled(0, 3.0);
+  CHECK(again.bytes() == at);  // the block is given out again
+  CHECK(device.first(0, again) == 3.0f);
+  CHECK(device.first(1, copy) == 2.0f);
+}
+
+TEST_CASE("memory of one stream is used again in its order, without waiting") {
+  TwoStreams device;
+  const std::byte* at = nullptr;
+  Tensor copy;
+  {
+    const Tensor x = device.filled(0, 5.0);
+    at = x.bytes();
+    copy = device.copied(0, x);
+  }
+  const Tensor again = device.filled(0, 6.0);
+  CHECK(again.bytes() == at);
+  CHECK(device.first(0, copy) == 5.0f);
+}
+
+namespace {
+
+// A stream of a concurrent device, and what is queued on it as other libraries do.
+struct Queued {
+  Queued(DeviceApi& device, Priority priority) : api(device) {
+    check(api.make_stream(priority, &stream), "make a stream");
+  }
+  ~Queued() { api.destroy_stream(stream); }
+  void call(void (*run)(void*), void* argument) {
+    auto* native = static_cast<EmulatedStream*>(api.native(stream));
+    native->enqueue(native, {run, nullptr, argument});
+  }
+  DeviceApi& api;
+  Stream stream = nullptr;
+};
+
+void wait_for_flag(void* flag) {
+  while (!*static_cast<std::atomic<bool>*>(flag)) std::this_thread::yield();
+}
+void set_flag(void* flag) {
+  *static_cast<std::atomic<bool>*>(flag) = true;
+}
+
+}  // namespace
+
+TEST_CASE("streams of the concurrent device run beside one another, events order them and tell the time") {
+  const std::unique_ptr<DeviceApi> api = make_emulated_device(Emulation::kConcurrent);
+  Queued first(*api, Priority::kNormal), second(*api, Priority::kHigh);
+  Event begun = nullptr, done = nullptr;
+  check(api->make_event(Timing::kTimed, &begun), "make an event");
+  check(api->make_event(Timing::kTimed, &done), "make an event");
+  bool passed = false;
+  check(api->has_passed(done, &passed), "ask an event");
+  CHECK(passed);  // never recorded
+
+  std::atomic<bool> flag = false;
+  check(api->record(begun, first.stream), "record an event");
+  first.call(wait_for_flag, &flag);
+  check(api->record(done, first.stream), "record an event");
+  check(api->has_passed(done, &passed), "ask an event");
+  CHECK_FALSE(passed);
+  while (!passed) check(api->has_passed(begun, &passed), "ask an event");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  second.call(set_flag, &flag);  // on the first stream, or behind its work, this would never be run
+  check(api->synchronize(first.stream), "wait for a stream");
+  check(api->has_passed(done, &passed), "ask an event");
+  CHECK(passed);
+  double seconds = 0;
+  check(api->find_seconds(begun, done, &seconds), "measure time");
+  CHECK(seconds >= 0.02);
+
+  // What waits for an event comes after it.
+  flag = false;
+  first.call(wait_for_flag, &flag);
+  check(api->record(done, first.stream), "record an event");
+  check(api->wait(second.stream, done), "wait for an event");
+  std::atomic<bool> late = false;
+  second.call(set_flag, &late);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK_FALSE(late);
+  flag = true;
+  check(api->synchronize(second.stream), "wait for a stream");
+  CHECK(late);
+  api->destroy_event(begun);
+  api->destroy_event(done);
+}
+
+}  // namespace epweave::replay::device

@@ -1,0 +1,410 @@
+// Kernels that read or write elements named by an index tensor; see tasks.h.
+//
+// Where several sources meet in one destination they are added in ascending row-major order of the index, one
+// at a time. Blocks: positions are sorted by destination, a thread adds up those of one. An index of the tensor's rank:
+// a thread goes through a column of it.
+#pragma once
+
+#include "replay/kernels/device/tasks.h"
+
+namespace epweave::replay::device {
+
+// offsets[p] += index[p] * stride, the index broadcast to `shape`. `allows_negative`: counted from the end.
+struct ResolveIndexTask {
+  Shape shape;
+  Strided index;
+  std::int64_t* offsets;
+  std::int64_t size, stride;  // of the indexed dimension
+  FaultSink sink;
+  bool allows_negative;
+
+  EPWEAVE_HD void run(std::int64_t p) const {
+    std::int64_t i =
+        math::load_element<std::int64_t>(index.data, index.stored, offset_of(shape, index.strides, p));
+    if (size == 0) return sink.raise(FaultCode::kIndex, i, size);
+    if (allows_negative && i < 0 && i >= -size) i += size;
+    offsets[p] += sink.check_index(i, size) * stride;
+  }
+};
+
+// The blocks that offsets name, and a tensor of [positions..., block...]: element (p, b) of both.
+struct IndexedBlocks {
+  Shape positions, block;
+  std::int64_t block_count;  // elements of a block
+  const std::int64_t* offsets;
+  Strided indexed;  // strides over `block`
+  Strided rows;     // strides over `positions`, then over `block`
+
+  EPWEAVE_HD std::int64_t indexed_at(std::int64_t p, std::int64_t b) const {
+    return offsets[p] + offset_of(block, indexed.strides, b);
+  }
+  EPWEAVE_HD std::int64_t rows_at(std::int64_t p, std::int64_t b) const {
+    return offset_of(positions, rows.strides, p) + offset_of(block, rows.strides + positions.rank, b);
+  }
+};
+// rows = indexed. Index: p * block_count + b.
+struct ReadBlocksTask {
+  IndexedBlocks blocks;
+  int bytes;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t p = i / blocks.block_count, b = i % blocks.block_count;
+    copy_bits(blocks.rows.data, blocks.rows_at(p, b), blocks.indexed.data, blocks.indexed_at(p, b), bytes);
+  }
+};
+// Positions sorted by their offset, those of one offset ascending: a thread per (offset, element of the block).
+struct SortedPositions {
+  const std::int64_t* offsets;
+  const std::int64_t* positions;
+  std::int64_t count;
+
+  EPWEAVE_HD bool is_first(std::int64_t s) const { return s == 0 || offsets[s - 1] != offsets[s]; }
+  EPWEAVE_HD bool is_last(std::int64_t s) const { return s + 1 == count || offsets[s + 1] != offsets[s]; }
+};
+// indexed = rows: of several in one place the last one stays. Index: s * block_count + b.
+struct WriteBlocksTask {
+  IndexedBlocks blocks;
+  SortedPositions sorted;
+  int bytes;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t s = i / blocks.block_count, b = i % blocks.block_count;
+    if (!sorted.is_last(s)) return;
+    const std::int64_t p = sorted.positions[s];
+    copy_bits(blocks.indexed.data, blocks.indexed_at(p, b), blocks.rows.data, blocks.rows_at(p, b), bytes);
+  }
+};
+// indexed += rows, position after position, in the compute type: both are stored in it. Index: s * block_count + b.
+template <class C>
+struct AddBlocksTask {
+  IndexedBlocks blocks;
+  SortedPositions sorted;
+  std::int64_t skipped;  // the offset of positions that are left out; -1: none
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t s = i / blocks.block_count, b = i % blocks.block_count;
+    if (!sorted.is_first(s) || sorted.offsets[s] == skipped) return;
+    C& to = static_cast<C*>(blocks.indexed.data)[blocks.indexed_at(sorted.positions[s], b)];
+    const C* from = static_cast<const C*>(blocks.rows.data);
+    C sum = to;
+    for (std::int64_t at = s;; ++at) {
+      sum = sum + from[blocks.rows_at(sorted.positions[at], b)];
+      if (sorted.is_last(at)) break;
+    }
+    to = sum;
+  }
+};
+
+// counts[p] = how many positions name what position p names. Index: s.
+struct CountUsesTask {
+  SortedPositions sorted;
+  std::int64_t* counts;
+
+  EPWEAVE_HD void run(std::int64_t s) const {
+    if (!sorted.is_first(s)) return;
+    std::int64_t end = s;
+    while (!sorted.is_last(end)) ++end;
+    for (std::int64_t at = s; at <= end; ++at) counts[sorted.positions[at]] = end + 1 - s;
+  }
+};
+
+// ---- an index of the tensor's rank --------------------------------------------------------
+
+// `index` over `shape`, whose dimension `dim` names positions along that dimension of a tensor.
+struct AlongIndex {
+  Shape shape;
+  Strided index;
+  int dim;
+  std::int64_t limit;  // extent of the tensor's dimension
+  FaultSink sink;
+
+  // The offset in a tensor of these strides that element i of the index names.
+  EPWEAVE_HD std::int64_t target(const std::int64_t* strides, std::int64_t i) const {
+    const std::int64_t named =
+        math::load_element<std::int64_t>(index.data, index.stored, offset_of(shape, index.strides, i));
+    if (shape.rank == 0) return 0;
+    std::int64_t offset = sink.check_index(named, limit) * strides[dim];
+    for (int d = shape.rank - 1; d >= 0; --d) {
+      if (d != dim) offset += i % shape.sizes[d] * strides[d];
+      i /= shape.sizes[d];
+    }
+    return offset;
+  }
+};
+struct GatherTask {
+  AlongIndex along;
+  Strided from, out;  // out: strides over the index's shape
+  int bytes;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    copy_bits(out.data, offset_of(along.shape, out.strides, i), from.data, along.target(from.strides, i),
+              bytes);
+  }
+};
+// to[target] = or += source, in the order of the index. Both are of the compute type; the source is one
+// number where `is_number`. Index: a column, all elements of the index that differ in `dim` only.
+template <class C>
+struct ScatterTask {
+  AlongIndex along;
+  Strided to, source;
+  std::int64_t inner, length;  // elements of the index behind `dim`, and along it
+  bool adds, is_number;
+
+  EPWEAVE_HD void run(std::int64_t column) const {
+    const std::int64_t first = column / inner * inner * length + column % inner;
+    for (std::int64_t j = 0; j < length; ++j) {
+      const std::int64_t i = first + j * inner;
+      C& target = static_cast<C*>(to.data)[along.target(to.strides, i)];
+      const C value =
+          static_cast<const C*>(source.data)[is_number ? 0 : offset_of(along.shape, source.strides, i)];
+      target = adds ? target + value : value;
+    }
+  }
+};
+
+// The same with a reduction. `counts`: how many numbers each element of `to` is made of; both are row-major and of
+// the compute type, as the source is. Index: a column.
+enum class ScatterOp : std::uint8_t { kSum, kProduct, kLargest, kSmallest };
+template <class C>
+struct ScatterReduceTask {
+  AlongIndex along;
+  Strided to, source;
+  std::int64_t* counts;
+  std::int64_t inner, length;
+  ScatterOp op;
+
+  EPWEAVE_HD void run(std::int64_t column) const {
+    const std::int64_t first = column / inner * inner * length + column % inner;
+    for (std::int64_t j = 0; j < length; ++j) {
+      const std::int64_t i = first + j * inner, at = along.target(to.strides, i);
+      C& target = static_cast<C*>(to.data)[at];
+      const C value = static_cast<const C*>(source.data)[offset_of(along.shape, source.strides, i)];
+      target = counts[at]++ == 0 ? value : combine(target, value);
+    }
+  }
+
+ private:
+  EPWEAVE_HD C combine(C a, C b) const {
+    switch (op) {
+      case ScatterOp::kLargest:
+        return a != a ? a : b != b ? b : a < b ? b : a;
+      case ScatterOp::kSmallest:
+        return a != a ? a : b != b ? b : b < a ? b : a;
+      default:
+        if constexpr (math::is_int<C>)
+          return op == ScatterOp::kSum ? math::wrapping_add(a, b) : math::wrapping_mul(a, b);
+        else
+          return op == ScatterOp::kSum ? a + b : a * b;
+    }
+  }
+};
+// data[i] /= counts[i], of integers rounded down; 0 and 1 leave it.
+template <class C>
+struct DivideByCountTask {
+  C* data;
+  const std::int64_t* counts;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t n = counts[i];
+    if (n <= 1) return;
+    if constexpr (math::is_int<C>)
+      data[i] = data[i] / n - (data[i] % n < 0 ? 1 : 0);
+    else
+      data[i] = data[i] / static_cast<C>(n);
+  }
+};
+
+// ---- negative log likelihood --------------------------------------------------------------
+
+// losses[r] = -x[r, target] * weight[target], weights[r] = weight[target]; 0 where the target is ignored.
+template <class C>
+struct LossTask {
+  const C* x;
+  const C* weight;  // null: 1
+  const std::int64_t* targets;
+  std::int64_t classes, ignored;
+  C* losses;
+  C* weights;
+  FaultSink sink;
+
+  EPWEAVE_HD void run(std::int64_t row) const {
+    losses[row] = weights[row] = C(0);
+    if (targets[row] == ignored) return;
+    const std::int64_t target = sink.check_index(targets[row], classes);
+    weights[row] = weight == nullptr ? C(1) : weight[target];
+    losses[row] = -x[row * classes + target] * weights[row];
+  }
+};
+// out[r, target] = -weight[target] * g, g being grad or grad / total; out is zeroed before.
+template <class C>
+struct LossBackwardTask {
+  const C* grad;
+  std::int64_t grad_stride;  // 0: one for all rows
+  const C* weight;
+  const C* total;  // null: not divided
+  const std::int64_t* targets;
+  std::int64_t classes, ignored;
+  C* out;
+  FaultSink sink;
+
+  EPWEAVE_HD void run(std::int64_t row) const {
+    if (targets[row] == ignored) return;
+    const std::int64_t target = sink.check_index(targets[row], classes);
+    const C g = grad[row * grad_stride];
+    const C scaled = total == nullptr ? g : g / total[0];
+    out[row * classes + target] = -(weight == nullptr ? C(1) : weight[target]) * scaled;
+  }
+};
+
+// ---- block tables -------------------------------------------------------------------------
+
+// The pairs of blocks that attention looks at: 0 not at all, 1 masked, 2 all of it.
+// cover[(row, block of keys)] from the lists of one table; rows are (batch, head, block of queries).
+// Index: the row.
+struct CoverTask {
+  const std::int64_t* counts;
+  const std::int64_t* indices;
+  std::int64_t batches, heads, q_blocks, width;  // of the table; batch and head may be 1 for all
+  std::int64_t all_heads, used_q_blocks, k_blocks;
+  std::uint8_t* cover;
+  std::uint8_t mark;
+  FaultSink sink;
+
+  EPWEAVE_HD void run(std::int64_t row) const {
+    const std::int64_t q = row % used_q_blocks, h = row / used_q_blocks % all_heads,
+                       b = row / used_q_blocks / all_heads;
+    const std::int64_t list = ((batches == 1 ? 0 : b) * heads + (heads == 1 ? 0 : h)) * q_blocks + q;
+    std::int64_t count = counts[list];
+    if (count < 0 || count > width) {
+      sink.raise(FaultCode::kBlock, count, width + 1);
+      count = 0;
+    }
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::int64_t block = indices[list * width + k];
+      if (block < 0 || block >= k_blocks) return sink.raise(FaultCode::kBlock, block, k_blocks);
+      std::uint8_t& at = cover[row * k_blocks + block];
+      if (at != 0) return sink.raise(FaultCode::kTwice, block, 0);
+      at = mark;
+    }
+  }
+};
+// The tables by key must name the same pairs as those by query. Index: (batch, head, q block, k block).
+struct CompareCoverTask {
+  const std::uint8_t* by_query;  // [.., q block, k block]
+  const std::uint8_t* by_key;    // [.., k block, q block]
+  std::int64_t q_blocks, k_blocks;
+  FaultSink sink;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t k = i % k_blocks, q = i / k_blocks % q_blocks, slab = i / k_blocks / q_blocks;
+    if (by_query[i] != by_key[(slab * k_blocks + k) * q_blocks + q]) sink.raise(FaultCode::kTwice, k, 1);
+  }
+};
+// Causal: queries of a block look at keys up to the last of them. Index: (q block, k block), as above.
+struct CausalCoverTask {
+  std::int64_t q_blocks, k_blocks, q_block, k_block, queries;
+  std::uint8_t* cover;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t k = i % k_blocks, q = i / k_blocks % q_blocks;
+    const std::int64_t end = (q + 1) * q_block;
+    cover[i] = k * k_block <= (end < queries ? end : queries) - 1 ? 1 : 0;
+  }
+};
+// Scores of pairs that are not looked at, or that the mask drops, become -inf. Index: (slab, query, key).
+struct MaskScoresTask {
+  float* scores;
+  std::int64_t queries, keys, heads;
+  const std::uint8_t* cover;  // [slab, q block, k block]
+  std::int64_t q_block, k_block, q_blocks, k_blocks;
+  const void* mask;              // bool; null: none
+  std::int64_t mask_strides[4];  // over batch, head, query, key
+  bool is_causal;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t k = i % keys, q = i / keys % queries, slab = i / keys / queries;
+    const std::uint8_t state = cover[(slab * q_blocks + q / q_block) * k_blocks + k / k_block];
+    bool is_kept = state != 0;
+    if (state == 1 && mask != nullptr) {
+      const std::int64_t at = slab / heads * mask_strides[0] + slab % heads * mask_strides[1] +
+                              q * mask_strides[2] + k * mask_strides[3];
+      is_kept = static_cast<const std::uint8_t*>(mask)[at] != 0;
+    }
+    if (is_causal && k > q) is_kept = false;
+    if (!is_kept) scores[i] = -math::infinity<float>();
+  }
+};
+
+// ---- collectives --------------------------------------------------------------------------
+
+enum class ReduceOp : std::uint8_t { kSum, kAvg, kMax, kMin, kProduct };
+inline constexpr int kMaxMembers = 64;
+
+// out[i] = the members' elements first + i reduced in order (transport.h). Complex: float32 by parts.
+struct ReduceTask {
+  const void* operands[kMaxMembers];
+  int members;
+  std::int64_t first;
+  void* out;
+  Stored stored;
+  ReduceOp op;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    switch (stored) {
+      case Stored::kFloat32:
+      case Stored::kBfloat16:
+      case Stored::kFloat16:
+        return run_as<float>(i);
+      case Stored::kFloat64:
+        return run_as<double>(i);
+      default:
+        return run_as<std::int64_t>(i);
+    }
+  }
+
+ private:
+  // Integers wrap to their dtype after each step.
+  EPWEAVE_HD std::int64_t wrapped(std::int64_t x) const {
+    switch (stored) {
+      case Stored::kInt8:
+        return static_cast<std::int8_t>(x);
+      case Stored::kUint8:
+        return static_cast<std::uint8_t>(x);
+      case Stored::kInt16:
+        return static_cast<std::int16_t>(x);
+      case Stored::kInt32:
+        return static_cast<std::int32_t>(x);
+      default:
+        return x;
+    }
+  }
+  template <class C>
+  EPWEAVE_HD C combine(C a, C b) const {
+    switch (op) {
+      case ReduceOp::kMax:
+        return a != a || a > b ? a : b;
+      case ReduceOp::kMin:
+        return a != a || a < b ? a : b;
+      case ReduceOp::kProduct:
+        if constexpr (math::is_int<C>)
+          return wrapped(math::wrapping_mul(a, b));
+        else
+          return a * b;
+      default:
+        if constexpr (math::is_int<C>)
+          return wrapped(math::wrapping_add(a, b));
+        else
+          return a + b;
+    }
+  }
+  template <class C>
+  EPWEAVE_HD void run_as(std::int64_t i) const {
+    C sum = math::load_element<C>(operands[0], stored, first + i);
+    for (int k = 1; k < members; ++k)
+      sum = combine(sum, math::load_element<C>(operands[k], stored, first + i));
+    if (op == ReduceOp::kAvg) sum = sum / static_cast<C>(members);
+    math::store_element(out, stored, i, sum);
+  }
+};
+
+}  // namespace epweave::replay::device

@@ -1,0 +1,176 @@
+// Ops that read or write blocks named by index tensors, on the device (indexed.h).
+#include "replay/kernels/device/indexed.h"
+#include "replay/kernels/device/kernels.h"
+#include "replay/kernels/ops/parts.h"
+
+namespace epweave::replay::device {
+namespace {
+
+// Where the indexed tensor is empty a fault is raised, and nothing is copied.
+bool can_copy(const Tensor& self) {
+  return self.numel() != 0;
+}
+
+Tensor read_indexed(KernelCall& call, const Tensor& self, const std::vector<Value>& indices,
+                    Negative negative) {
+  Scratch scratch(call);
+  const Indexed indexed = resolve(scratch, self, indices, negative);
+  Tensor out = call.make_result(0, self.dtype, indexed.sizes);
+  if (can_copy(self)) read_blocks(scratch, self, indexed, index_first(indexed, out));
+  return out;
+}
+Value index(KernelCall& call) {
+  return read_indexed(call, call.tensor(0), call[1].items(), Negative::kFromTheEnd);
+}
+Value embedding(KernelCall& call) {
+  if (call.tensor(0).rank() != 2) throw KernelError("embedding: the weight has two dimensions");
+  return read_indexed(call, call.tensor(0), {call[1]}, Negative::kRefused);
+}
+Value index_select(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  const std::size_t dim = cpu::checked_dim(call.integer(1), self.rank());
+  if (self.rank() == 0) throw KernelError("index_select: on a device of tensors with dimensions");
+  Tensor index = call.tensor(2);
+  if (index.rank() == 0) index = index.view({1}, {1}, index.offset);
+  return read_indexed(call, self, index_at(dim, index), Negative::kRefused);
+}
+
+// ---- writes -------------------------------------------------------------------------------
+
+// A target whose strides are those of its row-major copy: offsets are the same in both.
+bool is_row_major(const Tensor& tensor) {
+  return tensor.strides == contiguous_strides(tensor.sizes);
+}
+
+// target = or += values where the indices are.
+void put_at(Scratch& scratch, const Tensor& target, const std::vector<Value>& indices, const Tensor& values) {
+  const Indexed indexed = resolve(scratch, target, indices, Negative::kFromTheEnd);
+  if (count_elements(indexed.sizes) == 0 || !can_copy(target)) return;
+  write_blocks(scratch, target, indexed, broadcast_rows(indexed, values));
+}
+void add_at(Scratch& scratch, const Tensor& target, const std::vector<Value>& indices, const Tensor& values) {
+  const Tensor dense = is_row_major(target) ? target : scratch.copied(target, target.dtype);
+  const Indexed indexed = resolve(scratch, dense, indices, Negative::kFromTheEnd);
+  if (count_elements(indexed.sizes) == 0 || !can_copy(target)) return;
+  add_blocks(scratch, dense, indexed, broadcast_rows(indexed, values));
+  if (!is_row_major(target)) cpu::copy_elements(dense, target);
+}
+void put_blocks(KernelCall& call, const Tensor& target) {
+  Scratch scratch(call);
+  if (call.boolean(3)) return add_at(scratch, target, call[1].items(), call.tensor(2));
+  put_at(scratch, target, call[1].items(), call.tensor(2));
+}
+
+Value index_put(KernelCall& call) {
+  Tensor out = cpu::copy_of(call);
+  put_blocks(call, out);
+  return out;
+}
+Value index_put_in_place(KernelCall& call) {
+  put_blocks(call, call.tensor(0));
+  return call.tensor(0);
+}
+
+// self += alpha * source at rows `index`, in order.
+void add_rows(KernelCall& call, const Tensor& target) {
+  Scratch scratch(call);
+  const std::size_t dim = cpu::checked_dim(call.integer(1), target.rank());
+  const Tensor source = scratch.dense(call.tensor(3), computed_dtype(target.dtype));
+  const Tensor alpha = scratch.filled(source.dtype, {}, call[4]);
+  const Tensor scaled = scratch.map(ElementOp::kMul, {&source, &alpha});
+  const Tensor dense = scratch.copied(target, target.dtype);
+  const Indexed indexed = resolve(scratch, dense, index_at(dim, call[2]), Negative::kRefused);
+  if (indexed.sizes != scaled.sizes) throw KernelError("index_add: a row of the source per index");
+  if (scaled.numel() == 0 || !can_copy(dense)) return;
+  add_blocks(scratch, dense, indexed, index_first(indexed, scaled));
+  cpu::copy_elements(dense, target);
+}
+Value index_add(KernelCall& call) {
+  Tensor out = cpu::copy_of(call);
+  add_rows(call, out);
+  return out;
+}
+Value index_add_in_place(KernelCall& call) {
+  add_rows(call, call.tensor(0));
+  return call.tensor(0);
+}
+
+// Each row of grad divided by how many rows have its index.
+Tensor divide_by_uses(Scratch& scratch, const Indexed& indexed, const Tensor& grad, DType dtype) {
+  const Tensor uses = scratch.make(DType::kInt64, {indexed.offsets.numel(), 1});
+  const Scratch::Sorted sorted = sort_positions(scratch, indexed);
+  scratch.launcher().launch(CountUsesTask{read_sorted(sorted), uses.data<std::int64_t>()}, uses.numel(),
+                            {&sorted.values, &sorted.indices, &uses});
+  const Tensor rows = as_matrix(scratch.dense(grad, dtype), uses.numel(), grad.sizes.back());
+  const Tensor divided = scratch.map(ElementOp::kDiv, {&rows, &uses});
+  return divided.view(grad.sizes, contiguous_strides(grad.sizes), 0);
+}
+
+// Rows of grad added to the rows of their indices; padding_idx gets nothing.
+Value embedding_backward(KernelCall& call) {
+  const Tensor& grad = call.tensor(0);
+  const std::int64_t weights = call.integer(2), padding = call.integer(3), length = grad.sizes.back();
+  const DType dtype = with_float(grad.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
+  Scratch scratch(call);
+  const Tensor sum = scratch.filled(dtype, {weights, length}, Value(0.0));
+  const Indexed indexed = resolve(scratch, sum, {call[1]}, Negative::kRefused);
+  if (grad.numel() != 0 && can_copy(sum))
+    add_blocks(scratch, sum, indexed, call.boolean(4) ? divide_by_uses(scratch, indexed, grad, dtype) : grad,
+               padding < 0 ? -1 : padding * length);
+  return store_result(call, 0, grad.dtype, {weights, length}, sum);
+}
+
+// ---- rows along a dimension ---------------------------------------------------------------
+
+void copy_rows(KernelCall& call, const Tensor& target) {
+  Scratch scratch(call);
+  const std::size_t dim = cpu::existing_dim(call.integer(1), target);
+  const Tensor &index = call.tensor(2), &source = call.tensor(3);
+  if (source.rank() != target.rank() || source.sizes[dim] != index.numel())
+    throw KernelError("index_copy: the source has a row for each index");
+  for (std::size_t d = 0; d < source.rank(); ++d)
+    if (d != dim && source.sizes[d] != target.sizes[d])
+      throw KernelError("the source has other sizes than the place it goes to");
+  put_at(scratch, target, index_at(dim, scratch.dense(index, DType::kInt64).view({index.numel()}, {1}, 0)),
+         source);
+}
+Value index_copy(KernelCall& call) {
+  Tensor out = cpu::copy_of(call);
+  copy_rows(call, out);
+  return out;
+}
+Value index_copy_in_place(KernelCall& call) {
+  copy_rows(call, call.tensor(0));
+  return call.tensor(0);
+}
+Value index_fill(KernelCall& call) {
+  Tensor out = cpu::copy_of(call);
+  Scratch scratch(call);
+  const std::size_t dim = cpu::existing_dim(call.integer(1), out);
+  put_at(scratch, out, index_at(dim, call[2]), scratch.filled(out.dtype, {}, call[3]));
+  return out;
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten._unsafe_index.Tensor", index},
+    {"aten._unsafe_index_put.default", index_put},
+    {"aten.embedding.default", embedding},
+    {"aten.embedding_dense_backward.default", embedding_backward},
+    {"aten.index.Tensor", index},
+    {"aten.index_add.default", index_add},
+    {"aten.index_add_.default", index_add_in_place},
+    {"aten.index_copy.default", index_copy},
+    {"aten.index_copy_.default", index_copy_in_place},
+    {"aten.index_fill.int_Scalar", index_fill},
+    {"aten.index_put.default", index_put},
+    {"aten.index_put_.default", index_put_in_place},
+    {"aten.index_select.default", index_select},
+};
+
+}  // namespace
+
+std::span<const KernelRow> index_rows() {
+  return kRows;
+}
+
+}  // namespace epweave::replay::device

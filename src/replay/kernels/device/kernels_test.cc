@@ -1,0 +1,426 @@
+// Every kernel of the device against the CPU's: the same bits. Run by the emulated device, or by the GPU where
+// EPWEAVE_TEST_DEVICE is `cuda`.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "replay/kernels/device/device.h"
+#include "replay/kernels/device/launcher.h"
+#include "replay/kernels/host/conformance_cases.h"
+#include "replay/kernels/host/elements.h"
+#include "replay/kernels/host/kernels.h"
+
+namespace epweave::replay {
+namespace {
+
+Steps one_stream() {
+  Steps steps;
+  steps.streams = {"compute"};
+  steps.has_high_priority = {false};
+  return steps;
+}
+
+Device& tested_device() {
+  static const std::unique_ptr<Device> device = [] {
+    const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
+    return name != nullptr && std::string(name) == "cuda" ? device::open_cuda_device(0)
+                                                          : device::open_emulated_device();
+  }();
+  return *device;
+}
+
+// A run of one rank on the device.
+class OnDevice {
+ public:
+  OnDevice() : run_(tested_device().start({one_stream(), 1, HostMemory::Fill::kPoison})) {}
+  RankDevice& rank() { return run_->rank(0); }
+
+  Value place(const Value& value) {
+    if (value.is_tensor()) return place_shared(value.tensor());
+    if (!value.is<List>()) return value;
+    List list = value.as<List>();
+    for (Value& item : list.items) item = place(item);
+    return list;
+  }
+  Value download(const Value& value) {
+    if (value.is_tensor()) return rank().download(value.tensor());
+    if (!value.is<List>()) return value;
+    List list = value.as<List>();
+    for (Value& item : list.items) item = download(item);
+    return list;
+  }
+  // What the kernels refused since the last call; "" if nothing.
+  std::string fault() {
+    rank().synchronize();
+    const auto found = rank().take_fault();
+    return found ? found->problem : "";
+  }
+
+ private:
+  // Tensors that share storage share it on the device too.
+  Tensor place_shared(const Tensor& host) {
+    std::shared_ptr<Storage>& storage = placed_[host.storage];
+    if (storage == nullptr) storage = rank().memory().place(host).storage;
+    Tensor tensor = host;
+    tensor.storage = storage;
+    return tensor;
+  }
+
+  std::unique_ptr<DeviceRun> run_;
+  std::map<std::shared_ptr<Storage>, std::shared_ptr<Storage>> placed_;
+};
+
+bool is_nan(const std::byte* element, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: {
+      float x;
+      std::memcpy(&x, element, sizeof x);
+      return x != x;
+    }
+    case DType::kFloat64: {
+      double x;
+      std::memcpy(&x, element, sizeof x);
+      return x != x;
+    }
+    default:
+      return false;  // the 16-bit types have one NaN
+  }
+}
+
+// "" or what differs. A NaN is a NaN, whatever its bits.
+std::string compare_bits(const Tensor& a, const Tensor& b) {
+  if (a.dtype != b.dtype) return "dtypes";
+  if (a.sizes != b.sizes) return "sizes";
+  if (a.strides != b.strides) return "strides";
+  const std::size_t width = a.dtype == DType::kComplex64 ? 4 : a.element_bytes();
+  const DType part = a.dtype == DType::kComplex64 ? DType::kFloat32 : a.dtype;
+  std::vector<std::byte> x(static_cast<std::size_t>(a.numel()) * a.element_bytes()), y(x.size());
+  gather_elements(a, x.data());
+  gather_elements(b, y.data());
+  for (std::size_t at = 0; at < x.size(); at += width) {
+    if (std::memcmp(x.data() + at, y.data() + at, width) == 0) continue;
+    if (is_nan(x.data() + at, part) && is_nan(y.data() + at, part)) continue;
+    return "element " + std::to_string(at / width);
+  }
+  return "";
+}
+std::string compare_bits(const Value& a, const Value& b) {
+  if (a.is_tensor() != b.is_tensor()) return "a tensor and none";
+  if (a.is_tensor()) return compare_bits(a.tensor(), b.tensor());
+  if (!a.is<List>()) return "";
+  if (!b.is<List>() || a.items().size() != b.items().size()) return "other results";
+  for (std::size_t i = 0; i < a.items().size(); ++i)
+    if (const std::string difference = compare_bits(a.items()[i], b.items()[i]); !difference.empty())
+      return "result " + std::to_string(i) + ": " + difference;
+  return "";
+}
+
+// What was asked for and not given stays poison, whatever strides it has.
+bool is_uninitialised(std::string_view target) {
+  return target.find("empty") != std::string_view::npos;
+}
+
+struct Outcome {
+  Value result;
+  std::string error;
+};
+Outcome run_kernel(const KernelTable& table, const OpInfo& op, const std::vector<Value>& args,
+                   Memory& memory) {
+  KernelCall call(op, args, ~0u, memory);
+  try {
+    return {table.find(op)(call), ""};
+  } catch (const std::exception& error) {
+    return {{}, error.what()};
+  }
+}
+
+// Runs the op on the CPU and on the device: results and arguments (some are written) must be the same bits. "" or what
+// differs; "refused" where both refuse.
+std::string run_both(const OpInfo& op, const std::vector<Value>& args) {
+  static const KernelTable cpu = make_cpu_kernels();
+  OnDevice on_device;
+  HostMemory memory(HostMemory::Fill::kPoison);
+  const Value all = Value::list(args);
+  const Value placed = on_device.place(all);
+  const Outcome device = run_kernel(tested_device().kernels(), op, placed.items(), on_device.rank().memory());
+  const std::string fault = device.error.empty() ? on_device.fault() : device.error;
+  const Value result = on_device.download(device.result), after = on_device.download(placed);
+  const Outcome host = run_kernel(cpu, op, args, memory);
+  if (host.error.empty() != fault.empty())
+    return "the CPU says '" + host.error + "', the device '" + fault + "'";
+  if (!host.error.empty()) return "refused";
+  if (is_uninitialised(op.target)) return "";
+  if (std::string difference = compare_bits(host.result, result); !difference.empty()) return difference;
+  if (std::string difference = compare_bits(all, after); !difference.empty())
+    return "arguments: " + difference;
+  return "";
+}
+std::string run_both(const char* target, const std::vector<Value>& args) {
+  const OpInfo* op = find_op(target);
+  REQUIRE(op != nullptr);
+  REQUIRE(op->params.size() == args.size());
+  return run_both(*op, args);
+}
+
+// Values spread over [-1, 1], never the same twice.
+class Random {
+ public:
+  Tensor tensor(Extents sizes, DType dtype = DType::kFloat32) {
+    Tensor tensor = make_tensor(memory_, dtype, std::move(sizes));
+    Buffer<float> values(static_cast<std::size_t>(tensor.numel()));
+    for (float& value : values) {
+      state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+      value = static_cast<float>(static_cast<std::int32_t>(state_ >> 33)) / 1073741824.0f - 1.0f;
+    }
+    cpu::store_dense(values, tensor);
+    return tensor;
+  }
+  Tensor integers(const std::vector<std::int64_t>& values, Extents sizes, DType dtype = DType::kInt64) {
+    Tensor tensor = make_tensor(memory_, dtype, std::move(sizes));
+    cpu::store_dense(Buffer<std::int64_t>(values.begin(), values.end()), tensor);
+    return tensor;
+  }
+
+ private:
+  HostMemory memory_;
+  std::uint64_t state_ = 1;
+};
+Tensor transposed(const Tensor& t) {
+  return t.view({t.sizes[1], t.sizes[0]}, {t.strides[1], t.strides[0]}, t.offset);
+}
+
+}  // namespace
+
+TEST_CASE("kernels of the device give the CPU's bits on PyTorch's cases") {
+  const Json cases = read_cases();
+  const KernelTable& kernels = tested_device().kernels();
+  std::size_t compared = 0;
+  for (const Json& json : cases) {
+    HostMemory memory;
+    CaseReader reader(memory);
+    const OpInfo* op = find_op(json.at("op").get<std::string>());
+    REQUIRE(op != nullptr);
+    if (kernels.find(*op) == nullptr) continue;  // named by the test below
+    std::vector<Value> args;
+    for (const Json& arg : json.at("args")) args.push_back(reader.value(arg));
+    const std::string difference = run_both(*op, args);
+    INFO("case " << compared << " " << json["op"] << ": " << difference);
+    CHECK(difference.empty());
+    ++compared;
+  }
+  CHECK(compared > 400);
+}
+
+TEST_CASE("every CPU kernel has one on the device") {
+  std::set<std::string> missing;
+  for (const KernelRow& row : cpu_kernel_rows())
+    if (tested_device().kernels().find(*find_op(row.target)) == nullptr) missing.emplace(row.target);
+  CHECK(missing == std::set<std::string>());
+}
+
+TEST_CASE("an element is found the same way by 32 bits and by 64") {
+  device::Shape shape{3, true, {5, 7, 11}};
+  const std::int64_t strides[] = {-1000, 13, 100000000000};
+  for (std::int64_t i = 0; i < 5 * 7 * 11; ++i) {
+    shape.is_small = true;
+    const std::int64_t found = device::offset_of(shape, strides, i);
+    CHECK(found == -1000 * (i / 77) + 13 * (i / 11 % 7) + 100000000000 * (i % 11));
+    shape.is_small = false;
+    CHECK(device::offset_of(shape, strides, i) == found);
+  }
+  CHECK(device::shape_of(Extents{1 << 16, 1 << 14}).is_small);
+  CHECK_FALSE(device::shape_of(Extents{1 << 16, 1 << 15}).is_small);
+}
+
+TEST_CASE("products of sizes that are no tiles") {
+  Random random;
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat64, DType::kFloat16}) {
+    for (const auto& [m, k, n] :
+         {std::array<std::int64_t, 3>{130, 67, 45}, {1, 300, 1}, {64, 16, 64}, {5, 0, 3}}) {
+      const Tensor a = random.tensor({m, k}, dtype), b = random.tensor({k, n}, dtype);
+      CHECK(run_both("aten.mm.default", {a, b}) == "");
+      CHECK(run_both("aten.mm.default", {transposed(random.tensor({k, m}, dtype)), b}) == "");
+      CHECK(run_both("aten.mm.default", {a, transposed(random.tensor({n, k}, dtype))}) == "");
+    }
+  }
+}
+
+TEST_CASE("grouped products of every layout") {
+  Random random;
+  const Value none;
+  const Tensor ends = random.integers({3, 3, 70, 80}, {4}, DType::kInt32);
+  const auto bf16 = [&](Extents sizes) { return random.tensor(std::move(sizes), DType::kBfloat16); };
+  CHECK(run_both("aten._grouped_mm.default", {bf16({90, 33}), bf16({4, 33, 20}), ends, none, none}) == "");
+  CHECK(run_both("aten._grouped_mm.default", {bf16({4, 20, 33}), bf16({33, 90}), ends, none, none}) == "");
+  CHECK(run_both("aten._grouped_mm.default", {bf16({20, 90}), bf16({90, 70}), ends, none, none}) == "");
+  CHECK(run_both("aten._grouped_mm.default", {bf16({4, 20, 33}), bf16({4, 33, 66}), none, none, none}) == "");
+  const Tensor wrong = random.integers({3, 2, 70, 91}, {4}, DType::kInt32);
+  CHECK(run_both("aten._grouped_mm.default", {bf16({90, 33}), bf16({4, 33, 20}), wrong, none, none}) ==
+        "refused");
+}
+
+TEST_CASE("sums and softmax of long rows and short ones") {
+  Random random;
+  const Value none;
+  for (const std::int64_t length : {0, 1, 15, 16, 17, 1000}) {
+    const Tensor x = random.tensor({7, length}), g = random.tensor({7, length});
+    const Value last = Value::list({std::int64_t{1}}), first = Value::list({std::int64_t{0}});
+    CHECK(run_both("aten.sum.dim_IntList", {x, last, true, none}) == "");
+    CHECK(run_both("aten.sum.dim_IntList", {x, first, false, none}) == "");
+    CHECK(run_both("aten.mean.dim", {x, last, true, none}) == "");
+    CHECK(run_both("aten._log_softmax.default", {x, std::int64_t{-1}, false}) == "");
+    CHECK(run_both("aten._softmax.default", {x, std::int64_t{0}, false}) == "");
+    CHECK(run_both("aten._log_softmax_backward_data.default", {g, x, std::int64_t{1}, DType::kFloat32}) ==
+          "");
+    CHECK(run_both("aten.cumsum.default", {x, std::int64_t{1}, none}) == "");
+  }
+  const Tensor x = random.tensor({9, 70}, DType::kBfloat16), g = random.tensor({9, 70}, DType::kBfloat16);
+  const Tensor weight = random.tensor({70}, DType::kBfloat16), rstd = random.tensor({9, 1});
+  const Value shape = Value::list({std::int64_t{70}});
+  CHECK(run_both("aten._fused_rms_norm.default", {x, shape, weight, 1e-5}) == "");
+  CHECK(run_both("aten._fused_rms_norm_backward.default",
+                 {g, x, shape, rstd, weight, Value::list({true, true})}) == "");
+}
+
+TEST_CASE("many sources in one destination are added in order") {
+  Random random;
+  const std::int64_t n = 500, rows = 7, width = 19;
+  std::vector<std::int64_t> index;
+  for (std::int64_t i = 0; i < n; ++i) index.push_back(i * i % rows);
+  const Tensor self = random.tensor({rows, width}, DType::kBfloat16),
+               values = random.tensor({n, width}, DType::kBfloat16);
+  const Tensor at = random.integers(index, {n});
+  const Value indices = Value::list({at});
+  CHECK(run_both("aten.index_put.default", {self, indices, values, true}) == "");
+  CHECK(run_both("aten.index_put_.default", {self, indices, values, false}) == "");
+  CHECK(run_both("aten.embedding_dense_backward.default", {values, at, rows, std::int64_t{3}, false}) == "");
+  const Tensor spread = at.view({n, width}, {1, 0}, 0);
+  CHECK(run_both("aten.scatter_add.default", {self, std::int64_t{0}, spread, values}) == "");
+  CHECK(run_both("torchtitan.deterministic_scatter_add.default", {self, spread, values}) == "");
+  CHECK(run_both("aten.gather.default", {self, std::int64_t{0}, spread, false}) == "");
+}
+
+TEST_CASE("sorts, scans and searches of rows that are longer than a tile") {
+  Random random;
+  const Value none;
+  std::vector<std::int64_t> some;
+  for (std::int64_t i = 0; i < 3000; ++i) some.push_back(i * i * 7919 % 101 - 50);
+  const Tensor whole = random.integers(some, {2, 1500}), flags = random.integers(some, {3000}, DType::kInt32);
+  Tensor x = random.tensor({3, 1500});
+  x.data<float>()[700] = x.data<float>()[701] = std::numeric_limits<float>::quiet_NaN();
+  x.data<float>()[10] = -0.0f;
+  x.data<float>()[11] = 0.0f;
+  const Tensor column = x.view({1500, 3}, {1, 1500}, 0);
+  for (const bool descending : {false, true}) {
+    CHECK(run_both("aten.sort.default", {x, std::int64_t{1}, descending}) == "");
+    CHECK(run_both("aten.sort.default", {column, std::int64_t{0}, descending}) == "");
+    CHECK(run_both("aten.argsort.stable", {whole, true, std::int64_t{1}, descending}) == "");
+    CHECK(run_both("aten.topk.default", {x, std::int64_t{9}, std::int64_t{-1}, descending, true}) == "");
+    CHECK(run_both("aten.topk.default",
+                   {random.tensor({4, 1}), std::int64_t{1}, std::int64_t{1}, descending, true}) == "");
+  }
+  CHECK(run_both("aten.cumsum.default", {whole, std::int64_t{1}, none}) == "");
+  CHECK(run_both("aten.cumprod.default", {whole, std::int64_t{1}, none}) == "");
+  CHECK(run_both("aten.cummax.default", {x, std::int64_t{1}}) == "");
+  CHECK(run_both("aten.max.default", {whole}) == "");
+  CHECK(run_both("aten.max.default", {x}) == "");
+  CHECK(run_both("aten.max.dim", {x, std::int64_t{1}, false}) == "");
+  CHECK(run_both("aten.min.dim", {whole, std::int64_t{1}, true}) == "");
+  CHECK(run_both("aten.argmax.default", {x, none, false}) == "");
+  CHECK(run_both("aten.all.default", {whole}) == "");
+  CHECK(run_both("aten.any.default", {random.integers(std::vector<std::int64_t>(3000, 0), {3000})}) == "");
+  CHECK(run_both("aten.nonzero.default", {whole}) == "");
+  CHECK(run_both("aten.masked_select.default",
+                 {x.view({1500}, {1}, 0), random.integers(some, {2, 1500}, DType::kBool)}) == "");
+  CHECK(run_both("aten.sum.default", {random.tensor({70000}), none}) == "");
+  const Tensor edges = random.integers({-40, -3, -3, 0, 12, 44}, {6});
+  for (const bool right : {false, true}) {
+    CHECK(run_both("aten.bucketize.Tensor", {whole, edges, false, right}) == "");
+    CHECK(run_both("aten.searchsorted.Tensor", {edges, flags, true, right, none, none}) == "");
+  }
+}
+
+TEST_CASE("counts of many elements") {
+  Random random;
+  const Value none;
+  std::vector<std::int64_t> classes;
+  for (std::int64_t i = 0; i < 3000; ++i) classes.push_back(i * i % 61);
+  const Tensor x = random.integers(classes, {3000});
+  CHECK(run_both("aten.bincount.default", {x, none, std::int64_t{0}}) == "");
+  CHECK(run_both("aten.bincount.default", {x, random.tensor({3000}), std::int64_t{100}}) == "");
+  CHECK(run_both("aten.one_hot.default", {x, std::int64_t{-1}}) == "");
+  const Tensor values = random.tensor({50, 60});
+  CHECK(run_both("aten.histc.default", {values, std::int64_t{64}, 0.0, 0.0}) == "");
+  CHECK(run_both("aten.histc.default", {values, std::int64_t{7}, -0.5, 0.5}) == "");
+  CHECK(run_both("aten.histc.default", {values, std::int64_t{7}, 0.5, -0.5}) == "refused");
+  CHECK(run_both("aten.one_hot.default", {x, std::int64_t{60}}) == "refused");
+  CHECK(run_both("aten.bincount.default", {random.integers({3, -1}, {2}), none, std::int64_t{0}}) ==
+        "refused");
+}
+
+TEST_CASE("rows scattered by an index that is expanded, or covers less than the tensor") {
+  Random random;
+  const std::int64_t n = 300, rows = 11;
+  std::vector<std::int64_t> index;
+  for (std::int64_t i = 0; i < n; ++i) index.push_back(i * i % rows);
+  const Tensor at = random.integers(index, {n});
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+    const Tensor self = random.tensor({rows, 9}, dtype), source = random.tensor({n, 9}, dtype);
+    const Tensor across = random.tensor({9, rows}, dtype), by_column = random.tensor({9, n}, dtype);
+    for (const std::int64_t width : {9, 4}) {
+      const Tensor expanded = at.view({n, width}, {1, 0}, 0), turned = at.view({width, n}, {0, 1}, 0);
+      CHECK(run_both("aten.scatter_add.default", {self, std::int64_t{0}, expanded, source}) == "");
+      CHECK(run_both("aten.scatter.src", {self, std::int64_t{0}, expanded, source}) == "");
+      CHECK(run_both("aten.scatter_add_.default", {across, std::int64_t{1}, turned, by_column}) == "");
+      CHECK(run_both("aten.scatter.value", {self, std::int64_t{0}, expanded, 2.5}) == "");
+    }
+    for (const char* how : {"sum", "prod", "mean", "amax", "amin"})
+      for (const bool includes : {false, true})
+        CHECK(run_both("aten.scatter_reduce.two", {self, std::int64_t{0}, at.view({n, 9}, {1, 0}, 0), source,
+                                                   Text{ArgKind::kText, how}, includes}) == "");
+    const Tensor few = random.integers({3, -1, 3, 0}, {4});
+    CHECK(run_both("aten.index_copy.default", {self, std::int64_t{0}, few, random.tensor({4, 9}, dtype)}) ==
+          "");
+    CHECK(run_both("aten.index_fill.int_Scalar", {self, std::int64_t{0}, few, 0.5}) == "");
+    CHECK(run_both("aten.index_add.default", {self, std::int64_t{0}, at, source, 2.0}) == "");
+    CHECK(run_both("aten.embedding_dense_backward.default", {source, at, rows, std::int64_t{3}, true}) == "");
+  }
+}
+
+TEST_CASE("what the CPU refuses the device reports, and nothing else") {
+  Random random;
+  const Tensor x = random.tensor({4, 3});
+  const Tensor far = random.integers({1, 4}, {2}), negative = random.integers({-1, 0}, {2});
+  CHECK(run_both("aten.index.Tensor", {x, Value::list({far})}) == "refused");
+  CHECK(run_both("aten.index.Tensor", {x, Value::list({negative})}) == "");
+  CHECK(run_both("aten.embedding.default", {x, negative, std::int64_t{-1}, false, false}) == "refused");
+  CHECK(run_both("aten.index_select.default", {x, std::int64_t{0}, far}) == "refused");
+  const Tensor zeros = random.integers({2, 0}, {2});
+  CHECK(run_both("aten.floor_divide.default", {far, zeros}) == "refused");
+  CHECK(run_both("aten._assert_async.msg", {random.integers({0}, {1}), Text{ArgKind::kText, "no"}}) ==
+        "refused");
+  CHECK(run_both("aten.repeat_interleave.Tensor", {random.integers({2, -1, 3}, {3}), std::int64_t{4}}) ==
+        "refused");
+  CHECK(run_both("aten.repeat_interleave.Tensor", {random.integers({2, 1, 3}, {3}), std::int64_t{7}}) ==
+        "refused");
+  CHECK(run_both("aten.repeat_interleave.Tensor", {random.integers({2, 0, 3}, {3}), Value()}) == "");
+}
+
+TEST_CASE("attention with groups of heads, causal and not") {
+  Random random;
+  const auto bf16 = [&](Extents sizes) { return random.tensor(std::move(sizes), DType::kBfloat16); };
+  const Tensor q = bf16({2, 4, 150, 24}), k = bf16({2, 2, 150, 24}), v = bf16({2, 2, 150, 16});
+  for (const bool causal : {false, true}) {
+    CHECK(run_both("aten._scaled_dot_product_flash_attention.default", {q, k, v, 0.0, causal, false, 0.2}) ==
+          "");
+    const Tensor out = bf16({2, 4, 150, 16}), grad = bf16({2, 4, 150, 16}), lse = random.tensor({2, 4, 150});
+    const Value none;
+    CHECK(run_both("aten._scaled_dot_product_flash_attention_backward.default",
+                   {grad, q, k, v, out, lse, none, none, std::int64_t{150}, std::int64_t{150}, 0.0, causal,
+                    none, none, 0.2}) == "");
+  }
+}
+
+}  // namespace epweave::replay

@@ -1,0 +1,253 @@
+#include "replay/kernels/device/launcher.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "replay/kernels/host/elements.h"
+
+namespace epweave::replay::device {
+namespace {
+
+// Leaves out extents of 1 and merges neighbouring dimensions where every operand allows it.
+void merge_dimensions(Shape& shape, std::span<Strided* const> operands) {
+  int rank = 0;
+  for (int d = 0; d < shape.rank; ++d) {
+    if (shape.sizes[d] == 1) continue;
+    const bool merges =
+        rank > 0 && std::all_of(operands.begin(), operands.end(), [&](const Strided* operand) {
+          return operand->strides[rank - 1] == operand->strides[d] * shape.sizes[d];
+        });
+    if (merges) --rank;
+    shape.sizes[rank] = merges ? shape.sizes[rank] * shape.sizes[d] : shape.sizes[d];
+    for (Strided* operand : operands) operand->strides[rank] = operand->strides[d];
+    ++rank;
+  }
+  shape.rank = rank;
+}
+
+bool is_computed(DType dtype) {
+  try {
+    stored_of(dtype);
+    return true;
+  } catch (const KernelError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Compute compute_of(DType dtype) {
+  switch (cpu::compute_of(dtype)) {
+    case cpu::Compute::kFloat:
+      return Compute::kFloat;
+    case cpu::Compute::kDouble:
+      return Compute::kDouble;
+    case cpu::Compute::kInt:
+      return Compute::kInt;
+    case cpu::Compute::kComplex:
+      break;
+  }
+  return Compute::kComplex;
+}
+
+Stored stored_of(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return Stored::kBool;
+    case DType::kUint8:
+      return Stored::kUint8;
+    case DType::kInt8:
+      return Stored::kInt8;
+    case DType::kInt16:
+      return Stored::kInt16;
+    case DType::kUint16:
+      return Stored::kUint16;
+    case DType::kInt32:
+      return Stored::kInt32;
+    case DType::kUint32:
+      return Stored::kUint32;
+    case DType::kInt64:
+      return Stored::kInt64;
+    case DType::kBfloat16:
+      return Stored::kBfloat16;
+    case DType::kFloat16:
+      return Stored::kFloat16;
+    case DType::kFloat32:
+      return Stored::kFloat32;
+    case DType::kFloat64:
+      return Stored::kFloat64;
+    case DType::kComplex64:
+      return Stored::kComplex64;
+    default:
+      throw KernelError("no kernel computes with " + std::string(info(dtype).name));
+  }
+}
+
+Number number_of(const Value& value) {
+  Number number{};
+  if (value.is_none()) return number;
+  if (value.is<std::complex<double>>()) {
+    const auto& pair = value.as<std::complex<double>>();
+    number.re = static_cast<float>(pair.real());
+    number.im = static_cast<float>(pair.imag());
+    return number;
+  }
+  number.real = value.real();
+  number.whole = cpu::number_as<std::int64_t>(value);
+  number.re = static_cast<float>(number.real);
+  return number;
+}
+
+Shape shape_of(std::span<const std::int64_t> sizes) {
+  if (sizes.size() > static_cast<std::size_t>(kMaxRank))
+    throw KernelError("kernels of devices have at most " + std::to_string(kMaxRank) + " dimensions");
+  Shape shape{};
+  shape.rank = static_cast<int>(sizes.size());
+  std::copy(sizes.begin(), sizes.end(), shape.sizes);
+  shape.is_small = count_elements(sizes) <= std::numeric_limits<std::int32_t>::max();
+  return shape;
+}
+
+Strided strided(const Tensor& tensor, std::span<const std::int64_t> sizes) {
+  const cpu::Operand operand = cpu::broadcast_operand(tensor, sizes);
+  static_cast<void>(shape_of(sizes));  // refuses too many dimensions
+  Strided result{};
+  result.data = operand.data;
+  std::copy(operand.strides.begin(), operand.strides.end(), result.strides);
+  result.stored = is_computed(tensor.dtype) ? stored_of(tensor.dtype) : Stored::kUint8;
+  return result;
+}
+
+void Launcher::map(const MapRequest& request) {
+  const Tensor& out = request.out;
+  if (out.numel() == 0) return;
+  if (request.op == ElementOp::kCopy && request.in[0]->dtype == out.dtype) {
+    if (out.element_bytes() > sizeof(std::uint64_t))
+      throw KernelError("no kernel of a device copies " + std::string(info(out.dtype).name));
+    CopyTask task{shape_of(out.sizes), strided(out, out.sizes), strided(*request.in[0], out.sizes),
+                  static_cast<int>(out.element_bytes())};
+    const std::array<Strided*, 2> operands{&task.to, &task.from};
+    merge_dimensions(task.shape, operands);
+    return launch(task, out.numel(), {&out, request.in[0]});
+  }
+  switch (request.count) {
+    case 0:
+      return launch_map<0>(request);
+    case 1:
+      return launch_map<1>(request);
+    case 2:
+      return launch_map<2>(request);
+    default:
+      return launch_map<3>(request);
+  }
+}
+
+template <int N>
+void Launcher::launch_map(const MapRequest& request) {
+  const Tensor& out = request.out;
+  MapTask<N> task{};
+  task.shape = shape_of(out.sizes);
+  task.out = strided(out, out.sizes);
+  task.out.stored = stored_of(out.dtype);
+  std::array<Strided*, static_cast<std::size_t>(N) + 1> operands{};
+  operands[0] = &task.out;
+  for (std::size_t k = 0; k < static_cast<std::size_t>(N); ++k) {
+    task.in[k] = strided(*request.in[k], out.sizes);
+    task.in[k].stored = stored_of(request.in[k]->dtype);
+    operands[k + 1] = &task.in[k];
+  }
+  task.number = number_of(request.number);
+  task.sink = sink();
+  task.op = request.op;
+  task.compute = compute_of(request.compute);
+  merge_dimensions(task.shape, operands);
+  launch(task, out.numel(), {&out, request.in[0], request.in[1], request.in[2]});
+}
+
+void Launcher::progress(const Tensor& out, const Value& start, const Value& step) {
+  ProgressionTask task{};
+  task.out = strided(out, out.sizes);
+  task.out.stored = stored_of(out.dtype);
+  if (out.sizes[0] == 1) task.out.strides[0] = 0;
+  task.start = number_of(start);
+  task.step = number_of(step);
+  task.is_whole = !start.is<double>();
+  launch(task, out.numel(), {&out});
+}
+
+Tensor Launcher::place(const Tensor& host) {
+  EPWEAVE_CHECK(host.storage->queue() == nullptr);
+  Tensor placed = host;
+  placed.storage = allocate(host.storage->bytes());
+  check(api_.copy_in(stream_, placed.storage->data(), host.storage->data(), host.storage->bytes()),
+        "copy to the device");
+  return placed;
+}
+
+Tensor Launcher::download(const Tensor& tensor) {
+  if (tensor.storage->queue() == nullptr) return tensor;
+  // The part of the storage that it covers.
+  std::int64_t first = tensor.offset, last = tensor.offset;
+  for (std::size_t d = 0; d < tensor.rank(); ++d) {
+    const std::int64_t reach = (std::max<std::int64_t>(tensor.sizes[d], 1) - 1) * tensor.strides[d];
+    (reach < 0 ? first : last) += reach;
+  }
+  const auto element = static_cast<std::int64_t>(tensor.element_bytes());
+  const std::int64_t bytes = tensor.numel() == 0 ? 0 : (last - first + 1) * element;
+  HostMemory host;
+  Tensor copy = tensor;
+  copy.storage = host.allocate(static_cast<std::size_t>(bytes));
+  copy.offset = tensor.offset - first;
+  if (bytes != 0)
+    check(api_.copy_out(stream_, copy.storage->data(), tensor.storage->data() + first * element,
+                        static_cast<std::size_t>(bytes)),
+          "copy to the host");
+  return copy;
+}
+
+std::vector<std::int64_t> Launcher::read_once(const Tensor& tensor) {
+  constexpr std::size_t kMostReads = 8;
+  std::erase_if(reads_, [](const Read& read) { return read.storage.expired(); });
+  for (const Read& read : reads_)
+    if (read.storage.lock() == tensor.storage && read.tensor.dtype == tensor.dtype &&
+        read.tensor.offset == tensor.offset && read.tensor.sizes == tensor.sizes &&
+        read.tensor.strides == tensor.strides)
+      return read.elements;
+  const Buffer<std::int64_t> elements = cpu::dense<std::int64_t>(download(tensor));
+  if (reads_.size() == kMostReads) reads_.erase(reads_.begin());
+  Read& read = reads_.emplace_back(Read{tensor.storage, tensor, {elements.begin(), elements.end()}});
+  read.tensor.storage = nullptr;
+  return read.elements;
+}
+
+void Launcher::forget(const Storage* storage) {
+  std::erase_if(reads_,
+                [&](const Read& read) { return storage == nullptr || read.storage.lock().get() == storage; });
+}
+
+cublas::Kernel Launcher::multiply_by_library(const cublas::Product& product,
+                                             std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* tensor : tensors) pool_->use(*tensor->storage, stream_);
+  if (workspace_ == nullptr) workspace_ = allocate(cublas::kWorkspaceBytes);
+  check(api_.enter(), "be used by a thread");
+  auto launch = products_->prepare(product, workspace_->data(), NodeId(site_));
+  if (!launch) return cublas::Kernel::kOwn;
+  clear_padding(*launch);
+  const auto run = [](const void* owner, const void* argument, void* stream) {
+    cublas::Products::Launch queued;
+    std::memcpy(static_cast<void*>(&queued), argument, sizeof queued);
+    return static_cast<const cublas::Products*>(owner)->launch(queued, stream);
+  };
+  if (const Error error = api_.call(stream_, {run, products_, &*launch, sizeof *launch}))
+    throw KernelError(cublas::describe(product) + ": cuBLASLt cannot multiply: " + error);
+  return cublas::Kernel::kLibrary;
+}
+
+Launcher& launcher_of(KernelCall& call) {
+  auto* launcher = dynamic_cast<Launcher*>(&call.memory());
+  EPWEAVE_CHECK(launcher != nullptr);
+  return *launcher;
+}
+
+}  // namespace epweave::replay::device

@@ -1,0 +1,210 @@
+// Products on the device: every element is one chain of fused multiply-adds over the reduced index ascending,
+// in float32, as on the CPU (kernels/host/kernels_matmul.cc). So its bits depend neither on the tile nor on the other
+// rows.
+//
+// A block of threads makes a tile of c: it loads `kDepth` columns of a and rows of b into shared memory, each
+// thread takes the steps of its own elements, and so on. On a GPU the phases are divided by barriers; the
+// emulated device runs each phase for all threads in turn. C++17.
+#pragma once
+
+#include "replay/kernels/device/tasks.h"
+
+namespace epweave::replay::device {
+
+// What a grouped product's bounds cut: `ends[g]` is where group g ends.
+enum class GroupedBy : std::uint8_t { kNothing, kRows, kColumns, kDepth };
+
+struct MatrixPlace {
+  void* data;
+  std::int64_t row_stride, column_stride, batch_stride;
+  std::int64_t share;  // batches in a row that use the same matrix
+  Stored stored;
+
+  EPWEAVE_HD std::int64_t at(std::int64_t batch, std::int64_t row, std::int64_t column) const {
+    return batch / share * batch_stride + row * row_stride + column * column_stride;
+  }
+};
+
+// Which blocks of a matrix count. Null: all.
+struct Cover {
+  const std::uint8_t* data;
+  std::int64_t row_block, column_block, row_stride, column_stride, batch_stride;
+
+  EPWEAVE_HD bool has(std::int64_t batch, std::int64_t row, std::int64_t column) const {
+    return has_block(batch, row / row_block, column / column_block);
+  }
+  // Whether any block of these rows and columns (not empty) counts.
+  EPWEAVE_HD bool has_any(std::int64_t batch, std::int64_t row, std::int64_t row_end, std::int64_t column,
+                          std::int64_t column_end) const {
+    if (data == nullptr) return true;
+    for (std::int64_t i = row / row_block; i <= (row_end - 1) / row_block; ++i)
+      for (std::int64_t j = column / column_block; j <= (column_end - 1) / column_block; ++j)
+        if (has_block(batch, i, j)) return true;
+    return false;
+  }
+
+ private:
+  EPWEAVE_HD bool has_block(std::int64_t batch, std::int64_t i, std::int64_t j) const {
+    return data[batch * batch_stride + i * row_stride + j * column_stride] != 0;
+  }
+};
+
+// c = a b, or c += a b (c float32 then), for every batch: the number of blocks is batches * tiles of rows *
+// tiles of columns.
+struct MatmulTask {
+  static constexpr int kTile = 64, kDepth = 16, kThreads = 128, kRows = 4, kColumns = 8;
+  static constexpr int kThreadsPerRow = kTile / kColumns;
+
+  MatrixPlace a, b, c;
+  std::int64_t rows, columns, depth;
+  Cover summed;  // blocks of (row, reduced index): the others are left out of the chains
+  Cover wanted;  // blocks of c: what the others hold afterwards does not matter
+  const std::int64_t* ends;
+  GroupedBy grouped;
+  bool accumulates;
+
+  struct Shared {
+    float a[kDepth][kTile], b[kDepth][kTile];
+  };
+  struct Registers {
+    float c[kRows][kColumns];
+  };
+  // What one block computes.
+  struct Part {
+    std::int64_t batch;
+    std::int64_t row, row_end, column, column_end, first, end;
+  };
+
+  EPWEAVE_HD static std::int64_t tiles(std::int64_t extent) { return (extent + kTile - 1) / kTile; }
+
+  EPWEAVE_HD Part part_of(std::int64_t block) const {
+    const std::int64_t across = tiles(columns), down = tiles(rows);
+    Part part{block / across / down,
+              block / across % down * kTile,
+              rows,
+              block % across * kTile,
+              columns,
+              0,
+              depth};
+    if (grouped == GroupedBy::kRows) cut(part.batch, rows, part.row, part.row_end);
+    if (grouped == GroupedBy::kColumns) cut(part.batch, columns, part.column, part.column_end);
+    if (grouped == GroupedBy::kDepth) cut(part.batch, depth, part.first, part.end);
+    return part;
+  }
+
+  // Whether the block has anything to do: the same for all its threads.
+  EPWEAVE_HD bool has_work(const Part& part) const {
+    return part.row < part.row_end && part.column < part.column_end &&
+           wanted.has_any(part.batch, part.row, end_of(part.row, part.row_end), part.column,
+                          end_of(part.column, part.column_end));
+  }
+  // Whether steps k .. of the chains count for any of its elements.
+  EPWEAVE_HD bool has_steps(const Part& part, std::int64_t k) const {
+    return summed.has_any(part.batch, part.row, end_of(part.row, part.row_end), k,
+                          k + kDepth < part.end ? k + kDepth : part.end);
+  }
+
+  EPWEAVE_HD void start(const Part& part, int thread, Registers& r) const {
+    EPWEAVE_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      EPWEAVE_UNROLL
+      for (int j = 0; j < kColumns; ++j) {
+        const std::int64_t row = row_of(part, thread, i), column = column_of(part, thread, j);
+        r.c[i][j] = 0.0f;
+        if (accumulates && row < part.row_end && column < part.column_end)
+          r.c[i][j] = static_cast<const float*>(c.data)[c.at(part.batch, row, column)];
+      }
+    }
+  }
+
+  // Neighbouring threads read neighbouring elements.
+  EPWEAVE_HD void load(const Part& part, std::int64_t k, int thread, Shared& shared) const {
+    for (int e = thread; e < kTile * kDepth; e += kThreads) {
+      const int i = a.column_stride == 1 ? e / kDepth : e % kTile,
+                ki = a.column_stride == 1 ? e % kDepth : e / kTile;
+      const bool is_inside = part.row + i < part.row_end && k + ki < part.end;
+      shared.a[ki][i] =
+          is_inside ? math::load_element<float>(a.data, a.stored, a.at(part.batch, part.row + i, k + ki))
+                    : 0.0f;
+      const int j = b.column_stride == 1 ? e % kTile : e / kDepth,
+                kj = b.column_stride == 1 ? e / kTile : e % kDepth;
+      const bool has_b = part.column + j < part.column_end && k + kj < part.end;
+      shared.b[kj][j] =
+          has_b ? math::load_element<float>(b.data, b.stored, b.at(part.batch, k + kj, part.column + j))
+                : 0.0f;
+    }
+  }
+
+  EPWEAVE_HD void multiply(const Part& part, std::int64_t k, int thread, const Shared& shared,
+                           Registers& r) const {
+    const int row = thread / kThreadsPerRow * kRows, column = thread % kThreadsPerRow * kColumns;
+    const int steps = static_cast<int>(part.end - k < kDepth ? part.end - k : kDepth);
+    for (int step = 0; step < steps; ++step) {
+      EPWEAVE_UNROLL
+      for (int i = 0; i < kRows; ++i) {
+        if (summed.data != nullptr &&
+            (part.row + row + i >= part.row_end || !summed.has(part.batch, part.row + row + i, k + step)))
+          continue;
+        const float x = shared.a[step][row + i];
+        EPWEAVE_UNROLL
+        for (int j = 0; j < kColumns; ++j) r.c[i][j] = math::fma(x, shared.b[step][column + j], r.c[i][j]);
+      }
+    }
+  }
+
+  EPWEAVE_HD void store(const Part& part, int thread, const Registers& r) const {
+    EPWEAVE_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      EPWEAVE_UNROLL
+      for (int j = 0; j < kColumns; ++j) {
+        const std::int64_t row = row_of(part, thread, i), column = column_of(part, thread, j);
+        if (row < part.row_end && column < part.column_end)
+          math::store_element(c.data, c.stored, c.at(part.batch, row, column), r.c[i][j]);
+      }
+    }
+  }
+
+ private:
+  EPWEAVE_HD static std::int64_t row_of(const Part& part, int thread, int i) {
+    return part.row + thread / kThreadsPerRow * kRows + i;
+  }
+  EPWEAVE_HD static std::int64_t column_of(const Part& part, int thread, int j) {
+    return part.column + thread % kThreadsPerRow * kColumns + j;
+  }
+  EPWEAVE_HD static std::int64_t end_of(std::int64_t first, std::int64_t end) {
+    return first + kTile < end ? first + kTile : end;
+  }
+  EPWEAVE_HD static std::int64_t clamp(std::int64_t x, std::int64_t low, std::int64_t high) {
+    return x < low ? low : x > high ? high : x;
+  }
+  // The range [at, end) moved into group `g`; bounds that are wrong (a fault is raised elsewhere) leave nothing
+  // outside of the matrix.
+  EPWEAVE_HD void cut(std::int64_t g, std::int64_t extent, std::int64_t& at, std::int64_t& end) const {
+    const std::int64_t first = g == 0 ? 0 : clamp(ends[g - 1], 0, extent);
+    end = clamp(ends[g], first, extent);
+    at += first;
+  }
+};
+
+// The same for float64 and integers, without groups: one thread per element. Index: (batch, row, column).
+template <class C>
+struct DotTask {
+  MatrixPlace a, b, c;
+  std::int64_t rows, columns, depth;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t column = i % columns, row = i / columns % rows, batch = i / columns / rows;
+    C sum = C(0);
+    for (std::int64_t k = 0; k < depth; ++k) {
+      const C x = math::load_element<C>(a.data, a.stored, a.at(batch, row, k));
+      const C y = math::load_element<C>(b.data, b.stored, b.at(batch, k, column));
+      if constexpr (math::is_int<C>)
+        sum = math::wrapping_add(math::wrapping_mul(x, y), sum);
+      else
+        sum = math::fma(x, y, sum);
+    }
+    math::store_element(c.data, c.stored, c.at(batch, row, column), sum);
+  }
+};
+
+}  // namespace epweave::replay::device

@@ -1,0 +1,128 @@
+// All kernels of the device, by number: what the host names when it launches one.
+#pragma once
+
+#include "replay/kernels/device/index_tasks.h"
+#include "replay/kernels/device/matmul_task.h"
+#include "replay/kernels/device/rearrange_tasks.h"
+#include "replay/kernels/device/row_tasks.h"
+
+namespace epweave::replay::device {
+
+// X(name, type); a thread per index.
+// clang-format off
+#define EPWEAVE_DEVICE_TASKS(X) \
+  X(Map0, MapTask<0>) \
+  X(Map1, MapTask<1>) \
+  X(Map2, MapTask<2>) \
+  X(Map3, MapTask<3>) \
+  X(Copy, CopyTask) \
+  X(Progression, ProgressionTask) \
+  X(LaneSumFloat, LaneSumTask<float>) \
+  X(LaneSumDouble, LaneSumTask<double>) \
+  X(LaneSumInt, LaneSumTask<std::int64_t>) \
+  X(LaneTotalFloat, LaneTotalTask<float>) \
+  X(LaneTotalDouble, LaneTotalTask<double>) \
+  X(LaneTotalInt, LaneTotalTask<std::int64_t>) \
+  X(LaneMaximumFloat, LaneMaximumTask<float>) \
+  X(LaneMaximumDouble, LaneMaximumTask<double>) \
+  X(RowMaximumFloat, RowMaximumTask<float>) \
+  X(RowMaximumDouble, RowMaximumTask<double>) \
+  X(FindInTileFloat, FindInTileTask<float>) \
+  X(FindInTileDouble, FindInTileTask<double>) \
+  X(FindInTileInt, FindInTileTask<std::int64_t>) \
+  X(FindAmongTilesFloat, FindAmongTilesTask<float>) \
+  X(FindAmongTilesDouble, FindAmongTilesTask<double>) \
+  X(FindAmongTilesInt, FindAmongTilesTask<std::int64_t>) \
+  X(CumulativeFloat, CumulativeTask<float>) \
+  X(CumulativeDouble, CumulativeTask<double>) \
+  X(CumulativeInt, CumulativeTask<std::int64_t>) \
+  X(RunningMaximumFloat, RunningMaximumTask<float>) \
+  X(RunningMaximumDouble, RunningMaximumTask<double>) \
+  X(RunningMaximumInt, RunningMaximumTask<std::int64_t>) \
+  X(ScanTiles, ScanTilesTask) \
+  X(Carry, CarryTask) \
+  X(AddCarry, AddCarryTask) \
+  X(MergeFloat, MergeTask<float>) \
+  X(MergeDouble, MergeTask<double>) \
+  X(MergeInt, MergeTask<std::int64_t>) \
+  X(Assert, AssertTask) \
+  X(ResolveIndex, ResolveIndexTask) \
+  X(ReadBlocks, ReadBlocksTask) \
+  X(WriteBlocks, WriteBlocksTask) \
+  X(AddBlocksFloat, AddBlocksTask<float>) \
+  X(AddBlocksDouble, AddBlocksTask<double>) \
+  X(AddBlocksInt, AddBlocksTask<std::int64_t>) \
+  X(CountUses, CountUsesTask) \
+  X(Gather, GatherTask) \
+  X(ScatterFloat, ScatterTask<float>) \
+  X(ScatterDouble, ScatterTask<double>) \
+  X(ScatterInt, ScatterTask<std::int64_t>) \
+  X(ScatterReduceFloat, ScatterReduceTask<float>) \
+  X(ScatterReduceDouble, ScatterReduceTask<double>) \
+  X(ScatterReduceInt, ScatterReduceTask<std::int64_t>) \
+  X(DivideByCountFloat, DivideByCountTask<float>) \
+  X(DivideByCountDouble, DivideByCountTask<double>) \
+  X(DivideByCountInt, DivideByCountTask<std::int64_t>) \
+  X(Triangle, TriangleTask) \
+  X(CountFlags, CountFlagsTask) \
+  X(FindFlags, FindFlagsTask) \
+  X(Coordinates, CoordinatesTask) \
+  X(Pick, PickTask) \
+  X(OneHot, OneHotTask) \
+  X(Histogram, HistogramTask) \
+  X(SearchDouble, SearchTask<double>) \
+  X(SearchInt, SearchTask<std::int64_t>) \
+  X(LinspaceFloat, LinspaceTask<float>) \
+  X(LinspaceDouble, LinspaceTask<double>) \
+  X(Repeat, RepeatTask) \
+  X(CheckCounts, CheckCountsTask) \
+  X(CheckOffsets, CheckOffsetsTask) \
+  X(LossFloat, LossTask<float>) \
+  X(LossDouble, LossTask<double>) \
+  X(LossBackwardFloat, LossBackwardTask<float>) \
+  X(LossBackwardDouble, LossBackwardTask<double>) \
+  X(Cover, CoverTask) \
+  X(CompareCover, CompareCoverTask) \
+  X(CausalCover, CausalCoverTask) \
+  X(MaskScores, MaskScoresTask) \
+  X(Reduce, ReduceTask) \
+  X(DotDouble, DotTask<double>) \
+  X(DotInt, DotTask<std::int64_t>)
+// clang-format on
+
+// kMatmul: a block of threads per index.
+enum class TaskKind : std::uint16_t {
+#define EPWEAVE_NAME(Name, ...) k##Name,
+  EPWEAVE_DEVICE_TASKS(EPWEAVE_NAME)
+#undef EPWEAVE_NAME
+      kMatmul,
+};
+
+template <class Task>
+inline constexpr TaskKind kind_of = TaskKind::kMatmul;
+#define EPWEAVE_KIND(Name, ...) \
+  template <>                   \
+  inline constexpr TaskKind kind_of<__VA_ARGS__> = TaskKind::k##Name;
+EPWEAVE_DEVICE_TASKS(EPWEAVE_KIND)
+#undef EPWEAVE_KIND
+
+inline constexpr std::size_t bytes_of_task(TaskKind kind) {
+  switch (kind) {
+#define EPWEAVE_SIZE(Name, ...) \
+  case TaskKind::k##Name:       \
+    return sizeof(__VA_ARGS__);
+    EPWEAVE_DEVICE_TASKS(EPWEAVE_SIZE)
+#undef EPWEAVE_SIZE
+    case TaskKind::kMatmul:
+      break;
+  }
+  return sizeof(MatmulTask);
+}
+
+// A launch's parameters fit into what CUDA takes as arguments.
+#define EPWEAVE_FITS(Name, ...) \
+  static_assert(sizeof(__VA_ARGS__) <= 4000 && std::is_trivially_copyable_v<__VA_ARGS__>);
+EPWEAVE_DEVICE_TASKS(EPWEAVE_FITS)
+#undef EPWEAVE_FITS
+
+}  // namespace epweave::replay::device

@@ -1,0 +1,275 @@
+#include "replay/kernels/host/attention_tiles.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "replay/kernels/host/elements.h"
+#include "replay/kernels/host/product.h"
+#include "replay/kernels/host/sum.h"
+#include "replay/kernels/host/vector_math.h"
+
+namespace epweave::replay::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+// ---- rows of operands ---------------------------------------------------------------------
+
+// Rows [first, first + count) of a head of a tensor [batch, head, row, depth].
+struct HeadRows {
+  std::int64_t batch, head, first, count;
+};
+
+std::byte* address(const Tensor& tensor, const HeadRows& rows) {
+  const std::int64_t element =
+      rows.batch * tensor.strides[0] + rows.head * tensor.strides[1] + rows.first * tensor.strides[2];
+  return tensor.bytes() + element * static_cast<std::int64_t>(tensor.element_bytes());
+}
+FloatMatrix matrix_of(const Tensor& tensor, const HeadRows& rows) {
+  const std::byte* data = address(tensor, rows);
+  if (tensor.dtype == DType::kBfloat16)
+    return Matrix<Bfloat16>{reinterpret_cast<const Bfloat16*>(data), rows.count, tensor.sizes[3],
+                            tensor.strides[2], tensor.strides[3]};
+  return Matrix<float>{reinterpret_cast<const float*>(data), rows.count, tensor.sizes[3], tensor.strides[2],
+                       tensor.strides[3]};
+}
+void load_rows(const Tensor& tensor, const HeadRows& rows, float* to) {
+  const std::byte* data = address(tensor, rows);
+  for (std::int64_t r = 0; r < rows.count; ++r)
+    load<float>(data + r * tensor.strides[2] * static_cast<std::int64_t>(tensor.element_bytes()),
+                tensor.dtype, tensor.strides[3], tensor.sizes[3], to + r * tensor.sizes[3]);
+}
+void store_rows(const float* from, const HeadRows& rows, const Tensor& tensor) {
+  std::byte* data = address(tensor, rows);
+  for (std::int64_t r = 0; r < rows.count; ++r)
+    store<float>(from + r * tensor.sizes[3],
+                 data + r * tensor.strides[2] * static_cast<std::int64_t>(tensor.element_bytes()),
+                 tensor.dtype, tensor.strides[3], tensor.sizes[3]);
+}
+
+// A tensor that matrix_of can be taken of.
+Tensor as_multiplied(KernelCall& call, const Tensor& tensor) {
+  if (tensor.dtype == DType::kFloat32 || tensor.dtype == DType::kBfloat16) return tensor;
+  return as_contiguous(call, tensor, DType::kFloat32);
+}
+
+HeadRows queries_of(const AttentionTile& t) {
+  return {t.batch, t.head, t.q_first, t.rows};
+}
+HeadRows keys_of(const AttentionProblem& p, const AttentionTile& t) {
+  return {p.kv_batches == 1 ? 0 : t.batch, t.head / p.group(), t.k_first, t.width};
+}
+
+Matrix<float> dense_matrix(const Buffer<float>& values, const AttentionTile& t) {
+  return {values.data(), t.rows, t.width, t.width, 1};
+}
+
+// ---- tiles --------------------------------------------------------------------------------
+
+// Adds x[0..n) to 16 lanes by position.
+using Lanes = std::array<float, kLanes>;
+void add_to_lanes(Lanes& lanes, const float* x, std::int64_t n, std::int64_t position) {
+  std::int64_t i = 0;
+  if (position % kLanes == 0)
+    for (; i + kLanes <= n; i += kLanes)
+      for (std::int64_t l = 0; l < kLanes; ++l) lanes[at(l)] += x[i + l];
+  for (; i < n; ++i) lanes[at((position + i) % kLanes)] += x[i];
+}
+
+// The tiles of one block of queries, ascending by key.
+std::vector<AttentionTile> tiles_of(const AttentionProblem& p, AttentionKind& kind, AttentionTile rows) {
+  std::vector<AttentionTile> tiles;
+  for (const AttentionKind::Block& block : kind.blocks(rows.batch, rows.head, rows.q_first / p.q_block)) {
+    rows.k_first = block.index * p.k_block;
+    rows.width = std::min(p.k_block, p.keys - rows.k_first);
+    rows.is_full = block.is_full;
+    if (rows.width > 0) tiles.push_back(rows);
+  }
+  return tiles;
+}
+
+Buffer<float> scaled_scores(const AttentionProblem& p, const AttentionTile& tile) {
+  Buffer<float> scores(at(tile.rows * tile.width));
+  multiply(matrix_of(p.query, queries_of(tile)), transposed(matrix_of(p.key, keys_of(p, tile))),
+           {scores.data(), tile.width});
+  for (float& score : scores) score = score * p.scale;
+  return scores;
+}
+
+// Visits the blocks of queries of one head.
+template <class Visit>
+void for_each_query_block(const AttentionProblem& p, std::int64_t batch, std::int64_t head,
+                          const Visit& visit) {
+  for (std::int64_t q = 0; q < p.queries; q += p.q_block)
+    visit(AttentionTile{batch, head, q, std::min(p.q_block, p.queries - q), 0, 0, false});
+}
+
+// ---- forward ------------------------------------------------------------------------------
+
+// scores -> exp(score - the row's maximum), added to the rows' lanes.
+void weigh(const AttentionTile& tile, const Buffer<float>& maximum, Buffer<float>& scores,
+           std::vector<Lanes>& lanes) {
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    float* row = scores.data() + r * tile.width;
+    if (maximum[at(r)] == -kInfinity)
+      std::fill(row, row + tile.width, 0.0f);
+    else
+      exp_shifted_run(tile.width, row, row, maximum[at(r)]);
+    add_to_lanes(lanes[at(r)], row, tile.width, tile.k_first);
+  }
+}
+
+void run_block(const AttentionProblem& p, AttentionKind& kind, const AttentionTile& block,
+               const Tensor& result, AttentionSums& sums) {
+  const std::vector<AttentionTile> tiles = tiles_of(p, kind, block);
+  std::vector<Buffer<float>> scores;
+  Buffer<float> maximum(at(block.rows), -kInfinity);
+  for (const AttentionTile& tile : tiles) {
+    scores.push_back(scaled_scores(p, tile));
+    kind.modify(tile, scores.back());
+    for (std::int64_t r = 0; r < tile.rows; ++r)
+      maximum[at(r)] = maximum_run(tile.width, scores.back().data() + r * tile.width, maximum[at(r)]);
+  }
+  Buffer<float> out(at(block.rows * p.value_depth), 0.0f);
+  std::vector<Lanes> lanes(at(block.rows), Lanes{});
+  for (std::size_t k = 0; k < tiles.size(); ++k) {
+    weigh(tiles[k], maximum, scores[k], lanes);
+    multiply(dense_matrix(scores[k], tiles[k]), matrix_of(p.value, keys_of(p, tiles[k])),
+             {out.data(), p.value_depth}, Start::kAccumulate);
+  }
+  const std::int64_t first = (block.batch * p.heads + block.head) * p.queries + block.q_first;
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    const float total = math::add_lanes(lanes[at(r)].data());
+    const float m = maximum[at(r)];
+    sums.maximum[at(first + r)] = m;
+    sums.lse[at(first + r)] = m == -kInfinity
+                                  ? -static_cast<double>(kInfinity)
+                                  : static_cast<double>(m) + math::log(static_cast<double>(total));
+    if (m == -kInfinity) continue;
+    float* row = out.data() + r * p.value_depth;
+    for (std::int64_t e = 0; e < p.value_depth; ++e) row[e] = row[e] / total;
+  }
+  store_rows(out.data(), queries_of(block), result);
+}
+
+// ---- backward -----------------------------------------------------------------------------
+
+// The gradients of the keys and values of one head of them.
+struct KeyGradients {
+  Buffer<float> key, value;
+};
+
+// delta of each row of a block of queries.
+Buffer<float> find_deltas(const AttentionProblem& p, const AttentionSaved& saved, const AttentionTile& block,
+                          const Buffer<float>& grad_out) {
+  Buffer<float> products(grad_out.size()), deltas(at(block.rows));
+  load_rows(saved.out, queries_of(block), products.data());
+  for (std::size_t i = 0; i < products.size(); ++i) products[i] = products[i] * grad_out[i];
+  const std::int64_t first = (block.batch * p.heads + block.head) * p.queries + block.q_first;
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    float& delta = deltas[at(r)];
+    delta = ordered_sum(products.data() + r * p.value_depth, p.value_depth);
+    if (!saved.grad_lse.empty()) delta = delta - saved.grad_lse[at(first + r)];
+  }
+  return deltas;
+}
+
+// scores -> exp(score - logsumexp). Returns which pairs are masked.
+Buffer<char> weigh_backward(const AttentionTile& tile, const float* lse, Buffer<float>& scores) {
+  Buffer<char> is_masked(scores.size());
+  for (std::size_t i = 0; i < scores.size(); ++i) is_masked[i] = scores[i] == -kInfinity ? 1 : 0;
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    float* row = scores.data() + r * tile.width;
+    if (lse[r] == -kInfinity)
+      std::fill(row, row + tile.width, 0.0f);
+    else
+      exp_shifted_run(tile.width, row, row, lse[r]);
+  }
+  return is_masked;
+}
+
+// grad, of the weights -> of the modified scores.
+void through_softmax(const AttentionTile& tile, const Buffer<float>& weights, const Buffer<float>& deltas,
+                     Buffer<float>& grad) {
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    const float* weight = weights.data() + r * tile.width;
+    float* to = grad.data() + r * tile.width;
+    const float delta = deltas[at(r)];
+    for (std::int64_t j = 0; j < tile.width; ++j) to[j] = weight[j] * (to[j] - delta);
+  }
+}
+
+void run_block_backward(const AttentionProblem& p, AttentionKind& kind, const AttentionSaved& saved,
+                        const AttentionTile& block, const Tensor& query_grad, KeyGradients& to) {
+  Buffer<float> grad_out(at(block.rows * p.value_depth)), grad_query(at(block.rows * p.depth), 0.0f);
+  load_rows(saved.grad_out, queries_of(block), grad_out.data());
+  const Matrix<float> grad_rows{grad_out.data(), block.rows, p.value_depth, p.value_depth, 1};
+  const Buffer<float> deltas = find_deltas(p, saved, block, grad_out);
+  const std::int64_t first = (block.batch * p.heads + block.head) * p.queries + block.q_first;
+  for (const AttentionTile& tile : tiles_of(p, kind, block)) {
+    Buffer<float> weights = scaled_scores(p, tile);
+    Buffer<float> before;
+    if (kind.modifies_gradient()) before = weights;
+    kind.modify(tile, weights);
+    const Buffer<char> is_masked = weigh_backward(tile, saved.lse.data() + first, weights);
+    multiply(dense_matrix(weights, tile).transposed(), grad_rows,
+             {to.value.data() + tile.k_first * p.value_depth, p.value_depth}, Start::kAccumulate);
+    Buffer<float> grad(weights.size());
+    multiply(grad_rows, transposed(matrix_of(p.value, keys_of(p, tile))), {grad.data(), tile.width});
+    through_softmax(tile, weights, deltas, grad);
+    if (kind.modifies_gradient()) kind.modify_backward(tile, before, grad);
+    for (std::size_t i = 0; i < grad.size(); ++i) grad[i] = is_masked[i] != 0 ? 0.0f : grad[i] * p.scale;
+    multiply(dense_matrix(grad, tile), matrix_of(p.key, keys_of(p, tile)), {grad_query.data(), p.depth},
+             Start::kAccumulate);
+    multiply(dense_matrix(grad, tile).transposed(), matrix_of(p.query, queries_of(tile)),
+             {to.key.data() + tile.k_first * p.depth, p.depth}, Start::kAccumulate);
+  }
+  store_rows(grad_query.data(), queries_of(block), query_grad);
+}
+
+}  // namespace
+
+AttentionProblem read_attention_problem(KernelCall& call, const AttentionOperands& operands) {
+  AttentionProblem p;
+  static_cast<AttentionShape&>(p) = read_attention_shape(operands.query, operands.key, operands.value);
+  p.scale = static_cast<float>(operands.scale);
+  p.query = as_multiplied(call, operands.query);
+  p.key = as_multiplied(call, operands.key);
+  p.value = as_multiplied(call, operands.value);
+  return p;
+}
+
+AttentionSums run_attention(const AttentionProblem& p, AttentionKind& kind, const Tensor& out) {
+  const std::int64_t rows = p.batches * p.heads * p.queries;
+  AttentionSums sums{Buffer<double>(at(rows)), Buffer<float>(at(rows))};
+  for (std::int64_t b = 0; b < p.batches; ++b)
+    for (std::int64_t h = 0; h < p.heads; ++h)
+      for_each_query_block(p, b, h,
+                           [&](const AttentionTile& block) { run_block(p, kind, block, out, sums); });
+  return sums;
+}
+
+// A head of keys after the other, so that only its gradients are summed at a time.
+void run_attention_backward(const AttentionProblem& p, AttentionKind& kind, const AttentionSaved& saved,
+                            const AttentionGradients& grads) {
+  const bool is_shared = p.kv_batches == 1;
+  for (std::int64_t kv_batch = 0; kv_batch < p.kv_batches; ++kv_batch)
+    for (std::int64_t kv_head = 0; kv_head < p.kv_heads; ++kv_head) {
+      KeyGradients sums{Buffer<float>(at(p.keys * p.depth), 0.0f),
+                        Buffer<float>(at(p.keys * p.value_depth), 0.0f)};
+      for (std::int64_t b = is_shared ? 0 : kv_batch; b < (is_shared ? p.batches : kv_batch + 1); ++b)
+        for (std::int64_t h = kv_head * p.group(); h < (kv_head + 1) * p.group(); ++h)
+          for_each_query_block(p, b, h, [&](const AttentionTile& block) {
+            run_block_backward(p, kind, saved, block, grads.query, sums);
+          });
+      store_rows(sums.key.data(), {kv_batch, kv_head, 0, p.keys}, grads.key);
+      store_rows(sums.value.data(), {kv_batch, kv_head, 0, p.keys}, grads.value);
+    }
+}
+
+}  // namespace epweave::replay::cpu

@@ -1,0 +1,388 @@
+// The check of a rewritten graph: right ones, and ones with a fault in one place.
+#include "replay/check/check.h"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+
+#include "ir/text/text.h"
+#include "replay/kernels/host/kernels.h"
+
+namespace epweave::replay {
+namespace {
+
+// A product of tokens and weights, summed over two ranks; the weight's gradient is a sum over the tokens.
+const char* const kWhole = R"(group 7 ranks=[0, 1]
+graph
+  %x = placeholder : bf16[8, 16]
+  %w = placeholder : bf16[16, 16]
+  %h = aten.mm.default(%x, %w) : bf16[8, 16] @layers.0.mlp
+  %g = _c10d_functional.all_reduce.default(%h, "sum", "7") : bf16[8, 16]
+  %r = _c10d_functional.wait_tensor.default(%g) : bf16[8, 16]
+  %y = aten.mul.Tensor(%r, %x) : bf16[8, 16]
+  %t = aten.t.default(%x) : bf16[16, 8]{1, 16}
+  %dw = aten.mm.default(%t, %y) : bf16[16, 16] @layers.0.mlp
+  output([%y, %dw])
+)";
+
+// The tokens in two parts.
+const char* const kParts = R"(group 7 ranks=[0, 1]
+origins %x = x, %w = w, %h = aten.mm.default, %g = _c10d_functional.all_reduce.default, %r = _c10d_functional.wait_tensor.default, %y = aten.mul.Tensor, %t = aten.t.default, %dw = aten.mm.default
+graph
+  %x = placeholder : bf16[8, 16] from(chunk kept %x)
+  %w = placeholder : bf16[16, 16] from(chunk kept %w)
+  %x0 = aten.slice.Tensor(%x, 0, 0, 4) : bf16[4, 16] from(chunk split %x 0/2)
+  %x1 = aten.slice.Tensor(%x, 0, 4, 8) : bf16[4, 16]+64 from(chunk split %x 1/2)
+  %h0 = aten.mm.default(%x0, %w) : bf16[4, 16] @layers.0.mlp from(chunk body %h 0/2)
+  %h1 = aten.mm.default(%x1, %w) : bf16[4, 16] @layers.0.mlp from(chunk body %h 1/2)
+  %g0 = _c10d_functional.all_reduce.default(%h0, "sum", "7") : bf16[4, 16] from(chunk body %g 0/2)
+  %g1 = _c10d_functional.all_reduce.default(%h1, "sum", "7") : bf16[4, 16] from(chunk body %g 1/2)
+  %r0 = _c10d_functional.wait_tensor.default(%g0) : bf16[4, 16] from(chunk body %r 0/2)
+  %r1 = _c10d_functional.wait_tensor.default(%g1) : bf16[4, 16] from(chunk body %r 1/2)
+  %y0 = aten.mul.Tensor(%r0, %x0) : bf16[4, 16] from(chunk body %y 0/2)
+  %y1 = aten.mul.Tensor(%r1, %x1) : bf16[4, 16] from(chunk body %y 1/2)
+  %y = aten.cat.default([%y0, %y1]) : bf16[8, 16] from(chunk materialize %y)
+  %t0 = aten.t.default(%x0) : bf16[16, 4]{1, 16} from(chunk body %t 0/2)
+  %t1 = aten.t.default(%x1) : bf16[16, 4]{1, 16}+64 from(chunk body %t 1/2)
+  %dw0 = aten.mm.default(%t0, %y0) : bf16[16, 16] @layers.0.mlp from(chunk body %dw 0/2)
+  %dw1 = aten.mm.default(%t1, %y1) : bf16[16, 16] @layers.0.mlp from(chunk body %dw 1/2)
+  %dw = aten.add.Tensor(%dw0, %dw1) : bf16[16, 16] from(chunk materialize %dw)
+  output([%y, %dw])
+)";
+
+const KernelTable& table() {
+  static const KernelTable filled = make_cpu_kernels();
+  return filled;
+}
+
+Graph parse(const std::string& text) {
+  return parse_text("epweave text 1\n" + text, "test");
+}
+
+CheckReport check(const std::string& a, const std::string& b) {
+  return check_graphs(parse(a), parse(b), {table(), 2, 3, {}});
+}
+
+std::uint64_t count(const RankCheck& rank, Verdict verdict) {
+  return rank.nodes[static_cast<std::size_t>(verdict)];
+}
+
+std::string replace(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  INFO(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+struct Fault {
+  const char* kind;
+  const char* from;
+  const char* to;
+  const char* found_at;  // the first node that differs, "" for an output
+};
+
+constexpr Fault kFaults[] = {
+    {"part takes another part's value", "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%r0, %x1)",
+     "y1"},
+    {"stale value", "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%h1, %x1)", "y1"},
+    {"cat in another order", "[%y0, %y1]", "[%y1, %y0]", "y"},
+    {"part twice in a cat", "[%y0, %y1]", "[%y0, %y0]", "y"},
+    {"part twice in a sum", "(%dw0, %dw1)", "(%dw1, %dw1)", "dw"},
+    {"part missing in a sum", "aten.add.Tensor(%dw0, %dw1)", "aten.add.Tensor(%dw0, 0)", "dw"},
+    {"difference instead of a sum", "%dw = aten.add.Tensor", "%dw = aten.sub.Tensor", "dw"},
+    {"another op", "%y1 = aten.mul.Tensor", "%y1 = aten.add.Tensor", "y"},
+    {"another operand of a sum's part", "(%t1, %y1)", "(%t1, %r1)", "dw0"},
+    {"part of a sum with another part's factor", "(%t1, %y1)", "(%t0, %y1)", "dw0"},
+    {"other rows of a split", "(%x, 0, 4, 8) : bf16[4, 16]+64", "(%x, 0, 3, 7) : bf16[4, 16]+48", "x1"},
+    {"average instead of a sum of ranks", "all_reduce.default(%h1, \"sum\"",
+     "all_reduce.default(%h1, \"avg\"", "r1"},
+    {"collective of another part", "all_reduce.default(%h1,", "all_reduce.default(%h0,", "r1"},
+    {"number changed", "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%r1, 2)", "y1"},
+    {"outputs swapped", "output([%y, %dw])", "output([%dw, %y])", ""},
+};
+
+}  // namespace
+
+TEST_CASE("parts are compared with the whole") {
+  const CheckReport report = check(kWhole, kParts);
+  CHECK(report.is_same());
+  CHECK(report.baseline_is_deterministic);
+  CHECK_FALSE(report.first);
+  REQUIRE(report.outputs.size() == 4);
+  REQUIRE(report.ranks.size() == 2);
+  for (const RankCheck& rank : report.ranks) {
+    CHECK(count(rank, Verdict::kEqual) == 8);
+    CHECK(count(rank, Verdict::kSumOrder) == 2);  // the parts of dw, and dw
+    CHECK(count(rank, Verdict::kDiffers) == 0);
+    CHECK(rank.unverified.empty());
+    CHECK(rank.skipped.size() == 1);  // the launches
+  }
+}
+
+// Rows of the weight's gradient, a regrouped sum, taken by numbers: in the parts downwards.
+std::string taking_rows(const std::string& graph, const std::string& lines, const std::string& origins) {
+  std::string text = graph;
+  if (!origins.empty())
+    text = replace(text, "%dw = aten.mm.default\n", "%dw = aten.mm.default, " + origins + "\n");
+  return replace(text, "  output(", lines + "  output(");
+}
+
+TEST_CASE("rows of a regrouped sum that parts have in orders of their own are compared row by row") {
+  const std::string whole = taking_rows(kWhole,
+                                        "  %i = aten.arange.start(0, 16) : i64[16]\n"
+                                        "  %p = aten.index.Tensor(%dw, [%i]) : bf16[16, 16] @layers.0.mlp\n",
+                                        "");
+  const auto parts = [](const std::string& second) {
+    return taking_rows(
+        kParts,
+        "  %i0 = aten.arange.start_step(15, 7, -1) : i64[8] from(chunk body %i 0/2)\n"
+        "  %i1 = aten.arange.start_step(" +
+            second +
+            ", -1) : i64[8] from(chunk body %i 1/2)\n"
+            "  %p0 = aten.index.Tensor(%dw, [%i0]) : bf16[8, 16] @layers.0.mlp from(chunk body %p 0/2)\n"
+            "  %p1 = aten.index.Tensor(%dw, [%i1]) : bf16[8, 16] @layers.0.mlp from(chunk body %p 1/2)\n",
+        "%i = aten.arange.start, %p = aten.index.Tensor");
+  };
+  const CheckReport report = check(whole, parts("7, -1"));
+  CHECK_FALSE(report.first);
+  for (const RankCheck& rank : report.ranks) CHECK(count(rank, Verdict::kSumOrder) == 3);  // and p
+  const CheckReport twice = check(whole, parts("8, 0"));  // row 8 twice, row 0 not at all
+  REQUIRE(twice.first);
+  CHECK(twice.first->origin == "p");
+}
+
+TEST_CASE("equal NaNs in loss or gradients verify nothing") {
+  for (const auto& [role, conclusion] : {std::pair{"loss", CheckReport::Conclusion::kNotVerified},
+                                         {"grad", CheckReport::Conclusion::kNotVerified},
+                                         {"user", CheckReport::Conclusion::kSame}}) {
+    INFO(role);
+    const std::string graph = fmt::format(
+        "output {}\ngraph\n  %x = placeholder : f32[4]\n  %y = aten.sub.Tensor(%x, %x) : f32[4]\n"
+        "  %z = aten.div.Tensor(%y, %y) : f32[4]\n  output([%z])\n",
+        role);
+    const CheckReport report = check_graphs(parse(graph), parse(graph), {table(), 2, 3, {}});
+    CHECK(report.conclusion() == conclusion);
+    CHECK(report.outputs_not_finite == 2);  // of each rank
+  }
+}
+
+TEST_CASE("values that cannot be kept together are compared in lots") {
+  CheckSetup setup{table(), 2, 3, {}};
+  setup.kept_bytes = 1;  // each group by itself
+  const CheckReport lots = check_graphs(parse(kWhole), parse(kParts), setup), whole = check(kWhole, kParts);
+  CHECK(lots.is_same());
+  REQUIRE(lots.ranks.size() == whole.ranks.size());
+  for (std::size_t rank = 0; rank < lots.ranks.size(); ++rank) {
+    CHECK(lots.ranks[rank].nodes == whole.ranks[rank].nodes);
+    CHECK(lots.ranks[rank].unverified == whole.ranks[rank].unverified);
+  }
+  CHECK(lots.largest_share == whole.largest_share);
+}
+
+TEST_CASE("a regrouped sum is held to what its summands allow") {
+  const CheckReport report = check(kWhole, kParts);
+  const OutputCheck& output = report.outputs[1];
+  CHECK(output.verdict == Verdict::kSumOrder);
+  CHECK(output.difference.differing > 0);
+  REQUIRE(output.bound);
+  CHECK(output.bound->is_within);
+  CHECK(output.bound->largest_share > 0.05);  // the bound is not far above what happens
+  CHECK(output.bound->largest_share <= 1);
+  // An error of 8 units of the last place in a sum of the same magnitude is beyond it.
+  const std::string wrong = replace(kParts, "(%dw0, %dw1) : bf16[16, 16] from(chunk materialize %dw)",
+                                    "(%dw0, %dw1, alpha=1.0625) : bf16[16, 16] from(chunk materialize %dw)");
+  const CheckReport other = check(kWhole, wrong);
+  CHECK_FALSE(other.is_same());
+  CHECK(other.outputs[1].verdict == Verdict::kDiffers);
+}
+
+// The numbers 1, e, 0, e with e = 2^-24, each a part. Sixteen lanes add them exactly, and so does float64; one
+// after the other in float32 they give 1.
+TEST_CASE("parts that add up in float64 by chance are a regrouped sum") {
+  const char* const whole = R"(graph
+  %one = aten.full.default([1, 2], 1.0, dtype=f32) : f32[1, 2]
+  %e = aten.full.default([1, 2], 5.9604644775390625e-08, dtype=f32) : f32[1, 2]
+  %zero = aten.full.default([1, 2], 0.0, dtype=f32) : f32[1, 2]
+  %x = aten.cat.default([%one, %e, %zero, %e]) : f32[4, 2]
+  %s = aten.sum.dim_IntList(%x, [0]) : f32[2]
+  output([%s])
+)";
+  const char* const parts =
+      R"(origins %one = aten.full.default, %e = aten.full.default, %zero = aten.full.default, %s = aten.sum.dim_IntList
+graph
+  %one = aten.full.default([1, 2], 1.0, dtype=f32) : f32[1, 2] from(chunk kept %one)
+  %e = aten.full.default([1, 2], 5.9604644775390625e-08, dtype=f32) : f32[1, 2] from(chunk kept %e)
+  %zero = aten.full.default([1, 2], 0.0, dtype=f32) : f32[1, 2] from(chunk kept %zero)
+  %s0 = aten.sum.dim_IntList(%one, [0]) : f32[2] from(chunk body %s 0/4)
+  %s1 = aten.sum.dim_IntList(%e, [0]) : f32[2] from(chunk body %s 1/4)
+  %s2 = aten.sum.dim_IntList(%zero, [0]) : f32[2] from(chunk body %s 2/4)
+  %s3 = aten.sum.dim_IntList(%e, [0]) : f32[2] from(chunk body %s 3/4)
+  %a = aten.add.Tensor(%s0, %s1) : f32[2] from(chunk materialize %s)
+  %b = aten.add.Tensor(%a, %s2) : f32[2] from(chunk materialize %s)
+  %s = aten.add.Tensor(%b, %s3) : f32[2] from(chunk materialize %s)
+  output([%s])
+)";
+  const CheckReport report = check_graphs(parse(whole), parse(parts), {table(), 1, 3, {}});
+  CHECK(report.is_same());
+  REQUIRE(report.outputs.size() == 1);
+  CHECK(report.outputs[0].verdict == Verdict::kSumOrder);
+  CHECK(report.outputs[0].difference.differing == 2);
+}
+
+TEST_CASE("a regrouped sum that is exact is equal") {
+  const CheckReport report = check(R"(graph
+  %x = aten.ones.default([4, 2], dtype=f32) : f32[4, 2]
+  %s = aten.sum.dim_IntList(%x, [0]) : f32[2]
+  output([%s])
+)",
+                                   R"(origins %x = aten.ones.default, %s = aten.sum.dim_IntList
+graph
+  %x = aten.ones.default([4, 2], dtype=f32) : f32[4, 2] from(chunk kept %x)
+  %x0 = aten.slice.Tensor(%x, 0, 0, 1) : f32[1, 2] from(chunk split %x 0/2)
+  %x1 = aten.slice.Tensor(%x, 0, 1, 4) : f32[3, 2]+2 from(chunk split %x 1/2)
+  %s0 = aten.sum.dim_IntList(%x0, [0]) : f32[2] from(chunk body %s 0/2)
+  %s1 = aten.sum.dim_IntList(%x1, [0]) : f32[2] from(chunk body %s 1/2)
+  %s = aten.add.Tensor(%s0, %s1) : f32[2] from(chunk materialize %s)
+  output([%s])
+)");
+  CHECK(report.is_same());
+  for (const OutputCheck& output : report.outputs) CHECK(output.verdict == Verdict::kEqual);
+}
+
+TEST_CASE("a graph equals itself") {
+  const CheckReport report = check(kWhole, kWhole);
+  CHECK(report.is_same());
+  for (const RankCheck& rank : report.ranks) CHECK(count(rank, Verdict::kEqual) == 7);
+}
+
+TEST_CASE("injected faults are found where they are made") {
+  for (const Fault& fault : kFaults) {
+    INFO(fault.kind);
+    const std::string wrong = replace(kParts, fault.from, fault.to);
+    const Graph b = parse(wrong);
+    const CheckReport report = check_graphs(parse(kWhole), b, {table(), 2, 3, {}});
+    CHECK_FALSE(report.is_same());
+    if (*fault.found_at == '\0') {
+      CHECK_FALSE(report.first);
+      continue;
+    }
+    REQUIRE(report.first);
+    CHECK(b.text(b.step().nodes[report.first->node].name) == fault.found_at);
+    CHECK(report.first->difference);
+    CHECK(report.first->difference->index >= 0);
+  }
+}
+
+TEST_CASE("parts in torchtitan's names") {
+  const std::string whole = R"(graph
+  %x = placeholder : f32[4]
+  %h = aten.neg.default(%x) : f32[4]
+  %y = aten.abs.default(%h) : f32[4]
+  output([%y])
+)";
+  const std::string parts = R"(graph
+  %x = placeholder : f32[4]
+  %a = aten.slice.Tensor(%x, 0, 0, 2) : f32[2]
+  %b = aten.slice.Tensor(%x, 0, 2, 4) : f32[2]+2
+  %h_chunk0 = aten.neg.default(%a) : f32[2]
+  %h_chunk1 = aten.neg.default(%b) : f32[2]
+  %cat = aten.cat.default([%h_chunk0, %h_chunk1]) : f32[4]
+  %y = aten.abs.default(%cat) : f32[4]
+  output([%y])
+)";
+  const CheckReport right = check(whole, parts);
+  CHECK(right.is_same());
+  CHECK(count(right.ranks[0], Verdict::kEqual) == 3);
+  CHECK(right.ranks[0].skipped.at("made by the rewrite") == 3);
+  const std::string wrong =
+      replace(parts, "%h_chunk1 = aten.neg.default(%b)", "%h_chunk1 = aten.neg.default(%a)");
+  const Graph b = parse(wrong);
+  const CheckReport report = check_graphs(parse(whole), b, {table(), 2, 3, {}});
+  REQUIRE(report.first);
+  CHECK(b.text(b.step().nodes[report.first->node].name) == "h_chunk1");
+}
+
+TEST_CASE("the host computes with a floating-point number that it reads") {
+  const std::string on_host = R"(symbol zuf0 unbacked
+graph
+  %x = placeholder : f32[4]
+  %s = aten.sum.default(%x) : f32[]
+  %f = aten._local_scalar_dense.default(%s) : SymFloat(zuf0) bind(zuf0)
+  %m = operator.mul(%f, 2.5) : SymFloat(2.5*zuf0)
+  %d = operator.truediv(%m, 5.0) : SymFloat(FloatTrueDiv(2.5*zuf0, 5.0))
+  %y = aten.mul.Tensor(%x, %d) : f32[4]
+  output([%y])
+)";
+  const std::string in_tensors = R"(graph
+  %x = placeholder : f32[4]
+  %t = aten.sum.default(%x) : f32[]
+  %h = aten.mul.Tensor(%t, 0.5) : f32[]
+  %z = aten.mul.Tensor(%x, %h) : f32[4]
+  output([%z])
+)";
+  const CheckReport report =
+      check_graphs(parse(on_host), parse(in_tensors), {table(), 2, {3, DataKind::kInteger}, {}});
+  CHECK(report.is_same());
+  REQUIRE(report.outputs.size() == 2);
+  CHECK(report.outputs[0].verdict == Verdict::kEqual);
+}
+
+TEST_CASE("a view may stand on either side of a write to its storage") {
+  const std::string before = R"(graph
+  %x = placeholder : f32[4]
+  %z = aten.mul.Tensor(%x, 2) : f32[4]
+  %v = aten.view.default(%z, [2, 2]) : f32[2, 2]
+  %w = aten.add_.Tensor(%z, 1) : f32[4]
+  %y = aten.neg.default(%v) : f32[2, 2]
+  output([%y, %w])
+)";
+  const std::string view = "  %v = aten.view.default(%z, [2, 2]) : f32[2, 2]\n",
+                    write = "  %w = aten.add_.Tensor(%z, 1) : f32[4]\n";
+  const std::string after = replace(before, view + write, write + view);
+  for (const auto& [a, b] : {std::pair{before, after}, {after, before}}) {
+    const CheckReport report = check(a, b);
+    CHECK(report.is_same());
+    CHECK(report.ranks[0].skipped.at("a view of memory that is written in place: its readers are compared") ==
+          1);
+  }
+  // A read is on its side of the write.
+  const std::string read = "  %y = aten.neg.default(%v) : f32[2, 2]\n";
+  const Graph early = parse(replace(before, write + read, read + write));
+  const CheckReport wrong = check_graphs(parse(before), early, {table(), 2, 3, {}});
+  REQUIRE(wrong.first);
+  CHECK(early.text(early.step().nodes[wrong.first->node].name) == "y");
+}
+
+TEST_CASE("faults that stop the run are found at their node") {
+  const auto failure = [](const std::string& wrong) -> std::string {
+    try {
+      check(kWhole, wrong);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "no failure";
+  };
+  SECTION("a wait dropped") {
+    const std::string unwaited =
+        replace(kParts, "_c10d_functional.wait_tensor.default(%g1)", "aten.alias.default(%g1)");
+    CHECK(
+        failure(replace(unwaited, "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%g1, %x1)"))
+            .find(
+                "%y1 = aten.mul.Tensor: reads or writes the result of a collective that nobody waited for") !=
+        std::string::npos);
+  }
+  SECTION("a collective on an unknown group") {
+    CHECK(
+        failure(replace(kParts, "all_reduce.default(%h1, \"sum\", \"7\")",
+                        "all_reduce.default(%h1, \"sum\", \"8\")"))
+            .find(
+                "%g1 = _c10d_functional.all_reduce.default: process group '8' is not in the graph's table") !=
+        std::string::npos);
+  }
+  SECTION("a part of another size") {
+    CHECK(failure(replace(kParts, "(%x, 0, 4, 8) : bf16[4, 16]+64", "(%x, 0, 5, 8) : bf16[4, 16]+80"))
+              .find("%x1 = aten.slice.Tensor: the result is bf16[3, 16]") != std::string::npos);
+  }
+}
+
+}  // namespace epweave::replay

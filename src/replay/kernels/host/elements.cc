@@ -1,0 +1,260 @@
+#include "replay/kernels/host/elements.h"
+
+#include <cstring>
+
+#include "replay/kernels/host/vector_math.h"
+#include "replay/kernels/queue.h"
+
+namespace epweave::replay::cpu {
+namespace {
+
+using math::bf16_from_float;
+using math::float_from_bf16;
+using math::float_from_fp16;
+using math::fp16_from_float;
+using math::wrap;
+
+template <class S, class C, class Decode>
+void load_as(const std::byte* from, std::int64_t stride, std::int64_t n, C* to, const Decode& decode) {
+  const S* source = reinterpret_cast<const S*>(from);
+  if (stride == 1) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = math::convert<C>(decode(source[i]));
+  } else if (stride == 0) {
+    const C value = math::convert<C>(decode(source[0]));
+    for (std::int64_t i = 0; i < n; ++i) to[i] = value;
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = math::convert<C>(decode(source[i * stride]));
+  }
+}
+
+template <class S, class C, class Encode>
+void store_as(const C* from, std::byte* to, std::int64_t stride, std::int64_t n, const Encode& encode) {
+  S* target = reinterpret_cast<S*>(to);
+  if (stride == 1) {
+    for (std::int64_t i = 0; i < n; ++i) target[i] = encode(from[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) target[i * stride] = encode(from[i]);
+  }
+}
+
+[[noreturn]] void refuse(DType dtype) {
+  throw KernelError("no kernel computes with " + std::string(info(dtype).name));
+}
+
+}  // namespace
+
+Compute compute_of(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kUint8:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUint16:
+    case DType::kUint32:
+      return Compute::kInt;
+    case DType::kFloat16:
+    case DType::kBfloat16:
+    case DType::kFloat32:
+      return Compute::kFloat;
+    case DType::kFloat64:
+      return Compute::kDouble;
+    case DType::kComplex64:
+      return Compute::kComplex;
+    default:
+      refuse(dtype);
+  }
+}
+
+template <class C>
+void load(const std::byte* from, DType dtype, std::int64_t stride, std::int64_t n, C* to) {
+  const auto same = [](auto x) { return x; };
+  switch (dtype) {
+    case DType::kBool:
+      return load_as<std::uint8_t>(from, stride, n, to, [](std::uint8_t x) { return x != 0 ? 1 : 0; });
+    case DType::kUint8:
+      return load_as<std::uint8_t>(from, stride, n, to, same);
+    case DType::kInt8:
+      return load_as<std::int8_t>(from, stride, n, to, same);
+    case DType::kInt16:
+      return load_as<std::int16_t>(from, stride, n, to, same);
+    case DType::kUint16:
+      return load_as<std::uint16_t>(from, stride, n, to, same);
+    case DType::kInt32:
+      return load_as<std::int32_t>(from, stride, n, to, same);
+    case DType::kUint32:
+      return load_as<std::uint32_t>(from, stride, n, to, same);
+    case DType::kInt64:
+      return load_as<std::int64_t>(from, stride, n, to, same);
+    case DType::kBfloat16:
+      if constexpr (std::is_same_v<C, float>)
+        if (stride == 1) return float_from_bf16_run(n, to, reinterpret_cast<const std::uint16_t*>(from));
+      return load_as<std::uint16_t>(from, stride, n, to, [](std::uint16_t x) { return float_from_bf16(x); });
+    case DType::kFloat16:
+      return load_as<std::uint16_t>(from, stride, n, to, [](std::uint16_t x) { return float_from_fp16(x); });
+    case DType::kFloat32:
+      return load_as<float>(from, stride, n, to, same);
+    case DType::kFloat64:
+      return load_as<double>(from, stride, n, to, same);
+    case DType::kComplex64:
+      return load_as<Complex>(from, stride, n, to, same);
+    default:
+      refuse(dtype);
+  }
+}
+
+template <class C>
+void store(const C* from, std::byte* to, DType dtype, std::int64_t stride, std::int64_t n) {
+  switch (dtype) {
+    case DType::kBool:
+      return store_as<std::uint8_t>(from, to, stride, n,
+                                    [](C x) { return static_cast<std::uint8_t>(x != C(0) ? 1 : 0); });
+    case DType::kUint8:
+      return store_as<std::uint8_t>(from, to, stride, n, [](C x) { return wrap<std::uint8_t>(x); });
+    case DType::kInt8:
+      return store_as<std::int8_t>(from, to, stride, n, [](C x) { return wrap<std::int8_t>(x); });
+    case DType::kInt16:
+      return store_as<std::int16_t>(from, to, stride, n, [](C x) { return wrap<std::int16_t>(x); });
+    case DType::kUint16:
+      return store_as<std::uint16_t>(from, to, stride, n, [](C x) { return wrap<std::uint16_t>(x); });
+    case DType::kInt32:
+      return store_as<std::int32_t>(from, to, stride, n, [](C x) { return wrap<std::int32_t>(x); });
+    case DType::kUint32:
+      return store_as<std::uint32_t>(from, to, stride, n, [](C x) { return wrap<std::uint32_t>(x); });
+    case DType::kInt64:
+      return store_as<std::int64_t>(from, to, stride, n, [](C x) { return wrap<std::int64_t>(x); });
+    case DType::kBfloat16:
+      if constexpr (std::is_same_v<C, float>)
+        if (stride == 1) return bf16_from_float_run(n, reinterpret_cast<std::uint16_t*>(to), from);
+      return store_as<std::uint16_t>(from, to, stride, n,
+                                     [](C x) { return bf16_from_float(math::convert<float>(x)); });
+    case DType::kFloat16:
+      return store_as<std::uint16_t>(from, to, stride, n,
+                                     [](C x) { return fp16_from_float(math::convert<float>(x)); });
+    case DType::kFloat32:
+      return store_as<float>(from, to, stride, n, [](C x) { return math::convert<float>(x); });
+    case DType::kFloat64:
+      return store_as<double>(from, to, stride, n, [](C x) { return math::convert<double>(x); });
+    case DType::kComplex64:
+      return store_as<Complex>(from, to, stride, n, [](C x) { return math::convert<Complex>(x); });
+    default:
+      refuse(dtype);
+  }
+}
+
+template <class C>
+Buffer<C> dense(const Tensor& tensor) {
+  Buffer<C> values(static_cast<std::size_t>(tensor.numel()));
+  C* to = values.data();
+  const Walk<1> walk(tensor.sizes, {broadcast_operand(tensor, tensor.sizes)});
+  walk.for_each_run([&](const std::array<std::byte*, 1>& at) {
+    load<C>(at[0], tensor.dtype, walk.run_stride(0), walk.run_length(), to);
+    to += walk.run_length();
+  });
+  return values;
+}
+
+template <class C>
+void store_dense(const Buffer<C>& from, const Tensor& to) {
+  EPWEAVE_CHECK(static_cast<std::int64_t>(from.size()) == to.numel());
+  const C* source = from.data();
+  const Walk<1> walk(to.sizes, {broadcast_operand(to, to.sizes)});
+  walk.for_each_run([&](const std::array<std::byte*, 1>& at) {
+    store<C>(source, at[0], to.dtype, walk.run_stride(0), walk.run_length());
+    source += walk.run_length();
+  });
+}
+
+#define EPWEAVE_INSTANTIATE(C)                                                     \
+  template void load<C>(const std::byte*, DType, std::int64_t, std::int64_t, C*);  \
+  template void store<C>(const C*, std::byte*, DType, std::int64_t, std::int64_t); \
+  template Buffer<C> dense<C>(const Tensor&);                                      \
+  template void store_dense<C>(const Buffer<C>&, const Tensor&);
+EPWEAVE_INSTANTIATE(float)
+EPWEAVE_INSTANTIATE(double)
+EPWEAVE_INSTANTIATE(std::int64_t)
+EPWEAVE_INSTANTIATE(Complex)
+#undef EPWEAVE_INSTANTIATE
+
+Operand broadcast_operand(const Tensor& tensor, std::span<const std::int64_t> sizes) {
+  if (tensor.rank() > sizes.size())
+    throw KernelError("a tensor does not broadcast: it has too many dimensions");
+  Operand operand{tensor.bytes(), tensor.dtype, Extents(sizes.size(), 0)};
+  const std::size_t skip = sizes.size() - tensor.rank();
+  for (std::size_t d = 0; d < tensor.rank(); ++d) {
+    if (tensor.sizes[d] == sizes[skip + d]) {
+      operand.strides[skip + d] = tensor.sizes[d] == 1 ? 0 : tensor.strides[d];
+    } else if (tensor.sizes[d] != 1) {
+      throw KernelError("sizes do not broadcast: " + std::to_string(tensor.sizes[d]) + " against " +
+                        std::to_string(sizes[skip + d]));
+    }
+  }
+  return operand;
+}
+
+Extents broadcast_sizes(std::span<const Tensor* const> tensors) {
+  Extents sizes;
+  for (const Tensor* tensor : tensors) {
+    if (tensor->rank() > sizes.size()) sizes.insert(sizes.begin(), tensor->rank() - sizes.size(), 1);
+    for (std::size_t d = 0; d < tensor->rank(); ++d) {
+      std::int64_t& size = sizes[sizes.size() - tensor->rank() + d];
+      if (size == 1)
+        size = tensor->sizes[d];
+      else if (tensor->sizes[d] != 1 && tensor->sizes[d] != size)
+        throw KernelError("sizes do not broadcast: " + std::to_string(tensor->sizes[d]) + " against " +
+                          std::to_string(size));
+    }
+  }
+  return sizes;
+}
+
+void copy_elements(const Tensor& from, const Tensor& to) {
+  if (Queue* queue = to.storage->queue(); queue != nullptr)
+    return queue->map({math::ElementOp::kCopy, from.dtype, to, {&from}, 1, Value()});
+  if (from.dtype == to.dtype) {
+    const Walk<2> walk(to.sizes, {broadcast_operand(to, to.sizes), broadcast_operand(from, to.sizes)});
+    const std::size_t bytes = to.element_bytes();
+    const std::int64_t n = walk.run_length();
+    const auto step_to = walk.run_stride(0) * static_cast<std::int64_t>(bytes);
+    const auto step_from = walk.run_stride(1) * static_cast<std::int64_t>(bytes);
+    walk.for_each_run([&](const std::array<std::byte*, 2>& at) {
+      if (walk.run_stride(0) == 1 && walk.run_stride(1) == 1) {
+        std::memmove(at[0], at[1], static_cast<std::size_t>(n) * bytes);
+        return;
+      }
+      for (std::int64_t i = 0; i < n; ++i) std::memcpy(at[0] + i * step_to, at[1] + i * step_from, bytes);
+    });
+    return;
+  }
+  with_compute(from.dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    map_runs<C, C, 1>(to, {&from},
+                      [](std::int64_t n, C* result, const C* in) { std::copy(in, in + n, result); });
+  });
+}
+
+void fill_elements(const Tensor& to, const Value& number) {
+  if (Queue* queue = to.storage->queue(); queue != nullptr)
+    return queue->map({math::ElementOp::kFill, to.dtype, to, {}, 0, number});
+  with_compute(to.dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    const C value = number_as<C>(number);
+    map_runs<C, C, 0>(to, {}, [&](std::int64_t n, C* result) { std::fill(result, result + n, value); });
+  });
+}
+
+Tensor as_contiguous(KernelCall& call, const Tensor& tensor, DType dtype) {
+  if (tensor.dtype == dtype && tensor.is_contiguous()) return tensor;
+  Tensor copy = call.make(dtype, tensor.sizes);
+  copy_elements(tensor, copy);
+  return copy;
+}
+
+std::size_t checked_dim(std::int64_t dim, std::size_t rank) {
+  const auto extent = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
+  if (dim < -extent || dim >= extent) throw KernelError("dimension " + std::to_string(dim) + " out of range");
+  return static_cast<std::size_t>(dim < 0 ? dim + extent : dim);
+}
+
+}  // namespace epweave::replay::cpu

@@ -1,0 +1,94 @@
+// Bounds of single calls, where the op has a number among its arguments.
+#include "replay/bounds/error_bounds.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "ops/op.h"
+#include "replay/kernels/host/kernels.h"
+#include "replay/values/evaluate.h"
+
+namespace epweave::replay {
+namespace {
+
+const KernelTable& table() {
+  static const KernelTable filled = make_cpu_kernels();
+  return filled;
+}
+
+class Calls {
+ public:
+  Tensor tensor(const std::vector<float>& elements) {
+    Tensor made = make_tensor(memory_, DType::kFloat32, {static_cast<std::int64_t>(elements.size())});
+    std::copy(elements.begin(), elements.end(), made.data<float>());
+    return made;
+  }
+  Tensor with_bound(const std::vector<float>& elements, const std::vector<float>& bound) {
+    const Tensor made = tensor(elements);
+    bounds_.set(made, tensor(bound));
+    return made;
+  }
+  // The bound of the result.
+  std::vector<float> bound_of_call(std::string_view target, const std::vector<Value>& args) {
+    const OpInfo& op = *find_op(target);
+    const Value result = bounds_.apply(target, args);
+    bounds_.follow({op, args, result});
+    const Tensor bound = bounds_.find_or_zero(result.tensor());
+    return {bound.data<float>(), bound.data<float>() + bound.numel()};
+  }
+
+  Memory& memory() { return memory_; }
+
+ private:
+  HostMemory memory_;
+  ErrorBounds bounds_{table(), memory_};
+};
+
+}  // namespace
+
+TEST_CASE("padding is exact whatever the fill, and moves the bounds of the rest") {
+  for (const double fill : {0.0, 1.0, -100.0, 1e30}) {
+    CAPTURE(fill);
+    Calls calls;
+    const Tensor x = calls.with_bound({5, 6}, {0.25F, 0.5F});
+    CHECK(calls.bound_of_call("aten.constant_pad_nd.default",
+                              {x, Value::list({std::int64_t{1}, std::int64_t{2}}), fill}) ==
+          std::vector<float>{0, 0.25F, 0.5F, 0, 0});
+  }
+}
+
+TEST_CASE("the sign of a factor is not that of a bound") {
+  std::vector<std::vector<float>> found;
+  for (const double alpha : {2.0, -2.0}) {
+    Calls calls;
+    const Tensor self = calls.tensor({0, 0}), source = calls.with_bound({1, 1}, {0.25F, 0.5F});
+    Tensor index = make_tensor(calls.memory(), DType::kInt64, {2});
+    index.data<std::int64_t>()[0] = 1;
+    index.data<std::int64_t>()[1] = 0;
+    found.push_back(
+        calls.bound_of_call("aten.index_add.default", {self, std::int64_t{0}, index, source, alpha}));
+  }
+  CHECK(found[0] == found[1]);
+  CHECK(found[0][0] >= 1.0F);
+  CHECK(found[0][0] < 1.001F);
+  CHECK(found[0][1] >= 0.5F);
+  CHECK(found[0][1] < 0.501F);
+}
+
+TEST_CASE("what is taken out of a tuple, and what has only the shape of another, needs no rule") {
+  HostMemory memory;
+  ErrorBounds bounds(table(), memory);
+  Tensor x = make_tensor(memory, DType::kFloat32, {2}), bound = make_tensor(memory, DType::kFloat32, {2});
+  for (int i = 0; i < 2; ++i) x.data<float>()[i] = bound.data<float>()[i] = 1;
+  bounds.set(x, bound);
+  const auto follow = [&](std::string_view target, const std::vector<Value>& args, const Value& result) {
+    bounds.follow({*find_op(target), args, result});
+    return bounds.find(result.tensor()).has_value();
+  };
+  CHECK(follow("operator.getitem", {Value::tuple({x, Value()}), std::int64_t{0}}, x));
+  CHECK_FALSE(follow("aten.zeros_like.default", {x}, bounds.apply("aten.zeros_like.default", {x})));
+  CHECK(bounds.without_bound().empty());
+  CHECK(*bounds.find(x)->data<float>() == 1);
+}
+
+}  // namespace epweave::replay

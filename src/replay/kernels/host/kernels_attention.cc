@@ -1,0 +1,137 @@
+// Scaled dot product attention.
+#include <limits>
+
+#include "replay/kernels/host/attention_tiles.h"
+#include "replay/kernels/host/elements.h"
+#include "replay/kernels/host/kernels.h"
+
+namespace epweave::replay::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+// Causal masks begin at the first query and the first key, as torch's do.
+class DotProduct : public AttentionKind {
+ public:
+  DotProduct(const AttentionProblem& p, bool is_causal, const Value& bias) : p_(p), is_causal_(is_causal) {
+    if (bias.is_none()) return;
+    const Extents sizes{p.batches, p.heads, p.queries, p.keys};
+    const Operand operand = broadcast_operand(bias.tensor(), sizes);
+    const Tensor& tensor = bias.tensor();
+    const Tensor full{tensor.dtype, sizes, operand.strides, tensor.offset, tensor.storage};
+    bias_ = dense<float>(full);
+    if (tensor.dtype == DType::kBool)
+      for (float& x : bias_) x = x != 0.0f ? 0.0f : -kInfinity;
+  }
+  std::vector<Block> blocks(std::int64_t, std::int64_t, std::int64_t q_block) override {
+    std::vector<Block> all;
+    const std::int64_t last_query = std::min((q_block + 1) * p_.q_block, p_.queries) - 1;
+    for (std::int64_t k = 0; k * p_.k_block < p_.keys; ++k)
+      if (!is_causal_ || k * p_.k_block <= last_query) all.push_back({k, false});
+    return all;
+  }
+  void modify(const AttentionTile& t, Buffer<float>& scores) override {
+    for (std::int64_t r = 0; r < t.rows; ++r)
+      for (std::int64_t j = 0; j < t.width; ++j) {
+        const std::int64_t q = t.q_first + r, k = t.k_first + j;
+        float& score = scores[at(r * t.width + j)];
+        if (!bias_.empty())
+          score = score + bias_[at(((t.batch * p_.heads + t.head) * p_.queries + q) * p_.keys + k)];
+        if (is_causal_ && k > q) score = -kInfinity;
+      }
+  }
+  bool modifies_gradient() const override { return false; }
+  void modify_backward(const AttentionTile&, const Buffer<float>&, Buffer<float>&) override {}
+
+ private:
+  const AttentionProblem& p_;
+  bool is_causal_;
+  Buffer<float> bias_;
+};
+
+DotProductResult dot_product(KernelCall& call, const DotProductParams& at_param) {
+  const DotProductCall c = read_dot_product(call, at_param);
+  const AttentionProblem p = read_attention_problem(call, {c.query, c.key, c.value, c.scale});
+  DotProduct kind(p, c.is_causal, c.bias);
+  Tensor out = call.make_result(0, c.query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
+  const AttentionSums sums = run_attention(p, kind, out);
+  Tensor lse = call.make_result(1, DType::kFloat32, logsumexp_sizes(call, p));
+  const auto rows = logsumexp_of_queries(lse, p);
+  if (!rows || rows->numel() != lse.numel()) fill_elements(lse, Value(0.0));
+  if (rows) store_dense(sums.lse, *rows);
+  return {out, lse};
+}
+Value cudnn_attention(KernelCall& call) {
+  return fused_attention_result(call, dot_product(call, kCudnn));
+}
+Value flash_attention(KernelCall& call) {
+  return fused_attention_result(call, dot_product(call, kFlash));
+}
+Value efficient_attention(KernelCall& call) {
+  return efficient_attention_result(call, dot_product(call, kEfficient));
+}
+
+// grad_out, query, key, value come first everywhere.
+std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams& at_param) {
+  const DotProductCall c = read_dot_product(call, at_param);
+  const AttentionProblem p = read_attention_problem(call, {c.query, c.key, c.value, c.scale});
+  DotProduct kind(p, c.is_causal, c.bias);
+  const AttentionSaved saved{call.tensor(at_param.out),
+                             call.tensor(0),
+                             dense<float>(require_logsumexp(call.tensor(at_param.lse), p)),
+                             {}};
+  const AttentionGradients grads{call.make_result(0, c.query.dtype, c.query.sizes),
+                                 call.make_result(1, c.key.dtype, c.key.sizes),
+                                 call.make_result(2, c.value.dtype, c.value.sizes)};
+  run_attention_backward(p, kind, saved, grads);
+  return {grads.query, grads.key, grads.value};
+}
+Value cudnn_attention_backward(KernelCall& call) {
+  return Value::tuple(dot_product_backward(call, kCudnnBackward));
+}
+Value flash_attention_backward(KernelCall& call) {
+  return Value::tuple(dot_product_backward(call, kFlashBackward));
+}
+Value efficient_attention_backward(KernelCall& call) {
+  return gradients_and_bias(call, dot_product_backward(call, kEfficientBackward));
+}
+
+Value cpu_attention(KernelCall& call) {
+  const DotProductResult result = dot_product(call, kCpu);
+  return Value::tuple({result.out, result.lse});
+}
+Value cpu_attention_backward(KernelCall& call) {
+  return Value::tuple(dot_product_backward(call, kCpuBackward));
+}
+Value overrideable_attention(KernelCall& call) {
+  return fused_attention_result(call, dot_product(call, kOverrideable));
+}
+Value overrideable_attention_backward(KernelCall& call) {
+  return gradients_and_bias(call, dot_product_backward(call, kOverrideableBackward));
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten._scaled_dot_product_cudnn_attention.default", cudnn_attention},
+    {"aten._scaled_dot_product_cudnn_attention_backward.default", cudnn_attention_backward},
+    {"aten._scaled_dot_product_efficient_attention.default", efficient_attention},
+    {"aten._scaled_dot_product_efficient_attention_backward.default", efficient_attention_backward},
+    {"aten._scaled_dot_product_flash_attention.default", flash_attention},
+    {"aten._scaled_dot_product_flash_attention_backward.default", flash_attention_backward},
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", cpu_attention},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", cpu_attention_backward},
+    {"aten._scaled_dot_product_fused_attention_overrideable.default", overrideable_attention},
+    {"aten._scaled_dot_product_fused_attention_overrideable_backward.default",
+     overrideable_attention_backward},
+};
+
+}  // namespace
+
+std::span<const KernelRow> attention_rows() {
+  return kRows;
+}
+
+}  // namespace epweave::replay::cpu

@@ -1,0 +1,268 @@
+// Ops that map each element: arithmetic, comparisons, bitwise, where, activations and their derivatives.
+// What each computes is in math/element_ops.h; here are its operands, its result and the loop. The same
+// functions serve a device: where the result is in a device's memory the op goes into its queue.
+#include "replay/kernels/host/kernels.h"
+#include "replay/kernels/host/map_ops.h"
+
+namespace epweave::replay::cpu {
+namespace {
+
+template <class Where = Fresh>
+Value divide(KernelCall& call) {
+  return binary_as<Div, Where>(call, to_float(promoted_dtype(call, {0, 1})));
+}
+// rounding_mode: None, "floor" or "trunc".
+Value divide_with_mode(KernelCall& call) {
+  if (call[2].is_none()) return divide<>(call);
+  if (call[2].as<Text>().text == "floor") return binary<FloorDiv>(call);
+  return binary<TruncDiv>(call);
+}
+
+// a + alpha * b and its relatives.
+template <class Op, class Where = Fresh>
+Value scaled(KernelCall& call) {
+  const DType common = promoted_dtype(call, {0, 1});
+  const Tensor a = operand(call, 0, common), b = operand(call, 1, common);
+  const Tensor out = Where::target(call, common, {&a, &b});
+  map_op<Op, 2>(call, common, out, {&a, &b}, call[2]);
+  return out;
+}
+
+template <class Op, class Where = Fresh>
+Value compare(KernelCall& call) {
+  const DType common = promoted_dtype(call, {0, 1});
+  const Tensor a = operand(call, 0, common), b = operand(call, 1, common);
+  const Tensor out = Where::target(call, DType::kBool, {&a, &b});
+  map_op<Op, 2>(call, common, out, {&a, &b});
+  return out;
+}
+
+// value * t1 * t2 or value * t1 / t2, added to self.
+template <class Op, class Where>
+Value add_product(KernelCall& call) {
+  const DType common = promoted_dtype(call, {0, 1, 2});
+  const Tensor self = operand(call, 0, common), a = operand(call, 1, common), b = operand(call, 2, common);
+  const Tensor out = Where::target(call, common, {&self, &a, &b});
+  map_op<Op, 3>(call, common, out, {&self, &a, &b}, call[3]);
+  return out;
+}
+
+template <class Where>
+Value lerp(KernelCall& call) {
+  const DType common = promoted_dtype(call, {0, 1});
+  const Tensor a = operand(call, 0, common), b = operand(call, 1, common), w = operand(call, 2, common);
+  const Tensor out = Where::target(call, common, {&a, &b, &w});
+  map_op<Lerp, 3>(call, common, out, {&a, &b, &w});
+  return out;
+}
+
+// ---- one operand --------------------------------------------------------------------------
+
+template <class Op>
+Value test_each(KernelCall& call) {
+  const Tensor& a = call.tensor(0);
+  const Tensor out = result_like(call, DType::kBool, {&a});
+  map_op<Op, 1>(call, a.dtype, out, {&a});
+  return out;
+}
+
+Value logical_not_in_place(KernelCall& call) {
+  const Tensor& a = call.tensor(0);
+  map_op<LogicalNot, 1>(call, a.dtype, a, {&a});
+  return a;
+}
+
+Value bitwise_not(KernelCall& call) {
+  const Tensor& a = call.tensor(0);
+  if (a.dtype == DType::kBool) return test_each<LogicalNot>(call);
+  const Tensor out = result_like(call, a.dtype, {&a});
+  map_op<BitNot, 1>(call, a.dtype, out, {&a});
+  return out;
+}
+
+// ---- selection ----------------------------------------------------------------------------
+
+// condition, a, b: the condition is a tensor of bool.
+Value select_elements(KernelCall& call, const std::array<const Tensor*, 3>& in, const Tensor& out) {
+  map_op<Select, 3>(call, out.dtype, out, in);
+  return out;
+}
+Value where(KernelCall& call) {
+  const DType common = promoted_dtype(call, {1, 2});
+  const Tensor a = operand(call, 1, common), b = operand(call, 2, common);
+  const Tensor& condition = call.tensor(0);
+  return select_elements(call, {&condition, &a, &b}, result_like(call, common, {&condition, &a, &b}));
+}
+template <class Where>
+Value masked_fill(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  const Tensor& mask = call.tensor(1);
+  const Tensor value = operand(call, 2, self.dtype);
+  const Tensor out = Where::target(call, self.dtype, {&self, &mask});
+  return select_elements(call, {&mask, &value, &self}, out);
+}
+
+// Bounds may be None. NaN stays; a NaN bound wins.
+template <class Where>
+Value clamp(KernelCall& call) {
+  const bool has_low = !call[1].is_none(), has_high = !call[2].is_none();
+  if (!has_low && !has_high) throw KernelError("clamp: at least one bound");
+  const DType common = has_low && has_high ? promoted_dtype(call, {0, 1, 2})
+                       : has_low           ? promoted_dtype(call, {0, 1})
+                                           : promoted_dtype(call, {0, 2});
+  const Tensor self = operand(call, 0, common), bound = operand(call, has_low ? 1 : 2, common);
+  if (!has_low || !has_high) {
+    const Tensor out = Where::target(call, common, {&self, &bound});
+    if (has_low)
+      map_op<Maximum, 2>(call, common, out, {&self, &bound});
+    else
+      map_op<Minimum, 2>(call, common, out, {&self, &bound});
+    return out;
+  }
+  const Tensor high = operand(call, 2, common);
+  const Tensor out = Where::target(call, common, {&self, &bound, &high});
+  map_op<Clamp, 3>(call, common, out, {&self, &bound, &high});
+  return out;
+}
+
+template <class Where>
+Value pow_number(KernelCall& call) {
+  const DType common = promoted_dtype(call, {0, 1});
+  if (compute_of(common) == Compute::kInt) {
+    if (call.integer(1) < 0) throw KernelError("integers to negative powers are not allowed");
+  }
+  const Tensor a = operand(call, 0, common);
+  const Tensor out = Where::target(call, common, {&a});
+  map_op<Power, 1>(call, common, out, {&a}, call[1]);
+  return out;
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.__and__.Tensor", binary<BitAnd>},
+    {"aten.__lshift__.Scalar", binary<ShiftLeft>},
+    {"aten.__or__.Tensor", binary<BitOr>},
+    {"aten.__rshift__.Scalar", binary<ShiftRight>},
+    {"aten._conj.default", unary<Conjugate>},  // a copy: tensors here have no lazy conjugation
+    {"aten.abs.default", unary<Abs>},
+    {"aten.add.Scalar", scaled<AddScaled, Fresh>},
+    {"aten.add.Tensor", scaled<AddScaled, Fresh>},
+    {"aten.add_.Scalar", scaled<AddScaled, InPlace>},
+    {"aten.add_.Tensor", scaled<AddScaled, InPlace>},
+    {"aten.addcdiv.default", add_product<AddQuotient, Fresh>},
+    {"aten.addcdiv_.default", add_product<AddQuotient, InPlace>},
+    {"aten.addcmul.default", add_product<AddProduct, Fresh>},
+    {"aten.addcmul_.default", add_product<AddProduct, InPlace>},
+    {"aten.bitwise_and.Scalar", binary<BitAnd>},
+    {"aten.bitwise_and.Tensor", binary<BitAnd>},
+    {"aten.bitwise_and_.Tensor", binary<BitAnd, InPlace>},
+    {"aten.bitwise_left_shift.Tensor", binary<ShiftLeft>},
+    {"aten.bitwise_not.default", bitwise_not},
+    {"aten.bitwise_or.Scalar", binary<BitOr>},
+    {"aten.bitwise_or.Tensor", binary<BitOr>},
+    {"aten.bitwise_or_.Tensor", binary<BitOr, InPlace>},
+    {"aten.bitwise_right_shift.Tensor", binary<ShiftRight>},
+    {"aten.bitwise_xor.Tensor", binary<BitXor>},
+    {"aten.ceil.default", unary<Ceil>},
+    {"aten.clamp.Tensor", clamp<Fresh>},
+    {"aten.clamp.default", clamp<Fresh>},
+    {"aten.clamp_.default", clamp<InPlace>},
+    {"aten.clamp_max.Tensor", binary<Minimum>},
+    {"aten.clamp_max.default", binary<Minimum>},
+    {"aten.clamp_min.Tensor", binary<Maximum>},
+    {"aten.clamp_min.default", binary<Maximum>},
+    {"aten.conj_physical.default", unary<Conjugate>},
+    {"aten.cos.default", unary_float<Cos>},
+    {"aten.div.Scalar", divide<>},
+    {"aten.div.Scalar_mode", divide_with_mode},
+    {"aten.div.Tensor", divide<>},
+    {"aten.div.Tensor_mode", divide_with_mode},
+    {"aten.div_.Scalar", divide<InPlace>},
+    {"aten.div_.Tensor", divide<InPlace>},
+    {"aten.eq.Scalar", compare<Equal>},
+    {"aten.eq.Tensor", compare<Equal>},
+    {"aten.exp.default", unary_float<Exp>},
+    {"aten.exp_.default", unary_float<Exp, InPlace>},
+    {"aten.floor.default", unary<Floor>},
+    {"aten.floor_divide.Scalar", binary<FloorDiv>},
+    {"aten.floor_divide.default", binary<FloorDiv>},
+    {"aten.fmod.Scalar", binary<Fmod>},
+    {"aten.fmod.Tensor", binary<Fmod>},
+    {"aten.ge.Scalar", compare<GreaterEqual>},
+    {"aten.ge.Tensor", compare<GreaterEqual>},
+    {"aten.gt.Scalar", compare<Greater>},
+    {"aten.gt.Tensor", compare<Greater>},
+    {"aten.isinf.default", test_each<IsInf>},
+    {"aten.isnan.default", test_each<IsNan>},
+    {"aten.le.Scalar", compare<LessEqual>},
+    {"aten.le.Tensor", compare<LessEqual>},
+    {"aten.lerp.Scalar", lerp<Fresh>},
+    {"aten.lerp.Tensor", lerp<Fresh>},
+    {"aten.lerp_.Scalar", lerp<InPlace>},
+    {"aten.log.default", unary_float<LogOf>},
+    {"aten.logical_and.default", compare<LogicalAnd>},
+    {"aten.logical_and_.default", compare<LogicalAnd, InPlace>},
+    {"aten.logical_not.default", test_each<LogicalNot>},
+    {"aten.logical_not_.default", logical_not_in_place},
+    {"aten.logical_or.default", compare<LogicalOr>},
+    {"aten.logical_xor.default", compare<LogicalXor>},
+    {"aten.lt.Scalar", compare<Less>},
+    {"aten.lt.Tensor", compare<Less>},
+    {"aten.masked_fill.Scalar", masked_fill<Fresh>},
+    {"aten.masked_fill.Tensor", masked_fill<Fresh>},
+    {"aten.masked_fill_.Scalar", masked_fill<InPlace>},
+    {"aten.masked_fill_.Tensor", masked_fill<InPlace>},
+    {"aten.maximum.default", binary<Maximum>},
+    {"aten.minimum.default", binary<Minimum>},
+    {"aten.mul.Scalar", binary<Mul>},
+    {"aten.mul.Tensor", binary<Mul>},
+    {"aten.mul_.Scalar", binary<Mul, InPlace>},
+    {"aten.mul_.Tensor", binary<Mul, InPlace>},
+    {"aten.ne.Scalar", compare<NotEqual>},
+    {"aten.ne.Tensor", compare<NotEqual>},
+    {"aten.neg.default", unary<Neg>},
+    {"aten.neg_.default", unary<Neg, InPlace>},
+    {"aten.pow.Scalar", binary<PowerOf>},
+    {"aten.pow.Tensor_Scalar", pow_number<Fresh>},
+    {"aten.pow.Tensor_Tensor", binary<PowerOf>},
+    {"aten.pow_.Scalar", pow_number<InPlace>},
+    {"aten.reciprocal.default", unary_float<Reciprocal>},
+    {"aten.relu.default", unary<Relu>},
+    {"aten.relu_.default", unary<Relu, InPlace>},
+    {"aten.remainder.Scalar", binary<Remainder>},
+    {"aten.remainder.Tensor", binary<Remainder>},
+    {"aten.round.default", unary<Round>},
+    {"aten.rsqrt.default", unary_float<Rsqrt>},
+    {"aten.rsub.Scalar", scaled<ReverseSub>},
+    {"aten.rsub.Tensor", scaled<ReverseSub>},
+    {"aten.sigmoid.default", unary_float<Sigmoid>},
+    {"aten.sigmoid_.default", unary_float<Sigmoid, InPlace>},
+    {"aten.sigmoid_backward.default", backward_of<SigmoidBackward>},
+    {"aten.sign.default", unary<SignOf>},
+    {"aten.silu.default", unary_float<Silu>},
+    {"aten.silu_.default", unary_float<Silu, InPlace>},
+    {"aten.silu_backward.default", backward_of<SiluBackward>},
+    {"aten.sin.default", unary_float<Sin>},
+    {"aten.sqrt.default", unary_float<Sqrt>},
+    {"aten.sqrt_.default", unary_float<Sqrt, InPlace>},
+    {"aten.square.default", unary<Square>},
+    {"aten.sub.Scalar", scaled<SubScaled, Fresh>},
+    {"aten.sub.Tensor", scaled<SubScaled, Fresh>},
+    {"aten.sub_.Scalar", scaled<SubScaled, InPlace>},
+    {"aten.sub_.Tensor", scaled<SubScaled, InPlace>},
+    {"aten.tanh.default", unary_float<Tanh>},
+    {"aten.tanh_backward.default", backward_of<TanhBackward>},
+    {"aten.threshold_backward.default", backward_of<ThresholdBackward>},
+    {"aten.trunc.default", unary<Trunc>},
+    {"aten.where.Scalar", where},
+    {"aten.where.ScalarOther", where},
+    {"aten.where.ScalarSelf", where},
+    {"aten.where.self", where},
+};
+
+}  // namespace
+
+std::span<const KernelRow> pointwise_rows() {
+  return kRows;
+}
+
+}  // namespace epweave::replay::cpu

@@ -1,0 +1,53 @@
+#include "replay/kernels/ops/index_call.h"
+
+#include <algorithm>
+
+namespace epweave::replay::cpu {
+
+IndexCall read_indices(const Tensor& self, std::vector<Value> indices) {
+  if (indices.size() > self.rank()) throw KernelError("more indices than dimensions");
+  IndexCall call;
+  call.indices = std::move(indices);
+  std::vector<const Tensor*> tensors;
+  std::size_t first = self.rank(), last = 0;
+  for (std::size_t d = 0; d < call.indices.size(); ++d) {
+    if (call.indices[d].is_none()) continue;
+    tensors.push_back(&call.indices[d].tensor());
+    first = std::min(first, d);
+    last = d;
+  }
+  call.common = broadcast_sizes(tensors);
+  // Adjacent indices leave their dimensions in place; others come first.
+  call.position = tensors.size() == last - first + 1 ? first : 0;
+  for (std::size_t d = 0; d < self.rank(); ++d) {
+    if (d < call.indices.size() && !call.indices[d].is_none()) continue;
+    call.block_sizes.push_back(self.sizes[d]);
+    call.block_strides.push_back(self.strides[d]);
+  }
+  call.sizes = call.block_sizes;
+  call.sizes.insert(call.sizes.begin() + static_cast<std::ptrdiff_t>(call.position), call.common.begin(),
+                    call.common.end());
+  return call;
+}
+
+std::vector<Buffer<std::int64_t>> find_true(const Tensor& mask) {
+  const Buffer<std::int64_t> flags = dense<std::int64_t>(mask);
+  std::vector<Buffer<std::int64_t>> found(mask.rank());
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i] == 0) continue;
+    auto rest = static_cast<std::int64_t>(i);
+    for (std::size_t d = mask.rank(); d-- > 0; rest /= mask.sizes[d])
+      found[d].push_back(rest % mask.sizes[d]);
+  }
+  return found;
+}
+
+Tensor index_first(const IndexCall& call, Tensor tensor) {
+  const auto from = static_cast<std::ptrdiff_t>(call.position);
+  const auto count = static_cast<std::ptrdiff_t>(call.common.size());
+  std::rotate(tensor.sizes.begin(), tensor.sizes.begin() + from, tensor.sizes.begin() + from + count);
+  std::rotate(tensor.strides.begin(), tensor.strides.begin() + from, tensor.strides.begin() + from + count);
+  return tensor;
+}
+
+}  // namespace epweave::replay::cpu

@@ -1,0 +1,531 @@
+#include <fmt/format.h>
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+
+#include "ops/bind.h"
+#include "ops/op.h"
+#include "replay/collectives/collective_call.h"
+#include "replay/collectives/mesh_ops.h"
+#include "replay/run/call_values.h"
+#include "replay/run/host_exchange.h"
+#include "replay/run/rank_runner.h"
+#include "replay/run/recorded_values.h"
+#include "replay/values/block_cache.h"
+#include "replay/values/evaluate.h"
+
+namespace epweave::replay {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Seconds that this thread has computed; another thread on its core does not count.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// The op reads an element of a tensor on the host.
+bool reads_element(const OpInfo& op) {
+  return op.target == "aten._local_scalar_dense.default" || op.target == "aten.item.default";
+}
+
+class RankRunner {
+ public:
+  RankRunner(const Program& program, const RankSetup& setup, const RunOptions& options)
+      : program_(program),
+        graph_(program.graph),
+        context_(*program.graph.context),
+        body_(program.body),
+        rank_(setup.rank),
+        counter_(setup.counter),
+        transport_(setup.transport),
+        local_(setup.local),
+        host_exchange_(setup.host_exchange),
+        memory_(setup.memory),
+        device_(setup.device),
+        options_(options),
+        symbols_(program.graph),
+        recorded_(context_, symbols_),
+        values_(program.body.nodes.size()),
+        environment_{program.graph, symbols_,
+                     [this](NodeId id) -> const Value& { return values_[id.index()]; }} {}
+
+  RankResult run(const RankInputs& inputs) {
+    start_ = Clock::now();
+    if (options_.bounded != nullptr)
+      result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
+    if (takes_spans()) note_start();
+    std::size_t next_input = 0;
+    for (std::uint32_t i = 0; i < program_.steps.list.size(); ++i) {
+      const Step& step = program_.steps.list[i];
+      counter_.advance();
+      if (step.kind != StepKind::kInput) start_working();
+      enter_stretch(i);
+      if (!step.node) {
+        is_joined_ = step.kind == StepKind::kJoin && step.stream == 0;
+        if (device_ != nullptr) run_on_stream(step);
+        continue;  // on the CPU all streams run in order: events and syncs hold already
+      }
+      const Node& node = body_.nodes[step.node];
+      if (device_ != nullptr) device_->set_node(step.node);
+      if (options_.jitter) delay(step);
+      try {
+        if (step.kind == StepKind::kInput) {
+          EPWEAVE_CHECK(next_input < inputs.size());
+          kept_.push_back(place(inputs[next_input++]));
+          define(step.node, kept_.back());
+        } else if (has_ranges(step)) {
+          device_->open_range(fmt::format("{} %{}", graph_.text(node.module), graph_.text(node.name)));
+          run_step(step, node);
+          device_->close_range();
+        } else {
+          run_step(step, node);
+        }
+        leave_stretch(i);
+      } catch (const KernelError& error) {
+        // What an earlier kernel of the device refused may be why.
+        if (device_ != nullptr) check_fault();
+        throw RunError(describe(node, error.what()));
+      } catch (const RunError& error) {
+        throw RunError(describe(node, error.what()));
+      } catch (const CollectiveError& error) {
+        throw CollectiveError(describe(node, error.what()));
+      } catch (const CheckError& error) {
+        if (device_ != nullptr) check_fault();
+        throw CheckError(describe(node, error.what()));
+      }
+    }
+    if (device_ != nullptr) device_->synchronize();
+    if (options_.measuring != nullptr) result_.step_seconds = {seconds_since(work_start_)};
+    if (device_ != nullptr) bring_back(inputs);
+    if (device_ != nullptr && options_.graphs != Graphs::kNone) result_.graphs = device_->find_graph_use();
+    if (device_ != nullptr) result_.products = device_->take_products();
+    if (device_ != nullptr && takes_spans()) take_spans();
+    for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
+    return std::move(result_);
+  }
+
+ private:
+  std::string describe(const Node& node, std::string_view problem) const {
+    const Site site = site_of(graph_, node);
+    std::string text = fmt::format("rank {}: %{} = {}", rank_, site.node, site.op);
+    if (!site.module.empty()) text += " in " + site.module;
+    if (!site.source.empty()) text += " (" + site.source + ")";
+    return fmt::format("{}: {}", text, problem);
+  }
+
+  // --- stretches ---
+
+  void enter_stretch(std::uint32_t step) {
+    const std::vector<Stretch>& stretches = program_.stretches;
+    if (next_stretch_ < stretches.size() && stretches[next_stretch_].first == step)
+      device_->begin_stretch(next_stretch_);
+  }
+  void leave_stretch(std::uint32_t step) {
+    const std::vector<Stretch>& stretches = program_.stretches;
+    if (next_stretch_ == stretches.size() || stretches[next_stretch_].end != step + 1) return;
+    if (options_.names_ranges) device_->open_range(fmt::format("stretch {}", next_stretch_));
+    device_->end_stretch();
+    if (options_.names_ranges) device_->close_range();
+    ++next_stretch_;
+  }
+
+  // --- measuring ---
+
+  void start_working() {
+    if (is_working_) return;
+    is_working_ = true;
+    work_start_ = Clock::now();
+  }
+  bool takes_spans() const {
+    return options_.measuring != nullptr && options_.measuring->spans == Spans::kOfNodes;
+  }
+
+  bool has_ranges(const Step& step) const {
+    return options_.names_ranges && device_ != nullptr && step.kind != StepKind::kFree;
+  }
+
+  static double seconds_of(Clock::time_point time) {
+    return std::chrono::duration<double>(time.time_since_epoch()).count();
+  }
+
+  // On a device a span of nothing comes first: it lies between the clock's readings around it.
+  void note_start() {
+    result_.began = seconds_of(start_);
+    if (device_ == nullptr) return;
+    const Clock::time_point before = Clock::now();
+    device_->begin_span(NodeId(), 0);
+    device_->end_span();
+    device_->synchronize();
+    result_.began_within = seconds_since(before) / 2;
+    result_.began = seconds_of(before) + result_.began_within;
+  }
+  void take_spans() {
+    std::vector<StepSpan> spans = device_->take_spans();
+    spans.erase(spans.begin());  // that of note_start()
+    result_.spans = {std::move(spans)};
+  }
+
+  // Work of the node that `run` queues on the stream, or does.
+  template <class Run>
+  void measure(NodeId id, std::uint32_t stream, const Run& run) {
+    if (!takes_spans()) return run();
+    if (device_ != nullptr) {
+      device_->begin_span(id, stream);
+      run();
+      return device_->end_span();
+    }
+    const double begin = seconds_since(start_);
+    run();
+    if (result_.spans.empty()) result_.spans.emplace_back();
+    result_.spans[0].push_back({id, stream, begin, seconds_since(start_)});
+  }
+
+  // --- devices ---
+
+  void run_on_stream(const Step& step) {
+    if (step.kind == StepKind::kRecord) return device_->record(step);
+    if (step.kind == StepKind::kJoin) return device_->join(step);
+    device_->synchronize();
+    check_fault();
+  }
+  void check_fault() const {
+    if (options_.process != nullptr) options_.process->exchange->require_sound();
+    if (const auto fault = device_->take_fault())
+      throw RunError(describe(body_.nodes[fault->node], fault->problem));
+  }
+
+  Value place(const Value& input) { return input.is_tensor() ? memory_.place(input.tensor()) : input; }
+
+  // Tensors in host memory; on a device the host waits.
+  Value on_host(const Value& value) const {
+    if (device_ == nullptr) return value;
+    if (value.is_tensor()) return device_->download(value.tensor());
+    if (!value.is<List>()) return value;
+    List list = value.as<List>();
+    for (Value& item : list.items) item = on_host(item);
+    return list;
+  }
+
+  // What the run returns and what it left in its buffers; after the device's work.
+  void bring_back(const RankInputs& inputs) {
+    check_fault();
+    for (Value& output : result_.outputs) output = on_host(output);
+    std::size_t next = 0;
+    for (const Step& step : program_.steps.list) {
+      if (step.kind != StepKind::kInput) continue;
+      const std::size_t i = next++;
+      if (i >= graph_.inputs.size() || graph_.text(graph_.inputs[i].role) != "buffer") continue;
+      const Value value = on_host(kept_[i]);
+      if (!value.is_tensor()) continue;
+      Buffer<std::byte> bytes(static_cast<std::size_t>(value.tensor().numel()) *
+                              value.tensor().element_bytes());
+      gather_elements(value.tensor(), bytes.data());
+      scatter_elements(bytes.data(), inputs[i].tensor());
+    }
+  }
+
+  // One step in eight, by seed, rank and node: up to half a millisecond.
+  void delay(const Step& step) const {
+    std::uint64_t x =
+        (*options_.jitter * 0x9e3779b97f4a7c15 + rank_) * 0xbf58476d1ce4e5b9 + step.node.index();
+    x = (x ^ x >> 31) * 0x94d049bb133111eb;
+    if (x >> 61 == 0) std::this_thread::sleep_for(std::chrono::microseconds(x >> 32 & 0x1ff));
+  }
+
+  void run_step(const Step& step, const Node& node) {
+    const double start = thread_seconds();
+    switch (step.kind) {
+      case StepKind::kFree:
+        values_[step.node.index()] = Value();
+        return;
+      case StepKind::kOutput:
+        take_outputs(node);
+        return;
+      case StepKind::kComm:
+        launch_collective(step, node);
+        break;
+      case StepKind::kWait:
+        define(step.node, wait(node));
+        break;
+      case StepKind::kLaunch:
+        measure(step.node, step.stream, [&] { define(step.node, call(step.node, node)); });
+        break;
+      default:
+        define(step.node, node.kind == NodeKind::kGetAttr ? read_attribute(node) : call(step.node, node));
+        break;
+    }
+    OpTime& time = times_[node.target];
+    time.seconds += thread_seconds() - start;
+    ++time.calls;
+  }
+
+  Value read_attribute(const Node& node) {
+    if (node.attr.is(ArgKind::kTensor)) return place_constant(graph_, symbols_, node.attr, memory_);
+    if (!node.attr.is(ArgKind::kGraph)) return evaluate(environment_, node.attr);
+    const Body* nested = graph_.find_body(node.attr.as_name());
+    if (nested == nullptr) throw KernelError("the nested graph is not in the file");
+    return make_function(graph_, *nested, program_.kernels, memory_);
+  }
+
+  Value call(NodeId id, const Node& node) {
+    BoundCall bound = bind_values(environment_, node);
+    if (is_mesh_op(*node.op))
+      return evaluate_mesh_op(graph_, program_.world,
+                              {node, rank_, bound.args.empty() ? Value() : bound.args[0]});
+    if (node.op->cost != CostClass::kFree && !pending_.empty())
+      for (const Value& arg : bound.args) check_not_pending(arg);
+    if (device_ != nullptr) forget_written(*node.op, bound.args);
+    if (device_ != nullptr && reads_element(*node.op))
+      for (Value& arg : bound.args) arg = on_host(arg);
+    if (takes_spans()) result_.measured[id].operands = describe_operands(bound.args);
+    KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
+    kernel.set_results(evaluate_results(graph_, symbols_, node.type));
+    Value result = program_.kernels.find(*node.op)(kernel);
+    if (is_bounded(id)) follow_bounds(id, kernel, result);
+    return result;
+  }
+
+  // What an op writes in place, and, as its nested graphs are not looked into, all where it runs one.
+  void forget_written(const OpInfo& op, std::span<const Value> args) {
+    for (const Value& arg : args) {
+      if (arg.is<Function>()) device_->forget(nullptr);
+      if (!op.writes) continue;
+      if (arg.is_tensor()) device_->forget(arg.tensor().storage.get());
+      if (arg.is<List>()) forget_written(op, arg.items());
+    }
+  }
+
+  bool is_bounded(NodeId id) const {
+    return options_.bounded != nullptr && options_.bounded->nodes.contains(id);
+  }
+
+  void follow_bounds(NodeId id, const KernelCall& kernel, const Value& result) {
+    const std::span<const Value> args = kernel.args();
+    const auto has_bound = [&](const Value& arg) { return result_.bounds->has_any(arg); };
+    if (!options_.bounded->sums.contains(id) && std::none_of(args.begin(), args.end(), has_bound)) return;
+    result_.bounds->follow({kernel.op(), args, result});
+  }
+
+  void check_not_pending(const Value& value) const {
+    if (value.is<List>()) {
+      for (const Value& item : value.items()) check_not_pending(item);
+    } else if (value.is_tensor() && pending_.contains(value.tensor().storage.get())) {
+      throw KernelError("reads or writes the result of a collective that nobody waited for yet");
+    }
+  }
+
+  // --- collectives ---
+
+  struct Pending {
+    Transport::Ticket ticket;
+    Tensor result;
+    NodeId node;
+    std::uint32_t stream = 0;
+    bool is_bounded = false;
+    bool is_sum = false;
+    HostExchange::Underway exchanged = {};
+  };
+
+  // The operand's elements, row-major, in memory of their own.
+  std::shared_ptr<Storage> copy_operand(const Tensor& operand) {
+    auto copy = memory_.allocate(static_cast<std::size_t>(operand.numel()) * operand.element_bytes());
+    gather_elements(operand, copy->data());
+    return copy;
+  }
+
+  void launch_collective(const Step& step, const Node& node) {
+    const NodeId id = step.node;
+    BoundCall bound = bind_values(environment_, node);
+    for (const Value& arg : bound.args) check_not_pending(arg);
+    if (device_ != nullptr) forget_written(*node.op, bound.args);
+    const Tensor& operand = bound.args[0].tensor();
+    const std::string& group = group_of(*node.op, bound);
+    const std::size_t members = transport_.member_count(rank_, group);
+    if (takes_spans())
+      result_.measured[id] = {describe_operand(operand),
+                              static_cast<std::uint64_t>(operand.numel()) * operand.element_bytes(), members};
+    Contribution part = read_contribution(*node.op, bound, members);
+    part.what = fmt::format("%{} = {}", graph_.text(node.name), node.op->target);
+    const Extents sizes = result_sizes(part, members);
+    const Value* out = find_argument(*node.op, bound, "out");
+    const bool in_place = node.op->writes && out == nullptr;
+    Tensor result = out != nullptr ? out->tensor()
+                    : in_place     ? operand
+                                   : make_tensor(memory_, operand.dtype, sizes);
+    if (result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
+    if (device_ != nullptr)
+      device_->post(operand, step.stream, part);
+    else if (local_ != nullptr)
+      part.data = copy_operand(operand);
+    const bool is_sum = !part.reduction.empty();
+    if (is_bounded(id)) part.bound = result_.bounds->bound_operand(operand, is_sum ? members : 0).storage;
+    Pending pending{
+        transport_.post(rank_, group, std::move(part)), result, id, step.stream, is_bounded(id), is_sum};
+    if (local_ == nullptr) start_exchange(pending, operand);
+    pending_.insert_or_assign(result.storage.get(), std::move(pending));
+    define(id, std::move(result));
+  }
+
+  // Where the other members are processes of their own it starts once all have launched.
+  void start_exchange(Pending& pending, const Tensor& operand) {
+    const Meeting meeting = transport_.meet(rank_, pending.ticket);
+    measure(pending.node, pending.stream, [&] {
+      if (device_ != nullptr) return device_->start(meeting, pending.stream, pending.result);
+      pending.exchanged = host_exchange_->start({meeting, operand, pending.result.sizes, pending.stream});
+    });
+  }
+
+  void complete(const Storage* storage) {
+    const auto found = pending_.find(storage);
+    if (found == pending_.end()) return;
+    const Pending pending = std::move(found->second);
+    pending_.erase(found);
+    if (host_exchange_ != nullptr) return take_exchanged(pending);
+    if (local_ == nullptr) {  // started at its launch; the step before a wait joins its stream
+      if (!is_joined_) device_->join_all(pending.stream);
+      return;
+    }
+    if (device_ != nullptr) {
+      const Meeting meeting = transport_.meet(rank_, pending.ticket);
+      return measure(pending.node, pending.stream,
+                     [&] { device_->complete(meeting, pending.stream, pending.result); });
+    }
+    local_->meet(rank_, pending.ticket);
+    measure(pending.node, pending.stream, [&] { local_->complete(rank_, pending.ticket, pending.result); });
+    if (!pending.is_bounded) return;
+    const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
+    const bool has_bound = local_->complete_bound(pending.ticket, bound);
+    set_bound(pending, has_bound ? std::optional(bound) : std::nullopt);
+  }
+
+  void take_exchanged(const Pending& pending) {
+    host_exchange_->take_result(pending.exchanged, pending.result);
+    if (pending.is_bounded)
+      set_bound(pending, host_exchange_->take_bound(pending.exchanged, {pending.result.sizes, memory_}));
+  }
+
+  // None: nothing bounds it.
+  void set_bound(const Pending& pending, const std::optional<Tensor>& bound) {
+    if (!bound) return result_.bounds->set_unknown(pending.result);
+    if (pending.is_sum) return result_.bounds->set_reduced(pending.result, *bound);
+    result_.bounds->set(pending.result, *bound);
+  }
+
+  Value wait(const Node& node) {
+    const Value operand = evaluate(environment_, arg_of(context_, node, 0));
+    complete(operand.tensor().storage.get());
+    return operand;
+  }
+
+  // --- results ---
+
+  void define(NodeId id, Value value) {
+    check_recorded(body_.nodes[id], value);
+    if (options_.observer && !is_pending(value)) options_.observer(rank_, id, on_host(value));
+    if (is_bounded(id) && options_.bounded->observer && !is_pending(value))
+      options_.bounded->observer(rank_, id, value, *result_.bounds);
+    values_[id.index()] = std::move(value);
+  }
+
+  void check_recorded(const Node& node, const Value& value) {
+    try {
+      recorded_.check(node, value);
+    } catch (const KernelError& error) {
+      if (options_.types == RecordedTypes::kMustHold) throw;
+      if (result_.contradictions++ == 0) result_.first_contradiction = describe(node, error.what());
+    }
+  }
+
+  bool is_pending(const Value& value) const {
+    return value.is_tensor() && pending_.contains(value.tensor().storage.get());
+  }
+
+  void take_outputs(const Node& node) {
+    is_joined_ = false;
+    while (!pending_.empty()) complete(pending_.begin()->first);
+    const Value all = evaluate(environment_, context_.args[node.args][0]);
+    result_.outputs = all.is<List>() ? all.items() : std::vector<Value>{all};
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  Rank rank_;
+  StepCounter& counter_;
+  Transport& transport_;
+  LocalTransport* local_;
+  HostExchange* host_exchange_;
+  Memory& memory_;
+  RankDevice* device_;
+  const RunOptions& options_;
+  std::vector<Value> kept_;  // inputs on the device
+  Symbols symbols_;
+  RecordedValues recorded_;
+  std::vector<Value> values_;
+  Environment environment_;
+  std::unordered_map<const Storage*, Pending> pending_;
+  std::unordered_map<StringId, OpTime> times_;
+  Clock::time_point start_, work_start_;
+  bool is_working_ = false;
+  std::uint32_t next_stretch_ = 0;
+  bool is_joined_ = false;  // the step before made the compute stream wait
+  RankResult result_;
+};
+
+// The same in memory of its own: a run writes its inputs.
+RankInputs copy_inputs(const RankInputs& inputs, Memory& memory) {
+  RankInputs copies = inputs;
+  std::map<const Storage*, std::shared_ptr<Storage>> copied;  // inputs may share memory
+  for (Value& value : copies) {
+    if (!value.is_tensor()) continue;
+    Tensor tensor = value.tensor();
+    std::shared_ptr<Storage>& copy = copied[tensor.storage.get()];
+    if (copy == nullptr) {
+      copy = memory.allocate(tensor.storage->bytes());
+      if (copy->bytes() != 0) std::memcpy(copy->data(), tensor.storage->data(), copy->bytes());
+    }
+    tensor.storage = copy;
+    value = std::move(tensor);
+  }
+  return copies;
+}
+
+}  // namespace
+
+RankResult run_rank(const Program& program, const RankSetup& setup, const RankInputs& inputs,
+                    const RunOptions& options) {
+  if (options.measuring == nullptr) return RankRunner(program, setup, options).run(inputs);
+  HostMemory memory;
+  std::vector<std::vector<StepSpan>> spans;
+  std::vector<double> seconds;
+  const std::uint32_t runs = options.measuring->warm_up + options.measuring->repeat;
+  for (std::uint32_t i = 0;; ++i) {
+    const bool is_last = i + 1 == runs;
+    RankResult result =
+        RankRunner(program, setup, options).run(is_last ? inputs : copy_inputs(inputs, memory));
+    if (i >= options.measuring->warm_up) {
+      seconds.push_back(result.step_seconds[0]);
+      if (!result.spans.empty()) spans.push_back(std::move(result.spans[0]));
+    }
+    if (!is_last) continue;
+    result.spans = std::move(spans);
+    result.step_seconds = std::move(seconds);
+    return result;
+  }
+}
+
+}  // namespace epweave::replay

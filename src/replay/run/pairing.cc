@@ -1,0 +1,167 @@
+#include "replay/run/pairing.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+
+#include "analysis/effects.h"
+#include "ops/op.h"
+
+namespace epweave::replay {
+namespace {
+
+// How a node of B stands for a node of A.
+struct Counterpart {
+  std::string_view origin;
+  std::uint32_t part = 0, parts = 0;  // parts 0: all of it
+  bool is_piece = false;              // cut off the whole, not made by a copy of its code
+};
+
+std::optional<Counterpart> find_by_provenance(const Graph& b, const Node& node) {
+  if (node.provenance.back().origins.size() != 1) return std::nullopt;
+  Counterpart counterpart{b.text(node.provenance.back().origins[0]), 0, 0};
+  for (const Provenance& record : node.provenance) {
+    if (record.role == ProvenanceRole::kMaterialize) return Counterpart{counterpart.origin, 0, 0};
+    if (record.role == ProvenanceRole::kSize || record.role == ProvenanceRole::kAdded) return std::nullopt;
+    if (record.parts != 0) {
+      counterpart.part = record.part;
+      counterpart.parts = record.parts;
+      counterpart.is_piece =
+          record.role == ProvenanceRole::kSplit || record.role == ProvenanceRole::kPartInput;
+    } else if (record.role == ProvenanceRole::kSplit || record.role == ProvenanceRole::kPartInput) {
+      return std::nullopt;
+    }
+  }
+  return counterpart;
+}
+
+// "mm_7_chunk1" is part 1 of mm_7.
+struct ChunkName {
+  std::string_view origin;
+  std::uint32_t part = 0;
+};
+std::optional<ChunkName> read_chunk_name(std::string_view name) {
+  constexpr std::string_view kMark = "_chunk";
+  const std::size_t at = name.rfind(kMark);
+  if (at == std::string_view::npos || at == 0) return std::nullopt;
+  ChunkName found{name.substr(0, at), 0};
+  const char* end = name.data() + name.size();
+  const auto read = std::from_chars(name.data() + at + kMark.size(), end, found.part);
+  return read.ec == std::errc() && read.ptr == end ? std::optional(found) : std::nullopt;
+}
+
+// Nodes without provenance stand for the node of their name; else torchtitan's names of parts are understood.
+class NamePairing {
+ public:
+  NamePairing(const Graph& a, const Graph& b) : b_(b) {
+    for (NodeId id : a.step().order) nodes_[a.text(a.step().nodes[id].name)] = id;
+    for (NodeId id : b.step().order)
+      if (const auto chunk = read_chunk_name(b.text(b.step().nodes[id].name)))
+        parts_[chunk->origin] = std::max(parts_[chunk->origin], chunk->part + 1);
+  }
+
+  NodeId find(std::string_view name) const {
+    const auto found = nodes_.find(name);
+    return found == nodes_.end() ? NodeId() : found->second;
+  }
+
+  std::optional<Counterpart> find_counterpart(const Node& node) const {
+    if (!node.provenance.empty()) return find_by_provenance(b_, node);
+    const std::string_view name = b_.text(node.name);
+    if (find(name)) return Counterpart{name, 0, 0};
+    const auto chunk = read_chunk_name(name);
+    if (!chunk || parts_.at(chunk->origin) < 2) return std::nullopt;
+    return Counterpart{chunk->origin, chunk->part, parts_.at(chunk->origin)};
+  }
+
+ private:
+  const Graph& b_;
+  std::unordered_map<std::string_view, NodeId> nodes_;         // of A
+  std::unordered_map<std::string_view, std::uint32_t> parts_;  // of B, by origin
+};
+
+// Steps on the way to a whole value, such as the sum of the first two of three parts: nodes that a join of
+// the same value takes, and nothing else stands for.
+IdSet<NodeId> find_unfinished_joins(const Graph& b) {
+  const auto joined = [](const Node& node) {
+    for (const Provenance& record : node.provenance)
+      if (record.role == ProvenanceRole::kMaterialize && record.origins.size() == 1) return record.origins[0];
+    return StringId();
+  };
+  const Body& step = b.step();
+  IdSet<NodeId> unfinished(step.nodes.size());
+  for (NodeId id : step.order) {
+    const StringId value = joined(step.nodes[id]);
+    if (!value) continue;
+    for_each_input(*b.context, step.nodes[id], [&](NodeId input) {
+      if (joined(step.nodes[input]) == value) unfinished.insert(input);
+    });
+  }
+  return unfinished;
+}
+
+// Whether the piece is one of the whole in blocks, which have a dimension of their own: its rows come behind it.
+bool is_in_blocks(const Graph& a, NodeId whole, const Graph& b, const Node& piece) {
+  const TensorType* x = tensor_of(*a.context, a.step().nodes[whole].type);
+  const TensorType* y = tensor_of(*b.context, piece.type);
+  return x != nullptr && y != nullptr && x->rank() != y->rank();
+}
+
+}  // namespace
+
+bool is_uninitialised(const Node& node) {
+  return node.op != nullptr &&
+         (node.op->target.starts_with("aten.empty") || node.op->target.starts_with("aten.new_empty"));
+}
+
+IdSet<NodeId> find_views_of_written(const Graph& graph) {
+  const Body& body = graph.step();
+  const Effects effects(*graph.context, body);
+  IdSet<NodeId> written(body.nodes.size()), views(body.nodes.size());
+  for (NodeId id : body.order)
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes) written.insert(access.storage);
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    const bool is_view =
+        node.kind == NodeKind::kCall && !reads_elements(node) && effects.accesses_of(id).empty();
+    if (is_view && effects.storage_of(id) != id && written.contains(effects.storage_of(id))) views.insert(id);
+  }
+  return views;
+}
+
+std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired) {
+  const NamePairing names(a, b);
+  const IdSet<NodeId> unfinished = find_unfinished_joins(b);
+  std::vector<Group> groups;
+  // A value may be cut again elsewhere, and a sum of parts is cut into pieces: those are other groups.
+  std::map<std::tuple<NodeId, StringId, bool>, std::size_t> part_groups;
+  for (NodeId id : b.step().order) {
+    const Node& node = b.step().nodes[id];
+    if (node.kind == NodeKind::kOutput) continue;
+    const auto counterpart =
+        unfinished.contains(id) ? std::optional<Counterpart>() : names.find_counterpart(node);
+    const NodeId origin = counterpart ? names.find(counterpart->origin) : NodeId();
+    if (!origin || (counterpart->is_piece && is_in_blocks(a, origin, b, node))) {
+      ++unpaired;
+      continue;
+    }
+    if (counterpart->parts == 0) {
+      groups.push_back({origin, {id}, false, false});
+      continue;
+    }
+    const auto [at, is_new] =
+        part_groups.try_emplace({origin, node.target, counterpart->is_piece}, groups.size());
+    if (is_new)
+      groups.push_back(
+          {origin, std::vector<NodeId>(counterpart->parts), true, node.op != nullptr && node.op->writes});
+    Group& group = groups[at->second];
+    if (counterpart->part < group.values.size()) group.values[counterpart->part] = id;
+  }
+  return groups;
+}
+
+}  // namespace epweave::replay

@@ -1,0 +1,37 @@
+// One rank's run: the steps in order, on the rank's own thread. `run_ranks` (executor.h) starts one for each rank.
+#pragma once
+
+#include "replay/collectives/transport.h"
+#include "replay/run/executor.h"
+#include "replay/run/host_exchange.h"
+#include "replay/run/rank_device.h"
+
+namespace epweave::replay {
+
+// What every rank shares.
+struct Program {
+  const Graph& graph;
+  const Body& body;
+  const KernelTable& kernels;
+  const World& world;
+  Steps steps;
+  std::vector<Stretch> stretches;  // that are graphs of the device
+};
+
+// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes. `host_exchange`: on
+// the CPU where the ranks are processes, else null.
+struct RankSetup {
+  Rank rank;
+  StepCounter& counter;
+  Memory& memory;
+  RankDevice* device;
+  Transport& transport;
+  LocalTransport* local;
+  HostExchange* host_exchange;
+};
+
+// Runs one rank as often as it is to be measured, else once. The last run's results are kept.
+RankResult run_rank(const Program& program, const RankSetup& setup, const RankInputs& inputs,
+                    const RunOptions& options);
+
+}  // namespace epweave::replay

@@ -1,0 +1,100 @@
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "replay/kernels/missing_kernels.h"
+#include "replay/run/rank_runner.h"
+#include "replay/steps/issue_order.h"
+
+namespace epweave::replay {
+
+RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
+                    const std::vector<RankInputs>& inputs, const RunOptions& options) {
+  const KernelTable& used = options.device == nullptr ? kernels : options.device->kernels();
+  if (auto missing = find_missing_kernels(graph, used); !missing.empty())
+    throw MissingKernels(
+        "", std::move(missing),
+        "add a row for each to the kernel table (src/replay/kernels/host/, src/replay/kernels/device/)");
+  EPWEAVE_CHECK(inputs.size() == world.size);
+  EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
+  std::optional<Body> shuffled;
+  if (options.jitter) {
+    shuffled = graph.step();
+    shuffled->order = shuffle_order(graph, graph.step(), *options.jitter);
+  }
+  const Body& body = shuffled ? *shuffled : graph.step();
+  Program program{graph, body, used, world, plan_steps(graph, body), {}};
+  if (options.graphs != Graphs::kNone) {
+    EPWEAVE_CHECK(options.device != nullptr && !options.observer);
+    EPWEAVE_CHECK(options.measuring == nullptr || options.measuring->spans == Spans::kNone);
+    program.stretches = plan_stretches(
+        body, program.steps, [&](const Node& node) { return options.device->find_host_wait(graph, node); });
+  }
+  const Rank first = options.process == nullptr ? 0 : options.process->rank;
+  const Rank end = options.process == nullptr ? world.size : first + 1;
+  Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
+  // On the CPU, where the ranks are processes, the device only moves bytes.
+  const bool computes_on_device = options.device != nullptr;
+  Device* used_device =
+      computes_on_device || options.process == nullptr ? options.device : options.process->device;
+  const std::unique_ptr<DeviceRun> device =
+      used_device == nullptr
+          ? nullptr
+          : used_device->start({program.steps, end - first, options.fill, exchange, options.graphs});
+  LocalTransport local(world, options.deadline);
+  Transport& transport = options.process == nullptr ? local : *options.process->transport;
+  transport.begin(world);
+  RunResult result;
+  const auto shared_memory = std::make_shared<HostMemory>(options.fill);
+  HostMemory& memory = *shared_memory;
+  result.memory = shared_memory;
+  result.steps = program.steps;
+  result.stretches = program.stretches;
+  result.ranks.resize(world.size);
+  const std::size_t runs =
+      options.measuring == nullptr ? 1 : options.measuring->warm_up + options.measuring->repeat;
+  StepCounter counter(options.progress, options.run_name, runs * program.steps.list.size() * (end - first));
+  std::mutex mutex;
+  std::exception_ptr first_error;
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (Rank rank = first; rank < end; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        RankDevice* on_device = computes_on_device ? &device->rank(rank - first) : nullptr;
+        std::optional<HostExchange> host_exchange;
+        if (!computes_on_device && device != nullptr)
+          host_exchange.emplace(device->rank(rank - first), *exchange);
+        const RankSetup setup{rank,
+                              counter,
+                              on_device == nullptr ? memory : on_device->memory(),
+                              on_device,
+                              transport,
+                              options.process == nullptr ? &local : nullptr,
+                              host_exchange ? &*host_exchange : nullptr};
+        result.ranks[rank] = run_rank(program, setup, inputs[rank], options);
+        transport.finish(rank);
+      } catch (const Aborted&) {
+        // The rank that failed reports.
+      } catch (const std::exception& error) {
+        // Where another process failed first, what happens here follows from that.
+        const std::string failure = transport.failure();
+        {
+          const std::lock_guard lock(mutex);
+          if (first_error == nullptr)
+            first_error = failure.empty() ? std::current_exception()
+                                          : std::make_exception_ptr(CollectiveError(failure));
+        }
+        transport.abort(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first_error != nullptr) std::rethrow_exception(first_error);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.peak_bytes = computes_on_device ? device->peak_bytes() : memory.peak_bytes();
+  return result;
+}
+
+}  // namespace epweave::replay

@@ -1,0 +1,43 @@
+// Comparing values bit for bit, and hashing them so that runs can be compared without their tensors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "replay/values/value.h"
+
+namespace epweave::replay {
+
+// 64 bits over dtype, sizes and the elements' bytes in row-major order; strides do not count. Made of 8-byte
+// words, `hash = (hash ^ word) * 0x9e3779b97f4a7c15; hash ^= hash >> 32`, four of them side by side
+// (compare.cc). It tells values apart by accident, not against somebody who looks for a collision.
+std::uint64_t hash_tensor(const Tensor& tensor);
+// The same for each index along a dimension: a hash of the elements with that index, in row-major order. The
+// hashes of a concatenation along `dim` are the parts' hashes one after the other.
+std::vector<std::uint64_t> hash_slices(const Tensor& tensor, std::size_t dim);
+
+// The Euclidean norm, summed in double in row-major order; none for dtypes without one.
+std::optional<double> find_norm(const Tensor& tensor);
+bool has_only_finite(const Tensor& tensor);
+bool has_not_finite(const Tensor& tensor);  // NaN or infinity: false for what holds no numbers
+
+struct TensorDifference {
+  std::string problem;  // "dtype", "sizes": nothing else holds then
+  std::int64_t differing = 0;
+  std::int64_t index = -1;  // of the first that differs, row-major
+  std::string bits_a, bits_b;
+  double value_a = 0, value_b = 0;
+  std::optional<std::uint64_t> ulp;  // of the first; none if either is NaN or the dtype has no such order
+  double relative_error = 0;         // |a - b| / |a|, Euclidean
+
+  bool is_equal() const { return problem.empty() && differing == 0; }
+};
+
+TensorDifference compare_tensors(const Tensor& a, const Tensor& b);
+
+// "first at 17: 0x3f80 (1) and 0x3f81 (1.0078125), 1 ULP; 4 of 96 differ, relative error 0.001"
+std::string describe(const TensorDifference& difference);
+
+}  // namespace epweave::replay

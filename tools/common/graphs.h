@@ -1,0 +1,41 @@
+// Reading and writing graphs as the commands do.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "analysis/verify.h"
+#include "io/file.h"
+
+namespace epweave::cli {
+
+struct InputOptions {
+  std::string path;  // "-": stdin
+  std::string from;  // format name; empty: by extension or content
+};
+
+struct OutputOptions {
+  std::string path = "-";  // "-": stdout
+  std::string to;          // format name; empty: by extension
+  bool force = false;      // binary to a terminal too
+};
+
+std::optional<Format> format_named(const std::string& name);  // none for ""; throws UsageError
+
+// Decodes only: the graph may break invariants. A second graph to compare with the first takes its context.
+Graph read_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr);
+// As above. Throws InputError listing what `epweave verify` finds wrong with the graph, recorded types apart.
+enum class Soundness { kStructure, kAll };
+Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr,
+                       Soundness soundness = Soundness::kAll);
+
+// Throws UsageError where the output would be binary on a terminal, or has an unsupported form. Called before
+// work starts.
+void check_output(const OutputOptions& options);
+void write_output(const Graph& graph, const OutputOptions& options);
+std::string output_bytes(const Graph& graph, const OutputOptions& options);  // what write_output writes
+
+// "standard input" for "-".
+std::string display_name(const InputOptions& options);
+
+}  // namespace epweave::cli

@@ -1,0 +1,226 @@
+// What runs under each token exchange, as text, as JSON and as a trace.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/ep_regions.h"
+#include "commands.h"
+#include "common/graphs.h"
+#include "common/report.h"
+#include "cost/overlap.h"
+#include "cost/stats.h"
+#include "figures.h"
+#include "io/file.h"
+#include "overlap_report.h"
+#include "trace.h"
+
+namespace epweave::cli {
+namespace {
+
+// What `overlap` says of a graph.
+struct Overlaps {
+  std::vector<OverlappedRegion> regions;
+  std::size_t assumed = 0;  // symbols taken to be balanced
+};
+
+Overlaps overlaps_of(const Graph& graph) {
+  Extents extents(graph);
+  return {find_overlaps(graph, extents), extents.assumed()};
+}
+
+std::string_view name_in(const Graph& graph, NodeId id) {
+  return graph.text(graph.step().nodes[id].name);
+}
+
+std::string_view label_of(const Graph& graph, const OverlappedExchange& exchange) {
+  return graph.text(graph.step().nodes[exchange.launch].ep.token_exchange);
+}
+
+// A sum to which some kernels add what is not known: "805 Mflop+".
+std::string sum_text(std::int64_t sum, std::string_view unit, const Work& work) {
+  return metric(sum, unit) + (work.unknown > 0 ? "+" : "");
+}
+
+std::string explain_exposure(const Graph& graph, const OverlappedExchange& exchange) {
+  const std::string others =
+      exchange.witnesses == 1 ? "1 kernel behind its wait does not need it"
+                              : fmt::format("{} kernels behind its wait do not need it", exchange.witnesses);
+  switch (exchange.exposure) {
+    case Exposure::kHidden:
+      return "";
+    case Exposure::kAllNeedIt:
+      return "every kernel behind its wait in the region needs it";
+    case Exposure::kOthersHeld:
+      return fmt::format("{}, but an exchange that is waited for later; the first is %{}", others,
+                         name_in(graph, exchange.witness));
+    case Exposure::kCouldRun:
+      return fmt::format("{}; %{} needs nothing that is in flight and could run under it", others,
+                         name_in(graph, exchange.witness));
+  }
+  return "";
+}
+
+// --------------------------------------------------------------------------- JSON
+
+Json work_report(const Work& work) {
+  return {{"kernels", work.kernels}, {"flops", work.flops}, {"bytes", work.bytes}, {"unknown", work.unknown}};
+}
+
+Json exchange_report(const Graph& graph, const OverlappedExchange& exchange) {
+  Json by_class = Json::object();
+  for (std::size_t i = 0; i < kCostClasses; ++i)
+    if (exchange.under[i].kernels > 0)
+      by_class[std::string(name_of(static_cast<CostClass>(i)))] = work_report(exchange.under[i]);
+  Json under = work_report(exchange.total_under());
+  under["by_class"] = std::move(by_class);
+  return {{"index", exchange.index},
+          {"label", label_of(graph, exchange)},
+          {"part", exchange.part},
+          {"launch", name_in(graph, exchange.launch)},
+          {"wait", name_in(graph, exchange.wait)},
+          {"bytes", exchange.message ? Json(*exchange.message) : Json()},
+          {"under", std::move(under)},
+          {"alone", work_report(exchange.alone)},
+          {"exposure", name_of(exchange.exposure)},
+          {"why", text_or_null(explain_exposure(graph, exchange))}};
+}
+
+struct Counts {
+  std::size_t exchanges = 0, exposed = 0;
+  std::size_t light = 0;  // hidden, but by no matrix product and no attention
+};
+
+bool runs(const OverlappedExchange& exchange, CostClass kind) {
+  return exchange.under[static_cast<std::size_t>(kind)].kernels > 0;
+}
+
+Counts count(const std::vector<OverlappedRegion>& regions) {
+  Counts counts;
+  for (const OverlappedRegion& region : regions)
+    for (const OverlappedExchange& exchange : region.exchanges) {
+      ++counts.exchanges;
+      if (exchange.exposure != Exposure::kHidden) {
+        ++counts.exposed;
+      } else if (!runs(exchange, CostClass::kMatmul) && !runs(exchange, CostClass::kAttention)) {
+        ++counts.light;
+      }
+    }
+  return counts;
+}
+
+// Token exchanges of modules that are not divided.
+std::size_t count_undivided(const Graph& graph) {
+  const Body& step = graph.step();
+  return static_cast<std::size_t>(std::ranges::count_if(step.order, [&](NodeId id) {
+    const Node& node = step.nodes[id];
+    return is_token_exchange(graph, node) && !node.chunk.region;
+  }));
+}
+
+Json overlap_report(const Graph& graph, const Overlaps& overlaps) {
+  const Counts counts = count(overlaps.regions);
+  Json report = {{"exchanges", counts.exchanges},
+                 {"exposed", counts.exposed},
+                 {"light", counts.light},
+                 {"undivided", count_undivided(graph)},
+                 {"assumed_symbols", overlaps.assumed}};
+  Json& list = report["regions"] = Json::array();
+  for (const OverlappedRegion& region : overlaps.regions) {
+    Json exchanges = Json::array();
+    for (const OverlappedExchange& exchange : region.exchanges)
+      exchanges.push_back(exchange_report(graph, exchange));
+    list.push_back({{"root", graph.text(region.root)},
+                    {"direction", region.backward ? "backward" : "forward"},
+                    {"parts", region.parts},
+                    {"exchanges", std::move(exchanges)}});
+  }
+  return report;
+}
+
+// --------------------------------------------------------------------------- text
+
+std::string region_text(const Graph& graph, const OverlappedRegion& region) {
+  std::string text = fmt::format("{} {}, {} parts\n", graph.text(region.root),
+                                 region.backward ? "backward" : "forward", region.parts);
+  text += fmt::format("  {:<16}  {:>10}{:>20}{:>24}{:>14}\n", "", "", "under it", "", "under it alone");
+  text += fmt::format("  {:<12}{:>4}  {:>10}{:>10}{:>13}{:>11}{:>10}{:>13}\n", "exchange", "part", "message",
+                      "kernels", "flops", "bytes", "kernels", "flops");
+  for (const OverlappedExchange& exchange : region.exchanges) {
+    const Work under = exchange.total_under();
+    text += fmt::format("  {} {:<10}{:>4}  {:>10}{:>10}{:>13}{:>11}{:>10}{:>13}\n", exchange.index,
+                        label_of(graph, exchange), exchange.part,
+                        exchange.message ? metric(*exchange.message, "B") : "?", under.kernels,
+                        sum_text(under.flops, "flop", under), sum_text(under.bytes, "B", under),
+                        exchange.alone.kernels, sum_text(exchange.alone.flops, "flop", exchange.alone));
+    if (exchange.exposure != Exposure::kHidden)
+      text += fmt::format("    exposed: {}\n", explain_exposure(graph, exchange));
+  }
+  return text;
+}
+
+std::string summary_text(const Graph& graph, const std::vector<OverlappedRegion>& regions) {
+  const Counts counts = count(regions);
+  std::string text;
+  if (!regions.empty())
+    text = fmt::format(
+        "{} of {} token exchanges are exposed, {} have neither a matrix product nor attention under them\n",
+        counts.exposed, counts.exchanges, counts.light);
+  else if (!count_graph(graph).regions.empty())
+    text = "no token exchange in a divided module\n";
+  else
+    text = "no module is divided\n";
+  if (const std::size_t n = count_undivided(graph); n != 0)
+    text +=
+        fmt::format("{} token exchange{} of modules that are not divided: no other part can run under {}\n",
+                    n, n == 1 ? "" : "s", n == 1 ? "it" : "them");
+  return text;
+}
+
+std::string overlap_text(const Graph& graph, const Overlaps& overlaps) {
+  std::string text;
+  bool has_unknown = false;
+  for (const OverlappedRegion& region : overlaps.regions) {
+    text += region_text(graph, region) + "\n";
+    for (const OverlappedExchange& exchange : region.exchanges)
+      has_unknown |= !exchange.message || exchange.total_under().unknown > 0;
+  }
+  if (!overlaps.regions.empty()) text += assumed_text(overlaps.assumed);
+  if (has_unknown) text += "? and +: what has no size, or is not in the op table, counts as 0\n";
+  return text + summary_text(graph, overlaps.regions);
+}
+
+}  // namespace
+
+std::string overlap_report_for(const std::string& path, const Graph& graph, const std::string& name) {
+  const Overlaps overlaps = overlaps_of(graph);
+  Json report = {{"graph", name}};
+  report.update(overlap_report(graph, overlaps));
+  return path.ends_with(".json") ? report_text(report) : overlap_text(graph, overlaps);
+}
+
+int overlap(const OverlapOptions& options, Console& console) {
+  if (options.trace == "-")
+    throw UsageError("--trace - shares standard output with the table: give it a file");
+  const Graph graph = read_sound_input(options.input);
+  std::optional<Graph> before;
+  if (!options.before.path.empty()) before = read_sound_input(options.before);
+  if (!options.trace.empty()) {
+    std::vector<TracedGraph> graphs;
+    if (before) graphs.push_back({"before: " + display_name(options.before), &*before});
+    graphs.push_back({(before ? "after: " : "") + display_name(options.input), &graph});
+    write_bytes(options.trace, trace_text(graphs));
+  }
+  const Overlaps overlaps = overlaps_of(graph);
+  if (console.json()) {
+    Json report = {{"graph", display_name(options.input)}};
+    report.update(overlap_report(graph, overlaps));
+    if (before) report["before"] = overlap_report(*before, overlaps_of(*before));
+    console.print(report_text(report));
+    return kFine;
+  }
+  console.print((before ? "before: " + summary_text(*before, overlaps_of(*before).regions) + "\n" : "") +
+                overlap_text(graph, overlaps));
+  return kFine;
+}
+
+}  // namespace epweave::cli

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "commands.h"
+#include "common/graphs.h"
+#include "common/report.h"
+#include "compare/rewrite/verify_rewrite.h"
+
+namespace epweave::cli {
+namespace {
+
+// What B breaks on its own, but for what A breaks at the same node or at one that the node comes from. Nothing where no
+// pass made B: then that is the answer, and what another tool leaves in its graphs would bury it.
+void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& out) {
+  if (b.origins.empty() && std::ranges::find(out, "rewrite-derived", &Violation::invariant) != out.end())
+    return;
+  std::vector<Violation> own = verify_graph(b);
+  if (own.empty()) return;
+  std::set<std::pair<std::string, std::string>> known;  // invariant and node; "" where it is at none
+  for (const Violation& violation : verify_graph(a)) known.insert({violation.invariant, violation.site.node});
+  std::map<std::string_view, NodeId> nodes;
+  for (NodeId id : b.step().order) nodes[b.text(b.step().nodes[id].name)] = id;
+  std::erase_if(own, [&](const Violation& v) {
+    if (known.contains({v.invariant, v.site.node})) return true;
+    const auto node = nodes.find(v.site.node);
+    return node != nodes.end() &&
+           std::ranges::any_of(origins_of(b.step().nodes[node->second]), [&](StringId origin) {
+             return known.contains({v.invariant, std::string(b.text(origin))});
+           });
+  });
+  out.insert(out.end(), own.begin(), own.end());
+}
+
+Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteReport& report) {
+  Json violations = Json::array();
+  for (const Violation& violation : report.violations) {
+    Json& row =
+        violations.emplace_back(Json{{"invariant", violation.invariant}, {"message", violation.message}});
+    add_site(row, violation.site);
+    row["graph"] = b.text(violation.body);
+  }
+  Json outputs = Json::array();
+  for (const RewriteOutput& output : report.outputs)
+    outputs.push_back(
+        {{"output", output.what}, {"node", output.node}, {"numerics", name_of(output.numerics)}});
+  return {{"a", options.input.path},         {"b", options.rewritten.path},
+          {"ok", report.violations.empty()}, {"violations", std::move(violations)},
+          {"outputs", std::move(outputs)},   {"assumptions", report.assumptions},
+          {"whole", report.whole},           {"divided", report.divided},
+          {"joins", report.joins},           {"splits", report.splits}};
+}
+
+std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbose) {
+  std::string text;
+  for (const Violation& violation : report.violations) text += print_violation(b, violation) + "\n";
+  if (!report.violations.empty()) return text;
+  text += fmt::format("{} nodes kept, {} divided, {} splits, {} joins\n", report.whole, report.divided,
+                      report.splits, report.joins);
+  std::map<Numerics, std::size_t> counts;
+  for (const RewriteOutput& output : report.outputs) ++counts[output.numerics];
+  for (const auto& [numerics, n] : counts)
+    text += fmt::format("{:<12}{:>6} {}\n", name_of(numerics), n, n == 1 ? "output" : "outputs");
+  // Those of single symbols come first.
+  const std::size_t shown =
+      verbose ? report.assumptions.size() : std::min<std::size_t>(report.assumptions.size(), 3);
+  for (std::size_t i = 0; i < shown; ++i) text += fmt::format("assuming    {}\n", report.assumptions[i]);
+  if (const std::size_t more = report.assumptions.size() - shown; more > 0)
+    text += fmt::format("assuming    {} more, listed by -v\n", more);
+  if (verbose)
+    for (const RewriteOutput& output : report.outputs)
+      text += fmt::format("  {:<12}{}  %{}\n", name_of(output.numerics), output.what, output.node);
+  return text;
+}
+
+}  // namespace
+
+int verify_rewrite(const VerifyOptions& options, Console& console) {
+  const Graph a = read_sound_input(options.input, nullptr, Soundness::kStructure);
+  const Graph b = read_sound_input(options.rewritten, a.context, Soundness::kStructure);
+  RewriteReport report = epweave::verify_rewrite(a, b);
+  add_own_violations(a, b, report.violations);
+  const std::size_t n = report.violations.size();
+  console.print(console.json() ? report_text(rewrite_report(b, options, report))
+                               : rewrite_text(b, report, console.verbose()));
+  if (n != 0)
+    console.info(fmt::format("{}: {} {}; it is not shown to compute what {} computes",
+                             display_name(options.rewritten), n, n == 1 ? "violation" : "violations",
+                             display_name(options.input)));
+  return n == 0 ? kFine : kDifferent;
+}
+
+}  // namespace epweave::cli

@@ -1,0 +1,354 @@
+#include "command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/error.h"
+#include "common/arguments.h"
+#include "common/command_files.h"
+#include "common/completion.h"
+#include "common/version.h"
+
+namespace epweave::cli {
+namespace {
+
+constexpr std::uint64_t kMostParts = 1000000;
+constexpr const char* kAbout =
+    "Rewrites PyTorch MoE training graphs so that expert-parallel communication hides behind compute.";
+
+// Everything that an option can set.
+struct Choices {
+  ConsoleOptions console;
+  InputOptions input;
+  OutputOptions output;
+  RewriteOptions rewrite;
+  std::vector<std::string> more;  // graphs behind the first
+  bool ranks = false;
+  std::string node;
+  PrintOptions print;
+  OverlapOptions overlap;
+  DiffCommand diff;
+  ReduceOptions reduce;
+  std::string completion;
+};
+
+// Names of format_names() (io/file.h) that are written.
+constexpr std::initializer_list<const char*> kForms = {"binary", "text", "json", "onnx", "onnx-ir10"};
+
+void add_input(CLI::App& command, InputOptions& input, const char* help) {
+  command.add_option("G", input.path, help)->required()->type_name("");
+  add_input_form(command, input.from);
+}
+
+void add_output_form(CLI::App& command, OutputOptions& output) {
+  choose(command
+             .add_option("--to", output.to,
+                         "Form of the output: binary, text, json, onnx or onnx-ir10 (default: by extension)")
+             ->type_name("FORM"),
+         kForms);
+  command.add_flag("-f,--force", output.force, "Write binary even to a terminal");
+}
+
+void add_rewrite(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("rewrite", "Run a pipeline of passes over a graph");
+  RewriteOptions& options = choices.rewrite;
+  command.add_option("IN", choices.input.path, "Graph to rewrite, - for standard input")->type_name("");
+  add_input_form(command, choices.input.from);
+  command
+      .add_option("-p,--pipeline", options.pipeline, "Passes to run: 'dce,chunk{roots=layers.*.moe,parts=2}'")
+      ->type_name("PIPELINE");
+  command
+      .add_option("--preset", options.preset,
+                  "Named pipeline to run: 'ep-overlap{roots=layers.*.moe,parts=2}'")
+      ->type_name("PRESET");
+  command.add_option("-o,--output", choices.output.path, "File to write, - for standard output (default)")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.add_flag("--print-pipeline", options.print_pipeline, "Print the resolved pipeline and stop");
+  command.add_flag(
+      "--print-plan", options.print_plan,
+      "Run the pipeline up to chunk, print what chunk decides about each region and node, and stop");
+  command
+      .add_option("--print-after", options.print_after,
+                  "Print the graph on standard error after this pass, or all")
+      ->type_name("PASS")
+      ->take_all()
+      ->expected(1);
+  command.add_flag("--print-changed", options.print_changed,
+                   "Print the graph after each pass that changed it");
+  command.add_option("--dump-dir", options.dump_dir, "Write the graph after each pass to DIR/NN-PASS.txt")
+      ->type_name("DIR");
+  command
+      .add_option("--report", options.report,
+                  "Write what runs under each token exchange of the result, as JSON if FILE ends in .json")
+      ->type_name("FILE");
+  command.add_flag("--time-passes", options.time_passes, "Print the time of each pass on standard error");
+  choose(
+      command
+          .add_option("--verify", options.verify, "Check the graph: off, end, or after each pass (default)")
+          ->type_name("WHEN"),
+      {"off", "end", "each"});
+  command
+      .add_option("--reproducer", options.reproducer,
+                  "Run what a failing pass left: a file with its graph and the rest of the pipeline")
+      ->type_name("FILE");
+  command
+      .add_option("--keep-reproducer", options.keep,
+                  "Where a pass that fails or declines the graph leaves a reproducer (default: "
+                  "OUT.reproducer.epw where it fails, none where it declines)")
+      ->type_name("FILE");
+}
+
+void add_print(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("print", "Print a graph as text, one node per line");
+  add_input(command, choices.input, "Graph to print, - for standard input");
+  command.add_flag("--full", choices.print.full, "Print the lossless text form instead of the short one");
+  command
+      .add_option("--grep", choices.print.grep,
+                  "Only nodes whose short line matches this extended regular expression")
+      ->type_name("REGEX");
+  command
+      .add_option("--module", choices.print.module,
+                  "Only nodes of this module; * stands for one path element")
+      ->type_name("PATTERN");
+  take_whole_number(command
+                        .add_option("--part", choices.print.part,
+                                    "Only nodes of this part, from 0, of the modules that were divided")
+                        ->type_name("K"),
+                    0, kMostParts);
+}
+
+void add_diff(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("diff", "Show what differs between two graphs, node by node");
+  DiffCommand& options = choices.diff;
+  command.add_option("A", choices.input.path, "Graph before, - for standard input")
+      ->required()
+      ->type_name("");
+  command.add_option("B", options.b.path, "Graph after, - for standard input")->required()->type_name("");
+  add_input_form(command, choices.input.from);
+  command.add_flag("--summary", options.summary, "Only counts: by kind, by op and by module");
+  command.add_flag("--full", options.full, "List every node that differs, and every row of the tables");
+  command
+      .add_option("--html", options.html,
+                  "Write the two graphs side by side as one HTML file that needs nothing else")
+      ->type_name("FILE");
+  choose(command
+             .add_option("--ignore", options.ignore,
+                         "Differences that do not count: names, order, metadata, types, provenance")
+             ->type_name("KINDS")
+             ->delimiter(',')
+             ->take_all()
+             ->expected(1),
+         {"names", "order", "metadata", "types", "provenance"});
+  command.footer(
+      "Exit codes: 0 the graphs are the same, 1 they differ, 2 trouble.\n"
+      "Examples:\n"
+      "  epweave diff IN.epw OUT.epw --summary\n"
+      "  epweave diff IN.epw OUT.epw --html page.html\n"
+      "  epweave diff A.epw B.epw --ignore names,order,metadata");
+}
+
+void add_overlap(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("overlap", "Say what runs under each token exchange");
+  add_input(command, choices.input, "Chunked graph, - for standard input");
+  command
+      .add_option("--before", choices.overlap.before.path,
+                  "Graph to compare with, such as the unscheduled one")
+      ->type_name("FILE");
+  command
+      .add_option("--trace", choices.overlap.trace,
+                  "Write the order of issue as a trace for ui.perfetto.dev, that of --before too")
+      ->type_name("FILE");
+}
+
+void add_reduce(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("reduce", "Shrink a graph while a command exits 0 on it");
+  add_input(command, choices.input, "Graph to shrink; it is never written to");
+  command
+      .add_option("-o,--output", choices.output.path,
+                  "File with the best so far; where it is there already, the reduction goes on from it")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  take_number(command
+                  .add_option("--timeout", choices.reduce.timeout,
+                              "Seconds that a run of the command may take (default 0: any number)")
+                  ->type_name("SECONDS"),
+              Zero::kAllowed);
+  command
+      .add_option("CMD", choices.reduce.command,
+                  "Behind --: the command and its arguments, {} for the file (else it comes last)")
+      ->type_name("");
+  command.footer(
+      "Example: what of a graph makes a pass decline it with exit code 4?\n"
+      "  epweave reduce IN.epw -o small.txt -- sh -c 'epweave rewrite {} -p chunk -o /dev/null; [ $? = 4 ]'");
+}
+
+void add_verify(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand(
+      "verify",
+      "Check the invariants of a graph, that a second graph is a legal rewrite of it, or that ranks agree");
+  add_input(command, choices.input, "Graph to check, - for standard input");
+  command
+      .add_option("B", choices.more,
+                  "Graph that passes of epweave made from G; with --ranks the graphs of the other ranks")
+      ->type_name("");
+  command.add_flag("--ranks", choices.ranks,
+                   "Check that the graphs, one for each rank or one that all ranks run, issue matching "
+                   "collectives and cannot wait for each other");
+}
+
+// Examples, for --help and the manual page.
+void add_examples(CLI::App& app) {
+  static const std::pair<const char*, const char*> kExamples[] = {
+      {"rewrite",
+       "Examples:\n"
+       "  epweave rewrite IN.epw --preset ep-overlap -o OUT.epw\n"
+       "  epweave rewrite IN.epw -p 'canonicalize,chunk{roots=layers.*.moe,parts=4}' -o OUT.epw\n"
+       "  epweave rewrite --reproducer OUT.epw.reproducer.epw"},
+      {"print",
+       "Examples:\n"
+       "  epweave print G.epw --module layers.3.moe --part 1\n"
+       "  epweave print G.epw --grep all_to_all --json"},
+      {"stats", "Example:\n  epweave stats G.epw --json"},
+      {"overlap",
+       "Examples:\n"
+       "  epweave overlap OUT.epw --before CHUNKED.epw\n"
+       "  epweave overlap OUT.epw --trace trace.json     for ui.perfetto.dev"},
+      {"verify",
+       "Examples:\n"
+       "  epweave verify G.epw\n"
+       "  epweave verify IN.epw OUT.epw                 does OUT compute what IN computes?\n"
+       "  epweave verify --ranks RANK0.epw RANK1.epw    can no rank wait for ever for another?"},
+      {"explain", "Example:\n  epweave explain OUT.epw all_to_all_single_1_chunk0"},
+      {"convert",
+       "Examples:\n"
+       "  epweave convert G.epw G.txt\n"
+       "  epweave convert G.epw - --to json | jq ."},
+      {"passes", "Example:\n  epweave passes --json"},
+  };
+  for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
+}
+
+// The commands. What they say goes to `choices`.
+std::unique_ptr<CLI::App> make_app(Choices& choices) {
+  auto app = std::make_unique<CLI::App>(kAbout, "epweave");
+  app->set_version_flag("--version", version_text(app->get_name()),
+                        "Print the versions of the tool and its libraries");
+  app->option_defaults()->always_capture_default(false);
+  add_rewrite(*app, choices);
+  add_print(*app, choices);
+  add_input(*app->add_subcommand(
+                "stats", "Count what is in a graph and what it needs: flops, bytes, collectives, memory"),
+            choices.input, "Graph to count, - for standard input");
+  add_verify(*app, choices);
+  add_diff(*app, choices);
+  CLI::App& explain = *app->add_subcommand("explain", "Say what a node is and where it comes from");
+  add_input(explain, choices.input, "Graph that has the node, - for standard input");
+  explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
+  add_overlap(*app, choices);
+  add_reduce(*app, choices);
+  CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
+  add_input(convert, choices.input, "Graph to convert, - for standard input");
+  convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
+      ->required()
+      ->type_name("");
+  add_output_form(convert, choices.output);
+  app->add_subcommand("passes", "List the passes and presets with their options");
+  for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
+  add_completion(*app, choices.completion);
+  add_examples(*app);
+  app->footer(program_footer(Program::kEpweave));  // at the end: commands made behind it would have it, too
+  return app;
+}
+
+ProgramHelp program_help(const CLI::App& app) {
+  return {
+      "epweave",
+      "rewrite PyTorch MoE training graphs",
+      "Reads a serialized training graph, rewrites it so that expert-parallel communication\n"
+      "hides behind compute, and writes it back. Every node of the result says where it came from.",
+      {exit_status_section(Program::kEpweave),
+       {"FILES",
+        ".TP\n\\fI*.epw\\fR\nA graph in binary form; \\fI.txt\\fR is text, \\fI.json\\fR JSON, \\fI.onnx\\fR "
+        "ONNX, "
+        "\\fI.gz\\fR behind any of them compressed.\n"
+        ".TP\n\\fI*.reproducer.epw\\fR\nWhat a failing pass was given, with the rest of the pipeline; "
+        "rewrite \\-\\-reproducer runs it.\n"},
+       {"ENVIRONMENT",
+        ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"
+        ".TP\nTMPDIR\nWhere reduce keeps the graph that it tries.\n"},
+       {"SEE ALSO", ".BR epweave\\-replay (1),\nwhich executes graphs.\n"}},
+      list_commands(app)};
+}
+
+CommandFiles files_of(const Choices& choices) {
+  CommandFiles files{.inputs = choices.more,
+                     .result = choices.output.path,
+                     .beside = {{"--report", choices.rewrite.report},
+                                {"--keep-reproducer", choices.rewrite.keep.value_or("")},
+                                {"--trace", choices.overlap.trace},
+                                {"--html", choices.diff.html},
+                                {"--log-file", choices.console.log_file}}};
+  for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
+                                  choices.overlap.before.path, choices.diff.b.path})
+    files.inputs.push_back(path);
+  return files;
+}
+
+std::function<int(Console&)> bind_verify(const Choices& choices) {
+  std::vector<InputOptions> inputs = {choices.input};
+  for (const std::string& path : choices.more) inputs.push_back({.path = path, .from = choices.input.from});
+  if (choices.ranks) return [inputs](Console& console) { return verify_ranks(inputs, console); };
+  if (inputs.size() > 2)
+    throw UsageError("verify takes one graph, or two to compare; --ranks takes one for each rank");
+  if (inputs.size() == 1) return [inputs](Console& console) { return verify(inputs[0], console); };
+  return [inputs](Console& console) { return verify_rewrite({inputs[0], inputs[1]}, console); };
+}
+
+std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
+                                          const std::shared_ptr<Choices>& choices) {
+  const std::string name = app->get_subcommands().front()->get_name();
+  choices->rewrite.input = choices->print.input = choices->input;
+  choices->rewrite.output = choices->output;
+  if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
+  if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
+  choices->diff.a = choices->overlap.input = choices->input;
+  choices->diff.b.from = choices->overlap.before.from = choices->input.from;
+  if (name == "explain")
+    return [choices](Console& console) { return explain({choices->input, choices->node}, console); };
+  if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };
+  if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
+  if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
+  if (name == "verify") return bind_verify(*choices);
+  if (name == "reduce")
+    return [choices](Console& console) {
+      choices->reduce.input = choices->input;
+      choices->reduce.output = choices->output;
+      return reduce(choices->reduce, console);
+    };
+  if (name == "convert")
+    return [choices](Console& console) { return convert({choices->input, choices->output}, console); };
+  if (name == "passes") return [](Console& console) { return list_passes(console); };
+  return [app, choices](Console& console) {
+    return console.print(completion(program_help(*app), choices->completion)), kFine;
+  };
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, char** argv) {
+  const auto choices = std::make_shared<Choices>();
+  const std::shared_ptr<CLI::App> app = make_app(*choices);
+  if (const std::optional<std::string> text = parse_arguments(*app, argc, argv))
+    return {.run = [text](Console& console) { return console.print(*text), kFine; }};
+  check_files(files_of(*choices));
+  const std::string subject =
+      choices->input.path.empty() ? choices->rewrite.reproducer.value_or("") : choices->input.path;
+  return {.console = choices->console,
+          .subject = subject == "-" ? "standard input" : subject,
+          .run = bind_command(app, choices)};
+}
+
+}  // namespace epweave::cli

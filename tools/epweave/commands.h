@@ -1,0 +1,92 @@
+// The commands: what the command line says, and one function for each. They throw the errors of base/error.h,
+// which main turns into messages and exit codes.
+#pragma once
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/console.h"
+#include "common/exit_codes.h"
+#include "common/graphs.h"
+
+namespace epweave::cli {
+
+struct RewriteOptions {
+  InputOptions input;
+  OutputOptions output;
+  std::string pipeline, preset;  // one of them
+  std::string verify = "each";
+  std::vector<std::string> print_after;  // pass names or "all"
+  std::string dump_dir;
+  std::string report;                     // file for what runs under each token exchange; empty: none
+  std::optional<std::string> reproducer;  // file to run; brings input and pipeline
+  std::optional<std::string> keep;        // where a pass that fails or declines leaves a reproducer
+  bool print_pipeline = false, print_plan = false, print_changed = false, time_passes = false;
+};
+
+struct PrintOptions {
+  InputOptions input;
+  bool full = false;
+  std::string grep;         // regular expression on the printed line
+  std::string module;       // module pattern, as analysis/module_path.h has them
+  std::optional<int> part;  // of the parts that a module was divided into, from 0
+};
+
+struct VerifyOptions {
+  InputOptions input;
+  InputOptions rewritten;  // no path: `input` is checked on its own
+};
+
+struct ExplainOptions {
+  InputOptions input;
+  std::string node;  // with or without '%'
+};
+
+struct OverlapOptions {
+  InputOptions input;
+  InputOptions before;  // no path: none
+  std::string trace;    // file for the trace; empty: none
+};
+
+struct ConvertOptions {
+  InputOptions input;
+  OutputOptions output;
+};
+
+struct ReduceOptions {
+  InputOptions input;
+  OutputOptions output;
+  std::vector<std::string> command;  // {}: the file; without, it is the last word
+  double timeout = 0;                // seconds for each run; 0: none
+};
+
+struct DiffCommand {
+  InputOptions a, b;
+  std::vector<std::string> ignore;  // names, order, metadata, types, provenance
+  bool summary = false, full = false;
+  std::string html;  // file for the page; empty: none
+};
+
+// Anything that keeps diff from comparing: exit 2, as diff(1) has it.
+class DiffTrouble : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+int diff(const DiffCommand& command, Console& console);
+int rewrite(const RewriteOptions& options, Console& console);
+int print(const PrintOptions& options, Console& console);
+int stats(const InputOptions& options, Console& console);
+int verify(const InputOptions& options, Console& console);
+int verify_rewrite(const VerifyOptions& options, Console& console);
+// One graph for each rank, or one that all ranks run.
+int verify_ranks(const std::vector<InputOptions>& inputs, Console& console);
+int explain(const ExplainOptions& options, Console& console);
+int overlap(const OverlapOptions& options, Console& console);
+int reduce(const ReduceOptions& options, Console& console);
+int convert(const ConvertOptions& options, Console& console);
+int list_passes(Console& console);
+
+}  // namespace epweave::cli

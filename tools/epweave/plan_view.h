@@ -1,0 +1,15 @@
+// The plan of the chunk pass: `epweave rewrite --print-plan`, and the decisions that -v logs.
+#pragma once
+
+#include "commands.h"
+#include "pipeline/runner.h"
+
+namespace epweave::cli {
+
+// Runs the pipeline up to its first chunk and prints what that decides. Throws UsageError if there is none.
+int show_plan(const RewriteOptions& options, const Pipeline& pipeline, Console& console);
+
+// What a call of chunk decided: one line for each cut, join, proof and assumption.
+std::vector<std::string> list_plan_decisions(const PassReport& pass);
+
+}  // namespace epweave::cli
