@@ -81,8 +81,8 @@ def parse(text):
     if len(commands) != 1:
         raise BadTest(f"needs one line 'RUN: command', has {len(commands)}")
     golden = Golden("".join(header), shlex.split(commands[0]), any(x.startswith("NOVERIFY:") for x in header))
-    if not golden.command or golden.command[0] != "epweave":
-        raise BadTest("the command must be epweave")
+    if not golden.command or golden.command[0] not in ("epweave", "epweave-replay"):
+        raise BadTest("the command must be epweave or epweave-replay")
     for name, body in sections.items():
         if name in ("stdout", "stderr"):
             setattr(golden, name, "".join(body))
@@ -107,12 +107,19 @@ class Runner:
         self.epweave, self.folder = epweave, pathlib.Path(folder)
 
     def run(self, *arguments):
+        return self.run_program(self.epweave, *arguments)
+
+    def run_command(self, program, *arguments):
+        """A command of either program; epweave-replay lies beside epweave."""
+        return self.run_program(pathlib.Path(self.epweave).with_name(program), *arguments)
+
+    def run_program(self, program, *arguments):
         # No locale, colour or terminal of whoever runs the tests.
         environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "HOME": str(self.folder)}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LD_LIBRARY_PATH"):
             if name in os.environ:
                 environment[name] = os.environ[name]
-        return subprocess.run([self.epweave, *arguments], cwd=self.folder, env=environment, timeout=120,
+        return subprocess.run([program, *arguments], cwd=self.folder, env=environment, timeout=120,
                               stdin=subprocess.DEVNULL, capture_output=True, check=False)
 
     def read(self, name):
@@ -158,7 +165,7 @@ def run_golden(path, epweave, update):
         runner = Runner(epweave, folder)
         for name, content in golden.inputs.items():
             (runner.folder / name).write_text(content, encoding="utf-8")
-        result, again = runner.run(*golden.command[1:]), runner.run(*golden.command[1:])
+        result, again = runner.run_command(*golden.command), runner.run_command(*golden.command)
         trouble = []
         if (result.returncode, result.stdout, result.stderr) != (again.returncode, again.stdout, again.stderr):
             trouble.append("a second run gave another result\n"

@@ -20,6 +20,8 @@
 //   communication (verify_communication)
 //     waits             every collective's result is waited on before another op reads it
 //     groups            a collective names a group of the table
+//     collectives       a collective's reduction is known, its source is a member of the group, and its group size
+//                       is that of the group (ops/collective_arguments.h)
 //   chunking (verify_chunking)
 //     chunk-fields      a node with chunk fields has a region and a known role; body nodes have a part
 //   provenance (verify_provenance), for graphs that a pass made; of the step's nodes

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "analysis/verify_report.h"
 #include "ops/bind.h"
+#include "ops/collective_arguments.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -80,13 +80,20 @@ StringId group_name(const Graph& graph, const Body& body, Arg argument) {
   return value.is(ArgKind::kProcessGroup) || value.is(ArgKind::kText) ? value.as_name() : StringId();
 }
 
-void check_group(const Graph& graph, const Body& body, const Node& node,
-                 const std::unordered_set<StringId>& groups, std::vector<Violation>& out) {
+using GroupTable = std::unordered_map<StringId, const ProcessGroup*>;
+
+void check_collective(const Graph& graph, const Body& body, const Node& node, const GroupTable& groups,
+                      std::vector<Violation>& out) {
   const auto param = node.op->find_param("group_name");
   if (!param) return;
   const StringId name = group_name(graph, body, bind_args(*graph.context, node).values[*param]);
-  if (name && !groups.contains(name))
-    report(graph, body, node, "groups", fmt::format("there is no process group '{}'", graph.text(name)), out);
+  if (!name) return;
+  const auto group = groups.find(name);
+  if (group == groups.end())
+    return report(graph, body, node, "groups",
+                  fmt::format("there is no process group '{}'", graph.text(name)), out);
+  for (std::string& problem : find_argument_problems(*graph.context, body, node, *group->second))
+    report(graph, body, node, "collectives", std::move(problem), out);
 }
 
 bool is_chunk_role(std::string_view role) {
@@ -155,11 +162,11 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
 }  // namespace
 
 void verify_communication(const Graph& graph, std::vector<Violation>& out) {
-  std::unordered_set<StringId> groups;
-  for (const ProcessGroup& group : graph.groups) groups.insert(group.name);
+  GroupTable groups;
+  for (const ProcessGroup& group : graph.groups) groups.emplace(group.name, &group);
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order)
-      if (is_collective(body.nodes[id])) check_group(graph, body, body.nodes[id], groups, out);
+      if (is_collective(body.nodes[id])) check_collective(graph, body, body.nodes[id], groups, out);
     WaitCheck(graph, body, out).run();
   }
 }

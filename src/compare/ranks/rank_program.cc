@@ -9,12 +9,14 @@
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "ir/facts.h"
+#include "ops/collective_arguments.h"
 #include "ops/op.h"
 
 namespace epweave {
 namespace {
 
 constexpr std::int64_t kMostRanks = 1 << 16;  // a larger number is no rank
+constexpr std::string_view kAllToAll = "all_to_all_single";
 
 // "all_reduce" of "_c10d_functional.all_reduce_.default".
 std::string kind_of(std::string_view target) {
@@ -134,7 +136,7 @@ class Reader {
     }
   }
   void add_unknown(const Frame& frame, NodeId id, std::string why) {
-    calls_.unknown.push_back({name_in(frame, id), std::move(why)});
+    calls_.faults.push_back({"ranks-unknown", name_in(frame, id), std::move(why)});
   }
 
   // Whether it has launches, waits, or calls of which that is not known.
@@ -196,6 +198,31 @@ class Reader {
     made.kind = kind_of(graph_.text(node.target));
     made.group = find_group(frame, launch);
     for (std::size_t i = 0; i < node.op->params.size(); ++i) add_argument(frame.body, node, i, made);
+    if (made.kind == kAllToAll) share_rows(frame.body, node, made);
+    const ProcessGroup& group = graph_.groups[made.group];
+    add_faults(made, find_argument_problems(context_, frame.body, node, group));
+    add_faults(made, find_split_problems(context_, frame.body, node, group));
+  }
+  void add_faults(RankLaunch& made, std::vector<std::string> problems) {
+    made.is_faulty = made.is_faulty || !problems.empty();
+    for (std::string& problem : problems)
+      calls_.faults.push_back({"ranks-call", made.node, std::move(problem)});
+  }
+
+  // Equal shares, as numbers: rows that one rank lists may meet those that another leaves to their number.
+  void share_rows(const Body& body, const Node& node, RankLaunch& made) {
+    if (!made.sends.empty() && !made.receives.empty()) return;
+    const auto members = static_cast<std::int64_t>(graph_.groups[made.group].ranks.size());
+    const Arg* input = find_arg(context_, node, 0, "input");
+    const TensorType* tensor = input != nullptr && input->is_node()
+                                   ? tensor_of(context_, body.nodes[input->as_node()].type)
+                                   : nullptr;
+    if (members == 0) return;
+    Extent share;
+    if (tensor != nullptr && !tensor->sizes.empty()) share = extent_of(tensor->sizes[0], made);
+    if (share) share = *share / members;
+    for (std::vector<Extent>* rows : {&made.sends, &made.receives})
+      if (rows->empty()) rows->assign(static_cast<std::size_t>(members), share);
   }
 
   void add_argument(const Body& body, const Node& node, std::size_t position, RankLaunch& made) {
@@ -203,9 +230,9 @@ class Reader {
     const Arg* arg = find_arg(context_, node, position, param.name);
     if (arg == nullptr) return;
     if (param.name == "output_split_sizes") {
-      made.receives = extents_of(*arg, made);
+      made.receives = extents_of(body, *arg, made);
     } else if (param.name == "input_split_sizes") {
-      made.sends = extents_of(*arg, made);
+      made.sends = extents_of(body, *arg, made);
     } else if (param.name == "group_size") {
       made.group_size = constant_of(*arg);
     } else if (param.name == "input" || param.name == "inputs" || param.name == "self") {
@@ -223,16 +250,13 @@ class Reader {
   void add_tensors(const Body& body, Arg arg, RankLaunch& made) {
     context_.args.for_each_node(arg, [&](NodeId id) {
       const TensorType* tensor = tensor_of(context_, body.nodes[id].type);
-      if (tensor == nullptr) return made.elements.push_back(std::nullopt);
+      Sizes& sizes = made.sizes.emplace_back();
+      if (tensor == nullptr) return;
+      sizes.emplace();
       made.agreement +=
           fmt::format("{}{}", made.agreement.empty() ? "" : ", ", info(tensor->dtype).short_name);
-      Extent elements = 1;
-      const std::size_t skipped = made.kind == "all_to_all_single" ? 1 : 0;
-      for (std::size_t i = skipped; i < tensor->sizes.size(); ++i) {
-        const Extent extent = extent_of(tensor->sizes[i], made);
-        elements = elements && extent ? Extent(*elements * *extent) : std::nullopt;
-      }
-      made.elements.push_back(elements);
+      for (std::size_t i = made.kind == kAllToAll ? 1 : 0; i < tensor->sizes.size(); ++i)
+        sizes->push_back(extent_of(tensor->sizes[i], made));
     });
   }
 
@@ -247,12 +271,19 @@ class Reader {
     made.is_as_traced = true;
     return facts_.hint(size);
   }
-  std::vector<Extent> extents_of(Arg arg, RankLaunch& made) {
+  std::vector<Extent> extents_of(const Body& body, Arg arg, RankLaunch& made) {
     std::vector<Extent> extents;
     if (!arg.is_list()) return extents;
-    for (Arg item : context_.args.children(arg))
-      extents.push_back(item.is(ArgKind::kSymbolic) ? extent_of(item.as_expr(), made) : constant_of(item));
+    for (Arg item : context_.args.children(arg)) extents.push_back(entry_of(body, item, made));
     return extents;
+  }
+  // Of a split table: a number, an expression, or a node that makes one.
+  Extent entry_of(const Body& body, Arg item, RankLaunch& made) {
+    if (item.is(ArgKind::kSymbolic)) return extent_of(item.as_expr(), made);
+    if (!item.is_node()) return constant_of(item);
+    const TypeId type = body.nodes[item.as_node()].type;
+    const bool is_scalar = type && context_.types[type].kind == TypeKind::kScalar;
+    return is_scalar ? extent_of(context_.types[type].expr, made) : std::nullopt;
   }
 
   // Of a node that looks it up in a mesh: the recorded value says which it was.

@@ -23,6 +23,9 @@ namespace epweave {
 // A number, or none where it is symbolic and not recorded.
 using Extent = std::optional<std::int64_t>;
 
+// Of a tensor, or none where its type is not recorded.
+using Sizes = std::optional<std::vector<Extent>>;
+
 struct RankGroup {
   std::string name;
   std::vector<std::uint32_t> members;  // in the order of their positions in the group
@@ -35,9 +38,10 @@ struct RankLaunch {
   std::string agreement;  // what all ranks must say alike: dtypes, reduction, source
   bool is_as_traced = false;  // some size is a symbol: its number when the graph was traced
   std::uint32_t group = 0;
-  std::vector<Extent> elements;         // of each tensor given; all-to-all: of one row
-  std::vector<Extent> sends, receives;  // all-to-all: rows to and from each member; empty: equal shares
+  std::vector<Sizes> sizes;             // of each tensor given; all-to-all: without its rows
+  std::vector<Extent> sends, receives;  // all-to-all: rows to and from each member
   Extent group_size;                    // as the call states it
+  bool is_faulty = false;               // something is wrong whatever the others do: it has a RankFault
 };
 
 struct RankEvent {
@@ -46,8 +50,9 @@ struct RankEvent {
   std::string node;
 };
 
-// A call that may communicate, and why nothing more is known of it.
-struct RankUnknown {
+// What is wrong with a call, whatever the other ranks do.
+struct RankFault {
+  std::string invariant;  // verify_ranks.h
   std::string node;
   std::string why;
 };
@@ -55,7 +60,7 @@ struct RankUnknown {
 struct RankCalls {
   std::vector<RankLaunch> launches;  // in execution order
   std::vector<RankEvent> events;
-  std::vector<RankUnknown> unknown;
+  std::vector<RankFault> faults;
 };
 
 struct RankProgram {

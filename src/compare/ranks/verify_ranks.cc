@@ -15,6 +15,31 @@ namespace {
 
 constexpr std::uint32_t kNone = ~0U;
 
+// Where a number is not known it may be any.
+bool differ(const std::vector<Sizes>& a, const std::vector<Sizes>& b) {
+  const auto may_be = [](const Extent& x, const Extent& y) { return !x || !y || *x == *y; };
+  const auto may_be_all = [&](const Sizes& x, const Sizes& y) {
+    return !x || !y || std::ranges::equal(*x, *y, may_be);
+  };
+  return !std::ranges::equal(a, b, may_be_all);
+}
+
+bool has_unknown(const std::vector<Extent>& extents) {
+  return std::ranges::any_of(extents, [](const Extent& extent) { return !extent.has_value(); });
+}
+
+// "[4, 2]", "[4, ?], [8]"
+std::string print_sizes(const std::vector<Sizes>& sizes) {
+  std::vector<std::string> tensors;
+  for (const Sizes& tensor : sizes) {
+    std::vector<std::string> numbers;
+    for (const Extent& extent : tensor.value_or(std::vector<Extent>()))
+      numbers.push_back(extent ? std::to_string(*extent) : "?");
+    tensors.push_back(tensor ? fmt::format("[{}]", fmt::join(numbers, ", ")) : "?");
+  }
+  return fmt::format("{}", fmt::join(tensors, ", "));
+}
+
 // A group as all its members see it.
 struct SharedGroup {
   std::vector<std::uint32_t> members;
@@ -35,7 +60,7 @@ class RanksVerifier {
   RanksReport run() {
     report_.ranks = static_cast<std::uint32_t>(programs_.size());
     check_worlds();
-    for (const RankProgram& program : programs_) list_unknown(program);
+    for (const RankProgram& program : programs_) list_faults(program);
     for (const SharedGroup& group : groups_) check_group(group);
     const std::size_t before = report_.violations.size();
     run_asynchronously();
@@ -121,10 +146,10 @@ class RanksVerifier {
   }
 
   // Ranks that run one graph share its calls, and name them once.
-  void list_unknown(const RankProgram& program) {
+  void list_faults(const RankProgram& program) {
     if (!listed_.insert(program.calls.get()).second) return;
-    for (const RankUnknown& unknown : program.calls->unknown)
-      complain("ranks-unknown", {*program.rank}, {unknown.node}, unknown.why);
+    for (const RankFault& fault : program.calls->faults)
+      complain(fault.invariant, {*program.rank}, {fault.node}, fault.why);
   }
 
   // The first difference of each kind on the group; more would follow from it.
@@ -139,10 +164,9 @@ class RanksVerifier {
     check_splits(group);
     for (std::size_t n = 0; n < group.length; ++n) {
       const RankLaunch& one = launch(group, first, n);
-      const auto is_symbolic = [](const Extent& extent) { return !extent.has_value(); };
-      const bool is_unknown = std::ranges::any_of(one.elements, is_symbolic) ||
-                              std::ranges::any_of(one.sends, is_symbolic) ||
-                              std::ranges::any_of(one.receives, is_symbolic);
+      const auto is_unknown_size = [](const Sizes& sizes) { return !sizes || has_unknown(*sizes); };
+      const bool is_unknown = std::ranges::any_of(one.sizes, is_unknown_size) || has_unknown(one.sends) ||
+                              has_unknown(one.receives);
       report_.not_compared += is_unknown;
       report_.as_traced += one.is_as_traced && !is_unknown;
     }
@@ -152,7 +176,9 @@ class RanksVerifier {
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       for (std::size_t n = 0; n < group.sequences[m].size(); ++n) {
         const RankLaunch& one = launch(group, m, n);
-        if (!one.group_size || *one.group_size == static_cast<std::int64_t>(group.members.size())) continue;
+        if (one.is_faulty || !one.group_size ||
+            *one.group_size == static_cast<std::int64_t>(group.members.size()))
+          continue;
         return complain(
             "ranks-group", {group.members[m]}, {one.node},
             fmt::format("{} states {} members for {}", one.kind, *one.group_size, describe(group)));
@@ -187,12 +213,12 @@ class RanksVerifier {
     for (std::size_t n = 0; n < group.sequences[a].size(); ++n) {
       const RankLaunch& x = launch(group, a, n);
       const RankLaunch& y = launch(group, b, n);
-      for (std::size_t i = 0; i < std::min(x.elements.size(), y.elements.size()); ++i) {
-        if (!x.elements[i] || !y.elements[i] || *x.elements[i] == *y.elements[i]) continue;
+      if (differ(x.sizes, y.sizes)) {
+        const std::string_view rows = x.kind == "all_to_all_single" ? " in a row" : "";
         complain("ranks-size", {group.members[a], group.members[b]}, {x.node, y.node},
-                 fmt::format("{}, launch {} on {}: {} elements{} here and {} there{}", x.kind, n,
-                             describe(group), *x.elements[i], x.kind == "all_to_all_single" ? " a row" : "",
-                             *y.elements[i], x.is_as_traced || y.is_as_traced ? ", as traced" : ""));
+                 fmt::format("{}, launch {} on {}: sizes{} {} here and {} there{}", x.kind, n,
+                             describe(group), rows, print_sizes(x.sizes), print_sizes(y.sizes),
+                             x.is_as_traced || y.is_as_traced ? ", as traced" : ""));
         return false;
       }
     }
@@ -205,7 +231,7 @@ class RanksVerifier {
       for (std::size_t from = 0; from < size; ++from) {
         if (!is_given(group, from)) continue;
         const RankLaunch& sender = launch(group, from, n);
-        if (sender.sends.empty() && sender.receives.empty()) continue;
+        if (sender.is_faulty || (sender.sends.empty() && sender.receives.empty())) continue;
         if (sender.sends.size() != size || sender.receives.size() != size)
           return complain("ranks-splits", {group.members[from]}, {sender.node},
                           fmt::format("{} lists {} sizes to send and {} to receive for {} members",
@@ -213,7 +239,7 @@ class RanksVerifier {
         for (std::size_t to = 0; to < size; ++to) {
           if (!is_given(group, to)) continue;
           const RankLaunch& receiver = launch(group, to, n);
-          if (receiver.receives.size() != size) continue;
+          if (receiver.is_faulty || receiver.receives.size() != size) continue;
           const Extent sent = sender.sends[to], expected = receiver.receives[from];
           if (!sent || !expected || *sent == *expected) continue;
           return complain(

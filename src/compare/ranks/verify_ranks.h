@@ -6,9 +6,12 @@
 //                       different sizes
 //   ranks-unknown       a call may communicate, but is of an unknown op, or of a nested graph that runs nobody
 //                       knows how often
+//   ranks-call          a call is wrong whatever the others do: an unknown reduction, a source that is no member,
+//                       split tables or a group size that do not fit the group (ops/collective_arguments.h)
 //   ranks-sequence      a member launches fewer or more collectives, or another kind, or with other dtypes
-//   ranks-size          members give tensors of other sizes
-//   ranks-splits        an all-to-all: what one member sends another is not what that one expects
+//   ranks-size          members give tensors of other sizes; of an all-to-all: rows of other sizes
+//   ranks-splits        an all-to-all: what one member sends another is not what that one expects; without a table these
+//                       are equal shares of its rows
 //   ranks-deadlock      ranks wait for each other, whatever the machine
 //   ranks-interleaving  ranks launch collectives of different groups in different orders; they hang where
 //                       collectives that are not finished keep others from starting, as NCCL's may

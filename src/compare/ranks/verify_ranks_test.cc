@@ -86,6 +86,13 @@ bool has_splits(const RankLaunch& launch) {
   return std::ranges::any_of(launch.sends, [](const Extent& e) { return e.has_value(); });
 }
 
+// A dimension of the first tensor whose extent is known.
+std::optional<std::size_t> knows_size(const RankLaunch& launch) {
+  for (std::size_t i = 0; launch.sizes[0] && i < launch.sizes[0]->size(); ++i)
+    if (launch.sizes[0]->at(i)) return i;
+  return std::nullopt;
+}
+
 struct Fault {
   const char* name;
   const char* invariant;
@@ -175,7 +182,10 @@ std::vector<Fault> faults() {
          one.group_size.reset();
        }},
       {"another size", "ranks-size",
-       [](Edit& e) { ++*e.pick([](const RankLaunch& l) { return l.elements[0].has_value(); }).elements[0]; }},
+       [](Edit& e) {
+         RankLaunch& one = e.pick([](const RankLaunch& l) { return knows_size(l).has_value(); });
+         ++*one.sizes[0]->at(*knows_size(one));
+       }},
       {"sends another number of rows", "ranks-splits",
        [](Edit& e) {
          RankLaunch& one = e.pick(has_splits);

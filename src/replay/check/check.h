@@ -20,7 +20,8 @@
 //   differs     everything else
 //
 // A view reads nothing, so it may stand on either side of a write to its storage: where it has other bits for that reason it is
-// skipped, and those who read through it are compared.
+// skipped, and those who read through it are compared. So are parts cut off a value that is written in place, and joins of its
+// parts: they show it where they stand, which is where it is read.
 //
 // The verdict on B:
 //

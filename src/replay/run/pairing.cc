@@ -18,13 +18,15 @@ struct Counterpart {
   std::string_view origin;
   std::uint32_t part = 0, parts = 0;  // parts 0: all of it
   bool is_piece = false;              // cut off the whole, not made by a copy of its code
+  bool is_join = false;
 };
 
 std::optional<Counterpart> find_by_provenance(const Graph& b, const Node& node) {
   if (node.provenance.back().origins.size() != 1) return std::nullopt;
   Counterpart counterpart{b.text(node.provenance.back().origins[0]), 0, 0};
   for (const Provenance& record : node.provenance) {
-    if (record.role == ProvenanceRole::kMaterialize) return Counterpart{counterpart.origin, 0, 0};
+    if (record.role == ProvenanceRole::kMaterialize)
+      return Counterpart{counterpart.origin, 0, 0, false, true};
     if (record.role == ProvenanceRole::kSize || record.role == ProvenanceRole::kAdded) return std::nullopt;
     if (record.parts != 0) {
       counterpart.part = record.part;
@@ -117,20 +119,23 @@ bool is_uninitialised(const Node& node) {
          (node.op->target.starts_with("aten.empty") || node.op->target.starts_with("aten.new_empty"));
 }
 
-IdSet<NodeId> find_views_of_written(const Graph& graph) {
+WrittenStorage find_written_storage(const Graph& graph) {
   const Body& body = graph.step();
   const Effects effects(*graph.context, body);
-  IdSet<NodeId> written(body.nodes.size()), views(body.nodes.size());
+  IdSet<NodeId> storages(body.nodes.size());
+  WrittenStorage found{IdSet<NodeId>(body.nodes.size()), IdSet<NodeId>(body.nodes.size())};
   for (NodeId id : body.order)
     for (const StorageAccess& access : effects.accesses_of(id))
-      if (access.writes) written.insert(access.storage);
+      if (access.writes) storages.insert(access.storage);
   for (NodeId id : body.order) {
+    if (!storages.contains(effects.storage_of(id))) continue;
+    found.all.insert(id);
     const Node& node = body.nodes[id];
     const bool is_view =
         node.kind == NodeKind::kCall && !reads_elements(node) && effects.accesses_of(id).empty();
-    if (is_view && effects.storage_of(id) != id && written.contains(effects.storage_of(id))) views.insert(id);
+    if (is_view && effects.storage_of(id) != id) found.views.insert(id);
   }
-  return views;
+  return found;
 }
 
 std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired) {
@@ -150,14 +155,14 @@ std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unp
       continue;
     }
     if (counterpart->parts == 0) {
-      groups.push_back({origin, {id}, false, false});
+      groups.push_back({origin, {id}, false, false, counterpart->is_join});
       continue;
     }
     const auto [at, is_new] =
         part_groups.try_emplace({origin, node.target, counterpart->is_piece}, groups.size());
     if (is_new)
-      groups.push_back(
-          {origin, std::vector<NodeId>(counterpart->parts), true, node.op != nullptr && node.op->writes});
+      groups.push_back({origin, std::vector<NodeId>(counterpart->parts), true,
+                        node.op != nullptr && node.op->writes, counterpart->is_piece});
     Group& group = groups[at->second];
     if (counterpart->part < group.values.size()) group.values[counterpart->part] = id;
   }

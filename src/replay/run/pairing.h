@@ -14,6 +14,7 @@ struct Group {
   std::vector<NodeId> values;  // of B: one, or one per part
   bool is_parts = false;
   bool is_written = false;  // the op writes an argument: each part goes on from the one before
+  bool is_copied = false;   // cut off the whole, or joined of its parts; not made by its code
 };
 
 // In the order of B. Counts B's nodes that have no counterpart.
@@ -29,8 +30,13 @@ struct PairedGraphs {
   std::vector<Group> groups;
 };
 
-// Views of storage that some node writes: what a view shows where it stands, nobody need have read.
-IdSet<NodeId> find_views_of_written(const Graph& graph);
+// Of nodes whose storage some node writes, so that it holds other values at other times.
+struct WrittenStorage {
+  IdSet<NodeId> all;
+  IdSet<NodeId>
+      views;  // those that only look at it: what a view shows where it stands, nobody need have read
+};
+WrittenStorage find_written_storage(const Graph& graph);
 
 // Whether the op makes memory that nobody has written yet: its bits mean nothing.
 bool is_uninitialised(const Node& node);

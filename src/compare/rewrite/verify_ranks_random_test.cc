@@ -1,0 +1,396 @@
+// Random programs of four ranks, most of them with a change on one rank, against what happens when they are run: a thread for
+// each rank, messages between them, waits that block. Whatever `verify --ranks` accepts runs to its end, and moves what every
+// rank expects; whatever it refuses is stuck, or some rank gets what it did not expect.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "compare/ranks/verify_ranks.h"
+#include "ir/text/text.h"
+
+namespace epweave {
+namespace {
+
+constexpr int kRanks = 4;
+constexpr int kPrograms = 3000;
+
+using Members = std::vector<int>;
+Members members_of(char group, int rank) {
+  if (group == 'w') return {0, 1, 2, 3};
+  if (group == 'e') return {rank / 2 * 2, rank / 2 * 2 + 1};
+  return {rank % 2, rank % 2 + 2};
+}
+
+enum class Kind { kReduce, kGather, kScatter, kBroadcast, kExchange };
+
+struct Call {
+  Kind kind = Kind::kReduce;
+  char group = 'w';
+  std::string dtype = "f32", reduction = "sum";
+  int source = 0, group_size = 1, rows = 4, columns = 2;
+  std::vector<int> sends, receives;  // empty: equal shares
+};
+struct Event {
+  bool is_wait = false;
+  int call = 0;
+};
+struct Program {
+  std::vector<Call> calls;
+  std::vector<Event> events;
+};
+using Programs = std::vector<Program>;
+
+// ---------------------------------------------------------------------------------------------- as text
+
+std::string print_call(const Call& call, int i) {
+  const auto type = [&](int rows) { return fmt::format("{}[{}, {}]", call.dtype, rows, call.columns); };
+  const auto print = [&](std::string_view op, const std::string& args, int rows) {
+    return fmt::format("  %c{} = _c10d_functional.{}.default(%x{}, {}\"{}\") : {}\n", i, op, i, args,
+                       call.group, type(rows));
+  };
+  switch (call.kind) {
+    case Kind::kReduce:
+      return print("all_reduce", fmt::format("\"{}\", ", call.reduction), call.rows);
+    case Kind::kGather:
+      return print("all_gather_into_tensor", fmt::format("{}, ", call.group_size),
+                   call.rows * call.group_size);
+    case Kind::kScatter:
+      return print("reduce_scatter_tensor", fmt::format("\"{}\", {}, ", call.reduction, call.group_size),
+                   call.rows / call.group_size);
+    case Kind::kBroadcast:
+      return print("broadcast", fmt::format("{}, ", call.source), call.rows);
+    case Kind::kExchange:
+      break;
+  }
+  const int received = std::accumulate(call.receives.begin(), call.receives.end(), 0);
+  return print("all_to_all_single",
+               fmt::format("[{}], [{}], ", fmt::join(call.receives, ", "), fmt::join(call.sends, ", ")),
+               call.receives.empty() ? call.rows : received);
+}
+
+std::string print_program(const Program& program, int rank) {
+  std::string text = fmt::format("epweave text 1\ninfo rank = {}\ninfo world_size = {}\n", rank, kRanks);
+  for (char group : {'w', 'e', 'f'})
+    text += fmt::format("group {} ranks=[{}]\n", group, fmt::join(members_of(group, rank), ", "));
+  text += "\ngraph\n";
+  for (std::size_t i = 0; i < program.calls.size(); ++i)
+    text += fmt::format("  %x{} = placeholder : {}[{}, {}]\n", i, program.calls[i].dtype,
+                        program.calls[i].rows, program.calls[i].columns);
+  for (const Event& event : program.events)
+    text += event.is_wait
+                ? fmt::format("  %w{} = _c10d_functional.wait_tensor.default(%c{})\n", event.call, event.call)
+                : print_call(program.calls[static_cast<std::size_t>(event.call)], event.call);
+  return text + "  output([])\n";
+}
+
+// ---------------------------------------------------------------------------------------------- run
+
+enum class Launching { kGoesOn, kBlocks };
+
+struct Message {
+  Call call;
+  std::map<int, std::vector<float>> rows;  // to each member
+};
+
+// The ranks' threads, and what they hand to each other.
+class Job {
+ public:
+  Job(const Programs& programs, Launching launching) : programs_(programs), launching_(launching) {}
+
+  // Whether every rank came to its end, and got what it expected.
+  bool run() {
+    std::vector<std::thread> threads;
+    running_ = kRanks;
+    for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back([this, rank] { run_rank(rank); });
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& [key, meeting] : meetings_)
+      if (meeting.size() != key.first.second.size()) is_wrong_ = true;  // somebody never came
+    return !is_wrong_;
+  }
+
+ private:
+  using GroupKey = std::pair<char, Members>;
+  using Meeting = std::map<int, Message>;  // by rank
+  struct Posted {
+    GroupKey group;
+    int number = 0;
+  };
+
+  void run_rank(int rank) {
+    const Program& program = programs_[static_cast<std::size_t>(rank)];
+    std::map<GroupKey, int> launched;
+    std::map<int, Posted> posted;
+    std::unique_lock lock(mutex_);
+    for (const Event& event : program.events) {
+      const Call& call = program.calls[static_cast<std::size_t>(event.call)];
+      if (!event.is_wait) {
+        const GroupKey group{call.group, members_of(call.group, rank)};
+        posted[event.call] = {group, launched[group]++};
+        post(rank, call, posted[event.call]);
+      }
+      if (is_wrong_) break;
+      if ((event.is_wait || launching_ == Launching::kBlocks) && !wait(lock, posted.at(event.call))) break;
+    }
+    --running_;
+    give_up_if_stuck();
+  }
+
+  void post(int rank, const Call& call, const Posted& at) {
+    Meeting& meeting = meetings_[{at.group, at.number}];
+    auto message = write(rank, call, at.group.second);
+    if (!message) return fail();
+    meeting[rank] = std::move(*message);
+    if (meeting.size() == at.group.second.size()) {
+      for (int receiver : at.group.second)
+        for (int sender : at.group.second)
+          if (!is_expected(meeting.at(receiver).call, receiver, meeting.at(sender), sender)) return fail();
+      ++version_;
+      changed_.notify_all();
+    }
+  }
+
+  void fail() {
+    is_wrong_ = true;
+    changed_.notify_all();
+  }
+  void give_up_if_stuck() {
+    if (running_ > 0 && blocked_ == running_ && !any_over()) fail();
+  }
+
+  bool wait(std::unique_lock<std::mutex>& lock, const Posted& at) {
+    const auto is_over = [&] { return meetings_[{at.group, at.number}].size() == at.group.second.size(); };
+    while (!is_over() && !is_wrong_) {
+      const int seen = version_;
+      ++blocked_;
+      // Whoever was woken for another meeting counts as blocked until it looks.
+      if (blocked_ == running_ && !any_over()) fail();
+      waiting_.push_back(&at);
+      changed_.wait(lock, [&] { return is_wrong_ || version_ != seen; });
+      std::erase(waiting_, &at);
+      --blocked_;
+    }
+    return !is_wrong_;
+  }
+  bool any_over() {
+    return std::ranges::any_of(waiting_, [&](const Posted* at) {
+      return meetings_[{at->group, at->number}].size() == at->group.second.size();
+    });
+  }
+
+  // What the rank sends to each member; none if it cannot.
+  static std::optional<Message> write(int rank, const Call& call, const Members& members) {
+    const auto size = static_cast<int>(members.size());
+    Message message{call, {}};
+    const bool reduces = call.kind == Kind::kReduce || call.kind == Kind::kScatter;
+    if (reduces && call.reduction != "sum" && call.reduction != "avg" && call.reduction != "max") return {};
+    if (call.kind == Kind::kBroadcast && std::ranges::find(members, call.source) == members.end()) return {};
+    const bool has_size = call.kind == Kind::kGather || call.kind == Kind::kScatter;
+    if (has_size && call.group_size != size) return {};
+    const auto rows = [&](int n) { return std::vector<float>(static_cast<std::size_t>(n * call.columns)); };
+    if (call.kind == Kind::kExchange) {
+      const std::optional<std::vector<int>> sends = table(call.sends, call.rows, size);
+      if (!sends || !table(call.receives, call.rows, size) ||
+          std::accumulate(sends->begin(), sends->end(), 0) != call.rows)
+        return {};
+      for (int i = 0; i < size; ++i) message.rows[members[at(i)]] = rows((*sends)[at(i)]);
+      return message;
+    }
+    const bool sends = call.kind != Kind::kBroadcast || rank == call.source;
+    for (int member : members) message.rows[member] = rows(sends ? call.rows : 0);
+    return message;
+  }
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  static std::optional<std::vector<int>> table(const std::vector<int>& given, int rows, int size) {
+    if (given.empty() && rows % size == 0) return std::vector<int>(at(size), rows / size);
+    if (given.size() != at(size)) return {};
+    return given;
+  }
+
+  static bool is_expected(const Call& own, int receiver, const Message& message, int sender) {
+    const Call& theirs = message.call;
+    if (theirs.kind != own.kind || theirs.dtype != own.dtype || theirs.columns != own.columns) return false;
+    const bool reduces = own.kind == Kind::kReduce || own.kind == Kind::kScatter;
+    if (reduces && theirs.reduction != own.reduction) return false;
+    if (own.kind == Kind::kBroadcast && theirs.source != own.source) return false;
+    const Members members = members_of(own.group, receiver);
+    const auto place = std::ranges::find(members, sender) - members.begin();
+    const bool sends = own.kind != Kind::kBroadcast || sender == own.source;
+    const int expected =
+        own.kind == Kind::kExchange
+            ? (*table(own.receives, own.rows, static_cast<int>(members.size())))[at(static_cast<int>(place))]
+        : sends ? own.rows
+                : 0;
+    // Who sends nothing states its size all the same.
+    if (own.kind == Kind::kBroadcast && theirs.rows != own.rows) return false;
+    return message.rows.at(receiver).size() == at(expected * own.columns);
+  }
+
+  const Programs& programs_;
+  const Launching launching_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::pair<GroupKey, int>, Meeting> meetings_;
+  std::vector<const Posted*> waiting_;
+  int running_ = 0, blocked_ = 0, version_ = 0;
+  bool is_wrong_ = false;
+};
+
+// ---------------------------------------------------------------------------------------------- programs
+
+class Maker {
+ public:
+  explicit Maker(std::uint32_t seed) : random_(seed) {}
+  int below(int n) { return static_cast<int>(random_() % static_cast<std::uint32_t>(n)); }
+
+  // The same on all ranks, but for what they exchange.
+  Programs make() {
+    Programs programs(kRanks);
+    const int calls = 1 + below(5);
+    for (int i = 0; i < calls; ++i) add_call(programs);
+    std::vector<Event> events;
+    for (int i = 0; i < calls; ++i) events.push_back({false, i});
+    for (int i = 0; i < calls; ++i) {
+      if (below(8) == 0) continue;  // nobody waits
+      const auto launch =
+          std::ranges::find_if(events, [&](const Event& e) { return !e.is_wait && e.call == i; }) -
+          events.begin();
+      const int behind = 1 + below(static_cast<int>(static_cast<long>(events.size()) - launch));
+      events.insert(events.begin() + launch + behind, Event{true, i});
+    }
+    for (Program& program : programs) program.events = events;
+    return programs;
+  }
+
+  void change(Programs& programs) {
+    Program& program = programs[static_cast<std::size_t>(below(kRanks))];
+    Call& call = program.calls[static_cast<std::size_t>(below(static_cast<int>(program.calls.size())))];
+    switch (below(12)) {
+      case 0:
+        return void(call.dtype = below(2) == 0 ? "bf16" : "f32");
+      case 1:
+        return void(call.columns = 1 + below(3));
+      case 2:
+        return void(call.rows = 1 + below(8));
+      case 3:
+        return void(call.reduction = below(3) == 0 ? "summ" : below(2) == 0 ? "max" : "sum");
+      case 4:
+        return void(call.source = below(kRanks));
+      case 5:
+        return void(call.group_size = below(2) == 0 ? 2 : 4);
+      case 6:
+        return void(call.group = "wef"[below(3)]);
+      case 7:
+        return void(call.kind = below(2) == 0 ? Kind::kReduce : Kind::kGather);
+      case 8:
+        return change_table(call, below(2) == 0 ? call.sends : call.receives);
+      case 9:
+        return drop(program);
+      default:
+        return move(program);
+    }
+  }
+
+ private:
+  void add_call(Programs& programs) {
+    Call call;
+    call.kind = static_cast<Kind>(below(5));
+    call.group = "wef"[below(3)];
+    call.dtype = below(2) == 0 ? "f32" : "bf16";
+    call.reduction = below(2) == 0 ? "sum" : "avg";
+    call.group_size = call.group == 'w' ? 4 : 2;
+    call.rows = call.group_size * (1 + below(2));
+    call.columns = 1 + below(3);
+    const bool has_tables = call.kind == Kind::kExchange && below(2) == 0;
+    std::vector<std::vector<int>> sent(kRanks, std::vector<int>(kRanks));  // from, to
+    for (std::vector<int>& row : sent)
+      for (int& rows : row) rows = below(4);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Call own = call;
+      const Members members = members_of(call.group, rank);
+      own.source = members[0];
+      if (has_tables) {
+        for (int other : members) {
+          own.sends.push_back(sent[static_cast<std::size_t>(rank)][static_cast<std::size_t>(other)]);
+          own.receives.push_back(sent[static_cast<std::size_t>(other)][static_cast<std::size_t>(rank)]);
+        }
+        own.rows = std::accumulate(own.sends.begin(), own.sends.end(), 0);
+      }
+      programs[static_cast<std::size_t>(rank)].calls.push_back(std::move(own));
+    }
+  }
+
+  void change_table(Call& call, std::vector<int>& table) {
+    if (call.kind != Kind::kExchange) return;
+    const int size = call.group == 'w' ? 4 : 2;
+    if (table.empty() || below(3) == 0) {  // equal shares, listed on one rank
+      table.assign(static_cast<std::size_t>(size), call.rows / size);
+      if (below(2) == 0) return;
+    }
+    if (below(4) == 0) return table.clear();
+    ++table[static_cast<std::size_t>(below(static_cast<int>(table.size())))];
+    if (int& less = table[static_cast<std::size_t>(below(static_cast<int>(table.size())))]; less > 0) --less;
+  }
+
+  void drop(Program& program) {
+    const int call = below(static_cast<int>(program.calls.size()));
+    std::erase_if(program.events, [&](const Event& e) { return e.call == call; });
+  }
+
+  // One event goes elsewhere; a wait stays behind its launch.
+  void move(Program& program) {
+    std::vector<Event>& events = program.events;
+    if (events.empty()) return;
+    const auto from = below(static_cast<int>(events.size())), to = below(static_cast<int>(events.size()));
+    const std::vector<Event> before = events;
+    const Event event = events[static_cast<std::size_t>(from)];
+    events.erase(events.begin() + from);
+    events.insert(events.begin() + to, event);
+    std::vector<bool> is_launched(program.calls.size());
+    for (const Event& e : events) {
+      if (e.is_wait && !is_launched[static_cast<std::size_t>(e.call)]) return void(events = before);
+      is_launched[static_cast<std::size_t>(e.call)] = true;
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+RanksReport verify(const Programs& programs) {
+  std::vector<RankProgram> read;
+  for (int rank = 0; rank < kRanks; ++rank)
+    read.push_back(list_rank_program(parse_text(print_program(programs[static_cast<std::size_t>(rank)], rank),
+                                                fmt::format("rank {}", rank))));
+  return verify_ranks(read);
+}
+
+TEST_CASE("random programs of four ranks do what verify_ranks says") {
+  int right = 0;
+  for (std::uint32_t seed = 0; seed < kPrograms; ++seed) {
+    Maker maker(seed);
+    Programs programs = maker.make();
+    for (int changes = maker.below(3); changes > 0; --changes) maker.change(programs);
+    const RanksReport report = verify(programs);
+    const bool runs = Job(programs, Launching::kGoesOn).run() && Job(programs, Launching::kBlocks).run();
+    right += runs ? 1 : 0;
+    INFO("seed " << seed << ": " << (runs ? "runs" : "does not run"));
+    if (!report.violations.empty())
+      INFO(report.violations[0].invariant << ": " << report.violations[0].message);
+    if (runs != report.violations.empty())
+      for (int rank = 0; rank < kRanks; ++rank)
+        UNSCOPED_INFO(print_program(programs[static_cast<std::size_t>(rank)], rank));
+    REQUIRE(runs == report.violations.empty());
+  }
+  CHECK(right > kPrograms / 4);
+  CHECK(right < kPrograms * 3 / 4);
+}
+
+}  // namespace
+}  // namespace epweave

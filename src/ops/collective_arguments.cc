@@ -1,0 +1,137 @@
+#include "ops/collective_arguments.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+// Those of torch's functional collectives (torch/csrc/distributed/c10d/Functional.cpp), and the one that only its
+// Python side knows.
+constexpr std::string_view kReductions[] = {"sum",  "avg", "product", "min",       "max",
+                                            "band", "bor", "bxor",    "premul_sum"};
+
+class ArgumentCheck {
+ public:
+  ArgumentCheck(const Context& context, const Body& body, const Node& node, const ProcessGroup& group)
+      : context_(context), body_(body), node_(node), group_(group) {}
+
+  std::vector<std::string> check() {
+    for (std::size_t i = 0; i < node_.op->params.size(); ++i) {
+      const std::string_view name = node_.op->params[i].name;
+      const Arg* arg = find_arg(context_, node_, i, name);
+      if (arg == nullptr) continue;
+      if (name == "reduce_op") check_reduction(*arg);
+      if (name == "src") check_source(*arg);
+      if (name == "group_size") check_group_size(*arg);
+    }
+    return std::move(problems_);
+  }
+  std::vector<std::string> check_split_tables() {
+    for (const std::string_view name : {"output_split_sizes", "input_split_sizes"}) {
+      const auto param = node_.op->find_param(name);
+      const Arg* arg = param ? find_arg(context_, node_, *param, name) : nullptr;
+      if (arg != nullptr) check_splits(*arg, name);
+    }
+    return std::move(problems_);
+  }
+
+ private:
+  std::size_t count_members() const { return group_.ranks.size(); }
+  std::string describe_group() const {
+    return fmt::format("group {} [{}]", context_.text(group_.name), fmt::join(group_.ranks, ", "));
+  }
+  std::optional<std::int64_t> number_of(Arg arg) const {
+    if (arg.is_int()) return arg.as_int();
+    return arg.is(ArgKind::kSymbolic) ? context_.exprs.constant(arg.as_expr()) : std::nullopt;
+  }
+
+  void check_reduction(Arg arg) {
+    if (!arg.is(ArgKind::kText) || is_reduction(context_.text(arg.as_name()))) return;
+    problems_.push_back(fmt::format("there is no reduction '{}'; known are {}", context_.text(arg.as_name()),
+                                    fmt::join(kReductions, ", ")));
+  }
+
+  void check_source(Arg arg) {
+    const auto source = number_of(arg);
+    if (!source || group_.ranks.empty() || std::ranges::find(group_.ranks, *source) != group_.ranks.end())
+      return;
+    problems_.push_back(fmt::format("rank {}, the source, is no member of {}", *source, describe_group()));
+  }
+
+  void check_group_size(Arg arg) {
+    const auto size = number_of(arg);
+    if (!size || group_.ranks.empty() || *size == static_cast<std::int64_t>(count_members())) return;
+    problems_.push_back(fmt::format("states {} members for {}", *size, describe_group()));
+  }
+
+  void check_splits(Arg arg, std::string_view name) {
+    if (group_.ranks.empty() || (!arg.is_list() && !arg.is_none())) return;
+    const std::size_t entries = arg.is_list() ? context_.args.children(arg).size() : 0;
+    if (entries == 0) return check_shares();
+    if (entries != count_members())
+      problems_.push_back(fmt::format("{} has {} entries for the {} members of {}", name, entries,
+                                      count_members(), describe_group()));
+    else if (name == "input_split_sizes")
+      check_total(arg);
+  }
+
+  // Rows of the operand, where they are a number.
+  std::optional<std::int64_t> count_rows() const {
+    const auto args = context_.args[node_.args];
+    if (args.empty() || !args[0].is_node()) return std::nullopt;
+    const TensorType* tensor = tensor_of(context_, body_.nodes[args[0].as_node()].type);
+    if (tensor == nullptr || tensor->sizes.empty()) return std::nullopt;
+    return context_.exprs.constant(tensor->sizes[0]);
+  }
+
+  void check_total(Arg list) {
+    std::int64_t total = 0;
+    for (Arg entry : context_.args.children(list)) {
+      const auto rows = number_of(entry);
+      if (!rows) return;
+      total += *rows;
+    }
+    const auto rows = count_rows();
+    if (rows && *rows != total)
+      problems_.push_back(fmt::format("sends {} rows of an operand of {}", total, *rows));
+  }
+
+  void check_shares() {
+    const auto rows = count_rows();
+    if (!rows || *rows % static_cast<std::int64_t>(count_members()) == 0) return;
+    std::string problem = fmt::format("{} rows are no equal shares for the {} members of {}", *rows,
+                                      count_members(), describe_group());
+    if (std::ranges::find(problems_, problem) == problems_.end()) problems_.push_back(std::move(problem));
+  }
+
+  const Context& context_;
+  const Body& body_;
+  const Node& node_;
+  const ProcessGroup& group_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+bool is_reduction(std::string_view name) {
+  return std::ranges::find(kReductions, name) != std::end(kReductions);
+}
+
+std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,
+                                                const ProcessGroup& group) {
+  return ArgumentCheck(context, body, node, group).check();
+}
+
+std::vector<std::string> find_split_problems(const Context& context, const Body& body, const Node& node,
+                                             const ProcessGroup& group) {
+  return ArgumentCheck(context, body, node, group).check_split_tables();
+}
+
+}  // namespace epweave

@@ -1,0 +1,30 @@
+// What is wrong with the arguments of a collective, whatever the other ranks launch.
+//
+//   all_reduce(%x, "summ", "dp")               no rank knows the reduction
+//   broadcast(%x, 5, "dp")                     dp is [0, 1]: nobody sends
+//   reduce_scatter_tensor(%x, "sum", 4, "dp")  dp has 2 members
+//   all_to_all_single(%x, [1, 2, 3], [], "dp") an entry for each of 2 members is needed
+//   all_to_all_single(%x, [], [], "dp")        %x: f32[5, 8]; 5 rows are no equal shares of 2 members
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+// The reductions that collectives name.
+bool is_reduction(std::string_view name);
+
+// One sentence for each problem. `group` is the one that the call names. Arguments that are no numbers are not judged.
+// Reductions, sources, group sizes:
+std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,
+                                                const ProcessGroup& group);
+// Split tables, and the equal shares that stand where there is none. They are judged where the ranks are (`verify --ranks`):
+// a graph that is only rewritten may name a group of other ranks than it was written for.
+std::vector<std::string> find_split_problems(const Context& context, const Body& body, const Node& node,
+                                             const ProcessGroup& group);
+
+}  // namespace epweave
