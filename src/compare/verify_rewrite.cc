@@ -12,6 +12,7 @@
 #include "compare/verify_orders.h"
 #include "compare/verify_rows.h"
 #include "compare/verify_storage.h"
+#include "compare/verify_strides.h"
 
 namespace epweave {
 namespace {
@@ -26,6 +27,7 @@ class RewriteVerifier {
         calls_(claims, numbers_),
         joins_(claims, numbers_),
         storage_(claims),
+        strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         orders_(claims),
         report_(report) {}
 
@@ -48,6 +50,7 @@ class RewriteVerifier {
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
     report_.assumptions = list_assumptions(claims_.graph_a(), claims_.graph_b(), numbers_);
+    for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }
 
@@ -61,11 +64,13 @@ class RewriteVerifier {
         calls_.check_call(id);
         calls_.check_type(id);
         storage_.check_effects(id);
+        strides_.check(id);
         break;
       case ClaimKind::kPart:
         calls_.check_call(id);
         check_rows(claims_, numbers_, id);
         storage_.check_effects(id);
+        strides_.check(id);
         break;
       case ClaimKind::kSplit:
         ++report_.splits;
@@ -92,6 +97,7 @@ class RewriteVerifier {
   CallCheck calls_;
   JoinCheck joins_;
   StorageCheck storage_;
+  StrideCheck strides_;
   OrderCheck orders_;
   RewriteReport& report_;
 };
