@@ -138,7 +138,8 @@ bool StrideCheck::has_equal_strides(const TensorType& x, const TensorType& y, Sh
   for (std::size_t i = 0; i < x.strides.size(); ++i)
     if (is_zero(facts_a_, x.sizes[i])) return true;
   for (std::size_t i = 0; i < x.strides.size(); ++i)
-    if (!is_one(facts_a_, x.sizes[i]) && numbers_.match(x.strides[i], y.strides[i], share) == Fraction::kNone)
+    if (!is_one(facts_a_, x.sizes[i]) && !is_one(facts_b_, y.sizes[i]) &&
+        numbers_.match(x.strides[i], y.strides[i], share) == Fraction::kNone)
       return false;
   return true;
 }
