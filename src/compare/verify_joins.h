@@ -3,8 +3,9 @@
 //   %s = split_with_sizes(%x, [n0, n1], 0);  %x_0 = getitem(%s, 0)     all of %x, cut as the tokens are
 //   %x = cat([%x_0, %x_1], 0)      %g = add(add(%g_0, %g_1), %g_2)     all parts, in order, each once
 //
-// A dimension of 4*s rows in 4 blocks is viewed as [4, s], split or joined along the second, and viewed as one
-// dimension again. A join that lies in memory as the whole did joins permuted parts, and is permuted back:
+// A dimension of 4*s rows in 4 blocks is viewed as [4, s], split or joined along the second, and
+// viewed as one dimension again. A join that lies in memory as the whole did joins permuted parts,
+// and is permuted back:
 //
 //   %p_0 = permute(%x_0, [1, 0]); ..  %c = cat([%p_0, %p_1], 0); %x = permute(%c, [1, 0])    parts along 1
 //

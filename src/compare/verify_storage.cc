@@ -85,8 +85,9 @@ bool StorageCheck::precede(NodeId origin, const Reader& reader) const {
                              [&](NodeId part) { return positions_[part] < reader.position; });
 }
 
-// Whether of storage that a part wrote, the reader, a part too, takes its share only, so that what other parts
-// write there is nothing to it. What an update that accumulates writes, it may share with the other parts.
+// Whether of storage that a part wrote, the reader, a part too, takes its share only, so that what
+// other parts write there is nothing to it. What an update that accumulates writes, it may share
+// with the other parts.
 bool StorageCheck::touches_own_share(NodeId reader, const SeenWrite& write) const {
   const Node& node = b_.nodes[reader];
   const bool is_same_update =
@@ -126,7 +127,8 @@ bool StorageCheck::shows_share_of(NodeId value, NodeId reader, NodeId writer) co
   return found || writers_b_.effects().storage_of(value) == share;
 }
 
-// The first of the values that this one shows, or was cut as a copy of, that is a share: all others show of it.
+// The first of the values that this one shows, or was cut as a copy of, that is a share: all others
+// show of it.
 NodeId StorageCheck::find_share(NodeId value) const {
   NodeId share;
   for (NodeId id = value; id;) {

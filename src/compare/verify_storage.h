@@ -3,6 +3,11 @@
 //
 //   A: add_(buf, x); y = clone(buf)     B: y = clone(buf); add_(buf, x)     y does not see what add_ wrote
 //
+// Of storage that parts write, a part may read between two writes only its own share, cut as the writes are; what
+// takes more of it needs all parts' writes:
+//
+//   mul_(%c_0, 2); %z_0 = mm(%x_0, t(%c)); mul_(%c_1, 2)      %z_0 takes all of %c, half written
+//
 // Reports rewrite-effects, rewrite-update, rewrite-order and rewrite-host-read.
 #pragma once
 

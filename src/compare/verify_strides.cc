@@ -47,7 +47,8 @@ void StrideCheck::check(NodeId id) {
   if (after.kind == NodeKind::kOutput) compare_results(id);
 }
 
-// What is a view in A and a copy in B, or the other way around, may not be written behind it, nor what it shows.
+// What is a view in A and a copy in B, or the other way around, may not be written behind it, nor
+// what it shows.
 void StrideCheck::check_showing(NodeId id) {
   const NodeId origin = claims_[id].origin;
   if (!later_a_.any(origin) && !later_b_.any(id)) return;

@@ -3,9 +3,10 @@
 //   A: %r: [8, u]{1, 8}    %f = reshape(t(%r), [-1])    a view: mul_(%f, 2) changes %r
 //   B: %r: [8, u]{u, 1}, joined                         a copy: mul_(%f, 2) does not
 //
-// Elsewhere strides may differ: `verify B` infers them, and what a call computes of them it computes of any. That
-// whoever takes the step's results does so too is an assumption where they have other strides. Strides of
-// extents of 1 and of empty tensors never matter. Reports rewrite-strides.
+// Elsewhere strides may differ: `verify B` infers them, and what a call computes of them it
+// computes of any. That whoever takes the step's results does so too is an assumption where they
+// have other strides. Strides of extents of 1 and of empty tensors never matter. Reports
+// rewrite-strides.
 #pragma once
 
 #include <string>
@@ -24,7 +25,8 @@ class StrideCheck {
 
   // Of a call, or a part of one, and of the output.
   void check(NodeId id);
-  // One for each result with other strides: "what takes %v does not depend on its strides: {1, u0} for {8, 1}".
+  // One for each result with other strides: "what takes %v does not depend on its strides: {1, u0}
+  // for {8, 1}".
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
  private:

@@ -70,8 +70,8 @@ class PartJoins {
   PartSizes& sizes_;
 };
 
-// The dimension along which a join of a chunked graph concatenates parts, also in blocks or in another order; none:
-// it is no such join.
+// The dimension along which a join of a chunked graph concatenates parts, also in blocks or in
+// another order; none: it is no such join.
 std::optional<std::int64_t> find_joined_dim(const Context& context, const Body& chunked, NodeId join);
 
 }  // namespace epweave

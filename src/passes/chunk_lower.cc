@@ -163,7 +163,8 @@ class Lowering {
         missed_strides_.push_back(joined);
       }
   }
-  // The type of a whole node whose operands' types changed. What is no view of a dense join is one in another run.
+  // The type of a whole node whose operands' types changed. What is no view of a dense join is one
+  // in another run.
   TypeId retype(NodeId id) {
     try {
       return writer_.retype(id);
@@ -246,8 +247,8 @@ class Lowering {
   bool needs_join(NodeId id, NodeId user) const {
     return placements_.has_parts_for(id, placements_.region[user]) && !whole_[id].node;
   }
-  // Whether some node takes the whole of a region's divided value: then nothing is saved by reading the type of
-  // a part, which may be dropped behind the join.
+  // Whether some node takes the whole of a region's divided value: then nothing is saved by reading
+  // the type of a part, which may be dropped behind the join.
   bool is_wanted_whole(NodeId id) {
     if (!has_wanted_) {
       for (const auto [user, node] : walk(in_.step())) note_wanted(user, node);
@@ -389,8 +390,8 @@ class Lowering {
                     site_of(in_, in_.step().nodes[user]), "select roots that contain what makes this value");
   }
 
-  // The parts of a value that has none for the user's region are made once for all regions that hand over parts
-  // to it, or, where values are rejoined between regions, for each region.
+  // The parts of a value that has none for the user's region are made once for all regions that
+  // hand over parts to it, or, where values are rejoined between regions, for each region.
   std::uint32_t sharers(NodeId user) const {
     const RegionId region = placements_.region[user];
     return plan_.join == JoinMode::kRegions ? region.index() : placements_.regions[region.index()].group;

@@ -331,9 +331,9 @@ class TableConcretizer {
 
 // --------------------------------------------------------------------------- strides
 
-// Dimensions of extent 1 have other strides among numbers than among symbols, and an extent that became 1 is such a
-// dimension. A view keeps the stride of one where it would have written 0 or a product. Nothing ever steps along
-// it, but a type has one spelling:
+// Dimensions of extent 1 have other strides among numbers than among symbols, and an extent that
+// became 1 is such a dimension. A view keeps the stride of one where it would have written 0 or a
+// product. Nothing ever steps along it, but a type has one spelling:
 //
 //   x : f32[b, 8]{0, 1} = expand(y : f32[1, 8]{8, 1})                    b = 1: {8, 1}
 //
@@ -341,8 +341,8 @@ class TableConcretizer {
 //
 //   x : f32[6*b, 4] = reshape(y : f32[6, b, 4]{8, 48, 1}+4, [-1, 4])     b = 1: {8, 1}+4
 //
-// Takes strides and offsets from the type rules where these gave what was recorded before, or where they differ
-// in dimensions of extent 1 alone; other recorded values stay as they are (G5).
+// Takes strides and offsets from the type rules where these gave what was recorded before, or where
+// they differ in dimensions of extent 1 alone; other recorded values stay as they are (G5).
 class StrideRestater {
  public:
   StrideRestater(const Graph& before, Graph& after)
