@@ -141,7 +141,7 @@ class Lowering {
     if (kwargs != original.kwargs) out_.step().nodes[id].kwargs = kwargs;
     const TypeId type = needs_type ? retype(id) : original.type;
     writer_.keep(id, type);
-    if (needs_type) note_strides(id);
+    if (needs_type) note_strides(id, id);
     if (addresses_joined(id)) fail_strides(id, id);
     const auto count_use = [&](NodeId taken) { writer_.count_use(taken); };
     context().args.for_each_node(args, count_use);
@@ -155,9 +155,9 @@ class Lowering {
       whole_write_.set(storage, write);
     });
   }
-  // Joins that the node sees to be dense get strides in another run.
-  void note_strides(NodeId id) {
-    for (NodeId seen : stride_readers_.list_seen(id))
+  // Joins that the node, whole as `made`, sees to be dense get strides in another run.
+  void note_strides(NodeId id, NodeId made) {
+    for (NodeId seen : stride_readers_.list_seen(id, made))
       for (NodeId joined : list_joins_behind(seen)) {
         if (!can_have_strides(joined)) fail_strides(joined, id);
         missed_strides_.push_back(joined);
@@ -438,7 +438,9 @@ class Lowering {
       if (find_whole(top.id, user)) {
         open.pop_back();
       } else if (!top.reason.empty()) {
-        set_made(top.id, write_again(top.id, top.reason));
+        const NodeId made = write_again(top.id, top.reason);
+        set_made(top.id, made);
+        note_strides(top.id, made);
       } else {
         if (is_divided_here(top.id)) require_fresh_parts(top.id, user);
         const std::string_view reason = reason_to_write_again(top.id);

@@ -24,9 +24,9 @@ class StrideReaders {
   StrideReaders(const Graph& graph, const Graph& chunked, const Effects& effects, Facts& facts)
       : graph_(graph), chunked_(chunked), effects_(effects), facts_(facts), facts_before_(graph) {}
 
-  // Inputs of a whole node, as the input graph names them, whose strides are not what they were,
+  // Inputs of a node that is whole as `made`, as the input graph names them, whose strides are not what they were,
   // and it sees that.
-  std::vector<NodeId> list_seen(NodeId id);
+  std::vector<NodeId> list_seen(NodeId id, NodeId made);
   // Whether a node that stands for `id`, or a part of it, is a view where that is a copy, or the other way
   // around, and one of them is written behind it.
   bool shows_otherwise(NodeId id, NodeId made);
