@@ -331,46 +331,89 @@ class TableConcretizer {
 
 // --------------------------------------------------------------------------- strides
 
-// An extent that became 1 changes strides: a view keeps the stride of such a dimension where it would have
-// written 0 or a product. Nothing ever steps along it, but a type has one spelling. Takes from the type rules
-// what differs there and only there; other recorded values stay as they are (G5).
+// Dimensions of extent 1 have other strides among numbers than among symbols, and an extent that
+// became 1 is such a dimension. A view keeps the stride of one where it would have written 0 or a
+// product. Nothing ever steps along it, but a type has one spelling:
 //
-//   x : f32[b, 8]{0, 1} = expand(y : f32[1, 8]{8, 1})      b = 1: {8, 1}
+//   x : f32[b, 8]{0, 1} = expand(y : f32[1, 8]{8, 1})                    b = 1: {8, 1}
+//
+// And what had to be copied may be a view:
+//
+//   x : f32[6*b, 4] = reshape(y : f32[6, b, 4]{8, 48, 1}+4, [-1, 4])     b = 1: {8, 1}+4
+//
+// Takes strides and offsets from the type rules where these gave what was recorded before, or where
+// they differ in dimensions of extent 1 alone; other recorded values stay as they are (G5).
 class StrideRestater {
  public:
   StrideRestater(const Graph& before, Graph& after)
-      : before_(before.step()), graph_(after), context_(*after.context), facts_(after) {}
+      : before_(before), graph_(after), context_(*after.context), facts_before_(before), facts_(after) {}
 
-  void run() {
-    Body& body = graph_.step();
-    IdSet<NodeId> concerned(body.nodes.size());
+  // A body of the two graphs.
+  void run(const Body& before, Body& body) {
+    IdSet<NodeId> restated(body.nodes.size());
     for (const auto [id, row] : walk(context_, body)) {
-      Node& node = body.nodes[id];
-      bool is_concerned = gained_unit_extent(before_.nodes[id].type, node.type);
-      for_each_input(context_, node, [&](NodeId input) { is_concerned |= concerned.contains(input); });
-      if (!is_concerned || !has_type_rule(node)) continue;
-      concerned.insert(id);
-      try {
-        const TypeId inferred = infer_type(facts_, graph_, body, node);
-        if (inferred && inferred != node.type && differ_in_unit_strides(inferred, node.type))
-          node.type = inferred;
-      } catch (const TypeMismatch&) {
-        // Not typed by its arguments before either: verify reports it.
-      }
+      const Node& node = body.nodes[id];
+      if (!has_type_rule(node)) continue;
+      const auto changed_unit = [&](NodeId value) {
+        return before.nodes[value].type != body.nodes[value].type && has_unit_extent(body.nodes[value].type);
+      };
+      bool is_concerned = changed_unit(id);
+      for_each_input(context_, node, [&](NodeId input) {
+        is_concerned = is_concerned || changed_unit(input) || restated.contains(input);
+      });
+      if (is_concerned && restate(before, body, id)) restated.insert(id);
     }
   }
 
  private:
+  // Whether that changed something.
+  bool restate(const Body& before, Body& body, NodeId id) {
+    Node& node = body.nodes[id];
+    try {
+      const TypeId inferred = infer_type(facts_, graph_, body, node);
+      if (!inferred || inferred == node.type) return false;
+      const TypeId type = with_layout(node.type, inferred);
+      if (type == node.type) return false;
+      if (!differ_in_unit_strides(type, node.type) && !was_inferred(before, before.nodes[id])) return false;
+      node.type = type;
+      return true;
+    } catch (const TypeMismatch&) {
+      return false;  // not typed by its arguments before either: verify reports it
+    }
+  }
+
+  // Whether the type that was recorded is what its arguments gave.
+  bool was_inferred(const Body& body, const Node& node) {
+    const TypeId inferred = infer_type(facts_before_, before_, body, node);
+    return inferred && node.type && same_type(facts_before_, context_, inferred, node.type);
+  }
+
   bool is_one(ExprId size) const { return context_.exprs.constant(size) == 1; }
 
-  bool gained_unit_extent(TypeId before, TypeId after) const {
-    if (before == after || !before || !after) return false;
-    const Type &a = context_.types[before], &b = context_.types[after];
-    for (std::size_t i = 0; i < std::min(a.tensor.sizes.size(), b.tensor.sizes.size()); ++i)
-      if (is_one(b.tensor.sizes[i]) && !is_one(a.tensor.sizes[i])) return true;
-    for (std::size_t i = 0; i < std::min(a.elements.size(), b.elements.size()); ++i)
-      if (gained_unit_extent(a.elements[i], b.elements[i])) return true;
-    return false;
+  bool has_unit_extent(TypeId id) {
+    if (!id) return false;
+    if (const auto known = has_unit_extent_[id]) return *known;
+    const Type& type = context_.types[id];
+    bool found = std::ranges::any_of(type.tensor.sizes, [&](ExprId size) { return is_one(size); });
+    for (TypeId element : type.elements) found = has_unit_extent(element) || found;
+    has_unit_extent_.at(id) = found;
+    return found;
+  }
+
+  // The type with strides and offsets of another one, wherever the two have the same sizes.
+  TypeId with_layout(TypeId id, TypeId layout) {
+    if (id == layout || !id || !layout) return id;
+    Type type = context_.types[id];
+    const Type& other = context_.types[layout];
+    if (type.kind != other.kind || type.elements.size() != other.elements.size()) return id;
+    if (type.tensor.sizes == other.tensor.sizes &&
+        type.tensor.strides.size() == other.tensor.strides.size()) {
+      type.tensor.strides = other.tensor.strides;
+      type.tensor.offset = other.tensor.offset;
+    }
+    for (std::size_t i = 0; i < type.elements.size(); ++i)
+      type.elements[i] = with_layout(type.elements[i], other.elements[i]);
+    return context_.types.intern(std::move(type));
   }
 
   // Equal but for strides of dimensions of extent 1.
@@ -379,22 +422,21 @@ class StrideRestater {
     if (!a_id || !b_id) return false;
     Type a = context_.types[a_id];
     const Type& b = context_.types[b_id];
-    if (a.elements.size() != b.elements.size() || a.tensor.strides.size() != b.tensor.strides.size() ||
-        a.tensor.sizes != b.tensor.sizes)
+    if (a.elements.size() != b.elements.size() || a.tensor.strides.size() != b.tensor.strides.size())
       return false;
     for (std::size_t i = 0; i < a.elements.size(); ++i)
       if (!differ_in_unit_strides(a.elements[i], b.elements[i])) return false;
     for (std::size_t i = 0; i < a.tensor.strides.size(); ++i)
       if (is_one(a.tensor.sizes[i])) a.tensor.strides[i] = b.tensor.strides[i];
     a.elements = b.elements;
-    a.tensor.requires_grad = b.tensor.requires_grad;
     return a == b;
   }
 
-  const Body& before_;
+  const Graph& before_;
   Graph& graph_;
-  const Context& context_;
-  Facts facts_;
+  Context& context_;
+  Facts facts_before_, facts_;
+  SideTable<TypeId, std::optional<bool>> has_unit_extent_;
 };
 
 }  // namespace
@@ -407,7 +449,8 @@ PassResult concretize(const Graph& graph) {
   BodyConcretizer bodies(result.graph, values, substitution);
   for (Body& body : result.graph.bodies) bodies.run(body);
   TableConcretizer(result.graph, values, substitution).run();
-  StrideRestater(graph, result.graph).run();
+  StrideRestater strides(graph, result.graph);
+  for (std::size_t i = 0; i < graph.bodies.size(); ++i) strides.run(graph.bodies[i], result.graph.bodies[i]);
   return result;
 }
 

@@ -115,6 +115,7 @@ constexpr Reason kRefusals[] = {
     {"chunk.several-indices", ""},
     {"chunk.sizes", ""},
     {"chunk.split-sizes", ""},
+    {"chunk.strides", kGolden},
     {"chunk.too-many-parts", ""},
     {"chunk.two-token-extents", ""},
     {"chunk.uneven", kGolden},

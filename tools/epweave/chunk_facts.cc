@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/op.h"
+#include "passes/chunk/chunk_joins.h"
 
 namespace epweave::cli {
 namespace {
@@ -44,9 +45,8 @@ bool is_chain(const Graph& graph, const Body& body, const std::vector<NodeId>& p
 
 void place_by_join(const Graph& graph, const Body& body, ChunkFacts& facts) {
   const Node& join = body.nodes[facts.whole];
-  const auto args = graph.context->args[join.args];
-  if (graph.text(join.target) == "aten.cat.default") {
-    facts.placement = fmt::format("Split({})", args.size() > 1 && args[1].is_int() ? args[1].as_int() : 0);
+  if (const auto dim = find_joined_dim(*graph.context, body, facts.whole)) {
+    facts.placement = fmt::format("Split({})", *dim);
     facts.why = "the parts are rows of the whole, in order";
     facts.numerics = "chunk-equal";
   } else {
@@ -71,15 +71,12 @@ std::optional<ChunkFacts> find_chunk_facts(const Graph& graph, const Body& body,
   for (NodeId id : body.order) {
     const Provenance* record = find_record(body.nodes[id]);
     if (record == nullptr || graph.text(record->origins.front()) != origin) continue;
-    const std::string_view target = graph.text(body.nodes[id].target);
     if (record->role == ProvenanceRole::kBody) {
       parts.emplace_back(record->part, id);
       facts.region = graph.text(record->region);
       facts.direction = record->backward.value_or(false) ? "backward" : "forward";
     }
-    const bool is_join =
-        target == "aten.cat.default" || target == "aten.add.Tensor" || target == "operator.add";
-    if (record->role == ProvenanceRole::kMaterialize && is_join) facts.whole = id;
+    if (record->role == ProvenanceRole::kMaterialize) facts.whole = id;
   }
   if (parts.empty()) return std::nullopt;
   std::sort(parts.begin(), parts.end());

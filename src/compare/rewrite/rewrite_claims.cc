@@ -173,9 +173,11 @@ NodeId RewriteClaims::find_root(NodeId a) {
 
 void RewriteClaims::read_claims() {
   static const OpInfo* const cat = find_op("aten.cat.default");
+  static const OpInfo* const permute = find_op("aten.permute.default");
   static const OpInfo* const split = find_op("aten.split_with_sizes.default");
   for (NodeId id : b_.order) {
     const Node& node = b_.nodes[id];
+    const bool is_join = node.op == cat || node.op == permute || is_reshape(node);
     const Lineage lineage = find_lineage(node);
     Claim& claim = claims_[id];
     claim.origin = lineage.origins.empty() ? NodeId() : names_[lineage.origins.front()];
@@ -198,8 +200,8 @@ void RewriteClaims::read_claims() {
     } else if (lineage.role == ProvenanceRole::kMaterialize) {
       claim.kind = ClaimKind::kJoin;
       // Until the sum is followed.
-      if (node.op != cat && !is_reshape(node)) claim.complete = false;
-    } else if (lineage.role == ProvenanceRole::kAdded && (is_reshape(node) || node.op == cat)) {
+      if (!is_join) claim.complete = false;
+    } else if (lineage.role == ProvenanceRole::kAdded && is_join) {
       claim.kind = ClaimKind::kBlocks;
     }
   }

@@ -199,6 +199,12 @@ CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
   return taken_as(numbers_.match_scalar(size, value, claims_.share_of(user)));
 }
 
+// Whether the call's result is the argument that is being checked, written.
+bool CallCheck::returns_what_it_writes() const {
+  return param_ != nullptr && param_->is_written && !param_->alias_set.empty() && op_ != nullptr &&
+         op_->returns.size() == 1 && op_->returns.front().alias_set == param_->alias_set;
+}
+
 CallCheck::Taken CallCheck::taken_as(Fraction fraction) {
   if (fraction == Fraction::kNone) return Taken::kNo;
   return fraction == Fraction::kAll ? Taken::kWhole : Taken::kPart;
@@ -210,8 +216,8 @@ CallCheck::Taken CallCheck::match_value(NodeId user, NodeId x, NodeId y) {
   const bool is_part = wants.kind == ClaimKind::kPart;
   if (claim.kind == ClaimKind::kSize) return match_number(user, x, claims_.scalar_b(y));
   // Part k of a buffer takes what part k-1 made of it.
-  if (is_part && claim.kind == ClaimKind::kPart && claim.origin == wants.origin && wants.part > 0 &&
-      claim.part + 1 == wants.part && b_.nodes[user].op != nullptr && b_.nodes[user].op->writes)
+  if (is_part && claim.kind == ClaimKind::kPart && claim.origin == wants.origin &&
+      claim.part + 1 == wants.part && returns_what_it_writes())
     return Taken::kPrevious;
   if (!claims_.same_class(claim.origin, x)) return Taken::kNo;
   if (claims_.is_whole(y)) return Taken::kWhole;
@@ -228,7 +234,8 @@ void CallCheck::check_uniform() {
     const Taken first = uses.front().taken;
     bool is_chain = true, is_same = true;
     for (const Use& use : uses) {
-      is_chain = is_chain && (use.taken == Taken::kPrevious || claims_[use.user].part == 0);
+      // The first part begins with all of what is written, each other one with what the one before left.
+      is_chain = is_chain && use.taken == (claims_[use.user].part == 0 ? Taken::kWhole : Taken::kPrevious);
       is_same = is_same && use.taken == first;
     }
     if (!is_same && !is_chain)

@@ -56,6 +56,7 @@ class CallCheck {
   bool is_number(Arg x) const;
   bool has_number_of(NodeId b, NodeId a);
   bool counts_elements() const;
+  bool returns_what_it_writes() const;
   void fail_argument(NodeId user, const std::string& where, Arg x, Arg y);
   void check_group(NodeId id, Arg x, Arg y);
   Taken match_size(NodeId user, Arg x, Arg y);

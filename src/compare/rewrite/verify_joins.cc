@@ -208,6 +208,51 @@ void JoinCheck::check_joined_blocks(NodeId id) {
   }
 }
 
+// The dimensions of a permute's operand in the order that it gives them; empty: it is no permute.
+std::vector<std::int64_t> JoinCheck::order_of(NodeId id) const {
+  static const OpInfo* const permute = find_op("aten.permute.default");
+  const TensorType* type = id ? claims_.tensor_b(id) : nullptr;
+  const auto args = id ? context_.args[b_.nodes[id].args] : std::span<const Arg>();
+  if (type == nullptr || b_.nodes[id].op != permute || args.size() != 2 || !args[1].is_list()) return {};
+  const auto rank = std::ssize(type->sizes);
+  std::vector<std::int64_t> order;
+  for (const Arg& dim : context_.args.children(args[1])) {
+    if (!dim.is_int() || dim.as_int() < -rank || dim.as_int() >= rank) return {};
+    order.push_back(dim.as_int() < 0 ? dim.as_int() + rank : dim.as_int());
+  }
+  return order;
+}
+
+void JoinCheck::check_joined_in_order(NodeId id) {
+  static const OpInfo* const cat = find_op("aten.cat.default");
+  const NodeId origin = claims_[id].origin, joined = first_input(id);
+  const auto fail = [&](std::string message) { claims_.fail(id, "rewrite-join", std::move(message)); };
+  const TensorType *type = claims_.tensor_a(origin), *inner = joined ? claims_.tensor_b(joined) : nullptr;
+  const std::vector<std::int64_t> back = order_of(id);
+  const auto args = joined ? context_.args[b_.nodes[joined].args] : std::span<const Arg>();
+  if (type == nullptr || inner == nullptr || back.empty() || claims_[joined].kind != ClaimKind::kBlocks ||
+      b_.nodes[joined].op != cat || args.empty() || !args[0].is_list())
+    return fail("does not join permuted parts");
+  const auto items = context_.args.children(args[0]);
+  const std::uint32_t n = claims_.part_count(origin);
+  const std::int64_t dim = dim_of(b_.nodes[joined], 1, inner->sizes.size());
+  if (items.size() != n || n < 2 || dim < 0)
+    return fail(fmt::format("does not join the {} parts of {}", n, claims_.name_a(origin)));
+  for (std::uint32_t k = 0; k < n; ++k) {
+    const NodeId item = items[k].is_node() ? items[k].as_node() : NodeId();
+    const std::vector<std::int64_t> order = order_of(item);
+    const NodeId part = order.empty() ? NodeId() : first_input(item);
+    bool is_sound = order.size() == back.size() && part && claims_[item].kind == ClaimKind::kBlocks &&
+                    claims_.is_share_of(part, origin, {k, n}) &&
+                    has_part_sizes(part, origin, order[static_cast<std::size_t>(dim)]);
+    for (std::size_t i = 0; is_sound && i < back.size(); ++i)
+      is_sound = order[static_cast<std::size_t>(back[i])] == static_cast<std::int64_t>(i);
+    if (!is_sound)
+      return fail(fmt::format("element {} is not part {} of {}, permuted as the join is permuted back", k, k,
+                              claims_.name_a(origin)));
+  }
+}
+
 void JoinCheck::check_piece(NodeId id) {
   static const OpInfo* const getitem = find_op("operator.getitem");
   static const OpInfo* const clone = find_op("aten.clone.default");
@@ -229,6 +274,7 @@ void JoinCheck::check_piece(NodeId id) {
 void JoinCheck::check_join(NodeId id) {
   static const OpInfo* const cat = find_op("aten.cat.default");
   if (is_reshape(b_.nodes[id])) return check_joined_blocks(id);
+  if (!order_of(id).empty()) return check_joined_in_order(id);
   b_.nodes[id].op == cat ? check_cat(id) : check_sum(id);
 }
 

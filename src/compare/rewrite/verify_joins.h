@@ -3,8 +3,13 @@
 //   %s = split_with_sizes(%x, [n0, n1], 0);  %x_0 = getitem(%s, 0)     all of %x, cut as the tokens are
 //   %x = cat([%x_0, %x_1], 0)      %g = add(add(%g_0, %g_1), %g_2)     all parts, in order, each once
 //
-// A dimension of 4*s rows in 4 blocks is viewed as [4, s], split or joined along the second, and viewed as one
-// dimension again. Reports rewrite-split and rewrite-join.
+// A dimension of 4*s rows in 4 blocks is viewed as [4, s], split or joined along the second, and
+// viewed as one dimension again. A join that lies in memory as the whole did joins permuted parts,
+// and is permuted back:
+//
+//   %p_0 = permute(%x_0, [1, 0]); ..  %c = cat([%p_0, %p_1], 0); %x = permute(%c, [1, 0])    parts along 1
+//
+// Reports rewrite-split and rewrite-join.
 #pragma once
 
 #include <vector>
@@ -40,6 +45,8 @@ class JoinCheck {
   ExprId blocks_of(NodeId view, NodeId rows, std::int64_t dim);
   bool is_piece_of_blocks(NodeId id, const Claim& claim);
   void check_joined_blocks(NodeId id);
+  std::vector<std::int64_t> order_of(NodeId id) const;
+  void check_joined_in_order(NodeId id);
 
   RewriteClaims& claims_;
   Numbers& numbers_;

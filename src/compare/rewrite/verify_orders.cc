@@ -368,6 +368,7 @@ std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
 
 void OrderCheck::check_join(NodeId id) {
   static const OpInfo* const cat = find_op("aten.cat.default");
+  static const OpInfo* const permute = find_op("aten.permute.default");  // of a cat of permuted parts
   const NodeId origin = claims_[id].origin;
   std::int64_t joined = 1;
   if (is_reshape(b_.nodes[id])) {
@@ -378,7 +379,7 @@ void OrderCheck::check_join(NodeId id) {
     while (at < rows.size() && at < blocks.size() && rows[at] == blocks[at]) ++at;
     if (blocks.size() != rows.size() + 1 || at == rows.size()) return;
     joined = blocks[at];
-  } else if (b_.nodes[id].op != cat) {
+  } else if (b_.nodes[id].op != cat && b_.nodes[id].op != permute) {
     return;
   }
   for (NodeId part : claims_.parts(origin)) {

@@ -12,6 +12,7 @@
 #include "compare/rewrite/verify_orders.h"
 #include "compare/rewrite/verify_rows.h"
 #include "compare/rewrite/verify_storage.h"
+#include "compare/rewrite/verify_strides.h"
 
 namespace epweave {
 namespace {
@@ -27,6 +28,7 @@ class RewriteVerifier {
         joins_(claims, numbers_),
         storage_(claims),
         rows_(claims, numbers_),
+        strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         orders_(claims),
         report_(report) {}
 
@@ -49,6 +51,7 @@ class RewriteVerifier {
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
     report_.assumptions = list_assumptions(claims_.graph_a(), claims_.graph_b(), numbers_);
+    for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }
 
@@ -62,11 +65,13 @@ class RewriteVerifier {
         calls_.check_call(id);
         calls_.check_type(id);
         storage_.check_effects(id);
+        strides_.check(id);
         break;
       case ClaimKind::kPart:
         calls_.check_call(id);
         rows_.check(id);
         storage_.check_effects(id);
+        strides_.check(id);
         break;
       case ClaimKind::kSplit:
         ++report_.splits;
@@ -94,6 +99,7 @@ class RewriteVerifier {
   JoinCheck joins_;
   StorageCheck storage_;
   RowCheck rows_;
+  StrideCheck strides_;
   OrderCheck orders_;
   RewriteReport& report_;
 };

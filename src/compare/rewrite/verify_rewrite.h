@@ -5,10 +5,11 @@
 //   claim of a node of B        what is proved
 //   whole: it is A's node x     same target; each argument is the whole value of x's argument
 //   part k of x                 same target; each argument is part k of x's argument, or its whole value, and
-//                               of the same kind in every part; or what part k-1 of x left (buffers)
+//                               of the same kind in every part; or, of an argument that is written, what
+//                               part k-1 of x left, if part 0 begins with all of it (buffers)
 //   split of x, its pieces      x whole, cut into n equal extents along one dimension; piece k is element k
 //   join of x                   cat: exactly parts 0 .. n-1, in order, along the dimension in which they are
-//                               smaller than x. sum: parts 0 .. n-1 of the size of x, added in order, from
+//                               smaller than x; or of parts all permuted alike, permuted back. sum: parts 0 .. n-1 of the size of x, added in order, from
 //                               the first on or from the last on, each of them made of a part of something
 //   size                        a scalar whose recorded expression is that of x's argument, or its n-th part
 //
@@ -32,8 +33,12 @@
 //   rewrite-update     an update of a buffer, an op with effects or unknown ones, or a random draw is missing
 //                      (guards may go)
 //   rewrite-added      a node that is neither A's nor a part of A's writes, communicates, draws or has effects
-//   rewrite-effects    a node sees storage in another state: another write was the last before it; or the step
-//                      leaves an input or what it returns in another state
+//   rewrite-effects    a node sees storage in another state: another write was the last before it, or one of
+//                      which not all parts are done (verify_storage.h); or the step leaves an input or what
+//                      it returns in another state
+//   rewrite-strides    a value lies in memory otherwise than in A, and a call depends on it: a reshape is a
+//                      view where it was a copy, and one of them is written; as_strided; unknown ops
+//                      (verify_strides.h)
 //   rewrite-order      random draws or ops of unknown effects changed places
 //   rewrite-group      a collective runs on a group with other ranks, or a group of that name has others
 //   rewrite-host-read  the host reads a copy that may not have arrived, where in A it waits for it

@@ -67,6 +67,22 @@ TEST_CASE("rewrites of traces and of ranks that share tokens are accepted") {
   CHECK(report.divided > 0);
 }
 
+// Extents that become 1 change strides, and what is a view.
+TEST_CASE("one sequence of a grid to a part") {
+  const std::string name =
+      GENERATE("dsv3_debug_ep2_r030.0_traced", "dsv3_debug_ep2_r030.1_norm", "dsv3_debug_ep2_r030.1b_remat",
+               "dsv3_debug_ep2_sdpa_r030.1b_remat", "dsv3_debug_ep2_seq_r030.1b_remat");
+  const std::string options =
+      GENERATE("parts=4", "roots=layers.*,parts=4", "roots=layers.*,parts=4,attention=independent");
+  Graph a = read(name);
+  if (name.find("seq") != name.npos)
+    a = rewrite(a, "concretize,symbolize{inputs=[tokens:0,labels:0,positions:0]}");
+  const Graph b = run_pipeline(a, expand_preset(fmt::format("ep-overlap{{{}}}", options)),
+                               {.verify = VerifyPolicy::kEach});
+  INFO(name << " " << options);
+  CHECK(first_of(verify_rewrite(a, b), b) == "");
+}
+
 TEST_CASE("rewrites of rewrites are accepted, from each to each") {
   const char* const stages[] = {"dce,canonicalize,dedup-unshard", "chunk{parts=2}",
                                 "isolate-ep-pg,dce,overlap-ep", "concretize"};

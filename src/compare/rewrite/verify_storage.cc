@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
 #include "analysis/users.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -56,12 +58,13 @@ std::string StorageCheck::describe(const SeenWrite& write) const {
                      claims_.name_a(claims_[write.writer].origin));
 }
 
-// Part k sees what part k-1 of the same update left.
+// Part k sees what part k-1 of the same update left, in what both write, or beside its own share.
 bool StorageCheck::continues(NodeId id, const SeenWrite& write) const {
   const Claim& claim = claims_[id];
   const Claim& from = claims_[write.writer];
   return write.how == SeenWrite::How::kDirect && claim.kind == ClaimKind::kPart &&
-         from.kind == ClaimKind::kPart && from.origin == claim.origin && from.part + 1 == claim.part;
+         from.kind == ClaimKind::kPart && from.origin == claim.origin && from.part + 1 == claim.part &&
+         touches_own_share(id, write);
 }
 
 bool StorageCheck::stands_for_write(const Reader& reader, const SeenWrite& write, NodeId x) {
@@ -72,9 +75,81 @@ bool StorageCheck::stands_for_write(const Reader& reader, const SeenWrite& write
   if (from.kind != ClaimKind::kPart) return false;
   // Each part of such an update goes on from the one before, and the last leaves what all of it does.
   if (claims_.is_carried(from.origin)) return from.part + 1 == from.parts;
-  if (claim.kind == ClaimKind::kPart) return from.part == claim.part;
-  return std::ranges::all_of(claims_.parts(from.origin),
+  if (precede(from.origin, reader)) return true;
+  return claim.kind == ClaimKind::kPart && from.part == claim.part && touches_own_share(reader.node, write);
+}
+
+// Whether all parts of a write come before the reader.
+bool StorageCheck::precede(NodeId origin, const Reader& reader) const {
+  return std::ranges::all_of(claims_.parts(origin),
                              [&](NodeId part) { return positions_[part] < reader.position; });
+}
+
+// Whether of storage that a part wrote, the reader, a part too, takes its share only, so that what
+// other parts write there is nothing to it. What an update that accumulates writes, it may share
+// with the other parts.
+bool StorageCheck::touches_own_share(NodeId reader, const SeenWrite& write) const {
+  const Node& node = b_.nodes[reader];
+  const bool is_same_update =
+      claims_[reader].origin == claims_[write.writer].origin && accumulates(context_, node);
+  const Arg first = arg_of(context_, node, 0);
+  const NodeId written = is_same_update && first.is_node() ? first.as_node() : NodeId();
+  bool is_own = true;
+  const auto visit = [&](NodeId input) {
+    const auto left = writers_b_.left_in(input);
+    const auto accesses = writers_b_.effects().accesses_of(write.writer);
+    const NodeId storage = writers_b_.effects().storage_of(input);
+    const bool is_concerned =
+        std::ranges::any_of(accesses,
+                            [&](const StorageAccess& x) { return x.writes && x.storage == storage; }) ||
+        std::ranges::find(left, write) != left.end();
+    if (is_concerned && input != written) is_own = is_own && shows_share_of(input, reader, write.writer);
+  };
+  for_each_input(context_, node, visit);
+  if (const NodeId launch = is_wait(node) ? find_waited_launch(context_, b_, reader) : NodeId())
+    for_each_input(context_, b_.nodes[launch], visit);
+  return is_own;
+}
+
+// Whether the value is, or shows, the reader's share of what the parts of the writer write by shares.
+bool StorageCheck::shows_share_of(NodeId value, NodeId reader, NodeId writer) const {
+  const NodeId share = find_share(value);
+  if (!share || claims_[share].part != claims_[reader].part || claims_[share].parts != claims_[reader].parts)
+    return false;
+  const Node& node = b_.nodes[writer];
+  bool found = false;
+  for (std::size_t i = 0; node.op != nullptr && i < node.op->params.size(); ++i)
+    if (node.op->params[i].is_written)
+      context_.args.for_each_node(arg_of(context_, node, i), [&](NodeId written) {
+        const NodeId other = find_share(written);
+        found = found || (other && is_same_cut(share, other));
+      });
+  return found || writers_b_.effects().storage_of(value) == share;
+}
+
+// The first of the values that this one shows, or was cut as a copy of, that is a share: all others
+// show of it.
+NodeId StorageCheck::find_share(NodeId value) const {
+  NodeId share;
+  for (NodeId id = value; id;) {
+    const ClaimKind kind = claims_[id].kind;
+    if (kind == ClaimKind::kPart || kind == ClaimKind::kPiece) share = id;
+    NodeId shown = shown_operand(context_, b_, id);
+    if (const Arg cut = arg_of(context_, b_.nodes[id], 0);
+        !shown && kind == ClaimKind::kPiece && cut.is_node())
+      shown = cut.as_node();
+    id = shown;
+  }
+  return share;
+}
+
+// Pieces number k of two splits of one value into the same pieces, or neighbours of one.
+bool StorageCheck::is_same_cut(NodeId p, NodeId q) const {
+  if (p == q) return true;
+  if (claims_[p].kind != ClaimKind::kPiece || claims_[q].kind != ClaimKind::kPiece) return false;
+  const NodeId cut_p = shown_operand(context_, b_, p), cut_q = shown_operand(context_, b_, q);
+  return cut_p && cut_q && claims_.same_class(claims_[cut_p].origin, claims_[cut_q].origin) &&
+         b_.nodes[cut_p].type == b_.nodes[cut_q].type;
 }
 
 // A guard computes nothing: it stops a step that the graph was not traced for.

@@ -3,6 +3,11 @@
 //
 //   A: add_(buf, x); y = clone(buf)     B: y = clone(buf); add_(buf, x)     y does not see what add_ wrote
 //
+// Of storage that parts write, a part may read between two writes only its own share, cut as the writes are; what
+// takes more of it needs all parts' writes:
+//
+//   mul_(%c_0, 2); %z_0 = mm(%x_0, t(%c)); mul_(%c_1, 2)      %z_0 takes all of %c, half written
+//
 // Reports rewrite-effects, rewrite-update, rewrite-order and rewrite-host-read.
 #pragma once
 
@@ -30,6 +35,8 @@ class StorageCheck {
   void check_host_reads();
 
   const StorageWriters& writers_of_b() const { return writers_b_; }
+  const Effects& effects_of_a() const { return writers_a_.effects(); }
+  const Effects& effects_of_b() const { return writers_b_.effects(); }
 
  private:
   std::string describe(const SeenWrite& write) const;
@@ -40,6 +47,11 @@ class StorageCheck {
     std::size_t position = 0;
   };
   bool stands_for_write(const Reader& reader, const SeenWrite& write, NodeId x);
+  bool precede(NodeId origin, const Reader& reader) const;
+  bool touches_own_share(NodeId reader, const SeenWrite& write) const;
+  bool shows_share_of(NodeId value, NodeId reader, NodeId writer) const;
+  NodeId find_share(NodeId value) const;
+  bool is_same_cut(NodeId p, NodeId q) const;
   bool is_guard(const Node& node) const;
   void check_returned(NodeId output, ArgRange before, ArgRange after);
   void check_last_write(NodeId site, NodeId before, NodeId after);

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "ops/bind.h"
+#include "ops/op.h"
+
 namespace epweave {
 
 PartJoins::PartJoins(const Graph& graph, const ChunkPlan& plan, ChunkWriter& writer, PartSizes& sizes)
@@ -167,6 +170,46 @@ NodeId PartJoins::concatenate(NodeId original, std::span<const Arg> parts, const
       original);
 }
 
+NodeId PartJoins::concatenate_in_order(NodeId original, std::span<const Arg> parts,
+                                       std::vector<std::int64_t> order) {
+  const std::string name(graph_.text(graph_.step().nodes[original].name));
+  const RegionId region = plan_.placements.region[original];
+  const auto dim = std::ranges::find(order, plan_.placements.of(original).dim) - order.begin();
+  View view{"", "materialization", ProvenanceRole::kAdded, original, region};
+  std::vector<Arg> in_order;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    view.name = fmt::format("{}_chunk{}_in_order", name, k);
+    view.part = k;
+    in_order.push_back(Arg::node(writer_.append(permute(parts[k].as_node(), order, view))));
+  }
+  const NodeId joined = writer_.append(writer_.make({.name = name + "_chunk_in_order",
+                                                     .target = "aten.cat.default",
+                                                     .args = {writer_.list(in_order), Arg::integer(dim)},
+                                                     .chunk_role = "materialization",
+                                                     .origin = original,
+                                                     .region = region}));
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return writer_.append_whole(permute(joined, back,
+                                      {name + "_chunk_materialized", "materialization",
+                                       ProvenanceRole::kMaterialize, original, region}),
+                              original);
+}
+
+Node PartJoins::permute(NodeId tensor, const std::vector<std::int64_t>& order, const View& view) {
+  std::vector<Arg> dims;
+  for (std::int64_t dim : order) dims.push_back(Arg::integer(dim));
+  return writer_.make({.name = view.name,
+                       .target = "aten.permute.default",
+                       .args = {Arg::node(tensor), writer_.list(dims)},
+                       .chunk_role = view.chunk_role,
+                       .role = view.role,
+                       .origin = view.origin,
+                       .region = view.region,
+                       .part = view.part});
+}
+
 NodeId PartJoins::add(NodeId original, std::span<const Arg> parts) {
   const Node& node = graph_.step().nodes[original];
   const std::string_view name = graph_.text(node.name);
@@ -196,6 +239,26 @@ NodeId PartJoins::add(NodeId original, std::span<const Arg> parts) {
     total = is_last ? writer_.append_whole(std::move(sum), original) : writer_.append(std::move(sum));
   }
   return total;
+}
+
+std::optional<std::int64_t> find_joined_dim(const Context& context, const Body& chunked, NodeId join) {
+  static const OpInfo* const cat = find_op("aten.cat.default");
+  static const OpInfo* const permute = find_op("aten.permute.default");
+  static const OpInfo* const reshape = find_op("aten.reshape.default");
+  const Node& node = chunked.nodes[join];
+  const Arg from = node.op == nullptr ? Arg() : arg_of(context, node, 0);
+  if (node.op == cat) {
+    const Arg dim = arg_of(context, node, 1);
+    return dim.is_int() ? dim.as_int() : 0;
+  }
+  if ((node.op != permute && node.op != reshape) || !from.is_node() ||
+      chunked.nodes[from.as_node()].op != cat)
+    return std::nullopt;
+  const std::int64_t inner = *find_joined_dim(context, chunked, from.as_node());
+  if (node.op == reshape) return inner - 1;  // the blocks come before
+  const auto dims = context.args.children(arg_of(context, node, 1));
+  const auto at = std::ranges::find(dims, Arg::integer(inner));
+  return at == dims.end() ? std::nullopt : std::optional<std::int64_t>(at - dims.begin());
 }
 
 }  // namespace epweave

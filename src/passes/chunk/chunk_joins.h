@@ -8,6 +8,7 @@
 // the second, and viewed as one dimension again.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,13 +32,19 @@ class PartJoins {
   std::vector<Arg> cut(const Cut& cut);
   // The whole of a region's value.
   NodeId concatenate(NodeId original, std::span<const Arg> parts, const Placement& placement);
+  // The same with the dimensions in this order in memory, outermost first, in which the parts are joined:
+  //
+  //   order {1, 0} of %y: [8, u]{1, 8}     %y_chunk0_in_order = permute(%y_chunk0, [1, 0])    ...
+  //                                        %y_chunk_in_order = cat([%y_chunk0_in_order, ..], 0): [u, 8]
+  //                                        %y_chunk_materialized = permute(%y_chunk_in_order, [1, 0])
+  NodeId concatenate_in_order(NodeId original, std::span<const Arg> parts, std::vector<std::int64_t> order);
   // Added from the first part to the last: ((p0 + p1) + p2) + ...; gradients in eager order from the last to
   // the first.
   NodeId add(NodeId original, std::span<const Arg> parts);
 
  private:
   std::vector<Arg> cut_plain(const Cut& cut);
-  // What a view into blocks, or out of them, is made for.
+  // What a view into blocks or into another order, or out of them, is made for.
   struct View {
     std::string name;
     std::string_view chunk_role;
@@ -51,6 +58,7 @@ class PartJoins {
   struct DimRange {
     int begin, count;
   };
+  Node permute(NodeId tensor, const std::vector<std::int64_t>& order, const View& view);
   std::vector<Arg> list_sizes(NodeId tensor, DimRange without, const View& view);
   Node make_view(NodeId tensor, const std::vector<Arg>& shape, const View& view);
   NodeId contiguous(NodeId piece, PartSizes::Place place, std::size_t part);
@@ -61,5 +69,9 @@ class PartJoins {
   ChunkWriter& writer_;
   PartSizes& sizes_;
 };
+
+// The dimension along which a join of a chunked graph concatenates parts, also in blocks or in
+// another order; none: it is no such join.
+std::optional<std::int64_t> find_joined_dim(const Context& context, const Body& chunked, NodeId join);
 
 }  // namespace epweave

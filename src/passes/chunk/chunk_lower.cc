@@ -14,6 +14,7 @@
 #include "passes/chunk/chunk_joins.h"
 #include "passes/chunk/chunk_plan.h"
 #include "passes/chunk/chunk_sizes.h"
+#include "passes/chunk/chunk_strides.h"
 #include "passes/chunk/chunk_symbols.h"
 #include "passes/chunk/chunk_views.h"
 #include "passes/chunk/chunk_writer.h"
@@ -33,7 +34,8 @@ namespace {
 // needless is written. Rows of the input's node table keep their ids; new nodes are appended to it.
 class Lowering {
  public:
-  Lowering(const Graph& graph, const ChunkPlan& plan)
+  // `strided`: values whose joins must have the strides that they have.
+  Lowering(const Graph& graph, const ChunkPlan& plan, const IdSet<NodeId>& strided)
       : in_(graph),
         plan_(plan),
         placements_(plan.placements),
@@ -44,7 +46,12 @@ class Lowering {
         sizes_(graph, out_, plan, writer_),
         joins_(graph, plan, writer_, sizes_),
         attention_(graph, plan, out_, writer_, sizes_),
-        views_(graph, placements_, writer_.facts()) {}
+        views_(graph, placements_, writer_.facts()),
+        stride_readers_(graph, out_, effects_, writer_.facts()),
+        strided_(strided) {}
+
+  // What else must have been in `strided`, once it has run: then the graph is none.
+  const std::vector<NodeId>& missed_strides() const { return missed_strides_; }
 
   Graph run() {
     for (const auto [id, node] : walk_all(*in_.context, in_.step())) {
@@ -116,7 +123,7 @@ class Lowering {
     const Node& original = in_.step().nodes[id];
     const bool has_accesses = placements_.region[id] && has_divided_input(id);
     std::size_t leaf = 0;
-    bool retype = false;
+    bool needs_type = false;
     auto take = [&](Arg arg) {
       if (!arg.is_node()) return arg;
       const NodeId input = arg.as_node();
@@ -125,15 +132,17 @@ class Lowering {
       if (access.kind == Access::Kind::kAny && needs_join(input, id) && !is_wanted_whole(input))
         return part(input, 0, id);
       const NodeId taken = whole(input, id);
-      retype |= retyped_.contains(input);
+      needs_type |= retyped_.contains(input);
       return Arg::node(taken);
     };
     const ArgRange args = context().args.map(original.args, take);
     const ArgRange kwargs = context().args.map(original.kwargs, take);
     if (args != original.args) out_.step().nodes[id].args = args;
     if (kwargs != original.kwargs) out_.step().nodes[id].kwargs = kwargs;
-    const TypeId type = retype ? writer_.retype(id) : original.type;
+    const TypeId type = needs_type ? retype(id) : original.type;
     writer_.keep(id, type);
+    if (needs_type) note_strides(id, id);
+    if (addresses_joined(id)) fail_strides(id, id);
     const auto count_use = [&](NodeId taken) { writer_.count_use(taken); };
     context().args.for_each_node(args, count_use);
     context().args.for_each_node(kwargs, count_use);
@@ -146,6 +155,79 @@ class Lowering {
       whole_write_.set(storage, write);
     });
   }
+  // Joins that the node, whole as `made`, sees to be dense get strides in another run.
+  void note_strides(NodeId id, NodeId made) {
+    for (NodeId seen : stride_readers_.list_seen(id, made))
+      for (NodeId joined : list_joins_behind(seen)) {
+        if (!can_have_strides(joined)) fail_strides(joined, id);
+        missed_strides_.push_back(joined);
+      }
+  }
+  // The type of a whole node whose operands' types changed. What is no view of a dense join is one
+  // in another run.
+  TypeId retype(NodeId id) {
+    try {
+      return writer_.retype(id);
+    } catch (const PassError&) {
+      std::vector<NodeId> joins;
+      for_each_input(*in_.context, in_.step().nodes[id], [&](NodeId input) {
+        for (NodeId joined : list_joins_behind(input))
+          if (can_have_strides(joined)) joins.push_back(joined);
+      });
+      if (joins.empty()) throw;
+      missed_strides_.insert(missed_strides_.end(), joins.begin(), joins.end());
+      return in_.step().nodes[id].type;
+    }
+  }
+  // The joins because of which a whole value has another type than it had.
+  std::vector<NodeId> list_joins_behind(NodeId id) const {
+    std::vector<NodeId> open{id}, joins;
+    IdSet<NodeId> done;
+    while (!open.empty()) {
+      const NodeId value = open.back();
+      open.pop_back();
+      if (!retyped_.contains(value) || !done.insert(value)) continue;
+      if (joined_.contains(value)) {
+        joins.push_back(value);
+      } else {
+        for_each_input(*in_.context, in_.step().nodes[value], [&](NodeId input) { open.push_back(input); });
+      }
+    }
+    return joins;
+  }
+  // Whether the join can have the strides of what it rejoins, and had none in this run.
+  bool can_have_strides(NodeId joined) {
+    const Placement& placement = placements_.of(joined);
+    const TensorType* type = tensor_of(*in_.context, in_.step().nodes[joined].type);
+    return placement.is(PlacementKind::kSplit) && (!placement.blocks || placement.any_order) &&
+           type != nullptr && find_memory_order(writer_.facts(), *type) && !strided_.contains(joined);
+  }
+  // A call that addresses storage must find that of the value that it addressed.
+  bool addresses_joined(NodeId id) {
+    const NodeId addressed = stride_readers_.find_addressed(id);
+    if (!addressed) return false;
+    NodeId shown = id;
+    while (const NodeId next = shown_operand(context(), out_.step(), shown)) {
+      if (whole_[addressed].node == shown) return false;
+      shown = next;
+    }
+    return whole_[addressed].node != shown;
+  }
+  [[noreturn]] void fail_strides(NodeId joined, NodeId reader) const {
+    const std::string_view value = out_.text(in_.step().nodes[joined].name);
+    fail_layout(
+        reader,
+        fmt::format("depends on how '{}' lies in memory, and put together from parts it lies otherwise",
+                    value));
+  }
+  [[noreturn]] void fail_layout(NodeId reader, const std::string& why) const {
+    const Node& node = in_.step().nodes[reader];
+    throw PassError("chunk.strides",
+                    fmt::format("'{}' ({}) {}", out_.text(node.name), out_.text(node.target), why),
+                    site_of(in_, node),
+                    "make its operand contiguous inside the selected module (clone), or select other roots");
+  }
+
   // That `made`, of the given type, stands for the whole value from now on.
   void set_whole(NodeId id, NodeId made, TypeId type) {
     whole_.at(id) = {made, static_cast<std::uint32_t>(writer_.time())};
@@ -165,8 +247,8 @@ class Lowering {
   bool needs_join(NodeId id, NodeId user) const {
     return placements_.has_parts_for(id, placements_.region[user]) && !whole_[id].node;
   }
-  // Whether some node takes the whole of a region's divided value: then nothing is saved by reading the type of
-  // a part, which may be dropped behind the join.
+  // Whether some node takes the whole of a region's divided value: then nothing is saved by reading
+  // the type of a part, which may be dropped behind the join.
   bool is_wanted_whole(NodeId id) {
     if (!has_wanted_) {
       for (const auto [user, node] : walk(in_.step())) note_wanted(user, node);
@@ -209,6 +291,11 @@ class Lowering {
       node.kwargs = kwargs;
       attention_.adapt(id, k, node);
       const NodeId made = writer_.append(std::move(node));
+      if (stride_readers_.shows_otherwise(id, made))
+        fail_layout(
+            id,
+            "is a view for all tokens and a copy for a part of them, or the other way around, and what it "
+            "shows is written in place behind it");
       parts_of(id)[k] = Arg::node(made);
     }
     if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
@@ -303,8 +390,8 @@ class Lowering {
                     site_of(in_, in_.step().nodes[user]), "select roots that contain what makes this value");
   }
 
-  // The parts of a value that has none for the user's region are made once for all regions that hand over parts
-  // to it, or, where values are rejoined between regions, for each region.
+  // The parts of a value that has none for the user's region are made once for all regions that
+  // hand over parts to it, or, where values are rejoined between regions, for each region.
   std::uint32_t sharers(NodeId user) const {
     const RegionId region = placements_.region[user];
     return plan_.join == JoinMode::kRegions ? region.index() : placements_.regions[region.index()].group;
@@ -351,12 +438,15 @@ class Lowering {
       if (find_whole(top.id, user)) {
         open.pop_back();
       } else if (!top.reason.empty()) {
-        set_made(top.id, write_again(top.id, top.reason));
+        const NodeId made = write_again(top.id, top.reason);
+        set_made(top.id, made);
+        note_strides(top.id, made);
       } else {
         if (is_divided_here(top.id)) require_fresh_parts(top.id, user);
         const std::string_view reason = reason_to_write_again(top.id);
         if (reason.empty()) {
           set_made(top.id, join(top.id, user));
+          joined_.insert(top.id);
           continue;
         }
         open.back().reason = reason;
@@ -448,7 +538,8 @@ class Lowering {
     const Placement& placement = placements_.placement[id];
     switch (placement.kind) {
       case PlacementKind::kSplit:
-        return joins_.concatenate(id, parts_of(id), placement);
+        return strided_.contains(id) ? concatenate_in_order(id)
+                                     : joins_.concatenate(id, parts_of(id), placement);
       case PlacementKind::kPartial:
         return joins_.add(id, parts_of(id));
       case PlacementKind::kCarried:
@@ -468,6 +559,11 @@ class Lowering {
         "select roots that contain both, or write the rows back to token order inside the module");
   }
 
+  NodeId concatenate_in_order(NodeId id) {
+    const TensorType& type = *tensor_of(*in_.context, in_.step().nodes[id].type);
+    return joins_.concatenate_in_order(id, parts_of(id), *find_memory_order(writer_.facts(), type));
+  }
+
   const Graph& in_;
   const ChunkPlan& plan_;
   const Placements& placements_;
@@ -479,6 +575,10 @@ class Lowering {
   PartJoins joins_;
   PartAttention attention_;
   ViewJoins views_;
+  StrideReaders stride_readers_;
+  const IdSet<NodeId>& strided_;
+  std::vector<NodeId> missed_strides_;
+  IdSet<NodeId> joined_;  // values whose whole is a join
   SideTable<NodeId, Whole> whole_;
   IdSet<NodeId> retyped_;                // values whose whole has another type than they had
   LastWrites whole_write_, part_write_;  // to wholes and to parts
@@ -494,7 +594,12 @@ class Lowering {
 }  // namespace
 
 Graph lower_chunks(const Graph& graph, const ChunkPlan& plan) {
-  return Lowering(graph, plan).run();
+  for (IdSet<NodeId> strided;;) {
+    Lowering lowering(graph, plan, strided);
+    Graph chunked = lowering.run();
+    if (lowering.missed_strides().empty()) return chunked;
+    for (NodeId id : lowering.missed_strides()) strided.insert(id);
+  }
 }
 
 }  // namespace epweave

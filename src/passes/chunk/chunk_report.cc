@@ -10,6 +10,7 @@
 #include "analysis/users.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
+#include "passes/chunk/chunk_joins.h"
 
 namespace epweave {
 namespace {
@@ -242,12 +243,11 @@ class Reporter {
         report.cut.push_back(value_of(
             record, fmt::format("along {}", args.size() > 2 && args[2].is_int() ? args[2].as_int() : 0), id));
       if (record.role != ProvenanceRole::kMaterialize) continue;
-      const bool is_cat = target == "aten.cat.default",
-                 is_add = target == "aten.add.Tensor" || target == "operator.add";
-      if (!is_cat && !is_add) continue;
+      const auto dim = find_joined_dim(*lowered_.context, lowered_.step(), id);
+      const bool is_add = target == "aten.add.Tensor" || target == "operator.add";
+      if (!dim && !is_add) continue;
       const std::string how =
-          is_cat ? fmt::format("cat along {}", args.size() > 1 && args[1].is_int() ? args[1].as_int() : 0)
-                 : fmt::format("sum of {} parts", report.parts);
+          dim ? fmt::format("cat along {}", *dim) : fmt::format("sum of {} parts", report.parts);
       // A sum of several parts is several additions; the last one is the whole.
       const auto [known, is_new] = joins.try_emplace({record.origins.front(), &report}, report.joined.size());
       if (is_new)

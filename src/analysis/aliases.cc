@@ -1,0 +1,99 @@
+#include "analysis/aliases.h"
+
+#include "analysis/collectives.h"
+#include "ir/types/layout.h"
+#include "ops/bind.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
+
+namespace epweave {
+namespace {
+
+// None where one of them has no number.
+std::optional<Dims> numbers_of(Facts& facts, std::span<const ExprId> extents) {
+  Dims numbers;
+  for (ExprId extent : extents) {
+    const auto number = facts.hint(extent);
+    if (!number) return std::nullopt;
+    numbers.push_back(facts.pool().number(*number));
+  }
+  return numbers;
+}
+
+// Of an operand viewed as `sizes`.
+Showing showing_of(Facts& facts, const TensorType& operand, std::span<const ExprId> sizes) {
+  if (view_strides(facts, layout_of(operand), sizes)) return Showing::kView;
+  const auto from = numbers_of(facts, operand.sizes), strides = numbers_of(facts, operand.strides),
+             to = numbers_of(facts, sizes);
+  if (!from || !strides || !to) return Showing::kUnknown;
+  return view_strides(facts, {*from, *strides}, *to) ? Showing::kView : Showing::kCopy;
+}
+
+}  // namespace
+
+NodeId shown_operand(const Context& context, const Body& body, NodeId id) {
+  static const OpInfo* const getitem = find_op("operator.getitem");
+  static const OpInfo* const unsafe_view = find_op("aten._unsafe_view.default");
+  const Node& node = body.nodes[id];
+  if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
+  const auto first = [&](std::size_t param) {
+    const Arg arg = arg_of(context, node, param);
+    return arg.is_node() ? arg.as_node() : NodeId();
+  };
+  if (node.op == unsafe_view || is_wait(node)) return first(0);
+  if (node.op == getitem) {
+    const NodeId list = first(0);
+    const OpInfo* op = list ? body.nodes[list].op : nullptr;
+    return op != nullptr && (op->is_view || op->writes || op == getitem) ? list : NodeId();
+  }
+  for (const OpReturn& result : node.op->returns)
+    for (std::size_t i = 0; i < node.op->params.size(); ++i)
+      if (!result.alias_set.empty() && node.op->params[i].alias_set == result.alias_set) return first(i);
+  return {};
+}
+
+bool may_copy(const Node& node) {
+  static const OpInfo* const reshape = find_op("aten.reshape.default");
+  return node.op != nullptr && node.op == reshape;
+}
+
+Showing showing_of(Facts& facts, const Graph& graph, NodeId id) {
+  const Node& node = graph.step().nodes[id];
+  if (!may_copy(node))
+    return shown_operand(*graph.context, graph.step(), id) ? Showing::kView : Showing::kCopy;
+  const Arg self = arg_of(*graph.context, node, 0);
+  const TensorType* operand =
+      self.is_node() ? tensor_of(*graph.context, graph.step().nodes[self.as_node()].type) : nullptr;
+  const TensorType* result = tensor_of(*graph.context, node.type);
+  if (operand == nullptr || result == nullptr || operand->strides.size() != operand->sizes.size())
+    return Showing::kUnknown;
+  return showing_of(facts, *operand, result->sizes);
+}
+
+bool addresses_storage(const Node& node) {
+  return node.op != nullptr && node.op->is_view && node.op->find_param("size") &&
+         node.op->find_param("stride");
+}
+
+bool reads_layout(const Context& context, const Node& node) {
+  if (node.kind != NodeKind::kCall) return false;
+  if (!has_type_rule(node) || node.op == nullptr) return true;
+  if (node.op->is_random) return true;
+  const auto size = node.op->find_param("size"), stride = node.op->find_param("stride");
+  if (!size || !stride || !node.op->returns.empty()) return addresses_storage(node);
+  return !arg_of(context, node, *stride).is_none();
+}
+
+LaterWrites::LaterWrites(const Effects& effects)
+    : effects_(effects), positions_(effects.body().nodes.size()), last_write_(effects.body().nodes.size()) {
+  const Body& body = effects.body();
+  std::uint32_t position = 0;
+  for (NodeId id : body.order) {
+    positions_[id] = ++position;
+    if (is_wait(body.nodes[id])) continue;
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes) last_write_[access.storage] = position;
+  }
+}
+
+}  // namespace epweave
