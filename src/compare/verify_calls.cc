@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "compare/counted_extents.h"
 #include "compare/verify_interface.h"
 #include "ir/op.h"
 #include "ir/type_rules.h"
@@ -19,6 +20,7 @@ CallCheck::CallCheck(RewriteClaims& claims, Numbers& numbers)
       context_(*graph_a_.context),
       a_(graph_a_.step()),
       b_(graph_b_.step()),
+      facts_a_(graph_a_),
       attention_(graph_a_, graph_b_),
       causal_mask_(graph_a_, graph_b_, numbers) {}
 
@@ -59,7 +61,6 @@ void CallCheck::check_call(NodeId id) {
   if (before.kind == NodeKind::kGetAttr && !context_.args.equal(before.attr, after.attr))
     return claims_.fail(id, "rewrite-argument", "reads another attribute");
   leaf_ = 0;
-  op_ = after.op;
   if (claims_[id].kind == ClaimKind::kPart && before.op != nullptr &&
       before.op->cost == CostClass::kAttention)
     return check_attention(id);
@@ -86,10 +87,13 @@ void CallCheck::check_positional(NodeId id, const Node& before, const Node& afte
   if (before.args.count != after.args.count)
     return claims_.fail(id, "rewrite-argument",
                         fmt::format("{} arguments, its origin has {}", after.args.count, before.args.count));
+  before_ = &before;
+  after_ = &after;
   const std::size_t group = is_launch(after) ? group_position(*after.op) : SIZE_MAX;
   for (std::uint32_t i = 0; i < before.args.count; ++i) {
     const Arg x = context_.args[before.args][i], y = context_.args[after.args][i];
     param_ = after.op != nullptr && i < after.op->params.size() ? &after.op->params[i] : nullptr;
+    item_ = {};
     i == group ? check_group(id, x, y) : check_arg(id, fmt::format("argument {}", i), x, y);
   }
 }
@@ -103,6 +107,7 @@ void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after)
     if (is_free(name)) continue;
     const auto position = after.op != nullptr ? after.op->find_param(name) : std::nullopt;
     param_ = position ? &after.op->params[*position] : nullptr;
+    item_ = {};
     if (other == nullptr) {
       claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is gone", name));
     } else if (name == "group_name") {
@@ -133,8 +138,12 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
     if (x.kind() != y.kind() || before.count != after.count)
       return claims_.fail(user, "rewrite-argument",
                           fmt::format("{} is another list than its origin's", where));
-    for (std::uint32_t i = 0; i < before.count; ++i)
+    const bool is_nested = item_.has_value();
+    for (std::uint32_t i = 0; i < before.count; ++i) {
+      if (!is_nested) item_ = i;
       check_arg(user, fmt::format("{}[{}]", where, i), context_.args[before][i], context_.args[after][i]);
+    }
+    if (!is_nested) item_ = {};
     return;
   }
   const std::size_t leaf = leaf_++;
@@ -143,12 +152,11 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
                       : x == y ? Taken::kWhole
                                   : match_size(user, x, y);
   if (taken == Taken::kNo) return fail_argument(user, where, x, y);
-  if (taken == Taken::kPart && is_number(x) && !counts_elements())
-    return claims_.fail(
-        user, "rewrite-argument",
-        fmt::format("{} is a number that counts tokens; each part must take all of it, for it "
-                    "is no size here",
-                    where));
+  if (taken == Taken::kPart && is_number(x) && !has_share(x, y))
+    return claims_.fail(user, "rewrite-argument",
+                        fmt::format("{} is the part's share of a number that does not say how large a tensor "
+                                    "is; each part must take all of it",
+                                    where));
   if (claims_[user].kind == ClaimKind::kPart)
     taken_[{claims_[user].origin, leaf}].push_back({user, taken, y, param_ != nullptr && param_->is_written});
 }
@@ -159,14 +167,26 @@ bool CallCheck::is_number(Arg x) const {
   return type && context_.types[type].kind == TypeKind::kScalar;
 }
 
-// Half as many tokens are half as many rows, but not half of what each row is multiplied by.
-bool CallCheck::counts_elements() const {
-  static const OpInfo* const ranges[] = {find_op("aten.arange.default"), find_op("aten.arange.start"),
-                                         find_op("aten.arange.start_step")};
+// Half as many tokens are half as many rows, but not half of what each row is multiplied by. A scalar that is computed
+// of a part's number says nothing yet.
+bool CallCheck::has_share(Arg x, Arg y) {
   if (param_ == nullptr) return false;
-  // A block mask begins with the numbers of rows and columns.
-  return param_->type.starts_with("SymInt") || param_->name == "block_mask" ||
-         std::ranges::find(ranges, op_) != std::end(ranges);
+  const TypeId result = before_->type;
+  const bool is_scalar = result && context_.types[result].kind == TypeKind::kScalar;
+  if (is_scalar && x.is_node() && y.is_node()) return param_->type == "SymInt";
+  const NumberPlace place{static_cast<std::size_t>(param_ - after_->op->params.data()), item_};
+  const ExprId whole = find_counted_extent(context_, a_, *before_, place),
+               share = find_counted_extent(context_, b_, *after_, place);
+  const ExprId given = number_of(a_, x), taken = number_of(b_, y);
+  return whole && share && given && taken && facts_a_.equal(given, whole) && numbers_.is_same(taken, share);
+}
+
+// Of an argument that is a number; none where it is none, or not recorded.
+ExprId CallCheck::number_of(const Body& body, Arg arg) const {
+  if (arg.is_int()) return context_.exprs.number(arg.as_int());
+  if (arg.is(ArgKind::kSymbolic)) return arg.as_expr();
+  const TypeId type = arg.is_node() ? body.nodes[arg.as_node()].type : TypeId();
+  return type && context_.types[type].kind == TypeKind::kScalar ? context_.types[type].expr : ExprId();
 }
 
 void CallCheck::fail_argument(NodeId user, const std::string& where, Arg x, Arg y) {
@@ -190,13 +210,11 @@ CallCheck::Taken CallCheck::match_number(NodeId user, NodeId x, Arg y) {
 
 // A number or a symbolic scalar of A; in B another one, or a node that computes it.
 CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
-  ExprId size;
-  if (x.is(ArgKind::kSymbolic)) size = x.as_expr();
-  if (x.is_int()) size = context_.exprs.number(x.as_int());
+  const ExprId size = x.is(ArgKind::kSymbolic) || x.is_int() ? number_of(a_, x) : ExprId();
   const bool is_size_node = y.is_node() && claims_[y.as_node()].kind == ClaimKind::kSize;
-  const Arg value = is_size_node ? claims_.scalar_b(y.as_node()) : y;
-  if (!size || (x.is_int() && !is_size_node && !counts_elements())) return Taken::kNo;
-  return taken_as(numbers_.match_scalar(size, value, claims_.share_of(user)));
+  if (!size || (y.is_node() && !is_size_node)) return Taken::kNo;
+  return taken_as(
+      numbers_.match_scalar(size, is_size_node ? claims_.scalar_b(y.as_node()) : y, claims_.share_of(user)));
 }
 
 CallCheck::Taken CallCheck::taken_as(Fraction fraction) {

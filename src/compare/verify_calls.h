@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "compare/rewrite_claims.h"
 #include "compare/verify_attention.h"
 #include "compare/verify_causal_mask.h"
+#include "ir/facts.h"
 #include "ir/op.h"
 
 namespace epweave {
@@ -55,7 +57,8 @@ class CallCheck {
   void check_arg(NodeId user, const std::string& where, Arg x, Arg y);
   bool is_number(Arg x) const;
   bool has_number_of(NodeId b, NodeId a);
-  bool counts_elements() const;
+  bool has_share(Arg x, Arg y);
+  ExprId number_of(const Body& body, Arg arg) const;
   void fail_argument(NodeId user, const std::string& where, Arg x, Arg y);
   void check_group(NodeId id, Arg x, Arg y);
   Taken match_size(NodeId user, Arg x, Arg y);
@@ -70,12 +73,15 @@ class CallCheck {
   Context& context_;
   const Body& a_;
   const Body& b_;
+  Facts facts_a_;
   AttentionCheck attention_;
   CausalMaskCheck causal_mask_;
   std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument
-  // Of the call that is being checked: its op, the parameter, and the argument, counted through lists.
-  const OpInfo* op_ = nullptr;
+  // Of the call that is being checked, and A's: the parameter, its item, and the argument, counted through lists.
+  const Node* before_ = nullptr;
+  const Node* after_ = nullptr;
   const OpParam* param_ = nullptr;
+  std::optional<std::size_t> item_;
   std::size_t leaf_ = 0;
 };
 
