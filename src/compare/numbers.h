@@ -43,11 +43,13 @@ class Numbers {
   const std::vector<std::pair<StringId, std::int64_t>>& known_numbers() const { return known_numbers_; }
   // Whether two scalars of B are equal.
   bool is_same(ExprId a, ExprId b) { return facts_.equal(a, b); }
+  // Whether numbers of B add up to one of A.
+  bool is_sum(ExprId whole, std::span<const ExprId> parts);
   // a * b, both of B.
   ExprId multiply(ExprId a, ExprId b) {
     return facts_.pool().from_poly(facts_.pool().mul(facts_.pool().poly(a), facts_.pool().poly(b)));
   }
-  // Whether b is the share of a: by what is known of the division, else 1/parts of it.
+  // Whether b is the share of a, by what is known of the division; of what is divided nowhere, no share is known.
   bool is_share(ExprId a, ExprId b, Share share);
 
  private:

@@ -158,7 +158,9 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
                                     "is; each part must take all of it",
                                     where));
   if (claims_[user].kind == ClaimKind::kPart)
-    taken_[{claims_[user].origin, leaf}].push_back({user, taken, y, param_ != nullptr && param_->is_written});
+    taken_[{claims_[user].origin, leaf}].push_back({user, taken, y,
+                                                    param_ == nullptr ? SIZE_MAX : position_of_param(),
+                                                    param_ != nullptr && param_->is_written});
 }
 
 bool CallCheck::is_number(Arg x) const {
@@ -173,12 +175,16 @@ bool CallCheck::has_share(Arg x, Arg y) {
   if (param_ == nullptr) return false;
   const TypeId result = before_->type;
   const bool is_scalar = result && context_.types[result].kind == TypeKind::kScalar;
-  if (is_scalar && x.is_node() && y.is_node()) return param_->type == "SymInt";
-  const NumberPlace place{static_cast<std::size_t>(param_ - after_->op->params.data()), item_};
+  if (is_scalar && x.is_node()) return param_->type == "SymInt";
+  const NumberPlace place{position_of_param(), item_};
   const ExprId whole = find_counted_extent(context_, a_, *before_, place),
                share = find_counted_extent(context_, b_, *after_, place);
   const ExprId given = number_of(a_, x), taken = number_of(b_, y);
   return whole && share && given && taken && facts_a_.equal(given, whole) && numbers_.is_same(taken, share);
+}
+
+std::size_t CallCheck::position_of_param() const {
+  return static_cast<std::size_t>(param_ - after_->op->params.data());
 }
 
 // Of an argument that is a number; none where it is none, or not recorded.
@@ -256,32 +262,50 @@ void CallCheck::check_uniform() {
   }
 }
 
-IdVector<NodeId, char> CallCheck::find_varying() const {
-  IdVector<NodeId, char> varies(a_.nodes.size());
+PartFacts CallCheck::find_facts(const Effects& effects_a) const {
+  PartFacts facts(claims_, numbers_, effects_a);
+  std::vector<PartOperand> operands;
   for (NodeId a : a_.order) {
+    const std::uint32_t n = claims_.parts(a).empty() ? 0 : claims_.part_count(a);
+    const NodeId part = n > 0 ? claims_.part_of(a, n - 1) : NodeId();
+    if (!part) continue;
+    operands.clear();
     for (auto entry = taken_.lower_bound({a, 0}); entry != taken_.end() && entry->first.first == a; ++entry) {
       const Use& use = entry->second.back();
-      if (use.taken != Taken::kPart) continue;
-      const Claim* from = use.value.is_node() ? &claims_[use.value.as_node()] : nullptr;
-      const bool is_copy = from != nullptr && from->kind == ClaimKind::kPart && varies[from->origin] == 0;
-      if (!is_copy) varies[a] = 1;
+      const auto how = use.taken == Taken::kPart       ? PartOperand::How::kPart
+                       : use.taken == Taken::kPrevious ? PartOperand::How::kPrevious
+                                                       : PartOperand::How::kWhole;
+      operands.push_back({use.param, how, use.value, use.is_written});
     }
+    facts.add(a, part, operands);
   }
-  return varies;
+  return facts;
 }
 
-void CallCheck::check_summands() {
-  static const OpInfo* const add = find_op("aten.add.Tensor");
-  const IdVector<NodeId, char> varies = find_varying();
+void CallCheck::check_summands(const PartFacts& facts) {
+  static const OpInfo* const cat = find_op("aten.cat.default");
   for (NodeId id : b_.order) {
-    if (claims_[id].kind != ClaimKind::kJoin || b_.nodes[id].op != add) continue;
-    const auto args = context_.args[b_.nodes[id].args];
-    if (args.size() != 2 || !args[1].is_node()) continue;  // check_join says so
-    const Claim& summand = claims_[args[1].as_node()];
-    if (summand.kind == ClaimKind::kPart && varies[summand.origin] == 0)
-      claims_.fail(id, "rewrite-join",
-                   fmt::format("adds up what each part has all of: {} depends on no part",
-                               claims_.describe(args[1].as_node())));
+    if (claims_[id].kind != ClaimKind::kJoin || claims_.parts(claims_[id].origin).empty()) continue;
+    const NodeId origin = claims_[id].origin;
+    const PartFact fact = facts[origin];
+    if (b_.nodes[id].op == cat || is_reshape(b_.nodes[id])) {
+      if (fact == PartFact::kOwn || fact == PartFact::kNumbers)
+        claims_.fail(
+            id, "rewrite-join",
+            fmt::format("joins {}, of which a part has not rows of the whole but what it made of its own "
+                        "sums or of numbers of its own rows",
+                        claims_.name_a(origin)));
+    } else if (fact == PartFact::kSame) {
+      claims_.fail(
+          id, "rewrite-join",
+          fmt::format("adds up what each part has all of: {} depends on no part", claims_.name_a(origin)));
+    } else if (fact != PartFact::kShare && fact != PartFact::kZero) {
+      claims_.fail(
+          id, "rewrite-join",
+          fmt::format("adds up {}, of which the parts are not known to be summands: it is not made by sums "
+                      "over rows and what is linear in them alone",
+                      claims_.name_a(origin)));
+    }
   }
 }
 
@@ -295,26 +319,12 @@ bool CallCheck::has_number_of(NodeId b, NodeId a) {
   return numbers_.match_scalar(context_.types[before].expr, number, {}) == Fraction::kAll;
 }
 
-void CallCheck::check_shared_writes() {
-  for (auto first = taken_.begin(); first != taken_.end();) {
-    const NodeId origin = first->first.first;
-    bool writes_shared = false, takes_part = false;
-    auto next = first;
-    for (; next != taken_.end() && next->first.first == origin; ++next) {
-      const Uses& uses = next->second;
-      const auto is_part = [](const Use& use) { return use.taken == Taken::kPart; };
-      const bool all_parts = std::ranges::all_of(uses, is_part);
-      takes_part = takes_part || all_parts;
-      writes_shared = writes_shared || (!all_parts && std::ranges::any_of(uses, &Use::is_written));
-    }
-    const NodeId user = first->second.front().user;
-    const Node& node = b_.nodes[user];
-    if (writes_shared && !is_wait(node) && !(takes_part && accumulates(context_, node)))
-      claims_.fail(user, "rewrite-part",
+void CallCheck::check_shared_writes(const PartFacts& facts) {
+  for (NodeId a : a_.order)
+    if (!claims_.parts(a).empty() && facts.spoils_shared(a))
+      claims_.fail(claims_.parts(a).front(), "rewrite-part",
                    fmt::format("each part of {} writes what all parts share, and does not add its part to it",
-                               claims_.name_a(origin)));
-    first = next;
-  }
+                               claims_.name_a(a)));
 }
 
 void CallCheck::check_type(NodeId id) {

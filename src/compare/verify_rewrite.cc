@@ -36,8 +36,9 @@ class RewriteVerifier {
     claims_.check_parts();
     for (NodeId id : b_.step().order) check_node(id);
     calls_.check_uniform();
-    calls_.check_shared_writes();
-    calls_.check_summands();
+    const PartFacts facts = calls_.find_facts(storage_.effects_of_a());
+    calls_.check_shared_writes(facts);
+    calls_.check_summands(facts);
     storage_.check_updates();
     storage_.check_last_writes();
     storage_.check_order();

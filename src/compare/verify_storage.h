@@ -30,6 +30,7 @@ class StorageCheck {
   void check_host_reads();
 
   const StorageWriters& writers_of_b() const { return writers_b_; }
+  const Effects& effects_of_a() const { return writers_a_.effects(); }
 
  private:
   std::string describe(const SeenWrite& write) const;
