@@ -130,6 +130,13 @@ void Numbers::learn_division(ExprId whole, std::span<const ExprId> parts) {
   for (StringId symbol : symbols_of(whole)) divisions_.try_emplace({symbol, parts.size()}, division);
 }
 
+std::optional<PolyId> Numbers::find_share(StringId symbol, Share share) const {
+  const auto found = divisions_.find({symbol, share.parts});
+  if (found == divisions_.end() || found->second.whole != facts_.pool().poly_symbol(symbol))
+    return std::nullopt;
+  return found->second.parts[share.part];
+}
+
 bool Numbers::is_sum(ExprId whole, std::span<const ExprId> parts) {
   ExprPool& pool = facts_.pool();
   PolyId sum = pool.poly_number(0);

@@ -39,6 +39,8 @@ class Numbers {
   Fraction match_scalar(ExprId a, Arg b, Share share);
   // Whether a statement of B about symbols is that of A.
   bool is_same_statement(ExprId a, ExprId b);
+  // What a part has of a symbol of A that is divided itself; none where it is not.
+  std::optional<PolyId> find_share(StringId symbol, Share share) const;
   // Symbols that are numbers because the inputs of the two graphs say so.
   const std::vector<std::pair<StringId, std::int64_t>>& known_numbers() const { return known_numbers_; }
   // Whether two scalars of B are equal.

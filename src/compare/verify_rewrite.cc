@@ -48,7 +48,7 @@ class RewriteVerifier {
     check_part_symbols(a_, b_, report_.violations);
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
-    report_.assumptions = list_assumptions(claims_.graph_a(), claims_.graph_b(), numbers_);
+    report_.assumptions = list_assumptions(claims_, numbers_);
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }
 
