@@ -33,7 +33,7 @@ Arg find_value(const Context& context, const Node& node, std::string_view name) 
 }
 
 bool makes_zeros(const Context& context, const Node& node) {
-  if (node.op->target.find("zeros") != node.op->target.npos) return true;
+  if (node.op->makes_zeros) return true;
   const Arg fill = find_value(context, node, "fill_value");
   return (fill.is_int() && fill.as_int() == 0) || (fill.is(ArgKind::kReal) && fill.as_real() == 0.0);
 }
@@ -244,6 +244,9 @@ bool PartFacts::adds_rows(const Node& node) const {
     case OpFamily::kGroupedMatmul:
     case OpFamily::kCount:
     case OpFamily::kNormaliseLastBackward:
+    case OpFamily::kIndexAdd:
+    case OpFamily::kScatterAdd:
+    case OpFamily::kRowScatter:
       return true;
     case OpFamily::kEmbeddingBackward:
       return find_value(context_, node, "scale_grad_by_freq") != Arg::boolean(true);
@@ -255,10 +258,6 @@ bool PartFacts::adds_rows(const Node& node) const {
       return reduction.is_int() && reduction.as_int() == kSumOfLosses;
     case OpFamily::kIndexPut:
       return find_value(context_, node, "accumulate") == Arg::boolean(true);
-    case OpFamily::kIndexAdd:
-    case OpFamily::kScatter:
-    case OpFamily::kRowScatter:
-      return op_->target.find("add") != op_->target.npos;
     default:
       return false;
   }
