@@ -35,6 +35,10 @@ void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& 
   out.insert(out.end(), own.begin(), own.end());
 }
 
+bool is_proved(const VerifyOptions& options, const RewriteReport& report) {
+  return report.violations.empty() && (report.assumptions.empty() || !options.assume_none);
+}
+
 Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteReport& report) {
   Json violations = Json::array();
   for (const Violation& violation : report.violations) {
@@ -47,11 +51,16 @@ Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteR
   for (const RewriteOutput& output : report.outputs)
     outputs.push_back(
         {{"output", output.what}, {"node", output.node}, {"numerics", name_of(output.numerics)}});
-  return {{"a", options.input.path},         {"b", options.rewritten.path},
-          {"ok", report.violations.empty()}, {"violations", std::move(violations)},
-          {"outputs", std::move(outputs)},   {"assumptions", report.assumptions},
-          {"whole", report.whole},           {"divided", report.divided},
-          {"joins", report.joins},           {"splits", report.splits}};
+  return {{"a", options.input.path},
+          {"b", options.rewritten.path},
+          {"ok", is_proved(options, report)},
+          {"violations", std::move(violations)},
+          {"outputs", std::move(outputs)},
+          {"assumptions", report.assumptions},
+          {"whole", report.whole},
+          {"divided", report.divided},
+          {"joins", report.joins},
+          {"splits", report.splits}};
 }
 
 std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbose) {
@@ -85,12 +94,17 @@ int verify_rewrite(const VerifyOptions& options, Console& console) {
   add_own_violations(a, b, report.violations);
   const std::size_t n = report.violations.size();
   console.print(console.json() ? report_text(rewrite_report(b, options, report))
-                               : rewrite_text(b, report, console.verbose()));
+                               : rewrite_text(b, report, console.verbose() || options.assume_none));
+  const std::size_t assumed = options.assume_none ? report.assumptions.size() : 0;
+  if (n == 0 && assumed > 0)
+    console.info(fmt::format("{}: rests on {} {}, which --assume-none refuses",
+                             display_name(options.rewritten), assumed,
+                             assumed == 1 ? "assumption" : "assumptions"));
   if (n != 0)
     console.info(fmt::format("{}: {} {}; it is not shown to compute what {} computes",
                              display_name(options.rewritten), n, n == 1 ? "violation" : "violations",
                              display_name(options.input)));
-  return n == 0 ? kFine : kDifferent;
+  return n == 0 && assumed == 0 ? kFine : kDifferent;
 }
 
 }  // namespace epweave::cli

@@ -25,7 +25,7 @@ struct Choices {
   OutputOptions output;
   RewriteOptions rewrite;
   std::vector<std::string> more;  // graphs behind the first
-  bool ranks = false;
+  bool ranks = false, assume_none = false;
   std::string node;
   PrintOptions print;
   OverlapOptions overlap;
@@ -197,6 +197,8 @@ void add_verify(CLI::App& app, Choices& choices) {
   command.add_flag("--ranks", choices.ranks,
                    "Check that the graphs, one for each rank or one that all ranks run, issue matching "
                    "collectives and cannot wait for each other");
+  command.add_flag("--assume-none", choices.assume_none,
+                   "Of a rewrite: exit with 1 where the proof rests on an assumption, and list all of them");
 }
 
 // Examples, for --help and the manual page.
@@ -300,11 +302,15 @@ CommandFiles files_of(const Choices& choices) {
 std::function<int(Console&)> bind_verify(const Choices& choices) {
   std::vector<InputOptions> inputs = {choices.input};
   for (const std::string& path : choices.more) inputs.push_back({.path = path, .from = choices.input.from});
+  if (choices.assume_none && (choices.ranks || inputs.size() != 2))
+    throw UsageError("--assume-none is for verify A B, of which it refuses what the proof takes for granted");
   if (choices.ranks) return [inputs](Console& console) { return verify_ranks(inputs, console); };
   if (inputs.size() > 2)
     throw UsageError("verify takes one graph, or two to compare; --ranks takes one for each rank");
   if (inputs.size() == 1) return [inputs](Console& console) { return verify(inputs[0], console); };
-  return [inputs](Console& console) { return verify_rewrite({inputs[0], inputs[1]}, console); };
+  return [inputs, assume_none = choices.assume_none](Console& console) {
+    return verify_rewrite({inputs[0], inputs[1], assume_none}, console);
+  };
 }
 
 std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,

@@ -37,6 +37,7 @@ struct PrintOptions {
 struct VerifyOptions {
   InputOptions input;
   InputOptions rewritten;  // no path: `input` is checked on its own
+  bool assume_none = false;
 };
 
 struct ExplainOptions {

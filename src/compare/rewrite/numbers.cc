@@ -130,6 +130,20 @@ void Numbers::learn_division(ExprId whole, std::span<const ExprId> parts) {
   for (StringId symbol : symbols_of(whole)) divisions_.try_emplace({symbol, parts.size()}, division);
 }
 
+std::optional<PolyId> Numbers::find_share(StringId symbol, Share share) const {
+  const auto found = divisions_.find({symbol, share.parts});
+  if (found == divisions_.end() || found->second.whole != facts_.pool().poly_symbol(symbol))
+    return std::nullopt;
+  return found->second.parts[share.part];
+}
+
+bool Numbers::is_sum(ExprId whole, std::span<const ExprId> parts) {
+  ExprPool& pool = facts_.pool();
+  PolyId sum = pool.poly_number(0);
+  for (ExprId part : parts) sum = pool.add(sum, pool.poly(part));
+  return facts_.equal(sum, in_numbers(whole));
+}
+
 // None where it is a number: then all that is divided is divided alike.
 std::vector<StringId> Numbers::symbols_of(ExprId a) {
   std::vector<StringId> symbols = facts_.pool().symbols(a);
@@ -146,8 +160,9 @@ const Numbers::Division* Numbers::find_division(ExprId a, std::uint32_t parts) {
 bool Numbers::is_share(ExprId a, ExprId b, Share share) {
   ExprPool& pool = facts_.pool();
   const PolyId x = in_numbers(a), y = pool.poly(b);
-  const Division* division = share.parts > 1 ? find_division(a, share.parts) : nullptr;
-  if (division == nullptr) return facts_.equal(x, pool.scale(y, Rational{std::int64_t{share.parts}, 1}));
+  if (share.parts <= 1) return facts_.equal(x, y);
+  const Division* division = find_division(a, share.parts);
+  if (division == nullptr) return false;
   return facts_.equal(pool.mul(y, division->whole), pool.mul(x, division->parts[share.part]));
 }
 

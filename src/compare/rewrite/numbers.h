@@ -39,15 +39,19 @@ class Numbers {
   Fraction match_scalar(ExprId a, Arg b, Share share);
   // Whether a statement of B about symbols is that of A.
   bool is_same_statement(ExprId a, ExprId b);
+  // What a part has of a symbol of A that is divided itself; none where it is not.
+  std::optional<PolyId> find_share(StringId symbol, Share share) const;
   // Symbols that are numbers because the inputs of the two graphs say so.
   const std::vector<std::pair<StringId, std::int64_t>>& known_numbers() const { return known_numbers_; }
   // Whether two scalars of B are equal.
   bool is_same(ExprId a, ExprId b) { return facts_.equal(a, b); }
+  // Whether numbers of B add up to one of A.
+  bool is_sum(ExprId whole, std::span<const ExprId> parts);
   // a * b, both of B.
   ExprId multiply(ExprId a, ExprId b) {
     return facts_.pool().from_poly(facts_.pool().mul(facts_.pool().poly(a), facts_.pool().poly(b)));
   }
-  // Whether b is the share of a: by what is known of the division, else 1/parts of it.
+  // Whether b is the share of a, by what is known of the division; of what is divided nowhere, no share is known.
   bool is_share(ExprId a, ExprId b, Share share);
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_set>
 
 namespace epweave {
@@ -21,11 +22,29 @@ std::string print_statement(const ExprPool& pool, ExprId statement) {
 
 class Assumptions {
  public:
-  std::vector<std::string> list(const Graph& a, const Graph& b, const Numbers& numbers) {
-    for (const auto& [symbol, number] : numbers.known_numbers())
+  Assumptions(const RewriteClaims& claims, const Numbers& numbers)
+      : claims_(claims), numbers_(numbers), pool_(claims.graph_a().context->exprs) {
+    for (const Symbol& symbol : claims.graph_a().symbols) before_.at(symbol.name) = &symbol;
+    const Body& body = claims.graph_b().step();
+    SideTable<StringId, StringId> part_of;
+    for (const Symbol& symbol : claims.graph_b().symbols) part_of.at(symbol.name) = symbol.part_of;
+    for (NodeId id : body.order) {
+      if (body.nodes[id].extra == nullptr || claims[id].kind != ClaimKind::kPart) continue;
+      for (const Binding& binding : body.nodes[id].extra->bindings) {
+        shares_.at(binding.symbol) = claims.share_of(id);
+        if (const StringId whole = part_of[binding.symbol]) twins_[{whole, claims[id].part}] = binding.symbol;
+      }
+    }
+  }
+
+  std::vector<std::string> list() {
+    const Graph &a = claims_.graph_a(), &b = claims_.graph_b();
+    for (const auto& [symbol, number] : numbers_.known_numbers())
       add(fmt::format("{} = {}", b.text(symbol), number));
-    add_symbols(a, b);
+    add_symbols(b);
     add_notes(a, b);
+    for (const Symbol& symbol : b.symbols)
+      if (before_[symbol.name] == nullptr) add_own(symbol);
     return std::move(list_);
   }
 
@@ -34,16 +53,50 @@ class Assumptions {
     if (seen_.insert(text).second) list_.push_back(std::move(text));
   }
 
-  void add_symbols(const Graph& a, const Graph& b) {
-    SideTable<StringId, const Symbol*> before;
-    for (const Symbol& symbol : a.symbols) before.at(symbol.name) = &symbol;
+  void add_symbols(const Graph& b) {
     for (const Symbol& symbol : b.symbols) {
       for (ExprId statement : symbol.assumptions) {
-        const Symbol* known = before[symbol.name];
+        const Symbol* known = before_[symbol.name];
         if (known == nullptr || std::ranges::find(known->assumptions, statement) == known->assumptions.end())
           add(print_statement(b.context->exprs, statement));
       }
     }
+  }
+
+  // What B says of a symbol of its own. Of a number that each part reads for itself it says what A says of the number.
+  void add_own(const Symbol& symbol) {
+    const Symbol* whole = symbol.part_of ? before_[symbol.part_of] : nullptr;
+    const auto same = [](const std::optional<ExprId>& bound, const std::optional<ExprId>& other) {
+      return !bound || (other && *bound == *other);
+    };
+    const bool is_as_said =
+        whole != nullptr && same(symbol.lower, whole->lower) && same(symbol.upper, whole->upper);
+    const std::string name(claims_.graph_b().text(symbol.name));
+    const auto print = [&](ExprId expr) { return pool_.print(pool_.poly(expr)); };
+    if (symbol.lower && symbol.upper)
+      add(is_as_said ? fmt::format("in each part, {} is from {} to {}", claims_.graph_b().text(whole->name),
+                                   print(*symbol.lower), print(*symbol.upper))
+                     : fmt::format("{} is from {} to {}", name, print(*symbol.lower), print(*symbol.upper)));
+    if (symbol.replaced_by) add(fmt::format("{} = {}", name, print(*symbol.replaced_by)));
+    for (ExprId statement : symbol.asserts.value_or(std::vector<ExprId>())) {
+      const std::optional<ExprId> said =
+          whole != nullptr ? find_in_whole(symbol, *whole, statement) : std::nullopt;
+      add(said ? fmt::format("in each part, {}", print_statement(pool_, *said))
+               : print_statement(pool_, statement));
+    }
+  }
+
+  // The statement of A that this is, with the part's own numbers for those of the whole.
+  std::optional<ExprId> find_in_whole(const Symbol& own, const Symbol& whole, ExprId statement) {
+    const Share share = shares_[own.name];
+    const auto in_part = [&](StringId symbol) -> std::optional<PolyId> {
+      if (const auto twin = twins_.find({symbol, share.part}); twin != twins_.end())
+        return pool_.poly_symbol(twin->second);
+      return numbers_.find_share(symbol, share);
+    };
+    for (ExprId said : whole.asserts.value_or(std::vector<ExprId>()))
+      if (pool_.substitute(pool_.poly(said), in_part) == pool_.poly(statement)) return said;
+    return std::nullopt;
   }
 
   // Of the passes behind those that made the first graph.
@@ -54,14 +107,20 @@ class Assumptions {
         if (note.starts_with(kPrefix)) add(note.substr(kPrefix.size()));
   }
 
+  const RewriteClaims& claims_;
+  const Numbers& numbers_;
+  ExprPool& pool_;
+  SideTable<StringId, const Symbol*> before_;                     // of A
+  SideTable<StringId, Share> shares_;                             // of B, that parts bind
+  std::map<std::pair<StringId, std::uint32_t>, StringId> twins_;  // of B, by symbol of A and part
   std::vector<std::string> list_;
   std::unordered_set<std::string> seen_;
 };
 
 }  // namespace
 
-std::vector<std::string> list_assumptions(const Graph& a, const Graph& b, const Numbers& numbers) {
-  return Assumptions().list(a, b, numbers);
+std::vector<std::string> list_assumptions(const RewriteClaims& claims, const Numbers& numbers) {
+  return Assumptions(claims, numbers).list();
 }
 
 }  // namespace epweave

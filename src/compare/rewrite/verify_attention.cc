@@ -86,9 +86,15 @@ std::optional<AttentionCheck::Division> AttentionCheck::divide(NodeId origin, st
   return std::nullopt;
 }
 
-std::span<const Arg> AttentionCheck::call_args(NodeId id, std::string_view target) const {
+std::span<const Arg> AttentionCheck::call_args(NodeId id, std::string_view target,
+                                               std::span<const Keyword> keywords) const {
   const Node& node = b_.step().nodes[id];
   if (node.kind != NodeKind::kCall || context_.text(node.target) != target) return {};
+  if (node.kwargs.count != 2 * keywords.size()) return {};
+  for (const auto& [name, value] : keywords) {
+    const Arg* given = find_kwarg(context_, node, name);
+    if (given == nullptr || *given != value) return {};
+  }
   return context_.args[node.args];
 }
 
@@ -137,9 +143,12 @@ std::optional<NodeId> AttentionCheck::without_rows(NodeId table, Rows rows) {
 // Undoes PartBlockTables::keep_columns, node by node.
 std::optional<AttentionCheck::Tables> AttentionCheck::without_columns(Tables tables, Rows columns) {
   const Arg count = Arg::integer(columns.end - columns.begin);
-  auto first = [&](Arg arg, std::string_view target, std::vector<Arg> rest) -> Arg {
+  const TensorType* counts_type = tensor_of(context_, b_.step().nodes[tables.counts].type);
+  if (counts_type == nullptr) return std::nullopt;
+  auto first = [&](Arg arg, std::string_view target, std::vector<Arg> rest,
+                   std::vector<Keyword> keywords = {}) -> Arg {
     if (!arg.is_node()) return Arg::none();
-    const auto args = call_args(arg.as_node(), target);
+    const auto args = call_args(arg.as_node(), target, keywords);
     const bool fits =
         args.size() == rest.size() + 1 && std::equal(rest.begin(), rest.end(), args.begin() + 1);
     return fits ? args[0] : Arg::none();
@@ -148,15 +157,19 @@ std::optional<AttentionCheck::Tables> AttentionCheck::without_columns(Tables tab
                          {Arg::integer(columns.end - columns.begin - 1)});
   const Arg sorted = first(kept, "aten.slice.Tensor", {Arg::integer(3), Arg::integer(0), count});
   const Arg sort = first(sorted, "operator.getitem", {Arg::integer(0)});
-  const Arg marked = first(sort, "aten.sort.stable", {});
+  const Arg marked = first(sort, "aten.sort.stable", {}, {{"stable", Arg::boolean(true)}});
   const auto fill =
       marked.is_node() ? call_args(marked.as_node(), "aten.masked_fill.Scalar") : std::span<const Arg>();
   if (fill.size() != 3 || fill[2] != count || !fill[0].is_node()) return std::nullopt;
   const Arg is_kept_node = first(fill[1], "aten.bitwise_not.default", {});
   const Arg indices =
       columns.begin == 0 ? fill[0] : first(fill[0], "aten.sub.Tensor", {Arg::integer(columns.begin)});
-  const auto sum = call_args(tables.counts, "aten.sum.dim_IntList");
-  if (!is_kept_node.is_node() || !indices.is_node() || sum.size() != 2 || sum[0] != is_kept_node)
+  const Arg dtype = Arg::named(ArgKind::kDType, context_.strings.intern(info(counts_type->dtype).name));
+  const std::vector<Keyword> summed_as = {{"dtype", dtype}};
+  const auto sum = call_args(tables.counts, "aten.sum.dim_IntList", summed_as);
+  const std::vector<Arg> along = sum.size() == 2 ? list_items(context_, sum[1]) : std::vector<Arg>();
+  if (!is_kept_node.is_node() || !indices.is_node() || sum.size() != 2 || sum[0] != is_kept_node ||
+      along != std::vector{Arg::integer(-1)})
     return std::nullopt;
   // Down to which entries of a row are listed: position < counts.
   Arg listed = is_kept_node;
@@ -193,7 +206,8 @@ bool AttentionCheck::is_kept(NodeId node, const Tables& tables, Rows columns) {
   if (columns.begin > 0 && !strip("aten.ge.Scalar", columns.begin)) return false;
   const auto listed = call_args(node, "aten.lt.Tensor");
   if (listed.size() != 2 || !listed[0].is_node()) return false;
-  const auto positions = call_args(listed[0].as_node(), "aten.arange.default");
+  const std::vector<Keyword> made_on = {{"device", Arg::named(ArgKind::kDevice, type->device)}};
+  const auto positions = call_args(listed[0].as_node(), "aten.arange.default", made_on);
   return positions.size() == 1 && positions[0] == Arg::integer(*width);
 }
 

@@ -11,6 +11,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analysis/flex_attention.h"
@@ -54,7 +56,10 @@ class AttentionCheck {
   // Whether the function is the original with rows counted from a first row, its last parameter.
   bool is_rebased(const FlexFunction& original, const FlexFunction& function, const Division& division);
   void restore_functions(const Division& division, Node& call, std::vector<Arg>& mask);
-  std::span<const Arg> call_args(NodeId node, std::string_view target) const;
+  // The arguments by position of a call of B, if it is one of that target with these keywords and no others.
+  using Keyword = std::pair<std::string_view, Arg>;
+  std::span<const Arg> call_args(NodeId node, std::string_view target,
+                                 std::span<const Keyword> keywords = {}) const;
 
   const Graph& a_;
   const Graph& b_;

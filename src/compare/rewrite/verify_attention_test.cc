@@ -133,6 +133,67 @@ TEST_CASE("faults in the mask of a part are found") {
   CHECK(attention_violations(graph, sound).empty());
 }
 
+// Each way to change one argument of a call: a number, an item of a list, a keyword that it gives, one that it leaves out.
+std::vector<std::pair<std::string, Node>> change_arguments(Graph& graph, const Node& node) {
+  std::vector<std::pair<std::string, Node>> changed;
+  ArgPool& pool = graph.context->args;
+  const std::vector<Arg> args(pool[node.args].begin(), pool[node.args].end());
+  const std::vector<Arg> kwargs(pool[node.kwargs].begin(), pool[node.kwargs].end());
+  const auto with_arg = [&](std::size_t i, Arg value) {
+    std::vector<Arg> other = args;
+    other[i] = value;
+    changed.emplace_back(fmt::format("argument {}", i), node).second.args = pool.add(other);
+  };
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (args[i].is_int()) with_arg(i, Arg::integer(args[i].as_int() + 1));
+    if (args[i].is_list()) with_arg(i, pool.add_tree(args[i].kind(), std::vector{Arg::integer(0)}));
+  }
+  for (std::size_t i = 0; i + 1 < kwargs.size(); i += 2) {
+    std::vector<Arg> fewer = kwargs;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i),
+                fewer.begin() + static_cast<std::ptrdiff_t>(i) + 2);
+    changed.emplace_back(fmt::format("keyword {} dropped", graph.text(kwargs[i].as_name())), node)
+        .second.kwargs = pool.add(fewer);
+  }
+  for (std::size_t i = args.size(); i < node.op->params.size(); ++i) {
+    const OpParam& param = node.op->params[i];
+    if (find_kwarg(*graph.context, node, param.name) != nullptr) continue;
+    std::vector<Arg> more = kwargs;
+    const Arg value = param.type == "bool" ? Arg::boolean(param.default_value != "True") : Arg::integer(2);
+    if (param.type != "bool" && !param.type.starts_with("int") && !param.type.starts_with("SymInt") &&
+        param.type != "Scalar")
+      continue;
+    more.insert(more.end(), {Arg::text(graph.intern(param.name)), value});
+    changed.emplace_back(fmt::format("keyword {} added", param.name), node).second.kwargs = pool.add(more);
+  }
+  return changed;
+}
+
+TEST_CASE("each argument and keyword of the calls that make a part's block tables is compared") {
+  const Graph graph = read_block_graph();
+  const char* const mode = GENERATE("whole-kv", "independent");
+  Graph sound = rewrite(graph, fmt::format("chunk{{roots=layers.*,parts=4,attention={}}}", mode));
+  std::size_t calls = 0, changes = 0;
+  for (NodeId id : std::vector<NodeId>(sound.step().order)) {
+    const Node original = sound.step().nodes[id];
+    const std::string_view name = sound.text(original.name);
+    const bool is_recipe =
+        !original.provenance.empty() && original.provenance.back().role == ProvenanceRole::kAdded &&
+        name.ends_with("_chunk1") && original.kind == NodeKind::kCall && name.starts_with("arg");
+    if (!is_recipe) continue;
+    ++calls;
+    for (const auto& [what, node] : change_arguments(sound, original)) {
+      INFO(mode << ": " << what << " of " << name);
+      sound.step().nodes[id] = node;
+      CHECK_FALSE(attention_violations(graph, sound).empty());
+      ++changes;
+    }
+    sound.step().nodes[id] = original;
+  }
+  CHECK(calls >= 20);
+  CHECK(changes >= 50);
+}
+
 TEST_CASE("a part whose mask stays that of the whole is found") {
   const Graph graph = read_block_graph();
   Graph broken = rewrite(graph, "chunk{roots=layers.*}");

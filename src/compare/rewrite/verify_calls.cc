@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "compare/counted_extents.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -19,6 +20,7 @@ CallCheck::CallCheck(RewriteClaims& claims, Numbers& numbers)
       context_(*graph_a_.context),
       a_(graph_a_.step()),
       b_(graph_b_.step()),
+      facts_a_(graph_a_),
       attention_(graph_a_, graph_b_),
       causal_mask_(graph_a_, graph_b_, numbers) {}
 
@@ -59,7 +61,6 @@ void CallCheck::check_call(NodeId id) {
   if (before.kind == NodeKind::kGetAttr && !context_.args.equal(before.attr, after.attr))
     return claims_.fail(id, "rewrite-argument", "reads another attribute");
   leaf_ = 0;
-  op_ = after.op;
   if (claims_[id].kind == ClaimKind::kPart && before.op != nullptr &&
       before.op->cost == CostClass::kAttention)
     return check_attention(id);
@@ -86,10 +87,13 @@ void CallCheck::check_positional(NodeId id, const Node& before, const Node& afte
   if (before.args.count != after.args.count)
     return claims_.fail(id, "rewrite-argument",
                         fmt::format("{} arguments, its origin has {}", after.args.count, before.args.count));
+  before_ = &before;
+  after_ = &after;
   const std::size_t group = is_launch(after) ? group_position(*after.op) : SIZE_MAX;
   for (std::uint32_t i = 0; i < before.args.count; ++i) {
     const Arg x = context_.args[before.args][i], y = context_.args[after.args][i];
     param_ = after.op != nullptr && i < after.op->params.size() ? &after.op->params[i] : nullptr;
+    item_ = {};
     i == group ? check_group(id, x, y) : check_arg(id, fmt::format("argument {}", i), x, y);
   }
 }
@@ -103,6 +107,7 @@ void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after)
     if (is_free(name)) continue;
     const auto position = after.op != nullptr ? after.op->find_param(name) : std::nullopt;
     param_ = position ? &after.op->params[*position] : nullptr;
+    item_ = {};
     if (other == nullptr) {
       claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is gone", name));
     } else if (name == "group_name") {
@@ -133,8 +138,12 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
     if (x.kind() != y.kind() || before.count != after.count)
       return claims_.fail(user, "rewrite-argument",
                           fmt::format("{} is another list than its origin's", where));
-    for (std::uint32_t i = 0; i < before.count; ++i)
+    const bool is_nested = item_.has_value();
+    for (std::uint32_t i = 0; i < before.count; ++i) {
+      if (!is_nested) item_ = i;
       check_arg(user, fmt::format("{}[{}]", where, i), context_.args[before][i], context_.args[after][i]);
+    }
+    if (!is_nested) item_ = {};
     return;
   }
   const std::size_t leaf = leaf_++;
@@ -143,14 +152,15 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
                       : x == y ? Taken::kWhole
                                   : match_size(user, x, y);
   if (taken == Taken::kNo) return fail_argument(user, where, x, y);
-  if (taken == Taken::kPart && is_number(x) && !counts_elements())
-    return claims_.fail(
-        user, "rewrite-argument",
-        fmt::format("{} is a number that counts tokens; each part must take all of it, for it "
-                    "is no size here",
-                    where));
+  if (taken == Taken::kPart && is_number(x) && !has_share(x, y))
+    return claims_.fail(user, "rewrite-argument",
+                        fmt::format("{} is the part's share of a number that does not say how large a tensor "
+                                    "is; each part must take all of it",
+                                    where));
   if (claims_[user].kind == ClaimKind::kPart)
-    taken_[{claims_[user].origin, leaf}].push_back({user, taken, y, param_ != nullptr && param_->is_written});
+    taken_[{claims_[user].origin, leaf}].push_back({user, taken, y,
+                                                    param_ == nullptr ? SIZE_MAX : position_of_param(),
+                                                    param_ != nullptr && param_->is_written});
 }
 
 bool CallCheck::is_number(Arg x) const {
@@ -159,14 +169,30 @@ bool CallCheck::is_number(Arg x) const {
   return type && context_.types[type].kind == TypeKind::kScalar;
 }
 
-// Half as many tokens are half as many rows, but not half of what each row is multiplied by.
-bool CallCheck::counts_elements() const {
-  static const OpInfo* const ranges[] = {find_op("aten.arange.default"), find_op("aten.arange.start"),
-                                         find_op("aten.arange.start_step")};
+// Half as many tokens are half as many rows, but not half of what each row is multiplied by. A scalar that is computed
+// of a part's number says nothing yet.
+bool CallCheck::has_share(Arg x, Arg y) {
   if (param_ == nullptr) return false;
-  // A block mask begins with the numbers of rows and columns.
-  return param_->type.starts_with("SymInt") || param_->name == "block_mask" ||
-         std::ranges::find(ranges, op_) != std::end(ranges);
+  const TypeId result = before_->type;
+  const bool is_scalar = result && context_.types[result].kind == TypeKind::kScalar;
+  if (is_scalar && x.is_node()) return param_->type == "SymInt";
+  const NumberPlace place{position_of_param(), item_};
+  const ExprId whole = find_counted_extent(context_, a_, *before_, place),
+               share = find_counted_extent(context_, b_, *after_, place);
+  const ExprId given = number_of(a_, x), taken = number_of(b_, y);
+  return whole && share && given && taken && facts_a_.equal(given, whole) && numbers_.is_same(taken, share);
+}
+
+std::size_t CallCheck::position_of_param() const {
+  return static_cast<std::size_t>(param_ - after_->op->params.data());
+}
+
+// Of an argument that is a number; none where it is none, or not recorded.
+ExprId CallCheck::number_of(const Body& body, Arg arg) const {
+  if (arg.is_int()) return context_.exprs.number(arg.as_int());
+  if (arg.is(ArgKind::kSymbolic)) return arg.as_expr();
+  const TypeId type = arg.is_node() ? body.nodes[arg.as_node()].type : TypeId();
+  return type && context_.types[type].kind == TypeKind::kScalar ? context_.types[type].expr : ExprId();
 }
 
 void CallCheck::fail_argument(NodeId user, const std::string& where, Arg x, Arg y) {
@@ -190,13 +216,11 @@ CallCheck::Taken CallCheck::match_number(NodeId user, NodeId x, Arg y) {
 
 // A number or a symbolic scalar of A; in B another one, or a node that computes it.
 CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
-  ExprId size;
-  if (x.is(ArgKind::kSymbolic)) size = x.as_expr();
-  if (x.is_int()) size = context_.exprs.number(x.as_int());
+  const ExprId size = x.is(ArgKind::kSymbolic) || x.is_int() ? number_of(a_, x) : ExprId();
   const bool is_size_node = y.is_node() && claims_[y.as_node()].kind == ClaimKind::kSize;
-  const Arg value = is_size_node ? claims_.scalar_b(y.as_node()) : y;
-  if (!size || (x.is_int() && !is_size_node && !counts_elements())) return Taken::kNo;
-  return taken_as(numbers_.match_scalar(size, value, claims_.share_of(user)));
+  if (!size || (y.is_node() && !is_size_node)) return Taken::kNo;
+  return taken_as(
+      numbers_.match_scalar(size, is_size_node ? claims_.scalar_b(y.as_node()) : y, claims_.share_of(user)));
 }
 
 // Whether the call's result is the argument that is being checked, written.
@@ -245,32 +269,50 @@ void CallCheck::check_uniform() {
   }
 }
 
-IdVector<NodeId, char> CallCheck::find_varying() const {
-  IdVector<NodeId, char> varies(a_.nodes.size());
+PartFacts CallCheck::find_facts(const Effects& effects_a) const {
+  PartFacts facts(claims_, numbers_, effects_a);
+  std::vector<PartOperand> operands;
   for (NodeId a : a_.order) {
+    const std::uint32_t n = claims_.parts(a).empty() ? 0 : claims_.part_count(a);
+    const NodeId part = n > 0 ? claims_.part_of(a, n - 1) : NodeId();
+    if (!part) continue;
+    operands.clear();
     for (auto entry = taken_.lower_bound({a, 0}); entry != taken_.end() && entry->first.first == a; ++entry) {
       const Use& use = entry->second.back();
-      if (use.taken != Taken::kPart) continue;
-      const Claim* from = use.value.is_node() ? &claims_[use.value.as_node()] : nullptr;
-      const bool is_copy = from != nullptr && from->kind == ClaimKind::kPart && varies[from->origin] == 0;
-      if (!is_copy) varies[a] = 1;
+      const auto how = use.taken == Taken::kPart       ? PartOperand::How::kPart
+                       : use.taken == Taken::kPrevious ? PartOperand::How::kPrevious
+                                                       : PartOperand::How::kWhole;
+      operands.push_back({use.param, how, use.value, use.is_written});
     }
+    facts.add(a, part, operands);
   }
-  return varies;
+  return facts;
 }
 
-void CallCheck::check_summands() {
-  static const OpInfo* const add = find_op("aten.add.Tensor");
-  const IdVector<NodeId, char> varies = find_varying();
+void CallCheck::check_summands(const PartFacts& facts) {
+  static const OpInfo* const cat = find_op("aten.cat.default");
   for (NodeId id : b_.order) {
-    if (claims_[id].kind != ClaimKind::kJoin || b_.nodes[id].op != add) continue;
-    const auto args = context_.args[b_.nodes[id].args];
-    if (args.size() != 2 || !args[1].is_node()) continue;  // check_join says so
-    const Claim& summand = claims_[args[1].as_node()];
-    if (summand.kind == ClaimKind::kPart && varies[summand.origin] == 0)
-      claims_.fail(id, "rewrite-join",
-                   fmt::format("adds up what each part has all of: {} depends on no part",
-                               claims_.describe(args[1].as_node())));
+    if (claims_[id].kind != ClaimKind::kJoin || claims_.parts(claims_[id].origin).empty()) continue;
+    const NodeId origin = claims_[id].origin;
+    const PartFact fact = facts[origin];
+    if (b_.nodes[id].op == cat || is_reshape(b_.nodes[id])) {
+      if (fact == PartFact::kOwn || fact == PartFact::kNumbers)
+        claims_.fail(
+            id, "rewrite-join",
+            fmt::format("joins {}, of which a part has not rows of the whole but what it made of its own "
+                        "sums or of numbers of its own rows",
+                        claims_.name_a(origin)));
+    } else if (fact == PartFact::kSame) {
+      claims_.fail(
+          id, "rewrite-join",
+          fmt::format("adds up what each part has all of: {} depends on no part", claims_.name_a(origin)));
+    } else if (fact != PartFact::kShare && fact != PartFact::kZero) {
+      claims_.fail(
+          id, "rewrite-join",
+          fmt::format("adds up {}, of which the parts are not known to be summands: it is not made by sums "
+                      "over rows and what is linear in them alone",
+                      claims_.name_a(origin)));
+    }
   }
 }
 
@@ -284,26 +326,12 @@ bool CallCheck::has_number_of(NodeId b, NodeId a) {
   return numbers_.match_scalar(context_.types[before].expr, number, {}) == Fraction::kAll;
 }
 
-void CallCheck::check_shared_writes() {
-  for (auto first = taken_.begin(); first != taken_.end();) {
-    const NodeId origin = first->first.first;
-    bool writes_shared = false, takes_part = false;
-    auto next = first;
-    for (; next != taken_.end() && next->first.first == origin; ++next) {
-      const Uses& uses = next->second;
-      const auto is_part = [](const Use& use) { return use.taken == Taken::kPart; };
-      const bool all_parts = std::ranges::all_of(uses, is_part);
-      takes_part = takes_part || all_parts;
-      writes_shared = writes_shared || (!all_parts && std::ranges::any_of(uses, &Use::is_written));
-    }
-    const NodeId user = first->second.front().user;
-    const Node& node = b_.nodes[user];
-    if (writes_shared && !is_wait(node) && !(takes_part && accumulates(context_, node)))
-      claims_.fail(user, "rewrite-part",
+void CallCheck::check_shared_writes(const PartFacts& facts) {
+  for (NodeId a : a_.order)
+    if (!claims_.parts(a).empty() && facts.spoils_shared(a))
+      claims_.fail(claims_.parts(a).front(), "rewrite-part",
                    fmt::format("each part of {} writes what all parts share, and does not add its part to it",
-                               claims_.name_a(origin)));
-    first = next;
-  }
+                               claims_.name_a(a)));
 }
 
 void CallCheck::check_type(NodeId id) {

@@ -7,13 +7,16 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compare/part_facts.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/verify_attention.h"
 #include "compare/rewrite/verify_causal_mask.h"
+#include "ir/facts.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -30,10 +33,12 @@ class CallCheck {
   void check_type(NodeId id);
   // When all calls were checked: all parts of a node take an argument in the same way.
   void check_uniform();
+  // Then: what the parts of each value are of it.
+  PartFacts find_facts(const Effects& effects_a) const;
   // What all parts write, one after the other, is a sum, to which each adds its part.
-  void check_shared_writes();
-  // Parts that are added up are parts: not, each of them, all of the value.
-  void check_summands();
+  void check_shared_writes(const PartFacts& facts);
+  // Parts that are added up are summands, parts that are joined are rows.
+  void check_summands(const PartFacts& facts);
 
  private:
   enum class Taken : std::uint8_t { kNo, kWhole, kPart, kPrevious };
@@ -41,12 +46,11 @@ class CallCheck {
     NodeId user;
     Taken taken;
     Arg value;
+    std::size_t param = SIZE_MAX;
     bool is_written = false;
   };
   using Uses = std::vector<Use>;
 
-  // By node of A: whether its parts depend on their number.
-  IdVector<NodeId, char> find_varying() const;
   void check_attention(NodeId id);
   void check_positional(NodeId id, const Node& before, const Node& after);
   void check_keywords(NodeId id, const Node& before, const Node& after);
@@ -55,8 +59,10 @@ class CallCheck {
   void check_arg(NodeId user, const std::string& where, Arg x, Arg y);
   bool is_number(Arg x) const;
   bool has_number_of(NodeId b, NodeId a);
-  bool counts_elements() const;
   bool returns_what_it_writes() const;
+  bool has_share(Arg x, Arg y);
+  ExprId number_of(const Body& body, Arg arg) const;
+  std::size_t position_of_param() const;
   void fail_argument(NodeId user, const std::string& where, Arg x, Arg y);
   void check_group(NodeId id, Arg x, Arg y);
   Taken match_size(NodeId user, Arg x, Arg y);
@@ -71,12 +77,15 @@ class CallCheck {
   Context& context_;
   const Body& a_;
   const Body& b_;
+  Facts facts_a_;
   AttentionCheck attention_;
   CausalMaskCheck causal_mask_;
   std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument
-  // Of the call that is being checked: its op, the parameter, and the argument, counted through lists.
-  const OpInfo* op_ = nullptr;
+  // Of the call that is being checked, and A's: the parameter, its item, and the argument, counted through lists.
+  const Node* before_ = nullptr;
+  const Node* after_ = nullptr;
   const OpParam* param_ = nullptr;
+  std::optional<std::size_t> item_;
   std::size_t leaf_ = 0;
 };
 

@@ -62,6 +62,28 @@ class NestedComparison {
   SideTable<NodeId, NodeId> image_;
 };
 
+// A number that neither A reads nor a part of what A reads: nothing proves what B says of it.
+void check_added_numbers(RewriteClaims& claims, const SideTable<StringId, const Symbol*>& known) {
+  const Body& body = claims.graph_b().step();
+  SideTable<StringId, const Symbol*> own;
+  for (const Symbol& symbol : claims.graph_b().symbols)
+    if (known[symbol.name] == nullptr) own.at(symbol.name) = &symbol;
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    const ClaimKind kind = claims[id].kind;
+    if (node.kind != NodeKind::kCall || node.extra == nullptr || kind == ClaimKind::kWhole ||
+        kind == ClaimKind::kPart)
+      continue;
+    for (const Binding& binding : node.extra->bindings) {
+      const Symbol* symbol = own[binding.symbol];
+      if (symbol != nullptr && (symbol->replaced_by || (symbol->asserts && !symbol->asserts->empty())))
+        claims.fail(id, "rewrite-symbol",
+                    fmt::format("reads {}, which the first graph does not; nothing proves what is said of it",
+                                claims.graph_b().text(binding.symbol)));
+    }
+  }
+}
+
 }  // namespace
 
 void check_inputs(RewriteClaims& claims) {
@@ -110,6 +132,7 @@ void check_symbol_facts(RewriteClaims& claims, Numbers& numbers) {
   const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
   SideTable<StringId, const Symbol*> known;
   for (const Symbol& symbol : graph_a.symbols) known.at(symbol.name) = &symbol;
+  check_added_numbers(claims, known);
   for (const Symbol& after : graph_b.symbols) {
     const Symbol* before = known[after.name];
     if (before == nullptr) continue;

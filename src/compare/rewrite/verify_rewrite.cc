@@ -39,8 +39,9 @@ class RewriteVerifier {
     claims_.check_parts();
     for (NodeId id : b_.step().order) check_node(id);
     calls_.check_uniform();
-    calls_.check_shared_writes();
-    calls_.check_summands();
+    const PartFacts facts = calls_.find_facts(storage_.effects_of_a());
+    calls_.check_shared_writes(facts);
+    calls_.check_summands(facts);
     storage_.check_updates();
     storage_.check_last_writes();
     storage_.check_order();
@@ -50,7 +51,7 @@ class RewriteVerifier {
     check_part_symbols(a_, b_, report_.violations);
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
-    report_.assumptions = list_assumptions(claims_.graph_a(), claims_.graph_b(), numbers_);
+    report_.assumptions = list_assumptions(claims_, numbers_);
     for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }

@@ -10,7 +10,7 @@
 //   split of x, its pieces      x whole, cut into n equal extents along one dimension; piece k is element k
 //   join of x                   cat: exactly parts 0 .. n-1, in order, along the dimension in which they are
 //                               smaller than x; or of parts all permuted alike, permuted back. sum: parts 0 .. n-1 of the size of x, added in order, from
-//                               the first on or from the last on, each of them made of a part of something
+//                               the first on or from the last on, each of them a summand (part_facts.h)
 //   size                        a scalar whose recorded expression is that of x's argument, or its n-th part
 //
 // Arguments of outputs are arguments like others, so by induction all that A's outputs need is computed.
@@ -50,9 +50,8 @@
 // the nodes of a graph before; it is brought to A's first (rebase.h).
 //
 // What it takes for granted: symbols that are numbers in the other graph's inputs had those numbers; what is
-// recorded of symbols that a rewrite made, and what it says it assumes; the token count is a
-// multiple of the number of parts; a value whose parts are added up is linear in the tokens; rows that a part
-// leaves in its own order are those of its tokens (the chunk pass proves the last two, placement/rows/frames.h).
+// recorded of symbols that a rewrite made, and what it says it assumes; rows that a part leaves in its own order are
+// those of its tokens (the chunk pass proves that, placement/rows/frames.h). docs/rewrite_verification.md has all rules.
 #pragma once
 
 #include <array>

@@ -1,0 +1,399 @@
+#include "compare/part_facts.h"
+
+#include <algorithm>
+
+#include "analysis/collectives.h"
+#include "ops/bind.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::int64_t kSumOfLosses = 2;  // a loss's `reduction`
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool is_summand(PartFact fact) {
+  return fact == PartFact::kShare || fact == PartFact::kZero;
+}
+
+// The same in all parts.
+bool is_common(PartFact fact) {
+  return fact == PartFact::kSame || fact == PartFact::kZero;
+}
+
+bool is_own(PartFact fact) {
+  return fact == PartFact::kOwn || fact == PartFact::kNumbers;
+}
+
+Arg find_value(const Context& context, const Node& node, std::string_view name) {
+  const auto param = node.op->find_param(name);
+  return param ? arg_of(context, node, *param) : Arg::none();
+}
+
+bool makes_zeros(const Context& context, const Node& node) {
+  if (node.op->makes_zeros) return true;
+  const Arg fill = find_value(context, node, "fill_value");
+  return (fill.is_int() && fill.as_int() == 0) || (fill.is(ArgKind::kReal) && fill.as_real() == 0.0);
+}
+
+bool pads_zeros(const Context& context, const Node& node) {
+  const Arg value = find_value(context, node, "value");
+  return value.is_none() || (value.is_int() && value.as_int() == 0) ||
+         (value.is(ArgKind::kReal) && value.as_real() == 0.0);
+}
+
+bool gives_gradients(const OpInfo& op) {
+  return std::ranges::any_of(op.params, [](const OpParam& p) { return p.name.starts_with("grad_out"); });
+}
+
+bool reads_no_element(const OpInfo& op) {
+  return op.reads_types_only || op.family == OpFamily::kFactory || op.family == OpFamily::kLike ||
+         op.family == OpFamily::kNew;
+}
+
+}  // namespace
+
+bool PartFacts::Operand::is_rows() const {
+  return is_tensor && std::ranges::find(is_divided, true) != is_divided.end();
+}
+
+PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a)
+    : claims_(claims),
+      numbers_(numbers),
+      effects_(effects_a),
+      context_(*claims.graph_a().context),
+      a_(claims.graph_a().step()),
+      b_(claims.graph_b().step()),
+      facts_(a_.nodes.size()) {
+  const Graph &a = claims.graph_a(), &b = claims.graph_b();
+  for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i)
+    has_own_sums_ |= b.passes[i].options.find("contract=own-sums") != std::string::npos;
+}
+
+void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> operands) {
+  const Node& node = a_.nodes[origin];
+  Entry& entry = facts_[origin];
+  op_ = node.op;
+  if (op_ == nullptr) return;
+  operands_.clear();
+  bool writes_shared = false, writes_part = false;
+  for (const PartOperand& taken : operands) {
+    operands_.push_back(describe(origin, taken));
+    if (!taken.is_written || is_wait(node)) continue;
+    const bool is_shared = taken.how != PartOperand::How::kPart;
+    (is_shared ? writes_shared : writes_part) = true;
+    if (is_shared) operands_.back().fact = PartFact::kZero;  // each adds to what is there
+  }
+  const TypeId type = node.type;
+  const TypeKind kind = type ? context_.types[type].kind : TypeKind::kValue;
+  if (op_->family == OpFamily::kElement) {
+    entry.full = entry.rows = find_element(origin, part);
+  } else if (kind == TypeKind::kTensor) {
+    entry.full = entry.rows = is_divided(origin, part) ? find_rows(origin) : find_full(origin);
+  } else if (kind == TypeKind::kScalar || kind == TypeKind::kValue) {
+    entry.full = entry.rows = find_number(origin, part);
+  } else {
+    entry.full = find_full(origin);
+    entry.rows = find_rows(origin);
+    entry.numbers_rows = op_->family == OpFamily::kSort && sorts_rows(node);
+  }
+  if (writes_shared) {
+    entry.spoils_shared = !(accumulates(context_, node) && is_summand(entry.full));
+    entry.full = entry.rows = PartFact::kOwn;
+  }
+  if (writes_part) write_through(origin, entry.full);
+  if (kind == TypeKind::kTensor) views_.at(effects_.storage_of(origin)).push_back(origin);
+}
+
+// What was written in place is in all views of the storage that was written.
+void PartFacts::write_through(NodeId origin, PartFact fact) {
+  for (NodeId view : views_[effects_.storage_of(origin)]) {
+    PartFact& known = facts_[view].full;
+    if (known == PartFact::kZero) known = fact;
+    if (known != fact) known = PartFact::kOwn;
+    facts_[view].rows = known;
+  }
+}
+
+std::vector<bool> PartFacts::divided_dimensions(NodeId origin, NodeId part) const {
+  const TensorType *whole = claims_.tensor_a(origin), *piece = claims_.tensor_b(part);
+  if (whole == nullptr || piece == nullptr || whole->rank() != piece->rank()) return {};
+  std::vector<bool> is_divided(whole->rank());
+  for (std::size_t i = 0; i < whole->rank(); ++i)
+    is_divided[i] = numbers_.match(whole->sizes[i], piece->sizes[i], {}) != Fraction::kAll;
+  return is_divided;
+}
+
+bool PartFacts::is_divided(NodeId origin, NodeId part) const {
+  const std::vector<bool> dims = divided_dimensions(origin, part);
+  return std::ranges::find(dims, true) != dims.end();
+}
+
+PartFacts::Operand PartFacts::describe(NodeId origin, const PartOperand& taken) const {
+  Operand operand{&taken, PartFact::kSame, false, {}};
+  if (taken.how == PartOperand::How::kPrevious) operand.fact = PartFact::kOwn;
+  if (!taken.value.is_node()) {
+    if (taken.how == PartOperand::How::kPart) operand.fact = PartFact::kShare;  // of a number that is known
+    return operand;
+  }
+  const NodeId value = taken.value.as_node();
+  operand.is_tensor = claims_.tensor_b(value) != nullptr;
+  if (taken.how == PartOperand::How::kWhole && is_zero_for(origin, value)) operand.fact = PartFact::kZero;
+  if (taken.how != PartOperand::How::kPart) return operand;
+  const Claim& claim = claims_[value];
+  operand.is_divided = divided_dimensions(claim.origin, value);
+  if (claim.kind == ClaimKind::kPart) {
+    operand.fact = facts_[claim.origin].full;
+  } else {
+    operand.fact = claim.kind == ClaimKind::kPiece ? PartFact::kRows : PartFact::kShare;
+  }
+  return operand;
+}
+
+// Whether a whole value is zeros that nothing writes to.
+bool PartFacts::is_zero_for(NodeId user, NodeId value) const {
+  const Claim& claim = claims_[value];
+  if (claim.kind != ClaimKind::kWhole) return false;
+  const Node& node = a_.nodes[claim.origin];
+  if (node.op == nullptr || !reads_no_element(*node.op) || !makes_zeros(context_, node)) return false;
+  const NodeId storage = effects_.storage_of(claim.origin);
+  return std::ranges::none_of(effects_.accesses_of(user),
+                              [&](const StorageAccess& access) { return access.storage == storage; });
+}
+
+// ------------------------------------------------------------------------- numbers
+
+// Whether the numbers of the parts, as recorded, add up to the whole's.
+bool PartFacts::adds_up(NodeId origin) const {
+  std::vector<ExprId> parts;
+  for (std::uint32_t k = 0; k < claims_.part_count(origin); ++k) {
+    const NodeId part = claims_.part_of(origin, k);
+    const Arg number = part ? claims_.scalar_b(part) : Arg();
+    if (!number.is(ArgKind::kSymbolic)) return false;
+    parts.push_back(number.as_expr());
+  }
+  const TypeId type = a_.nodes[origin].type;
+  return type && context_.types[type].kind == TypeKind::kScalar &&
+         numbers_.is_sum(context_.types[type].expr, parts);
+}
+
+PartFact PartFacts::find_number(NodeId origin, NodeId part) {
+  const TypeId type = a_.nodes[origin].type;
+  const bool is_scalar = type && context_.types[type].kind == TypeKind::kScalar;
+  if (op_->family != OpFamily::kSize) return find_linear(origin, false);
+  if (is_scalar &&
+      numbers_.match_scalar(context_.types[type].expr, claims_.scalar_b(part), {}) == Fraction::kAll)
+    return PartFact::kSame;
+  return adds_up(origin) ? PartFact::kShare : PartFact::kOwn;
+}
+
+// ------------------------------------------------------------------------- tensors
+
+PartFact PartFacts::find_element(NodeId origin, NodeId part) const {
+  const Node& node = a_.nodes[origin];
+  const auto element = tuple_element(context_, a_, node);
+  const PartOperand* tuple = operands_.empty() ? nullptr : operands_.front().taken;
+  if (!element || tuple == nullptr || !tuple->value.is_node()) return PartFact::kOwn;
+  const Claim& claim = claims_[tuple->value.as_node()];
+  if (tuple->how == PartOperand::How::kWhole) return PartFact::kSame;
+  if (claim.kind != ClaimKind::kPart) return PartFact::kOwn;
+  const Entry& entry = facts_[claim.origin];
+  if (element->index == 1 && entry.numbers_rows) return PartFact::kNumbers;
+  return claims_.tensor_a(origin) != nullptr && is_divided(origin, part) ? entry.rows : entry.full;
+}
+
+// As large as the whole.
+PartFact PartFacts::find_full(NodeId origin) const {
+  const Node& node = a_.nodes[origin];
+  if (reads_no_element(*op_)) return makes_zeros(context_, node) ? PartFact::kZero : PartFact::kSame;
+  if (op_->is_random) return PartFact::kOwn;
+  const auto is_row = [](const Operand& operand) { return operand.is_tensor && operand.is_rows(); };
+  if (std::ranges::none_of(operands_, is_row)) return find_linear(origin, true);
+  if (attends_rows()) return PartFact::kSame;  // the state of the random generator
+  if (!adds_rows(node)) return PartFact::kOwn;
+  for (const Operand& operand : operands_) {
+    if (!operand.is_tensor) continue;
+    const bool is_destination = operand.taken->param == 0 && op_->linearity == Linearity::kSum;
+    const bool is_added = op_->family == OpFamily::kAddMatmul && operand.taken->param == 0;
+    const bool is_offset = name_of_param(operand.taken->param) == "offs";
+    const bool fits = is_destination || is_added ? is_summand(operand.fact)
+                      : operand.is_rows()        ? operand.fact == PartFact::kRows
+                                                 : is_offset || is_common(operand.fact);
+    if (!fits) return PartFact::kOwn;
+  }
+  return PartFact::kShare;
+}
+
+// Attention, of queries in parts.
+bool PartFacts::attends_rows() const {
+  if (op_->cost != CostClass::kAttention || gives_gradients(*op_)) return false;
+  return std::ranges::any_of(operands_, [&](const Operand& operand) {
+    return name_of_param(operand.taken->param) == "query" && operand.is_rows();
+  });
+}
+
+// Whether results that are as large as the whole are sums over the rows that are divided.
+bool PartFacts::adds_rows(const Node& node) const {
+  const Arg reduction = find_value(context_, node, "reduction");
+  switch (op_->family) {
+    case OpFamily::kSum:
+    case OpFamily::kMatmul:
+    case OpFamily::kAddMatmul:
+    case OpFamily::kGroupedMatmul:
+    case OpFamily::kCount:
+    case OpFamily::kNormaliseLastBackward:
+    case OpFamily::kIndexAdd:
+    case OpFamily::kScatterAdd:
+    case OpFamily::kRowScatter:
+      return true;
+    case OpFamily::kEmbeddingBackward:
+      return find_value(context_, node, "scale_grad_by_freq") != Arg::boolean(true);
+    case OpFamily::kAttention:
+    case OpFamily::kFlexAttention:  // gradients of what all rows share
+      return gives_gradients(*op_);
+    case OpFamily::kLoss:
+    case OpFamily::kClassLoss:
+      return reduction.is_int() && reduction.as_int() == kSumOfLosses;
+    case OpFamily::kIndexPut:
+      return find_value(context_, node, "accumulate") == Arg::boolean(true);
+    default:
+      return false;
+  }
+}
+
+// Of operands that are as large as the whole's, or of numbers.
+PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
+  std::size_t shares = 0, zeros = 0;
+  bool all_summands = true, first_is_share = false, first_is_zero = false, position_is_share = false;
+  for (const Operand& operand : operands_) {
+    if (is_tensor && !operand.is_tensor) continue;
+    if (is_own(operand.fact) || operand.fact == PartFact::kRows) return PartFact::kOwn;
+    const bool is_share = operand.fact == PartFact::kShare;
+    if (is_position(operand.taken->param)) {
+      position_is_share |= is_share;
+      continue;
+    }
+    shares += is_share;
+    zeros += operand.fact == PartFact::kZero;
+    all_summands &= is_summand(operand.fact);
+    if (operand.taken->param == 0) {
+      first_is_share |= is_share;
+      first_is_zero |= operand.fact == PartFact::kZero;
+    }
+  }
+  if (position_is_share) return PartFact::kOwn;
+  const bool is_reduction = op_->family == OpFamily::kAllReduce || op_->family == OpFamily::kReduceScatter;
+  Linearity linearity = is_reduction && reduces_by_sum(a_.nodes[origin]) ? Linearity::kSum : op_->linearity;
+  if (op_->family == OpFamily::kPad)
+    linearity = pads_zeros(context_, a_.nodes[origin]) ? Linearity::kFirst : Linearity::kNone;
+  if (drops_fractions(origin)) linearity = Linearity::kNone;
+  switch (linearity) {
+    case Linearity::kNone:
+      return shares == 0 ? PartFact::kSame : PartFact::kOwn;
+    case Linearity::kFirst:
+      if (shares == 0) return first_is_zero ? PartFact::kZero : PartFact::kSame;
+      return shares == 1 && first_is_share ? PartFact::kShare : PartFact::kOwn;
+    case Linearity::kEach:
+      if (shares == 0) return zeros > 0 ? PartFact::kZero : PartFact::kSame;
+      return shares == 1 ? PartFact::kShare : PartFact::kOwn;
+    case Linearity::kSum:
+      if (shares == 0 && !(all_summands && zeros > 0)) return PartFact::kSame;
+      if (!all_summands || has_number_for_tensor(a_.nodes[origin])) return PartFact::kOwn;
+      return shares == 0 ? PartFact::kZero : PartFact::kShare;
+  }
+  return PartFact::kOwn;
+}
+
+bool PartFacts::reduces_by_sum(const Node& node) const {
+  const Arg how = find_value(context_, node, "reduce_op");
+  return how.is(ArgKind::kText) && is_one_of(context_.text(how.as_name()), {"sum", "avg"});
+}
+
+bool PartFacts::drops_fractions(NodeId origin) const {
+  const TensorType* result = claims_.tensor_a(origin);
+  if (result == nullptr || is_floating(result->dtype)) return false;
+  return std::ranges::any_of(operands_, [&](const Operand& operand) {
+    const TensorType* type = operand.is_tensor ? claims_.tensor_b(operand.taken->value.as_node()) : nullptr;
+    return type != nullptr && is_floating(type->dtype);
+  });
+}
+
+// add(x, 1): what is written as a number is added by each part.
+bool PartFacts::has_number_for_tensor(const Node& node) const {
+  for (std::size_t i = 0; i < op_->params.size(); ++i)
+    if (op_->params[i].type == "Tensor" &&
+        (arg_of(context_, node, i).is_int() || arg_of(context_, node, i).is(ArgKind::kReal)))
+      return true;
+  return false;
+}
+
+std::string_view PartFacts::name_of_param(std::size_t param) const {
+  return param < op_->params.size() ? op_->params[param].name : std::string_view();
+}
+
+// It says which elements, and is none of them.
+bool PartFacts::is_position(std::size_t param) const {
+  return is_one_of(name_of_param(param), {"index", "indices", "mask", "condition", "offs", "repeats"});
+}
+
+// A part of the whole.
+PartFact PartFacts::find_rows(NodeId origin) const {
+  const Node& node = a_.nodes[origin];
+  if (op_->family == OpFamily::kIota) return PartFact::kNumbers;
+  if (reads_no_element(*op_)) return PartFact::kRows;
+  if (op_->family == OpFamily::kSort && op_->returns.size() == 1 && sorts_rows(node))
+    return PartFact::kNumbers;
+  // Numbers of rows, of a list of how often each comes, or of those that are not zero.
+  if (op_->family == OpFamily::kRepeatRows && name_of_param(0) == "repeats") return PartFact::kOwn;
+  if (op_->family == OpFamily::kMaskedRows && op_->params.size() == 1) return PartFact::kOwn;
+  if (counts_within_rows(origin)) return PartFact::kRows;
+  const Arg reduction = find_value(context_, node, "reduction");
+  bool first_is_common = false;
+  for (const Operand& operand : operands_) {
+    if (!operand.is_tensor) continue;
+    const std::size_t param = operand.taken->param;
+    if (param == 0) first_is_common = is_common(operand.fact);
+    if (is_position(param)) {
+      // Numbers of a part's own rows pick rows of all.
+      if (is_own(operand.fact) && first_is_common) return PartFact::kOwn;
+      continue;
+    }
+    const bool is_unused =
+        name_of_param(param) == "total_weight" && reduction.is_int() && reduction.as_int() == kSumOfLosses;
+    if (is_own(operand.fact) && !is_unused) return PartFact::kOwn;
+    if (operand.fact == PartFact::kShare && !has_own_sums_ && !is_unused) return PartFact::kOwn;
+  }
+  return PartFact::kRows;
+}
+
+// Which of its c entries a row's number is: remainder(numbers, c) of E rows, where c divides each part's rows.
+bool PartFacts::counts_within_rows(NodeId origin) const {
+  static const OpInfo* const remainder = find_op("aten.remainder.Scalar");
+  if (op_ != remainder || operands_.empty() || operands_.front().fact != PartFact::kNumbers) return false;
+  const Arg divisor = find_value(context_, a_.nodes[origin], "other");
+  if (!divisor.is_int() || divisor.as_int() <= 0) return false;
+  ExprPool& exprs = claims_.graph_a().context->exprs;
+  const ExprId entries = exprs.number(divisor.as_int());
+  for (std::uint32_t k = 0; k < claims_.part_count(origin); ++k) {
+    const NodeId part = claims_.part_of(origin, k);
+    const TensorType* type = part ? claims_.tensor_b(part) : nullptr;
+    if (type == nullptr || type->rank() != 1) return false;
+    const ExprId rows = type->sizes[0];
+    if (!numbers_.is_same(exprs.mul(exprs.floordiv(rows, entries), entries), rows)) return false;
+  }
+  return true;
+}
+
+// Along the dimension that is divided.
+bool PartFacts::sorts_rows(const Node& node) const {
+  if (operands_.empty()) return false;
+  const std::vector<bool>& is_divided = operands_.front().is_divided;
+  const Arg dim = find_value(context_, node, "dim");
+  const auto rank = static_cast<std::int64_t>(is_divided.size());
+  const std::int64_t given = dim.is_int() ? dim.as_int() : -1, at = given < 0 ? given + rank : given;
+  return at >= 0 && at < rank && is_divided[static_cast<std::size_t>(at)];
+}
+
+}  // namespace epweave

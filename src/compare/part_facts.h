@@ -1,0 +1,101 @@
+// What the parts of a value are of the whole, and so what gives the whole back.
+//
+//   rows     part k has rows of its own of the value       cat
+//   share    the parts add up to the value                 add, or adding in place part by part
+//   same     each part has all of the value                nothing: it is no summand
+//   zero     the same, all zeros, which is also a share
+//   numbers  0, 1, .. to a part's own last row           nothing
+//   own      none of these: what is not linear made of a part's own sum, what is computed of numbers of its own rows
+//
+//   %h_k  rows      mm(%x_k, %w)
+//   %s_k  share     sum(%h_k, [0])                         the divided dimension is summed
+//   %t_k  share     mul(%s_k, 2)                           linear in %s_k
+//   %r_k  own       relu(%s_k)                             not linear: relu(a) + relu(b) is not relu(a + b)
+//   %o_k  same      new_ones(%h_k, [8])                    reads no element
+//
+// Found by one walk over the nodes of A that have parts, from the facts of what a part takes, by the op's family and
+// linearity. Whether the result is divided is read off the recorded types.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "analysis/effects.h"
+#include "compare/rewrite/rewrite_claims.h"
+#include "ops/op.h"
+
+namespace epweave {
+
+enum class PartFact : std::uint8_t { kRows, kShare, kSame, kZero, kNumbers, kOwn };
+
+// What a part takes for an argument of its call.
+struct PartOperand {
+  enum class How : std::uint8_t { kWhole, kPart, kPrevious };
+  std::size_t param = 0;
+  How how = How::kWhole;
+  Arg value;  // of B
+  bool is_written = false;
+};
+
+class PartFacts {
+ public:
+  PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a);
+
+  // In A's order: `part` is one of the parts of `origin`, the operands are those of its call.
+  void add(NodeId origin, NodeId part, std::span<const PartOperand> operands);
+  PartFact operator[](NodeId origin) const { return facts_[origin].full; }
+  // Whether all parts write the same storage and do not each add their share of the whole to it.
+  bool spoils_shared(NodeId origin) const { return facts_[origin].spoils_shared; }
+
+ private:
+  // Of a tuple, of its elements that are as large as in the whole, and of those that are divided.
+  struct Entry {
+    PartFact full = PartFact::kOwn, rows = PartFact::kOwn;
+    bool numbers_rows = false;  // the second element numbers the part's own rows
+    bool spoils_shared = false;
+  };
+  struct Operand {
+    const PartOperand* taken;
+    PartFact fact;
+    bool is_tensor = false;
+    std::vector<bool> is_divided;  // by dimension
+    bool is_rows() const;
+  };
+
+  bool is_divided(NodeId origin, NodeId part) const;
+  std::vector<bool> divided_dimensions(NodeId origin, NodeId part) const;
+  Operand describe(NodeId origin, const PartOperand& taken) const;
+  bool is_zero_for(NodeId user, NodeId value) const;
+  bool adds_up(NodeId origin) const;
+  void write_through(NodeId origin, PartFact fact);
+
+  PartFact find_number(NodeId origin, NodeId part);
+  PartFact find_full(NodeId origin) const;
+  PartFact find_rows(NodeId origin) const;
+  PartFact find_linear(NodeId origin, bool is_tensor) const;
+  PartFact find_element(NodeId origin, NodeId part) const;
+  bool adds_rows(const Node& node) const;
+  bool reduces_by_sum(const Node& node) const;
+  bool drops_fractions(NodeId origin) const;
+  bool sorts_rows(const Node& node) const;
+  bool is_position(std::size_t param) const;
+  std::string_view name_of_param(std::size_t param) const;
+  bool attends_rows() const;
+  bool counts_within_rows(NodeId origin) const;
+  bool has_number_for_tensor(const Node& node) const;
+
+  const RewriteClaims& claims_;
+  Numbers& numbers_;
+  const Effects& effects_;
+  const Context& context_;
+  const Body& a_;
+  const Body& b_;
+  bool has_own_sums_ = false;  // B's log promises that a part's own sum is meant
+  IdVector<NodeId, Entry> facts_;
+  SideTable<NodeId, std::vector<NodeId>> views_;  // by storage of A: values with parts, in order
+  // Of the call that is looked at.
+  const OpInfo* op_ = nullptr;
+  std::vector<Operand> operands_;
+};
+
+}  // namespace epweave
