@@ -135,7 +135,11 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
     entry["rank"] = output.rank;
     entry["name"] = output.name;
     entry["verdict"] = replay::name_of(output.verdict);
-    if (output.bound) entry["share_of_bound"] = number_or_text(output.bound->largest_share);
+    if (output.bound) {
+      entry["share_of_bound"] = number_or_text(output.bound->largest_share);
+      entry["share_before_rounding"] =
+          output.bound->has_ideals ? number_or_text(output.bound->largest_unrounded) : Json();
+    }
     outputs.push_back(std::move(entry));
   }
   for (const replay::RankCheck& rank : report.ranks) ranks.push_back(describe_rank(rank));

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/op.h"
+#include "replay/check/bound_comparison.h"
 #include "replay/values/block_cache.h"
 #include "replay/values/evaluate.h"
 
@@ -113,6 +114,7 @@ Tensor ErrorBounds::find_or_zero(const Tensor& value) {
 
 void ErrorBounds::forget_dead() {
   std::erase_if(shadows_, [](const auto& entry) { return entry.second.of.expired(); });
+  ideals_.forget_dead();
 }
 
 void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
@@ -146,6 +148,7 @@ void ErrorBounds::set_unknown(const Value& value) {
     std::fill_n(unknown.data<float>(), unknown.numel(), std::numeric_limits<float>::infinity());
     set(tensor, unknown);
   });
+  ideals_.set_unknown(value);
 }
 
 void ErrorBounds::follow(const BoundedCall& call) {
@@ -161,10 +164,25 @@ void ErrorBounds::follow(const BoundedCall& call) {
   try {
     if (rule == nullptr) throw NoBound();
     rule(*this, call);
+    if (!has_any(call.result)) return;
+    ideals_.follow(call);
+    for_each_tensor(call.result, [&](const Tensor& tensor) { keep_exact(tensor); });
   } catch (const NoBound&) {
     without_bound_.emplace(call.op.target);
     set_unknown(call.result);
   }
+}
+
+// What has a bound of 0 is exact: a number filled in is that of its type, not of float64.
+void ErrorBounds::keep_exact(const Tensor& value) {
+  if (!has_ideals(value.dtype) || find_shadow(value) == nullptr) return;
+  const Buffer<double> bound = read_numbers(find_or_zero(value)), numbers = read_numbers(value);
+  const auto is_exact = [](double b) { return b == 0; };
+  if (std::none_of(bound.begin(), bound.end(), is_exact)) return;
+  const Tensor ideal = ideals_.find(value);
+  for (std::size_t i = 0; i < bound.size(); ++i)
+    if (is_exact(bound[i])) ideal.data<double>()[i] = numbers[i];
+  ideals_.set(value, ideal);
 }
 
 Tensor ErrorBounds::apply(std::string_view target, std::vector<Value> args) {

@@ -10,6 +10,8 @@
 //   reduce-scatter, all-reduce    sum of the ranks' bounds + n u (sum of the magnitudes) + v |result|
 //   copies, views                 the bounds move with the elements
 //
+// What both graphs would have without any rounding is followed beside it (ideal_values.h).
+//
 // The sums of magnitudes are the op itself on absolute values. Bounds are float32 and rounded as they are
 // made; `kBoundSlack` covers that. Where an op has no rule its bound is infinite: nothing can be said.
 //
@@ -24,6 +26,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "replay/bounds/ideal_values.h"
 #include "replay/kernels/kernel.h"
 
 namespace epweave::replay {
@@ -47,7 +50,8 @@ struct BoundedCall {
 // One rank's bounds.
 class ErrorBounds {
  public:
-  ErrorBounds(const KernelTable& kernels, Memory& memory) : kernels_(kernels), memory_(memory) {}
+  ErrorBounds(const KernelTable& kernels, Memory& memory)
+      : kernels_(kernels), memory_(memory), ideals_(kernels, memory) {}
 
   // float32, sizes of the value; none: exact. Of a complex number: for both its parts.
   std::optional<Tensor> find(const Tensor& value) const;
@@ -55,7 +59,7 @@ class ErrorBounds {
   // float32, row-major; zeros where the value is exact.
   Tensor find_or_zero(const Tensor& value);
   void set(const Tensor& value, const Tensor& bound);  // no bound is below 0
-  void set_unknown(const Value& value);                // infinite, in all tensors of the value
+  void set_unknown(const Value& value);  // infinite, in all tensors of the value; nor is the ideal known
 
   // Sets the bounds of a call's results. Views need none.
   void follow(const BoundedCall& call);
@@ -66,6 +70,10 @@ class ErrorBounds {
   Tensor bound_operand(const Tensor& operand, std::size_t members);
   // Sets the bound of a collective's result from that of its operands.
   void set_reduced(const Tensor& result, const Tensor& bound);
+
+  // What the values would be without rounding.
+  IdealValues& ideals() { return ideals_; }
+  const IdealValues& ideals() const { return ideals_; }
 
   // For the rules: runs an op on bounds and magnitudes.
   Tensor apply(std::string_view target, std::vector<Value> args);
@@ -84,10 +92,12 @@ class ErrorBounds {
   };
   const Shadow* find_shadow(const Tensor& value) const;
   void forget_dead();
+  void keep_exact(const Tensor& value);
 
   const KernelTable& kernels_;
   Memory& memory_;
   std::unordered_map<const Storage*, Shadow> shadows_;
+  IdealValues ideals_;
   std::set<std::string> without_bound_;
 };
 

@@ -35,6 +35,12 @@ Buffer<double> read_numbers(const Tensor& tensor) {
   return numbers;
 }
 
+Buffer<double> read_ideals(const BoundedValue& value) {
+  if (value.ideal) return read_numbers(*value.ideal);
+  return Buffer<double>(static_cast<std::size_t>(value.value.numel()),
+                        std::numeric_limits<double>::quiet_NaN());
+}
+
 void add_element(BoundComparison& to, std::int64_t index, const Compared& element) {
   const double difference = std::abs(element.a - element.sum);
   const double allowed = element.bound * (1 + kBoundSlack) + element.size * 0x1p-50;
@@ -42,26 +48,38 @@ void add_element(BoundComparison& to, std::int64_t index, const Compared& elemen
     to.is_bounded = false;
     return;
   }
-  if (difference == 0) return;
-  to.largest_share = std::max(to.largest_share, difference / allowed);
-  if (difference <= allowed || !to.is_within) return;  // a NaN is outside
+  const double unrounded = std::abs(element.ideal_a - element.ideal_sum);
+  const double allowed_unrounded = allowed * kUnroundedShare;
+  to.has_ideals = to.has_ideals && !std::isnan(unrounded);
+  if (unrounded > 0) to.largest_unrounded = std::max(to.largest_unrounded, unrounded / allowed);
+  if (difference > 0) to.largest_share = std::max(to.largest_share, difference / allowed);
+  const bool is_near = difference <= allowed;  // a NaN is not
+  const bool is_same_sum = !(unrounded > allowed_unrounded);
+  if ((is_near && is_same_sum) || !to.is_within) return;
   to.is_within = false;
+  to.is_unrounded = is_near;
   to.index = index;
-  to.difference = difference;
-  to.bound = allowed;
+  to.difference = is_near ? unrounded : difference;
+  to.bound = is_near ? allowed_unrounded : allowed;
 }
 
 void merge(BoundComparison& all, const BoundComparison& part) {
   all.is_bounded = all.is_bounded && part.is_bounded;
   all.largest_share = std::max(all.largest_share, part.largest_share);
+  all.has_ideals = all.has_ideals && part.has_ideals;
+  all.largest_unrounded = std::max(all.largest_unrounded, part.largest_unrounded);
   if (!all.is_within || part.is_within) return;
   all.is_within = false;
+  all.is_unrounded = part.is_unrounded;
   all.index = part.index;
   all.difference = part.difference;
   all.bound = part.bound;
 }
 
 std::string describe(const BoundComparison& comparison) {
+  if (!comparison.is_within && comparison.is_unrounded)
+    return fmt::format("another sum: before rounding {:.3g} apart at {}, float64 explains {:.3g}",
+                       comparison.difference, comparison.index, comparison.bound);
   if (!comparison.is_within)
     return fmt::format("outside of the bound of its sums: {:.3g} apart at {}, the bound is {:.3g}",
                        comparison.difference, comparison.index, comparison.bound);
@@ -71,29 +89,38 @@ std::string describe(const BoundComparison& comparison) {
 
 BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds) {
   const Tensor bound = bounds.find_or_zero(value);
-  if (!is_complex(value.dtype)) return {copy_tensor(value, bounds.memory()), bound};
+  if (!is_complex(value.dtype)) {
+    BoundedValue taken{copy_tensor(value, bounds.memory()), bound, std::nullopt};
+    if (has_ideals(value.dtype)) taken.ideal = bounds.ideals().find(value);
+    return taken;
+  }
   Tensor of_parts = bound;
   of_parts.sizes.push_back(2);
   of_parts.strides.push_back(0);
-  return {copy_tensor(view_parts(value), bounds.memory()), copy_tensor(of_parts, bounds.memory())};
+  return {copy_tensor(view_parts(value), bounds.memory()), copy_tensor(of_parts, bounds.memory()),
+          std::nullopt};
 }
 
 BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b) {
   BoundComparison result;
   const Buffer<double> whole = read_numbers(a.value);
   Buffer<double> bound = read_numbers(a.bound);
-  Buffer<double> sum(whole.size(), 0.0), size(whole.size(), 0.0);
+  const Buffer<double> ideal = read_ideals(a);
+  Buffer<double> sum(whole.size(), 0.0), size(whole.size(), 0.0), ideal_sum(whole.size(), 0.0);
   for (const BoundedValue& part : b) {
     EPWEAVE_CHECK(part.value.sizes == a.value.sizes);
-    const Buffer<double> numbers = read_numbers(part.value), more = read_numbers(part.bound);
+    const Buffer<double> numbers = read_numbers(part.value), more = read_numbers(part.bound),
+                         ideals = read_ideals(part);
     for (std::size_t i = 0; i < whole.size(); ++i) {
       sum[i] += numbers[i];
       size[i] += std::abs(numbers[i]);
       bound[i] += more[i];
+      ideal_sum[i] += ideals[i];
     }
   }
   for (std::size_t i = 0; i < whole.size(); ++i)
-    add_element(result, static_cast<std::int64_t>(i), {whole[i], sum[i], size[i], bound[i]});
+    add_element(result, static_cast<std::int64_t>(i),
+                {whole[i], sum[i], size[i], bound[i], ideal[i], ideal_sum[i]});
   return result;
 }
 

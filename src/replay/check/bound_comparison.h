@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,30 +15,43 @@ namespace epweave::replay {
 // How two values lie within their bounds.
 struct BoundComparison {
   bool is_within = true;
-  bool is_bounded = true;            // no element's bound is infinite
-  double largest_share = 0;          // of |a - b| / bound
-  std::int64_t index = -1;           // of the first element outside, row-major
+  bool is_bounded = true;        // no element's bound is infinite
+  double largest_share = 0;      // of |a - b| / bound
+  bool has_ideals = true;        // of every element it is known what it was before rounding (ideal_values.h)
+  double largest_unrounded = 0;  // of |a - b| / bound before rounding
+  bool is_unrounded = false;     // the element outside is so before rounding
+  std::int64_t index = -1;       // of the first element outside, row-major
   double difference = 0, bound = 0;  // there
 };
 std::string describe(const BoundComparison& comparison);
 
 struct BoundedValue {
   Tensor value;
-  Tensor bound;  // float32
+  Tensor bound;                      // float32
+  std::optional<Tensor> ideal = {};  // float64; none: not known
 };
 BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds);  // copies
 
 // One value against another, or against several that add up to it.
 BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b);
 
-// An element of A, the sum of B's, of their magnitudes, and of all bounds.
+// Ideals of two graphs may differ by this share of their bounds. What float64 rounds is 2^-29 of what float32 rounds, and each
+// op's rounding is in the bound with at least that of float32.
+inline constexpr double kUnroundedShare = 0x1p-24;
+
+// An element of A, the sum of B's, of their magnitudes, and of all bounds; and what A's element and B's sum were before rounding
+// (NaN: not known).
 struct Compared {
   double a, sum, size, bound;
+  double ideal_a = std::numeric_limits<double>::quiet_NaN();
+  double ideal_sum = std::numeric_limits<double>::quiet_NaN();
 };
 void add_element(BoundComparison& to, std::int64_t index, const Compared& element);
 void merge(BoundComparison& all, const BoundComparison& part);
 
 // The elements, row-major.
 Buffer<double> read_numbers(const Tensor& tensor);
+// The ideals, row-major; NaN where they are not known.
+Buffer<double> read_ideals(const BoundedValue& value);
 
 }  // namespace epweave::replay

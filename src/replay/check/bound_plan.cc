@@ -10,8 +10,8 @@ namespace {
 
 std::int64_t kept_bytes_of(const Seen& value) {
   if (value.kind != Seen::Kind::kTensor) return 0;
-  return count_elements(value.sizes) *
-         (static_cast<std::int64_t>(info(value.dtype).bytes) + static_cast<std::int64_t>(sizeof(float)));
+  return count_elements(value.sizes) * static_cast<std::int64_t>(info(value.dtype).bytes + sizeof(float) +
+                                                                 sizeof(double));  // value, bound, ideal
 }
 
 BoundedNodes find_bounded(const Graph& graph, const IdSet<NodeId>& roots) {

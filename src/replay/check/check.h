@@ -12,7 +12,8 @@
 //   reordered   the parts' rows are the whole's rows in another order
 //   sum-order   the value is a floating-point sum that was regrouped (parts of the whole's size that are not
 //               equal), or is computed from one, and no element is further off than its summands allow: unit
-//               roundoff times the sum of their magnitudes, followed from op to op (error_bounds.h)
+//               roundoff times the sum of their magnitudes, followed from op to op (error_bounds.h); and, computed in
+//               float64 from the same summands, it is the same sum (ideal_values.h)
 //   library-kernel  in native math: a product for which the library took another algorithm than in A, as it may for
 //               another number of rows, or what is computed from one (library_kernels.h)
 //   unverified  nothing above can tell: integers (an index counts the rows of its part), other shapes, memory

@@ -15,7 +15,8 @@ auto fields(TensorDifference& d) {
                   d.relative_error);
 }
 auto fields(BoundComparison& c) {
-  return std::tie(c.is_within, c.is_bounded, c.largest_share, c.index, c.difference, c.bound);
+  return std::tie(c.is_within, c.is_bounded, c.largest_share, c.has_ideals, c.largest_unrounded,
+                  c.is_unrounded, c.index, c.difference, c.bound);
 }
 auto fields(OutputCheck& o) {
   return std::tie(o.rank, o.name, o.verdict, o.difference, o.bound);

@@ -12,7 +12,7 @@ namespace epweave::replay {
 namespace {
 
 struct Row {
-  std::vector<double> numbers, bounds;
+  std::vector<double> numbers, bounds, ideals;
   double sum = 0, bound = 0;  // of all elements
 };
 
@@ -24,6 +24,11 @@ std::vector<Row> list_rows(const BoundedValue& value, std::size_t dim) {
                          bounds = read_numbers(cut_range(value.bound, dim, at, 1));
     rows[i].numbers.assign(numbers.begin(), numbers.end());
     rows[i].bounds.assign(bounds.begin(), bounds.end());
+    rows[i].ideals.assign(numbers.size(), std::numeric_limits<double>::quiet_NaN());
+    if (value.ideal) {
+      const Buffer<double> ideals = read_numbers(cut_range(*value.ideal, dim, at, 1));
+      rows[i].ideals.assign(ideals.begin(), ideals.end());
+    }
     for (std::size_t j = 0; j < numbers.size(); ++j) {
       rows[i].sum += numbers[j];
       rows[i].bound += bounds[j] + std::abs(numbers[j]) * 0x1p-40;
@@ -36,7 +41,8 @@ BoundComparison compare(const Row& a, const Row& b) {
   BoundComparison result;
   for (std::size_t j = 0; j < a.numbers.size() && result.is_within; ++j)
     add_element(result, static_cast<std::int64_t>(j),
-                {a.numbers[j], b.numbers[j], std::abs(b.numbers[j]), a.bounds[j] + b.bounds[j]});
+                {a.numbers[j], b.numbers[j], std::abs(b.numbers[j]), a.bounds[j] + b.bounds[j], a.ideals[j],
+                 b.ideals[j]});
   return result;
 }
 

@@ -15,7 +15,10 @@ namespace {
 BoundComparison compare_rows(const BoundedValue& a, const std::vector<BoundedValue>& parts, std::size_t dim,
                              std::int64_t blocks) {
   const auto rows = [&](const BoundedValue& value, std::int64_t first, std::int64_t count) {
-    return BoundedValue{cut_range(value.value, dim, first, count), cut_range(value.bound, dim, first, count)};
+    BoundedValue cut{cut_range(value.value, dim, first, count), cut_range(value.bound, dim, first, count),
+                     std::nullopt};
+    if (value.ideal) cut.ideal = cut_range(*value.ideal, dim, first, count);
+    return cut;
   };
   BoundComparison all;
   for (std::int64_t block = 0; block < blocks; ++block) {

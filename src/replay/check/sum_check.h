@@ -6,6 +6,7 @@
 //   |a - b| <= bound(a) + bound(b)                 one value; a part, against its slice of the whole
 //   |a - sum of b_i| <= bound(a) + sum of bound(b_i)   parts of a sum
 //
+// and, where what they were before rounding is known (ideal_values.h), if those differ by no more than kUnroundedShare of that.
 // Parts may have their rows in orders of their own (those of the tokens of each expert): then each row must be as
 // close to a row of the whole, another for each.
 // Both sides are exact sums of the same numbers but for their bounds, since what they are computed from has

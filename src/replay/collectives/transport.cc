@@ -274,6 +274,17 @@ std::optional<std::vector<Contribution>> find_bound_contributions(const std::vec
   return bounds;
 }
 
+std::optional<std::vector<Contribution>> find_ideal_contributions(const std::vector<Contribution>& parts) {
+  std::vector<Contribution> ideals = parts;
+  for (Contribution& part : ideals) {
+    if (part.ideal == nullptr) return std::nullopt;
+    part.what = "ideals of " + part.what;
+    part.data = part.ideal;
+    part.dtype = DType::kFloat64;
+  }
+  return ideals;
+}
+
 LocalTransport::LocalTransport(const World& world, std::chrono::milliseconds deadline)
     : world_(world), deadline_(deadline), ranks_(world.size) {}
 
@@ -388,6 +399,13 @@ bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) c
     return false;
   write_result({*bounds, meeting.members, ticket.member, meeting.group, meeting.number}, bound);
   return true;
+}
+
+bool LocalTransport::complete_ideal(const Ticket& ticket, const Tensor& ideal) const {
+  const Posted& meeting = *ticket.meeting;
+  const auto ideals = find_ideal_contributions(meeting.contributions);
+  if (ideals) write_result({*ideals, meeting.members, ticket.member, meeting.group, meeting.number}, ideal);
+  return ideals.has_value();
 }
 
 void LocalTransport::finish(Rank rank) {

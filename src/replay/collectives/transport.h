@@ -64,6 +64,7 @@ struct Contribution {
   std::vector<std::int64_t> sends, receives;  // rows to and from each member: all_to_all
   std::shared_ptr<Storage> data;              // row-major copy of the operand
   std::shared_ptr<Storage> bound;             // float32 per element, where bounds are made (error_bounds.h)
+  std::shared_ptr<Storage> ideal;             // float64 per element, where bounds are made (ideal_values.h)
   std::shared_ptr<void> ready;                // on a device: the event behind the copy
 };
 
@@ -107,6 +108,8 @@ void check_contributions(const Posted& meeting);
 // The same collective of the bounds that the members handed over, whose result bounds the operands'; none where nothing
 // bounds the reduction (a product).
 std::optional<std::vector<Contribution>> find_bound_contributions(const std::vector<Contribution>& parts);
+// The same collective of the ideals; none where some member has none.
+std::optional<std::vector<Contribution>> find_ideal_contributions(const std::vector<Contribution>& parts);
 
 // How the ranks of a run meet.
 class Transport {
@@ -145,6 +148,7 @@ class LocalTransport : public Transport {
   // After complete(): writes what the members' bounds give for this rank's result, moved as the elements are
   // and added up where those are reduced. False if nothing bounds the reduction (a product).
   bool complete_bound(const Ticket& ticket, const Tensor& bound) const;
+  bool complete_ideal(const Ticket& ticket, const Tensor& ideal) const;
 
   std::size_t member_count(Rank rank, const std::string& group) const override;
   void finish(Rank rank) override;

@@ -372,6 +372,8 @@ class RankRunner {
       part.data = copy_operand(operand);
     const bool is_sum = !part.reduction.empty();
     if (is_bounded(id)) part.bound = result_.bounds->bound_operand(operand, is_sum ? members : 0).storage;
+    if (is_bounded(id) && local_ != nullptr && has_ideals(operand.dtype))
+      part.ideal = result_.bounds->ideals().find(operand).storage;
     Pending pending{
         transport_.post(rank_, group, std::move(part)), result, id, step.stream, is_bounded(id), is_sum};
     if (local_ == nullptr) start_exchange(pending, operand);
@@ -409,12 +411,24 @@ class RankRunner {
     const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
     const bool has_bound = local_->complete_bound(pending.ticket, bound);
     set_bound(pending, has_bound ? std::optional(bound) : std::nullopt);
+    if (has_bound) set_ideal(pending);
+  }
+
+  // Where no process lies between the ranks: what they hand over carries no ideals there.
+  void set_ideal(const Pending& pending) {
+    if (!is_floating(pending.result.dtype)) return;
+    const Tensor ideal = make_tensor(memory_, DType::kFloat64, pending.result.sizes);
+    if (has_ideals(pending.result.dtype) && local_->complete_ideal(pending.ticket, ideal))
+      result_.bounds->ideals().set(pending.result, ideal);
+    else
+      result_.bounds->ideals().set_unknown(pending.result);
   }
 
   void take_exchanged(const Pending& pending) {
     host_exchange_->take_result(pending.exchanged, pending.result);
-    if (pending.is_bounded)
-      set_bound(pending, host_exchange_->take_bound(pending.exchanged, {pending.result.sizes, memory_}));
+    if (!pending.is_bounded) return;
+    set_bound(pending, host_exchange_->take_bound(pending.exchanged, {pending.result.sizes, memory_}));
+    result_.bounds->ideals().set_unknown(pending.result);
   }
 
   // None: nothing bounds it.

@@ -1,0 +1,60 @@
+// What a value would be if nothing had been rounded since the sums whose order two graphs do not share: a float64 number
+// beside each element, made while the graph runs.
+//
+//   %dw = aten.mm(%x_t, %dy)        the product in float64, of the same summands
+//   %dw2 = aten._to_copy(%dw)       the same numbers: not rounded to bfloat16
+//   %s = aten.add.Tensor(%a, %b)    ideal(a) + ideal(b)
+//   reduce-scatter, all-reduce      the same of the ranks' ideals
+//
+// Each op is run on ideals instead of values. Of two graphs that add the same numbers in other orders, ideals differ by what
+// float64 rounds: 2^-29 of what float32 rounds, which is a part of every bound (error_bounds.h). So their difference shows
+// what one graph computes and the other does not, however coarse the type is in which both keep it.
+//
+// A value without ideals is exact. NaN: not known, behind attention (whose kernels compute in float32), collectives between
+// processes, complex numbers, and where an op has no bound. Ideals belong to storage, as bounds do.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "replay/kernels/kernel.h"
+
+namespace epweave::replay {
+
+struct BoundedCall;
+
+// Whether values of the type have ideals: real numbers that are rounded more than float64 is.
+bool has_ideals(DType dtype);
+
+// One rank's ideals.
+class IdealValues {
+ public:
+  IdealValues(const KernelTable& kernels, Memory& memory) : kernels_(kernels), memory_(memory) {}
+
+  bool has_any(const Tensor& value) const { return find_shadow(value) != nullptr; }
+  // float64, row-major: the value itself where it is exact.
+  Tensor find(const Tensor& value) const;
+  void set(const Tensor& value, const Tensor& ideal);
+  void set_unknown(const Value& value);
+
+  // Sets the ideals of a call's results, which are no views.
+  void follow(const BoundedCall& call);
+  void forget_dead();
+
+ private:
+  struct Shadow {
+    std::weak_ptr<Storage> of;  // keeps the address from being given out again
+    std::size_t element_bytes = 0;
+    std::shared_ptr<Storage> ideals;  // of all that is stored
+  };
+  const Shadow* find_shadow(const Tensor& value) const;
+  Shadow& make_shadow(const Tensor& value);
+  Value take_ideals(const Value& value) const;
+  void set_results(const Value& results, const Value& ideals);
+
+  const KernelTable& kernels_;
+  Memory& memory_;
+  std::unordered_map<const Storage*, Shadow> shadows_;
+};
+
+}  // namespace epweave::replay
