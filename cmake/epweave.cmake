@@ -9,13 +9,50 @@ target_compile_options(epweave_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor -Wno-missing-field-initializers
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Werror>)
 
-# epweave_library(NAME [FOLDERS folder...] DEPENDS lib... [TEST_DEPENDS lib...]): every .cc of the folders (of this one,
+# Tests spend their time in the libraries: what is inlined into them need not be fast. (At -O1 g++ 12 sees accesses
+# outside of strings where there are none.)
+set(EPWEAVE_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND EPWEAVE_TEST_OPTIONS -Wno-array-bounds -Wno-stringop-overflow)
+endif()
+
+# Precompiled headers: what most files include, parsed once for each class of flags. A file includes what it uses all the
+# same: a build with -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON must pass (the preset fuzz is one).
+#   epweave_precompiled_library   libraries
+#   epweave_precompiled_program   programs, with JSON
+#   epweave_precompiled_kernels   those whose sums and products are rounded where they are written
+#   epweave_precompiled_test      tests
+set(EPWEAVE_PRECOMPILED
+  <algorithm> <array> <charconv> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory> <numeric>
+  <optional> <random> <set> <span> <string> <string_view> <tuple> <unordered_map> <utility> <variant> <vector>
+  <fmt/format.h> <fmt/ranges.h> ${CMAKE_SOURCE_DIR}/src/ir/graph.h)
+
+function(epweave_precompiled name)
+  cmake_parse_arguments(ARG "" "" "OPTIONS;LIBRARIES;HEADERS" ${ARGN})
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/precompiled/${name}.cc CONTENT "// Only for its precompiled header.\n")
+  add_library(epweave_precompiled_${name} OBJECT ${CMAKE_BINARY_DIR}/precompiled/${name}.cc)
+  target_include_directories(epweave_precompiled_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_compile_options(epweave_precompiled_${name} PRIVATE ${ARG_OPTIONS})
+  target_link_libraries(epweave_precompiled_${name} PRIVATE epweave_warnings fmt::fmt ${ARG_LIBRARIES})
+  target_precompile_headers(epweave_precompiled_${name} PRIVATE ${EPWEAVE_PRECOMPILED} ${ARG_HEADERS})
+endfunction()
+epweave_precompiled(library)
+epweave_precompiled(program LIBRARIES nlohmann_json::nlohmann_json HEADERS <nlohmann/json.hpp>)
+epweave_precompiled(kernels OPTIONS -ffp-contract=off HEADERS ${CMAKE_SOURCE_DIR}/src/replay/kernels/kernel.h)
+if(BUILD_TESTING)
+  epweave_precompiled(test OPTIONS ${EPWEAVE_TEST_OPTIONS} LIBRARIES Catch2::Catch2 HEADERS <catch2/catch.hpp>)
+endif()
+
+# epweave_library(NAME [FOLDERS folder...] DEPENDS lib... [TEST_DEPENDS lib...] [PRECOMPILED class]): every .cc of the folders (of this one,
 # if none is named) but tests, and one test program for their *_test.cc. NAME says where: replay_cublas for
 # src/replay/cublas.
 function(epweave_library name)
-  cmake_parse_arguments(ARG "" "" "FOLDERS;DEPENDS;TEST_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILED" "FOLDERS;DEPENDS;TEST_DEPENDS" ${ARGN})
   if(NOT ARG_FOLDERS)
     set(ARG_FOLDERS .)
+  endif()
+  if(NOT ARG_PRECOMPILED)
+    set(ARG_PRECOMPILED library)
   endif()
   list(TRANSFORM ARG_FOLDERS REPLACE "^(.+)$" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/*.cc")
   file(GLOB sources CONFIGURE_DEPENDS ${ARG_FOLDERS})
@@ -25,11 +62,14 @@ function(epweave_library name)
   add_library(epweave_${name} STATIC ${sources})
   target_include_directories(epweave_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(epweave_${name} PUBLIC ${ARG_DEPENDS} PRIVATE epweave_warnings)
+  target_precompile_headers(epweave_${name} REUSE_FROM epweave_precompiled_${ARG_PRECOMPILED})
   if(tests AND BUILD_TESTING)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE
       epweave_${name} ${ARG_TEST_DEPENDS} epweave_warnings Catch2::Catch2WithMain)
     target_compile_definitions(${name}_test PRIVATE EPWEAVE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    target_compile_options(${name}_test PRIVATE ${EPWEAVE_TEST_OPTIONS})
+    target_precompile_headers(${name}_test REUSE_FROM epweave_precompiled_test)
     catch_discover_tests(${name}_test TEST_PREFIX "${name}: " WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   endif()
 endfunction()

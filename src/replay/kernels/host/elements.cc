@@ -257,4 +257,50 @@ std::size_t checked_dim(std::int64_t dim, std::size_t rank) {
   return static_cast<std::size_t>(dim < 0 ? dim + extent : dim);
 }
 
+template <class C, class R, std::size_t N>
+void map_each_run(const Tensor& out, const std::array<const Tensor*, N>& inputs,
+                  const RunFunction<C, R, N>& f) {
+  std::array<Operand, N + 1> operands;
+  operands[0] = broadcast_operand(out, out.sizes);
+  for (std::size_t k = 0; k < N; ++k) operands[k + 1] = broadcast_operand(*inputs[k], out.sizes);
+  const Walk<N + 1> walk(out.sizes, std::move(operands));
+  std::array<std::array<C, kRun>, N> in;
+  std::array<const C*, N> runs;
+  for (std::size_t k = 0; k < N; ++k) runs[k] = in[k].data();
+  std::array<R, kRun> result;
+  walk.for_each_run([&](const std::array<std::byte*, N + 1>& at) {
+    for (std::int64_t first = 0; first < walk.run_length(); first += kRun) {
+      const std::int64_t n = std::min(kRun, walk.run_length() - first);
+      const auto place = [&](std::size_t k) {
+        return at[k] + first * walk.run_stride(k) * static_cast<std::int64_t>(info(walk.dtype(k)).bytes);
+      };
+      for (std::size_t k = 0; k < N; ++k)
+        load<C>(place(k + 1), walk.dtype(k + 1), walk.run_stride(k + 1), n, in[k].data());
+      f(n, result.data(), runs);
+      store<R>(result.data(), place(0), walk.dtype(0), walk.run_stride(0), n);
+    }
+  });
+}
+
+#define EPWEAVE_MAP_EACH_RUN(C, R, N)                                                     \
+  template void map_each_run<C, R, N>(const Tensor&, const std::array<const Tensor*, N>&, \
+                                      const RunFunction<C, R, N>&);
+#define EPWEAVE_MAPS_OF(C)      \
+  EPWEAVE_MAP_EACH_RUN(C, C, 1) \
+  EPWEAVE_MAP_EACH_RUN(C, C, 2) \
+  EPWEAVE_MAP_EACH_RUN(C, C, 3)
+#define EPWEAVE_TESTS_OF(C)                \
+  EPWEAVE_MAP_EACH_RUN(C, std::int64_t, 1) \
+  EPWEAVE_MAP_EACH_RUN(C, std::int64_t, 2)
+EPWEAVE_MAPS_OF(float)
+EPWEAVE_MAPS_OF(double)
+EPWEAVE_MAPS_OF(std::int64_t)
+EPWEAVE_MAPS_OF(Complex)
+EPWEAVE_TESTS_OF(float)
+EPWEAVE_TESTS_OF(double)
+EPWEAVE_TESTS_OF(Complex)
+#undef EPWEAVE_TESTS_OF
+#undef EPWEAVE_MAPS_OF
+#undef EPWEAVE_MAP_EACH_RUN
+
 }  // namespace epweave::replay::cpu

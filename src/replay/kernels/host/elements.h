@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -178,31 +179,37 @@ class Walk {
 // Elements per run of buffers: fits the first-level cache.
 inline constexpr std::int64_t kRun = 512;
 
+// What computes a run: f(result, inputs of the run), in the compute type C. A reference, so that the walk over
+// the runs is compiled once for all ops.
+template <class C, class R, std::size_t N>
+class RunFunction {
+ public:
+  template <class F>  // void(std::int64_t n, R* result, const C* in0, const C* in1, ..); outlives this
+  explicit RunFunction(const F& f)
+      : object_(&f),
+        call_([](const void* object, std::int64_t n, R* result, const std::array<const C*, N>& in) {
+          std::apply([&](auto... each) { (*static_cast<const F*>(object))(n, result, each...); }, in);
+        }) {}
+  void operator()(std::int64_t n, R* result, const std::array<const C*, N>& in) const {
+    call_(object_, n, result, in);
+  }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, std::int64_t, R*, const std::array<const C*, N>&);
+};
+
+// Calls f for each run of out's elements and the inputs', at most kRun of them at a time. Defined for the
+// compute types, and results that are C or integers.
+template <class C, class R, std::size_t N>
+void map_each_run(const Tensor& out, const std::array<const Tensor*, N>& inputs,
+                  const RunFunction<C, R, N>& f);
+
 // out = map_run(out's elements from the inputs'), in the compute type C: map_run(n, result, in0, in1, ...)
 // writes result[0..n).
 template <class C, class R, std::size_t N, class MapRun>
 void map_runs(const Tensor& out, const std::array<const Tensor*, N>& inputs, const MapRun& map_run) {
-  std::array<Operand, N + 1> operands;
-  operands[0] = broadcast_operand(out, out.sizes);
-  for (std::size_t k = 0; k < N; ++k) operands[k + 1] = broadcast_operand(*inputs[k], out.sizes);
-  const Walk<N + 1> walk(out.sizes, std::move(operands));
-  std::array<std::array<C, kRun>, N == 0 ? 1 : N> in;
-  std::array<R, kRun> result;
-  walk.for_each_run([&](const std::array<std::byte*, N + 1>& at) {
-    for (std::int64_t first = 0; first < walk.run_length(); first += kRun) {
-      const std::int64_t n = std::min(kRun, walk.run_length() - first);
-      const auto place = [&](std::size_t k) {
-        return at[k] + first * walk.run_stride(k) * static_cast<std::int64_t>(info(walk.dtype(k)).bytes);
-      };
-      for (std::size_t k = 0; k < N; ++k)
-        load<C>(place(k + 1), walk.dtype(k + 1), walk.run_stride(k + 1), n, in[k].data());
-      [&]<std::size_t... K>(std::index_sequence<K...>) {
-        map_run(n, result.data(), static_cast<const C*>(in[K].data())...);
-      }
-      (std::make_index_sequence<N>{});
-      store<R>(result.data(), place(0), walk.dtype(0), walk.run_stride(0), n);
-    }
-  });
+  map_each_run<C, R, N>(out, inputs, RunFunction<C, R, N>(map_run));
 }
 
 // out[i] = f(inputs[i]...).
