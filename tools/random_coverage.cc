@@ -173,10 +173,8 @@ std::string print_section(std::string_view title, const std::vector<Listed>& lis
 
 std::vector<Listed> listed_operations() {
   std::vector<Listed> list;
-  for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                    routing_placement_rows(), attention_placement_rows()})
-    for (const PlacementRow& row : rows)
-      list.push_back({std::string(row.target), std::string(find_reason(kOperations, row.target))});
+  for (const PlacementRow& row : all_placement_rows())
+    list.push_back({std::string(row.target), std::string(find_reason(kOperations, row.target))});
   std::ranges::sort(list, {}, &Listed::name);
   return list;
 }

@@ -416,17 +416,23 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
   return rows;
 }
 
+std::vector<PlacementRow> all_placement_rows() {
+  std::vector<PlacementRow> all;
+  for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
+                    routing_placement_rows(), collective_placement_rows(), attention_placement_rows()})
+    all.insert(all.end(), rows.begin(), rows.end());
+  return all;
+}
+
 PlacementRule find_placement_rule(const OpInfo& op) {
   static const std::vector<PlacementRule> rules = [] {
     std::vector<PlacementRule> table(ops().size());
-    for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                      routing_placement_rows(), collective_placement_rows(), attention_placement_rows()})
-      for (const PlacementRow& row : rows) {
-        const OpInfo* known = find_op(row.target);
-        if (known == nullptr) continue;  // placement_rules_test checks that there is none
-        EPWEAVE_CHECK(table[known->index] == nullptr);
-        table[known->index] = row.rule;
-      }
+    for (const PlacementRow& row : all_placement_rows()) {
+      const OpInfo* known = find_op(row.target);
+      if (known == nullptr) continue;  // placement_rules_test checks that there is none
+      EPWEAVE_CHECK(table[known->index] == nullptr);
+      table[known->index] = row.rule;
+    }
     return table;
   }();
   return rules[op.index];

@@ -145,6 +145,8 @@ std::span<const PlacementRow> compute_placement_rows();
 std::span<const PlacementRow> routing_placement_rows();
 std::span<const PlacementRow> collective_placement_rows();
 std::span<const PlacementRow> attention_placement_rows();
+// All of them: whoever asks for every rule reads this, and a table is added here.
+std::vector<PlacementRow> all_placement_rows();
 
 // What an elementwise op is linear in, which decides what it may do with sums of parts.
 enum class Linearity {

@@ -12,14 +12,6 @@
 namespace epweave {
 namespace {
 
-std::vector<PlacementRow> all_rows() {
-  std::vector<PlacementRow> rows;
-  for (auto table : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                     routing_placement_rows()})
-    rows.insert(rows.end(), table.begin(), table.end());
-  return rows;
-}
-
 std::vector<std::filesystem::path> graphs_to_chunk() {
   const char* env = std::getenv("EPWEAVE_GRAPHS");
   std::vector<std::filesystem::path> paths;
@@ -32,7 +24,7 @@ std::vector<std::filesystem::path> graphs_to_chunk() {
 
 TEST_CASE("placement rules are for known ops, one each") {
   std::set<std::string_view> seen;
-  for (const PlacementRow& row : all_rows()) {
+  for (const PlacementRow& row : all_placement_rows()) {
     INFO(row.target);
     CHECK(find_op(row.target) != nullptr);
     CHECK(seen.insert(row.target).second);
