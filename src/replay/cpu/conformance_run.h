@@ -2,10 +2,12 @@
 // through a kernel and says how the kernel differs. For tests.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "replay/cpu/conformance_cases.h"
 #include "replay/cpu/elements.h"
@@ -158,8 +160,56 @@ inline std::string compare_out(CaseReader& reader, const Json& json, const Value
   return "";
 }
 
+// Results as a graph records them: the case's, with strides that a kernel does not choose by itself.
+inline std::vector<ResultType> recorded_results(CaseReader& reader, const Json& json) {
+  std::vector<ResultType> recorded;
+  for (const Json& each : json.at("results")) {
+    const Value value = reader.value(each);
+    ResultType type;
+    if (value.is_tensor()) {
+      const Tensor& tensor = value.tensor();
+      Extents strides(tensor.rank(), 1);
+      for (std::size_t d = 1; d < strides.size(); ++d)
+        strides[d] = strides[d - 1] * std::max<std::int64_t>(tensor.sizes[d - 1], 1);
+      type = {true, tensor.dtype, tensor.sizes, strides, 0};
+    }
+    recorded.push_back(std::move(type));
+  }
+  return recorded;
+}
+
+// Whether the results are new storage with the recorded strides. The ops named give rows in order, as PyTorch
+// does whatever their operands' strides are.
+inline bool makes_results(const Json& json) {
+  static const std::set<std::string> kRowMajor = {"aten._reshape_copy.default",    "aten.view_copy.default",
+                                                  "aten.reshape.default",          "aten.repeat.default",
+                                                  "aten.argsort.default",          "aten.argsort.stable",
+                                                  "aten.new_empty_strided.default"};
+  if (kRowMajor.contains(json.at("op").get<std::string>())) return false;
+  for (const char* other : {"after", "strides", "out", "only"})
+    if (json.contains(other)) return false;
+  return !json.value("is_refused", false);
+}
+
+// The result has the recorded strides, unless it is an argument's storage.
+inline std::string compare_layouts(const std::vector<Value>& results, const std::vector<ResultType>& recorded,
+                                   const std::vector<std::shared_ptr<Storage>>& arguments) {
+  for (std::size_t i = 0; i < recorded.size(); ++i) {
+    if (!recorded[i].is_tensor) continue;
+    const Tensor& got = results[i].tensor();
+    if (std::find(arguments.begin(), arguments.end(), got.storage) != arguments.end()) continue;
+    for (std::size_t d = 0; d < got.rank(); ++d)
+      if (got.sizes[d] > 1 && got.numel() > 0 && got.strides[d] != recorded[i].strides[d])
+        return "result " + std::to_string(i) + " has not the recorded strides";
+  }
+  return "";
+}
+
+// How a case is run: as a graph that recorded its results would, or as one that did not.
+enum class Results : std::uint8_t { kUnknown, kRecorded };
+
 // "" or how the kernel differs from PyTorch.
-inline std::string run_case(const KernelTable& table, const Json& json) {
+inline std::string run_case(const KernelTable& table, const Json& json, Results mode) {
   HostMemory memory(HostMemory::Fill::kPoison);
   CaseReader reader(memory);
   const OpInfo* op = find_op(json.at("op").get<std::string>());
@@ -182,13 +232,25 @@ inline std::string run_case(const KernelTable& table, const Json& json) {
     }
     return "takes what PyTorch refuses";
   }
+  std::vector<ResultType> recorded;
+  if (mode == Results::kRecorded) recorded = recorded_results(reader, json);
+  call.set_results(recorded);
   const std::vector<Value> results = results_of(kernel(call), json.at("results").size());
+  if (mode == Results::kRecorded && json.contains("layouts"))
+    return compare_layouts(results, recorded, storages);
   std::string difference = compare_results(reader, json, args, results);
+  if (difference.empty()) difference = compare_layouts(results, recorded, storages);
   if (difference.empty() && json.contains("after"))
     difference = compare_written(memory, json, args[0].tensor());
   if (difference.empty() && json.contains("out")) difference = compare_out(reader, json, args.back());
   if (difference.empty()) difference = find_written_read_only(*op, args, before);
   return difference;
+}
+inline std::string run_case(const KernelTable& table, const Json& json) {
+  std::string difference = run_case(table, json, Results::kUnknown);
+  if (!difference.empty() || !makes_results(json)) return difference;
+  difference = run_case(table, json, Results::kRecorded);
+  return difference.empty() ? "" : "with its results recorded: " + difference;
 }
 
 }  // namespace epweave::replay
