@@ -24,7 +24,7 @@ export CCACHE_SLOOPINESS
 echo "Building ($preset; log in $log) ..." >&2
 # ${x:+} leaves out what is empty.
 if ! { cmake --preset "$preset" ${launcher:+"$launcher"} >"$log" 2>&1 &&
-  scripts/show_progress.py "$log" cmake --build --preset "$preset" ${1:+--target "$@"}; }; then
+  scripts/dev/show_progress.py "$log" cmake --build --preset "$preset" ${1:+--target "$@"}; }; then
   grep -E 'error|FAILED|Error' "$log" | head -50 >&2 || true
   tail -20 "$log" >&2
   exit 1

@@ -5,10 +5,15 @@ Needs torch. The file is committed; src/replay/kernels/host/conformance_test.cc 
 A case is {"op", "args" (one per schema parameter), "results", "after" (the written argument's storage), "ulps",
 "atol"}: an element may differ by `ulps` units of its last place plus `atol`; both 0 means the same bits (any NaN
 equals any NaN). Where torch has no CPU kernel, or rounds in the middle, the expectation is computed in float64.
+"out": what an `out=` list holds. "layouts": of uninitialised results only dtype, sizes and strides are compared.
+"is_refused": torch refuses the call, and so must we.
+The last family, `vary`, makes of the cases written out those of other layouts, sizes and dtypes that an op lacks.
 
 Usage: kernel_conformance.py [-o FILE] [--check FILE]     --check: exit 1 if FILE is not what would be written
 """
 import argparse
+import collections
+import copy
 import json
 import math
 import pathlib
@@ -19,6 +24,8 @@ import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = []
+DONE = []  # what `vary` makes more cases of
+Done = collections.namedtuple("Done", "op args expect bounds")
 INF, NAN = math.inf, math.nan
 
 
@@ -65,6 +72,21 @@ def encode(v):
     return {"text": str(v)}
 
 
+def tensors_in(v):
+    return [v] if isinstance(v, torch.Tensor) else [t for x in v for t in tensors_in(x)] if isinstance(v, (list, tuple)) else []
+
+
+def each_tensor(v, change):
+    if isinstance(v, torch.Tensor):
+        return change(v)
+    return [each_tensor(x, change) for x in v] if isinstance(v, (list, tuple)) else v
+
+
+def copied(v):
+    """Storage, too: an in-place op may write it."""
+    return each_tensor(v, lambda t: copy.deepcopy(t.detach()))
+
+
 def find(op):
     packet, overload = op.split(".")[-2:]
     return getattr(getattr(getattr(torch.ops, op.split(".")[0]), packet), overload)
@@ -78,23 +100,41 @@ def fill_args(op, args, kwargs):
     return filled
 
 
-def case(op, *args, expect=None, ulps=0, atol=0.0, args_full=None, is_view=False, **kwargs):
+def case(op, *args, expect=None, ulps=0, atol=0.0, args_full=None, is_view=False, has_values=True, **kwargs):
     full = args_full if args_full is not None else fill_args(op, args, kwargs)
     encoded = [encode(a) for a in full]  # before an in-place op writes
+    DONE.append(Done(op, copied(full), expect, {"ulps": ulps, "atol": atol, "is_view": is_view,
+                                                       "has_values": has_values}))
     if expect is None:
         expect = find(op)(*args, **kwargs)
     results = list(expect) if isinstance(expect, (tuple, list)) else [expect]
     record = {"op": op, "args": encoded,
               "results": [encode_tensor(compact(r)) if isinstance(r, torch.Tensor) else encode(r) for r in results]}
+    if op.endswith(".out"):  # what its last argument holds
+        record = {"op": op, "args": encoded, "results": [None], "out": record["results"]}
     if op.split(".")[1].endswith("_") and not op.split(".")[1].startswith("__"):
         record["after"] = storage_bytes(full[0]).hex()
     if is_view:
         record["strides"] = [list(r.stride()) for r in results]
+    if not has_values:
+        record["layouts"] = [list(r.stride()) for r in results]
     if ulps:
         record["ulps"] = ulps
     if atol:
         record["atol"] = atol
     CASES.append(record)
+
+
+def refuse(op, *args, **kwargs):
+    """What torch refuses, we do."""
+    full = fill_args(op, args, kwargs)
+    encoded = [encode(a) for a in full]
+    try:
+        find(op)(*args, **kwargs)
+    except (RuntimeError, IndexError, ValueError):
+        CASES.append({"op": op, "args": encoded, "results": [], "is_refused": True})
+        return
+    sys.exit(f"{op}: torch takes what it was said to refuse")
 
 
 def strided(t):
@@ -684,12 +724,481 @@ def losses():
                     case("aten.binary_cross_entropy_with_logits.default", x, y, weight, positive, reduction, **bounds)
 
 
+def number_forms():
+    """Ops on a tensor and a number, and those that write their first argument."""
+    edge = torch.tensor(EDGES)
+    for dtype in FLOATS:
+        x = rand(3, 4, dtype=dtype)
+        ulps = 1 if dtype in (torch.bfloat16, torch.float16) else 2
+        # torch rounds the product to 16 bits before it adds; it is at most 8.
+        bound = {"ulps": ulps, "atol": {torch.bfloat16: 2e-2, torch.float16: 4e-3}.get(dtype, 2e-6)}
+        for number in (2, -0.75):
+            for op in ("add", "sub", "rsub"):
+                case(f"aten.{op}.Scalar", x, number)
+                case(f"aten.{op}.Scalar", x, number, 2.5, **bound)
+            for op in ("add_", "sub_"):
+                case(f"aten.{op}.Scalar", x.clone(), number, 3, **bound)
+            for op in ("mul", "mul_", "div", "div_"):
+                case(f"aten.{op}.Scalar", x.clone(), number)
+            # A weight is divided at a half.
+        for weight in (-0.5, 0.0, 0.25, 0.5, 0.75, 1.0):
+            for op in ("lerp", "lerp_"):
+                case(f"aten.{op}.Scalar", x.clone(), rand(3, 4, dtype=dtype), weight, ulps=ulps, atol=1e-6)
+        case("aten.lerp.Tensor", x, rand(4, dtype=dtype), rand(3, 1, dtype=dtype), ulps=ulps, atol=1e-6)
+        case("aten.sub_.Tensor", x.clone(), rand(4, dtype=dtype))
+        case("aten.sub_.Tensor", x.clone(), rand(4, dtype=dtype), alpha=-2.5, **bound)
+        case("aten.rsub.Tensor", x, rand(4, dtype=dtype), alpha=-2.5, **bound)
+        case("aten.rsub.Tensor", x, rand(4, dtype=dtype))
+        case("aten.div_.Tensor", x.clone(), rand(3, 1, dtype=dtype))
+        for value in (1, -0.5, 3.0):
+            for op in ("addcmul", "addcmul_"):
+                case(f"aten.{op}.default", x.clone(), rand(3, 1, dtype=dtype), rand(4, dtype=dtype), value=value, **bound)
+            for op in ("addcdiv", "addcdiv_"):
+                divisor = rand(4, dtype=dtype).abs() + 1
+                case(f"aten.{op}.default", x.clone(), rand(3, 1, dtype=dtype), divisor, value=value, **bound)
+        y = torch.cat([rand(9, dtype=dtype).tanh(), torch.tensor([0.0, 1.0, -1.0], dtype=dtype)])
+        case("aten.tanh_backward.default", rand(12, dtype=dtype), y, ulps=ulps, atol=1e-6)
+        for threshold in (0, 0.5):
+            z = torch.cat([rand(9, dtype=dtype), torch.tensor([0.5, 0.0, -0.0], dtype=dtype)])
+            case("aten.threshold_backward.default", rand(12, dtype=dtype), z, threshold)
+        for op, other in (("exp_", 2), ("sigmoid_", 4), ("silu_", 5), ("sqrt_", 1)):
+            case(f"aten.{op}.default", rand(3, 4, dtype=dtype).abs(),
+                 ulps=1 if ulps == 1 else other if dtype == torch.float32 else 8)
+        for op in ("relu_", "neg_"):
+            case(f"aten.{op}.default", torch.cat([rand(4, dtype=dtype), torch.tensor([0.0, -0.0, NAN], dtype=dtype)]))
+        for low, high in ((-0.5, 0.75), (None, 0.25), (-0.25, None)):
+            case("aten.clamp_.default", x.clone(), low, high)
+    for op in ("isinf", "isnan"):
+        for dtype in FLOATS:
+            case(f"aten.{op}.default", edge.to(dtype))
+        case(f"aten.{op}.default", ints(-9, 9, 4))
+    low, high = torch.tensor([-1.0, NAN, 0.5, -INF]), torch.tensor([1.0, 0.0, 0.5, INF])
+    case("aten.clamp.Tensor", edge[:, None].contiguous(), low, high)
+    case("aten.clamp.Tensor", edge[:, None].contiguous(), low)
+    case("aten.clamp.Tensor", edge[:, None].contiguous(), None, high)
+    case("aten.clamp.Tensor", ints(-9, 9, 3, 4), ints(-3, 0, 4), ints(0, 4, 3, 1))
+    for op, bound in (("clamp_max", high), ("clamp_min", low)):
+        case(f"aten.{op}.Tensor", edge[:, None].contiguous(), bound)
+        case(f"aten.{op}.default", edge, 0.5)
+        case(f"aten.{op}.default", ints(-9, 9, 6), -1)
+    for name in ("Scalar_mode", "Tensor_mode"):
+        for mode in (None, "floor", "trunc"):
+            for other in (3, -3):
+                for x in (ints(-20, 20, 9), rand(9, scale=9), rand(9, dtype=torch.bfloat16, scale=9)):
+                    y = other if name == "Scalar_mode" else torch.full((9,), other, dtype=x.dtype)
+                    case(f"aten.div.{name}", x, y, rounding_mode=mode)
+            if name == "Tensor_mode":
+                finite = edge[(edge.abs() > 1e-30) & (edge.abs() < 1e30)]
+                case(f"aten.div.{name}", finite[:, None].contiguous(), finite, rounding_mode=mode)
+    for dtype in (torch.int64, torch.int32):
+        numbers, others = ints(-20, 21, 12, dtype=dtype), ints(1, 6, 12, dtype=dtype) * torch.tensor([1, -1] * 6, dtype=dtype)
+        for other in (4, -7):
+            case("aten.floor_divide.Scalar", numbers, other)
+            case("aten.fmod.Scalar", numbers, other)
+        case("aten.fmod.Tensor", numbers, others)
+        case("aten.remainder.Tensor", numbers, others)
+        for op in ("__lshift__", "__rshift__"):
+            case(f"aten.{op}.Scalar", numbers, 3)
+        for op in ("bitwise_left_shift", "bitwise_right_shift"):
+            case(f"aten.{op}.Tensor", numbers, ints(0, 5, 12, dtype=dtype))
+        for op in ("__and__", "__or__", "bitwise_and_", "bitwise_or_"):
+            case(f"aten.{op}.Tensor", numbers.clone(), ints(-20, 21, 12, dtype=dtype))
+        for op in ("bitwise_and", "bitwise_or"):
+            case(f"aten.{op}.Scalar", numbers, 6)
+            case(f"aten.{op}.Scalar", numbers, -3)
+    for op in ("__and__", "__or__", "bitwise_and_", "bitwise_or_"):
+        case(f"aten.{op}.Tensor", rand(3, 4, dtype=torch.bool), rand(4, dtype=torch.bool))
+    for dtype in FLOATS:
+        numbers, others = rand(8, dtype=dtype, scale=9), rand(8, dtype=dtype, scale=3)
+        for other in (2.5, -1.5):
+            case("aten.floor_divide.Scalar", numbers, other)
+            case("aten.fmod.Scalar", numbers, other)
+        case("aten.fmod.Tensor", numbers, others)
+        case("aten.remainder.Tensor", numbers, others)
+    truths = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])
+    for op in ("logical_and_", "logical_or", "logical_xor"):
+        name = f"aten.{op}.default"
+        case(name, truths[0].clone(), truths[1])
+        case(name, rand(3, 4, dtype=torch.bool), ints(-1, 2, 4))
+        case(name, ints(-1, 2, 3, 4), rand(4))
+        case(name, torch.tensor([0.0, -0.0, NAN, 2.0]), torch.tensor([0, 1, 0, 1]))
+    for name in ("masked_fill.Scalar", "masked_fill.Tensor", "masked_fill_.Tensor"):
+        for dtype, number in ((torch.float32, -INF), (torch.bfloat16, 0.1), (torch.int64, 7)):
+            value = number if name.endswith("Scalar") else torch.tensor(number, dtype=dtype)
+            case(f"aten.{name}", rand(3, 4, dtype=dtype), rand(4, dtype=torch.bool), value)
+    case("aten.masked_fill.Scalar", rand(4), rand(3, 1, dtype=torch.bool), 0.5)
+    condition = torch.tensor([True, False, True])
+    case("aten.where.Scalar", condition, 1.5, -2.0)
+    case("aten.where.Scalar", condition, 3, 4)
+    case("aten.where.ScalarSelf", condition, 1.5, rand(2, 3))
+    case("aten.where.ScalarSelf", condition, 3, ints(0, 9, 2, 3))
+    case("aten.conj_physical.default", rand(2, 3, dtype=torch.complex64))
+    case("aten.conj_physical.default", rand(3))
+    # Of 0.0 and -0.0 torch takes one or the other, as the layout is.
+    for op in ("maximum", "minimum"):
+        case(f"aten.{op}.default", strided(rand(3, 4)), rand(4))
+    case("aten.pow_.Scalar", rand(6, dtype=torch.bfloat16), 3, ulps=1)
+    refuse("aten.floor_divide.Scalar", ints(1, 9, 4), 0)
+    refuse("aten.remainder.Tensor", ints(1, 9, 4), torch.tensor([1, 0, 1, 1]))
+    refuse("aten.fmod.Tensor", ints(1, 9, 4), torch.tensor([1, 0, 1, 1]))
+    refuse("aten.pow.Tensor_Scalar", ints(1, 9, 4), -1)
+    refuse("aten.add.Tensor", rand(3), rand(4))
+
+
+def copies_and_views():
+    t = rand(4, 6)
+    for op in ("ao.offload.default", "ao.reload.default"):  # torch has them on a GPU only
+        for x in (t, t.t(), rand(3, dtype=torch.bfloat16), rand(0, 2), ints(0, 9, 1)):
+            case(op, args_full=[x] + [None] * (3 * op.endswith("reload.default")), expect=x)
+    case("ao.wait_tensor.default", args_full=[t, None, None], expect=t, is_view=True)
+    for x in (t, t.t(), strided(rand(3, 2)), rand(0, 3), rand(1), torch.tensor(2.5), rand(4, dtype=torch.bfloat16), ints(0, 9, 3)):
+        for op in ("detach", "detach_", "lift", "lift_fresh", "resolve_conj"):
+            case(f"aten.{op}.default", x.clone() if op == "detach_" else x, is_view=True)
+        case("aten.lift_fresh_copy.default", x)
+        case("aten.squeeze.default", x, is_view=True)
+    for x in (rand(1, 3, 1), rand(1, 1), rand(1, 0, 2), rand(2, 1, 3).transpose(0, 2)):
+        case("aten.squeeze.default", x, is_view=True)
+    wave = rand(2, 3, dtype=torch.complex64)
+    for op in ("real", "imag"):
+        case(f"aten.{op}.default", wave, is_view=True)
+        case(f"aten.{op}.default", wave.t(), is_view=True)
+    case("aten.real.default", t, is_view=True)
+    for op in ("_reshape_copy", "view_copy", "_unsafe_view"):
+        for x, sizes in ((t, [2, -1, 3]), (rand(0, 3), [3, 0]), (rand(1), []), (ints(0, 9, 6), [3, 2])):
+            case(f"aten.{op}.default", x, sizes)
+    case("aten._reshape_copy.default", t.t(), [4, 6])
+    for op in ("chunk", "unsafe_chunk"):
+        for parts, dim in ((2, 0), (3, 1), (4, -1), (5, 0), (1, -2)):
+            case(f"aten.{op}.default", t, parts, dim, is_view=op == "chunk")
+        case(f"aten.{op}.default", t.t(), 4, 0)
+        case(f"aten.{op}.default", rand(0, 3), 2)
+        case(f"aten.{op}.default", ints(0, 9, 7, dtype=torch.int32), 3)
+    for sizes, dim in (([1, 0, 3], 0), ([2, 4], -1), ([6], 1)):
+        case("aten.split.sizes", t, sizes, dim, is_view=True)
+        case("aten.unsafe_split_with_sizes.default", t, sizes, dim)
+        for x in (t, rand(6, 4, dtype=torch.bfloat16).t()):
+            outs = [torch.zeros_like(p) for p in x.split(sizes, dim)]
+            args = [x, sizes, dim, copied(outs)]
+            torch.ops.aten.split_with_sizes_copy.out(x, sizes, dim, out=outs)
+            case("aten.split_with_sizes_copy.out", args_full=args, expect=tuple(outs))
+    case("aten.split.sizes", rand(0, 3), [0, 0], is_view=True)
+    for size, dim in ((3, 0), (4, 1), (1, -2), (9, -1)):
+        case("aten.unsafe_split.Tensor", t, size, dim)
+    case("aten.unsafe_split.Tensor", t.t(), 4, 0)
+    for dim, start, length in ((0, 1, 2), (-1, 2, 4), (1, -3, 2), (0, 4, 0)):
+        case("aten.narrow.default", t, dim, start, length, is_view=True)
+    case("aten.narrow.default", t.t(), 0, 1, 3, is_view=True)
+    refuse("aten.narrow.default", t, 0, 3, 2)
+    refuse("aten.split_with_sizes.default", t, [1, 2], 0)
+    refuse("aten.view.default", t.t(), [24])
+    refuse("aten.select.int", t, 0, 4)
+    refuse("aten.cat.default", [rand(2, 3), rand(2, 4)], 0)
+    refuse("aten.squeeze.dim", t, 2)
+    case("aten.copy.default", rand(3, 4), rand(4))
+    case("aten.copy.default", rand(4, 3, dtype=torch.bfloat16).t(), rand(3, 4))
+    case("aten.copy.default", ints(0, 9, 3), torch.tensor([1.5, -1.5, 7.0]))
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+        x = rand(3, 4, dtype=dtype)
+        case("aten.fill.Scalar", x, 3)
+        case("aten.fill_.Scalar", strided(x), 1)
+        case("aten.fill_.Tensor", strided(x), torch.tensor(2))
+        case("aten.zero_.default", strided(x))
+        for to in (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool):
+            case("prims.convert_element_type.default", x, to)
+        case("aten.full_like.default", x, 2)
+        case("aten.new_full.default", x, [2, 3], 1)
+    case("aten.fill.Scalar", rand(4), 0.1)
+    case("aten.fill_.Scalar", rand(4, dtype=torch.bfloat16), 0.1)
+    case("prims.convert_element_type.default", t.t(), torch.bfloat16)
+    case("aten.full_like.default", t, 2.7, dtype=torch.int64)
+    case("aten.new_full.default", t, [], -0.5, dtype=torch.bfloat16)
+    case("aten.new_full.default", t, [0, 3], 2)
+    for n in (0, 1, 4):
+        case("aten.eye.default", n)
+    case("aten.eye.default", 3, dtype=torch.int64)
+    for dtype in (None, torch.bfloat16, torch.int64):  # what is in them is nobody's
+        case("aten.empty.memory_format", [2, 0, 3], dtype=dtype, has_values=False)
+        case("aten.empty_like.default", t, dtype=dtype, has_values=False)
+        case("aten.new_empty.default", t, [5], dtype=dtype, has_values=False)
+        case("aten.empty_strided.default", [2, 3], [1, 2], dtype=dtype, has_values=False)
+        case("aten.new_empty_strided.default", t, [2, 3], [4, 1], dtype=dtype, has_values=False)
+    case("aten.empty.memory_format", [], has_values=False)
+    for x in (rand(0, 2), rand(1)):
+        case("aten.empty_like.default", x, has_values=False)
+        case("aten.new_empty.default", x, [3], has_values=False)
+        case("aten.new_empty_strided.default", x, [1, 2], [5, 3], has_values=False)
+    case("aten.new_empty.default", ints(0, 9, 2), [2, 1], has_values=False)
+
+
+def more_reductions():
+    ties = torch.tensor([[1.0, 3.0, 3.0, -2.0], [5.0, 1.0, NAN, NAN], [-0.0, 0.0, -INF, 1.0]])
+    case("aten.argmin.default", torch.tensor([[1.0, 3.0, 1.0], [5.0, 5.0, 7.0]]), 1)
+    for keepdim in (False, True):
+        for dim in (0, -1):
+            case("aten.argmin.default", ties[:2, :2].contiguous(), dim, keepdim)
+            case("aten.min.dim", ties, dim, keepdim)
+            for op in ("all", "any"):
+                case(f"aten.{op}.dim", rand(3, 4, dtype=torch.bool), dim, keepdim)
+                case(f"aten.{op}.dim", ints(-1, 2, 3, 4), dim, keepdim)
+        for dims in ([0], [-1, 0], [1], None):
+            for op in ("all", "any"):
+                case(f"aten.{op}.dims", rand(3, 4, dtype=torch.bool), dims, keepdim)
+                case(f"aten.{op}.dims", ints(0, 2, 2, 3), dims, keepdim)
+                case(f"aten.{op}.dims", torch.tensor([[0.0, -0.0], [NAN, 0.0]]), dims, keepdim)
+    case("aten.argmin.default", ties)
+    case("aten.argmin.default", ints(-9, 10, 7))
+    case("aten.argmin.default", rand(3, 4, dtype=torch.bfloat16).t(), 0)
+    case("aten.min.dim", ints(-4, 5, 3, 4), 1)
+    case("aten.min.dim", rand(4, 3, dtype=torch.bfloat16).t(), -2)
+    for op in ("any", "all"):
+        case(f"aten.{op}.dims", torch.zeros(0, 3).bool(), [0])
+        case(f"aten.{op}.dim", torch.zeros(2, 0).bool(), 1)
+        case(f"aten.{op}.dim", strided(rand(3, 4, dtype=torch.bool)), 0)
+    for x in (ties, ties[0], ints(-9, 9, 3, 4), rand(1), rand(4, 3, dtype=torch.bfloat16).t(), torch.tensor(3.0)):
+        case("aten.max.default", x)
+    refuse("aten.max.default", rand(0))
+    refuse("aten.min.dim", rand(2, 0), 1)
+    refuse("aten.argmin.default", rand(2, 0), 1)
+    for dtype, ulps in ((torch.float32, 2), (torch.bfloat16, 1), (torch.float64, 8)):
+        for x in (rand(6, 7, dtype=dtype), rand(6, 7, dtype=dtype).t(), strided(rand(3, 4, dtype=dtype))):
+            case("aten.mean.default", x, ulps=ulps, atol=1e-6)
+        case("aten.cumsum_.default", rand(3, 4, dtype=dtype), -1, ulps=ulps, atol=1e-6)
+    case("aten.mean.default", rand(6, dtype=torch.bfloat16), dtype=torch.float32, ulps=2, atol=1e-6)
+    case("aten.mean.default", rand(0))
+    case("aten.mean.default", torch.tensor(-2.5))
+    case("aten.cumsum_.default", strided(ints(-9, 9, 3, 4)), 0)
+    case("aten.cumsum_.default", rand(0), 0)
+    case("aten.cumsum_.default", ints(0, 9, 5, dtype=torch.int32), 0)
+    mixed = torch.tensor([[1.0, NAN, -1.0, 0.0, -INF], [2.0, 7.0, -3.0, INF, 2.5]])
+    for descending in (False, True):
+        for x, dim in ((mixed, -1), (mixed.t(), 0), (ints(-50, 50, 4, 5).unique()[:9], 0), (rand(0), 0), (rand(2, 1), 1), (rand(3, 0), 1)):
+            case("aten.sort.default", x, dim, descending)
+            case("aten.argsort.default", x, dim, descending)
+            case("aten.argsort.stable", x, stable=True, dim=dim, descending=descending)
+    case("aten.argsort.stable", rand(4, 5).t(), stable=True, dim=0)
+    case("aten.sort.default", torch.randperm(9, generator=GEN).bfloat16())
+    case("aten.argsort.default", torch.randperm(9, generator=GEN).int())
+    case("aten._assert_async.default", torch.tensor(True))
+    case("aten._assert_async.default", torch.tensor([2.0]))
+    case("aten._assert_async.msg", torch.tensor(1), "never said")
+    refuse("aten._assert_async.default", torch.tensor(False))
+    refuse("aten._assert_async.msg", torch.tensor([0.0]), "said")
+    for dtype, ulps, atol in ((torch.float32, 4, 1e-5), (torch.bfloat16, 1, 1e-4), (torch.float64, 8, 1e-13)):
+        case("aten.mv.default", rand(3, 20, dtype=dtype), rand(20, dtype=dtype), ulps=ulps, atol=atol)
+        case("aten.mv.default", rand(5, 3, dtype=dtype).t(), strided(rand(5, dtype=dtype)), ulps=ulps, atol=atol)
+    case("aten.mv.default", rand(0, 3), rand(3))
+    case("aten.mv.default", rand(3, 0), rand(0))
+    case("aten.mv.default", rand(1, 1), rand(1), ulps=1)
+    refuse("aten.mv.default", rand(2, 3), rand(2))
+    refuse("aten.mm.default", rand(2, 3), rand(2, 3))
+    refuse("aten.bmm.default", rand(2, 3, 4), rand(3, 4, 5))
+
+
+def more_indexing():
+    t, rows = rand(6, 5), torch.tensor([5, 0, -1, 0])
+    case("aten._unsafe_index.Tensor", t, [rows])
+    case("aten._unsafe_index.Tensor", t.t(), [None, rows])
+    case("aten._unsafe_index.Tensor", t, [rows, torch.tensor([1, 1, 4, 1])])
+    case("aten._unsafe_index.Tensor", t, [torch.empty(0, dtype=torch.int64)])
+    case("aten._unsafe_index.Tensor", rand(6, dtype=torch.bfloat16), [torch.tensor(2)])
+    op = "aten._unsafe_index_put.default"
+    case(op, torch.zeros(6), [rows], torch.tensor([1.0, 2.0, 4.0, 8.0]), True)
+    case(op, t, [torch.tensor([1, 3])], rand(2, 5), False)
+    case(op, strided(torch.zeros(6, 5)), [rows], ints(-4, 4, 4, 5).float(), True)
+    case(op, torch.zeros(6, 5, dtype=torch.bfloat16), [rows], ints(-4, 4, 4, 5).bfloat16(), True)
+    case(op, t, [torch.empty(0, dtype=torch.int64)], rand(0, 5))
+    for target in (torch.zeros(4, 3), strided(ints(-4, 5, 4, 3)), torch.zeros(4, 3, dtype=torch.bfloat16)):
+        source = ints(-4, 5, 3, 3).to(target.dtype)
+        case("aten.index_add_.default", target.clone(), 0, torch.tensor([3, 0, 3]), source)
+        case("aten.index_add_.default", target.clone(), -1, torch.tensor([2, 1]), ints(-4, 5, 4, 2).to(target.dtype), alpha=2)
+        case("aten.index_add.default", target, 1, torch.tensor([2, 1]), ints(-4, 5, 4, 2).to(target.dtype), alpha=-3)
+    case("aten.index_add_.default", rand(4, 3), 0, torch.empty(0, dtype=torch.int64), rand(0, 3))
+    index = torch.tensor([[0, 1, 2, 3, 4], [5, 5, 0, 1, 2]])
+    for x in (t, ints(-9, 9, 6, 5), rand(5, 6, dtype=torch.bfloat16).t()):
+        case("aten.scatter.value", x, 0, index, 3)
+        case("aten.scatter.value", x, -1, index[:, :3] % 5, -2)
+        case("aten.scatter_.src", x.clone(), 0, index[:1], rand(2, 5).to(x.dtype))
+        case("aten.scatter_.src", x.clone(), -1, torch.tensor([[4], [0], [2]]), rand(3, 2).to(x.dtype))
+        case("aten.scatter_add_.default", x.clone(), 0, index, ints(-4, 5, 2, 5).to(x.dtype))
+        case("aten.scatter_add_.default", torch.zeros_like(x), -1, index[:, :4] % 2, ints(-4, 5, 3, 5).to(x.dtype))
+    nothing = torch.empty(0, 5, dtype=torch.int64)
+    case("aten.scatter.value", t, 0, nothing, 3)
+    case("aten.scatter_.src", t.clone(), 0, nothing, rand(2, 5))
+    case("aten.scatter_add_.default", t.clone(), 0, nothing, rand(2, 5))
+    refuse("aten.index_select.default", t, 0, torch.tensor([6]))
+    refuse("aten.gather.default", t, 1, torch.tensor([[5]]))
+    refuse("aten.scatter.value", t, 0, torch.tensor([[6]]), 1)
+    refuse("aten.index.Tensor", t, [torch.tensor([-7])])
+    refuse("aten.embedding.default", t, torch.tensor([6]))
+    refuse("aten.topk.default", t, 6, 1)
+
+
+def edge_sizes():
+    """No element and one, where `vary` cannot derive it from another case."""
+    close = {"ulps": 8, "atol": 1e-6}
+    none, one = torch.empty(0, dtype=torch.int64), torch.tensor([0])
+    for rows in (0, 1):
+        x = rand(rows, 1)
+        for dtype in (torch.float32, torch.bfloat16, torch.float64):
+            case("aten.bmm.default", rand(rows, 1, 3, dtype=dtype), rand(rows, 3, 1, dtype=dtype), ulps=4, atol=1e-2)
+        case("aten.bmm.default", rand(2, 3, rows), rand(2, rows, 4), **close)
+        index = one[:rows]
+        case("aten.index_select.default", rand(1, 1), 0, index)
+        case("aten.index_put_.default", rand(1), [index], rand(rows), False)
+        case("aten._unsafe_index_put.default", rand(1), [index], rand(rows), True)
+        case("aten.index_add.default", rand(1), 0, index, rand(rows))
+        case("aten.index_add_.default", rand(1), 0, index, rand(rows))
+        case("aten.index_copy.default", rand(1), 0, index, rand(rows))
+        case("aten.index_copy_.default", rand(1), 0, index, rand(rows))
+        case("aten.scatter.src", rand(1), 0, index, rand(rows))
+        case("aten.scatter_.src", rand(1), 0, index, rand(rows))
+        case("aten.scatter_add.default", rand(1), 0, index, rand(rows))
+        case("aten.scatter_reduce.two", rand(1), 0, index, rand(rows), "sum")
+        case("torchtitan.deterministic_scatter_add.default", args_full=[(b := rand(1, 1)), index[:, None], (v := rand(rows, 1))],
+             expect=b.scatter_add(0, index[:, None], v))
+        case("aten.one_hot.default", args_full=[index, 2], expect=F.one_hot(index, 2))
+        case("aten.reshape.default", x, [1, rows], is_view=True)
+        case("aten.as_strided.default", rand(3), [rows, 1], [1, 1], 2, is_view=True)
+        case("aten.narrow.default", x, 0, 0, rows, is_view=True)
+        case("aten.select_backward.default", rand(rows), [1, rows], 0, 0)
+        case("aten.slice_backward.default", rand(rows, 1), [1, 1], 0, 0, rows, 1)
+        case("aten.select_scatter.default", rand(1, rows), rand(rows), 0, 0)
+        case("aten.slice_scatter.default", rand(1, 1), rand(rows, 1), 0, 0, rows, 1)
+        for op in ("split.sizes", "split_with_sizes.default"):
+            case(f"aten.{op}", x, [rows], 0, is_view=True)
+        for op in ("split_with_sizes_copy", "unsafe_split_with_sizes"):
+            case(f"aten.{op}.default", x, [rows], 0)
+        case("aten.split_with_sizes_copy.out", args_full=[x, [rows], 0, [torch.zeros_like(x)]], expect=(x,))
+        case("aten.topk.default", rand(1, 1), rows, 1)
+        case("aten.topk.default", rand(rows, 2), 1, 1)
+        case("aten.glu.default", rand(rows, 2), 1, **close)
+        case("aten.glu_backward.default", rand(rows, 1), rand(rows, 2), 1, **close)
+        case("aten.view.dtype", x, torch.int32, is_view=True)
+        case("aten.view_as_complex.default", rand(rows, 2), is_view=True)
+        x, w, b = rand(rows, 3), rand(3), rand(3)
+        if rows:
+            out = torch.ops.aten.native_layer_norm.default(x, [3], w, b, 1e-5)
+            case("aten.native_layer_norm.default", x, [3], w, b, 1e-5, **close)
+            case("aten.native_layer_norm_backward.default", rand(rows, 3), x, [3], *out[1:], w, b, [True, True, True], ulps=8, atol=4e-6)
+        rstd = torch.rsqrt(x.double().pow(2).mean(-1, keepdim=True) + 1e-5)
+        case("aten._fused_rms_norm.default", args_full=[x, [3], w, 1e-5], expect=((x * rstd * w).float(), rstd.float()), **close)
+        q, k, v = rand(1, 1, 1, 4), rand(1, 1, 1, 4), rand(1, 1, 1, 2)
+        # One key: the softmax is 1.
+        expect = (v.clone(), (q * k).sum(-1) * 0.5)
+        case("aten._scaled_dot_product_flash_attention.default", args_full=[q, k, v, 0.0, bool(rows), False, 0.5], expect=expect, **close)
+    out, saved = torch.ops.aten.log_sigmoid_forward.default(torch.tensor([-2.0]))
+    case("aten.log_sigmoid_forward.default", torch.tensor([-2.0]), expect=out, ulps=4)
+    case("aten.log_sigmoid_forward.default", rand(0), expect=rand(0))
+    for op in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"):
+        number = [1.0] if op[0] in "sh" else []
+        p = rand(0, 2).abs()
+        weight = [None] if op[0] == "b" else []
+        for reduction in (0, 1, 2):
+            grad = p if reduction == 0 else torch.tensor(0.5)
+            case(f"aten.{op}_backward.default", grad, p, p, *weight, reduction, *number)
+    case("aten.nll_loss_backward.default", rand(0), rand(0, 3), none, None, 0, -100, torch.tensor(0.0))
+    case("aten.nll_loss_forward.default", rand(1, 1), one, None, 0, -100)
+
+
+# ---- the same calls of other layouts, sizes and dtypes -----------------------------------------
+
+
+def has_gaps(t):
+    return t.numel() > 1 and not t.is_contiguous()
+
+
+def call_again(done, args):
+    """A case of the same op and bounds, if torch takes these arguments."""
+    op = find(done.op)
+    parameters = op._schema.arguments
+    positional = [a for a, p in zip(args, parameters) if not p.kwarg_only]
+    keywords = {p.name: a for a, p in zip(args, parameters) if p.kwarg_only}
+    try:
+        found = op(*copied(positional), **dict(zip(keywords, copied(list(keywords.values())))))
+    except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
+        return
+    results = found if isinstance(found, (list, tuple)) else [found]
+    if any(not isinstance(r, torch.Tensor) or r.dtype == torch.complex128 for r in results):
+        return  # no kernel here computes complex128
+    case(done.op, *positional, **keywords, **done.bounds)
+
+
+def relaid(done):
+    return [each_tensor(a, strided) for a in done.args]
+
+
+def resized(done, old, extent):
+    """Dimensions of the extent `old` (None: all) get another."""
+    def cut(t):
+        for d in range(t.dim()):
+            if t.shape[d] == old or old is None:
+                t = t.narrow(d, 0, min(extent, t.shape[d]))
+        return t.clone()
+    return [each_tensor(a, cut) for a in done.args]
+
+
+def retyped(done, dtype):
+    """float32 as another float. A double's functions are a few units off in torch or here."""
+    return [each_tensor(a, lambda t: t.to(dtype) if t.dtype == torch.float32 else t) for a in done.args]
+
+
+def with_negative_dims(done):
+    rank = done.args[0].dim() if isinstance(done.args[0], torch.Tensor) else done.args[0][0].dim()
+    names = [p.name for p in find(done.op)._schema.arguments]
+
+    def turn(name, v):
+        if not name.startswith("dim") or v is None:
+            return v
+        return [turn(name, x) for x in v] if isinstance(v, (list, tuple)) else v - rank if v >= 0 else v
+    return [turn(name, a) for name, a in zip(names, done.args)]
+
+
+def vary():
+    """Per op the aspects that its cases lack: operands with gaps, no element, one, other floats, negative dims."""
+    for op in dict.fromkeys(done.op for done in DONE):
+        calls = [c for c in DONE if c.op == op]
+        all_tensors = [t for c in calls for a in c.args for t in tensors_in(a)]
+        if not all_tensors or not calls[0].bounds["has_values"]:
+            continue
+        size = lambda c: sum(t.numel() for a in c.args for t in tensors_in(a))
+        full = [c for c in calls if all(t.numel() > 1 or t.dim() == 0 for a in c.args for t in tensors_in(a)) and size(c) > 1]
+        if not full:
+            continue
+        by_torch = [c for c in full if c.expect is None]
+        small = min(by_torch or full, key=size)
+        writes = op.split(".")[1].endswith("_") or op.endswith(".out")
+        if not any(has_gaps(t) for t in all_tensors):
+            if by_torch:
+                call_again(small, relaid(small))
+            elif not writes and not small.bounds["is_view"]:
+                case(op, args_full=relaid(small), expect=small.expect, **small.bounds)
+        if not by_torch:
+            continue
+        dims = [p.name for p in find(op)._schema.arguments if p.name.startswith("dim")]
+        if dims and with_negative_dims(small) != small.args:
+            call_again(small, with_negative_dims(small))
+        first = tensors_in(list(small.args))[0]
+        for extent, olds in ((0, first.shape), (1, [None])):
+            for old in olds:
+                if not any(t.numel() == extent for c in DONE if c.op == op for a in c.args for t in tensors_in(a)):
+                    call_again(small, resized(small, old, extent))
+        seen = {t.dtype for t in all_tensors}
+        if torch.float32 in seen:
+            for dtype in (torch.bfloat16, torch.float64):
+                like = [c for c in by_torch if any(t.dtype == torch.float32 for a in c.args for t in tensors_in(a))]
+                if dtype not in seen and like and "attention" not in op:  # in float32 or 16 bits
+                    base = min(like, key=size)
+                    bounds = base.bounds | ({"ulps": 16} if dtype == torch.float64 and base.bounds["ulps"] else {})
+                    call_again(base._replace(bounds=bounds), retyped(base, dtype))
+
+
 def write():
     global GEN
     GEN = torch.Generator().manual_seed(7)
     for family in (pointwise, movement, views, reductions, normalising, products, indexing, buckets, attention,
                    activations, statistics, rearranging, more_activations, gates, losses,
-                   biased_attention):
+                   biased_attention, number_forms, copies_and_views, more_reductions, more_indexing, edge_sizes,
+                   vary):
         family()
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"
 

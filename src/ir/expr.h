@@ -155,7 +155,6 @@ class ExprPool {
   std::string print(PolyId id) const;
   PolyShape shape(PolyId id) const { return poly_shapes_[id]; }
   StringTable& strings() { return strings_; }
-  std::size_t expr_count() const { return exprs_.size(); }
 
  private:
   struct Expr {

@@ -76,9 +76,6 @@ class TypeRuleCall {
   TypeId value(Arg value);  // a value known when traced
   TypeId none() { return value(Arg::none()); }
   TypeId scalar(ExprId expr, std::string_view py_type = "SymInt");
-  TypeId default_device_scalar(DType dtype, const TensorType& like) {
-    return contiguous(dtype, {}, like.device);
-  }
 
   // Checks that the two are not known to be different numbers.
   void check_equal(ExprId a, ExprId b, std::string_view what);

@@ -47,12 +47,14 @@ std::map<std::string, std::string> find_graphs(const std::string& stage) {
                                            ? std::filesystem::path(env)
                                            : std::filesystem::path(EPWEAVE_SOURCE_DIR) / "testdata/graphs";
   std::map<std::string, std::string> paths;
-  if (!std::filesystem::exists(folder)) return paths;
+  REQUIRE(std::filesystem::exists(folder));
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string file = entry.path().filename().string();
     if (const std::size_t dot = file.find(fmt::format(".{}.", stage)); dot != file.npos)
       paths.emplace(file.substr(0, dot), entry.path().string());
   }
+  INFO("no graph of stage " << stage << " in " << folder);
+  REQUIRE_FALSE(paths.empty());
   return paths;
 }
 

@@ -130,15 +130,6 @@ NodeId StepBuilder::call_binding(std::string_view target, const std::vector<Arg>
   return add(node);
 }
 
-std::optional<NodeId> StepBuilder::try_call(std::string_view target, const std::vector<Arg>& args,
-                                            const Keywords& keywords) {
-  try {
-    return call(target, args, keywords);
-  } catch (const TypeMismatch&) {
-    return std::nullopt;
-  }
-}
-
 void StepBuilder::start_body(std::string_view name) {
   EPWEAVE_CHECK(body_ == 0);
   body_ = graph_.bodies.size();

@@ -51,9 +51,6 @@ class StepBuilder {
   NodeId call(std::string_view target, const std::vector<Arg>& args, const Keywords& keywords = {});
   // A call that reads a number nobody knows before: `symbol`.
   NodeId call_binding(std::string_view target, const std::vector<Arg>& args, std::string_view symbol);
-  // As `call`; none where the arguments do not fit.
-  std::optional<NodeId> try_call(std::string_view target, const std::vector<Arg>& args,
-                                 const Keywords& keywords = {});
   Node& node(NodeId id) { return body().nodes[id]; }
 
   // A nested graph of scalars, such as a mask function: the inputs and calls that follow are in it, until it is

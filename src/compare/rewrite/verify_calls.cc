@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
-#include "compare/counted_extents.h"
+#include "compare/rewrite/counted_extents.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"

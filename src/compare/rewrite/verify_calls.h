@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "compare/part_facts.h"
+#include "compare/rewrite/part_facts.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/verify_attention.h"
 #include "compare/rewrite/verify_causal_mask.h"

@@ -58,9 +58,8 @@ std::string damaged(std::string text, const Damage& damage) {
 }
 
 TEST_CASE("faults in the routing of a real graph") {
-  const std::optional<Graph> whole = find_graph("dsv3_debug_ep2.1b_remat");
-  if (!whole) return;
-  const std::string text = print_text(*whole);
+  const Graph whole = read_real_graph("dsv3_debug_ep2.1b_remat");
+  const std::string text = print_text(whole);
   const ChunkOptions options{.roots = {{"layers.*.moe"}}};
   for (const Damage& damage : kDamages) {
     INFO(damage.node << ": " << damage.from << " -> " << damage.to);

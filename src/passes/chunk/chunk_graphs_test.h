@@ -1,14 +1,11 @@
 // What the tests of chunking on real graphs share: the graphs, and what is counted in them.
-//
-// The folder is $EPWEAVE_GRAPHS, or testdata/graphs; tests skip graphs that it lacks.
 #pragma once
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <catch2/catch.hpp>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,13 +15,12 @@
 
 namespace epweave {
 
-inline std::optional<Graph> find_graph(std::string_view name) {
-  const char* env = std::getenv("EPWEAVE_GRAPHS");
-  const std::filesystem::path folder = env != nullptr ? env : "testdata/graphs";
-  for (const char* suffix : {".epw.gz", ".epw"})
-    if (const auto path = folder / fmt::format("{}{}", name, suffix); std::filesystem::exists(path))
-      return read_graph(path.string());
-  return std::nullopt;
+// Fails where the graph is missing: a test without its data says nothing.
+inline Graph read_real_graph(std::string_view name) {
+  const std::string path = fmt::format("{}/testdata/graphs/{}.epw.gz", EPWEAVE_SOURCE_DIR, name);
+  INFO(path << " is missing: scripts/epweave_fx.py from-dump makes it of a trace");
+  REQUIRE(std::filesystem::exists(path));
+  return read_graph(path);
 }
 
 inline Graph chunked(const Graph& graph, std::int64_t parts) {

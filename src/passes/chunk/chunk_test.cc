@@ -1,7 +1,7 @@
 // Chunking of real graphs: counts, proofs, all invariants, and torchtitan's own results on the same graphs.
 // Small graphs with whole results: testdata/chunk.
 //
-// The folder is $EPWEAVE_GRAPHS, or testdata/graphs; graphs that it lacks are skipped.
+// The graphs are in testdata/graphs.
 #include "passes/chunk/chunk.h"
 
 #include <fmt/format.h>
@@ -40,16 +40,15 @@ TEST_CASE("real graphs in two parts: counts and proofs") {
       {"dsv3_671b_ep64", 116, 349, {108530, 174, 117, 406}},
   };
   for (const Row& row : rows) {
-    const auto graph = find_graph(fmt::format("{}.1b_remat", row.name));
-    if (!graph) continue;
+    const Graph graph = read_real_graph(fmt::format("{}.1b_remat", row.name));
     INFO(row.name);
-    const ChunkPlan plan = plan_chunks(*graph, {});
+    const ChunkPlan plan = plan_chunks(graph, {});
     CHECK(plan.placements.regions.size() == row.regions);
     CHECK(plan.claims.proved == row.claims);
     CHECK(plan.claims.open.empty());
     CHECK(std::none_of(plan.placements.assumptions.begin(), plan.placements.assumptions.end(),
                        [](const Assumption& a) { return a.is_open; }));
-    const Graph result = lower_chunks(*graph, plan);
+    const Graph result = lower_chunks(graph, plan);
     const Counts counts = count_joins(result);
     CHECK(counts.nodes == row.counts.nodes);
     CHECK(counts.splits == row.counts.splits);
@@ -61,12 +60,11 @@ TEST_CASE("real graphs in two parts: counts and proofs") {
 
 TEST_CASE("real graphs in 2, 4 and 8 parts keep all invariants, and hold nothing needless") {
   for (const char* name : {"dsv3_debug_ep2", "dsv3_debug_ep4", "dsv3_debug_ep2_full", "qwen3_moe_ep2"}) {
-    const auto graph = find_graph(fmt::format("{}.1b_remat", name));
-    if (!graph) continue;
-    const Counts two = count_joins(chunked(*graph, 2));
+    const Graph graph = read_real_graph(fmt::format("{}.1b_remat", name));
+    const Counts two = count_joins(chunked(graph, 2));
     for (const std::int64_t parts : {2, 4, 8}) {
       INFO(name << " in " << parts << " parts");
-      const Graph result = chunked(*graph, parts);
+      const Graph result = chunked(graph, parts);
       CHECK(print_violations(result) == std::vector<std::string>());
       const Counts counts = count_joins(result);
       CHECK(counts.splits == two.splits);
@@ -79,21 +77,19 @@ TEST_CASE("real graphs in 2, 4 and 8 parts keep all invariants, and hold nothing
 
 TEST_CASE("real graphs keep all invariants through the preset") {
   for (const char* name : {"dsv3_debug_ep2", "dsv3_debug_ep4", "dsv3_debug_ep2_full", "qwen3_moe_ep2"}) {
-    const auto graph = find_graph(fmt::format("{}.1b_remat", name));
-    if (!graph) continue;
+    const Graph graph = read_real_graph(fmt::format("{}.1b_remat", name));
     INFO(name);
-    const Graph result = run_pipeline(*graph, expand_preset("ep-overlap"), {.verify = VerifyPolicy::kOff});
+    const Graph result = run_pipeline(graph, expand_preset("ep-overlap"), {.verify = VerifyPolicy::kOff});
     CHECK(print_violations(result) == std::vector<std::string>());
   }
 }
 
 TEST_CASE("what runs is as much as in torchtitan's result") {
   for (const char* name : {"dsv3_debug_ep2", "dsv3_debug_ep4", "qwen3_moe_ep2"}) {
-    const auto graph = find_graph(fmt::format("{}.1b_remat", name));
-    const auto expected = find_graph(fmt::format("{}.2_chunk_batch", name));
-    if (!graph || !expected) continue;
+    const Graph graph = read_real_graph(fmt::format("{}.1b_remat", name));
+    const Graph expected = read_real_graph(fmt::format("{}.2_chunk_batch", name));
     INFO(name);
-    CHECK(count_calls(dce(chunked(*graph, 2))) == count_calls(dce(*expected)));
+    CHECK(count_calls(dce(chunked(graph, 2))) == count_calls(dce(expected)));
   }
 }
 
@@ -113,11 +109,10 @@ std::vector<std::string> list_sums(const Graph& graph) {
 
 TEST_CASE("the same values are summed as in torchtitan's result") {
   for (const char* name : {"dsv3_debug_ep2", "dsv3_debug_ep4", "qwen3_moe_ep2"}) {
-    const auto graph = find_graph(fmt::format("{}.1b_remat", name));
-    const auto expected = find_graph(fmt::format("{}.2_chunk_batch", name));
-    if (!graph || !expected) continue;
+    const Graph graph = read_real_graph(fmt::format("{}.1b_remat", name));
+    const Graph expected = read_real_graph(fmt::format("{}.2_chunk_batch", name));
     INFO(name);
-    CHECK(list_sums(chunked(*graph, 2)) == list_sums(*expected));
+    CHECK(list_sums(chunked(graph, 2)) == list_sums(expected));
   }
 }
 
@@ -144,12 +139,11 @@ std::vector<std::string> common(const std::vector<std::string>& names,
 }
 
 TEST_CASE("regions are scheduled in torchtitan's order") {
-  const auto graph = find_graph("dsv3_debug_ep2.1b_remat");
-  const auto expected = find_graph("dsv3_debug_ep2_nobucket.5_schedule");
-  if (!graph || !expected) return;
+  const Graph graph = read_real_graph("dsv3_debug_ep2.1b_remat");
+  const Graph expected = read_real_graph("dsv3_debug_ep2_nobucket.5_schedule");
   const auto ours = list_bodies(run_pipeline(
-      *graph, parse_pipeline("dce,canonicalize,dedup-unshard,chunk,isolate-ep-pg,dce,overlap-ep")));
-  const auto theirs = list_bodies(*expected);
+      graph, parse_pipeline("dce,canonicalize,dedup-unshard,chunk,isolate-ep-pg,dce,overlap-ep")));
+  const auto theirs = list_bodies(expected);
   CHECK(ours.size() == 10);
   REQUIRE(ours.size() == theirs.size());
   for (const auto& [region, names] : ours) {
@@ -163,9 +157,8 @@ TEST_CASE("regions are scheduled in torchtitan's order") {
 }
 
 TEST_CASE("chunking twice gives the same bytes") {
-  const auto graph = find_graph("dsv3_debug_ep2.1b_remat");
-  if (!graph) return;
-  CHECK(sha256_hex(encode_binary(chunked(*graph, 2))) == sha256_hex(encode_binary(chunked(*graph, 2))));
+  const Graph graph = read_real_graph("dsv3_debug_ep2.1b_remat");
+  CHECK(sha256_hex(encode_binary(chunked(graph, 2))) == sha256_hex(encode_binary(chunked(graph, 2))));
 }
 
 TEST_CASE("whole blocks: queries of a part see the keys of all parts, or of their own") {
@@ -182,12 +175,11 @@ TEST_CASE("whole blocks: queries of a part see the keys of all parts, or of thei
       {"dsv3_debug_ep2_sdpa_r030", 10, {6221, 3, 3, 70}, {6221, 3, 3, 70}},
   };
   for (const Row& row : rows) {
-    const auto graph = find_graph(fmt::format("{}.1b_remat", row.name));
-    if (!graph) continue;
+    const Graph graph = read_real_graph(fmt::format("{}.1b_remat", row.name));
     for (const AttentionMode mode : {AttentionMode::kWholeKv, AttentionMode::kIndependent}) {
       const bool is_whole = mode == AttentionMode::kWholeKv;
       INFO(row.name << (is_whole ? " whole-kv" : " independent"));
-      const Graph result = chunk(*graph, {.roots = {{"layers.*"}}, .attention = mode}).graph;
+      const Graph result = chunk(graph, {.roots = {{"layers.*"}}, .attention = mode}).graph;
       const Counts counts = count_joins(result), expected = is_whole ? row.whole_kv : row.independent;
       CHECK(counts.nodes == expected.nodes);
       CHECK(counts.splits == expected.splits);
@@ -201,12 +193,11 @@ TEST_CASE("whole blocks: queries of a part see the keys of all parts, or of thei
 }
 
 TEST_CASE("whole blocks run as much as in torchtitan's result, and sum the same values") {
-  const auto graph = find_graph("dsv3_debug_ep2_block.1b_remat");
-  const auto expected = find_graph("dsv3_debug_ep2_block.2_chunk_batch");
-  if (!graph || !expected) return;
+  const Graph graph = read_real_graph("dsv3_debug_ep2_block.1b_remat");
+  const Graph expected = read_real_graph("dsv3_debug_ep2_block.2_chunk_batch");
   const Graph result =
-      chunk(*graph, {.roots = {{"layers.*"}}, .attention = AttentionMode::kIndependent}).graph;
-  auto ours = count_calls(result), theirs = count_calls(dce(*expected));
+      chunk(graph, {.roots = {{"layers.*"}}, .attention = AttentionMode::kIndependent}).graph;
+  auto ours = count_calls(result), theirs = count_calls(dce(expected));
   // The block tables of two parts: torchtitan gives each part those of the whole.
   constexpr std::size_t kTables = 2 * 4;
   CHECK(ours["aten.sort.stable"] == theirs["aten.sort.stable"] + kTables);
@@ -216,32 +207,30 @@ TEST_CASE("whole blocks run as much as in torchtitan's result, and sum the same 
     theirs.erase(counted_above);
   }
   CHECK(ours == theirs);
-  CHECK(list_sums(result) == list_sums(*expected));
+  CHECK(list_sums(result) == list_sums(expected));
 }
 
 TEST_CASE("dense blocks are chunked when asked for") {
-  const auto graph = find_graph("dsv3_debug_ep2_block.1b_remat");
-  if (!graph) return;
-  CHECK(plan_chunks(*graph, {.roots = {{"layers.*"}}}).placements.regions.size() == 10);
+  const Graph graph = read_real_graph("dsv3_debug_ep2_block.1b_remat");
+  CHECK(plan_chunks(graph, {.roots = {{"layers.*"}}}).placements.regions.size() == 10);
   const ChunkOptions dense{.roots = {{"layers.*"}}, .dense = true};
-  CHECK(plan_chunks(*graph, dense).placements.regions.size() == 12);
-  CHECK(print_violations(chunk(*graph, dense).graph) == std::vector<std::string>());
+  CHECK(plan_chunks(graph, dense).placements.regions.size() == 12);
+  CHECK(print_violations(chunk(graph, dense).graph) == std::vector<std::string>());
 }
 
 TEST_CASE("whole blocks in other parts and through the preset keep all invariants") {
-  const auto graph = find_graph("dsv3_debug_ep2_block.1b_remat");
-  if (!graph) return;
+  const Graph graph = read_real_graph("dsv3_debug_ep2_block.1b_remat");
   const ChunkOptions divisions[] = {{.parts = 4}, {.parts = 8}, {.sizes = {256, 384, 384}}};
   for (ChunkOptions options : divisions)
     for (const AttentionMode mode : {AttentionMode::kWholeKv, AttentionMode::kIndependent}) {
       options.roots = {{"layers.*"}};
       options.attention = mode;
       INFO(options.parts << " parts or " << options.sizes.size());
-      CHECK(print_violations(chunk(*graph, options).graph) == std::vector<std::string>());
+      CHECK(print_violations(chunk(graph, options).graph) == std::vector<std::string>());
     }
   for (const char* preset :
        {"ep-overlap{roots=layers.*}", "ep-overlap{roots=layers.*,attention=independent}"})
-    CHECK(print_violations(run_pipeline(*graph, expand_preset(preset), {.verify = VerifyPolicy::kOff})) ==
+    CHECK(print_violations(run_pipeline(graph, expand_preset(preset), {.verify = VerifyPolicy::kOff})) ==
           std::vector<std::string>());
 }
 
@@ -249,14 +238,13 @@ TEST_CASE("whole blocks in other parts and through the preset keep all invariant
 // divided differently.
 TEST_CASE("real graphs in parts of different sizes keep all invariants") {
   for (const char* name : {"dsv3_debug_ep2", "dsv3_debug_ep4", "dsv3_debug_ep2_full", "qwen3_moe_ep2"}) {
-    const auto graph = find_graph(fmt::format("{}.1b_remat", name));
-    if (!graph) continue;
+    const Graph graph = read_real_graph(fmt::format("{}.1b_remat", name));
     INFO(name);
-    const Counts two = count_joins(chunked(*graph, 2));
+    const Counts two = count_joins(chunked(graph, 2));
     const ChunkOptions uneven[] = {
         {.parts = 3}, {.parts = 7}, {.sizes = {700, 324}}, {.sizes = {1, 1022, 1}}};
     for (const ChunkOptions& options : uneven) {
-      const Graph result = chunk(*graph, options).graph;
+      const Graph result = chunk(graph, options).graph;
       CHECK(print_violations(result) == std::vector<std::string>());
       const Counts counts = count_joins(result);
       const std::size_t parts =
@@ -271,16 +259,15 @@ TEST_CASE("real graphs in parts of different sizes keep all invariants") {
 
 // [4, 256] tokens: the modules merge rows of four sequences.
 TEST_CASE("the sequence of a real [batch, sequence] grid") {
-  const auto graph = find_graph("dsv3_debug_ep2_seq_r030.1b_remat");
-  if (!graph) return;
+  const Graph graph = read_real_graph("dsv3_debug_ep2_seq_r030.1b_remat");
   for (const std::int64_t parts : {2, 3, 4}) {
     INFO(parts << " parts");
     const ChunkOptions options{.dim = GridDim::kSequence, .parts = parts};
-    const ChunkPlan plan = plan_chunks(*graph, options);
+    const ChunkPlan plan = plan_chunks(graph, options);
     CHECK(plan.placements.regions.size() == 10);
     CHECK(plan.claims.proved == 31);
     CHECK(plan.claims.open.empty());
-    const Graph result = lower_chunks(*graph, plan);
+    const Graph result = lower_chunks(graph, plan);
     CHECK(print_violations(result) == std::vector<std::string>());
     const Counts counts = count_joins(result);
     CHECK(counts.splits == 15);
@@ -288,18 +275,16 @@ TEST_CASE("the sequence of a real [batch, sequence] grid") {
     CHECK(counts.sums == 35 * static_cast<std::size_t>(parts - 1));
     CHECK(dce(result).step().order.size() == result.step().order.size());
   }
-  const Graph two = chunk(*graph, {.dim = GridDim::kSequence}).graph;
-  if (const auto expected = find_graph("dsv3_debug_ep2_seq_r030.2_chunk_seq")) {
-    CHECK(count_calls(dce(two)) == count_calls(dce(*expected)));
-    CHECK(list_sums(two) == list_sums(*expected));
-  }
+  const Graph two = chunk(graph, {.dim = GridDim::kSequence}).graph;
+  const Graph expected = read_real_graph("dsv3_debug_ep2_seq_r030.2_chunk_seq");
+  CHECK(count_calls(dce(two)) == count_calls(dce(expected)));
+  CHECK(list_sums(two) == list_sums(expected));
 }
 
 TEST_CASE("the rows of the parts add up to the tokens") {
-  const auto graph = find_graph("dsv3_debug_ep2.1b_remat");
-  if (!graph) return;
-  Facts facts(*graph);
-  const StringId tokens = graph->intern("u0");
+  const Graph graph = read_real_graph("dsv3_debug_ep2.1b_remat");
+  Facts facts(graph);
+  const StringId tokens = graph.intern("u0");
   for (const Division& division :
        {Division{.parts = 3}, Division{.parts = 7}, Division{.parts = 2, .sizes = {700, 324}}}) {
     PolyId sum = facts.pool().poly_number(0);
@@ -313,10 +298,9 @@ TEST_CASE("the rows of the parts add up to the tokens") {
 }
 
 TEST_CASE("roots that are divided differently hand over joined values") {
-  const auto graph = find_graph("dsv3_debug_ep2.1b_remat");
-  if (!graph) return;
+  const Graph graph = read_real_graph("dsv3_debug_ep2.1b_remat");
   const Graph result =
-      chunk(*graph, {.roots = {{"layers.1.moe", 4}, {"layers.2.moe"}, {"layers.3.moe", 3}}}).graph;
+      chunk(graph, {.roots = {{"layers.1.moe", 4}, {"layers.2.moe"}, {"layers.3.moe", 3}}}).graph;
   CHECK(print_violations(result) == std::vector<std::string>());
   std::map<std::string, std::size_t> parts;
   for (const EpRegion& region : find_ep_regions(result).regions)
@@ -327,16 +311,15 @@ TEST_CASE("roots that are divided differently hand over joined values") {
 }
 
 TEST_CASE("dense modules are chunked where they are asked for") {
-  const auto graph = find_graph("dsv3_debug_ep2_block.1b_remat");
-  if (!graph) return;
+  const Graph graph = read_real_graph("dsv3_debug_ep2_block.1b_remat");
   const std::vector<ChunkRoot> roots = {{"layers.*.moe", 4}, {"layers.*.feed_forward", 2}};
-  const ChunkPlan moe_only = plan_chunks(*graph, {.roots = roots});
+  const ChunkPlan moe_only = plan_chunks(graph, {.roots = roots});
   CHECK(moe_only.placements.regions.size() == 10);
   CHECK(moe_only.placements.unused_patterns == std::vector<std::string>{"layers.*.feed_forward"});
-  const ChunkPlan all = plan_chunks(*graph, {.roots = roots, .dense = true});
+  const ChunkPlan all = plan_chunks(graph, {.roots = roots, .dense = true});
   CHECK(all.placements.regions.size() == 12);
   CHECK(all.placements.unused_patterns.empty());
-  const Graph result = lower_chunks(*graph, all);
+  const Graph result = lower_chunks(graph, all);
   CHECK(print_violations(result) == std::vector<std::string>());
   for (const EpRegion& region : find_ep_regions(result).regions)
     CHECK(region.parts.size() == (result.text(region.root).ends_with(".moe") ? 4 : 2));

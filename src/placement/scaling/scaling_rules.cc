@@ -130,7 +130,6 @@ void ScalingCall::literals(std::size_t param, std::span<const ExtentId> extents)
 namespace {
 
 using Span = std::span<const ExtentId>;
-constexpr std::size_t kNoDim = std::numeric_limits<std::size_t>::max();
 
 Extents without(Span extents, std::size_t dim) {
   Extents result(extents.begin(), extents.end());

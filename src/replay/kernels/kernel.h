@@ -89,12 +89,10 @@ class KernelCall {
   Memory& memory() { return *memory_; }
 
   bool is_nested() const { return is_nested_; }
-  void* stream() const { return stream_; }  // the device's queue (cudaStream_t); null on the CPU
 
   // For the executor.
   void set_results(std::vector<ResultType> results) { results_ = std::move(results); }
   void set_nested() { is_nested_ = true; }
-  void set_stream(void* stream) { stream_ = stream; }
 
  private:
   const OpInfo* op_;
@@ -103,7 +101,6 @@ class KernelCall {
   Memory* memory_;
   std::vector<ResultType> results_;
   bool is_nested_ = false;
-  void* stream_ = nullptr;
 };
 
 using KernelFn = Value (*)(KernelCall& call);

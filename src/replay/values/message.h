@@ -36,7 +36,6 @@ class Reader {
   double real();
   std::string text();
   std::vector<std::int64_t> numbers();
-  bool is_at_end() const { return bytes_.empty(); }
 
  private:
   std::string_view bytes_;

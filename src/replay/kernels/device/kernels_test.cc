@@ -207,10 +207,10 @@ TEST_CASE("kernels of the device give the CPU's bits on PyTorch's cases") {
     for (const Json& arg : json.at("args")) args.push_back(reader.value(arg));
     const std::string difference = run_both(*op, args);
     INFO("case " << compared << " " << json["op"] << ": " << difference);
-    CHECK(difference.empty());
+    CHECK(difference == (json.value("is_refused", false) ? "refused" : ""));
     ++compared;
   }
-  CHECK(compared > 400);
+  CHECK(compared > 2000);
 }
 
 TEST_CASE("every CPU kernel has one on the device") {

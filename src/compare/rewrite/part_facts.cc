@@ -1,4 +1,4 @@
-#include "compare/part_facts.h"
+#include "compare/rewrite/part_facts.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "compare/counted_extents.h"
+#include "compare/rewrite/counted_extents.h"
 
 #include <algorithm>
 

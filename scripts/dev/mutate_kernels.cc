@@ -1,0 +1,88 @@
+// Runs the cases of testdata/kernels/cases.json on kernels with one wrong formula each. Built by
+// scripts/dev/mutate_kernels.py, which put the wrong formulas into a copy of the kernels' sources; each is behind
+// `ew_mutant(n)`, so that one program holds them all.
+//
+// The test "[.mutants]" writes to EPWEAVE_MUTATION_RESULT a line per kernel and mutant that it reaches:
+// "TARGET MUTANT found" or "TARGET MUTANT survives". A mutant is run in a child: it may crash or never end.
+// EPWEAVE_MUTANT=n switches mutant n on in every other test.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+#include "replay/kernels/host/conformance_run.h"
+#include "replay/kernels/host/kernels.h"
+
+int ew_active = std::getenv("EPWEAVE_MUTANT") ? std::atoi(std::getenv("EPWEAVE_MUTANT")) : 0;
+unsigned char ew_reached[EW_MUTANTS + 1];
+
+namespace epweave::replay {
+namespace {
+
+constexpr unsigned kSecondsOfMutant = 3;
+
+std::string difference_of(const KernelTable& table, const Json& json) {
+  try {
+    return run_case(table, json);
+  } catch (const std::exception& error) {
+    return std::string("throws: ") + error.what();
+  }
+}
+
+bool all_pass(const KernelTable& table, const std::vector<Json>& cases) {
+  return std::all_of(cases.begin(), cases.end(),
+                     [&](const Json& json) { return difference_of(table, json).empty(); });
+}
+
+// The child's exit is 0 where the mutant survives.
+bool survives(int mutant, const KernelTable& table, const std::vector<Json>& cases) {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const rlimit memory{4ull << 30, 4ull << 30};
+    setrlimit(RLIMIT_AS, &memory);
+    const rlimit no_core{0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGFPE, SIG_DFL);
+    signal(SIGABRT, SIG_DFL);
+    close(STDERR_FILENO);  // where the allocator would complain
+    alarm(kSecondsOfMutant);
+    ew_active = mutant;
+    _exit(all_pass(table, cases) ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("each mutant by the cases of each kernel that reaches it", "[.mutants]") {
+  std::map<std::string, std::vector<Json>> by_op;
+  for (const Json& json : read_cases()) by_op[json["op"].get<std::string>()].push_back(json);
+  const KernelTable table = make_cpu_kernels();
+  std::ofstream out(std::getenv("EPWEAVE_MUTATION_RESULT"));
+  for (const auto& [op, cases] : by_op) {
+    std::fill(std::begin(ew_reached), std::end(ew_reached), std::uint8_t{0});
+    bool is_right = true;
+    for (const Json& json : cases) {
+      INFO(op);
+      const std::string difference = difference_of(table, json);
+      CHECK(difference == "");
+      is_right = is_right && difference.empty();
+    }
+    if (!is_right) continue;
+    const std::vector<unsigned char> reached(std::begin(ew_reached), std::end(ew_reached));
+    for (int mutant = 1; mutant <= EW_MUTANTS; ++mutant)
+      if (reached[static_cast<std::size_t>(mutant)] != 0)
+        out << op << ' ' << mutant << (survives(mutant, table, cases) ? " survives\n" : " found\n");
+    out.flush();
+  }
+}
+
+}  // namespace epweave::replay
