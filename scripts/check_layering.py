@@ -20,6 +20,7 @@ PROTOBUF = re.compile(r"google/protobuf/|\.pb\.h$")
 CLI11_FILES = (
     "tools/arguments.cc",
     "tools/check_random_graphs.cc",
+    "tools/check_wrong_rewrites.cc",
     "tools/command_help.cc",
     "tools/command_line.cc",
     "tools/replay_command_line.cc",
