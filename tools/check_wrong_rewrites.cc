@@ -50,7 +50,7 @@ class WrongRewriteCheck {
     if (!chosen.is_equal) return;
     try {
       const Graph b = rewrite(step.graph, chosen.pipeline);
-      check_pair(step.graph, b, {.kernels = kernels(), .ranks = step.world}, fmt::format("seed_{}", seed));
+      check_pair(step.graph, b, {.kernels = kernels(), .ranks = step.world}, {seed, fmt::format("seed_{}", seed)});
     } catch (const PassError&) {  // refused
     }
   }
@@ -60,11 +60,11 @@ class WrongRewriteCheck {
     const Graph b = rewrite(a, settings_.pipeline);
     JudgeSetup setup{.kernels = kernels(), .deadline = std::chrono::milliseconds(120'000)};
     setup.data = {1};
-    check_pair(a, b, setup, std::filesystem::path(settings_.graph).stem().string());
+    check_pair(a, b, setup, {settings_.first, std::filesystem::path(settings_.graph).stem().string()});
   }
 
   bool is_over() const { return settings_.seconds > 0 && elapsed() > settings_.seconds; }
-  std::size_t findings() const { return fates_[static_cast<std::size_t>(Fate::kWrong)]; }
+  std::size_t findings() const { return count(Fate::kWrong) + count(Fate::kCrashed); }
 
   void print() const {
     fmt::print("{} pairs, {} mutants:", pairs_, mutants_);
@@ -78,6 +78,7 @@ class WrongRewriteCheck {
   }
 
  private:
+  std::size_t count(Fate fate) const { return fates_[static_cast<std::size_t>(fate)]; }
   static const replay::KernelTable& kernels() {
     static const replay::KernelTable table = replay::make_cpu_kernels();
     return table;
@@ -96,7 +97,12 @@ class WrongRewriteCheck {
     for (const auto& [what, n] : counts) fmt::print("  {:7} {}\n", n, what);
   }
 
-  void check_pair(const Graph& a, const Graph& b, const JudgeSetup& setup, const std::string& name) {
+  struct Source {
+    std::uint64_t seed;
+    std::string name;
+  };
+  void check_pair(const Graph& a, const Graph& b, const JudgeSetup& setup, const Source& source) {
+    const std::string& name = source.name;
     ++pairs_;
     MutantJudge judge(setup, a, b);
     const Judgement right = judge.judge(a, b, false);
@@ -105,7 +111,7 @@ class WrongRewriteCheck {
       if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep) ++fates_[std::size_t(Fate::kWrong)];
       return;
     }
-    WrongRewrites wrong(a, b, settings_.first * 1'000'003 + pairs_);
+    WrongRewrites wrong(a, b, source.seed);
     for (std::uint64_t i = 0, tries = 0; i < settings_.mutants && tries < 20 * settings_.mutants && !is_over(); ++tries) {
       const std::optional<Mutant> mutant = wrong.make();
       if (!mutant) continue;
@@ -118,6 +124,10 @@ class WrongRewriteCheck {
 
   void judge_mutant(const Mutant& mutant, MutantJudge& judge, const JudgeSetup& setup, const std::string& name) {
     Judgement judgement;
+    if (settings_.prints_accepted) {
+      fmt::print("{}: {}: {}\n", name, mutant.kind, mutant.place);
+      std::fflush(stdout);
+    }
     try {
       judgement = judge.judge(mutant.a, mutant.b, mutant.changes_a);
     } catch (const std::exception& error) {
@@ -131,17 +141,19 @@ class WrongRewriteCheck {
       if (settings_.prints_accepted)
         fmt::print("{}: {}: {}: {}: {}\n", name, mutant.kind, mutant.place, name_of(judgement.fate), judgement.why);
     }
-    if (judgement.fate != Fate::kWrong) return;
+    if (judgement.fate != Fate::kWrong && judgement.fate != Fate::kCrashed) return;
     ++wrong_[mutant.kind];
     fmt::print("{}: {}: {}\n  {}\n", name, mutant.kind, mutant.place, judgement.why);
     std::fflush(stdout);
-    if (!settings_.save.empty()) save(mutant, setup, name);
+    if (!settings_.save.empty() && judgement.fate == Fate::kWrong) save(mutant, setup, name);
   }
 
   void save(const Mutant& mutant, const JudgeSetup& setup, const std::string& name) const {
     const auto holds = [&](const GraphPair& pair) {
       try {
-        return MutantJudge(setup, mutant.a, mutant.b).judge(pair.a, pair.b, true).fate == Fate::kWrong;
+        const Judgement j = MutantJudge(setup, mutant.a, mutant.b).judge(pair.a, pair.b, true);
+        if (getenv("DBG")) fmt::print("    {} {}: {} {}\n", pair.a.step().order.size(), pair.b.step().order.size(), name_of(j.fate), j.why);
+        return j.fate == Fate::kWrong;
       } catch (const std::exception&) {
         return false;
       }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -68,6 +71,37 @@ class ResultClasses {
   std::vector<Numerics> outputs_, inputs_;
 };
 
+// In a process of its own: a mutant can be what no kernel was ever given.
+template <class Judge>
+Judgement judge_apart(const Judge& judge) {
+  std::array<int, 2> ends{};
+  EPWEAVE_CHECK(pipe(ends.data()) == 0);
+  const pid_t child = fork();
+  EPWEAVE_CHECK(child >= 0);
+  if (child == 0) {
+    close(ends[0]);
+    Judgement judgement;
+    try {
+      judgement = judge();
+    } catch (const std::exception& error) {
+      judgement = {Fate::kWrong, fmt::format("thrown: {}", error.what())};
+    }
+    const std::string text = static_cast<char>(judgement.fate) + judgement.why;
+    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string text;
+  std::array<char, 512> buffer{};
+  for (ssize_t n = 0; (n = read(ends[0], buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!WIFEXITED(status) || text.empty())
+    return {Fate::kCrashed, fmt::format("signal {}", WIFSIGNALED(status) ? WTERMSIG(status) : 0)};
+  return {static_cast<Fate>(text.front()), text.substr(1)};
+}
+
 std::string first_line(std::string_view text) {
   return std::string(text.substr(0, std::min<std::size_t>(text.find('\n'), 200)));
 }
@@ -76,7 +110,7 @@ std::string first_line(std::string_view text) {
 
 std::string_view name_of(Fate fate) {
   static constexpr std::array<std::string_view, kFates> kNames = {
-      "no step", "refused by verify B", "refused by verify A B", "equal", "assumed", "not executable", "wrong"};
+      "no step",        "refused by verify B", "refused by verify A B", "equal", "assumed", "not executable", "crashed", "wrong"};
   return kNames[static_cast<std::size_t>(fate)];
 }
 
@@ -104,6 +138,7 @@ std::unique_ptr<MutantJudge::Runs> MutantJudge::run(const Graph& graph, const Gr
       replay::RunOptions options;
       options.deadline = setup_.deadline;
       options.types = replay::RecordedTypes::kReport;
+      options.fill = replay::HostMemory::Fill::kPoison;
       all->inputs.push_back(replay::make_inputs(graph, world, setup_.kernels, data));
       all->runs.push_back(replay::run_ranks(graph, world, setup_.kernels, all->inputs.back(), options));
       std::vector<std::vector<Result>>& results = all->results.emplace_back();
@@ -119,12 +154,8 @@ std::unique_ptr<MutantJudge::Runs> MutantJudge::run(const Graph& graph, const Gr
 Judgement MutantJudge::judge(const Graph& a, const Graph& b, bool changes_a) {
   const Judgement verified = verify(a, b, changes_a);
   if (verified.fate != Fate::kEqual) return verified;
-  if (changes_a) {
-    const auto runs_a = run(a, nullptr);
-    return execute(a, b, *runs_a);
-  }
-  if (!runs_a_) runs_a_ = run(a_, nullptr);
-  return execute(a, b, *runs_a_);
+  if (!changes_a && !runs_a_) runs_a_ = run(a_, nullptr);
+  return judge_apart([&] { return changes_a ? execute(a, b, *run(a, nullptr)) : execute(a, b, *runs_a_); });
 }
 
 Judgement MutantJudge::verify(const Graph& a, const Graph& b, bool changes_a) {
@@ -136,7 +167,7 @@ Judgement MutantJudge::verify(const Graph& a, const Graph& b, bool changes_a) {
   return {};
 }
 
-Judgement MutantJudge::execute(const Graph& a, const Graph& b, const Runs& runs_a) {
+Judgement MutantJudge::execute(const Graph& a, const Graph& b, const Runs& runs_a) const {
   if (!runs_a.problem.empty()) return {Fate::kNoStep, runs_a.problem};
   const auto runs_b = run(b, &a);
   if (!runs_b->problem.empty()) return {Fate::kNotExecutable, runs_b->problem};
@@ -171,6 +202,7 @@ std::string MutantJudge::judge_sums(const Graph& a, const Graph& b, std::uint64_
   replay::CheckSetup setup{.kernels = setup_.kernels, .ranks = setup_.ranks, .data = data, .options = {}};
   setup.options.deadline = setup_.deadline;
   setup.options.types = replay::RecordedTypes::kReport;
+  setup.options.fill = replay::HostMemory::Fill::kPoison;
   const replay::CheckReport report = replay::check_graphs(a, b, setup);
   for (const replay::OutputCheck& output : report.outputs) {
     const bool is_far = !(output.difference.relative_error <= kUnboundedError);

@@ -21,9 +21,10 @@ enum class Fate : std::uint8_t {
   kEqual,          // accepted; the outputs are A's, as far as their numerics classes say
   kAssumed,        // accepted under an assumption that the right rewrite does not need, and differs
   kNotExecutable,  // accepted; B cannot be executed where A can
+  kCrashed,        // accepted; executing one of the two ends the process
   kWrong,          // accepted, and outputs differ
 };
-inline constexpr std::size_t kFates = 7;
+inline constexpr std::size_t kFates = 8;
 std::string_view name_of(Fate fate);
 
 struct Judgement {
@@ -50,7 +51,7 @@ class MutantJudge {
  private:
   struct Runs;
   Judgement verify(const Graph& a, const Graph& b, bool changes_a);
-  Judgement execute(const Graph& a, const Graph& b, const Runs& runs_a);
+  Judgement execute(const Graph& a, const Graph& b, const Runs& runs_a) const;
   std::unique_ptr<Runs> run(const Graph& graph, const Graph* original) const;
   std::string judge_sums(const Graph& a, const Graph& b, std::uint64_t data) const;
 

@@ -29,6 +29,7 @@ class PairReducer {
     smaller = {dce(smaller.a), dce(smaller.b)};
     drop_inputs(smaller.a);
     drop_inputs(smaller.b);
+    drop_origins(smaller);
     if (!holds_(smaller)) return false;
     pair_ = std::move(smaller);
     return true;
@@ -51,6 +52,25 @@ class PairReducer {
     }
     graph.step().order = std::move(order);
     graph.inputs = std::move(roles);
+  }
+
+  // Of nodes that the first graph has no more.
+  static void drop_origins(GraphPair& pair) {
+    IdSet<StringId> names;
+    for (NodeId id : pair.a.step().order) names.insert(pair.a.step().nodes[id].name);
+    std::erase_if(pair.b.origins, [&](const Origin& origin) { return !names.contains(origin.name); });
+    Context& context = *pair.b.context;
+    for (NodeId id : pair.b.step().order) {
+      Node& node = pair.b.step().nodes[id];
+      std::vector<Provenance> records(node.provenance.begin(), node.provenance.end());
+      for (Provenance& record : records) {
+        std::vector<StringId> left;
+        for (StringId name : record.origins)
+          if (names.contains(name)) left.push_back(name);
+        if (left.size() != record.origins.size()) record.origins = context.own(std::span<const StringId>(left));
+      }
+      node.provenance = context.own(std::span<const Provenance>(records));
+    }
   }
 
   static std::vector<Arg> returned(const Graph& graph) {
