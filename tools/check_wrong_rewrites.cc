@@ -105,7 +105,7 @@ class WrongRewriteCheck {
     const std::string& name = source.name;
     ++pairs_;
     MutantJudge judge(setup, a, b);
-    const Judgement right = judge.judge(a, b, false);
+    const Judgement right = judge.judge_right();
     if (right.fate != Fate::kEqual) {
       fmt::print("{}: the rewrite itself: {}: {}\n", name, name_of(right.fate), right.why);
       if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep) ++fates_[std::size_t(Fate::kWrong)];
@@ -151,9 +151,7 @@ class WrongRewriteCheck {
   void save(const Mutant& mutant, const JudgeSetup& setup, const std::string& name) const {
     const auto holds = [&](const GraphPair& pair) {
       try {
-        const Judgement j = MutantJudge(setup, mutant.a, mutant.b).judge(pair.a, pair.b, true);
-        if (getenv("DBG")) fmt::print("    {} {}: {} {}\n", pair.a.step().order.size(), pair.b.step().order.size(), name_of(j.fate), j.why);
-        return j.fate == Fate::kWrong;
+        return MutantJudge(setup, mutant.a, mutant.b).judge(pair.a, pair.b, true).fate == Fate::kWrong;
       } catch (const std::exception&) {
         return false;
       }

@@ -39,12 +39,22 @@ struct JudgeSetup {
   std::vector<std::uint64_t> data = {1, 2};  // random inputs: equal by luck is not equal twice
 };
 
+// Of one rank: what the step returned, or what it left in an input.
+struct StepResult {
+  std::string name;
+  replay::Tensor tensor;
+  std::size_t place = 0;  // among the outputs, or among the inputs
+  bool is_input = false;
+};
+
 class MutantJudge {
  public:
   // A right rewrite of A: what its proof assumes, others may assume.
   MutantJudge(const JudgeSetup& setup, const Graph& a, const Graph& b);
   ~MutantJudge();
 
+  // The right rewrite. Sums of mutants that have its bits need no bounds then.
+  Judgement judge_right();
   // `changes_a`: the first graph is not the A that this judge was made for.
   Judgement judge(const Graph& a, const Graph& b, bool changes_a);
 
@@ -53,13 +63,14 @@ class MutantJudge {
   Judgement verify(const Graph& a, const Graph& b, bool changes_a);
   Judgement execute(const Graph& a, const Graph& b, const Runs& runs_a) const;
   std::unique_ptr<Runs> run(const Graph& graph, const Graph* original) const;
+  bool is_right_sum(const StepResult& in_a, const StepResult& in_b, std::size_t data, std::size_t rank) const;
   std::string judge_sums(const Graph& a, const Graph& b, std::uint64_t data) const;
 
   const JudgeSetup& setup_;
-  const Graph& a_;
+  const Graph &a_, &b_;
   std::vector<std::string> assumptions_;
   RewriteReport report_;  // of the mutant
-  std::unique_ptr<Runs> runs_a_;
+  std::unique_ptr<Runs> runs_a_, runs_b_;  // of the step and its right rewrite
 };
 
 }  // namespace epweave

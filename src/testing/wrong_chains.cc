@@ -165,7 +165,7 @@ std::optional<Node> WrongChain::make_node(Lane& lane, const Call& call, StringId
   node.ep = {};
   resolve_op(context_, node);
   node.type = lane.editor->infer(node);
-  if (!node.type) return std::nullopt;
+  if (tensor_of(context_, node.type) == nullptr) return std::nullopt;
   node.name = name;
   if (lane.editor == &editor_a_) return node;
   std::vector<Provenance> records(node.provenance.begin(), node.provenance.end());
