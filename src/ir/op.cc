@@ -95,6 +95,8 @@ std::vector<OpInfo> read_table() {
     OpInfo op;
     op.target = row.target;
     op.schema = row.schema;
+    op.family = row.family;
+    op.linearity = row.linearity;
     op.cost = row.cost;
     op.type_rule = row.type_rule;
     op.is_effectful = (row.flags & kEffectful) != 0;
@@ -118,6 +120,174 @@ std::string_view name_of(CostClass cost) {
   static constexpr std::array<std::string_view, 9> kNames = {
       "free", "memory", "reduction", "matmul", "attention", "sort", "collective", "wait", "host-sync"};
   return kNames[static_cast<std::size_t>(cost)];
+}
+
+std::string_view name_of(OpFamily family) {
+  switch (family) {
+    case OpFamily::kElementwise:
+      return "elementwise";
+    case OpFamily::kCast:
+      return "cast";
+    case OpFamily::kTransfer:
+      return "transfer";
+    case OpFamily::kSum:
+      return "sum";
+    case OpFamily::kReduce:
+      return "reduce";
+    case OpFamily::kTruth:
+      return "truth";
+    case OpFamily::kScan:
+      return "scan";
+    case OpFamily::kNormalise:
+      return "normalise";
+    case OpFamily::kHalve:
+      return "halve";
+    case OpFamily::kHalveBackward:
+      return "halve-backward";
+    case OpFamily::kNormaliseLast:
+      return "normalise-last";
+    case OpFamily::kNormaliseLastBackward:
+      return "normalise-last-backward";
+    case OpFamily::kReshape:
+      return "reshape";
+    case OpFamily::kComplexView:
+      return "complex-view";
+    case OpFamily::kUnsqueeze:
+      return "unsqueeze";
+    case OpFamily::kSqueeze:
+      return "squeeze";
+    case OpFamily::kPermute:
+      return "permute";
+    case OpFamily::kExpand:
+      return "expand";
+    case OpFamily::kRepeat:
+      return "repeat";
+    case OpFamily::kSelect:
+      return "select";
+    case OpFamily::kSlice:
+      return "slice";
+    case OpFamily::kSplit:
+      return "split";
+    case OpFamily::kUnbind:
+      return "unbind";
+    case OpFamily::kPad:
+      return "pad";
+    case OpFamily::kUnslice:
+      return "unslice";
+    case OpFamily::kSliceWrite:
+      return "slice-write";
+    case OpFamily::kJoin:
+      return "join";
+    case OpFamily::kStack:
+      return "stack";
+    case OpFamily::kReorder:
+      return "reorder";
+    case OpFamily::kTriangle:
+      return "triangle";
+    case OpFamily::kIndex:
+      return "index";
+    case OpFamily::kGather:
+      return "gather";
+    case OpFamily::kIndexSelect:
+      return "index-select";
+    case OpFamily::kEmbedding:
+      return "embedding";
+    case OpFamily::kEmbeddingBackward:
+      return "embedding-backward";
+    case OpFamily::kIndexPut:
+      return "index-put";
+    case OpFamily::kScatter:
+      return "scatter";
+    case OpFamily::kRowScatter:
+      return "row-scatter";
+    case OpFamily::kIndexAdd:
+      return "index-add";
+    case OpFamily::kRepeatRows:
+      return "repeat-rows";
+    case OpFamily::kMaskedRows:
+      return "masked-rows";
+    case OpFamily::kSearch:
+      return "search";
+    case OpFamily::kCount:
+      return "count";
+    case OpFamily::kOneHot:
+      return "one-hot";
+    case OpFamily::kTopK:
+      return "top-k";
+    case OpFamily::kSort:
+      return "sort";
+    case OpFamily::kMatmul:
+      return "matmul";
+    case OpFamily::kAddMatmul:
+      return "add-matmul";
+    case OpFamily::kGroupedMatmul:
+      return "grouped-matmul";
+    case OpFamily::kAttention:
+      return "attention";
+    case OpFamily::kFlexAttention:
+      return "flex-attention";
+    case OpFamily::kLoss:
+      return "loss";
+    case OpFamily::kLossBackward:
+      return "loss-backward";
+    case OpFamily::kClassLoss:
+      return "class-loss";
+    case OpFamily::kClassLossBackward:
+      return "class-loss-backward";
+    case OpFamily::kFactory:
+      return "factory";
+    case OpFamily::kIota:
+      return "iota";
+    case OpFamily::kLike:
+      return "like";
+    case OpFamily::kNew:
+      return "new";
+    case OpFamily::kRandom:
+      return "random";
+    case OpFamily::kSize:
+      return "size";
+    case OpFamily::kNumber:
+      return "number";
+    case OpFamily::kComparison:
+      return "comparison";
+    case OpFamily::kHostRead:
+      return "host-read";
+    case OpFamily::kCheck:
+      return "check";
+    case OpFamily::kElement:
+      return "element";
+    case OpFamily::kAllGather:
+      return "all-gather";
+    case OpFamily::kReduceScatter:
+      return "reduce-scatter";
+    case OpFamily::kAllReduce:
+      return "all-reduce";
+    case OpFamily::kAllToAll:
+      return "all-to-all";
+    case OpFamily::kBroadcast:
+      return "broadcast";
+    case OpFamily::kWait:
+      return "wait";
+    case OpFamily::kMesh:
+      return "mesh";
+    case OpFamily::kOpaque:
+      return "opaque";
+  }
+  return {};
+}
+
+std::string_view name_of(Linearity linearity) {
+  switch (linearity) {
+    case Linearity::kNone:
+      return "none";
+    case Linearity::kFirst:
+      return "first";
+    case Linearity::kEach:
+      return "each";
+    case Linearity::kSum:
+      return "sum";
+  }
+  return {};
 }
 
 std::optional<std::size_t> OpInfo::find_param(std::string_view name) const {

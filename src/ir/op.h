@@ -37,6 +37,106 @@ enum class CostClass : std::uint8_t {
 };
 std::string_view name_of(CostClass cost);
 
+// What an op does with the dimensions of its operands: which elements of them an element of a result is made of. All
+// that depends on that reads it from here, by a `switch` without `default`: the mapping of a call's dimensions
+// (ir/mapping.h), placement, scaling, verification of rewrites.
+enum class OpFamily : std::uint8_t {
+  // An element of the result is made of the elements of the operands, which broadcast, in the same place.
+  kElementwise,
+  kCast,      // to another dtype
+  kTransfer,  // to another device
+  // Over the dimensions `dim`, or all.
+  kSum,        // results of parts add up
+  kReduce,     // maximum, mean, norm, ..: they do not
+  kTruth,      // all, any
+  kScan,       // cumsum
+  kNormalise,  // softmax and its backward
+  kHalve,      // pairs the two halves of one dimension: glu
+  kHalveBackward,
+  // Over the last dimensions, as many as `normalized_shape` has.
+  kNormaliseLast,          // the value, and statistics for each row
+  kNormaliseLastBackward,  // the gradients of the value, and of weights, which are sums over the rows
+  // Elements keep their order, or move by the dimension.
+  kReshape,
+  kComplexView,  // as_real, as_complex: a last dimension of 2 comes or goes
+  kUnsqueeze,
+  kSqueeze,
+  kPermute,
+  kExpand,
+  kRepeat,
+  kSelect,
+  kSlice,
+  kSplit,
+  kUnbind,
+  kPad,
+  kUnslice,     // zeros around a slice or what was selected
+  kSliceWrite,  // a copy with a slice replaced
+  kJoin,        // cat
+  kStack,
+  kReorder,   // flip, roll
+  kTriangle,  // tril, triu
+  // Rows that data choose.
+  kIndex,
+  kGather,
+  kIndexSelect,
+  kEmbedding,
+  kEmbeddingBackward,
+  kIndexPut,
+  kScatter,
+  kRowScatter,
+  kIndexAdd,
+  kRepeatRows,  // repeat_interleave
+  kMaskedRows,  // masked_select, nonzero: as many as there are
+  kSearch,      // each element's place among those of a sorted value
+  kCount,       // how many elements have each number: counts of parts add up
+  kOneHot,
+  kTopK,
+  kSort,
+  // Products.
+  kMatmul,
+  kAddMatmul,      // a product added to the first operand
+  kGroupedMatmul,  // groups of rows by a matrix each, or of columns by rows
+  kAttention,
+  kFlexAttention,
+  kLoss,  // the elements' losses, or all of them added or averaged
+  kLossBackward,
+  kClassLoss,  // each row's by the number of its class
+  kClassLossBackward,
+  // From no element of a tensor.
+  kFactory,
+  kIota,  // arange, linspace, eye: by place
+  kLike,  // zeros_like: as large as an operand
+  kNew,   // new_zeros: only dtype and device of an operand
+  kRandom,
+  kSize,        // sizes, strides
+  kNumber,      // arithmetic of the host's numbers
+  kComparison,  // of the host's numbers
+  kHostRead,    // a number that the device computed
+  kCheck,       // assertions
+  kElement,     // of a tuple
+  // Across ranks.
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kAllToAll,
+  kBroadcast,
+  kWait,    // for a collective or a copy
+  kMesh,    // groups, devices, coordinates
+  kOpaque,  // nothing is known
+};
+std::string_view name_of(OpFamily family);
+
+// In which of its tensor operands an op is linear, with numbers, sizes and positions fixed: f(a + b) = f(a) + f(b) but for
+// rounding. What reduces across ranks is linear where its argument says sum or avg; casts are but where they drop
+// fractions.
+enum class Linearity : std::uint8_t {
+  kNone,
+  kFirst,  // in the first, with the others fixed: neg, mul.Scalar, div, index, the backward of a function
+  kEach,   // in each, with the others fixed: products
+  kSum,    // in all together: sums, joins
+};
+std::string_view name_of(Linearity linearity);
+
 struct OpParam {
   std::string_view name;
   std::string_view type;           // "Tensor", "SymInt[]", "ScalarType?", without annotation
@@ -57,6 +157,8 @@ struct OpReturn {
 struct OpInfo {
   std::string_view target;  // "aten.add.Tensor"
   std::string_view schema;  // "(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+  OpFamily family = OpFamily::kOpaque;
+  Linearity linearity = Linearity::kNone;
   CostClass cost = CostClass::kMemory;
   TypeRule type_rule = nullptr;
   bool is_effectful = false;      // kept by dead-code elimination though it writes nothing

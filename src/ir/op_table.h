@@ -13,6 +13,8 @@ enum OpFlags : unsigned { kNoFlags = 0, kEffectful = 1, kRandom = 2, kTypesOnly 
 struct OpRow {
   std::string_view target;
   std::string_view schema;
+  OpFamily family;
+  Linearity linearity;
   CostClass cost;
   TypeRule type_rule = nullptr;  // ir/type_rules.h
   unsigned flags = kNoFlags;
