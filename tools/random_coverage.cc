@@ -173,10 +173,9 @@ std::string print_section(std::string_view title, const std::vector<Listed>& lis
 
 std::vector<Listed> listed_operations() {
   std::vector<Listed> list;
-  for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                    routing_placement_rows(), attention_placement_rows()})
-    for (const PlacementRow& row : rows)
-      list.push_back({std::string(row.target), std::string(find_reason(kOperations, row.target))});
+  for (const OpInfo& op : ops())
+    if (find_placement_rule(op) != nullptr)
+      list.push_back({std::string(op.target), std::string(find_reason(kOperations, op.target))});
   std::ranges::sort(list, {}, &Listed::name);
   return list;
 }

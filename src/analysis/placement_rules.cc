@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+
+#include "ir/rules.h"
 
 namespace epweave {
 
@@ -61,6 +64,16 @@ Operand PlacementCall::arg(std::size_t position, std::string_view name) const {
   for (std::size_t i = 0; i < names_.size(); ++i)
     if (names_[i] == name) return operands_[positional + i];
   return {};
+}
+
+Operand PlacementCall::named(std::string_view param) const {
+  const auto position = op().find_param(param);
+  return position ? arg(*position) : Operand();
+}
+
+int PlacementCall::dim_arg(std::int64_t fallback, std::size_t rank) const {
+  const Operand operand = named("dim");
+  return dim(operand && operand.arg.is_int() ? operand.arg.as_int() : fallback, rank);
 }
 
 std::vector<Operand> PlacementCall::items(Operand list) const {
@@ -313,7 +326,7 @@ Placement scalar_arithmetic(std::span<const Placement> placements, Linearity lin
                                      [](auto& p) { return p.is_partial() || p.is_whole(); });
   if (only_sums && linearity == Linearity::kSum && partials == std::ssize(placements))
     return Placement::partial();
-  if (only_sums && linearity == Linearity::kProduct && partials == 1) return Placement::partial();
+  if (only_sums && linearity == Linearity::kEach && partials == 1) return Placement::partial();
   return Placement::local();
 }
 
@@ -323,9 +336,8 @@ Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
                          std::span<const Placement> placements, Linearity linearity) {
   const auto partials =
       std::count_if(placements.begin(), placements.end(), [](auto& p) { return p.is_partial(); });
-  const bool stays = linearity == Linearity::kUnary ||
-                     (linearity == Linearity::kSum && partials == std::ssize(placements)) ||
-                     (linearity == Linearity::kProduct && partials == 1) ||
+  const bool stays = (linearity == Linearity::kSum && partials == std::ssize(placements)) ||
+                     (linearity == Linearity::kEach && partials == 1) ||
                      (linearity == Linearity::kFirst && partials == 1 && placements[0].is_partial());
   if (stays) return Placement::partial();
   for (const Operand& operand : operands) call.take_whole(operand);
@@ -416,17 +428,126 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
   return rows;
 }
 
+std::vector<PlacementRow> placement_rows() {
+  std::vector<PlacementRow> all;
+  for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
+                    routing_placement_rows(), collective_placement_rows(), attention_placement_rows()})
+    all.insert(all.end(), rows.begin(), rows.end());
+  return all;
+}
+
+namespace {
+
+// Ops of a family that its rule does not cover: they write into an operand in a way of their own, or give several results
+// where the others give one.
+bool is_covered(const OpInfo& op) {
+  switch (op.family) {
+    case OpFamily::kElementwise:
+      return op.returns.size() == 1;
+    case OpFamily::kCheck:
+    case OpFamily::kScatterAdd:
+    case OpFamily::kIndexPut:
+      return true;
+    case OpFamily::kScatter:
+      return op.find_param("value").has_value();
+    case OpFamily::kMatmul:
+      return op.find_param("mat2") && !op.find_param("scale_a");
+    case OpFamily::kGroupedMatmul:
+      return !op.find_param("scale_a");
+    case OpFamily::kIota:
+      return op.find_param("end") && !op.find_param("steps");
+    case OpFamily::kSize:
+      return op.type_rule == rules::sym_size || op.type_rule == rules::sym_numel;
+    case OpFamily::kSlice:
+      return op.find_param("end").has_value();
+    case OpFamily::kWait:
+      return op.params.size() == 1;  // others have operands that they only keep alive
+    case OpFamily::kAttention:
+      return op.type_rule != rules::cpu_attention && op.type_rule != rules::cpu_attention_backward &&
+             op.type_rule != rules::overrideable_attention &&
+             op.type_rule != rules::overrideable_attention_backward;
+    case OpFamily::kSum:
+    case OpFamily::kReduce:
+    case OpFamily::kTruth:
+    case OpFamily::kScan:
+    case OpFamily::kNormalise:
+    case OpFamily::kHalve:
+    case OpFamily::kHalveBackward:
+    case OpFamily::kNormaliseLast:
+    case OpFamily::kNormaliseLastBackward:
+    case OpFamily::kReshape:
+    case OpFamily::kBitView:
+    case OpFamily::kUnsqueeze:
+    case OpFamily::kSqueeze:
+    case OpFamily::kPermute:
+    case OpFamily::kExpand:
+    case OpFamily::kRepeat:
+    case OpFamily::kSelect:
+    case OpFamily::kSplit:
+    case OpFamily::kUnbind:
+    case OpFamily::kPad:
+    case OpFamily::kUnslice:
+    case OpFamily::kSliceWrite:
+    case OpFamily::kJoin:
+    case OpFamily::kStack:
+    case OpFamily::kReorder:
+    case OpFamily::kTriangle:
+    case OpFamily::kIndex:
+    case OpFamily::kGather:
+    case OpFamily::kIndexSelect:
+    case OpFamily::kEmbedding:
+    case OpFamily::kEmbeddingBackward:
+    case OpFamily::kRowScatter:
+    case OpFamily::kIndexAdd:
+    case OpFamily::kIndexCopy:
+    case OpFamily::kRepeatRows:
+    case OpFamily::kMaskedRows:
+    case OpFamily::kSearch:
+    case OpFamily::kCount:
+    case OpFamily::kOneHot:
+    case OpFamily::kTopK:
+    case OpFamily::kSort:
+    case OpFamily::kAddMatmul:
+    case OpFamily::kFlexAttention:
+    case OpFamily::kLoss:
+    case OpFamily::kLossBackward:
+    case OpFamily::kClassLoss:
+    case OpFamily::kClassLossBackward:
+    case OpFamily::kFactory:
+    case OpFamily::kLike:
+    case OpFamily::kNew:
+    case OpFamily::kRandom:
+    case OpFamily::kNumber:
+    case OpFamily::kComparison:
+    case OpFamily::kHostRead:
+    case OpFamily::kElement:
+    case OpFamily::kMesh:
+    case OpFamily::kCast:
+    case OpFamily::kTransfer:
+    case OpFamily::kOpaque:
+      return !op.writes;
+    // One tensor, not a list of them.
+    case OpFamily::kAllGather:
+    case OpFamily::kReduceScatter:
+    case OpFamily::kAllReduce:
+    case OpFamily::kAllToAll:
+    case OpFamily::kBroadcast:
+      return !op.writes && op.params[0].type == "Tensor";
+  }
+  return false;
+}
+
+}  // namespace
+
 PlacementRule find_placement_rule(const OpInfo& op) {
   static const std::vector<PlacementRule> rules = [] {
+    std::map<OpFamily, PlacementRule> of_family;
+    for (const PlacementRow& row : placement_rows())
+      EPWEAVE_CHECK(of_family.emplace(row.family, row.rule).second);
     std::vector<PlacementRule> table(ops().size());
-    for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                      routing_placement_rows(), collective_placement_rows(), attention_placement_rows()})
-      for (const PlacementRow& row : rows) {
-        const OpInfo* known = find_op(row.target);
-        if (known == nullptr) continue;  // placement_rules_test checks that there is none
-        EPWEAVE_CHECK(table[known->index] == nullptr);
-        table[known->index] = row.rule;
-      }
+    for (const OpInfo& row : ops())
+      if (const auto found = of_family.find(row.family); found != of_family.end() && is_covered(row))
+        table[row.index] = found->second;
     return table;
   }();
   return rules[op.index];

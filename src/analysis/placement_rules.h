@@ -45,6 +45,10 @@ class PlacementCall {
   // Arguments by position in the schema, however the call passes them (`name` for ops whose schema has no
   // parameter there); not present if left to the default.
   Operand arg(std::size_t position, std::string_view name = {}) const;
+  // By the name of a parameter of the schema; not present where the op has none of that name.
+  Operand named(std::string_view param) const;
+  // Which dimension of `rank` the parameter `dim` names.
+  int dim_arg(std::int64_t fallback, std::size_t rank) const;
   std::vector<Operand> items(Operand list) const;
   const std::vector<Operand>& operands() const { return operands_; }
   std::int64_t int_arg(std::size_t position, std::string_view name, std::int64_t fallback) const;
@@ -134,9 +138,9 @@ using PlacementRule = Placement (*)(PlacementCall&);
 // The rule of an op, or null.
 PlacementRule find_placement_rule(const OpInfo& op);
 
-// Rows of the tables in placement_rules_*.cc.
+// One rule for each family of ops: rows of the tables in placement_rules_*.cc.
 struct PlacementRow {
-  std::string_view target;
+  OpFamily family;
   PlacementRule rule;
 };
 std::span<const PlacementRow> elementwise_placement_rows();
@@ -145,15 +149,10 @@ std::span<const PlacementRow> compute_placement_rows();
 std::span<const PlacementRow> routing_placement_rows();
 std::span<const PlacementRow> collective_placement_rows();
 std::span<const PlacementRow> attention_placement_rows();
+// All of them.
+std::vector<PlacementRow> placement_rows();
 
-// What an elementwise op is linear in, which decides what it may do with sums of parts.
-enum class Linearity {
-  kNone,     // nonlinear: sums are joined first
-  kUnary,    // linear in its one operand
-  kSum,      // a sum of its operands
-  kProduct,  // linear in each operand alone
-  kFirst,    // linear in the first operand (numerator)
-};
+// By what the op is linear in, which decides what it may do with sums of parts.
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity);
 
 // The common placement of row operands; refused if they differ in dimension, or in the blocks that are

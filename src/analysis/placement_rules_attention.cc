@@ -336,14 +336,8 @@ Placement flex(PlacementCall& call) {
 }
 
 constexpr PlacementRow kRows[] = {
-    {"aten._scaled_dot_product_cudnn_attention.default", dot_product},
-    {"aten._scaled_dot_product_cudnn_attention_backward.default", dot_product},
-    {"aten._scaled_dot_product_flash_attention.default", dot_product},
-    {"aten._scaled_dot_product_flash_attention_backward.default", dot_product},
-    {"aten._scaled_dot_product_efficient_attention.default", dot_product},
-    {"aten._scaled_dot_product_efficient_attention_backward.default", dot_product},
-    {"higher_order.flex_attention", flex},
-    {"higher_order.flex_attention_backward", flex},
+    {OpFamily::kAttention, dot_product},
+    {OpFamily::kFlexAttention, flex},
 };
 
 }  // namespace

@@ -90,11 +90,16 @@ Placement reduce_scatter(PlacementCall& call) {
   return run ? *run : whole_collective(call);
 }
 
+// One rank's rows for all.
+Placement broadcast(PlacementCall& call) {
+  const Placement p = call.of(call.arg(0));
+  return is_divided_on_each_rank(call, p) ? p : whole_collective(call);
+}
+
 constexpr PlacementRow kRows[] = {
-    {"_c10d_functional.all_to_all_single.default", all_to_all},
-    {"_c10d_functional.all_gather_into_tensor.default", all_gather},
-    {"_c10d_functional.reduce_scatter_tensor.default", reduce_scatter},
-    {"_c10d_functional.all_reduce.default", all_reduce},
+    {OpFamily::kAllToAll, all_to_all},          {OpFamily::kAllGather, all_gather},
+    {OpFamily::kReduceScatter, reduce_scatter}, {OpFamily::kAllReduce, all_reduce},
+    {OpFamily::kBroadcast, broadcast},
 };
 
 }  // namespace

@@ -54,12 +54,12 @@ Placement batched_product(PlacementCall& call, Operand left, Operand right) {
   refuse_pair(call, a, b);
 }
 
-Placement mm(PlacementCall& call) {
-  return product(call, call.arg(0), call.arg(1));
+Placement matrix_product(PlacementCall& call, Operand left, Operand right) {
+  return call.rank(left) == 3 ? batched_product(call, left, right) : product(call, left, right);
 }
 
-Placement bmm(PlacementCall& call) {
-  return batched_product(call, call.arg(0), call.arg(1));
+Placement matmul(PlacementCall& call) {
+  return matrix_product(call, call.arg(0), call.arg(1));
 }
 
 // A product to which the call's first argument is added, broadcast as elementwise ops do.
@@ -80,12 +80,8 @@ Placement add_product(PlacementCall& call, const Placement& rows) {
   return rows;
 }
 
-Placement addmm(PlacementCall& call) {
-  return add_product(call, product(call, call.arg(1), call.arg(2)));
-}
-
-Placement baddbmm(PlacementCall& call) {
-  return add_product(call, batched_product(call, call.arg(1), call.arg(2)));
+Placement add_matmul(PlacementCall& call) {
+  return add_product(call, matrix_product(call, call.arg(1), call.arg(2)));
 }
 
 // The groups of a part's rows end elsewhere than those of all rows.
@@ -111,58 +107,49 @@ Placement grouped_mm(PlacementCall& call) {
   refuse_pair(call, a, b);
 }
 
-Placement softmax_along(PlacementCall& call, std::vector<Operand> operands, std::size_t dim_position) {
-  const Placement p = elementwise(call, operands, Linearity::kNone);
-  if (p.is_rows() && p.dim == call.dim(call.int_arg(dim_position, "dim", -1), call.result_tensor()->rank()))
-    call.refuse("chunk.along-divided", "it normalises along the divided dimension");
+std::vector<Operand> tensor_operands(PlacementCall& call) {
+  std::vector<Operand> operands;
+  for (const Operand& operand : call.operands())
+    if (operand.arg.is_node()) operands.push_back(operand);
+  return operands;
+}
+
+// Row by row, but for the dimension `dim`.
+Placement along_dim(PlacementCall& call, const char* what) {
+  const Placement p = elementwise(call, tensor_operands(call), Linearity::kNone);
+  if (p.is_rows() && p.dim == call.dim_arg(-1, call.result_tensor()->rank()))
+    call.refuse("chunk.along-divided", what);
   return p;
 }
 
-Placement softmax(PlacementCall& call) {
-  return softmax_along(call, {call.arg(0)}, 1);
+Placement normalise(PlacementCall& call) {
+  return along_dim(call, "it normalises along the divided dimension");
 }
 
-Placement softmax_backward(PlacementCall& call) {
-  return softmax_along(call, {call.arg(0), call.arg(1)}, 2);
+Placement halve(PlacementCall& call) {
+  return along_dim(call, "it takes halves of the divided dimension");
 }
 
-Placement halved_along(PlacementCall& call, std::vector<Operand> operands, std::size_t dim_position) {
-  const Placement p = elementwise(call, operands, Linearity::kNone);
-  if (p.is_rows() && p.dim == call.dim(call.int_arg(dim_position, "dim", -1), call.result_tensor()->rank()))
-    call.refuse("chunk.along-divided", "it takes halves of the divided dimension");
-  return p;
-}
-Placement glu(PlacementCall& call) {
-  return halved_along(call, {call.arg(0)}, 1);
-}
-Placement glu_backward(PlacementCall& call) {
-  return halved_along(call, {call.arg(0), call.arg(1)}, 2);
-}
-
-// Over the last dimensions, the list of which is argument 1: the value and `statistics` numbers for each row.
-Placement norm(PlacementCall& call, std::size_t statistics) {
+// Over the last dimensions, the list of which is argument 1: the value and some numbers for each row.
+Placement norm(PlacementCall& call) {
   const Placement p = call.of(call.arg(0));
   if (p.is_whole()) return p;
   const auto normalised = static_cast<int>(call.items(call.arg(1)).size());
   if (p.is_rows()) {
     if (p.dim >= static_cast<int>(call.rank(call.arg(0))) - normalised)
       call.refuse("chunk.along-divided", "it normalises along the divided dimension");
-    return Placement::tuple(std::vector<Placement>(1 + statistics, p));
+    return Placement::tuple(std::vector<Placement>(call.op().returns.size(), p));
   }
   call.take_whole(call.arg(0));
   return Placement::whole();
 }
 
-Placement rms_norm(PlacementCall& call) {
-  return norm(call, 1);
-}
-
-Placement layer_norm(PlacementCall& call) {
-  return norm(call, 2);
-}
-
-// From the arguments at `rows`: the gradient of the value, and sums for `weights` weights.
-Placement norm_backward(PlacementCall& call, std::initializer_list<std::size_t> rows, std::size_t weights) {
+// The gradient of the value from the tensors in front of the weight, and sums for the weights.
+Placement norm_backward(PlacementCall& call) {
+  std::vector<std::size_t> rows;
+  for (std::size_t i = 0; i < call.op().params.size() && call.op().params[i].name != "weight"; ++i)
+    if (call.op().params[i].type == "Tensor") rows.push_back(i);
+  const std::size_t weights = call.op().returns.size() - 1;
   std::vector<Placement> placements;
   for (const std::size_t i : rows) placements.push_back(call.of(call.arg(i)));
   if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_divided(); }))
@@ -181,14 +168,6 @@ Placement norm_backward(PlacementCall& call, std::initializer_list<std::size_t> 
   return Placement::tuple(std::move(elements));
 }
 
-Placement rms_norm_backward(PlacementCall& call) {
-  return norm_backward(call, {0, 1, 3}, 1);
-}
-
-Placement layer_norm_backward(PlacementCall& call) {
-  return norm_backward(call, {0, 1, 3, 4}, 2);
-}
-
 Placement embedding(PlacementCall& call) {
   const Placement weight = call.of(call.arg(0)), indices = call.of(call.arg(1));
   if (!weight.is_whole()) refuse_pair(call, weight, indices);
@@ -202,13 +181,15 @@ Placement sum_over(PlacementCall& call, std::vector<int> dims) {
   if (dims.empty())
     for (int d = 0; d < static_cast<int>(call.rank(call.arg(0))); ++d) dims.push_back(d);
   if (std::find(dims.begin(), dims.end(), p.dim) != dims.end()) return Placement::partial();
-  if (call.bool_arg(2, "keepdim", false)) return p;
+  if (const Operand keepdim = call.named("keepdim"); keepdim && keepdim.arg == Arg::boolean(true)) return p;
   Placement result = p;
   result.dim -= static_cast<int>(std::count_if(dims.begin(), dims.end(), [&](int d) { return d < p.dim; }));
   return result;
 }
 
-std::vector<int> dims_of(PlacementCall& call, Operand list) {
+// Those that `dim` names; none: all.
+std::vector<int> dims_of(PlacementCall& call) {
+  const Operand list = call.named("dim");
   std::vector<int> dims;
   for (const Operand& item : call.items(list))
     dims.push_back(call.dim(item.arg.as_int(), call.rank(call.arg(0))));
@@ -217,11 +198,7 @@ std::vector<int> dims_of(PlacementCall& call, Operand list) {
 }
 
 Placement sum(PlacementCall& call) {
-  return sum_over(call, dims_of(call, call.arg(1, "dim")));
-}
-
-Placement sum_all(PlacementCall& call) {
-  return sum_over(call, {});
+  return sum_over(call, dims_of(call));
 }
 
 // Over other dimensions than the divided one a reduction is row-wise; along it only a sum has a rule.
@@ -242,18 +219,20 @@ Placement reduction_over(PlacementCall& call, const std::vector<int>& dims) {
 }
 
 Placement row_wise_reduction(PlacementCall& call) {
-  return reduction_over(call, dims_of(call, call.arg(1, "dim")));
+  return reduction_over(call, dims_of(call));
 }
 
-Placement reduction_of_all(PlacementCall& call) {
-  return reduction_over(call, {});
-}
-
-Placement cumsum(PlacementCall& call) {
+// A scan that is no sum needs all of a sum of parts.
+Placement scan(PlacementCall& call) {
   const Placement p = call.of(call.arg(0));
-  if (p.is_rows() && p.dim == call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))))
+  if (p.is_partial() && call.op().linearity == Linearity::kNone) {
+    call.take_whole(call.arg(0));
+    return Placement::whole();
+  }
+  if (p.is_rows() && p.dim == call.dim_arg(0, call.rank(call.arg(0))))
     call.refuse("chunk.along-divided", "it accumulates along the divided dimension");
-  return p;
+  if (call.op().returns.size() == 1 || p.is_whole()) return p;
+  return Placement::tuple(std::vector<Placement>(call.op().returns.size(), p));
 }
 
 // Whether all rows (or any) are true is asked of all rows: of bools, which are cheap to join.
@@ -267,45 +246,23 @@ Placement truth_over(PlacementCall& call, std::vector<int> dims) {
 }
 
 Placement truth(PlacementCall& call) {
-  return truth_over(call, dims_of(call, call.arg(1, "dim")));
-}
-
-Placement truth_of_all(PlacementCall& call) {
-  return truth_over(call, {});
+  return truth_over(call, dims_of(call));
 }
 
 constexpr PlacementRow kRows[] = {
-    {"aten.mm.default", mm},
-    {"aten.bmm.default", bmm},
-    {"aten.addmm.default", addmm},
-    {"aten.baddbmm.default", baddbmm},
-    {"aten._grouped_mm.default", grouped_mm},
-    {"aten._softmax.default", softmax},
-    {"aten._log_softmax.default", softmax},
-    {"aten._softmax_backward_data.default", softmax_backward},
-    {"aten._log_softmax_backward_data.default", softmax_backward},
-    {"aten.glu.default", glu},
-    {"aten.glu_backward.default", glu_backward},
-    {"aten._fused_rms_norm.default", rms_norm},
-    {"aten._fused_rms_norm_backward.default", rms_norm_backward},
-    {"aten.native_layer_norm.default", layer_norm},
-    {"aten.native_layer_norm_backward.default", layer_norm_backward},
-    {"aten.embedding.default", embedding},
-    {"aten.sum.dim_IntList", sum},
-    {"aten.sum.default", sum_all},
-    {"aten.mean.dim", row_wise_reduction},
-    {"aten.mean.default", reduction_of_all},
-    {"aten.all.default", truth_of_all},
-    {"aten.all.dim", truth},
-    {"aten.all.dims", truth},
-    {"aten.any.default", truth_of_all},
-    {"aten.any.dim", truth},
-    {"aten.any.dims", truth},
-    {"aten.argmax.default", row_wise_reduction},
-    {"aten.logsumexp.default", row_wise_reduction},
-    {"aten.amax.default", row_wise_reduction},
-    {"aten.max.dim", row_wise_reduction},
-    {"aten.cumsum.default", cumsum},
+    {OpFamily::kMatmul, matmul},
+    {OpFamily::kAddMatmul, add_matmul},
+    {OpFamily::kGroupedMatmul, grouped_mm},
+    {OpFamily::kNormalise, normalise},
+    {OpFamily::kHalve, halve},
+    {OpFamily::kHalveBackward, halve},
+    {OpFamily::kNormaliseLast, norm},
+    {OpFamily::kNormaliseLastBackward, norm_backward},
+    {OpFamily::kEmbedding, embedding},
+    {OpFamily::kSum, sum},
+    {OpFamily::kReduce, row_wise_reduction},
+    {OpFamily::kTruth, truth},
+    {OpFamily::kScan, scan},
 };
 
 }  // namespace

@@ -13,24 +13,8 @@ std::vector<Operand> tensors(PlacementCall& call) {
   return operands;
 }
 
-Placement nonlinear(PlacementCall& call) {
-  return elementwise(call, tensors(call), Linearity::kNone);
-}
-
 Placement linear(PlacementCall& call) {
-  return elementwise(call, std::vector{call.arg(0)}, Linearity::kUnary);
-}
-
-Placement sum(PlacementCall& call) {
-  return elementwise(call, std::vector{call.arg(0), call.arg(1)}, Linearity::kSum);
-}
-
-Placement product(PlacementCall& call) {
-  return elementwise(call, std::vector{call.arg(0), call.arg(1)}, Linearity::kProduct);
-}
-
-Placement quotient(PlacementCall& call) {
-  return elementwise(call, std::vector{call.arg(0), call.arg(1)}, Linearity::kFirst);
+  return elementwise(call, std::vector{call.arg(0)}, Linearity::kFirst);
 }
 
 // Casts count as linear, though one to fewer digits rounds each part; not those that drop fractions or keep
@@ -114,156 +98,38 @@ Placement check_of_metadata(PlacementCall& call) {
   return Placement::whole();
 }
 
+// Numbers that are no operands of a sum or product are none of what it is linear in.
+Placement arithmetic(PlacementCall& call) {
+  switch (call.op().linearity) {
+    case Linearity::kNone:
+      return elementwise(call, tensors(call), Linearity::kNone);
+    case Linearity::kFirst:
+      return elementwise(call, tensors(call),
+                         call.arg(0).arg.is_node() ? Linearity::kFirst : Linearity::kNone);
+    case Linearity::kEach:
+    case Linearity::kSum:
+      return elementwise(call, std::vector{call.arg(0), call.arg(1)}, call.op().linearity);
+  }
+  return Placement::whole();
+}
+
+Placement elementwise_op(PlacementCall& call) {
+  if (!call.op().writes) return arithmetic(call);
+  return call.op().linearity == Linearity::kSum ? add_in_place(call) : write_in_place(call);
+}
+
+Placement check(PlacementCall& call) {
+  return call.op().reads_types_only ? check_of_metadata(call) : comparison(call);
+}
+
 constexpr PlacementRow kRows[] = {
-    {"aten.abs.default", nonlinear},
-    {"aten.addcdiv.default", nonlinear},
-    {"aten.addcmul.default", nonlinear},
-    {"aten.bitwise_and.Scalar", nonlinear},
-    {"aten.bitwise_or.Scalar", nonlinear},
-    {"aten.bitwise_xor.Tensor", nonlinear},
-    {"aten.ceil.default", nonlinear},
-    {"aten.clamp.Tensor", nonlinear},
-    {"aten.clamp_max.default", nonlinear},
-    {"aten.clamp_max.Tensor", nonlinear},
-    {"aten.clamp_min.default", nonlinear},
-    {"aten.clamp_min.Tensor", nonlinear},
-    {"aten.div.Tensor_mode", nonlinear},
-    {"aten.div.Scalar_mode", nonlinear},
-    {"aten.elu.default", nonlinear},
-    {"aten.elu_backward.default", nonlinear},
-    {"aten.erf.default", nonlinear},
-    {"aten.exp2.default", nonlinear},
-    {"aten.expm1.default", nonlinear},
-    {"aten.floor.default", nonlinear},
-    {"aten.floor_divide.Scalar", nonlinear},
-    {"aten.hardsigmoid.default", nonlinear},
-    {"aten.hardsigmoid_backward.default", nonlinear},
-    {"aten.hardswish.default", nonlinear},
-    {"aten.hardswish_backward.default", nonlinear},
-    {"aten.hardtanh.default", nonlinear},
-    {"aten.hardtanh_backward.default", nonlinear},
-    {"aten.isinf.default", nonlinear},
-    {"aten.isnan.default", nonlinear},
-    {"aten.leaky_relu.default", nonlinear},
-    {"aten.leaky_relu_backward.default", nonlinear},
-    {"aten.logaddexp.default", nonlinear},
-    {"aten.lerp.Scalar", nonlinear},
-    {"aten.lerp.Tensor", nonlinear},
-    {"aten.log1p.default", nonlinear},
-    {"aten.log2.default", nonlinear},
-    {"aten.logical_or.default", nonlinear},
-    {"aten.logical_xor.default", nonlinear},
-    {"aten.maximum.default", nonlinear},
-    {"aten.minimum.default", nonlinear},
-    {"aten.mish.default", nonlinear},
-    {"aten.mish_backward.default", nonlinear},
-    {"aten.nan_to_num.default", nonlinear},
-    {"aten.pow.Scalar", nonlinear},
-    {"aten.pow.Tensor_Tensor", nonlinear},
-    {"aten.reciprocal.default", nonlinear},
-    {"aten.remainder.Scalar", nonlinear},
-    {"aten.remainder.Tensor", nonlinear},
-    {"aten.round.default", nonlinear},
-    {"aten.rsub.Scalar", nonlinear},
-    {"aten.rsub.Tensor", nonlinear},
-    {"aten.sign.default", nonlinear},
-    {"aten.softplus.default", nonlinear},
-    {"aten.softplus_backward.default", nonlinear},
-    {"aten.square.default", nonlinear},
-    {"aten.tanh_backward.default", nonlinear},
-    {"aten.threshold_backward.default", nonlinear},
-    {"aten.trunc.default", nonlinear},
-    {"aten.where.Scalar", nonlinear},
-    {"aten.where.ScalarOther", nonlinear},
-    {"aten.where.ScalarSelf", nonlinear},
-    {"aten.silu.default", nonlinear},
-    {"aten.sigmoid.default", nonlinear},
-    {"aten.relu.default", nonlinear},
-    {"aten.gelu.default", nonlinear},
-    {"aten.tanh.default", nonlinear},
-    {"aten.exp.default", nonlinear},
-    {"aten.log.default", nonlinear},
-    {"aten.sqrt.default", nonlinear},
-    {"aten.rsqrt.default", nonlinear},
-    {"aten.cos.default", nonlinear},
-    {"aten.sin.default", nonlinear},
-    {"aten.clamp.default", nonlinear},
-    {"aten.bitwise_not.default", nonlinear},
-    {"aten.pow.Tensor_Scalar", nonlinear},
-    {"aten.silu_backward.default", nonlinear},
-    {"aten.sigmoid_backward.default", nonlinear},
-    {"aten.gelu_backward.default", nonlinear},
-    {"aten.floor_divide.default", nonlinear},
-    {"aten.masked_fill.Scalar", nonlinear},
-    {"aten.masked_fill.Tensor", nonlinear},
-    {"aten.where.self", nonlinear},
-    {"aten.bitwise_and.Tensor", nonlinear},
-    {"aten.bitwise_or.Tensor", nonlinear},
-    {"aten.logical_and.default", nonlinear},
-    {"aten.logical_not.default", nonlinear},
-    {"aten.eq.Tensor", nonlinear},
-    {"aten.eq.Scalar", nonlinear},
-    {"aten.ne.Tensor", nonlinear},
-    {"aten.ne.Scalar", nonlinear},
-    {"aten.ge.Tensor", nonlinear},
-    {"aten.ge.Scalar", nonlinear},
-    {"aten.gt.Tensor", nonlinear},
-    {"aten.gt.Scalar", nonlinear},
-    {"aten.le.Tensor", nonlinear},
-    {"aten.le.Scalar", nonlinear},
-    {"aten.lt.Tensor", nonlinear},
-    {"aten.lt.Scalar", nonlinear},
-    {"aten.add.Scalar", nonlinear},
-    {"aten.sub.Scalar", nonlinear},
-    {"aten.neg.default", linear},
-    {"aten.mul.Scalar", linear},
-    {"aten.div.Scalar", linear},
-    {"aten._to_copy.default", cast},
-    {"prims.convert_element_type.default", cast},
-    {"aten.clone.default", linear},
-    {"aten.alias.default", linear},
-    {"aten.detach.default", linear},
-    {"aten._conj.default", linear},
-    {"_c10d_functional.wait_tensor.default", linear},
-    {"aten.add.Tensor", sum},
-    {"aten.sub.Tensor", sum},
-    {"operator.add", sum},
-    {"operator.sub", sum},
-    {"aten.mul.Tensor", product},
-    {"operator.mul", product},
-    {"aten.div.Tensor", quotient},
-    {"operator.floordiv", nonlinear},
-    {"operator.mod", nonlinear},
-    {"operator.truediv", nonlinear},
-    {"operator.neg", linear},
-    {"operator.eq", comparison},
-    {"operator.ne", comparison},
-    {"operator.ge", comparison},
-    {"operator.gt", comparison},
-    {"operator.le", comparison},
-    {"operator.lt", comparison},
-    {"operator.and_", comparison},
-    {"operator.or_", comparison},
-    {"operator.not_", comparison},
-    {"torch.sym_not", comparison},
-    {"aten._assert_scalar.default", comparison},
-    {"aten.sym_constrain_range.default", comparison},
-    {"aten.sym_constrain_range_for_size.default", comparison},
-    {"aten.zeros_like.default", constant_like},
-    {"aten.ones_like.default", constant_like},
-    {"aten.full_like.default", constant_like},
-    {"aten.empty_like.default", constant_like},
-    {"aten.add_.Tensor", add_in_place},
-    {"aten.sub_.Tensor", add_in_place},
-    {"aten.sub_.Scalar", write_in_place},
-    {"aten.mul_.Tensor", write_in_place},
-    {"aten.mul_.Scalar", write_in_place},
-    {"aten.div_.Tensor", write_in_place},
-    {"aten.div_.Scalar", write_in_place},
-    {"aten.copy_.default", write_in_place},
-    {"aten._assert_async.default", comparison},
-    {"aten._assert_async.msg", comparison},
-    {"aten._assert_tensor_metadata.default", check_of_metadata},
+    {OpFamily::kElementwise, elementwise_op},
+    {OpFamily::kCast, cast},
+    {OpFamily::kWait, linear},
+    {OpFamily::kNumber, arithmetic},
+    {OpFamily::kComparison, comparison},
+    {OpFamily::kCheck, check},
+    {OpFamily::kLike, constant_like},
 };
 
 }  // namespace

@@ -36,9 +36,11 @@ Placement sort(PlacementCall& call) {
     call.take_whole(call.arg(0));
     return Placement::whole();
   }
-  if (p.dim != call.dim(call.int_arg(2, "dim", -1), call.rank(call.arg(0)))) return Placement::tuple({p, p});
-  call.assume("orders the part's own rows");
-  return Placement::tuple({in_own_order(p, p.dim), in_own_order(p, p.dim)});
+  const bool is_along = p.dim == call.dim_arg(-1, call.rank(call.arg(0)));
+  if (is_along) call.assume("orders the part's own rows");
+  const Placement rows = is_along ? in_own_order(p, p.dim) : p;
+  if (call.op().returns.size() == 1) return rows;
+  return Placement::tuple(std::vector<Placement>(call.op().returns.size(), rows));
 }
 
 // `source` is divided along the dimension that is indexed. Positions that count rows of the part pick from
@@ -172,9 +174,7 @@ Placement index_select(PlacementCall& call) {
 bool is_made_of_zeros(PlacementCall& call, Operand operand) {
   const Node* node = call.producer(operand);
   if (node == nullptr || node->kind != NodeKind::kCall) return false;
-  const std::string_view target = call.graph().text(node->target);
-  return target == "aten.zeros.default" || target == "aten.new_zeros.default" ||
-         target == "aten.zeros_like.default";
+  return node->op != nullptr && node->op->makes_zeros;
 }
 
 // How the dimensions of the positions, of what is written and of the destination go together.
@@ -343,19 +343,17 @@ Placement scalar_read(PlacementCall& call) {
 }
 
 constexpr PlacementRow kRows[] = {
-    {"aten.topk.default", topk},
-    {"aten.sort.stable", sort},
-    {"aten.gather.default", gather},
-    {"aten.index.Tensor", index},
-    {"aten.index_select.default", index_select},
-    {"aten.scatter_.value", scatter_value},
-    {"aten.scatter.value", scatter_value},
-    {"aten.scatter_add.default", scatter_add},
-    {"torchtitan.deterministic_scatter_add.default", deterministic_scatter_add},
-    {"aten.index_put.default", index_put},
-    {"aten.index_put_.default", index_put},
-    {"aten.repeat_interleave.Tensor", repeat_interleave},
-    {"aten._local_scalar_dense.default", scalar_read},
+    {OpFamily::kTopK, topk},
+    {OpFamily::kSort, sort},
+    {OpFamily::kGather, gather},
+    {OpFamily::kIndex, index},
+    {OpFamily::kIndexSelect, index_select},
+    {OpFamily::kScatter, scatter_value},
+    {OpFamily::kScatterAdd, scatter_add},
+    {OpFamily::kRowScatter, deterministic_scatter_add},
+    {OpFamily::kIndexPut, index_put},
+    {OpFamily::kRepeatRows, repeat_interleave},
+    {OpFamily::kHostRead, scalar_read},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "analysis/placement_blocks.h"
 #include "analysis/placement_reshape.h"
 #include "analysis/placement_rules.h"
+#include "ir/mapping.h"
 
 namespace epweave {
 namespace {
@@ -26,31 +27,22 @@ Placement whole(PlacementCall& call) {
   return Placement::whole();
 }
 
-Placement of_number(PlacementCall&) {
-  return Placement::whole();  // numbers are taken whole
-}
-
-Placement t(PlacementCall& call) {
+// Where a dimension of the first operand is in the result, by the mapping of the call's dimensions (ir/mapping.h).
+Placement by_mapping(PlacementCall& call) {
   const Placement p = same(call);
-  return p.is_rows() && call.rank(call.arg(0)) == 2 ? moved(p, 1 - p.dim) : p;
-}
-
-Placement transpose(PlacementCall& call) {
-  const Placement p = same(call);
-  if (!p.is_rows()) return p;
-  const std::size_t rank = call.rank(call.arg(0));
-  const int a = call.dim(call.int_arg(1, "dim0", 0), rank), b = call.dim(call.int_arg(2, "dim1", 0), rank);
-  return moved(p, p.dim == a ? b : p.dim == b ? a : p.dim);
-}
-
-Placement permute(PlacementCall& call) {
-  const Placement p = same(call);
-  if (!p.is_rows()) return p;
-  const auto order = call.items(call.arg(1, "dims"));
-  for (std::size_t i = 0; i < order.size(); ++i)
-    if (order[i].arg.is_int() && call.dim(order[i].arg.as_int(), order.size()) == p.dim)
-      return moved(p, static_cast<int>(i));
-  return p;
+  if (!p.is_divided() || (p.is_partial() && call.op().linearity == Linearity::kFirst)) return p;
+  if (p.is_partial()) {
+    call.take_whole(call.arg(0));
+    return Placement::whole();
+  }
+  const auto mapped = mapped_node(call.graph(), call.node(), call.facts());
+  const CallMapping mapping = map_dimensions(mapped->call);
+  const auto factors = mapping.operand(0, static_cast<std::size_t>(p.dim));
+  if (!p.is_rows() || factors.size() != 1 || mapping.use(factors[0]) != FactorUse::kPassed)
+    call.refuse("chunk.along-divided",
+                "an element of the result depends on its place among all of the divided dimension");
+  const auto dim = mapping.result_dim(0, factors[0]);
+  return dim ? moved(p, static_cast<int>(*dim)) : p;
 }
 
 Placement unsqueeze(PlacementCall& call) {
@@ -74,7 +66,7 @@ Placement squeeze(PlacementCall& call) {
   if (!p.is_rows()) return p;
   const TensorType* type = call.tensor(call.arg(0));
   std::vector<int> dims;
-  const Operand which = call.arg(1, "dim");
+  const Operand which = call.named("dim");
   auto add = [&](Arg arg) {
     const int dim = call.dim(arg.as_int(), type->rank());
     // An extent other than 1 stays.
@@ -82,6 +74,7 @@ Placement squeeze(PlacementCall& call) {
   };
   if (which.arg.is_int()) add(which.arg);
   for (const Operand& item : call.items(which)) add(item.arg);
+  for (std::size_t i = 0; !which && i < type->rank(); ++i) add(Arg::integer(static_cast<std::int64_t>(i)));
   return without_dims(call, p, dims);
 }
 
@@ -175,10 +168,13 @@ Placement slice(PlacementCall& call) {
   return p;
 }
 
-Placement slice_backward(PlacementCall& call) {
+// What was sliced, or selected, among zeros.
+Placement unslice(PlacementCall& call) {
   const Operand sizes = call.arg(1, "input_sizes");
-  const Placement p = same(call);
-  if (p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.items(sizes).size()) == p.dim)
+  Placement p = same(call);
+  const bool is_selected = call.rank(call.arg(0)) < call.items(sizes).size();
+  if (p.is_rows() && is_selected) p.dim += call.dim_arg(0, call.items(sizes).size()) <= p.dim ? 1 : 0;
+  if (!is_selected && p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.items(sizes).size()) == p.dim)
     call.refuse("chunk.along-divided", "it pads the divided dimension");
   return with_sizes(call, sizes, p);
 }
@@ -349,15 +345,6 @@ Placement factory(PlacementCall& call, Operand sizes) {
   return result;
 }
 
-Placement new_like(PlacementCall& call) {
-  call.take_any(call.arg(0));
-  return factory(call, call.arg(1, "size"));
-}
-
-Placement new_tensor(PlacementCall& call) {
-  return factory(call, call.arg(0, "size"));
-}
-
 // A new tensor with strides of its own: strides do not decide what a row is, but must not count rows.
 Placement strided(PlacementCall& call, Operand sizes, Operand strides) {
   for (const Operand& stride : call.items(strides))
@@ -365,13 +352,15 @@ Placement strided(PlacementCall& call, Operand sizes, Operand strides) {
   return factory(call, sizes);
 }
 
-Placement empty_strided(PlacementCall& call) {
-  return strided(call, call.arg(0), call.arg(1));
+// A number as a tensor has no size: numbers are taken whole.
+Placement new_tensor(PlacementCall& call) {
+  const Operand sizes = call.named("size"), strides = call.named("stride");
+  return strides ? strided(call, sizes, strides) : factory(call, sizes);
 }
 
-Placement new_empty_strided(PlacementCall& call) {
+Placement new_like(PlacementCall& call) {
   call.take_any(call.arg(0));
-  return strided(call, call.arg(1), call.arg(2));
+  return new_tensor(call);
 }
 
 Placement arange(PlacementCall& call) {
@@ -400,50 +389,35 @@ Placement numel(PlacementCall& call) {
   return Placement::whole();
 }
 
+Placement size_number(PlacementCall& call) {
+  return call.op().find_param("dim") ? size_of_dim(call) : numel(call);
+}
+
 constexpr PlacementRow kRows[] = {
-    {"aten.t.default", t},
-    {"aten.transpose.int", transpose},
-    {"aten.permute.default", permute},
-    {"aten.unsqueeze.default", unsqueeze},
-    {"aten.squeeze.dim", squeeze},
-    {"aten.squeeze.dims", squeeze},
-    {"aten.select.int", select},
-    {"aten.view_as_complex.default", same},
-    {"aten.view_as_real.default", same},
-    {"aten.expand.default", expand},
-    {"aten.reshape.default", reshape},
-    {"aten.view.default", reshape},
-    {"aten._unsafe_view.default", reshape},
-    {"aten.slice.Tensor", slice},
-    {"aten.slice_backward.default", slice_backward},
-    {"aten.constant_pad_nd.default", pad},
-    {"aten.split.Tensor", split},
-    {"aten.split_with_sizes.default", split},
-    {"aten.unbind.int", unbind},
-    {"operator.getitem", getitem},
-    {"aten.cat.default", concatenate},
-    {"aten.stack.default", stack},
-    {"aten.repeat.default", repeat},
-    {"aten.new_zeros.default", new_like},
-    {"aten.new_empty.default", new_like},
-    {"aten.new_ones.default", new_like},
-    {"aten.new_full.default", new_like},
-    {"aten.zeros.default", new_tensor},
-    {"aten.ones.default", new_tensor},
-    {"aten.full.default", new_tensor},
-    {"aten.empty.memory_format", new_tensor},
-    {"aten.empty_strided.default", empty_strided},
-    {"aten.new_empty_strided.default", new_empty_strided},
-    {"aten.scalar_tensor.default", of_number},
-    {"aten.arange.default", arange},
-    {"aten.arange.start", arange},
-    {"aten.arange.start_step", arange},
-    {"aten.sym_size.int", size_of_dim},
-    {"aten.sym_numel.default", numel},
-    {"_dtensor.mesh_get_process_group.default", whole},
-    {"device_mesh._get_submesh.<packet>", whole},
-    {"device_mesh._runtime_compute_coordinate_on_dim.default", whole},
-    {"coor.current_device.default", whole},
+    {OpFamily::kPermute, by_mapping},
+    {OpFamily::kBitView, by_mapping},
+    {OpFamily::kReorder, by_mapping},
+    {OpFamily::kTriangle, by_mapping},
+    {OpFamily::kOneHot, by_mapping},
+    {OpFamily::kUnsqueeze, unsqueeze},
+    {OpFamily::kSqueeze, squeeze},
+    {OpFamily::kSelect, select},
+    {OpFamily::kExpand, expand},
+    {OpFamily::kReshape, reshape},
+    {OpFamily::kSlice, slice},
+    {OpFamily::kUnslice, unslice},
+    {OpFamily::kPad, pad},
+    {OpFamily::kSplit, split},
+    {OpFamily::kUnbind, unbind},
+    {OpFamily::kElement, getitem},
+    {OpFamily::kJoin, concatenate},
+    {OpFamily::kStack, stack},
+    {OpFamily::kRepeat, repeat},
+    {OpFamily::kNew, new_like},
+    {OpFamily::kFactory, new_tensor},
+    {OpFamily::kIota, arange},
+    {OpFamily::kSize, size_number},
+    {OpFamily::kMesh, whole},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "analysis/module_path.h"
@@ -11,14 +12,6 @@
 
 namespace epweave {
 namespace {
-
-std::vector<PlacementRow> all_rows() {
-  std::vector<PlacementRow> rows;
-  for (auto table : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
-                     routing_placement_rows()})
-    rows.insert(rows.end(), table.begin(), table.end());
-  return rows;
-}
 
 std::vector<std::filesystem::path> graphs_to_chunk() {
   const char* env = std::getenv("EPWEAVE_GRAPHS");
@@ -30,13 +23,33 @@ std::vector<std::filesystem::path> graphs_to_chunk() {
   return paths;
 }
 
-TEST_CASE("placement rules are for known ops, one each") {
-  std::set<std::string_view> seen;
-  for (const PlacementRow& row : all_rows()) {
-    INFO(row.target);
-    CHECK(find_op(row.target) != nullptr);
-    CHECK(seen.insert(row.target).second);
+TEST_CASE("a family of ops has one placement rule, or a reason why it has none") {
+  const std::map<OpFamily, std::string_view> without_rule = {
+      {OpFamily::kTransfer, "what is moved to the host is kept whole"},
+      {OpFamily::kSliceWrite, "a slice of the divided dimension would be another one of each part's"},
+      {OpFamily::kEmbeddingBackward, "its sum over rows depends on padding and on how often a number occurs"},
+      {OpFamily::kIndexAdd, "into zeros it is a scatter_add, into anything else no sum of parts"},
+      {OpFamily::kIndexCopy, "which write stays depends on all of them"},
+      {OpFamily::kMaskedRows, "how many rows a part has depends on the values"},
+      {OpFamily::kSearch, "positions among sorted rows are of no part"},
+      {OpFamily::kCount, "as many counts as the largest number says"},
+      {OpFamily::kLoss, "losses are outside the modules that are divided"},
+      {OpFamily::kLossBackward, "losses are outside the modules that are divided"},
+      {OpFamily::kClassLoss, "losses are outside the modules that are divided"},
+      {OpFamily::kClassLossBackward, "losses are outside the modules that are divided"},
+      {OpFamily::kRandom, "parts would draw other numbers"},
+      {OpFamily::kOpaque, "nothing is known of the op"},
+  };
+  std::set<OpFamily> seen;
+  for (const PlacementRow& row : placement_rows()) {
+    INFO(name_of(row.family));
+    CHECK(seen.insert(row.family).second);
+    CHECK_FALSE(without_rule.contains(row.family));
     CHECK(row.rule != nullptr);
+  }
+  for (const OpInfo& op : ops()) {
+    INFO(op.target);
+    CHECK(seen.contains(op.family) != without_rule.contains(op.family));
   }
 }
 

@@ -27,17 +27,114 @@ std::int64_t product(std::span<const std::int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-bool is_one_of(const Node& node, std::initializer_list<std::string_view> targets) {
-  return node.op != nullptr && std::ranges::find(targets, node.op->target) != targets.end();
-}
+// How the order of a call's rows follows from that of its operands'.
+enum class RowOrder : std::uint8_t {
+  kPaired,       // rows with the same number are paired: all operands are in one order
+  kHandedOn,     // the operands' rows, which need not pair
+  kOfFirst,      // the order of what is written, or picked from within its rows
+  kByPositions,  // of the numbers that pick rows
+  kSorted,
+  kOwn,
+  kReshaped,
+  kGathered,
+  kScattered,
+  kJoined,
+  kSplit,
+  kUnknown,
+};
 
-// Rows of the result are rows of the operands with the same number.
-bool pairs_rows(const OpInfo& op) {
-  const std::string_view name = op.target;
-  for (const std::string_view moves : {"index", "gather", "scatter", "embedding", "repeat", "sort", "topk",
-                                       "searchsorted", "bucketize", "all_to_all", "stack"})
-    if (name.find(moves) != name.npos) return false;
-  return op.cost == CostClass::kMemory || op.cost == CostClass::kMatmul;
+RowOrder row_order(OpFamily family) {
+  switch (family) {
+    case OpFamily::kElementwise:
+    case OpFamily::kCast:
+    case OpFamily::kTransfer:
+    case OpFamily::kNormalise:
+    case OpFamily::kHalve:
+    case OpFamily::kHalveBackward:
+    case OpFamily::kNormaliseLastBackward:
+    case OpFamily::kMatmul:
+    case OpFamily::kAddMatmul:
+    case OpFamily::kGroupedMatmul:
+    case OpFamily::kLoss:
+    case OpFamily::kLossBackward:
+    case OpFamily::kClassLoss:
+    case OpFamily::kClassLossBackward:
+    case OpFamily::kSliceWrite:
+    case OpFamily::kStack:
+    case OpFamily::kRandom:
+      return RowOrder::kPaired;
+    case OpFamily::kNormaliseLast:
+    case OpFamily::kSum:
+    case OpFamily::kReduce:
+    case OpFamily::kTruth:
+    case OpFamily::kScan:
+    case OpFamily::kTopK:
+    case OpFamily::kUnsqueeze:
+    case OpFamily::kSqueeze:
+    case OpFamily::kPermute:
+    case OpFamily::kExpand:
+    case OpFamily::kRepeat:
+    case OpFamily::kSelect:
+    case OpFamily::kSlice:
+    case OpFamily::kUnbind:
+    case OpFamily::kPad:
+    case OpFamily::kUnslice:
+    case OpFamily::kReorder:
+    case OpFamily::kTriangle:
+    case OpFamily::kOneHot:
+    case OpFamily::kSearch:
+    case OpFamily::kAttention:
+    case OpFamily::kFlexAttention:
+    case OpFamily::kAllReduce:
+    case OpFamily::kBroadcast:
+    case OpFamily::kWait:
+    case OpFamily::kElement:
+      return RowOrder::kHandedOn;
+    case OpFamily::kIndexPut:
+    case OpFamily::kScatter:
+    case OpFamily::kScatterAdd:
+    case OpFamily::kRowScatter:
+    case OpFamily::kIndexAdd:
+    case OpFamily::kIndexCopy:
+      return RowOrder::kOfFirst;
+    case OpFamily::kIndex:
+    case OpFamily::kIndexSelect:
+    case OpFamily::kEmbedding:
+    case OpFamily::kGather:
+      return RowOrder::kByPositions;
+    case OpFamily::kSort:
+      return RowOrder::kSorted;
+    case OpFamily::kAllToAll:
+    case OpFamily::kIota:
+    case OpFamily::kRepeatRows:
+    case OpFamily::kMaskedRows:
+      return RowOrder::kOwn;
+    case OpFamily::kReshape:
+    case OpFamily::kBitView:
+      return RowOrder::kReshaped;
+    case OpFamily::kAllGather:
+      return RowOrder::kGathered;
+    case OpFamily::kReduceScatter:
+      return RowOrder::kScattered;
+    case OpFamily::kJoin:
+      return RowOrder::kJoined;
+    case OpFamily::kSplit:
+      return RowOrder::kSplit;
+    case OpFamily::kEmbeddingBackward:
+    case OpFamily::kCount:
+    case OpFamily::kFactory:
+    case OpFamily::kLike:
+    case OpFamily::kNew:
+    case OpFamily::kSize:
+    case OpFamily::kNumber:
+    case OpFamily::kComparison:
+    case OpFamily::kHostRead:
+    case OpFamily::kCheck:
+    case OpFamily::kMesh:
+    case OpFamily::kOpaque:
+      return RowOrder::kUnknown;
+  }
+  return RowOrder::kUnknown;
 }
 
 }  // namespace
@@ -98,29 +195,80 @@ std::int64_t OrderCheck::order_of_piece(NodeId id) {
   return sizes.size() == sizes_in_b(id).size() + 1 ? sizes[static_cast<std::size_t>(dim)] : blocks_[from];
 }
 
+// Rows in an order of a part's own are none once a part has all that the whole has: sums, counts.
 std::int64_t OrderCheck::order_of(NodeId id) {
-  const Node& node = b_.nodes[id];
-  if (is_one_of(node, {"aten.index.Tensor", "aten.embedding.default"})) return order_of_index(id);
-  if (is_one_of(node, {"aten.cat.default"})) return order_of_cat(id);
+  const std::int64_t order = order_by_family(id);
+  return order == kOwn ? own_order(id) : order;
+}
+
+std::int64_t OrderCheck::own_order(NodeId id) {
+  const TensorType* type = claims_.tensor_a(claims_[id].origin);
+  if (type != nullptr && type->sizes.empty()) return kUnknown;
+  const Sizes whole = sizes_in_a(claims_[id].origin);
+  return !whole.empty() && whole == sizes_in_b(id) ? kUnknown : kOwn;
+}
+
+std::int64_t OrderCheck::order_by_family(NodeId id) {
   const NodeId from = first_share(id);
-  if (from && is_reshape(node)) return order_of_reshape(id, from);
-  if (from && is_one_of(node, {"_c10d_functional.all_gather_into_tensor.default"}))
-    return order_of_gather(id, from);
-  if (from && is_one_of(node, {"_c10d_functional.reduce_scatter_tensor.default"}))
-    return order_of_scatter(id, from);
-  if (from && is_one_of(node, {"aten.split.Tensor", "aten.split_with_sizes.default"}))
-    return order_of_split(id, from);
-  return order_by_operands(id);
+  switch (row_order(b_.nodes[id].op->family)) {
+    case RowOrder::kPaired:
+    case RowOrder::kHandedOn:
+      return order_by_operands(id);
+    case RowOrder::kOfFirst:
+      return order_of_first(id);
+    case RowOrder::kByPositions:
+      return order_of_index(id);
+    case RowOrder::kSorted:
+      return order_of_sort(id);
+    case RowOrder::kOwn:
+      return kOwn;
+    case RowOrder::kReshaped:
+      return from ? order_of_reshape(id, from) : kUnknown;
+    case RowOrder::kGathered:
+      return from ? order_of_gather(id, from) : kUnknown;
+    case RowOrder::kScattered:
+      return from ? order_of_scatter(id, from) : kUnknown;
+    case RowOrder::kJoined:
+      return order_of_cat(id);
+    case RowOrder::kSplit:
+      return from ? order_of_split(id, from) : kUnknown;
+    case RowOrder::kUnknown:
+      return kUnknown;
+  }
+  return kUnknown;
+}
+
+std::int64_t OrderCheck::order_of_first(NodeId id) const {
+  const NodeId first = first_share(id);
+  return first ? blocks_[first] : kUnknown;
+}
+
+// Rows that are sorted within themselves stay where they are.
+std::int64_t OrderCheck::order_of_sort(NodeId id) {
+  const NodeId from = first_share(id);
+  if (!from) return kUnknown;
+  const int dim = divided_dimension(from);
+  const auto position = b_.nodes[id].op->find_param("dim");
+  const Arg along = position ? arg_of(context_, b_.nodes[id], *position) : Arg::none();
+  const auto rank = static_cast<std::int64_t>(sizes_in_b(from).size());
+  const std::int64_t sorted = along.is_int() ? along.as_int() : -1;
+  const bool is_along = rank == 0 || dim < 0 || (sorted < 0 ? sorted + rank : sorted) == dim;
+  return is_along ? kOwn : blocks_[from];
 }
 
 std::int64_t OrderCheck::order_by_operands(NodeId id) {
   const Node& node = b_.nodes[id];
+  const bool pairs = row_order(node.op->family) == RowOrder::kPaired;
   NodeId known;
-  bool agree = true;
+  bool agree = true, any_own = false;
   for_each_input(context_, node, [&](NodeId input) {
     if (!is_share(input) || blocks_[input] == kUnknown) return;
+    if (blocks_[input] == kOwn) {
+      any_own = true;
+      return;
+    }
     if (known && blocks_[known] != blocks_[input]) {
-      if (agree && pairs_rows(*node.op))
+      if (agree && pairs)
         claims_.fail(
             id, "rewrite-rows",
             fmt::format("pairs rows of {} and {}, of which a part has some of {} blocks and of {}",
@@ -129,26 +277,27 @@ std::int64_t OrderCheck::order_by_operands(NodeId id) {
     }
     if (!known) known = input;
   });
-  const bool hands_on = pairs_rows(*node.op) || node.op->cost == CostClass::kFree ||
-                        node.op->cost == CostClass::kReduction || node.op->cost == CostClass::kWait ||
-                        node.op->cost == CostClass::kAttention || node.op->cost == CostClass::kCollective;
-  return known && agree && hands_on ? blocks_[known] : kUnknown;
+  if (any_own) return kOwn;
+  return known && agree ? blocks_[known] : kUnknown;
 }
 
 // Rows of a table that all parts share are in the order of the numbers that pick them.
 std::int64_t OrderCheck::order_of_index(NodeId id) {
+  const NodeId source = first_share(id);
   std::int64_t blocks = kUnknown;
   std::size_t shares = 0;
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
-    if (!is_share(input)) return;
+    if (!is_share(input) || input == source) return;
     ++shares;
-    blocks = blocks_[input];
+    blocks = blocks_[input] == kOwn || blocks == kOwn ? kOwn : blocks_[input];
   });
-  return shares == 1 && !first_share(id) ? blocks : kUnknown;
+  if (blocks == kOwn) return kOwn;
+  return shares == 1 && !source ? blocks : kUnknown;
 }
 
 // How many runs of rows of a part there are in all does not change.
 std::int64_t OrderCheck::order_of_reshape(NodeId id, NodeId from) {
+  if (blocks_[from] == kOwn) return kOwn;
   const int before = divided_dimension(from), after = divided_dimension(id);
   if (before < 0 || after < 0 || blocks_[from] == kUnknown) return kUnknown;
   const Sizes source = sizes_in_a(claims_[from].origin), target = sizes_in_a(claims_[id].origin);
@@ -159,12 +308,14 @@ std::int64_t OrderCheck::order_of_reshape(NodeId id, NodeId from) {
 }
 
 std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {
+  if (blocks_[from] == kOwn) return kOwn;
   const Sizes mine = sizes_in_a(claims_[from].origin), all = sizes_in_a(claims_[id].origin);
   if (divided_dimension(from) != 0 || mine.empty() || all.empty() || mine[0] == 0) return blocks_[from];
   return blocks_[from] * (all[0] / mine[0]);
 }
 
 std::int64_t OrderCheck::order_of_scatter(NodeId id, NodeId from) {
+  if (blocks_[from] == kOwn) return kOwn;
   const Sizes all = sizes_in_a(claims_[from].origin), mine = sizes_in_a(claims_[id].origin);
   if (blocks_[from] == kUnknown || divided_dimension(from) != 0 || mine.empty() || all.empty() ||
       mine[0] == 0)
@@ -191,6 +342,7 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
     const bool is_known = item.is_node() && is_share(item.as_node());
     const std::int64_t found = is_known ? blocks_[item.as_node()] : kUnknown;
     const Sizes sizes = is_known ? sizes_in_b(item.as_node()) : Sizes();
+    if (found == kOwn) return kOwn;
     if (found == kUnknown || (blocks != kUnknown && (found != blocks || sizes != first))) return kUnknown;
     blocks = found;
     first = sizes;
@@ -204,7 +356,7 @@ std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
   const auto rank = static_cast<std::int64_t>(sizes_in_b(from).size());
   const std::int64_t split_dim = along.is_int() ? along.as_int() : 0;
   const bool is_along = (split_dim < 0 ? split_dim + rank : split_dim) == dim;
-  if (!is_along || blocks_[from] == kUnknown) return blocks_[from];
+  if (!is_along || blocks_[from] == kUnknown || blocks_[from] == kOwn) return blocks_[from];
   const TypeId type = b_.nodes[id].type;
   const auto pieces = static_cast<std::int64_t>(type ? context_.types[type].elements.size() : 0);
   if (pieces > 0 && blocks_[from] % pieces == 0) return blocks_[from] / pieces;
@@ -230,6 +382,10 @@ void OrderCheck::check_join(NodeId id) {
     return;
   }
   for (NodeId part : claims_.parts(origin)) {
+    if (blocks_[part] == kOwn)
+      return claims_.fail(
+          id, "rewrite-join",
+          fmt::format("joins rows of {}, which are in an order of their part's own", claims_.describe(part)));
     if (blocks_[part] == kUnknown || blocks_[part] == joined) continue;
     return claims_.fail(id, "rewrite-join",
                         fmt::format("joins rows of {} blocks, of which {} has some, as those of {}",

@@ -5,10 +5,14 @@
 //   %g_0   all_gather of %x_0 by 2 ranks: 4 rows of [8, 3]       2 blocks: rows 0 1 4 5
 //   %g = cat([%g_0, %g_1], 0)                                    wrong: has rows 0 1 4 5 2 3 6 7
 //
+//   %s_0 = sort(%x_0, 0)                                  an order of the part's own: sorted, exchanged, numbered
+//   %s = cat([%s_0, %s_1], 0)                             wrong: not the rows of sort(%x, 0)
+//
 // Followed from cuts through gathers, reductions that scatter, joins and splits of rows, and reshapes; other calls hand on
-// what their parts have. Rows of a part that are paired, joined or scattered must be in the same blocks. What comes from
-// sorts, exchanges or factories is in no order that is known here, and pairs with any. Extents are compared by the numbers
-// that they had when the graph was traced. Reports rewrite-rows and rewrite-join.
+// what their parts have, by the family of the op. Rows of a part that are paired, joined or scattered must be in the same
+// blocks. Rows in an order of the part's own pair with any, and no join may show them; rows written into a destination are
+// in its order. What factories make pairs with any. Extents are compared by the numbers that they had when the graph was
+// traced. Reports rewrite-rows and rewrite-join.
 #pragma once
 
 #include "compare/rewrite_claims.h"
@@ -26,6 +30,7 @@ class OrderCheck {
  private:
   using Sizes = std::vector<std::int64_t>;
   static constexpr std::int64_t kUnknown = 0;
+  static constexpr std::int64_t kOwn = -1;  // an order of the part's own
 
   // Of a tensor, each extent; empty: it is none, or has an extent without a number.
   Sizes sizes_in_a(NodeId id);
@@ -35,9 +40,14 @@ class OrderCheck {
   bool is_share(NodeId b) const;
 
   std::int64_t order_of(NodeId id);
+  std::int64_t order_by_family(NodeId id);
+  std::int64_t order_of_sort(NodeId id);
+  // An order of its own, if something shows that the part has less than all of the rows, or nothing shows that it has all.
+  std::int64_t own_order(NodeId id);
   std::int64_t order_of_piece(NodeId id);
   std::int64_t order_by_operands(NodeId id);
   std::int64_t order_of_index(NodeId id);
+  std::int64_t order_of_first(NodeId id) const;
   std::int64_t order_of_reshape(NodeId id, NodeId from);
   std::int64_t order_of_gather(NodeId id, NodeId from);
   std::int64_t order_of_scatter(NodeId id, NodeId from);

@@ -26,6 +26,7 @@ class RewriteVerifier {
         calls_(claims, numbers_),
         joins_(claims, numbers_),
         storage_(claims),
+        rows_(claims, numbers_),
         orders_(claims),
         report_(report) {}
 
@@ -64,7 +65,7 @@ class RewriteVerifier {
         break;
       case ClaimKind::kPart:
         calls_.check_call(id);
-        check_rows(claims_, numbers_, id);
+        rows_.check(id);
         storage_.check_effects(id);
         break;
       case ClaimKind::kSplit:
@@ -92,6 +93,7 @@ class RewriteVerifier {
   CallCheck calls_;
   JoinCheck joins_;
   StorageCheck storage_;
+  RowCheck rows_;
   OrderCheck orders_;
   RewriteReport& report_;
 };

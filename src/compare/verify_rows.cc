@@ -3,113 +3,89 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
+#include "ir/mapping.h"
 #include "ir/op.h"
 
 namespace epweave {
 namespace {
 
-// "mean" of "aten.mean.dim".
-std::string_view base_name(const OpInfo& op) {
-  std::string_view name = op.target;
-  if (!name.starts_with("aten.")) return {};
-  name.remove_prefix(5);
-  return name.substr(0, name.find('.'));
-}
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-// Over the dimensions named by `dim`, or all.
-bool mixes_dim(const OpInfo& op) {
-  return !op.find_param("other") && is_one_of(base_name(op), {"_softmax",
-                                                              "_log_softmax",
-                                                              "_softmax_backward_data",
-                                                              "_log_softmax_backward_data",
-                                                              "logsumexp",
-                                                              "mean",
-                                                              "var",
-                                                              "var_mean",
-                                                              "std",
-                                                              "prod",
-                                                              "amax",
-                                                              "amin",
-                                                              "max",
-                                                              "min",
-                                                              "argmax",
-                                                              "argmin",
-                                                              "median",
-                                                              "all",
-                                                              "any",
-                                                              "linalg_vector_norm"});
-}
-
-// Over the last dimensions, as many as `normalized_shape` has.
-bool normalizes(const OpInfo& op) {
-  return is_one_of(base_name(op), {"_fused_rms_norm", "native_layer_norm"});
-}
-
-class MixedDimensions {
- public:
-  MixedDimensions(const Context& context, const Node& node, std::size_t rank)
-      : context_(context), node_(node), is_mixed_(rank) {
-    const OpInfo& op = *node.op;
-    if (normalizes(op)) {
-      const Arg* shape = find(op, "normalized_shape");
-      const std::size_t n = shape != nullptr && shape->is_list() ? context.args.children(*shape).size() : 0;
-      for (std::size_t i = rank - std::min(n, rank); i < rank; ++i) is_mixed_[i] = true;
-    } else if (mixes_dim(op)) {
-      const Arg* dim = find(op, "dim");
-      if (dim != nullptr && dim->is_int()) {
-        add(dim->as_int());
-      } else if (dim != nullptr && dim->is_list() && !context.args.children(*dim).empty()) {
-        for (const Arg& item : context.args.children(*dim))
-          if (item.is_int()) add(item.as_int());
-      } else {
-        is_mixed_.assign(rank, true);
-      }
+// Whether a part may have less than all of a dimension with these factors. One that is several is divided in blocks of
+// one of them; which, the order of the part's rows says.
+bool may_divide(const CallMapping& mapping, std::span<const Factor> factors) {
+  const auto is_free = [&](Factor factor) {
+    switch (mapping.use(factor)) {
+      case FactorUse::kPassed:
+      case FactorUse::kSummed:
+      case FactorUse::kIndexed:
+        return true;
+      case FactorUse::kReduced:
+      case FactorUse::kWhole:
+        return false;
     }
-  }
+    return false;
+  };
+  return factors.empty() || std::ranges::any_of(factors, is_free);
+}
 
-  bool operator[](std::size_t dim) const { return is_mixed_[dim]; }
-
- private:
-  const Arg* find(const OpInfo& op, std::string_view param) const {
-    const auto position = op.find_param(param);
-    return position ? find_arg(context_, node_, *position, param) : nullptr;
-  }
-  void add(std::int64_t dim) {
-    const std::int64_t at = dim < 0 ? dim + std::ssize(is_mixed_) : dim;
-    if (at >= 0 && at < std::ssize(is_mixed_)) is_mixed_[static_cast<std::size_t>(at)] = true;
-  }
-
-  const Context& context_;
-  const Node& node_;
-  std::vector<bool> is_mixed_;
-};
+// Calls whose parts have rules of their own, or that read no element.
+bool has_own_rules(OpFamily family) {
+  return family == OpFamily::kAttention || family == OpFamily::kFlexAttention || family == OpFamily::kSort ||
+         family == OpFamily::kSize || family == OpFamily::kElement || family == OpFamily::kCheck ||
+         family == OpFamily::kHostRead || family == OpFamily::kMesh;
+}
 
 }  // namespace
 
-void check_rows(RewriteClaims& claims, Numbers& numbers, NodeId part) {
-  const Context& context = *claims.graph_b().context;
-  const Node& node = claims.graph_b().step().nodes[part];
-  if (node.op == nullptr || !(mixes_dim(*node.op) || normalizes(*node.op))) return;
-  const auto before = context.args[claims.graph_a().step().nodes[claims[part].origin].args];
-  const auto after = context.args[node.args];
-  if (before.empty() || after.empty() || !before[0].is_node() || !after[0].is_node()) return;
-  const TensorType* whole = claims.tensor_a(before[0].as_node());
-  const TensorType* piece = claims.tensor_b(after[0].as_node());
-  if (whole == nullptr || piece == nullptr || whole->sizes.size() != piece->sizes.size()) return;
-  const MixedDimensions is_mixed(context, node, whole->sizes.size());
-  for (std::size_t i = 0; i < whole->sizes.size(); ++i) {
-    if (!is_mixed[i] || numbers.match(whole->sizes[i], piece->sizes[i], {}) == Fraction::kAll) continue;
-    return claims.fail(part, "rewrite-rows",
-                       fmt::format("mixes what lies along dimension {} of {}, of which it has {} of {}", i,
-                                   claims.describe(after[0].as_node()),
-                                   context.exprs.print(context.exprs.poly(piece->sizes[i])),
-                                   context.exprs.print(context.exprs.poly(whole->sizes[i]))));
+bool RowCheck::is_divided(ExprId whole, ExprId piece) {
+  return numbers_.match(whole, piece, {}) != Fraction::kAll;
+}
+
+bool RowCheck::has_divided_operand(NodeId part) {
+  bool is_found = false;
+  for_each_input(*claims_.graph_b().context, claims_.graph_b().step().nodes[part], [&](NodeId input) {
+    const Claim& claim = claims_[input];
+    const bool is_share = claim.kind == ClaimKind::kPart || claim.kind == ClaimKind::kPiece;
+    const TensorType* piece = claims_.tensor_b(input);
+    const TensorType* whole = is_share && claim.origin ? claims_.tensor_a(claim.origin) : nullptr;
+    if (is_found || piece == nullptr || whole == nullptr) return;
+    is_found = whole->sizes.size() != piece->sizes.size();
+    for (std::size_t i = 0; i < whole->sizes.size() && !is_found; ++i)
+      is_found = is_divided(whole->sizes[i], piece->sizes[i]);
+  });
+  return is_found;
+}
+
+void RowCheck::fail(NodeId part, NodeId operand, std::size_t dim) {
+  const Context& context = *claims_.graph_b().context;
+  const TensorType* type = claims_.tensor_b(operand);
+  const TensorType* whole = claims_.tensor_a(claims_[operand].origin);
+  const auto print = [&](ExprId extent) { return context.exprs.print(context.exprs.poly(extent)); };
+  claims_.fail(part, "rewrite-rows",
+               fmt::format("mixes what lies along dimension {} of {}, of which it has {} of {}", dim,
+                           claims_.describe(operand), print(type->sizes[dim]),
+                           whole != nullptr && dim < whole->sizes.size() ? print(whole->sizes[dim]) : "all"));
+}
+
+void RowCheck::check(NodeId part) {
+  const Node& node = claims_.graph_b().step().nodes[part];
+  if (node.op != nullptr && (passes_all(node.op->family) || has_own_rules(node.op->family))) return;
+  if (!has_divided_operand(part)) return;
+  const auto before =
+      node.op == nullptr
+          ? std::nullopt
+          : mapped_node(claims_.graph_a(), claims_.graph_a().step().nodes[claims_[part].origin], facts_);
+  const CallMapping mapping = before ? map_dimensions(before->call) : CallMapping();
+  if (!mapping.is_known())
+    return claims_.fail(part, "rewrite-rows",
+                        "takes a part of a tensor, and nothing is known of what the op makes of parts");
+  const auto after = mapped_node(claims_.graph_b(), node, facts_);
+  for (std::size_t i = 0; i < before->operands.size() && i < after->operands.size(); ++i) {
+    const TensorType *whole = claims_.tensor_a(before->operands[i]),
+                     *piece = claims_.tensor_b(after->operands[i]);
+    for (std::size_t d = 0; d < whole->sizes.size() && d < piece->sizes.size(); ++d)
+      if (is_divided(whole->sizes[d], piece->sizes[d]) && !may_divide(mapping, mapping.operand(i, d)))
+        return fail(part, after->operands[i], d);
   }
 }
 

@@ -1,17 +1,36 @@
-// Parts of ops that mix what lies along a dimension: a part of the rows does not have what the op needs of the
-// others.
+// Parts of ops that need more than their part of the rows, by the mapping of the call's dimensions (ir/mapping.h).
 //
 //   %p = _softmax(%x, 0)      %p_0 = _softmax(%x_0, 0), %x_0 half of the rows of %x     not half of %p
+//   %f = flip(%x, [0])        %f_0 = flip(%x_0, [0])                                    not half of %f
 //
-// Sums are linear, so parts of them add up to the whole; they are for the join to prove. Ops that bring rows into an
-// order (sort, cumsum) are what routing is made of: that their rows are those of their tokens is taken for granted
-// (verify_rewrite.h). Reports rewrite-rows.
+// A dimension of which a part has less than all must be passed to the result, summed (parts of sums add up: that is for
+// the join to prove), or be one whose elements data choose: that rows which are exchanged or picked are those of their
+// tokens is taken for granted (docs/rewrite_verification.md). A sort of a part's own rows gives them in an order of its
+// own, which no join may show (verify_orders.h). Reports rewrite-rows.
 #pragma once
 
 #include "compare/rewrite_claims.h"
+#include "ir/facts.h"
 
 namespace epweave {
 
-void check_rows(RewriteClaims& claims, Numbers& numbers, NodeId part);
+class RowCheck {
+ public:
+  RowCheck(RewriteClaims& claims, Numbers& numbers)
+      : claims_(claims), numbers_(numbers), facts_(claims.graph_a()) {}
+
+  // A node of B that is a part.
+  void check(NodeId part);
+
+ private:
+  bool is_divided(ExprId whole, ExprId piece);
+  // The first dimension of an operand of which the part has less than all.
+  bool has_divided_operand(NodeId part);
+  void fail(NodeId part, NodeId operand, std::size_t dim);
+
+  RewriteClaims& claims_;
+  Numbers& numbers_;
+  Facts facts_;
+};
 
 }  // namespace epweave

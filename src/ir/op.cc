@@ -102,6 +102,7 @@ std::vector<OpInfo> read_table() {
     op.is_effectful = (row.flags & kEffectful) != 0;
     op.is_random = (row.flags & kRandom) != 0;
     op.reads_types_only = (row.flags & kTypesOnly) != 0;
+    op.makes_zeros = (row.flags & kZeros) != 0;
     read_schema(op);
     EPWEAVE_CHECK(op.params.size() <= kMaxParams);
     table.push_back(std::move(op));
@@ -150,8 +151,8 @@ std::string_view name_of(OpFamily family) {
       return "normalise-last-backward";
     case OpFamily::kReshape:
       return "reshape";
-    case OpFamily::kComplexView:
-      return "complex-view";
+    case OpFamily::kBitView:
+      return "bit-view";
     case OpFamily::kUnsqueeze:
       return "unsqueeze";
     case OpFamily::kSqueeze:
@@ -198,6 +199,10 @@ std::string_view name_of(OpFamily family) {
       return "index-put";
     case OpFamily::kScatter:
       return "scatter";
+    case OpFamily::kScatterAdd:
+      return "scatter-add";
+    case OpFamily::kIndexCopy:
+      return "index-copy";
     case OpFamily::kRowScatter:
       return "row-scatter";
     case OpFamily::kIndexAdd:

@@ -58,7 +58,7 @@ enum class OpFamily : std::uint8_t {
   kNormaliseLastBackward,  // the gradients of the value, and of weights, which are sums over the rows
   // Elements keep their order, or move by the dimension.
   kReshape,
-  kComplexView,  // as_real, as_complex: a last dimension of 2 comes or goes
+  kBitView,  // view_as_real, view_as_complex, view.dtype: a last dimension comes, goes or has another extent
   kUnsqueeze,
   kSqueeze,
   kPermute,
@@ -82,9 +82,11 @@ enum class OpFamily : std::uint8_t {
   kEmbedding,
   kEmbeddingBackward,
   kIndexPut,
-  kScatter,
+  kScatter,     // writes over
+  kScatterAdd,  // adds
   kRowScatter,
   kIndexAdd,
+  kIndexCopy,   // index_copy, index_fill
   kRepeatRows,  // repeat_interleave
   kMaskedRows,  // masked_select, nonzero: as many as there are
   kSearch,      // each element's place among those of a sorted value
@@ -164,6 +166,7 @@ struct OpInfo {
   bool is_effectful = false;      // kept by dead-code elimination though it writes nothing
   bool is_random = false;         // draws random numbers
   bool reads_types_only = false;  // reads no element of its arguments: sym_size, zeros_like
+  bool makes_zeros = false;       // every element of the result is 0
   std::uint16_t index = 0;        // position in ops(): key of tables elsewhere (placement rules, kernels)
 
   // Read off the schema:

@@ -8,7 +8,7 @@
 
 namespace epweave {
 
-enum OpFlags : unsigned { kNoFlags = 0, kEffectful = 1, kRandom = 2, kTypesOnly = 4 };
+enum OpFlags : unsigned { kNoFlags = 0, kEffectful = 1, kRandom = 2, kTypesOnly = 4, kZeros = 8 };
 
 struct OpRow {
   std::string_view target;
