@@ -50,7 +50,8 @@ class WrongRewriteCheck {
     if (!chosen.is_equal) return;
     try {
       const Graph b = rewrite(step.graph, chosen.pipeline);
-      check_pair(step.graph, b, {.kernels = kernels(), .ranks = step.world}, {seed, fmt::format("seed_{}", seed)});
+      check_pair(step.graph, b, {.kernels = kernels(), .ranks = step.world},
+                 {seed, fmt::format("seed_{}", seed)});
     } catch (const PassError&) {  // refused
     }
   }
@@ -68,7 +69,8 @@ class WrongRewriteCheck {
 
   void print() const {
     fmt::print("{} pairs, {} mutants:", pairs_, mutants_);
-    for (std::size_t i = 0; i < kFates; ++i) fmt::print(" {} {}{}", fates_[i], name_of(Fate(i)), i + 1 < kFates ? "," : "");
+    for (std::size_t i = 0; i < kFates; ++i)
+      fmt::print(" {} {}{}", fates_[i], name_of(Fate(i)), i + 1 < kFates ? "," : "");
     fmt::print("; {:.0f} s\n", elapsed());
     print_counts("refused by verify A B", refused_);
     print_counts("accepted, not executable", not_executable_);
@@ -108,11 +110,13 @@ class WrongRewriteCheck {
     const Judgement right = judge.judge_right();
     if (right.fate != Fate::kEqual) {
       fmt::print("{}: the rewrite itself: {}: {}\n", name, name_of(right.fate), right.why);
-      if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep) ++fates_[std::size_t(Fate::kWrong)];
+      if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep)
+        ++fates_[std::size_t(Fate::kWrong)];
       return;
     }
     WrongRewrites wrong(a, b, source.seed);
-    for (std::uint64_t i = 0, tries = 0; i < settings_.mutants && tries < 20 * settings_.mutants && !is_over(); ++tries) {
+    for (std::uint64_t i = 0, tries = 0;
+         i < settings_.mutants && tries < 20 * settings_.mutants && !is_over(); ++tries) {
       const std::optional<Mutant> mutant = wrong.make();
       if (!mutant) continue;
       ++i;
@@ -122,7 +126,8 @@ class WrongRewriteCheck {
     }
   }
 
-  void judge_mutant(const Mutant& mutant, MutantJudge& judge, const JudgeSetup& setup, const std::string& name) {
+  void judge_mutant(const Mutant& mutant, MutantJudge& judge, const JudgeSetup& setup,
+                    const std::string& name) {
     Judgement judgement;
     if (settings_.prints_accepted) {
       fmt::print("{}: {}: {}\n", name, mutant.kind, mutant.place);
@@ -139,7 +144,8 @@ class WrongRewriteCheck {
     if (judgement.fate > Fate::kRefused) {
       ++accepted_[mutant.kind];
       if (settings_.prints_accepted)
-        fmt::print("{}: {}: {}: {}: {}\n", name, mutant.kind, mutant.place, name_of(judgement.fate), judgement.why);
+        fmt::print("{}: {}: {}: {}: {}\n", name, mutant.kind, mutant.place, name_of(judgement.fate),
+                   judgement.why);
     }
     if (judgement.fate != Fate::kWrong && judgement.fate != Fate::kCrashed) return;
     ++wrong_[mutant.kind];
@@ -159,8 +165,8 @@ class WrongRewriteCheck {
     const GraphPair small = reduce_pair({mutant.a, mutant.b}, holds);
     std::ofstream(fmt::format("{}/{}.a.txt", settings_.save, name)) << print_text(small.a);
     std::ofstream(fmt::format("{}/{}.b.txt", settings_.save, name)) << print_text(small.b);
-    fmt::print("  {} and {} nodes in {}/{}.[ab].txt\n", small.a.step().order.size(), small.b.step().order.size(),
-               settings_.save, name);
+    fmt::print("  {} and {} nodes in {}/{}.[ab].txt\n", small.a.step().order.size(),
+               small.b.step().order.size(), settings_.save, name);
   }
 
   const Settings& settings_;
@@ -175,7 +181,8 @@ int run(const Settings& settings) {
   if (!settings.graph.empty()) {
     check.check_file();
   } else {
-    for (std::uint64_t i = 0; i < settings.count && !check.is_over(); ++i) check.check_random(settings.first + i);
+    for (std::uint64_t i = 0; i < settings.count && !check.is_over(); ++i)
+      check.check_random(settings.first + i);
   }
   check.print();
   return check.findings() == 0 ? 0 : 1;
@@ -188,7 +195,9 @@ int main(int argc, char** argv) {
   epweave::Settings settings;
   CLI::App app("Wrong rewrites before verify A B, executed where it accepts one");
   app.add_option("--count", settings.count, "Random steps")->type_name("N")->capture_default_str();
-  app.add_option("--first", settings.first, "Seed of the first step")->type_name("SEED")->capture_default_str();
+  app.add_option("--first", settings.first, "Seed of the first step")
+      ->type_name("SEED")
+      ->capture_default_str();
   app.add_option("--mutants", settings.mutants, "Of each rewrite")->type_name("N")->capture_default_str();
   app.add_option("--graph", settings.graph, "A graph to rewrite instead of random steps")->type_name("FILE");
   app.add_option("--pipeline", settings.pipeline, "How to rewrite it");

@@ -25,8 +25,9 @@ std::vector<StepResult> collect_results(const Graph& graph, const replay::RankRe
       results.push_back({fmt::format("output {}", i), run.outputs[i].tensor(), i, false});
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].is_tensor())
-      results.push_back({fmt::format("input {}", i < graph.inputs.size() ? graph.text(graph.inputs[i].name) : ""),
-                         inputs[i].tensor(), i, true});
+      results.push_back(
+          {fmt::format("input {}", i < graph.inputs.size() ? graph.text(graph.inputs[i].name) : ""),
+           inputs[i].tensor(), i, true});
   return results;
 }
 
@@ -48,9 +49,11 @@ class ResultClasses {
       outputs_.push_back(is_listed ? report.outputs[next++].numerics : Numerics::kReorder);
     }
     std::map<std::string_view, Numerics> updates;
-    for (; next < report.outputs.size(); ++next) updates[report.outputs[next].what] = report.outputs[next].numerics;
+    for (; next < report.outputs.size(); ++next)
+      updates[report.outputs[next].what] = report.outputs[next].numerics;
     for (const InputRole& input : b.inputs) {
-      const auto found = updates.find(fmt::format("update of {}", b.text(input.fqn ? input.fqn : input.name)));
+      const auto found =
+          updates.find(fmt::format("update of {}", b.text(input.fqn ? input.fqn : input.name)));
       inputs_.push_back(found == updates.end() ? Numerics::kReorder : found->second);
     }
   }
@@ -101,8 +104,14 @@ std::string first_line(std::string_view text) {
 }  // namespace
 
 std::string_view name_of(Fate fate) {
-  static constexpr std::array<std::string_view, kFates> kNames = {
-      "no step",        "refused by verify B", "refused by verify A B", "equal", "assumed", "not executable", "crashed", "wrong"};
+  static constexpr std::array<std::string_view, kFates> kNames = {"no step",
+                                                                  "refused by verify B",
+                                                                  "refused by verify A B",
+                                                                  "equal",
+                                                                  "assumed",
+                                                                  "not executable",
+                                                                  "crashed",
+                                                                  "wrong"};
   return kNames[static_cast<std::size_t>(fate)];
 }
 
@@ -183,7 +192,8 @@ Judgement MutantJudge::execute(const Graph& a, const Graph& b, const Runs& runs_
         if (numerics == Numerics::kSumOrder && difference.problem.empty()) {
           has_sums = has_sums || !is_right_sum(in_a[j], in_b[j], i, rank);
         } else {
-          why = fmt::format("rank {}: {} ({}): {}", rank, in_a[j].name, name_of(numerics), describe(difference));
+          why = fmt::format("rank {}: {} ({}): {}", rank, in_a[j].name, name_of(numerics),
+                            describe(difference));
         }
       }
     }
@@ -217,8 +227,10 @@ std::string MutantJudge::judge_sums(const Graph& a, const Graph& b, std::uint64_
   const replay::CheckReport report = replay::check_graphs(a, b, setup);
   for (const replay::OutputCheck& output : report.outputs) {
     const bool is_far = !(output.difference.relative_error <= kUnboundedError);
-    if (output.verdict == replay::Verdict::kDiffers || (output.verdict == replay::Verdict::kUnverified && is_far))
-      return fmt::format("rank {}: {} (sum-order): {}", output.rank, output.name, describe(output.difference));
+    if (output.verdict == replay::Verdict::kDiffers ||
+        (output.verdict == replay::Verdict::kUnverified && is_far))
+      return fmt::format("rank {}: {} (sum-order): {}", output.rank, output.name,
+                         describe(output.difference));
   }
   return {};
 }

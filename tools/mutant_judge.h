@@ -69,7 +69,7 @@ class MutantJudge {
   const JudgeSetup& setup_;
   const Graph &a_, &b_;
   std::vector<std::string> assumptions_;
-  RewriteReport report_;  // of the mutant
+  RewriteReport report_;                   // of the mutant
   std::unique_ptr<Runs> runs_a_, runs_b_;  // of the step and its right rewrite
 };
 

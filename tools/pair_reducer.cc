@@ -67,7 +67,8 @@ class PairReducer {
         std::vector<StringId> left;
         for (StringId name : record.origins)
           if (names.contains(name)) left.push_back(name);
-        if (left.size() != record.origins.size()) record.origins = context.own(std::span<const StringId>(left));
+        if (left.size() != record.origins.size())
+          record.origins = context.own(std::span<const StringId>(left));
       }
       node.provenance = context.own(std::span<const Provenance>(records));
     }
@@ -162,9 +163,8 @@ class PairReducer {
       if (origin.name == name) origin.target = name;
     std::vector<NodeId>& order = graph.step().order;
     std::erase(order, id);
-    const auto first_call = std::ranges::find_if(order, [&](NodeId other) {
-      return graph.step().nodes[other].kind != NodeKind::kPlaceholder;
-    });
+    const auto first_call = std::ranges::find_if(
+        order, [&](NodeId other) { return graph.step().nodes[other].kind != NodeKind::kPlaceholder; });
     order.insert(first_call, id);
     graph.inputs.push_back({.name = node.name, .role = graph.intern("parameter"), .fqn = name});
   }

@@ -8,23 +8,35 @@ namespace {
 
 std::int64_t change_integer(std::int64_t n, std::size_t rule, std::uint32_t parts) {
   switch (rule) {
-    case 0: return n + 1;
-    case 1: return n - 1;
-    case 2: return 0;
-    case 3: return -n;
-    case 4: return n * parts;
-    default: return n % parts == 0 ? n / parts : n + 2;
+    case 0:
+      return n + 1;
+    case 1:
+      return n - 1;
+    case 2:
+      return 0;
+    case 3:
+      return -n;
+    case 4:
+      return n * parts;
+    default:
+      return n % parts == 0 ? n / parts : n + 2;
   }
 }
 
 double change_real(double x, std::size_t rule, std::uint32_t parts) {
   switch (rule) {
-    case 0: return x + 1;
-    case 1: return x * 2;
-    case 2: return 0;
-    case 3: return -x;
-    case 4: return x * parts;
-    default: return x / parts;
+    case 0:
+      return x + 1;
+    case 1:
+      return x * 2;
+    case 2:
+      return 0;
+    case 3:
+      return -x;
+    case 4:
+      return x * parts;
+    default:
+      return x / parts;
   }
 }
 
@@ -52,14 +64,17 @@ std::optional<Arg> draw_literal(const Graph& graph, Dice& dice, const OpParam& p
   static constexpr std::array<std::int64_t, 8> kIntegers = {0, 1, -1, 2, 3, 4, 8, -2};
   static constexpr std::array<double, 6> kReals = {0, 1, 2, -1, 0.5, 6};
   Context& context = *graph.context;
-  const auto integer = [&] { return Arg::integer(kIntegers[dice.below(dice.one_in(2) ? 4 : kIntegers.size())]); };
+  const auto integer = [&] {
+    return Arg::integer(kIntegers[dice.below(dice.one_in(2) ? 4 : kIntegers.size())]);
+  };
   std::string_view type = param.type;
   if (type.ends_with('?')) type.remove_suffix(1);
   if (type == "int" || type == "SymInt") return integer();
   if (type == "float") return Arg::real(kReals[dice.below(kReals.size())]);
   if (type == "Scalar") return dice.one_in(2) ? integer() : Arg::real(kReals[dice.below(kReals.size())]);
   if (type == "bool") return Arg::boolean(dice.one_in(2));
-  if (type == "ScalarType") return Arg::named(ArgKind::kDType, graph.intern(dice.pick(std::span<const std::string_view>(kDTypes))));
+  if (type == "ScalarType")
+    return Arg::named(ArgKind::kDType, graph.intern(dice.pick(std::span<const std::string_view>(kDTypes))));
   if (type == "MemoryFormat")
     return Arg::named(ArgKind::kMemoryFormat,
                       graph.intern(dice.one_in(2) ? "torch.contiguous_format" : "torch.preserve_format"));
@@ -75,15 +90,22 @@ std::optional<CallChange> CallChanges::draw(NodeId call) {
   switch (dice_.below(11)) {
     case 0:
     case 1:
-    case 2: return change_literal(call);
+    case 2:
+      return change_literal(call);
     case 3:
-    case 4: return replace_operand(call);
-    case 5: return exchange_operands(call);
-    case 6: return change_list(call);
-    case 7: return change_keyword(call);
+    case 4:
+      return replace_operand(call);
+    case 5:
+      return exchange_operands(call);
+    case 6:
+      return change_list(call);
+    case 7:
+      return change_keyword(call);
     case 8:
-    case 9: return change_target(call);
-    default: return leave_out(call);
+    case 9:
+      return change_target(call);
+    default:
+      return leave_out(call);
   }
 }
 
@@ -102,22 +124,25 @@ std::optional<CallChange> CallChanges::change_literal(NodeId call) {
   const std::vector<std::size_t> places = find_leaves(leaves, is_literal);
   if (places.empty()) return std::nullopt;
   const std::size_t place = dice_.pick(places), rule = dice_.below(kRules);
-  const Arg dtype = Arg::named(ArgKind::kDType, graph_.intern(dice_.pick(std::span<const std::string_view>(kDTypes))));
+  const Arg dtype =
+      Arg::named(ArgKind::kDType, graph_.intern(dice_.pick(std::span<const std::string_view>(kDTypes))));
   const Arg text = leaves[place].is(ArgKind::kText) ? another_text(leaves[place]) : Arg();
   return CallChange{"literal", [=](const CallSite& site) {
-    bool is_changed = false;
-    change_leaf(site.editor.context(), site.editor.node(site.call), place, [&](Arg leaf) {
-      Arg changed = leaf;
-      if (leaf.is_int()) changed = Arg::integer(change_integer(leaf.as_int(), rule, site.parts));
-      if (leaf.is(ArgKind::kReal)) changed = Arg::real(change_real(leaf.as_real(), rule, site.parts));
-      if (leaf.is(ArgKind::kBool)) changed = Arg::boolean(!leaf.as_bool());
-      if (leaf.is(ArgKind::kDType)) changed = dtype;
-      if (leaf.is(ArgKind::kText)) changed = text;
-      is_changed = changed != leaf;
-      return changed;
-    });
-    return is_changed;
-  }};
+                      bool is_changed = false;
+                      change_leaf(site.editor.context(), site.editor.node(site.call), place, [&](Arg leaf) {
+                        Arg changed = leaf;
+                        if (leaf.is_int())
+                          changed = Arg::integer(change_integer(leaf.as_int(), rule, site.parts));
+                        if (leaf.is(ArgKind::kReal))
+                          changed = Arg::real(change_real(leaf.as_real(), rule, site.parts));
+                        if (leaf.is(ArgKind::kBool)) changed = Arg::boolean(!leaf.as_bool());
+                        if (leaf.is(ArgKind::kDType)) changed = dtype;
+                        if (leaf.is(ArgKind::kText)) changed = text;
+                        is_changed = changed != leaf;
+                        return changed;
+                      });
+                      return is_changed;
+                    }};
 }
 
 // Another value of the same type from before the call.
@@ -139,12 +164,13 @@ std::optional<CallChange> CallChanges::replace_operand(NodeId call) {
   const NodeId other = draw_value_like(leaves[place].as_node(), call);
   if (!other) return std::nullopt;
   return CallChange{"operand", [=](const CallSite& site) {
-    const NodeId here = site.find(other);
-    if (!here || site.editor.position(here) >= site.editor.position(site.call)) return false;
-    change_leaf(site.editor.context(), site.editor.node(site.call), place,
-                [&](Arg leaf) { return leaf.is_node() ? Arg::node(here) : leaf; });
-    return true;
-  }};
+                      const NodeId here = site.find(other);
+                      if (!here || site.editor.position(here) >= site.editor.position(site.call))
+                        return false;
+                      change_leaf(site.editor.context(), site.editor.node(site.call), place,
+                                  [&](Arg leaf) { return leaf.is_node() ? Arg::node(here) : leaf; });
+                      return true;
+                    }};
 }
 
 std::optional<CallChange> CallChanges::exchange_operands(NodeId call) {
@@ -153,13 +179,13 @@ std::optional<CallChange> CallChanges::exchange_operands(NodeId call) {
   const std::size_t i = dice_.below(args.size()), j = dice_.below(args.size());
   if (args[i] == args[j] || args[i].is_node() != args[j].is_node()) return std::nullopt;
   return CallChange{"operands exchanged", [=](const CallSite& site) {
-    const auto old = site.editor.context().args[site.editor.node(site.call).args];
-    std::vector<Arg> changed(old.begin(), old.end());
-    if (std::max(i, j) >= changed.size()) return false;
-    std::swap(changed[i], changed[j]);
-    site.editor.node(site.call).args = site.editor.context().args.add(changed);
-    return true;
-  }};
+                      const auto old = site.editor.context().args[site.editor.node(site.call).args];
+                      std::vector<Arg> changed(old.begin(), old.end());
+                      if (std::max(i, j) >= changed.size()) return false;
+                      std::swap(changed[i], changed[j]);
+                      site.editor.node(site.call).args = site.editor.context().args.add(changed);
+                      return true;
+                    }};
 }
 
 std::optional<CallChange> CallChanges::change_list(NodeId call) {
@@ -170,25 +196,34 @@ std::optional<CallChange> CallChanges::change_list(NodeId call) {
   if (lists.empty()) return std::nullopt;
   const std::size_t place = dice_.pick(lists), rule = dice_.below(5), item = dice_.below(8);
   return CallChange{"list", [=](const CallSite& site) {
-    ArgPool& pool = site.editor.context().args;
-    const auto old = pool[site.editor.node(site.call).args];
-    std::vector<Arg> changed(old.begin(), old.end());
-    if (place >= changed.size() || !changed[place].is_list()) return false;
-    const auto children = pool.children(changed[place]);
-    std::vector<Arg> items(children.begin(), children.end());
-    if (items.empty()) return false;
-    const auto at = static_cast<std::ptrdiff_t>(item % items.size());
-    switch (rule) {
-      case 0: std::ranges::reverse(items); break;
-      case 1: std::ranges::rotate(items, items.begin() + at); break;
-      case 2: items.erase(items.begin() + at); break;
-      case 3: items.insert(items.begin() + at, items[static_cast<std::size_t>(at)]); break;
-      default: items.back() = items.front();
-    }
-    changed[place] = pool.add_tree(changed[place].kind(), items);
-    site.editor.node(site.call).args = pool.add(changed);
-    return true;
-  }};
+                      ArgPool& pool = site.editor.context().args;
+                      const auto old = pool[site.editor.node(site.call).args];
+                      std::vector<Arg> changed(old.begin(), old.end());
+                      if (place >= changed.size() || !changed[place].is_list()) return false;
+                      const auto children = pool.children(changed[place]);
+                      std::vector<Arg> items(children.begin(), children.end());
+                      if (items.empty()) return false;
+                      const auto at = static_cast<std::ptrdiff_t>(item % items.size());
+                      switch (rule) {
+                        case 0:
+                          std::ranges::reverse(items);
+                          break;
+                        case 1:
+                          std::ranges::rotate(items, items.begin() + at);
+                          break;
+                        case 2:
+                          items.erase(items.begin() + at);
+                          break;
+                        case 3:
+                          items.insert(items.begin() + at, items[static_cast<std::size_t>(at)]);
+                          break;
+                        default:
+                          items.back() = items.front();
+                      }
+                      changed[place] = pool.add_tree(changed[place].kind(), items);
+                      site.editor.node(site.call).args = pool.add(changed);
+                      return true;
+                    }};
 }
 
 // A keyword dropped, or one given that was not, or a positional argument left to its default.
@@ -201,24 +236,24 @@ std::optional<CallChange> CallChanges::change_keyword(NodeId call) {
   const StringId name = graph_.intern(row.name);
   const std::optional<Arg> value = draw_literal(graph_, dice_, row);
   return CallChange{"keyword", [=](const CallSite& site) {
-    ArgPool& pool = site.editor.context().args;
-    Node& changed = site.editor.node(site.call);
-    if (param < changed.args.count) {
-      if (param + 1 != changed.args.count) return false;
-      return --changed.args.count, true;
-    }
-    const auto old = pool[changed.kwargs];
-    std::vector<Arg> kwargs(old.begin(), old.end());
-    const auto at = std::ranges::find(kwargs, Arg::text(name));
-    if (at != kwargs.end()) {
-      kwargs.erase(at, at + 2);
-    } else if (value) {
-      kwargs.insert(kwargs.end(), {Arg::text(name), *value});
-    } else {
-      return false;
-    }
-    return changed.kwargs = pool.add(kwargs), true;
-  }};
+                      ArgPool& pool = site.editor.context().args;
+                      Node& changed = site.editor.node(site.call);
+                      if (param < changed.args.count) {
+                        if (param + 1 != changed.args.count) return false;
+                        return --changed.args.count, true;
+                      }
+                      const auto old = pool[changed.kwargs];
+                      std::vector<Arg> kwargs(old.begin(), old.end());
+                      const auto at = std::ranges::find(kwargs, Arg::text(name));
+                      if (at != kwargs.end()) {
+                        kwargs.erase(at, at + 2);
+                      } else if (value) {
+                        kwargs.insert(kwargs.end(), {Arg::text(name), *value});
+                      } else {
+                        return false;
+                      }
+                      return changed.kwargs = pool.add(kwargs), true;
+                    }};
 }
 
 // The same op in place or not, or any other that gives a value of the same type for these arguments.
@@ -233,37 +268,40 @@ std::optional<CallChange> CallChanges::change_target(NodeId call) {
   if (const OpInfo* op = find_op(twin); op != nullptr && dice_.one_in(2)) fitting = {op};
   for (std::size_t tries = 0; fitting.empty() && tries < 60; ++tries) {
     const OpInfo& op = ops()[dice_.below(ops().size())];
-    const bool is_like = &op != node.op && op.type_rule != nullptr && op.params.size() == node.op->params.size() &&
-                         op.cost != CostClass::kWait && op.returns.size() == node.op->returns.size() &&
+    const bool is_like = &op != node.op && op.type_rule != nullptr &&
+                         op.params.size() == node.op->params.size() && op.cost != CostClass::kWait &&
+                         op.returns.size() == node.op->returns.size() &&
                          std::ranges::equal(op.params, node.op->params, {}, &OpParam::type, &OpParam::type);
     if (is_like) fitting.push_back(&op);
   }
   if (fitting.empty()) return std::nullopt;
   const StringId target = graph_.intern(fitting.front()->target);
   return CallChange{"target", [=](const CallSite& site) {
-    Node& changed = site.editor.node(site.call);
-    changed.target = target;
-    resolve_op(site.editor.context(), changed);
-    const TypeId type = site.editor.infer(changed);
-    return static_cast<bool>(type);
-  }};
+                      Node& changed = site.editor.node(site.call);
+                      changed.target = target;
+                      resolve_op(site.editor.context(), changed);
+                      const TypeId type = site.editor.infer(changed);
+                      return static_cast<bool>(type);
+                    }};
 }
 
 // Users take an operand of the same type instead.
 std::optional<CallChange> CallChanges::leave_out(NodeId call) {
   const Node& node = graph_.step().nodes[call];
   const std::vector<Arg> leaves = list_leaves(context_, node);
-  const std::vector<std::size_t> places = find_leaves(
-      leaves, [&](Arg leaf) { return leaf.is_node() && graph_.step().nodes[leaf.as_node()].type == node.type; });
+  const std::vector<std::size_t> places = find_leaves(leaves, [&](Arg leaf) {
+    return leaf.is_node() && graph_.step().nodes[leaf.as_node()].type == node.type;
+  });
   if (places.empty()) return std::nullopt;
   const std::size_t place = dice_.pick(places);
   return CallChange{"left out", [=](const CallSite& site) {
-    const std::vector<Arg> here = list_leaves(site.editor.context(), site.editor.node(site.call));
-    if (place >= here.size() || !here[place].is_node()) return false;
-    site.editor.replace_uses(site.call, here[place].as_node(), site.call);
-    std::erase(site.editor.step().order, site.call);
-    return true;
-  }};
+                      const std::vector<Arg> here =
+                          list_leaves(site.editor.context(), site.editor.node(site.call));
+                      if (place >= here.size() || !here[place].is_node()) return false;
+                      site.editor.replace_uses(site.call, here[place].as_node(), site.call);
+                      std::erase(site.editor.step().order, site.call);
+                      return true;
+                    }};
 }
 
 }  // namespace epweave

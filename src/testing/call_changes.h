@@ -15,13 +15,15 @@ namespace epweave {
 struct CallSite {
   GraphEditor& editor;
   NodeId call;
-  std::uint32_t parts;                 // into how many its node is divided
-  std::function<NodeId(NodeId)> find;  // what stands here for a value of the graph that the change was drawn in
+  std::uint32_t parts;  // into how many its node is divided
+  std::function<NodeId(NodeId)>
+      find;  // what stands here for a value of the graph that the change was drawn in
 };
 
 struct CallChange {
   std::string_view name;
-  std::function<bool(const CallSite&)> apply;  // false: no place for it here; does not check that arguments fit
+  std::function<bool(const CallSite&)>
+      apply;  // false: no place for it here; does not check that arguments fit
 };
 
 // Of a call of this graph, given what precedes it there.

@@ -12,8 +12,7 @@ namespace {
 
 class RecordChanger {
  public:
-  RecordChanger(const Graph& graph, Dice& dice)
-      : graph_(graph), context_(*graph_.context), dice_(dice) {}
+  RecordChanger(const Graph& graph, Dice& dice) : graph_(graph), context_(*graph_.context), dice_(dice) {}
 
   std::optional<RecordChange> run() {
     NodeId id = dice_.pick(graph_.step().order);
@@ -21,13 +20,26 @@ class RecordChanger {
     std::string kind;
     switch (dice_.below(8)) {
       case 0:
-      case 1: kind = "moved", done = move(id); break;
-      case 2: kind = "recorded type", done = change_type(id); break;
-      case 3: kind = "symbol", done = change_symbol(); break;
-      case 4: kind = "hint of a node", done = change_hint(id); break;
-      case 5: kind = "provenance", done = change_provenance(id); break;
-      case 6: kind = "origin", done = change_origin(id); break;
-      default: kind = "returned value", done = change_output(id);
+      case 1:
+        kind = "moved", done = move(id);
+        break;
+      case 2:
+        kind = "recorded type", done = change_type(id);
+        break;
+      case 3:
+        kind = "symbol", done = change_symbol();
+        break;
+      case 4:
+        kind = "hint of a node", done = change_hint(id);
+        break;
+      case 5:
+        kind = "provenance", done = change_provenance(id);
+        break;
+      case 6:
+        kind = "origin", done = change_origin(id);
+        break;
+      default:
+        kind = "returned value", done = change_output(id);
     }
     if (!done) return std::nullopt;
     const Node& node = graph_.step().nodes[id];
@@ -66,9 +78,15 @@ class RecordChanger {
     TensorType type = *old;
     const std::size_t dim = type.rank() == 0 ? 0 : dice_.below(type.rank());
     switch (dice_.below(5)) {
-      case 0: type.dtype = type.dtype == DType::kFloat32 ? DType::kBfloat16 : DType::kFloat32; break;
-      case 1: type.offset = context_.exprs.number(1); break;
-      case 2: type.requires_grad = !type.requires_grad; break;
+      case 0:
+        type.dtype = type.dtype == DType::kFloat32 ? DType::kBfloat16 : DType::kFloat32;
+        break;
+      case 1:
+        type.offset = context_.exprs.number(1);
+        break;
+      case 2:
+        type.requires_grad = !type.requires_grad;
+        break;
       case 3:
         if (type.strides.empty()) return false;
         std::swap(type.strides[0], type.strides[dim]);
@@ -88,11 +106,16 @@ class RecordChanger {
     const auto number = static_cast<std::int64_t>(dice_.below(50));
     ExprPool& pool = context_.exprs;
     switch (dice_.below(7)) {
-      case 0: return symbol.hint = number, true;
-      case 1: return symbol.lower = symbol.upper = pool.number(number), true;
-      case 2: return state(symbol, fmt::format("Eq({}, {})", graph_.text(symbol.name), number)), true;
-      case 3: return state(symbol, fmt::format("Eq(Mod({}, 2), 0)", graph_.text(symbol.name))), true;
-      case 4: return symbol.assumptions.clear(), true;
+      case 0:
+        return symbol.hint = number, true;
+      case 1:
+        return symbol.lower = symbol.upper = pool.number(number), true;
+      case 2:
+        return state(symbol, fmt::format("Eq({}, {})", graph_.text(symbol.name), number)), true;
+      case 3:
+        return state(symbol, fmt::format("Eq(Mod({}, 2), 0)", graph_.text(symbol.name))), true;
+      case 4:
+        return symbol.assumptions.clear(), true;
       case 5:
         symbol.assumptions.push_back(pool.parse(fmt::format("Eq({}, {})", graph_.text(symbol.name), number)));
         return true;
@@ -128,9 +151,14 @@ class RecordChanger {
         record.part = (record.part + 1) % record.parts;
         if (node(id).chunk.part) node(id).chunk.part = static_cast<std::int32_t>(record.part);
         break;
-      case 1: ++record.parts; break;
-      case 2: record.role = static_cast<ProvenanceRole>(dice_.below(10)); break;
-      default: records.clear();
+      case 1:
+        ++record.parts;
+        break;
+      case 2:
+        record.role = static_cast<ProvenanceRole>(dice_.below(10));
+        break;
+      default:
+        records.clear();
     }
     node(id).provenance = context_.own(std::span<const Provenance>(records));
     return true;

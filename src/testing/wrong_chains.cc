@@ -22,9 +22,9 @@ struct OpClasses {
                             op.cost != CostClass::kHostSync && !op.params.empty() && op.returns.size() == 1 &&
                             op.returns.front().type == "Tensor";
       if (!computes) continue;
-      auto& list = op.writes                            ? writers
-                   : op.is_view                         ? views
-                   : op.cost == CostClass::kReduction   ? reductions
+      auto& list = op.writes                                               ? writers
+                   : op.is_view                                            ? views
+                   : op.cost == CostClass::kReduction                      ? reductions
                    : std::ranges::count_if(op.params, is_tensor_param) > 1 ? pairs
                                                                            : others;
       list.push_back(&op);
@@ -34,8 +34,8 @@ struct OpClasses {
 
 const OpInfo& draw_op(Dice& dice) {
   static const OpClasses classes;
-  const std::vector<const OpInfo*>* const lists[] = {&classes.views,  &classes.writers, &classes.reductions,
-                                                     &classes.pairs,  &classes.others,  &classes.others};
+  const std::vector<const OpInfo*>* const lists[] = {&classes.views, &classes.writers, &classes.reductions,
+                                                     &classes.pairs, &classes.others,  &classes.others};
   return *dice.pick(*lists[dice.below(std::size(lists))]);
 }
 
@@ -82,8 +82,8 @@ NodeId WrongChain::draw_base() {
 void WrongChain::open_lanes() {
   original_ = {&editor_a_, std::nullopt, {base_}, base_, editor_a_.node(base_)};
   const std::vector<NodeId>& parts = paired_.parts(base_);
-  const NodeId last = *std::ranges::max_element(
-      parts, {}, [&](NodeId part) { return editor_b_.position(part); });
+  const NodeId last =
+      *std::ranges::max_element(parts, {}, [&](NodeId part) { return editor_b_.position(part); });
   side_by_side_ = dice_.one_in(2);
   for (std::uint32_t k = 0; k < parts.size(); ++k)
     parts_.push_back({&editor_b_, k, {parts[k]}, side_by_side_ ? parts[k] : last, editor_b_.node(parts[k])});

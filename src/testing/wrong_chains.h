@@ -70,7 +70,7 @@ class WrongChain {
   Lane original_;
   std::vector<Lane> parts_;
   Lane joined_;
-  StringId name_;  // of A's last call
+  StringId name_;              // of A's last call
   bool side_by_side_ = false;  // each part's calls are right behind the part
   std::size_t made_ = 0;
   std::string what_;

@@ -73,14 +73,18 @@ WrongRewrites::~WrongRewrites() = default;
 
 std::optional<Mutant> WrongRewrites::make() {
   switch (dice_.below(10)) {
-    case 0: return make_fault();
+    case 0:
+      return make_fault();
     case 1:
-    case 2: return change_records();
+    case 2:
+      return change_records();
     case 3:
     case 4:
     case 5:
-    case 6: return change_calls();
-    default: return WrongChain(a_, b_, *paired_, dice_).make();
+    case 6:
+      return change_calls();
+    default:
+      return WrongChain(a_, b_, *paired_, dice_).make();
   }
 }
 
@@ -110,7 +114,8 @@ std::optional<Mutant> WrongRewrites::change_calls() {
     for (Origin& origin : b.graph().origins)
       if (origin.name == changed.name) origin.target = changed.target;
   }
-  return Mutant{a.take(), b.take(), fmt::format("{}{}", change->name, kNames[static_cast<std::size_t>(where)]),
+  return Mutant{a.take(), b.take(),
+                fmt::format("{}{}", change->name, kNames[static_cast<std::size_t>(where)]),
                 describe(drawn_in, call), where == Where::kBoth || where == Where::kOriginal};
 }
 

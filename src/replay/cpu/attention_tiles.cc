@@ -262,7 +262,8 @@ void require_saved(const AttentionProblem& p, const AttentionSaved& saved) {
   const std::size_t queries = at(p.batches * p.heads * p.queries);
   const bool fits = saved.out.sizes == rows && saved.grad_out.sizes == rows && saved.lse.size() == queries &&
                     (saved.grad_lse.empty() || saved.grad_lse.size() == queries);
-  if (!fits) throw KernelError("attention backward: what the forward call kept has other sizes than the queries");
+  if (!fits)
+    throw KernelError("attention backward: what the forward call kept has other sizes than the queries");
 }
 
 }  // namespace
