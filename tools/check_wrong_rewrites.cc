@@ -110,6 +110,8 @@ class WrongRewriteCheck {
     const Judgement right = judge.judge_right();
     if (right.fate != Fate::kEqual) {
       fmt::print("{}: the rewrite itself: {}: {}\n", name, name_of(right.fate), right.why);
+      for (const Violation& violation : verify_rewrite(a, b).violations)
+        fmt::print("  {}\n", print_violation(b, violation));
       if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep)
         ++fates_[std::size_t(Fate::kWrong)];
       return;
