@@ -304,10 +304,14 @@ class ReshapeMatcher {
       for (std::int64_t product = 1; product < sizes[i]; product *= b_.extent(factors[next++]))
         dims[i].insert(dims[i].begin(), factors[next]);
   }
-  // [6, 4] and [4, 6]: rows of one are no rows of the other.
+  // [6, 4] and [4, 6]: rows of one are no rows of the other. Of extents that data decide nothing is known.
   void mix(std::size_t i0, std::size_t i1, std::size_t j0, std::size_t j1) {
-    for (std::size_t i = i0; i < i1; ++i) in_dims[i] = b_.fresh(in_[i], FactorUse::kWhole);
-    for (std::size_t j = j0; j < j1; ++j) out_dims[j] = b_.fresh(out_[j], FactorUse::kWhole);
+    bool is_known = true;
+    for (std::size_t i = i0; i < i1; ++i) is_known &= in_[i] >= 0;
+    for (std::size_t j = j0; j < j1; ++j) is_known &= out_[j] >= 0;
+    const FactorUse use = is_known ? FactorUse::kWhole : FactorUse::kIndexed;
+    for (std::size_t i = i0; i < i1; ++i) in_dims[i] = b_.fresh(in_[i], use);
+    for (std::size_t j = j0; j < j1; ++j) out_dims[j] = b_.fresh(out_[j], use);
   }
   void match_nothing(std::size_t i, std::size_t j) { mix(i, in_.size(), j, out_.size()); }
 
@@ -588,7 +592,7 @@ void along_positions(B& b, bool writes) {
       positions[d] = value[d];
     } else {
       b.mark(value[d], FactorUse::kWhole);
-      if (writes) b.mark(positions[d], FactorUse::kWhole);
+      b.mark(positions[d], FactorUse::kWhole);
     }
   }
   b.operand(0) = value;
@@ -652,11 +656,15 @@ void write_along(B& b, std::size_t dim, std::size_t index, std::optional<std::si
   b.result(0) = dims;
   if (dims.empty()) return;
   b.mark(dims[dim], FactorUse::kIndexed);
-  const Dims positions = b.fresh(b.sizes(index), FactorUse::kIndexed);
+  // Positions of rows, or of each element.
+  Dims positions = b.fresh(b.sizes(index), FactorUse::kIndexed);
+  const Factors written = positions.empty() ? Factors() : positions[0];
+  for (std::size_t d = 0; d < positions.size() && positions.size() == dims.size(); ++d)
+    if (d != dim && b.sizes(index)[d] == b.sizes(0)[d]) positions[d] = dims[d];
   b.operand(index) = positions;
   if (!rows) return;
   Dims source = dims;
-  source[dim] = positions.empty() ? Factors() : positions[0];
+  source[dim] = written;
   align(b.operand(*rows), b.sizes(*rows), source);
 }
 

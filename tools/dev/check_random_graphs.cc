@@ -23,6 +23,7 @@
 
 #include "analysis/verify.h"
 #include "compare/rewrite/verify_rewrite.h"
+#include "epweave/random_pipelines.h"
 #include "ir/text/text.h"
 #include "pipeline/runner.h"
 #include "random_coverage.h"
@@ -69,48 +70,11 @@ class Checker {
   const Totals& totals() const { return totals_; }
 
  private:
-  // A pipeline, and whether what it makes computes the same.
-  struct Run {
-    std::string pipeline;
-    bool is_equal = true;
-  };
-  std::vector<Run> pipelines(const RandomStep& step) const {
+  std::vector<RandomPipeline> pipelines(const RandomStep& step) const {
     if (!settings_.pipeline.empty()) return {{settings_.pipeline}};
-    const bool moe = step.has_exchange;
-    const auto chunk = [&](std::string_view division) {
-      return fmt::format(
-          "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},dim={},{}}"
-          "}",
-          moe, step.divides_sequence ? "seq" : "batch", division);
-    };
-    const std::string schedule = moe ? ",isolate-ep-pg,dce,overlap-ep,concretize" : ",concretize";
-    // 48 tokens: equal parts, uneven ones, and sizes as given; gradients and joins in both orders.
-    std::vector<Run> runs = {
-        {chunk("parts=2") + schedule},
-        {chunk("parts=3,grad-accumulation=eager") + schedule},
-        {chunk("parts=5,cast=exact") + (moe ? ",overlap-ep{pair-first=no}" : ",concretize")},
-        {chunk("sizes=[7,1,40],join=regions") + (moe ? ",overlap-ep{movement=minimal}" : "")},
-        {odd_pipeline()}};
-    // Parts of whole documents.
-    if (step.has_attention) {
-      runs.push_back({chunk("parts=2,attention=independent") + schedule, !step.crosses_documents});
-      runs.push_back({chunk("sizes=[8,16,24],attention=independent"), !step.crosses_documents});
-    }
-    return runs;
-  }
-
-  // Pipelines that are to be refused, in turn.
-  std::string odd_pipeline() const {
-    static constexpr std::string_view kPipelines[] = {
-        "chunk{roots=nosuch}",
-        "chunk{roots=[layers.*,layers.*.moe],dense=true}",
-        "chunk{roots=layers.*.moe,parts=100,dense=true}",
-        "chunk{roots=layers.*.moe,sizes=[1,2],dense=true}",
-        "chunk{roots=layers.*.moe,dense=true},chunk{roots=layers.*.moe,dense=true}",
-        "chunk{roots=layers.*.feed_forward}",
-        "concretize,chunk{roots=layers.*.moe,dense=true}",
-    };
-    return std::string(kPipelines[seed_ % std::size(kPipelines)]);
+    std::vector<RandomPipeline> all = list_pipelines(step);
+    all.push_back({pick_odd_pipeline(seed_)});
+    return all;
   }
 
   void check_rewrite(const RandomStep& step, const std::string& pipeline, bool is_equal) {

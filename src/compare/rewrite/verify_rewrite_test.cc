@@ -13,9 +13,9 @@
 #include <map>
 #include <set>
 
-#include "compare/rewrite/rewrite_lies_test.h"
 #include "io/file.h"
 #include "pipeline/runner.h"
+#include "testing/rewrite_lies.h"
 
 namespace epweave {
 namespace {

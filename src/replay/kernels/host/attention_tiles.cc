@@ -254,9 +254,24 @@ AttentionSums run_attention(const AttentionProblem& p, AttentionKind& kind, cons
   return sums;
 }
 
+namespace {
+
+// What the forward call kept must be of the queries that are there now: a graph may name another call's.
+void require_saved(const AttentionProblem& p, const AttentionSaved& saved) {
+  const Extents rows = {p.batches, p.heads, p.queries, p.value_depth};
+  const std::size_t queries = at(p.batches * p.heads * p.queries);
+  const bool fits = saved.out.sizes == rows && saved.grad_out.sizes == rows && saved.lse.size() == queries &&
+                    (saved.grad_lse.empty() || saved.grad_lse.size() == queries);
+  if (!fits)
+    throw KernelError("attention backward: what the forward call kept has other sizes than the queries");
+}
+
+}  // namespace
+
 // A head of keys after the other, so that only its gradients are summed at a time.
 void run_attention_backward(const AttentionProblem& p, AttentionKind& kind, const AttentionSaved& saved,
                             const AttentionGradients& grads) {
+  require_saved(p, saved);
   const bool is_shared = p.kv_batches == 1;
   for (std::int64_t kv_batch = 0; kv_batch < p.kv_batches; ++kv_batch)
     for (std::int64_t kv_head = 0; kv_head < p.kv_heads; ++kv_head) {

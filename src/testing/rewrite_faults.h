@@ -1,11 +1,10 @@
-// Faults for verify_rewrite_test.cc: each kind changes a rewritten graph at one random place, so that it does
-// not compute any more what its original does.
+// Faults by name: each kind changes a rewritten graph at one random place, so that it does not compute any more
+// what its original does. For verify_rewrite_test.cc, which must find each, and for wrong_rewrites.h.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <map>
 #include <optional>
 #include <random>
@@ -650,7 +649,7 @@ class BufferReads {
     results.insert(results.end(), reads_.begin(), reads_.end());
     const Arg list = context_.args.add_tree(ArgKind::kList, results);
     output.args = context_.args.add({&list, 1});
-    REQUIRE(reads_.size() > 8);
+    EPWEAVE_CHECK(reads_.size() > 8);
     return std::move(graph_);
   }
 

@@ -1,8 +1,8 @@
-// More faults for verify_rewrite_test.cc, of the kind that looks right: parts that change places, numbers and tables
+// More faults (rewrite_faults.h), of the kind that looks right: parts that change places, numbers and tables
 // of the wrong part, sums of what is no part, provenance and metadata that lie.
 #pragma once
 
-#include "compare/rewrite/rewrite_faults_test.h"
+#include "testing/rewrite_faults.h"
 
 namespace epweave {
 

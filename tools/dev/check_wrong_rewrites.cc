@@ -1,0 +1,218 @@
+// Wrong rewrites (testing/wrong_rewrites.h) before `verify A B`: whatever it accepts is executed beside the original.
+//
+//   check_wrong_rewrites --count N [--first SEED] [--mutants M]      of random steps and what the passes make of them
+//   check_wrong_rewrites --graph FILE --pipeline P [--mutants M]     of a real graph and one rewrite
+//
+// Prints how many mutants were refused, and by which violation; how many accepted ones are harmless; and each finding: an
+// accepted mutant whose outputs are not the original's. Findings are made small and saved as text with --save.
+// Exit code 1 if there is one.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "epweave/mutant_judge.h"
+#include "epweave/pair_reducer.h"
+#include "epweave/random_pipelines.h"
+#include "io/file.h"
+#include "ir/text/text.h"
+#include "pipeline/runner.h"
+#include "replay/kernels/host/kernels.h"
+#include "testing/wrong_rewrites.h"
+
+namespace epweave {
+namespace {
+
+struct Settings {
+  std::uint64_t count = 20, first = 0, mutants = 100;
+  std::string graph, pipeline, save;
+  double seconds = 0;  // no further mutants behind; 0: all
+  bool prints_accepted = false;
+};
+
+// By what, how often.
+using Counts = std::map<std::string, std::size_t>;
+
+class WrongRewriteCheck {
+ public:
+  explicit WrongRewriteCheck(const Settings& settings) : settings_(settings) {}
+
+  void check_random(std::uint64_t seed) {
+    const RandomStep step = make_random_step(seed);
+    if (step.has_dropout) return;
+    const std::vector<RandomPipeline> pipelines = list_pipelines(step);
+    const RandomPipeline& chosen = pipelines[seed % pipelines.size()];
+    if (!chosen.is_equal) return;
+    try {
+      const Graph b = rewrite(step.graph, chosen.pipeline);
+      check_pair(step.graph, b, {.kernels = kernels(), .ranks = step.world},
+                 {seed, fmt::format("seed_{}", seed)});
+    } catch (const PassError&) {  // refused
+    }
+  }
+
+  void check_file() {
+    const Graph a = read_graph(settings_.graph);
+    const Graph b = rewrite(a, settings_.pipeline);
+    JudgeSetup setup{.kernels = kernels(), .deadline = std::chrono::milliseconds(120'000)};
+    setup.data = {1};
+    check_pair(a, b, setup, {settings_.first, std::filesystem::path(settings_.graph).stem().string()});
+  }
+
+  bool is_over() const { return settings_.seconds > 0 && elapsed() > settings_.seconds; }
+  std::size_t findings() const { return count(Fate::kWrong) + count(Fate::kCrashed); }
+
+  void print() const {
+    fmt::print("{} pairs, {} mutants:", pairs_, mutants_);
+    for (std::size_t i = 0; i < kFates; ++i)
+      fmt::print(" {} {}{}", fates_[i], name_of(Fate(i)), i + 1 < kFates ? "," : "");
+    fmt::print("; {:.0f} s\n", elapsed());
+    print_counts("refused by verify A B", refused_);
+    print_counts("accepted, not executable", not_executable_);
+    print_counts("made, by kind", made_);
+    print_counts("accepted, by kind", accepted_);
+    print_counts("accepted though wrong", wrong_);
+  }
+
+ private:
+  std::size_t count(Fate fate) const { return fates_[static_cast<std::size_t>(fate)]; }
+  static const replay::KernelTable& kernels() {
+    static const replay::KernelTable table = replay::make_cpu_kernels();
+    return table;
+  }
+  static Graph rewrite(const Graph& graph, const std::string& pipeline) {
+    const bool is_preset = pipeline.starts_with("ep-overlap");
+    return run_pipeline(graph, is_preset ? expand_preset(pipeline) : parse_pipeline(pipeline),
+                        {.verify = VerifyPolicy::kOff});
+  }
+  double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  static void print_counts(std::string_view title, const Counts& counts) {
+    if (counts.empty()) return;
+    fmt::print("{}:\n", title);
+    for (const auto& [what, n] : counts) fmt::print("  {:7} {}\n", n, what);
+  }
+
+  struct Source {
+    std::uint64_t seed;
+    std::string name;
+  };
+  void check_pair(const Graph& a, const Graph& b, const JudgeSetup& setup, const Source& source) {
+    const std::string& name = source.name;
+    ++pairs_;
+    MutantJudge judge(setup, a, b);
+    const Judgement right = judge.judge_right();
+    if (right.fate != Fate::kEqual) {
+      fmt::print("{}: the rewrite itself: {}: {}\n", name, name_of(right.fate), right.why);
+      for (const Violation& violation : verify_rewrite(a, b).violations)
+        fmt::print("  {}\n", print_violation(b, violation));
+      if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep)
+        ++fates_[std::size_t(Fate::kWrong)];
+      return;
+    }
+    WrongRewrites wrong(a, b, source.seed);
+    for (std::uint64_t i = 0, tries = 0;
+         i < settings_.mutants && tries < 20 * settings_.mutants && !is_over(); ++tries) {
+      const std::optional<Mutant> mutant = wrong.make();
+      if (!mutant) continue;
+      ++i;
+      ++mutants_;
+      ++made_[mutant->kind];
+      judge_mutant(*mutant, judge, setup, fmt::format("{}_{}", name, i));
+    }
+  }
+
+  void judge_mutant(const Mutant& mutant, MutantJudge& judge, const JudgeSetup& setup,
+                    const std::string& name) {
+    Judgement judgement;
+    if (settings_.prints_accepted) {
+      fmt::print("{}: {}: {}\n", name, mutant.kind, mutant.place);
+      std::fflush(stdout);
+    }
+    try {
+      judgement = judge.judge(mutant.a, mutant.b, mutant.changes_a);
+    } catch (const std::exception& error) {
+      judgement = {Fate::kWrong, fmt::format("thrown: {}", error.what())};
+    }
+    ++fates_[static_cast<std::size_t>(judgement.fate)];
+    if (judgement.fate == Fate::kRefused) ++refused_[judgement.why];
+    if (judgement.fate == Fate::kNotExecutable) ++not_executable_[mutant.kind];
+    if (judgement.fate > Fate::kRefused) {
+      ++accepted_[mutant.kind];
+      if (settings_.prints_accepted)
+        fmt::print("{}: {}: {}: {}: {}\n", name, mutant.kind, mutant.place, name_of(judgement.fate),
+                   judgement.why);
+    }
+    if (judgement.fate != Fate::kWrong && judgement.fate != Fate::kCrashed) return;
+    ++wrong_[mutant.kind];
+    fmt::print("{}: {}: {}\n  {}\n", name, mutant.kind, mutant.place, judgement.why);
+    std::fflush(stdout);
+    if (!settings_.save.empty() && judgement.fate == Fate::kWrong) save(mutant, setup, name);
+  }
+
+  void save(const Mutant& mutant, const JudgeSetup& setup, const std::string& name) const {
+    const auto holds = [&](const GraphPair& pair) {
+      try {
+        return MutantJudge(setup, mutant.a, mutant.b).judge(pair.a, pair.b, true).fate == Fate::kWrong;
+      } catch (const std::exception&) {
+        return false;
+      }
+    };
+    const GraphPair small = reduce_pair({mutant.a, mutant.b}, holds);
+    std::ofstream(fmt::format("{}/{}.a.txt", settings_.save, name)) << print_text(small.a);
+    std::ofstream(fmt::format("{}/{}.b.txt", settings_.save, name)) << print_text(small.b);
+    fmt::print("  {} and {} nodes in {}/{}.[ab].txt\n", small.a.step().order.size(),
+               small.b.step().order.size(), settings_.save, name);
+  }
+
+  const Settings& settings_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::size_t pairs_ = 0, mutants_ = 0;
+  std::array<std::size_t, kFates> fates_{};
+  Counts refused_, not_executable_, made_, accepted_, wrong_;
+};
+
+int run(const Settings& settings) {
+  WrongRewriteCheck check(settings);
+  if (!settings.graph.empty()) {
+    check.check_file();
+  } else {
+    for (std::uint64_t i = 0; i < settings.count && !check.is_over(); ++i)
+      check.check_random(settings.first + i);
+  }
+  check.print();
+  return check.findings() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace epweave
+
+int main(int argc, char** argv) {
+  epweave::Settings settings;
+  CLI::App app("Wrong rewrites before verify A B, executed where it accepts one");
+  app.add_option("--count", settings.count, "Random steps")->type_name("N")->capture_default_str();
+  app.add_option("--first", settings.first, "Seed of the first step")
+      ->type_name("SEED")
+      ->capture_default_str();
+  app.add_option("--mutants", settings.mutants, "Of each rewrite")->type_name("N")->capture_default_str();
+  app.add_option("--graph", settings.graph, "A graph to rewrite instead of random steps")->type_name("FILE");
+  app.add_option("--pipeline", settings.pipeline, "How to rewrite it");
+  app.add_option("--save", settings.save, "Save findings, made small, in this folder")->type_name("DIR");
+  app.add_option("--seconds", settings.seconds, "Make no further mutants behind this time");
+  app.add_flag("--print-accepted", settings.prints_accepted, "Print each mutant that verify A B accepts");
+  try {
+    app.parse(argc, argv);
+    return epweave::run(settings);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,43 @@
+#include "epweave/random_pipelines.h"
+
+#include <fmt/format.h>
+
+namespace epweave {
+
+std::vector<RandomPipeline> list_pipelines(const RandomStep& step) {
+  const bool moe = step.has_exchange;
+  const auto chunk = [&](std::string_view division) {
+    return fmt::format(
+        "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},dim={},{}"
+        "}}",
+        moe, step.divides_sequence ? "seq" : "batch", division);
+  };
+  const std::string schedule = moe ? ",isolate-ep-pg,dce,overlap-ep,concretize" : ",concretize";
+  // 48 tokens: equal parts, uneven ones, and sizes as given; gradients and joins in both orders.
+  std::vector<RandomPipeline> all = {
+      {chunk("parts=2") + schedule},
+      {chunk("parts=3,grad-accumulation=eager") + schedule},
+      {chunk("parts=5,cast=exact") + (moe ? ",overlap-ep{pair-first=no}" : ",concretize")},
+      {chunk("sizes=[7,1,40],join=regions") + (moe ? ",overlap-ep{movement=minimal}" : "")}};
+  // Parts of whole documents.
+  if (step.has_attention) {
+    all.push_back({chunk("parts=2,attention=independent") + schedule, !step.crosses_documents});
+    all.push_back({chunk("sizes=[8,16,24],attention=independent"), !step.crosses_documents});
+  }
+  return all;
+}
+
+std::string pick_odd_pipeline(std::uint64_t seed) {
+  static constexpr std::string_view kPipelines[] = {
+      "chunk{roots=nosuch}",
+      "chunk{roots=[layers.*,layers.*.moe],dense=true}",
+      "chunk{roots=layers.*.moe,parts=100,dense=true}",
+      "chunk{roots=layers.*.moe,sizes=[1,2],dense=true}",
+      "chunk{roots=layers.*.moe,dense=true},chunk{roots=layers.*.moe,dense=true}",
+      "chunk{roots=layers.*.feed_forward}",
+      "concretize,chunk{roots=layers.*.moe,dense=true}",
+  };
+  return std::string(kPipelines[seed % std::size(kPipelines)]);
+}
+
+}  // namespace epweave

@@ -1,0 +1,23 @@
+// What random steps (testing/random_graph.h) are rewritten by.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "testing/random_graph.h"
+
+namespace epweave {
+
+struct RandomPipeline {
+  std::string pipeline;
+  bool is_equal = true;  // what it makes computes the same
+};
+
+// Chunked in several ways and, where the step exchanges tokens, scheduled.
+std::vector<RandomPipeline> list_pipelines(const RandomStep& step);
+
+// One that is to be refused, another for each seed.
+std::string pick_odd_pipeline(std::uint64_t seed);
+
+}  // namespace epweave
