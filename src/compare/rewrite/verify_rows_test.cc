@@ -35,8 +35,9 @@ struct Op {
 };
 
 std::string whole_step(const Op& op) {
-  std::string text = fmt::format(kHead, "") + fmt::format("  %q = {} : {}\n", fmt::format(fmt::runtime(op.call), "%x"),
-                                         fmt::format(fmt::runtime(op.type), fmt::arg("n", "u")));
+  std::string text =
+      fmt::format(kHead, "") + fmt::format("  %q = {} : {}\n", fmt::format(fmt::runtime(op.call), "%x"),
+                                           fmt::format(fmt::runtime(op.type), fmt::arg("n", "u")));
   if (op.element.empty()) return text + "  output([%q])\n";
   return text + fmt::format("  %e = operator.getitem(%q, 0) : {}\n  output([%e])\n",
                             fmt::format(fmt::runtime(op.element), fmt::arg("n", "u")));
