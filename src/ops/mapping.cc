@@ -702,8 +702,10 @@ void count(B& b) {
   b.result(0) = b.fresh(b.result_sizes(0), FactorUse::kWhole);
 }
 
+// How many classes there are, the data say where no number does.
 void one_hot(B& b) {
-  Dims dims = b.fresh(b.sizes(0));
+  const bool is_counted = b.number("num_classes", -1) < 0;
+  Dims dims = b.fresh(b.sizes(0), is_counted ? FactorUse::kReduced : FactorUse::kPassed);
   b.operand(0) = dims;
   dims.push_back(b.fresh(b.result_sizes(0).back(), FactorUse::kWhole));
   b.result(0) = dims;

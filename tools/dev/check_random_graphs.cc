@@ -23,7 +23,7 @@
 
 #include "analysis/verify.h"
 #include "compare/rewrite/verify_rewrite.h"
-#include "epweave/random_pipelines.h"
+#include "random_pipelines.h"
 #include "ir/text/text.h"
 #include "pipeline/runner.h"
 #include "random_coverage.h"

@@ -16,9 +16,9 @@
 #include <map>
 #include <string>
 
-#include "epweave/mutant_judge.h"
-#include "epweave/pair_reducer.h"
-#include "epweave/random_pipelines.h"
+#include "mutant_judge.h"
+#include "pair_reducer.h"
+#include "random_pipelines.h"
 #include "io/file.h"
 #include "ir/text/text.h"
 #include "pipeline/runner.h"

@@ -1,4 +1,4 @@
-#include "epweave/mutant_judge.h"
+#include "mutant_judge.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "epweave/pair_reducer.h"
+#include "pair_reducer.h"
 
 #include <algorithm>
 

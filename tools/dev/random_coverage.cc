@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <span>
 
 #include "placement/rules/placement_rules.h"
@@ -11,6 +12,7 @@ namespace epweave {
 namespace {
 
 constexpr std::string_view kWholeOnly = "its arguments are never divided";
+constexpr std::string_view kRankShared = "no model broadcasts activations";
 constexpr std::string_view kAsserted =
     "asserts cannot be executed; testdata/chunk/c18_*, rounded_size_asserted";
 constexpr std::string_view kGolden = "needs a graph of its own; testdata/chunk/refuse_*";
@@ -42,6 +44,11 @@ constexpr Reason kOperations[] = {
     {"aten._assert_async.default", kAsserted},
     {"aten._assert_async.msg", kAsserted},
     {"aten._assert_tensor_metadata.default", kAsserted},
+    {"_c10d_functional.broadcast.default", kRankShared},
+    {"aten.flip.default", kDense},
+    {"aten.one_hot.default", kDense},
+    {"aten.tril.default", kDense},
+    {"aten.view.dtype", kDense},
     {"aten.addmm.default", kDense},
     {"aten.all.dim", kDense},
     {"aten.all.dims", kDense},
@@ -151,9 +158,13 @@ std::string_view find_reason(std::span<const Reason> reasons, std::string_view n
 
 std::vector<std::string> missing_of(const std::vector<Listed>& list,
                                     const std::map<std::string, std::size_t>& counts) {
+  std::set<std::string> rules;
+  for (const Listed& each : list)
+    if (!each.rule.empty() && (counts.contains(each.name) || !each.why_not.empty())) rules.insert(each.rule);
   std::vector<std::string> names;
   for (const Listed& each : list)
-    if (each.why_not.empty() && !counts.contains(each.name)) names.push_back(each.name);
+    if (each.why_not.empty() && !counts.contains(each.name) && !rules.contains(each.rule))
+      names.push_back(each.name);
   return names;
 }
 
@@ -166,7 +177,9 @@ std::string print_section(std::string_view title, const std::vector<Listed>& lis
   for (const Listed& each : list)
     if (!counts.contains(each.name))
       text += fmt::format("  not      {}: {}\n", each.name,
-                          each.why_not.empty() ? "must be reached" : each.why_not);
+                          !each.why_not.empty() ? each.why_not
+                          : each.rule.empty()   ? "must be reached"
+                                                : "as others of its kind: " + each.rule);
   return text;
 }
 
@@ -176,7 +189,9 @@ std::vector<Listed> listed_operations() {
   std::vector<Listed> list;
   for (const OpInfo& op : ops())
     if (find_placement_rule(op) != nullptr)
-      list.push_back({std::string(op.target), std::string(find_reason(kOperations, op.target))});
+      list.push_back(
+          {std::string(op.target), std::string(find_reason(kOperations, op.target)),
+           fmt::format("{} {}{}", name_of(op.family), name_of(op.linearity), op.writes ? " in place" : "")});
   std::ranges::sort(list, {}, &Listed::name);
   return list;
 }

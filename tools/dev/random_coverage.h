@@ -1,4 +1,4 @@
-// What random steps must reach: every operation that a region may hold, every placement and way to take an
+// What random steps must reach: an operation for each way to divide one (family, linearity, writes in place), every placement and way to take an
 // argument, every refusal of chunk and overlap-ep, every kind of phase; or why a step cannot reach it.
 //
 //   check_random_graphs --count 2000 --coverage            counts, and what was not reached
@@ -17,6 +17,8 @@ namespace epweave {
 struct Listed {
   std::string name;
   std::string why_not;  // not reached by random steps, and what else covers it; empty: must be reached
+  std::string rule =
+      {};  // of an operation: what decides how it is divided; another one with the same serves as well
 };
 
 // The full lists. Operations: those with a placement rule.

@@ -1,4 +1,4 @@
-#include "epweave/random_pipelines.h"
+#include "random_pipelines.h"
 
 #include <fmt/format.h>
 

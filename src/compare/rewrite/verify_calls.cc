@@ -225,8 +225,8 @@ CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
 
 // Whether the call's result is the argument that is being checked, written.
 bool CallCheck::returns_what_it_writes() const {
-  return param_ != nullptr && param_->is_written && !param_->alias_set.empty() && op_ != nullptr &&
-         op_->returns.size() == 1 && op_->returns.front().alias_set == param_->alias_set;
+  return param_ != nullptr && param_->is_written && !param_->alias_set.empty() && after_->op != nullptr &&
+         after_->op->returns.size() == 1 && after_->op->returns.front().alias_set == param_->alias_set;
 }
 
 CallCheck::Taken CallCheck::taken_as(Fraction fraction) {

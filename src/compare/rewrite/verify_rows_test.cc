@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "compare/verify_rewrite.h"
-#include "ir/text.h"
+#include "compare/rewrite/verify_rewrite.h"
+#include "ir/text/text.h"
 
 namespace epweave {
 namespace {

@@ -9,10 +9,10 @@
 #include <map>
 #include <set>
 
-#include "ir/mapping.h"
-#include "replay/cpu/conformance_cases.h"
-#include "replay/cpu/elements.h"
-#include "replay/cpu/kernels.h"
+#include "ops/mapping.h"
+#include "replay/kernels/host/conformance_cases.h"
+#include "replay/kernels/host/elements.h"
+#include "replay/kernels/host/kernels.h"
 
 namespace epweave::replay {
 namespace {
