@@ -23,10 +23,10 @@
 
 #include "analysis/verify.h"
 #include "compare/rewrite/verify_rewrite.h"
-#include "random_pipelines.h"
 #include "ir/text/text.h"
 #include "pipeline/runner.h"
 #include "random_coverage.h"
+#include "random_pipelines.h"
 #include "replay/check/check.h"
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/kernel.h"

@@ -16,12 +16,12 @@
 #include <map>
 #include <string>
 
-#include "mutant_judge.h"
-#include "pair_reducer.h"
-#include "random_pipelines.h"
 #include "io/file.h"
 #include "ir/text/text.h"
+#include "mutant_judge.h"
+#include "pair_reducer.h"
 #include "pipeline/runner.h"
+#include "random_pipelines.h"
 #include "replay/kernels/host/kernels.h"
 #include "testing/wrong_rewrites.h"
 

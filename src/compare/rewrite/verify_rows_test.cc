@@ -11,14 +11,12 @@
 namespace epweave {
 namespace {
 
-// {} is the record of the input.
-constexpr const char* kHead = R"text(epweave text 1
-device cpu
-symbol u range=[4, 8] hint=4 asserts=[Eq(Mod(u, 4), 0)]
-
-graph
-  %x = placeholder : f32[u, 6]{}
-)text";
+// With what B says of A's nodes, and of the input.
+std::string head(const std::string& origins, const std::string& record) {
+  return "epweave text 1\ndevice cpu\n" + origins +
+         "symbol u range=[4, 8] hint=4 asserts=[Eq(Mod(u, 4), 0)]\n\ngraph\n  %x = placeholder : f32[u, 6]" +
+         record + "\n";
+}
 
 constexpr const char* kCut = R"text(
   %n = aten.sym_size.int(%x, 0) : SymInt(u) from(chunk size %x)
@@ -35,16 +33,19 @@ struct Op {
 };
 
 std::string whole_step(const Op& op) {
-  std::string text =
-      fmt::format(kHead, "") + fmt::format("  %q = {} : {}\n", fmt::format(fmt::runtime(op.call), "%x"),
-                                           fmt::format(fmt::runtime(op.type), fmt::arg("n", "u")));
+  std::string text = head("", "") + fmt::format("  %q = {} : {}\n", fmt::format(fmt::runtime(op.call), "%x"),
+                                                fmt::format(fmt::runtime(op.type), fmt::arg("n", "u")));
   if (op.element.empty()) return text + "  output([%q])\n";
   return text + fmt::format("  %e = operator.getitem(%q, 0) : {}\n  output([%e])\n",
                             fmt::format(fmt::runtime(op.element), fmt::arg("n", "u")));
 }
 
 std::string step_in_parts(const Op& op) {
-  std::string text = fmt::format(kHead, " from(chunk kept %x)") + kCut;
+  const std::string getitem = op.element.empty() ? "" : ", %e = operator.getitem";
+  std::string text = head(fmt::format("origins %x = x, %q = {}{}, %output = output\n",
+                                      op.call.substr(0, op.call.find('(')), getitem),
+                          " from(chunk kept %x)") +
+                     kCut;
   const std::string joined = op.element.empty() ? "q" : "e";
   const std::string type = op.element.empty() ? op.type : op.element;
   const auto rows = [](const std::string& pattern, const char* n) {
