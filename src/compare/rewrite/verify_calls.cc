@@ -289,13 +289,19 @@ PartFacts CallCheck::find_facts(const Effects& effects_a) const {
   return facts;
 }
 
+// Whether a join puts rows together, as they are or viewed otherwise (verify_joins.h); others add parts up.
+static bool joins_rows(const Node& node) {
+  if (node.op == nullptr) return false;
+  const OpFamily family = node.op->family;
+  return family == OpFamily::kJoin || family == OpFamily::kReshape || family == OpFamily::kPermute;
+}
+
 void CallCheck::check_summands(const PartFacts& facts) {
-  static const OpInfo* const cat = find_op("aten.cat.default");
   for (NodeId id : b_.order) {
     if (claims_[id].kind != ClaimKind::kJoin || claims_.parts(claims_[id].origin).empty()) continue;
     const NodeId origin = claims_[id].origin;
     const PartFact fact = facts[origin];
-    if (b_.nodes[id].op == cat || is_reshape(b_.nodes[id])) {
+    if (joins_rows(b_.nodes[id])) {
       if (fact == PartFact::kOwn || fact == PartFact::kNumbers)
         claims_.fail(
             id, "rewrite-join",
