@@ -345,8 +345,10 @@ PartFact PartFacts::find_rows(NodeId origin) const {
   if (reads_no_element(*op_)) return PartFact::kRows;
   if (op_->family == OpFamily::kSort && op_->returns.size() == 1 && sorts_rows(node))
     return PartFact::kNumbers;
-  // Numbers of rows, of a list of how often each comes, or of those that are not zero.
-  if (op_->family == OpFamily::kRepeatRows && name_of_param(0) == "repeats") return PartFact::kOwn;
+  // Each row's place in a list of how often each comes: one of all parts' places (of experts), if all have the whole list.
+  if (op_->family == OpFamily::kRepeatRows)
+    return operands_.empty() || operands_.front().is_rows() ? PartFact::kOwn : PartFact::kRows;
+  // Numbers of those rows that are not zero.
   if (op_->family == OpFamily::kMaskedRows && op_->params.size() == 1) return PartFact::kOwn;
   if (counts_within_rows(origin)) return PartFact::kRows;
   const Arg reduction = find_value(context_, node, "reduction");

@@ -191,8 +191,11 @@ std::size_t CallCheck::position_of_param() const {
 ExprId CallCheck::number_of(const Body& body, Arg arg) const {
   if (arg.is_int()) return context_.exprs.number(arg.as_int());
   if (arg.is(ArgKind::kSymbolic)) return arg.as_expr();
-  const TypeId type = arg.is_node() ? body.nodes[arg.as_node()].type : TypeId();
-  return type && context_.types[type].kind == TypeKind::kScalar ? context_.types[type].expr : ExprId();
+  const TypeId id = arg.is_node() ? body.nodes[arg.as_node()].type : TypeId();
+  if (!id) return {};
+  const Type& type = context_.types[id];
+  if (type.kind == TypeKind::kScalar) return type.expr;
+  return type.kind == TypeKind::kValue && type.value.is_int() ? context_.exprs.number(type.value.as_int()) : ExprId();
 }
 
 void CallCheck::fail_argument(NodeId user, const std::string& where, Arg x, Arg y) {
