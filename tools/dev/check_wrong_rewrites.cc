@@ -33,6 +33,7 @@ struct Settings {
   std::string graph, pipeline, save;
   double seconds = 0;  // no further mutants behind; 0: all
   bool prints_accepted = false;
+  bool keeps_original = false;
 };
 
 // By what, how often.
@@ -120,7 +121,7 @@ class WrongRewriteCheck {
     for (std::uint64_t i = 0, tries = 0;
          i < settings_.mutants && tries < 20 * settings_.mutants && !is_over(); ++tries) {
       const std::optional<Mutant> mutant = wrong.make();
-      if (!mutant) continue;
+      if (!mutant || (settings_.keeps_original && mutant->changes_a)) continue;
       ++i;
       ++mutants_;
       ++made_[mutant->kind];
@@ -205,6 +206,8 @@ int main(int argc, char** argv) {
   app.add_option("--pipeline", settings.pipeline, "How to rewrite it");
   app.add_option("--save", settings.save, "Save findings, made small, in this folder")->type_name("DIR");
   app.add_option("--seconds", settings.seconds, "Make no further mutants behind this time");
+  app.add_flag("--keep-original", settings.keeps_original,
+               "Change the rewrite alone, never its original with it");
   app.add_flag("--print-accepted", settings.prints_accepted, "Print each mutant that verify A B accepts");
   try {
     app.parse(argc, argv);

@@ -195,7 +195,8 @@ ExprId CallCheck::number_of(const Body& body, Arg arg) const {
   if (!id) return {};
   const Type& type = context_.types[id];
   if (type.kind == TypeKind::kScalar) return type.expr;
-  return type.kind == TypeKind::kValue && type.value.is_int() ? context_.exprs.number(type.value.as_int()) : ExprId();
+  return type.kind == TypeKind::kValue && type.value.is_int() ? context_.exprs.number(type.value.as_int())
+                                                              : ExprId();
 }
 
 void CallCheck::fail_argument(NodeId user, const std::string& where, Arg x, Arg y) {
