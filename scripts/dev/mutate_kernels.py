@@ -7,7 +7,7 @@ stands behind a switch, `ew_mutant(n) ? wrong : right`, so that one build holds 
 that its cases (testdata/kernels/cases.json) reach is switched on and the cases are run; the ones that no kernel's cases
 find are run through the other tests of the kernels (src/replay/kernels/host/kernels_test.cc and its kin).
 
-Needs a build of the test program (cmake --build --preset release --target replay_cpu_test): its libraries and its
+Needs a build of the test program (cmake --build --preset release --target replay_kernels_host_test): its libraries and its
 compiler's flags are used. Writes nothing outside --work. Variants that the compiler refuses are left out, and so are
 those of testdata/kernels/equal_mutants.txt, which says why each computes the same. Prints the share that is found and
 the survivors; exits 1 if there are any.
@@ -31,7 +31,7 @@ SOURCES = ["replay/kernels/math/element_ops.h", "replay/kernels/math/special_fun
            "replay/kernels/ops/matrix_calls.h", "replay/kernels/ops/attention_call.cc", "replay/kernels/host/attention_tiles.cc",
            "replay/kernels/host/flex_attention.cc", "replay/kernels/host/kernels_*.cc"]
 TESTS = ["kernels/host/kernels_test.cc", "kernels/ops/attention_call_test.cc", "kernels/host/reshape_test.cc", "kernels/host/error_bounds_test.cc",
-         "math/special_functions_test.cc"]
+         "kernels/math/special_functions_test.cc"]
 EQUAL = ROOT / "testdata/kernels/equal_mutants.txt"
 Mutant = collections.namedtuple("Mutant", "number file line kind before after")
 
@@ -336,7 +336,7 @@ def build(options, work):
         dropped |= failed
         record.write_text(json.dumps(sorted(dropped)))
     libraries = [f"{options.build}/src/{lib}" for lib in
-                 ("replay/libepweave_replay.a", "analysis/libepweave_analysis.a", "ir/libepweave_ir.a", "base/libepweave_base.a")]
+                 ("replay/libepweave_replay.a", "analysis/libepweave_analysis.a", "ops/libepweave_ops.a", "ir/libepweave_ir.a", "base/libepweave_base.a")]
     program = work / "mutants"
     subprocess.run([flags[0], *objects, *libraries, "-lCatch2WithMain", "-lfmt", "-lpthread", "-o", str(program)], check=True)
     return program, mutants
