@@ -196,8 +196,9 @@ def run_replay(args, graph, folder):
 
 def run_torch(graph, folder, world, device="cpu", runs=0):
     """What each rank tells; with `runs` the times of its ops."""
-    environment = {**os.environ, "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1", "EPWEAVE_TORCH_DEVICE": device,
-                   "EPWEAVE_TORCH_RUNS": str(runs)}
+    # Some virtual machines announce AMX and refuse its instructions: oneDNN gets the set below it.
+    environment = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "WORLD_SIZE": str(world),
+                   "OMP_NUM_THREADS": "1", "EPWEAVE_TORCH_DEVICE": device, "EPWEAVE_TORCH_RUNS": str(runs)}
     workers = [subprocess.Popen([sys.executable, "-W", "ignore", __file__, "--rank-of", str(folder), str(graph)],
                                 env={**environment, "RANK": str(rank)}) for rank in range(world)]
     codes = []
