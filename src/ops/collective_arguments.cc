@@ -124,6 +124,10 @@ bool is_reduction(std::string_view name) {
   return std::ranges::find(kReductions, name) != std::end(kReductions);
 }
 
+bool is_linear_reduction(std::string_view name) {
+  return name == "sum" || name == "avg";
+}
+
 std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,
                                                 const ProcessGroup& group) {
   return ArgumentCheck(context, body, node, group).check();

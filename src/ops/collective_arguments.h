@@ -17,6 +17,8 @@ namespace epweave {
 
 // The reductions that collectives name.
 bool is_reduction(std::string_view name);
+// Whether that of a sum is the sum of those of its summands: a sum or a mean, no maximum.
+bool is_linear_reduction(std::string_view name);
 
 // One sentence for each problem. `group` is the one that the call names. Arguments that are no numbers are not judged.
 // Reductions, sources, group sizes:

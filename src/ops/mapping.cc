@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "ops/bind.h"
 
@@ -12,8 +13,14 @@ namespace epweave {
 using Sizes = MappedCall::Sizes;
 using Kind = MappedCall::Kind;
 using Factors = std::vector<Factor>;
-// The factors of each dimension of a tensor.
-using Dims = std::vector<Factors>;
+
+// The factors of each dimension of a tensor. A graph may record tensors that do not fit the op: what is not there throws.
+class Dims : public std::vector<Factors> {
+ public:
+  using std::vector<Factors>::vector;
+  Factors& operator[](std::size_t dim) { return at(dim); }
+  const Factors& operator[](std::size_t dim) const { return at(dim); }
+};
 
 std::string_view name_of(FactorUse use) {
   switch (use) {
@@ -81,8 +88,8 @@ class MappingBuilder {
   }
   std::size_t operand_count() const { return operands_.size(); }
   std::size_t result_count() const { return results_.size(); }
-  const Sizes& sizes(std::size_t operand) const { return call_.tensors[operand]; }
-  const Sizes& result_sizes(std::size_t result) const { return call_.results[result]; }
+  const Sizes& sizes(std::size_t operand) const { return call_.tensors.at(operand); }
+  const Sizes& result_sizes(std::size_t result) const { return call_.results.at(result); }
   std::size_t place(std::size_t operand) const { return call_.places[operand]; }
   bool is_mask(std::size_t operand) const { return operand < call_.is_mask.size() && call_.is_mask[operand]; }
   const MappedCall::Argument& argument(std::size_t param) const { return call_.arguments[param]; }
@@ -106,8 +113,17 @@ class MappingBuilder {
     for (const Factor factor : factors) uses_[factor] = use;
   }
   std::int64_t extent(Factor factor) const { return extents_[factor]; }
-  Dims& operand(std::size_t i) { return operands_[i]; }
-  Dims& result(std::size_t i) { return results_[i]; }
+  Dims& operand(std::size_t i) { return operands_.at(i); }
+  Dims& result(std::size_t i) { return results_.at(i); }
+
+  // Whether each tensor still has its dimensions.
+  bool keeps_ranks() const {
+    for (std::size_t i = 0; i < operands_.size(); ++i)
+      if (operands_[i].size() != call_.tensors[i].size()) return false;
+    for (std::size_t r = 0; r < results_.size(); ++r)
+      if (results_[r].size() != call_.results[r].size()) return false;
+    return true;
+  }
 
   CallMapping finish() {
     CallMapping mapping;
@@ -223,7 +239,9 @@ void remade_along(B& b, std::size_t dim) {
   if (dim < rank) b.mark(dims[dim], FactorUse::kWhole);
   const auto give = [&](Dims& to, const Sizes& sizes) {
     for (std::size_t i = 0; i < std::min(rank, to.size()); ++i)
-      to[i] = i != dim ? dims[i] : sizes[i] == b.sizes(0)[i] ? dims[i] : b.fresh(sizes[i], FactorUse::kWhole);
+      to[i] = i != dim                       ? dims[i]
+              : sizes[i] == b.sizes(0).at(i) ? dims[i]
+                                             : b.fresh(sizes[i], FactorUse::kWhole);
   };
   for (std::size_t i = 0; i < b.operand_count(); ++i)
     if (b.sizes(i).size() == rank) give(b.operand(i), b.sizes(i));
@@ -335,9 +353,9 @@ void bit_view(B& b) {
   b.operand(0) = dims;
   for (std::size_t i = 0; i < sizes.size(); ++i)
     b.result(0)[i] =
-        i < dims.size() && sizes[i] == b.sizes(0)[i] ? dims[i] : b.fresh(sizes[i], FactorUse::kWhole);
+        i < dims.size() && sizes[i] == b.sizes(0).at(i) ? dims[i] : b.fresh(sizes[i], FactorUse::kWhole);
   for (std::size_t i = 0; i < dims.size(); ++i)
-    if (i >= sizes.size() || sizes[i] != b.sizes(0)[i]) b.mark(dims[i], FactorUse::kWhole);
+    if (i >= sizes.size() || sizes[i] != b.sizes(0).at(i)) b.mark(dims[i], FactorUse::kWhole);
 }
 
 void permute(B& b) {
@@ -394,15 +412,15 @@ void slice(B& b) {
   const std::size_t dim = wrap(b.number("dim", 0), dims.size());
   for (std::size_t r = 0; r < b.result_count(); ++r) {
     b.result(r) = dims;
-    if (b.result_sizes(r)[dim] == b.sizes(0)[dim]) continue;
+    if (b.result_sizes(r).at(dim) == b.sizes(0).at(dim)) continue;
     b.mark(dims[dim], FactorUse::kWhole);
-    b.result(r)[dim] = b.fresh(b.result_sizes(r)[dim], FactorUse::kWhole);
+    b.result(r)[dim] = b.fresh(b.result_sizes(r).at(dim), FactorUse::kWhole);
   }
 }
 
 bool are_equal_along(const B& b, std::size_t dim) {
   for (std::size_t r = 1; r < b.result_count(); ++r)
-    if (b.result_sizes(r)[dim] != b.result_sizes(0)[dim]) return false;
+    if (b.result_sizes(r).at(dim) != b.result_sizes(0).at(dim)) return false;
   return b.result_count() > 0;
 }
 
@@ -414,7 +432,7 @@ void split(B& b) {
   if (!are_equal_along(b, dim)) return slice(b);
   Dims dims = b.fresh(b.sizes(0));
   Dims piece = dims;
-  piece[dim] = b.fresh(b.result_sizes(0)[dim]);
+  piece[dim] = b.fresh(b.result_sizes(0).at(dim));
   dims[dim] = b.fresh(static_cast<std::int64_t>(b.result_count()), FactorUse::kWhole);
   dims[dim].insert(dims[dim].end(), piece[dim].begin(), piece[dim].end());
   b.operand(0) = dims;
@@ -432,7 +450,7 @@ void pad(B& b) {
     if (amounts[i] == 0 || back > dims.size()) continue;
     const std::size_t dim = dims.size() - back;
     b.mark(dims[dim], FactorUse::kWhole);
-    b.result(0)[dim] = b.fresh(b.result_sizes(0)[dim], FactorUse::kWhole);
+    b.result(0)[dim] = b.fresh(b.result_sizes(0).at(dim), FactorUse::kWhole);
   }
 }
 
@@ -444,13 +462,13 @@ void put_slice(B& b, std::size_t slice, std::optional<std::size_t> around) {
   if (dims.empty()) return;
   const std::size_t dim = wrap(b.number("dim", 0), dims.size());
   const bool is_selected = b.sizes(slice).size() < dims.size();
-  if (!is_selected && b.sizes(slice)[dim] == b.result_sizes(0)[dim])
+  if (!is_selected && b.sizes(slice).at(dim) == b.result_sizes(0).at(dim))
     return align(b.operand(slice), b.sizes(slice), dims);
   b.mark(dims[dim], FactorUse::kWhole);
   if (is_selected)
     dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(dim));
   else
-    dims[dim] = b.fresh(b.sizes(slice)[dim], FactorUse::kWhole);
+    dims[dim] = b.fresh(b.sizes(slice).at(dim), FactorUse::kWhole);
   align(b.operand(slice), b.sizes(slice), dims);
 }
 
@@ -463,18 +481,18 @@ void join(B& b) {
     if (b.sizes(i).size() == rank) items.push_back(i);
   if (items.empty()) return;
   Dims dims = b.fresh(b.result_sizes(0));
-  const bool are_equal =
-      std::ranges::all_of(items, [&](std::size_t i) { return b.sizes(i)[dim] == b.sizes(items[0])[dim]; });
+  const bool are_equal = std::ranges::all_of(
+      items, [&](std::size_t i) { return b.sizes(i).at(dim) == b.sizes(items[0]).at(dim); });
   Dims piece = dims;
   if (are_equal) {
-    piece[dim] = b.fresh(b.sizes(items[0])[dim]);
+    piece[dim] = b.fresh(b.sizes(items[0]).at(dim));
     dims[dim] = b.fresh(static_cast<std::int64_t>(items.size()), FactorUse::kWhole);
     dims[dim].insert(dims[dim].end(), piece[dim].begin(), piece[dim].end());
   } else {
     b.mark(dims[dim], FactorUse::kWhole);
   }
   for (const std::size_t i : items) {
-    if (!are_equal) piece[dim] = b.fresh(b.sizes(i)[dim], FactorUse::kWhole);
+    if (!are_equal) piece[dim] = b.fresh(b.sizes(i).at(dim), FactorUse::kWhole);
     b.operand(i) = piece;
   }
   b.result(0) = dims;
@@ -486,7 +504,7 @@ void stack(B& b) {
   for (std::size_t i = 0; i < b.operand_count(); ++i) b.operand(i) = dims;
   const std::size_t dim = wrap(b.number("dim", 0), dims.size() + 1);
   dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(dim),
-              b.fresh(b.result_sizes(0)[dim], FactorUse::kWhole));
+              b.fresh(b.result_sizes(0).at(dim), FactorUse::kWhole));
   b.result(0) = dims;
 }
 
@@ -588,7 +606,7 @@ void along_positions(B& b, bool writes) {
     if (d == dim) {
       b.mark(value[d], FactorUse::kIndexed);
       if (writes) b.mark(positions[d], FactorUse::kIndexed);
-    } else if (b.sizes(0)[d] == b.sizes(index)[d]) {
+    } else if (b.sizes(0).at(d) == b.sizes(index).at(d)) {
       positions[d] = value[d];
     } else {
       b.mark(value[d], FactorUse::kWhole);
@@ -600,9 +618,9 @@ void along_positions(B& b, bool writes) {
   b.result(0) = writes ? value : positions;
   if (const auto source = b.tensor("src"); source && writes)
     for (std::size_t d = 0; d < rank; ++d)
-      b.operand(*source)[d] = b.sizes(*source)[d] == b.sizes(index)[d]
+      b.operand(*source)[d] = b.sizes(*source).at(d) == b.sizes(index).at(d)
                                   ? positions[d]
-                                  : b.fresh(b.sizes(*source)[d], FactorUse::kWhole);
+                                  : b.fresh(b.sizes(*source).at(d), FactorUse::kWhole);
 }
 
 void gather(B& b) {
@@ -620,7 +638,7 @@ void index_select(B& b) {
   const std::size_t dim = wrap(b.number("dim", 0), dims.size());
   b.mark(dims[dim], FactorUse::kIndexed);
   Dims result = dims;
-  result[dim] = b.fresh(b.result_sizes(0)[dim]);
+  result[dim] = b.fresh(b.result_sizes(0).at(dim));
   if (!b.operand(index).empty()) b.operand(index)[0] = result[dim];
   b.result(0) = result;
 }
@@ -646,7 +664,7 @@ void embedding_backward(B& b) {
   b.operand(0) = grad;
   align(b.operand(1), b.sizes(1), Dims(grad.begin(), grad.end() - (grad.empty() ? 0 : 1)));
   if (b.result_sizes(0).size() == 2 && !grad.empty())
-    b.result(0) = {b.fresh(b.result_sizes(0)[0], FactorUse::kIndexed), grad.back()};
+    b.result(0) = {b.fresh(b.result_sizes(0).at(0), FactorUse::kIndexed), grad.back()};
 }
 
 // (destination, positions, rows): rows written along dimension `dim`.
@@ -660,7 +678,7 @@ void write_along(B& b, std::size_t dim, std::size_t index, std::optional<std::si
   Dims positions = b.fresh(b.sizes(index), FactorUse::kIndexed);
   const Factors written = positions.empty() ? Factors() : positions[0];
   for (std::size_t d = 0; d < positions.size() && positions.size() == dims.size(); ++d)
-    if (d != dim && b.sizes(index)[d] == b.sizes(0)[d]) positions[d] = dims[d];
+    if (d != dim && b.sizes(index).at(d) == b.sizes(0).at(d)) positions[d] = dims[d];
   b.operand(index) = positions;
   if (!rows) return;
   Dims source = dims;
@@ -707,7 +725,7 @@ void one_hot(B& b) {
   const bool is_counted = b.number("num_classes", -1) < 0;
   Dims dims = b.fresh(b.sizes(0), is_counted ? FactorUse::kReduced : FactorUse::kPassed);
   b.operand(0) = dims;
-  dims.push_back(b.fresh(b.result_sizes(0).back(), FactorUse::kWhole));
+  dims.push_back(b.fresh(b.result_sizes(0).at(b.sizes(0).size()), FactorUse::kWhole));
   b.result(0) = dims;
 }
 
@@ -762,7 +780,7 @@ void grouped_matmul(B& b) {
   } else if (rank_a == 2 && rank_b == 2) {
     b.mark(a[1], FactorUse::kIndexed);
     b.operand(right)[0] = a[1];
-    b.result(0) = {b.fresh(b.result_sizes(0)[0], FactorUse::kWhole), a[0], c[1]};
+    b.result(0) = {b.fresh(b.result_sizes(0).at(0), FactorUse::kWhole), a[0], c[1]};
   }
   if (const auto ends = b.tensor("offs")) b.operand(*ends) = b.fresh(b.sizes(*ends), FactorUse::kWhole);
 }
@@ -845,7 +863,8 @@ void exchange(B& b) {
   if (dims.empty()) return;
   b.mark(dims[0], FactorUse::kIndexed);
   Dims result = dims;
-  if (b.result_sizes(0)[0] != b.sizes(0)[0]) result[0] = b.fresh(b.result_sizes(0)[0], FactorUse::kIndexed);
+  if (b.result_sizes(0).at(0) != b.sizes(0).at(0))
+    result[0] = b.fresh(b.result_sizes(0).at(0), FactorUse::kIndexed);
   b.result(0) = result;
 }
 
@@ -858,128 +877,165 @@ void made_of_nothing(B& b) {
   for (std::size_t r = 0; r < b.result_count(); ++r) b.result(r) = b.fresh(b.result_sizes(r));
 }
 
-// False: nothing is known.
-bool map_family(B& b) {
-  switch (b.op().family) {
+// Along `dim`, which a call may leave out.
+void sum(B& b) {
+  reduce(b, FactorUse::kSummed);
+}
+void reduce_otherwise(B& b) {
+  reduce(b, FactorUse::kReduced);
+}
+void scan(B& b) {
+  needed_along(b, "dim", 0);
+}
+void normalise(B& b) {
+  needed_along(b, "dim", -1);
+}
+void remake(B& b) {
+  remade_along(b, wrap(b.number("dim", -1), b.sizes(0).size()));
+}
+
+void unslice(B& b) {
+  put_slice(b, 0, std::nullopt);
+}
+void write_slice(B& b) {
+  put_slice(b, 1, 0);
+}
+void all_gather(B& b) {
+  gather_ranks(b, false);
+}
+void reduce_scatter(B& b) {
+  gather_ranks(b, true);
+}
+
+// As large as the first operand; further operands are kept alive, no more.
+void first_alone(B& b) {
+  b.result(0) = b.fresh(b.result_sizes(0));
+  align(b.operand(0), b.sizes(0), b.result(0));
+}
+
+// How a family's calls are mapped; no function: nothing is known.
+struct FamilyMapping {
+  void (*map)(MappingBuilder&) = nullptr;
+  bool passes_all = false;  // every factor of every call is passed
+};
+
+FamilyMapping mapping_of(OpFamily family) {
+  switch (family) {
     case OpFamily::kElementwise:
     case OpFamily::kCast:
     case OpFamily::kTransfer:
     case OpFamily::kAllReduce:
     case OpFamily::kBroadcast:
-      return elementwise(b), true;
+      return {elementwise, true};
     case OpFamily::kWait:
     case OpFamily::kLike:
-      // Further operands of a wait are kept alive, no more.
-      align(b.operand(0), b.sizes(0),
-            b.result_count() > 0 ? (b.result(0) = b.fresh(b.result_sizes(0))) : Dims());
-      return true;
+      return {first_alone, true};
     case OpFamily::kSum:
-      return reduce(b, FactorUse::kSummed), true;
+      return {sum};
     case OpFamily::kReduce:
     case OpFamily::kTruth:
-      return reduce(b, FactorUse::kReduced), true;
+      return {reduce_otherwise};
     case OpFamily::kScan:
-      return needed_along(b, "dim", 0), true;
+      return {scan};
     case OpFamily::kNormalise:
-      return needed_along(b, "dim", -1), true;
+    case OpFamily::kSort:
+      return {normalise};
     case OpFamily::kHalve:
-    case OpFamily::kTopK:
-      return remade_along(b, wrap(b.number("dim", -1), b.sizes(0).size())), true;
     case OpFamily::kHalveBackward:
-      return remade_along(b, wrap(b.number("dim", -1), b.sizes(0).size())), true;
+    case OpFamily::kTopK:
+      return {remake};
     case OpFamily::kNormaliseLast:
-      return normalise_last(b), true;
+      return {normalise_last};
     case OpFamily::kNormaliseLastBackward:
-      return normalise_last_backward(b), true;
+      return {normalise_last_backward};
     case OpFamily::kReshape:
+      return {reshape};
     case OpFamily::kUnsqueeze:
     case OpFamily::kSqueeze:
-      return reshape(b), true;
+      return {reshape, true};
     case OpFamily::kBitView:
-      return bit_view(b), true;
+      return {bit_view};
     case OpFamily::kPermute:
-      return permute(b), true;
+      return {permute, true};
     case OpFamily::kExpand:
-      return expand(b), true;
+      return {expand, true};
     case OpFamily::kRepeat:
-      return repeat(b), true;
+      return {repeat};
     case OpFamily::kSelect:
     case OpFamily::kUnbind:
-      return select(b), true;
+      return {select};
     case OpFamily::kSlice:
-      return slice(b), true;
+      return {slice};
     case OpFamily::kSplit:
-      return split(b), true;
+      return {split};
     case OpFamily::kPad:
-      return pad(b), true;
+      return {pad};
     case OpFamily::kUnslice:
-      return put_slice(b, 0, std::nullopt), true;
+      return {unslice};
     case OpFamily::kSliceWrite:
-      return put_slice(b, 1, 0), true;
+      return {write_slice};
     case OpFamily::kJoin:
-      return join(b), true;
+      return {join};
     case OpFamily::kStack:
-      return stack(b), true;
+      return {stack};
     case OpFamily::kReorder:
-      return reorder(b), true;
+      return {reorder};
     case OpFamily::kTriangle:
-      return triangle(b), true;
+      return {triangle};
     case OpFamily::kIndex:
-      return index(b), true;
+      return {index};
     case OpFamily::kGather:
-      return gather(b), true;
+      return {gather};
     case OpFamily::kIndexSelect:
-      return index_select(b), true;
+      return {index_select};
     case OpFamily::kEmbedding:
-      return embedding(b), true;
+      return {embedding};
     case OpFamily::kEmbeddingBackward:
-      return embedding_backward(b), true;
+      return {embedding_backward};
     case OpFamily::kIndexPut:
-      return index_put(b), true;
+      return {index_put};
     case OpFamily::kScatter:
     case OpFamily::kScatterAdd:
-      return scatter(b), true;
+      return {scatter};
     case OpFamily::kRowScatter:
-      return row_scatter(b), true;
+      return {row_scatter};
     case OpFamily::kIndexAdd:
     case OpFamily::kIndexCopy:
-      return index_add(b), true;
+      return {index_add};
     case OpFamily::kRepeatRows:
     case OpFamily::kMaskedRows:
-      return index_all(b), true;
+      return {index_all};
     case OpFamily::kSearch:
-      return search(b), true;
+      return {search};
     case OpFamily::kCount:
-      return count(b), true;
+      return {count};
     case OpFamily::kOneHot:
-      return one_hot(b), true;
-    case OpFamily::kSort:
-      return needed_along(b, "dim", -1), true;
+      return {one_hot};
     case OpFamily::kMatmul:
-      return matmul(b), true;
+      return {matmul};
     case OpFamily::kAddMatmul:
-      return add_matmul(b), true;
+      return {add_matmul};
     case OpFamily::kGroupedMatmul:
-      return grouped_matmul(b), true;
+      return {grouped_matmul};
     case OpFamily::kLoss:
-      return loss(b), true;
+      return {loss};
     case OpFamily::kLossBackward:
-      return loss_backward(b), true;
+      return {loss_backward};
     case OpFamily::kClassLoss:
-      return class_loss(b), true;
+      return {class_loss};
     case OpFamily::kClassLossBackward:
-      return class_loss_backward(b), true;
+      return {class_loss_backward};
     case OpFamily::kFactory:
     case OpFamily::kNew:
-      return made_of_nothing(b), true;
+      return {made_of_nothing, true};
     case OpFamily::kIota:
-      return made_by_place(b), true;
+      return {made_by_place};
     case OpFamily::kAllGather:
-      return gather_ranks(b, false), true;
+      return {all_gather};
     case OpFamily::kReduceScatter:
-      return gather_ranks(b, true), true;
+      return {reduce_scatter};
     case OpFamily::kAllToAll:
-      return exchange(b), true;
+      return {exchange};
     case OpFamily::kAttention:
     case OpFamily::kFlexAttention:
     case OpFamily::kRandom:
@@ -991,9 +1047,9 @@ bool map_family(B& b) {
     case OpFamily::kElement:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:
-      return false;
+      return {};
   }
-  return false;
+  return {};
 }
 
 // Whether the families' functions find the operands and results that they look for.
@@ -1005,92 +1061,19 @@ bool has_tensors(const MappedCall& call) {
 }  // namespace
 
 CallMapping map_dimensions(const MappedCall& call) {
+  const FamilyMapping family = mapping_of(call.op->family);
+  if (family.map == nullptr || !has_tensors(call)) return {};
   MappingBuilder builder(call);
-  return has_tensors(call) && map_family(builder) ? builder.finish() : CallMapping();
+  try {
+    family.map(builder);
+  } catch (const std::out_of_range&) {
+    return {};
+  }
+  return builder.keeps_ranks() ? builder.finish() : CallMapping();
 }
 
 bool passes_all(OpFamily family) {
-  switch (family) {
-    case OpFamily::kElementwise:
-    case OpFamily::kCast:
-    case OpFamily::kTransfer:
-    case OpFamily::kWait:
-    case OpFamily::kLike:
-    case OpFamily::kNew:
-    case OpFamily::kFactory:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kAllReduce:
-    case OpFamily::kBroadcast:
-      return true;
-    case OpFamily::kSum:
-    case OpFamily::kReduce:
-    case OpFamily::kTruth:
-    case OpFamily::kScan:
-    case OpFamily::kNormalise:
-    case OpFamily::kHalve:
-    case OpFamily::kHalveBackward:
-    case OpFamily::kNormaliseLast:
-    case OpFamily::kNormaliseLastBackward:
-    case OpFamily::kReshape:
-    case OpFamily::kBitView:
-    case OpFamily::kRepeat:
-    case OpFamily::kSelect:
-    case OpFamily::kSlice:
-    case OpFamily::kSplit:
-    case OpFamily::kUnbind:
-    case OpFamily::kPad:
-    case OpFamily::kUnslice:
-    case OpFamily::kSliceWrite:
-    case OpFamily::kJoin:
-    case OpFamily::kStack:
-    case OpFamily::kReorder:
-    case OpFamily::kTriangle:
-    case OpFamily::kIndex:
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kEmbedding:
-    case OpFamily::kEmbeddingBackward:
-    case OpFamily::kIndexPut:
-    case OpFamily::kScatter:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kRowScatter:
-    case OpFamily::kIndexAdd:
-    case OpFamily::kIndexCopy:
-    case OpFamily::kRepeatRows:
-    case OpFamily::kMaskedRows:
-    case OpFamily::kSearch:
-    case OpFamily::kCount:
-    case OpFamily::kOneHot:
-    case OpFamily::kTopK:
-    case OpFamily::kSort:
-    case OpFamily::kMatmul:
-    case OpFamily::kAddMatmul:
-    case OpFamily::kGroupedMatmul:
-    case OpFamily::kAttention:
-    case OpFamily::kFlexAttention:
-    case OpFamily::kLoss:
-    case OpFamily::kLossBackward:
-    case OpFamily::kClassLoss:
-    case OpFamily::kClassLossBackward:
-    case OpFamily::kIota:
-    case OpFamily::kRandom:
-    case OpFamily::kSize:
-    case OpFamily::kNumber:
-    case OpFamily::kComparison:
-    case OpFamily::kHostRead:
-    case OpFamily::kCheck:
-    case OpFamily::kElement:
-    case OpFamily::kAllGather:
-    case OpFamily::kReduceScatter:
-    case OpFamily::kAllToAll:
-    case OpFamily::kMesh:
-    case OpFamily::kOpaque:
-      return false;
-  }
-  return false;
+  return mapping_of(family).passes_all;
 }
 
 namespace {
@@ -1145,11 +1128,11 @@ class NodeMapper {
       add_tensor(arg, 0);
       argument.end = argument.begin + 1;
     } else if (arg.is_int()) {
-      argument = {Kind::kNumber, arg.as_int(), 0, 0, {}};
+      argument = {Kind::kNumber, arg.as_int(), 0, 0};
     } else if (arg.is(ArgKind::kBool)) {
-      argument = {Kind::kNumber, arg.as_bool() ? 1 : 0, 0, 0, {}};
+      argument = {Kind::kNumber, arg.as_bool() ? 1 : 0, 0, 0};
     } else if (arg.is(ArgKind::kReal)) {
-      argument = {Kind::kNumber, std::llround(arg.as_real()), 0, 0, {}};
+      argument = {Kind::kNumber, std::llround(arg.as_real()), 0, 0};
     } else if (arg.is_list()) {
       argument = read_list(arg, param);
     } else if (!arg.is_none()) {

@@ -37,12 +37,11 @@ std::string_view name_of(FactorUse use);
 
 // A call as far as its mapping depends on it: an argument per parameter of the schema. An extent below 0 is not known.
 struct MappedCall {
-  enum class Kind : std::uint8_t { kNone, kTensor, kNumber, kTensors, kNumbers, kText, kOther };
+  enum class Kind : std::uint8_t { kNone, kTensor, kNumber, kTensors, kNumbers, kOther };
   struct Argument {
     Kind kind = Kind::kNone;
     std::int64_t number = 0;           // kNumber; kOther and unknown numbers: 0
     std::uint32_t begin = 0, end = 0;  // of `tensors` or `numbers`
-    std::string_view text;
   };
   using Sizes = std::vector<std::int64_t>;
 
@@ -57,7 +56,8 @@ struct MappedCall {
 
 class CallMapping {
  public:
-  // False: nothing is known (attention, random numbers, opaque ops) or there is nothing to say (no tensors).
+  // False: nothing is known (attention, random numbers, opaque ops, tensors that do not fit the op) or there is nothing to
+  // say (no tensors).
   bool is_known() const { return is_known_; }
   std::size_t factor_count() const { return uses_.size(); }
   FactorUse use(Factor factor) const { return uses_[factor]; }

@@ -4,6 +4,7 @@
 
 #include "analysis/collectives.h"
 #include "ops/bind.h"
+#include "ops/collective_arguments.h"
 
 namespace epweave {
 namespace {
@@ -308,7 +309,7 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
 
 bool PartFacts::reduces_by_sum(const Node& node) const {
   const Arg how = find_value(context_, node, "reduce_op");
-  return how.is(ArgKind::kText) && is_one_of(context_.text(how.as_name()), {"sum", "avg"});
+  return how.is(ArgKind::kText) && is_linear_reduction(context_.text(how.as_name()));
 }
 
 bool PartFacts::drops_fractions(NodeId origin) const {

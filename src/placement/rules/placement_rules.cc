@@ -66,6 +66,13 @@ Operand PlacementCall::arg(std::size_t position, std::string_view name) const {
   return {};
 }
 
+std::vector<Operand> PlacementCall::node_operands() const {
+  std::vector<Operand> operands;
+  for (const Operand& operand : operands_)
+    if (operand.arg.is_node()) operands.push_back(operand);
+  return operands;
+}
+
 Operand PlacementCall::named(std::string_view param) const {
   const auto position = op().find_param(param);
   return position ? arg(*position) : Operand();

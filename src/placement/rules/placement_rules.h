@@ -51,6 +51,8 @@ class PlacementCall {
   int dim_arg(std::int64_t fallback, std::size_t rank) const;
   std::vector<Operand> items(Operand list) const;
   const std::vector<Operand>& operands() const { return operands_; }
+  // Those that are one node reference each: no literals, no lists.
+  std::vector<Operand> node_operands() const;
   std::int64_t int_arg(std::size_t position, std::string_view name, std::int64_t fallback) const;
   bool bool_arg(std::size_t position, std::string_view name, bool fallback) const;
 

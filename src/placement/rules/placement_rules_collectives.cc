@@ -1,6 +1,7 @@
 // Placement of collectives.
 #include <fmt/format.h>
 
+#include "ops/collective_arguments.h"
 #include "placement/placement_blocks.h"
 #include "placement/rules/placement_rules.h"
 
@@ -33,11 +34,9 @@ Placement all_to_all(PlacementCall& call) {
 }
 
 // A maximum over the ranks, for one, is no sum of the parts' maxima.
-bool is_linear_reduction(const PlacementCall& call) {
+bool reduces_linearly(const PlacementCall& call) {
   const Operand kind = call.arg(1, "reduce_op");
-  if (!kind.arg.is(ArgKind::kText)) return false;
-  const std::string_view name = call.graph().text(kind.arg.as_name());
-  return name == "sum" || name == "avg";
+  return kind.arg.is(ArgKind::kText) && is_linear_reduction(call.graph().text(kind.arg.as_name()));
 }
 
 // One collective on the joined value.
@@ -71,7 +70,7 @@ Placement all_gather(PlacementCall& call) {
 Placement reduction_of_sums(PlacementCall& call) {
   const bool is_eager = call.options().grad_accumulation == GradAccumulation::kEager;
   const bool is_gradient = call.node().is_backward() && call.of(call.arg(0)).is_partial();
-  return is_eager && is_gradient && is_linear_reduction(call) ? Placement::partial() : whole_collective(call);
+  return is_eager && is_gradient && reduces_linearly(call) ? Placement::partial() : whole_collective(call);
 }
 
 // Row by row over the ranks.

@@ -107,16 +107,9 @@ Placement grouped_mm(PlacementCall& call) {
   refuse_pair(call, a, b);
 }
 
-std::vector<Operand> tensor_operands(PlacementCall& call) {
-  std::vector<Operand> operands;
-  for (const Operand& operand : call.operands())
-    if (operand.arg.is_node()) operands.push_back(operand);
-  return operands;
-}
-
 // Row by row, but for the dimension `dim`.
 Placement along_dim(PlacementCall& call, const char* what) {
-  const Placement p = elementwise(call, tensor_operands(call), Linearity::kNone);
+  const Placement p = elementwise(call, call.node_operands(), Linearity::kNone);
   if (p.is_rows() && p.dim == call.dim_arg(-1, call.result_tensor()->rank()))
     call.refuse("chunk.along-divided", what);
   return p;

@@ -6,13 +6,6 @@
 namespace epweave {
 namespace {
 
-std::vector<Operand> tensors(PlacementCall& call) {
-  std::vector<Operand> operands;
-  for (const Operand& operand : call.operands())
-    if (operand.arg.is_node()) operands.push_back(operand);
-  return operands;
-}
-
 Placement linear(PlacementCall& call) {
   return elementwise(call, std::vector{call.arg(0)}, Linearity::kFirst);
 }
@@ -73,7 +66,7 @@ Placement add_in_place(PlacementCall& call) {
 // Rows written over rows of the region's own.
 Placement write_in_place(PlacementCall& call) {
   const Operand destination = call.arg(0);
-  if (!call.of(destination).is_whole()) return elementwise(call, tensors(call), Linearity::kNone);
+  if (!call.of(destination).is_whole()) return elementwise(call, call.node_operands(), Linearity::kNone);
   for (const Operand& operand : call.operands())
     if (call.of(operand).is_divided())
       call.refuse("chunk.update-not-a-sum",
@@ -102,9 +95,9 @@ Placement check_of_metadata(PlacementCall& call) {
 Placement arithmetic(PlacementCall& call) {
   switch (call.op().linearity) {
     case Linearity::kNone:
-      return elementwise(call, tensors(call), Linearity::kNone);
+      return elementwise(call, call.node_operands(), Linearity::kNone);
     case Linearity::kFirst:
-      return elementwise(call, tensors(call),
+      return elementwise(call, call.node_operands(),
                          call.arg(0).arg.is_node() ? Linearity::kFirst : Linearity::kNone);
     case Linearity::kEach:
     case Linearity::kSum:

@@ -145,12 +145,12 @@ class Trial {
     MappedCall::Argument argument;
     if (value.is_tensor()) {
       const auto at = static_cast<std::uint32_t>(call_.tensors.size());
-      argument = {Kind::kTensor, 0, at, at + 1, {}};
+      argument = {Kind::kTensor, 0, at, at + 1};
       add_tensor(value, 0);
     } else if (value.is<bool>() || value.is<std::int64_t>()) {
-      argument = {Kind::kNumber, value.integer(), 0, 0, {}};
+      argument = {Kind::kNumber, value.integer(), 0, 0};
     } else if (value.is<double>()) {
-      argument = {Kind::kNumber, std::llround(value.real()), 0, 0, {}};
+      argument = {Kind::kNumber, std::llround(value.real()), 0, 0};
     } else if (value.is<List>()) {
       argument = describe_list(value.items());
     } else if (!value.is_none()) {
@@ -164,7 +164,7 @@ class Trial {
     const auto size = [&] {
       return static_cast<std::uint32_t>(is_tensors ? call_.tensors.size() : call_.numbers.size());
     };
-    MappedCall::Argument argument{is_tensors ? Kind::kTensors : Kind::kNumbers, 0, size(), 0, {}};
+    MappedCall::Argument argument{is_tensors ? Kind::kTensors : Kind::kNumbers, 0, size(), 0};
     for (std::uint32_t place = 0; const Value& item : items) {
       if (item.is_tensor())
         add_tensor(item, place);
@@ -288,6 +288,39 @@ class Trial {
   std::vector<Tensor> whole_;
   CallMapping mapping_;
 };
+
+// What a damaged graph may record: tensors of other ranks, sizes of -1, tensors and results that are not there.
+void damage(MappedCall& call, std::size_t kind, std::size_t tensor) {
+  std::vector<MappedCall::Sizes>& list = tensor < call.tensors.size() ? call.tensors : call.results;
+  MappedCall::Sizes& sizes = list[tensor < call.tensors.size() ? tensor : tensor - call.tensors.size()];
+  if (kind == 0 && !sizes.empty()) sizes.pop_back();
+  if (kind == 1) sizes.insert(sizes.begin(), 3);
+  if (kind == 2) sizes.assign(sizes.size(), -1);
+  if (kind == 3) sizes.clear();
+  if (kind == 4) call.results.clear();
+}
+
+TEST_CASE("a mapping of a call whose recorded types do not fit it is made, or is not known") {
+  const KernelTable table = make_cpu_kernels();
+  std::size_t mapped = 0, unknown = 0;
+  for (const Json& json : read_cases()) {
+    const std::string op = json.at("op").get<std::string>();
+    if (find_op(op) == nullptr || table.find(*find_op(op)) == nullptr || json.value("is_refused", false))
+      continue;
+    const MappedCall call = Trial(table, json).call();
+    for (std::size_t tensor = 0; tensor < call.tensors.size() + call.results.size(); ++tensor)
+      for (std::size_t kind = 0; kind < 5; ++kind) {
+        MappedCall damaged = call;
+        damage(damaged, kind, tensor);
+        INFO(op << ", tensor " << tensor << ", kind " << kind);
+        const CallMapping mapping = map_dimensions(damaged);
+        ++(mapping.is_known() ? mapped : unknown);
+        if (mapping.is_known()) print_mapping(damaged, mapping);
+      }
+  }
+  CHECK(mapped > 1000);
+  CHECK(unknown > 1000);
+}
 
 TEST_CASE("mappings of dimensions hold when calls are run in pieces") {
   const Json cases = read_cases();
