@@ -417,9 +417,12 @@ struct TraitList {
 };
 
 const TraitList kLists[] = {
-    {kRecomputable, kIsRecomputable | kIsFusible}, {kTorchViews, kIsTorchView},
-    {kTorchRandom, kIsTorchRandom | kIsFusible},   {kComputeIntensive, kIsComputeIntensive},
-    {kSavedByDefault, kIsSavedByDefault},        {kAliasOps, kIsAliasOp},
+    {kRecomputable, kIsRecomputable | kIsFusible},
+    {kTorchViews, kIsTorchView},
+    {kTorchRandom, kIsTorchRandom | kIsFusible},
+    {kComputeIntensive, kIsComputeIntensive},
+    {kSavedByDefault, kIsSavedByDefault},
+    {kAliasOps, kIsAliasOp},
     {kAlternated, kIsAlternated},
     {kSending, kSendsToHost},
     {kLoading, kLoadsFromHost},

@@ -27,10 +27,10 @@ enum MemoryTrait : unsigned {
   kIsTorchRandom = 8,        // PyTorch: draws, as far as it knows
   kIsComputeIntensive = 16,  // PyTorch: too much work to do again
   kIsSavedByDefault = 32,    // torchtitan: policies `default` and `eager` save it
-  kIsAliasOp = 64,          // torchtitan: shares its operand's storage; never moved to the host
-  kIsAlternated = 128,      // torchtitan: policy `eager` computes each second one of a layer again
-  kSendsToHost = 256,       // begins a copy to the host
-  kLoadsFromHost = 512,     // begins one back
+  kIsAliasOp = 64,           // torchtitan: shares its operand's storage; never moved to the host
+  kIsAlternated = 128,       // torchtitan: policy `eager` computes each second one of a layer again
+  kSendsToHost = 256,        // begins a copy to the host
+  kLoadsFromHost = 512,      // begins one back
 };
 
 unsigned memory_traits_of(std::string_view target);
