@@ -20,7 +20,7 @@ bool makes_nodes(ProvenanceRole role) {
 }  // namespace
 
 bool Lineage::is_whole() const {
-  return !makes_nodes(role);
+  return !makes_nodes(role) || (role == ProvenanceRole::kBody && parts == 1);
 }
 
 Lineage find_lineage(const Node& node) {

@@ -13,9 +13,9 @@ struct Lineage {
   NameList origins;  // nodes of the input that it stands for; first the one whose place it has
   std::uint32_t part = 0, parts = 0;
 
-  // The node is its origin: kept, moved, merged with others, or made a special case.
+  // The node is its origin: kept, moved, merged with others, made a special case, or computed once more.
   bool is_whole() const;
-  bool is_part() const { return role == ProvenanceRole::kBody; }
+  bool is_part() const { return role == ProvenanceRole::kBody && parts != 1; }
 };
 
 // A node without records stands for itself.

@@ -17,6 +17,8 @@
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
 #include "passes/mark_eager_chunks.h"
+#include "passes/memory_policy.h"
+#include "passes/recompute.h"
 #include "pipeline/runner.h"
 
 namespace epweave {
@@ -86,6 +88,31 @@ TEST_CASE("normalising gives torchtitan's normal form") {
                               result.step().order.size(), took));
     INFO(first_difference(ours, theirs));
     CHECK((ours == theirs));
+  }
+}
+
+// The policy that torchtitan ran with, by what its tags say.
+MemoryPolicy policy_of(const Graph& graph) {
+  const StringId full = graph.intern("MUST_RECOMPUTE");
+  for (const Node& node : graph.step().nodes)
+    if (node.recompute == full) return MemoryPolicy::kFull;
+  return MemoryPolicy::kDefault;
+}
+
+TEST_CASE("policy and recomputation give torchtitan's graph, node by node") {
+  const auto expected = find_graphs("1b_remat");
+  for (const auto& [name, path] : find_graphs("1_norm")) {
+    if (!expected.contains(name)) continue;
+    const Graph theirs = read_graph(expected.at(name)), norm = read_graph(path);
+    const auto start = std::chrono::steady_clock::now();
+    const Graph ours = recompute(memory_policy(norm, {.policy = policy_of(theirs)}).graph).graph;
+    const double took = milliseconds_since(start);
+    const auto our_lines = print_nodes(ours), their_lines = print_nodes(theirs);
+    UNSCOPED_INFO(fmt::format("{}: {} -> {} nodes in {:.1f} ms", name, norm.step().order.size(),
+                              ours.step().order.size(), took));
+    INFO(first_difference(our_lines, their_lines));
+    CHECK((our_lines == their_lines));
+    CHECK(same_code(recompute(ours).graph, ours));
   }
 }
 

@@ -8,12 +8,15 @@
 #include "passes/canonicalize.h"
 #include "passes/chunk/chunk.h"
 #include "passes/concretize.h"
+#include "passes/cpu_offload.h"
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
 #include "passes/isolate_ep_pg.h"
 #include "passes/mark_eager_chunks.h"
+#include "passes/memory_policy.h"
 #include "passes/overlap_ep/overlap_ep.h"
 #include "passes/reassign_pgs.h"
+#include "passes/recompute.h"
 #include "passes/symbolize.h"
 #include "pipeline/pipeline.h"
 
@@ -137,6 +140,38 @@ PassResult run_concretize(const Graph& graph, const Options&) {
   return concretize(graph);
 }
 
+MemoryPolicyOptions read_memory_policy_options(const Options& options) {
+  MemoryPolicyOptions read{.policy = memory_policy_named(options.text("policy"))};
+  if (options.has("save"))
+    for (const std::string& item : options.list("save")) read.save.push_back(parse_save_selector(item));
+  if (options.has("reshard"))
+    read.reshard = is_chosen(options, "reshard", "never") ? Reshard::kNever : Reshard::kAlways;
+  if (options.has("offload-gib")) read.offload_gib = options.integer("offload-gib");
+  if (!read.save.empty() && read.policy != MemoryPolicy::kFull)
+    throw UsageError(
+        fmt::format("option 'save': policy '{}' says what is saved\n  expected policy=full beside save",
+                    options.text("policy")));
+  if (read.offload_gib && read.policy != MemoryPolicy::kSacAndOffload)
+    throw UsageError(
+        fmt::format("option 'offload-gib': policy '{}' keeps nothing on the host\n  expected "
+                    "policy=sac-and-offload beside "
+                    "offload-gib",
+                    options.text("policy")));
+  return read;
+}
+void check_memory_policy_options(Options& options) {
+  read_memory_policy_options(options);
+}
+PassResult run_memory_policy(const Graph& graph, const Options& options) {
+  return memory_policy(graph, read_memory_policy_options(options));
+}
+PassResult run_recompute(const Graph& graph, const Options&) {
+  return recompute(graph);
+}
+PassResult run_cpu_offload(const Graph& graph, const Options& options) {
+  return cpu_offload(graph, {.prefetch = options.integer("prefetch"), .defer = options.integer("defer")});
+}
+
 // The options that chunk shares with presets that contain it.
 const OptionSpec kRoots{"roots", OptionKind::kList, "layers.*.moe",
                         "patterns of module paths, compared component by component; PATTERN:N for N parts"};
@@ -203,6 +238,44 @@ std::vector<PassInfo> make_passes() {
        .summary = "gather each sharded parameter once",
        .options = {},
        .run = run_dedup_unshard},
+      {.name = "memory-policy",
+       .summary = "decide which values of forward backward keeps, and which it computes again",
+       .options = {{"policy",
+                    OptionKind::kChoice,
+                    "default",
+                    "save matrix products, attention and exchanges; each second product (eager); what layers "
+                    "hand on "
+                    "(full); all (none); as default, on the host where it is worth it",
+                    {"default", "eager", "full", "none", "sac-and-offload"}},
+                   {.name = "save",
+                    .kind = OptionKind::kList,
+                    .help = "with policy=full: calls to save all the same: [layers.*.moe::aten.mm.default]",
+                    .is_optional = true},
+                   {.name = "reshard",
+                    .kind = OptionKind::kChoice,
+                    .help =
+                        "gather sharded parameters again in backward (always), or save them whole (never), "
+                        "whatever the policy",
+                    .choices = {"always", "never"},
+                    .is_optional = true},
+                   {.name = "offload-gib",
+                    .kind = OptionKind::kInt,
+                    .help =
+                        "with policy=sac-and-offload: how much memory of the host values may take; 0: any",
+                    .at_least = 0,
+                    .is_optional = true}},
+       .run = run_memory_policy,
+       .settle = check_memory_policy_options},
+      {.name = "cpu-offload",
+       .summary = "keep values that are tagged so on the host between forward and backward",
+       .options =
+           {{"prefetch", OptionKind::kInt, "1", "how many layers earlier values are loaded back", {}, 0},
+            {"defer", OptionKind::kInt, "1", "how many regions later forward waits for a copy", {}, 0}},
+       .run = run_cpu_offload},
+      {.name = "recompute",
+       .summary = "insert what backward computes again, as memory-policy tagged it",
+       .options = {},
+       .run = run_recompute},
       {.name = "symbolize",
        .summary = "give a token count that is a plain number a symbol, so that chunk can divide it",
        .options =

@@ -45,6 +45,11 @@ RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, std::vector<Violati
   for (std::uint32_t i = 0; i < a_.nodes.size(); ++i) class_[NodeId(i)] = NodeId(i);
 }
 
+void RewriteClaims::merge_repeats(const IdVector<NodeId, NodeId>& original) {
+  for (NodeId id : a_.order)
+    if (original.contains(id) && original[id]) class_[id] = original[id];
+}
+
 bool RewriteClaims::read() {
   if (!check_derived()) return false;
   merge_classes();

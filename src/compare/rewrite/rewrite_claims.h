@@ -35,6 +35,8 @@ class RewriteClaims {
   // The graphs share a context and outlive the claims, as does the list that violations are added to.
   RewriteClaims(const Graph& a, const Graph& b, std::vector<Violation>& violations);
 
+  // Before `read`: nodes of A that repeat another right behind it are one value with that.
+  void merge_repeats(const IdVector<NodeId, NodeId>& original);
   // Reports what cannot be read: rewrite-derived, rewrite-merged, rewrite-once. False: B was not made from A.
   bool read();
   // Parts are 0 .. n-1, each once.

@@ -3,6 +3,7 @@
 #include "compare/pairing.h"
 #include "compare/rebase.h"
 #include "compare/rewrite/part_symbols.h"
+#include "compare/rewrite/repeats.h"
 #include "compare/rewrite/rewrite_assumptions.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/rewrite_numerics.h"
@@ -107,7 +108,9 @@ class RewriteVerifier {
 
 RewriteReport verify_derived(const Graph& a, const Graph& b) {
   RewriteReport report;
-  RewriteClaims claims(a, b, report.violations);
+  const std::optional<RepeatedGraphs> repeated = write_repeats(a, b);
+  RewriteClaims claims(repeated ? repeated->a : a, repeated ? repeated->b : b, report.violations);
+  if (repeated) claims.merge_repeats(repeated->original);
   if (claims.read()) RewriteVerifier(claims, report).run();
   return report;
 }

@@ -28,7 +28,7 @@ std::optional<Counterpart> find_by_provenance(const Graph& b, const Node& node) 
     if (record.role == ProvenanceRole::kMaterialize)
       return Counterpart{counterpart.origin, 0, 0, false, true};
     if (record.role == ProvenanceRole::kSize || record.role == ProvenanceRole::kAdded) return std::nullopt;
-    if (record.parts != 0) {
+    if (record.parts > 1) {
       counterpart.part = record.part;
       counterpart.parts = record.parts;
       counterpart.is_piece =

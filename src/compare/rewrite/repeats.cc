@@ -1,0 +1,200 @@
+#include "compare/rewrite/repeats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/collectives.h"
+#include "analysis/effects.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+// The record that says that a node is all of its origin once more; none: it is no copy.
+const Provenance* find_copy_record(const Node& node) {
+  for (auto record = node.provenance.rbegin(); record != node.provenance.rend(); ++record)
+    if (record->role == ProvenanceRole::kBody && record->parts == 1 && record->origins.size() == 1)
+      return &*record;
+  return nullptr;
+}
+
+bool can_repeat(const Node& node) {
+  if (node.kind == NodeKind::kGetAttr) return true;
+  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->is_random) return false;
+  if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
+  return !node.op->is_effectful || is_wait(node);
+}
+
+// Which calls of A may be done again, each chain of them on storage of its own.
+class RepeatableCalls {
+ public:
+  RepeatableCalls(const Context& context, const Body& body)
+      : context_(context), body_(body), effects_(context, body), chosen_(body.nodes.size()) {
+    for (NodeId id : body.order)
+      for (const StorageAccess& access : effects_.accesses_of(id))
+        if (access.writes && !is_wait(body.nodes[id])) writers_.at(access.storage).push_back(id);
+  }
+
+  void choose(NodeId id) { chosen_.insert(id); }
+  bool is_chosen(NodeId id) const { return chosen_.contains(id); }
+
+  // Leaves out what would find or leave storage in another state; fewer calls, until all that are left do not.
+  void filter() {
+    for (bool is_sound = false; !is_sound;) {
+      is_sound = true;
+      for (NodeId id : body_.order) {
+        if (!chosen_.contains(id) || can_do(id)) continue;
+        chosen_.erase(id);
+        is_sound = false;
+      }
+    }
+  }
+
+ private:
+  bool can_do(NodeId id) const {
+    if (!can_repeat(body_.nodes[id])) return false;
+    for (const StorageAccess& access : effects_.accesses_of(id)) {
+      if (is_wait(body_.nodes[id]) || writers_[access.storage].empty()) continue;
+      const bool is_own = chosen_.contains(access.storage);
+      if (is_own ? !has_all_writes(id, access.storage) : access.writes) return false;
+    }
+    return true;
+  }
+
+  // Of storage that is made again: what wrote it before, and what shows it, is done again, too.
+  bool has_all_writes(NodeId id, NodeId storage) const {
+    bool is_own = true;
+    for_each_input(context_, body_.nodes[id], [&](NodeId input) {
+      is_own = is_own && (effects_.storage_of(input) != storage || chosen_.contains(input));
+    });
+    for (NodeId writer : writers_[storage]) {
+      if (writer == id) break;
+      is_own = is_own && chosen_.contains(writer);
+    }
+    return is_own;
+  }
+
+  const Context& context_;
+  const Body& body_;
+  Effects effects_;
+  SideTable<NodeId, std::vector<NodeId>> writers_;  // by storage, in order
+  IdSet<NodeId> chosen_;
+};
+
+class RepeatWriter {
+ public:
+  RepeatWriter(const Graph& a, const Graph& b) : graphs_{a, b, {}}, context_(*a.context) {
+    for (NodeId id : a.step().order) names_.at(a.step().nodes[id].name) = id;
+  }
+
+  std::optional<RepeatedGraphs> run() {
+    find_copies();
+    if (copies_.empty()) return std::nullopt;
+    RepeatableCalls calls(context_, graphs_.a.step());
+    for (const Copy& copy : copies_)
+      if (copy.is_repeat) calls.choose(copy.original);
+    calls.filter();
+    for (const Copy& copy : copies_) {
+      const StringId origin = copy.record->origins.front();
+      const bool is_repeated = copy.is_repeat && calls.is_chosen(copy.original);
+      rename_origin(graphs_.b.step().nodes[copy.node], *copy.record,
+                    is_repeated ? repeat(copy.original) : origin);
+    }
+    insert();
+    list_origins();
+    return std::move(graphs_);
+  }
+
+ private:
+  struct Copy {
+    NodeId node;      // of B
+    NodeId original;  // of A
+    const Provenance* record;
+    bool is_repeat;  // another node of B is the original
+  };
+
+  void find_copies() {
+    const Body& b = graphs_.b.step();
+    IdSet<StringId> is_there;  // names of A that a node of B stands for
+    for (NodeId id : b.order)
+      if (find_copy_record(b.nodes[id]) == nullptr)
+        for (StringId origin : origins_of(b.nodes[id])) is_there.insert(origin);
+    for (NodeId id : b.order) {
+      const Provenance* record = find_copy_record(b.nodes[id]);
+      if (record == nullptr || !names_[record->origins.front()]) continue;
+      copies_.push_back(
+          {id, names_[record->origins.front()], record, !is_there.insert(record->origins.front())});
+    }
+  }
+
+  StringId repeat(NodeId original) {
+    Body& a = graphs_.a.step();
+    Node made = a.nodes[original];
+    const std::string wanted = fmt::format("{}_repeat", context_.text(made.name));
+    made.name = graphs_.a.intern(wanted);
+    for (std::size_t i = 1; names_[made.name]; ++i)
+      made.name = graphs_.a.intern(fmt::format("{}_{}", wanted, i));
+    const NodeId id = a.nodes.push_back(made);
+    names_.at(made.name) = id;
+    repeats_.at(original).push_back(id);
+    return made.name;
+  }
+
+  // From the copy's record on, the node is `name`.
+  void rename_origin(Node& node, const Provenance& copy, StringId name) {
+    std::vector<Provenance> records = {
+        {.pass = copy.pass, .role = ProvenanceRole::kKept, .origins = NameList(name), .reason = copy.reason}};
+    const StringId before = copy.origins.front();
+    for (const Provenance* record = &copy + 1; record != &node.provenance.back() + 1; ++record) {
+      records.push_back(*record);
+      if (records.back().origins.size() == 1 && records.back().origins.front() == before)
+        records.back().origins = NameList(name);
+    }
+    node.provenance = context_.own(std::span<const Provenance>(records));
+  }
+
+  // Each repeat stands behind its original, and takes what is repeated, too.
+  void insert() {
+    Body& a = graphs_.a.step();
+    std::vector<NodeId> order;
+    graphs_.original.resize(a.nodes.size());
+    for (NodeId id : a.order) {
+      order.push_back(id);
+      const std::vector<NodeId>& repeats = repeats_[id];
+      for (std::size_t i = 0; i < repeats.size(); ++i) {
+        const auto redirect = [&](Arg arg) {
+          if (!arg.is_node() || repeats_[arg.as_node()].empty()) return arg;
+          const std::vector<NodeId>& own = repeats_[arg.as_node()];
+          return Arg::node(own[std::min(i, own.size() - 1)]);
+        };
+        Node& node = a.nodes[repeats[i]];
+        node.args = context_.args.map(node.args, redirect);
+        node.kwargs = context_.args.map(node.kwargs, redirect);
+        order.push_back(repeats[i]);
+        graphs_.original[repeats[i]] = id;
+      }
+    }
+    a.order = std::move(order);
+  }
+
+  void list_origins() {
+    graphs_.b.origins.clear();
+    const Body& a = graphs_.a.step();
+    for (NodeId id : a.order) graphs_.b.origins.push_back({a.nodes[id].name, a.nodes[id].target});
+  }
+
+  RepeatedGraphs graphs_;
+  Context& context_;
+  SideTable<StringId, NodeId> names_;  // of A'
+  std::vector<Copy> copies_;           // in B's order
+  SideTable<NodeId, std::vector<NodeId>> repeats_;
+};
+
+}  // namespace
+
+std::optional<RepeatedGraphs> write_repeats(const Graph& a, const Graph& b) {
+  return RepeatWriter(a, b).run();
+}
+
+}  // namespace epweave

@@ -1,0 +1,423 @@
+#include "passes/cpu_offload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "analysis/collectives.h"
+#include "analysis/layers.h"
+#include "analysis/recompute_tags.h"
+#include "analysis/users.h"
+#include "ir/facts.h"
+#include "ir/types/layout.h"
+#include "ops/memory_traits.h"
+#include "ops/op.h"
+#include "passes/node_names.h"
+#include "passes/order_list.h"
+#include "passes/record.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::int64_t kSmallest = 4096;  // bytes: less is not worth a copy
+
+// ---------------------------------------------------------------------------- tags
+
+class OffloadTagger {
+ public:
+  explicit OffloadTagger(Graph& graph)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        facts_(graph),
+        tags_(graph),
+        users_(list_users(context_, body_)),
+        traits_(context_),
+        layers_(context_) {}
+
+  std::string run(std::int64_t gib) {
+    const std::int64_t last_layer = find_last_layer();
+    std::vector<Candidate> candidates;
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      const std::int64_t layer = layers_.of(node);
+      if (node.is_backward() || layer == kNoLayer || layer == last_layer || !is_kept(id, node)) continue;
+      if (const auto bytes = find_bytes(node)) candidates.push_back({id, *bytes});
+    }
+    std::ranges::stable_sort(candidates, std::greater(), &Candidate::bytes);
+    return tag(candidates, gib);
+  }
+
+ private:
+  struct Candidate {
+    NodeId node;
+    std::int64_t bytes;
+  };
+
+  std::int64_t find_last_layer() {
+    std::int64_t first = kNoLayer, last = kNoLayer;
+    for (NodeId id : body_.order) {
+      const std::int64_t layer = layers_.of(body_.nodes[id]);
+      if (layer == kNoLayer) continue;
+      first = first == kNoLayer ? layer : std::min(first, layer);
+      last = std::max(last, layer);
+    }
+    return first == last ? kNoLayer : last;
+  }
+
+  // Whether backward has it from forward, as far as tags say.
+  bool is_kept(NodeId id, const Node& node) {
+    if (node.recompute == tags_.must_save) return true;
+    if (tags_.is_recomputed(node.recompute)) return false;
+    IdSet<NodeId> seen;
+    bool has_backward = false;
+    return !is_recomputed_from(id) && (visit_readers(id, seen, has_backward), has_backward);
+  }
+
+  bool is_alias(const Node& node) { return traits_.has(node, kIsAliasOp); }
+
+  bool is_recomputed_from(NodeId id) {
+    return std::ranges::any_of(users_[id], [&](NodeId user) {
+      const Node& node = body_.nodes[user];
+      if (node.kind != NodeKind::kCall || node.is_backward()) return false;
+      return tags_.is_recomputed(node.recompute) || (is_alias(node) && is_recomputed_from(user));
+    });
+  }
+
+  void visit_readers(NodeId id, IdSet<NodeId>& seen, bool& has_backward) {
+    for (NodeId user : users_[id]) {
+      const Node& node = body_.nodes[user];
+      if (node.kind != NodeKind::kCall || !seen.insert(user)) continue;
+      has_backward = has_backward || node.is_backward();
+      if (!node.is_backward() && is_alias(node)) visit_readers(user, seen, has_backward);
+    }
+  }
+
+  // None where the value cannot be moved or is too small. What has no number counts as large enough.
+  std::optional<std::int64_t> find_bytes(const Node& node) {
+    const bool is_element = node.op != nullptr && node.op->family == OpFamily::kElement;
+    if (node.kind != NodeKind::kCall) return std::nullopt;
+    if (!is_element && (is_alias(node) || is_communication(node))) return std::nullopt;
+    const TensorType* type = tensor_of(context_, node.type);
+    if (type == nullptr) return std::nullopt;
+    const bool is_strided = type->strides.size() == type->sizes.size();
+    if (is_strided && !has_symbol(facts_, type->sizes) && !is_contiguous(facts_, layout_of(*type)))
+      return std::nullopt;
+    std::int64_t bytes = info(type->dtype).bytes;
+    for (ExprId size : type->sizes) {
+      const auto number = context_.exprs.constant(size);
+      if (!number) return kSmallest;
+      bytes *= *number;
+    }
+    return bytes < kSmallest ? std::nullopt : std::optional(bytes);
+  }
+
+  bool is_communication(const Node& node) const {
+    return graph_.text(node.target).starts_with("_c10d_functional.");
+  }
+
+  std::string tag(const std::vector<Candidate>& candidates, std::int64_t gib) {
+    const StringId pass = graph_.intern("memory-policy"), why = graph_.intern("saved on the host");
+    const std::int64_t budget = gib << 30;
+    std::int64_t total = 0;
+    std::size_t count = 0;
+    for (const Candidate& candidate : candidates) {
+      if (gib > 0 && total + candidate.bytes > budget) continue;
+      total += candidate.bytes;
+      ++count;
+      Node& node = body_.nodes[candidate.node];
+      node.recompute = tags_.must_offload;
+      record_specialized(context_, node, pass, why);
+    }
+    return fmt::format("{} of {} values that could be are kept on the host, {:.2f} MiB", count,
+                       candidates.size(), static_cast<double>(total) / (1 << 20));
+  }
+
+  Graph& graph_;
+  Context& context_;
+  Body& body_;
+  Facts facts_;
+  const RecomputeTags tags_;
+  NodeLists users_;
+  MemoryTraits traits_;
+  Layers layers_;
+};
+
+// ---------------------------------------------------------------------------- copies
+
+// A value that goes to the host.
+struct Offloaded {
+  NodeId value;
+  std::vector<NodeId> views;    // done again in backward, in order
+  std::vector<NodeId> readers;  // in backward, of the value or of those views
+  NodeId first_reader;
+};
+
+class Offloader {
+ public:
+  explicit Offloader(Graph& graph)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        tags_(graph),
+        users_(list_users(context_, body_)),
+        positions_(find_positions(body_, body_.order)),
+        traits_(context_),
+        layers_(context_),
+        list_(body_.order),
+        names_(graph, body_),
+        pass_(graph.intern("cpu-offload")),
+        cpu_(graph.intern("cpu")) {}
+
+  std::vector<std::string> run(const CpuOffloadOptions& options) {
+    std::vector<Offloaded> all;
+    for (NodeId id : body_.order)
+      if (body_.nodes[id].recompute == tags_.must_offload && !body_.nodes[id].is_backward()) find(id, all);
+    if (all.empty()) return {"no value that backward reads is tagged MUST_CPU_OFFLOAD"};
+    for (const Offloaded& offloaded : all) insert(offloaded);
+    if (options.defer > 0) defer_waits(options.defer);
+    if (options.prefetch > 0) prefetch_reloads(options.prefetch);
+    body_.order = list_.list();
+    return {fmt::format(
+        "{} values are kept on the host from forward to backward, {} of them read through views", all.size(),
+        std::ranges::count_if(all, [](const Offloaded& o) { return !o.views.empty(); }))};
+  }
+
+ private:
+  bool is_alias(NodeId id) { return traits_.has(body_.nodes[id], kIsAliasOp); }
+  bool is_call(NodeId id) const { return body_.nodes[id].kind == NodeKind::kCall; }
+
+  void find(NodeId id, std::vector<Offloaded>& all) {
+    const Node& node = body_.nodes[id];
+    if (is_alias(id) || tensor_of(context_, node.type) == nullptr)
+      throw PassError("cpu-offload.view",
+                      is_alias(id) ? "it is tagged MUST_CPU_OFFLOAD and shows another value's storage"
+                                   : "it is tagged MUST_CPU_OFFLOAD and is no tensor",
+                      site_of(graph_, node), "tag the value whose storage it is");
+    Offloaded found{.value = id};
+    for (NodeId user : users_[id])
+      if (body_.nodes[user].is_backward()) add_reader(user, found);
+    IdSet<NodeId> seen;
+    follow_views(id, seen, found);
+    if (found.readers.empty()) return;
+    std::ranges::sort(found.views, {}, [&](NodeId view) { return positions_[view]; });
+    all.push_back(std::move(found));
+  }
+
+  void add_reader(NodeId reader, Offloaded& found) const {
+    found.readers.push_back(reader);
+    if (!found.first_reader || positions_[reader] < positions_[found.first_reader])
+      found.first_reader = reader;
+  }
+
+  void follow_views(NodeId id, IdSet<NodeId>& seen, Offloaded& found) {
+    for (NodeId user : users_[id]) {
+      if (!is_call(user)) continue;
+      if (body_.nodes[user].is_backward()) {
+        if (id != found.value) add_reader(user, found);
+      } else if (is_alias(user) && seen.insert(user)) {
+        found.views.push_back(user);
+        follow_views(user, seen, found);
+      }
+    }
+  }
+
+  // ------------------------------------------------------------------------- insertion
+
+  void insert(const Offloaded& offloaded) {
+    const NodeId value = offloaded.value, reader = offloaded.first_reader;
+    const TypeId type = body_.nodes[value].type;
+    const TensorType tensor = *tensor_of(context_, type);
+    TensorType host = tensor;
+    host.device = cpu_;
+    const TypeId host_type = context_.types.tensor(host);
+
+    const NodeId offload = make("ao.offload.default", value, {Arg::node(value)}, host_type);
+    list_.put_behind(value, offload);
+    const NodeId last = find_last_use(value);
+    const NodeId sent =
+        make("ao.wait_tensor.default", value,
+             {Arg::node(offload), Arg::node(value), last ? Arg::node(last) : Arg::none()}, host_type);
+    list_.put_behind(offload, sent);
+    sent_.push_back({value, sent, last});
+
+    const NodeId reload = make("ao.reload.default", value,
+                               {Arg::node(sent), Arg::named(ArgKind::kDevice, tensor.device),
+                                list_extents(tensor.sizes), list_extents(tensor.strides)},
+                               type);
+    const NodeId loaded = make("ao.wait_tensor.default", value, {Arg::node(reload), Arg::node(sent)}, type);
+    reloads_.push_back(reload);
+    SideTable<NodeId, NodeId> again;
+    again.at(value) = loaded;
+    for (NodeId id : {reload, loaded}) {
+      body_.nodes[id].backward = true;
+      list_.put_before(reader, id);
+    }
+    for (NodeId view : offloaded.views) again.at(view) = repeat_view(view, again, reader);
+    for (NodeId user : offloaded.readers) redirect(body_.nodes[user], again);
+  }
+
+  NodeId repeat_view(NodeId view, const SideTable<NodeId, NodeId>& again, NodeId reader) {
+    Node made = body_.nodes[view];
+    const std::string_view target = graph_.text(made.target);
+    made.name = names_.make_like(target.substr(target.find('.') + 1));
+    made.recompute = StringId();
+    made.backward = true;
+    append_provenance(
+        context_, made,
+        {.pass = pass_, .role = ProvenanceRole::kBody, .origins = origins_of(made), .parts = 1});
+    redirect(made, again);
+    const NodeId id = body_.nodes.push_back(made);
+    list_.put_before(reader, id);
+    return id;
+  }
+
+  void redirect(Node& node, const SideTable<NodeId, NodeId>& again) {
+    const auto map = [&](Arg arg) {
+      return arg.is_node() && again[arg.as_node()] ? Arg::node(again[arg.as_node()]) : arg;
+    };
+    node.args = context_.args.map(node.args, map);
+    node.kwargs = context_.args.map(node.kwargs, map);
+  }
+
+  Arg list_extents(const std::vector<ExprId>& extents) {
+    std::vector<Arg> items;
+    for (ExprId extent : extents) {
+      const auto number = context_.exprs.constant(extent);
+      items.push_back(number ? Arg::integer(*number) : Arg::symbolic(extent));
+    }
+    return context_.args.add_tree(ArgKind::kList, items);
+  }
+
+  // A call about the value: where it is in the model is where the value is.
+  NodeId make(std::string_view target, NodeId value, const std::vector<Arg>& args, TypeId type) {
+    Node made = body_.nodes[value];
+    append_provenance(context_, made,
+                      {.pass = pass_, .role = ProvenanceRole::kAdded, .origins = origins_of(made)});
+    made.name = names_.make_like(target.substr(target.find('.') + 1));
+    made.target = graph_.intern(target);
+    made.args = context_.args.add(args);
+    made.kwargs = {};
+    made.type = type;
+    made.recompute = StringId();
+    resolve_op(context_, made);
+    return body_.nodes.push_back(made);
+  }
+
+  // The last forward call that reads the storage, or the element of it that is a tensor.
+  NodeId find_last_use(NodeId value) {
+    NodeId last = value;
+    IdSet<NodeId> seen;
+    find_last_reader(value, seen, last);
+    if (tensor_of(context_, body_.nodes[last].type) != nullptr) return last;
+    for (NodeId user : users_[last])
+      if (is_call(user) && tensor_of(context_, body_.nodes[user].type) != nullptr) return user;
+    return {};
+  }
+  void find_last_reader(NodeId id, IdSet<NodeId>& seen, NodeId& last) {
+    for (NodeId user : users_[id]) {
+      if (!is_call(user) || body_.nodes[user].is_backward()) continue;
+      if (positions_[user] > positions_[last]) last = user;
+      if (is_alias(user) && seen.insert(user)) find_last_reader(user, seen, last);
+    }
+  }
+
+  // ------------------------------------------------------------------------- moves
+
+  // Forward's regions: runs of calls of one layer, up to the first backward call.
+  void defer_waits(std::int64_t defer) {
+    std::vector<NodeId> ends;
+    SideTable<NodeId, std::int64_t> region_of(-1);
+    std::optional<std::int64_t> layer;
+    for (NodeId id = list_.first(); id; id = list_.next(id)) {
+      if (!is_call(id)) continue;
+      if (body_.nodes[id].is_backward()) break;
+      const std::int64_t own = layers_.of(body_.nodes[id]);
+      if (layer != own) ends.emplace_back();
+      layer = own;
+      ends.back() = id;
+      region_of.at(id) = static_cast<std::int64_t>(ends.size()) - 1;
+    }
+    for (const Sent& sent : sent_) {
+      const std::int64_t own = region_of[sent.value];
+      if (own < 0) continue;
+      const std::int64_t used = sent.last && region_of[sent.last] >= 0 ? region_of[sent.last] : own;
+      const std::int64_t region =
+          std::min(std::max(own + defer, used), static_cast<std::int64_t>(ends.size()) - 1);
+      list_.put_behind(ends[static_cast<std::size_t>(region)], sent.wait);
+    }
+  }
+
+  bool is_offload_call(const Node& node) {
+    return traits_.has(node, kSendsToHost) || traits_.has(node, kLoadsFromHost) ||
+           (is_wait(node) && graph_.text(node.target).starts_with("ao."));
+  }
+
+  void prefetch_reloads(std::int64_t prefetch) {
+    std::vector<NodeId> begins;  // of the regions of backward
+    std::vector<std::pair<std::int64_t, std::size_t>>
+        first;  // layers in the order of backward, and their first region
+    std::optional<std::int64_t> layer;
+    const auto find_layer = [&](std::int64_t wanted) {
+      return std::ranges::find(first, wanted, &std::pair<std::int64_t, std::size_t>::first);
+    };
+    for (NodeId id = list_.first(); id; id = list_.next(id)) {
+      const Node& node = body_.nodes[id];
+      if (!is_call(id) || !node.is_backward() || is_offload_call(node)) continue;
+      const std::int64_t own = layers_.of(node);
+      if (layer == own) continue;
+      layer = own;
+      begins.push_back(id);
+      if (own != kNoLayer && find_layer(own) == first.end()) first.emplace_back(own, begins.size() - 1);
+    }
+    for (NodeId reload : reloads_in_order()) {
+      const auto found = find_layer(layers_.of(body_.nodes[reload]));
+      if (found == first.end()) continue;
+      const std::int64_t place = found - first.begin() - prefetch;
+      const std::size_t region = place < 0 ? 0 : first[static_cast<std::size_t>(place)].second;
+      if (region < found->second) list_.put_before(begins[region], reload);
+    }
+  }
+
+  std::vector<NodeId> reloads_in_order() const {
+    IdSet<NodeId> is_reload;
+    for (NodeId id : reloads_) is_reload.insert(id);
+    std::vector<NodeId> order;
+    for (NodeId id = list_.first(); id; id = list_.next(id))
+      if (is_reload.contains(id)) order.push_back(id);
+    return order;
+  }
+
+  struct Sent {
+    NodeId value, wait, last;
+  };
+
+  Graph& graph_;
+  Context& context_;
+  Body& body_;
+  const RecomputeTags tags_;
+  NodeLists users_;
+  IdVector<NodeId, std::uint32_t> positions_;
+  MemoryTraits traits_;
+  Layers layers_;
+  OrderList list_;
+  NodeNames names_;
+  StringId pass_, cpu_;
+  std::vector<Sent> sent_;
+  std::vector<NodeId> reloads_;
+};
+
+}  // namespace
+
+std::string tag_for_offload(Graph& graph, std::int64_t gib) {
+  return OffloadTagger(graph).run(gib);
+}
+
+PassResult cpu_offload(const Graph& graph, const CpuOffloadOptions& options) {
+  PassResult result{graph};
+  result.notes = Offloader(result.graph).run(options);
+  return result;
+}
+
+}  // namespace epweave

@@ -1,0 +1,44 @@
+#include "passes/node_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace epweave {
+
+NodeNames::NodeNames(Graph& graph, const Body& body) : graph_(graph) {
+  for (NodeId id : body.order) taken_.insert(body.nodes[id].name);
+}
+
+StringId NodeNames::make(std::string_view wanted) {
+  StringId name = graph_.intern(wanted);
+  for (std::size_t i = 1; !taken_.insert(name); ++i) name = graph_.intern(fmt::format("{}_{}", wanted, i));
+  return name;
+}
+
+StringId NodeNames::make_like(std::string_view target) {
+  std::string base(target);
+  std::ranges::replace(base, '.', '_');
+  std::uint32_t number = 0;
+  const std::size_t at = base.rfind('_');
+  if (at != std::string::npos && at != 0 && at + 1 < base.size()) {
+    const char* end = base.data() + base.size();
+    const auto read = std::from_chars(base.data() + at + 1, end, number);
+    if (read.ec == std::errc() && read.ptr == end) {
+      base.resize(at);
+    } else {
+      number = 0;
+    }
+  }
+  StringId name = graph_.intern(number == 0 ? base : fmt::format("{}_{}", base, number));
+  if (taken_.insert(name)) return name;
+  std::uint32_t& last = last_number_.at(graph_.intern(base));  // smaller ones are taken
+  last = std::max(last, number);
+  do {
+    name = graph_.intern(fmt::format("{}_{}", base, ++last));
+  } while (!taken_.insert(name));
+  return name;
+}
+
+}  // namespace epweave

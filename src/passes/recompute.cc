@@ -1,0 +1,439 @@
+#include "passes/recompute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/collectives.h"
+#include "analysis/effects.h"
+#include "analysis/recompute_tags.h"
+#include "analysis/users.h"
+#include "ops/bind.h"
+#include "ops/memory_traits.h"
+#include "ops/op.h"
+#include "passes/hoist_elements.h"
+#include "passes/node_names.h"
+#include "passes/record.h"
+
+namespace epweave {
+namespace {
+
+// Where storage is written, by places in the order. What a wait completes is no write.
+class WritePlaces {
+ public:
+  WritePlaces(const Context& context, const Body& body) : effects_(context, body) {
+    for (std::uint32_t place = 0; place < body.order.size(); ++place) {
+      const NodeId id = body.order[place];
+      if (is_wait(body.nodes[id])) continue;
+      for (const StorageAccess& access : effects_.accesses_of(id))
+        if (access.writes) places_.at(access.storage).push_back(place);
+    }
+  }
+
+  const Effects& effects() const { return effects_; }
+  std::span<const std::uint32_t> of(NodeId storage) const { return places_[storage]; }
+
+  // Whether the storage is written behind `after` and before `before`.
+  bool any(NodeId storage, std::uint32_t after, std::uint32_t before) const {
+    const std::vector<std::uint32_t>& places = places_[storage];
+    const auto found = std::ranges::upper_bound(places, after);
+    return found != places.end() && *found < before;
+  }
+
+ private:
+  Effects effects_;
+  SideTable<NodeId, std::vector<std::uint32_t>> places_;
+};
+
+// What is loaded back from the host for backward (passes/cpu_offload.h): the wait for it, by the value.
+SideTable<NodeId, NodeId> find_reloads(const Context& context, const Body& body, const NodeLists& users) {
+  MemoryTraits traits(context);
+  SideTable<NodeId, NodeId> reloads;
+  const auto find_user = [&](NodeId id, const auto& is_it) {
+    for (NodeId user : users[id])
+      if (is_it(body.nodes[user])) return user;
+    return NodeId();
+  };
+  const auto is_reload = [&](const Node& node) { return traits.has(node, kLoadsFromHost); };
+  for (NodeId id : body.order) {
+    if (!traits.has(body.nodes[id], kSendsToHost)) continue;
+    const Arg value = arg_of(context, body.nodes[id], 0);
+    const NodeId sent = find_user(id, is_wait);
+    const NodeId load = sent ? find_user(sent, is_reload) : NodeId();
+    const NodeId wait = load ? find_user(load, is_wait) : NodeId();
+    if (wait && value.is_node()) reloads.at(value.as_node()) = wait;
+  }
+  return reloads;
+}
+
+class Recomputer {
+ public:
+  explicit Recomputer(Graph& graph)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        tags_(graph),
+        pass_(graph.intern("recompute")) {}
+
+  std::vector<std::string> run() {
+    if (std::ranges::none_of(body_.order, [&](NodeId id) { return is_tagged(id); }))
+      return {"no forward call is tagged: run memory-policy first"};
+    refuse_random();
+    inputs_ = list_inputs(context_, body_);
+    users_ = invert(inputs_, body_.order);
+    positions_ = find_positions(body_, body_.order);
+    const std::optional<Region> region = find_region();
+    if (!region) return {"backward of the layers reads no tagged value"};
+    choose(*region);
+    if (copied_.empty()) return notes();
+    insert();
+    return notes();
+  }
+
+ private:
+  struct Region {
+    std::uint32_t begin = 0, end = 0;
+  };
+  struct Insertion {
+    std::uint32_t place;  // in front of the node that was there
+    NodeId node;
+  };
+
+  bool is_tagged(NodeId id) const {
+    return body_.nodes[id].kind == NodeKind::kCall && tags_.is_recomputed(body_.nodes[id]);
+  }
+
+  void refuse_random() const {
+    for (NodeId id : body_.order)
+      if (const Node& node = body_.nodes[id]; is_tagged(id) && node.op != nullptr && node.op->is_random)
+        throw PassError(
+            "recompute.random",
+            "it draws random numbers and is tagged to be computed again: the copy would draw others",
+            site_of(graph_, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
+  }
+
+  // ------------------------------------------------------------------------- which calls
+
+  std::optional<Region> find_region() const {
+    const StringId loss = graph_.intern("loss"), head = graph_.intern("lm_head");
+    std::uint32_t place = 0;
+    for (std::uint32_t i = 0; i < body_.order.size(); ++i)
+      if (const StringId module = body_.nodes[body_.order[i]].module; module == loss || module == head)
+        place = i + 1;
+    std::optional<Region> found;
+    while (place < body_.order.size()) {
+      if (!body_.nodes[body_.order[place]].is_backward()) {
+        ++place;
+        continue;
+      }
+      const Region region = follow(place);
+      place = region.end;
+      if (!reads_tagged(region)) continue;
+      if (found) refuse_regions(*found, region);
+      found = region;
+    }
+    return found;
+  }
+
+  Region follow(std::uint32_t begin) const {
+    std::uint32_t end = begin;
+    while (end < body_.order.size() && body_.nodes[body_.order[end]].is_backward()) ++end;
+    return {begin, end};
+  }
+
+  bool reads_tagged(Region region) const {
+    for (std::uint32_t i = region.begin; i < region.end; ++i)
+      if (std::ranges::any_of(inputs_[body_.order[i]], [&](NodeId input) { return is_tagged(input); }))
+        return true;
+    return false;
+  }
+
+  [[noreturn]] void refuse_regions(Region first, Region second) const {
+    const auto name = [&](std::uint32_t place) { return graph_.text(body_.nodes[body_.order[place]].name); };
+    throw PassError("recompute.regions",
+                    fmt::format("backward of the layers is in two places that read tagged values: from {} to "
+                                "{}, and from here on; "
+                                "{} between them is a forward node",
+                                name(first.begin), name(first.end - 1), name(first.end)),
+                    site_of(graph_, body_.nodes[body_.order[second.begin]]),
+                    "give the modules whose backward comes first no tags, or move what is between the two in "
+                    "front of the first");
+  }
+
+  // A value is copied if it is tagged and backward of the layers needs it; fewer values, until each copy computes what
+  // its original did.
+  void choose(Region region) {
+    const WritePlaces writes(context_, body_);
+    IdSet<NodeId> kept(body_.nodes.size());
+    for (NodeId id : body_.order)
+      if (is_tagged(id) && !can_copy(id)) kept.insert(id);
+    for (;;) {
+      find_copied(region, kept);
+      bool is_sound = true;
+      for (NodeId id : copied_) {
+        if (computes_the_same(id, writes)) continue;
+        kept.insert(id);
+        note_kept(id, "its storage, or what it reads, is written between it and its readers in backward");
+        is_sound = false;
+      }
+      if (is_sound) break;
+    }
+    for (NodeId id : body_.order)
+      if (kept.contains(id) && is_wanted(id, region)) kept_.push_back(id);
+  }
+
+  void note_kept(NodeId id, std::string_view why) { why_kept_.at(id) = graph_.intern(why); }
+
+  bool can_copy(NodeId id) {
+    const Node& node = body_.nodes[id];
+    std::string_view why;
+    if (node.op == nullptr) {
+      why = "its op is not known";
+    } else if (node.op->is_effectful && !is_wait(node)) {
+      why = "it does more than compute its value";
+    } else if (node.extra != nullptr && !node.extra->bindings.empty()) {
+      why = "it binds a symbol";
+    }
+    if (!why.empty()) note_kept(id, why);
+    return why.empty();
+  }
+
+  bool is_copied(NodeId id) const { return target_[id] != kNotExecuted; }
+
+  // Copies stand in front of their targets, those of one target in the order of forward.
+  bool is_copied_before(NodeId id, NodeId other) const {
+    return std::pair(target_[id], positions_[id]) < std::pair(target_[other], positions_[other]);
+  }
+
+  // Whether the copy finds storage as the original did, writes none but a copy's, and its readers find its own so.
+  bool computes_the_same(NodeId id, const WritePlaces& writes) const {
+    for (const StorageAccess& access : writes.effects().accesses_of(id)) {
+      if (is_wait(body_.nodes[id]) || writes.of(access.storage).empty()) continue;
+      std::size_t from_copies = 0, from_originals = 0;
+      for (NodeId input : inputs_[id])
+        if (writes.effects().storage_of(input) == access.storage)
+          ++(is_copied(access.storage) && is_copied(input) ? from_copies : from_originals);
+      const bool is_same = from_copies == 0
+                               ? !access.writes && !writes.any(access.storage, positions_[id], target_[id])
+                               : from_originals == 0 && sees_same_writes(id, writes.of(access.storage));
+      if (!is_same) return false;
+    }
+    const NodeId storage = writes.effects().storage_of(id);
+    if (!is_copied(storage) || writes.of(storage).empty()) return true;
+    return std::ranges::all_of(users_[id], [&](NodeId user) {
+      return !body_.nodes[user].is_backward() || finds_all_writes(user, writes.of(storage));
+    });
+  }
+
+  // Of storage that a copy made: writes before the original have copies before the copy, later ones behind it.
+  bool sees_same_writes(NodeId id, std::span<const std::uint32_t> places) const {
+    return std::ranges::all_of(places, [&](std::uint32_t place) {
+      const NodeId writer = body_.order[place];
+      if (writer == id) return true;
+      if (place < positions_[id]) return is_copied(writer) && is_copied_before(writer, id);
+      return !is_copied(writer) || is_copied_before(id, writer);
+    });
+  }
+  bool finds_all_writes(NodeId reader, std::span<const std::uint32_t> places) const {
+    return std::ranges::all_of(places, [&](std::uint32_t place) {
+      return is_copied(body_.order[place]) && target_[body_.order[place]] <= positions_[reader];
+    });
+  }
+
+  // Whether backward of the layers reads the value, or a call that is copied does.
+  bool is_wanted(NodeId id, Region region) const {
+    return std::ranges::any_of(
+        users_[id], [&](NodeId user) { return target_[user] != kNotExecuted || is_in(user, region); });
+  }
+  bool is_in(NodeId id, Region region) const {
+    return positions_[id] >= region.begin && positions_[id] < region.end;
+  }
+
+  // The target of a copy is its first reader in backward, or that of a copy that reads it: one walk from the last node
+  // to the first.
+  void find_copied(Region region, const IdSet<NodeId>& kept) {
+    target_ = IdVector<NodeId, std::uint32_t>(body_.nodes.size(), kNotExecuted);
+    copied_.clear();
+    for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
+      if (!is_tagged(*id) || kept.contains(*id) || !is_wanted(*id, region)) continue;
+      std::uint32_t& target = target_[*id];
+      for (NodeId user : users_[*id]) {
+        const std::uint32_t reader = body_.nodes[user].is_backward() ? positions_[user] : target_[user];
+        target = std::min(target, reader);
+      }
+      copied_.push_back(*id);
+    }
+    std::ranges::reverse(copied_);
+  }
+
+  // ------------------------------------------------------------------------- copies
+
+  void insert() {
+    reloads_ = find_reloads(context_, body_, users_);
+    reload_place_ = SideTable<NodeId, std::uint32_t>(kNotExecuted);
+    NodeNames names(graph_, body_);
+    for (NodeId id : copied_) copy(id, names);
+    redirect_readers();
+    IdSet<NodeId> gone = find_unread();
+    order_nodes(gone);
+    hoist_elements(context_, body_);
+  }
+
+  void copy(NodeId id, NodeNames& names) {
+    const std::uint32_t place = target_[id];
+    for (NodeId input : inputs_[id])
+      if (reloads_[input]) bring_forward(reloads_[input], place);
+    Node made = body_.nodes[id];
+    std::vector<std::pair<NodeId, NodeId>> functions = copy_functions(id, place, names);
+    const auto redirect = [&](Arg arg) {
+      if (!arg.is_node()) return arg;
+      for (const auto& [function, own] : functions)
+        if (function == arg.as_node()) return Arg::node(own);
+      return redirect_value(arg);
+    };
+    made.args = context_.args.map(made.args, redirect);
+    made.kwargs = context_.args.map(made.kwargs, redirect);
+    made.name = names.make(fmt::format("{}_recomputed", graph_.text(made.name)));
+    made.backward = true;
+    record_copy(made);
+    copy_of_.at(id) = add(std::move(made), place);
+  }
+
+  // Functions of FlexAttention calls: each call names its own, so that it can be compiled alone.
+  std::vector<std::pair<NodeId, NodeId>> copy_functions(NodeId id, std::uint32_t place, NodeNames& names) {
+    std::vector<std::pair<NodeId, NodeId>> functions;
+    for (NodeId input : inputs_[id]) {
+      if (body_.nodes[input].kind != NodeKind::kGetAttr || !body_.nodes[input].attr.is(ArgKind::kGraph))
+        continue;
+      Node made = body_.nodes[input];
+      made.name = names.make_like(graph_.text(made.target));
+      record_copy(made);
+      functions.emplace_back(input, add(std::move(made), place));
+    }
+    return functions;
+  }
+
+  NodeId add(Node&& made, std::uint32_t place) {
+    const NodeId id = body_.nodes.push_back(made);
+    insertions_.push_back({place, id});
+    return id;
+  }
+
+  // All of its origin once more; a part stays that part, and what joins or cuts parts stays that.
+  void record_copy(Node& made) const {
+    Provenance record{.pass = pass_, .role = ProvenanceRole::kBody, .origins = origins_of(made), .parts = 1};
+    record.backward = true;
+    for (const Provenance& earlier : made.provenance) {
+      if (earlier.role == ProvenanceRole::kBody) {
+        record.part = earlier.part;
+        record.parts = earlier.parts;
+        record.role = ProvenanceRole::kBody;
+      } else if (earlier.role != ProvenanceRole::kKept && earlier.role != ProvenanceRole::kMoved &&
+                 earlier.role != ProvenanceRole::kMerged && earlier.role != ProvenanceRole::kSpecialized) {
+        record.role = ProvenanceRole::kSpecialized;
+        record.part = record.parts = 0;
+      }
+    }
+    append_provenance(context_, made, record);
+  }
+
+  Arg redirect_value(Arg arg) const {
+    if (!arg.is_node()) return arg;
+    if (const NodeId copied = copy_of_[arg.as_node()]) return Arg::node(copied);
+    if (const NodeId loaded = reloads_[arg.as_node()]) return Arg::node(loaded);
+    return arg;
+  }
+
+  // Puts the wait, and what it needs in backward, in front of the place, if they are behind it.
+  void bring_forward(NodeId wait, std::uint32_t place) {
+    std::vector<NodeId> chain = {wait};
+    for (std::size_t i = 0; i < chain.size(); ++i)
+      for (NodeId input : inputs_[chain[i]])
+        if (is_behind(input, place) && std::ranges::find(chain, input) == chain.end()) chain.push_back(input);
+    if (!is_behind(wait, place)) return;
+    std::ranges::sort(chain, {}, [&](NodeId id) { return positions_[id]; });
+    for (NodeId id : chain) {
+      reload_place_.at(id) = place;
+      insertions_.push_back({place, id});
+    }
+  }
+  bool is_behind(NodeId id, std::uint32_t place) const {
+    return body_.nodes[id].is_backward() && std::min(positions_[id], reload_place_[id]) > place;
+  }
+
+  void redirect_readers() {
+    IdSet<NodeId> done(body_.nodes.size());
+    for (NodeId id : copied_)
+      for (NodeId user : users_[id]) {
+        Node& node = body_.nodes[user];
+        if (!node.is_backward() || !done.insert(user)) continue;
+        const auto redirect = [&](Arg arg) { return redirect_value(arg); };
+        node.args = context_.args.map(node.args, redirect);
+        node.kwargs = context_.args.map(node.kwargs, redirect);
+      }
+  }
+
+  // Originals that only backward and other such originals read.
+  IdSet<NodeId> find_unread() const {
+    IdSet<NodeId> gone(body_.nodes.size());
+    for (auto id = copied_.rbegin(); id != copied_.rend(); ++id)
+      if (std::ranges::all_of(users_[*id], [&](NodeId user) {
+            return body_.nodes[user].is_backward() || gone.contains(user);
+          }))
+        gone.insert(*id);
+    return gone;
+  }
+
+  void order_nodes(const IdSet<NodeId>& gone) {
+    std::ranges::stable_sort(insertions_, {}, &Insertion::place);
+    std::vector<NodeId> order;
+    order.reserve(body_.order.size() + insertions_.size());
+    auto next = insertions_.begin();
+    for (std::uint32_t place = 0; place < body_.order.size(); ++place) {
+      for (; next != insertions_.end() && next->place == place; ++next)
+        if (reload_place_[next->node] == kNotExecuted || reload_place_[next->node] == place)
+          order.push_back(next->node);
+      const NodeId id = body_.order[place];
+      if (!gone.contains(id) && reload_place_[id] == kNotExecuted) order.push_back(id);
+    }
+    body_.order = std::move(order);
+    removed_ = static_cast<std::size_t>(
+        std::ranges::count_if(copied_, [&](NodeId id) { return gone.contains(id); }));
+  }
+
+  std::vector<std::string> notes() const {
+    std::vector<std::string> notes = {fmt::format(
+        "{} calls are computed again in backward, {} of them only there", copied_.size(), removed_)};
+    for (NodeId id : kept_)
+      notes.push_back(fmt::format("{} is tagged to be computed again and kept: {}",
+                                  graph_.text(body_.nodes[id].name), graph_.text(why_kept_[id])));
+    return notes;
+  }
+
+  Graph& graph_;
+  Context& context_;
+  Body& body_;
+  const RecomputeTags tags_;
+  StringId pass_;
+  NodeLists inputs_, users_;
+  IdVector<NodeId, std::uint32_t> positions_;
+  std::vector<NodeId> copied_;              // in the order of forward
+  IdVector<NodeId, std::uint32_t> target_;  // of what is copied: the place of the copy's first reader
+  SideTable<NodeId, StringId> why_kept_;
+  std::vector<NodeId> kept_;  // tagged and needed, but not copied
+  SideTable<NodeId, NodeId> copy_of_;
+  SideTable<NodeId, NodeId> reloads_;
+  SideTable<NodeId, std::uint32_t> reload_place_{kNotExecuted};  // where a reload went
+  std::vector<Insertion> insertions_;
+  std::size_t removed_ = 0;
+};
+
+}  // namespace
+
+PassResult recompute(const Graph& graph) {
+  PassResult result{graph};
+  result.notes = Recomputer(result.graph).run();
+  return result;
+}
+
+}  // namespace epweave
