@@ -14,6 +14,7 @@
 #include "passes/mark_eager_chunks.h"
 #include "passes/overlap_ep/overlap_ep.h"
 #include "passes/reassign_pgs.h"
+#include "passes/specialize.h"
 #include "passes/symbolize.h"
 #include "pipeline/pipeline.h"
 
@@ -135,6 +136,9 @@ PassResult run_symbolize(const Graph& graph, const Options& options) {
 }
 PassResult run_concretize(const Graph& graph, const Options&) {
   return concretize(graph);
+}
+PassResult run_specialize(const Graph& graph, const Options& options) {
+  return specialize(graph, {.rank = options.integer("rank")});
 }
 
 // The options that chunk shares with presets that contain it.
@@ -258,6 +262,10 @@ std::vector<PassInfo> make_passes() {
              "make the schedule and prove it, but leave the graph as it is"}},
        .run = run_overlap_ep},
       {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
+      {.name = "specialize",
+       .summary = "turn a graph that holds for every rank into one rank's",
+       .options = {{.name = "rank", .kind = OptionKind::kInt, .help = "the rank", .at_least = 0}},
+       .run = run_specialize},
   };
 }
 
