@@ -15,6 +15,7 @@ namespace epweave::cli {
 namespace {
 
 constexpr std::uint64_t kMostParts = 1000000;
+constexpr std::uint64_t kMostRanks = 1 << 16;
 constexpr const char* kAbout =
     "Rewrites PyTorch MoE training graphs so that expert-parallel communication hides behind compute.";
 
@@ -31,6 +32,7 @@ struct Choices {
   OverlapOptions overlap;
   DiffCommand diff;
   ReduceOptions reduce;
+  SpecializeCommand specialize;
   std::string completion;
 };
 
@@ -185,6 +187,24 @@ void add_reduce(CLI::App& app, Choices& choices) {
       "  epweave reduce IN.epw -o small.txt -- sh -c 'epweave rewrite {} -p chunk -o /dev/null; [ $? = 4 ]'");
 }
 
+void add_specialize(CLI::App& app, Choices& choices) {
+  CLI::App& command =
+      *app.add_subcommand("specialize", "Turn a graph that holds for every rank into the graphs of ranks");
+  add_input(command, choices.input, "Graph that holds for every rank, - for standard input");
+  take_whole_number(
+      command.add_option("--rank", choices.specialize.rank, "Write this rank's graph to OUT")->type_name("R"), 0,
+      kMostRanks);
+  command.add_flag("--all", choices.specialize.all,
+                   "Write every rank's graph to the folder OUT: rank-00000.epw, rank-00001.epw, ..");
+  command.add_option("-o,--output", choices.output.path, "File, or folder with --all; - for standard output")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.footer(
+      "Examples:\n"
+      "  epweave specialize G.epw --rank 3 -o rank3.epw\n"
+      "  epweave specialize G.epw --all -o ranks");
+}
+
 void add_verify(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand(
       "verify",
@@ -251,6 +271,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
   add_overlap(*app, choices);
   add_reduce(*app, choices);
+  add_specialize(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -333,6 +354,12 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
       choices->reduce.input = choices->input;
       choices->reduce.output = choices->output;
       return reduce(choices->reduce, console);
+    };
+  if (name == "specialize")
+    return [choices](Console& console) {
+      choices->specialize.input = choices->input;
+      choices->specialize.output = choices->output;
+      return specialize(choices->specialize, console);
     };
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };

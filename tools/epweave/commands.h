@@ -63,6 +63,13 @@ struct ReduceOptions {
   double timeout = 0;                // seconds for each run; 0: none
 };
 
+struct SpecializeCommand {
+  InputOptions input;
+  OutputOptions output;
+  std::optional<std::int64_t> rank;
+  bool all = false;  // every rank's, to a folder
+};
+
 struct DiffCommand {
   InputOptions a, b;
   std::vector<std::string> ignore;  // names, order, metadata, types, provenance
@@ -88,6 +95,7 @@ int explain(const ExplainOptions& options, Console& console);
 int overlap(const OverlapOptions& options, Console& console);
 int reduce(const ReduceOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
+int specialize(const SpecializeCommand& command, Console& console);
 int list_passes(Console& console);
 
 }  // namespace epweave::cli
