@@ -26,7 +26,7 @@ struct Choices {
   OutputOptions output;
   RewriteOptions rewrite;
   std::vector<std::string> more;  // graphs behind the first
-  bool ranks = false, assume_none = false;
+  bool ranks = false, assume_none = false, explain_literals = false;
   std::string node;
   PrintOptions print;
   OverlapOptions overlap;
@@ -217,6 +217,9 @@ void add_verify(CLI::App& app, Choices& choices) {
   command.add_flag("--ranks", choices.ranks,
                    "Check that the graphs, one for each rank or one that all ranks run, issue matching "
                    "collectives and cannot wait for each other");
+  command.add_flag("--explain-literals", choices.explain_literals,
+                   "With --ranks: also list numbers that look like offsets of one rank's shard and are not proved "
+                   "to be");
   command.add_flag("--assume-none", choices.assume_none,
                    "Of a rewrite: exit with 1 where the proof rests on an assumption, and list all of them");
 }
@@ -325,7 +328,11 @@ std::function<int(Console&)> bind_verify(const Choices& choices) {
   for (const std::string& path : choices.more) inputs.push_back({.path = path, .from = choices.input.from});
   if (choices.assume_none && (choices.ranks || inputs.size() != 2))
     throw UsageError("--assume-none is for verify A B, of which it refuses what the proof takes for granted");
-  if (choices.ranks) return [inputs](Console& console) { return verify_ranks(inputs, console); };
+  if (choices.explain_literals && !choices.ranks) throw UsageError("--explain-literals is for verify --ranks");
+  if (choices.ranks)
+    return [inputs, explain = choices.explain_literals](Console& console) {
+      return verify_ranks({inputs, explain}, console);
+    };
   if (inputs.size() > 2)
     throw UsageError("verify takes one graph, or two to compare; --ranks takes one for each rank");
   if (inputs.size() == 1) return [inputs](Console& console) { return verify(inputs[0], console); };

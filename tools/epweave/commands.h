@@ -40,6 +40,11 @@ struct VerifyOptions {
   bool assume_none = false;
 };
 
+struct RanksOptions {
+  std::vector<InputOptions> inputs;
+  bool explain_literals = false;  // list what only looks like a rank's number
+};
+
 struct ExplainOptions {
   InputOptions input;
   std::string node;  // with or without '%'
@@ -90,7 +95,7 @@ int stats(const InputOptions& options, Console& console);
 int verify(const InputOptions& options, Console& console);
 int verify_rewrite(const VerifyOptions& options, Console& console);
 // One graph for each rank, or one that all ranks run.
-int verify_ranks(const std::vector<InputOptions>& inputs, Console& console);
+int verify_ranks(const RanksOptions& options, Console& console);
 int explain(const ExplainOptions& options, Console& console);
 int overlap(const OverlapOptions& options, Console& console);
 int reduce(const ReduceOptions& options, Console& console);
