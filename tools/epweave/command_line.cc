@@ -33,6 +33,7 @@ struct Choices {
   DiffCommand diff;
   ReduceOptions reduce;
   SpecializeCommand specialize;
+  bool repair = false;
   std::string completion;
 };
 
@@ -205,6 +206,25 @@ void add_specialize(CLI::App& app, Choices& choices) {
       "  epweave specialize G.epw --all -o ranks");
 }
 
+void add_generalize(CLI::App& app, Choices& choices) {
+  CLI::App& command =
+      *app.add_subcommand("generalize", "Make one graph for all ranks of the graphs of some ranks of a job");
+  add_input(command, choices.input, "Graph of one rank, - for standard input");
+  command.add_option("MORE", choices.more, "Graphs of other ranks of the same job")->type_name("");
+  command.add_option("-o,--output", choices.output.path, "Graph for all ranks; not written where a difference is "
+                     "not explained")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.add_flag("--repair", choices.repair,
+                   "Replace numbers of one rank that are proved to be offsets of a shard, also where the given "
+                   "ranks do not differ in them");
+  command.footer(
+      "Exit codes: 0 OUT is written, 1 something is not explained.\n"
+      "Examples:\n"
+      "  epweave generalize rank0.epw rank1.epw rank2.epw -o all.epw\n"
+      "  epweave generalize traced.epw --repair -o all.epw");
+}
+
 void add_verify(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand(
       "verify",
@@ -275,6 +295,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_overlap(*app, choices);
   add_reduce(*app, choices);
   add_specialize(*app, choices);
+  add_generalize(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -323,9 +344,14 @@ CommandFiles files_of(const Choices& choices) {
   return files;
 }
 
-std::function<int(Console&)> bind_verify(const Choices& choices) {
+std::vector<InputOptions> all_inputs(const Choices& choices) {
   std::vector<InputOptions> inputs = {choices.input};
   for (const std::string& path : choices.more) inputs.push_back({.path = path, .from = choices.input.from});
+  return inputs;
+}
+
+std::function<int(Console&)> bind_verify(const Choices& choices) {
+  const std::vector<InputOptions> inputs = all_inputs(choices);
   if (choices.assume_none && (choices.ranks || inputs.size() != 2))
     throw UsageError("--assume-none is for verify A B, of which it refuses what the proof takes for granted");
   if (choices.explain_literals && !choices.ranks) throw UsageError("--explain-literals is for verify --ranks");
@@ -367,6 +393,10 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
       choices->specialize.input = choices->input;
       choices->specialize.output = choices->output;
       return specialize(choices->specialize, console);
+    };
+  if (name == "generalize")
+    return [choices](Console& console) {
+      return generalize({all_inputs(*choices), choices->output, choices->repair}, console);
     };
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };

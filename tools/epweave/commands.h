@@ -75,6 +75,12 @@ struct SpecializeCommand {
   bool all = false;  // every rank's, to a folder
 };
 
+struct GeneralizeCommand {
+  std::vector<InputOptions> inputs;  // one for each rank
+  OutputOptions output;
+  bool repair = false;
+};
+
 struct DiffCommand {
   InputOptions a, b;
   std::vector<std::string> ignore;  // names, order, metadata, types, provenance
@@ -101,6 +107,7 @@ int overlap(const OverlapOptions& options, Console& console);
 int reduce(const ReduceOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int specialize(const SpecializeCommand& command, Console& console);
+int generalize(const GeneralizeCommand& command, Console& console);
 int list_passes(Console& console);
 
 }  // namespace epweave::cli
