@@ -3,9 +3,13 @@
 
     trace_torchtitan.py --model deepseek_v3 --dp-shard 4 --ep 2 -o dsv3.epw
 
-The graph is what torchtitan's graph_trainer traces on rank 0: forward, loss and backward at
-the aten level. Parameters and inputs are fake tensors on "cuda:0" and the process groups
+The graph is what torchtitan's graph_trainer traces on rank 0, or on the rank that --rank names:
+forward, loss and backward at the aten level. Parameters and inputs are fake tensors on "cuda:0" and the process groups
 are fake, so that any mesh size can be traced on a machine without an accelerator.
+
+--rank-agnostic traces with torch's compile-on-one-rank mode: meshes, looked-up groups and
+coordinates stand in the graph, which is meant for every rank. `epweave verify --ranks` finds what
+torchtitan still reads of rank 0's place in Python; see docs/rank_agnostic.md.
 
 Needs torch 2.15 and torchtitan 0.3.0. Exit codes: 0 fine, 2 usage, 3 torchtitan cannot
 build or trace what was asked for.
@@ -79,6 +83,23 @@ def hide_missing_gpu() -> None:
     torch.cuda.synchronize = lambda device=None: None
     torch.cuda.is_bf16_supported = lambda including_emulation=True: True
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False  # autocast takes part
+
+
+def announce_accelerator() -> None:
+    """Say that the absent device is the accelerator: the compile-on-one-rank mode asks which it is.
+
+    torch then also asks how fast the device is, to judge costs that the trace does not depend on:
+    an H100's figures.
+    """
+    import torch
+    import torch._inductor.utils as inductor
+
+    if torch.version.cuda is None or torch.cuda.device_count() > 0:
+        return
+    torch.accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
+    torch.accelerator.current_device_index = lambda: 0
+    inductor._get_device_dram_gbps = lambda device: 3350.0
+    inductor._get_device_tflops = lambda dtype, device: 989.0
 
 
 def allow_marked_fake_inputs(tracer) -> None:
@@ -347,7 +368,10 @@ def trace_step(options) -> tuple:
     config = make_config(options)
     set_spmd_backend(config.parallelism.spmd_backend)
     world = options.dp_shard * options.tp
-    torch.distributed.init_process_group("fake", rank=0, world_size=world)
+    torch.distributed.init_process_group("fake", rank=options.rank, world_size=world)
+    if options.rank_agnostic:
+        torch.distributed.config.compile_on_one_rank = True
+        announce_accelerator()
     try:
         dims = ParallelDims(dp_shard=options.dp_shard, dp_replicate=1, cp=1, tp=options.tp, pp=1,
                             ep=options.ep, world_size=world,
@@ -371,9 +395,10 @@ def trace_step(options) -> tuple:
             "options": {"tokens": options.tokens, "sequence": options.sequence,
                         "static": options.static, "dim": options.dim,
                         "eager_chunk": options.eager_chunk},
+            "compile_on_one_rank": options.rank_agnostic,
             "num_layers": len(config.model_spec.model.layers), "global_meshes": meshes,
             "axes": {"dp_shard": options.dp_shard, "tp": options.tp, "ep": options.ep},
-            "world_size": world, "rank": 0, "torch": str(torch.__version__), "torchtitan": version,
+            "world_size": world, "rank": options.rank, "torch": str(torch.__version__), "torchtitan": version,
             "num_static_inputs": traced.num_static_inputs}
     return graph, {"inputs": inputs, "outputs": outputs, "info": info,
                    "process_groups": describe_process_groups(dims)}
@@ -397,6 +422,10 @@ def make_parser() -> argparse.ArgumentParser:
     add("--static", action="store_true", help="trace with all sizes as numbers")
     add("--eager-chunk", choices=("layers.*", "layers.*.moe"),
         help="let torchtitan divide these modules in two before tracing (sizes are numbers then)")
+    add("--rank", type=int, default=0, metavar="R",
+        help="rank of the job whose graph is traced (default 0); trace each in a process of its own")
+    add("--rank-agnostic", action="store_true",
+        help="trace one graph for all ranks: groups and coordinates are looked up in meshes")
     add("--normalize", action="store_true",
         help="also run torchtitan's clean-up, memory policy and recomputation passes")
     add("-v", "--verbose", action="store_true", help="show torchtitan's log and tracebacks")
@@ -417,6 +446,11 @@ def parse_options(arguments: list[str] | None = None):
     if options.dp_shard * options.tp % options.ep:
         parser.error(f"--ep {options.ep} does not divide the {options.dp_shard * options.tp} ranks"
                      " of --dp-shard times --tp")
+    if not 0 <= options.rank < options.dp_shard * options.tp:
+        parser.error(f"--rank {options.rank} is none of the {options.dp_shard * options.tp} ranks"
+                     " of --dp-shard times --tp")
+    if options.rank_agnostic and options.rank:
+        parser.error("--rank-agnostic is traced on rank 0; epweave specialize makes other ranks' graphs")
     return options
 
 

@@ -17,6 +17,7 @@
 #include "passes/overlap_ep/overlap_ep.h"
 #include "passes/reassign_pgs.h"
 #include "passes/recompute.h"
+#include "passes/specialize.h"
 #include "passes/symbolize.h"
 #include "pipeline/pipeline.h"
 
@@ -138,6 +139,9 @@ PassResult run_symbolize(const Graph& graph, const Options& options) {
 }
 PassResult run_concretize(const Graph& graph, const Options&) {
   return concretize(graph);
+}
+PassResult run_specialize(const Graph& graph, const Options& options) {
+  return specialize(graph, {.rank = options.integer("rank")});
 }
 
 MemoryPolicyOptions read_memory_policy_options(const Options& options) {
@@ -331,6 +335,10 @@ std::vector<PassInfo> make_passes() {
              "make the schedule and prove it, but leave the graph as it is"}},
        .run = run_overlap_ep},
       {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
+      {.name = "specialize",
+       .summary = "turn a graph that holds for every rank into one rank's",
+       .options = {{.name = "rank", .kind = OptionKind::kInt, .help = "the rank", .at_least = 0}},
+       .run = run_specialize},
   };
 }
 

@@ -1,40 +1,98 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 
+#include "analysis/rank_view.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
+#include "compare/ranks/rank_baked.h"
 #include "compare/ranks/rank_groups.h"
 #include "compare/ranks/verify_ranks.h"
+#include "ops/mesh_calls.h"
+#include "passes/specialize.h"
 
 namespace epweave::cli {
 namespace {
 
-// Ranks as the files say, or by position where no file says its own.
-std::vector<RankProgram> read_programs(const std::vector<InputOptions>& inputs, Console& console) {
+// What was read of the graphs.
+struct Reading {
   std::vector<RankProgram> programs;
+  std::vector<RankViolation> baked;
+  std::vector<std::string> similar;  // what only looks like a rank's number
+};
+
+void explain_similar(const Graph& graph, const RankLiterals& literals, Reading& reading) {
+  for (const RankLiteral& literal : literals.similar) reading.similar.push_back(print_similar(graph, literal));
+}
+
+bool has_listed_groups(const Graph& graph) {
+  return find_entry(*graph.context, graph.info, kRankGroupsKey) != nullptr;
+}
+
+bool computes_places(const Graph& graph) {
+  return std::ranges::any_of(graph.step().order, [&](NodeId id) {
+    return mesh_call_of(graph.step().nodes[id]) != MeshCall::kNone;
+  });
+}
+
+// One graph for all ranks: as each rank runs it.
+Reading read_shared(const Graph& graph) {
+  Reading reading;
+  const World world = read_world(graph);
+  const RankLiterals literals = find_rank_literals(graph, world.file_rank);
+  reading.baked = find_baked(graph, literals, world.file_rank);
+  explain_similar(graph, literals, reading);
+  if (!is_rank_agnostic(graph) || !(computes_places(graph) || has_listed_groups(graph))) {
+    reading.programs = spread_over_ranks(list_rank_program(graph));
+    return reading;
+  }
+  for (std::uint32_t rank = 0; rank < world.size; ++rank) {
+    const Graph own = epweave::specialize(graph, {.rank = rank}).graph;
+    reading.programs.push_back(list_rank_program(own));
+    reading.programs.back().rank = rank;
+    if (!reading.baked.empty()) continue;  // said already
+    const auto foreign = find_foreign(own, find_rank_literals(own, rank), rank);
+    reading.baked.insert(reading.baked.end(), foreign.begin(), foreign.end());
+  }
+  return reading;
+}
+
+// Ranks as the files say, or by position where no file says its own.
+Reading read_ranks(const std::vector<InputOptions>& inputs, Console& console) {
+  if (inputs.size() == 1) {
+    console.progress(fmt::format("reading {}", display_name(inputs[0])));
+    return read_shared(read_sound_input(inputs[0], nullptr, Soundness::kStructure));
+  }
+  Reading reading;
+  std::vector<RankProgram>& programs = reading.programs;
   std::map<std::uint32_t, std::string> files;  // of each rank
   for (const InputOptions& input : inputs) {
     console.progress(fmt::format("reading {}", display_name(input)));
-    programs.push_back(list_rank_program(read_sound_input(input, nullptr, Soundness::kStructure)));
+    const Graph graph = read_sound_input(input, nullptr, Soundness::kStructure);
+    programs.push_back(list_rank_program(graph));
     if (!programs.back().rank) continue;
-    const auto [other, is_new] = files.try_emplace(*programs.back().rank, display_name(input));
+    const std::uint32_t rank = *programs.back().rank;
+    const RankLiterals literals = find_rank_literals(graph, rank);
+    const auto foreign = find_foreign(graph, literals, rank);
+    reading.baked.insert(reading.baked.end(), foreign.begin(), foreign.end());
+    explain_similar(graph, literals, reading);
+    const auto [other, is_new] = files.try_emplace(rank, display_name(input));
     if (!is_new)
       throw InputError(
           fmt::format("{} and {} are both of rank {}; give one graph for each rank, or one alone "
                       "that all ranks run",
                       other->second, display_name(input), other->first));
   }
-  if (programs.size() == 1) return spread_over_ranks(programs.front());
   if (files.empty()) {
     console.warn("the files do not say their ranks: the first is taken for rank 0, and so on");
     for (std::size_t i = 0; i < programs.size(); ++i) programs[i].rank = static_cast<std::uint32_t>(i);
   } else if (files.size() < programs.size()) {
     throw InputError(fmt::format("{} says its rank (`info rank`), and others do not", files.begin()->second));
   }
-  return programs;
+  return reading;
 }
 
 Json stuck_report(const StuckRank& stuck) {
@@ -42,21 +100,28 @@ Json stuck_report(const StuckRank& stuck) {
           {"group", stuck.group}, {"misses", stuck.misses}, {"never", stuck.never}};
 }
 
-Json ranks_report(const RanksReport& report) {
+Json ranks_report(const RanksReport& report, const std::vector<std::string>* similar) {
   Json violations = Json::array();
   for (const RankViolation& violation : report.violations) {
     Json cycle = Json::array();
     for (const StuckRank& stuck : violation.cycle) cycle.push_back(stuck_report(stuck));
-    violations.push_back({{"invariant", violation.invariant},
-                          {"message", violation.message},
-                          {"ranks", violation.ranks},
-                          {"nodes", violation.nodes},
-                          {"cycle", std::move(cycle)}});
+    Json row = {{"invariant", violation.invariant},
+                {"message", violation.message},
+                {"ranks", violation.ranks},
+                {"nodes", violation.nodes},
+                {"cycle", std::move(cycle)}};
+    if (!violation.expression.empty())
+      row.update({{"argument", violation.argument},
+                  {"value", violation.value},
+                  {"expression", violation.expression}});
+    violations.push_back(std::move(row));
   }
-  return {{"ok", report.violations.empty()}, {"ranks", report.ranks},
-          {"groups", report.groups},         {"collectives", report.collectives},
-          {"as_traced", report.as_traced},   {"not_compared", report.not_compared},
-          {"not_given", report.not_given},   {"violations", std::move(violations)}};
+  Json made = {{"ok", report.violations.empty()}, {"ranks", report.ranks},
+               {"groups", report.groups},         {"collectives", report.collectives},
+               {"as_traced", report.as_traced},   {"not_compared", report.not_compared},
+               {"not_given", report.not_given},   {"violations", std::move(violations)}};
+  if (similar != nullptr) made["literals"] = *similar;
+  return made;
 }
 
 std::string ranks_text(const RanksReport& report) {
@@ -88,9 +153,15 @@ std::string ranks_text(const RanksReport& report) {
 
 }  // namespace
 
-int verify_ranks(const std::vector<InputOptions>& inputs, Console& console) {
-  const RanksReport report = epweave::verify_ranks(read_programs(inputs, console));
-  console.print(console.json() ? report_text(ranks_report(report)) : ranks_text(report));
+int verify_ranks(const RanksOptions& options, Console& console) {
+  Reading reading = read_ranks(options.inputs, console);
+  RanksReport report = epweave::verify_ranks(reading.programs);
+  report.violations.insert(report.violations.begin(), reading.baked.begin(), reading.baked.end());
+  const auto* similar = options.explain_literals ? &reading.similar : nullptr;
+  std::string text = console.json() ? report_text(ranks_report(report, similar)) : ranks_text(report);
+  if (similar != nullptr && !console.json())
+    for (const std::string& line : *similar) text += fmt::format("note: {}\n", line);
+  console.print(text);
   return report.violations.empty() ? kFine : kDifferent;
 }
 

@@ -15,6 +15,7 @@ namespace epweave::cli {
 namespace {
 
 constexpr std::uint64_t kMostParts = 1000000;
+constexpr std::uint64_t kMostRanks = 1 << 16;
 constexpr const char* kAbout =
     "Rewrites PyTorch MoE training graphs so that expert-parallel communication hides behind compute.";
 
@@ -25,12 +26,14 @@ struct Choices {
   OutputOptions output;
   RewriteOptions rewrite;
   std::vector<std::string> more;  // graphs behind the first
-  bool ranks = false, assume_none = false;
+  bool ranks = false, assume_none = false, explain_literals = false;
   std::string node;
   PrintOptions print;
   OverlapOptions overlap;
   DiffCommand diff;
   ReduceOptions reduce;
+  SpecializeCommand specialize;
+  bool repair = false;
   std::string completion;
 };
 
@@ -185,6 +188,43 @@ void add_reduce(CLI::App& app, Choices& choices) {
       "  epweave reduce IN.epw -o small.txt -- sh -c 'epweave rewrite {} -p chunk -o /dev/null; [ $? = 4 ]'");
 }
 
+void add_specialize(CLI::App& app, Choices& choices) {
+  CLI::App& command =
+      *app.add_subcommand("specialize", "Turn a graph that holds for every rank into the graphs of ranks");
+  add_input(command, choices.input, "Graph that holds for every rank, - for standard input");
+  take_whole_number(
+      command.add_option("--rank", choices.specialize.rank, "Write this rank's graph to OUT")->type_name("R"), 0,
+      kMostRanks);
+  command.add_flag("--all", choices.specialize.all,
+                   "Write every rank's graph to the folder OUT: rank-00000.epw, rank-00001.epw, ..");
+  command.add_option("-o,--output", choices.output.path, "File, or folder with --all; - for standard output")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.footer(
+      "Examples:\n"
+      "  epweave specialize G.epw --rank 3 -o rank3.epw\n"
+      "  epweave specialize G.epw --all -o ranks");
+}
+
+void add_generalize(CLI::App& app, Choices& choices) {
+  CLI::App& command =
+      *app.add_subcommand("generalize", "Make one graph for all ranks of the graphs of some ranks of a job");
+  add_input(command, choices.input, "Graph of one rank, - for standard input");
+  command.add_option("MORE", choices.more, "Graphs of other ranks of the same job")->type_name("");
+  command.add_option("-o,--output", choices.output.path, "Graph for all ranks; not written where a difference is "
+                     "not explained")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.add_flag("--repair", choices.repair,
+                   "Replace numbers of one rank that are proved to be offsets of a shard, also where the given "
+                   "ranks do not differ in them");
+  command.footer(
+      "Exit codes: 0 OUT is written, 1 something is not explained.\n"
+      "Examples:\n"
+      "  epweave generalize rank0.epw rank1.epw rank2.epw -o all.epw\n"
+      "  epweave generalize traced.epw --repair -o all.epw");
+}
+
 void add_verify(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand(
       "verify",
@@ -197,6 +237,9 @@ void add_verify(CLI::App& app, Choices& choices) {
   command.add_flag("--ranks", choices.ranks,
                    "Check that the graphs, one for each rank or one that all ranks run, issue matching "
                    "collectives and cannot wait for each other");
+  command.add_flag("--explain-literals", choices.explain_literals,
+                   "With --ranks: also list numbers that look like offsets of one rank's shard and are not proved "
+                   "to be");
   command.add_flag("--assume-none", choices.assume_none,
                    "Of a rewrite: exit with 1 where the proof rests on an assumption, and list all of them");
 }
@@ -251,6 +294,8 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
   add_overlap(*app, choices);
   add_reduce(*app, choices);
+  add_specialize(*app, choices);
+  add_generalize(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -299,12 +344,21 @@ CommandFiles files_of(const Choices& choices) {
   return files;
 }
 
-std::function<int(Console&)> bind_verify(const Choices& choices) {
+std::vector<InputOptions> all_inputs(const Choices& choices) {
   std::vector<InputOptions> inputs = {choices.input};
   for (const std::string& path : choices.more) inputs.push_back({.path = path, .from = choices.input.from});
+  return inputs;
+}
+
+std::function<int(Console&)> bind_verify(const Choices& choices) {
+  const std::vector<InputOptions> inputs = all_inputs(choices);
   if (choices.assume_none && (choices.ranks || inputs.size() != 2))
     throw UsageError("--assume-none is for verify A B, of which it refuses what the proof takes for granted");
-  if (choices.ranks) return [inputs](Console& console) { return verify_ranks(inputs, console); };
+  if (choices.explain_literals && !choices.ranks) throw UsageError("--explain-literals is for verify --ranks");
+  if (choices.ranks)
+    return [inputs, explain = choices.explain_literals](Console& console) {
+      return verify_ranks({inputs, explain}, console);
+    };
   if (inputs.size() > 2)
     throw UsageError("verify takes one graph, or two to compare; --ranks takes one for each rank");
   if (inputs.size() == 1) return [inputs](Console& console) { return verify(inputs[0], console); };
@@ -333,6 +387,16 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
       choices->reduce.input = choices->input;
       choices->reduce.output = choices->output;
       return reduce(choices->reduce, console);
+    };
+  if (name == "specialize")
+    return [choices](Console& console) {
+      choices->specialize.input = choices->input;
+      choices->specialize.output = choices->output;
+      return specialize(choices->specialize, console);
+    };
+  if (name == "generalize")
+    return [choices](Console& console) {
+      return generalize({all_inputs(*choices), choices->output, choices->repair}, console);
     };
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };

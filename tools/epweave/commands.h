@@ -40,6 +40,11 @@ struct VerifyOptions {
   bool assume_none = false;
 };
 
+struct RanksOptions {
+  std::vector<InputOptions> inputs;
+  bool explain_literals = false;  // list what only looks like a rank's number
+};
+
 struct ExplainOptions {
   InputOptions input;
   std::string node;  // with or without '%'
@@ -63,6 +68,19 @@ struct ReduceOptions {
   double timeout = 0;                // seconds for each run; 0: none
 };
 
+struct SpecializeCommand {
+  InputOptions input;
+  OutputOptions output;
+  std::optional<std::int64_t> rank;
+  bool all = false;  // every rank's, to a folder
+};
+
+struct GeneralizeCommand {
+  std::vector<InputOptions> inputs;  // one for each rank
+  OutputOptions output;
+  bool repair = false;
+};
+
 struct DiffCommand {
   InputOptions a, b;
   std::vector<std::string> ignore;  // names, order, metadata, types, provenance
@@ -83,11 +101,13 @@ int stats(const InputOptions& options, Console& console);
 int verify(const InputOptions& options, Console& console);
 int verify_rewrite(const VerifyOptions& options, Console& console);
 // One graph for each rank, or one that all ranks run.
-int verify_ranks(const std::vector<InputOptions>& inputs, Console& console);
+int verify_ranks(const RanksOptions& options, Console& console);
 int explain(const ExplainOptions& options, Console& console);
 int overlap(const OverlapOptions& options, Console& console);
 int reduce(const ReduceOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
+int specialize(const SpecializeCommand& command, Console& console);
+int generalize(const GeneralizeCommand& command, Console& console);
 int list_passes(Console& console);
 
 }  // namespace epweave::cli

@@ -13,6 +13,8 @@
 //   ranks-splits        an all-to-all: what one member sends another is not what that one expects; without a table these
 //                       are equal shares of its rows
 //   ranks-deadlock      ranks wait for each other, whatever the machine
+//   ranks-baked         a number that must follow the rank's coordinate along a mesh axis (analysis/rank_literals.h)
+//                       stands in a graph that all ranks run, or is not the rank's own (compare/ranks/rank_baked.h)
 //   ranks-interleaving  ranks launch collectives of different groups in different orders; they hang where
 //                       collectives that are not finished keep others from starting, as NCCL's may
 //
@@ -51,6 +53,10 @@ struct RankViolation {
   std::vector<std::uint32_t> ranks;
   std::vector<std::string> nodes;  // of those ranks, in the same order; "": none
   std::vector<StuckRank> cycle;    // of deadlocks
+  // Of ranks-baked: the argument's position, what stands there, what must.
+  std::uint32_t argument = 0;
+  std::int64_t value = 0;
+  std::string expression;
 };
 
 struct RanksReport {

@@ -1,11 +1,14 @@
-#include "replay/collectives/groups.h"
+#include "analysis/world.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
-namespace epweave::replay {
+namespace epweave {
 namespace {
+
+constexpr std::uint32_t kMostRanks = 1 << 16;  // a larger number is no rank
 
 std::vector<std::uint32_t> read_numbers(const Context& context, Arg list) {
   std::vector<std::uint32_t> numbers;
@@ -34,15 +37,6 @@ std::vector<Mesh> read_meshes(const Graph& graph, std::uint32_t world) {
   return meshes;
 }
 
-std::vector<Rank> members_along(const Mesh& mesh, std::size_t axis, Rank rank) {
-  std::uint32_t stride = 1;
-  for (std::size_t d = axis + 1; d < mesh.shape.size(); ++d) stride *= mesh.shape[d];
-  const Rank first = rank - mesh.coordinate(rank, axis) * stride;
-  std::vector<Rank> members;
-  for (std::uint32_t i = 0; i < mesh.shape[axis]; ++i) members.push_back(first + i * stride);
-  return members;
-}
-
 template <class MembersOf>
 std::vector<std::vector<Rank>> for_each_rank(std::uint32_t world, const MembersOf& members_of) {
   std::vector<std::vector<Rank>> result;
@@ -66,18 +60,9 @@ std::vector<std::vector<Rank>> derive_by_mesh(const Graph& graph, const World& w
 }
 
 std::vector<std::vector<Rank>> derive_by_stride(const World& world, const std::vector<Rank>& ranks) {
-  const auto count = static_cast<std::uint32_t>(ranks.size());
-  if (ranks[1] <= ranks[0]) return {};
-  const std::uint32_t stride = ranks[1] - ranks[0];
-  if (world.size % (stride * count) != 0) return {};
-  const auto members_of = [&](Rank rank) {
-    const Rank first = rank - rank / stride % count * stride;
-    std::vector<Rank> members;
-    for (std::uint32_t i = 0; i < count; ++i) members.push_back(first + i * stride);
-    return members;
-  };
-  if (members_of(world.file_rank) != ranks) return {};
-  return for_each_rank(world.size, members_of);
+  const auto rule = find_group_rule(ranks, world.size);
+  if (!rule || rule->members(world.file_rank) != ranks) return {};
+  return for_each_rank(world.size, [&](Rank rank) { return rule->members(rank); });
 }
 
 GroupMembers derive_group(const Graph& graph, const World& world, const ProcessGroup& group) {
@@ -106,6 +91,15 @@ GroupMembers derive_group(const Graph& graph, const World& world, const ProcessG
 
 }  // namespace
 
+std::vector<Rank> members_along(const Mesh& mesh, std::size_t axis, Rank rank) {
+  std::uint32_t stride = 1;
+  for (std::size_t d = axis + 1; d < mesh.shape.size(); ++d) stride *= mesh.shape[d];
+  const Rank first = rank - mesh.coordinate(rank, axis) * stride;
+  std::vector<Rank> members;
+  for (std::uint32_t i = 0; i < mesh.shape[axis]; ++i) members.push_back(first + i * stride);
+  return members;
+}
+
 std::uint32_t Mesh::size() const {
   std::uint32_t product = 1;
   for (std::uint32_t extent : shape) product *= extent;
@@ -126,14 +120,32 @@ const Arg* find_entry(const Context& context, Arg dict, std::string_view key) {
   return nullptr;
 }
 
-World derive_world(const Graph& graph, std::uint32_t ranks) {
+std::vector<Rank> GroupRule::members(Rank rank) const {
+  const Rank first = rank - coordinate(rank) * stride;
+  std::vector<Rank> members;
+  for (std::uint32_t i = 0; i < extent; ++i) members.push_back(first + i * stride);
+  return members;
+}
+
+std::optional<GroupRule> find_group_rule(const std::vector<Rank>& members, std::uint32_t world_size) {
+  const auto extent = static_cast<std::uint32_t>(members.size());
+  if (extent == 0 || extent > world_size || members[0] >= world_size) return std::nullopt;
+  if (extent == 1) return GroupRule{};
+  if (members[1] <= members[0]) return std::nullopt;
+  const GroupRule rule{members[1] - members[0], extent};
+  if (rule.stride > world_size / extent || world_size % (rule.stride * extent) != 0) return std::nullopt;
+  if (rule.members(members[0]) != members) return std::nullopt;
+  return rule;
+}
+
+World read_world(const Graph& graph, std::uint32_t ranks) {
   const Context& context = *graph.context;
   World world;
   if (const Arg* rank = find_entry(context, graph.info, "rank"); rank != nullptr && rank->is_int())
-    world.file_rank = static_cast<Rank>(rank->as_int());
+    world.file_rank = static_cast<Rank>(std::clamp<std::int64_t>(rank->as_int(), 0, kMostRanks));
   std::uint32_t recorded = 0;
   if (const Arg* size = find_entry(context, graph.info, "world_size"); size != nullptr && size->is_int())
-    recorded = static_cast<std::uint32_t>(size->as_int());
+    recorded = static_cast<std::uint32_t>(std::clamp<std::int64_t>(size->as_int(), 0, kMostRanks + 1));
   std::uint32_t needed = world.file_rank + 1;
   for (const ProcessGroup& group : graph.groups)
     for (Rank rank : group.ranks) needed = std::max(needed, rank + 1);
@@ -143,7 +155,13 @@ World derive_world(const Graph& graph, std::uint32_t ranks) {
   if (world.size < needed)
     throw UsageError(
         fmt::format("the graph's groups name rank {}, the world has {} ranks", needed - 1, world.size));
+  if (world.size > kMostRanks) throw InputError(fmt::format("a world of more than {} ranks", kMostRanks));
   world.meshes = read_meshes(graph, world.size);
+  return world;
+}
+
+World derive_world(const Graph& graph, std::uint32_t ranks) {
+  World world = read_world(graph, ranks);
   for (const ProcessGroup& group : graph.groups)
     world.groups[std::string(graph.text(group.name))] = derive_group(graph, world, group);
   for (const ProcessGroup& group : graph.groups) {
@@ -162,4 +180,4 @@ std::optional<std::uint32_t> find_coordinate(const World& world, std::string_vie
   return std::nullopt;
 }
 
-}  // namespace epweave::replay
+}  // namespace epweave

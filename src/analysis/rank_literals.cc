@@ -1,0 +1,519 @@
+#include "analysis/rank_literals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/users.h"
+#include "analysis/value_numbers.h"
+#include "analysis/world.h"
+#include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/mapping.h"
+#include "ops/mesh_calls.h"
+#include "ops/number_calls.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+// An axis of a parameter's mesh.
+struct Axis {
+  StringId name;
+  std::uint32_t stride = 1, extent = 1;
+};
+
+// A dimension holds `local` of `global` places: the shard of a parameter's dimension along some of these axes.
+struct Shard {
+  std::int64_t local = 0, global = 0;
+  std::vector<Axis> axes;  // that may be among them
+};
+
+// By dimension; none: not a shard.
+using ShardedDims = std::vector<std::optional<Shard>>;
+using ShardedValue = std::vector<ShardedDims>;  // each tensor of a tuple
+
+// The one axis along which the shard is cut, or none.
+std::optional<Axis> only_axis(const Shard& shard) {
+  std::optional<Axis> found;
+  for (const Axis& axis : shard.axes) {
+    if (shard.local * axis.extent != shard.global) continue;
+    if (found) return std::nullopt;
+    found = axis;
+  }
+  return found;
+}
+
+bool is_text(const Context& context, const Arg* arg, std::string_view text) {
+  return arg != nullptr && arg->is(ArgKind::kText) && context.text(arg->as_name()) == text;
+}
+
+const Arg* find_more(const Context& context, ArgRange more, std::string_view key) {
+  const auto items = context.args[more];
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2)
+    if (is_text(context, &items[i], key)) return &items[i + 1];
+  return nullptr;
+}
+
+// --------------------------------------------------------------------------- which dimensions are shards
+
+class ShardFinder {
+ public:
+  ShardFinder(const Graph& graph, Facts& facts) : graph_(graph), context_(*graph.context), facts_(facts) {
+    read_parameters();
+    for (const auto [id, node] : walk(context_, graph.step()))
+      if (node.kind == NodeKind::kCall) visit(id, node);
+  }
+
+  // Of a tensor's dimension.
+  const Shard* find(NodeId id, std::int64_t dim) const {
+    const auto found = values_.find(id);
+    if (found == values_.end() || found->second.size() != 1) return nullptr;
+    const ShardedDims& dims = found->second.front();
+    if (dim < 0) dim += static_cast<std::int64_t>(dims.size());
+    if (dim < 0 || dim >= static_cast<std::int64_t>(dims.size())) return nullptr;
+    const auto& shard = dims[static_cast<std::size_t>(dim)];
+    return shard ? &*shard : nullptr;
+  }
+  // Along which the parameters are cut, and local extents.
+  const std::vector<Shard>& all() const { return all_; }
+
+ private:
+  void read_parameters() {
+    std::map<StringId, std::vector<Axis>> axes;  // by parameter
+    const Body& step = graph_.step();
+    std::map<StringId, NodeId> placeholders;
+    for (NodeId id : step.order) {
+      if (step.nodes[id].kind != NodeKind::kPlaceholder) break;
+      placeholders.emplace(step.nodes[id].name, id);
+    }
+    for (const InputRole& input : graph_.inputs)
+      if (const auto at = placeholders.find(input.name); at != placeholders.end())
+        if (const auto mesh = recorded_mesh(context_, step.nodes[at->second])) axes[input.fqn] = axes_of(*mesh);
+    for (const InputRole& input : graph_.inputs) {
+      const auto at = placeholders.find(input.name);
+      const Arg* global = find_more(context_, input.more, "global_shape");
+      if (at == placeholders.end() || global == nullptr || !global->is_list()) continue;
+      const TensorType* tensor = tensor_of(context_, step.nodes[at->second].type);
+      if (tensor != nullptr && axes.contains(input.fqn)) add_parameter(at->second, *tensor, *global, axes[input.fqn]);
+    }
+  }
+
+  static std::vector<Axis> axes_of(const MeshValue& mesh) {
+    std::vector<Axis> axes;
+    const auto strides = strides_of(mesh);
+    for (std::size_t d = 0; strides && d < mesh.axes.size(); ++d)
+      if (mesh.shape[d] > 1) axes.push_back({mesh.axes[d], (*strides)[d], mesh.shape[d]});
+    return axes;
+  }
+
+  void add_parameter(NodeId id, const TensorType& tensor, Arg global, const std::vector<Axis>& axes) {
+    const auto extents = context_.args.children(global);
+    if (extents.size() != tensor.rank()) return;
+    ShardedDims dims(tensor.rank());
+    bool is_cut = false;
+    for (std::size_t d = 0; d < tensor.rank(); ++d) {
+      const auto local = context_.exprs.constant(tensor.sizes[d]);
+      if (!local || !extents[d].is_int() || *local < 1 || extents[d].as_int() <= *local ||
+          extents[d].as_int() % *local != 0)
+        continue;
+      dims[d] = Shard{*local, extents[d].as_int(), axes};
+      all_.push_back(*dims[d]);
+      is_cut = true;
+    }
+    if (is_cut) values_[id] = {std::move(dims)};
+  }
+
+  void visit(NodeId id, const Node& node) {
+    if (node.op == nullptr) return;
+    switch (node.op->family) {
+      case OpFamily::kAllGather: return gather(id, node);
+      case OpFamily::kElement: return take_element(id, node);
+      case OpFamily::kWait:
+      case OpFamily::kLike:
+      case OpFamily::kIndexPut: return copy(id, node);
+      default: return map(id, node);
+    }
+  }
+
+  const ShardedValue* operand(const Node& node, std::size_t position) const {
+    const Arg arg = arg_of(context_, node, position);
+    const auto found = arg.is_node() ? values_.find(arg.as_node()) : values_.end();
+    return found == values_.end() ? nullptr : &found->second;
+  }
+
+  // As large as the first operand, place by place.
+  void copy(NodeId id, const Node& node) {
+    const ShardedValue* from = operand(node, 0);
+    if (from == nullptr || from->size() != 1) return;
+    const TensorType* tensor = tensor_of(context_, node.type);
+    if (tensor != nullptr && tensor->rank() == from->front().size()) values_[id] = ShardedValue(*from);
+  }
+
+  void take_element(NodeId id, const Node& node) {
+    const ShardedValue* from = operand(node, 0);
+    const Arg index = arg_of(context_, node, 1);
+    if (from == nullptr || !index.is_int() || index.as_int() < 0 ||
+        index.as_int() >= static_cast<std::int64_t>(from->size()))
+      return;
+    keep(id, {ShardedDims((*from)[static_cast<std::size_t>(index.as_int())])});
+  }
+
+  // Shards along the group's axis are put together along the first dimension.
+  void gather(NodeId id, const Node& node) {
+    const ShardedValue* from = operand(node, 0);
+    const auto position = node.op->find_param("group_name");
+    const Arg* group = position ? find_arg(context_, node, *position, "group_name") : nullptr;
+    const auto rule = group != nullptr ? rule_of(*group) : std::nullopt;
+    if (from == nullptr || from->size() != 1 || !rule) return;
+    ShardedDims dims = from->front();
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      if (!dims[d]) continue;
+      std::erase_if(dims[d]->axes,
+                    [&](const Axis& a) { return a.stride == rule->stride && a.extent == rule->extent; });
+      if (d == 0) dims[d]->local *= rule->extent;
+      if (dims[d]->local >= dims[d]->global) dims[d].reset();
+    }
+    keep(id, {std::move(dims)});
+  }
+
+  std::optional<GroupRule> rule_of(Arg group) {
+    StringId name;
+    if (group.is(ArgKind::kText) || group.is(ArgKind::kProcessGroup)) name = group.as_name();
+    if (group.is_node()) {
+      const TypeId type = graph_.step().nodes[group.as_node()].type;
+      if (type && context_.types[type].kind == TypeKind::kValue &&
+          context_.types[type].value.is(ArgKind::kProcessGroup))
+        name = context_.types[type].value.as_name();
+    }
+    if (world_size_ == 0) world_size_ = read_world(graph_).size;
+    for (const ProcessGroup& row : graph_.groups)
+      if (name && row.name == name) return find_group_rule(row.ranks, world_size_);
+    return std::nullopt;
+  }
+
+  void map(NodeId id, const Node& node) {
+    bool is_concerned = false;
+    for_each_input(context_, node, [&](NodeId input) { is_concerned |= values_.contains(input); });
+    if (!is_concerned) return;
+    const auto mapped = mapped_node(graph_, node, facts_);
+    if (!mapped) return;
+    const CallMapping mapping = map_dimensions(mapped->call);
+    if (!mapping.is_known()) return;
+    ShardedValue made;
+    for (std::size_t r = 0; r < mapping.result_count(); ++r) made.emplace_back(mapping.result_rank(r));
+    for (std::size_t t = 0; t < mapped->operands.size() && t < mapping.operand_count(); ++t) {
+      const auto found = values_.find(mapped->operands[t]);
+      if (found == values_.end() || found->second.size() != 1) continue;
+      for (std::size_t d = 0; d < mapping.operand_rank(t) && d < found->second.front().size(); ++d)
+        if (const auto& shard = found->second.front()[d]) hand_on(mapping, *shard, mapping.operand(t, d), made);
+    }
+    keep(id, std::move(made));
+  }
+
+  static void hand_on(const CallMapping& mapping, const Shard& shard, std::span<const Factor> factors,
+                      ShardedValue& made) {
+    if (factors.empty() || std::ranges::any_of(factors, [&](Factor f) {
+          return mapping.use(f) == FactorUse::kIndexed;
+        }))
+      return;
+    for (std::size_t r = 0; r < made.size(); ++r)
+      for (std::size_t d = 0; d < made[r].size(); ++d)
+        if (std::ranges::equal(mapping.result(r, d), factors)) made[r][d] = shard;
+  }
+
+  void keep(NodeId id, ShardedValue value) {
+    const bool is_cut = std::ranges::any_of(value, [](const ShardedDims& dims) {
+      return std::ranges::any_of(dims, [](const auto& shard) { return shard.has_value(); });
+    });
+    if (is_cut) values_[id] = std::move(value);
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  Facts& facts_;
+  std::uint32_t world_size_ = 0;
+  std::map<NodeId, ShardedValue> values_;
+  std::vector<Shard> all_;
+};
+
+// --------------------------------------------------------------------------- lookups
+
+// Positions along a dimension of a table.
+struct Lookup {
+  NodeId positions;
+  Shard shard;
+};
+
+class LookupFinder {
+ public:
+  LookupFinder(const Graph& graph, const ShardFinder& shards)
+      : graph_(graph), context_(*graph.context), shards_(shards) {
+    for (const auto [id, node] : walk(context_, graph.step()))
+      if (node.op != nullptr) visit(node);
+    for (const Node* node : backwards_) add_backward(*node);
+  }
+  const std::vector<Lookup>& all() const { return found_; }
+
+ private:
+  void visit(const Node& node) {
+    switch (node.op->family) {
+      case OpFamily::kEmbedding:
+        if (const Shard* shard = add(node, "weight", 0, named(node, "indices")))
+          tables_.emplace_back(node.module, *shard);
+        return;
+      case OpFamily::kEmbeddingBackward: return backwards_.push_back(&node);
+      case OpFamily::kGather:
+      case OpFamily::kIndexSelect:
+      case OpFamily::kScatter:
+      case OpFamily::kScatterAdd:
+      case OpFamily::kIndexAdd:
+      case OpFamily::kIndexCopy: {
+        const Arg dim = named(node, "dim");
+        if (dim.is_int()) add(node, "self", dim.as_int(), named(node, "index"));
+        return;
+      }
+      case OpFamily::kIndex:
+      case OpFamily::kIndexPut: {
+        const Arg indices = named(node, "indices");
+        if (!indices.is_list()) return;
+        const auto items = context_.args.children(indices);
+        for (std::size_t d = 0; d < items.size(); ++d) add(node, "self", static_cast<std::int64_t>(d), items[d]);
+        return;
+      }
+      default: return;
+    }
+  }
+
+  Arg named(const Node& node, std::string_view param) const {
+    const auto position = node.op->find_param(param);
+    return position ? arg_of(context_, node, *position) : Arg::none();
+  }
+
+  const Shard* add(const Node& node, std::string_view table, std::int64_t dim, Arg positions) {
+    const Arg from = named(node, table);
+    const Shard* shard = from.is_node() ? shards_.find(from.as_node(), dim) : nullptr;
+    if (shard != nullptr && positions.is_node()) found_.push_back({positions.as_node(), *shard});
+    return shard;
+  }
+
+  // The gradient of a table of that module with as many rows.
+  void add_backward(const Node& node) {
+    const Arg rows = named(node, "num_weights"), positions = named(node, "indices");
+    for (const auto& [module, shard] : tables_)
+      if (module == node.module && rows.is_int() && rows.as_int() == shard.local && positions.is_node())
+        return found_.push_back({positions.as_node(), shard});
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const ShardFinder& shards_;
+  std::vector<std::pair<StringId, Shard>> tables_;
+  std::vector<const Node*> backwards_;
+  std::vector<Lookup> found_;
+};
+
+// --------------------------------------------------------------------------- numbers
+
+class LiteralFinder {
+ public:
+  LiteralFinder(const Graph& graph, std::uint32_t rank)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        rank_(rank),
+        facts_(graph),
+        shards_(graph, facts_),
+        lookups_(graph, shards_) {}
+
+  RankLiterals find() {
+    if (shards_.all().empty()) return {};
+    if (!lookups_.all().empty()) prove();
+    find_similar();
+    return take();
+  }
+
+ private:
+  void prove() {
+    const Effects effects(context_, body_);
+    const ValueNumbers numbers(graph_, effects);
+    std::map<NodeId, std::vector<std::pair<Axis, std::int64_t>>> ids;  // by value number: axes, rows
+    for (const Lookup& lookup : lookups_.all()) {
+      const NodeId shift = find_shift(lookup.positions);
+      if (!shift) continue;
+      const NodeId shifted = arg_of(context_, body_.nodes[shift], 0).as_node();
+      const auto axis = only_axis(lookup.shard);
+      if (!axis || !comes_from_inputs(shifted)) continue;
+      const bool is_added = number_use_of(*body_.nodes[shift].op) == NumberUse::kAdded;
+      const std::int64_t rows = lookup.shard.local;
+      add_proved(shift, *axis, {0, is_added ? -rows : rows});
+      auto& known = ids[numbers[shifted]];
+      if (std::ranges::none_of(known, [&](const auto& k) { return k.first.name == axis->name; }))
+        known.emplace_back(*axis, rows);
+    }
+    const NodeLists users = list_users(context_, body_);
+    for (const auto [id, node] : walk(context_, body_)) {
+      if (node.op == nullptr || !is_bound(number_use_of(*node.op))) continue;
+      const Arg operand = arg_of(context_, node, 0);
+      const auto found = operand.is_node() ? ids.find(numbers[operand.as_node()]) : ids.end();
+      if (found == ids.end() || found->second.size() != 1) continue;
+      const auto& [axis, rows] = found->second.front();
+      const NumberUse use = number_use_of(*node.op);
+      const std::int64_t last = use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;  // ids <= last of them
+      add_proved(id, axis, {(is_upper(id, axis, rows, users) ? rows : 0) - last, rows});
+    }
+  }
+
+  // What shifts the ids before they are positions: behind what keeps each element in its place.
+  NodeId find_shift(NodeId at) const {
+    while (true) {
+      const Node& node = body_.nodes[at];
+      if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
+      const Arg number = arg_of(context_, node, 1);
+      if (is_shift(number_use_of(*node.op)) && is_number(number)) return at;
+      const bool keeps_places = node.op->family == OpFamily::kElementwise || moves_places(node);
+      const Arg from = arg_of(context_, node, 0);
+      if (!keeps_places || !from.is_node() || !is_whole(from.as_node())) return {};
+      at = from.as_node();
+    }
+  }
+
+  static bool moves_places(const Node& node) {
+    switch (node.op->family) {
+      case OpFamily::kCast:
+      case OpFamily::kTransfer:
+      case OpFamily::kReshape:
+      case OpFamily::kUnsqueeze:
+      case OpFamily::kSqueeze:
+      case OpFamily::kPermute:
+      case OpFamily::kExpand: return true;
+      default: return false;
+    }
+  }
+
+  bool is_number(Arg arg) const {
+    if (arg.is_int() || arg.is(ArgKind::kSymbolic)) return true;
+    if (!arg.is_node()) return false;
+    const TypeId type = body_.nodes[arg.as_node()].type;
+    return type && context_.types[type].kind == TypeKind::kScalar;
+  }
+  bool is_whole(NodeId id) const {
+    const TensorType* tensor = tensor_of(context_, body_.nodes[id].type);
+    return tensor != nullptr && is_integral(tensor->dtype);
+  }
+
+  // Whether the ids are an input's, chosen, moved and masked, but not computed.
+  bool comes_from_inputs(NodeId at) const {
+    for (std::size_t steps = 0; steps < body_.order.size(); ++steps) {
+      const Node& node = body_.nodes[at];
+      if (node.kind == NodeKind::kPlaceholder) return true;
+      if (node.kind != NodeKind::kCall || node.op == nullptr || is_shift(number_use_of(*node.op))) return false;
+      // The operand with as many elements: where(mask, ids, 0).
+      NodeId next;
+      for_each_input(context_, node, [&](NodeId input) {
+        const TypeId type = body_.nodes[input].type;
+        const bool is_tuple = type && !context_.types[type].elements.empty();
+        const TensorType* tensor = tensor_of(context_, type);
+        const bool is_ids = is_tuple || (tensor != nullptr && is_integral(tensor->dtype) && tensor->rank() != 0);
+        if (!next && is_ids) next = input;
+      });
+      if (!next) return false;
+      at = next;
+    }
+    return false;
+  }
+
+  // Whether the number bounds the shard from above. What combines the comparison with the other one says it (in
+  // range: at least this and below that; out of range: below this or at least that), else this rank's own bounds.
+  bool is_upper(NodeId id, const Axis& axis, std::int64_t rows, const NodeLists& users) const {
+    const Node& node = body_.nodes[id];
+    const Arg number = arg_of(context_, node, 1);
+    const NumberUse use = number_use_of(*node.op);
+    const std::int64_t last = use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;
+    const std::int64_t lower = rows * (rank_ / axis.stride % axis.extent) - last;
+    const bool from_below = use == NumberUse::kAtLeast || use == NumberUse::kAbove;
+    for (NodeId user : users[id]) {
+      const Node& combining = body_.nodes[user];
+      if (combining.op == nullptr || combining.op->family != OpFamily::kElementwise) continue;
+      const std::string_view target = context_.text(combining.target);
+      if (target.find("_and") != std::string_view::npos) return !from_below;
+      if (target.find("_or") != std::string_view::npos) return from_below;
+    }
+    return !(number.is_int() && number.as_int() == lower);
+  }
+
+  void add_proved(NodeId id, const Axis& axis, std::pair<std::int64_t, std::int64_t> expression) {
+    if (!is_known_.insert(id)) return;
+    found_.push_back(make(id, axis, expression));
+    found_.back().is_proved = true;
+  }
+
+  RankLiteral make(NodeId id, const Axis& axis, std::pair<std::int64_t, std::int64_t> expression) const {
+    return {.node = id,
+            .argument = 1,
+            .value = arg_of(context_, body_.nodes[id], 1),
+            .axis = axis.name,
+            .stride = axis.stride,
+            .extent = axis.extent,
+            .scale = expression.second,
+            .offset = expression.first};
+  }
+
+  // Shifts and bounds of whole numbers by what would be this rank's place among a parameter's shards.
+  void find_similar() {
+    std::map<std::int64_t, std::pair<Axis, std::pair<std::int64_t, std::int64_t>>> looks;
+    for (const Shard& shard : shards_.all()) {
+      for (const Axis& axis : shard.axes) {
+        if (shard.global % axis.extent != 0) continue;
+        const std::int64_t rows = shard.global / axis.extent;
+        const std::int64_t place = rows * (rank_ / axis.stride % axis.extent);
+        looks.emplace(place, std::pair(axis, std::pair<std::int64_t, std::int64_t>(0, rows)));
+        looks.emplace(place + rows, std::pair(axis, std::pair<std::int64_t, std::int64_t>(rows, rows)));
+      }
+    }
+    looks.erase(0);  // the most frequent number of all
+    for (const auto [id, node] : walk(context_, body_)) {
+      if (node.op == nullptr || number_use_of(*node.op) == NumberUse::kNone) continue;
+      const Arg operand = arg_of(context_, node, 0), number = arg_of(context_, node, 1);
+      if (!number.is_int() || !operand.is_node() || !is_whole(operand.as_node())) continue;
+      const auto look = looks.find(number.as_int());
+      if (look == looks.end() || !is_known_.insert(id)) continue;
+      found_.push_back(make(id, look->second.first, look->second.second));
+    }
+  }
+
+  RankLiterals take() {
+    const auto positions = find_positions(body_, body_.order);
+    std::ranges::sort(found_, {}, [&](const RankLiteral& literal) { return positions[literal.node]; });
+    RankLiterals result;
+    for (RankLiteral& literal : found_)
+      (literal.is_proved ? result.proved : result.similar).push_back(std::move(literal));
+    return result;
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  std::uint32_t rank_;
+  Facts facts_;
+  ShardFinder shards_;
+  LookupFinder lookups_;
+  IdSet<NodeId> is_known_;
+  std::vector<RankLiteral> found_;
+};
+
+}  // namespace
+
+std::string print_expression(const Graph& graph, const RankLiteral& literal) {
+  const std::string scaled = literal.scale == 1 ? fmt::format("c_{}", graph.text(literal.axis))
+                                                : fmt::format("{} * c_{}", literal.scale, graph.text(literal.axis));
+  return literal.offset == 0 ? scaled : fmt::format("{} + {}", literal.offset, scaled);
+}
+
+RankLiterals find_rank_literals(const Graph& graph, std::uint32_t rank) {
+  return LiteralFinder(graph, rank).find();
+}
+
+}  // namespace epweave

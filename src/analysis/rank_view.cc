@@ -1,0 +1,95 @@
+#include "analysis/rank_view.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+namespace epweave {
+namespace {
+
+bool holds(const std::vector<Rank>& ranks, Rank rank) {
+  return std::ranges::find(ranks, rank) != ranks.end();
+}
+
+bool is_true(const Arg* value) {
+  return value != nullptr && value->is(ArgKind::kBool) && value->as_bool();
+}
+
+std::vector<Rank> read_ranks(const Context& context, Arg list) {
+  std::vector<Rank> ranks;
+  if (!list.is_list()) return ranks;
+  for (Arg item : context.args.children(list))
+    if (item.is_int() && item.as_int() >= 0) ranks.push_back(static_cast<Rank>(item.as_int()));
+  return ranks;
+}
+
+std::optional<GroupOnRank> find_listed(const Graph& graph, const ProcessGroup& group, Rank rank) {
+  const Context& context = *graph.context;
+  const Arg* all = find_entry(context, graph.info, kRankGroupsKey);
+  if (all == nullptr) return std::nullopt;
+  const Arg* rows = find_entry(context, *all, graph.text(group.name));
+  if (rows == nullptr || !rows->is_list()) return std::nullopt;
+  for (Arg row : context.args.children(*rows)) {
+    if (!row.is_list() || row.children().count != 2) continue;
+    const auto fields = context.args.children(row);
+    if (!fields[0].is(ArgKind::kText)) continue;
+    std::vector<Rank> ranks = read_ranks(context, fields[1]);
+    if (holds(ranks, rank)) return GroupOnRank{fields[0].as_name(), std::move(ranks)};
+  }
+  return std::nullopt;
+}
+
+std::optional<GroupOnRank> find_by_rule(const Graph& graph, const World& world, const ProcessGroup& group,
+                                        Rank rank) {
+  const auto rule = find_group_rule(group.ranks, world.size);
+  if (!rule || !holds(group.ranks, world.file_rank)) return std::nullopt;
+  GroupOnRank found{group.name, rule->members(rank)};
+  const std::string_view name = graph.text(group.name);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size()) return found;
+  const std::uint64_t own = rule->index(world.file_rank);
+  if (number < own) return std::nullopt;
+  found.name = graph.intern(std::to_string(number - own + rule->index(rank)));
+  found.is_numbered = true;
+  return found;
+}
+
+}  // namespace
+
+bool is_rank_agnostic(const Graph& graph) {
+  return is_true(find_entry(*graph.context, graph.info, kRankAgnosticKey)) ||
+         is_true(find_entry(*graph.context, graph.info, kOneRankKey));
+}
+
+void set_info(Graph& graph, std::string_view key, std::optional<Arg> value) {
+  std::vector<Arg> items;
+  if (graph.info.is(ArgKind::kDict)) {
+    const auto present = graph.context->args.children(graph.info);
+    items.assign(present.begin(), present.end());
+  }
+  const StringId name = graph.intern(key);
+  std::size_t at = 0;
+  while (at + 1 < items.size() && !(items[at].is(ArgKind::kText) && items[at].as_name() == name)) at += 2;
+  const bool is_present = at + 1 < items.size();
+  if (is_present && value) items[at + 1] = *value;
+  if (is_present && !value)
+    items.erase(items.begin() + static_cast<long>(at), items.begin() + static_cast<long>(at) + 2);
+  if (!is_present && value) items.insert(items.end(), {Arg::text(name), *value});
+  graph.info = graph.context->args.add_tree(ArgKind::kDict, items);
+}
+
+std::optional<GroupOnRank> group_on_rank(const Graph& graph, const World& world, const ProcessGroup& group,
+                                         Rank rank) {
+  if (rank == world.file_rank || holds(group.ranks, rank)) return GroupOnRank{group.name, group.ranks};
+  if (auto listed = find_listed(graph, group, rank)) return listed;
+  if (group.split_from)
+    for (const ProcessGroup& source : graph.groups)
+      if (source.name == group.split_from && source.ranks == group.ranks && source.name != group.name &&
+          !source.split_from)
+        if (const auto of_source = group_on_rank(graph, world, source, rank))
+          return GroupOnRank{group.name, of_source->ranks};
+  return find_by_rule(graph, world, group, rank);
+}
+
+}  // namespace epweave

@@ -1,0 +1,21 @@
+// Calls that shift a tensor of whole numbers by a number, or compare it with one: where the place of a shard stands in
+// code that looks up ids.
+//
+//   sub(%ids, 1024)   shifted by -1024        ge(%ids, 1024)   at least 1024        lt(%ids, 2048)   below 2048
+#pragma once
+
+#include <cstdint>
+
+#include "ops/op.h"
+
+namespace epweave {
+
+enum class NumberUse : std::uint8_t { kNone, kSubtracted, kAdded, kAtLeast, kAbove, kBelow, kAtMost };
+
+// What the call does with its second argument, where that is a number.
+NumberUse number_use_of(const OpInfo& op);
+
+inline bool is_shift(NumberUse use) { return use == NumberUse::kSubtracted || use == NumberUse::kAdded; }
+inline bool is_bound(NumberUse use) { return use != NumberUse::kNone && !is_shift(use); }
+
+}  // namespace epweave

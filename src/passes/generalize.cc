@@ -1,0 +1,865 @@
+#include "passes/generalize.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/rank_literals.h"
+#include "analysis/rank_view.h"
+#include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/mesh_calls.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
+
+namespace epweave {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+// --------------------------------------------------------------------------- the job
+
+// Keys of info that may differ between the ranks of a job.
+bool may_differ(std::string_view key) {
+  static constexpr std::string_view kKeys[] = {"rank", "device", "trace_seconds", "passes_run", "name"};
+  return std::ranges::find(kKeys, key) != std::end(kKeys) || key == kRankGroupsKey || key == kRankAgnosticKey;
+}
+
+void require_same_info(const Graph& a, const Graph& b, Rank rank) {
+  const Context& context = *a.context;
+  if (!a.info.is(ArgKind::kDict)) return;
+  const auto items = context.args.children(a.info);
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (!items[i].is(ArgKind::kText) || may_differ(context.text(items[i].as_name()))) continue;
+    const Arg* other = find_entry(context, b.info, context.text(items[i].as_name()));
+    if (other == nullptr || !context.args.equal(items[i + 1], *other))
+      throw InputError(fmt::format("rank {}'s graph is of another job: its info '{}' differs from rank {}'s", rank,
+                                   context.text(items[i].as_name()), read_world(a).file_rank));
+  }
+}
+
+std::vector<World> read_worlds(const std::vector<Graph>& graphs) {
+  std::vector<World> worlds;
+  for (const Graph& graph : graphs) {
+    worlds.push_back(read_world(graph));
+    const World& world = worlds.back();
+    if (worlds.size() > 1 && world.size != worlds[0].size)
+      throw InputError(fmt::format("rank {}'s graph is of a world of {} ranks, rank {}'s of one of {}",
+                                   world.file_rank, world.size, worlds[0].file_rank, worlds[0].size));
+    for (std::size_t i = 0; i + 1 < worlds.size(); ++i)
+      if (worlds[i].file_rank == world.file_rank)
+        throw InputError(fmt::format("two graphs are of rank {}; give each rank once", world.file_rank));
+    require_same_info(graphs[0], graph, world.file_rank);
+  }
+  return worlds;
+}
+
+// --------------------------------------------------------------------------- axes
+
+class Axes {
+ public:
+  Axes(const Graph& graph, const World& world, const std::vector<Rank>& ranks) : ranks_(ranks), size_(world.size) {
+    for (const auto [id, node] : walk(graph.step())) {
+      if (node.kind != NodeKind::kPlaceholder) break;
+      const auto mesh = recorded_mesh(*graph.context, node);
+      const auto strides = mesh ? strides_of(*mesh) : std::nullopt;
+      for (std::size_t d = 0; strides && d < mesh->axes.size(); ++d)
+        add(std::string(graph.text(mesh->axes[d])), (*strides)[d], mesh->shape[d]);
+    }
+    for (const Mesh& mesh : world.meshes) {
+      std::uint32_t stride = world.size;
+      for (std::size_t d = 0; d < mesh.axes.size(); ++d) {
+        stride /= std::max(mesh.shape[d], 1U);
+        add(mesh.axes[d], stride, mesh.shape[d]);
+      }
+    }
+    for (GeneralizeAxis& axis : all_) observe(axis);
+  }
+
+  const std::vector<GeneralizeAxis>& all() const { return all_; }
+  static std::int64_t coordinate(const GeneralizeAxis& axis, Rank rank) { return rank / axis.stride % axis.extent; }
+
+  Numbers coordinates(const GeneralizeAxis& axis) const {
+    Numbers numbers;
+    for (Rank rank : ranks_) numbers.push_back(coordinate(axis, rank));
+    return numbers;
+  }
+
+ private:
+  void add(std::string name, std::uint32_t stride, std::uint32_t extent) {
+    if (extent < 2 || stride == 0 || size_ % (stride * extent) != 0) return;
+    const bool is_known = std::ranges::any_of(
+        all_, [&](const GeneralizeAxis& a) { return a.stride == stride && a.extent == extent; });
+    if (!is_known) all_.push_back({std::move(name), stride, extent, false, {}});
+  }
+
+  void observe(GeneralizeAxis& axis) const {
+    for (Rank rank : ranks_) axis.is_observed |= coordinate(axis, rank) != coordinate(axis, ranks_[0]);
+    if (axis.is_observed) return;
+    const std::int64_t own = coordinate(axis, ranks_[0]);
+    axis.next = own == 0 ? ranks_[0] + axis.stride : ranks_[0] - static_cast<Rank>(own) * axis.stride;
+  }
+
+  std::vector<GeneralizeAxis> all_;
+  const std::vector<Rank>& ranks_;
+  std::uint32_t size_;
+};
+
+// --------------------------------------------------------------------------- numbers as functions of coordinates
+
+// offset + the sum of scale * coordinate.
+struct Affine {
+  std::int64_t offset = 0;
+  std::vector<std::pair<std::size_t, std::int64_t>> terms;  // axis, scale
+
+  friend auto operator<=>(const Affine&, const Affine&) = default;
+  std::int64_t at(const Axes& axes, Rank rank) const {
+    std::int64_t value = offset;
+    for (const auto& [axis, scale] : terms) value += scale * Axes::coordinate(axes.all()[axis], rank);
+    return value;
+  }
+  std::string print(const Axes& axes) const {
+    std::string text = offset != 0 ? std::to_string(offset) : "";
+    for (const auto& [axis, scale] : terms)
+      text += fmt::format("{}{}c_{}", text.empty() ? "" : " + ", scale == 1 ? "" : fmt::format("{} * ", scale),
+                          axes.all()[axis].name);
+    return text;
+  }
+};
+
+// Which functions of one axis, or else of two, have these values on the given ranks.
+class AffineSolver {
+ public:
+  AffineSolver(const Axes& axes, const std::vector<Rank>& ranks, std::uint32_t world_size)
+      : axes_(axes), ranks_(ranks), world_size_(world_size) {}
+
+  struct Answer {
+    std::optional<Affine> function;
+    std::string why;  // if there is none
+    std::optional<Rank> next;
+  };
+
+  Answer solve(const Numbers& values) const {
+    std::vector<Affine> fits = fit_one(values);
+    if (fits.empty()) fits = fit_two(values);
+    if (fits.empty()) return {{}, "no affine function of the coordinates has these values", {}};
+    for (std::size_t i = 1; i < fits.size(); ++i)
+      for (Rank rank = 0; rank < world_size_; ++rank)
+        if (fits[0].at(axes_, rank) != fits[i].at(axes_, rank))
+          return {{},
+                  fmt::format("the given ranks cannot tell {} from {}", fits[0].print(axes_), fits[i].print(axes_)),
+                  rank};
+    return {fits[0], {}, {}};
+  }
+
+ private:
+  bool fits(const Affine& function, const Numbers& values) const {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (function.at(axes_, ranks_[i]) != values[i]) return false;
+    return true;
+  }
+
+  std::vector<Affine> fit_one(const Numbers& values) const {
+    std::vector<Affine> found;
+    for (std::size_t a = 0; a < axes_.all().size(); ++a) {
+      const Numbers c = axes_.coordinates(axes_.all()[a]);
+      const auto other = std::ranges::find_if(c, [&](std::int64_t x) { return x != c[0]; });
+      if (other == c.end()) continue;
+      const std::int64_t step = *other - c[0], change = values[static_cast<std::size_t>(other - c.begin())] - values[0];
+      if (change % step != 0 || change == 0) continue;
+      const Affine function{values[0] - change / step * c[0], {{a, change / step}}};
+      if (fits(function, values)) found.push_back(function);
+    }
+    return found;
+  }
+
+  // Two axes whose coordinates the given ranks tell apart: from three ranks by Cramer's rule.
+  std::vector<Affine> fit_two(const Numbers& values) const {
+    std::vector<Affine> found;
+    for (std::size_t a = 0; a < axes_.all().size(); ++a)
+      for (std::size_t b = a + 1; b < axes_.all().size(); ++b)
+        if (const auto function = fit_pair(a, b, values)) found.push_back(*function);
+    return found;
+  }
+  std::optional<Affine> fit_pair(std::size_t a, std::size_t b, const Numbers& values) const {
+    const Numbers ca = axes_.coordinates(axes_.all()[a]), cb = axes_.coordinates(axes_.all()[b]);
+    for (std::size_t i = 1; i < values.size(); ++i) {
+      for (std::size_t j = i + 1; j < values.size(); ++j) {
+        const std::int64_t a1 = ca[i] - ca[0], b1 = cb[i] - cb[0], v1 = values[i] - values[0];
+        const std::int64_t a2 = ca[j] - ca[0], b2 = cb[j] - cb[0], v2 = values[j] - values[0];
+        const std::int64_t det = a1 * b2 - a2 * b1;
+        if (det == 0) continue;
+        const std::int64_t x = v1 * b2 - v2 * b1, y = a1 * v2 - a2 * v1;
+        if (x % det != 0 || y % det != 0 || x == 0 || y == 0) return std::nullopt;
+        Affine function{values[0] - x / det * ca[0] - y / det * cb[0], {{a, x / det}, {b, y / det}}};
+        if (fits(function, values)) return function;
+        return std::nullopt;
+      }
+    }
+    return std::nullopt;
+  }
+
+  const Axes& axes_;
+  const std::vector<Rank>& ranks_;
+  std::uint32_t world_size_;
+};
+
+// --------------------------------------------------------------------------- new nodes
+
+// Coordinates and functions of them, at the front of the step; each made once.
+class PlaceWriter {
+ public:
+  PlaceWriter(Graph& graph, const Axes& axes, std::uint32_t world_size)
+      : graph_(graph), context_(*graph.context), axes_(axes), world_size_(world_size) {
+    for (NodeId id : graph.step().order) names_.insert(graph.step().nodes[id].name);
+  }
+
+  // A node whose value is the function's on each rank.
+  NodeId write(const Affine& function) {
+    if (const auto known = functions_.find(function); known != functions_.end()) return known->second;
+    NodeId value;
+    for (const auto& [axis, scale] : function.terms) {
+      NodeId term = coordinate(axis);
+      if (scale != 1) term = number("operator.mul", term, Arg::integer(scale));
+      value = value ? number("operator.add", value, Arg::node(term)) : term;
+    }
+    if (function.offset != 0) value = number("operator.add", value, Arg::integer(function.offset));
+    return functions_[function] = value;
+  }
+
+  // Behind the inputs.
+  void place() {
+    std::vector<NodeId>& order = graph_.step().order;
+    const auto at = std::ranges::find_if(
+        order, [&](NodeId id) { return graph_.step().nodes[id].kind != NodeKind::kPlaceholder; });
+    order.insert(at, made_.begin(), made_.end());
+  }
+
+  NodeId add(Node node, const std::string& name) {
+    node.name = fresh_name(name);
+    resolve_op(context_, node);
+    if (!graph_.origins.empty()) {
+      const Provenance record{.pass = graph_.intern("generalize"), .role = ProvenanceRole::kAdded};
+      append_provenance(context_, node, record);
+    }
+    return graph_.step().nodes.push_back(node);
+  }
+
+ private:
+  StringId fresh_name(const std::string& base) {
+    StringId name = graph_.intern(base);
+    for (int i = 1; !names_.insert(name).second; ++i) name = graph_.intern(fmt::format("{}_{}", base, i));
+    return name;
+  }
+
+  NodeId number(std::string_view target, NodeId a, Arg b) {
+    Node node;
+    node.target = graph_.intern(target);
+    const Arg args[] = {Arg::node(a), b};
+    node.args = context_.args.add(args);
+    const std::string_view what = target.substr(target.find('.') + 1);
+    const NodeId id = add(node, fmt::format("{}_{}_{}", graph_.text(graph_.step().nodes[a].name), what,
+                                            b.is_int() ? std::to_string(b.as_int()) : "c"));
+    Facts facts(graph_);
+    graph_.step().nodes[id].type = infer_type(facts, graph_, graph_.step(), graph_.step().nodes[id]);
+    made_.push_back(id);
+    return id;
+  }
+
+  NodeId coordinate(std::size_t index) {
+    if (const auto known = coordinates_.find(index); known != coordinates_.end()) return known->second;
+    const GeneralizeAxis& axis = axes_.all()[index];
+    const NodeId ranks = write_ranks(axis);
+    Node node;
+    node.target = graph_.intern(target_of(MeshCall::kCoordinate));
+    const Arg args[] = {Arg::node(ranks), Arg::integer(1)};
+    node.args = context_.args.add(args);
+    const StringId symbol = add_symbol(axis);
+    node.type = context_.types.intern({.kind = TypeKind::kScalar,
+                                       .expr = context_.exprs.parse(graph_.text(symbol)),
+                                       .py_type = graph_.intern("SymInt")});
+    NodeExtra extra;
+    extra.bindings.push_back({symbol, {}});
+    node.extra = context_.own(std::move(extra));
+    const NodeId id = add(node, fmt::format("coordinate_{}", axis.name));
+    made_.push_back(id);
+    return coordinates_[index] = id;
+  }
+
+  // All ranks, with the axis as dimension 1.
+  NodeId write_ranks(const GeneralizeAxis& axis) {
+    const std::uint32_t outer = world_size_ / (axis.stride * axis.extent);
+    TensorType type{.dtype = DType::kInt32, .device = graph_.intern("cpu")};
+    for (std::int64_t size : {outer, axis.extent, axis.stride})
+      type.sizes.push_back(context_.exprs.number(size));
+    for (std::int64_t stride : {axis.extent * axis.stride, axis.stride, 1U})
+      type.strides.push_back(context_.exprs.number(stride));
+    std::vector<Arg> planes;
+    for (std::uint32_t o = 0, rank = 0; o < outer; ++o) {
+      std::vector<Arg> rows;
+      for (std::uint32_t e = 0; e < axis.extent; ++e) {
+        std::vector<Arg> row;
+        for (std::uint32_t s = 0; s < axis.stride; ++s) row.push_back(Arg::integer(rank++));
+        rows.push_back(context_.args.intern_tree(ArgKind::kList, row));
+      }
+      planes.push_back(context_.args.intern_tree(ArgKind::kList, rows));
+    }
+    Node node;
+    node.kind = NodeKind::kGetAttr;
+    node.type = context_.types.tensor(std::move(type));
+    const std::string name = fmt::format("_ranks_by_{}", axis.name);
+    const Arg fields[] = {Arg::text(graph_.intern(name)), Arg::type_ref(node.type),
+                          context_.args.intern_tree(ArgKind::kList, planes)};
+    node.target = graph_.intern(name);
+    node.attr = context_.args.add_tree(ArgKind::kTensor, fields);
+    const NodeId id = add(node, name);
+    made_.push_back(id);
+    return id;
+  }
+
+  StringId add_symbol(const GeneralizeAxis& axis) {
+    int number = 0;
+    const auto is_taken = [&](StringId name) {
+      return std::ranges::any_of(graph_.symbols, [&](const Symbol& s) { return s.name == name; });
+    };
+    while (is_taken(graph_.intern(fmt::format("u{}", number)))) ++number;
+    Symbol symbol;
+    symbol.name = graph_.intern(fmt::format("u{}", number));
+    symbol.lower = context_.exprs.number(0);
+    symbol.upper = context_.exprs.number(axis.extent - 1);
+    symbol.size_like = true;
+    symbol.unbacked = true;
+    graph_.symbols.push_back(symbol);
+    return symbol.name;
+  }
+
+  Graph& graph_;
+  Context& context_;
+  const Axes& axes_;
+  std::uint32_t world_size_;
+  std::set<StringId> names_;
+  std::map<Affine, NodeId> functions_;
+  std::map<std::size_t, NodeId> coordinates_;
+  std::vector<NodeId> made_;
+};
+
+// --------------------------------------------------------------------------- differences
+
+class Merger {
+ public:
+  Merger(const std::vector<Graph>& graphs, std::vector<World> worlds, Repair repair)
+      : graphs_(graphs),
+        context_(*graphs[0].context),
+        worlds_(std::move(worlds)),
+        ranks_(ranks_of(worlds_)),
+        repair_(repair),
+        axes_(graphs[0], worlds_[0], ranks_),
+        solver_(axes_, ranks_, worlds_[0].size),
+        made_(graphs[0]),
+        writer_(made_, axes_, worlds_[0].size) {}
+
+  Generalization run() {
+    result_.ranks = ranks_;
+    result_.axes = axes_.all();
+    compare_bodies();
+    if (!result_.structure) {
+      insert_elements();
+      repair_numbers();
+    }
+    if (result_.unexplained.empty() && !result_.structure) finish();
+    return std::move(result_);
+  }
+
+ private:
+  static std::vector<Rank> ranks_of(const std::vector<World>& worlds) {
+    std::vector<Rank> ranks;
+    for (const World& world : worlds) ranks.push_back(world.file_rank);
+    return ranks;
+  }
+
+  // One leaf of the trees of all ranks.
+  using Leaves = std::vector<Arg>;
+  struct Place {
+    NodeId node;
+    std::string argument;
+    bool is_group = false;  // the argument names a group
+  };
+
+  void compare_bodies() {
+    for (std::size_t g = 1; g < graphs_.size(); ++g) {
+      if (graphs_[g].bodies.size() != graphs_[0].bodies.size()) return differ(g, "has another number of nested graphs");
+      if (graphs_[g].inputs.size() != graphs_[0].inputs.size() ||
+          graphs_[g].outputs.size() != graphs_[0].outputs.size())
+        return differ(g, "has another number of inputs or outputs");
+    }
+    for (std::size_t b = 0; b < graphs_[0].bodies.size() && !result_.structure; ++b) compare_body(b);
+  }
+
+  void differ(std::size_t graph, std::string_view what) {
+    result_.structure = fmt::format("rank {}'s graph {}", ranks_[graph], what);
+  }
+
+  void compare_body(std::size_t b) {
+    const Body& base = graphs_[0].bodies[b];
+    for (std::size_t g = 1; g < graphs_.size(); ++g) {
+      const Body& body = graphs_[g].bodies[b];
+      const std::size_t count = std::min(body.order.size(), base.order.size());
+      for (std::size_t i = 0; i < count; ++i) {
+        const Node& x = base.nodes[base.order[i]];
+        const Node& y = body.nodes[body.order[i]];
+        if (x.kind != y.kind || x.target != y.target || x.args.count != y.args.count ||
+            x.kwargs.count != y.kwargs.count)
+          return differ(g, fmt::format("has %{} ({}) where rank {}'s has %{} ({}{}{})", graphs_[g].text(y.name),
+                                       graphs_[g].text(y.target), ranks_[0], graphs_[0].text(x.name),
+                                       graphs_[0].text(x.target), x.module ? ", " : "",
+                                       graphs_[0].text(x.module)));
+      }
+      if (body.order.size() != base.order.size())
+        return differ(g, fmt::format("has {} nodes where rank {}'s has {}", body.order.size(), ranks_[0],
+                                     base.order.size()));
+      positions_.resize(graphs_.size());
+    }
+    if (graphs_.size() > 1) compare_nodes(b);
+  }
+
+  void compare_nodes(std::size_t b) {
+    for (std::size_t g = 0; g < graphs_.size(); ++g) {
+      const Body& body = graphs_[g].bodies[b];
+      positions_[g] = SideTable<NodeId, std::uint32_t>();
+      for (std::uint32_t i = 0; i < body.order.size(); ++i) positions_[g].at(body.order[i]) = i;
+    }
+    body_ = b;
+    const Body& base = graphs_[0].bodies[b];
+    std::vector<const Node*> nodes(graphs_.size());
+    for (std::size_t i = 0; i < base.order.size(); ++i) {
+      for (std::size_t g = 0; g < graphs_.size(); ++g)
+        nodes[g] = &graphs_[g].bodies[b].nodes[graphs_[g].bodies[b].order[i]];
+      compare_node(base.order[i], nodes);
+    }
+  }
+
+  void compare_node(NodeId id, const std::vector<const Node*>& nodes) {
+    Node& made = made_.bodies[body_].nodes[id];
+    const auto group = made.op != nullptr ? made.op->find_param("group_name") : std::nullopt;
+    std::vector<ArgRange> args, kwargs;
+    Leaves attributes;
+    for (const Node* node : nodes) {
+      args.push_back(node->args);
+      kwargs.push_back(node->kwargs);
+      attributes.push_back(node->attr);
+    }
+    const ArgRange merged = merge_positional(id, made, args, group);
+    const ArgRange merged_keywords = merge_keywords(id, kwargs);
+    made_.bodies[body_].nodes[id].args = merged;
+    made_.bodies[body_].nodes[id].kwargs = merged_keywords;
+    merge(attributes, {id, "value", false});
+    compare_types(id, nodes);
+  }
+
+  ArgRange merge_positional(NodeId id, const Node& node, const std::vector<ArgRange>& ranges,
+                            std::optional<std::size_t> group) {
+    std::vector<Arg> merged;
+    bool is_changed = false;
+    for (std::uint32_t i = 0; i < ranges[0].count; ++i) {
+      const bool is_param = node.op != nullptr && i < node.op->params.size();
+      merged.push_back(merge(leaves_at(ranges, i), {id, is_param ? std::string(node.op->params[i].name) : std::to_string(i),
+                                                    group && *group == i}));
+      is_changed |= !(merged.back() == context_.args[ranges[0]][i]);
+    }
+    return is_changed ? context_.args.add(merged) : ranges[0];
+  }
+
+  ArgRange merge_keywords(NodeId id, const std::vector<ArgRange>& ranges) {
+    std::vector<Arg> merged;
+    bool is_changed = false;
+    for (std::uint32_t i = 0; i < ranges[0].count; ++i) {
+      const Arg key = context_.args[ranges[0]][i - i % 2];
+      const std::string name = key.is(ArgKind::kText) ? std::string(context_.text(key.as_name())) : "?";
+      merged.push_back(merge(leaves_at(ranges, i), {id, name, name == "group_name" && i % 2 == 1}));
+      is_changed |= !(merged.back() == context_.args[ranges[0]][i]);
+    }
+    return is_changed ? context_.args.add(merged) : ranges[0];
+  }
+
+  Leaves leaves_at(const std::vector<ArgRange>& ranges, std::uint32_t i) const {
+    Leaves leaves;
+    for (ArgRange range : ranges) leaves.push_back(context_.args[range][i]);
+    return leaves;
+  }
+
+  bool is_same(const Leaves& leaves) const {
+    for (std::size_t g = 1; g < leaves.size(); ++g) {
+      if (leaves[g].kind() != leaves[0].kind()) return false;
+      if (leaves[g].is_node()) {
+        if (positions_[g][leaves[g].as_node()] != positions_[0][leaves[0].as_node()]) return false;
+      } else if (!leaves[g].is_tree() && !(leaves[g] == leaves[0])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // What stands for all ranks' leaves; the first rank's where that is so or nothing explains the difference.
+  Arg merge(const Leaves& leaves, const Place& place) {
+    const Arg first = leaves[0];
+    if (first.is(ArgKind::kMesh)) return merge_mesh(leaves, place);
+    if (first.is_tree()) return merge_tree(leaves, place);
+    if (is_same(leaves)) return first;
+    const bool is_all_int = std::ranges::all_of(leaves, [](Arg a) { return a.is_int(); });
+    const bool is_all_text = std::ranges::all_of(
+        leaves, [&](Arg a) { return a.kind() == first.kind() && (a.is(ArgKind::kText) || a.is(ArgKind::kProcessGroup)); });
+    if (is_all_text && (place.is_group || first.is(ArgKind::kProcessGroup))) return merge_group(leaves, place);
+    if (is_all_int) return merge_numbers(leaves, place);
+    if (std::ranges::all_of(leaves, [](Arg a) { return a.is_node(); })) return merge_elements(leaves, place);
+    refuse(place, leaves, "nothing explains the difference");
+    return first;
+  }
+
+  Arg merge_tree(const Leaves& leaves, const Place& place) {
+    const Arg first = leaves[0];
+    for (Arg leaf : leaves)
+      if (leaf.kind() != first.kind() || leaf.children().count != first.children().count)
+        return refuse(place, leaves, "its form differs"), first;
+    std::vector<ArgRange> ranges;
+    for (Arg leaf : leaves) ranges.push_back(leaf.children());
+    std::vector<Arg> merged;
+    bool is_changed = false;
+    for (std::uint32_t i = 0; i < ranges[0].count; ++i) {
+      merged.push_back(merge(leaves_at(ranges, i), {place.node, fmt::format("{}[{}]", place.argument, i), false}));
+      is_changed |= !(merged.back() == context_.args[ranges[0]][i]);
+    }
+    return is_changed ? context_.args.add_tree(first.kind(), merged) : first;
+  }
+
+  Arg merge_mesh(const Leaves& leaves, const Place& place) {
+    const auto base = read_mesh(context_, leaves[0]);
+    bool differs = false;
+    for (std::size_t g = 1; g < leaves.size(); ++g) {
+      if (leaves[g].is_tree() && context_.args.equal(leaves[g], leaves[0])) continue;
+      differs = true;
+      const auto other = read_mesh(context_, leaves[g]);
+      const auto moved = base ? mesh_through(*base, {ranks_[0], ranks_[g]}) : std::nullopt;
+      if (!moved || !other || moved->ranks != other->ranks || moved->axes != other->axes ||
+          moved->shape != other->shape)
+        return refuse(place, leaves, "it is not the mesh of the same axes through each rank"), leaves[0];
+    }
+    if (differs) explain(place, "mesh", print_axes(*base));
+    return leaves[0];
+  }
+
+  std::string print_axes(const MeshValue& mesh) const {
+    std::string text;
+    for (StringId axis : mesh.axes) text += fmt::format("{}{}", text.empty() ? "" : ", ", context_.text(axis));
+    return fmt::format("mesh of {} through the rank", text);
+  }
+
+  // The rows that the ranks name: the group of one axis on each, always the same pairs.
+  Arg merge_group(const Leaves& leaves, const Place& place) {
+    const StringId name = leaves[0].as_name();
+    const ProcessGroup* base = find_row(graphs_[0], name);
+    if (base == nullptr) return refuse(place, leaves, "the group is not in the table"), leaves[0];
+    const auto rule = find_group_rule(base->ranks, worlds_[0].size);
+    for (std::size_t g = 1; g < leaves.size(); ++g) {
+      const ProcessGroup* row = find_row(graphs_[g], leaves[g].as_name());
+      if (row == nullptr) return refuse(place, leaves, "the group is not in the table"), leaves[0];
+      const bool holds_rank = std::ranges::find(row->ranks, ranks_[g]) != row->ranks.end();
+      const bool is_of_axis = rule ? rule->members(ranks_[g]) == row->ranks : row->ranks.size() == base->ranks.size();
+      if (!holds_rank || !is_of_axis)
+        return refuse(place, leaves, "the groups are not those of one axis"), leaves[0];
+      const auto [known, is_new] = names_.try_emplace({g, name}, leaves[g].as_name());
+      if (!is_new && known->second != leaves[g].as_name())
+        return refuse(place, leaves, "the group has two names on one rank"), leaves[0];
+    }
+    explain(place, "group", fmt::format("group of {}", print_group(*base)));
+    return leaves[0];
+  }
+
+  static const ProcessGroup* find_row(const Graph& graph, StringId name) {
+    for (const ProcessGroup& row : graph.groups)
+      if (row.name == name) return &row;
+    return nullptr;
+  }
+  std::string print_group(const ProcessGroup& group) const {
+    if (group.axes && !group.axes->empty()) return std::string(context_.text(group.axes->front()));
+    const std::string_view description = context_.text(group.description);
+    return std::string(description.starts_with("mesh_") ? description.substr(5) : description);
+  }
+
+  Arg merge_numbers(const Leaves& leaves, const Place& place) {
+    Numbers values;
+    for (Arg leaf : leaves) values.push_back(leaf.as_int());
+    if (body_ != 0) return refuse(place, leaves, "it is in a nested graph, which has no coordinates"), leaves[0];
+    const AffineSolver::Answer answer = solver_.solve(values);
+    if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
+    explain(place, "coordinate", answer.function->print(axes_));
+    return Arg::node(writer_.write(*answer.function));
+  }
+
+  // Elements of one split with equal pieces, by a coordinate.
+  Arg merge_elements(const Leaves& leaves, const Place& place) {
+    Numbers indices;
+    std::optional<std::uint32_t> split_at;
+    for (std::size_t g = 0; g < leaves.size(); ++g) {
+      const Body& body = graphs_[g].bodies[body_];
+      const Node& element = body.nodes[leaves[g].as_node()];
+      const bool is_element = element.op != nullptr && element.op->family == OpFamily::kElement;
+      const Arg from = is_element ? arg_of(context_, element, 0) : Arg::none();
+      const Arg index = is_element ? arg_of(context_, element, 1) : Arg::none();
+      if (!from.is_node() || !index.is_int()) return refuse(place, leaves, "it reads another value"), leaves[0];
+      const std::uint32_t at = positions_[g][from.as_node()];
+      if (split_at.value_or(at) != at) return refuse(place, leaves, "it reads another value"), leaves[0];
+      split_at = at;
+      indices.push_back(index.as_int());
+    }
+    const Body& base = graphs_[0].bodies[body_];
+    const NodeId split = base.order[*split_at];
+    const auto piece = even_piece(base.nodes[split]);
+    if (!piece || body_ != 0) return refuse(place, leaves, "the elements are not equal pieces of one value"), leaves[0];
+    const AffineSolver::Answer answer = solver_.solve(indices);
+    if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
+    Affine start = *answer.function;
+    start.offset *= piece->size;
+    for (auto& [axis, scale] : start.terms) scale *= piece->size;
+    Affine end = start;
+    end.offset += piece->size;
+    explain(place, "element", fmt::format("slice of dimension {} from {}", piece->dim, start.print(axes_)));
+    return Arg::node(slice_of(leaves[0].as_node(), *piece, {writer_.write(start), writer_.write(end)}));
+  }
+
+  struct Piece {
+    Arg whole;
+    std::int64_t dim = 0, size = 0;
+  };
+  std::optional<Piece> even_piece(const Node& split) const {
+    if (split.op == nullptr || split.op->family != OpFamily::kSplit || !split.type) return std::nullopt;
+    const auto position = split.op->find_param("dim");
+    const Arg dim = position ? arg_of(context_, split, *position) : Arg::none();
+    Piece piece{arg_of(context_, split, 0), dim.is_int() ? dim.as_int() : 0};
+    if (!piece.whole.is_node() || !dim.is_int()) return std::nullopt;
+    for (TypeId element : context_.types[split.type].elements) {
+      const TensorType* tensor = tensor_of(context_, element);
+      if (tensor == nullptr) return std::nullopt;
+      const std::int64_t rank = static_cast<std::int64_t>(tensor->rank());
+      const std::int64_t at = piece.dim < 0 ? piece.dim + rank : piece.dim;
+      if (at < 0 || at >= rank) return std::nullopt;
+      const auto size = context_.exprs.constant(tensor->sizes[static_cast<std::size_t>(at)]);
+      if (!size || (piece.size != 0 && *size != piece.size)) return std::nullopt;
+      piece.size = *size;
+    }
+    return piece;
+  }
+
+  NodeId slice_of(NodeId element, const Piece& piece, std::pair<NodeId, NodeId> bounds) {
+    const auto key = std::tuple(piece.whole.as_node(), piece.dim, bounds.first);
+    if (const auto known = slices_.find(key); known != slices_.end()) return known->second;
+    Node node = made_.step().nodes[element];
+    node.target = made_.intern("aten.slice.Tensor");
+    const Arg args[] = {piece.whole, Arg::integer(piece.dim), Arg::node(bounds.first), Arg::node(bounds.second)};
+    node.args = context_.args.add(args);
+    node.kwargs = {};
+    node.provenance = {};
+    const std::string name(made_.text(node.name));
+    const NodeId id = writer_.add(node, fmt::format("{}_of_rank", name));
+    Node& made = made_.step().nodes[id];
+    // A piece of the element's sizes and strides; where it begins is a function of the coordinates.
+    Type type = context_.types[made.type];
+    const TensorType* whole = tensor_of(context_, made_.step().nodes[piece.whole.as_node()].type);
+    if (whole != nullptr) {
+      const auto at = static_cast<std::size_t>(piece.dim < 0 ? piece.dim + static_cast<std::int64_t>(whole->rank()) : piece.dim);
+      const Type& start = context_.types[made_.step().nodes[bounds.first].type];
+      ExprId offset = context_.exprs.mul(start.expr, whole->strides[at]);
+      if (whole->offset) offset = context_.exprs.add(whole->offset, offset);
+      type.tensor.offset = offset;
+      made.type = context_.types.intern(std::move(type));
+    }
+    slices_[key] = id;
+    inserted_.emplace_back(element, id);
+    return id;
+  }
+
+  // Behind the element that the first rank reads.
+  void insert_elements() {
+    writer_.place();
+    if (inserted_.empty()) return;
+    std::map<NodeId, std::vector<NodeId>> behind;
+    for (const auto& [element, slice] : inserted_) behind[element].push_back(slice);
+    std::vector<NodeId> order;
+    for (NodeId id : made_.step().order) {
+      order.push_back(id);
+      if (const auto found = behind.find(id); found != behind.end())
+        order.insert(order.end(), found->second.begin(), found->second.end());
+    }
+    made_.step().order = std::move(order);
+  }
+
+  void compare_types(NodeId id, const std::vector<const Node*>& nodes) {
+    const TypeId first = nodes[0]->type;
+    for (std::size_t g = 1; g < nodes.size(); ++g) {
+      if (nodes[g]->type == first) continue;
+      return compare_values(id, nodes);
+    }
+  }
+
+  void compare_values(NodeId id, const std::vector<const Node*>& nodes) {
+    Leaves values;
+    std::vector<std::string> texts;
+    for (const Node* node : nodes) {
+      const bool is_value = node->type && context_.types[node->type].kind == TypeKind::kValue;
+      if (is_value) values.push_back(context_.types[node->type].value);
+      texts.push_back(node->type ? print_type(context_, node->type) : "none");
+    }
+    const Place place{id, "type", false};
+    if (values.size() == nodes.size() && values[0].is(ArgKind::kMesh)) {
+      merge_mesh(values, place);
+    } else if (values.size() == nodes.size() && values[0].is(ArgKind::kProcessGroup)) {
+      merge_group(values, place);
+    } else {
+      refuse_with(place, std::move(texts), "its size or type differs, for which no symbol stands", {});
+    }
+  }
+
+  // Numbers that the ranks given do not show to differ, and that must.
+  void repair_numbers() {
+    const RankLiterals literals = find_rank_literals(made_, ranks_[0]);
+    bool is_changed = false;
+    for (const RankLiteral& literal : literals.proved) {
+      if (!literal.value.is_int()) continue;
+      const Place place{literal.node, "other", false};
+      const Leaves leaves(ranks_.size(), literal.value);
+      const auto axis = find_axis(literal);
+      if (literal.value.as_int() != literal.at(ranks_[0]) || !axis) {
+        refuse(place, leaves,
+               fmt::format("it must be {}, which is {} on rank {}", print_expression(made_, literal),
+                           literal.at(ranks_[0]), ranks_[0]));
+      } else if (repair_ == Repair::kNo) {
+        const GeneralizeAxis& unseen = axes_.all()[*axis];
+        refuse(place, leaves, fmt::format("it must be {}; --repair writes that", print_expression(made_, literal)),
+               unseen.next);
+      } else {
+        const Affine function{literal.offset, {{*axis, literal.scale}}};
+        repaired_.emplace_back(literal, function);
+        explain(place, "coordinate", function.print(axes_));
+        is_changed = true;
+      }
+    }
+    for (const RankLiteral& literal : literals.similar)
+      result_.unproved.push_back(fmt::format("%{}: {} looks like {}", made_.text(made_.step().nodes[literal.node].name),
+                                             literal.value.as_int(), print_expression(made_, literal)));
+    if (is_changed) write_repairs();
+  }
+
+  std::optional<std::size_t> find_axis(const RankLiteral& literal) const {
+    for (std::size_t a = 0; a < axes_.all().size(); ++a)
+      if (axes_.all()[a].stride == literal.stride && axes_.all()[a].extent == literal.extent) return a;
+    return std::nullopt;
+  }
+
+  void write_repairs() {
+    PlaceWriter writer(made_, axes_, worlds_[0].size);
+    for (const auto& [literal, function] : repaired_) {
+      const NodeId value = writer.write(function);
+      Node& node = made_.step().nodes[literal.node];
+      std::vector<Arg> args(context_.args[node.args].begin(), context_.args[node.args].end());
+      args[literal.argument] = Arg::node(value);
+      node.args = context_.args.add(args);
+    }
+    writer.place();
+  }
+
+  void finish() {
+    list_groups();
+    set_info(made_, kRankAgnosticKey, Arg::boolean(true));
+    result_.graph = std::move(made_);
+  }
+
+  // Every group of the other ranks that a rule does not name: {"23": [["24", [1, 3]]]}.
+  void list_groups() {
+    std::vector<Arg> entries;
+    for (const ProcessGroup& base : graphs_[0].groups) {
+      std::map<StringId, std::vector<Rank>> listed;
+      for (std::size_t g = 1; g < graphs_.size(); ++g)
+        if (const ProcessGroup* row = counterpart(base, g); row != nullptr && row->name != base.name)
+          listed.emplace(row->name, row->ranks);
+      if (listed.empty()) continue;
+      std::vector<std::pair<std::vector<Rank>, StringId>> rows;
+      for (const auto& [name, ranks] : listed) rows.emplace_back(ranks, name);
+      std::ranges::sort(rows, {}, [](const auto& row) { return row.first; });
+      std::vector<Arg> list;
+      for (const auto& [ranks, name] : rows) {
+        std::vector<Arg> members;
+        for (Rank rank : ranks) members.push_back(Arg::integer(rank));
+        const Arg pair[] = {Arg::text(name), context_.args.intern_tree(ArgKind::kList, members)};
+        list.push_back(context_.args.intern_tree(ArgKind::kList, pair));
+      }
+      entries.push_back(Arg::text(base.name));
+      entries.push_back(context_.args.intern_tree(ArgKind::kList, list));
+    }
+    if (!entries.empty()) set_info(made_, kRankGroupsKey, context_.args.intern_tree(ArgKind::kDict, entries));
+  }
+
+  // The row of another rank's table: what a launch names there, else the row in the same place with the same description.
+  const ProcessGroup* counterpart(const ProcessGroup& base, std::size_t g) const {
+    if (const auto known = names_.find({g, base.name}); known != names_.end())
+      return find_row(graphs_[g], known->second);
+    const auto at = static_cast<std::size_t>(&base - graphs_[0].groups.data());
+    if (at >= graphs_[g].groups.size()) return nullptr;
+    const ProcessGroup& row = graphs_[g].groups[at];
+    return row.description == base.description && row.ranks.size() == base.ranks.size() ? &row : nullptr;
+  }
+
+  void explain(const Place& place, std::string kind, std::string expression) {
+    result_.explained.push_back({std::string(graphs_[0].text(made_.bodies[body_].nodes[place.node].name)),
+                                 place.argument, std::move(kind), std::move(expression)});
+  }
+
+  void refuse(const Place& place, const Leaves& leaves, std::string why, std::optional<Rank> next = {}) {
+    std::vector<std::string> values;
+    for (std::size_t g = 0; g < leaves.size(); ++g) values.push_back(print_leaf(g, leaves[g]));
+    refuse_with(place, std::move(values), std::move(why), next);
+  }
+  void refuse_with(const Place& place, std::vector<std::string> values, std::string why, std::optional<Rank> next) {
+    result_.unexplained.push_back({site_of(made_, made_.bodies[body_].nodes[place.node]), place.argument,
+                                   std::move(why), std::move(values), next});
+  }
+
+  std::string print_leaf(std::size_t g, Arg leaf) const {
+    if (leaf.is_int()) return std::to_string(leaf.as_int());
+    if (leaf.is(ArgKind::kReal)) return fmt::format("{}", leaf.as_real());
+    if (leaf.is(ArgKind::kBool)) return leaf.as_bool() ? "True" : "False";
+    if (leaf.is_none()) return "None";
+    if (leaf.is_node() && g < graphs_.size())
+      return fmt::format("%{}", context_.text(graphs_[g].bodies[body_].nodes[leaf.as_node()].name));
+    if (const auto mesh = read_mesh(context_, leaf)) return fmt::format("mesh of ranks {}", mesh->ranks);
+    if (leaf.is_tree()) return fmt::format("{} items", leaf.children().count);
+    if (leaf.is(ArgKind::kSymbolic)) return std::string(context_.exprs.text(leaf.as_expr()));
+    return leaf.kind() >= ArgKind::kText ? std::string(context_.text(leaf.as_name())) : "?";
+  }
+
+  const std::vector<Graph>& graphs_;
+  Context& context_;
+  std::vector<World> worlds_;
+  std::vector<Rank> ranks_;
+  Repair repair_;
+  Axes axes_;
+  AffineSolver solver_;
+  Graph made_;
+  PlaceWriter writer_;
+  Generalization result_;
+  std::size_t body_ = 0;
+  std::vector<SideTable<NodeId, std::uint32_t>> positions_;          // of each graph's nodes, in the body compared
+  std::map<std::pair<std::size_t, StringId>, StringId> names_;       // of the first rank's groups on another
+  std::map<std::tuple<NodeId, std::int64_t, NodeId>, NodeId> slices_;  // by whole, dimension, start
+  std::vector<std::pair<NodeId, NodeId>> inserted_;                  // element, slice
+  std::vector<std::pair<RankLiteral, Affine>> repaired_;
+};
+
+}  // namespace
+
+Generalization generalize(const std::vector<Graph>& graphs, Repair repair) {
+  return Merger(graphs, read_worlds(graphs), repair).run();
+}
+
+}  // namespace epweave

@@ -1,0 +1,60 @@
+// generalize: one graph for all ranks from the graphs of some.
+//
+//   rank 0    %g = all_gather(%p, 2, "23")   %ge = ge(%ids, 0)      %y = clone(getitem(split(%x, 8, 2), 0))
+//   rank 1    %g = all_gather(%p, 2, "24")   %ge = ge(%ids, 1024)   %y = clone(getitem(split(%x, 8, 2), 1))
+//   made      %g = all_gather(%p, 2, "23")   info rank_groups = {"23": [["24", [1, 3]]]}
+//             %o = mul(%coordinate_tp, 1024)   %ge = ge(%ids, %o)
+//             %y = clone(slice(%x, 2, 8 * c_tp, 8 + 8 * c_tp))
+//
+// Nodes are paired in order. What differs is explained: a group (the members on each rank are the group of one axis),
+// a mesh (through the rank), a number that is an affine function of the rank's coordinates along one or two mesh axes,
+// an element of a split into equal pieces whose index is a coordinate. What is not explained is named, and then nothing
+// is made. Numbers that must follow a coordinate though they do not differ between the given ranks
+// (analysis/rank_literals.h) are unexplained, too; with `repair` they are replaced.
+//
+// specialize of the result gives each of the graphs back.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/world.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+enum class Repair : std::uint8_t { kNo, kYes };
+
+struct GeneralizeAxis {
+  std::string name;
+  std::uint32_t stride = 1, extent = 1;
+  bool is_observed = false;        // two of the given ranks differ along it
+  std::optional<Rank> next;        // else the rank whose trace would show it
+};
+
+struct Explained {
+  std::string node, argument, kind, expression;  // kind: group, mesh, coordinate, element
+};
+
+struct Unexplained {
+  Site site;
+  std::string argument, why;
+  std::vector<std::string> values;  // per rank, in the order of `ranks`
+  std::optional<Rank> next;         // the rank whose trace would decide it
+};
+
+struct Generalization {
+  std::vector<Rank> ranks;
+  std::vector<GeneralizeAxis> axes;
+  std::vector<Explained> explained;
+  std::vector<Unexplained> unexplained;
+  std::optional<std::string> structure;  // the first difference that is none of arguments
+  std::vector<std::string> unproved;     // numbers that look like one rank's
+  std::optional<Graph> graph;            // none where something is unexplained
+};
+
+// The graphs share a context. Throws InputError for graphs of different jobs, worlds, or of one rank twice.
+Generalization generalize(const std::vector<Graph>& graphs, Repair repair);
+
+}  // namespace epweave

@@ -1,0 +1,460 @@
+#include "passes/specialize.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/rank_view.h"
+#include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/mesh_calls.h"
+#include "ops/op.h"
+#include "passes/extra_group.h"
+#include "passes/record.h"
+#include "passes/replace_symbols.h"
+
+namespace epweave {
+namespace {
+
+// --------------------------------------------------------------------------- the rank's groups
+
+// The rank's rows of the group table, and the name of each of the file's groups on that rank.
+class RankGroups {
+ public:
+  RankGroups(const Graph& graph, const World& world, Rank rank) {
+    for (const ProcessGroup& group : graph.groups) {
+      auto here = group_on_rank(graph, world, group, rank);
+      if (here && here->is_numbered) numbered_.emplace_back(graph.text(here->name));
+      if (!here) {
+        names_.emplace(group.name, StringId());
+        continue;
+      }
+      if (!names_.emplace(group.name, here->name).second) continue;
+      ProcessGroup& row = rows_.emplace_back(group);
+      row.name = here->name;
+      row.ranks = std::move(here->ranks);
+    }
+    for (ProcessGroup& row : rows_)
+      if (row.split_from) row.split_from = find(row.split_from).value_or(row.split_from);
+  }
+
+  // None: not in the table, or its members on that rank do not follow.
+  std::optional<StringId> find(StringId name) const {
+    const auto found = names_.find(name);
+    if (found == names_.end() || !found->second) return std::nullopt;
+    return found->second;
+  }
+  bool is_listed(StringId name) const { return names_.contains(name); }
+  const std::vector<ProcessGroup>& rows() const { return rows_; }
+  const std::vector<std::string>& numbered() const { return numbered_; }
+
+ private:
+  std::map<StringId, StringId> names_;  // none: does not follow
+  std::vector<ProcessGroup> rows_;
+  std::vector<std::string> numbered_;
+};
+
+// --------------------------------------------------------------------------- constants of ranks
+
+// What only serves to compute coordinates: integers on the host, from a constant by calls of one operand each.
+class RankConstants {
+ public:
+  RankConstants(const Context& context, const Body& body) : context_(context) {
+    for (const auto [id, node] : walk(context, body)) {
+      const TensorType* tensor = tensor_of(context, node.type);
+      if (tensor == nullptr || !is_integral(tensor->dtype) || context.text(tensor->device) != "cpu") continue;
+      if (node.kind == NodeKind::kGetAttr && node.attr.is(ArgKind::kTensor)) source_.at(id) = id;
+      if (node.kind == NodeKind::kCall) add_call(body, id, node);
+    }
+  }
+
+  bool contains(NodeId id) const { return source_[id].valid(); }
+
+  // The elements of a contiguous value, or none.
+  std::optional<std::vector<std::int64_t>> elements(const Body& body, NodeId id) const {
+    const TensorType* tensor = tensor_of(context_, body.nodes[id].type);
+    if (!contains(id) || tensor == nullptr || tensor->offset) return std::nullopt;
+    std::int64_t count = 1;
+    for (std::size_t d = tensor->rank(); d-- > 0;) {
+      const auto size = context_.exprs.constant(tensor->sizes[d]);
+      if (!size || d >= tensor->strides.size()) return std::nullopt;
+      if (*size != 1 && context_.exprs.constant(tensor->strides[d]) != count) return std::nullopt;
+      count *= *size;
+    }
+    std::vector<std::int64_t> elements;
+    const auto fields = context_.args.children(body.nodes[source_[id]].attr);
+    if (fields.size() == 3) collect(fields[2], elements);
+    if (static_cast<std::int64_t>(elements.size()) != count) return std::nullopt;
+    return elements;
+  }
+
+ private:
+  void add_call(const Body& body, NodeId id, const Node& node) {
+    if (node.op == nullptr || node.op->is_effectful || node.op->is_random) return;
+    std::size_t count = 0;
+    NodeId input;
+    for_each_input(context_, node, [&](NodeId operand) { ++count, input = operand; });
+    if (count != 1 || !contains(input)) return;
+    // A constant that is written is somebody's state.
+    if (node.op->writes && body.nodes[input].kind == NodeKind::kGetAttr) return;
+    source_.at(id) = source_[input];
+  }
+
+  void collect(Arg list, std::vector<std::int64_t>& elements) const {
+    if (list.is_int()) elements.push_back(list.as_int());
+    if (!list.is_list()) return;
+    for (Arg item : context_.args.children(list)) collect(item, elements);
+  }
+
+  const Context& context_;
+  SideTable<NodeId, NodeId> source_;  // the constant that a value is made of
+};
+
+// --------------------------------------------------------------------------- elements of splits
+
+// Slices whose bounds the graph computes.
+std::vector<NodeId> find_computed_slices(const Context& context, const Body& body) {
+  std::vector<NodeId> found;
+  for (const auto [id, node] : walk(context, body)) {
+    if (node.op == nullptr || node.op->family != OpFamily::kSlice) continue;
+    std::size_t inputs = 0;
+    for_each_input(context, node, [&](NodeId) { ++inputs; });
+    if (inputs > 1) found.push_back(id);
+  }
+  return found;
+}
+
+// Of such slices, takes those whose bounds are numbers now from the split that gives the same piece, where there is one.
+class ElementFinder {
+ public:
+  ElementFinder(Context& context, Body& body) : context_(context), body_(body) {
+    for (const auto [id, node] : walk(context, body)) {
+      if (node.op == nullptr) continue;
+      if (node.op->family == OpFamily::kElement) add_element(id, node);
+    }
+  }
+
+  void replace(std::span<const NodeId> slices) {
+    SideTable<NodeId, NodeId> element_of;
+    for (NodeId id : slices)
+      if (const NodeId element = find_element(body_.nodes[id])) element_of.at(id) = element;
+    if (element_of.size() == 0) return;
+    std::erase_if(body_.order, [&](NodeId id) { return element_of[id].valid(); });
+    const auto follow = [&](Arg arg) {
+      return arg.is_node() && element_of[arg.as_node()] ? Arg::node(element_of[arg.as_node()]) : arg;
+    };
+    for (NodeId id : body_.order) {
+      Node& node = body_.nodes[id];
+      node.args = context_.args.map(node.args, follow);
+      node.kwargs = context_.args.map(node.kwargs, follow);
+    }
+  }
+
+ private:
+  struct Piece {
+    NodeId of;
+    std::int64_t dim = 0, start = 0, end = 0;
+    friend auto operator<=>(const Piece&, const Piece&) = default;
+  };
+
+  void add_element(NodeId id, const Node& node) {
+    const Arg from = arg_of(context_, node, 0), index = arg_of(context_, node, 1);
+    if (!from.is_node() || !index.is_int()) return;
+    const Node& split = body_.nodes[from.as_node()];
+    if (split.op == nullptr || split.op->family != OpFamily::kSplit || !split.type) return;
+    const Arg whole = arg_of(context_, split, 0);
+    const auto position = split.op->find_param("dim");
+    const Arg dim = position ? arg_of(context_, split, *position) : Arg::none();
+    const std::vector<TypeId>& pieces = context_.types[split.type].elements;
+    if (!whole.is_node() || !dim.is_int() || index.as_int() < 0 ||
+        index.as_int() >= static_cast<std::int64_t>(pieces.size()))
+      return;
+    Piece piece{whole.as_node(), dim.as_int()};
+    for (std::int64_t i = 0; i <= index.as_int(); ++i) {
+      const TensorType* tensor = tensor_of(context_, pieces[static_cast<std::size_t>(i)]);
+      if (tensor == nullptr || !wrap(piece.dim, *tensor)) return;
+      const auto size = context_.exprs.constant(tensor->sizes[static_cast<std::size_t>(piece.dim)]);
+      if (!size) return;
+      piece.start = piece.end;
+      piece.end += *size;
+    }
+    elements_.emplace(piece, id);
+  }
+
+  NodeId find_element(const Node& slice) const {
+    const Arg whole = arg_of(context_, slice, 0), dim = arg_of(context_, slice, 1),
+              start = arg_of(context_, slice, 2), end = arg_of(context_, slice, 3);
+    const TensorType* tensor = tensor_of(context_, slice.type);
+    if (!whole.is_node() || !dim.is_int() || !start.is_int() || !end.is_int() || tensor == nullptr) return {};
+    Piece piece{whole.as_node(), dim.as_int(), start.as_int(), end.as_int()};
+    if (!wrap(piece.dim, *tensor)) return {};
+    const auto found = elements_.find(piece);
+    return found != elements_.end() && body_.nodes[found->second].type == slice.type ? found->second : NodeId();
+  }
+
+  static bool wrap(std::int64_t& dim, const TensorType& tensor) {
+    const auto rank = static_cast<std::int64_t>(tensor.rank());
+    if (dim < 0) dim += rank;
+    return dim >= 0 && dim < rank;
+  }
+
+  Context& context_;
+  Body& body_;
+  std::map<Piece, NodeId> elements_;
+};
+
+// --------------------------------------------------------------------------- one body
+
+class BodySpecializer {
+ public:
+  BodySpecializer(Graph& graph, const World& world, const RankGroups& groups, RankChange change)
+      : graph_(graph), context_(*graph.context), world_(world), groups_(groups), change_(change) {
+    pass_ = graph.intern("specialize");
+    reason_ = graph.intern(fmt::format("rank {}", change.to));
+  }
+
+  // Everything but coordinates, whose numbers go to `numbers`.
+  void run(Body& body, SymbolNumbers& numbers) {
+    const RankConstants constants(context_, body);
+    folded_ = SideTable<NodeId, std::optional<Arg>>();
+    for (const auto [id, row] : walk(context_, body)) {
+      Node& node = body.nodes[id];
+      const MeshCall call = mesh_call_of(node);
+      const Node before = node;
+      rename_group(node);
+      node.args = arguments(node, node.args);
+      node.kwargs = arguments(node, node.kwargs);
+      node.type = recorded(node);
+      if (call == MeshCall::kGroup) folded_.at(id) = look_up(body, node);
+      if (call == MeshCall::kDevice) folded_.at(id) = recorded_device(node);
+      if (call == MeshCall::kCoordinate) add_coordinate(body, node, constants, numbers);
+      const bool is_changed =
+          before.args != node.args || before.kwargs != node.kwargs || before.type != node.type;
+      if (is_changed && &body == &graph_.step() && call == MeshCall::kNone)
+        record_specialized(context_, node, pass_, reason_);
+    }
+  }
+
+  // Drops lookups, coordinates and constants of ranks that nothing reads any more.
+  void drop_unread(Body& body) const {
+    const RankConstants constants(context_, body);
+    IdSet<NodeId> read(body.nodes.size());
+    std::vector<NodeId> kept;
+    for (const auto [id, node] : walk_back(context_, body)) {
+      const bool served = mesh_call_of(node) != MeshCall::kNone || constants.contains(id);
+      if (served && !read.contains(id)) continue;
+      for_each_input(context_, node, [&](NodeId input) { read.insert(input); });
+      kept.push_back(id);
+    }
+    std::ranges::reverse(kept);
+    body.order = std::move(kept);
+  }
+
+ private:
+  ArgRange arguments(const Node& node, ArgRange range) {
+    return map_meshes(node, context_.args.map(range, [&](Arg arg) { return leaf(node, arg); }));
+  }
+
+  Arg leaf(const Node& node, Arg arg) const {
+    if (arg.is_node()) return folded_[arg.as_node()].value_or(arg);
+    if (arg.is(ArgKind::kProcessGroup)) return Arg::named(ArgKind::kProcessGroup, name_of(node, arg.as_name()));
+    return arg;
+  }
+
+  // Mesh constants among arguments; those within lists stand for no rank's part of the program.
+  ArgRange map_meshes(const Node& node, ArgRange range) {
+    std::vector<Arg> args;
+    for (std::uint32_t i = 0; i < range.count; ++i) {
+      const Arg arg = context_.args[range][i];
+      if (args.empty() && !arg.is(ArgKind::kMesh)) continue;
+      if (args.empty()) args.assign(context_.args[range].begin(), context_.args[range].end());
+      if (arg.is(ArgKind::kMesh)) args[i] = mesh_here(node, arg);
+    }
+    return args.empty() ? range : context_.args.add(args);
+  }
+
+  // Collectives name their group by a text.
+  void rename_group(Node& node) {
+    const auto position = node.op != nullptr ? node.op->find_param("group_name") : std::nullopt;
+    if (!position) return;
+    const Arg* group = find_arg(context_, node, *position, "group_name");
+    if (group == nullptr || !group->is(ArgKind::kText)) return;
+    const StringId before = group->as_name(), name = name_of(node, before);
+    if (name != before) set_group(context_, node, name);
+  }
+
+  StringId name_of(const Node& node, StringId group) const {
+    if (const auto name = groups_.find(group)) return *name;
+    if (!groups_.is_listed(group))
+      throw PassError("specialize.group",
+                      fmt::format("process group {} is not in the graph's table", graph_.text(group)),
+                      site_of(graph_, node), "export the graph with its process groups");
+    throw PassError(
+        "specialize.group",
+        fmt::format("the members of process group {} on rank {} do not follow from those on rank {}",
+                    graph_.text(group), change_.to, change_.from),
+        site_of(graph_, node),
+        "make the graph of traces of more ranks (epweave generalize), which list their groups");
+  }
+
+  Arg mesh_here(const Node& node, Arg mesh) {
+    const auto value = read_mesh(context_, mesh);
+    const auto moved = value ? mesh_through(*value, change_) : std::nullopt;
+    if (!moved)
+      throw PassError("specialize.mesh",
+                      fmt::format("the mesh through rank {} does not follow from that through rank {}: its "
+                                  "ranks are not evenly spaced, or do not hold rank {}",
+                                  change_.to, change_.from, change_.from),
+                      site_of(graph_, node), "export the graph with the meshes of its own rank");
+    return moved->ranks == value->ranks ? mesh : write_mesh(context_, *moved);
+  }
+
+  TypeId recorded(const Node& node) {
+    if (!node.type || context_.types[node.type].kind != TypeKind::kValue) return node.type;
+    Type type = context_.types[node.type];
+    if (type.value.is(ArgKind::kMesh)) {
+      const Arg mesh = mesh_here(node, type.value);
+      if (mesh == type.value) return node.type;
+      type.value = mesh;
+    } else if (type.value.is(ArgKind::kProcessGroup)) {
+      type.value = Arg::named(ArgKind::kProcessGroup, name_of(node, type.value.as_name()));
+    } else {
+      return node.type;
+    }
+    return context_.types.intern(std::move(type));
+  }
+
+  // The name of a group that is looked up: as recorded, else by the members that the mesh gives.
+  Arg look_up(const Body& body, const Node& node) {
+    if (node.type && context_.types[node.type].kind == TypeKind::kValue &&
+        context_.types[node.type].value.is(ArgKind::kProcessGroup))
+      return Arg::text(context_.types[node.type].value.as_name());
+    const Arg mesh_arg = arg_of(context_, node, 0), dim = arg_of(context_, node, 1);
+    const auto mesh =
+        mesh_arg.is_node() ? recorded_mesh(context_, body.nodes[mesh_arg.as_node()]) : read_mesh(context_, mesh_arg);
+    if (mesh && dim.is_int())
+      if (const auto members = members_in(*mesh, dim.as_int()))
+        for (const ProcessGroup& row : groups_.rows())
+          if (row.ranks == *members) return Arg::text(row.name);
+    throw PassError("specialize.group",
+                    fmt::format("the group that is looked up on rank {} is not in the graph's table", change_.to),
+                    site_of(graph_, node), "export the graph with its process groups");
+  }
+
+  std::optional<std::vector<Rank>> members_in(const MeshValue& mesh, std::int64_t dim) const {
+    const auto strides = strides_of(mesh);
+    if (dim < 0) dim += static_cast<std::int64_t>(mesh.shape.size());
+    if (!strides || dim < 0 || static_cast<std::size_t>(dim) >= mesh.shape.size()) return std::nullopt;
+    const std::uint32_t extent = mesh.shape[static_cast<std::size_t>(dim)];
+    const GroupRule rule{std::max((*strides)[static_cast<std::size_t>(dim)], 1U), extent};
+    return rule.members(change_.to);
+  }
+
+  Arg recorded_device(const Node& node) const {
+    const bool is_known = node.type && context_.types[node.type].kind == TypeKind::kValue &&
+                          context_.types[node.type].value.is(ArgKind::kDevice);
+    if (is_known) return context_.types[node.type].value;
+    throw PassError("specialize.device", "the device that is looked up is not recorded", site_of(graph_, node),
+                    "export the graph with recorded values");
+  }
+
+  void add_coordinate(const Body& body, const Node& node, const RankConstants& constants,
+                      SymbolNumbers& numbers) const {
+    const auto decline = [&](const std::string& problem) {
+      throw PassError("specialize.coordinate", problem, site_of(graph_, node),
+                      "trace the graph in torchtitan's compile-on-one-rank mode, or generalize per-rank traces");
+    };
+    if (!node.type || context_.types[node.type].kind != TypeKind::kScalar)
+      decline("no symbol is recorded for the coordinate");
+    const std::vector<StringId> symbols = context_.exprs.symbols(context_.types[node.type].expr);
+    const Arg of = arg_of(context_, node, 0), dim = arg_of(context_, node, 1);
+    std::optional<std::int64_t> place;
+    if (of.is_node() && dim.is_int()) place = find_place(body, of.as_node(), dim.as_int(), constants);
+    if (!place)
+      decline(fmt::format("the coordinate of rank {} is not known: its mesh is no constant that holds the rank",
+                          change_.to));
+    if (symbols.empty()) {
+      if (context_.exprs.constant(context_.types[node.type].expr) != *place)
+        decline("the coordinate is recorded as another number");
+      return;
+    }
+    numbers.at(symbols.front()) = *place;
+  }
+
+  std::optional<std::int64_t> find_place(const Body& body, NodeId of, std::int64_t dim,
+                                         const RankConstants& constants) const {
+    std::vector<std::int64_t> shape, ranks;
+    if (const auto mesh = recorded_mesh(context_, body.nodes[of])) {
+      shape.assign(mesh->shape.begin(), mesh->shape.end());
+      ranks.assign(mesh->ranks.begin(), mesh->ranks.end());
+    } else if (auto elements = constants.elements(body, of)) {
+      for (ExprId size : tensor_of(context_, body.nodes[of].type)->sizes)
+        shape.push_back(*context_.exprs.constant(size));
+      ranks = std::move(*elements);
+    }
+    if (dim < 0) dim += static_cast<std::int64_t>(shape.size());
+    const auto at = std::ranges::find(ranks, static_cast<std::int64_t>(change_.to));
+    if (at == ranks.end() || dim < 0 || dim >= static_cast<std::int64_t>(shape.size())) return std::nullopt;
+    std::int64_t inner = 1;
+    for (std::size_t d = static_cast<std::size_t>(dim) + 1; d < shape.size(); ++d) inner *= shape[d];
+    return (at - ranks.begin()) / inner % shape[static_cast<std::size_t>(dim)];
+  }
+
+  Graph& graph_;
+  Context& context_;
+  const World& world_;
+  const RankGroups& groups_;
+  RankChange change_;
+  SideTable<NodeId, std::optional<Arg>> folded_;
+  StringId pass_, reason_;
+};
+
+}  // namespace
+
+PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
+  const World world = read_world(graph);
+  if (options.rank < 0 || options.rank >= static_cast<std::int64_t>(world.size))
+    throw PassError("specialize.rank", fmt::format("there is no rank {} in a world of {}", options.rank, world.size),
+                    {}, fmt::format("name a rank from 0 to {}", world.size - 1));
+  const RankChange change{world.file_rank, static_cast<Rank>(options.rank)};
+  if (!is_rank_agnostic(graph)) {
+    if (change.from == change.to) return {graph, {fmt::format("the graph is rank {}'s already", change.to)}};
+    throw PassError("specialize.one-rank",
+                    fmt::format("the graph was traced for rank {} alone; numbers of that rank may stand in it",
+                                change.from),
+                    {}, "make one graph for all ranks first: epweave generalize, of this graph with --repair, or "
+                        "of the traces of several ranks");
+  }
+  PassResult result{graph};
+  Graph& made = result.graph;
+  const RankGroups groups(graph, world, change.to);
+  BodySpecializer specializer(made, world, groups, change);
+  SymbolNumbers numbers;
+  for (Body& body : made.bodies) specializer.run(body, numbers);
+  made.groups = groups.rows();
+  if (numbers.size() != 0) {
+    std::vector<std::vector<NodeId>> slices;
+    for (const Body& body : made.bodies) slices.push_back(find_computed_slices(*made.context, body));
+    replace_symbols(made, numbers,
+                    {.pass = "specialize",
+                     .reason = fmt::format("rank {}", change.to),
+                     .remedy = "trace the graph so that it holds for every rank"});
+    for (std::size_t i = 0; i < made.bodies.size(); ++i)
+      if (!slices[i].empty()) ElementFinder(*made.context, made.bodies[i]).replace(slices[i]);
+  }
+  for (Body& body : made.bodies) specializer.drop_unread(body);
+  set_info(made, "rank", Arg::integer(change.to));
+  set_info(made, kRankGroupsKey, std::nullopt);
+  set_info(made, kRankAgnosticKey, std::nullopt);
+  if (find_entry(*made.context, made.info, kOneRankKey) != nullptr)
+    set_info(made, kOneRankKey, Arg::boolean(false));
+  if (!groups.numbered().empty())
+    result.notes.push_back(fmt::format("process groups {} are named by torch's numbering: their names on rank {} "
+                                       "are not recorded",
+                                       fmt::join(groups.numbered(), ", "), change.to));
+  return result;
+}
+
+}  // namespace epweave

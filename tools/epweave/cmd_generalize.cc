@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "analysis/verify.h"
+#include "commands.h"
+#include "common/graphs.h"
+#include "common/report.h"
+#include "output_names.h"
+#include "passes/generalize.h"
+
+namespace epweave::cli {
+namespace {
+
+Json optional_rank(const std::optional<Rank>& rank) {
+  return rank ? Json(*rank) : Json(nullptr);
+}
+
+Json generalize_report(const Generalization& made) {
+  Json axes = Json::array(), explained = Json::array(), unexplained = Json::array();
+  for (const GeneralizeAxis& axis : made.axes)
+    axes.push_back({{"name", axis.name},
+                    {"extent", axis.extent},
+                    {"observed", axis.is_observed},
+                    {"next", optional_rank(axis.next)}});
+  for (const Explained& row : made.explained)
+    explained.push_back(
+        {{"node", row.node}, {"argument", row.argument}, {"kind", row.kind}, {"expression", row.expression}});
+  for (const Unexplained& row : made.unexplained)
+    unexplained.push_back({{"node", row.site.node},
+                           {"target", row.site.op},
+                           {"module", row.site.module},
+                           {"source", row.site.source},
+                           {"argument", row.argument},
+                           {"values", row.values},
+                           {"why", row.why},
+                           {"next", optional_rank(row.next)}});
+  return {{"ok", made.graph.has_value()},
+          {"ranks", made.ranks},
+          {"axes", std::move(axes)},
+          {"explained", std::move(explained)},
+          {"unexplained", std::move(unexplained)},
+          {"unproved", made.unproved},
+          {"structure", made.structure ? Json(*made.structure) : Json(nullptr)}};
+}
+
+std::string print_unexplained(const Unexplained& row) {
+  std::string place;
+  for (const std::string& part : {row.site.op, row.site.module, row.site.source})
+    if (!part.empty()) place += (place.empty() ? "" : ", ") + part;
+  std::string text = fmt::format("%{} ({}): {}: {}: {}", row.site.node, place, row.argument,
+                                 fmt::join(row.values, " | "), row.why);
+  if (row.next) text += fmt::format("; trace rank {} next", *row.next);
+  return text;
+}
+
+std::string generalize_text(const Generalization& made) {
+  std::string text;
+  for (const std::string_view kind : {"group", "mesh", "coordinate", "element"}) {
+    const auto count = std::ranges::count_if(made.explained, [&](const Explained& e) { return e.kind == kind; });
+    if (count != 0) text += fmt::format("{} explained as {}\n", count, kind);
+  }
+  for (const GeneralizeAxis& axis : made.axes)
+    if (!axis.is_observed)
+      text += fmt::format("axis {} (extent {}) is not observed: trace rank {} next\n", axis.name, axis.extent,
+                          axis.next.value_or(0));
+  for (const std::string& line : made.unproved) text += line + ", which is not proved\n";
+  if (made.structure) text += fmt::format("structure: {}\n", *made.structure);
+  for (const Unexplained& row : made.unexplained) text += print_unexplained(row) + "\n";
+  return text;
+}
+
+// What is written is a sound graph, or there is a bug.
+void require_sound(const Graph& graph, const std::vector<Graph>& inputs) {
+  const std::vector<Violation> before = verify_graph(inputs[0]);
+  const std::vector<Violation> violations = verify_graph(graph);
+  if (violations.size() > before.size())
+    throw CheckError(fmt::format("generalize made a graph that breaks '{}': {}", violations.back().invariant,
+                                 print_violation(graph, violations.back())));
+}
+
+}  // namespace
+
+int generalize(const GeneralizeCommand& command, Console& console) {
+  require_plain_name(command.output.path);
+  if (console.json() && command.output.path == "-")
+    throw UsageError("--json and the graph cannot both go to standard output: give -o FILE");
+  check_output(command.output);
+  std::vector<Graph> graphs;
+  for (const InputOptions& input : command.inputs) {
+    console.progress(fmt::format("reading {}", display_name(input)));
+    graphs.push_back(
+        read_sound_input(input, graphs.empty() ? nullptr : graphs[0].context, Soundness::kStructure));
+  }
+  const Generalization made = epweave::generalize(graphs, command.repair ? Repair::kYes : Repair::kNo);
+  if (made.graph) {
+    require_sound(*made.graph, graphs);
+    write_output(*made.graph, command.output);
+  }
+  if (console.json())
+    console.print(report_text(generalize_report(made)));
+  else
+    console.info(generalize_text(made));
+  return made.graph ? kFine : kDifferent;
+}
+
+}  // namespace epweave::cli

@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "analysis/world.h"
+#include "commands.h"
+#include "common/graphs.h"
+#include "common/report.h"
+#include "common/version.h"
+#include "output_names.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/runner.h"
+
+namespace epweave::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Files of a folder that appear together: they are written to a folder beside it, which takes its place, or moves its
+// files there where the folder exists.
+class OutputFolder {
+ public:
+  explicit OutputFolder(const std::string& path) : path_(path) {
+    while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
+    if (fs::exists(path_) && !fs::is_directory(path_))
+      throw InputError(fmt::format("{}: not a folder; --all writes one file for each rank", path_));
+    staging_ = path_ + ".partial";
+    std::error_code error;
+    fs::remove_all(staging_, error);
+    if (!fs::create_directories(staging_, error) || error)
+      throw InputError(fmt::format("{}: {}", staging_, error.message()));
+  }
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+  ~OutputFolder() {
+    std::error_code error;
+    if (!staging_.empty()) fs::remove_all(staging_, error);
+  }
+
+  std::string place(const std::string& name) const { return staging_ + "/" + name; }
+
+  void commit() {
+    std::error_code error;
+    if (!fs::exists(path_)) {
+      fs::rename(staging_, path_, error);
+    } else {
+      for (const auto& entry : fs::directory_iterator(staging_)) {
+        fs::rename(entry.path(), fs::path(path_) / entry.path().filename(), error);
+        if (error) break;
+      }
+    }
+    if (error) throw InputError(fmt::format("{}: {}", path_, error.message()));
+    if (!fs::exists(staging_)) staging_.clear();
+  }
+
+ private:
+  std::string path_, staging_;
+};
+
+std::string extension_of(const OutputOptions& output) {
+  if (output.to == "text") return ".txt";
+  if (output.to == "json") return ".json";
+  return output.to.starts_with("onnx") ? ".onnx" : ".epw";
+}
+
+class Specialize {
+ public:
+  Specialize(const SpecializeCommand& command, Console& console)
+      : command_(command),
+        console_(console),
+        graph_(read_sound_input(command.input, nullptr, Soundness::kStructure)),
+        sha256_(sha256_hex(encode_binary(graph_))) {}
+
+  int run_one(std::int64_t rank) {
+    const Graph made = specialize_to(rank);
+    write_output(made, command_.output);
+    report(rank, command_.output.path, made);
+    return finish();
+  }
+
+  int run_all() {
+    OutputFolder folder(command_.output.path);
+    const std::uint32_t size = read_world(graph_).size;
+    for (std::uint32_t rank = 0; rank < size; ++rank) {
+      console_.progress(fmt::format("rank {} of {}", rank, size));
+      const Graph made = specialize_to(rank);
+      const std::string name = fmt::format("rank-{:05}{}", rank, extension_of(command_.output));
+      OutputOptions output = command_.output;
+      output.path = folder.place(name);
+      write_output(made, output);
+      report(rank, command_.output.path + "/" + name, made);
+    }
+    folder.commit();
+    return finish();
+  }
+
+ private:
+  Graph specialize_to(std::int64_t rank) const {
+    return run_pipeline(graph_, parse_pipeline(fmt::format("specialize{{rank={}}}", rank)),
+                        {.tool = tool_name(), .input_sha256 = sha256_, .verify = VerifyPolicy::kOff});
+  }
+
+  void report(std::int64_t rank, const std::string& path, const Graph& made) {
+    const std::vector<std::string>& notes = made.passes.back().notes;
+    for (const std::string& note : notes) console_.detail(note);
+    files_.push_back({{"rank", rank}, {"path", path}, {"nodes", made.step().order.size()}, {"notes", notes}});
+  }
+
+  int finish() {
+    if (console_.json())
+      console_.print(report_text({{"input", command_.input.path},
+                                  {"world_size", read_world(graph_).size},
+                                  {"files", std::move(files_)}}));
+    return kFine;
+  }
+
+  const SpecializeCommand& command_;
+  Console& console_;
+  Graph graph_;
+  std::string sha256_;
+  Json files_ = Json::array();
+};
+
+}  // namespace
+
+int specialize(const SpecializeCommand& command, Console& console) {
+  if (command.rank.has_value() == command.all)
+    throw UsageError("give one of --rank R (one rank's graph to -o OUT) and --all (every rank's to -o DIR)");
+  require_plain_name(command.output.path);
+  if (command.all && command.output.path == "-") throw UsageError("--all writes to a folder: give -o DIR");
+  if (console.json() && command.output.path == "-")
+    throw UsageError("--json and the graph cannot both go to standard output: give -o FILE");
+  if (!command.all) check_output(command.output);
+  Specialize run(command, console);
+  return command.all ? run.run_all() : run.run_one(*command.rank);
+}
+
+}  // namespace epweave::cli
