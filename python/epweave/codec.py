@@ -142,10 +142,16 @@ def _message_encoder(name: str):
         def encode(tables, message):
             return {item: content(tables, message)} if message else empty
     else:
+        plans: dict[tuple, list] = {}  # the fields that a message has, in order of number
+
         def encode(tables, message):
+            keys = tuple(message)
+            plan = plans.get(keys)
+            if plan is None:
+                plan = plans[keys] = [f for f in fields if f[0] in message]
             out = {}
-            for field, content in fields:
-                value = message.get(field)
+            for field, content in plan:
+                value = message[field]
                 if value is not None:
                     out[field] = value if content is None else content(tables, value)
             if UNKNOWN in message:

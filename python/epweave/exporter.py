@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import sys
 
+from .collector import held
 from .dump import INPUT_FIELDS, OPS, OUTPUT_FIELDS, DumpReader
 from .errors import GraphFileError
 from .files import write_file
@@ -39,6 +40,14 @@ def _source_of(node) -> str | None:
     return short_frame(trace) if isinstance(trace, str) else None
 
 
+_ATOMS = frozenset((int, str, bool, float, type(None)))
+
+
+def _extent_key(x):
+    """A key of an extent: a number, or its expression."""
+    return x if type(x) is int else x.node.expr
+
+
 class _NotPlain(Exception):
     """A metadata entry is no plain data."""
 
@@ -56,6 +65,8 @@ class Exporter:
             self.mesh_class = DeviceMesh
         self.env = None
         self.texts: dict = {}  # expression -> its text
+        self.operators: dict = {}  # operator -> its Value
+        self.types: dict = {}  # facts of a tensor -> its Type
         self.graph_names: dict[int, str] = {}
         self.dropped: dict[tuple[str, str], int] = {}  # (key, class) -> nodes
         self.graphs: list[dict] = []
@@ -67,10 +78,13 @@ class Exporter:
         torch = self.torch
         children = []
 
-        def note(path, child):
+        def note(path, child) -> str:
+            """The name of a graph that this one refers to."""
             if id(child) not in self.graph_names:
                 self.graph_names[id(child)] = f"{name}.{path}" if name else path
                 children.append(child)
+            return self.graph_names[id(child)]
+        self.note_graph = note
 
         for node in module.graph.nodes:
             if node.op == "get_attr":
@@ -79,9 +93,6 @@ class Exporter:
                     note(node.target, child)
         nodes = []
         for node in module.graph.nodes:
-            for x in torch.utils._pytree.tree_leaves((list(node.args), dict(node.kwargs))):
-                if isinstance(x, torch.fx.GraphModule):
-                    note(f"arg_graph_{len(self.graph_names)}", x)
             try:
                 nodes.append(self.node(module, node))
             except GraphFileError as error:
@@ -179,6 +190,13 @@ class Exporter:
             return "ellipsis", True
         return None
 
+    def operator(self, x) -> tuple:
+        """The Value of an operator."""
+        found = self.operators.get(x)
+        if found is None:
+            found = self.operators[x] = ("operator", name_of_operator(x))
+        return found
+
     def tree(self, x, item) -> tuple | None:
         """The Value of a container, its contents converted by `item`; None if it is none."""
         if isinstance(x, self.torch.Size):
@@ -223,8 +241,10 @@ class Exporter:
         torch = self.torch
         if isinstance(x, torch.fx.Node):
             return "node", x.name
+        if type(x) in _ATOMS:
+            return self.leaf(x)
         if isinstance(x, torch.fx.GraphModule):
-            return "graph", self.graph_names[id(x)]
+            return "graph", self.note_graph(f"arg_graph_{len(self.graph_names)}", x)
         if isinstance(x, torch.Tensor):
             return self.constant(x, None)
         value = self.leaf(x) or self.tree(x, self.argument) or self.thing(x)
@@ -235,6 +255,10 @@ class Exporter:
     def plain(self, x) -> tuple:
         """The Value of plain data; _NotPlain, with the class of the culprit, otherwise."""
         torch = self.torch
+        if type(x) in _ATOMS:
+            return self.leaf(x)
+        if type(x) is torch._ops.OpOverload:
+            return self.operator(x)
         if isinstance(x, (torch.Tensor, torch.fx.Node, torch.nn.Module)):
             raise _NotPlain(type(x).__name__)
         if isinstance(x, (dict, list)) and type(x) not in (
@@ -275,7 +299,11 @@ class Exporter:
         """The Type of a recorded value."""
         torch = self.torch
         if isinstance(x, torch.Tensor):
-            return "tensor", self.tensor_type(x)
+            facts = self.tensor_facts(x)
+            found = self.types.get(facts)
+            if found is None:
+                found = self.types[facts] = ("tensor", self.tensor_type(x))
+            return found
         if isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return "scalar", {"expression": self.expression(x), "py_type": type(x).__name__}
         if isinstance(x, tuple):
@@ -290,6 +318,14 @@ class Exporter:
             return "type_ref", self.type(x)
         value = self.leaf(x) or self.tree(x, self.recorded) or self.thing(x)
         return value or ("opaque", [("text", repr(x)), ("text", type(x).__name__)])
+
+    def tensor_facts(self, x) -> tuple:
+        """What the Type of a tensor says, as a key."""
+        strides = offset = None
+        if x.layout is self.torch.strided:
+            strides, offset = tuple(map(_extent_key, x.stride())), _extent_key(x.storage_offset())
+        return (type(x), x.dtype, tuple(map(_extent_key, x.shape)), strides, offset, x.device, x.layout,
+                x.requires_grad)
 
     def tensor_type(self, x) -> dict:
         torch = self.torch
@@ -416,6 +452,12 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
     Metadata that is not plain data is left out and named on stderr. Raises GraphFileError
     for anything else that the file cannot hold.
     """
+    with held():
+        write_file(_message_of(graph_module, path, inputs, outputs, process_groups, symbols, info), path)
+
+
+def _message_of(graph_module, path, inputs, outputs, process_groups, symbols, info) -> dict:
+    """The File message that `export` writes."""
     import torch
 
     exporter = Exporter(graph_module)
@@ -459,4 +501,4 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
         message["symbols"] = exporter.symbols()
     message.update(exporter.history(known))
     exporter.report_dropped()
-    write_file(message, path)
+    return message

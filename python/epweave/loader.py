@@ -5,6 +5,7 @@ import ast
 import collections
 import re
 
+from .collector import held
 from .dump import OP_OF_KIND
 from .errors import GraphFileError
 from .exporter import DERIVED_TENSOR_META, FILE_FACTS, tensor_meta_of
@@ -103,6 +104,8 @@ class Loader:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self.env)
         self.declare_symbols()
         self.operators: dict[str, object] = {}
+        self.devices: dict[str, object] = {}
+        self.tensor_makers: dict[int, object] = {}  # id of a Tensor message -> what makes one
         self.graphs: dict[str | None, dict] = {g.get("name"): g for g in message["graphs"]}
         self.modules: dict[str | None, object] = {}
 
@@ -185,7 +188,10 @@ class Loader:
         return found
 
     def device(self, name: str):
-        return self.torch.device(self.device_override or name)
+        found = self.devices.get(name)
+        if found is None:
+            found = self.devices[name] = self.torch.device(self.device_override or name)
+        return found
 
     def operator(self, name: str):
         if name not in self.operators:
@@ -290,7 +296,18 @@ class Loader:
         return out.requires_grad_(x.get("requires_grad", False))
 
     def fake_tensor(self, x: dict):
-        """A FakeTensor of the recorded dtype, sizes, strides, offset and device."""
+        """A FakeTensor of the recorded dtype, sizes, strides, offset and device, with a storage of its own."""
+        make = self.tensor_makers.get(id(x))
+        if make is None:
+            make = self.tensor_makers[id(x)] = self.tensor_maker(x)
+        return make()
+
+    def tensor_maker(self, x: dict):
+        """The function () -> FakeTensor of a type.
+
+        For symbolic sizes torch computes contiguity and bytes in sympy whenever a tensor is made from them. That
+        is done once here; each tensor is then a shallow copy that gets a storage of the same number of bytes.
+        """
         torch = self.torch
         from torch._subclasses import FakeTensor
         layout = x.get("layout", "torch.strided")
@@ -300,12 +317,24 @@ class Loader:
         sizes = [self.extent(e) for e in x.get("sizes", ())]
         strides = [self.extent(e) for e in x.get("strides", ())]
         offset = self.extent(x.get("offset", 0))
-        meta = torch.empty_strided(sizes, strides, dtype=self.torch_constant(x["dtype"]),
-                                   device="meta")
+        dtype, device, mode = self.torch_constant(x["dtype"]), self.device(x["device"]), self.mode
+        requires_grad = x.get("requires_grad", False)
+        if all(type(e) is int for e in (*sizes, *strides, offset)) and not offset:
+            def make():
+                meta = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
+                return FakeTensor(mode, meta, device, requires_grad=requires_grad)
+            return make
+        pattern = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
         if type(offset) is not int or offset:
-            meta = self.with_offset(meta, sizes, strides, offset)
-        out = FakeTensor(self.mode, meta, self.device(x["device"]))
-        return out.requires_grad_() if x.get("requires_grad") else out
+            pattern = self.with_offset(pattern, sizes, strides, offset)
+        size = pattern.untyped_storage().nbytes()
+
+        def make_alike():
+            meta = pattern.data  # with a version counter of its own
+            torch._functionalize_unsafe_set(meta, torch.Tensor._make_wrapper_subclass(
+                FakeTensor, (0,), dtype=dtype, device="meta", storage_size=size))
+            return FakeTensor(mode, meta, device, requires_grad=requires_grad)
+        return make_alike
 
     def with_offset(self, meta, sizes, strides, offset):
         """A view of fresh storage, large enough, that begins `offset` elements into it."""
@@ -389,9 +418,6 @@ class Loader:
             setattr(root, last, value)
 
     def set_meta(self, node, x: dict) -> None:
-        from torch.fx.experimental import symbolic_shapes
-        from torch.utils import _pytree
-        from torch.utils.checkpoint import CheckpointPolicy
         meta = node.meta
         if "type" in x:
             meta["val"] = self.recorded(x["type"])
@@ -404,9 +430,14 @@ class Loader:
                 meta["stack_trace"] = self.value(entry["value"], {})
             elif entry["value"] == DERIVED_TENSOR_META:
                 meta["tensor_meta"] = tensor_meta_of(meta.get("val"))
-        if x.get("recompute") in CheckpointPolicy.__members__:
-            meta["recompute"] = CheckpointPolicy[x["recompute"]]
+        if "recompute" in x:
+            from torch.utils.checkpoint import CheckpointPolicy
+            if x["recompute"] in CheckpointPolicy.__members__:
+                meta["recompute"] = CheckpointPolicy[x["recompute"]]
         if "bindings" in x:
+            from torch.fx.experimental import symbolic_shapes
+            from torch.utils import _pytree
+
             def step(value):
                 fields = self.value(value, {})
                 kind = fields.pop("kind")
@@ -449,11 +480,12 @@ def load(path: str, *, device: str | None = None):
 
     Raises GraphFileError, also where an operator is not registered in this process.
     """
-    message = read_file(path)
-    try:
-        return Loader(message, device).load()
-    except GraphFileError as error:
-        raise error.within(path) from None
-    except (IndexError, KeyError) as error:
-        raise GraphFileError(f"{path}: lacks what a graph must say"
-                             f" ({type(error).__name__}: {error}); its writer is faulty") from None
+    with held():
+        message = read_file(path)
+        try:
+            return Loader(message, device).load()
+        except GraphFileError as error:
+            raise error.within(path) from None
+        except (IndexError, KeyError) as error:
+            raise GraphFileError(f"{path}: lacks what a graph must say"
+                                 f" ({type(error).__name__}: {error}); its writer is faulty") from None

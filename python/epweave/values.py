@@ -85,7 +85,12 @@ def put_meta(node: dict, key: str, value: tuple) -> None:
 def _get_entries(node: dict, fields: dict, rest: str) -> dict[str, tuple]:
     out = {}
     for key, (owner, field, kind) in fields.items():
-        x = (node if owner is None else node.get(owner, {})).get(field)
+        if owner is None:
+            x = node.get(field)
+        elif owner in node:
+            x = node[owner].get(field)
+        else:
+            continue
         if x is not None:
             out[key] = (kind, x)
     for entry in node.get(rest, ()):
