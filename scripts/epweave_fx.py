@@ -15,18 +15,26 @@ As a command: `epweave_fx.py --help`. It needs the Python package `protobuf`.
 import os
 import sys
 
-_SOURCE = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "python")
-if os.path.isdir(os.path.join(_SOURCE, "epweave")):
-    sys.path.insert(0, _SOURCE)  # of this checkout, whatever is installed
+_HERE = os.path.dirname(os.path.realpath(__file__))
+for _place in ("../python", "../../lib/python3/dist-packages"):  # of this checkout or installation
+    if os.path.isfile(os.path.join(_HERE, _place, "epweave", "__init__.py")):
+        sys.path.insert(0, os.path.normpath(os.path.join(_HERE, _place)))
+        break
 
 try:
-    from epweave.fx import *  # noqa: E402, F401, F403
+    import google.protobuf  # noqa: F401
+except ModuleNotFoundError:
+    sys.path.append("/usr/lib/python3/dist-packages")  # another Python than Debian's may use Debian's protobuf
+
+try:
+    from epweave.fx import *  # noqa: F401, F403
+    from epweave.fx import main
 except ModuleNotFoundError as error:
-    if error.name is None or error.name.partition(".")[0] not in ("epweave", "google"):
+    if __name__ != "__main__" or (error.name or "").partition(".")[0] not in ("epweave", "google"):
         raise
-    sys.exit(f"epweave_fx: the Python package '{'protobuf' if error.name != 'epweave' else 'epweave'}' is not there;"
-             " `pip install` it, or on Debian the package python3-protobuf")
-from epweave.fx import main  # noqa: E402
+    print(f"epweave_fx: {error}; install it with pip: `pip install protobuf`, on Debian the package python3-protobuf",
+          file=sys.stderr)
+    sys.exit(2)
 
 if __name__ == "__main__":
     sys.exit(main())
