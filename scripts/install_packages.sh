@@ -7,7 +7,7 @@ packages="
   g++ cmake ninja-build ccache
   protobuf-compiler libprotobuf-dev libfmt-dev libcli11-dev libssl-dev zlib1g-dev nlohmann-json3-dev catch2 libonnx-dev libzip-dev pkg-config
   clang-format shellcheck
-  python3 python3-venv
+  python3 python3-venv python3-protobuf
 "
 
 missing=

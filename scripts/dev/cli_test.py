@@ -91,6 +91,25 @@ class UsageTest(CommandLineTest):
 
     def test_unknown_option(self):
         self.assert_fails(2, "epweave stats does not take '--form'; did you mean '--from'?", "stats", "small.txt", "--form")
+        self.assert_fails(2, "--verbose is an option of the command and stands behind it: epweave stats --verbose",
+                          "--verbose", "stats", "small.txt")
+        self.assert_fails(2, "epweave convert does not take '-o': the file to write is its second argument: epweave convert"
+                             " IN OUT", "convert", "small.txt", "-o", "out.epw")
+
+    def test_braces_that_the_shell_expanded(self):
+        expanded = ("--preset", "ep-overlaproots=layers.*.moe", "ep-overlapparts=2")
+        for words in (("small.txt", *expanded), (*expanded, "small.txt")):
+            self.assert_fails(2, f"epweave rewrite does not take '{words[-1]}': the shell expanded the braces of the pipeline;"
+                                 " write it in quotes: 'chunk{parts=4}'", "rewrite", *words, "-o", "out.epw")
+
+    def test_endings_that_name_no_form(self):
+        for name, ending in (("o.TXT", "TXT"), ("o.xyz", "xyz"), ("o.txt.bz2", "bz2"), ("o.xyz.gz", "xyz")):
+            self.assert_fails(2, f"{name}: the ending .{ending} names no form: end the name in .epw, .txt, .json or .onnx (and .gz"
+                                 " behind it), or say --to", "convert", "small.txt", name)
+            self.assertFalse((self.folder / name).exists())
+        for name in ("o", "o.epw.gz", "tmp.Ab12Cd34"):
+            self.output_of("convert", "small.txt", name)
+        self.output_of("convert", "small.txt", "o.xyz", "--to", "json")
 
     def test_values_that_options_do_not_take(self):
         for arguments, message in (
@@ -240,7 +259,7 @@ class UsageTest(CommandLineTest):
         for output, report in (("out.epw", "missing/report.json"), ("missing/out.epw", "report.json"), ("-", "missing/r.json")):
             result = self.run_tool("rewrite", "small.txt", "-p", "dce", "-o", output, "--report", report)
             self.assertEqual((result.returncode, result.stdout), (3, b""))
-            self.assertIn(b"cannot create a file beside it: No such file or directory", result.stderr)
+            self.assertIn(b": there is no folder missing\n", result.stderr)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), names)
 
     def test_help_and_version(self):
@@ -531,7 +550,7 @@ class RewriteTest(CommandLineTest):
         self.assertEqual(self.files(), ["out.epw", "small.txt"])
 
     def test_output_in_a_missing_folder(self):
-        self.assert_fails(3, "no/out.epw: cannot create a file beside it: No such file or directory", "convert", "small.txt",
+        self.assert_fails(3, "no/out.epw: there is no folder no", "convert", "small.txt",
                           "no/out.epw")
 
     def test_dumps(self):

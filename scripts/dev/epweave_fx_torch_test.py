@@ -71,7 +71,7 @@ def describe_module(module, without=()):
     """All that the file must preserve of a GraphModule; `without` are metadata keys."""
     out = []
     for node in module.graph.nodes:
-        attribute = epweave_fx._attribute(module, node.target) if node.op == "get_attr" else None
+        attribute = epweave_fx.attribute_at(module, node.target) if node.op == "get_attr" else None
         out.append({
             "name": node.name, "op": node.op, "target": (node.target, id(node.target)
                                                          if callable(node.target) else None),
@@ -85,7 +85,7 @@ def describe_module(module, without=()):
 
 def environment_of(module):
     """The ShapeEnv of a module's recorded values, as text."""
-    exporter = epweave_fx._Exporter(module)
+    exporter = epweave_fx.Exporter(module)
     return exporter.symbols()
 
 

@@ -14,7 +14,8 @@ PROGRAMS = ("epweave", "epweave-replay")
 FILES = (*(path.format(program) for program in PROGRAMS
            for path in ("bin/{}", "share/man/man1/{}.1", "share/bash-completion/completions/{}",
                         "share/zsh/vendor-completions/_{}", "share/fish/vendor_completions.d/{}.fish")),
-         "share/epweave/epweave_fx.py",
+         "share/epweave/epweave_fx.py", "share/epweave/trace_torchtitan.py",
+         "lib/python3/dist-packages/epweave/__init__.py",
          "share/epweave/epweave.proto", "share/doc/epweave/README.md", "share/doc/epweave/docs/chunking.md")
 
 
@@ -54,6 +55,7 @@ def check(prefix):
         assert (prefix / name).is_file(), f"{name} is not installed"
     for program in PROGRAMS:
         check_program(prefix, program)
+    assert "from-dump" in run(sys.executable, prefix / "share/epweave/epweave_fx.py", "--help")
     bash = prefix / "share/bash-completion/completions/epweave"
     assert "rewrite" in complete(bash, "epweave", "rew")
     assert complete(bash, "epweave", "diff", "--ht") == ["--html"]

@@ -321,7 +321,8 @@ void OutputFile::open_new() {
   close_file(file_);
   std::string temporary = path_ + ".XXXXXX";
   file_ = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (file_ < 0) fail(path_, fmt::format("cannot create a file beside it: {}", std::strerror(errno)));
+  if (file_ < 0 && errno == ENOENT) fail(path_, fmt::format("there is no folder {}", folder.string()));
+  if (file_ < 0) fail(path_, fmt::format("cannot be written: {}", std::strerror(errno)));
   temporary_ = std::move(temporary);
   kind_ = Kind::kTemporary;
 }
@@ -343,7 +344,7 @@ void OutputFile::give_name() {
       temporary_ = name;
       return;
     }
-    if (errno != EEXIST) fail(path_, fmt::format("cannot create a file beside it: {}", std::strerror(errno)));
+    if (errno != EEXIST) fail(path_, fmt::format("cannot be written: {}", std::strerror(errno)));
   }
 }
 

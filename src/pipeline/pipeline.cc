@@ -84,6 +84,7 @@ class Parser {
   }
 
   Options parse_options(std::size_t owner_at, std::string_view owner, const std::vector<OptionSpec>& specs) {
+    open_list_ = {};
     std::vector<std::optional<OptionValue>> given(specs.size());
     if (take('{') && !take('}')) {
       do {
@@ -115,12 +116,18 @@ class Parser {
         std::find_if(specs.begin(), specs.end(), [name = name](const auto& s) { return s.name == name; });
     if (spec == specs.end()) {
       if (specs.empty()) fail(at, fmt::format("'{}' has no options", owner), "'}'");
+      skip_space();
+      if (!open_list_.empty() && (at_end() || text_[at_] != '='))
+        fail(at, fmt::format("'{}' has no option '{}'", owner, name),
+             fmt::format("{}=[...] around a list of several", open_list_));
       fail_unknown(at, fmt::format("option of '{}':", owner), name, names_of(specs));
     }
     std::optional<OptionValue>& value = given[static_cast<std::size_t>(spec - specs.begin())];
     if (value) fail(at, fmt::format("option '{}' is given twice", name), "it once");
     if (take('=')) {
-      value = convert(*spec, parse_value());
+      const Written written = parse_value();
+      open_list_ = spec->kind == OptionKind::kList && !written.is_list ? spec->name : std::string_view();
+      value = convert(*spec, written);
     } else if (spec->kind == OptionKind::kFlag) {
       value = true;
     } else {
@@ -242,6 +249,7 @@ class Parser {
   }
 
   std::string_view text_;
+  std::string_view open_list_;  // the option read last, where it takes a list and has one item without brackets
   const Registry& known_;
   std::size_t at_ = 0;
 };

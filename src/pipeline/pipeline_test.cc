@@ -117,6 +117,10 @@ TEST_CASE("names that are not known") {
   cut{part=2}
       ^
   expected one of roots, parts, dim, exact, title)");
+  CHECK(parse_error("cut{roots=a.b,c.d,parts=2}") == R"(column 15: 'cut' has no option 'c.d'
+  cut{roots=a.b,c.d,parts=2}
+                ^
+  expected roots=[...] around a list of several)");
   CHECK(parse_error("plain{x=2}") == R"(column 7: 'plain' has no options
   plain{x=2}
         ^

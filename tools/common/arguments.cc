@@ -56,9 +56,34 @@ const CLI::App& given_command(const CLI::App& app) {
   return given.empty() ? app : *given.front();
 }
 
+// bash makes two words of -p chunk{roots=a,parts=2}: chunkroots=a and chunkparts=2.
+bool has_expanded_braces(const CLI::App& command) {
+  for (const char* name : {"--pipeline", "--preset"}) {
+    const CLI::Option* const option = command.get_option_no_throw(name);
+    if (option == nullptr || option->count() == 0) continue;
+    const std::string text = option->results().front();
+    if (text.find('=') != std::string::npos && text.find('{') == std::string::npos) return true;
+  }
+  return false;
+}
+
 [[noreturn]] void refuse_extra(const CLI::App& app) {
   const CLI::App& command = given_command(app);
+  // What stands before the command is left over by the program, what stands behind it by the command.
+  if (&app != &command && !app.remaining().empty()) {
+    const std::string option = app.remaining().front();
+    if (command.get_option_no_throw(option.substr(0, option.find('='))) != nullptr)
+      throw UsageError(fmt::format("{} is an option of the command and stands behind it: {} {}", option,
+                                   full_name(app, command), option));
+    throw UsageError(fmt::format("{} does not take '{}'", app.get_name(), option));
+  }
   const std::string extra = command.remaining().empty() ? "" : command.remaining().front();
+  if (has_expanded_braces(command))
+    throw UsageError(fmt::format("{} does not take '{}': the shell expanded the braces of the pipeline; write it in "
+                                 "quotes: 'chunk{{parts=4}}'", full_name(app, command), extra));
+  if ((extra == "-o" || extra == "--output") && command.get_option_no_throw("OUT") != nullptr)
+    throw UsageError(fmt::format("{0} does not take '{1}': the file to write is its second argument: {0} IN OUT",
+                                 full_name(app, command), extra));
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);

@@ -72,7 +72,30 @@ Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> con
   return graph;
 }
 
+namespace {
+
+// The ending of a file's name that names no form: "xyz" of "o.xyz" and "o.xyz.gz". Longer ones are no endings but
+// names, such as those of mktemp.
+std::optional<std::string> find_unknown_ending(std::string_view path) {
+  constexpr std::size_t kLongest = 5;
+  if (path.ends_with(".gz")) path.remove_suffix(3);
+  path.remove_prefix(path.rfind('/') + 1);  // npos + 1 is 0
+  const std::size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos || dot == 0) return std::nullopt;
+  const std::string_view ending = path.substr(dot + 1);
+  if (ending == "epw" || ending.empty() || ending.size() > kLongest ||
+      format_of_path(path) != Format::kBinary)
+    return std::nullopt;
+  return std::string(ending);
+}
+
+}  // namespace
+
 void check_output(const OutputOptions& options) {
+  if (const auto ending = find_unknown_ending(options.path); ending && options.to.empty())
+    throw UsageError(fmt::format(
+        "{}: the ending .{} names no form: end the name in .epw, .txt, .json or .onnx (and .gz behind it), or say --to",
+        options.path, *ending));
   const Format format = format_named(options.to).value_or(format_of_path(options.path));
   if (format == Format::kPt2)
     throw UsageError(

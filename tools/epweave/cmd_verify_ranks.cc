@@ -138,7 +138,7 @@ std::string ranks_text(const RanksReport& report) {
   const auto count = [](std::size_t n, std::string_view what) {
     return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
   };
-  text = fmt::format("{}, {}, {} agree; no rank waits for ever\n", count(report.ranks, "rank"),
+  text = fmt::format("{}, {}, {} agree; no deadlock between ranks\n", count(report.ranks, "rank"),
                      count(report.groups, "group"), count(report.collectives, "collective"));
   if (report.as_traced != 0)
     text += fmt::format("{} of them have symbolic sizes, which were compared as traced\n", report.as_traced);

@@ -265,7 +265,7 @@ void add_examples(CLI::App& app) {
        "Examples:\n"
        "  epweave verify G.epw\n"
        "  epweave verify IN.epw OUT.epw                 does OUT compute what IN computes?\n"
-       "  epweave verify --ranks RANK0.epw RANK1.epw    can no rank wait for ever for another?"},
+       "  epweave verify --ranks RANK0.epw RANK1.epw    do the ranks' collectives match, without deadlock?"},
       {"explain", "Example:\n  epweave explain OUT.epw all_to_all_single_1_chunk0"},
       {"convert",
        "Examples:\n"

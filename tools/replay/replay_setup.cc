@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 
@@ -34,6 +35,15 @@ double find_memory() {
   return bytes;
 }
 
+// "51.4 TiB": the largest unit of which there is at least one.
+std::string format_bytes(double bytes) {
+  constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return fmt::format("{:.0f} bytes", bytes);
+  std::size_t unit = 0;
+  for (bytes /= 1024; bytes >= 1024 && unit + 1 < kUnits.size(); bytes /= 1024) ++unit;
+  return fmt::format("{:.1f} {}", bytes, kUnits[unit]);
+}
+
 void require_memory(const RunRequest& request) {
   const auto& [graph, input, options, device, ranks_here] = request;
   constexpr double kGib = 1073741824;
@@ -47,9 +57,9 @@ void require_memory(const RunRequest& request) {
   if (needed <= limit) return;
   throw PassError(
       "replay.memory",
-      fmt::format("{}: {} ranks need {:.0f} bytes ({:.1f} GiB): each {} bytes of inputs and at most {} "
-                  "bytes of values at a time; {:.1f} GiB are allowed",
-                  display_name(input), ranks, needed, needed / kGib, need.inputs, need.values, limit / kGib),
+      fmt::format("{}: {} ranks need {}: each {} of inputs and at most {} of values at a time; {} are allowed",
+                  display_name(input), ranks, format_bytes(needed), format_bytes(static_cast<double>(need.inputs)),
+                  format_bytes(static_cast<double>(need.values)), format_bytes(limit)),
       Site{}, "use a smaller configuration of the model, or allow more with --memory");
 }
 

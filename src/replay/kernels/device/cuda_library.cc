@@ -40,7 +40,7 @@ void* open_library() {
   }
   if (!problems.empty()) decline("--device cuda: the CUDA part cannot be loaded: " + problems, "rebuild it");
   decline(fmt::format("--device cuda: this program has no CUDA part: {} is not beside it", kFile),
-          "build where nvcc is installed (cmake -DEPWEAVE_CUDA=ON), or use --device cpu");
+          "build the target epweave_cuda with nvcc (cmake -DEPWEAVE_CUDA=ON), or use --device cpu");
 }
 
 }  // namespace

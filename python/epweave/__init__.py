@@ -1,0 +1,25 @@
+"""epweave: hides expert-parallel communication of PyTorch training graphs behind compute.
+
+    import epweave
+    epweave.export(graph_module, "step.epw")                     # a traced step as a graph file
+    result = epweave.rewrite("step.epw", preset="ep-overlap")    # chunked, scheduled
+    assert epweave.verify("step.epw", result)                    # proved
+    module = result.graph                                        # a torch.fx.GraphModule again
+
+torch is imported by what needs it only (`export`, `load`, `Result.graph`), torchtitan by `epweave.torchtitan` only.
+"""
+from __future__ import annotations
+
+from .api import Difference, Proof, Report, Result, diff, replay_check, rewrite, verify, verify_ranks
+from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, RunError,
+                     UsageError)
+from .exporter import export
+from .groups import create_process_groups
+from .loader import load
+from .programs import find_program
+
+__all__ = [
+    "DeclinedError", "DeviceError", "Difference", "EpweaveError", "GraphFileError", "InternalError", "Proof",
+    "Report", "Result", "RunError", "UsageError", "create_process_groups", "diff", "export", "find_program",
+    "load", "replay_check", "rewrite", "verify", "verify_ranks",
+]

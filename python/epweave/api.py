@@ -1,0 +1,189 @@
+"""Rewriting, proving and comparing from Python: each function runs a program and gives its report a shape."""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import html
+import os
+import tempfile
+
+from .errors import UsageError
+from .programs import graph_file, run
+
+
+def pipeline_text(name: str, options: dict) -> str:
+    """`name{key=value,...}` as the program takes it: lists in brackets, True as yes."""
+    def text(value) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, (list, tuple)):
+            return "[" + ",".join(map(text, value)) + "]"
+        return str(value)
+    words = ",".join(f"{key}={text(value)}" for key, value in options.items())
+    return f"{name}{{{words}}}" if words else name
+
+
+@dataclasses.dataclass
+class Result:
+    """A rewritten graph.
+
+    `path` is its file, which lives as long as this object unless `rewrite` was given a path. `passes` is the log:
+    for each pass its name, options, node counts and notes.
+    """
+
+    path: str
+    pipeline: str
+    passes: list[dict]
+    input_path: str
+    _folder: object = dataclasses.field(default=None, repr=False)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the passes said: assumptions, what was left alone and why."""
+        return [f"{x['name']}: {note}" for x in self.passes for note in x["notes"]]
+
+    @functools.cached_property
+    def graph(self):
+        """The rewritten graph as a torch.fx.GraphModule; loaded once."""
+        return self.to_fx()
+
+    @functools.cached_property
+    def plan(self) -> dict:
+        """What `chunk` decides about each region and node: `epweave rewrite --print-plan`."""
+        return run("epweave", "rewrite", self.input_path, "-p", self.pipeline, "--print-plan")[0]
+
+    @functools.cached_property
+    def overlap(self) -> dict:
+        """What runs under each token exchange: `epweave overlap`."""
+        return run("epweave", "overlap", self.path)[0]
+
+    @functools.cached_property
+    def stats(self) -> dict:
+        """Counts, flops, bytes, collectives and peak memory: `epweave stats`."""
+        return run("epweave", "stats", self.path)[0]
+
+    def to_fx(self, *, device: str | None = None):
+        """The rewritten graph as a new torch.fx.GraphModule (see `load`)."""
+        from .loader import load
+        return load(self.path, device=device)
+
+    def save(self, path: str) -> None:
+        """Write the graph in the form that the path's ending says."""
+        run_quietly("epweave", "convert", self.path, os.fspath(path))
+
+
+def run_quietly(program: str, *words: str) -> None:
+    """Runs a command that has no JSON report of its own."""
+    run(program, *words)
+
+
+def rewrite(graph, pipeline: str | None = None, output: str | None = None, *, preset: str | None = None,
+            verify: str = "each", timeout: float | None = None, **options) -> Result:
+    """Run passes over a graph: a path, a torch.fx.GraphModule or a `Result`.
+
+    Give a pipeline ('canonicalize,chunk{roots=layers.*.moe,parts=4}') or the name of a preset, whose options are
+    keywords: `rewrite(g, preset="ep-overlap", roots="layers.*.moe", parts=2)`. The result is written to `output`, else
+    to a temporary file. Raises DeclinedError where a pass declines the graph, with id, node, module, source, remedy.
+    """
+    if (pipeline is None) == (preset is None):
+        raise UsageError("rewrite takes either a pipeline or a preset", remedy="give one of the two")
+    if options and preset is None:
+        raise UsageError(f"the options {', '.join(options)} belong to a preset, and a pipeline was given",
+                         remedy="write them into the pipeline: chunk{parts=4}")
+    choice = ["-p", pipeline] if preset is None else ["--preset", pipeline_text(preset, options)]
+    folder = tempfile.TemporaryDirectory(prefix="epweave-")
+    if isinstance(graph, (str, os.PathLike)) or isinstance(graph, Result):
+        with graph_file(graph) as source:
+            pass
+    else:
+        source = os.path.join(folder.name, "input.epw")
+        from .exporter import export
+        export(graph, source)
+    target = os.path.join(folder.name, "output.epw") if output is None else os.fspath(output)
+    report, _ = run("epweave", "rewrite", source, *choice, "-o", target, "--verify", verify, "-q", timeout=timeout)
+    return Result(target, report["pipeline"], report["passes"], source, folder)
+
+
+@dataclasses.dataclass
+class Report:
+    """A program's verdict: true where it is good. `details` is the program's JSON."""
+
+    ok: bool
+    details: dict
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __getitem__(self, key: str):
+        return self.details[key]
+
+
+@dataclasses.dataclass
+class Proof(Report):
+    """What `verify` says: `violations`, and of two graphs `assumptions` and the numerics of each output."""
+
+    @property
+    def violations(self) -> list[dict]:
+        return self.details.get("violations", [])
+
+    @property
+    def assumptions(self) -> list[str]:
+        return self.details.get("assumptions", [])
+
+    @property
+    def outputs(self) -> list[dict]:
+        return self.details.get("outputs", [])
+
+
+def verify(a, b=None, *, assume_none: bool = False, timeout: float | None = None) -> Proof:
+    """Check every invariant of a graph, or, given two, prove that `b` computes what `a` computes."""
+    if assume_none and b is None:
+        raise UsageError("assume_none is about the proof of two graphs", remedy="give both graphs")
+    with graph_file(a) as first, graph_file(b if b is not None else a) as second:
+        words = [first] if b is None else [first, second]
+        report, _ = run("epweave", "verify", *words, *(["--assume-none"] if assume_none else []), "-q",
+                        accept=(0, 1), timeout=timeout)
+    return Proof(report["ok"], report)
+
+
+def verify_ranks(*graphs, timeout: float | None = None) -> Report:
+    """Check that the collectives of the ranks' graphs match: no deadlock between ranks."""
+    paths = [os.fspath(graph) if not isinstance(graph, Result) else graph.path for graph in graphs]
+    report, _ = run("epweave", "verify", "--ranks", *paths, "-q", accept=(0, 1), timeout=timeout)
+    return Report(report["ok"], report)
+
+
+@dataclasses.dataclass
+class Difference(Report):
+    """What `diff` says; true where the graphs are the same. A notebook shows both side by side."""
+
+    page: str = dataclasses.field(default="", repr=False)
+
+    def _repr_html_(self) -> str:
+        return f'<iframe style="width: 100%; height: 40em; border: 1px solid #8888" srcdoc="{html.escape(self.page)}">' \
+               "</iframe>"
+
+
+def diff(a, b, *, ignore: str | None = None, timeout: float | None = None) -> Difference:
+    """What differs between two graphs, node by node; `ignore` as in `epweave diff --ignore`."""
+    more = ["--ignore", ignore] if ignore else []
+    with tempfile.TemporaryDirectory(prefix="epweave-") as folder, graph_file(a) as first, graph_file(b) as second:
+        page = os.path.join(folder, "page.html")
+        report, _ = run("epweave", "diff", first, second, "--html", page, *more, "-q", accept=(0, 1), timeout=timeout)
+        with open(page, encoding="utf-8") as f:
+            return Difference(report["same"], report, f.read())
+
+
+def replay_check(a, b, *, ranks: int | None = None, seed: int = 0, timeout: float | None = None, **options) -> Report:
+    """Execute both graphs on virtual ranks on the CPU and compare every output and node.
+
+    Further options are those of `epweave-replay check`: `data="integer"`, `memory=16`, `recipe="inputs.json"`.
+    """
+    words = ["--seed", str(seed)] + (["--ranks", str(ranks)] if ranks is not None else [])
+    for key, value in options.items():
+        words.append("--" + key.replace("_", "-"))
+        if value is not True:
+            words.append(str(value))
+    with graph_file(a) as first, graph_file(b) as second:
+        report, _ = run("epweave-replay", "check", first, second, *words, "-q", accept=(0, 1), timeout=timeout)
+    return Report(report["verdict"] == "same", report)

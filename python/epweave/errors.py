@@ -1,0 +1,62 @@
+"""What the package raises. Each says where (file, node, module, source line), what, and what to do."""
+from __future__ import annotations
+
+
+class EpweaveError(Exception):
+    """An error of epweave.
+
+    `id` names the kind of refusal where it has a name ("chunk.no-exchange"), `node`, `op`, `module` and
+    `source` say where, `remedy` what to do; each is None where there is nothing to say. `exit_code` is
+    that of the program (docs/command_line.md).
+    """
+
+    exit_code = 5
+
+    def __init__(self, message: str, *, id: str | None = None, node: str | None = None,
+                 op: str | None = None, module: str | None = None, source: str | None = None,
+                 remedy: str | None = None):
+        super().__init__(message)
+        self.id, self.node, self.op, self.module = id, node, op, module
+        self.source, self.remedy = source, remedy
+
+    def within(self, where: str, **facts):
+        """The same error, its message preceded by `where`; `facts` are used where none are known yet."""
+        known = {name: getattr(self, name) for name in ("id", "node", "op", "module", "source", "remedy")}
+        return type(self)(f"{where}: {self}", **{name: known[name] or facts.get(name) for name in known})
+
+
+class UsageError(EpweaveError, ValueError):
+    """The pipeline, an option or an argument is wrong."""
+
+    exit_code = 2
+
+
+class GraphFileError(EpweaveError):
+    """The input cannot be read, or holds something that the output cannot express."""
+
+    exit_code = 3
+
+
+class DeclinedError(EpweaveError):
+    """A pass declines a legal graph, or the graph cannot be executed."""
+
+    exit_code = 4
+
+
+class InternalError(EpweaveError):
+    """A bug of epweave; `reproducer` is the file that `epweave rewrite --reproducer` runs, or None."""
+
+    exit_code = 5
+    reproducer: str | None = None
+
+
+class RunError(EpweaveError):
+    """A replay failed while it ran: a rank, a collective, or the time allowed."""
+
+    exit_code = 1
+
+
+class DeviceError(EpweaveError):
+    """The device that was asked for is not there."""
+
+    exit_code = 77

@@ -1,0 +1,69 @@
+"""The value of a symbolic expression under hints."""
+from __future__ import annotations
+
+import ast
+import fractions
+import math
+
+
+class ExpressionError(ValueError):
+    """The text is not an expression that this program can evaluate."""
+
+
+def _floor_divide(a, b):
+    return a // b
+
+
+_FUNCTIONS = {
+    "Mod": lambda a, b: a % b, "PythonMod": lambda a, b: a % b, "FloorDiv": _floor_divide,
+    "CleanDiv": _floor_divide, "ModularIndexing": lambda a, b, c: a // b % c,
+    "CeilDiv": lambda a, b: -(-a // b), "Min": min, "Max": max, "Abs": abs,
+    "Eq": lambda a, b: a == b, "Ne": lambda a, b: a != b, "Identity": lambda a: a,
+    "ToFloat": lambda a: a, "Where": lambda c, a, b: a if c else b,
+    "IntTrueDiv": lambda a, b: fractions.Fraction(a, b),
+    "CeilToInt": math.ceil, "FloorToInt": math.floor, "TruncToInt": math.trunc,
+    "ceiling": math.ceil, "floor": math.floor,
+}
+_CONSTANTS = {"int_oo": math.inf, "oo": math.inf, "True": True, "False": False}
+_BINARY = {
+    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: _floor_divide, ast.Mod: lambda a, b: a % b, ast.Pow: lambda a, b: a ** b,
+    ast.Div: lambda a, b: fractions.Fraction(a) / fractions.Fraction(b),
+    ast.BitAnd: lambda a, b: a and b, ast.BitOr: lambda a, b: a or b,
+}
+_COMPARE = {ast.Lt: lambda a, b: a < b, ast.LtE: lambda a, b: a <= b,
+            ast.Gt: lambda a, b: a > b, ast.GtE: lambda a, b: a >= b,
+            ast.Eq: lambda a, b: a == b, ast.NotEq: lambda a, b: a != b}
+
+
+def evaluate(text: str, hints: dict[str, int]) -> int | bool | None:
+    """The value of an expression in sympy's notation, or None if a symbol has no hint.
+
+    Fractions are cut to integers. Raises ExpressionError for text that is no expression
+    known here and for undefined arithmetic.
+    """
+    def walk(e):
+        if isinstance(e, ast.Name):
+            return _CONSTANTS[e.id] if e.id in _CONSTANTS else hints[e.id]
+        if isinstance(e, ast.Constant) and isinstance(e.value, (bool, int, float)):
+            return e.value
+        if isinstance(e, ast.BinOp) and type(e.op) in _BINARY:
+            return _BINARY[type(e.op)](walk(e.left), walk(e.right))
+        if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub):
+            return -walk(e.operand)
+        if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.Invert):
+            return not walk(e.operand)
+        if isinstance(e, ast.Compare) and len(e.ops) == 1 and type(e.ops[0]) in _COMPARE:
+            return _COMPARE[type(e.ops[0])](walk(e.left), walk(e.comparators[0]))
+        if isinstance(e, ast.Call) and isinstance(e.func, ast.Name) \
+                and e.func.id in _FUNCTIONS and not e.keywords:
+            return _FUNCTIONS[e.func.id](*[walk(a) for a in e.args])
+        raise ExpressionError(f"cannot evaluate the expression {text!r}")
+
+    try:
+        result = walk(ast.parse(text, mode="eval").body)
+        return result if isinstance(result, bool) else int(result)
+    except KeyError:
+        return None
+    except (SyntaxError, ArithmeticError, TypeError) as error:
+        raise ExpressionError(f"cannot evaluate the expression {text!r}: {error}") from None

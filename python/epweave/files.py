@@ -1,0 +1,86 @@
+"""Reading and writing files: gzip, standard streams, whole or not at all."""
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import tempfile
+import zlib
+
+from .codec import decode_file, encode_file
+from .errors import GraphFileError
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file or of stdin (`-`), decompressed if it is gzip."""
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read()
+        else:
+            with open(path, "rb") as f:
+                data = f.read()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise GraphFileError(f"is a damaged gzip file ({error}); copy or write it again") from None
+    except OSError as error:
+        raise GraphFileError(f"cannot be read: {error.strerror}") from None
+    return data
+
+
+def write_bytes(data: bytes, path: str) -> None:
+    """Write a file (temporary file, then rename) or stdout (`-`); gzip if it ends in .gz.
+
+    Links are followed; devices and pipes are written to, not replaced.
+    """
+    if path == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    if path.endswith(".gz"):
+        packed = io.BytesIO()
+        with gzip.GzipFile("", "wb", 6, packed, 0) as f:
+            f.write(data)
+        data = packed.getvalue()
+    temporary = None
+    path = os.path.realpath(path)
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb") as f:
+                f.write(data)
+            return
+        handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".",
+                                             dir=os.path.dirname(path) or ".")
+        with os.fdopen(handle, "wb") as f:
+            f.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise GraphFileError(f"cannot be written: {error.strerror}") from None
+
+
+def read_file(path: str) -> dict:
+    """The File message in the graph file at `path`."""
+    try:
+        return decode_file(read_bytes(path))
+    except GraphFileError as error:
+        raise error.within(path) from None
+
+
+_OTHER_FORMS = (".json", ".txt", ".onnx")
+
+
+def write_file(message: dict, path: str) -> None:
+    """Write a File message (see `encode_file`) as a binary graph file."""
+    try:
+        if path.removesuffix(".gz").endswith(_OTHER_FORMS):
+            raise GraphFileError("has the ending of another form, but only the binary form is"
+                                 " written here; choose another ending and use `epweave convert`")
+        write_bytes(encode_file(message), path)
+    except GraphFileError as error:
+        raise error.within(path) from None

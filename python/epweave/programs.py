@@ -1,0 +1,119 @@
+"""The programs `epweave` and `epweave-replay`: where they are, and running them."""
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, RunError,
+                     UsageError)
+
+_ERRORS = {"usage": UsageError, "invalid-input": GraphFileError, "declined": DeclinedError,
+           "no-device": DeviceError, "internal": InternalError, "run": RunError, "collective": RunError,
+           "trouble": GraphFileError}
+_VARIABLES = {"epweave": "EPWEAVE", "epweave-replay": "EPWEAVE_REPLAY"}
+_HERE = pathlib.Path(__file__).resolve().parent
+_CHECKOUT_BUILD = _HERE.parents[1] / "build" / "release" / "bin"
+
+
+def find_program(name: str) -> str:
+    """The path of a program: from the environment (EPWEAVE, EPWEAVE_REPLAY), the package, the checkout, or PATH."""
+    named = os.environ.get(_VARIABLES[name])
+    if named:
+        if not os.access(named, os.X_OK):
+            raise UsageError(f"{_VARIABLES[name]} names {named}, which cannot be executed",
+                             remedy=f"unset it, or let it name the program {name}")
+        return named
+    for place in (_HERE / "bin" / name, _CHECKOUT_BUILD / name):
+        if os.access(place, os.X_OK):
+            return str(place)
+    found = shutil.which(name)
+    # The package installs a command of the same name that calls this function.
+    if found and pathlib.Path(found).read_bytes()[:2] != b"#!":
+        return found
+    raise UsageError(f"the program {name} is not there", remedy="install the package with `pip install .`, build it"
+                     f" with scripts/build.sh, or set {_VARIABLES[name]} to its path")
+
+
+def error_of(report: dict, reproducer: str | None = None) -> EpweaveError:
+    """The exception for the "error" of a program's JSON report."""
+    facts = {name: report.get(name) for name in ("id", "node", "op", "module", "source", "remedy")}
+    message = report["message"].split("\n  remedy: ")[0]  # which is a fact of its own
+    error = _ERRORS.get(report.get("kind"), EpweaveError)(message, **facts)
+    if isinstance(error, InternalError):
+        error.reproducer = reproducer
+    return error
+
+
+def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int, ...] = (0,)) -> tuple[dict, str]:
+    """Runs a program with --json: its report and what it said on standard error.
+
+    Raises the exception that its error report says for exit codes other than `accept`.
+    """
+    command = [find_program(name), *words, "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise RunError(f"{name} {words[0]} took more than {timeout:g} seconds",
+                       remedy="give more time, or a smaller graph") from None
+    said = done.stderr.decode(errors="replace")
+    try:
+        report = json.loads(done.stdout) if done.stdout.strip() else {}
+    except ValueError:
+        raise InternalError(f"{name} {words[0]} gave no JSON (exit code {done.returncode}): {said.strip()}") from None
+    if done.returncode not in accept or "error" in report:
+        error = report.get("error") or {"kind": "internal", "message":
+                                        f"{name} ended with exit code {done.returncode}: {said.strip()}"}
+        raise error_of(error)
+    return report, said
+
+
+@contextlib.contextmanager
+def graph_file(graph, **facts):
+    """The path of a graph file: `graph` itself where it is a path, else a temporary file that holds it.
+
+    `graph` is a path, a torch.fx.GraphModule or an `epweave.Result`; `facts` are those of `export`.
+    """
+    if isinstance(graph, (str, os.PathLike)):
+        yield os.fspath(graph)
+        return
+    path = getattr(graph, "path", None)
+    if isinstance(path, str):
+        yield path
+        return
+    from .exporter import export
+    with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
+        path = os.path.join(folder, "graph.epw")
+        export(graph, path, **facts)
+        yield path
+
+
+@functools.cache
+def versions() -> str:
+    """What `epweave --version` says."""
+    return subprocess.run([find_program("epweave"), "--version"], capture_output=True, text=True,
+                          check=True).stdout.strip()
+
+
+def command(name: str) -> int:
+    """Becomes the program: the commands that the package installs."""
+    try:
+        path = find_program(name)
+    except EpweaveError as error:
+        print(f"{name}: error: {error}\n  remedy: {error.remedy}", file=sys.stderr)
+        return 2
+    os.execv(path, [path, *sys.argv[1:]])
+
+
+def main_epweave() -> int:
+    return command("epweave")
+
+
+def main_replay() -> int:
+    return command("epweave-replay")
