@@ -40,7 +40,7 @@ class Bucketer {
 
   void run() {
     for (const BucketScope& scope : list_scopes(graph_, plan_, found_.list)) merge(scope);
-    merged_.finish();
+    writer_.finish();
     prefetch();
     note();
   }

@@ -37,6 +37,9 @@ class BucketWriter {
   // `members` in the order in which they are packed.
   MergedLaunch write(std::span<const Mergeable* const> members, const BucketScope& scope);
 
+  // The step, once all buckets are written.
+  void finish() { merged_.finish(facts_, types_); }
+
  private:
   void begin(std::span<const Mergeable* const> members, const BucketScope& scope);
   NodeId add(std::string_view target, std::vector<Arg> args, std::vector<Arg> kwargs = {});

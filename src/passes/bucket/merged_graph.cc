@@ -4,6 +4,8 @@
 #include <array>
 #include <unordered_map>
 
+#include "ops/type_rules.h"
+
 namespace epweave {
 
 MergedGraph::MergedGraph(Graph& graph, const NodeLists& inputs, const NodeLists& users)
@@ -66,7 +68,12 @@ void MergedGraph::sort(NodeId first, NodeId last) {
   }
 }
 
-void MergedGraph::finish() {
+void MergedGraph::replace(NodeId value, NodeId by) {
+  replaced_.at(value) = by;
+  if (body().nodes[value].type != body().nodes[by].type) retyped_.insert(by);
+}
+
+void MergedGraph::finish(Facts& facts, TypeMemo& types) {
   Context& context = *graph_.context;
   body().order = order_.list();
   const auto redirect = [&](Arg arg) { return arg.is_node() ? Arg::node(current(arg.as_node())) : arg; };
@@ -74,7 +81,19 @@ void MergedGraph::finish() {
     Node& node = body().nodes[id];
     node.args = context.args.map(node.args, redirect);
     node.kwargs = context.args.map(node.kwargs, redirect);
+    retype(id, facts, types);
   }
+}
+
+void MergedGraph::retype(NodeId id, Facts& facts, TypeMemo& types) {
+  Node& node = body().nodes[id];
+  bool is_concerned = false;
+  visit_inputs(id, [&](NodeId input) { return !(is_concerned = retyped_.contains(input)); });
+  if (!is_concerned || node.kind != NodeKind::kCall || !has_type_rule(node)) return;
+  const TypeId type = types.infer(graph_, body(), node);
+  if (!type || same_type(facts, *graph_.context, type, node.type)) return;
+  node.type = type;
+  retyped_.insert(id);
 }
 
 }  // namespace epweave

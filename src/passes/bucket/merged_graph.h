@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "analysis/users.h"
+#include "ir/facts.h"
 #include "ir/graph.h"
+#include "ops/type_memo.h"
 #include "passes/bucket/node_order.h"
 
 namespace epweave {
@@ -25,7 +27,7 @@ class MergedGraph {
   // Appends to the node table; the caller puts the node into the order.
   NodeId add(Node node);
   void remove(NodeId id) { order_.remove(id); }
-  void replace(NodeId value, NodeId by) { replaced_.at(value) = by; }
+  void replace(NodeId value, NodeId by);
   NodeId current(NodeId value) const { return replaced_[value] ? replaced_[value] : value; }
 
   // Calls visit(NodeId) for what a node takes now, in the order of its arguments. Stops where it returns false.
@@ -45,13 +47,16 @@ class MergedGraph {
   // Nodes that sort() put elsewhere.
   const std::vector<NodeId>& moved() const { return moved_; }
 
-  // The step with all arguments and the order as they are now.
-  void finish();
+  // The step with all arguments and the order as they are now, and types of what shows a replaced value: it may lie
+  // elsewhere in memory.
+  void finish(Facts& facts, TypeMemo& types);
 
  private:
   std::span<const NodeId> inputs_of(NodeId id) const {
     return id.index() < first_new_ ? inputs_[id] : std::span<const NodeId>(new_inputs_[id.index() - first_new_]);
   }
+
+  void retype(NodeId id, Facts& facts, TypeMemo& types);
 
   Graph& graph_;
   const NodeLists& inputs_;
@@ -61,6 +66,7 @@ class MergedGraph {
   std::unordered_map<NodeId, std::vector<NodeId>> new_users_;
   NodeOrder order_;
   SideTable<NodeId, NodeId> replaced_;
+  IdSet<NodeId> retyped_;  // or a value in place of one of another type
   std::vector<NodeId> moved_;
   IdSet<NodeId> unplaced_;  // while sorting: of the stretch, not placed yet
 };
