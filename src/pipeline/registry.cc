@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "passes/bucket/bucket.h"
 #include "passes/canonicalize.h"
 #include "passes/chunk/chunk.h"
 #include "passes/concretize.h"
@@ -133,6 +134,9 @@ PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
 }
 PassResult run_reassign_pgs(const Graph& graph, const Options&) {
   return reassign_pgs(graph);
+}
+PassResult run_bucket(const Graph& graph, const Options&) {
+  return bucket(graph);
 }
 PassResult run_symbolize(const Graph& graph, const Options& options) {
   return symbolize(graph, {.inputs = options.list("inputs")});
@@ -315,6 +319,14 @@ std::vector<PassInfo> make_passes() {
        .summary = "give gathers of parameters a process group of their own",
        .options = {},
        .run = run_reassign_pgs},
+      {.name = "bucket",
+       .summary = "merge the collectives of sharded parameters block by block, and launch each gather a block ahead",
+       .options = {{"plan",
+                    OptionKind::kChoice,
+                    "blocks",
+                    "which collectives are merged: those of a transformer block, as torchtitan does",
+                    {"blocks"}}},
+       .run = run_bucket},
       {.name = "overlap-ep",
        .summary = "hide each part's token exchanges behind the other parts' compute",
        .options =

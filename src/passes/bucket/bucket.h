@@ -1,0 +1,30 @@
+// bucket: merges the collectives of sharded parameters module by module, and launches each merged gather one module
+// ahead of its use.
+//
+//   before  g0 = all_gather(cast(p0)); w0 = wait(g0)        x = mm(h, w0) ..
+//           g1 = all_gather(cast(p1)); w1 = wait(g1)        y = mm(x, w1) ..
+//   after   buf = pack([p0, p1]); own = slice(buf)          both shards, cast, at this rank's place
+//           g = all_gather_out(own, out=buf)                one launch
+//           .. compute of the module before ..
+//           w = wait(g); w0, w1 = the parameters, cut out of w
+//
+// `plan=blocks` is torchtitan's plan (docs/bucketing.md): a bucket per transformer block, direction, group, dtype and kind of
+// collective; the embedding by itself, the last norm and the head together; experts apart from their block where they
+// are sharded over ranks of their own. Within a bucket, parameters stand in the order of the model, since the order in
+// which a ring adds depends on the offset. A gather is launched in front of the wait for the one before it, a
+// reduce-scatter is waited for behind the launch of the next.
+//
+// What is left alone: gathers of what is no parameter, gradients that are added up behind the reduction, collectives
+// with other than one wait, of sizes that are no numbers, or of storage that is written between launch and wait.
+//
+// Numerics: gathers are exact; a reduction adds the same summands, in an order that its library chooses by the place in
+// the buffer (sum-order), but where a bucket holds one tensor, whose layout is kept.
+#pragma once
+
+#include "passes/pass.h"
+
+namespace epweave {
+
+PassResult bucket(const Graph& graph);
+
+}  // namespace epweave

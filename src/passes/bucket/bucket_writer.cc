@@ -1,0 +1,341 @@
+#include "passes/bucket/bucket_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/types/layout.h"
+#include "ops/bucket_dtypes.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
+
+namespace epweave {
+namespace {
+
+std::string_view noun(MergeKind kind) {
+  switch (kind) {
+    case MergeKind::kAllGather:
+      return "all-gather";
+    case MergeKind::kReduceScatter:
+      return "reduce-scatter";
+    case MergeKind::kAllReduce:
+      return "all-reduce";
+  }
+  return "";
+}
+
+// "split_with_sizes_copy" of "aten.split_with_sizes_copy.out".
+std::string_view base_name(std::string_view target) {
+  const std::size_t first = target.find('.') + 1;
+  return target.substr(first, target.find('.', first) - first);
+}
+
+}  // namespace
+
+BucketWriter::BucketWriter(MergedGraph& merged)
+    : merged_(merged),
+      graph_(merged.graph()),
+      context_(*graph_.context),
+      facts_(graph_),
+      types_(facts_),
+      pass_(graph_.intern("bucket")) {
+  for (NodeId id : graph_.step().order) names_.insert(graph_.step().nodes[id].name);
+}
+
+MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, const BucketScope& scope) {
+  begin(members, scope);
+  const MergeKind kind = members.front()->kind;
+  MergedLaunch made{.kind = kind, .backward = scope.backward};
+  switch (kind) {
+    case MergeKind::kAllGather:
+      made.launch = pack_gather();
+      break;
+    case MergeKind::kReduceScatter:
+      made.launch = pack_scatter();
+      break;
+    case MergeKind::kAllReduce:
+      made.launch = pack_reduce();
+      break;
+  }
+  front_.swap(back_);
+  made.wait = add("_c10d_functional.wait_tensor.default", {Arg::node(made.launch)});
+  kind == MergeKind::kAllGather ? cut_gather(made.wait) : cut_pieces(made.wait);
+  place();
+  return made;
+}
+
+// What the new nodes say of themselves: the labels of the first member, the plan's entry, and whom they stand for.
+void BucketWriter::begin(std::span<const Mergeable* const> members, const BucketScope& scope) {
+  members_ = members;
+  front_.clear();
+  back_.clear();
+  results_.assign(members.size(), {});
+  const Node& first = merged_.body().nodes[members.front()->launch];
+  model_ = Node();
+  model_.module = first.module;
+  model_.has_custom = first.has_custom;
+  model_.ep = first.ep;
+  model_.source = first.source;
+  if (scope.backward) model_.backward = true;
+  const auto text = [&](std::string_view word) { return Arg::text(graph_.intern(word)); };
+  std::vector<Arg> modules;
+  for (StringId module : scope.entry->modules) modules.push_back(Arg::text(module));
+  const std::array entries = {text("plan_fqns"), context_.args.add_tree(ArgKind::kTuple, modules), text("direction"),
+                              text(scope.backward ? "bwd" : "fwd")};
+  NodeExtra extra;
+  if (first.extra != nullptr) extra.custom = first.extra->custom;
+  extra.meta =
+      context_.args.add(std::array{text("fsdp_bucket"), context_.args.add_tree(ArgKind::kDict, entries)});
+  model_.extra = context_.own(std::move(extra));
+
+  std::vector<StringId> origins;
+  for (const Mergeable* m : members) {
+    for (NodeId id : {m->cast, m->launch})
+      if (id)
+        for (StringId origin : origins_of(merged_.body().nodes[id])) origins.push_back(origin);
+  }
+  append_provenance(
+      context_, model_,
+      {.pass = pass_,
+       .role = ProvenanceRole::kAdded,
+       .origins = context_.own(origins),
+       .reason = graph_.intern(fmt::format("bucket of {} {}{} of {}", members.size(), noun(members.front()->kind),
+                                           members.size() == 1 ? "" : "s",
+                                           graph_.text(scope.entry->modules.front())))});
+}
+
+NodeId BucketWriter::add(std::string_view target, std::vector<Arg> args, std::vector<Arg> kwargs) {
+  Node node = model_;
+  node.name = fresh_name(base_name(target));
+  node.target = graph_.intern(target);
+  node.args = context_.args.add(args);
+  node.kwargs = context_.args.add(kwargs);
+  resolve_op(context_, node);
+  try {
+    node.type = types_.infer(graph_, graph_.step(), node);
+  } catch (const TypeMismatch& error) {
+    throw PassError("bucket.type", fmt::format("packing it does not type-check: {}", error.what()),
+                    site_of(graph_, graph_.step().nodes[members_.front()->launch]),
+                    "leave bucket out; what the graph records of its collectives contradicts itself");
+  }
+  const NodeId id = merged_.add(node);
+  back_.push_back(id);
+  return id;
+}
+
+StringId BucketWriter::fresh_name(std::string_view base) {
+  int& number = last_number_.try_emplace(std::string(base), -1).first->second;
+  for (;;) {
+    ++number;
+    const StringId name = graph_.intern(number == 0 ? std::string(base) : fmt::format("{}_{}", base, number));
+    if (names_.insert(name)) return name;
+  }
+}
+
+Arg BucketWriter::list(std::span<const Arg> items) {
+  return context_.args.add_tree(ArgKind::kList, items);
+}
+
+Arg BucketWriter::numbers(std::span<const std::int64_t> items) {
+  std::vector<Arg> args;
+  for (std::int64_t item : items) args.push_back(Arg::integer(item));
+  return list(args);
+}
+
+std::vector<Arg> BucketWriter::keyword(std::string_view name, Arg value) {
+  return {Arg::text(graph_.intern(name)), value};
+}
+
+std::vector<std::int64_t> BucketWriter::sizes_of(NodeId value) const {
+  std::vector<std::int64_t> sizes;
+  for (ExprId size : tensor_of(context_, graph_.step().nodes[value].type)->sizes)
+    sizes.push_back(*context_.exprs.constant(size));
+  return sizes;
+}
+
+std::int64_t BucketWriter::elements_of(std::size_t member) const {
+  const Mergeable& m = *members_[member];
+  std::int64_t elements = 1;
+  for (std::int64_t size : sizes_of(m.kind == MergeKind::kAllGather ? m.operand : m.launch)) elements *= size;
+  return elements;
+}
+
+Arg BucketWriter::operand(std::size_t member) const {
+  return Arg::node(merged_.current(members_[member]->operand));
+}
+
+NodeId BucketWriter::add_view(NodeId of, const std::vector<std::int64_t>& sizes) {
+  return add("aten.view.default", {Arg::node(of), numbers(sizes)});
+}
+
+// Into the members' pieces.
+NodeId BucketWriter::add_split(NodeId of, bool of_columns) {
+  std::vector<std::int64_t> sizes;
+  for (std::size_t i = 0; i < members_.size(); ++i) sizes.push_back(elements_of(i));
+  std::vector<Arg> args = {Arg::node(of), numbers(sizes)};
+  if (of_columns) args.push_back(Arg::integer(1));
+  return add("aten.split_with_sizes.default", std::move(args));
+}
+
+NodeId BucketWriter::add_element(NodeId of, std::size_t index) {
+  return add("operator.getitem", {Arg::node(of), Arg::integer(static_cast<std::int64_t>(index))});
+}
+
+NodeId BucketWriter::add_buffer(std::int64_t elements) {
+  const Mergeable& m = *members_.front();
+  const TensorType& type = *tensor_of(context_, graph_.step().nodes[m.launch].type);
+  std::vector<Arg> kwargs = keyword("dtype", Arg::named(ArgKind::kDType, graph_.intern(info(m.dtype).name)));
+  for (Arg arg : keyword("device", Arg::named(ArgKind::kDevice, type.device))) kwargs.push_back(arg);
+  for (Arg arg : keyword("pin_memory", Arg::boolean(false))) kwargs.push_back(arg);
+  return add("aten.empty.memory_format", {numbers(std::array{elements})}, std::move(kwargs));
+}
+
+NodeId BucketWriter::add_bit_view(NodeId of) {
+  const Arg dtype = Arg::named(ArgKind::kDType, graph_.intern(info(members_.front()->dtype).name));
+  const NodeId view = add("aten.view.dtype", {Arg::node(of), dtype});
+  return add("aten.alias.default", {Arg::node(view)});
+}
+
+NodeId BucketWriter::pack_gather() {
+  const Mergeable& first = *members_.front();
+  std::vector<Arg> sent;
+  std::vector<std::int64_t> dtypes(members_.size(), *position_of_dtype(first.dtype));
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    sent.push_back(operand(i));
+    elements += elements_of(i);
+  }
+  const Arg ranks = Arg::integer(first.ranks);
+  std::vector<Arg> args = {list(sent), ranks, Arg::named(ArgKind::kDType, graph_.intern(info(first.dtype).name)),
+                           numbers(dtypes), Arg::integer(first.rank)};
+  if (const Arg groups = foreach_groups(); !groups.is_none()) args.push_back(groups);
+  const NodeId buffer = add("bucketing._pre_bucket_all_gather.default", std::move(args));
+  const NodeId own =
+      add("aten.slice.Tensor", {Arg::node(buffer), Arg::integer(0), Arg::integer(first.rank * elements),
+                                Arg::integer((first.rank + 1) * elements)});
+  return add("_c10d_functional.all_gather_into_tensor_out.default", {Arg::node(own), ranks, first.group_arg},
+             keyword("out", Arg::node(buffer)));
+}
+
+// Which tensors one copy can take together: of one dtype, contiguous or not. None: all.
+Arg BucketWriter::foreach_groups() {
+  std::vector<std::pair<DType, bool>> kinds;
+  std::vector<std::vector<std::int64_t>> groups;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const TensorType& type = *tensor_of(context_, graph_.step().nodes[members_[i]->operand].type);
+    const std::pair kind{type.dtype, is_contiguous(facts_, layout_of(type))};
+    const auto known = std::ranges::find(kinds, kind);
+    const std::size_t at = static_cast<std::size_t>(known - kinds.begin());
+    if (known == kinds.end()) {
+      kinds.push_back(kind);
+      groups.emplace_back();
+    }
+    groups[at].push_back(static_cast<std::int64_t>(i));
+  }
+  if (groups.size() < 2) return Arg::none();
+  std::vector<std::int64_t> flat;
+  for (const auto& group : groups) {
+    if (!flat.empty()) flat.push_back(-1);
+    flat.insert(flat.end(), group.begin(), group.end());
+  }
+  return numbers(flat);
+}
+
+NodeId BucketWriter::pack_scatter() {
+  const Mergeable& first = *members_.front();
+  std::vector<Arg> sent;
+  for (std::size_t i = 0; i < members_.size(); ++i) sent.push_back(operand(i));
+  const Arg ranks = Arg::integer(first.ranks);
+  const NodeId buffer = add("bucketing._pre_bucket_reduce_scatter.default", {list(sent), ranks});
+  return add("_c10d_functional.reduce_scatter_tensor.default",
+             {Arg::node(buffer), Arg::text(first.reduction), ranks, first.group_arg});
+}
+
+NodeId BucketWriter::pack_reduce() {
+  const Mergeable& first = *members_.front();
+  std::vector<Arg> flat;
+  for (std::size_t i = 0; i < members_.size(); ++i) flat.push_back(Arg::node(add_view(operand(i).as_node(), {-1})));
+  const NodeId buffer = add("aten.cat.default", {list(flat)});
+  return add("_c10d_functional.all_reduce.default", {Arg::node(buffer), Arg::text(first.reduction), first.group_arg});
+}
+
+void BucketWriter::cut_gather(NodeId wait) {
+  const std::int64_t ranks = members_.front()->ranks;
+  const NodeId rows = add_view(wait, {ranks, -1});
+  if (ranks == 1 || members_.size() == 1) {
+    const NodeId split = add_split(rows, true);
+    std::vector<NodeId> columns;
+    for (std::size_t i = 0; i < members_.size(); ++i) columns.push_back(add_element(split, i));
+    for (std::size_t i = 0; i < members_.size(); ++i)
+      stand_for(i, add_view(add_bit_view(columns[i]), sizes_of(members_[i]->launch)));
+    return;
+  }
+  std::vector<NodeId> buffers;
+  std::vector<Arg> targets;
+  std::vector<std::int64_t> sizes;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    sizes.push_back(elements_of(i));
+    buffers.push_back(add_buffer(elements_of(i) * ranks));
+  }
+  for (NodeId buffer : buffers) targets.push_back(Arg::node(add_bit_view(add_view(buffer, {ranks, -1}))));
+  add("aten.split_with_sizes_copy.out", {Arg::node(rows), numbers(sizes), Arg::integer(1)},
+      keyword("out", list(targets)));
+  for (std::size_t i = 0; i < members_.size(); ++i) stand_for(i, add_view(buffers[i], sizes_of(members_[i]->launch)));
+}
+
+void BucketWriter::cut_pieces(NodeId wait) {
+  const NodeId split = add_split(wait, false);
+  std::vector<NodeId> pieces;
+  for (std::size_t i = 0; i < members_.size(); ++i) pieces.push_back(add_element(split, i));
+  for (std::size_t i = 0; i < members_.size(); ++i) stand_for(i, add_view(pieces[i], sizes_of(members_[i]->launch)));
+}
+
+// The value is what the member's wait was.
+void BucketWriter::stand_for(std::size_t member, NodeId value) {
+  const Node& wait = graph_.step().nodes[members_[member]->wait];
+  Node& node = graph_.step().nodes[value];
+  node.provenance = {};
+  append_provenance(context_, node,
+                    {.pass = pass_,
+                     .role = ProvenanceRole::kMaterialize,
+                     .origins = origins_of(wait),
+                     .reason = graph_.intern(fmt::format("tensor {} of {} of the bucket", member, members_.size()))});
+  results_[member] = value;
+}
+
+void BucketWriter::place() {
+  NodeOrder& order = merged_.order();
+  IdSet<NodeId> launches;
+  NodeId anchor = members_.front()->launch, first_wait = members_.front()->wait;
+  for (const Mergeable* m : members_) {
+    launches.insert(m->launch);
+    if (order.precedes(m->launch, anchor)) anchor = m->launch;
+    if (order.precedes(m->wait, first_wait)) first_wait = m->wait;
+  }
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    anchor = order.later(anchor, operand(i).as_node());
+    if (const Arg group = members_[i]->group_arg; group.is_node()) anchor = order.later(anchor, group.as_node());
+  }
+  NodeId next = order.next(anchor);
+  while (launches.contains(next)) next = order.next(next);
+  const NodeId wait_place = order.later(first_wait, next);
+  order.insert_before(next, front_);
+  order.insert_before(wait_place, back_);
+  NodeId too_early;  // the first node that takes a result in front of it
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const Mergeable& m = *members_[i];
+    merged_.replace(m.wait, results_[i]);
+    for (NodeId user : merged_.list_users(m.wait))
+      if (order.contains(user) && order.precedes(user, results_[i]) &&
+          (!too_early || order.precedes(user, too_early)))
+        too_early = user;
+  }
+  for (const Mergeable* m : members_) {
+    merged_.remove(m->wait);
+    merged_.remove(m->launch);
+    if (m->cast) merged_.remove(m->cast);
+  }
+  if (too_early) merged_.sort(too_early, back_.back());
+}
+
+}  // namespace epweave

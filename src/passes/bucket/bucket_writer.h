@@ -1,0 +1,85 @@
+// Writes one launch in place of several: packs what they send, launches, waits, and cuts each one's result out.
+//
+//   gathers            buf = _pre_bucket_all_gather([p, q], ..); own = slice(buf); g = all_gather_into_tensor_out(own, out=buf)
+//                      w = wait_tensor(g); rows = view(w, [ranks, -1]); p', q' = columns of rows, copied each into a buffer
+//   reduce-scatters    buf = _pre_bucket_reduce_scatter([x, y], ..); r = reduce_scatter_tensor(buf, ..)
+//                      w = wait_tensor(r); x', y' = pieces of w
+//   all-reduces        buf = cat([view(x, [-1]), view(y, [-1])]); r = all_reduce(buf, ..); w = wait_tensor(r); x', y' = pieces of w
+//
+// Packing and launch stand behind the last of what is sent, at the place of the first launch at the earliest; wait and
+// cutting in front of the first wait, or behind the launch. What took a result too early for that moves behind it.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/facts.h"
+#include "ops/type_memo.h"
+#include "passes/bucket/bucket_plan.h"
+#include "passes/bucket/mergeable.h"
+#include "passes/bucket/merged_graph.h"
+
+namespace epweave {
+
+struct MergedLaunch {
+  NodeId launch, wait;
+  MergeKind kind = MergeKind::kAllGather;
+  bool backward = false;
+};
+
+class BucketWriter {
+ public:
+  explicit BucketWriter(MergedGraph& merged);
+
+  // `members` in the order in which they are packed.
+  MergedLaunch write(std::span<const Mergeable* const> members, const BucketScope& scope);
+
+  // The step, once all buckets are written.
+  void finish() { merged_.finish(facts_, types_); }
+
+ private:
+  void begin(std::span<const Mergeable* const> members, const BucketScope& scope);
+  NodeId add(std::string_view target, std::vector<Arg> args, std::vector<Arg> kwargs = {});
+  NodeId add_view(NodeId of, const std::vector<std::int64_t>& sizes);
+  NodeId add_split(NodeId of, bool of_columns);
+  NodeId add_element(NodeId of, std::size_t index);
+  NodeId add_buffer(std::int64_t elements);
+  // As the dtype that it has, and by another name: what torch's trace of the cut leaves.
+  NodeId add_bit_view(NodeId of);
+  NodeId pack_gather();
+  NodeId pack_scatter();
+  NodeId pack_reduce();
+  void cut_gather(NodeId wait);
+  void cut_pieces(NodeId wait);
+  void stand_for(std::size_t member, NodeId value);
+  void place();
+
+  Arg list(std::span<const Arg> items);
+  Arg numbers(std::span<const std::int64_t> items);
+  std::vector<Arg> keyword(std::string_view name, Arg value);
+  std::vector<std::int64_t> sizes_of(NodeId value) const;
+  std::int64_t elements_of(std::size_t member) const;  // of a member's result, or its share of each rank's
+  Arg operand(std::size_t member) const;
+  StringId fresh_name(std::string_view target);
+  Arg foreach_groups();
+
+  MergedGraph& merged_;
+  Graph& graph_;
+  Context& context_;
+  Facts facts_;
+  TypeMemo types_;
+  StringId pass_;
+  IdSet<StringId> names_;
+  std::map<std::string, int> last_number_;  // by the base of a name
+
+  // Of the bucket that is being written:
+  std::span<const Mergeable* const> members_;
+  Node model_;  // what all of its nodes have
+  std::vector<NodeId> front_, back_;
+  std::vector<NodeId> results_;  // by member
+};
+
+}  // namespace epweave

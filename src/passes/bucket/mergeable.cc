@@ -1,0 +1,206 @@
+#include "passes/bucket/mergeable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "analysis/aliases.h"
+#include "analysis/collectives.h"
+#include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/bucket_dtypes.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+// Of each node the one input of the step that it is computed from.
+class InputBehind {
+ public:
+  InputBehind(const Body& body, const NodeLists& inputs) {
+    for (const auto [id, node] : walk(body)) {
+      NodeId only = node.kind == NodeKind::kPlaceholder ? id : NodeId();
+      bool is_mixed = false;
+      for (NodeId input : inputs[id]) {
+        is_mixed = is_mixed || mixed_.contains(input) || (only && only_[input] && only != only_[input]);
+        if (only_[input]) only = only_[input];
+      }
+      if (is_mixed) mixed_.insert(id);
+      if (only) only_.at(id) = only;
+    }
+  }
+  bool is_one(NodeId id) const { return only_[id] && !mixed_.contains(id); }
+
+ private:
+  SideTable<NodeId, NodeId> only_;
+  IdSet<NodeId> mixed_;
+};
+
+// Nodes from which calls of one operand each lead to outputs and to nothing else.
+IdSet<NodeId> find_unread(const Body& body, const NodeLists& inputs, const NodeLists& users) {
+  IdSet<NodeId> unread(body.nodes.size());
+  for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
+    const bool is_unread = std::ranges::all_of(users[*id], [&](NodeId user) {
+      if (body.nodes[user].kind == NodeKind::kOutput) return true;
+      return inputs[user].size() == 1 && unread.contains(user);
+    });
+    if (is_unread) unread.insert(*id);
+  }
+  return unread;
+}
+
+// One tensor in, one new tensor out.
+std::optional<MergeKind> kind_of(const Node& node) {
+  if (!is_launch(node) || node.op->writes) return {};
+  if (node.op->returns.size() != 1 || node.op->returns.front().type != "Tensor") return {};
+  switch (node.op->family) {
+    case OpFamily::kAllGather:
+      return MergeKind::kAllGather;
+    case OpFamily::kReduceScatter:
+      return MergeKind::kReduceScatter;
+    case OpFamily::kAllReduce:
+      return MergeKind::kAllReduce;
+    default:
+      return {};
+  }
+}
+
+// Whose view the graph is.
+std::uint32_t own_rank(const Graph& graph) {
+  if (!graph.info.is(ArgKind::kDict)) return 0;
+  const auto entries = graph.context->args.children(graph.info);
+  for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
+    const bool is_rank = entries[i].is(ArgKind::kText) && graph.text(entries[i].as_name()) == "rank";
+    if (is_rank && entries[i + 1].is_int()) return static_cast<std::uint32_t>(entries[i + 1].as_int());
+  }
+  return 0;
+}
+
+class Finder {
+ public:
+  Finder(const Graph& graph, const NodeLists& inputs, const NodeLists& users, const Effects& effects)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        inputs_(inputs),
+        users_(users),
+        input_behind_(body_, inputs),
+        unread_(find_unread(body_, inputs, users)),
+        later_writes_(effects) {}
+
+  Mergeables run() {
+    for (const Launch& launch : find_launches(context_, body_)) consider(launch);
+    for (const auto& [why, nodes] : left_out_)
+      found_.left_out.push_back(fmt::format("{} collective{} left alone, as %{}: {}", nodes.size(),
+                                            nodes.size() == 1 ? "" : "s",
+                                            graph_.text(body_.nodes[nodes.front()].name), why));
+    return std::move(found_);
+  }
+
+ private:
+  void consider(const Launch& launch) {
+    const Node& node = body_.nodes[launch.node];
+    const auto kind = kind_of(node);
+    if (!kind || (*kind == MergeKind::kAllGather && !input_behind_.is_one(launch.node))) return;
+    if (*kind == MergeKind::kReduceScatter && !unread_.contains(launch.node)) return;
+    Mergeable found{.launch = launch.node, .kind = *kind, .group = launch.group};
+    found.group_arg = arg_of(context_, node, group_position(*node.op));
+    if (const char* why = complete(found, node)) {
+      left_out_[why].push_back(launch.node);
+    } else {
+      found_.list.push_back(found);
+    }
+  }
+
+  // What else there is to know; or why it cannot be merged.
+  const char* complete(Mergeable& found, const Node& node) const {
+    const auto users = users_[found.launch];
+    if (users.size() != 1 || !is_wait(body_.nodes[users.front()])) return "more than one wait takes the result";
+    found.wait = users.front();
+    const Arg operand = arg_of(context_, node, 0);
+    const TensorType *result = tensor_of(context_, node.type), *wait = tensor_of(context_, body_.nodes[found.wait].type);
+    if (!operand.is_node() || result == nullptr || wait == nullptr) return "its types are not recorded";
+    found.operand = operand.as_node();
+    found.dtype = result->dtype;
+    if (found.kind == MergeKind::kAllGather) take_cast(found);
+    const TensorType* packed = tensor_of(context_, body_.nodes[found.operand].type);
+    if (packed == nullptr) return "its types are not recorded";
+    if (!is_static(*packed) || !is_static(*result)) return "its sizes are no numbers";
+    if (!has_elements(*packed)) return "it moves nothing";
+    if (found.kind != MergeKind::kAllReduce && packed->rank() == 0) return "it moves a number";
+    if (const char* why = read_arguments(found, node)) return why;
+    if (found.kind == MergeKind::kAllGather && !find_place(found)) return "its group is not in the graph's table";
+    if (found.kind == MergeKind::kAllGather && !position_of_dtype(found.dtype)) return "its dtype cannot be packed";
+    if (later_writes_.any(found.operand)) return "what it sends is written again";
+    return nullptr;
+  }
+
+  // A cast that only the gather reads.
+  void take_cast(Mergeable& found) const {
+    const Node& node = body_.nodes[found.operand];
+    if (node.op == nullptr || node.op->family != OpFamily::kCast || users_[found.operand].size() != 1) return;
+    const Arg from = arg_of(context_, node, 0);
+    if (!from.is_node() || inputs_[found.operand].size() != 1) return;
+    const TensorType *before = tensor_of(context_, body_.nodes[from.as_node()].type),
+                     *after = tensor_of(context_, node.type);
+    if (before == nullptr || after == nullptr || before->device != after->device) return;
+    found.cast = found.operand;
+    found.operand = from.as_node();
+  }
+
+  const char* read_arguments(Mergeable& found, const Node& node) const {
+    const auto size = node.op->find_param("group_size"), reduction = node.op->find_param("reduce_op");
+    if (size) {
+      const Arg ranks = arg_of(context_, node, *size);
+      if (!ranks.is_int() || ranks.as_int() < 1) return "the size of its group is no number";
+      found.ranks = ranks.as_int();
+    }
+    if (reduction) {
+      const Arg name = arg_of(context_, node, *reduction);
+      if (!name.is(ArgKind::kText)) return "its reduction is not known";
+      found.reduction = name.as_name();
+    }
+    return nullptr;
+  }
+
+  // Where this rank's shard stands in what is gathered.
+  bool find_place(Mergeable& found) const {
+    if (found.group.is_node()) return false;
+    for (const ProcessGroup& group : graph_.groups) {
+      if (group.name != found.group.as_name()) continue;
+      const auto place = std::ranges::find(group.ranks, own_rank(graph_));
+      found.rank = place - group.ranks.begin();
+      return place != group.ranks.end() && std::cmp_equal(group.ranks.size(), found.ranks);
+    }
+    return false;
+  }
+
+  bool is_static(const TensorType& type) const {
+    return std::ranges::all_of(type.sizes, [&](ExprId size) { return context_.exprs.constant(size).has_value(); });
+  }
+  bool has_elements(const TensorType& type) const {
+    return std::ranges::none_of(type.sizes, [&](ExprId size) { return context_.exprs.constant(size) == 0; });
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  const NodeLists& inputs_;
+  const NodeLists& users_;
+  InputBehind input_behind_;
+  IdSet<NodeId> unread_;
+  LaterWrites later_writes_;
+  Mergeables found_;
+  std::map<std::string_view, std::vector<NodeId>> left_out_;
+};
+
+}  // namespace
+
+Mergeables find_mergeables(const Graph& graph, const NodeLists& inputs, const NodeLists& users,
+                           const Effects& effects) {
+  return Finder(graph, inputs, users, effects).run();
+}
+
+}  // namespace epweave

@@ -1,0 +1,99 @@
+#include "passes/bucket/merged_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "ops/type_rules.h"
+
+namespace epweave {
+
+MergedGraph::MergedGraph(Graph& graph, const NodeLists& inputs, const NodeLists& users)
+    : graph_(graph),
+      inputs_(inputs),
+      users_(users),
+      first_new_(graph.step().nodes.size()),
+      order_(graph.step().order) {}
+
+NodeId MergedGraph::add(Node node) {
+  const NodeId id = body().nodes.push_back(node);
+  std::vector<NodeId>& inputs = new_inputs_.emplace_back();
+  for_each_input(*graph_.context, node, [&](NodeId input) {
+    if (std::ranges::find(inputs, input) != inputs.end()) return;
+    inputs.push_back(input);
+    new_users_[input].push_back(id);
+  });
+  return id;
+}
+
+std::vector<NodeId> MergedGraph::list_users(NodeId value) const {
+  const auto given = users_[value];
+  std::vector<NodeId> users(given.begin(), given.end());
+  if (const auto made = new_users_.find(value); made != new_users_.end())
+    users.insert(users.end(), made->second.begin(), made->second.end());
+  return users;
+}
+
+void MergedGraph::sort(NodeId first, NodeId last) {
+  std::vector<NodeId> pending;  // the next one at the back
+  for (NodeId id = first;; id = order_.next(id)) {
+    pending.push_back(id);
+    if (id == last) break;
+  }
+  std::ranges::reverse(pending);
+  for (NodeId id : pending) unplaced_.insert(id);
+  std::unordered_map<NodeId, std::vector<NodeId>> waiting;
+  NodeId placed;
+  while (!pending.empty()) {
+    const NodeId id = pending.back();
+    pending.pop_back();
+    NodeId missing;  // the last one in the order of arguments
+    visit_inputs(id, [&](NodeId input) {
+      if (unplaced_.contains(input)) missing = input;
+      return true;
+    });
+    if (missing) {
+      waiting[missing].push_back(id);
+      continue;
+    }
+    unplaced_.erase(id);
+    if (placed && order_.next(placed) != id) {
+      order_.remove(id);
+      order_.insert_after(placed, std::array{id});
+      moved_.push_back(id);
+    }
+    placed = id;
+    const auto released = waiting.extract(id);
+    if (released) pending.insert(pending.end(), released.mapped().rbegin(), released.mapped().rend());
+  }
+}
+
+void MergedGraph::replace(NodeId value, NodeId by) {
+  replaced_.at(value) = by;
+  if (body().nodes[value].type != body().nodes[by].type) retyped_.insert(by);
+}
+
+void MergedGraph::finish(Facts& facts, TypeMemo& types) {
+  Context& context = *graph_.context;
+  body().order = order_.list();
+  const auto redirect = [&](Arg arg) { return arg.is_node() ? Arg::node(current(arg.as_node())) : arg; };
+  for (NodeId id : body().order) {
+    Node& node = body().nodes[id];
+    node.args = context.args.map(node.args, redirect);
+    node.kwargs = context.args.map(node.kwargs, redirect);
+    retype(id, facts, types);
+  }
+}
+
+void MergedGraph::retype(NodeId id, Facts& facts, TypeMemo& types) {
+  Node& node = body().nodes[id];
+  bool is_concerned = false;
+  visit_inputs(id, [&](NodeId input) { return !(is_concerned = retyped_.contains(input)); });
+  if (!is_concerned || node.kind != NodeKind::kCall || !has_type_rule(node)) return;
+  const TypeId type = types.infer(graph_, body(), node);
+  if (!type || same_type(facts, *graph_.context, type, node.type)) return;
+  node.type = type;
+  retyped_.insert(id);
+}
+
+}  // namespace epweave
