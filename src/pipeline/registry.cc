@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <sstream>
 
 #include "passes/canonicalize.h"
 #include "passes/chunk/chunk.h"
@@ -14,6 +16,7 @@
 #include "passes/mark_eager_chunks.h"
 #include "passes/overlap_ep/overlap_ep.h"
 #include "passes/reassign_pgs.h"
+#include "passes/schedule/schedule.h"
 #include "passes/symbolize.h"
 #include "pipeline/pipeline.h"
 
@@ -133,6 +136,32 @@ PassResult run_reassign_pgs(const Graph& graph, const Options&) {
 PassResult run_symbolize(const Graph& graph, const Options& options) {
   return symbolize(graph, {.inputs = options.list("inputs")});
 }
+std::string read_cluster_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) throw InputError(fmt::format("{}: cannot be read", path));
+  return std::move(text).str();
+}
+
+Cluster read_cluster(const Options& options) {
+  return parse_cluster(options.text("cluster"), read_cluster_text);
+}
+
+ScheduleOptions read_schedule_options(const Options& options) {
+  return {.cluster = read_cluster(options),
+          .memory = parse_memory_budget(options.text("memory")),
+          .rules = {.launches = options.text("order") == "kept" ? LaunchOrder::kKept : LaunchOrder::kFree,
+                    .recompute = options.text("recompute") == "free" ? RecomputeOrder::kFree
+                                                                     : RecomputeOrder::kBehindForward},
+          .effort = options.text("effort") == "best" ? Effort::kBest : Effort::kFast};
+}
+PassResult run_schedule(const Graph& graph, const Options& options) {
+  return schedule(graph, read_schedule_options(options));
+}
+void settle_schedule_options(Options& options) {
+  read_schedule_options(options);
+}
+
 PassResult run_concretize(const Graph& graph, const Options&) {
   return concretize(graph);
 }
@@ -191,6 +220,24 @@ const OptionSpec kContract{
         "rows means that of its own part (own-sums)",
     .choices = {"none", "own-sums"},
     .is_optional = true};
+
+// The options that schedule shares with presets that contain it.
+const OptionSpec kMemory{"memory", OptionKind::kText, "2%",
+                         "how much device memory the result may need: a share above the input's peak, or bytes (32.1GiB)"};
+const OptionSpec kOrder{"order",
+                        OptionKind::kChoice,
+                        "free",
+                        "launches of a process group may change places, alike on every rank, or keep their order",
+                        {"free", "kept"}};
+const OptionSpec kRecompute{"recompute",
+                            OptionKind::kChoice,
+                            "behind-forward",
+                            "recomputation stays behind the loss, or goes where it fits",
+                            {"behind-forward", "free"}};
+const OptionSpec kEffort{
+    "effort", OptionKind::kChoice, "fast", "how many orders to try", {"fast", "best"}};
+const OptionSpec kCluster{"cluster", OptionKind::kText, "h100",
+                          "the machine: a built-in shape or a file, and changes to it (h100+nic=400e9)"};
 
 std::vector<PassInfo> make_passes() {
   return {
@@ -257,6 +304,11 @@ std::vector<PassInfo> make_passes() {
             {"validate-only", OptionKind::kFlag, "false",
              "make the schedule and prove it, but leave the graph as it is"}},
        .run = run_overlap_ep},
+      {.name = "schedule",
+       .summary = "reorder the step so that it is predicted to take least, within a budget of memory",
+       .options = {kMemory, kOrder, kRecompute, kEffort, kCluster},
+       .run = run_schedule,
+       .settle = settle_schedule_options},
       {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
   };
 }
