@@ -21,6 +21,9 @@ Count plus(Count a, Count b) {
 
 Extents::Extents(const Graph& graph)
     : graph_(graph), context_(*graph.context), body_(graph.step()), facts_(graph) {
+  for (const Symbol& symbol : graph.symbols)
+    if (symbol.replaced_by && symbol_of(context_.exprs.poly(*symbol.replaced_by)) != symbol.name)
+      replaced_.emplace(symbol.name, *symbol.replaced_by);
   std::vector<NodeId> exchanges;
   for (NodeId id : body_.order) {
     const OpInfo* op = body_.nodes[id].op;
@@ -32,6 +35,7 @@ Extents::Extents(const Graph& graph)
     numbers_.clear();  // what had no number before may have one now
   }
   find_common_share();
+  is_balanced_ = true;
 }
 
 // Whether a symbol got its share of the exchange's rows.
@@ -61,10 +65,9 @@ bool Extents::share(Arg sizes, std::int64_t rows) {
       if (type && context_.types[type].kind == TypeKind::kScalar) expr = context_.types[type].expr;
     }
     if (!expr || number(expr)) continue;
-    // A symbol, and the one that stands for it.
-    for (const PolyId poly : {context_.exprs.poly(expr), facts_.normalize(expr)})
-      if (const StringId symbol = symbol_of(poly); symbol && !facts_.hint(symbol))
-        is_changed |= shares_.emplace(symbol, rows / std::max<std::int64_t>(members, 1)).second;
+    const StringId symbol = symbol_of(context_.exprs.poly(expr));
+    if (!symbol) continue;
+    is_changed |= shares_.emplace(last_symbol(symbol), rows / std::max<std::int64_t>(members, 1)).second;
     numbers_.clear();
   }
   return is_changed;
@@ -77,6 +80,18 @@ StringId Extents::symbol_of(PolyId id) const {
   if (!(poly.terms[0].coefficient == Rational{1, 1})) return {};
   const Atom& atom = context_.exprs[poly.terms[0].atoms[0]];
   return atom.kind == AtomKind::kSymbol ? atom.name : StringId();
+}
+
+// The symbol that stands for this one where it was replaced.
+StringId Extents::last_symbol(StringId symbol) const {
+  for (std::size_t steps = 0; steps < replaced_.size(); ++steps) {
+    const auto replaced = replaced_.find(symbol);
+    const StringId next =
+        replaced == replaced_.end() ? StringId() : symbol_of(context_.exprs.poly(replaced->second));
+    if (!next) break;
+    symbol = next;
+  }
+  return symbol;
 }
 
 // The one that most symbols got; the smallest of several. Shares of count exchanges, one row, are none.
@@ -93,7 +108,8 @@ void Extents::give_common_share(ExprId extent) {
   for (const StringId symbol : graph_.context->exprs.symbols(extent)) {
     const bool is_read =
         context_.text(symbol).starts_with('u');  // torch's name of what the step itself reads
-    if (is_read && !facts_.hint(symbol)) shares_.emplace(symbol, *common_share_);
+    if (is_read && !facts_.hint(symbol) && !replaced_.contains(symbol))
+      shares_.emplace(symbol, *common_share_);
   }
 }
 
@@ -102,26 +118,26 @@ Count Extents::number(ExprId extent) {
   if (const auto constant = context_.exprs.constant(extent)) return constant;
   const auto [known, is_new] = numbers_.try_emplace(extent, std::nullopt);
   if (!is_new) return known->second;
-  Count number = known_number(extent);
+  Count number = evaluate(context_.exprs.poly(extent));
   if (!number && common_share_) {
     give_common_share(extent);
-    number = known_number(extent);
+    number = evaluate(context_.exprs.poly(extent));
   }
+  // Facts may say what a sum is whose symbols nothing gives a number. They are the whole's: a part's symbols
+  // have shares of their own.
+  if (!number && is_balanced_) number = evaluate(facts_.normalize(extent));
   return numbers_[extent] = number;
 }
 
-Count Extents::known_number(ExprId extent) {
+Count Extents::evaluate(PolyId poly) {
   const auto value_of = [&](StringId symbol) -> std::optional<std::int64_t> {
     if (const auto hint = facts_.hint(symbol)) return hint;
-    const auto share = shares_.find(symbol);
-    return share == shares_.end() ? std::nullopt : std::optional(share->second);
+    if (const auto share = shares_.find(symbol); share != shares_.end()) return share->second;
+    const auto replaced = replaced_.find(symbol);
+    return replaced == replaced_.end() ? std::nullopt : number(replaced->second);
   };
-  // Facts may say what a sum is whose symbols they do not know one by one.
-  for (const PolyId poly : {context_.exprs.poly(extent), facts_.normalize(extent)}) {
-    const std::optional<Rational> value = context_.exprs.evaluate(poly, value_of);
-    if (value && value->is_integer()) return value->num;
-  }
-  return std::nullopt;
+  const std::optional<Rational> value = context_.exprs.evaluate(poly, value_of);
+  return value && value->is_integer() ? Count(value->num) : std::nullopt;
 }
 
 bool Extents::is_assumed(ExprId extent) {

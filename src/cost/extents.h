@@ -42,7 +42,8 @@ class Extents {
   bool share(Arg sizes, std::int64_t rows);
   void find_common_share();
   void give_common_share(ExprId extent);
-  Count known_number(ExprId extent);
+  Count evaluate(PolyId poly);
+  StringId last_symbol(StringId symbol) const;
   StringId symbol_of(PolyId poly) const;
 
   const Graph& graph_;
@@ -51,7 +52,9 @@ class Extents {
   Facts facts_;
   std::unordered_map<StringId, std::int64_t> shares_;
   std::unordered_map<ExprId, Count> numbers_;
+  std::unordered_map<StringId, ExprId> replaced_;
   Count common_share_;
+  bool is_balanced_ = false;  // shares are final
 };
 
 }  // namespace epweave
