@@ -127,8 +127,8 @@ PassResult run_overlap_ep(const Graph& graph, const Options& options) {
 PassResult run_mark_eager_chunks(const Graph& graph, const Options&) {
   return mark_eager_chunks(graph);
 }
-PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
-  return isolate_ep_pg(graph);
+PassResult run_isolate_ep_pg(const Graph& graph, const Options& options) {
+  return isolate_ep_pg(graph, is_chosen(options, "counts", "own") ? CountGroup::kOwn : CountGroup::kShared);
 }
 PassResult run_reassign_pgs(const Graph& graph, const Options&) {
   return reassign_pgs(graph);
@@ -279,7 +279,11 @@ std::vector<PassInfo> make_passes() {
        .run = run_mark_eager_chunks},
       {.name = "isolate-ep-pg",
        .summary = "give token exchanges a process group of their own",
-       .options = {},
+       .options = {{.name = "counts",
+                    .kind = OptionKind::kChoice,
+                    .help = "exchanges of token counts: on the group of the tokens (shared, the default), or on one of their own",
+                    .choices = {"shared", "own"},
+                    .is_optional = true}},
        .run = run_isolate_ep_pg},
       {.name = "reassign-pgs",
        .summary = "give gathers of parameters a process group of their own",
