@@ -20,15 +20,19 @@ bool is_ep_exchange(const Node& node) {
          (ep.ep || ep.token_exchange || ep.token_count_exchange || ep.token_count_sync);
 }
 
+bool exchanges_counts(const Node& node) {
+  return is_ep_exchange(node) && (node.ep.token_count_exchange || node.ep.token_count_sync);
+}
+
 // What is launched on one group.
 struct GroupUse {
   Arg group;
   std::vector<NodeId> exchanges;
-  NodeId other;  // the first launch that is no token exchange
+  NodeId other;  // the first launch that is none of the exchanges
 };
 
 // In order of their first launch.
-std::vector<GroupUse> list_group_uses(const Graph& graph) {
+std::vector<GroupUse> list_group_uses(const Graph& graph, bool (*is_exchange)(const Node&)) {
   std::vector<GroupUse> uses;
   std::map<std::pair<ArgKind, std::uint64_t>, std::size_t> index;
   const Body& body = graph.step();
@@ -36,7 +40,7 @@ std::vector<GroupUse> list_group_uses(const Graph& graph) {
     const auto [at, is_new] = index.try_emplace({launch.group.kind(), launch.group.bits()}, uses.size());
     if (is_new) uses.push_back({launch.group, {}, {}});
     GroupUse& use = uses[at->second];
-    if (is_ep_exchange(body.nodes[launch.node])) {
+    if (is_exchange(body.nodes[launch.node])) {
       use.exchanges.push_back(launch.node);
     } else if (!use.other) {
       use.other = launch.node;
@@ -45,13 +49,25 @@ std::vector<GroupUse> list_group_uses(const Graph& graph) {
   return uses;
 }
 
-}  // namespace
+// Which launches of a group that others use, too, get which group of their own.
+struct Isolation {
+  bool (*is_exchange)(const Node&);
+  ExtraGroup extra;
+};
 
-PassResult isolate_ep_pg(const Graph& graph) {
-  PassResult result{graph};
+// Of token counts, the group that the exchanges of tokens had before they were isolated.
+StringId source_of(const Graph& graph, StringId name) {
+  for (const ProcessGroup& group : graph.groups)
+    if (group.name == name && group.split_from) return group.split_from;
+  return name;
+}
+
+// Whether some exchange's group is looked up at run time.
+bool isolate(PassResult& result, const Isolation& isolation) {
+  const Graph graph = result.graph;
   const StringId pass = graph.intern("isolate-ep-pg");
   bool are_looked_up = false;
-  for (const GroupUse& use : list_group_uses(graph)) {
+  for (const GroupUse& use : list_group_uses(graph, isolation.is_exchange)) {
     if (use.exchanges.empty()) continue;
     are_looked_up |= use.group.is_node();
     if (!use.other) continue;
@@ -67,8 +83,9 @@ PassResult isolate_ep_pg(const Graph& graph) {
           "leave isolate-ep-pg out, or trace the graph for one rank");
     const StringId extra = provide_extra_group(
         result.graph,
-        find_group(graph, "isolate-ep-pg", graph.step().nodes[use.exchanges.front()], use.group.as_name()),
-        {.description = "ep_extra", .priority = "high"});
+        find_group(graph, "isolate-ep-pg", graph.step().nodes[use.exchanges.front()],
+                   source_of(graph, use.group.as_name())),
+        isolation.extra);
     const StringId reason = graph.intern(fmt::format("process group {} -> {}", source, graph.text(extra)));
     for (NodeId id : use.exchanges) {
       Node& node = result.graph.step().nodes[id];
@@ -79,6 +96,16 @@ PassResult isolate_ep_pg(const Graph& graph) {
                                        use.exchanges.size(), use.exchanges.size() == 1 ? "" : "s", source,
                                        graph.text(graph.step().nodes[use.other].name), graph.text(extra)));
   }
+  return are_looked_up;
+}
+
+}  // namespace
+
+PassResult isolate_ep_pg(const Graph& graph, CountGroup counts) {
+  PassResult result{graph};
+  bool are_looked_up = isolate(result, {is_ep_exchange, {.description = "ep_extra", .priority = "high"}});
+  if (counts == CountGroup::kOwn)
+    are_looked_up |= isolate(result, {exchanges_counts, {.description = "ep_counts", .priority = "high"}});
   if (are_looked_up && result.notes.empty())
     result.notes.push_back(
         "the exchanges' process group is looked up at run time, in a mesh axis that no other collective "

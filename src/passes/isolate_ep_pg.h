@@ -13,6 +13,11 @@
 // Graphs that hold for every rank look their groups up in a mesh: there is no group to split, and the pass
 // says so.
 //
+// counts=own: the exchanges of token counts get a group of their own, too. A dispatch takes its sizes from the
+// counts, through the host; on the exchanges' group the counts of one part queue behind the tokens of another.
+//
+//   after   all_to_all_single(%n, %e, %e, "0_ep_counts")   all_to_all_single(%x, %o, %i, "0_ep_extra")
+//
 // Numerics: reorder (bitwise by construction).
 #pragma once
 
@@ -20,6 +25,8 @@
 
 namespace epweave {
 
-PassResult isolate_ep_pg(const Graph& graph);
+enum class CountGroup : std::uint8_t { kShared, kOwn };
+
+PassResult isolate_ep_pg(const Graph& graph, CountGroup counts = CountGroup::kShared);
 
 }  // namespace epweave

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <sstream>
 
 #include "passes/bucket/bucket.h"
 #include "passes/canonicalize.h"
@@ -18,6 +20,7 @@
 #include "passes/overlap_ep/overlap_ep.h"
 #include "passes/reassign_pgs.h"
 #include "passes/recompute.h"
+#include "passes/schedule/schedule.h"
 #include "passes/specialize.h"
 #include "passes/symbolize.h"
 #include "pipeline/pipeline.h"
@@ -129,8 +132,8 @@ PassResult run_overlap_ep(const Graph& graph, const Options& options) {
 PassResult run_mark_eager_chunks(const Graph& graph, const Options&) {
   return mark_eager_chunks(graph);
 }
-PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
-  return isolate_ep_pg(graph);
+PassResult run_isolate_ep_pg(const Graph& graph, const Options& options) {
+  return isolate_ep_pg(graph, is_chosen(options, "counts", "own") ? CountGroup::kOwn : CountGroup::kShared);
 }
 PassResult run_reassign_pgs(const Graph& graph, const Options&) {
   return reassign_pgs(graph);
@@ -141,6 +144,32 @@ PassResult run_bucket(const Graph& graph, const Options&) {
 PassResult run_symbolize(const Graph& graph, const Options& options) {
   return symbolize(graph, {.inputs = options.list("inputs")});
 }
+std::string read_cluster_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) throw InputError(fmt::format("{}: cannot be read", path));
+  return std::move(text).str();
+}
+
+Cluster read_cluster(const Options& options) {
+  return parse_cluster(options.text("cluster"), read_cluster_text);
+}
+
+ScheduleOptions read_schedule_options(const Options& options) {
+  return {.cluster = read_cluster(options),
+          .memory = parse_memory_budget(options.text("memory")),
+          .rules = {.launches = options.text("order") == "kept" ? LaunchOrder::kKept : LaunchOrder::kFree,
+                    .recompute = options.text("recompute") == "free" ? RecomputeOrder::kFree
+                                                                     : RecomputeOrder::kBehindForward},
+          .effort = options.text("effort") == "best" ? Effort::kBest : Effort::kFast};
+}
+PassResult run_schedule(const Graph& graph, const Options& options) {
+  return schedule(graph, read_schedule_options(options));
+}
+void settle_schedule_options(Options& options) {
+  read_schedule_options(options);
+}
+
 PassResult run_concretize(const Graph& graph, const Options&) {
   return concretize(graph);
 }
@@ -235,6 +264,24 @@ const OptionSpec kContract{
     .choices = {"none", "own-sums"},
     .is_optional = true};
 
+// The options that schedule shares with presets that contain it.
+const OptionSpec kMemory{"memory", OptionKind::kText, "2%",
+                         "how much device memory the result may need: a share above the input's peak, or bytes (32.1GiB)"};
+const OptionSpec kOrder{"order",
+                        OptionKind::kChoice,
+                        "free",
+                        "launches of a process group may change places, alike on every rank, or keep their order",
+                        {"free", "kept"}};
+const OptionSpec kRecompute{"recompute",
+                            OptionKind::kChoice,
+                            "behind-forward",
+                            "recomputation stays behind the loss, or goes where it fits",
+                            {"behind-forward", "free"}};
+const OptionSpec kEffort{
+    "effort", OptionKind::kChoice, "fast", "how many orders to try", {"fast", "best"}};
+const OptionSpec kCluster{"cluster", OptionKind::kText, "h100",
+                          "the machine: a built-in shape or a file, and changes to it (h100+nic=400e9)"};
+
 std::vector<PassInfo> make_passes() {
   return {
       {.name = "dce", .summary = "drop nodes whose results nothing needs", .options = {}, .run = run_dce},
@@ -313,7 +360,11 @@ std::vector<PassInfo> make_passes() {
        .run = run_mark_eager_chunks},
       {.name = "isolate-ep-pg",
        .summary = "give token exchanges a process group of their own",
-       .options = {},
+       .options = {{.name = "counts",
+                    .kind = OptionKind::kChoice,
+                    .help = "exchanges of token counts: on the group of the tokens (shared, the default), or on one of their own",
+                    .choices = {"shared", "own"},
+                    .is_optional = true}},
        .run = run_isolate_ep_pg},
       {.name = "reassign-pgs",
        .summary = "give gathers of parameters a process group of their own",
@@ -346,6 +397,11 @@ std::vector<PassInfo> make_passes() {
             {"validate-only", OptionKind::kFlag, "false",
              "make the schedule and prove it, but leave the graph as it is"}},
        .run = run_overlap_ep},
+      {.name = "schedule",
+       .summary = "reorder the step so that it is predicted to take least, within a budget of memory",
+       .options = {kMemory, kOrder, kRecompute, kEffort, kCluster},
+       .run = run_schedule,
+       .settle = settle_schedule_options},
       {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
       {.name = "specialize",
        .summary = "turn a graph that holds for every rank into one rank's",

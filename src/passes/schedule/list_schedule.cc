@@ -1,0 +1,439 @@
+#include "passes/schedule/list_schedule.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "passes/schedule/memory_forecast.h"
+
+namespace epweave {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct Ranked {
+  double rank;
+  Place node;
+  // Ties go to the earlier node.
+  friend bool operator<(const Ranked& a, const Ranked& b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.node > b.node;
+  }
+};
+
+// The node with the highest rank on top.
+class Queue {
+ public:
+  bool empty() const { return heap_.empty(); }
+  const Ranked& top() const { return heap_.front(); }
+  void push(Ranked entry) {
+    heap_.push_back(entry);
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+  Ranked pop() {
+    std::pop_heap(heap_.begin(), heap_.end());
+    const Ranked entry = heap_.back();
+    heap_.pop_back();
+    return entry;
+  }
+
+ private:
+  std::vector<Ranked> heap_;
+};
+
+class Scheduler {
+ public:
+  Scheduler(const ScheduleProblem& problem, const std::vector<std::int64_t>& live,
+            std::vector<double> priority, const ListOptions& options)
+      : p_(problem),
+        options_(options),
+        rank_(std::move(priority)),
+        missing_(problem.size()),
+        executed_(problem.size()),
+        group_free_(problem.groups),
+        launched_end_(problem.size()),
+        work_before_(problem.size()),
+        ready_launches_(problem.groups),
+        held_launches_(problem.groups),
+        starts_(problem.size()),
+        touches_left_(problem.home.size()),
+        end_(problem.home.size()),
+        forecast_(live) {
+    measure_work();
+    prepare_storages();
+  }
+
+  ListSchedule run() {
+    start();
+    while (left_ > 0) {
+      retire();
+      if (left_ == 0) break;
+      if (const Place kernel = pick_kernel(); kernel != kNoPlace) {
+        const double end = now_ + p_.seconds[kernel];
+        launch_until(end);
+        if (!fits(kernel)) continue;  // the launches took its memory
+        execute(kernel);
+        now_ = end;
+        continue;
+      }
+      const std::size_t before = left_;
+      launch_until(now_);
+      if (left_ != before || launch_first_left()) continue;
+      if (!advance()) force();
+    }
+    for (Place i = 0; i < p_.size(); ++i)
+      if (!executed_[i]) need(i);
+    double end = now_;
+    for (double f : group_free_) end = std::max(end, f);
+    EPWEAVE_CHECK(order_.size() == p_.size());
+    return {std::move(order_), end, peak_, std::move(starts_), std::move(stalls_)};
+  }
+
+ private:
+  // ------------------------------------------------------------------------- setting up
+
+  void measure_work() {
+    double work = 0;
+    for (Place i = 0; i < p_.size(); ++i) {
+      work_before_[i] = work;
+      if (p_.work[i] != Work::kKernel) continue;
+      work += p_.seconds[i];
+      kernels_.push_back(i);
+    }
+  }
+
+  void prepare_storages() {
+    for (std::uint32_t s : p_.touches.items) ++touches_left_[s];
+    for (std::size_t s = 0; s < p_.home.size(); ++s) end_[s] = static_cast<std::uint32_t>(p_.touchers[s].size());
+    live_ = p_.input_bytes;
+    peak_ = live_;
+  }
+
+  void start() {
+    for (Place i = 0; i < p_.size(); ++i) {
+      missing_[i] = static_cast<std::uint32_t>(p_.inputs[i].size());
+      if (p_.work[i] != Work::kPinned || !p_.inputs[i].empty()) ++left_;
+    }
+    std::vector<Place> roots;
+    for (Place i = 0; i < p_.size(); ++i)
+      if (missing_[i] == 0) roots.push_back(i);
+    for (Place i : roots) {
+      if (p_.work[i] == Work::kPinned) {
+        executed_[i] = true;
+        order_.push_back(i);
+      }
+    }
+    for (Place i : roots) release(i);
+    settle();
+  }
+
+  // ------------------------------------------------------------------------- becoming ready
+
+  // All that the node needs is there, or costs nothing.
+  void release(Place node) { released_.push_back(node); }
+
+  void settle() {
+    while (!released_.empty()) {
+      const Place node = released_.back();
+      released_.pop_back();
+      switch (p_.work[node]) {
+        case Work::kKernel:
+          held_.push({-work_before_[node], node});
+          recent_.push_back(node);
+          break;
+        case Work::kLaunch: held_launches_[p_.group[node]].push({-work_before_[node], node}); break;
+        case Work::kWait: in_flight_.push({-launched_end_[p_.launch[node]], node}); break;
+        case Work::kEager:
+          need(node);
+          [[fallthrough]];
+        case Work::kView:
+        case Work::kStorage:
+          --left_;
+          [[fallthrough]];
+        case Work::kPinned:
+          if (p_.work[node] == Work::kPinned && !p_.inputs[node].empty()) --left_;
+          tell_users(node);
+          break;
+      }
+    }
+  }
+
+  void tell_users(Place node) {
+    for (Place user : p_.users[node])
+      if (--missing_[user] == 0) release(user);
+  }
+
+  // ------------------------------------------------------------------------- executing
+
+  // Executes the node behind the views and allocations that it needs.
+  void need(Place node) {
+    stack_.push_back(node);
+    while (!stack_.empty()) {
+      const Place top = stack_.back();
+      if (executed_[top]) {
+        stack_.pop_back();
+        continue;
+      }
+      bool is_ready = true;
+      const auto inputs = p_.inputs[top];
+      for (std::size_t k = inputs.size(); k-- > 0;)
+        if (!executed_[inputs[k]]) {
+          stack_.push_back(inputs[k]);
+          is_ready = false;
+        }
+      if (!is_ready) continue;
+      stack_.pop_back();
+      place(top);
+    }
+  }
+
+  void place(Place node) {
+    executed_[node] = true;
+    order_.push_back(node);
+    account(node);
+  }
+
+  // A kernel, launch or wait.
+  void execute(Place node) {
+    recent_.clear();
+    need(node);
+    --left_;
+    starts_[node] = now_;
+    if (p_.work[node] == Work::kLaunch) {
+      double& free = group_free_[p_.group[node]];
+      free = std::max(free, now_) + p_.seconds[node];
+      launched_end_[node] = free;
+      ends_.push({-free, node});
+    }
+    tell_users(node);
+    settle();
+  }
+
+  // Waits of what is done.
+  void retire() {
+    while (!in_flight_.empty() && -in_flight_.top().rank <= now_) {
+      const Place wait = in_flight_.pop().node;
+      std::vector<Place> kept;
+      kept.swap(recent_);
+      execute(wait);
+      recent_.insert(recent_.end(), kept.begin(), kept.end());
+    }
+  }
+
+  // ------------------------------------------------------------------------- memory
+
+  // Live bytes now, and the forecast, behind the node.
+  void account(Place node) {
+    const auto touched = p_.touches[node];
+    const std::size_t frontier = find_frontier();
+    for (std::uint32_t s : touched)
+      if (p_.home[s] == node) {
+        live_ += p_.bytes[s];
+        forecast_.add(frontier, node, p_.bytes[s]);
+      }
+    peak_ = std::max(peak_, live_);
+    for (std::uint32_t s : touched) {
+      if (p_.stays[s]) continue;
+      shorten(s, frontier);
+      if (--touches_left_[s] == 0) live_ -= p_.bytes[s];
+    }
+  }
+
+  // The storage lives, in the forecast, to the last of its touchers that is left.
+  void shorten(std::uint32_t s, std::size_t frontier) {
+    const auto touchers = p_.touchers[s];
+    std::uint32_t& end = end_[s];
+    const std::uint32_t before = end;
+    while (end > 0 && executed_[touchers[end - 1]]) --end;
+    if (end == before) return;
+    const std::size_t last = touchers[before - 1] + 1;
+    const std::size_t from = end == 0 ? frontier : std::max<std::size_t>(frontier, touchers[end - 1] + 1);
+    if (from < last) forecast_.add(from, last, -p_.bytes[s]);
+  }
+
+  // The first kernel, launch or wait that is left: places before it are past.
+  std::size_t find_frontier() {
+    while (frontier_ < p_.size() &&
+           (executed_[frontier_] || (p_.work[frontier_] != Work::kKernel && p_.work[frontier_] != Work::kLaunch &&
+                                     p_.work[frontier_] != Work::kWait)))
+      ++frontier_;
+    return frontier_;
+  }
+
+  void collect_new(Place node, std::vector<Place>& makers) const {
+    makers.push_back(node);
+    for (std::size_t k = 0; k < makers.size(); ++k)
+      for (Place input : p_.inputs[makers[k]])
+        if (!executed_[input] && std::find(makers.begin(), makers.end(), input) == makers.end())
+          makers.push_back(input);
+  }
+
+  bool fits(Place node) {
+    const std::size_t frontier = find_frontier();
+    if (node == frontier) return true;
+    makers_.clear();
+    collect_new(node, makers_);
+    std::int64_t made = 0;
+    std::size_t latest = frontier;
+    for (Place maker : makers_)
+      for (std::uint32_t s : p_.touches[maker])
+        if (p_.home[s] == maker) made += p_.bytes[s], latest = std::max<std::size_t>(latest, maker);
+    if (made == 0) return true;
+    if (live_ + made > options_.budget) return false;
+    if (forecast_.most(frontier, latest) + made <= options_.budget) return true;
+    return fits_with_what_dies(node, frontier, latest, made);
+  }
+
+  // The same, with operands that the node is the last to read.
+  bool fits_with_what_dies(Place node, std::size_t frontier, std::size_t latest, std::int64_t made) {
+    freed_.clear();
+    for (std::uint32_t s : p_.touches[node]) {
+      if (p_.stays[s] || p_.home[s] == node || end_[s] == 0) continue;
+      const auto touchers = p_.touchers[s];
+      if (touchers[end_[s] - 1] != node) continue;
+      std::uint32_t end = end_[s] - 1;
+      while (end > 0 && executed_[touchers[end - 1]]) --end;
+      const std::size_t from = end == 0 ? frontier : std::max<std::size_t>(frontier, touchers[end - 1] + 1);
+      freed_.push_back({from, node + std::size_t{1}, p_.bytes[s]});
+    }
+    if (freed_.empty()) return false;
+    for (const Freed& f : freed_) forecast_.add(f.from, f.to, -f.bytes);
+    const bool result = forecast_.most(frontier, latest) + made <= options_.budget;
+    for (const Freed& f : freed_) forecast_.add(f.from, f.to, f.bytes);
+    return result;
+  }
+
+  // ------------------------------------------------------------------------- choosing
+
+  double window_end() {
+    while (first_kernel_ < kernels_.size() && executed_[kernels_[first_kernel_]]) ++first_kernel_;
+    return (first_kernel_ < kernels_.size() ? work_before_[kernels_[first_kernel_]] : kNever) + options_.window;
+  }
+
+  Place pick_kernel() {
+    const double limit = window_end();
+    while (!held_.empty() && -held_.top().rank <= limit) {
+      const Place node = held_.pop().node;
+      ready_.push({rank_[node], node});
+      by_place_.push({-static_cast<double>(node), node});
+    }
+    while (!ready_.empty() && executed_[ready_.top().node]) ready_.pop();
+    if (ready_.empty()) return kNoPlace;
+    const Place loyal = find_loyal(limit, ready_.top().rank - options_.loyalty);
+    if (loyal != kNoPlace && fits(loyal)) return loyal;
+    if (const Place node = pick_from(ready_, 24); node != kNoPlace) return node;
+    return pick_from(by_place_, 8);
+  }
+
+  Place find_loyal(double limit, double least) const {
+    Place best = kNoPlace;
+    for (Place node : recent_)
+      if (!executed_[node] && p_.work[node] == Work::kKernel && work_before_[node] <= limit && rank_[node] >= least &&
+          (best == kNoPlace || rank_[node] > rank_[best]))
+        best = node;
+    return best;
+  }
+
+  // The first in the queue that fits in memory.
+  Place pick_from(Queue& queue, std::size_t tries) {
+    Place found = kNoPlace;
+    tried_.clear();
+    while (!queue.empty() && tried_.size() < tries && found == kNoPlace) {
+      const Ranked entry = queue.pop();
+      if (executed_[entry.node]) continue;
+      tried_.push_back(entry);
+      if (fits(entry.node)) found = entry.node;
+    }
+    for (const Ranked& entry : tried_) queue.push(entry);
+    return found;
+  }
+
+  // Launches on each group that would be idle before `end`.
+  void launch_until(double end) {
+    const double limit = window_end();
+    for (std::uint32_t g = 0; g < p_.groups; ++g) {
+      Queue& held = held_launches_[g];
+      while (group_free_[g] < end || group_free_[g] <= now_) {
+        while (!held.empty() && -held.top().rank <= limit) {
+          const Place node = held.pop().node;
+          ready_launches_[g].push({rank_[node], node});
+        }
+        const Place node = pick_from(ready_launches_[g], 4);
+        if (node == kNoPlace) break;
+        std::vector<Place> kept;
+        kept.swap(recent_);
+        execute(node);
+        kept.swap(recent_);
+      }
+    }
+  }
+
+  // To the next end of a collective, if one is in flight.
+  bool advance() {
+    while (!ends_.empty() && -ends_.top().rank <= now_) ends_.pop();
+    if (ends_.empty()) return false;
+    const double end = -ends_.top().rank;
+    if (!stalls_.empty() && stalls_.back().at == now_) {
+      stalls_.back().at = end;
+      stalls_.back().seconds += end - now_;
+    } else {
+      stalls_.push_back({end, end - now_});
+    }
+    now_ = end;
+    return true;
+  }
+
+  // Memory may allow no other.
+  bool launch_first_left() {
+    const std::size_t first = find_frontier();
+    if (first >= p_.size() || p_.work[first] != Work::kLaunch || missing_[first] != 0) return false;
+    execute(static_cast<Place>(first));
+    return true;
+  }
+
+  // The first node that is left: its inputs are, and the order of the body goes on with it.
+  void force() {
+    const std::size_t first = find_frontier();
+    EPWEAVE_CHECK(first < p_.size() && missing_[first] == 0 && p_.work[first] != Work::kWait);
+    const auto node = static_cast<Place>(first);
+    execute(node);
+    if (p_.work[node] == Work::kKernel) now_ += p_.seconds[node];
+  }
+
+  const ScheduleProblem& p_;
+  const ListOptions& options_;
+  std::vector<double> rank_;
+  std::vector<std::uint32_t> missing_;
+  std::vector<char> executed_;
+  std::vector<Place> order_, kernels_;
+  std::size_t left_ = 0, frontier_ = 0, first_kernel_ = 0;
+
+  double now_ = 0;
+  std::vector<double> group_free_, launched_end_, work_before_;
+  std::vector<Place> released_, stack_, recent_;
+  Queue held_, ready_, by_place_, in_flight_, ends_;
+  std::vector<Queue> ready_launches_, held_launches_;
+  std::vector<Ranked> tried_;
+  std::vector<double> starts_;
+  std::vector<Stall> stalls_;
+
+  struct Freed {
+    std::size_t from, to;
+    std::int64_t bytes;
+  };
+  std::vector<std::uint32_t> touches_left_;
+  std::vector<std::uint32_t> end_;  // of a storage's touchers, in order: one behind the last that is left
+  std::int64_t live_ = 0, peak_ = 0;
+  MemoryForecast forecast_;
+  std::vector<Place> makers_;
+  std::vector<Freed> freed_;
+};
+
+}  // namespace
+
+ListSchedule schedule_list(const ScheduleProblem& problem, const std::vector<std::int64_t>& live,
+                           std::vector<double> priority, const ListOptions& options) {
+  return Scheduler(problem, live, std::move(priority), options).run();
+}
+
+}  // namespace epweave

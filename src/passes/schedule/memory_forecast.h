@@ -1,0 +1,34 @@
+// Live bytes if the rest of a body executes in the order that it has.
+//
+// A scheduler runs some nodes ahead of their place. Whatever it did, what is left can be executed in the
+// body's own order, and the forecast says how many bytes live at each place if it is. As long as no place
+// exceeds the budget, there is a way on within the budget: the first node that is left.
+//
+//   add(from, to, bytes)    a result made early lives from now to its place; an operand read early dies early
+//
+// O(log places) each.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace epweave {
+
+class MemoryForecast {
+ public:
+  explicit MemoryForecast(const std::vector<std::int64_t>& live);
+
+  void add(std::size_t from, std::size_t to, std::int64_t bytes);  // places from <= p < to
+  std::int64_t most(std::size_t from, std::size_t to) const;       // over from <= p < to; very low if none
+
+  std::int64_t most() const { return most_[1]; }
+
+ private:
+  void raise(std::size_t i);  // what its ancestors say
+
+  std::size_t leaves_ = 1;
+  std::vector<std::int64_t> most_;   // of the subtree, with what was added to it as a whole
+  std::vector<std::int64_t> added_;  // to the subtree as a whole
+};
+
+}  // namespace epweave

@@ -1,0 +1,174 @@
+#include "passes/schedule/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "analysis/order.h"
+#include "cost/live_bytes.h"
+#include "cost/simulate.h"
+#include "passes/overlap_ep/overlap_ep_movement.h"
+#include "passes/record.h"
+#include "passes/schedule/search_order.h"
+
+namespace epweave {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// How many list schedules to make. A schedule takes time in proportion to the nodes: on one core about two
+// microseconds each.
+SearchOptions plan_search(Effort effort, std::size_t nodes) {
+  const auto within = [&](double visits, std::size_t least, std::size_t most) {
+    const double count = visits / static_cast<double>(std::max<std::size_t>(nodes, 1));
+    return std::clamp(static_cast<std::size_t>(count), least, most);
+  };
+  if (effort == Effort::kFast) {
+    const std::size_t all = within(1.1e6, 3, 96);
+    return {.settings = std::max<std::size_t>(all * 3 / 5, 3), .steps = all * 2 / 5};
+  }
+  return {.settings = within(6e6, 16, 240), .steps = within(16e6, 16, 1200)};
+}
+
+struct Predicted {
+  double seconds = 0;
+  std::int64_t peak = 0;
+};
+
+// What the tool itself says of an order, with host and contention as the cluster has them.
+Predicted predict(const StepModel& model, std::span<const Place> order) {
+  Simulator simulator(model);
+  return {simulator.run(order), find_peak(model, order).bytes};
+}
+
+std::string print_gib(std::int64_t bytes) {
+  const double gib = static_cast<double>(bytes) / kGiB;
+  return gib < 1 ? fmt::format("{:.3f} GiB", gib) : fmt::format("{:.2f} GiB", gib);
+}
+
+[[noreturn]] void refuse_memory(std::int64_t budget, const Predicted& given, std::int64_t least) {
+  throw PassError("schedule.memory",
+                  fmt::format("the budget is {} ({} bytes), but the input needs {} at its peak, and no order that "
+                              "was tried needs less than {} ({} bytes)",
+                              print_gib(budget), budget, print_gib(given.peak), print_gib(least), least),
+                  Site(), fmt::format("give memory={} or more, or a share above the input's peak as in memory=2%", least));
+}
+
+std::vector<NodeId> nodes_of(const StepModel& model, std::span<const Place> order) {
+  std::vector<NodeId> nodes;
+  nodes.reserve(order.size());
+  for (Place place : order) nodes.push_back(model.nodes[place]);
+  return nodes;
+}
+
+// Under the free order, launches of a group may change places: every rank gets this same order.
+void prove_order(const Graph& graph, const OrderFacts& facts, const Body& after, const ScheduleRules& rules) {
+  IdSet<NodeId> free_launches(after.nodes.size());
+  if (rules.launches == LaunchOrder::kFree)
+    for (const Launch& launch : facts.launches) free_launches.insert(launch.node);
+  const auto violation = find_order_violation(facts, after, free_launches);
+  if (!violation) return;
+  throw PassError("schedule.illegal-order",
+                  "the order found would break one that must hold: " +
+                      print_path(graph, graph.step(), {&*violation, 1}),
+                  site_of(graph, graph.step().nodes[violation->after]), "report the graph; schedule without it");
+}
+
+std::string_view reason_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::kKernel: return "computes where the order is predicted to take least";
+    case StepKind::kLaunch: return "launched when its group would idle";
+    case StepKind::kWait: return "waits where its collective is predicted to be done";
+    default: return "in front of its first user";
+  }
+}
+
+std::size_t record_moves(const Graph& before, const StepModel& model, Graph& after) {
+  const std::vector<NodeId> moved = find_moved(before.step(), after.step().order);
+  IdVector<NodeId, Place> places(before.step().nodes.size());
+  for (Place i = 0; i < model.size(); ++i) places[model.nodes[i]] = i;
+  const StringId pass = after.intern("schedule");
+  Body& step = after.step();
+  for (const NodeId id : moved)
+    record_moved(*after.context, step.nodes[id],
+                 Provenance{.pass = pass, .reason = after.intern(reason_of(model.kinds[places[id]]))});
+  return moved.size();
+}
+
+std::string describe(const Predicted& p) {
+  return fmt::format("{:.2f} ms at {}", p.seconds * 1e3, print_gib(p.peak));
+}
+
+std::string describe_assumptions(const StepModel& model) {
+  std::string text = fmt::format("predicted for one rank of cluster {}", model.cluster.name);
+  if (const std::string changed = changed_parameters(model.cluster); !changed.empty())
+    text += fmt::format(" ({})", changed);
+  if (model.assumed_symbols > 0)
+    text += fmt::format("; {} extents are assumed to be balanced", model.assumed_symbols);
+  if (!model.cluster.has_contention()) text += "; without contention";
+  return text;
+}
+
+}  // namespace
+
+MemoryBudget parse_memory_budget(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  static constexpr Unit kUnits[] = {{"", 1},           {"B", 1},           {"KiB", 1024.0}, {"MiB", 1024.0 * 1024},
+                                    {"GiB", kGiB},     {"TiB", kGiB * 1024}, {"kB", 1e3},   {"MB", 1e6},
+                                    {"GB", 1e9},       {"TB", 1e12}};
+  const auto fail = [&] {
+    throw UsageError(fmt::format("option 'memory': '{}' is no amount of memory\n  expected a share above what the "
+                                 "input needs, as in memory=2%, or bytes, as in memory=32.1GiB",
+                                 text));
+  };
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (error != std::errc() || !std::isfinite(number) || number < 0) fail();
+  if (unit == "%") {
+    if (number > 1e6) fail();
+    return {.bytes = std::nullopt, .growth = number / 100};
+  }
+  for (const Unit& u : kUnits)
+    if (u.name == unit && number * u.bytes < 9e18 && number > 0)
+      return {.bytes = static_cast<std::int64_t>(number * u.bytes), .growth = 0};
+  fail();
+  return {};
+}
+
+PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
+  const StepModel model = model_step(graph, options.cluster);
+  require_prices(graph, model);
+  const Predicted given = predict(model, given_order(model));
+  const std::int64_t budget =
+      options.memory.bytes.value_or(static_cast<std::int64_t>(static_cast<double>(given.peak) * (1 + options.memory.growth)));
+
+  const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
+  SearchOptions search = plan_search(options.effort, model.size());
+  search.budget = budget;
+  const FoundOrder found = search_order(problem, search);
+  const Predicted result = predict(model, found.order);
+  if (!found.fits || result.peak > budget) refuse_memory(budget, given, found.least_peak);
+
+  PassResult pass{graph};
+  if (result.seconds < given.seconds || given.peak > budget) {
+    pass.graph.step().order = nodes_of(model, found.order);
+    prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), options.rules);
+    const std::size_t moved = record_moves(graph, model, pass.graph);
+    pass.notes.push_back(fmt::format("predicted: {} -> {}, within {}; {} of {} nodes moved; best of {} orders",
+                                     describe(given), describe(result), print_gib(budget), moved, model.size(),
+                                     found.schedules));
+  } else {
+    pass.notes.push_back(fmt::format("predicted: {}; none of {} orders within {} is faster, so it stays", describe(given),
+                                     found.schedules, print_gib(budget)));
+  }
+  pass.notes.push_back(describe_assumptions(model));
+  return pass;
+}
+
+}  // namespace epweave

@@ -1,0 +1,55 @@
+// schedule: the order of a step that is predicted to take least, within a budget of memory.
+//
+// Reorders, nothing else: the same nodes with the same arguments in another order. Kernels, launches and waits
+// move; what must stay in order does (effects, host reads, calls without a row in the op table).
+//
+//   before   g = all_gather(p)  w = wait(g)  y = mm(x, w)  dp = mm(t, g)  s = reduce_scatter(dp)  r = wait(s) ..
+//   after    g = all_gather(p)  dp = mm(t, g) .. under it  w = wait(g)  s = ..  y = mm(x, w)  r = wait(s) where done
+//
+//   prices and clock   cost/step_model.h, cost/simulate.h: predicted, for one rank, routing balanced, no contention
+//   problem            schedule_problem.h: what must stay in order, what lives how long
+//   one order          list_schedule.h: by longest path to the end, with exact memory
+//   many               search_order.h: the same under many settings, and near the best of them
+//   proof              analysis/order.h: the order keeps all that must be kept
+//
+// The result is never slower than its input and, where the input is within the budget, never above it. Ranks that run
+// the same program on machines alike get the same order, so launches pair up.
+//
+// Numerics: reorder (bitwise by construction).
+//
+// Provenance: `moved` for nodes outside the longest common subsequence of the two orders; the reason says under what
+// a launch or kernel moved.
+//
+// Refusals: PassError schedule.memory (no order within the budget was found: says the least that one needs),
+// simulate.unpriced (a call that nothing prices), schedule.illegal-order (our fault: says which pair).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cost/cluster.h"
+#include "passes/pass.h"
+#include "passes/schedule/schedule_problem.h"
+
+namespace epweave {
+
+enum class Effort : std::uint8_t { kFast, kBest };
+
+// A budget of device memory: bytes, or a share above what the input needs.
+struct MemoryBudget {
+  std::optional<std::int64_t> bytes;
+  double growth = 0.02;
+};
+// "2%", "32.1GiB", "34000000000". Throws UsageError.
+MemoryBudget parse_memory_budget(std::string_view text);
+
+struct ScheduleOptions {
+  Cluster cluster;
+  MemoryBudget memory;
+  ScheduleRules rules;
+  Effort effort = Effort::kFast;
+};
+
+PassResult schedule(const Graph& graph, const ScheduleOptions& options);
+
+}  // namespace epweave

@@ -1,0 +1,312 @@
+#include "passes/schedule/schedule_problem.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace epweave {
+
+namespace {
+
+// Which nodes are recomputed forward: those of the backward that say how they are recomputed.
+bool is_recomputed(const Node& node) {
+  return node.is_backward() && node.recompute;
+}
+
+class ProblemBuilder {
+ public:
+  ProblemBuilder(const Graph& graph, const StepModel& model, const ScheduleRules& rules)
+      : graph_(graph), m_(model), rules_(rules) {}
+
+  ScheduleProblem run() {
+    find_works();
+    find_roles();
+    find_edges();
+    find_storages();
+    return std::move(p_);
+  }
+
+ private:
+  const Node& node(Place place) const { return graph_.step().nodes[m_.nodes[place]]; }
+  bool is_pinned(Place place) const {
+    return node(place).kind == NodeKind::kPlaceholder || node(place).kind == NodeKind::kOutput;
+  }
+
+  // ------------------------------------------------------------------------- nodes
+
+  void find_works() {
+    const std::size_t n = m_.size();
+    p_.work.resize(n);
+    p_.seconds = m_.seconds;
+    p_.group.resize(n);
+    p_.launch = m_.launches;
+    p_.part.resize(n);
+    p_.is_backward.resize(n);
+    p_.groups = static_cast<std::uint32_t>(m_.step_groups.size());
+    for (Place i = 0; i < n; ++i) {
+      p_.work[i] = work_of(i);
+      p_.group[i] = m_.groups[i] == kNoPlace ? 0 : m_.groups[i];
+      p_.part[i] = static_cast<std::int16_t>(std::clamp(node(i).chunk.part.value_or(0), 0, 0x7fff));
+      p_.is_backward[i] = node(i).is_backward();
+    }
+  }
+
+  Work work_of(Place i) const {
+    if (is_pinned(i)) return Work::kPinned;
+    switch (m_.kinds[i]) {
+      case StepKind::kKernel: return Work::kKernel;
+      case StepKind::kLaunch: return m_.is_costed_launch(i) ? Work::kLaunch : Work::kView;
+      case StepKind::kWait: {
+        const Place launch = m_.launches[i];
+        return launch != kNoPlace && m_.is_costed_launch(launch) ? Work::kWait : Work::kView;
+      }
+      case StepKind::kAllocation: return Work::kStorage;
+      case StepKind::kView: return takes_one_of_many(i) ? Work::kEager : Work::kView;
+      default: return takes_memory(i) ? Work::kEager : Work::kView;
+    }
+  }
+
+  // An element of a computed tuple touches all storages of the tuple.
+  bool takes_one_of_many(Place i) const {
+    const auto inputs = m_.inputs[i];
+    return inputs.size() == 1 && m_.storages[i].size() > 1;
+  }
+  bool takes_memory(Place i) const {
+    return std::ranges::any_of(m_.storages[i], [&](std::uint32_t s) {
+      return m_.storage_lives[s] != StorageLife::kInput && m_.storage_bytes[s] > 0;
+    });
+  }
+
+  // "layers.3.moe" and "layers.4.moe" have one name, numbers aside; a role is the k-th call of an op in a module.
+  void find_roles() {
+    std::unordered_map<StringId, std::uint32_t> names;
+    std::unordered_map<std::string, std::uint32_t> known_names;
+    std::unordered_map<std::uint64_t, std::uint32_t> counts, roles;
+    p_.role.resize(m_.size());
+    for (Place i = 0; i < m_.size(); ++i) {
+      if (!p_.is_timed(i)) continue;
+      const Node& call = node(i);
+      const auto [name, is_new] = names.try_emplace(call.module);
+      if (is_new)
+        name->second = known_names.try_emplace(without_numbers(graph_.text(call.module)), known_names.size())
+                           .first->second;
+      const std::uint64_t kind = mix_bits(call.target.index(), static_cast<std::uint64_t>(p_.part[i]) * 4 +
+                                                                      (p_.is_backward[i] ? 2U : 0U) +
+                                                                      (is_recomputed(call) ? 1U : 0U));
+      const std::uint32_t count = counts[mix_bits(kind, call.module.index())]++;
+      p_.role[i] = roles.try_emplace(mix_bits(mix_bits(kind, name->second), count), roles.size()).first->second;
+    }
+    p_.roles = static_cast<std::uint32_t>(roles.size());
+  }
+
+  static std::string without_numbers(std::string_view module) {
+    std::string text;
+    for (char c : module)
+      if (c < '0' || c > '9') text += c;
+    return text;
+  }
+  static std::uint64_t mix_bits(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t x = a * 0x9e3779b97f4a7c15 + b + 0x7f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    return x ^ (x >> 27);
+  }
+
+  // ------------------------------------------------------------------------- edges
+
+  void find_edges() {
+    pairs_ = m_.host_reads;
+    add_barriers();
+    if (rules_.launches == LaunchOrder::kKept) add_launch_order();
+    if (rules_.recompute == RecomputeOrder::kBehindForward) add_recompute_order();
+    for (auto& [before, after] : pairs_) std::swap(before, after);
+    const PlaceLists more = list_pairs(m_.size(), pairs_);
+    std::vector<Place> last(m_.size(), kNoPlace);
+    p_.inputs.begins.assign(1, 0);
+    p_.inputs.items.reserve(m_.before.items.size() + pairs_.size());
+    for (Place i = 0; i < m_.size(); ++i) {
+      for (const PlaceLists* lists : {&m_.before, &more})
+        for (Place before : (*lists)[i])
+          if (std::exchange(last[before], i) != i) p_.inputs.items.push_back(before);
+      p_.inputs.begins.push_back(static_cast<std::uint32_t>(p_.inputs.items.size()));
+    }
+    p_.users = invert(p_.inputs);
+  }
+
+  // A call that has no row in the op table may do anything.
+  bool is_barrier(Place i) const { return node(i).kind == NodeKind::kCall && node(i).op == nullptr; }
+
+  void add_barriers() {
+    Place last = kNoPlace, first = 0;
+    for (Place i = 0; i < m_.size(); ++i) {
+      if (is_pinned(i)) continue;
+      if (last != kNoPlace) pairs_.emplace_back(last, i);
+      if (!is_barrier(i)) continue;
+      for (Place before = first; before < i; ++before)
+        if (!is_pinned(before)) pairs_.emplace_back(before, i);
+      last = i;
+      first = i + 1;
+    }
+  }
+
+  void add_launch_order() {
+    std::vector<Place> last(m_.step_groups.size(), kNoPlace);
+    for (Place i = 0; i < m_.size(); ++i) {
+      if (m_.kinds[i] != StepKind::kLaunch || m_.groups[i] == kNoPlace) continue;
+      Place& before = last[m_.groups[i]];
+      if (before != kNoPlace) pairs_.emplace_back(before, i);
+      before = i;
+    }
+  }
+
+  // Recomputed nodes behind the last forward node of the critical path, where the step has them so.
+  void add_recompute_order() {
+    const Place border = find_forward_end();
+    if (border == kNoPlace) return;
+    for (Place i = border + 1; i < m_.size(); ++i)
+      if (is_recomputed(node(i)) && p_.is_timed(i)) pairs_.emplace_back(border, i);
+  }
+
+  Place find_forward_end() const {
+    const std::size_t n = m_.size();
+    std::vector<double> head(n), tail(n);
+    double longest = 0;
+    for (Place i = 0; i < n; ++i)
+      for (Place before : m_.before[i]) head[i] = std::max(head[i], head[before] + m_.seconds[before]);
+    for (std::size_t i = n; i-- > 0;) {
+      for (Place after : m_.after[i]) tail[i] = std::max(tail[i], tail[after]);
+      tail[i] += m_.seconds[i];
+      longest = std::max(longest, head[i] + tail[i]);
+    }
+    for (std::size_t i = n; i-- > 0;)
+      if (p_.work[i] == Work::kKernel && !p_.is_backward[i] && head[i] + tail[i] >= longest * (1 - 1e-9))
+        return static_cast<Place>(i);
+    return kNoPlace;
+  }
+
+  // ------------------------------------------------------------------------- memory
+
+  void find_storages() {
+    std::vector<std::uint32_t> number(m_.storage_bytes.size(), kNoPlace);
+    for (std::size_t s = 0; s < number.size(); ++s) {
+      if (m_.storage_lives[s] == StorageLife::kInput || m_.storage_bytes[s] == 0) continue;
+      number[s] = static_cast<std::uint32_t>(p_.home.size());
+      p_.home.push_back(m_.storage_homes[s]);
+      p_.bytes.push_back(m_.storage_bytes[s]);
+      p_.stays.push_back(m_.storage_lives[s] == StorageLife::kOutput);
+    }
+    p_.input_bytes = m_.input_bytes;
+    p_.touches.begins.assign(1, 0);
+    std::vector<std::uint32_t> counts(p_.home.size() + 1);
+    for (Place i = 0; i < m_.size(); ++i) {
+      for (std::uint32_t s : m_.storages[i])
+        if (number[s] != kNoPlace && (p_.work[i] != Work::kView || p_.home[number[s]] == i)) {
+          p_.touches.items.push_back(number[s]);
+          ++counts[number[s] + 1];
+        }
+      p_.touches.begins.push_back(static_cast<std::uint32_t>(p_.touches.items.size()));
+    }
+    find_touchers(std::move(counts));
+  }
+
+  void find_touchers(std::vector<std::uint32_t> begins) {
+    std::partial_sum(begins.begin(), begins.end(), begins.begin());
+    std::vector<std::uint32_t> next(begins.begin(), begins.end() - 1);
+    p_.touchers.begins = std::move(begins);
+    p_.touchers.items.resize(p_.touches.items.size());
+    for (Place i = 0; i < m_.size(); ++i)
+      for (std::uint32_t s : p_.touches[i]) p_.touchers.items[next[s]++] = i;
+  }
+
+  const Graph& graph_;
+  const StepModel& m_;
+  const ScheduleRules& rules_;
+  std::vector<std::pair<Place, Place>> pairs_;  // before, after
+  ScheduleProblem p_;
+};
+
+}  // namespace
+
+ScheduleProblem make_schedule_problem(const Graph& graph, const StepModel& model, const ScheduleRules& rules) {
+  return ProblemBuilder(graph, model, rules).run();
+}
+
+std::vector<double> find_tails(const ScheduleProblem& problem) {
+  std::vector<double> tails(problem.size());
+  for (std::size_t i = problem.size(); i-- > 0;) {
+    double longest = 0;
+    for (Place user : problem.users[i]) longest = std::max(longest, tails[user]);
+    tails[i] = longest + problem.seconds[i];
+  }
+  return tails;
+}
+
+namespace {
+
+// The clock of the execution model with a host that costs nothing.
+class Clock {
+ public:
+  explicit Clock(const ScheduleProblem& problem)
+      : problem_(problem), streams_(problem.groups), done_(problem.size()) {}
+
+  void run(Place node) {
+    switch (problem_.work[node]) {
+      case Work::kKernel: compute_ += problem_.seconds[node]; break;
+      case Work::kLaunch: {
+        double& stream = streams_[problem_.group[node]];
+        stream = std::max(stream, compute_) + problem_.seconds[node];
+        done_[node] = stream;
+        break;
+      }
+      case Work::kWait: compute_ = std::max(compute_, done_[problem_.launch[node]]); break;
+      default: break;
+    }
+  }
+  double end() const {
+    double end = compute_;
+    for (double stream : streams_) end = std::max(end, stream);
+    return end;
+  }
+
+ private:
+  const ScheduleProblem& problem_;
+  double compute_ = 0;
+  std::vector<double> streams_, done_;
+};
+
+}  // namespace
+
+OrderValue evaluate_order(const ScheduleProblem& problem, std::span<const Place> order) {
+  OrderValue value;
+  Clock clock(problem);
+  std::vector<std::uint32_t> left(problem.home.size());
+  for (std::uint32_t s : problem.touches.items) ++left[s];
+  std::int64_t live = problem.input_bytes;
+  for (Place node : order) {
+    clock.run(node);
+    const auto touched = problem.touches[node];
+    for (std::uint32_t s : touched)
+      if (problem.home[s] == node) live += problem.bytes[s];
+    value.peak = std::max(value.peak, live);
+    for (std::uint32_t s : touched)
+      if (--left[s] == 0 && !problem.stays[s]) live -= problem.bytes[s];
+  }
+  value.seconds = clock.end();
+  return value;
+}
+
+std::vector<std::int64_t> find_live_bytes(const ScheduleProblem& problem) {
+  const std::size_t n = problem.size();
+  std::vector<std::int64_t> change(n + 1);
+  if (n > 0) change[0] = problem.input_bytes;
+  for (std::size_t s = 0; s < problem.home.size(); ++s) {
+    change[problem.home[s]] += problem.bytes[s];
+    if (!problem.stays[s]) change[problem.touchers[s].back() + 1] -= problem.bytes[s];
+  }
+  change.pop_back();
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  return change;
+}
+
+}  // namespace epweave

@@ -1,0 +1,80 @@
+// A step as a scheduler sees it: what may execute where, how long it takes, and which memory it holds.
+//
+//   node   0: x (input)   1: g = all_gather(x)   2: w = wait(g)   3: c = mul(x, x)   4: d = mm(c, w)   5: output
+//   work      kPinned        kLaunch, 3 ms          kWait            kKernel, 1 ms      kKernel, 2 ms     kPinned
+//
+// Nodes are named by their place in the order that the step has (cost/step_model.h). `inputs` names everything
+// that must execute before a node: what it takes values from, what must stay in order for the sake of storage,
+// random numbers and host reads, calls that nobody knows and what is around them, and, where asked for, the
+// launch before it on its group and the forward before recomputation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cost/step_model.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+enum class Work : std::uint8_t {
+  kPinned,   // inputs and the output: keep their place at the ends
+  kView,     // costs nothing: executes in front of its first user
+  kEager,    // costs nothing, and would keep storage alive: executes as soon as it can
+  kStorage,  // an allocation: in front of its first user
+  kKernel,   // on the compute stream
+  kLaunch,   // on the stream of its group
+  kWait,     // joins the compute stream to the end of its launch
+};
+
+struct ScheduleProblem {
+  // By node.
+  std::vector<Work> work;
+  std::vector<double> seconds;
+  std::vector<std::uint32_t> group;   // of launches
+  std::vector<Place> launch;          // of waits
+  std::vector<std::int16_t> part;     // of a divided region; 0 elsewhere
+  std::vector<bool> is_backward;
+  // Nodes that do the same in modules of the same name, numbers aside, have one role: the query projection of
+  // each layer's attention. What is a good order in one layer is one in all.
+  std::vector<std::uint32_t> role;
+  std::uint32_t roles = 0;
+  PlaceLists inputs, users;
+  PlaceLists touches;  // storages that must live while the node runs, its own results included
+  std::uint32_t groups = 0;
+
+  // By storage. What the caller passes in is not among them.
+  std::vector<Place> home;  // the node that makes it
+  std::vector<std::int64_t> bytes;
+  std::vector<bool> stays;  // to the end: the step returns it
+  PlaceLists touchers;      // the inverse of `touches`
+  std::int64_t input_bytes = 0;
+
+  std::size_t size() const { return work.size(); }
+  bool is_timed(Place i) const { return work[i] == Work::kKernel || work[i] == Work::kLaunch; }
+};
+
+enum class LaunchOrder : std::uint8_t { kFree, kKept };
+enum class RecomputeOrder : std::uint8_t { kBehindForward, kFree };
+struct ScheduleRules {
+  LaunchOrder launches = LaunchOrder::kFree;  // of each group
+  RecomputeOrder recompute = RecomputeOrder::kBehindForward;
+};
+
+ScheduleProblem make_schedule_problem(const Graph& graph, const StepModel& model, const ScheduleRules& rules);
+
+// Longest path from a node's start to the end of the step, its own time included.
+std::vector<double> find_tails(const ScheduleProblem& problem);
+
+// What an order costs.
+struct OrderValue {
+  double seconds = 0;
+  std::int64_t peak = 0;  // bytes of storages, the most at any node
+};
+OrderValue evaluate_order(const ScheduleProblem& problem, std::span<const Place> order);
+
+// Bytes that live while the node at each place runs, in the order of the body.
+std::vector<std::int64_t> find_live_bytes(const ScheduleProblem& problem);
+
+}  // namespace epweave

@@ -1,0 +1,180 @@
+#include "passes/schedule/search_order.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "passes/schedule/list_schedule.h"
+
+namespace epweave {
+namespace {
+
+constexpr double kUnlimited = 1e30;
+
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// The same numbers on every machine.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : state_(mix(seed)) {}
+  double draw(double from, double to) { return from + (to - from) * next(); }
+  // As likely between 1 and 2 as between 2 and 4.
+  double draw_scale(double from, double to) { return std::exp(draw(std::log(from), std::log(to))); }
+  bool happens(double share) { return next() < share; }
+  std::uint64_t seed() { return state_ = mix(state_); }
+
+ private:
+  double next() { return static_cast<double>(seed() >> 11) * 0x1p-53; }
+  std::uint64_t state_;
+};
+
+// In [-1, 1).
+double noise_of(std::uint64_t seed, Place node) {
+  return static_cast<double>(mix(seed ^ (std::uint64_t{node} * 0x2545f4914f6cdd1d)) >> 11) * 0x1p-52 - 1;
+}
+
+// What a list schedule is made with; times as shares of all compute, memory as a share of the budget.
+struct Setting {
+  double window = kUnlimited;
+  double loyalty = 0;
+  double lead = 0;   // priority of each part over the next: the first leads forward, the last backward
+  double noise = 0;  // largest random change of a priority
+  double budget = 1;
+  std::uint64_t seed = 0;
+};
+
+// Tried first: what came out best on one graph or another. Order matters where few are tried.
+constexpr Setting kProven[] = {
+    {.window = 0.0115, .loyalty = 0, .lead = 0.0028, .noise = 0.0002},
+    {.window = 0.04, .loyalty = 0.0025, .lead = 0.0023, .noise = 0.004},
+    {.window = 0.012, .loyalty = 0.0003, .lead = 0.005, .noise = 0.0002, .budget = 1.02},
+    {.window = 0.015, .loyalty = 0.0002, .lead = 0.0001, .noise = 0.0006},
+    {.window = 0.007, .loyalty = 0.0005, .lead = 0.012, .noise = 0.0003, .budget = 1.05},
+    {.window = 0.07, .loyalty = 0.0001, .lead = 0.002, .noise = 0.0006},
+    {.window = kUnlimited, .loyalty = 0.001, .lead = 0.0007},
+    {.window = 0.003, .loyalty = 0, .lead = 0.001},
+};
+
+class OrderSearch {
+ public:
+  OrderSearch(const ScheduleProblem& problem, const SearchOptions& options)
+      : p_(problem), options_(options), live_(find_live_bytes(problem)), tails_(find_tails(problem)), offsets_(problem.roles) {
+    for (std::size_t i = 0; i < p_.size(); ++i)
+      if (p_.work[i] == Work::kKernel) compute_ += p_.seconds[i];
+    best_.order.resize(p_.size());
+    std::iota(best_.order.begin(), best_.order.end(), Place{0});
+    best_.value = evaluate_order(p_, best_.order);
+    best_.least_peak = best_.value.peak;
+    best_.fits = best_.value.peak <= options.budget;
+  }
+
+  FoundOrder run() {
+    for (std::size_t i = 0; i < options_.settings; ++i) try_setting(i);
+    for (std::size_t i = 0; i < options_.steps; ++i) step(i);
+    return std::move(best_);
+  }
+
+ private:
+  static Setting draw_setting(std::size_t round, Dice& dice) {
+    if (round < std::size(kProven)) return kProven[round];
+    Setting s;
+    if (!dice.happens(0.1)) s.window = dice.draw_scale(0.002, 0.1);
+    if (!dice.happens(0.2)) s.loyalty = dice.draw_scale(1e-5, 3e-3);
+    if (!dice.happens(0.2)) s.lead = dice.draw_scale(1e-4, 1e-2);
+    if (!dice.happens(0.3)) s.noise = dice.draw_scale(1e-5, 1e-2);
+    if (!dice.happens(0.4)) s.budget = dice.draw(1, 1.08);
+    s.seed = dice.seed();
+    return s;
+  }
+
+  // Near the setting that was best.
+  Setting vary(Dice& dice) const {
+    Setting s = setting_;
+    for (double* value : {&s.window, &s.loyalty, &s.lead, &s.noise})
+      if (dice.happens(0.4)) *value *= dice.draw_scale(0.7, 1.4);
+    if (dice.happens(0.4)) s.budget = dice.draw(0.995, 1.08);
+    if (s.noise == 0 && dice.happens(0.3)) s.noise = dice.draw_scale(1e-5, 1e-2);
+    if (dice.happens(0.5)) s.seed = dice.seed();
+    return s;
+  }
+
+  void try_setting(std::size_t round) {
+    const bool is_near = round >= options_.settings / 2 && round >= std::size(kProven) && has_schedule_;
+    Dice dice(round);
+    const Setting setting = is_near ? vary(dice) : draw_setting(round, dice);
+    if (keep(schedule(setting, offsets_))) setting_ = setting;
+  }
+
+  ListOptions options_of(const Setting& setting) const {
+    return {.budget = static_cast<std::int64_t>(static_cast<double>(options_.budget) * setting.budget),
+            .window = compute_ * setting.window,
+            .loyalty = compute_ * setting.loyalty};
+  }
+
+  // The best schedule's setting, with the priority of some roles changed.
+  void step(std::size_t round) {
+    if (!has_schedule_) return;
+    Dice dice(0x5eed0000 + round);
+    std::vector<double> offsets = offsets_;
+    const double share = dice.draw_scale(0.01, 0.5);
+    const double change = compute_ * dice.draw_scale(2e-5, 5e-3);
+    for (double& offset : offsets)
+      if (dice.happens(share)) offset += change * dice.draw(-1, 1);
+    Setting setting = setting_;
+    if (dice.happens(0.3)) setting = vary(dice);
+    if (keep(schedule(setting, offsets))) {
+      setting_ = setting;
+      offsets_ = std::move(offsets);
+    }
+  }
+
+  ListSchedule schedule(const Setting& setting, const std::vector<double>& offsets) {
+    std::vector<double> priority = tails_;
+    for (Place i = 0; i < p_.size(); ++i) {
+      if (!p_.is_timed(i)) continue;
+      const double place = p_.is_backward[i] ? p_.part[i] : -p_.part[i];
+      priority[i] += compute_ * (setting.lead * place + setting.noise * noise_of(setting.seed, i)) + offsets[p_.role[i]];
+    }
+    return schedule_list(p_, live_, std::move(priority), options_of(setting));
+  }
+
+  // Whether it is as good as the best, which it then replaces.
+  bool keep(ListSchedule found) {
+    ++best_.schedules;
+    best_.least_peak = std::min(best_.least_peak, found.peak);
+    if (found.peak > options_.budget) return false;
+    if (has_schedule_ && found.seconds > best_schedule_.seconds) return false;
+    const OrderValue value = evaluate_order(p_, found.order);
+    if (value.peak > options_.budget || (best_.fits && value.seconds > best_.value.seconds)) return false;
+    best_.order = found.order;
+    best_.value = value;
+    best_.fits = true;
+    best_schedule_ = std::move(found);
+    has_schedule_ = true;
+    return true;
+  }
+
+  const ScheduleProblem& p_;
+  const SearchOptions& options_;
+  const std::vector<std::int64_t> live_;
+  const std::vector<double> tails_;
+  double compute_ = 0;
+  std::vector<double> offsets_;  // of priorities, by role
+  FoundOrder best_;
+  ListSchedule best_schedule_;  // that gave best_, if one did
+  Setting setting_;
+  bool has_schedule_ = false;
+};
+
+}  // namespace
+
+FoundOrder search_order(const ScheduleProblem& problem, const SearchOptions& options) {
+  return OrderSearch(problem, options).run();
+}
+
+}  // namespace epweave

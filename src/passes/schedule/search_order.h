@@ -1,0 +1,32 @@
+// The best order that a number of list schedules find (list_schedule.h).
+//
+// List scheduling decides ties and near ties blindly, and a larger window or budget can give a longer schedule.
+// So: the same list schedule under many settings, then again and again near the best one found, with the
+// priorities of some roles changed. Nodes of one role change alike, so that what is found for one layer holds
+// for all. What is kept is measured, not estimated: the makespan and the peak of the order itself.
+//
+// Deterministic: the number of schedules follows from the effort and the size of the body, not from a clock.
+#pragma once
+
+#include "passes/schedule/schedule_problem.h"
+
+namespace epweave {
+
+struct SearchOptions {
+  std::int64_t budget = 0;   // bytes
+  std::size_t settings = 0;  // list schedules under different settings
+  std::size_t steps = 0;     // list schedules near the best
+};
+
+struct FoundOrder {
+  std::vector<Place> order;
+  OrderValue value;
+  bool fits = false;           // within the budget
+  std::int64_t least_peak = 0; // of all orders that were tried
+  std::size_t schedules = 0;   // tried
+};
+
+// Never slower than the step's own order, where that is within the budget.
+FoundOrder search_order(const ScheduleProblem& problem, const SearchOptions& options);
+
+}  // namespace epweave
