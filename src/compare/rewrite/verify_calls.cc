@@ -160,7 +160,7 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
   if (claims_[user].kind == ClaimKind::kPart)
     taken_[{claims_[user].origin, leaf}].push_back({user, taken, y,
                                                     param_ == nullptr ? SIZE_MAX : position_of_param(),
-                                                    param_ != nullptr && param_->is_written});
+                                                    param_ != nullptr && param_->is_written, item_.value_or(0)});
 }
 
 bool CallCheck::is_number(Arg x) const {
@@ -273,24 +273,22 @@ void CallCheck::check_uniform() {
   }
 }
 
-PartFacts CallCheck::find_facts(const Effects& effects_a) const {
-  PartFacts facts(claims_, numbers_, effects_a);
+void CallCheck::visit_divided(const Visit& visit, const std::function<void(NodeId)>& behind) const {
   std::vector<PartOperand> operands;
   for (NodeId a : a_.order) {
     const std::uint32_t n = claims_.parts(a).empty() ? 0 : claims_.part_count(a);
     const NodeId part = n > 0 ? claims_.part_of(a, n - 1) : NodeId();
-    if (!part) continue;
     operands.clear();
-    for (auto entry = taken_.lower_bound({a, 0}); entry != taken_.end() && entry->first.first == a; ++entry) {
+    for (auto entry = part ? taken_.lower_bound({a, 0}) : taken_.end(); entry != taken_.end() && entry->first.first == a; ++entry) {
       const Use& use = entry->second.back();
       const auto how = use.taken == Taken::kPart       ? PartOperand::How::kPart
                        : use.taken == Taken::kPrevious ? PartOperand::How::kPrevious
                                                        : PartOperand::How::kWhole;
-      operands.push_back({use.param, how, use.value, use.is_written});
+      operands.push_back({use.param, how, use.value, use.is_written, use.item});
     }
-    facts.add(a, part, operands);
+    if (part) visit(a, part, operands);
+    behind(a);
   }
-  return facts;
 }
 
 // Whether a join puts rows together, as they are or viewed otherwise (verify_joins.h); others add parts up.
@@ -306,7 +304,7 @@ void CallCheck::check_summands(const PartFacts& facts) {
     const NodeId origin = claims_[id].origin;
     const PartFact fact = facts[origin];
     if (joins_rows(b_.nodes[id])) {
-      if (fact == PartFact::kOwn || fact == PartFact::kNumbers)
+      if (!facts.may_join(origin))
         claims_.fail(
             id, "rewrite-join",
             fmt::format("joins {}, of which a part has not rows of the whole but what it made of its own "

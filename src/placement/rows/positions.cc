@@ -7,6 +7,7 @@
 
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/number_ops.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -34,7 +35,11 @@ enum class NumberOp : std::uint8_t {
   kPutRows,  // self, positions, values
 };
 
-NumberOp find_number_op(std::string_view target) {
+NumberOp find_number_op(const OpInfo& row) {
+  const std::string_view target = row.target;
+  const NumberRule rule = number_rule(row);
+  if (rule != NumberRule::kNone)
+    return rule == NumberRule::kQuotient ? NumberOp::kQuotient : NumberOp::kRemainder;
   if (target.find("_like.") != target.npos || target.starts_with("aten.new_") ||
       target.starts_with("aten.sym_"))
     return NumberOp::kTypeOnly;
@@ -63,12 +68,6 @@ NumberOp find_number_op(std::string_view target) {
       {"prims.convert_element_type.default", NumberOp::kCast},
       {"aten.add.Tensor", NumberOp::kSum},
       {"aten.sub.Tensor", NumberOp::kSum},
-      {"aten.floor_divide.default", NumberOp::kQuotient},
-      {"aten.floor_divide.Scalar", NumberOp::kQuotient},
-      {"aten.div.Tensor_mode", NumberOp::kQuotient},
-      {"aten.div.Scalar_mode", NumberOp::kQuotient},
-      {"aten.remainder.Scalar", NumberOp::kRemainder},
-      {"aten.remainder.Tensor", NumberOp::kRemainder},
       {"aten.sort.stable", NumberOp::kSort},
       {"operator.getitem", NumberOp::kElement},
       {"aten.repeat_interleave.Tensor", NumberOp::kRepeat},
@@ -91,7 +90,7 @@ NumberOp find_number_op(std::string_view target) {
 NumberOp number_op_of(const Node& node) {
   static const std::vector<NumberOp> kTable = [] {
     std::vector<NumberOp> table;
-    for (const OpInfo& op : ops()) table.push_back(find_number_op(op.target));
+    for (const OpInfo& op : ops()) table.push_back(find_number_op(op));
     return table;
   }();
   return node.op == nullptr ? NumberOp::kComputes : kTable[node.op->index];
