@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
-#include "compare/rewrite/counted_extents.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -21,6 +20,8 @@ CallCheck::CallCheck(RewriteClaims& claims, Numbers& numbers)
       a_(graph_a_.step()),
       b_(graph_b_.step()),
       facts_a_(graph_a_),
+      extents_a_(context_, a_, [this](PolyId poly) { return facts_a_.normalize(poly); }),
+      extents_b_(context_, b_, [this](PolyId poly) { return numbers_.normalize(poly); }),
       attention_(graph_a_, graph_b_),
       causal_mask_(graph_a_, graph_b_, numbers) {}
 
@@ -177,8 +178,8 @@ bool CallCheck::has_share(Arg x, Arg y) {
   const bool is_scalar = result && context_.types[result].kind == TypeKind::kScalar;
   if (is_scalar && x.is_node()) return param_->type == "SymInt";
   const NumberPlace place{position_of_param(), item_};
-  const ExprId whole = find_counted_extent(context_, a_, *before_, place),
-               share = find_counted_extent(context_, b_, *after_, place);
+  const ExprId whole = extents_a_.find(*before_, place),
+               share = extents_b_.find(*after_, place);
   const ExprId given = number_of(a_, x), taken = number_of(b_, y);
   return whole && share && given && taken && facts_a_.equal(given, whole) && numbers_.is_same(taken, share);
 }

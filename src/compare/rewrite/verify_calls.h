@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "compare/rewrite/counted_extents.h"
 #include "compare/rewrite/part_facts.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/verify_attention.h"
@@ -81,6 +82,7 @@ class CallCheck {
   const Body& a_;
   const Body& b_;
   Facts facts_a_;
+  CountedExtents extents_a_, extents_b_;
   AttentionCheck attention_;
   CausalMaskCheck causal_mask_;
   std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument
