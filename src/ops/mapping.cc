@@ -922,6 +922,7 @@ struct FamilyMapping {
 FamilyMapping mapping_of(OpFamily family) {
   switch (family) {
     case OpFamily::kElementwise:
+    case OpFamily::kIdentity:
     case OpFamily::kCast:
     case OpFamily::kTransfer:
     case OpFamily::kAllReduce:

@@ -127,6 +127,8 @@ std::string_view name_of(OpFamily family) {
   switch (family) {
     case OpFamily::kElementwise:
       return "elementwise";
+    case OpFamily::kIdentity:
+      return "identity";
     case OpFamily::kCast:
       return "cast";
     case OpFamily::kTransfer:

@@ -45,6 +45,7 @@ std::string_view name_of(CostClass cost);
 enum class OpFamily : std::uint8_t {
   // An element of the result is made of the elements of the operands, which broadcast, in the same place.
   kElementwise,
+  kIdentity,  // one operand's elements, unchanged: clone, alias, detach
   kCast,      // to another dtype
   kTransfer,  // to another device
   // Over the dimensions `dim`, or all.

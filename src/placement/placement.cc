@@ -209,13 +209,13 @@ class Inference {
       if (facts_.equal(source_extent, extent)) {
         found = placement;
         found->blocks = from.blocks;
-      } else if (is_gather(node) && from.dim == 0 && placement.dim == 0) {
+      } else if (is_of(node, OpFamily::kAllGather) && from.dim == 0 && placement.dim == 0) {
         if (const auto ranks = count_runs(facts_, extent, source_extent))
           found = join_blocks(facts_.pool(), from, *ranks);
-      } else if (is_scatter(node) && from.dim == 0 && placement.dim == 0) {
+      } else if (is_of(node, OpFamily::kReduceScatter) && from.dim == 0 && placement.dim == 0) {
         if (const auto ranks = count_runs(facts_, source_extent, extent))
           found = cut_blocks(facts_.pool(), from, *ranks);
-      } else if (is_reshape(node)) {
+      } else if (is_of(node, OpFamily::kReshape)) {
         if (const auto result = follow_reshape(facts_, *source, *type, from); result.placement)
           found = result.placement;
       }
@@ -240,8 +240,10 @@ class Inference {
     std::vector<std::int64_t> gathered = {1};  // what gathers make, in multiples of the symbol
     for (NodeId id : step_.order) {
       const Node& node = step_.nodes[id];
-      if (!is_gather(node)) continue;
-      const auto result = rows_of(id), operand = rows_of(arg_of(*graph_.context, node, 0).as_node());
+      if (!is_of(node, OpFamily::kAllGather)) continue;
+      const Arg source = arg_of(*graph_.context, node, 0);
+      if (!source.is_node()) continue;  // a list of them
+      const auto result = rows_of(id), operand = rows_of(source.as_node());
       if (!result || !operand || std::ranges::find(gathered, *operand) == gathered.end()) continue;
       if (std::ranges::find(gathered, *result) == gathered.end()) gathered.push_back(*result);
     }
@@ -254,16 +256,8 @@ class Inference {
     const auto multiple = tokens_.multiple(type->sizes[0]);
     return multiple ? std::optional(multiple->factor) : std::nullopt;
   }
-  bool is_gather(const Node& node) const {
-    return graph_.text(node.target) == "_c10d_functional.all_gather_into_tensor.default";
-  }
-  bool is_scatter(const Node& node) const {
-    return graph_.text(node.target) == "_c10d_functional.reduce_scatter_tensor.default";
-  }
-  bool is_reshape(const Node& node) const {
-    const std::string_view target = graph_.text(node.target);
-    return target == "aten.reshape.default" || target == "aten.view.default" ||
-           target == "aten._unsafe_view.default";
+  static bool is_of(const Node& node, OpFamily family) {
+    return node.op != nullptr && node.op->family == family;
   }
 
   RegionId region_id(StringId root, bool backward) {

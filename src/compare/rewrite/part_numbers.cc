@@ -90,7 +90,11 @@ std::optional<PartFact> PartFacts::find_numbers(NodeId origin, NodeId part) {
 // arange(E) numbers as many rows as it has; one that begins elsewhere or takes other steps, places among them.
 PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
   if (!counts(claims_.tensor_a(origin))) return PartFact::kOwn;
-  if (op_->params.front().name != "end") return PartFact::kPlaces;
+  const auto is_or_out = [&](std::string_view name, std::int64_t number) {
+    const Arg given = find_value(context_, *node_, name);
+    return given.is_none() || given == Arg::integer(number);
+  };
+  if (!op_->find_param("end") || !is_or_out("start", 0) || !is_or_out("step", 1)) return PartFact::kPlaces;
   return divided_dimensions(origin, part).size() == 1 ? number_rows(origin, 0) : PartFact::kOwn;
 }
 
@@ -137,6 +141,7 @@ std::optional<PartFacts::NumberedRows> PartFacts::divide_rows(std::uint32_t numb
 // Elements come out as they went in, wherever they lie.
 bool PartFacts::moves_elements(NodeId origin) const {
   switch (op_->family) {
+    case OpFamily::kIdentity:
     case OpFamily::kReshape:
     case OpFamily::kUnsqueeze:
     case OpFamily::kSqueeze:
@@ -155,8 +160,6 @@ bool PartFacts::moves_elements(NodeId origin) const {
       return true;
     case OpFamily::kCast:
       return counts(claims_.tensor_a(origin));
-    case OpFamily::kElementwise:
-      return op_->is_view || op_->find_param("memory_format").has_value();
     default:
       return false;
   }

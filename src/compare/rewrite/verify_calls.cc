@@ -159,9 +159,9 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
                                     "is; each part must take all of it",
                                     where));
   if (claims_[user].kind == ClaimKind::kPart)
-    taken_[{claims_[user].origin, leaf}].push_back({user, taken, y,
-                                                    param_ == nullptr ? SIZE_MAX : position_of_param(),
-                                                    param_ != nullptr && param_->is_written, item_.value_or(0)});
+    taken_[{claims_[user].origin, leaf}].push_back(
+        {user, taken, y, param_ == nullptr ? SIZE_MAX : position_of_param(),
+         param_ != nullptr && param_->is_written, item_.value_or(0)});
 }
 
 bool CallCheck::is_number(Arg x) const {
@@ -178,8 +178,7 @@ bool CallCheck::has_share(Arg x, Arg y) {
   const bool is_scalar = result && context_.types[result].kind == TypeKind::kScalar;
   if (is_scalar && x.is_node()) return param_->type == "SymInt";
   const NumberPlace place{position_of_param(), item_};
-  const ExprId whole = extents_a_.find(*before_, place),
-               share = extents_b_.find(*after_, place);
+  const ExprId whole = extents_a_.find(*before_, place), share = extents_b_.find(*after_, place);
   const ExprId given = number_of(a_, x), taken = number_of(b_, y);
   return whole && share && given && taken && facts_a_.equal(given, whole) && numbers_.is_same(taken, share);
 }
@@ -280,7 +279,8 @@ void CallCheck::visit_divided(const Visit& visit, const std::function<void(NodeI
     const std::uint32_t n = claims_.parts(a).empty() ? 0 : claims_.part_count(a);
     const NodeId part = n > 0 ? claims_.part_of(a, n - 1) : NodeId();
     operands.clear();
-    for (auto entry = part ? taken_.lower_bound({a, 0}) : taken_.end(); entry != taken_.end() && entry->first.first == a; ++entry) {
+    for (auto entry = part ? taken_.lower_bound({a, 0}) : taken_.end();
+         entry != taken_.end() && entry->first.first == a; ++entry) {
       const Use& use = entry->second.back();
       const auto how = use.taken == Taken::kPart       ? PartOperand::How::kPart
                        : use.taken == Taken::kPrevious ? PartOperand::How::kPrevious

@@ -188,8 +188,7 @@ FrameCheck::Order FrameCheck::common() {
     if (order.kind == Order::Kind::kAny && result.kind == Order::Kind::kNoRows) result = order;
     any_lost |= order.is_lost();
     if (!order.is_known()) continue;
-    if (first != nullptr && pairs_rows(node_->op->family))
-      pair(*first, result, operand, order, false);
+    if (first != nullptr && pairs_rows(node_->op->family)) pair(*first, result, operand, order, false);
     first = &operand;
     result = order;
   }
@@ -198,7 +197,8 @@ FrameCheck::Order FrameCheck::common() {
 
 FrameCheck::Order FrameCheck::made_by(NodeId call, const Order& rows) {
   const std::uint64_t word = FrameTerms::kNodeWord | numbers_[call].index();
-  if (!rows.is_known()) return rows.is_lost() ? lost() : known(terms_.intern({FrameTerms::kSort, {}, {word}}));
+  if (!rows.is_known())
+    return rows.is_lost() ? lost() : known(terms_.intern({FrameTerms::kSort, {}, {word}}));
   return rows == token_order_ ? known(terms_.intern({FrameTerms::kSort, FrameId(), {word}}))
                               : known(terms_.intern({FrameTerms::kPick, rows.frame, {word}}));
 }
@@ -209,7 +209,8 @@ FrameCheck::Order FrameCheck::sorted(NodeId call) {
   const Order rows = order_of(keys);
   const Arg descending = find_value("descending");
   const bool is_upwards = descending.is_none() || descending == Arg::boolean(false);
-  if (sort_of(value_in_a(keys)) && is_upwards && keys.fact == PartFact::kNumbers && !numbered_by(keys).is_lost())
+  if (sort_of(value_in_a(keys)) && is_upwards && keys.fact == PartFact::kNumbers &&
+      !numbered_by(keys).is_lost())
     return numbered_by(keys);
   return made_by(call, rows);
 }
@@ -220,7 +221,8 @@ NodeId FrameCheck::sort_of(NodeId order) const {
   const auto element = tuple_element(context_, a_, a_.nodes[order]);
   if (!element) {
     const Node& node = a_.nodes[order];
-    const bool is_argsort = node.op != nullptr && node.op->family == OpFamily::kSort && node.op->returns.size() == 1;
+    const bool is_argsort =
+        node.op != nullptr && node.op->family == OpFamily::kSort && node.op->returns.size() == 1;
     return is_argsort ? numbers_[order] : NodeId();
   }
   const OpInfo* op = a_.nodes[element->tuple].op;
@@ -267,7 +269,8 @@ FrameCheck::Order FrameCheck::put(const Operand& positions) {
   Order numbers = order_of(positions), values;
   const Operand* written = nullptr;
   for (const Operand& operand : operands)
-    if (&operand != &into && &operand != &positions && operand.is_rows() && !facts_->picked_dimension(operand)) {
+    if (&operand != &into && &operand != &positions && operand.is_rows() &&
+        !facts_->picked_dimension(operand)) {
       written = &operand;
       values = order_of(operand);
     }
@@ -332,12 +335,15 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   if (facts_a_.equal(before, after)) return rows;
   ExprPool& pool = facts_a_.pool();
   const PolyId few = facts_a_.normalize(before), many = facts_a_.normalize(after);
-  const auto is_count = [&](const std::optional<PolyId>& ratio) { return ratio && pool.constant(*ratio).has_value(); };
+  const auto is_count = [&](const std::optional<PolyId>& ratio) {
+    return ratio && pool.constant(*ratio).has_value();
+  };
   if (const auto pieces = pool.divide_exactly(many, few); is_count(pieces))
     return known(terms_.intern({FrameTerms::kEach, rows.frame, {pieces->index()}}));
   const auto pieces = pool.divide_exactly(few, many);
   const FrameTerms::Term& term = terms_[rows.frame];
-  if (is_count(pieces) && term.kind == FrameTerms::kEach && term.values[0] == pieces->index()) return known(term.base);
+  if (is_count(pieces) && term.kind == FrameTerms::kEach && term.values[0] == pieces->index())
+    return known(term.base);
   claims_.fail(part, "rewrite-rows",
                fmt::format("regroups rows of {}, of which a part has others side by side than the whole",
                            claims_.describe(source.taken->value.as_node())));
@@ -351,9 +357,10 @@ void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const 
   }
   if (!a.is_known() || !b.is_known() || a == b) return;
   if (terms_.may_be_same(a.frame, b.frame)) return assume(x, y);
-  claims_.fail(part_, "rewrite-rows",
-               fmt::format("takes rows of {} and of {} together, which a part has in different orders of its own",
-                           name_of(x), name_of(y)));
+  claims_.fail(
+      part_, "rewrite-rows",
+      fmt::format("takes rows of {} and of {} together, which a part has in different orders of its own",
+                  name_of(x), name_of(y)));
 }
 
 std::string FrameCheck::name_of(const Operand& operand) const {

@@ -46,6 +46,7 @@ enum class RowOrder : std::uint8_t {
 RowOrder row_order(OpFamily family) {
   switch (family) {
     case OpFamily::kElementwise:
+    case OpFamily::kIdentity:
     case OpFamily::kCast:
     case OpFamily::kTransfer:
     case OpFamily::kNormalise:

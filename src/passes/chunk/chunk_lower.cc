@@ -491,9 +491,7 @@ class Lowering {
     if ((node.extra && !node.extra->bindings.empty()) || node.op->cost == CostClass::kCollective ||
         node.op->cost == CostClass::kWait)
       return false;
-    const std::string_view target = out_.text(node.target);
-    const bool reads_type =
-        target == "aten.sym_size.int" || target == "aten.sym_numel.default" || node.op->reads_types_only;
+    const bool reads_type = node.op->family == OpFamily::kSize || node.op->reads_types_only;
     bool only_sizes = true;
     for_each_input(*in_.context, node, [&](NodeId input) {
       const bool is_type_of_outside = !placements_.region[input] && reads_type;

@@ -38,7 +38,7 @@ class Reasons {
       case PlacementKind::kCarried:
         return fmt::format("each part goes on from the part before, and adds {}", name(in.sum));
       case PlacementKind::kTuple:
-        if (target(id) == "aten.sort.stable" && p.elements[0].is_local())
+        if (is_of(id, OpFamily::kSort) && p.elements[0].is_local())
           return fmt::format("the part's rows of {}, sorted", name(in.rows));
         return in.rows ? fmt::format("results for the rows of {}", name(in.rows))
                        : fmt::format("results for {}", name(in.any()));
@@ -76,7 +76,9 @@ class Reasons {
   std::string name(NodeId id) const {
     return id ? fmt::format("%{}", graph_.text(body_.nodes[id].name)) : "what all parts have";
   }
-  std::string_view target(NodeId id) const { return graph_.text(body_.nodes[id].target); }
+  bool is_of(NodeId id, OpFamily family) const {
+    return body_.nodes[id].op != nullptr && body_.nodes[id].op->family == family;
+  }
 
   std::string split(const Inputs& in) const {
     if (in.ordered && in.moved)
@@ -86,10 +88,9 @@ class Reasons {
     return fmt::format("new rows, as many as the part has ({})", name(in.any()));
   }
   std::string local(NodeId id, const Inputs& in) const {
-    if (target(id) == "_c10d_functional.all_to_all_single.default")
+    if (is_of(id, OpFamily::kAllToAll))
       return fmt::format("rows of {}, exchanged between ranks", name(in.rows));
-    if (target(id).starts_with("aten.arange"))
-      return fmt::format("numbers of the part's rows ({})", name(in.any()));
+    if (is_of(id, OpFamily::kIota)) return fmt::format("numbers of the part's rows ({})", name(in.any()));
     const bool is_number = tensor_of(context_, body_.nodes[id].type) == nullptr;
     if (in.rows && is_number) return fmt::format("a count of the rows of {}", name(in.rows));
     if (const NodeId index = find_index(id)) return picked(id, index);
@@ -99,8 +100,7 @@ class Reasons {
   }
   // What says which rows an op picks.
   NodeId find_index(NodeId id) const {
-    if (target(id) != "aten.index.Tensor" && target(id) != "aten.gather.default" &&
-        target(id) != "aten.index_select.default")
+    if (!is_of(id, OpFamily::kIndex) && !is_of(id, OpFamily::kGather) && !is_of(id, OpFamily::kIndexSelect))
       return NodeId();
     NodeId last;
     for_each_input(context_, body_.nodes[id], [&](NodeId input) { last = input; });

@@ -13,13 +13,10 @@ namespace {
 
 // Shows every element of its first argument once, with the rows of a part in that part.
 bool is_change_of_shape(const Node& node) {
-  static const std::array<const OpInfo*, 12> kOps = {
-      find_op("aten.alias.default"),   find_op("aten.detach.default"),  find_op("aten.t.default"),
-      find_op("aten.transpose.int"),   find_op("aten.permute.default"), find_op("aten.unsqueeze.default"),
-      find_op("aten.squeeze.default"), find_op("aten.squeeze.dim"),     find_op("aten.squeeze.dims"),
-      find_op("aten.reshape.default"), find_op("aten.view.default"),    find_op("aten._unsafe_view.default"),
-  };
-  return node.op != nullptr && std::ranges::find(kOps, node.op) != kOps.end();
+  if (node.op == nullptr || (node.op->cost != CostClass::kFree && !node.op->is_view)) return false;
+  const OpFamily family = node.op->family;
+  return family == OpFamily::kIdentity || family == OpFamily::kReshape || family == OpFamily::kPermute ||
+         family == OpFamily::kUnsqueeze || family == OpFamily::kSqueeze;
 }
 
 // Nothing but the value is missing where it is left out.

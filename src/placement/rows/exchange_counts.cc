@@ -27,37 +27,98 @@ enum class CountOp : std::uint8_t {
   kEntry,  // one of the numbers of a vector
 };
 
-CountOp find_count_op(std::string_view target) {
-  static constexpr std::pair<std::string_view, CountOp> kOps[] = {
-      {"aten.reshape.default", CountOp::kKeeps},
-      {"aten.view.default", CountOp::kKeeps},
-      {"aten._unsafe_view.default", CountOp::kKeeps},
-      {"aten.clone.default", CountOp::kKeeps},
-      {"aten.alias.default", CountOp::kKeeps},
-      {"aten.detach.default", CountOp::kKeeps},
-      {"aten._to_copy.default", CountOp::kKeeps},
-      {"prims.convert_element_type.default", CountOp::kKeeps},
-      {"_c10d_functional.wait_tensor.default", CountOp::kKeeps},
-      {"aten.sum.dim_IntList", CountOp::kSum},
-      {"_c10d_functional.all_to_all_single.default", CountOp::kExchange},
-      {"aten.scatter.value", CountOp::kMarks},
-      {"aten.scatter_.value", CountOp::kMarks},
-      {"aten._local_scalar_dense.default", CountOp::kRead},
-      {"operator.getitem", CountOp::kEntry},
-      {"aten.select.int", CountOp::kEntry},
-  };
-  for (const auto& [name, op] : kOps)
-    if (name == target) return op;
-  return CountOp::kOther;
+CountOp find_count_op(const OpInfo& op) {
+  switch (op.family) {
+    case OpFamily::kIdentity:
+    case OpFamily::kReshape:
+    case OpFamily::kCast:
+    case OpFamily::kWait:
+      return CountOp::kKeeps;
+    case OpFamily::kSum:
+      return op.find_param("dim") ? CountOp::kSum : CountOp::kOther;
+    case OpFamily::kAllToAll:
+      return CountOp::kExchange;
+    case OpFamily::kScatter:
+      return op.find_param("value") ? CountOp::kMarks : CountOp::kOther;
+    case OpFamily::kHostRead:
+      return CountOp::kRead;
+    case OpFamily::kElement:
+    case OpFamily::kSelect:
+      return CountOp::kEntry;
+    case OpFamily::kElementwise:
+    case OpFamily::kTransfer:
+    case OpFamily::kReduce:
+    case OpFamily::kTruth:
+    case OpFamily::kScan:
+    case OpFamily::kNormalise:
+    case OpFamily::kHalve:
+    case OpFamily::kHalveBackward:
+    case OpFamily::kNormaliseLast:
+    case OpFamily::kNormaliseLastBackward:
+    case OpFamily::kBitView:
+    case OpFamily::kUnsqueeze:
+    case OpFamily::kSqueeze:
+    case OpFamily::kPermute:
+    case OpFamily::kExpand:
+    case OpFamily::kRepeat:
+    case OpFamily::kSlice:
+    case OpFamily::kSplit:
+    case OpFamily::kUnbind:
+    case OpFamily::kPad:
+    case OpFamily::kUnslice:
+    case OpFamily::kSliceWrite:
+    case OpFamily::kJoin:
+    case OpFamily::kStack:
+    case OpFamily::kReorder:
+    case OpFamily::kTriangle:
+    case OpFamily::kIndex:
+    case OpFamily::kGather:
+    case OpFamily::kIndexSelect:
+    case OpFamily::kEmbedding:
+    case OpFamily::kEmbeddingBackward:
+    case OpFamily::kIndexPut:
+    case OpFamily::kScatterAdd:
+    case OpFamily::kRowScatter:
+    case OpFamily::kIndexAdd:
+    case OpFamily::kIndexCopy:
+    case OpFamily::kRepeatRows:
+    case OpFamily::kMaskedRows:
+    case OpFamily::kSearch:
+    case OpFamily::kCount:
+    case OpFamily::kOneHot:
+    case OpFamily::kTopK:
+    case OpFamily::kSort:
+    case OpFamily::kMatmul:
+    case OpFamily::kAddMatmul:
+    case OpFamily::kGroupedMatmul:
+    case OpFamily::kAttention:
+    case OpFamily::kFlexAttention:
+    case OpFamily::kLoss:
+    case OpFamily::kLossBackward:
+    case OpFamily::kClassLoss:
+    case OpFamily::kClassLossBackward:
+    case OpFamily::kFactory:
+    case OpFamily::kIota:
+    case OpFamily::kLike:
+    case OpFamily::kNew:
+    case OpFamily::kRandom:
+    case OpFamily::kSize:
+    case OpFamily::kNumber:
+    case OpFamily::kComparison:
+    case OpFamily::kCheck:
+    case OpFamily::kAllGather:
+    case OpFamily::kReduceScatter:
+    case OpFamily::kAllReduce:
+    case OpFamily::kBroadcast:
+    case OpFamily::kMesh:
+    case OpFamily::kOpaque:
+      return CountOp::kOther;
+  }
+  return CountOp::kOther;  // no family
 }
 
 CountOp count_op_of(const Node& node) {
-  static const std::vector<CountOp> kTable = [] {
-    std::vector<CountOp> table;
-    for (const OpInfo& op : ops()) table.push_back(find_count_op(op.target));
-    return table;
-  }();
-  return node.op == nullptr ? CountOp::kOther : kTable[node.op->index];
+  return node.op == nullptr ? CountOp::kOther : find_count_op(*node.op);
 }
 
 class Tracer {
@@ -135,6 +196,9 @@ class Tracer {
   }
 
   const Node& node(NodeId id) const { return body_.nodes[id]; }
+  bool is_of(NodeId id, OpFamily family) const {
+    return node(id).op != nullptr && node(id).op->family == family;
+  }
   std::vector<Arg> items(Arg list) const {
     if (!list.is_list()) return {};
     const auto children = context_.args.children(list);
@@ -167,11 +231,8 @@ class Tracer {
       if (number.is_int()) continue;
       if (!number.is_node()) return false;
       const Node& made = node(number.as_node());
-      const std::string_view target = context_.text(made.target);
-      if (!seen.insert(number.as_node().index()).second || target.starts_with("aten.sym_")) continue;
-      if (made.kind != NodeKind::kCall || !target.starts_with("operator.") ||
-          count_op_of(made) != CountOp::kOther)
-        return false;
+      if (!seen.insert(number.as_node().index()).second || is_of(number.as_node(), OpFamily::kSize)) continue;
+      if (!is_of(number.as_node(), OpFamily::kNumber)) return false;
       const auto args = context_.args[made.args], kwargs = context_.args[made.kwargs];
       open.insert(open.end(), args.begin(), args.end());
       for (std::size_t i = 1; i < kwargs.size(); i += 2) open.push_back(kwargs[i]);
@@ -207,8 +268,7 @@ class Tracer {
     if (count_op_of(node(entry)) != CountOp::kEntry) return {};
     if (const auto element = tuple_element(context_, body_, node(entry))) {
       const Arg vector = first_arg(element->tuple);
-      const bool is_unbound =
-          context_.text(node(element->tuple).target) == "aten.unbind.int" && vector.is_node();
+      const bool is_unbound = is_of(element->tuple, OpFamily::kUnbind) && vector.is_node();
       return is_unbound ? std::optional(Entry{vector.as_node(), element->index}) : std::nullopt;
     }
     return selected(entry);
@@ -309,10 +369,8 @@ class Tracer {
     const Arg value = args.values[3];
     const bool is_one = value == Arg::integer(1) || (value.is(ArgKind::kBool) && value.as_bool()) ||
                         (value.is(ArgKind::kReal) && value.as_real() == 1);
-    const std::string_view made = context_.text(node(args.values[0].as_node()).target);
-    const bool is_zeros =
-        made == "aten.zeros_like.default" || made == "aten.zeros.default" || made == "aten.new_zeros.default";
-    if (!is_one || !is_zeros || (dim != -1 && dim != rank - 1)) return {};
+    const OpInfo* made = node(args.values[0].as_node()).op;
+    if (!is_one || made == nullptr || !made->makes_zeros || (dim != -1 && dim != rank - 1)) return {};
     return unshaped(args.values[2].as_node());
   }
 

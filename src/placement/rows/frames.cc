@@ -87,12 +87,12 @@ class Prover {
   }
 
   void find_permutations() {
-    static const OpInfo* const index_put = find_op("aten.index_put_.default");
     for (NodeId id : body_.order)
       for (const StorageAccess& access : effects_.accesses_of(id))
         if (access.writes) written_.insert(access.storage);
     for (const auto [id, node] : walk(body_)) {
-      const Arg index = node.op == index_put ? only_item(arg(node, 1)) : Arg::none();
+      const bool is_written_to = node.op != nullptr && node.op->writes && row_op_of(node) == RowOp::kPut;
+      const Arg index = is_written_to ? only_item(arg(node, 1)) : Arg::none();
       if (index.is_node() && is_uninitialised(arg(node, 0)) && !is_written(index.as_node()))
         permutations_.insert(numbers_[index.as_node()]);
     }
@@ -187,9 +187,7 @@ class Prover {
   bool sorts_rows(const Node& node, const Placement& p) const {
     const TensorType* type = arg(node, 0).is_node() ? tensor(arg(node, 0)) : nullptr;
     if (p.elements.empty() || type == nullptr) return false;
-    const Arg given = arg(node, 2);
-    const std::int64_t dim = given.is_int() ? given.as_int() : -1;
-    return p.elements[0].dim == (dim < 0 ? dim + static_cast<std::int64_t>(type->rank()) : dim);
+    return p.elements[0].dim == sorted_dimension(context_, node, type->rank());
   }
   const TensorType* tensor(Arg a) const { return tensor_of(context_, body_.nodes[a.as_node()].type); }
 
@@ -253,10 +251,10 @@ class Prover {
   }
   // The sort whose order a value is.
   NodeId sort_of(Arg order) const {
-    static const OpInfo* const sort = find_op("aten.sort.stable");
     if (!order.is_node()) return {};
     const auto element = tuple_element(context_, body_, body_.nodes[order.as_node()]);
-    const bool is_order = element && element->index == 1 && body_.nodes[element->tuple].op == sort &&
+    const bool is_order = element && element->index == 1 &&
+                          row_op_of(body_.nodes[element->tuple]) == RowOp::kSort &&
                           !is_written(order.as_node());
     return is_order ? numbers_[element->tuple] : NodeId();
   }
@@ -267,16 +265,9 @@ class Prover {
   }
   // Whether the index is 0, 1, .. to the last row of the source.
   bool counts_rows(Arg index, Arg source) {
-    static const OpInfo* const kArange[] = {find_op("aten.arange.default"), find_op("aten.arange.start"),
-                                            find_op("aten.arange.start_step")};
-    const Node& node = body_.nodes[index.as_node()];
-    const std::size_t bounds = static_cast<std::size_t>(std::ranges::find(kArange, node.op) - kArange) + 1;
-    if (bounds > std::size(kArange) || is_written(index.as_node())) return false;
-    const bool is_from_zero = bounds == 1 || arg(node, 0) == Arg::integer(0);
-    const Arg step = bounds < 3 ? Arg::none() : arg(node, 2);
-    const bool is_each = step.is_none() || step == Arg::integer(1);
-    const ExprId count = tensor(index)->sizes[0];
-    return is_from_zero && is_each && facts_.normalize(count) == row_count(source.as_node());
+    if (!counts_from_zero(context_, body_.nodes[index.as_node()]) || is_written(index.as_node()))
+      return false;
+    return facts_.normalize(tensor(index)->sizes[0]) == row_count(source.as_node());
   }
   // Whether `index` puts rows that were picked by `word` back: the order of sorting that order upwards.
   bool undoes(Arg index, std::uint64_t word) const {

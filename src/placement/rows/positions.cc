@@ -9,6 +9,7 @@
 #include "ops/bind.h"
 #include "ops/number_ops.h"
 #include "ops/op.h"
+#include "placement/rows/row_ops.h"
 
 namespace epweave {
 namespace {
@@ -19,7 +20,7 @@ enum class NumberOp : std::uint8_t {
   kTypeOnly,  // reads no values
   kKeeps,     // moves them
   kCast,
-  kSum,
+  kSum,        // or difference
   kQuotient,   // rounded
   kRemainder,  // not negative
   // Those below may make own numbers of none.
@@ -35,65 +36,119 @@ enum class NumberOp : std::uint8_t {
   kPutRows,  // self, positions, values
 };
 
-NumberOp find_number_op(const OpInfo& row) {
-  const std::string_view target = row.target;
-  const NumberRule rule = number_rule(row);
-  if (rule != NumberRule::kNone)
-    return rule == NumberRule::kQuotient ? NumberOp::kQuotient : NumberOp::kRemainder;
-  if (target.find("_like.") != target.npos || target.starts_with("aten.new_") ||
-      target.starts_with("aten.sym_"))
+NumberOp find_arithmetic(const OpInfo& op) {
+  switch (number_rule(op)) {
+    case NumberRule::kQuotient:
+      return NumberOp::kQuotient;
+    case NumberRule::kRemainder:
+      return NumberOp::kRemainder;
+    case NumberRule::kNone:
+      break;
+  }
+  return op.linearity == Linearity::kSum && !op.writes ? NumberOp::kSum : NumberOp::kComputes;
+}
+
+NumberOp find_number_op(const OpInfo& op) {
+  if (op.reads_types_only || op.family == OpFamily::kNew || op.family == OpFamily::kLike)
     return NumberOp::kTypeOnly;
-  if (target.starts_with("aten.arange.")) return NumberOp::kArange;
-  static constexpr std::pair<std::string_view, NumberOp> kOps[] = {
-      {"aten.reshape.default", NumberOp::kKeeps},
-      {"aten.view.default", NumberOp::kKeeps},
-      {"aten._unsafe_view.default", NumberOp::kKeeps},
-      {"aten.unsqueeze.default", NumberOp::kKeeps},
-      {"aten.squeeze.dim", NumberOp::kKeeps},
-      {"aten.squeeze.dims", NumberOp::kKeeps},
-      {"aten.t.default", NumberOp::kKeeps},
-      {"aten.transpose.int", NumberOp::kKeeps},
-      {"aten.permute.default", NumberOp::kKeeps},
-      {"aten.expand.default", NumberOp::kKeeps},
-      {"aten.slice.Tensor", NumberOp::kKeeps},
-      {"aten.select.int", NumberOp::kKeeps},
-      {"aten.split.Tensor", NumberOp::kKeeps},
-      {"aten.split_with_sizes.default", NumberOp::kKeeps},
-      {"aten.unbind.int", NumberOp::kKeeps},
-      {"aten.clone.default", NumberOp::kKeeps},
-      {"aten.alias.default", NumberOp::kKeeps},
-      {"aten.detach.default", NumberOp::kKeeps},
-      {"_c10d_functional.wait_tensor.default", NumberOp::kKeeps},
-      {"aten._to_copy.default", NumberOp::kCast},
-      {"prims.convert_element_type.default", NumberOp::kCast},
-      {"aten.add.Tensor", NumberOp::kSum},
-      {"aten.sub.Tensor", NumberOp::kSum},
-      {"aten.sort.stable", NumberOp::kSort},
-      {"operator.getitem", NumberOp::kElement},
-      {"aten.repeat_interleave.Tensor", NumberOp::kRepeat},
-      {"aten.index.Tensor", NumberOp::kPickIn},
-      {"aten.gather.default", NumberOp::kPick},
-      {"aten.index_select.default", NumberOp::kPick},
-      {"aten.embedding.default", NumberOp::kLookUp},
-      {"aten.index_put.default", NumberOp::kPutIn},
-      {"aten.index_put_.default", NumberOp::kPutIn},
-      {"aten.scatter.value", NumberOp::kPut},
-      {"aten.scatter_.value", NumberOp::kPut},
-      {"aten.scatter_add.default", NumberOp::kPut},
-      {"torchtitan.deterministic_scatter_add.default", NumberOp::kPutRows},
-  };
-  for (const auto& [name, op] : kOps)
-    if (name == target) return op;
-  return NumberOp::kComputes;
+  switch (op.family) {
+    case OpFamily::kIdentity:
+    case OpFamily::kReshape:
+    case OpFamily::kUnsqueeze:
+    case OpFamily::kSqueeze:
+    case OpFamily::kPermute:
+    case OpFamily::kExpand:
+    case OpFamily::kSlice:
+    case OpFamily::kSelect:
+    case OpFamily::kSplit:
+    case OpFamily::kUnbind:
+    case OpFamily::kWait:
+      return NumberOp::kKeeps;
+    case OpFamily::kCast:
+    case OpFamily::kTransfer:
+      return NumberOp::kCast;
+    case OpFamily::kIota:
+      return op.find_param("end") && !op.find_param("steps") ? NumberOp::kArange : NumberOp::kComputes;
+    case OpFamily::kElement:
+      return NumberOp::kElement;
+    case OpFamily::kSort:
+      return op.returns.size() == 2 ? NumberOp::kSort : NumberOp::kComputes;
+    case OpFamily::kRepeatRows:
+      return NumberOp::kRepeat;
+    case OpFamily::kIndex:
+      return NumberOp::kPickIn;
+    case OpFamily::kGather:
+    case OpFamily::kIndexSelect:
+      return NumberOp::kPick;
+    case OpFamily::kEmbedding:
+      return NumberOp::kLookUp;
+    case OpFamily::kIndexPut:
+      return NumberOp::kPutIn;
+    case OpFamily::kScatter:
+    case OpFamily::kScatterAdd:
+      return NumberOp::kPut;
+    case OpFamily::kRowScatter:
+      return NumberOp::kPutRows;
+    case OpFamily::kElementwise:
+      return find_arithmetic(op);
+    case OpFamily::kSum:
+    case OpFamily::kReduce:
+    case OpFamily::kTruth:
+    case OpFamily::kScan:
+    case OpFamily::kNormalise:
+    case OpFamily::kHalve:
+    case OpFamily::kHalveBackward:
+    case OpFamily::kNormaliseLast:
+    case OpFamily::kNormaliseLastBackward:
+    case OpFamily::kBitView:
+    case OpFamily::kRepeat:
+    case OpFamily::kPad:
+    case OpFamily::kUnslice:
+    case OpFamily::kSliceWrite:
+    case OpFamily::kJoin:
+    case OpFamily::kStack:
+    case OpFamily::kReorder:
+    case OpFamily::kTriangle:
+    case OpFamily::kEmbeddingBackward:
+    case OpFamily::kIndexAdd:
+    case OpFamily::kIndexCopy:
+    case OpFamily::kMaskedRows:
+    case OpFamily::kSearch:
+    case OpFamily::kCount:
+    case OpFamily::kOneHot:
+    case OpFamily::kTopK:
+    case OpFamily::kMatmul:
+    case OpFamily::kAddMatmul:
+    case OpFamily::kGroupedMatmul:
+    case OpFamily::kAttention:
+    case OpFamily::kFlexAttention:
+    case OpFamily::kLoss:
+    case OpFamily::kLossBackward:
+    case OpFamily::kClassLoss:
+    case OpFamily::kClassLossBackward:
+    case OpFamily::kFactory:
+    case OpFamily::kLike:
+    case OpFamily::kNew:
+    case OpFamily::kRandom:
+    case OpFamily::kSize:
+    case OpFamily::kNumber:
+    case OpFamily::kComparison:
+    case OpFamily::kHostRead:
+    case OpFamily::kCheck:
+    case OpFamily::kAllGather:
+    case OpFamily::kReduceScatter:
+    case OpFamily::kAllReduce:
+    case OpFamily::kAllToAll:
+    case OpFamily::kBroadcast:
+    case OpFamily::kMesh:
+    case OpFamily::kOpaque:
+      return NumberOp::kComputes;
+  }
+  return NumberOp::kComputes;  // no family
 }
 
 NumberOp number_op_of(const Node& node) {
-  static const std::vector<NumberOp> kTable = [] {
-    std::vector<NumberOp> table;
-    for (const OpInfo& op : ops()) table.push_back(find_number_op(op));
-    return table;
-  }();
-  return node.op == nullptr ? NumberOp::kComputes : kTable[node.op->index];
+  return node.op == nullptr ? NumberOp::kComputes : find_number_op(*node.op);
 }
 
 struct Numbers {
@@ -201,14 +256,9 @@ class Checker {
     if (!is_order) return numbers_[element->tuple];
     const Placement& p = placements_.placement[id_];
     const TensorType* type = tensor_of(context_, node.type);
-    if (!p.is_local() || type == nullptr || p.dim != sorted_dimension(made, *type)) return {};
+    if (!p.is_local() || type == nullptr || p.dim != sorted_dimension(context_, made, type->rank()))
+      return {};
     return {Numbers::Kind::kRows, facts_.normalize(type->sizes[static_cast<std::size_t>(p.dim)])};
-  }
-
-  int sorted_dimension(const Node& sort, const TensorType& type) const {
-    const Arg given = arg_of(context_, sort, 2);
-    const std::int64_t dim = given.is_int() ? given.as_int() : -1;
-    return static_cast<int>(dim < 0 ? dim + static_cast<std::int64_t>(type.rank()) : dim);
   }
 
   Numbers cast() const {
@@ -251,8 +301,7 @@ class Checker {
   Numbers arange() {
     const TensorType* type = result();
     if (type == nullptr || !placements_.placement[id_].is_local()) return {};
-    const bool is_from_zero = body_.nodes[id_].op == arange_;
-    if (!is_from_zero) return {Numbers::Kind::kOffsets};
+    if (!counts_from_zero(context_, body_.nodes[id_])) return {Numbers::Kind::kOffsets};
     return {Numbers::Kind::kRows, facts_.normalize(type->sizes[0])};
   }
 
@@ -389,7 +438,6 @@ class Checker {
   const Placements& placements_;
   const PlacementOptions& options_;
   Facts& facts_;
-  const OpInfo* const arange_ = find_op("aten.arange.default");
   SideTable<NodeId, Numbers> numbers_;  // of divided nodes; a tuple's are those of its first element
   RegionId region_;                     // of the node that is visited, if divided
   NodeId id_;

@@ -1,8 +1,6 @@
 #include "placement/rows/row_ops.h"
 
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -10,50 +8,131 @@
 namespace epweave {
 namespace {
 
-RowOp find_row_op(std::string_view target) {
-  for (const std::string_view maker : {"aten.new_", "aten.zeros", "aten.ones", "aten.full", "aten.empty"})
-    if (target.starts_with(maker)) return RowOp::kConstant;
-  for (const std::string_view maker : {"aten.arange", "aten.sym_", "aten.repeat_interleave"})
-    if (target.starts_with(maker)) return RowOp::kNone;
-  static constexpr std::pair<std::string_view, RowOp> kOps[] = {
-      {"aten.sort.stable", RowOp::kSort},
-      {"aten.index.Tensor", RowOp::kIndex},
-      {"aten.gather.default", RowOp::kGather},
-      {"aten.index_select.default", RowOp::kGather},
-      {"_c10d_functional.all_to_all_single.default", RowOp::kExchange},
-      {"aten.index_put.default", RowOp::kPut},
-      {"aten.index_put_.default", RowOp::kPut},
-      {"torchtitan.deterministic_scatter_add.default", RowOp::kScatter},
-      {"aten.scatter_add.default", RowOp::kScatterAlong},
-      {"aten.scatter.value", RowOp::kScatterValue},
-      {"aten.scatter_.value", RowOp::kScatterValue},
-      {"aten.mm.default", RowOp::kProduct},
-      {"aten.bmm.default", RowOp::kProduct},
-      {"aten._grouped_mm.default", RowOp::kProduct},
-      {"aten.reshape.default", RowOp::kReshape},
-      {"aten.view.default", RowOp::kReshape},
-      {"aten._unsafe_view.default", RowOp::kReshape},
-  };
-  for (const auto& [name, op] : kOps)
-    if (name == target) return op;
-  return RowOp::kRowWise;
+// None where the op has no such parameter, or the call leaves it out.
+Arg named_arg(const Context& context, const Node& node, std::string_view name) {
+  const auto param = node.op->find_param(name);
+  return param ? arg_of(context, node, *param) : Arg::none();
+}
+
+RowOp find_row_op(const OpInfo& op) {
+  switch (op.family) {
+    case OpFamily::kFactory:
+    case OpFamily::kLike:
+    case OpFamily::kNew:
+      return RowOp::kConstant;
+    case OpFamily::kIota:
+    case OpFamily::kSize:
+    case OpFamily::kRepeatRows:
+      return RowOp::kNone;
+    case OpFamily::kSort:
+      return RowOp::kSort;
+    case OpFamily::kIndex:
+      return RowOp::kIndex;
+    case OpFamily::kGather:
+    case OpFamily::kIndexSelect:
+      return RowOp::kGather;
+    case OpFamily::kAllToAll:
+      return RowOp::kExchange;
+    case OpFamily::kIndexPut:
+      return RowOp::kPut;
+    case OpFamily::kRowScatter:
+      return RowOp::kScatter;
+    case OpFamily::kScatter:
+      return op.find_param("value") ? RowOp::kScatterValue : RowOp::kScatterAlong;
+    case OpFamily::kScatterAdd:
+      return RowOp::kScatterAlong;
+    case OpFamily::kMatmul:
+    case OpFamily::kGroupedMatmul:
+      return RowOp::kProduct;
+    case OpFamily::kReshape:
+      return RowOp::kReshape;
+    case OpFamily::kElementwise:
+    case OpFamily::kIdentity:
+    case OpFamily::kCast:
+    case OpFamily::kTransfer:
+    case OpFamily::kSum:
+    case OpFamily::kReduce:
+    case OpFamily::kTruth:
+    case OpFamily::kScan:
+    case OpFamily::kNormalise:
+    case OpFamily::kHalve:
+    case OpFamily::kHalveBackward:
+    case OpFamily::kNormaliseLast:
+    case OpFamily::kNormaliseLastBackward:
+    case OpFamily::kBitView:
+    case OpFamily::kUnsqueeze:
+    case OpFamily::kSqueeze:
+    case OpFamily::kPermute:
+    case OpFamily::kExpand:
+    case OpFamily::kRepeat:
+    case OpFamily::kSelect:
+    case OpFamily::kSlice:
+    case OpFamily::kSplit:
+    case OpFamily::kUnbind:
+    case OpFamily::kPad:
+    case OpFamily::kUnslice:
+    case OpFamily::kSliceWrite:
+    case OpFamily::kJoin:
+    case OpFamily::kStack:
+    case OpFamily::kReorder:
+    case OpFamily::kTriangle:
+    case OpFamily::kEmbedding:
+    case OpFamily::kEmbeddingBackward:
+    case OpFamily::kIndexAdd:
+    case OpFamily::kIndexCopy:
+    case OpFamily::kMaskedRows:
+    case OpFamily::kSearch:
+    case OpFamily::kCount:
+    case OpFamily::kOneHot:
+    case OpFamily::kTopK:
+    case OpFamily::kAddMatmul:
+    case OpFamily::kAttention:
+    case OpFamily::kFlexAttention:
+    case OpFamily::kLoss:
+    case OpFamily::kLossBackward:
+    case OpFamily::kClassLoss:
+    case OpFamily::kClassLossBackward:
+    case OpFamily::kRandom:
+    case OpFamily::kNumber:
+    case OpFamily::kComparison:
+    case OpFamily::kHostRead:
+    case OpFamily::kCheck:
+    case OpFamily::kElement:
+    case OpFamily::kAllGather:
+    case OpFamily::kReduceScatter:
+    case OpFamily::kAllReduce:
+    case OpFamily::kBroadcast:
+    case OpFamily::kWait:
+    case OpFamily::kMesh:
+    case OpFamily::kOpaque:
+      return RowOp::kRowWise;
+  }
+  return RowOp::kRowWise;  // no family
 }
 
 }  // namespace
 
 RowOp row_op_of(const Node& node) {
-  static const std::vector<RowOp> kTable = [] {
-    std::vector<RowOp> table;
-    for (const OpInfo& op : ops()) table.push_back(find_row_op(op.target));
-    return table;
-  }();
-  return node.op == nullptr ? RowOp::kRowWise : kTable[node.op->index];
+  return node.op == nullptr ? RowOp::kRowWise : find_row_op(*node.op);
 }
 
 bool sorts_upwards(const Context& context, const Node& sort) {
-  const auto param = sort.op->find_param("descending");
-  const Arg descending = param ? arg_of(context, sort, *param) : Arg::none();
+  const Arg descending = named_arg(context, sort, "descending");
   return descending.is_none() || (descending.is(ArgKind::kBool) && !descending.as_bool());
+}
+
+int sorted_dimension(const Context& context, const Node& sort, std::size_t rank) {
+  const Arg given = named_arg(context, sort, "dim");
+  const std::int64_t dim = given.is_int() ? given.as_int() : -1;
+  return static_cast<int>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
+}
+
+bool counts_from_zero(const Context& context, const Node& node) {
+  const bool is_arange = node.op != nullptr && node.op->family == OpFamily::kIota &&
+                         node.op->find_param("end") && !node.op->find_param("steps");
+  if (!is_arange) return false;
+  const Arg start = named_arg(context, node, "start"), step = named_arg(context, node, "step");
+  return (start.is_none() || start == Arg::integer(0)) && (step.is_none() || step == Arg::integer(1));
 }
 
 }  // namespace epweave

@@ -450,6 +450,7 @@ namespace {
 bool is_covered(const OpInfo& op) {
   switch (op.family) {
     case OpFamily::kElementwise:
+    case OpFamily::kIdentity:
       return op.returns.size() == 1;
     case OpFamily::kCheck:
     case OpFamily::kScatterAdd:

@@ -117,6 +117,7 @@ Placement check(PlacementCall& call) {
 
 constexpr PlacementRow kRows[] = {
     {OpFamily::kElementwise, elementwise_op},
+    {OpFamily::kIdentity, elementwise_op},
     {OpFamily::kCast, cast},
     {OpFamily::kWait, linear},
     {OpFamily::kNumber, arithmetic},
