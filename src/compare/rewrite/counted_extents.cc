@@ -1,20 +1,24 @@
 #include "compare/rewrite/counted_extents.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
+
 namespace {
 
 constexpr std::size_t kSequenceDim = 2, kAttentionRank = 4;  // of queries and keys
 constexpr std::size_t kQueryLength = 0, kKeyLength = 1;      // of a block mask
 
+}  // namespace
+
 class CountedExtent {
  public:
-  CountedExtent(Context& context, const Body& body, const Node& node)
-      : context_(context), body_(body), node_(node) {}
+  CountedExtent(CountedExtents& extents, const Node& node)
+      : extents_(extents), context_(extents.context_), body_(extents.body_), node_(node) {}
 
   ExprId find(const NumberPlace& place) const {
     const OpParam& param = node_.op->params[place.param];
@@ -36,7 +40,7 @@ class CountedExtent {
     const TensorType* type = result();
     const bool one_each = type != nullptr && items.size() == type->rank();
     if (param.name.find("split_size") != param.name.npos)
-      return result_list().empty() ? in_table(param, items, *place.item) : of_piece(*place.item);
+      return result_list().empty() ? in_table(param, value(place.param), *place.item) : of_piece(*place.item);
     if (!one_each) return {};
     if (param.name.find("stride") != param.name.npos)
       return *place.item < type->strides.size() ? type->strides[*place.item] : ExprId();
@@ -45,15 +49,29 @@ class CountedExtent {
   }
 
   // Rows for each rank: what is left of the rows for this one.
-  ExprId in_table(const OpParam& param, std::span<const Arg> items, std::size_t item) const {
+  ExprId in_table(const OpParam& param, Arg list, std::size_t item) const {
+    const auto items = context_.args.children(list);
     const TensorType* rows = param.name.starts_with("input") ? tensor_of(0) : result();
-    ExprId left = extent(rows, 0);
-    for (std::size_t i = 0; left && i < items.size(); ++i) {
-      const ExprId other = number(items[i]);
-      if (!other) return {};
-      if (i != item) left = context_.exprs.sub(left, other);
+    const ExprId all = extent(rows, 0);
+    ExprPool& exprs = context_.exprs;
+    CountedExtents::Table& table = extents_.table_;
+    if (table.items != list || table.rows != all) table = {list, all, rows_left(all, items)};
+    const ExprId given = number(items[item]);
+    if (!table.left || !given) return {};
+    return exprs.constant(table.left) == 0 ? given
+                                           : exprs.from_poly(exprs.add(table.left, exprs.poly(given)));
+  }
+
+  PolyId rows_left(ExprId all, std::span<const Arg> items) const {
+    if (!all) return {};
+    ExprPool& exprs = context_.exprs;
+    std::vector<PolyId> taken;
+    for (const Arg& item : items) {
+      const ExprId rows = number(item);
+      if (!rows) return {};
+      taken.push_back(exprs.poly(rows));
     }
-    return left;
+    return extents_.normalize_(exprs.sub(exprs.poly(all), exprs.sum(taken)));
   }
 
   ExprId of_piece(std::size_t piece) const {
@@ -151,16 +169,15 @@ class CountedExtent {
     return size;
   }
 
+  CountedExtents& extents_;
   Context& context_;
   const Body& body_;
   const Node& node_;
 };
 
-}  // namespace
-
-ExprId find_counted_extent(Context& context, const Body& body, const Node& node, const NumberPlace& place) {
+ExprId CountedExtents::find(const Node& node, const NumberPlace& place) {
   if (node.op == nullptr || place.param >= node.op->params.size()) return {};
-  return CountedExtent(context, body, node).find(place);
+  return CountedExtent(*this, node).find(place);
 }
 
 }  // namespace epweave

@@ -9,7 +9,9 @@
 // is an extent because it happens to be as large as one.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "ir/graph.h"
 
@@ -21,8 +23,30 @@ struct NumberPlace {
   std::optional<std::size_t> item;
 };
 
-// What the number at a place of a call must be to say how large a tensor is. None: it says that of no tensor, or no
-// size is recorded. `node` is a call of `body`, perhaps with other arguments than it has there.
-ExprId find_counted_extent(Context& context, const Body& body, const Node& node, const NumberPlace& place);
+class CountedExtents {
+ public:
+  // `normalize`: as what the body's graph says of symbols has it (Facts::normalize).
+  using Normalize = std::function<PolyId(PolyId)>;
+  CountedExtents(Context& context, const Body& body, Normalize normalize)
+      : context_(context), body_(body), normalize_(std::move(normalize)) {}
+
+  // What the number at a place of a call must be to say how large a tensor is. None: it says that of no tensor, or no
+  // size is recorded. `node` is a call of the body, perhaps with other arguments than it has there.
+  ExprId find(const Node& node, const NumberPlace& place);
+
+ private:
+  friend class CountedExtent;
+  // Of a table of rows for each rank: how many rows are left when all took theirs.
+  struct Table {
+    Arg items;
+    ExprId rows;
+    PolyId left;
+  };
+
+  Context& context_;
+  const Body& body_;
+  Normalize normalize_;
+  Table table_;  // that was asked for last: each of its entries is
+};
 
 }  // namespace epweave

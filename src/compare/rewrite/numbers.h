@@ -45,6 +45,7 @@ class Numbers {
   const std::vector<std::pair<StringId, std::int64_t>>& known_numbers() const { return known_numbers_; }
   // Whether two scalars of B are equal.
   bool is_same(ExprId a, ExprId b) { return facts_.equal(a, b); }
+  PolyId normalize(PolyId b) { return facts_.normalize(b); }
   // Whether numbers of B add up to one of A.
   bool is_sum(ExprId whole, std::span<const ExprId> parts);
   // a * b, both of B.

@@ -24,10 +24,6 @@ bool is_common(PartFact fact) {
   return fact == PartFact::kSame || fact == PartFact::kZero;
 }
 
-bool is_own(PartFact fact) {
-  return fact == PartFact::kOwn || fact == PartFact::kNumbers;
-}
-
 Arg find_value(const Context& context, const Node& node, std::string_view name) {
   const auto param = node.op->find_param(name);
   return param ? arg_of(context, node, *param) : Arg::none();
@@ -60,14 +56,22 @@ bool PartFacts::Operand::is_rows() const {
   return is_tensor && std::ranges::find(is_divided, true) != is_divided.end();
 }
 
-PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a)
+bool PartFacts::is_own(PartFact fact) const {
+  return fact == PartFact::kOwn || fact == PartFact::kNumbers || fact == PartFact::kPlaces ||
+         (fact == PartFact::kEntries && !has_own_sums_);
+}
+
+PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
+                     const OrderCheck& orders)
     : claims_(claims),
       numbers_(numbers),
       effects_(effects_a),
+      orders_(orders),
       context_(*claims.graph_a().context),
       a_(claims.graph_a().step()),
       b_(claims.graph_b().step()),
-      facts_(a_.nodes.size()) {
+      facts_(a_.nodes.size()),
+      facts_a_(claims.graph_a()) {
   const Graph &a = claims.graph_a(), &b = claims.graph_b();
   for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i)
     has_own_sums_ |= b.passes[i].options.find("contract=own-sums") != std::string::npos;
@@ -77,8 +81,10 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
   const Node& node = a_.nodes[origin];
   Entry& entry = facts_[origin];
   op_ = node.op;
-  if (op_ == nullptr) return;
+  node_ = &node;
   operands_.clear();
+  numbered_ = 0;
+  if (op_ == nullptr) return;
   bool writes_shared = false, writes_part = false;
   for (const PartOperand& taken : operands) {
     operands_.push_back(describe(origin, taken));
@@ -92,14 +98,15 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
   if (op_->family == OpFamily::kElement) {
     entry.full = entry.rows = find_element(origin, part);
   } else if (kind == TypeKind::kTensor) {
-    entry.full = entry.rows = is_divided(origin, part) ? find_rows(origin) : find_full(origin);
+    entry.full = entry.rows = is_divided(origin, part) ? find_rows(origin, part) : find_full(origin);
   } else if (kind == TypeKind::kScalar || kind == TypeKind::kValue) {
     entry.full = entry.rows = find_number(origin, part);
   } else {
     entry.full = find_full(origin);
-    entry.rows = find_rows(origin);
-    entry.numbers_rows = op_->family == OpFamily::kSort && sorts_rows(node);
+    entry.rows = find_rows(origin, part);
+    entry.numbers_rows = op_->family == OpFamily::kSort && sorts_rows();
   }
+  entry.numbered = numbered_;
   if (writes_shared) {
     entry.spoils_shared = !(accumulates(context_, node) && is_summand(entry.full));
     entry.full = entry.rows = PartFact::kOwn;
@@ -147,6 +154,7 @@ PartFacts::Operand PartFacts::describe(NodeId origin, const PartOperand& taken) 
   operand.is_divided = divided_dimensions(claim.origin, value);
   if (claim.kind == ClaimKind::kPart) {
     operand.fact = facts_[claim.origin].full;
+    operand.numbered = facts_[claim.origin].numbered;
   } else {
     operand.fact = claim.kind == ClaimKind::kPiece ? PartFact::kRows : PartFact::kShare;
   }
@@ -192,7 +200,7 @@ PartFact PartFacts::find_number(NodeId origin, NodeId part) {
 
 // ------------------------------------------------------------------------- tensors
 
-PartFact PartFacts::find_element(NodeId origin, NodeId part) const {
+PartFact PartFacts::find_element(NodeId origin, NodeId part) {
   const Node& node = a_.nodes[origin];
   const auto element = tuple_element(context_, a_, node);
   const PartOperand* tuple = operands_.empty() ? nullptr : operands_.front().taken;
@@ -201,7 +209,11 @@ PartFact PartFacts::find_element(NodeId origin, NodeId part) const {
   if (tuple->how == PartOperand::How::kWhole) return PartFact::kSame;
   if (claim.kind != ClaimKind::kPart) return PartFact::kOwn;
   const Entry& entry = facts_[claim.origin];
-  if (element->index == 1 && entry.numbers_rows) return PartFact::kNumbers;
+  if (element->index == 1 && entry.numbers_rows) {
+    const std::vector<bool> dims = divided_dimensions(origin, part);
+    return number_rows(origin, static_cast<std::size_t>(std::ranges::find(dims, true) - dims.begin()));
+  }
+  numbered_ = entry.numbered;
   return claims_.tensor_a(origin) != nullptr && is_divided(origin, part) ? entry.rows : entry.full;
 }
 
@@ -340,60 +352,31 @@ bool PartFacts::is_position(std::size_t param) const {
 }
 
 // A part of the whole.
-PartFact PartFacts::find_rows(NodeId origin) const {
+PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   const Node& node = a_.nodes[origin];
-  if (op_->family == OpFamily::kIota) return PartFact::kNumbers;
+  if (const auto numbers = find_numbers(origin, part)) return *numbers;
   if (reads_no_element(*op_)) return PartFact::kRows;
-  if (op_->family == OpFamily::kSort && op_->returns.size() == 1 && sorts_rows(node))
-    return PartFact::kNumbers;
   // Each row's place in a list of how often each comes: one of all parts' places (of experts), if all have the whole list.
-  if (op_->family == OpFamily::kRepeatRows)
-    return operands_.empty() || operands_.front().is_rows() ? PartFact::kOwn : PartFact::kRows;
-  // Numbers of those rows that are not zero.
-  if (op_->family == OpFamily::kMaskedRows && op_->params.size() == 1) return PartFact::kOwn;
-  if (counts_within_rows(origin)) return PartFact::kRows;
+  if (op_->family == OpFamily::kRepeatRows) return PartFact::kRows;
+  if (!picks_own_rows()) return PartFact::kOwn;
+  if (picks_entries()) return PartFact::kEntries;
   const Arg reduction = find_value(context_, node, "reduction");
-  bool first_is_common = false;
   for (const Operand& operand : operands_) {
-    if (!operand.is_tensor) continue;
-    const std::size_t param = operand.taken->param;
-    if (param == 0) first_is_common = is_common(operand.fact);
-    if (is_position(param)) {
-      // Numbers of a part's own rows pick rows of all.
-      if (is_own(operand.fact) && first_is_common) return PartFact::kOwn;
-      continue;
-    }
-    const bool is_unused =
-        name_of_param(param) == "total_weight" && reduction.is_int() && reduction.as_int() == kSumOfLosses;
-    if (is_own(operand.fact) && !is_unused) return PartFact::kOwn;
-    if (operand.fact == PartFact::kShare && !has_own_sums_ && !is_unused) return PartFact::kOwn;
+    if (!operand.is_tensor || picked_dimension(operand)) continue;
+    const bool is_unused = name_of_param(operand.taken->param) == "total_weight" && reduction.is_int() &&
+                           reduction.as_int() == kSumOfLosses;
+    const bool is_grouping = is_one_of(name_of_param(operand.taken->param), {"offs", "repeats"});
+    if (is_unused || is_grouping) continue;
+    if (is_own(operand.fact) || (operand.fact == PartFact::kShare && !has_own_sums_)) return PartFact::kOwn;
   }
   return PartFact::kRows;
 }
 
-// Which of its c entries a row's number is: remainder(numbers, c) of E rows, where c divides each part's rows.
-bool PartFacts::counts_within_rows(NodeId origin) const {
-  static const OpInfo* const remainder = find_op("aten.remainder.Scalar");
-  if (op_ != remainder || operands_.empty() || operands_.front().fact != PartFact::kNumbers) return false;
-  const Arg divisor = find_value(context_, a_.nodes[origin], "other");
-  if (!divisor.is_int() || divisor.as_int() <= 0) return false;
-  ExprPool& exprs = claims_.graph_a().context->exprs;
-  const ExprId entries = exprs.number(divisor.as_int());
-  for (std::uint32_t k = 0; k < claims_.part_count(origin); ++k) {
-    const NodeId part = claims_.part_of(origin, k);
-    const TensorType* type = part ? claims_.tensor_b(part) : nullptr;
-    if (type == nullptr || type->rank() != 1) return false;
-    const ExprId rows = type->sizes[0];
-    if (!numbers_.is_same(exprs.mul(exprs.floordiv(rows, entries), entries), rows)) return false;
-  }
-  return true;
-}
-
 // Along the dimension that is divided.
-bool PartFacts::sorts_rows(const Node& node) const {
+bool PartFacts::sorts_rows() const {
   if (operands_.empty()) return false;
   const std::vector<bool>& is_divided = operands_.front().is_divided;
-  const Arg dim = find_value(context_, node, "dim");
+  const Arg dim = find_value(context_, *node_, "dim");
   const auto rank = static_cast<std::int64_t>(is_divided.size());
   const std::int64_t given = dim.is_int() ? dim.as_int() : -1, at = given < 0 ? given + rank : given;
   return at >= 0 && at < rank && is_divided[static_cast<std::size_t>(at)];

@@ -4,7 +4,9 @@
 //   share    the parts add up to the value                 add, or adding in place part by part
 //   same     each part has all of the value                nothing: it is no summand
 //   zero     the same, all zeros, which is also a share
-//   numbers  0, 1, .. to a part's own last row           nothing
+//   numbers  of rows, which a part counts from its own first one         nothing
+//   places   among rows in an order of the part's own      nothing
+//   entries  of a share, picked for each row                nothing, or cat with `contract=own-sums`
 //   own      none of these: what is not linear made of a part's own sum, what is computed of numbers of its own rows
 //
 //   %h_k  rows      mm(%x_k, %w)
@@ -12,21 +14,27 @@
 //   %t_k  share     mul(%s_k, 2)                           linear in %s_k
 //   %r_k  own       relu(%s_k)                             not linear: relu(a) + relu(b) is not relu(a + b)
 //   %o_k  same      new_ones(%h_k, [8])                    reads no element
+//   %i_k  numbers   sort(%t_k)[1]                          of the rows of %t_k; floor_divide(%i_k, 3): of thirds of them
+//   %p_k  places    %i_k + %s_k[%e_k]                      numbers and entries
+//   %g_k  rows      index(%h_k, [%i_k])                    numbers pick rows that they number, and no others
 //
 // Found by one walk over the nodes of A that have parts, from the facts of what a part takes, by the op's family and
 // linearity. Whether the result is divided is read off the recorded types.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "analysis/effects.h"
 #include "compare/rewrite/rewrite_claims.h"
+#include "compare/rewrite/verify_orders.h"
+#include "ir/facts.h"
 #include "ops/op.h"
 
 namespace epweave {
 
-enum class PartFact : std::uint8_t { kRows, kShare, kSame, kZero, kNumbers, kOwn };
+enum class PartFact : std::uint8_t { kRows, kShare, kSame, kZero, kNumbers, kPlaces, kEntries, kOwn };
 
 // What a part takes for an argument of its call.
 struct PartOperand {
@@ -35,17 +43,38 @@ struct PartOperand {
   How how = How::kWhole;
   Arg value;  // of B
   bool is_written = false;
+  std::size_t item = 0;  // of a list
 };
 
 class PartFacts {
  public:
-  PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a);
+  // Of the call that was last added.
+  struct Operand {
+    const PartOperand* taken;
+    PartFact fact;
+    bool is_tensor = false;
+    std::vector<bool> is_divided;  // by dimension
+    std::uint32_t numbered = 0;
+    bool is_rows() const;
+  };
+
+  PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
+            const OrderCheck& orders);
 
   // In A's order: `part` is one of the parts of `origin`, the operands are those of its call.
   void add(NodeId origin, NodeId part, std::span<const PartOperand> operands);
   PartFact operator[](NodeId origin) const { return facts_[origin].full; }
   // Whether all parts write the same storage and do not each add their share of the whole to it.
   bool spoils_shared(NodeId origin) const { return facts_[origin].spoils_shared; }
+  // Whether parts may be put together.
+  bool may_join(NodeId origin) const { return !is_own(facts_[origin].full); }
+
+  std::span<const Operand> operands() const { return operands_; }
+  // By dimension, of a value with parts.
+  std::vector<bool> divided_dimensions(NodeId origin, NodeId part) const;
+  // In which dimension of its first operand the call picks, or places, what this operand numbers; none: it numbers nothing.
+  std::optional<std::size_t> picked_dimension(const Operand& operand) const;
+  bool sorts_rows() const;
 
  private:
   // Of a tuple, of its elements that are as large as in the whole, and of those that are divided.
@@ -53,17 +82,16 @@ class PartFacts {
     PartFact full = PartFact::kOwn, rows = PartFact::kOwn;
     bool numbers_rows = false;  // the second element numbers the part's own rows
     bool spoils_shared = false;
+    std::uint32_t numbered = 0;  // of numbers: which rows
   };
-  struct Operand {
-    const PartOperand* taken;
-    PartFact fact;
-    bool is_tensor = false;
-    std::vector<bool> is_divided;  // by dimension
-    bool is_rows() const;
+  // What numbers count: an extent of A, and of each part; empty: not known.
+  struct NumberedRows {
+    ExprId whole;
+    std::vector<ExprId> of_parts;
   };
 
+  bool is_own(PartFact fact) const;
   bool is_divided(NodeId origin, NodeId part) const;
-  std::vector<bool> divided_dimensions(NodeId origin, NodeId part) const;
   Operand describe(NodeId origin, const PartOperand& taken) const;
   bool is_zero_for(NodeId user, NodeId value) const;
   bool adds_up(NodeId origin) const;
@@ -71,23 +99,35 @@ class PartFacts {
 
   PartFact find_number(NodeId origin, NodeId part);
   PartFact find_full(NodeId origin) const;
-  PartFact find_rows(NodeId origin) const;
+  PartFact find_rows(NodeId origin, NodeId part);
   PartFact find_linear(NodeId origin, bool is_tensor) const;
-  PartFact find_element(NodeId origin, NodeId part) const;
+  PartFact find_element(NodeId origin, NodeId part);
   bool adds_rows(const Node& node) const;
   bool reduces_by_sum(const Node& node) const;
   bool drops_fractions(NodeId origin) const;
-  bool sorts_rows(const Node& node) const;
   bool is_position(std::size_t param) const;
   std::string_view name_of_param(std::size_t param) const;
   bool attends_rows() const;
-  bool counts_within_rows(NodeId origin) const;
+
+  // Numbers of rows (part_numbers.cc).
+  PartFact number_rows(NodeId origin, std::size_t dim);
+  std::optional<PartFact> find_numbers(NodeId origin, NodeId part);
+  PartFact find_iota(NodeId origin, NodeId part);
+  PartFact find_places() const;
+  PartFact find_quotient(NodeId origin);
+  std::optional<NumberedRows> divide_rows(std::uint32_t numbered, Arg divisor);
+  bool moves_elements(NodeId origin) const;
+  bool picks_entries() const;
+  bool may_hold_places(NodeId value) const;
+  bool picks_own_rows();
+
   bool has_number_for_tensor(const Node& node) const;
 
   const RewriteClaims& claims_;
   Numbers& numbers_;
   const Effects& effects_;
-  const Context& context_;
+  const OrderCheck& orders_;
+  Context& context_;
   const Body& a_;
   const Body& b_;
   bool has_own_sums_ = false;  // B's log promises that a part's own sum is meant
@@ -95,7 +135,11 @@ class PartFacts {
   SideTable<NodeId, std::vector<NodeId>> views_;  // by storage of A: values with parts, in order
   // Of the call that is looked at.
   const OpInfo* op_ = nullptr;
+  const Node* node_ = nullptr;
   std::vector<Operand> operands_;
+  std::uint32_t numbered_ = 0;  // by its result
+  std::vector<NumberedRows> numbered_rows_ = {{}};
+  Facts facts_a_;
 };
 
 }  // namespace epweave

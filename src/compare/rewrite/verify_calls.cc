@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
-#include "compare/rewrite/counted_extents.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -21,6 +20,8 @@ CallCheck::CallCheck(RewriteClaims& claims, Numbers& numbers)
       a_(graph_a_.step()),
       b_(graph_b_.step()),
       facts_a_(graph_a_),
+      extents_a_(context_, a_, [this](PolyId poly) { return facts_a_.normalize(poly); }),
+      extents_b_(context_, b_, [this](PolyId poly) { return numbers_.normalize(poly); }),
       attention_(graph_a_, graph_b_),
       causal_mask_(graph_a_, graph_b_, numbers) {}
 
@@ -158,9 +159,9 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
                                     "is; each part must take all of it",
                                     where));
   if (claims_[user].kind == ClaimKind::kPart)
-    taken_[{claims_[user].origin, leaf}].push_back({user, taken, y,
-                                                    param_ == nullptr ? SIZE_MAX : position_of_param(),
-                                                    param_ != nullptr && param_->is_written});
+    taken_[{claims_[user].origin, leaf}].push_back(
+        {user, taken, y, param_ == nullptr ? SIZE_MAX : position_of_param(),
+         param_ != nullptr && param_->is_written, item_.value_or(0)});
 }
 
 bool CallCheck::is_number(Arg x) const {
@@ -177,8 +178,7 @@ bool CallCheck::has_share(Arg x, Arg y) {
   const bool is_scalar = result && context_.types[result].kind == TypeKind::kScalar;
   if (is_scalar && x.is_node()) return param_->type == "SymInt";
   const NumberPlace place{position_of_param(), item_};
-  const ExprId whole = find_counted_extent(context_, a_, *before_, place),
-               share = find_counted_extent(context_, b_, *after_, place);
+  const ExprId whole = extents_a_.find(*before_, place), share = extents_b_.find(*after_, place);
   const ExprId given = number_of(a_, x), taken = number_of(b_, y);
   return whole && share && given && taken && facts_a_.equal(given, whole) && numbers_.is_same(taken, share);
 }
@@ -273,24 +273,23 @@ void CallCheck::check_uniform() {
   }
 }
 
-PartFacts CallCheck::find_facts(const Effects& effects_a) const {
-  PartFacts facts(claims_, numbers_, effects_a);
+void CallCheck::visit_divided(const Visit& visit, const std::function<void(NodeId)>& behind) const {
   std::vector<PartOperand> operands;
   for (NodeId a : a_.order) {
     const std::uint32_t n = claims_.parts(a).empty() ? 0 : claims_.part_count(a);
     const NodeId part = n > 0 ? claims_.part_of(a, n - 1) : NodeId();
-    if (!part) continue;
     operands.clear();
-    for (auto entry = taken_.lower_bound({a, 0}); entry != taken_.end() && entry->first.first == a; ++entry) {
+    for (auto entry = part ? taken_.lower_bound({a, 0}) : taken_.end();
+         entry != taken_.end() && entry->first.first == a; ++entry) {
       const Use& use = entry->second.back();
       const auto how = use.taken == Taken::kPart       ? PartOperand::How::kPart
                        : use.taken == Taken::kPrevious ? PartOperand::How::kPrevious
                                                        : PartOperand::How::kWhole;
-      operands.push_back({use.param, how, use.value, use.is_written});
+      operands.push_back({use.param, how, use.value, use.is_written, use.item});
     }
-    facts.add(a, part, operands);
+    if (part) visit(a, part, operands);
+    behind(a);
   }
-  return facts;
 }
 
 // Whether a join puts rows together, as they are or viewed otherwise (verify_joins.h); others add parts up.
@@ -306,7 +305,7 @@ void CallCheck::check_summands(const PartFacts& facts) {
     const NodeId origin = claims_[id].origin;
     const PartFact fact = facts[origin];
     if (joins_rows(b_.nodes[id])) {
-      if (fact == PartFact::kOwn || fact == PartFact::kNumbers)
+      if (!facts.may_join(origin))
         claims_.fail(
             id, "rewrite-join",
             fmt::format("joins {}, of which a part has not rows of the whole but what it made of its own "

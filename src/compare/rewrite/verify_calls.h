@@ -6,12 +6,14 @@
 // rewrite-added.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compare/rewrite/counted_extents.h"
 #include "compare/rewrite/part_facts.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/verify_attention.h"
@@ -33,8 +35,9 @@ class CallCheck {
   void check_type(NodeId id);
   // When all calls were checked: all parts of a node take an argument in the same way.
   void check_uniform();
-  // Then: what the parts of each value are of it.
-  PartFacts find_facts(const Effects& effects_a) const;
+  // Then, each node of A with parts, in order: the last of them, and what it takes. Calls `behind` for every node.
+  using Visit = std::function<void(NodeId origin, NodeId part, std::span<const PartOperand> operands)>;
+  void visit_divided(const Visit& visit, const std::function<void(NodeId)>& behind) const;
   // What all parts write, one after the other, is a sum, to which each adds its part.
   void check_shared_writes(const PartFacts& facts);
   // Parts that are added up are summands, parts that are joined are rows.
@@ -48,6 +51,7 @@ class CallCheck {
     Arg value;
     std::size_t param = SIZE_MAX;
     bool is_written = false;
+    std::size_t item = 0;
   };
   using Uses = std::vector<Use>;
 
@@ -78,6 +82,7 @@ class CallCheck {
   const Body& a_;
   const Body& b_;
   Facts facts_a_;
+  CountedExtents extents_a_, extents_b_;
   AttentionCheck attention_;
   CausalMaskCheck causal_mask_;
   std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument

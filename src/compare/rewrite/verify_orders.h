@@ -27,6 +27,9 @@ class OrderCheck {
   // Each node of B that executes, in order.
   void visit(NodeId id);
 
+  // Whether the rows of a share are in an order of the part's own.
+  bool has_own_order(NodeId b) const { return blocks_[b] == kOwn; }
+
  private:
   using Sizes = std::vector<std::int64_t>;
   static constexpr std::int64_t kUnknown = 0;

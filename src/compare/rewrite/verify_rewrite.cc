@@ -8,6 +8,7 @@
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/rewrite_numerics.h"
 #include "compare/rewrite/verify_calls.h"
+#include "compare/rewrite/verify_frames.h"
 #include "compare/rewrite/verify_interface.h"
 #include "compare/rewrite/verify_joins.h"
 #include "compare/rewrite/verify_orders.h"
@@ -40,7 +41,14 @@ class RewriteVerifier {
     claims_.check_parts();
     for (NodeId id : b_.step().order) check_node(id);
     calls_.check_uniform();
-    const PartFacts facts = calls_.find_facts(storage_.effects_of_a());
+    PartFacts facts(claims_, numbers_, storage_.effects_of_a(), orders_);
+    FrameCheck frames(claims_, storage_.effects_of_a());
+    calls_.visit_divided(
+        [&](NodeId origin, NodeId part, std::span<const PartOperand> operands) {
+          facts.add(origin, part, operands);
+          frames.add(origin, part, facts);
+        },
+        [&](NodeId node) { frames.count_writes_of(node); });
     calls_.check_shared_writes(facts);
     calls_.check_summands(facts);
     storage_.check_updates();
@@ -53,6 +61,7 @@ class RewriteVerifier {
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
     report_.assumptions = list_assumptions(claims_, numbers_);
+    for (const std::string& assumed : frames.assumptions()) report_.assumptions.push_back(assumed);
     for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "analysis/effects.h"
+#include "analysis/frame_terms.h"
 #include "analysis/value_numbers.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "placement/rows/exchange_counts.h"
-#include "placement/rows/frame_terms.h"
 #include "placement/rows/frames_refusal.h"
 #include "placement/rows/row_ops.h"
 

@@ -7,6 +7,7 @@
 
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/number_ops.h"
 #include "ops/op.h"
 #include "placement/rows/row_ops.h"
 
@@ -36,13 +37,14 @@ enum class NumberOp : std::uint8_t {
 };
 
 NumberOp find_arithmetic(const OpInfo& op) {
-  static constexpr std::pair<std::string_view, NumberOp> kOps[] = {
-      {"aten.floor_divide.default", NumberOp::kQuotient}, {"aten.floor_divide.Scalar", NumberOp::kQuotient},
-      {"aten.div.Tensor_mode", NumberOp::kQuotient},      {"aten.div.Scalar_mode", NumberOp::kQuotient},
-      {"aten.remainder.Scalar", NumberOp::kRemainder},    {"aten.remainder.Tensor", NumberOp::kRemainder},
-  };
-  for (const auto& [name, number_op] : kOps)
-    if (name == op.target) return number_op;
+  switch (number_rule(op)) {
+    case NumberRule::kQuotient:
+      return NumberOp::kQuotient;
+    case NumberRule::kRemainder:
+      return NumberOp::kRemainder;
+    case NumberRule::kNone:
+      break;
+  }
   return op.linearity == Linearity::kSum && !op.writes ? NumberOp::kSum : NumberOp::kComputes;
 }
 

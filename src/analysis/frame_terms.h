@@ -1,5 +1,5 @@
-// The terms of frames (frames.h), each once: two frames are the same if their numbers are.
-//
+// The terms of frames (placement/rows/frames.h, compare/rewrite/verify_frames.h), each once: two frames are the same if
+// their numbers are.
 //   FrameId tokens = terms.intern({FrameTerms::kTokenOrder, FrameId(), {}});
 //   FrameId sorted = terms.intern({FrameTerms::kSort, FrameId(), {terms.word(Arg::node(sort))}});
 #pragma once

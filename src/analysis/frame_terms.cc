@@ -1,4 +1,4 @@
-#include "placement/rows/frame_terms.h"
+#include "analysis/frame_terms.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,0 +1,244 @@
+// Numbers that a part has of its own: of rows, which it counts from its own first one, and places among rows in its own
+// order. They may be moved and sorted, and pick or place the rows that they number; what else is made of them is the part's
+// own (part_facts.h).
+//
+//   x[order]          rows, where order numbers as many rows as x has along the dimension in which they are picked
+//   x[order // c]     rows of each c-th of what was numbered, where c divides each part's
+//   order % c         data: which of its c entries
+//   x[order + s[e]]   rows, in an order of the part's own if x's are
+#include <algorithm>
+
+#include "compare/rewrite/part_facts.h"
+#include "ops/bind.h"
+#include "ops/number_ops.h"
+
+namespace epweave {
+namespace {
+
+Arg find_value(const Context& context, const Node& node, std::string_view name) {
+  const auto param = node.op->find_param(name);
+  return param ? arg_of(context, node, *param) : Arg::none();
+}
+
+bool is_number_of_rows(PartFact fact) {
+  return fact == PartFact::kNumbers || fact == PartFact::kPlaces;
+}
+
+bool counts(const TensorType* type) {
+  return type != nullptr && !is_floating(type->dtype) && type->dtype != DType::kBool;
+}
+
+}  // namespace
+
+// Those of the value and its parts along a dimension.
+PartFact PartFacts::number_rows(NodeId origin, std::size_t dim) {
+  NumberedRows rows;
+  const TensorType* whole = claims_.tensor_a(origin);
+  if (whole == nullptr || dim >= whole->rank()) return PartFact::kOwn;
+  rows.whole = whole->sizes[dim];
+  for (std::uint32_t k = 0; k < claims_.part_count(origin); ++k) {
+    const NodeId part = claims_.part_of(origin, k);
+    const TensorType* type = part ? claims_.tensor_b(part) : nullptr;
+    if (type == nullptr || dim >= type->rank()) return PartFact::kOwn;
+    rows.of_parts.push_back(type->sizes[dim]);
+  }
+  numbered_ = static_cast<std::uint32_t>(numbered_rows_.size());
+  numbered_rows_.push_back(std::move(rows));
+  return PartFact::kNumbers;
+}
+
+// Of the call that is looked at; none: it makes data, as others do.
+std::optional<PartFact> PartFacts::find_numbers(NodeId origin, NodeId part) {
+  const Operand* first = operands_.empty() ? nullptr : &operands_.front();
+  switch (op_->family) {
+    case OpFamily::kIota:
+      return find_iota(origin, part);
+    case OpFamily::kSort:
+      if (op_->returns.size() != 1 || !sorts_rows()) break;
+      return number_rows(origin, static_cast<std::size_t>(std::ranges::find(first->is_divided, true) -
+                                                          first->is_divided.begin()));
+    case OpFamily::kRepeatRows:  // each counted row's number, as often as it is counted
+    case OpFamily::kMaskedRows:  // of those rows that are not zero
+      if (op_->family == OpFamily::kMaskedRows && op_->params.size() != 1) break;
+      if (first == nullptr || !first->is_rows()) break;
+      if (is_own(first->fact) || first->is_divided.size() != 1 || !first->taken->value.is_node())
+        return PartFact::kOwn;
+      if (const Claim& claim = claims_[first->taken->value.as_node()]; claim.kind == ClaimKind::kPart)
+        return number_rows(claim.origin, 0);
+      numbered_ = static_cast<std::uint32_t>(numbered_rows_.size());
+      numbered_rows_.push_back(
+          {claims_.tensor_a(claims_[first->taken->value.as_node()].origin)->sizes[0], {}});
+      return PartFact::kNumbers;
+    default:
+      break;
+  }
+  if (first == nullptr || !first->is_tensor) return {};
+  if (first->fact == PartFact::kNumbers && number_rule(*op_) != NumberRule::kNone)
+    return find_quotient(origin);
+  const auto may_shift = [&](const Operand& operand) {
+    return operand.is_tensor && (is_number_of_rows(operand.fact) || operand.fact == PartFact::kEntries);
+  };
+  const bool adds = op_->family == OpFamily::kElementwise && op_->linearity == Linearity::kSum &&
+                    op_->find_param("alpha").has_value();
+  if (adds && std::ranges::any_of(operands_, may_shift)) return find_places();
+  if (!may_shift(*first) || !moves_elements(origin)) return {};
+  if (!picks_own_rows()) return PartFact::kOwn;
+  numbered_ = first->numbered;
+  return first->fact;
+}
+
+// arange(E) numbers as many rows as it has; one that begins elsewhere or takes other steps, places among them.
+PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
+  if (!counts(claims_.tensor_a(origin))) return PartFact::kOwn;
+  const auto is_or_out = [&](std::string_view name, std::int64_t number) {
+    const Arg given = find_value(context_, *node_, name);
+    return given.is_none() || given == Arg::integer(number);
+  };
+  if (!op_->find_param("end") || !is_or_out("start", 0) || !is_or_out("step", 1)) return PartFact::kPlaces;
+  return divided_dimensions(origin, part).size() == 1 ? number_rows(origin, 0) : PartFact::kOwn;
+}
+
+// Sums of numbers, places and entries.
+PartFact PartFacts::find_places() const {
+  bool any_number = false;
+  if (!find_value(context_, *node_, "alpha").is_none() &&
+      find_value(context_, *node_, "alpha") != Arg::integer(1))
+    return PartFact::kOwn;
+  for (const Operand& operand : operands_) {
+    if (operand.taken->param > 1) continue;
+    if (!operand.is_tensor || (!is_number_of_rows(operand.fact) && operand.fact != PartFact::kEntries))
+      return operand.fact == PartFact::kRows && has_own_sums_ && !any_number ? PartFact::kRows
+                                                                             : PartFact::kOwn;
+    any_number |= is_number_of_rows(operand.fact);
+  }
+  return any_number ? PartFact::kPlaces : PartFact::kEntries;
+}
+
+// Of c rows that were numbered each; or which of its c rows one is.
+PartFact PartFacts::find_quotient(NodeId origin) {
+  const auto rows = divide_rows(operands_.front().numbered, find_value(context_, *node_, "other"));
+  if (!rows || !counts(claims_.tensor_a(origin))) return PartFact::kOwn;
+  if (number_rule(*op_) == NumberRule::kRemainder) return PartFact::kRows;
+  numbered_ = static_cast<std::uint32_t>(numbered_rows_.size());
+  numbered_rows_.push_back(*rows);
+  return PartFact::kNumbers;
+}
+
+// None where c does not divide the rows of each part.
+std::optional<PartFacts::NumberedRows> PartFacts::divide_rows(std::uint32_t numbered, Arg divisor) {
+  if (numbered == 0 || !divisor.is_int() || divisor.as_int() <= 0) return {};
+  const NumberedRows& rows = numbered_rows_[numbered];
+  ExprPool& exprs = context_.exprs;
+  const ExprId c = exprs.number(divisor.as_int());
+  NumberedRows result{exprs.floordiv(rows.whole, c), {}};
+  for (ExprId of_part : rows.of_parts) {
+    result.of_parts.push_back(exprs.floordiv(of_part, c));
+    if (!numbers_.is_same(exprs.mul(result.of_parts.back(), c), of_part)) return {};
+  }
+  return rows.of_parts.empty() ? std::nullopt : std::optional(result);
+}
+
+// Elements come out as they went in, wherever they lie.
+bool PartFacts::moves_elements(NodeId origin) const {
+  switch (op_->family) {
+    case OpFamily::kIdentity:
+    case OpFamily::kReshape:
+    case OpFamily::kUnsqueeze:
+    case OpFamily::kSqueeze:
+    case OpFamily::kPermute:
+    case OpFamily::kExpand:
+    case OpFamily::kSelect:
+    case OpFamily::kSlice:
+    case OpFamily::kSplit:
+    case OpFamily::kUnbind:
+    case OpFamily::kTransfer:
+    case OpFamily::kWait:
+    case OpFamily::kSort:
+    case OpFamily::kIndex:
+    case OpFamily::kGather:
+    case OpFamily::kIndexSelect:
+      return true;
+    case OpFamily::kCast:
+      return counts(claims_.tensor_a(origin));
+    default:
+      return false;
+  }
+}
+
+std::optional<std::size_t> PartFacts::picked_dimension(const Operand& operand) const {
+  switch (op_->family) {
+    case OpFamily::kIndex:
+    case OpFamily::kGather:
+    case OpFamily::kIndexSelect:
+    case OpFamily::kEmbedding:
+    case OpFamily::kIndexPut:
+    case OpFamily::kScatter:
+    case OpFamily::kScatterAdd:
+    case OpFamily::kRowScatter:
+    case OpFamily::kIndexAdd:
+    case OpFamily::kIndexCopy:
+      break;
+    default:
+      return {};
+  }
+  const std::size_t param = operand.taken->param;
+  if (!operand.is_tensor || param >= op_->params.size() || !is_position(param)) return {};
+  if (op_->params[param].type.ends_with("[]")) return operand.taken->item;
+  const Arg dim = find_value(context_, *node_, "dim");
+  const auto rank = static_cast<std::int64_t>(operands_.front().is_divided.size());
+  const std::int64_t at = dim.is_int() ? dim.as_int() : 0;
+  return static_cast<std::size_t>(at < 0 ? at + rank : at);
+}
+
+// Of a sum that each part has of its own, one for each row.
+bool PartFacts::picks_entries() const {
+  return !operands_.empty() && operands_.front().fact == PartFact::kShare &&
+         std::ranges::any_of(operands_, [&](const Operand& operand) {
+           return operand.is_rows() && picked_dimension(operand).has_value();
+         });
+}
+
+// Whether the rows of a share are in an order of the part's own, or say nothing yet.
+bool PartFacts::may_hold_places(NodeId value) const {
+  const OpInfo* op = claims_[value].kind == ClaimKind::kPart ? b_.nodes[value].op : nullptr;
+  return orders_.has_own_order(value) ||
+         (op != nullptr && (op->family == OpFamily::kFactory || op->family == OpFamily::kLike ||
+                            op->family == OpFamily::kNew));
+}
+
+// Whether positions number the rows that they pick or place: a part's own its rows, data and what all parts have any others.
+bool PartFacts::picks_own_rows() {
+  for (const Operand& positions : operands_) {
+    const auto dim = picked_dimension(positions);
+    if (!dim) continue;
+    const Operand& source = operands_.front();
+    const bool is_along = source.is_tensor && *dim < source.is_divided.size() && source.is_divided[*dim];
+    const NodeId value = positions.taken->value.as_node();
+    const TensorType* type = claims_.tensor_b(value);
+    if (type != nullptr && type->dtype == DType::kBool) continue;  // which of the rows that it pairs with
+    switch (positions.fact) {
+      case PartFact::kNumbers: {
+        const NodeId from = is_along ? claims_[source.taken->value.as_node()].origin : NodeId();
+        if (!from || positions.numbered == 0 ||
+            !facts_a_.equal(claims_.tensor_a(from)->sizes[*dim], numbered_rows_[positions.numbered].whole))
+          return false;
+        break;
+      }
+      case PartFact::kPlaces:
+      case PartFact::kEntries:
+        if (!is_along || !may_hold_places(source.taken->value.as_node())) return false;
+        break;
+      case PartFact::kRows:
+      case PartFact::kSame:
+      case PartFact::kZero:
+        if (is_along) return false;
+        break;
+      case PartFact::kShare:
+      case PartFact::kOwn:
+        return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace epweave

@@ -1,0 +1,16 @@
+// What some elementwise ops make of numbers of rows, where 0 .. c*n-1 number c rows for each of n.
+//
+//   floor_divide(order, 3)     which of the n
+//   remainder(order, 3)        which of its three
+#pragma once
+
+#include "ops/op.h"
+
+namespace epweave {
+
+enum class NumberRule : std::uint8_t { kNone, kQuotient, kRemainder };
+
+// Of the first operand by the second. A quotient is rounded if its dtype is an integer's.
+NumberRule number_rule(const OpInfo& op);
+
+}  // namespace epweave
