@@ -14,7 +14,11 @@ constexpr double kNotHidden = 0.01;  // of its time
 class Explainer {
  public:
   Explainer(const StepModel& model, std::span<const Place> order, Simulator& simulator)
-      : model_(model), order_(order), simulator_(simulator), positions_(model.size()), waits_(model.size(), kNoPlace) {
+      : model_(model),
+        order_(order),
+        simulator_(simulator),
+        positions_(model.size()),
+        waits_(model.size(), kNoPlace) {
     for (std::uint32_t i = 0; i < order.size(); ++i) {
       positions_[order[i]] = i;
       const Place launch = model.launches[order[i]];
@@ -62,7 +66,8 @@ class Explainer {
   void find_independent(std::size_t begin, std::size_t end) {
     const std::uint32_t first = positions_[found_[begin].launch], last = positions_[found_[end - 1].launch];
     const std::uint32_t from = first - std::min(first, kExposureWindow);
-    const auto to = static_cast<std::uint32_t>(std::min<std::size_t>(order_.size(), std::size_t{last} + kExposureWindow));
+    const auto to =
+        static_cast<std::uint32_t>(std::min<std::size_t>(order_.size(), std::size_t{last} + kExposureWindow));
     masks_.assign(to - from, 0);
     Mask launched = 0, waited = 0, open = 0, independent = 0;
     double last_end = 0;
@@ -87,7 +92,8 @@ class Explainer {
           if (waits_[found_[i].launch] == place) waited |= Mask{1} << (i - begin);
       if (model_.kinds[place] != StepKind::kKernel) continue;
       independent |= launched & ~needs;
-      if (const Mask candidates = launched & ~needs & waited & open) open &= ~take_ready(begin, candidates, place, last_end);
+      if (const Mask candidates = launched & ~needs & waited & open)
+        take_ready(begin, candidates, place, last_end);
     }
     masks_.assign(to - from, 0);
     Mask seen = 0;
@@ -104,21 +110,21 @@ class Explainer {
       masks_[at - from] = needed;
       if (model_.kinds[place] == StepKind::kKernel) independent |= seen & ~needed;
     }
-    for (std::size_t i = begin; i < end; ++i) found_[i].potentially_hidden = (independent >> (i - begin) & 1) != 0;
+    for (std::size_t i = begin; i < end; ++i)
+      found_[i].potentially_hidden = (independent >> (i - begin) & 1) != 0;
   }
 
-  // Those of the candidates under which the kernel, behind their waits, was ready.
-  Mask take_ready(std::size_t begin, Mask candidates, Place kernel, double last_end) {
+  // Notes the kernel for those of the candidates under which it, behind their waits, was ready: the longest counts.
+  void take_ready(std::size_t begin, Mask candidates, Place kernel, double last_end) {
     const double ready = ready_at(kernel);
-    if (ready >= last_end) return 0;
-    Mask taken = 0;
+    if (ready >= last_end) return;
     for (; candidates != 0; candidates &= candidates - 1) {
       const auto bit = static_cast<std::size_t>(std::countr_zero(candidates));
-      if (ready >= found_[begin + bit].end) continue;
-      found_[begin + bit].hidden_by = kernel;
-      taken |= Mask{1} << bit;
+      CollectiveExposure& found = found_[begin + bit];
+      if (ready >= found.end) continue;
+      if (found.hidden_by == kNoPlace || model_.seconds[kernel] > model_.seconds[found.hidden_by])
+        found.hidden_by = kernel;
     }
-    return taken;
   }
   double ready_at(Place place) const {
     double ready = 0;
@@ -132,7 +138,7 @@ class Explainer {
     if (is_hidden(found)) return;
     const double ready = ready_at(found.launch);
     const double free = previous_[i] == kNoPlace ? 0 : simulator_.end(previous_[i]);
-    const double late = found.start - std::max(ready, free);        // launched behind other compute
+    const double late = found.start - std::max(ready, free);                  // launched behind other compute
     const double queued = free - std::max(ready, launched_at(found.launch));  // behind another collective
     const Place waited_early = found.hidden_by;
     if (!found.potentially_hidden) return blame(found, ExposureReason::kNoCompute, first_user(found.launch));
@@ -165,7 +171,8 @@ class Explainer {
     for (const std::uint32_t storage : model_.storages[found.launch])
       if (model_.storage_homes[storage] == found.launch) made += model_.storage_bytes[storage];
     // Started as late as still hides it: by its own length.
-    const auto latest = std::ranges::upper_bound(kernels, found.start - (found.end - found.start), {}, start_of);
+    const auto latest =
+        std::ranges::upper_bound(kernels, found.start - (found.end - found.start), {}, start_of);
     const Place from = latest == kernels.begin() ? kernels.front() : *(latest - 1);
     for (std::uint32_t at = positions_[from]; at < positions_[found.launch]; ++at)
       if (live_[at] + made > peak_) return blame(found, ExposureReason::kMemory, order_[at]);
@@ -178,7 +185,8 @@ class Explainer {
   }
   Place kernel_before(Place launch) const {
     const auto kernels = simulator_.kernels();
-    const auto behind = std::ranges::lower_bound(kernels, positions_[launch], {}, [&](Place k) { return positions_[k]; });
+    const auto behind =
+        std::ranges::lower_bound(kernels, positions_[launch], {}, [&](Place k) { return positions_[k]; });
     return behind == kernels.begin() ? kNoPlace : *(behind - 1);
   }
 

@@ -133,8 +133,9 @@ OverlapSums Simulator::measure(std::vector<double>* exposed) {
     if (exposed != nullptr) exposed->push_back(seconds - hidden);
   }
   sums.exposed = exposed_union();
-  sums.idle = sums.makespan - sums.compute - sums.exposed;
-  if (sums.comm > 0) sums.hidden = 1 - exposed_sum / sums.comm;
+  // Sums of times in another order may be off by their rounding.
+  sums.idle = std::max(0.0, sums.makespan - sums.compute - sums.exposed);
+  if (sums.comm > 0) sums.hidden = std::clamp(1 - exposed_sum / sums.comm, 0.0, 1.0);
   return sums;
 }
 

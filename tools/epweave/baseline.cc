@@ -46,9 +46,9 @@ std::vector<std::string> list_regressions(const Json& before, const Json& now, d
       for (const Json& origin : collective.at("origins")) {
         const auto was = shares.find(origin.get<std::string>());
         if (was == shares.end() || was->second > kHidden) continue;
-        worse.push_back(fmt::format("%{} was hidden and has {:.1f} % exposed ({})",
-                                    collective.at("node").get<std::string>(), 100 * share,
-                                    collective.at("why").is_null() ? "?" : collective.at("why").get<std::string>()));
+        worse.push_back(fmt::format(
+            "%{} was hidden and has {:.1f} % exposed ({})", collective.at("node").get<std::string>(),
+            100 * share, collective.at("why").is_null() ? "?" : collective.at("why").get<std::string>()));
         break;
       }
     }

@@ -18,7 +18,8 @@ double us(double seconds) {
 
 class ClockTracer {
  public:
-  ClockTracer(const Graph& graph, const StepModel& model, std::span<const Place> order, const Simulator& simulator)
+  ClockTracer(const Graph& graph, const StepModel& model, std::span<const Place> order,
+              const Simulator& simulator)
       : graph_(graph), model_(model), order_(order), simulator_(simulator) {}
 
   std::string run(const std::string& name, const std::vector<std::string>& assumptions) {
@@ -43,7 +44,8 @@ class ClockTracer {
     event({{"name", kind}, {"ph", "M"}, {"pid", kProcess}, {"tid", track}, {"args", {{"name", name}}}});
   }
   int track_of(Place place) const {
-    return model_.kinds[place] == StepKind::kLaunch ? kFirstGroup + static_cast<int>(model_.groups[place]) : kCompute;
+    return model_.kinds[place] == StepKind::kLaunch ? kFirstGroup + static_cast<int>(model_.groups[place])
+                                                    : kCompute;
   }
 
   void add_slice(Place place) {
@@ -74,7 +76,11 @@ class ClockTracer {
       if (model_.kinds[place] == StepKind::kKernel) time = simulator_.start(place);
       if (live == shown) continue;
       shown = live;
-      event({{"name", "live bytes"}, {"ph", "C"}, {"ts", us(time)}, {"pid", kProcess}, {"args", {{"bytes", live}}}});
+      event({{"name", "live bytes"},
+             {"ph", "C"},
+             {"ts", us(time)},
+             {"pid", kProcess},
+             {"args", {{"bytes", live}}}});
     }
   }
 
@@ -102,8 +108,8 @@ class ClockTracer {
     }
   }
   void add_arrow(std::size_t id, const char* phase, Place place, double time) {
-    Json arrow = {{"name", "critical path"}, {"cat", "critical path"}, {"ph", phase}, {"id", id}, {"ts", us(time)},
-                  {"pid", kProcess},         {"tid", track_of(place)}};
+    Json arrow = {{"name", "critical path"}, {"cat", "critical path"}, {"ph", phase},           {"id", id},
+                  {"ts", us(time)},          {"pid", kProcess},        {"tid", track_of(place)}};
     if (phase[0] == 'f') arrow["bp"] = "e";
     event(arrow);
   }

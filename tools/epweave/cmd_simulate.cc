@@ -5,6 +5,7 @@
 #include "clock_trace.h"
 #include "commands.h"
 #include "common/graphs.h"
+#include "cost/measured_costs.h"
 #include "cost/unique_json.h"
 #include "io/file.h"
 #include "simulate_report.h"
@@ -29,6 +30,16 @@ void find_bounds_of(const Graph& graph, Simulation& simulation) {
         std::max(simulation.bounds.lower_bound, find_bounds(simulation.model, pairs, &known).lower_bound);
 }
 
+// A file of another graph prices nothing here.
+void require_use(const StepModel& model, const MeasuredCosts& costs, const std::string& path) {
+  for (const PriceSource source : model.sources)
+    if (source == PriceSource::kMeasured || source == PriceSource::kInterpolated) return;
+  throw InputError(
+      fmt::format("{}: none of its {} rows is for a kernel or collective of this graph: measure it with "
+                  "`epweave-replay run G --costs FILE`",
+                  path, costs.rows()));
+}
+
 int report_regressions(const SimulateOptions& options, Json& report, Console& console) {
   const Json before = parse_unique_json(read_bytes(options.baseline), options.baseline);
   const auto worse = list_regressions(before, report, options.tolerance, options.baseline);
@@ -40,10 +51,16 @@ int report_regressions(const SimulateOptions& options, Json& report, Console& co
 }  // namespace
 
 int simulate(const SimulateOptions& options, Console& console) {
-  if (options.trace == "-") throw UsageError("--trace - shares standard output with the report: give it a file");
+  if (options.trace == "-")
+    throw UsageError("--trace - shares standard output with the report: give it a file");
   const Cluster cluster = cluster_of(options);
   const Graph graph = read_sound_input(options.input, nullptr, Soundness::kStructure);
-  Simulation simulation{.graph = display_name(options.input), .costs = options.costs, .model = model_step(graph, cluster)};
+  std::optional<MeasuredCosts> costs;
+  if (!options.costs.empty()) costs = MeasuredCosts::parse(read_bytes(options.costs), options.costs);
+  Simulation simulation{.graph = display_name(options.input),
+                        .costs = options.costs,
+                        .model = model_step(graph, cluster, costs ? &*costs : nullptr)};
+  if (costs) require_use(simulation.model, *costs, options.costs);
   if (options.unpriced != "free") require_prices(graph, simulation.model);
   Simulator simulator(simulation.model);
   const std::vector<Place> order = given_order(simulation.model);

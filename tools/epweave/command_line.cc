@@ -166,12 +166,14 @@ void add_overlap(CLI::App& app, Choices& choices) {
 
 void add_simulate(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand(
-      "simulate", "Predict how long a step takes in its order, what is exposed, and how far from optimal that is");
+      "simulate",
+      "Predict how long a step takes in its order, what is exposed, and how far from optimal that is");
   SimulateOptions& options = choices.simulate;
   add_input(command, choices.input, "Graph to simulate, - for standard input");
   command
-      .add_option("--cluster", options.cluster,
-                  "Machine to predict for: h100 (default), h100-2x4, or a JSON file; 'h100+nic=4e11' changes it")
+      .add_option(
+          "--cluster", options.cluster,
+          "Machine to predict for: h100 (default), h100-2x4, or a JSON file; 'h100+nic=4e11' changes it")
       ->type_name("SHAPE");
   command.add_option("--set", options.set, "Change a parameter of the machine: nic=4e11")
       ->type_name("KEY=VALUE")
@@ -190,7 +192,8 @@ void add_simulate(CLI::App& app, Choices& choices) {
       ->type_name("FILE");
   command
       .add_option("--baseline", options.baseline,
-                  "Report (--json) to compare with: exit 1 where something hidden is exposed now, or makespan or peak grew")
+                  "Report (--json) to compare with: exit 1 where something hidden is exposed now, or "
+                  "makespan or peak grew")
       ->type_name("REPORT");
   take_number(command
                   .add_option("--tolerance", options.tolerance,
@@ -335,9 +338,9 @@ CommandFiles files_of(const Choices& choices) {
                                 {"--trace", choices.overlap.trace + choices.simulate.trace},
                                 {"--html", choices.diff.html},
                                 {"--log-file", choices.console.log_file}}};
-  for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
-                                  choices.overlap.before.path, choices.diff.b.path,
-                                  choices.simulate.costs, choices.simulate.baseline})
+  for (const std::string& path :
+       {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
+        choices.diff.b.path, choices.simulate.costs, choices.simulate.baseline})
     files.inputs.push_back(path);
   return files;
 }
@@ -368,8 +371,7 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "explain")
     return [choices](Console& console) { return explain({choices->input, choices->node}, console); };
   if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };
-  if (name == "simulate")
-    return [choices](Console& console) { return simulate(choices->simulate, console); };
+  if (name == "simulate") return [choices](Console& console) { return simulate(choices->simulate, console); };
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
   if (name == "verify") return bind_verify(*choices);

@@ -53,13 +53,13 @@ struct OverlapOptions {
 
 struct SimulateOptions {
   InputOptions input;
-  std::string cluster = "h100";      // a shape, with changes: "h100+nic=4e11"
-  std::vector<std::string> set;      // "nic=4e11"
-  std::string costs;                 // file of measured costs; empty: none
-  std::string unpriced = "refuse";   // or "free"
-  std::string trace;                 // file for the trace; empty: none
-  std::string baseline;              // an earlier report; empty: none
-  double tolerance = 0.01;           // share by which makespan and peak may grow
+  std::string cluster = "h100";     // a shape, with changes: "h100+nic=4e11"
+  std::vector<std::string> set;     // "nic=4e11"
+  std::string costs;                // file of measured costs; empty: none
+  std::string unpriced = "refuse";  // or "free"
+  std::string trace;                // file for the trace; empty: none
+  std::string baseline;             // an earlier report; empty: none
+  double tolerance = 0.01;          // share by which makespan and peak may grow
 };
 
 struct ConvertOptions {

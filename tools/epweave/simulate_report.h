@@ -18,8 +18,8 @@ struct Simulation {
   StepModel model;
   OverlapSums sums;
   PeakMemory peak;
-  StepBounds bounds;                     // over all legal orders
-  double recompute_behind_forward = 0;   // the larger bound that keeps recomputation there
+  StepBounds bounds;                    // over all legal orders
+  double recompute_behind_forward = 0;  // the larger bound that keeps recomputation there
   std::vector<CollectiveExposure> collectives;
 };
 
