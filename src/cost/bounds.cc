@@ -16,6 +16,23 @@ bool is_recomputed(const Graph& graph, const Node& node) {
   return policy.ends_with("RECOMPUTE") || graph.text(node.name).find("_recomputed") != std::string_view::npos;
 }
 
+// Whether a node that comes behind `before` for its effects alone cannot start before that one's end. Streams see to it
+// where kernels are concerned; a launch returns at once, and only who takes its value, or waits, is held.
+bool holds_back(const StepModel& model, Place before, Place place) {
+  if (model.is_costed_launch(before)) return false;
+  if (model.kinds[before] == StepKind::kItem && model.cluster.host_sync == 0) return false;
+  return model.cluster.launch_joins != 0 || model.kinds[place] == StepKind::kKernel;
+}
+
+// Calls visit(Place) for each node before whose end the place's cannot start. Values come first in StepModel::before.
+template <class Visit>
+void visit_delays(const StepModel& model, Place place, const Visit& visit) {
+  const auto before = model.before[place];
+  const std::size_t values = model.inputs[place].size();
+  for (std::size_t i = 0; i < before.size(); ++i)
+    if (i < values || holds_back(model, before[i], place)) visit(before[i]);
+}
+
 // The nodes that take time, and those without time where paths meet. Vertices are in the order of their places.
 struct Network {
   std::vector<Place> places;  // by vertex
@@ -54,10 +71,13 @@ class NetworkBuilder {
     Network& n = network_;
     const auto vertex = static_cast<std::uint32_t>(n.places.size());
     const std::size_t begin = n.before.items.size();
-    for (const PlaceLists* lists : std::initializer_list<const PlaceLists*>{&model_.before, &more_})
-      for (const Place before : (*lists)[place])
-        if (const std::uint32_t from = n.vertices[before]; from != kNoPlace)
-          if (std::exchange(last_[from], place) != place) n.before.items.push_back(from);
+    const auto add_edge = [&](Place before) {
+      const std::uint32_t from = n.vertices[before];
+      if (from != kNoPlace && std::exchange(last_[from], place) != place) n.before.items.push_back(from);
+    };
+    visit_delays(model_, place, add_edge);
+    for (const Place before : more_[place])
+      if (holds_back(model_, before, place)) add_edge(before);
     const std::size_t count = n.before.items.size() - begin;
     const double seconds = model_.seconds[place];
     if (seconds == 0 && count < 2) {
@@ -98,8 +118,10 @@ class BoundFinder {
     bounds.head_load_tail = whole_bound();
     find_joints();
     take_known();
-    raise_heads();
-    raise_tails();
+    for (std::size_t i = 0; i < (is_small() ? 2 : 1); ++i) {
+      raise_heads();
+      raise_tails();
+    }
     bounds.joints = std::max({longest(), whole_bound(), bounds.head_load_tail});
     bounds.lower_bound = std::max({bounds.critical_path, bounds.load, bounds.joints});
     return bounds;
@@ -240,7 +262,10 @@ class BoundFinder {
   double through(Vertex v) const { return heads_[v] + n_.seconds[v] + tails_[v]; }
 
   // How many joints back from the k-th to look for its ancestors: few for most, all for some.
-  static std::size_t span_of(std::size_t k) { return k % 64 == 0 ? ~std::size_t{0} : k % 8 == 0 ? 32 : 4; }
+  std::size_t span_of(std::size_t k) const {
+    return is_small() || k % 64 == 0 ? ~std::size_t{0} : k % 8 == 0 ? 32 : 4;
+  }
+  bool is_small() const { return n_.size() < 4000; }
 
   void raise_heads() {
     std::size_t done = 0;
@@ -309,11 +334,13 @@ class BoundFinder {
 // Raises heads to what comes before needs, and tails to what comes behind.
 void propagate(const StepModel& model, HeadsAndTails& paths) {
   for (Place place = 0; place < model.size(); ++place)
-    for (const Place before : model.before[place])
+    visit_delays(model, place, [&](Place before) {
       paths.heads[place] = std::max(paths.heads[place], paths.heads[before] + model.seconds[before]);
+    });
   for (auto place = static_cast<Place>(model.size()); place-- > 0;)
-    for (const Place after : model.after[place])
-      paths.tails[place] = std::max(paths.tails[place], paths.tails[after] + model.seconds[after]);
+    visit_delays(model, place, [&](Place before) {
+      paths.tails[before] = std::max(paths.tails[before], paths.tails[place] + model.seconds[place]);
+    });
 }
 
 // Of every place, those that take no time included.
@@ -346,17 +373,20 @@ HeadsAndTails find_longest_paths(const StepModel& model) {
 std::vector<Place> find_critical_path(const StepModel& model, const HeadsAndTails& paths) {
   std::vector<Place> path;
   if (model.size() == 0) return path;
+  std::vector<Place> previous(model.size(), kNoPlace), next(model.size(), kNoPlace);
   const auto end = [&](Place place) { return paths.heads[place] + model.seconds[place]; };
   const auto rest = [&](Place place) { return paths.tails[place] + model.seconds[place]; };
   Place at = 0;
-  for (Place place = 0; place < model.size(); ++place)
+  for (Place place = 0; place < model.size(); ++place) {
     if (end(place) + paths.tails[place] > end(at) + paths.tails[at]) at = place;
-  path.push_back(at);
-  for (auto before = model.before[at]; !before.empty(); before = model.before[path.back()])
-    path.push_back(*std::ranges::max_element(before, {}, end));
+    visit_delays(model, place, [&](Place before) {
+      if (previous[place] == kNoPlace || end(before) > end(previous[place])) previous[place] = before;
+      if (next[before] == kNoPlace || rest(place) > rest(next[before])) next[before] = place;
+    });
+  }
+  for (Place place = at; place != kNoPlace; place = previous[place]) path.push_back(place);
   std::ranges::reverse(path);
-  for (auto after = model.after[at]; !after.empty(); after = model.after[path.back()])
-    path.push_back(*std::ranges::max_element(after, {}, rest));
+  for (Place place = next[at]; place != kNoPlace; place = next[place]) path.push_back(place);
   return path;
 }
 

@@ -20,7 +20,7 @@ class RandomStep {
     model_.step_groups = {{.name = "a", .ranks = 2}, {.name = "b", .ranks = 2}};
     const std::size_t size = 4 + roll(9);
     while (model_.size() < size) roll(2) == 0 ? add_kernel() : add_collective();
-    model_.before = model_.inputs;
+    add_effects();
     model_.after = invert(model_.before);
   }
 
@@ -48,6 +48,18 @@ class RandomStep {
     for (std::size_t i = 0; i < values_.size(); ++i)
       if (roll(3) == 0 || (i + 1 == values_.size() && roll(2) == 0)) inputs.push_back(values_[i]);
     return inputs;
+  }
+  // Some nodes must come behind others whose value they do not take, launches among them.
+  void add_effects() {
+    std::vector<std::pair<Place, Place>> pairs;
+    for (Place place = 0; place < model_.size(); ++place)
+      for (const Place input : model_.inputs[place]) pairs.emplace_back(place, input);
+    for (Place place = 1; place < model_.size(); ++place) {
+      const Place before = roll(place);
+      if (roll(4) == 0 && std::ranges::find(model_.inputs[place], before) == model_.inputs[place].end())
+        pairs.emplace_back(place, before);
+    }
+    model_.before = list_pairs(model_.size(), pairs);
   }
   void add_kernel() { add(StepKind::kKernel, 1 + roll(6), kNoPlace, some_inputs()); }
   void add_collective() {
@@ -135,7 +147,7 @@ TEST_CASE("real graphs: bounds are those of the judge, or larger") {
   struct Row {
     std::string graph, cluster, text;  // lower bound, with recomputation behind the forward; ms
   };
-  const auto [graph, cluster, text] = GENERATE(Row{"dsv3_debug_ep2.1b_remat", "h100", "4.62 4.68"},
+  const auto [graph, cluster, text] = GENERATE(Row{"dsv3_debug_ep2.1b_remat", "h100", "4.62 4.72"},
                                                Row{"dsv3_debug_ep2.5_schedule", "h100", "5.63 5.63"},
                                                Row{"qwen3_moe_ep2.1b_remat", "h100", "9.53 9.53"},
                                                Row{"dsv3_debug_L96.1b_remat", "h100", "69.78 69.92"},

@@ -92,6 +92,40 @@ PricedTensor Pricer::measure(const TensorType& tensor) {
   return priced;
 }
 
+std::optional<std::string> Pricer::describe_operands(NodeId id) {
+  const Node& node = body_.nodes[id];
+  std::string text;
+  if (node.op == nullptr) return std::nullopt;
+  const BoundArgs bound = bind_args(context_, node);
+  for (std::size_t i = 0; i < node.op->params.size(); ++i)
+    if (bound.is_given(i) && !describe(bound.values[i], text)) return std::nullopt;
+  return text;
+}
+
+bool Pricer::describe(Arg arg, std::string& text) {
+  bool is_known = true;
+  context_.args.for_each_node(arg, [&](NodeId input) {
+    for (const PricedTensor& tensor : tensors_of(body_.nodes[input].type)) {
+      text += fmt::format("{}{}[", text.empty() ? "" : ", ", info(tensor.type->dtype).short_name);
+      const char* separator = "";
+      for (ExprId size : tensor.type->sizes) {
+        const Count number = extents_.number(size);
+        is_known &= number.has_value();
+        text += fmt::format("{}{}", std::exchange(separator, ", "), number.value_or(0));
+      }
+      text += "]";
+    }
+  });
+  return is_known;
+}
+
+std::optional<std::int64_t> Pricer::operand_bytes(NodeId id) {
+  const Arg operand = arg_of(context_, body_.nodes[id], 0);
+  if (!operand.is_node()) return std::nullopt;
+  const auto tensors = tensors_of(body_.nodes[operand.as_node()].type);
+  return tensors.size() == 1 && tensors[0].is_known ? std::optional(tensors[0].stored) : std::nullopt;
+}
+
 // --------------------------------------------------------------------------- kinds
 
 StepKind Pricer::kind_of(NodeId id) {

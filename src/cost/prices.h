@@ -46,6 +46,12 @@ class Pricer {
 
   std::span<const PricedTensor> tensors_of(TypeId type);
 
+  // "f32[1024, 256], f32[256, 64]": tensors among the arguments, as the replay lists them. None where an extent has no
+  // number.
+  std::optional<std::string> describe_operands(NodeId id);
+  // Of a launch: bytes of its first operand.
+  std::optional<std::int64_t> operand_bytes(NodeId id);
+
  private:
   struct Range {
     std::uint32_t begin = 0, count = 0;
@@ -58,6 +64,7 @@ class Pricer {
 
   using Shape = std::vector<double>;
 
+  bool describe(Arg arg, std::string& text);
   void add_tensors(TypeId type);
   PricedTensor measure(const TensorType& tensor);
   bool is_host_only(NodeId id);

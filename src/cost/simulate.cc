@@ -1,5 +1,7 @@
 #include "cost/simulate.h"
 
+#include "cost/contention.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -15,8 +17,12 @@ Simulator::Simulator(const StepModel& model) : model_(model) {
 double Simulator::run(std::span<const Place> order) {
   kernels_.clear();
   collectives_.clear();
-  makespan_ = model_.cluster.has_contention() ? run_contended(order) : run_alone(order);
-  return makespan_;
+  if (!model_.cluster.has_contention()) return makespan_ = run_alone(order);
+  for (const Place place : order) {
+    if (model_.kinds[place] == StepKind::kKernel) kernels_.push_back(place);
+    if (model_.is_costed_launch(place)) collectives_.push_back(place);
+  }
+  return makespan_ = run_contended(model_, order, times_);
 }
 
 double Simulator::run_alone(std::span<const Place> order) {
@@ -66,10 +72,6 @@ double Simulator::run_alone(std::span<const Place> order) {
     }
   }
   return std::max({compute, host, last});
-}
-
-double Simulator::run_contended(std::span<const Place> order) {
-  return run_alone(order);
 }
 
 // --------------------------------------------------------------------------- overlap
@@ -133,8 +135,9 @@ OverlapSums Simulator::measure(std::vector<double>* exposed) {
     if (exposed != nullptr) exposed->push_back(seconds - hidden);
   }
   sums.exposed = exposed_union();
-  sums.idle = sums.makespan - sums.compute - sums.exposed;
-  if (sums.comm > 0) sums.hidden = 1 - exposed_sum / sums.comm;
+  // Sums of times in another order may be off by their rounding.
+  sums.idle = std::max(0.0, sums.makespan - sums.compute - sums.exposed);
+  if (sums.comm > 0) sums.hidden = std::clamp(1 - exposed_sum / sums.comm, 0.0, 1.0);
   return sums;
 }
 

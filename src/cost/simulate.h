@@ -54,7 +54,6 @@ class Simulator {
 
  private:
   double run_alone(std::span<const Place> order);
-  double run_contended(std::span<const Place> order);
   void merge_busy();
   double busy_until(double time) const;
   double busy_within(Interval interval) const {

@@ -7,6 +7,7 @@
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
 #include "analysis/order.h"
+#include "cost/measured_costs.h"
 #include "cost/prices.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -83,14 +84,37 @@ class ModelBuilder {
     for (Place place = 0; place < size; ++place) {
       const NodeId id = body_.order[place];
       if (model_.kinds[place] == StepKind::kKernel) {
-        give_price(place, pricer_.price_kernel(id, facts_.inputs[id]));
+        give_price(place, measured(id, pricer_.price_kernel(id, facts_.inputs[id])));
         model_.stops_host[place] = pricer_.stops_host(id);
       } else if (model_.kinds[place] == StepKind::kLaunch) {
         const std::uint32_t group = group_position_of(facts_.launches[next_launch++].group);
         model_.groups[place] = group;
-        give_price(place, pricer_.price_launch(id, model_.step_groups[group]));
+        give_price(place, measured(id, model_.step_groups[group],
+                                   pricer_.price_launch(id, model_.step_groups[group])));
       }
     }
+  }
+
+  // A measured row counts more than the model.
+  Price measured(NodeId id, Price price) {
+    if (measured_ == nullptr) return price;
+    const auto operands = pricer_.describe_operands(id);
+    if (!operands) return price;
+    return replace(price, measured_->find_kernel(context_.text(node(id).target), *operands),
+                   model_.cluster.compute_scale);
+  }
+  Price measured(NodeId id, const StepGroup& group, Price price) {
+    if (measured_ == nullptr || group.ranks < 2) return price;
+    const auto bytes = pricer_.operand_bytes(id);
+    if (!bytes) return price;
+    return replace(price, measured_->find_collective(context_.text(node(id).target), group.ranks, *bytes),
+                   model_.cluster.comm_scale);
+  }
+  static Price replace(Price price, const std::optional<MeasuredCosts::Found>& found, double scale) {
+    if (!found) return price;
+    price.seconds = found->seconds * scale;
+    price.source = found->is_exact ? PriceSource::kMeasured : PriceSource::kInterpolated;
+    return price;
   }
 
   void give_price(Place place, Price price) {
@@ -252,7 +276,7 @@ class ModelBuilder {
   const Body& body_;
   Extents extents_;
   Pricer pricer_;
-  [[maybe_unused]] const MeasuredCosts* measured_;
+  const MeasuredCosts* measured_;  // null: none
   OrderFacts facts_;
   IdVector<NodeId, std::uint32_t> places_;
   std::vector<Arg> group_args_;

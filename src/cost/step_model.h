@@ -98,7 +98,7 @@ struct StepModel {
 
   // By place, as lists of places.
   PlaceLists inputs;  // whose values it takes, each once
-  PlaceLists before;  // what must come before it: inputs, and what its effects need
+  PlaceLists before;  // what must come before it: its inputs, and behind them what its effects need
   PlaceLists after;   // the inverse of `before`
   // Pairs that keep a read of a non-blocking copy behind what completed the copy, beyond `before`: an order that
   // keeps them is legal; others may be, too.
