@@ -723,10 +723,11 @@ class Merger {
 
   // Numbers that the ranks given do not show to differ, and that must.
   void repair_numbers() {
+    body_ = 0;  // the step, of which these are
     const RankLiterals literals = find_rank_literals(made_, ranks_[0]);
     bool is_changed = false;
     for (const RankLiteral& literal : literals.proved) {
-      if (!literal.value.is_int()) continue;
+      if (!literal.value.is_int() || refused_.contains(literal.node)) continue;
       const Place place{literal.node, "other", false};
       const Leaves leaves(ranks_.size(), literal.value);
       const auto axis = find_axis(literal);
@@ -821,6 +822,7 @@ class Merger {
     refuse_with(place, std::move(values), std::move(why), next);
   }
   void refuse_with(const Place& place, std::vector<std::string> values, std::string why, std::optional<Rank> next) {
+    if (body_ == 0) refused_.insert(place.node);
     result_.unexplained.push_back({site_of(made_, made_.bodies[body_].nodes[place.node]), place.argument,
                                    std::move(why), std::move(values), next});
   }
@@ -854,6 +856,7 @@ class Merger {
   std::map<std::tuple<NodeId, std::int64_t, NodeId>, NodeId> slices_;  // by whole, dimension, start
   std::vector<std::pair<NodeId, NodeId>> inserted_;                  // element, slice
   std::vector<std::pair<RankLiteral, Affine>> repaired_;
+  IdSet<NodeId> refused_;  // of the step: nodes with something unexplained
 };
 
 }  // namespace

@@ -34,6 +34,7 @@ struct Choices {
   ReduceOptions reduce;
   SpecializeCommand specialize;
   bool repair = false;
+  ArtifactCommand artifact;
   std::string completion;
 };
 
@@ -225,6 +226,36 @@ void add_generalize(CLI::App& app, Choices& choices) {
       "  epweave generalize traced.epw --repair -o all.epw");
 }
 
+void add_artifact(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand(
+      "artifact", "Write a graph with a fingerprint of what it was made for, or check one before it is run");
+  ArtifactCommand& options = choices.artifact;
+  choose(command.add_option("ACTION", options.action, "make or check")->required()->type_name(""), {"make", "check"});
+  add_input(command, choices.input, "Graph, or artifact to check, - for standard input");
+  command
+      .add_option("--config", options.config,
+                  "A value of the configuration that the fingerprint is to hold, or that this run has")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1);
+  command.add_option("--against", options.against.path, "Of check: the graph that this run would make")
+      ->type_name("FILE");
+  command.add_option("--allow", options.allow, "Of check: a field that may differ; said as a warning")
+      ->type_name("FIELD")
+      ->take_all()
+      ->expected(1);
+  take_whole_number(
+      command.add_option("--rank", options.rank, "Of check: the rank that is to run the artifact")->type_name("R"), 0,
+      kMostRanks);
+  command.add_option("-o,--output", choices.output.path, "Of make: the artifact")->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.footer(
+      "Exit codes of check: 0 every field agrees, 1 some does not; 3 no artifact.\n"
+      "Examples:\n"
+      "  epweave artifact make all.epw --config deterministic=true -o step.epw\n"
+      "  epweave artifact check step.epw --config deterministic=true --against traced.epw");
+}
+
 void add_verify(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand(
       "verify",
@@ -296,6 +327,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_reduce(*app, choices);
   add_specialize(*app, choices);
   add_generalize(*app, choices);
+  add_artifact(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -339,7 +371,7 @@ CommandFiles files_of(const Choices& choices) {
                                 {"--html", choices.diff.html},
                                 {"--log-file", choices.console.log_file}}};
   for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
-                                  choices.overlap.before.path, choices.diff.b.path})
+                                  choices.overlap.before.path, choices.diff.b.path, choices.artifact.against.path})
     files.inputs.push_back(path);
   return files;
 }
@@ -397,6 +429,13 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "generalize")
     return [choices](Console& console) {
       return generalize({all_inputs(*choices), choices->output, choices->repair}, console);
+    };
+  if (name == "artifact")
+    return [choices](Console& console) {
+      choices->artifact.input = choices->input;
+      choices->artifact.against.from = choices->input.from;
+      choices->artifact.output = choices->output;
+      return artifact(choices->artifact, console);
     };
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };
