@@ -33,8 +33,9 @@ std::vector<GroupUse> list_group_uses(const Graph& graph) {
   std::map<std::pair<ArgKind, std::uint64_t>, std::size_t> index;
   const Body& body = graph.step();
   for (const Launch& launch : find_launches(*graph.context, body)) {
-    const auto [at, is_new] = index.try_emplace({launch.group.kind(), launch.group.bits()}, uses.size());
-    if (is_new) uses.push_back({launch.group, {}, {}});
+    const Arg group = named_group(graph, launch.group);
+    const auto [at, is_new] = index.try_emplace({group.kind(), group.bits()}, uses.size());
+    if (is_new) uses.push_back({group, {}, {}});
     GroupUse& use = uses[at->second];
     if (is_ep_exchange(body.nodes[launch.node])) {
       use.exchanges.push_back(launch.node);
@@ -60,11 +61,11 @@ PassResult isolate_ep_pg(const Graph& graph) {
       throw PassError(
           "isolate-ep-pg.group",
           fmt::format(
-              "token exchanges share the process group that {} looks up with {}; a group that is looked up "
-              "at run time cannot be split here",
+              "token exchanges share the process group that {} looks up with {}; which group that is, is not "
+              "recorded",
               source, graph.text(graph.step().nodes[use.other].name)),
           site_of(graph, graph.step().nodes[use.exchanges.front()]),
-          "leave isolate-ep-pg out, or trace the graph for one rank");
+          "export the graph with recorded values, or leave isolate-ep-pg out");
     const StringId extra = provide_extra_group(
         result.graph,
         find_group(graph, "isolate-ep-pg", graph.step().nodes[use.exchanges.front()], use.group.as_name()),
@@ -82,8 +83,7 @@ PassResult isolate_ep_pg(const Graph& graph) {
   if (are_looked_up && result.notes.empty())
     result.notes.push_back(
         "the exchanges' process group is looked up at run time, in a mesh axis that no other collective "
-        "names: left as "
-        "it is");
+        "names: left as it is");
   return result;
 }
 

@@ -10,8 +10,8 @@
 //
 // A token exchange is an all-to-all with an expert-parallel label ("EP" and its kin), counts and tokens
 // alike; other all-to-alls (context parallel) are left where they are. Running it again changes nothing.
-// Graphs that hold for every rank look their groups up in a mesh: there is no group to split, and the pass
-// says so.
+// Graphs that hold for every rank look their groups up in a mesh; what is recorded of a lookup says which row it is
+// (passes/extra_group.h).
 //
 // Numerics: reorder (bitwise by construction).
 #pragma once

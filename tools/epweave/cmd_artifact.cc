@@ -68,7 +68,8 @@ class Check {
     require_rank(graph);
     std::vector<FingerprintMismatch> found = compare_fingerprints(*recorded, here(graph));
     for (const std::string& field : command_.allow)
-      if (!recorded->contains(field) && std::ranges::none_of(found, [&](const auto& m) { return m.field == field; }))
+      if (!recorded->contains(field) &&
+          std::ranges::none_of(found, [&](const auto& m) { return m.field == field; }))
         throw UsageError(fmt::format("--allow {}: the fingerprint has no such field", field));
     report(*recorded, found);
     const bool is_refused = std::ranges::any_of(found, [&](const auto& m) { return !is_allowed(m.field); });
@@ -78,10 +79,11 @@ class Check {
  private:
   // What this run has: the artifact's own content, or another graph's, and the configuration given.
   Fingerprint here(const Graph& graph) const {
-    Fingerprint made = command_.against.path.empty()
-                           ? take_fingerprint(graph, sha256_hex)
-                           : take_fingerprint(read_sound_input(command_.against, nullptr, Soundness::kStructure),
-                                              sha256_hex);
+    Fingerprint made =
+        command_.against.path.empty()
+            ? take_fingerprint(graph, sha256_hex)
+            : take_fingerprint(read_sound_input(command_.against, nullptr, Soundness::kStructure),
+                               sha256_hex);
     Fingerprint config = read_config(command_.config);
     made.merge(config);
     return made;
@@ -90,19 +92,22 @@ class Check {
   void require_rank(const Graph& graph) const {
     const Rank own = read_world(graph).file_rank;
     if (!command_.rank || is_rank_agnostic(graph) || own == *command_.rank) return;
-    throw InputError(fmt::format("{}: the graph is rank {}'s alone, not rank {}'s; make the artifact of a graph for "
-                                 "all ranks (epweave generalize)",
-                                 display_name(command_.input), own, *command_.rank));
+    throw InputError(
+        fmt::format("{}: the graph is rank {}'s alone, not rank {}'s; make the artifact of a graph for "
+                    "all ranks (epweave generalize)",
+                    display_name(command_.input), own, *command_.rank));
   }
 
-  bool is_allowed(const std::string& field) const { return std::ranges::find(command_.allow, field) != command_.allow.end(); }
+  bool is_allowed(const std::string& field) const {
+    return std::ranges::find(command_.allow, field) != command_.allow.end();
+  }
 
   void report(const Fingerprint& recorded, const std::vector<FingerprintMismatch>& found) {
     Json mismatches = Json::array(), allowed = Json::array();
     std::string text;
     for (const FingerprintMismatch& m : found) {
-      const std::string line = fmt::format("{}: the artifact has {}, here it is {}", m.field, m.artifact.value_or("none"),
-                                           m.here.value_or("none"));
+      const std::string line = fmt::format("{}: the artifact has {}, here it is {}", m.field,
+                                           m.artifact.value_or("none"), m.here.value_or("none"));
       Json row = {{"field", m.field}, {"artifact", text_or_null(m.artifact)}, {"here", text_or_null(m.here)}};
       if (is_allowed(m.field)) {
         console_.warn(line + " (allowed)");

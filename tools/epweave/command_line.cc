@@ -194,8 +194,8 @@ void add_specialize(CLI::App& app, Choices& choices) {
       *app.add_subcommand("specialize", "Turn a graph that holds for every rank into the graphs of ranks");
   add_input(command, choices.input, "Graph that holds for every rank, - for standard input");
   take_whole_number(
-      command.add_option("--rank", choices.specialize.rank, "Write this rank's graph to OUT")->type_name("R"), 0,
-      kMostRanks);
+      command.add_option("--rank", choices.specialize.rank, "Write this rank's graph to OUT")->type_name("R"),
+      0, kMostRanks);
   command.add_flag("--all", choices.specialize.all,
                    "Write every rank's graph to the folder OUT: rank-00000.epw, rank-00001.epw, ..");
   command.add_option("-o,--output", choices.output.path, "File, or folder with --all; - for standard output")
@@ -212,13 +212,16 @@ void add_generalize(CLI::App& app, Choices& choices) {
       *app.add_subcommand("generalize", "Make one graph for all ranks of the graphs of some ranks of a job");
   add_input(command, choices.input, "Graph of one rank, - for standard input");
   command.add_option("MORE", choices.more, "Graphs of other ranks of the same job")->type_name("");
-  command.add_option("-o,--output", choices.output.path, "Graph for all ranks; not written where a difference is "
-                     "not explained")
+  command
+      .add_option("-o,--output", choices.output.path,
+                  "Graph for all ranks; not written where a difference is "
+                  "not explained")
       ->type_name("OUT");
   add_output_form(command, choices.output);
-  command.add_flag("--repair", choices.repair,
-                   "Replace numbers of one rank that are proved to be offsets of a shard, also where the given "
-                   "ranks do not differ in them");
+  command.add_flag(
+      "--repair", choices.repair,
+      "Replace numbers of one rank that are proved to be offsets of a shard, also where the given "
+      "ranks do not differ in them");
   command.footer(
       "Exit codes: 0 OUT is written, 1 something is not explained.\n"
       "Examples:\n"
@@ -230,7 +233,8 @@ void add_artifact(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand(
       "artifact", "Write a graph with a fingerprint of what it was made for, or check one before it is run");
   ArtifactCommand& options = choices.artifact;
-  choose(command.add_option("ACTION", options.action, "make or check")->required()->type_name(""), {"make", "check"});
+  choose(command.add_option("ACTION", options.action, "make or check")->required()->type_name(""),
+         {"make", "check"});
   add_input(command, choices.input, "Graph, or artifact to check, - for standard input");
   command
       .add_option("--config", options.config,
@@ -245,8 +249,9 @@ void add_artifact(CLI::App& app, Choices& choices) {
       ->take_all()
       ->expected(1);
   take_whole_number(
-      command.add_option("--rank", options.rank, "Of check: the rank that is to run the artifact")->type_name("R"), 0,
-      kMostRanks);
+      command.add_option("--rank", options.rank, "Of check: the rank that is to run the artifact")
+          ->type_name("R"),
+      0, kMostRanks);
   command.add_option("-o,--output", choices.output.path, "Of make: the artifact")->type_name("OUT");
   add_output_form(command, choices.output);
   command.footer(
@@ -268,9 +273,10 @@ void add_verify(CLI::App& app, Choices& choices) {
   command.add_flag("--ranks", choices.ranks,
                    "Check that the graphs, one for each rank or one that all ranks run, issue matching "
                    "collectives and cannot wait for each other");
-  command.add_flag("--explain-literals", choices.explain_literals,
-                   "With --ranks: also list numbers that look like offsets of one rank's shard and are not proved "
-                   "to be");
+  command.add_flag(
+      "--explain-literals", choices.explain_literals,
+      "With --ranks: also list numbers that look like offsets of one rank's shard and are not proved "
+      "to be");
   command.add_flag("--assume-none", choices.assume_none,
                    "Of a rewrite: exit with 1 where the proof rests on an assumption, and list all of them");
 }
@@ -370,8 +376,9 @@ CommandFiles files_of(const Choices& choices) {
                                 {"--trace", choices.overlap.trace},
                                 {"--html", choices.diff.html},
                                 {"--log-file", choices.console.log_file}}};
-  for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
-                                  choices.overlap.before.path, choices.diff.b.path, choices.artifact.against.path})
+  for (const std::string& path :
+       {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
+        choices.diff.b.path, choices.artifact.against.path})
     files.inputs.push_back(path);
   return files;
 }
@@ -386,7 +393,8 @@ std::function<int(Console&)> bind_verify(const Choices& choices) {
   const std::vector<InputOptions> inputs = all_inputs(choices);
   if (choices.assume_none && (choices.ranks || inputs.size() != 2))
     throw UsageError("--assume-none is for verify A B, of which it refuses what the proof takes for granted");
-  if (choices.explain_literals && !choices.ranks) throw UsageError("--explain-literals is for verify --ranks");
+  if (choices.explain_literals && !choices.ranks)
+    throw UsageError("--explain-literals is for verify --ranks");
   if (choices.ranks)
     return [inputs, explain = choices.explain_literals](Console& console) {
       return verify_ranks({inputs, explain}, console);

@@ -41,7 +41,8 @@ class ContentWriter {
   std::string write() {
     for (const Body& body : graph_.bodies) write_body(body);
     for (const InputRole& input : graph_.inputs)
-      text_ += fmt::format("in {} {} {}\n", graph_.text(input.role), graph_.text(input.fqn), graph_.text(input.which));
+      text_ += fmt::format("in {} {} {}\n", graph_.text(input.role), graph_.text(input.fqn),
+                           graph_.text(input.which));
     for (const OutputRole& output : graph_.outputs)
       text_ += fmt::format("out {} {}\n", graph_.text(output.role), graph_.text(output.fqn));
     for (const Symbol& symbol : graph_.symbols) text_ += fmt::format("symbol {}\n", graph_.text(symbol.name));
@@ -70,10 +71,13 @@ class ContentWriter {
     text_ += '(';
     for (std::uint32_t i = 0; i < range.count; ++i) {
       const Arg arg = context_.args[range][i];
-      const bool is_keyword_group = !is_positional && i % 2 == 1 && is_text(context_.args[range][i - 1], "group_name");
+      const bool is_keyword_group =
+          !is_positional && i % 2 == 1 && is_text(context_.args[range][i - 1], "group_name");
       const bool is_group = (is_positional && position_ && *position_ == i) || is_keyword_group;
-      if (is_group && arg.is(ArgKind::kText)) write_group(arg.as_name());
-      else write(arg);
+      if (is_group && arg.is(ArgKind::kText))
+        write_group(arg.as_name());
+      else
+        write(arg);
       text_ += ',';
     }
     text_ += ')';
@@ -110,11 +114,18 @@ class ContentWriter {
   void write(Arg arg) {
     text_ += fmt::format("{}", static_cast<int>(arg.kind()));
     switch (arg.kind()) {
-      case ArgKind::kNode: text_ += fmt::format("%{}", positions_[arg.as_node()]); return;
-      case ArgKind::kProcessGroup: return write_group(arg.as_name());
-      case ArgKind::kMesh: return write_mesh(arg);
-      case ArgKind::kSymbolic: text_ += context_.exprs.text(arg.as_expr()); return;
-      case ArgKind::kTypeRef: return write_type(arg.as_type());
+      case ArgKind::kNode:
+        text_ += fmt::format("%{}", positions_[arg.as_node()]);
+        return;
+      case ArgKind::kProcessGroup:
+        return write_group(arg.as_name());
+      case ArgKind::kMesh:
+        return write_mesh(arg);
+      case ArgKind::kSymbolic:
+        text_ += context_.exprs.text(arg.as_expr());
+        return;
+      case ArgKind::kTypeRef:
+        return write_type(arg.as_type());
       case ArgKind::kUnresolved:
       case ArgKind::kText:
       case ArgKind::kDType:
@@ -122,14 +133,20 @@ class ContentWriter {
       case ArgKind::kLayout:
       case ArgKind::kMemoryFormat:
       case ArgKind::kGraph:
-      case ArgKind::kOperator: text_ += fmt::format("'{}'", context_.text(arg.as_name())); return;
+      case ArgKind::kOperator:
+        text_ += fmt::format("'{}'", context_.text(arg.as_name()));
+        return;
       case ArgKind::kNone:
-      case ArgKind::kEllipsis: return;
+      case ArgKind::kEllipsis:
+        return;
       case ArgKind::kBool:
       case ArgKind::kInt:
-      case ArgKind::kReal: text_ += fmt::format(" {}", arg.bits()); return;
+      case ArgKind::kReal:
+        text_ += fmt::format(" {}", arg.bits());
+        return;
       default:
-        for (std::uint32_t i = 0; i < arg.children().count; ++i) write(context_.args.children(arg)[i]), text_ += ';';
+        for (std::uint32_t i = 0; i < arg.children().count; ++i)
+          write(context_.args.children(arg)[i]), text_ += ';';
     }
   }
 
@@ -153,7 +170,10 @@ std::string print_data(const Context& context, Arg arg) {
   std::string text;
   const bool is_dict = arg.is(ArgKind::kDict);
   for (std::uint32_t i = 0; i < arg.children().count; ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : is_dict && i % 2 == 1 ? ": " : ", ",
+    text += fmt::format("{}{}",
+                        i == 0                  ? ""
+                        : is_dict && i % 2 == 1 ? ": "
+                                                : ", ",
                         print_data(context, context.args.children(arg)[i]));
   return fmt::format("{}{}{}", is_dict ? '{' : '[', text, is_dict ? '}' : ']');
 }
@@ -194,8 +214,10 @@ Fingerprint take_fingerprint(const Graph& graph, HashBytes hash) {
   made["device"] = device_kind(graph);
   made["producer"] = graph.version.producer;
   static constexpr std::pair<const char*, const char*> kRecorded[] = {
-      {"meshes", "global_meshes"}, {"model", "model"}, {"configuration", "config"},      {"options", "options"},
-      {"torch", "torch"},          {"stage", "stage"}, {"torchtitan", "torchtitan"}, {"deterministic", "deterministic"}};
+      {"meshes", "global_meshes"},  {"model", "model"},
+      {"configuration", "config"},  {"options", "options"},
+      {"torch", "torch"},           {"stage", "stage"},
+      {"torchtitan", "torchtitan"}, {"deterministic", "deterministic"}};
   for (const auto& [field, key] : kRecorded) {
     const Arg* value = find_entry(context, graph.info, key);
     made[field] = value != nullptr ? print_data(context, *value) : "not recorded";
@@ -210,7 +232,8 @@ std::optional<Fingerprint> read_fingerprint(const Graph& graph) {
   Fingerprint read;
   const auto items = context.args.children(*all);
   for (std::size_t i = 0; i + 1 < items.size(); i += 2)
-    if (items[i].is(ArgKind::kText)) read[std::string(context.text(items[i].as_name()))] = print_data(context, items[i + 1]);
+    if (items[i].is(ArgKind::kText))
+      read[std::string(context.text(items[i].as_name()))] = print_data(context, items[i + 1]);
   return read;
 }
 
