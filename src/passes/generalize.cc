@@ -227,8 +227,13 @@ class PlaceWriter {
     if (const auto known = functions_.find(function); known != functions_.end()) return known->second;
     NodeId value;
     for (const auto& [axis, scale] : function.terms) {
-      NodeId term = coordinate(axis);
-      if (scale != 1) term = number("operator.mul", term, Arg::integer(scale));
+      NodeId term;
+      if (function.terms.size() > 1 || function.offset != 0) {
+        term = write({0, {{axis, scale}}});
+      } else {
+        term = coordinate(axis);
+        if (scale != 1) term = number("operator.mul", term, Arg::integer(scale));
+      }
       value = value ? number("operator.add", value, Arg::node(term)) : term;
     }
     if (function.offset != 0) value = number("operator.add", value, Arg::integer(function.offset));
@@ -512,9 +517,11 @@ class Merger {
   // What stands for all ranks' leaves; the first rank's where that is so or nothing explains the difference.
   Arg merge(const Leaves& leaves, const Place& place) {
     const Arg first = leaves[0];
-    if (first.is(ArgKind::kMesh)) return merge_mesh(leaves, place);
+    const bool is_all_mesh = std::ranges::all_of(leaves, [](Arg a) { return a.is(ArgKind::kMesh); });
+    if (is_all_mesh) return merge_mesh(leaves, place);
     if (first.is_tree()) return merge_tree(leaves, place);
-    if (is_same(leaves)) return first;
+    const bool is_named_group = place.is_group && first.is(ArgKind::kText);
+    if (is_same(leaves) && !is_named_group) return first;
     const bool is_all_int = std::ranges::all_of(leaves, [](Arg a) { return a.is_int(); });
     const bool is_all_text = std::ranges::all_of(leaves, [&](Arg a) {
       return a.kind() == first.kind() && (a.is(ArgKind::kText) || a.is(ArgKind::kProcessGroup));
@@ -548,8 +555,7 @@ class Merger {
     const auto base = read_mesh(context_, leaves[0]);
     bool differs = false;
     for (std::size_t g = 1; g < leaves.size(); ++g) {
-      if (leaves[g].is_tree() && context_.args.equal(leaves[g], leaves[0])) continue;
-      differs = true;
+      differs |= !context_.args.equal(leaves[g], leaves[0]);
       const auto other = read_mesh(context_, leaves[g]);
       const auto moved = base ? mesh_through(*base, {ranks_[0], ranks_[g]}) : std::nullopt;
       if (!moved || !other || moved->ranks != other->ranks || moved->axes != other->axes ||
@@ -585,7 +591,7 @@ class Merger {
       if (!is_new && known->second != leaves[g].as_name())
         return refuse(place, leaves, "the group has two names on one rank"), leaves[0];
     }
-    explain(place, "group", fmt::format("group of {}", print_group(*base)));
+    if (!is_same(leaves)) explain(place, "group", fmt::format("group of {}", print_group(*base)));
     return leaves[0];
   }
 
@@ -714,10 +720,10 @@ class Merger {
 
   void compare_types(NodeId id, const std::vector<const Node*>& nodes) {
     const TypeId first = nodes[0]->type;
-    for (std::size_t g = 1; g < nodes.size(); ++g) {
-      if (nodes[g]->type == first) continue;
-      return compare_values(id, nodes);
-    }
+    const bool is_mesh =
+        recorded_mesh(context_, *nodes[0]).has_value();  // of equal ones, one may not be the rank's
+    for (std::size_t g = 1; g < nodes.size(); ++g)
+      if (is_mesh || nodes[g]->type != first) return compare_values(id, nodes);
   }
 
   void compare_values(NodeId id, const std::vector<const Node*>& nodes) {
@@ -729,7 +735,8 @@ class Merger {
       texts.push_back(node->type ? print_type(context_, node->type) : "none");
     }
     const Place place{id, "type", false};
-    if (values.size() == nodes.size() && values[0].is(ArgKind::kMesh)) {
+    if (values.size() == nodes.size() &&
+        std::ranges::all_of(values, [](Arg a) { return a.is(ArgKind::kMesh); })) {
       merge_mesh(values, place);
     } else if (values.size() == nodes.size() && values[0].is(ArgKind::kProcessGroup)) {
       merge_group(values, place);

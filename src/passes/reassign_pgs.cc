@@ -78,7 +78,8 @@ PassResult reassign_pgs(const Graph& graph) {
                                        launches.size() == 1 ? "" : "s"));
   }
   if (gathers.are_looked_up)
-    result.notes.push_back("parameter gathers whose process group is looked up at run time and not recorded stay on it");
+    result.notes.push_back(
+        "parameter gathers whose process group is looked up at run time and not recorded stay on it");
   return result;
 }
 

@@ -415,6 +415,22 @@ class BodySpecializer {
   StringId pass_, reason_;
 };
 
+// Symbols of coordinates that a pass has dropped: of a coordinate's range, and bound by no node.
+void drop_unbound_coordinates(Graph& graph, const World& world) {
+  IdSet<StringId> bound;
+  for (const Body& body : graph.bodies)
+    for (const auto [id, node] : walk_extras(*graph.context, body))
+      if (node.extra != nullptr)
+        for (const Binding& binding : node.extra->bindings) bound.insert(binding.symbol);
+  std::erase_if(graph.symbols, [&](const Symbol& symbol) {
+    if (!symbol.unbacked.value_or(false) || !symbol.lower || !symbol.upper || bound.contains(symbol.name))
+      return false;
+    const auto lower = graph.context->exprs.constant(*symbol.lower),
+               upper = graph.context->exprs.constant(*symbol.upper);
+    return lower == 0 && upper && *upper >= 0 && world.size % (*upper + 1) == 0;
+  });
+}
+
 }  // namespace
 
 PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
@@ -452,6 +468,7 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
       if (!slices[i].empty()) ElementFinder(*made.context, made.bodies[i]).replace(slices[i]);
   }
   for (Body& body : made.bodies) specializer.drop_unread(body);
+  drop_unbound_coordinates(made, world);
   set_info(made, "rank", Arg::integer(change.to));
   set_info(made, kRankGroupsKey, std::nullopt);
   set_info(made, kRankAgnosticKey, std::nullopt);
