@@ -91,13 +91,15 @@ class ShardFinder {
     }
     for (const InputRole& input : graph_.inputs)
       if (const auto at = placeholders.find(input.name); at != placeholders.end())
-        if (const auto mesh = recorded_mesh(context_, step.nodes[at->second])) axes[input.fqn] = axes_of(*mesh);
+        if (const auto mesh = recorded_mesh(context_, step.nodes[at->second]))
+          axes[input.fqn] = axes_of(*mesh);
     for (const InputRole& input : graph_.inputs) {
       const auto at = placeholders.find(input.name);
       const Arg* global = find_more(context_, input.more, "global_shape");
       if (at == placeholders.end() || global == nullptr || !global->is_list()) continue;
       const TensorType* tensor = tensor_of(context_, step.nodes[at->second].type);
-      if (tensor != nullptr && axes.contains(input.fqn)) add_parameter(at->second, *tensor, *global, axes[input.fqn]);
+      if (tensor != nullptr && axes.contains(input.fqn))
+        add_parameter(at->second, *tensor, *global, axes[input.fqn]);
     }
   }
 
@@ -129,12 +131,16 @@ class ShardFinder {
   void visit(NodeId id, const Node& node) {
     if (node.op == nullptr) return;
     switch (node.op->family) {
-      case OpFamily::kAllGather: return gather(id, node);
-      case OpFamily::kElement: return take_element(id, node);
+      case OpFamily::kAllGather:
+        return gather(id, node);
+      case OpFamily::kElement:
+        return take_element(id, node);
       case OpFamily::kWait:
       case OpFamily::kLike:
-      case OpFamily::kIndexPut: return copy(id, node);
-      default: return map(id, node);
+      case OpFamily::kIndexPut:
+        return copy(id, node);
+      default:
+        return map(id, node);
     }
   }
 
@@ -208,16 +214,16 @@ class ShardFinder {
       const auto found = values_.find(mapped->operands[t]);
       if (found == values_.end() || found->second.size() != 1) continue;
       for (std::size_t d = 0; d < mapping.operand_rank(t) && d < found->second.front().size(); ++d)
-        if (const auto& shard = found->second.front()[d]) hand_on(mapping, *shard, mapping.operand(t, d), made);
+        if (const auto& shard = found->second.front()[d])
+          hand_on(mapping, *shard, mapping.operand(t, d), made);
     }
     keep(id, std::move(made));
   }
 
   static void hand_on(const CallMapping& mapping, const Shard& shard, std::span<const Factor> factors,
                       ShardedValue& made) {
-    if (factors.empty() || std::ranges::any_of(factors, [&](Factor f) {
-          return mapping.use(f) == FactorUse::kIndexed;
-        }))
+    if (factors.empty() ||
+        std::ranges::any_of(factors, [&](Factor f) { return mapping.use(f) == FactorUse::kIndexed; }))
       return;
     for (std::size_t r = 0; r < made.size(); ++r)
       for (std::size_t d = 0; d < made[r].size(); ++d)
@@ -264,7 +270,8 @@ class LookupFinder {
         if (const Shard* shard = add(node, "weight", 0, named(node, "indices")))
           tables_.emplace_back(node.module, *shard);
         return;
-      case OpFamily::kEmbeddingBackward: return backwards_.push_back(&node);
+      case OpFamily::kEmbeddingBackward:
+        return backwards_.push_back(&node);
       case OpFamily::kGather:
       case OpFamily::kIndexSelect:
       case OpFamily::kScatter:
@@ -280,10 +287,12 @@ class LookupFinder {
         const Arg indices = named(node, "indices");
         if (!indices.is_list()) return;
         const auto items = context_.args.children(indices);
-        for (std::size_t d = 0; d < items.size(); ++d) add(node, "self", static_cast<std::int64_t>(d), items[d]);
+        for (std::size_t d = 0; d < items.size(); ++d)
+          add(node, "self", static_cast<std::int64_t>(d), items[d]);
         return;
       }
-      default: return;
+      default:
+        return;
     }
   }
 
@@ -361,7 +370,8 @@ class LiteralFinder {
       if (found == ids.end() || found->second.size() != 1) continue;
       const auto& [axis, rows] = found->second.front();
       const NumberUse use = number_use_of(*node.op);
-      const std::int64_t last = use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;  // ids <= last of them
+      const std::int64_t last =
+          use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;  // ids <= last of them
       add_proved(id, axis, {(is_upper(id, axis, rows, users) ? rows : 0) - last, rows});
     }
   }
@@ -388,8 +398,10 @@ class LiteralFinder {
       case OpFamily::kUnsqueeze:
       case OpFamily::kSqueeze:
       case OpFamily::kPermute:
-      case OpFamily::kExpand: return true;
-      default: return false;
+      case OpFamily::kExpand:
+        return true;
+      default:
+        return false;
     }
   }
 
@@ -409,14 +421,16 @@ class LiteralFinder {
     for (std::size_t steps = 0; steps < body_.order.size(); ++steps) {
       const Node& node = body_.nodes[at];
       if (node.kind == NodeKind::kPlaceholder) return true;
-      if (node.kind != NodeKind::kCall || node.op == nullptr || is_shift(number_use_of(*node.op))) return false;
+      if (node.kind != NodeKind::kCall || node.op == nullptr || is_shift(number_use_of(*node.op)))
+        return false;
       // The operand with as many elements: where(mask, ids, 0).
       NodeId next;
       for_each_input(context_, node, [&](NodeId input) {
         const TypeId type = body_.nodes[input].type;
         const bool is_tuple = type && !context_.types[type].elements.empty();
         const TensorType* tensor = tensor_of(context_, type);
-        const bool is_ids = is_tuple || (tensor != nullptr && is_integral(tensor->dtype) && tensor->rank() != 0);
+        const bool is_ids =
+            is_tuple || (tensor != nullptr && is_integral(tensor->dtype) && tensor->rank() != 0);
         if (!next && is_ids) next = input;
       });
       if (!next) return false;
@@ -507,8 +521,9 @@ class LiteralFinder {
 }  // namespace
 
 std::string print_expression(const Graph& graph, const RankLiteral& literal) {
-  const std::string scaled = literal.scale == 1 ? fmt::format("c_{}", graph.text(literal.axis))
-                                                : fmt::format("{} * c_{}", literal.scale, graph.text(literal.axis));
+  const std::string scaled = literal.scale == 1
+                                 ? fmt::format("c_{}", graph.text(literal.axis))
+                                 : fmt::format("{} * c_{}", literal.scale, graph.text(literal.axis));
   return literal.offset == 0 ? scaled : fmt::format("{} + {}", literal.offset, scaled);
 }
 

@@ -23,9 +23,9 @@ namespace epweave {
 
 struct RankLiteral {
   NodeId node;
-  std::uint32_t argument = 0;  // position
-  Arg value;                   // what stands there: a number, or the node that computes it
-  StringId axis;               // of the mesh ...
+  std::uint32_t argument = 0;            // position
+  Arg value;                             // what stands there: a number, or the node that computes it
+  StringId axis;                         // of the mesh ...
   std::uint32_t stride = 1, extent = 1;  // ... along which ranks are that far apart, that many
   std::int64_t scale = 0, offset = 0;    // it must be offset + scale * coordinate
   bool is_proved = false;                // else it only looks like one
@@ -40,7 +40,8 @@ std::string print_expression(const Graph& graph, const RankLiteral& literal);
 // between the bounds of a shard, and what looks like an offset.
 struct RankLiterals {
   std::vector<RankLiteral> proved;
-  std::vector<RankLiteral> similar;  // other numbers that are bounds or shifts of whole numbers by a shard's extents
+  std::vector<RankLiteral>
+      similar;  // other numbers that are bounds or shifts of whole numbers by a shard's extents
 };
 RankLiterals find_rank_literals(const Graph& graph, std::uint32_t rank);
 

@@ -55,6 +55,14 @@ std::optional<GroupOnRank> find_by_rule(const Graph& graph, const World& world, 
   return found;
 }
 
+// "0_ep_extra", split from 0, is "1_ep_extra" where that group is 1.
+StringId rename_split(const Graph& graph, const ProcessGroup& group, StringId source) {
+  const std::string prefix = std::string(graph.text(group.split_from)) + "_";
+  const std::string_view name = graph.text(group.name);
+  if (!name.starts_with(prefix)) return group.name;
+  return graph.intern(std::string(graph.text(source)) + "_" + std::string(name.substr(prefix.size())));
+}
+
 }  // namespace
 
 bool is_rank_agnostic(const Graph& graph) {
@@ -88,7 +96,7 @@ std::optional<GroupOnRank> group_on_rank(const Graph& graph, const World& world,
       if (source.name == group.split_from && source.ranks == group.ranks && source.name != group.name &&
           !source.split_from)
         if (const auto of_source = group_on_rank(graph, world, source, rank))
-          return GroupOnRank{group.name, of_source->ranks};
+          return GroupOnRank{rename_split(graph, group, of_source->name), of_source->ranks};
   return find_by_rule(graph, world, group, rank);
 }
 

@@ -6,7 +6,7 @@
 //
 //   1. the same, where that rank is a member
 //   2. the group that info `rank_groups` lists for it: {"23": [["24", [1, 3]]]}
-//   3. split from another: that group's members, under the same name, which all ranks share
+//   3. split from another: that group's members; a name that begins with that group's begins with what it is there
 //   4. the group of its axis (GroupRule), under the name that torch's numbering gives it: groups of an axis are
 //      numbered one after the other, by first member; a name that is no number is one for all ranks
 #pragma once

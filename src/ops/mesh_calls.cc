@@ -32,11 +32,15 @@ Arg nest(ArgPool& pool, std::span<const std::uint32_t> shape, std::span<const st
 
 }  // namespace
 
-MeshCall mesh_call_of(const Node& node) {
-  if (node.op == nullptr || node.op->family != OpFamily::kMesh) return MeshCall::kNone;
+MeshCall mesh_call_of(const OpInfo& op) {
+  if (op.family != OpFamily::kMesh) return MeshCall::kNone;
   for (const auto& [call, target] : kTargets)
-    if (node.op->target == target) return call;
+    if (op.target == target) return call;
   return MeshCall::kNone;
+}
+
+MeshCall mesh_call_of(const Node& node) {
+  return node.op != nullptr ? mesh_call_of(*node.op) : MeshCall::kNone;
 }
 
 std::string_view target_of(MeshCall call) {

@@ -17,6 +17,7 @@ namespace epweave {
 
 enum class MeshCall : std::uint8_t { kNone, kGroup, kSubmesh, kCoordinate, kDevice };
 
+MeshCall mesh_call_of(const OpInfo& op);
 MeshCall mesh_call_of(const Node& node);
 std::string_view target_of(MeshCall call);
 

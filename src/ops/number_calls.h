@@ -15,7 +15,11 @@ enum class NumberUse : std::uint8_t { kNone, kSubtracted, kAdded, kAtLeast, kAbo
 // What the call does with its second argument, where that is a number.
 NumberUse number_use_of(const OpInfo& op);
 
-inline bool is_shift(NumberUse use) { return use == NumberUse::kSubtracted || use == NumberUse::kAdded; }
-inline bool is_bound(NumberUse use) { return use != NumberUse::kNone && !is_shift(use); }
+inline bool is_shift(NumberUse use) {
+  return use == NumberUse::kSubtracted || use == NumberUse::kAdded;
+}
+inline bool is_bound(NumberUse use) {
+  return use != NumberUse::kNone && !is_shift(use);
+}
 
 }  // namespace epweave

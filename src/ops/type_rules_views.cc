@@ -74,6 +74,27 @@ Dims even_lengths(TypeRuleCall& call, ExprId extent, ExprId length) {
   return lengths;
 }
 
+// The most that a sum of multiples of ranged symbols can be: a rank's coordinate is below its axis's extent.
+std::optional<std::int64_t> greatest(TypeRuleCall& call, ExprId index) {
+  const PolyId poly = call.exprs.poly(index);
+  for (const Term& term : call.exprs[poly].terms)
+    if (term.coefficient.num < 0 || term.atoms.size() > 1) return std::nullopt;
+  const auto most = call.exprs.evaluate(poly, [&](StringId name) -> std::optional<std::int64_t> {
+    for (const Symbol& symbol : call.graph.symbols)
+      if (symbol.name == name && symbol.upper) return call.exprs.constant(*symbol.upper);
+    return std::nullopt;
+  });
+  if (!most || !most->is_integer()) return std::nullopt;
+  return most->num;
+}
+
+bool stays_within(TypeRuleCall& call, ExprId index, ExprId extent) {
+  const auto bound = call.exprs.constant(extent);
+  if (!bound) return false;
+  const auto most = greatest(call, index);
+  return most && *most <= *bound;
+}
+
 // start or end of a slice: None and out-of-range values clamped to [0, extent].
 ExprId clamp_index(TypeRuleCall& call, ExprId index, ExprId extent) {
   Facts& facts = call.facts;
@@ -83,7 +104,8 @@ ExprId clamp_index(TypeRuleCall& call, ExprId index, ExprId extent) {
   if (facts.at_least(index, extent)) return extent;
   if (facts.at_least(zero, index)) return zero;
   if (!facts.at_least(index, zero)) index = call.exprs.max(zero, index);
-  return facts.at_least(extent, index) ? index : call.exprs.min(index, extent);
+  const bool is_within = facts.at_least(extent, index) || stays_within(call, index, extent);
+  return is_within ? index : call.exprs.min(index, extent);
 }
 
 struct Slice {

@@ -48,6 +48,14 @@ StringId provide_extra_group(Graph& graph, const ProcessGroup& source, const Ext
   return name;
 }
 
+Arg named_group(const Graph& graph, Arg group) {
+  if (!group.is_node()) return group;
+  const TypeId type = graph.step().nodes[group.as_node()].type;
+  if (!type || graph.context->types[type].kind != TypeKind::kValue) return group;
+  const Arg recorded = graph.context->types[type].value;
+  return recorded.is(ArgKind::kProcessGroup) ? Arg::text(recorded.as_name()) : group;
+}
+
 void set_group(Context& context, Node& launch, StringId name) {
   const std::size_t position = group_position(*launch.op);
   const bool is_positional = position < launch.args.count;
@@ -58,7 +66,7 @@ void set_group(Context& context, Node& launch, StringId name) {
     Arg& arg = is_positional ? args[i] : args[i + 1];
     const bool is_group = is_positional || context.text(args[i].as_name()) == "group_name";
     if (is_group) {
-      arg = Arg::named(arg.kind(), name);
+      arg = Arg::named(arg.is_node() ? ArgKind::kText : arg.kind(), name);
       break;
     }
     ++i;  // to the next name

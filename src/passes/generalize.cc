@@ -36,8 +36,8 @@ void require_same_info(const Graph& a, const Graph& b, Rank rank) {
     if (!items[i].is(ArgKind::kText) || may_differ(context.text(items[i].as_name()))) continue;
     const Arg* other = find_entry(context, b.info, context.text(items[i].as_name()));
     if (other == nullptr || !context.args.equal(items[i + 1], *other))
-      throw InputError(fmt::format("rank {}'s graph is of another job: its info '{}' differs from rank {}'s", rank,
-                                   context.text(items[i].as_name()), read_world(a).file_rank));
+      throw InputError(fmt::format("rank {}'s graph is of another job: its info '{}' differs from rank {}'s",
+                                   rank, context.text(items[i].as_name()), read_world(a).file_rank));
   }
 }
 
@@ -61,7 +61,8 @@ std::vector<World> read_worlds(const std::vector<Graph>& graphs) {
 
 class Axes {
  public:
-  Axes(const Graph& graph, const World& world, const std::vector<Rank>& ranks) : ranks_(ranks), size_(world.size) {
+  Axes(const Graph& graph, const World& world, const std::vector<Rank>& ranks)
+      : ranks_(ranks), size_(world.size) {
     for (const auto [id, node] : walk(graph.step())) {
       if (node.kind != NodeKind::kPlaceholder) break;
       const auto mesh = recorded_mesh(*graph.context, node);
@@ -80,7 +81,9 @@ class Axes {
   }
 
   const std::vector<GeneralizeAxis>& all() const { return all_; }
-  static std::int64_t coordinate(const GeneralizeAxis& axis, Rank rank) { return rank / axis.stride % axis.extent; }
+  static std::int64_t coordinate(const GeneralizeAxis& axis, Rank rank) {
+    return rank / axis.stride % axis.extent;
+  }
 
   Numbers coordinates(const GeneralizeAxis& axis) const {
     Numbers numbers;
@@ -124,8 +127,8 @@ struct Affine {
   std::string print(const Axes& axes) const {
     std::string text = offset != 0 ? std::to_string(offset) : "";
     for (const auto& [axis, scale] : terms)
-      text += fmt::format("{}{}c_{}", text.empty() ? "" : " + ", scale == 1 ? "" : fmt::format("{} * ", scale),
-                          axes.all()[axis].name);
+      text += fmt::format("{}{}c_{}", text.empty() ? "" : " + ",
+                          scale == 1 ? "" : fmt::format("{} * ", scale), axes.all()[axis].name);
     return text;
   }
 };
@@ -150,7 +153,8 @@ class AffineSolver {
       for (Rank rank = 0; rank < world_size_; ++rank)
         if (fits[0].at(axes_, rank) != fits[i].at(axes_, rank))
           return {{},
-                  fmt::format("the given ranks cannot tell {} from {}", fits[0].print(axes_), fits[i].print(axes_)),
+                  fmt::format("the given ranks cannot tell {} from {}", fits[0].print(axes_),
+                              fits[i].print(axes_)),
                   rank};
     return {fits[0], {}, {}};
   }
@@ -168,7 +172,8 @@ class AffineSolver {
       const Numbers c = axes_.coordinates(axes_.all()[a]);
       const auto other = std::ranges::find_if(c, [&](std::int64_t x) { return x != c[0]; });
       if (other == c.end()) continue;
-      const std::int64_t step = *other - c[0], change = values[static_cast<std::size_t>(other - c.begin())] - values[0];
+      const std::int64_t step = *other - c[0],
+                         change = values[static_cast<std::size_t>(other - c.begin())] - values[0];
       if (change % step != 0 || change == 0) continue;
       const Affine function{values[0] - change / step * c[0], {{a, change / step}}};
       if (fits(function, values)) found.push_back(function);
@@ -222,8 +227,13 @@ class PlaceWriter {
     if (const auto known = functions_.find(function); known != functions_.end()) return known->second;
     NodeId value;
     for (const auto& [axis, scale] : function.terms) {
-      NodeId term = coordinate(axis);
-      if (scale != 1) term = number("operator.mul", term, Arg::integer(scale));
+      NodeId term;
+      if (function.terms.size() > 1 || function.offset != 0) {
+        term = write({0, {{axis, scale}}});
+      } else {
+        term = coordinate(axis);
+        if (scale != 1) term = number("operator.mul", term, Arg::integer(scale));
+      }
       value = value ? number("operator.add", value, Arg::node(term)) : term;
     }
     if (function.offset != 0) value = number("operator.add", value, Arg::integer(function.offset));
@@ -390,7 +400,8 @@ class Merger {
 
   void compare_bodies() {
     for (std::size_t g = 1; g < graphs_.size(); ++g) {
-      if (graphs_[g].bodies.size() != graphs_[0].bodies.size()) return differ(g, "has another number of nested graphs");
+      if (graphs_[g].bodies.size() != graphs_[0].bodies.size())
+        return differ(g, "has another number of nested graphs");
       if (graphs_[g].inputs.size() != graphs_[0].inputs.size() ||
           graphs_[g].outputs.size() != graphs_[0].outputs.size())
         return differ(g, "has another number of inputs or outputs");
@@ -412,10 +423,10 @@ class Merger {
         const Node& y = body.nodes[body.order[i]];
         if (x.kind != y.kind || x.target != y.target || x.args.count != y.args.count ||
             x.kwargs.count != y.kwargs.count)
-          return differ(g, fmt::format("has %{} ({}) where rank {}'s has %{} ({}{}{})", graphs_[g].text(y.name),
-                                       graphs_[g].text(y.target), ranks_[0], graphs_[0].text(x.name),
-                                       graphs_[0].text(x.target), x.module ? ", " : "",
-                                       graphs_[0].text(x.module)));
+          return differ(
+              g, fmt::format("has %{} ({}) where rank {}'s has %{} ({}{}{})", graphs_[g].text(y.name),
+                             graphs_[g].text(y.target), ranks_[0], graphs_[0].text(x.name),
+                             graphs_[0].text(x.target), x.module ? ", " : "", graphs_[0].text(x.module)));
       }
       if (body.order.size() != base.order.size())
         return differ(g, fmt::format("has {} nodes where rank {}'s has {}", body.order.size(), ranks_[0],
@@ -465,8 +476,9 @@ class Merger {
     bool is_changed = false;
     for (std::uint32_t i = 0; i < ranges[0].count; ++i) {
       const bool is_param = node.op != nullptr && i < node.op->params.size();
-      merged.push_back(merge(leaves_at(ranges, i), {id, is_param ? std::string(node.op->params[i].name) : std::to_string(i),
-                                                    group && *group == i}));
+      merged.push_back(merge(
+          leaves_at(ranges, i),
+          {id, is_param ? std::string(node.op->params[i].name) : std::to_string(i), group && *group == i}));
       is_changed |= !(merged.back() == context_.args[ranges[0]][i]);
     }
     return is_changed ? context_.args.add(merged) : ranges[0];
@@ -505,13 +517,17 @@ class Merger {
   // What stands for all ranks' leaves; the first rank's where that is so or nothing explains the difference.
   Arg merge(const Leaves& leaves, const Place& place) {
     const Arg first = leaves[0];
-    if (first.is(ArgKind::kMesh)) return merge_mesh(leaves, place);
+    const bool is_all_mesh = std::ranges::all_of(leaves, [](Arg a) { return a.is(ArgKind::kMesh); });
+    if (is_all_mesh) return merge_mesh(leaves, place);
     if (first.is_tree()) return merge_tree(leaves, place);
-    if (is_same(leaves)) return first;
+    const bool is_named_group = place.is_group && first.is(ArgKind::kText);
+    if (is_same(leaves) && !is_named_group) return first;
     const bool is_all_int = std::ranges::all_of(leaves, [](Arg a) { return a.is_int(); });
-    const bool is_all_text = std::ranges::all_of(
-        leaves, [&](Arg a) { return a.kind() == first.kind() && (a.is(ArgKind::kText) || a.is(ArgKind::kProcessGroup)); });
-    if (is_all_text && (place.is_group || first.is(ArgKind::kProcessGroup))) return merge_group(leaves, place);
+    const bool is_all_text = std::ranges::all_of(leaves, [&](Arg a) {
+      return a.kind() == first.kind() && (a.is(ArgKind::kText) || a.is(ArgKind::kProcessGroup));
+    });
+    if (is_all_text && (place.is_group || first.is(ArgKind::kProcessGroup)))
+      return merge_group(leaves, place);
     if (is_all_int) return merge_numbers(leaves, place);
     if (std::ranges::all_of(leaves, [](Arg a) { return a.is_node(); })) return merge_elements(leaves, place);
     refuse(place, leaves, "nothing explains the difference");
@@ -528,7 +544,8 @@ class Merger {
     std::vector<Arg> merged;
     bool is_changed = false;
     for (std::uint32_t i = 0; i < ranges[0].count; ++i) {
-      merged.push_back(merge(leaves_at(ranges, i), {place.node, fmt::format("{}[{}]", place.argument, i), false}));
+      merged.push_back(
+          merge(leaves_at(ranges, i), {place.node, fmt::format("{}[{}]", place.argument, i), false}));
       is_changed |= !(merged.back() == context_.args[ranges[0]][i]);
     }
     return is_changed ? context_.args.add_tree(first.kind(), merged) : first;
@@ -538,8 +555,7 @@ class Merger {
     const auto base = read_mesh(context_, leaves[0]);
     bool differs = false;
     for (std::size_t g = 1; g < leaves.size(); ++g) {
-      if (leaves[g].is_tree() && context_.args.equal(leaves[g], leaves[0])) continue;
-      differs = true;
+      differs |= !context_.args.equal(leaves[g], leaves[0]);
       const auto other = read_mesh(context_, leaves[g]);
       const auto moved = base ? mesh_through(*base, {ranks_[0], ranks_[g]}) : std::nullopt;
       if (!moved || !other || moved->ranks != other->ranks || moved->axes != other->axes ||
@@ -552,7 +568,8 @@ class Merger {
 
   std::string print_axes(const MeshValue& mesh) const {
     std::string text;
-    for (StringId axis : mesh.axes) text += fmt::format("{}{}", text.empty() ? "" : ", ", context_.text(axis));
+    for (StringId axis : mesh.axes)
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", context_.text(axis));
     return fmt::format("mesh of {} through the rank", text);
   }
 
@@ -566,14 +583,15 @@ class Merger {
       const ProcessGroup* row = find_row(graphs_[g], leaves[g].as_name());
       if (row == nullptr) return refuse(place, leaves, "the group is not in the table"), leaves[0];
       const bool holds_rank = std::ranges::find(row->ranks, ranks_[g]) != row->ranks.end();
-      const bool is_of_axis = rule ? rule->members(ranks_[g]) == row->ranks : row->ranks.size() == base->ranks.size();
+      const bool is_of_axis =
+          rule ? rule->members(ranks_[g]) == row->ranks : row->ranks.size() == base->ranks.size();
       if (!holds_rank || !is_of_axis)
         return refuse(place, leaves, "the groups are not those of one axis"), leaves[0];
       const auto [known, is_new] = names_.try_emplace({g, name}, leaves[g].as_name());
       if (!is_new && known->second != leaves[g].as_name())
         return refuse(place, leaves, "the group has two names on one rank"), leaves[0];
     }
-    explain(place, "group", fmt::format("group of {}", print_group(*base)));
+    if (!is_same(leaves)) explain(place, "group", fmt::format("group of {}", print_group(*base)));
     return leaves[0];
   }
 
@@ -591,7 +609,8 @@ class Merger {
   Arg merge_numbers(const Leaves& leaves, const Place& place) {
     Numbers values;
     for (Arg leaf : leaves) values.push_back(leaf.as_int());
-    if (body_ != 0) return refuse(place, leaves, "it is in a nested graph, which has no coordinates"), leaves[0];
+    if (body_ != 0)
+      return refuse(place, leaves, "it is in a nested graph, which has no coordinates"), leaves[0];
     const AffineSolver::Answer answer = solver_.solve(values);
     if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
     explain(place, "coordinate", answer.function->print(axes_));
@@ -608,7 +627,8 @@ class Merger {
       const bool is_element = element.op != nullptr && element.op->family == OpFamily::kElement;
       const Arg from = is_element ? arg_of(context_, element, 0) : Arg::none();
       const Arg index = is_element ? arg_of(context_, element, 1) : Arg::none();
-      if (!from.is_node() || !index.is_int()) return refuse(place, leaves, "it reads another value"), leaves[0];
+      if (!from.is_node() || !index.is_int())
+        return refuse(place, leaves, "it reads another value"), leaves[0];
       const std::uint32_t at = positions_[g][from.as_node()];
       if (split_at.value_or(at) != at) return refuse(place, leaves, "it reads another value"), leaves[0];
       split_at = at;
@@ -617,7 +637,8 @@ class Merger {
     const Body& base = graphs_[0].bodies[body_];
     const NodeId split = base.order[*split_at];
     const auto piece = even_piece(base.nodes[split]);
-    if (!piece || body_ != 0) return refuse(place, leaves, "the elements are not equal pieces of one value"), leaves[0];
+    if (!piece || body_ != 0)
+      return refuse(place, leaves, "the elements are not equal pieces of one value"), leaves[0];
     const AffineSolver::Answer answer = solver_.solve(indices);
     if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
     Affine start = *answer.function;
@@ -657,7 +678,8 @@ class Merger {
     if (const auto known = slices_.find(key); known != slices_.end()) return known->second;
     Node node = made_.step().nodes[element];
     node.target = made_.intern("aten.slice.Tensor");
-    const Arg args[] = {piece.whole, Arg::integer(piece.dim), Arg::node(bounds.first), Arg::node(bounds.second)};
+    const Arg args[] = {piece.whole, Arg::integer(piece.dim), Arg::node(bounds.first),
+                        Arg::node(bounds.second)};
     node.args = context_.args.add(args);
     node.kwargs = {};
     node.provenance = {};
@@ -668,7 +690,8 @@ class Merger {
     Type type = context_.types[made.type];
     const TensorType* whole = tensor_of(context_, made_.step().nodes[piece.whole.as_node()].type);
     if (whole != nullptr) {
-      const auto at = static_cast<std::size_t>(piece.dim < 0 ? piece.dim + static_cast<std::int64_t>(whole->rank()) : piece.dim);
+      const auto at = static_cast<std::size_t>(
+          piece.dim < 0 ? piece.dim + static_cast<std::int64_t>(whole->rank()) : piece.dim);
       const Type& start = context_.types[made_.step().nodes[bounds.first].type];
       ExprId offset = context_.exprs.mul(start.expr, whole->strides[at]);
       if (whole->offset) offset = context_.exprs.add(whole->offset, offset);
@@ -697,10 +720,10 @@ class Merger {
 
   void compare_types(NodeId id, const std::vector<const Node*>& nodes) {
     const TypeId first = nodes[0]->type;
-    for (std::size_t g = 1; g < nodes.size(); ++g) {
-      if (nodes[g]->type == first) continue;
-      return compare_values(id, nodes);
-    }
+    const bool is_mesh =
+        recorded_mesh(context_, *nodes[0]).has_value();  // of equal ones, one may not be the rank's
+    for (std::size_t g = 1; g < nodes.size(); ++g)
+      if (is_mesh || nodes[g]->type != first) return compare_values(id, nodes);
   }
 
   void compare_values(NodeId id, const std::vector<const Node*>& nodes) {
@@ -712,7 +735,8 @@ class Merger {
       texts.push_back(node->type ? print_type(context_, node->type) : "none");
     }
     const Place place{id, "type", false};
-    if (values.size() == nodes.size() && values[0].is(ArgKind::kMesh)) {
+    if (values.size() == nodes.size() &&
+        std::ranges::all_of(values, [](Arg a) { return a.is(ArgKind::kMesh); })) {
       merge_mesh(values, place);
     } else if (values.size() == nodes.size() && values[0].is(ArgKind::kProcessGroup)) {
       merge_group(values, place);
@@ -723,10 +747,11 @@ class Merger {
 
   // Numbers that the ranks given do not show to differ, and that must.
   void repair_numbers() {
+    body_ = 0;  // the step, of which these are
     const RankLiterals literals = find_rank_literals(made_, ranks_[0]);
     bool is_changed = false;
     for (const RankLiteral& literal : literals.proved) {
-      if (!literal.value.is_int()) continue;
+      if (!literal.value.is_int() || refused_.contains(literal.node)) continue;
       const Place place{literal.node, "other", false};
       const Leaves leaves(ranks_.size(), literal.value);
       const auto axis = find_axis(literal);
@@ -736,7 +761,8 @@ class Merger {
                            literal.at(ranks_[0]), ranks_[0]));
       } else if (repair_ == Repair::kNo) {
         const GeneralizeAxis& unseen = axes_.all()[*axis];
-        refuse(place, leaves, fmt::format("it must be {}; --repair writes that", print_expression(made_, literal)),
+        refuse(place, leaves,
+               fmt::format("it must be {}; --repair writes that", print_expression(made_, literal)),
                unseen.next);
       } else {
         const Affine function{literal.offset, {{*axis, literal.scale}}};
@@ -746,7 +772,8 @@ class Merger {
       }
     }
     for (const RankLiteral& literal : literals.similar)
-      result_.unproved.push_back(fmt::format("%{}: {} looks like {}", made_.text(made_.step().nodes[literal.node].name),
+      result_.unproved.push_back(fmt::format("%{}: {} looks like {}",
+                                             made_.text(made_.step().nodes[literal.node].name),
                                              literal.value.as_int(), print_expression(made_, literal)));
     if (is_changed) write_repairs();
   }
@@ -820,7 +847,9 @@ class Merger {
     for (std::size_t g = 0; g < leaves.size(); ++g) values.push_back(print_leaf(g, leaves[g]));
     refuse_with(place, std::move(values), std::move(why), next);
   }
-  void refuse_with(const Place& place, std::vector<std::string> values, std::string why, std::optional<Rank> next) {
+  void refuse_with(const Place& place, std::vector<std::string> values, std::string why,
+                   std::optional<Rank> next) {
+    if (body_ == 0) refused_.insert(place.node);
     result_.unexplained.push_back({site_of(made_, made_.bodies[body_].nodes[place.node]), place.argument,
                                    std::move(why), std::move(values), next});
   }
@@ -849,11 +878,12 @@ class Merger {
   PlaceWriter writer_;
   Generalization result_;
   std::size_t body_ = 0;
-  std::vector<SideTable<NodeId, std::uint32_t>> positions_;          // of each graph's nodes, in the body compared
-  std::map<std::pair<std::size_t, StringId>, StringId> names_;       // of the first rank's groups on another
+  std::vector<SideTable<NodeId, std::uint32_t>> positions_;     // of each graph's nodes, in the body compared
+  std::map<std::pair<std::size_t, StringId>, StringId> names_;  // of the first rank's groups on another
   std::map<std::tuple<NodeId, std::int64_t, NodeId>, NodeId> slices_;  // by whole, dimension, start
-  std::vector<std::pair<NodeId, NodeId>> inserted_;                  // element, slice
+  std::vector<std::pair<NodeId, NodeId>> inserted_;                    // element, slice
   std::vector<std::pair<RankLiteral, Affine>> repaired_;
+  IdSet<NodeId> refused_;  // of the step: nodes with something unexplained
 };
 
 }  // namespace

@@ -29,8 +29,8 @@ enum class Repair : std::uint8_t { kNo, kYes };
 struct GeneralizeAxis {
   std::string name;
   std::uint32_t stride = 1, extent = 1;
-  bool is_observed = false;        // two of the given ranks differ along it
-  std::optional<Rank> next;        // else the rank whose trace would show it
+  bool is_observed = false;  // two of the given ranks differ along it
+  std::optional<Rank> next;  // else the rank whose trace would show it
 };
 
 struct Explained {

@@ -37,8 +37,9 @@ std::vector<GroupUse> list_group_uses(const Graph& graph, bool (*is_exchange)(co
   std::map<std::pair<ArgKind, std::uint64_t>, std::size_t> index;
   const Body& body = graph.step();
   for (const Launch& launch : find_launches(*graph.context, body)) {
-    const auto [at, is_new] = index.try_emplace({launch.group.kind(), launch.group.bits()}, uses.size());
-    if (is_new) uses.push_back({launch.group, {}, {}});
+    const Arg group = named_group(graph, launch.group);
+    const auto [at, is_new] = index.try_emplace({group.kind(), group.bits()}, uses.size());
+    if (is_new) uses.push_back({group, {}, {}});
     GroupUse& use = uses[at->second];
     if (is_exchange(body.nodes[launch.node])) {
       use.exchanges.push_back(launch.node);
@@ -76,11 +77,11 @@ bool isolate(PassResult& result, const Isolation& isolation) {
       throw PassError(
           "isolate-ep-pg.group",
           fmt::format(
-              "token exchanges share the process group that {} looks up with {}; a group that is looked up "
-              "at run time cannot be split here",
+              "token exchanges share the process group that {} looks up with {}; which group that is, is not "
+              "recorded",
               source, graph.text(graph.step().nodes[use.other].name)),
           site_of(graph, graph.step().nodes[use.exchanges.front()]),
-          "leave isolate-ep-pg out, or trace the graph for one rank");
+          "export the graph with recorded values, or leave isolate-ep-pg out");
     const StringId extra = provide_extra_group(
         result.graph,
         find_group(graph, "isolate-ep-pg", graph.step().nodes[use.exchanges.front()],
@@ -109,8 +110,7 @@ PassResult isolate_ep_pg(const Graph& graph, CountGroup counts) {
   if (are_looked_up && result.notes.empty())
     result.notes.push_back(
         "the exchanges' process group is looked up at run time, in a mesh axis that no other collective "
-        "names: left as "
-        "it is");
+        "names: left as it is");
   return result;
 }
 

@@ -10,8 +10,8 @@
 //
 // A token exchange is an all-to-all with an expert-parallel label ("EP" and its kin), counts and tokens
 // alike; other all-to-alls (context parallel) are left where they are. Running it again changes nothing.
-// Graphs that hold for every rank look their groups up in a mesh: there is no group to split, and the pass
-// says so.
+// Graphs that hold for every rank look their groups up in a mesh; what is recorded of a lookup says which row it is
+// (passes/extra_group.h).
 //
 // counts=own: the exchanges of token counts get a group of their own, too. A dispatch takes its sizes from the
 // counts, through the host; on the exchanges' group the counts of one part queue behind the tokens of another.

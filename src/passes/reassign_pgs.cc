@@ -38,17 +38,18 @@ Gathers find_gathers(const Graph& graph) {
     const auto args = graph.context->args[node.args];
     if (node.op != gather || args.empty() || !args[0].is_node()) continue;
     if (!comes_from_input(body, inputs, args[0].as_node())) continue;
-    if (launch.group.is_node()) {
+    const Arg group = named_group(graph, launch.group);
+    if (group.is_node()) {
       gathers.are_looked_up = true;
       continue;
     }
-    const StringId name = launch.group.as_name();
+    const StringId name = group.as_name();
     const bool is_moved = std::any_of(graph.groups.begin(), graph.groups.end(), [&](const ProcessGroup& g) {
       return g.name == name && g.split_from && graph.text(g.description) == kMoved;
     });
     if (is_moved) continue;
     const auto [at, is_new] = index.try_emplace(name, gathers.by_group.size());
-    if (is_new) gathers.by_group.push_back({launch.group, {}});
+    if (is_new) gathers.by_group.push_back({group, {}});
     gathers.by_group[at->second].second.push_back(launch.node);
   }
   return gathers;
@@ -77,7 +78,8 @@ PassResult reassign_pgs(const Graph& graph) {
                                        launches.size() == 1 ? "" : "s"));
   }
   if (gathers.are_looked_up)
-    result.notes.push_back("parameter gathers whose process group is looked up at run time stay on it");
+    result.notes.push_back(
+        "parameter gathers whose process group is looked up at run time and not recorded stay on it");
   return result;
 }
 

@@ -7,8 +7,8 @@
 //
 // A parameter's gather takes its operand from an input of the step through calls with one operand each
 // (casts, views). Gathers of anything else (tensor parallelism) stay. Running it again changes nothing.
-// Graphs that hold for every rank look their groups up in a mesh: there is no group to split, and the pass
-// says so.
+// Graphs that hold for every rank look their groups up in a mesh; what is recorded of a lookup says which row it is
+// (passes/extra_group.h).
 //
 // Numerics: reorder (bitwise by construction).
 #pragma once

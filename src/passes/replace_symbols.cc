@@ -73,6 +73,8 @@ class Substitution {
     for (ExprId& size : after.tensor.sizes) size = expr(size);
     for (ExprId& stride : after.tensor.strides) stride = expr(stride);
     if (after.tensor.offset) after.tensor.offset = expr(after.tensor.offset);
+    if (after.tensor.offset != before.tensor.offset && context_.exprs.constant(after.tensor.offset) == 0)
+      after.tensor.offset = {};
     if (after.expr) after.expr = expr(after.expr);
     for (TypeId& element : after.elements) element = type(element);
     return after == before ? id : context_.types.intern(std::move(after));

@@ -191,7 +191,8 @@ class ElementFinder {
     Piece piece{whole.as_node(), dim.as_int(), start.as_int(), end.as_int()};
     if (!wrap(piece.dim, *tensor)) return {};
     const auto found = elements_.find(piece);
-    return found != elements_.end() && body_.nodes[found->second].type == slice.type ? found->second : NodeId();
+    return found != elements_.end() && body_.nodes[found->second].type == slice.type ? found->second
+                                                                                     : NodeId();
   }
 
   static bool wrap(std::int64_t& dim, const TensorType& tensor) {
@@ -259,7 +260,8 @@ class BodySpecializer {
 
   Arg leaf(const Node& node, Arg arg) const {
     if (arg.is_node()) return folded_[arg.as_node()].value_or(arg);
-    if (arg.is(ArgKind::kProcessGroup)) return Arg::named(ArgKind::kProcessGroup, name_of(node, arg.as_name()));
+    if (arg.is(ArgKind::kProcessGroup))
+      return Arg::named(ArgKind::kProcessGroup, name_of(node, arg.as_name()));
     return arg;
   }
 
@@ -332,15 +334,16 @@ class BodySpecializer {
         context_.types[node.type].value.is(ArgKind::kProcessGroup))
       return Arg::text(context_.types[node.type].value.as_name());
     const Arg mesh_arg = arg_of(context_, node, 0), dim = arg_of(context_, node, 1);
-    const auto mesh =
-        mesh_arg.is_node() ? recorded_mesh(context_, body.nodes[mesh_arg.as_node()]) : read_mesh(context_, mesh_arg);
+    const auto mesh = mesh_arg.is_node() ? recorded_mesh(context_, body.nodes[mesh_arg.as_node()])
+                                         : read_mesh(context_, mesh_arg);
     if (mesh && dim.is_int())
       if (const auto members = members_in(*mesh, dim.as_int()))
         for (const ProcessGroup& row : groups_.rows())
           if (row.ranks == *members) return Arg::text(row.name);
-    throw PassError("specialize.group",
-                    fmt::format("the group that is looked up on rank {} is not in the graph's table", change_.to),
-                    site_of(graph_, node), "export the graph with its process groups");
+    throw PassError(
+        "specialize.group",
+        fmt::format("the group that is looked up on rank {} is not in the graph's table", change_.to),
+        site_of(graph_, node), "export the graph with its process groups");
   }
 
   std::optional<std::vector<Rank>> members_in(const MeshValue& mesh, std::int64_t dim) const {
@@ -356,15 +359,16 @@ class BodySpecializer {
     const bool is_known = node.type && context_.types[node.type].kind == TypeKind::kValue &&
                           context_.types[node.type].value.is(ArgKind::kDevice);
     if (is_known) return context_.types[node.type].value;
-    throw PassError("specialize.device", "the device that is looked up is not recorded", site_of(graph_, node),
-                    "export the graph with recorded values");
+    throw PassError("specialize.device", "the device that is looked up is not recorded",
+                    site_of(graph_, node), "export the graph with recorded values");
   }
 
   void add_coordinate(const Body& body, const Node& node, const RankConstants& constants,
                       SymbolNumbers& numbers) const {
     const auto decline = [&](const std::string& problem) {
-      throw PassError("specialize.coordinate", problem, site_of(graph_, node),
-                      "trace the graph in torchtitan's compile-on-one-rank mode, or generalize per-rank traces");
+      throw PassError(
+          "specialize.coordinate", problem, site_of(graph_, node),
+          "trace the graph in torchtitan's compile-on-one-rank mode, or generalize per-rank traces");
     };
     if (!node.type || context_.types[node.type].kind != TypeKind::kScalar)
       decline("no symbol is recorded for the coordinate");
@@ -373,8 +377,8 @@ class BodySpecializer {
     std::optional<std::int64_t> place;
     if (of.is_node() && dim.is_int()) place = find_place(body, of.as_node(), dim.as_int(), constants);
     if (!place)
-      decline(fmt::format("the coordinate of rank {} is not known: its mesh is no constant that holds the rank",
-                          change_.to));
+      decline(fmt::format(
+          "the coordinate of rank {} is not known: its mesh is no constant that holds the rank", change_.to));
     if (symbols.empty()) {
       if (context_.exprs.constant(context_.types[node.type].expr) != *place)
         decline("the coordinate is recorded as another number");
@@ -411,21 +415,40 @@ class BodySpecializer {
   StringId pass_, reason_;
 };
 
+// Symbols of coordinates that a pass has dropped: of a coordinate's range, and bound by no node.
+void drop_unbound_coordinates(Graph& graph, const World& world) {
+  IdSet<StringId> bound;
+  for (const Body& body : graph.bodies)
+    for (const auto [id, node] : walk_extras(*graph.context, body))
+      if (node.extra != nullptr)
+        for (const Binding& binding : node.extra->bindings) bound.insert(binding.symbol);
+  std::erase_if(graph.symbols, [&](const Symbol& symbol) {
+    if (!symbol.unbacked.value_or(false) || !symbol.lower || !symbol.upper || bound.contains(symbol.name))
+      return false;
+    const auto lower = graph.context->exprs.constant(*symbol.lower),
+               upper = graph.context->exprs.constant(*symbol.upper);
+    return lower == 0 && upper && *upper >= 0 && world.size % (*upper + 1) == 0;
+  });
+}
+
 }  // namespace
 
 PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
   const World world = read_world(graph);
   if (options.rank < 0 || options.rank >= static_cast<std::int64_t>(world.size))
-    throw PassError("specialize.rank", fmt::format("there is no rank {} in a world of {}", options.rank, world.size),
-                    {}, fmt::format("name a rank from 0 to {}", world.size - 1));
+    throw PassError("specialize.rank",
+                    fmt::format("there is no rank {} in a world of {}", options.rank, world.size), {},
+                    fmt::format("name a rank from 0 to {}", world.size - 1));
   const RankChange change{world.file_rank, static_cast<Rank>(options.rank)};
   if (!is_rank_agnostic(graph)) {
     if (change.from == change.to) return {graph, {fmt::format("the graph is rank {}'s already", change.to)}};
-    throw PassError("specialize.one-rank",
-                    fmt::format("the graph was traced for rank {} alone; numbers of that rank may stand in it",
-                                change.from),
-                    {}, "make one graph for all ranks first: epweave generalize, of this graph with --repair, or "
-                        "of the traces of several ranks");
+    throw PassError(
+        "specialize.one-rank",
+        fmt::format("the graph was traced for rank {} alone; numbers of that rank may stand in it",
+                    change.from),
+        {},
+        "make one graph for all ranks first: epweave generalize, of this graph with --repair, or "
+        "of the traces of several ranks");
   }
   PassResult result{graph};
   Graph& made = result.graph;
@@ -445,15 +468,17 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
       if (!slices[i].empty()) ElementFinder(*made.context, made.bodies[i]).replace(slices[i]);
   }
   for (Body& body : made.bodies) specializer.drop_unread(body);
+  drop_unbound_coordinates(made, world);
   set_info(made, "rank", Arg::integer(change.to));
   set_info(made, kRankGroupsKey, std::nullopt);
   set_info(made, kRankAgnosticKey, std::nullopt);
   if (find_entry(*made.context, made.info, kOneRankKey) != nullptr)
     set_info(made, kOneRankKey, Arg::boolean(false));
   if (!groups.numbered().empty())
-    result.notes.push_back(fmt::format("process groups {} are named by torch's numbering: their names on rank {} "
-                                       "are not recorded",
-                                       fmt::join(groups.numbered(), ", "), change.to));
+    result.notes.push_back(
+        fmt::format("process groups {} are named by torch's numbering: their names on rank {} "
+                    "are not recorded",
+                    fmt::join(groups.numbered(), ", "), change.to));
   return result;
 }
 

@@ -56,7 +56,8 @@ std::string print_unexplained(const Unexplained& row) {
 std::string generalize_text(const Generalization& made) {
   std::string text;
   for (const std::string_view kind : {"group", "mesh", "coordinate", "element"}) {
-    const auto count = std::ranges::count_if(made.explained, [&](const Explained& e) { return e.kind == kind; });
+    const auto count =
+        std::ranges::count_if(made.explained, [&](const Explained& e) { return e.kind == kind; });
     if (count != 0) text += fmt::format("{} explained as {}\n", count, kind);
   }
   for (const GeneralizeAxis& axis : made.axes)

@@ -25,7 +25,8 @@ struct Reading {
 };
 
 void explain_similar(const Graph& graph, const RankLiterals& literals, Reading& reading) {
-  for (const RankLiteral& literal : literals.similar) reading.similar.push_back(print_similar(graph, literal));
+  for (const RankLiteral& literal : literals.similar)
+    reading.similar.push_back(print_similar(graph, literal));
 }
 
 bool has_listed_groups(const Graph& graph) {
@@ -33,9 +34,8 @@ bool has_listed_groups(const Graph& graph) {
 }
 
 bool computes_places(const Graph& graph) {
-  return std::ranges::any_of(graph.step().order, [&](NodeId id) {
-    return mesh_call_of(graph.step().nodes[id]) != MeshCall::kNone;
-  });
+  return std::ranges::any_of(
+      graph.step().order, [&](NodeId id) { return mesh_call_of(graph.step().nodes[id]) != MeshCall::kNone; });
 }
 
 // One graph for all ranks: as each rank runs it.

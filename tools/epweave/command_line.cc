@@ -35,6 +35,7 @@ struct Choices {
   ReduceOptions reduce;
   SpecializeCommand specialize;
   bool repair = false;
+  ArtifactCommand artifact;
   std::string completion;
 };
 
@@ -232,8 +233,8 @@ void add_specialize(CLI::App& app, Choices& choices) {
       *app.add_subcommand("specialize", "Turn a graph that holds for every rank into the graphs of ranks");
   add_input(command, choices.input, "Graph that holds for every rank, - for standard input");
   take_whole_number(
-      command.add_option("--rank", choices.specialize.rank, "Write this rank's graph to OUT")->type_name("R"), 0,
-      kMostRanks);
+      command.add_option("--rank", choices.specialize.rank, "Write this rank's graph to OUT")->type_name("R"),
+      0, kMostRanks);
   command.add_flag("--all", choices.specialize.all,
                    "Write every rank's graph to the folder OUT: rank-00000.epw, rank-00001.epw, ..");
   command.add_option("-o,--output", choices.output.path, "File, or folder with --all; - for standard output")
@@ -250,18 +251,53 @@ void add_generalize(CLI::App& app, Choices& choices) {
       *app.add_subcommand("generalize", "Make one graph for all ranks of the graphs of some ranks of a job");
   add_input(command, choices.input, "Graph of one rank, - for standard input");
   command.add_option("MORE", choices.more, "Graphs of other ranks of the same job")->type_name("");
-  command.add_option("-o,--output", choices.output.path, "Graph for all ranks; not written where a difference is "
-                     "not explained")
+  command
+      .add_option("-o,--output", choices.output.path,
+                  "Graph for all ranks; not written where a difference is "
+                  "not explained")
       ->type_name("OUT");
   add_output_form(command, choices.output);
-  command.add_flag("--repair", choices.repair,
-                   "Replace numbers of one rank that are proved to be offsets of a shard, also where the given "
-                   "ranks do not differ in them");
+  command.add_flag(
+      "--repair", choices.repair,
+      "Replace numbers of one rank that are proved to be offsets of a shard, also where the given "
+      "ranks do not differ in them");
   command.footer(
       "Exit codes: 0 OUT is written, 1 something is not explained.\n"
       "Examples:\n"
       "  epweave generalize rank0.epw rank1.epw rank2.epw -o all.epw\n"
       "  epweave generalize traced.epw --repair -o all.epw");
+}
+
+void add_artifact(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand(
+      "artifact", "Write a graph with a fingerprint of what it was made for, or check one before it is run");
+  ArtifactCommand& options = choices.artifact;
+  choose(command.add_option("ACTION", options.action, "make or check")->required()->type_name(""),
+         {"make", "check"});
+  add_input(command, choices.input, "Graph, or artifact to check, - for standard input");
+  command
+      .add_option("--config", options.config,
+                  "A value of the configuration that the fingerprint is to hold, or that this run has")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1);
+  command.add_option("--against", options.against.path, "Of check: the graph that this run would make")
+      ->type_name("FILE");
+  command.add_option("--allow", options.allow, "Of check: a field that may differ; said as a warning")
+      ->type_name("FIELD")
+      ->take_all()
+      ->expected(1);
+  take_whole_number(
+      command.add_option("--rank", options.rank, "Of check: the rank that is to run the artifact")
+          ->type_name("R"),
+      0, kMostRanks);
+  command.add_option("-o,--output", choices.output.path, "Of make: the artifact")->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.footer(
+      "Exit codes of check: 0 every field agrees, 1 some does not; 3 no artifact.\n"
+      "Examples:\n"
+      "  epweave artifact make all.epw --config deterministic=true -o step.epw\n"
+      "  epweave artifact check step.epw --config deterministic=true --against traced.epw");
 }
 
 void add_verify(CLI::App& app, Choices& choices) {
@@ -276,9 +312,10 @@ void add_verify(CLI::App& app, Choices& choices) {
   command.add_flag("--ranks", choices.ranks,
                    "Check that the graphs, one for each rank or one that all ranks run, issue matching "
                    "collectives and cannot wait for each other");
-  command.add_flag("--explain-literals", choices.explain_literals,
-                   "With --ranks: also list numbers that look like offsets of one rank's shard and are not proved "
-                   "to be");
+  command.add_flag(
+      "--explain-literals", choices.explain_literals,
+      "With --ranks: also list numbers that look like offsets of one rank's shard and are not proved "
+      "to be");
   command.add_flag("--assume-none", choices.assume_none,
                    "Of a rewrite: exit with 1 where the proof rests on an assumption, and list all of them");
 }
@@ -341,6 +378,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_reduce(*app, choices);
   add_specialize(*app, choices);
   add_generalize(*app, choices);
+  add_artifact(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
   convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
@@ -385,7 +423,7 @@ CommandFiles files_of(const Choices& choices) {
                                 {"--log-file", choices.console.log_file}}};
   for (const std::string& path :
        {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
-        choices.diff.b.path, choices.simulate.costs, choices.simulate.baseline})
+        choices.diff.b.path, choices.simulate.costs, choices.simulate.baseline, choices.artifact.against.path})
     files.inputs.push_back(path);
   return files;
 }
@@ -400,7 +438,8 @@ std::function<int(Console&)> bind_verify(const Choices& choices) {
   const std::vector<InputOptions> inputs = all_inputs(choices);
   if (choices.assume_none && (choices.ranks || inputs.size() != 2))
     throw UsageError("--assume-none is for verify A B, of which it refuses what the proof takes for granted");
-  if (choices.explain_literals && !choices.ranks) throw UsageError("--explain-literals is for verify --ranks");
+  if (choices.explain_literals && !choices.ranks)
+    throw UsageError("--explain-literals is for verify --ranks");
   if (choices.ranks)
     return [inputs, explain = choices.explain_literals](Console& console) {
       return verify_ranks({inputs, explain}, console);
@@ -444,6 +483,13 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "generalize")
     return [choices](Console& console) {
       return generalize({all_inputs(*choices), choices->output, choices->repair}, console);
+    };
+  if (name == "artifact")
+    return [choices](Console& console) {
+      choices->artifact.input = choices->input;
+      choices->artifact.against.from = choices->input.from;
+      choices->artifact.output = choices->output;
+      return artifact(choices->artifact, console);
     };
   if (name == "convert")
     return [choices](Console& console) { return convert({choices->input, choices->output}, console); };

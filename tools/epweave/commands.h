@@ -92,6 +92,14 @@ struct GeneralizeCommand {
   bool repair = false;
 };
 
+struct ArtifactCommand {
+  std::string action;  // make, check
+  InputOptions input, against;
+  OutputOptions output;
+  std::vector<std::string> config, allow;  // KEY=VALUE; fields that may differ
+  std::optional<std::uint32_t> rank;       // that is to run it
+};
+
 struct DiffCommand {
   InputOptions a, b;
   std::vector<std::string> ignore;  // names, order, metadata, types, provenance
@@ -120,6 +128,7 @@ int reduce(const ReduceOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int specialize(const SpecializeCommand& command, Console& console);
 int generalize(const GeneralizeCommand& command, Console& console);
+int artifact(const ArtifactCommand& command, Console& console);
 int list_passes(Console& console);
 
 }  // namespace epweave::cli

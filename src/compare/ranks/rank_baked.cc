@@ -29,26 +29,29 @@ std::vector<RankViolation> find_baked(const Graph& graph, const RankLiterals& li
   std::vector<RankViolation> found;
   for (const RankLiteral& literal : literals.proved)
     if (literal.value.is_int())
-      found.push_back(violation(graph, literal, rank,
-                                fmt::format("{} is one rank's; it must be {} {}", literal.value.as_int(),
-                                            print_expression(graph, literal), print_place(graph, literal.node))));
+      found.push_back(
+          violation(graph, literal, rank,
+                    fmt::format("{} is one rank's; it must be {} {}", literal.value.as_int(),
+                                print_expression(graph, literal), print_place(graph, literal.node))));
   return found;
 }
 
-std::vector<RankViolation> find_foreign(const Graph& graph, const RankLiterals& literals, std::uint32_t rank) {
+std::vector<RankViolation> find_foreign(const Graph& graph, const RankLiterals& literals,
+                                        std::uint32_t rank) {
   std::vector<RankViolation> found;
   for (const RankLiteral& literal : literals.proved)
     if (literal.value.is_int() && literal.value.as_int() != literal.at(rank))
-      found.push_back(violation(graph, literal, rank,
-                                fmt::format("{} is not this rank's; it must be {} = {} {}", literal.value.as_int(),
-                                            print_expression(graph, literal), literal.at(rank),
-                                            print_place(graph, literal.node))));
+      found.push_back(violation(
+          graph, literal, rank,
+          fmt::format("{} is not this rank's; it must be {} = {} {}", literal.value.as_int(),
+                      print_expression(graph, literal), literal.at(rank), print_place(graph, literal.node))));
   return found;
 }
 
 std::string print_similar(const Graph& graph, const RankLiteral& literal) {
-  return fmt::format("%{} {}: {} looks like {}, which is not proved", graph.text(graph.step().nodes[literal.node].name),
-                     print_place(graph, literal.node), literal.value.as_int(), print_expression(graph, literal));
+  return fmt::format("%{} {}: {} looks like {}, which is not proved",
+                     graph.text(graph.step().nodes[literal.node].name), print_place(graph, literal.node),
+                     literal.value.as_int(), print_expression(graph, literal));
 }
 
 }  // namespace epweave

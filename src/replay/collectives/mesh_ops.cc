@@ -4,17 +4,13 @@
 
 #include <algorithm>
 
+#include "ops/mesh_calls.h"
 #include "ops/op.h"
 #include "replay/kernels/kernel.h"
 #include "replay/values/evaluate.h"
 
 namespace epweave::replay {
 namespace {
-
-constexpr std::string_view kDevice = "coor.current_device.default";
-constexpr std::string_view kSubmesh = "device_mesh._get_submesh.<packet>";
-constexpr std::string_view kGroup = "_dtensor.mesh_get_process_group.default";
-constexpr std::string_view kCoordinate = "device_mesh._runtime_compute_coordinate_on_dim.default";
 
 void collect_integers(const Context& context, Arg list, std::vector<std::int64_t>& integers) {
   if (list.is_int()) integers.push_back(list.as_int());
@@ -99,8 +95,7 @@ Value find_group(const Graph& graph, const World& world, const Node& node) {
 }  // namespace
 
 bool is_mesh_op(const OpInfo& op) {
-  constexpr std::string_view kTargets[] = {kDevice, kSubmesh, kGroup, kCoordinate};
-  return std::find(std::begin(kTargets), std::end(kTargets), op.target) != std::end(kTargets);
+  return mesh_call_of(op) != MeshCall::kNone;
 }
 
 std::vector<MeshAxis> read_mesh_axes(const Context& context, Arg mesh) {
@@ -123,8 +118,8 @@ std::vector<MeshAxis> read_mesh_axes(const Context& context, Arg mesh) {
 
 Value evaluate_mesh_op(const Graph& graph, const World& world, const MeshCall& call) {
   const Node& node = call.node;
-  if (node.op->target == kGroup) return find_group(graph, world, node);
-  if (node.op->target == kCoordinate) {
+  if (mesh_call_of(node) == MeshCall::kGroup) return find_group(graph, world, node);
+  if (mesh_call_of(node) == MeshCall::kCoordinate) {
     if (call.mesh.is_tensor()) return find_place(graph, node, call);
     return coordinate_of(call.rank, find_axis(graph, node).axis);
   }

@@ -1,0 +1,41 @@
+// What a compiled graph must have in common with the run that loads it, field by field.
+//
+//   graph         hash of the step: calls, arguments, types, roles of inputs and outputs, nested graphs, constants
+//   passes        each pass with its options, in order          tool      the versions that ran them
+//   groups        the process groups that it uses, by axes      meshes    axes and extents of the job's meshes
+//   world_size    model, configuration, options                 as the trace recorded them
+//   torch, torchtitan, producer                                 versions
+//   device        "cuda": the kind                              deterministic    as recorded; `config.deterministic` if given
+//   config.KEY    free-form values of the caller
+//
+// Of content: rank, names of groups and nodes, paths, dates and source lines are not in it, so that the same configuration
+// gives the same fingerprint on any machine and rank.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+inline constexpr std::string_view kFingerprintKey = "fingerprint";
+
+using Fingerprint = std::map<std::string, std::string>;  // by field
+
+// All but `config.KEY`. `hash` gives hexadecimal digits of bytes.
+using HashBytes = std::string (*)(std::string_view bytes);
+Fingerprint take_fingerprint(const Graph& graph, HashBytes hash);
+
+// The one that is written into the graph's info, or none.
+std::optional<Fingerprint> read_fingerprint(const Graph& graph);
+void write_fingerprint(Graph& graph, const Fingerprint& fingerprint);
+
+struct FingerprintMismatch {
+  std::string field;
+  std::optional<std::string> artifact, here;  // none: missing there
+};
+std::vector<FingerprintMismatch> compare_fingerprints(const Fingerprint& artifact, const Fingerprint& here);
+
+}  // namespace epweave

@@ -1,0 +1,137 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "analysis/rank_view.h"
+#include "commands.h"
+#include "common/graphs.h"
+#include "common/report.h"
+#include "compare/ranks/fingerprint.h"
+#include "output_names.h"
+
+namespace epweave::cli {
+namespace {
+
+Fingerprint read_config(const std::vector<std::string>& items) {
+  Fingerprint config;
+  for (const std::string& item : items) {
+    const std::size_t at = item.find('=');
+    const std::string key = item.substr(0, at);
+    if (at == std::string::npos || key.empty())
+      throw UsageError(fmt::format("--config '{}': expected KEY=VALUE", item));
+    if (key.find('/') != std::string::npos || key.find("..") != std::string::npos)
+      throw UsageError(fmt::format("--config '{}': a key is a name, without '/' and '..'", item));
+    if (!config.emplace("config." + key, item.substr(at + 1)).second)
+      throw UsageError(fmt::format("--config {} is given twice", key));
+  }
+  return config;
+}
+
+Json fingerprint_json(const Fingerprint& fingerprint) {
+  Json made = Json::object();
+  for (const auto& [field, value] : fingerprint) made[field] = value;
+  return made;
+}
+
+Json text_or_null(const std::optional<std::string>& text) {
+  return text ? Json(*text) : Json(nullptr);
+}
+
+int make(const ArtifactCommand& command, Console& console) {
+  if (!command.against.path.empty() || !command.allow.empty() || command.rank)
+    throw UsageError("--against, --allow and --rank are for artifact check");
+  require_plain_name(command.output.path);
+  if (console.json() && command.output.path == "-")
+    throw UsageError("--json and the graph cannot both go to standard output: give -o FILE");
+  check_output(command.output);
+  Fingerprint config = read_config(command.config);
+  Graph graph = read_sound_input(command.input, nullptr, Soundness::kStructure);
+  Fingerprint fingerprint = take_fingerprint(graph, sha256_hex);
+  fingerprint.merge(config);
+  write_fingerprint(graph, fingerprint);
+  write_output(graph, command.output);
+  if (console.json()) console.print(report_text({{"fingerprint", fingerprint_json(fingerprint)}}));
+  return kFine;
+}
+
+class Check {
+ public:
+  Check(const ArtifactCommand& command, Console& console) : command_(command), console_(console) {}
+
+  int run() {
+    const Graph graph = read_sound_input(command_.input, nullptr, Soundness::kStructure);
+    const auto recorded = read_fingerprint(graph);
+    if (!recorded)
+      throw InputError(fmt::format("{}: no artifact: it has no fingerprint; epweave artifact make writes one",
+                                   display_name(command_.input)));
+    require_rank(graph);
+    std::vector<FingerprintMismatch> found = compare_fingerprints(*recorded, here(graph));
+    for (const std::string& field : command_.allow)
+      if (!recorded->contains(field) &&
+          std::ranges::none_of(found, [&](const auto& m) { return m.field == field; }))
+        throw UsageError(fmt::format("--allow {}: the fingerprint has no such field", field));
+    report(*recorded, found);
+    const bool is_refused = std::ranges::any_of(found, [&](const auto& m) { return !is_allowed(m.field); });
+    return is_refused ? kDifferent : kFine;
+  }
+
+ private:
+  // What this run has: the artifact's own content, or another graph's, and the configuration given.
+  Fingerprint here(const Graph& graph) const {
+    Fingerprint made =
+        command_.against.path.empty()
+            ? take_fingerprint(graph, sha256_hex)
+            : take_fingerprint(read_sound_input(command_.against, nullptr, Soundness::kStructure),
+                               sha256_hex);
+    Fingerprint config = read_config(command_.config);
+    made.merge(config);
+    return made;
+  }
+
+  void require_rank(const Graph& graph) const {
+    const Rank own = read_world(graph).file_rank;
+    if (!command_.rank || is_rank_agnostic(graph) || own == *command_.rank) return;
+    throw InputError(
+        fmt::format("{}: the graph is rank {}'s alone, not rank {}'s; make the artifact of a graph for "
+                    "all ranks (epweave generalize)",
+                    display_name(command_.input), own, *command_.rank));
+  }
+
+  bool is_allowed(const std::string& field) const {
+    return std::ranges::find(command_.allow, field) != command_.allow.end();
+  }
+
+  void report(const Fingerprint& recorded, const std::vector<FingerprintMismatch>& found) {
+    Json mismatches = Json::array(), allowed = Json::array();
+    std::string text;
+    for (const FingerprintMismatch& m : found) {
+      const std::string line = fmt::format("{}: the artifact has {}, here it is {}", m.field,
+                                           m.artifact.value_or("none"), m.here.value_or("none"));
+      Json row = {{"field", m.field}, {"artifact", text_or_null(m.artifact)}, {"here", text_or_null(m.here)}};
+      if (is_allowed(m.field)) {
+        console_.warn(line + " (allowed)");
+        allowed.push_back(std::move(row));
+      } else {
+        text += line + "\n";
+        mismatches.push_back(std::move(row));
+      }
+    }
+    if (!console_.json()) return console_.print(text);
+    console_.print(report_text({{"ok", mismatches.empty()},
+                                {"fingerprint", fingerprint_json(recorded)},
+                                {"mismatches", std::move(mismatches)},
+                                {"allowed", std::move(allowed)}}));
+  }
+
+  const ArtifactCommand& command_;
+  Console& console_;
+};
+
+}  // namespace
+
+int artifact(const ArtifactCommand& command, Console& console) {
+  return command.action == "make" ? make(command, console) : Check(command, console).run();
+}
+
+}  // namespace epweave::cli
