@@ -415,7 +415,7 @@ void OrderCheck::check_join(NodeId id) {
       return claims_.fail(
           id, "rewrite-join",
           fmt::format("joins rows of {}, which are in an order of their part's own", claims_.describe(part)));
-    if (blocks_[part] == kUnknown || blocks_[part] == joined) continue;
+    if (blocks_[part] <= kUnknown || blocks_[part] == joined) continue;
     return claims_.fail(id, "rewrite-join",
                         fmt::format("joins rows of {} blocks, of which {} has some, as those of {}",
                                     blocks_[part], claims_.describe(part), joined));
