@@ -181,24 +181,30 @@ TypeId deterministic_scatter_add(TypeRuleCall& call) {
   return call.fresh_like(out);
 }
 
+static void require_numbers_of_rows(TypeRuleCall& call, const TensorType& index) {
+  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32)
+    call.mismatch("the index is {}", info(index.dtype).short_name);
+  if (index.rank() > 1) call.mismatch("the index has {} dimensions", index.rank());
+}
+
 // index_add, index_copy (self, dim, index, source, ...).
 TypeId index_add(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
+  require_numbers_of_rows(call, call.tensor(std::size_t{2}));
   call.dim_or_scalar(1, self.rank());
   return call.contiguous(self.dtype, self.sizes, self.device);
 }
 
 TypeId index_add_in_place(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
+  require_numbers_of_rows(call, call.tensor(std::size_t{2}));
   call.dim_or_scalar(1, self.rank());
   return call.same(self);
 }
 
 TypeId index_select(TypeRuleCall& call) {
   const TensorType &self = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{2});
-  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32)
-    call.mismatch("the index is {}", info(index.dtype).short_name);
-  if (index.rank() > 1) call.mismatch("the index has {} dimensions", index.rank());
+  require_numbers_of_rows(call, index);
   Dims sizes = self.sizes;
   if (self.rank() > 0) sizes[call.dim_or_scalar(1, self.rank())] = product(call.facts, index.sizes);
   return call.contiguous(self.dtype, std::move(sizes), self.device);

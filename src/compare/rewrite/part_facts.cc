@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
 
@@ -119,6 +120,7 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
 void PartFacts::write_through(NodeId origin, PartFact fact) {
   for (NodeId view : views_[effects_.storage_of(origin)]) {
     PartFact& known = facts_[view].full;
+    if (holds(Condition::kWritesReachViews, false)) continue;
     if (known == PartFact::kZero) known = fact;
     if (known != fact) known = PartFact::kOwn;
     facts_[view].rows = known;
@@ -225,7 +227,7 @@ PartFact PartFacts::find_full(NodeId origin) const {
   const auto is_row = [](const Operand& operand) { return operand.is_tensor && operand.is_rows(); };
   if (std::ranges::none_of(operands_, is_row)) return find_linear(origin, true);
   if (attends_rows()) return PartFact::kSame;  // the state of the random generator
-  if (!adds_rows(node)) return PartFact::kOwn;
+  if (!holds(Condition::kReducesBySum, adds_rows(node))) return PartFact::kOwn;
   for (const Operand& operand : operands_) {
     if (!operand.is_tensor) continue;
     const bool is_destination = operand.taken->param == 0 && op_->linearity == Linearity::kSum;
@@ -298,22 +300,28 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
   }
   if (position_is_share) return PartFact::kOwn;
   const bool is_reduction = op_->family == OpFamily::kAllReduce || op_->family == OpFamily::kReduceScatter;
-  Linearity linearity = is_reduction && reduces_by_sum(a_.nodes[origin]) ? Linearity::kSum : op_->linearity;
+  Linearity linearity = is_reduction && holds(Condition::kReducesRanksBySum, reduces_by_sum(a_.nodes[origin]))
+                            ? Linearity::kSum
+                            : op_->linearity;
   if (op_->family == OpFamily::kPad)
-    linearity = pads_zeros(context_, a_.nodes[origin]) ? Linearity::kFirst : Linearity::kNone;
-  if (drops_fractions(origin)) linearity = Linearity::kNone;
+    linearity = holds(Condition::kPadsZeros, pads_zeros(context_, a_.nodes[origin])) ? Linearity::kFirst
+                                                                                     : Linearity::kNone;
+  if (!holds(Condition::kKeepsFractions, !drops_fractions(origin))) linearity = Linearity::kNone;
   switch (linearity) {
     case Linearity::kNone:
+      if (shares > 0 && holds(Condition::kLinear, false)) return PartFact::kShare;
       return shares == 0 ? PartFact::kSame : PartFact::kOwn;
     case Linearity::kFirst:
       if (shares == 0) return first_is_zero ? PartFact::kZero : PartFact::kSame;
-      return shares == 1 && first_is_share ? PartFact::kShare : PartFact::kOwn;
+      return shares == 1 && holds(Condition::kFirstIsShare, first_is_share) ? PartFact::kShare
+                                                                            : PartFact::kOwn;
     case Linearity::kEach:
       if (shares == 0) return zeros > 0 ? PartFact::kZero : PartFact::kSame;
-      return shares == 1 ? PartFact::kShare : PartFact::kOwn;
+      return holds(Condition::kOneIsShare, shares == 1) ? PartFact::kShare : PartFact::kOwn;
     case Linearity::kSum:
       if (shares == 0 && !(all_summands && zeros > 0)) return PartFact::kSame;
-      if (!all_summands || has_number_for_tensor(a_.nodes[origin])) return PartFact::kOwn;
+      if (!holds(Condition::kAllAreSummands, all_summands)) return PartFact::kOwn;
+      if (!holds(Condition::kAddsNoNumber, !has_number_for_tensor(a_.nodes[origin]))) return PartFact::kOwn;
       return shares == 0 ? PartFact::kZero : PartFact::kShare;
   }
   return PartFact::kOwn;
@@ -367,7 +375,9 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
                            reduction.as_int() == kSumOfLosses;
     const bool is_grouping = is_one_of(name_of_param(operand.taken->param), {"offs", "repeats"});
     if (is_unused || is_grouping) continue;
-    if (is_own(operand.fact) || (operand.fact == PartFact::kShare && !has_own_sums_)) return PartFact::kOwn;
+    if (!holds(Condition::kRowsTakeNoNumbers, !is_own(operand.fact))) return PartFact::kOwn;
+    const bool is_sum = operand.fact == PartFact::kShare && !has_own_sums_;
+    if (!holds(Condition::kRowsTakeNoShare, !is_sum)) return PartFact::kOwn;
   }
   return PartFact::kRows;
 }

@@ -8,6 +8,7 @@
 //   x[order + s[e]]   rows, in an order of the part's own if x's are
 #include <algorithm>
 
+#include "compare/rewrite/conditions.h"
 #include "compare/rewrite/part_facts.h"
 #include "ops/bind.h"
 #include "ops/number_ops.h"
@@ -133,7 +134,8 @@ std::optional<PartFacts::NumberedRows> PartFacts::divide_rows(std::uint32_t numb
   NumberedRows result{exprs.floordiv(rows.whole, c), {}};
   for (ExprId of_part : rows.of_parts) {
     result.of_parts.push_back(exprs.floordiv(of_part, c));
-    if (!numbers_.is_same(exprs.mul(result.of_parts.back(), c), of_part)) return {};
+    const bool is_whole = numbers_.is_same(exprs.mul(result.of_parts.back(), c), of_part);
+    if (!holds(Condition::kEntriesDivideRows, is_whole)) return {};
   }
   return rows.of_parts.empty() ? std::nullopt : std::optional(result);
 }
@@ -219,19 +221,26 @@ bool PartFacts::picks_own_rows() {
     switch (positions.fact) {
       case PartFact::kNumbers: {
         const NodeId from = is_along ? claims_[source.taken->value.as_node()].origin : NodeId();
-        if (!from || positions.numbered == 0 ||
+        if (!from) {
+          if (holds(Condition::kNumbersPickParts, false)) break;
+          return false;
+        }
+        if (holds(Condition::kNumbersCountRows, false)) break;
+        if (positions.numbered == 0 ||
             !facts_a_.equal(claims_.tensor_a(from)->sizes[*dim], numbered_rows_[positions.numbered].whole))
           return false;
         break;
       }
       case PartFact::kPlaces:
       case PartFact::kEntries:
-        if (!is_along || !may_hold_places(source.taken->value.as_node())) return false;
+        if (!is_along) return false;
+        if (!holds(Condition::kPlacesPickOwnRows, may_hold_places(source.taken->value.as_node())))
+          return false;
         break;
       case PartFact::kRows:
       case PartFact::kSame:
       case PartFact::kZero:
-        if (is_along) return false;
+        if (!holds(Condition::kDataPickNoParts, !is_along)) return false;
         break;
       case PartFact::kShare:
       case PartFact::kOwn:

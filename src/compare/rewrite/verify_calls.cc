@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -305,12 +306,14 @@ void CallCheck::check_summands(const PartFacts& facts) {
     const NodeId origin = claims_[id].origin;
     const PartFact fact = facts[origin];
     if (joins_rows(b_.nodes[id])) {
-      if (!facts.may_join(origin))
+      if (!holds(Condition::kJoinsRows, facts.may_join(origin)))
         claims_.fail(
             id, "rewrite-join",
             fmt::format("joins {}, of which a part has not rows of the whole but what it made of its own "
                         "sums or of numbers of its own rows",
                         claims_.name_a(origin)));
+    } else if (holds(Condition::kAddsSummands, false)) {
+      continue;
     } else if (fact == PartFact::kSame) {
       claims_.fail(
           id, "rewrite-join",

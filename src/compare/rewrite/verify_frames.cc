@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compare/rewrite/conditions.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -249,7 +250,8 @@ FrameCheck::Order FrameCheck::picked(const Operand& positions) {
   if (rows.kind == Order::Kind::kAny) return index;
   if (!rows.is_known()) return lost();
   if (target.is_known() || target.kind == Order::Kind::kAny) {
-    if (target.is_known()) pair(source, rows, positions, target, false);
+    if (target.is_known() && !holds(Condition::kNumbersOfTheirRows, false))
+      pair(source, rows, positions, target, false);
     return index.kind == Order::Kind::kAny ? rows : index;
   }
   const NodeId value = value_in_a(positions);
@@ -357,6 +359,7 @@ void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const 
   }
   if (!a.is_known() || !b.is_known() || a == b) return;
   if (terms_.may_be_same(a.frame, b.frame)) return assume(x, y);
+  if (holds(Condition::kOrdersPair, false)) return;
   claims_.fail(
       part_, "rewrite-rows",
       fmt::format("takes rows of {} and of {} together, which a part has in different orders of its own",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/rewrite/conditions.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -296,7 +297,11 @@ void JoinCheck::check_cat(NodeId id) {
   const std::int64_t dim = dim_of(node, 1, type->sizes.size());
   for (std::uint32_t k = 0; k < n; ++k) {
     const NodeId item = items[k].is_node() ? items[k].as_node() : NodeId();
-    if (!item || !claims_.is_share_of(item, origin, {k, n}))
+    const bool is_share =
+        item &&
+        (claims_.is_share_of(item, origin, {k, n}) ||
+         (holds(Condition::kPartsInOrder, false) && claims_.same_class(claims_[item].origin, origin)));
+    if (!is_share)
       return claims_.fail(
           id, "rewrite-join",
           fmt::format("element {} is {}, not part {} of {}", k, item ? claims_.describe(item) : "a constant",
@@ -330,7 +335,7 @@ void JoinCheck::check_sum(NodeId id) {
   };
   const bool is_start = is_sum || ((first == 0 || first + 1 == n) && is_part(left, first));
   const bool is_next = is_part(right, k) && (first == 0 ? k == before.part + 1 : k + 1 == before.part);
-  if (!is_start || !is_next)
+  if (!is_start || !holds(Condition::kEachPartOnce, is_next))
     return claims_.fail(
         id, "rewrite-join",
         fmt::format("adds {} and {}, not the parts of {} from the first to the last, nor from the last to "
@@ -339,7 +344,7 @@ void JoinCheck::check_sum(NodeId id) {
   if (is_tensor && (!has_part_sizes(right, claim.origin, -1) || !has_part_sizes(left, claim.origin, -1)))
     return claims_.fail(id, "rewrite-join",
                         fmt::format("adds parts that have not the size of {}", claims_.name_a(claim.origin)));
-  claims_.set_sum(id, first, k);
+  claims_.set_sum(id, first, is_next ? k : n - 1);
 }
 
 }  // namespace epweave

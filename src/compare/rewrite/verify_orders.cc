@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 
+#include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 
@@ -152,7 +153,10 @@ OrderCheck::OrderCheck(RewriteClaims& claims)
 void OrderCheck::visit(NodeId id) {
   const ClaimKind kind = claims_[id].kind;
   if (kind == ClaimKind::kPiece) blocks_[id] = order_of_piece(id);
-  if (kind == ClaimKind::kPart && b_.nodes[id].op != nullptr) blocks_[id] = order_of(id);
+  if (kind == ClaimKind::kPart && b_.nodes[id].op != nullptr) {
+    blocks_[id] = order_of(id);
+    if (const std::int64_t numbered = numbered_order(id); numbered != kUnknown) numbered_.at(id) = numbered;
+  }
   if (kind == ClaimKind::kJoin) check_join(id);
 }
 
@@ -239,9 +243,27 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
   return kUnknown;
 }
 
+// What says nothing is in the order of the rows that the positions number.
 std::int64_t OrderCheck::order_of_first(NodeId id) const {
   const NodeId first = first_share(id);
-  return first ? blocks_[first] : kUnknown;
+  if (!first || blocks_[first] != kUnknown) return first ? blocks_[first] : kUnknown;
+  std::int64_t order = kUnknown;
+  for_each_input(context_, b_.nodes[id], [&](NodeId input) {
+    if (input != first && is_share(input) && numbered_[input] != kUnknown) order = numbered_[input];
+  });
+  return order;
+}
+
+// The order that a sort gives numbers what it sorted; numbers that are moved or divided number the same.
+std::int64_t OrderCheck::numbered_order(NodeId id) const {
+  const NodeId first = first_share(id);
+  if (!first) return kUnknown;
+  const auto element = tuple_element(context_, b_, b_.nodes[id]);
+  const OpInfo* from = b_.nodes[first].op;
+  const bool is_order = element && element->index == 1 && from != nullptr && from->family == OpFamily::kSort;
+  if (!is_order) return numbered_[first];
+  const NodeId sorted = first_share(first);
+  return sorted ? blocks_[sorted] : kUnknown;
 }
 
 // Rows that are sorted within themselves stay where they are.
@@ -290,6 +312,11 @@ std::int64_t OrderCheck::order_of_index(NodeId id) {
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
     if (!is_share(input) || input == source) return;
     ++shares;
+    const std::int64_t picked = source ? blocks_[source] : kUnknown, numbered = numbered_[input];
+    if (picked > 0 && numbered > 0 && picked != numbered && blocks_[input] == kOwn)
+      claims_.fail(id, "rewrite-rows",
+                   fmt::format("picks rows of {}, of which a part has some of {} blocks, by numbers of {}",
+                               claims_.describe(source), picked, numbered));
     blocks = blocks_[input] == kOwn || blocks == kOwn ? kOwn : blocks_[input];
   });
   if (blocks == kOwn) return kOwn;
@@ -384,11 +411,11 @@ void OrderCheck::check_join(NodeId id) {
     return;
   }
   for (NodeId part : claims_.parts(origin)) {
-    if (blocks_[part] == kOwn)
+    if (!holds(Condition::kJoinsKnownOrders, blocks_[part] != kOwn))
       return claims_.fail(
           id, "rewrite-join",
           fmt::format("joins rows of {}, which are in an order of their part's own", claims_.describe(part)));
-    if (blocks_[part] == kUnknown || blocks_[part] == joined) continue;
+    if (blocks_[part] <= kUnknown || blocks_[part] == joined) continue;
     return claims_.fail(id, "rewrite-join",
                         fmt::format("joins rows of {} blocks, of which {} has some, as those of {}",
                                     blocks_[part], claims_.describe(part), joined));

@@ -12,7 +12,8 @@
 // what their parts have, by the family of the op. Rows of a part that are paired, joined or scattered must be in the same
 // blocks. Rows in an order of the part's own pair with any, and no join may show them; rows written into a destination are
 // in its order. What factories make pairs with any. Extents are compared by the numbers that they had when the graph was
-// traced. Reports rewrite-rows and rewrite-join.
+// traced. Numbers that a sort gives as order number rows in the blocks of what was sorted: they pick from such rows, and a
+// destination that says nothing is in that order. Reports rewrite-rows and rewrite-join.
 #pragma once
 
 #include "compare/rewrite/rewrite_claims.h"
@@ -51,6 +52,8 @@ class OrderCheck {
   std::int64_t order_by_operands(NodeId id);
   std::int64_t order_of_index(NodeId id);
   std::int64_t order_of_first(NodeId id) const;
+  // Of the rows that a share's elements number.
+  std::int64_t numbered_order(NodeId id) const;
   std::int64_t order_of_reshape(NodeId id, NodeId from);
   std::int64_t order_of_gather(NodeId id, NodeId from);
   std::int64_t order_of_scatter(NodeId id, NodeId from);
@@ -65,7 +68,8 @@ class OrderCheck {
   const Body& a_;
   const Body& b_;
   Facts facts_a_, facts_b_;
-  IdVector<NodeId, std::int64_t> blocks_;  // of a share of a value
+  IdVector<NodeId, std::int64_t> blocks_;     // of a share of a value
+  SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number
 };
 
 }  // namespace epweave

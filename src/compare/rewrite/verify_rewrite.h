@@ -50,8 +50,8 @@
 // the nodes of a graph before; it is brought to A's first (rebase.h).
 //
 // What it takes for granted: symbols that are numbers in the other graph's inputs had those numbers; what is
-// recorded of symbols that a rewrite made, and what it says it assumes; rows that a part leaves in its own order are
-// those of its tokens (the chunk pass proves that, placement/rows/frames.h). docs/rewrite_verification.md has all rules.
+// recorded of symbols that a rewrite made, and what it says it assumes; that a part's own counts count the rows that they
+// cut. docs/rewrite_verification.md has all rules.
 #pragma once
 
 #include <array>

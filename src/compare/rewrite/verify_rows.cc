@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compare/rewrite/conditions.h"
 #include "ops/mapping.h"
 #include "ops/op.h"
 
@@ -84,7 +85,8 @@ void RowCheck::check(NodeId part) {
     const TensorType *whole = claims_.tensor_a(before->operands[i]),
                      *piece = claims_.tensor_b(after->operands[i]);
     for (std::size_t d = 0; d < whole->sizes.size() && d < piece->sizes.size(); ++d)
-      if (is_divided(whole->sizes[d], piece->sizes[d]) && !may_divide(mapping, mapping.operand(i, d)))
+      if (is_divided(whole->sizes[d], piece->sizes[d]) &&
+          !holds(Condition::kMixesNoRows, may_divide(mapping, mapping.operand(i, d))))
         return fail(part, after->operands[i], d);
   }
 }

@@ -1,0 +1,64 @@
+// Side conditions of the rules by which `verify A B` accepts (docs/rewrite_verification.md, "The calculus"), by name, so that
+// a test can drop one and see which wrong rewrite passes without it (tools/dev/check_rules.cc). No program that users run
+// drops any.
+//
+//   if (!holds(Condition::kFirstIsShare, first_is_share)) return PartFact::kOwn;
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace epweave {
+
+enum class Condition : std::uint8_t {
+  kNone,
+  // ADD, CAT
+  kEachPartOnce,
+  kPartsInOrder,
+  kAddsSummands,
+  kJoinsRows,
+  kJoinsKnownOrders,
+  // ROWS
+  kMixesNoRows,
+  // REDUCE, FIRST, EACH, SUM
+  kReducesBySum,
+  kLinear,
+  kFirstIsShare,
+  kOneIsShare,
+  kAllAreSummands,
+  kAddsNoNumber,
+  kKeepsFractions,
+  kPadsZeros,
+  kReducesRanksBySum,
+  // ROW
+  kRowsTakeNoShare,
+  kRowsTakeNoNumbers,
+  // INDEX, SLOT
+  kNumbersPickParts,
+  kNumbersCountRows,
+  kPlacesPickOwnRows,
+  kDataPickNoParts,
+  kEntriesDivideRows,
+  // ORDER
+  kOrdersPair,
+  kNumbersOfTheirRows,
+  // WRITE
+  kWritesReachViews,
+};
+
+std::string_view name_of(Condition condition);
+std::span<const Condition> conditions();
+
+// For tests: while it lives, the condition counts as met, in this thread.
+class DroppedCondition {
+ public:
+  explicit DroppedCondition(Condition condition);
+  ~DroppedCondition();
+  DroppedCondition(const DroppedCondition&) = delete;
+  DroppedCondition& operator=(const DroppedCondition&) = delete;
+};
+
+bool holds(Condition condition, bool is_met);
+
+}  // namespace epweave
