@@ -8,7 +8,7 @@
 // Deterministic: the number of schedules follows from the effort and the size of the body, not from a clock.
 #pragma once
 
-#include "passes/schedule/schedule_problem.h"
+#include "passes/schedule/order_value.h"
 
 namespace epweave {
 
