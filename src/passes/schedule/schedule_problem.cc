@@ -116,7 +116,7 @@ class ProblemBuilder {
   // ------------------------------------------------------------------------- edges
 
   void find_edges() {
-    pairs_ = m_.host_reads;
+    add_host_reads();
     add_barriers();
     if (rules_.launches == LaunchOrder::kKept) add_launch_order();
     if (rules_.recompute == RecomputeOrder::kBehindForward) add_recompute_order();
@@ -132,6 +132,40 @@ class ProblemBuilder {
       p_.inputs.begins.push_back(static_cast<std::uint32_t>(p_.inputs.items.size()));
     }
     p_.users = invert(p_.inputs);
+  }
+
+  // The model puts what completes a non-blocking copy between it and who reads it on the host. Where parts are
+  // interleaved, that may be a copy of another part; one of the same part does as well, and keeps the parts apart.
+  void add_host_reads() {
+    std::vector<Place> completed_by(m_.size(), kNoPlace);
+    for (const auto& [copy, wait] : m_.host_reads)
+      if (is_open_copy(copy)) completed_by[copy] = find_own_wait(copy, wait);
+    for (const auto& [before, after] : m_.host_reads) {
+      if (is_open_copy(before)) {
+        pairs_.emplace_back(before, completed_by[before]);
+        continue;
+      }
+      const Place copy = find_copy_read_by(after);
+      const Place wait = copy == kNoPlace ? kNoPlace : completed_by[copy];
+      pairs_.emplace_back(wait == kNoPlace || wait >= after ? before : wait, after);
+    }
+  }
+  bool is_open_copy(Place i) const { return m_.kinds[i] == StepKind::kKernel && m_.stops_host[i] == 0; }
+
+  // The next blocking copy of the same part that no reader comes before, or `wait`.
+  Place find_own_wait(Place copy, Place wait) const {
+    constexpr Place kReach = 64;
+    const Place end = static_cast<Place>(std::min<std::size_t>(m_.size(), wait + kReach));
+    for (Place i = wait; i < end && m_.kinds[i] != StepKind::kItem; ++i)
+      if (m_.stops_host[i] != 0 && m_.kinds[i] == StepKind::kKernel && p_.part[i] == p_.part[copy]) return i;
+    return wait;
+  }
+  Place find_copy_read_by(Place reader) const {
+    for (Place i = reader; !m_.inputs[i].empty();) {
+      i = m_.inputs[i].front();
+      if (m_.kinds[i] == StepKind::kKernel) return is_open_copy(i) ? i : kNoPlace;
+    }
+    return kNoPlace;
   }
 
   // A call that has no row in the op table may do anything.
