@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "passes/schedule/exact_order.h"
 #include "passes/schedule/list_schedule.h"
 
 namespace epweave {
@@ -77,10 +78,21 @@ class OrderSearch {
   FoundOrder run() {
     for (std::size_t i = 0; i < options_.settings; ++i) try_setting(i);
     for (std::size_t i = 0; i < options_.steps; ++i) step(i);
+    if (list_movable(p_).size() <= kMovable) search_exactly();
     return std::move(best_);
   }
 
  private:
+  void search_exactly() {
+    const double below = best_.fits ? best_.value.seconds : kUnlimited;
+    auto order = find_exact_order(p_, options_.budget, below);
+    if (!order) return;
+    best_.value = evaluate_order(p_, *order);
+    best_.order = std::move(*order);
+    best_.least_peak = std::min(best_.least_peak, best_.value.peak);
+    best_.fits = true;
+  }
+
   static Setting draw_setting(std::size_t round, Dice& dice) {
     if (round < std::size(kProven)) return kProven[round];
     Setting s;
