@@ -29,6 +29,7 @@ struct Choices {
   std::string node;
   PrintOptions print;
   OverlapOptions overlap;
+  SimulateOptions simulate;
   DiffCommand diff;
   ReduceOptions reduce;
   std::string completion;
@@ -163,6 +164,41 @@ void add_overlap(CLI::App& app, Choices& choices) {
       ->type_name("FILE");
 }
 
+void add_simulate(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand(
+      "simulate", "Predict how long a step takes in its order, what is exposed, and how far from optimal that is");
+  SimulateOptions& options = choices.simulate;
+  add_input(command, choices.input, "Graph to simulate, - for standard input");
+  command
+      .add_option("--cluster", options.cluster,
+                  "Machine to predict for: h100 (default), h100-2x4, or a JSON file; 'h100+nic=4e11' changes it")
+      ->type_name("SHAPE");
+  command.add_option("--set", options.set, "Change a parameter of the machine: nic=4e11")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1);
+  command.add_option("--costs", options.costs, "Measured costs, as epweave-replay run --costs writes them")
+      ->type_name("FILE");
+  choose(command
+             .add_option("--unpriced", options.unpriced,
+                         "What a call costs that nothing prices: refuse (default), or free")
+             ->type_name("HOW"),
+         {"refuse", "free"});
+  command
+      .add_option("--trace", options.trace,
+                  "Write streams, live bytes and the critical path for ui.perfetto.dev")
+      ->type_name("FILE");
+  command
+      .add_option("--baseline", options.baseline,
+                  "Report (--json) to compare with: exit 1 where something hidden is exposed now, or makespan or peak grew")
+      ->type_name("REPORT");
+  take_number(command
+                  .add_option("--tolerance", options.tolerance,
+                              "Share by which makespan and peak may grow (default 0.01)")
+                  ->type_name("SHARE"),
+              Zero::kAllowed);
+}
+
 void add_reduce(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand("reduce", "Shrink a graph while a command exits 0 on it");
   add_input(command, choices.input, "Graph to shrink; it is never written to");
@@ -218,6 +254,11 @@ void add_examples(CLI::App& app) {
        "Examples:\n"
        "  epweave overlap OUT.epw --before CHUNKED.epw\n"
        "  epweave overlap OUT.epw --trace trace.json     for ui.perfetto.dev"},
+      {"simulate",
+       "Examples:\n"
+       "  epweave simulate G.epw --cluster h100-2x4 --json\n"
+       "  epweave simulate G.epw --cluster h100+nic=4e11+host_us=10 --trace trace.json\n"
+       "  epweave simulate NEW.epw --baseline OLD.json"},
       {"verify",
        "Examples:\n"
        "  epweave verify G.epw\n"
@@ -250,6 +291,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_input(explain, choices.input, "Graph that has the node, - for standard input");
   explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
   add_overlap(*app, choices);
+  add_simulate(*app, choices);
   add_reduce(*app, choices);
   CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
   add_input(convert, choices.input, "Graph to convert, - for standard input");
@@ -290,11 +332,12 @@ CommandFiles files_of(const Choices& choices) {
                      .result = choices.output.path,
                      .beside = {{"--report", choices.rewrite.report},
                                 {"--keep-reproducer", choices.rewrite.keep.value_or("")},
-                                {"--trace", choices.overlap.trace},
+                                {"--trace", choices.overlap.trace + choices.simulate.trace},
                                 {"--html", choices.diff.html},
                                 {"--log-file", choices.console.log_file}}};
   for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
-                                  choices.overlap.before.path, choices.diff.b.path})
+                                  choices.overlap.before.path, choices.diff.b.path,
+                                  choices.simulate.costs, choices.simulate.baseline})
     files.inputs.push_back(path);
   return files;
 }
@@ -320,11 +363,13 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   choices->rewrite.output = choices->output;
   if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
   if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
-  choices->diff.a = choices->overlap.input = choices->input;
+  choices->diff.a = choices->overlap.input = choices->simulate.input = choices->input;
   choices->diff.b.from = choices->overlap.before.from = choices->input.from;
   if (name == "explain")
     return [choices](Console& console) { return explain({choices->input, choices->node}, console); };
   if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };
+  if (name == "simulate")
+    return [choices](Console& console) { return simulate(choices->simulate, console); };
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
   if (name == "verify") return bind_verify(*choices);

@@ -51,6 +51,17 @@ struct OverlapOptions {
   std::string trace;    // file for the trace; empty: none
 };
 
+struct SimulateOptions {
+  InputOptions input;
+  std::string cluster = "h100";      // a shape, with changes: "h100+nic=4e11"
+  std::vector<std::string> set;      // "nic=4e11"
+  std::string costs;                 // file of measured costs; empty: none
+  std::string unpriced = "refuse";   // or "free"
+  std::string trace;                 // file for the trace; empty: none
+  std::string baseline;              // an earlier report; empty: none
+  double tolerance = 0.01;           // share by which makespan and peak may grow
+};
+
 struct ConvertOptions {
   InputOptions input;
   OutputOptions output;
@@ -86,6 +97,7 @@ int verify_rewrite(const VerifyOptions& options, Console& console);
 int verify_ranks(const std::vector<InputOptions>& inputs, Console& console);
 int explain(const ExplainOptions& options, Console& console);
 int overlap(const OverlapOptions& options, Console& console);
+int simulate(const SimulateOptions& options, Console& console);
 int reduce(const ReduceOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int list_passes(Console& console);

@@ -1,0 +1,61 @@
+#include "baseline.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+namespace epweave::cli {
+namespace {
+
+constexpr double kHidden = 0.01;  // exposed share of a collective's time up to which it counts as hidden
+
+double exposed_share(const Json& collective) {
+  const double seconds = collective.at("end_ms").get<double>() - collective.at("start_ms").get<double>();
+  return seconds > 0 ? collective.at("exposed_ms").get<double>() / seconds : 0;
+}
+
+// Of the collectives by each node that they stand for: the most exposed one's share.
+std::unordered_map<std::string, double> shares_of(const Json& report) {
+  std::unordered_map<std::string, double> shares;
+  for (const Json& collective : report.at("collectives"))
+    for (const Json& origin : collective.at("origins")) {
+      double& share = shares[origin.get<std::string>()];
+      share = std::max(share, exposed_share(collective));
+    }
+  return shares;
+}
+
+void compare_figure(const Json& before, const Json& now, const char* key, double tolerance,
+                    std::vector<std::string>& worse) {
+  const double was = before.at(key).get<double>(), is = now.at(key).get<double>();
+  if (is > was * (1 + tolerance)) worse.push_back(fmt::format("{} grew from {} to {}", key, was, is));
+}
+
+}  // namespace
+
+std::vector<std::string> list_regressions(const Json& before, const Json& now, double tolerance,
+                                          const std::string& path) {
+  std::vector<std::string> worse;
+  try {
+    compare_figure(before, now, "makespan_ms", tolerance, worse);
+    compare_figure(before, now, "peak_bytes", tolerance, worse);
+    const auto shares = shares_of(before);
+    for (const Json& collective : now.at("collectives")) {
+      const double share = exposed_share(collective);
+      if (share <= kHidden + tolerance) continue;
+      for (const Json& origin : collective.at("origins")) {
+        const auto was = shares.find(origin.get<std::string>());
+        if (was == shares.end() || was->second > kHidden) continue;
+        worse.push_back(fmt::format("%{} was hidden and has {:.1f} % exposed ({})",
+                                    collective.at("node").get<std::string>(), 100 * share,
+                                    collective.at("why").is_null() ? "?" : collective.at("why").get<std::string>()));
+        break;
+      }
+    }
+  } catch (const Json::exception& error) {
+    throw InputError(fmt::format("{}: no report of `epweave simulate --json`: {}", path, error.what()));
+  }
+  return worse;
+}
+
+}  // namespace epweave::cli

@@ -1,0 +1,254 @@
+#include "simulate_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "figures.h"
+
+namespace epweave::cli {
+namespace {
+
+// Milliseconds to the nanosecond: what is behind that is rounding of sums.
+double ms(double seconds) {
+  return std::round(seconds * 1e9) / 1e6 + 0.0;
+}
+
+double gib(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
+const Node& node_at(const Graph& graph, const StepModel& model, Place place) {
+  return graph.step().nodes[model.nodes[place]];
+}
+
+std::string_view name_at(const Graph& graph, const StepModel& model, Place place) {
+  return graph.text(node_at(graph, model, place).name);
+}
+
+Json name_or_null(const Graph& graph, const StepModel& model, Place place) {
+  return place == kNoPlace ? Json() : Json(name_at(graph, model, place));
+}
+
+using SourceCounts = std::array<std::size_t, kPriceSources>;
+
+SourceCounts count_sources(const StepModel& model) {
+  SourceCounts counts{};
+  for (const PriceSource source : model.sources) ++counts[static_cast<std::size_t>(source)];
+  return counts;
+}
+
+std::size_t count_of(const SourceCounts& counts, PriceSource source) {
+  return counts[static_cast<std::size_t>(source)];
+}
+
+// --------------------------------------------------------------------------- JSON
+
+Json cluster_report(const Cluster& cluster) {
+  Json report = {{"name", cluster.name}};
+  for (const ClusterParameter& parameter : cluster_parameters()) report[parameter.name] = cluster.*parameter.value;
+  return report;
+}
+
+Json costs_report(const Simulation& simulation) {
+  const SourceCounts counts = count_sources(simulation.model);
+  Json report = {{"file", text_or_null(simulation.costs)}};
+  for (std::size_t i = 1; i < kPriceSources; ++i) report[std::string(name_of(static_cast<PriceSource>(i)))] = counts[i];
+  report["assumed_symbols"] = simulation.model.assumed_symbols;
+  return report;
+}
+
+Json bounds_report(const Simulation& simulation) {
+  const StepBounds& bounds = simulation.bounds;
+  return {{"critical_path_ms", ms(bounds.critical_path)},
+          {"load_ms", ms(bounds.load)},
+          {"head_load_tail_ms", ms(bounds.head_load_tail)},
+          {"joints_ms", ms(bounds.joints)},
+          {"lower_bound_ms", ms(bounds.lower_bound)},
+          {"recompute_behind_forward_ms", ms(simulation.recompute_behind_forward)}};
+}
+
+Json groups_report(const Simulation& simulation) {
+  const StepModel& model = simulation.model;
+  std::vector<std::size_t> launches(model.step_groups.size());
+  for (const CollectiveExposure& collective : simulation.collectives) ++launches[model.groups[collective.launch]];
+  Json list = Json::array();
+  for (std::size_t i = 0; i < model.step_groups.size(); ++i) {
+    const StepGroup& group = model.step_groups[i];
+    list.push_back({{"name", group.name},
+                    {"ranks", group.ranks},
+                    {"ranks_in_node", group.local_ranks},
+                    {"nodes", group.nodes},
+                    {"collectives", launches[i]},
+                    {"comm_ms", ms(simulation.sums.group_comm[i])},
+                    {"exposed_ms", ms(simulation.sums.group_exposed[i])}});
+  }
+  return list;
+}
+
+// The nodes that it stands for: what --baseline matches by.
+Json origins_report(const Graph& graph, const Node& node) {
+  Json list = Json::array();
+  for (const StringId origin : origins_of(node)) list.push_back(graph.text(origin));
+  return list;
+}
+
+Json collective_report(const Graph& graph, const StepModel& model, const CollectiveExposure& collective) {
+  const Node& node = node_at(graph, model, collective.launch);
+  return {{"node", graph.text(node.name)},
+          {"group", model.step_groups[model.groups[collective.launch]].name},
+          {"bytes", model.bytes[collective.launch]},
+          {"start_ms", ms(collective.start)},
+          {"end_ms", ms(collective.end)},
+          {"exposed_ms", ms(collective.exposed)},
+          {"why", text_or_null(name_of(collective.reason))},
+          {"blame", name_or_null(graph, model, collective.blame)},
+          {"potentially_hidden", collective.potentially_hidden},
+          {"hidden_by", name_or_null(graph, model, collective.hidden_by)},
+          {"op", graph.text(node.target)},
+          {"module", text_or_null(graph.text(node.module))},
+          {"origins", origins_report(graph, node)}};
+}
+
+// --------------------------------------------------------------------------- text
+
+std::string head_text(const Graph& graph, const Simulation& simulation) {
+  const OverlapSums& sums = simulation.sums;
+  const StepBounds& bounds = simulation.bounds;
+  const StepModel& model = simulation.model;
+  const std::string changed = changed_parameters(model.cluster);
+  std::string text = fmt::format("{} on {}{}, predicted\n\n", simulation.graph, model.cluster.name,
+                                 changed.empty() ? "" : " (" + changed + ")");
+  const auto row = [&](std::string_view name, double seconds, std::string_view note) {
+    text += fmt::format("  {:<12}{:>12.2f} ms{}{}\n", name, seconds * 1e3, note.empty() ? "" : "  ", note);
+  };
+  row("makespan", sums.makespan,
+      fmt::format("{:.1f} % above the lower bound", 100 * (sums.makespan / bounds.lower_bound - 1)));
+  row("compute", sums.compute, "");
+  row("comm", sums.comm, fmt::format("{:.1f} % hidden; {} collectives hidden, {} partly, {} not", 100 * sums.hidden,
+                                     sums.full, sums.part, sums.none));
+  row("exposed", sums.exposed, "compute waits while something communicates");
+  row("idle", sums.idle, "nothing runs");
+  text += fmt::format("  {:<12}{:>12.2f} GiB  {:.2f} of it inputs{}\n\n", "peak", gib(simulation.peak.bytes),
+                      gib(model.input_bytes),
+                      simulation.peak.at == kNoPlace
+                          ? ""
+                          : fmt::format("; while %{} runs", name_at(graph, model, simulation.peak.at)));
+  text += "Lower bounds, over all legal orders\n";
+  row("path", bounds.critical_path, "");
+  row("load", bounds.load, "of the busiest stream");
+  row("one stream", bounds.head_load_tail, "head, load and tail");
+  row("joints", bounds.joints, "");
+  row("behind", simulation.recompute_behind_forward, "with recomputation kept behind the forward");
+  return text + "\n";
+}
+
+std::string groups_text(const Simulation& simulation) {
+  const StepModel& model = simulation.model;
+  if (model.step_groups.empty()) return "No collective\n";
+  std::string text = fmt::format("{:<24}{:>6}{:>7}{:>13}{:>12}\n", "group", "ranks", "nodes", "comm ms", "exposed ms");
+  for (std::size_t i = 0; i < model.step_groups.size(); ++i)
+    text += fmt::format("{:<24}{:>6}{:>7}{:>13.2f}{:>12.2f}\n", model.step_groups[i].name, model.step_groups[i].ranks,
+                        model.step_groups[i].nodes, simulation.sums.group_comm[i] * 1e3,
+                        simulation.sums.group_exposed[i] * 1e3);
+  return text + "\n";
+}
+
+std::string explain(const Graph& graph, const StepModel& model, const CollectiveExposure& found) {
+  const auto name = [&](Place place) {
+    return place == kNoPlace ? std::string("?") : fmt::format("%{}", name_at(graph, model, place));
+  };
+  const std::string by = found.hidden_by == kNoPlace ? "" : fmt::format("; {} could run under it", name(found.hidden_by));
+  switch (found.reason) {
+    case ExposureReason::kHidden:
+      return "";
+    case ExposureReason::kDependence:
+      return fmt::format("dependence: {} needs it, and nothing else is ready", name(found.blame));
+    case ExposureReason::kQueue:
+      return fmt::format("queue: its group was busy with {}", name(found.blame));
+    case ExposureReason::kLaunchedLate:
+      return fmt::format("launched-late: behind {}{}", name(found.blame), by);
+    case ExposureReason::kWaitedEarly:
+      return fmt::format("waited-early: by {}{}", name(found.blame), by);
+    case ExposureReason::kMemory:
+      return fmt::format("memory: launched earlier, it would exceed the peak while {} runs", name(found.blame));
+    case ExposureReason::kNoCompute:
+      return "no-compute: every kernel comes before it or needs it";
+  }
+  return "";
+}
+
+std::string collectives_text(const Graph& graph, const Simulation& simulation) {
+  constexpr std::size_t kShown = 10;
+  std::vector<const CollectiveExposure*> worst;
+  for (const CollectiveExposure& collective : simulation.collectives)
+    if (collective.reason != ExposureReason::kHidden) worst.push_back(&collective);
+  if (worst.empty()) return simulation.collectives.empty() ? "" : "No collective is exposed\n";
+  std::ranges::stable_sort(worst, std::greater(), &CollectiveExposure::exposed);
+  std::string text = fmt::format("{} of {} collectives are exposed{}\n", worst.size(), simulation.collectives.size(),
+                                 worst.size() > kShown ? fmt::format("; the first {} by time", kShown) : "");
+  for (std::size_t i = 0; i < std::min(worst.size(), kShown); ++i)
+    text += fmt::format("  {:>9.3f} of {:.3f} ms  %{}\n             {}\n", worst[i]->exposed * 1e3,
+                        (worst[i]->end - worst[i]->start) * 1e3, name_at(graph, simulation.model, worst[i]->launch),
+                        explain(graph, simulation.model, *worst[i]));
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> list_assumptions(const Simulation& simulation) {
+  const StepModel& model = simulation.model;
+  const SourceCounts counts = count_sources(model);
+  std::vector<std::string> lines = {
+      "one rank's view: every other rank is taken to be as fast, and as far, as this one"};
+  if (model.assumed_symbols > 0)
+    lines.push_back(fmt::format("routing is balanced: {} symbols without a number have the same share of the rows",
+                                model.assumed_symbols));
+  if (!model.cluster.has_contention()) lines.emplace_back("no contention: neither compute nor communication slows the other");
+  if (model.cluster.attn_fraction < 0) lines.emplace_back("attention is causal, inside documents of the trace's length");
+  if (const std::size_t n = count_of(counts, PriceSource::kUnpriced); n > 0)
+    lines.push_back(fmt::format("{} call{} without a price {} free", n, n == 1 ? "" : "s", n == 1 ? "is" : "are"));
+  return lines;
+}
+
+Json simulation_report(const Graph& graph, const Simulation& simulation) {
+  const OverlapSums& sums = simulation.sums;
+  Json report = {{"graph", simulation.graph},
+                 {"cluster", cluster_report(simulation.model.cluster)},
+                 {"costs", costs_report(simulation)},
+                 {"assumptions", list_assumptions(simulation)},
+                 {"makespan_ms", ms(sums.makespan)},
+                 {"compute_ms", ms(sums.compute)},
+                 {"comm_ms", ms(sums.comm)},
+                 {"exposed_ms", ms(sums.exposed)},
+                 {"idle_ms", ms(sums.idle)},
+                 {"hidden", std::round(sums.hidden * 1e9) / 1e9 + 0.0},
+                 {"peak_bytes", simulation.peak.bytes},
+                 {"peak_at", name_or_null(graph, simulation.model, simulation.peak.at)},
+                 {"input_bytes", simulation.model.input_bytes},
+                 {"bounds", bounds_report(simulation)},
+                 {"gap", simulation.bounds.lower_bound > 0
+                             ? Json(std::round((sums.makespan / simulation.bounds.lower_bound - 1) * 1e9) / 1e9 + 0.0)
+                             : Json()},
+                 {"groups", groups_report(simulation)}};
+  Json& list = report["collectives"] = Json::array();
+  for (const CollectiveExposure& collective : simulation.collectives)
+    list.push_back(collective_report(graph, simulation.model, collective));
+  return report;
+}
+
+std::string simulation_text(const Graph& graph, const Simulation& simulation) {
+  const SourceCounts counts = count_sources(simulation.model);
+  std::string text = head_text(graph, simulation) + groups_text(simulation) + collectives_text(graph, simulation);
+  text += fmt::format("\n{} prices are measured, {} interpolated, {} modelled, {} of these for assumed extents\n",
+                      count_of(counts, PriceSource::kMeasured), count_of(counts, PriceSource::kInterpolated),
+                      count_of(counts, PriceSource::kModelled) + count_of(counts, PriceSource::kAssumed),
+                      count_of(counts, PriceSource::kAssumed));
+  text += "Assumed:\n";
+  for (const std::string& line : list_assumptions(simulation)) text += "  " + line + "\n";
+  return text;
+}
+
+}  // namespace epweave::cli
