@@ -153,7 +153,8 @@ ScheduleOptions read_schedule_options(const Options& options) {
           .rules = {.launches = options.text("order") == "kept" ? LaunchOrder::kKept : LaunchOrder::kFree,
                     .recompute = options.text("recompute") == "free" ? RecomputeOrder::kFree
                                                                      : RecomputeOrder::kBehindForward},
-          .effort = options.text("effort") == "best" ? Effort::kBest : Effort::kFast};
+          .effort = options.text("effort") == "best" ? Effort::kBest : Effort::kFast,
+          .unpriced = is_chosen(options, "unpriced", "free") ? Unpriced::kFree : Unpriced::kDecline};
 }
 PassResult run_schedule(const Graph& graph, const Options& options) {
   return schedule(graph, read_schedule_options(options));
@@ -310,7 +311,16 @@ std::vector<PassInfo> make_passes() {
        .run = run_overlap_ep},
       {.name = "schedule",
        .summary = "reorder the step so that it is predicted to take least, within a budget of memory",
-       .options = {kMemory, kOrder, kRecompute, kEffort, kCluster},
+       .options = {kMemory,
+                   kOrder,
+                   kRecompute,
+                   kEffort,
+                   kCluster,
+                   {.name = "unpriced",
+                    .kind = OptionKind::kChoice,
+                    .help = "calls that nothing prices: decline them (the default), or take them to be free",
+                    .choices = {"decline", "free"},
+                    .is_optional = true}},
        .run = run_schedule,
        .settle = settle_schedule_options},
       {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},

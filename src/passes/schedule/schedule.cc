@@ -107,6 +107,7 @@ std::string describe_assumptions(const StepModel& model) {
     text += fmt::format(" ({})", changed);
   if (model.assumed_symbols > 0)
     text += fmt::format("; {} extents are assumed to be balanced", model.assumed_symbols);
+  if (!model.unpriced.empty()) text += fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;
 }
@@ -143,7 +144,7 @@ MemoryBudget parse_memory_budget(std::string_view text) {
 
 PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
   const StepModel model = model_step(graph, options.cluster);
-  require_prices(graph, model);
+  if (options.unpriced == Unpriced::kDecline) require_prices(graph, model);
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget =
       options.memory.bytes.value_or(static_cast<std::int64_t>(static_cast<double>(given.peak) * (1 + options.memory.growth)));

@@ -43,11 +43,15 @@ struct MemoryBudget {
 // "2%", "32.1GiB", "34000000000". Throws UsageError.
 MemoryBudget parse_memory_budget(std::string_view text);
 
+// A call that nothing prices: declined, or taken to be free. Nothing moves past one without a row in the op table.
+enum class Unpriced : std::uint8_t { kDecline, kFree };
+
 struct ScheduleOptions {
   Cluster cluster;
   MemoryBudget memory;
   ScheduleRules rules;
   Effort effort = Effort::kFast;
+  Unpriced unpriced = Unpriced::kDecline;
 };
 
 PassResult schedule(const Graph& graph, const ScheduleOptions& options);
