@@ -43,6 +43,10 @@ Predicted predict(const StepModel& model, std::span<const Place> order) {
   return {simulator.run(order), find_peak(model, order).bytes};
 }
 
+std::int64_t budget_of(const MemoryBudget& memory, std::int64_t given) {
+  return memory.bytes.value_or(static_cast<std::int64_t>(static_cast<double>(given) * (1 + memory.growth)));
+}
+
 std::string print_gib(std::int64_t bytes) {
   const double gib = static_cast<double>(bytes) / kGiB;
   return gib < 1 ? fmt::format("{:.3f} GiB", gib) : fmt::format("{:.2f} GiB", gib);
@@ -142,13 +146,23 @@ MemoryBudget parse_memory_budget(std::string_view text) {
   return {};
 }
 
+Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options) {
+  constexpr std::size_t kQuick = 8;
+  const StepModel model = model_step(graph, options.cluster);
+  if (options.unpriced == Unpriced::kDecline) require_prices(graph, model);
+  const Predicted given = predict(model, given_order(model));
+  const std::int64_t budget = budget_of(options.memory, given.peak);
+  const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
+  const FoundOrder found = search_order(problem, {.budget = budget, .settings = kQuick, .steps = 0});
+  const Predicted result = predict(model, found.order);
+  return {given.seconds, result.seconds, given.peak, result.peak, found.fits && result.peak <= budget};
+}
+
 PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
   const StepModel model = model_step(graph, options.cluster);
   if (options.unpriced == Unpriced::kDecline) require_prices(graph, model);
   const Predicted given = predict(model, given_order(model));
-  const std::int64_t budget =
-      options.memory.bytes.value_or(static_cast<std::int64_t>(static_cast<double>(given.peak) * (1 + options.memory.growth)));
-
+  const std::int64_t budget = budget_of(options.memory, given.peak);
   const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
   SearchOptions search = plan_search(options.effort, model.size());
   search.budget = budget;

@@ -56,4 +56,12 @@ struct ScheduleOptions {
 
 PassResult schedule(const Graph& graph, const ScheduleOptions& options);
 
+// What a quick schedule of the graph is predicted to take, and the input as it is: to compare rewrites.
+struct Prediction {
+  double given_seconds = 0, seconds = 0;
+  std::int64_t given_peak = 0, peak = 0;
+  bool fits = false;  // within the budget
+};
+Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options);
+
 }  // namespace epweave
