@@ -20,6 +20,7 @@
 #include "passes/overlap_ep/overlap_ep.h"
 #include "passes/reassign_pgs.h"
 #include "passes/recompute.h"
+#include "passes/schedule/choose_chunks.h"
 #include "passes/schedule/schedule.h"
 #include "passes/specialize.h"
 #include "passes/symbolize.h"
@@ -161,11 +162,41 @@ ScheduleOptions read_schedule_options(const Options& options) {
           .rules = {.launches = options.text("order") == "kept" ? LaunchOrder::kKept : LaunchOrder::kFree,
                     .recompute = options.text("recompute") == "free" ? RecomputeOrder::kFree
                                                                      : RecomputeOrder::kBehindForward},
-          .effort = options.text("effort") == "best" ? Effort::kBest : Effort::kFast};
+          .effort = options.text("effort") == "best" ? Effort::kBest : Effort::kFast,
+          .unpriced = is_chosen(options, "unpriced", "free") ? Unpriced::kFree : Unpriced::kDecline};
 }
 PassResult run_schedule(const Graph& graph, const Options& options) {
   return schedule(graph, read_schedule_options(options));
 }
+// "auto", or a number of parts.
+std::optional<std::int64_t> read_auto_parts(const Options& options) {
+  const std::string& text = options.text("parts");
+  if (text == "auto") return std::nullopt;
+  std::int64_t parts = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parts);
+  if (error != std::errc() || end != text.data() + text.size() || parts < 2 || parts > 4096)
+    throw UsageError(fmt::format("option 'parts': '{}' is no number of parts\n  expected auto, or a number from 2 on", text));
+  return parts;
+}
+
+ChooseChunksOptions read_choose_chunks_options(const Options& options) {
+  ChooseChunksOptions read;
+  read.chunk.attention =
+      is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent : AttentionMode::kWholeKv;
+  if (options.has("roots")) read.roots = options.list("roots");
+  for (const std::string& root : read.roots) parse_chunk_root(root);
+  read.parts = read_auto_parts(options);
+  read.schedule.cluster = read_cluster(options);
+  read.schedule.memory = parse_memory_budget(options.text("memory"));
+  return read;
+}
+PassResult run_choose_chunks(const Graph& graph, const Options& options) {
+  return choose_chunks(graph, read_choose_chunks_options(options));
+}
+void settle_choose_chunks_options(Options& options) {
+  read_choose_chunks_options(options);
+}
+
 void settle_schedule_options(Options& options) {
   read_schedule_options(options);
 }
@@ -263,6 +294,15 @@ const OptionSpec kContract{
         "rows means that of its own part (own-sums)",
     .choices = {"none", "own-sums"},
     .is_optional = true};
+
+// A preset passes on what it is given.
+OptionSpec left_out(OptionSpec spec) {
+  spec.fallback.reset();
+  spec.is_optional = true;
+  return spec;
+}
+
+const OptionSpec kAutoParts{"parts", OptionKind::kText, "auto", "into how many parts; auto: 2 or 4, whichever is predicted to take less"};
 
 // The options that schedule shares with presets that contain it.
 const OptionSpec kMemory{"memory", OptionKind::kText, "2%",
@@ -397,9 +437,23 @@ std::vector<PassInfo> make_passes() {
             {"validate-only", OptionKind::kFlag, "false",
              "make the schedule and prove it, but leave the graph as it is"}},
        .run = run_overlap_ep},
+      {.name = "choose-chunks",
+       .summary = "divide modules into parts where the schedule is predicted to take less for it",
+       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kCluster},
+       .run = run_choose_chunks,
+       .settle = settle_choose_chunks_options},
       {.name = "schedule",
        .summary = "reorder the step so that it is predicted to take least, within a budget of memory",
-       .options = {kMemory, kOrder, kRecompute, kEffort, kCluster},
+       .options = {kMemory,
+                   kOrder,
+                   kRecompute,
+                   kEffort,
+                   kCluster,
+                   {.name = "unpriced",
+                    .kind = OptionKind::kChoice,
+                    .help = "calls that nothing prices: decline them (the default), or take them to be free",
+                    .choices = {"decline", "free"},
+                    .is_optional = true}},
        .run = run_schedule,
        .settle = settle_schedule_options},
       {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
@@ -412,13 +466,6 @@ std::vector<PassInfo> make_passes() {
 
 // Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
 // make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
-// A preset passes on what it is given.
-OptionSpec left_out(OptionSpec spec) {
-  spec.fallback.reset();
-  spec.is_optional = true;
-  return spec;
-}
-
 std::string expand_ep_overlap(const Options& options) {
   std::vector<std::string> patterns;
   for (const ChunkRoot& root : read_roots(options)) patterns.push_back(root.pattern);
@@ -434,8 +481,23 @@ std::string expand_ep_overlap(const Options& options) {
       options.text("dim"), read_parts(options), optional, print_value(patterns));
 }
 
+// What is given is handed on; the rest is left to the passes.
+std::string expand_overlap(const Options& options) {
+  std::string choice = fmt::format("parts={}", print_value(options.text("parts")));
+  if (options.has("roots")) choice += fmt::format(",roots={}", print_value(options.list("roots")));
+  if (options.has("attention")) choice += fmt::format(",attention={}", options.text("attention"));
+  const std::string machine = fmt::format("memory={},cluster={}", print_value(options.text("memory")),
+                                          print_value(options.text("cluster")));
+  return fmt::format("dce,canonicalize,dedup-unshard,choose-chunks{{{},{}}},schedule{{{},effort={}}},concretize", choice,
+                     machine, machine, options.text("effort"));
+}
+
 std::vector<PresetInfo> make_presets() {
   return {
+      {.name = "overlap",
+       .summary = "divide, isolate and schedule as is predicted to take least",
+       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kEffort, kCluster},
+       .expand = expand_overlap},
       {.name = "ep-overlap",
        .summary = "chunk MoE modules and hide each part's token exchange behind the others' compute",
        .options = {kRoots,

@@ -69,6 +69,7 @@ class Scheduler {
       retire();
       if (left_ == 0) break;
       if (const Place kernel = pick_kernel(); kernel != kNoPlace) {
+        if (stands_back(kernel) && idle_until(-in_flight_.top().rank)) continue;
         const double end = now_ + p_.seconds[kernel];
         launch_until(end);
         if (!fits(kernel)) continue;  // the launches took its memory
@@ -204,18 +205,42 @@ class Scheduler {
       free = std::max(free, now_) + p_.seconds[node];
       launched_end_[node] = free;
       ends_.push({-free, node});
+      tell_waits(node);
+    } else {
+      tell_users(node);
     }
-    tell_users(node);
     settle();
   }
 
-  // Waits of what is done.
+  // Others than waits take the result of a launch when it is done: the size of what an exchange received.
+  void tell_waits(Place launch) {
+    bool is_taken = false;
+    for (Place user : p_.users[launch]) {
+      if (p_.work[user] == Work::kWait) {
+        if (--missing_[user] == 0) release(user);
+      } else {
+        is_taken = true;
+      }
+    }
+    if (is_taken) in_flight_.push({-launched_end_[launch], launch});
+  }
+  void tell_takers(Place launch) {
+    for (Place user : p_.users[launch])
+      if (p_.work[user] != Work::kWait && --missing_[user] == 0) release(user);
+    settle();
+  }
+
+  // What is done is waited for, and may be taken.
   void retire() {
     while (!in_flight_.empty() && -in_flight_.top().rank <= now_) {
-      const Place wait = in_flight_.pop().node;
+      const Place done = in_flight_.pop().node;
       std::vector<Place> kept;
       kept.swap(recent_);
-      execute(wait);
+      if (p_.work[done] == Work::kLaunch) {
+        tell_takers(done);
+      } else {
+        execute(done);
+      }
       recent_.insert(recent_.end(), kept.begin(), kept.end());
     }
   }
@@ -368,11 +393,24 @@ class Scheduler {
     }
   }
 
+  // Whether something more urgent than the kernel could start while it runs, and soon.
+  bool stands_back(Place kernel) const {
+    if (options_.patience <= 0 || in_flight_.empty()) return false;
+    const auto [minus_end, done] = in_flight_.top();
+    const double idle = -minus_end - now_, late = p_.seconds[kernel] - idle;
+    return late > 0 && rank_[done] > rank_[kernel] && idle < options_.patience * late;
+  }
+
   // To the next end of a collective, if one is in flight.
   bool advance() {
     while (!ends_.empty() && -ends_.top().rank <= now_) ends_.pop();
-    if (ends_.empty()) return false;
-    const double end = -ends_.top().rank;
+    return !ends_.empty() && idle_until(-ends_.top().rank);
+  }
+
+  bool idle_until(double end) {
+    const std::size_t before = left_;
+    launch_until(now_);
+    if (left_ != before) return true;
     if (!stalls_.empty() && stalls_.back().at == now_) {
       stalls_.back().at = end;
       stalls_.back().seconds += end - now_;
@@ -411,7 +449,8 @@ class Scheduler {
   double now_ = 0;
   std::vector<double> group_free_, launched_end_, work_before_;
   std::vector<Place> released_, stack_, recent_;
-  Queue held_, ready_, by_place_, in_flight_, ends_;
+  Queue held_, ready_, by_place_, ends_;
+  Queue in_flight_;  // waits, and launches whose result is taken without one, by the time at which they are done
   std::vector<Queue> ready_launches_, held_launches_;
   std::vector<Ranked> tried_;
   std::vector<double> starts_;

@@ -10,6 +10,8 @@
 //   kernel     of those that are ready (their operands done), the one with the longest path to the end, or the
 //              one that goes on with what ran last, if no other is more urgent by `loyalty`
 //   launches   in front of that kernel, one for each group that would fall idle while it runs
+//   patience   a kernel that would still run when a collective ends that something more urgent needs may have to
+//              stand back: a short exchange of counts must not cost the dispatch behind it a long kernel
 //   nothing    ready: the clock advances to the next end of a collective; then launches may fill idle groups
 //
 // Memory: a node executes only if what lives then fits, and if what is left still fits in the order that the
@@ -29,6 +31,7 @@ struct ListOptions {
   std::int64_t budget = 0;
   double window = 0;   // how much compute a node may pass, against the order that the body has
   double loyalty = 0;  // seconds of priority
+  double patience = 0;  // seconds to idle at most, for each second that something more urgent would be late
 };
 
 // The compute stream was idle until `at`, for so long.

@@ -18,18 +18,18 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
-// How many list schedules to make. A schedule takes time in proportion to the nodes: on one core about two
-// microseconds each.
+// How many list schedules to make: on one core each takes about half a microsecond for each node. Large steps get
+// fewer, so that the whole grows less than the step does.
 SearchOptions plan_search(Effort effort, std::size_t nodes) {
-  const auto within = [&](double visits, std::size_t least, std::size_t most) {
-    const double count = visits / static_cast<double>(std::max<std::size_t>(nodes, 1));
+  const auto within = [](double count, std::size_t least, std::size_t most) {
     return std::clamp(static_cast<std::size_t>(count), least, most);
   };
+  const double size = static_cast<double>(std::max<std::size_t>(nodes, 100));
   if (effort == Effort::kFast) {
-    const std::size_t all = within(1.1e6, 3, 96);
-    return {.settings = std::max<std::size_t>(all * 3 / 5, 3), .steps = all * 2 / 5};
+    const std::size_t all = within(4.3e8 / std::pow(size, 1.5), 4, 96);
+    return {.settings = std::max<std::size_t>(all * 3 / 5, 4), .steps = all * 2 / 5};
   }
-  return {.settings = within(6e6, 16, 240), .steps = within(16e6, 16, 1200)};
+  return {.settings = within(6e6 / size, 16, 240), .steps = within(16e6 / size, 16, 1000)};
 }
 
 struct Predicted {
@@ -41,6 +41,10 @@ struct Predicted {
 Predicted predict(const StepModel& model, std::span<const Place> order) {
   Simulator simulator(model);
   return {simulator.run(order), find_peak(model, order).bytes};
+}
+
+std::int64_t budget_of(const MemoryBudget& memory, std::int64_t given) {
+  return memory.bytes.value_or(static_cast<std::int64_t>(static_cast<double>(given) * (1 + memory.growth)));
 }
 
 std::string print_gib(std::int64_t bytes) {
@@ -107,6 +111,7 @@ std::string describe_assumptions(const StepModel& model) {
     text += fmt::format(" ({})", changed);
   if (model.assumed_symbols > 0)
     text += fmt::format("; {} extents are assumed to be balanced", model.assumed_symbols);
+  if (!model.unpriced.empty()) text += fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;
 }
@@ -141,13 +146,23 @@ MemoryBudget parse_memory_budget(std::string_view text) {
   return {};
 }
 
+Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options) {
+  constexpr std::size_t kQuick = 8;
+  const StepModel model = model_step(graph, options.cluster);
+  if (options.unpriced == Unpriced::kDecline) require_prices(graph, model);
+  const Predicted given = predict(model, given_order(model));
+  const std::int64_t budget = budget_of(options.memory, given.peak);
+  const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
+  const FoundOrder found = search_order(problem, {.budget = budget, .settings = kQuick, .steps = 0});
+  const Predicted result = predict(model, found.order);
+  return {given.seconds, result.seconds, given.peak, result.peak, found.fits && result.peak <= budget};
+}
+
 PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
   const StepModel model = model_step(graph, options.cluster);
-  require_prices(graph, model);
+  if (options.unpriced == Unpriced::kDecline) require_prices(graph, model);
   const Predicted given = predict(model, given_order(model));
-  const std::int64_t budget =
-      options.memory.bytes.value_or(static_cast<std::int64_t>(static_cast<double>(given.peak) * (1 + options.memory.growth)));
-
+  const std::int64_t budget = budget_of(options.memory, given.peak);
   const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
   SearchOptions search = plan_search(options.effort, model.size());
   search.budget = budget;

@@ -43,13 +43,25 @@ struct MemoryBudget {
 // "2%", "32.1GiB", "34000000000". Throws UsageError.
 MemoryBudget parse_memory_budget(std::string_view text);
 
+// A call that nothing prices: declined, or taken to be free. Nothing moves past one without a row in the op table.
+enum class Unpriced : std::uint8_t { kDecline, kFree };
+
 struct ScheduleOptions {
   Cluster cluster;
   MemoryBudget memory;
   ScheduleRules rules;
   Effort effort = Effort::kFast;
+  Unpriced unpriced = Unpriced::kDecline;
 };
 
 PassResult schedule(const Graph& graph, const ScheduleOptions& options);
+
+// What a quick schedule of the graph is predicted to take, and the input as it is: to compare rewrites.
+struct Prediction {
+  double given_seconds = 0, seconds = 0;
+  std::int64_t given_peak = 0, peak = 0;
+  bool fits = false;  // within the budget
+};
+Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options);
 
 }  // namespace epweave

@@ -116,7 +116,7 @@ class ProblemBuilder {
   // ------------------------------------------------------------------------- edges
 
   void find_edges() {
-    pairs_ = m_.host_reads;
+    add_host_reads();
     add_barriers();
     if (rules_.launches == LaunchOrder::kKept) add_launch_order();
     if (rules_.recompute == RecomputeOrder::kBehindForward) add_recompute_order();
@@ -132,6 +132,40 @@ class ProblemBuilder {
       p_.inputs.begins.push_back(static_cast<std::uint32_t>(p_.inputs.items.size()));
     }
     p_.users = invert(p_.inputs);
+  }
+
+  // The model puts what completes a non-blocking copy between it and who reads it on the host. Where parts are
+  // interleaved, that may be a copy of another part; one of the same part does as well, and keeps the parts apart.
+  void add_host_reads() {
+    std::vector<Place> completed_by(m_.size(), kNoPlace);
+    for (const auto& [copy, wait] : m_.host_reads)
+      if (is_open_copy(copy)) completed_by[copy] = find_own_wait(copy, wait);
+    for (const auto& [before, after] : m_.host_reads) {
+      if (is_open_copy(before)) {
+        pairs_.emplace_back(before, completed_by[before]);
+        continue;
+      }
+      const Place copy = find_copy_read_by(after);
+      const Place wait = copy == kNoPlace ? kNoPlace : completed_by[copy];
+      pairs_.emplace_back(wait == kNoPlace || wait >= after ? before : wait, after);
+    }
+  }
+  bool is_open_copy(Place i) const { return m_.kinds[i] == StepKind::kKernel && m_.stops_host[i] == 0; }
+
+  // The next blocking copy of the same part that no reader comes before, or `wait`.
+  Place find_own_wait(Place copy, Place wait) const {
+    constexpr Place kReach = 64;
+    const Place end = static_cast<Place>(std::min<std::size_t>(m_.size(), wait + kReach));
+    for (Place i = wait; i < end && m_.kinds[i] != StepKind::kItem; ++i)
+      if (m_.stops_host[i] != 0 && m_.kinds[i] == StepKind::kKernel && p_.part[i] == p_.part[copy]) return i;
+    return wait;
+  }
+  Place find_copy_read_by(Place reader) const {
+    for (Place i = reader; !m_.inputs[i].empty();) {
+      i = m_.inputs[i].front();
+      if (m_.kinds[i] == StepKind::kKernel) return is_open_copy(i) ? i : kNoPlace;
+    }
+    return kNoPlace;
   }
 
   // A call that has no row in the op table may do anything.
@@ -230,83 +264,6 @@ class ProblemBuilder {
 
 ScheduleProblem make_schedule_problem(const Graph& graph, const StepModel& model, const ScheduleRules& rules) {
   return ProblemBuilder(graph, model, rules).run();
-}
-
-std::vector<double> find_tails(const ScheduleProblem& problem) {
-  std::vector<double> tails(problem.size());
-  for (std::size_t i = problem.size(); i-- > 0;) {
-    double longest = 0;
-    for (Place user : problem.users[i]) longest = std::max(longest, tails[user]);
-    tails[i] = longest + problem.seconds[i];
-  }
-  return tails;
-}
-
-namespace {
-
-// The clock of the execution model with a host that costs nothing.
-class Clock {
- public:
-  explicit Clock(const ScheduleProblem& problem)
-      : problem_(problem), streams_(problem.groups), done_(problem.size()) {}
-
-  void run(Place node) {
-    switch (problem_.work[node]) {
-      case Work::kKernel: compute_ += problem_.seconds[node]; break;
-      case Work::kLaunch: {
-        double& stream = streams_[problem_.group[node]];
-        stream = std::max(stream, compute_) + problem_.seconds[node];
-        done_[node] = stream;
-        break;
-      }
-      case Work::kWait: compute_ = std::max(compute_, done_[problem_.launch[node]]); break;
-      default: break;
-    }
-  }
-  double end() const {
-    double end = compute_;
-    for (double stream : streams_) end = std::max(end, stream);
-    return end;
-  }
-
- private:
-  const ScheduleProblem& problem_;
-  double compute_ = 0;
-  std::vector<double> streams_, done_;
-};
-
-}  // namespace
-
-OrderValue evaluate_order(const ScheduleProblem& problem, std::span<const Place> order) {
-  OrderValue value;
-  Clock clock(problem);
-  std::vector<std::uint32_t> left(problem.home.size());
-  for (std::uint32_t s : problem.touches.items) ++left[s];
-  std::int64_t live = problem.input_bytes;
-  for (Place node : order) {
-    clock.run(node);
-    const auto touched = problem.touches[node];
-    for (std::uint32_t s : touched)
-      if (problem.home[s] == node) live += problem.bytes[s];
-    value.peak = std::max(value.peak, live);
-    for (std::uint32_t s : touched)
-      if (--left[s] == 0 && !problem.stays[s]) live -= problem.bytes[s];
-  }
-  value.seconds = clock.end();
-  return value;
-}
-
-std::vector<std::int64_t> find_live_bytes(const ScheduleProblem& problem) {
-  const std::size_t n = problem.size();
-  std::vector<std::int64_t> change(n + 1);
-  if (n > 0) change[0] = problem.input_bytes;
-  for (std::size_t s = 0; s < problem.home.size(); ++s) {
-    change[problem.home[s]] += problem.bytes[s];
-    if (!problem.stays[s]) change[problem.touchers[s].back() + 1] -= problem.bytes[s];
-  }
-  change.pop_back();
-  std::partial_sum(change.begin(), change.end(), change.begin());
-  return change;
 }
 
 }  // namespace epweave

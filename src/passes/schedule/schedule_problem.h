@@ -64,17 +64,4 @@ struct ScheduleRules {
 
 ScheduleProblem make_schedule_problem(const Graph& graph, const StepModel& model, const ScheduleRules& rules);
 
-// Longest path from a node's start to the end of the step, its own time included.
-std::vector<double> find_tails(const ScheduleProblem& problem);
-
-// What an order costs.
-struct OrderValue {
-  double seconds = 0;
-  std::int64_t peak = 0;  // bytes of storages, the most at any node
-};
-OrderValue evaluate_order(const ScheduleProblem& problem, std::span<const Place> order);
-
-// Bytes that live while the node at each place runs, in the order of the body.
-std::vector<std::int64_t> find_live_bytes(const ScheduleProblem& problem);
-
 }  // namespace epweave

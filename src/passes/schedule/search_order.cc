@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "passes/schedule/exact_order.h"
 #include "passes/schedule/list_schedule.h"
 
 namespace epweave {
@@ -42,6 +43,7 @@ double noise_of(std::uint64_t seed, Place node) {
 struct Setting {
   double window = kUnlimited;
   double loyalty = 0;
+  double patience = 0;  // no share: seconds for seconds
   double lead = 0;   // priority of each part over the next: the first leads forward, the last backward
   double noise = 0;  // largest random change of a priority
   double budget = 1;
@@ -76,10 +78,21 @@ class OrderSearch {
   FoundOrder run() {
     for (std::size_t i = 0; i < options_.settings; ++i) try_setting(i);
     for (std::size_t i = 0; i < options_.steps; ++i) step(i);
+    if (list_movable(p_).size() <= kMovable) search_exactly();
     return std::move(best_);
   }
 
  private:
+  void search_exactly() {
+    const double below = best_.fits ? best_.value.seconds : kUnlimited;
+    auto order = find_exact_order(p_, options_.budget, below);
+    if (!order) return;
+    best_.value = evaluate_order(p_, *order);
+    best_.order = std::move(*order);
+    best_.least_peak = std::min(best_.least_peak, best_.value.peak);
+    best_.fits = true;
+  }
+
   static Setting draw_setting(std::size_t round, Dice& dice) {
     if (round < std::size(kProven)) return kProven[round];
     Setting s;
@@ -88,6 +101,7 @@ class OrderSearch {
     if (!dice.happens(0.2)) s.lead = dice.draw_scale(1e-4, 1e-2);
     if (!dice.happens(0.3)) s.noise = dice.draw_scale(1e-5, 1e-2);
     if (!dice.happens(0.4)) s.budget = dice.draw(1, 1.08);
+    if (dice.happens(0.5)) s.patience = dice.draw_scale(0.05, 3);
     s.seed = dice.seed();
     return s;
   }
@@ -95,7 +109,7 @@ class OrderSearch {
   // Near the setting that was best.
   Setting vary(Dice& dice) const {
     Setting s = setting_;
-    for (double* value : {&s.window, &s.loyalty, &s.lead, &s.noise})
+    for (double* value : {&s.window, &s.loyalty, &s.lead, &s.noise, &s.patience})
       if (dice.happens(0.4)) *value *= dice.draw_scale(0.7, 1.4);
     if (dice.happens(0.4)) s.budget = dice.draw(0.995, 1.08);
     if (s.noise == 0 && dice.happens(0.3)) s.noise = dice.draw_scale(1e-5, 1e-2);
@@ -113,7 +127,8 @@ class OrderSearch {
   ListOptions options_of(const Setting& setting) const {
     return {.budget = static_cast<std::int64_t>(static_cast<double>(options_.budget) * setting.budget),
             .window = compute_ * setting.window,
-            .loyalty = compute_ * setting.loyalty};
+            .loyalty = compute_ * setting.loyalty,
+            .patience = setting.patience};
   }
 
   // The best schedule's setting, with the priority of some roles changed.

@@ -5,10 +5,12 @@
 // priorities of some roles changed. Nodes of one role change alike, so that what is found for one layer holds
 // for all. What is kept is measured, not estimated: the makespan and the peak of the order itself.
 //
+// A step with few kernels, launches and waits gets its best order of all (exact_order.h).
+//
 // Deterministic: the number of schedules follows from the effort and the size of the body, not from a clock.
 #pragma once
 
-#include "passes/schedule/schedule_problem.h"
+#include "passes/schedule/order_value.h"
 
 namespace epweave {
 

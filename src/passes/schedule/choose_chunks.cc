@@ -1,0 +1,88 @@
+#include "passes/schedule/choose_chunks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "passes/dce.h"
+#include "passes/isolate_ep_pg.h"
+
+namespace epweave {
+namespace {
+
+struct Choice {
+  std::vector<std::string> roots;  // none: the whole
+  std::int64_t parts = 1;
+  bool dense = false;
+
+  std::string name() const {
+    return roots.empty() ? std::string("not divided") : fmt::format("{} in {} parts", fmt::join(roots, ", "), parts);
+  }
+};
+
+std::vector<Choice> list_choices(const ChooseChunksOptions& options) {
+  std::vector<Choice> choices = {{}};
+  const std::vector<std::int64_t> counts =
+      options.parts ? std::vector<std::int64_t>{*options.parts} : std::vector<std::int64_t>{2, 4};
+  for (const std::int64_t parts : counts) {
+    if (!options.roots.empty()) {
+      choices.push_back({options.roots, parts, options.chunk.dense});
+      continue;
+    }
+    choices.push_back({{"layers.*.moe"}, parts, false});
+    choices.push_back({{"layers.*"}, parts, true});
+  }
+  return choices;
+}
+
+PassResult make_choice(const Graph& graph, const Choice& choice, const ChooseChunksOptions& options) {
+  if (choice.roots.empty()) return isolate_ep_pg(graph, CountGroup::kOwn);
+  ChunkOptions chunk_options = options.chunk;
+  chunk_options.roots.clear();
+  for (const std::string& root : choice.roots) chunk_options.roots.push_back(parse_chunk_root(root));
+  chunk_options.parts = choice.parts;
+  chunk_options.dense = choice.dense;
+  PassResult divided = chunk(graph, chunk_options);
+  PassResult isolated = isolate_ep_pg(divided.graph, CountGroup::kOwn);
+  isolated.graph = dce(isolated.graph);
+  isolated.notes.insert(isolated.notes.begin(), divided.notes.begin(), divided.notes.end());
+  return isolated;
+}
+
+std::string describe(const Choice& choice, const Prediction& p) {
+  return fmt::format("{}: predicted {:.2f} ms at {:.3f} GiB, as given {:.2f} ms{}", choice.name(), p.seconds * 1e3,
+                     static_cast<double>(p.peak) / (1 << 30), p.given_seconds * 1e3, p.fits ? "" : ", above the budget");
+}
+
+}  // namespace
+
+PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options) {
+  ScheduleOptions schedule_options = options.schedule;
+  std::optional<PassResult> best;
+  std::string best_name;
+  double least = 0;
+  std::vector<std::string> notes;
+  for (const Choice& choice : list_choices(options)) {
+    try {
+      PassResult made = make_choice(graph, choice, options);
+      const Prediction predicted = predict_schedule(made.graph, schedule_options);
+      // A share is of what the step needs as it was, whatever is done to it.
+      if (!schedule_options.memory.bytes)
+        schedule_options.memory = {.bytes = static_cast<std::int64_t>(static_cast<double>(predicted.given_peak) *
+                                                                      (1 + schedule_options.memory.growth)),
+                                   .growth = 0};
+      notes.push_back(describe(choice, predicted));
+      if (best && (!predicted.fits || predicted.seconds >= least)) continue;
+      best = std::move(made);
+      best_name = choice.name();
+      least = predicted.seconds;
+    } catch (const PassError& error) {
+      if (choice.roots.empty()) throw;
+      notes.push_back(fmt::format("{}: declined: {} [{}]", choice.name(), error.problem(), error.id()));
+    }
+  }
+  notes.push_back(fmt::format("chosen: {}", best_name));
+  notes.insert(notes.end(), best->notes.begin(), best->notes.end());
+  return {std::move(best->graph), std::move(notes)};
+}
+
+}  // namespace epweave

@@ -1,0 +1,33 @@
+// choose-chunks: whether to divide modules into parts, which, and into how many, by what the schedule of each
+// choice is predicted to take.
+//
+//   16B over 2 nodes of 4 GPUs     whole 1099 ms    layers.*.moe in 2 parts 976    layers.* in 2 parts 905: chosen
+//   16B on one node                whole  881: chosen                    884                          889
+//
+// Dividing costs compute and hides exchanges; which of the two is more depends on the machine. Each choice is made
+// for real (chunk, then isolate-ep-pg with counts apart), scheduled quickly and priced (schedule.h); the least of
+// those within the budget of memory is the result, not yet scheduled. The notes list all of them. Choices that
+// chunk declines are listed with its reason.
+//
+// Numerics: that of chunk, or reorder where nothing is divided.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "passes/chunk/chunk.h"
+#include "passes/schedule/schedule.h"
+
+namespace epweave {
+
+struct ChooseChunksOptions {
+  ChunkOptions chunk;                        // what it says of all choices; its roots are not taken
+  std::vector<std::string> roots;            // modules to divide; none: layers.*.moe, or layers.*
+  std::optional<std::int64_t> parts;         // none: 2 or 4
+  ScheduleOptions schedule;
+};
+
+PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options);
+
+}  // namespace epweave

@@ -1,0 +1,264 @@
+// Small steps: the best order of all, what must stay in order, and what memory allows. Real graphs are judged by
+// scripts/dev/overlap_table.py; whole results are goldens in testdata/schedule.
+#include "passes/schedule/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "analysis/order.h"
+#include "passes/schedule/memory_forecast.h"
+#include "passes/schedule/search_order.h"
+#include "passes/test_text.h"
+#include "testing/dice.h"
+
+namespace epweave {
+namespace {
+
+// --------------------------------------------------------------------------- problems
+
+struct Lists {
+  std::vector<std::vector<std::uint32_t>> lists;
+  PlaceLists flat() const {
+    PlaceLists result{.begins = {0}, .items = {}};
+    for (const auto& list : lists) {
+      result.items.insert(result.items.end(), list.begin(), list.end());
+      result.begins.push_back(static_cast<std::uint32_t>(result.items.size()));
+    }
+    return result;
+  }
+};
+
+// Kernels, launches with their waits, and edges between them, each node with a result of its own.
+class ProblemMaker {
+ public:
+  explicit ProblemMaker(std::uint64_t seed) : state_(seed * 77 + 1) {}
+
+  ScheduleProblem make(std::size_t movable) {
+    while (p_.work.size() < movable) {
+      if (draw(3) == 0 && p_.work.size() + 2 <= movable) {
+        const Place launch = add(Work::kLaunch, 1 + draw(5));
+        const Place wait = add(Work::kWait, 0);
+        inputs_.lists[wait] = {launch};
+        p_.launch[wait] = launch;
+      } else {
+        add(Work::kKernel, 1 + draw(5));
+      }
+    }
+    finish();
+    return p_;
+  }
+
+ private:
+  std::uint64_t draw(std::uint64_t below) {
+    state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (state_ >> 33) % below;
+  }
+
+  Place add(Work work, std::uint64_t seconds) {
+    const auto place = static_cast<Place>(p_.work.size());
+    p_.work.push_back(work);
+    p_.seconds.push_back(static_cast<double>(seconds));
+    p_.group.push_back(static_cast<std::uint32_t>(draw(2)));
+    p_.launch.push_back(kNoPlace);
+    p_.part.push_back(0);
+    p_.is_backward.push_back(false);
+    p_.role.push_back(place);
+    inputs_.lists.emplace_back();
+    if (work != Work::kWait)
+      for (Place before = 0; before < place; ++before)
+        if (p_.work[before] != Work::kLaunch && draw(4) == 0) inputs_.lists[place].push_back(before);
+    return place;
+  }
+
+  void finish() {
+    const std::size_t n = p_.work.size();
+    p_.groups = 2;
+    p_.roles = static_cast<std::uint32_t>(n);
+    p_.inputs = inputs_.flat();
+    p_.users = invert(p_.inputs);
+    Lists touches{std::vector<std::vector<std::uint32_t>>(n)}, touchers;
+    for (Place i = 0; i < n; ++i) {
+      const auto storage = static_cast<std::uint32_t>(p_.home.size());
+      p_.home.push_back(i);
+      p_.bytes.push_back(static_cast<std::int64_t>(1 + draw(9)));
+      p_.stays.push_back(draw(4) == 0);
+      touchers.lists.push_back({i});
+      touches.lists[i].push_back(storage);
+      for (Place before : p_.inputs[i]) {
+        touches.lists[i].push_back(before);
+        touchers.lists[before].push_back(i);
+      }
+    }
+    p_.touches = touches.flat();
+    p_.touchers = touchers.flat();
+  }
+
+  std::uint64_t state_;
+  ScheduleProblem p_;
+  Lists inputs_;
+};
+
+// Every order that keeps the inputs.
+class BruteForce {
+ public:
+  BruteForce(const ScheduleProblem& problem, std::int64_t budget) : p_(problem), budget_(budget) {}
+  double run() {
+    visit();
+    return best_;
+  }
+
+ private:
+  void visit() {
+    if (order_.size() == p_.size()) {
+      const OrderValue value = evaluate_order(p_, order_);
+      if (value.peak <= budget_) best_ = std::min(best_, value.seconds);
+      return;
+    }
+    for (Place i = 0; i < p_.size(); ++i) {
+      const auto placed = [&](Place x) { return std::find(order_.begin(), order_.end(), x) != order_.end(); };
+      if (placed(i) || !std::ranges::all_of(p_.inputs[i], placed)) continue;
+      order_.push_back(i);
+      visit();
+      order_.pop_back();
+    }
+  }
+  const ScheduleProblem& p_;
+  std::int64_t budget_;
+  std::vector<Place> order_;
+  double best_ = 1e9;
+};
+
+std::vector<Place> given(const ScheduleProblem& p) {
+  std::vector<Place> order(p.size());
+  std::iota(order.begin(), order.end(), Place{0});
+  return order;
+}
+
+bool keeps_inputs(const ScheduleProblem& p, const std::vector<Place>& order) {
+  std::vector<std::size_t> at(p.size(), p.size());
+  for (std::size_t i = 0; i < order.size(); ++i) at[order[i]] = i;
+  for (Place i = 0; i < p.size(); ++i)
+    for (Place before : p.inputs[i])
+      if (at[before] >= at[i]) return false;
+  return order.size() == p.size();
+}
+
+TEST_CASE("schedule: no order beats the optimum of small steps, and the search finds it") {
+  constexpr int kSteps = 300;
+  for (std::uint64_t seed = 0; seed < kSteps; ++seed) {
+    const ScheduleProblem problem = ProblemMaker(seed).make(4 + seed % 4);
+    const OrderValue before = evaluate_order(problem, given(problem));
+    const std::int64_t budget = before.peak + before.peak / 8;
+    const FoundOrder found = search_order(problem, {.budget = budget, .settings = 8, .steps = 8});
+    const double best = BruteForce(problem, budget).run();
+    INFO("seed " << seed);
+    REQUIRE(keeps_inputs(problem, found.order));
+    REQUIRE(found.fits);
+    const OrderValue value = evaluate_order(problem, found.order);
+    REQUIRE(value.seconds == found.value.seconds);
+    REQUIRE(value.peak <= budget);
+    REQUIRE(value.seconds <= before.seconds);
+    REQUIRE(value.seconds >= best - 1e-9);
+    REQUIRE(value.seconds <= best + 1e-9);
+  }
+}
+
+TEST_CASE("schedule: larger steps stay within budget, keep their inputs and give the same order twice") {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const ScheduleProblem problem = ProblemMaker(1000 + seed).make(40 + 13 * seed);
+    const OrderValue before = evaluate_order(problem, given(problem));
+    const FoundOrder found = search_order(problem, {.budget = before.peak, .settings = 12, .steps = 12});
+    REQUIRE(keeps_inputs(problem, found.order));
+    REQUIRE(found.value.peak <= before.peak);
+    REQUIRE(found.value.seconds <= before.seconds);
+    REQUIRE(found.order == search_order(problem, {.budget = before.peak, .settings = 12, .steps = 12}).order);
+  }
+}
+
+TEST_CASE("schedule: the memory forecast is that of a plain array") {
+  Dice dice(7);
+  std::vector<std::int64_t> plain(37);
+  for (auto& value : plain) value = static_cast<std::int64_t>(dice.below(100));
+  MemoryForecast forecast(plain);
+  for (int round = 0; round < 500; ++round) {
+    const std::size_t from = dice.below(37), to = from + dice.below(38 - from);
+    const auto bytes = static_cast<std::int64_t>(dice.below(41)) - 20;
+    forecast.add(from, to, bytes);
+    for (std::size_t i = from; i < to; ++i) plain[i] += bytes;
+    const std::size_t first = dice.below(37), last = first + 1 + dice.below(37 - first);
+    REQUIRE(forecast.most(first, last) == *std::max_element(plain.begin() + static_cast<std::ptrdiff_t>(first),
+                                                            plain.begin() + static_cast<std::ptrdiff_t>(last)));
+  }
+}
+
+// --------------------------------------------------------------------------- graphs
+
+std::string names_of(const Graph& graph) {
+  std::string names;
+  for (NodeId id : graph.step().order)
+    if (graph.step().nodes[id].kind == NodeKind::kCall)
+      names += fmt::format("{}{}", names.empty() ? "" : " ", graph.text(graph.step().nodes[id].name));
+  return names;
+}
+
+// Spec 7: gradients of chunks are written into slices of one buffer, which is then read. No value goes from the
+// writes to the read. A long gather behind them makes it attractive to read early.
+const std::string kInPlace = R"(device cuda:0
+group 0 ranks=[0, 1]
+graph
+  %x = placeholder : f32[4096, 4096]
+  %p = placeholder : f32[2048, 4096]
+  %buffer = aten.zeros_like.default(%x) : f32[4096, 4096]
+  %top = aten.slice.Tensor(%buffer, 0, 0, 2048) : f32[2048, 4096]
+  %g0 = aten.mm.default(%p, %x) : f32[2048, 4096]
+  %c0 = aten.copy_.default(%top, %g0) : f32[2048, 4096]
+  %end = aten.slice.Tensor(%buffer, 0, 2048, 4096) : f32[2048, 4096]
+  %g1 = aten.mm.default(%g0, %x) : f32[2048, 4096]
+  %c1 = aten.copy_.default(%end, %g1) : f32[2048, 4096]
+  %read = aten._to_copy.default(%buffer, dtype=bf16) : bf16[4096, 4096]
+  %ar = _c10d_functional.all_reduce.default(%read, "sum", "0") : bf16[4096, 4096]
+  %arw = _c10d_functional.wait_tensor.default(%ar) : bf16[4096, 4096]
+  %late = aten.mm.default(%x, %x) : f32[4096, 4096]
+  output([%arw, %late])
+)";
+
+TEST_CASE("schedule: a read stays behind the writes into its storage") {
+  const Graph graph = parse_test_graph(kInPlace);
+  const PassResult result = schedule(graph, {.cluster = Cluster{}, .memory = {.bytes = {}, .growth = 1}, .rules = {}});
+  CHECK(names_of(result.graph) == "buffer g0 top c0 g1 end c1 read ar late arw");
+
+  // The wrong schedule is found, and the edge that it breaks is named.
+  Body wrong = graph.step();
+  const auto at = std::find_if(wrong.order.begin(), wrong.order.end(), [&](NodeId id) {
+    return graph.text(wrong.nodes[id].name) == "read";
+  });
+  std::rotate(wrong.order.begin() + 3, at, at + 1);
+  const auto violation = find_order_violation(find_order_facts(*graph.context, graph.step()), wrong, {});
+  REQUIRE(violation);
+  CHECK(print_path(graph, graph.step(), {&*violation, 1}) == "c1 -> read (reads what it wrote in buffer)");
+}
+
+TEST_CASE("schedule: options of memory") {
+  CHECK(parse_memory_budget("2%").growth == 0.02);
+  CHECK(parse_memory_budget("32.1GiB").bytes == 34467112550);
+  CHECK(parse_memory_budget("34000000000").bytes == 34000000000);
+  for (const char* text : {"", "%", "GiB", "-1GiB", "nan", "inf", "1 GiB", "0", "1e30", "2%%"})
+    CHECK_THROWS_AS(parse_memory_budget(text), UsageError);
+}
+
+TEST_CASE("schedule: a budget that no order meets is refused with what one needs") {
+  const Graph graph = parse_test_graph(kInPlace);
+  try {
+    schedule(graph, {.cluster = Cluster{}, .memory = {.bytes = 1 << 20, .growth = 0}, .rules = {}});
+    FAIL("accepted");
+  } catch (const PassError& error) {
+    CHECK(error.id() == "schedule.memory");
+    CHECK(error.problem().find("no order that was tried needs less than") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace epweave
