@@ -40,6 +40,21 @@ struct VerifyOptions {
   bool assume_none = false;
 };
 
+struct PartitionOptions {
+  InputOptions input;
+  std::string forward, backward;  // files for the halves
+  std::string policy = "exact";   // min-cut, tags, exact
+  std::string budget;             // exact: "0.5" of the bytes without recomputation, "26000MiB", "23.5ms"; empty: none
+  std::string reshard = "always";
+  bool keep_heavy = false;  // exact: products and attention are not computed again
+  std::string report;       // file for the JSON report; empty: none
+};
+
+struct VerifyHalvesOptions {
+  InputOptions input;
+  InputOptions forward, backward;
+};
+
 struct ExplainOptions {
   InputOptions input;
   std::string node;  // with or without '%'
@@ -77,6 +92,8 @@ class DiffTrouble : public std::runtime_error {
 };
 
 int diff(const DiffCommand& command, Console& console);
+int partition(const PartitionOptions& options, Console& console);
+int verify_halves(const VerifyHalvesOptions& options, Console& console);
 int rewrite(const RewriteOptions& options, Console& console);
 int print(const PrintOptions& options, Console& console);
 int stats(const InputOptions& options, Console& console);
