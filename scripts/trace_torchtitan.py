@@ -148,7 +148,18 @@ def make_config(options):
     overlap.strategy = "eager" if options.eager_chunk else "graph"
     overlap.chunk_dim = options.dim
     overlap.module_fqn = options.eager_chunk or "layers.*.moe"
+    if options.loss == "plain":
+        use_plain_loss(config)
     return config
+
+
+def use_plain_loss(config):
+    """Cross-entropy in one piece: backward has one seed, as partitioners expect."""
+    from torchtitan.components.loss import CrossEntropyLoss
+
+    pieces = getattr(config.loss, "loss_fn", config.loss)
+    vocabulary = {"global_vocab_size": pieces.global_vocab_size} if hasattr(pieces, "global_vocab_size") else {}
+    config.loss = CrossEntropyLoss.Config(**vocabulary)
 
 
 # --------------------------------------------------------------------------------- tracing
@@ -397,6 +408,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--static", action="store_true", help="trace with all sizes as numbers")
     add("--eager-chunk", choices=("layers.*", "layers.*.moe"),
         help="let torchtitan divide these modules in two before tracing (sizes are numbers then)")
+    add("--loss", choices=("model", "plain"), default="model",
+        help="the model's loss, which may be in pieces, or cross-entropy in one (default model)")
     add("--normalize", action="store_true",
         help="also run torchtitan's clean-up, memory policy and recomputation passes")
     add("-v", "--verbose", action="store_true", help="show torchtitan's log and tracebacks")

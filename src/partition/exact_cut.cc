@@ -47,14 +47,18 @@ bool ExactCuts::can_keep(NodeId id) const {
   return costs_.base[at] == id && !is_launch(graph_.step().nodes[id]);
 }
 
-// A value whose storage is written is not computed again: the call would find it as the last write left it.
+// A call is not done again on storage that is written, or to make what forward writes: it would find, or leave, another
+// state. What backward alone writes it makes itself.
 void ExactCuts::build() {
   const Body& body = graph_.step();
   const Effects effects(*graph_.context, body);
-  IdSet<NodeId> written(body.nodes.size());
+  IdSet<NodeId> written(body.nodes.size()), written_in_forward(body.nodes.size());
   for (NodeId id : body.order)
     for (const StorageAccess& access : effects.accesses_of(id))
-      if (access.writes && !is_wait(body.nodes[id])) written.insert(access.storage);
+      if (access.writes && !is_wait(body.nodes[id])) {
+        written.insert(access.storage);
+        if (!joint_.backward(id)) written_in_forward.insert(access.storage);
+      }
   const auto source = static_cast<FlowNetwork::Vertex>(2 * body.nodes.size()), sink = source + 1;
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
@@ -65,9 +69,9 @@ void ExactCuts::build() {
       continue;
     }
     const bool touches_written =
-        written.contains(effects.storage_of(id)) ||
-        std::ranges::any_of(joint_.inputs[id],
-                            [&](NodeId input) { return written.contains(effects.storage_of(input)); });
+        written_in_forward.contains(effects.storage_of(id)) ||
+        std::ranges::any_of(effects.accesses_of(id),
+                            [&](const StorageAccess& access) { return written.contains(access.storage); });
     const bool is_fixed = node.kind == NodeKind::kPlaceholder || touches_written || !can_do_again(id);
     const FlowNetwork::Edge edge = network_.add_edge(source, in, is_fixed ? FlowNetwork::kInfinite : 0);
     if (!is_fixed) priced_.emplace_back(id, edge);
@@ -78,8 +82,6 @@ void ExactCuts::build() {
     } else if (is_kept) {
       bytes = static_cast<std::int64_t>(kScale) *
               std::max<std::int64_t>(costs_.bytes[costs_.base[id.index()].index()], 1);
-    } else if (is_fixed && !can_save(*graph_.context, node) && costs_.bytes[id.index()] == 0) {
-      bytes = FlowNetwork::kInfinite;
     }
     network_.add_edge(in, out, bytes);
     for (NodeId user : joint_.users[id]) {
@@ -100,7 +102,7 @@ BudgetCut ExactCuts::cut_at(double lambda) {
   const std::int64_t value = network_.cut(source, source + 1);
   if (value >= FlowNetwork::kInfinite)
     throw PassError("partition.cut", "some value that backward needs can neither be saved nor computed again", {},
-                    "allow to compute products again (no --keep), or use --policy tags");
+                    "give a budget, so that products may be computed again, or use --policy tags");
   values_.emplace_back(lambda, static_cast<double>(value) / kScale);
   BudgetCut result;
   result.cut = make_cut(graph_, joint_, [&](NodeId id) {

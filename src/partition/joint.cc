@@ -46,8 +46,11 @@ bool has_effect(const Node& node) {
   return node.op == nullptr || node.op->writes || node.op->is_effectful || node.op->is_random;
 }
 
+// What reads storage that backward wrote follows from the seeds, too (a buffer for gradients that a chunked loss fills).
 void find_backward(const Graph& graph, Joint& joint) {
   const Body& body = graph.step();
+  const Effects effects(*graph.context, body);
+  IdSet<NodeId> written(body.nodes.size());  // storage, by backward
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
     if (node.kind == NodeKind::kOutput) continue;
@@ -58,7 +61,12 @@ void find_backward(const Graph& graph, Joint& joint) {
     const bool writes = node.is_backward() && node.op != nullptr && node.op->writes;
     joint.is_backward[id.index()] =
         joint.seed(id) || writes ||
-        std::ranges::any_of(joint.inputs[id], [&](NodeId input) { return joint.backward(input); });
+        std::ranges::any_of(joint.inputs[id], [&](NodeId input) { return joint.backward(input); }) ||
+        std::ranges::any_of(effects.accesses_of(id),
+                            [&](const StorageAccess& access) { return written.contains(access.storage); });
+    if (!joint.backward(id) || is_wait(node)) continue;
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes) written.insert(access.storage);
   }
 }
 

@@ -2,7 +2,8 @@
 //
 //   %loss = ..          forward output
 //   %one = ones_like(%loss)           a seed: the gradient of the loss, read by backward alone
-//   %d = div(%one, %n)  bwd           backward: all that follows from seeds, and writes of backward
+//   %d = div(%one, %n)  bwd           backward: all that follows from seeds, by values or
+//                                   by storage, and writes of backward
 //
 // A placeholder whose name contains "tangents" is a seed, too (AOTAutograd's joint graphs). Outputs with role `grad`,
 // and those that follow from seeds, are backward's; the others are forward's.

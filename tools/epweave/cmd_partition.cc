@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
+#include "compare/rewrite/verify_halves.h"
 #include "cost/live_bytes.h"
 #include "cost/step_model.h"
 #include "partition/exact_cut.h"
@@ -96,12 +97,13 @@ class Partition {
         costs_(price_values(graph_, joint_, Cluster{})),
         cuts_(graph_, joint_, costs_,
               {.regather = options.reshard == "never" ? Regather::kNever : Regather::kAlways,
-               .keeps_heavy = options.keep_heavy}) {}
+               .keeps_heavy = options.policy == "exact" && budget_.kind == Budget::Kind::kNone}) {}
 
   int run() {
     BudgetCut chosen = choose();
     chosen.bound_seconds = std::max(0.0, std::min(chosen.bound_seconds, chosen.totals.seconds));
     const Halves halves = split_joint(graph_, joint_, chosen.cut);
+    require_proof(halves);
     const std::int64_t peak = find_peak_of(halves, chosen.totals);
     const Json report = write_report(chosen, peak);
     OutputFile forward(options_.forward), backward(options_.backward);
@@ -144,6 +146,17 @@ class Partition {
     if (cuts_.smallest().totals.bytes <= activations)
       chosen.bound_seconds = cuts_.cut_within(activations).bound_seconds;
     return chosen;
+  }
+
+  // Nothing is written that is not proved to compute what the joint graph does.
+  void require_proof(const Halves& halves) const {
+    const RewriteReport report = epweave::verify_halves(graph_, halves.forward, halves.backward);
+    if (report.violations.empty()) return;
+    const Violation& first = report.violations.front();
+    throw PassError("partition.state",
+                    fmt::format("forward, then backward would compute something else: {}", first.message), first.site,
+                    "a value is overwritten before backward reads it: tag what is computed from it MUST_SAVE, or use "
+                    "--policy exact");
   }
 
   Json write_report(const BudgetCut& chosen, std::int64_t peak) const {

@@ -112,7 +112,7 @@ void add_partition(CLI::App& app, Choices& choices) {
   choose(command
              .add_option("--policy", options.policy,
                          "What to save: as PyTorch's partitioner (min-cut), as the nodes' recompute fields say (tags), "
-                         "or the fewest bytes and seconds (exact, the default)")
+                         "or the best for a budget, else the fewest bytes without doing a product or attention again (exact, the default)")
              ->type_name("POLICY"),
          {"min-cut", "tags", "exact"});
   command
@@ -125,8 +125,6 @@ void add_partition(CLI::App& app, Choices& choices) {
                          "With exact: gather sharded parameters again in backward (always, the default), or never")
              ->type_name("WHEN"),
          {"always", "never"});
-  command.add_flag("--keep-heavy", options.keep_heavy,
-                   "With exact: compute no matrix product and no attention again");
   command.add_option("--report", options.report, "Write what is saved and computed again as JSON")->type_name("FILE");
 }
 
