@@ -169,7 +169,18 @@ def make_config(options):
     overlap.strategy = "eager" if options.eager_chunk else "graph"
     overlap.chunk_dim = options.dim
     overlap.module_fqn = options.eager_chunk or "layers.*.moe"
+    if options.loss == "plain":
+        use_plain_loss(config)
     return config
+
+
+def use_plain_loss(config):
+    """Cross-entropy in one piece: backward has one seed, as partitioners expect."""
+    from torchtitan.components.loss import CrossEntropyLoss
+
+    pieces = getattr(config.loss, "loss_fn", config.loss)
+    vocabulary = {"global_vocab_size": pieces.global_vocab_size} if hasattr(pieces, "global_vocab_size") else {}
+    config.loss = CrossEntropyLoss.Config(**vocabulary)
 
 
 # --------------------------------------------------------------------------------- tracing
@@ -426,6 +437,8 @@ def make_parser() -> argparse.ArgumentParser:
         help="rank of the job whose graph is traced (default 0); trace each in a process of its own")
     add("--rank-agnostic", action="store_true",
         help="trace one graph for all ranks: groups and coordinates are looked up in meshes")
+    add("--loss", choices=("model", "plain"), default="model",
+        help="the model's loss, which may be in pieces, or cross-entropy in one (default model)")
     add("--normalize", action="store_true",
         help="also run torchtitan's clean-up, memory policy and recomputation passes")
     add("-v", "--verbose", action="store_true", help="show torchtitan's log and tracebacks")

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
+#include "compare/rewrite/verify_halves.h"
 #include "compare/rewrite/verify_rewrite.h"
 
 namespace epweave::cli {
@@ -105,6 +106,28 @@ int verify_rewrite(const VerifyOptions& options, Console& console) {
                              display_name(options.rewritten), n, n == 1 ? "violation" : "violations",
                              display_name(options.input)));
   return n == 0 && assumed == 0 ? kFine : kDifferent;
+}
+
+int verify_halves(const VerifyHalvesOptions& options, Console& console) {
+  const Graph joint = read_sound_input(options.input, nullptr, Soundness::kStructure);
+  const Graph forward = read_sound_input(options.forward, joint.context, Soundness::kStructure);
+  const Graph backward = read_sound_input(options.backward, joint.context, Soundness::kStructure);
+  RewriteReport report = epweave::verify_halves(joint, forward, backward);
+  add_own_violations(joint, forward, report.violations);
+  add_own_violations(joint, backward, report.violations);
+  const std::size_t n = report.violations.size();
+  if (console.json()) {
+    Json json = rewrite_report(backward, {.input = options.input, .rewritten = options.backward}, report);
+    json["b"] = Json::array({options.forward.path, options.backward.path});
+    console.print(report_text(json));
+  } else {
+    console.print(rewrite_text(backward, report, console.verbose()));
+  }
+  if (n != 0)
+    console.info(fmt::format("{}, {}: {} {}; they are not shown to compute what {} computes",
+                             display_name(options.forward), display_name(options.backward), n,
+                             n == 1 ? "violation" : "violations", display_name(options.input)));
+  return n == 0 ? kFine : kDifferent;
 }
 
 }  // namespace epweave::cli

@@ -31,6 +31,8 @@ struct Choices {
   PrintOptions print;
   OverlapOptions overlap;
   SimulateOptions simulate;
+  PartitionOptions partition;
+  InputOptions forward, backward;  // halves, of verify
   DiffCommand diff;
   ReduceOptions reduce;
   SpecializeCommand specialize;
@@ -104,6 +106,31 @@ void add_rewrite(CLI::App& app, Choices& choices) {
                   "Where a pass that fails or declines the graph leaves a reproducer (default: "
                   "OUT.reproducer.epw where it fails, none where it declines)")
       ->type_name("FILE");
+}
+
+void add_partition(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("partition", "Split a joint graph into forward and backward");
+  PartitionOptions& options = choices.partition;
+  add_input(command, choices.input, "Joint graph of forward, loss and backward, - for standard input");
+  command.add_option("--fwd", options.forward, "File for the forward graph")->required()->type_name("F");
+  command.add_option("--bwd", options.backward, "File for the backward graph")->required()->type_name("B");
+  choose(command
+             .add_option("--policy", options.policy,
+                         "What to save: as PyTorch's partitioner (min-cut), as the nodes' recompute fields say (tags), "
+                         "or the best for a budget, else the fewest bytes without doing a product or attention again (exact, the default)")
+             ->type_name("POLICY"),
+         {"min-cut", "tags", "exact"});
+  command
+      .add_option("--budget", options.budget,
+                  "With exact: the most to hold for backward, as a share of what no recomputation holds (0.5) or in "
+                  "bytes (26000MiB), or the most to spend on recomputation (23.5ms)")
+      ->type_name("B");
+  choose(command
+             .add_option("--reshard", options.reshard,
+                         "With exact: gather sharded parameters again in backward (always, the default), or never")
+             ->type_name("WHEN"),
+         {"always", "never"});
+  command.add_option("--report", options.report, "Write what is saved and computed again as JSON")->type_name("FILE");
 }
 
 void add_print(CLI::App& app, Choices& choices) {
@@ -318,6 +345,11 @@ void add_verify(CLI::App& app, Choices& choices) {
       "to be");
   command.add_flag("--assume-none", choices.assume_none,
                    "Of a rewrite: exit with 1 where the proof rests on an assumption, and list all of them");
+  command
+      .add_option("--fwd", choices.forward.path,
+                  "Check that this graph, then that of --bwd, compute what G computes (partition)")
+      ->type_name("F");
+  command.add_option("--bwd", choices.backward.path, "The backward half")->type_name("B");
 }
 
 // Examples, for --help and the manual page.
@@ -352,6 +384,7 @@ void add_examples(CLI::App& app) {
        "Examples:\n"
        "  epweave convert G.epw G.txt\n"
        "  epweave convert G.epw - --to json | jq ."},
+      {"partition", "Example:\n  epweave partition G.epw --fwd F.epw --bwd B.epw --budget 0.5 --report R.json"},
       {"passes", "Example:\n  epweave passes --json"},
   };
   for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
@@ -364,6 +397,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
                         "Print the versions of the tool and its libraries");
   app->option_defaults()->always_capture_default(false);
   add_rewrite(*app, choices);
+  add_partition(*app, choices);
   add_print(*app, choices);
   add_input(*app->add_subcommand(
                 "stats", "Count what is in a graph and what it needs: flops, bytes, collectives, memory"),
@@ -416,14 +450,17 @@ ProgramHelp program_help(const CLI::App& app) {
 CommandFiles files_of(const Choices& choices) {
   CommandFiles files{.inputs = choices.more,
                      .result = choices.output.path,
-                     .beside = {{"--report", choices.rewrite.report},
+                     .beside = {{"--fwd", choices.partition.forward},
+                                {"--bwd", choices.partition.backward},
+                                {"--report", choices.partition.report + choices.rewrite.report},
                                 {"--keep-reproducer", choices.rewrite.keep.value_or("")},
                                 {"--trace", choices.overlap.trace + choices.simulate.trace},
                                 {"--html", choices.diff.html},
                                 {"--log-file", choices.console.log_file}}};
   for (const std::string& path :
        {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
-        choices.diff.b.path, choices.simulate.costs, choices.simulate.baseline, choices.artifact.against.path})
+        choices.diff.b.path, choices.simulate.costs, choices.simulate.baseline, choices.artifact.against.path,
+        choices.forward.path, choices.backward.path})
     files.inputs.push_back(path);
   return files;
 }
@@ -435,6 +472,15 @@ std::vector<InputOptions> all_inputs(const Choices& choices) {
 }
 
 std::function<int(Console&)> bind_verify(const Choices& choices) {
+  if (!choices.forward.path.empty() || !choices.backward.path.empty()) {
+    if (choices.forward.path.empty() || choices.backward.path.empty())
+      throw UsageError("give both halves: --fwd F and --bwd B");
+    if (!choices.more.empty() || choices.ranks || choices.assume_none)
+      throw UsageError("verify G --fwd F --bwd B takes one graph, and neither --ranks nor --assume-none");
+    return [halves = VerifyHalvesOptions{choices.input, choices.forward, choices.backward}](Console& console) {
+      return verify_halves(halves, console);
+    };
+  }
   const std::vector<InputOptions> inputs = all_inputs(choices);
   if (choices.assume_none && (choices.ranks || inputs.size() != 2))
     throw UsageError("--assume-none is for verify A B, of which it refuses what the proof takes for granted");
@@ -458,6 +504,8 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   choices->rewrite.input = choices->print.input = choices->input;
   choices->rewrite.output = choices->output;
   if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
+  choices->partition.input = choices->input;
+  if (name == "partition") return [choices](Console& console) { return partition(choices->partition, console); };
   if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
   choices->diff.a = choices->overlap.input = choices->simulate.input = choices->input;
   choices->diff.b.from = choices->overlap.before.from = choices->input.from;

@@ -45,6 +45,21 @@ struct RanksOptions {
   bool explain_literals = false;  // list what only looks like a rank's number
 };
 
+struct PartitionOptions {
+  InputOptions input;
+  std::string forward, backward;  // files for the halves
+  std::string policy = "exact";   // min-cut, tags, exact
+  std::string budget;             // exact: "0.5" of the bytes without recomputation, "26000MiB", "23.5ms"; empty: the
+                                  // fewest bytes without another product or attention
+  std::string reshard = "always";
+  std::string report;       // file for the JSON report; empty: none
+};
+
+struct VerifyHalvesOptions {
+  InputOptions input;
+  InputOptions forward, backward;
+};
+
 struct ExplainOptions {
   InputOptions input;
   std::string node;  // with or without '%'
@@ -114,6 +129,8 @@ class DiffTrouble : public std::runtime_error {
 };
 
 int diff(const DiffCommand& command, Console& console);
+int partition(const PartitionOptions& options, Console& console);
+int verify_halves(const VerifyHalvesOptions& options, Console& console);
 int rewrite(const RewriteOptions& options, Console& console);
 int print(const PrintOptions& options, Console& console);
 int stats(const InputOptions& options, Console& console);

@@ -1,0 +1,263 @@
+#include "compare/rewrite/verify_halves.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace epweave {
+namespace {
+
+std::vector<Arg> list_results(const Graph& graph) {
+  const Body& body = graph.step();
+  if (body.order.empty() || body.nodes[body.order.back()].kind != NodeKind::kOutput) return {};
+  const Node& output = body.nodes[body.order.back()];
+  if (output.args.empty()) return {};
+  const Arg result = graph.context->args[output.args].front();
+  const auto items = result.is_list() ? graph.context->args.children(result) : graph.context->args[output.args];
+  return {items.begin(), items.end()};
+}
+
+class HalfJoiner {
+ public:
+  HalfJoiner(const Graph& joint, const Graph& forward, const Graph& backward, std::vector<Violation>& violations)
+      : joint_(joint),
+        forward_(forward),
+        backward_(backward),
+        violations_(violations),
+        context_(*joint.context),
+        result_(joint),
+        saved_(joint.intern("saved")),
+        tangent_(joint.intern("tangent")) {
+    for (NodeId id : joint.step().order) names_.at(joint.step().nodes[id].name) = id;
+  }
+
+  Graph run() {
+    Body& body = result_.step();
+    body.nodes = {};
+    body.order.clear();
+    result_.origins.clear();
+    for (NodeId id : joint_.step().order)
+      result_.origins.push_back({joint_.step().nodes[id].name, joint_.step().nodes[id].target});
+    add_forward();
+    add_backward();
+    add_output();
+    return std::move(result_);
+  }
+
+ private:
+  using RoleKey = std::tuple<StringId, StringId, StringId, StringId>;
+  static RoleKey key_of(const InputRole& role) { return {role.role, role.name, role.fqn, role.which}; }
+
+  void fail(std::string_view invariant, std::string message, std::string node) {
+    violations_.push_back({std::string(invariant), std::move(message), {.node = std::move(node)}, {}});
+  }
+
+  // What the node says that it is, in names of the joint graph.
+  Provenance claim(const Node& node, bool is_in_forward) const {
+    Provenance record{.pass = result_.intern("partition"), .origins = NameList(node.name)};
+    if (!node.provenance.empty()) {
+      const Provenance& last = node.provenance.back();
+      const bool is_known = std::ranges::all_of(last.origins, [&](StringId name) { return names_[name].valid(); });
+      if (is_known && !last.origins.empty()) record.origins = last.origins;
+    }
+    if (is_in_forward) return record;
+    for (StringId origin : record.origins)
+      if (claimed_.contains(origin)) {
+        record.role = ProvenanceRole::kBody;
+        record.parts = 1;
+        record.origins = NameList(record.origins.front());
+        return record;
+      }
+    return record;
+  }
+
+  void add(const Graph& half, NodeId id, SideTable<NodeId, NodeId>& made) {
+    Node node = half.step().nodes[id];
+    const bool is_in_forward = &half == &forward_;
+    Provenance record = claim(node, is_in_forward);
+    if (record.role == ProvenanceRole::kKept && record.origins.size() > 1) record.role = ProvenanceRole::kMerged;
+    for (StringId origin : record.origins)
+      if (is_in_forward) claimed_.insert(origin);
+    const auto redirect = [&](Arg arg) {
+      if (!arg.is_node()) return arg;
+      const NodeId value = made[arg.as_node()];
+      return value ? Arg::node(value) : Arg::named(ArgKind::kUnresolved, half.step().nodes[arg.as_node()].name);
+    };
+    node.args = context_.args.map(node.args, redirect);
+    node.kwargs = context_.args.map(node.kwargs, redirect);
+    node.provenance = context_.own(std::span<const Provenance>(&record, 1));
+    if (record.role == ProvenanceRole::kBody || !taken_.insert(node.name))
+      node.name = make_name(fmt::format("{}_of_backward", result_.text(node.name)));
+    made.at(id) = push(node);
+  }
+
+  StringId make_name(const std::string& wanted) {
+    StringId name = result_.intern(wanted);
+    for (std::size_t i = 1; !taken_.insert(name); ++i) name = result_.intern(fmt::format("{}_{}", wanted, i));
+    return name;
+  }
+  NodeId push(const Node& node) {
+    const NodeId id = result_.step().nodes.push_back(node);
+    result_.step().order.push_back(id);
+    return id;
+  }
+
+  void add_forward() {
+    std::size_t input = 0;
+    for (NodeId id : forward_.step().order) {
+      const Node& node = forward_.step().nodes[id];
+      if (node.kind == NodeKind::kOutput) continue;
+      add(forward_, id, forward_nodes_);
+      if (node.kind == NodeKind::kPlaceholder && input < forward_.inputs.size())
+        inputs_.emplace(key_of(forward_.inputs[input++]), forward_nodes_[id]);
+    }
+    const std::vector<Arg> results = list_results(forward_);
+    for (std::size_t i = 0; i < results.size() && i < forward_.outputs.size(); ++i)
+      if (forward_.outputs[i].role == saved_ && results[i].is_node())
+        saved_values_.emplace(forward_.outputs[i].fqn, forward_nodes_[results[i].as_node()]);
+  }
+
+  void add_backward() {
+    std::size_t input = 0;
+    for (NodeId id : backward_.step().order) {
+      const Node& node = backward_.step().nodes[id];
+      if (node.kind == NodeKind::kOutput) continue;
+      if (node.kind != NodeKind::kPlaceholder) {
+        add(backward_, id, backward_nodes_);
+        continue;
+      }
+      const InputRole role = input < backward_.inputs.size() ? backward_.inputs[input] : InputRole{};
+      ++input;
+      if (const NodeId value = find_input(role)) {
+        check_type(node, result_.step().nodes[value]);
+        backward_nodes_.at(id) = value;
+      } else {
+        fail("halves-input", "it is nothing that the forward half returns or takes, by its role",
+             std::string(backward_.text(node.name)));
+      }
+    }
+  }
+
+  NodeId find_input(const InputRole& role) {
+    if (role.role == saved_) {
+      const auto found = saved_values_.find(role.name);
+      return found == saved_values_.end() ? NodeId() : found->second;
+    }
+    if (role.role == tangent_) return add_seed(role.name);
+    const auto found = inputs_.find(key_of(role));
+    return found == inputs_.end() ? NodeId() : found->second;
+  }
+
+  // The joint graph's own node: a gradient that the caller passes.
+  NodeId add_seed(StringId name) {
+    const NodeId seed = names_[name];
+    if (!seed || !taken_.insert(name)) return {};
+    Node node = joint_.step().nodes[seed];
+    const auto redirect = [&](Arg arg) {
+      if (!arg.is_node()) return arg;
+      for (NodeId id : forward_.step().order)
+        if (forward_.step().nodes[id].name == joint_.step().nodes[arg.as_node()].name && forward_nodes_[id])
+          return Arg::node(forward_nodes_[id]);
+      return Arg::named(ArgKind::kUnresolved, joint_.step().nodes[arg.as_node()].name);
+    };
+    node.args = context_.args.map(node.args, redirect);
+    node.kwargs = context_.args.map(node.kwargs, redirect);
+    const Provenance record{.pass = result_.intern("partition"), .origins = NameList(name)};
+    node.provenance = context_.own(std::span<const Provenance>(&record, 1));
+    return push(node);
+  }
+
+  void check_type(const Node& input, const Node& value) {
+    if (input.type != value.type)
+      fail("halves-input",
+           fmt::format("its recorded type is not that of {}, which the forward half returns", result_.text(value.name)),
+           std::string(backward_.text(input.name)));
+  }
+
+  // Outputs of the joint graph, from those of the halves that have the same role, in order.
+  void add_output() {
+    using Key = std::pair<StringId, StringId>;
+    std::map<Key, std::vector<Arg>> found;
+    collect(forward_, forward_nodes_, found);
+    collect(backward_, backward_nodes_, found);
+    std::map<Key, std::size_t> next;
+    std::vector<Arg> results;
+    const std::size_t count = list_results(joint_).size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const Key key = i < joint_.outputs.size() ? Key{joint_.outputs[i].role, joint_.outputs[i].fqn}
+                                                : Key{joint_.intern("other"), StringId()};
+      const std::vector<Arg>& values = found[key];
+      if (next[key] < values.size()) {
+        results.push_back(values[next[key]++]);
+      } else {
+        results.push_back(Arg::none());
+        fail("halves-output", fmt::format("output {} of the joint graph ({} {}) is an output of neither half", i,
+                                          joint_.text(key.first), joint_.text(key.second)), "");
+      }
+    }
+    for (const auto& [key, values] : found)
+      if (next[key] < values.size())
+        fail("halves-output",
+             fmt::format("the halves return {} {} more often than the joint graph", joint_.text(key.first),
+                         joint_.text(key.second)), "");
+    Node output = joint_.step().nodes[joint_.step().order.back()];
+    const Arg tree = rebuild(context_.args[output.args].front(), results);
+    output.args = context_.args.add(std::span<const Arg>(&tree, 1));
+    const Provenance record{.pass = result_.intern("partition"), .origins = NameList(output.name)};
+    output.provenance = context_.own(std::span<const Provenance>(&record, 1));
+    push(output);
+  }
+
+  Arg rebuild(Arg shape, const std::vector<Arg>& results) {
+    return shape.is_list() ? context_.args.add_tree(shape.kind(), results) : results.empty() ? Arg() : results.front();
+  }
+
+  void collect(const Graph& half, const SideTable<NodeId, NodeId>& made,
+               std::map<std::pair<StringId, StringId>, std::vector<Arg>>& found) {
+    const std::vector<Arg> results = list_results(half);
+    for (std::size_t i = 0; i < results.size() && i < half.outputs.size(); ++i) {
+      const OutputRole& role = half.outputs[i];
+      if (role.role == saved_) continue;
+      const NodeId value = results[i].is_node() ? made[results[i].as_node()] : NodeId();
+      found[{role.role, role.fqn}].push_back(value ? Arg::node(value) : results[i].is_node() ? Arg() : results[i]);
+    }
+  }
+
+  const Graph& joint_;
+  const Graph& forward_;
+  const Graph& backward_;
+  std::vector<Violation>& violations_;
+  Context& context_;
+  Graph result_;
+  StringId saved_, tangent_;
+  SideTable<StringId, NodeId> names_;          // of the joint graph
+  IdSet<StringId> claimed_, taken_;            // origins that a node of F has; names of the result
+  SideTable<NodeId, NodeId> forward_nodes_, backward_nodes_;
+  std::map<RoleKey, NodeId> inputs_;           // F's, by role
+  std::map<StringId, NodeId> saved_values_;    // F's, by name
+};
+
+// The joint graph as the one that all began with.
+Graph without_provenance(const Graph& graph) {
+  Graph result = graph;
+  result.origins.clear();
+  Body& body = result.step();
+  for (NodeId id : body.order) body.nodes[id].provenance = {};
+  return result;
+}
+
+}  // namespace
+
+RewriteReport verify_halves(const Graph& joint, const Graph& forward, const Graph& backward) {
+  EPWEAVE_CHECK(joint.context == forward.context && joint.context == backward.context);
+  const Graph plain = without_provenance(joint);
+  std::vector<Violation> violations;
+  const Graph joined = HalfJoiner(plain, forward, backward, violations).run();
+  RewriteReport report = verify_rewrite(plain, joined);
+  report.violations.insert(report.violations.begin(), violations.begin(), violations.end());
+  return report;
+}
+
+}  // namespace epweave

@@ -1,0 +1,89 @@
+#include "partition/cut.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/collectives.h"
+#include "analysis/recompute_tags.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+bool is_needed(const Graph& graph, const Joint& joint, const Cut& cut, NodeId id) {
+  return std::ranges::any_of(joint.users[id], [&](NodeId user) {
+    if (graph.step().nodes[user].kind == NodeKind::kOutput)
+      return std::ranges::any_of(joint.backward_outputs,
+                                 [&](std::uint32_t position) { return joint.outputs[position] == id; });
+    return !joint.seed(user) && (joint.backward(user) || cut.recomputes(user));
+  });
+}
+
+}  // namespace
+
+bool can_save(const Context& context, const Node& node) {
+  if (!node.type || node.kind == NodeKind::kGetAttr) return false;
+  const TypeKind kind = context.types[node.type].kind;
+  return kind == TypeKind::kTensor || kind == TypeKind::kScalar;
+}
+
+bool can_run_twice(const Node& node) {
+  if (node.kind == NodeKind::kGetAttr) return true;
+  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->is_random || node.op->writes) return false;
+  if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
+  return !node.op->is_effectful || is_wait(node);
+}
+
+bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& cut, NodeId& problem) {
+  const Body& body = graph.step();
+  cut.saved.clear();
+  cut.recomputed.assign(body.nodes.size(), 0);
+  for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
+    const Node& node = body.nodes[*id];
+    if (node.kind == NodeKind::kOutput || joint.backward(*id) || !is_needed(graph, joint, cut, *id)) continue;
+    if (node.kind == NodeKind::kPlaceholder) {
+      cut.saved.push_back(*id);
+      continue;
+    }
+    const ValueChoice choice = choose(*id);
+    if (choice.can_save && !(choice.is_recomputed && choice.can_recompute)) {
+      cut.saved.push_back(*id);
+    } else if (choice.can_recompute) {
+      cut.recomputed[id->index()] = 1;
+    } else {
+      problem = *id;
+      return false;
+    }
+  }
+  std::ranges::reverse(cut.saved);
+  return true;
+}
+
+Cut make_cut(const Graph& graph, const Joint& joint, const Choose& choose) {
+  Cut cut;
+  NodeId problem;
+  if (try_cut(graph, joint, choose, cut, problem)) return cut;
+  throw PassError("partition.cut",
+                  "backward needs it; it can neither be saved, as it is no tensor and no number, nor computed again, as it "
+                  "does more than compute its value",
+                  site_of(graph, graph.step().nodes[problem]), "save what is computed from it: tag that MUST_SAVE");
+}
+
+Cut cut_by_tags(const Graph& graph, const Joint& joint) {
+  const RecomputeTags tags(graph);
+  const Body& body = graph.step();
+  for (NodeId id : body.order)
+    if (const Node& node = body.nodes[id]; tags.is_recomputed(node) && node.op != nullptr && node.op->is_random)
+      throw PassError("partition.random",
+                      "it draws random numbers and is tagged to be computed again: backward would draw others",
+                      site_of(graph, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
+  return make_cut(graph, joint, [&](NodeId id) {
+    const Node& node = body.nodes[id];
+    return ValueChoice{.is_recomputed = tags.is_recomputed(node),
+                       .can_save = can_save(*graph.context, node),
+                       .can_recompute = can_run_twice(node)};
+  });
+}
+
+}  // namespace epweave

@@ -1,0 +1,258 @@
+#include "partition/exact_cut.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analysis/collectives.h"
+#include "analysis/effects.h"
+#include "analysis/layers.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+constexpr double kScale = 64;            // capacities per byte, so that seconds break ties
+constexpr double kLeast = 1e3;           // bytes a second is worth where only bytes count
+constexpr double kMost = 1e15;           // where only seconds count
+constexpr int kSteps = 40;
+
+bool is_heavy(const Node& node) {
+  return node.op != nullptr && (node.op->cost == CostClass::kMatmul || node.op->cost == CostClass::kAttention);
+}
+
+}  // namespace
+
+ExactCuts::ExactCuts(const Graph& graph, const Joint& joint, const ValueCosts& costs, const ExactOptions& options)
+    : graph_(graph), joint_(joint), costs_(costs), options_(options), network_(2 * graph.step().nodes.size() + 2) {
+  build();
+}
+
+bool ExactCuts::can_do_again(NodeId id) const {
+  const Node& node = graph_.step().nodes[id];
+  if (!can_run_twice(node)) return false;
+  if (costs_.in_unshard[id.index()] != 0) return options_.regather == Regather::kAlways;
+  if (is_launch(node)) return false;
+  return !(options_.keeps_heavy && is_heavy(node));
+}
+
+bool ExactCuts::can_keep(NodeId id) const {
+  const std::size_t at = id.index();
+  if (!can_save(*graph_.context, graph_.step().nodes[id])) return false;
+  if (graph_.step().nodes[id].kind == NodeKind::kPlaceholder) return true;
+  if (costs_.in_unshard[at] != 0)
+    return options_.regather == Regather::kNever && costs_.is_gathered[at] != 0 && costs_.base[at] == id;
+  return costs_.base[at] == id && !is_launch(graph_.step().nodes[id]);
+}
+
+// A call is not done again on storage that is written, or to make what forward writes: it would find, or leave, another
+// state. What backward alone writes it makes itself.
+void ExactCuts::build() {
+  const Body& body = graph_.step();
+  const Effects effects(*graph_.context, body);
+  IdSet<NodeId> written(body.nodes.size()), written_in_forward(body.nodes.size());
+  for (NodeId id : body.order)
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes && !is_wait(body.nodes[id])) {
+        written.insert(access.storage);
+        if (!joint_.backward(id)) written_in_forward.insert(access.storage);
+      }
+  const auto source = static_cast<FlowNetwork::Vertex>(2 * body.nodes.size()), sink = source + 1;
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (node.kind == NodeKind::kOutput) continue;
+    const FlowNetwork::Vertex in = 2 * id.index(), out = in + 1;
+    if (joint_.backward(id)) {
+      network_.add_edge(in, sink, FlowNetwork::kInfinite);
+      continue;
+    }
+    const bool touches_written =
+        written_in_forward.contains(effects.storage_of(id)) ||
+        std::ranges::any_of(effects.accesses_of(id),
+                            [&](const StorageAccess& access) { return written.contains(access.storage); });
+    const bool is_fixed = node.kind == NodeKind::kPlaceholder || touches_written || !can_do_again(id);
+    const FlowNetwork::Edge edge = network_.add_edge(source, in, is_fixed ? FlowNetwork::kInfinite : 0);
+    if (!is_fixed) priced_.emplace_back(id, edge);
+    const bool is_kept = can_keep(id) || (is_fixed && can_save(*graph_.context, node));
+    std::int64_t bytes = FlowNetwork::kInfinite;
+    if (node.kind == NodeKind::kPlaceholder || (is_kept && costs_.is_state[id.index()] != 0)) {
+      bytes = 0;
+    } else if (is_kept) {
+      bytes = static_cast<std::int64_t>(kScale) *
+              std::max<std::int64_t>(costs_.bytes[costs_.base[id.index()].index()], 1);
+    }
+    network_.add_edge(in, out, bytes);
+    for (NodeId user : joint_.users[id]) {
+      if (body.nodes[user].kind == NodeKind::kOutput || joint_.seed(user)) continue;
+      network_.add_edge(out, 2 * user.index(), FlowNetwork::kInfinite);
+    }
+  }
+  for (std::uint32_t position : joint_.backward_outputs)
+    if (const NodeId id = joint_.outputs[position]; id && !joint_.backward(id))
+      network_.add_edge(2 * id.index() + 1, sink, FlowNetwork::kInfinite);
+}
+
+BudgetCut ExactCuts::cut_at(double lambda) {
+  for (const auto& [id, edge] : priced_)
+    network_.set_capacity(
+        edge, static_cast<std::int64_t>(std::llround(std::min(lambda * costs_.seconds[id.index()] * kScale, 1e17))));
+  const auto source = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size());
+  const std::int64_t value = network_.cut(source, source + 1);
+  if (value >= FlowNetwork::kInfinite)
+    throw PassError("partition.cut", "some value that backward needs can neither be saved nor computed again", {},
+                    "give a budget, so that products may be computed again, or use --policy tags");
+  values_.emplace_back(lambda, static_cast<double>(value) / kScale);
+  BudgetCut result;
+  result.cut = make_cut(graph_, joint_, [&](NodeId id) {
+    return ValueChoice{.is_recomputed = network_.is_on_sink_side(2 * id.index()),
+                       .can_save = can_save(*graph_.context, graph_.step().nodes[id])};
+  });
+  result.totals = add_up(graph_, result.cut, costs_);
+  return result;
+}
+
+const BudgetCut& ExactCuts::smallest() {
+  if (!smallest_) smallest_ = cut_at(kLeast);
+  return *smallest_;
+}
+const BudgetCut& ExactCuts::fastest() {
+  if (!fastest_) fastest_ = cut_at(kMost);
+  return *fastest_;
+}
+
+double ExactCuts::find_bound(std::int64_t bytes) const {
+  double bound = 0;
+  for (const auto& [lambda, value] : values_)
+    bound = std::max(bound, (value - static_cast<double>(bytes)) / lambda);
+  return bound;
+}
+
+// Two neighbouring cuts, the one within the budget and the other not: a line between two cuts is either an edge of the
+// envelope, or the cut at its slope lies below it.
+std::pair<BudgetCut, BudgetCut> ExactCuts::bracket(std::int64_t bytes, double seconds) {
+  BudgetCut fast = fastest(), small = smallest();
+  const bool is_by_bytes = seconds < 0;
+  for (int i = 0; i < kSteps; ++i) {
+    const double saved = static_cast<double>(fast.totals.bytes - small.totals.bytes);
+    const double spent = small.totals.seconds - fast.totals.seconds;
+    if (saved <= 0 || spent <= 0) break;
+    const double lambda = saved / spent;
+    BudgetCut middle = cut_at(lambda);
+    const double worth = static_cast<double>(middle.totals.bytes) + lambda * middle.totals.seconds;
+    const double line = static_cast<double>(fast.totals.bytes) + lambda * fast.totals.seconds;
+    if (worth >= line * (1 - 1e-9) - 1) break;
+    const bool is_small = is_by_bytes ? middle.totals.bytes <= bytes : middle.totals.seconds > seconds;
+    (is_small ? small : fast) = std::move(middle);
+  }
+  return {std::move(fast), std::move(small)};
+}
+
+std::optional<BudgetCut> ExactCuts::combine(const BudgetCut& fast, const BudgetCut& small,
+                                            const std::vector<std::uint8_t>& takes_small) {
+  BudgetCut mixed;
+  NodeId problem;
+  const bool is_cut = try_cut(
+      graph_, joint_,
+      [&](NodeId id) {
+        const Node& node = graph_.step().nodes[id];
+        const bool again = takes_small[id.index()] != 0 ? small.cut.recomputes(id) : fast.cut.recomputes(id);
+        return ValueChoice{.is_recomputed = again || (!can_keep(id) && can_do_again(id)),
+                           .can_save = can_save(*graph_.context, node),
+                           .can_recompute = can_do_again(id)};
+      },
+      mixed.cut, problem);
+  if (!is_cut) return std::nullopt;
+  mixed.totals = add_up(graph_, mixed.cut, costs_);
+  return mixed;
+}
+
+// Layers from the last to the first take what the smaller cut does, as long as that is needed.
+BudgetCut ExactCuts::mix(const BudgetCut& fast, const BudgetCut& small, std::int64_t bytes, double seconds) {
+  Layers layers(*graph_.context);
+  std::map<std::int64_t, std::vector<NodeId>> differing;
+  for (NodeId id : graph_.step().order)
+    if (fast.cut.recomputes(id) != small.cut.recomputes(id)) differing[layers.of(graph_.step().nodes[id])].push_back(id);
+  const bool is_by_bytes = seconds < 0;
+  const auto fits = [&](const CutTotals& totals) {
+    return is_by_bytes ? totals.bytes <= bytes : totals.seconds <= seconds;
+  };
+  std::vector<std::uint8_t> takes_small(graph_.step().nodes.size());
+  std::vector<std::vector<NodeId>> steps;
+  for (auto& [layer, nodes] : differing) steps.push_back(std::move(nodes));
+  std::optional<BudgetCut> best;
+  const auto consider = [&](std::optional<BudgetCut> mixed) {
+    if (!mixed || !fits(mixed->totals)) return;
+    const bool is_better = !best || (is_by_bytes ? std::pair(mixed->totals.seconds, mixed->totals.bytes) <
+                                                       std::pair(best->totals.seconds, best->totals.bytes)
+                                                 : std::pair(mixed->totals.bytes, mixed->totals.seconds) <
+                                                       std::pair(best->totals.bytes, best->totals.seconds));
+    if (is_better) best = std::move(mixed);
+  };
+  consider(fast);
+  consider(small);
+  // The first count of layers that fits, by halving; then single values of the last of them.
+  std::size_t low = 0, high = steps.size();
+  const auto with_layers = [&](std::size_t count) {
+    std::ranges::fill(takes_small, std::uint8_t{0});
+    for (std::size_t i = 0; i < count; ++i)
+      for (NodeId id : steps[i]) takes_small[id.index()] = 1;
+    return combine(fast, small, takes_small);
+  };
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    std::optional<BudgetCut> mixed = with_layers(middle);
+    const bool is_enough = mixed && (is_by_bytes ? mixed->totals.bytes <= bytes : mixed->totals.seconds > seconds);
+    consider(std::move(mixed));
+    (is_enough ? high : low) = is_enough ? middle : middle + 1;
+  }
+  if (low == 0 || low > steps.size()) return best ? std::move(*best) : small;
+  for (bool from_front : {true, false}) {
+    with_layers(low - 1);
+    std::vector<NodeId> last = steps[low - 1];
+    if (!from_front) std::ranges::reverse(last);
+    std::size_t first = 0, end = last.size();
+    while (first < end) {
+      const std::size_t middle = (first + end) / 2;
+      for (std::size_t i = 0; i < last.size(); ++i) takes_small[last[i].index()] = i < middle ? 1 : 0;
+      std::optional<BudgetCut> mixed = combine(fast, small, takes_small);
+      const bool is_enough = mixed && (is_by_bytes ? mixed->totals.bytes <= bytes : mixed->totals.seconds > seconds);
+      consider(std::move(mixed));
+      (is_enough ? end : first) = is_enough ? middle : middle + 1;
+    }
+  }
+  return best ? std::move(*best) : small;
+}
+
+BudgetCut ExactCuts::cut_within(std::int64_t bytes) {
+  if (smallest().totals.bytes > bytes)
+    throw PassError("partition.budget",
+                    fmt::format("the budget is {:.2f} MiB; backward needs {:.2f} MiB at least",
+                                static_cast<double>(bytes) / (1 << 20),
+                                static_cast<double>(smallest().totals.bytes) / (1 << 20)),
+                    {}, "give a larger budget");
+  BudgetCut result;
+  if (fastest().totals.bytes <= bytes) {
+    result = fastest();
+  } else {
+    const auto [fast, small] = bracket(bytes, -1);
+    result = mix(fast, small, bytes, -1);
+  }
+  result.bound_seconds = std::min(find_bound(result.totals.bytes), result.totals.seconds);
+  return result;
+}
+
+BudgetCut ExactCuts::cut_within_seconds(double seconds) {
+  BudgetCut result;
+  if (smallest().totals.seconds <= seconds) {
+    result = smallest();
+  } else {
+    const auto [fast, small] = bracket(0, std::max(seconds, 0.0));
+    result = mix(fast, small, 0, std::max(seconds, 0.0));
+  }
+  result.bound_seconds = std::min(find_bound(result.totals.bytes), result.totals.seconds);
+  return result;
+}
+
+}  // namespace epweave

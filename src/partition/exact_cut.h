@@ -1,0 +1,74 @@
+// The best cuts for a price of recomputation, and a cut for a budget of bytes with a lower bound on its seconds.
+//
+// One minimum cut minimises bytes + lambda * seconds over all choices of what to save and what to compute again:
+//
+//   source -> v_in   lambda * seconds(v), infinite for inputs and for what may not run twice
+//   v_in -> v_out    bytes(v), infinite for views, tuples and groups: their base is saved, or they are found again
+//   v_out -> u_in    infinite, for each user
+//   u_in -> sink     infinite, for each call of backward
+//
+// The cut's sink side is what backward executes. For any budget B of bytes, (cut(lambda) - B) / lambda is a lower bound on
+// the seconds of every choice that holds no more than B, for each lambda. Between two of these cuts, some layers take what
+// the one does and the rest what the other does.
+//
+// Bytes are of values between forward and backward, each storage once, without parameters; seconds those of kernels.
+// Gathering parameters again costs neither (reshard always), or is not done (never).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "partition/flow.h"
+#include "partition/value_costs.h"
+
+namespace epweave {
+
+struct ExactOptions {
+  Regather regather = Regather::kAlways;
+  bool keeps_heavy = false;  // products and attention are not computed again
+};
+
+struct BudgetCut {
+  Cut cut;
+  CutTotals totals;
+  double bound_seconds = 0;  // no choice that holds as few bytes computes less again
+};
+
+class ExactCuts {
+ public:
+  // All outlive the cuts.
+  ExactCuts(const Graph& graph, const Joint& joint, const ValueCosts& costs, const ExactOptions& options);
+
+  // Minimises bytes + lambda * seconds; lambda in bytes for a second. Of equal cuts the one that computes least again.
+  BudgetCut cut_at(double lambda);
+  // The fewest bytes that are possible, and those with the fewest seconds.
+  const BudgetCut& smallest();
+  const BudgetCut& fastest();
+
+  // At most `bytes`. Throws PassError partition.budget where even the smallest cut has more.
+  BudgetCut cut_within(std::int64_t bytes);
+  // At most `seconds`, with as few bytes as layers allow.
+  BudgetCut cut_within_seconds(double seconds);
+
+ private:
+  void build();
+  bool can_do_again(NodeId id) const;
+  bool can_keep(NodeId id) const;
+  double find_bound(std::int64_t bytes) const;
+  BudgetCut mix(const BudgetCut& fast, const BudgetCut& small, std::int64_t bytes, double seconds);
+  std::optional<BudgetCut> combine(const BudgetCut& fast, const BudgetCut& small,
+                                   const std::vector<std::uint8_t>& takes_small);
+  std::pair<BudgetCut, BudgetCut> bracket(std::int64_t bytes, double seconds);
+
+  const Graph& graph_;
+  const Joint& joint_;
+  const ValueCosts& costs_;
+  ExactOptions options_;
+  FlowNetwork network_;
+  std::vector<std::pair<NodeId, FlowNetwork::Edge>> priced_;  // source edges
+  std::vector<std::pair<double, double>> values_;             // lambda, and what its cut is worth in bytes
+  std::optional<BudgetCut> smallest_, fastest_;
+};
+
+}  // namespace epweave

@@ -1,0 +1,194 @@
+#include "partition/joint.h"
+
+#include <algorithm>
+#include <map>
+
+#include "analysis/collectives.h"
+#include "analysis/effects.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+bool is_tangent(const Graph& graph, const Node& node) {
+  return node.kind == NodeKind::kPlaceholder && graph.text(node.name).find("tangents") != std::string_view::npos;
+}
+
+// A gradient of 1: as large as a number that forward computed, read by backward alone.
+bool is_one_for_loss(const Graph& graph, const Joint& joint, NodeId id) {
+  const Node& node = graph.step().nodes[id];
+  if (node.op == nullptr || node.op->family != OpFamily::kLike || node.op->makes_zeros || node.op->is_random)
+    return false;
+  const TensorType* type = tensor_of(*graph.context, node.type);
+  const auto users = joint.users[id];
+  if (type == nullptr || !is_floating(type->dtype) || type->rank() != 0 || users.empty()) return false;
+  const auto reads_backward = [&](NodeId user) { return graph.step().nodes[user].is_backward(); };
+  return std::ranges::all_of(users, reads_backward) &&
+         std::ranges::none_of(joint.inputs[id], reads_backward);
+}
+
+std::vector<NodeId> list_outputs(const Graph& graph) {
+  const Body& body = graph.step();
+  std::vector<NodeId> outputs;
+  if (body.order.empty() || body.nodes[body.order.back()].kind != NodeKind::kOutput) return outputs;
+  const Node& node = body.nodes[body.order.back()];
+  if (node.args.empty()) return outputs;
+  const Arg result = graph.context->args[node.args].front();
+  const auto items = result.is_list() ? graph.context->args.children(result) : graph.context->args[node.args];
+  for (Arg item : items) outputs.push_back(item.is_node() ? item.as_node() : NodeId());
+  return outputs;
+}
+
+// Kept by forward though nothing reads it.
+bool has_effect(const Node& node) {
+  if (node.kind == NodeKind::kPlaceholder) return true;
+  if (node.kind != NodeKind::kCall) return false;
+  return node.op == nullptr || node.op->writes || node.op->is_effectful || node.op->is_random;
+}
+
+// What reads storage that backward wrote follows from the seeds, too (a buffer for gradients that a chunked loss fills).
+void find_backward(const Graph& graph, Joint& joint) {
+  const Body& body = graph.step();
+  const Effects effects(*graph.context, body);
+  IdSet<NodeId> written(body.nodes.size());  // storage, by backward
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (node.kind == NodeKind::kOutput) continue;
+    if (is_tangent(graph, node) || is_one_for_loss(graph, joint, id)) {
+      joint.seeds.push_back(id);
+      joint.is_seed[id.index()] = 1;
+    }
+    const bool writes = node.is_backward() && node.op != nullptr && node.op->writes;
+    joint.is_backward[id.index()] =
+        joint.seed(id) || writes ||
+        std::ranges::any_of(joint.inputs[id], [&](NodeId input) { return joint.backward(input); }) ||
+        std::ranges::any_of(effects.accesses_of(id),
+                            [&](const StorageAccess& access) { return written.contains(access.storage); });
+    if (!joint.backward(id) || is_wait(node)) continue;
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes) written.insert(access.storage);
+  }
+}
+
+void find_forward(const Graph& graph, Joint& joint) {
+  const Body& body = graph.step();
+  for (std::uint32_t position : joint.forward_outputs)
+    if (const NodeId id = joint.outputs[position]) joint.is_forward[id.index()] = 1;
+  for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
+    const Node& node = body.nodes[*id];
+    if (node.kind == NodeKind::kOutput || joint.backward(*id)) continue;
+    const bool is_needed = has_effect(node) || std::ranges::any_of(joint.users[*id], [&](NodeId user) {
+                             return joint.forward(user);
+                           });
+    if (is_needed) joint.is_forward[id->index()] = 1;
+  }
+}
+
+void divide_outputs(const Graph& graph, Joint& joint) {
+  const StringId grad = graph.intern("grad");
+  joint.outputs = list_outputs(graph);
+  for (std::uint32_t i = 0; i < joint.outputs.size(); ++i) {
+    const bool is_gradient = i < graph.outputs.size() && graph.outputs[i].role == grad;
+    const bool is_backward = is_gradient || (joint.outputs[i] && joint.backward(joint.outputs[i]));
+    (is_backward ? joint.backward_outputs : joint.forward_outputs).push_back(i);
+  }
+}
+
+}  // namespace
+
+Joint read_joint(const Graph& graph) {
+  const Body& body = graph.step();
+  Joint joint;
+  joint.inputs = list_inputs(*graph.context, body);
+  joint.users = invert(joint.inputs, body.order);
+  joint.positions = find_positions(body, body.order);
+  joint.is_seed.resize(body.nodes.size());
+  joint.is_backward.resize(body.nodes.size());
+  joint.is_forward.resize(body.nodes.size());
+  find_backward(graph, joint);
+  if (joint.seeds.empty())
+    throw PassError("partition.backward",
+                    "the graph has no backward: no placeholder is a tangent, and no gradient of a loss begins in it", {},
+                    "give the joint graph of forward, loss and backward");
+  divide_outputs(graph, joint);
+  find_forward(graph, joint);
+  return joint;
+}
+
+IdSet<NodeId> find_state(const Graph& graph) {
+  IdSet<NodeId> state(graph.step().nodes.size());
+  std::size_t position = 0;
+  for (NodeId id : graph.step().order) {
+    if (graph.step().nodes[id].kind != NodeKind::kPlaceholder) continue;
+    if (is_state(graph, position++)) state.insert(id);
+  }
+  return state;
+}
+
+bool is_state(const Graph& graph, std::size_t input) {
+  if (input >= graph.inputs.size()) return false;
+  const std::string_view role = graph.text(graph.inputs[input].role);
+  return role == "parameter" || role == "buffer";
+}
+
+Graph merge_equal_calls(const Graph& graph) {
+  Graph result = graph;
+  Context& context = *result.context;
+  Body& body = result.step();
+  const Joint joint = read_joint(graph);
+  const Effects effects(context, body);
+  std::vector<std::uint8_t> is_needed(body.nodes.size());  // by backward's outputs
+  for (std::uint32_t position : joint.backward_outputs)
+    if (const NodeId id = joint.outputs[position]) is_needed[id.index()] = 1;
+  for (auto id = body.order.rbegin(); id != body.order.rend(); ++id)
+    if (is_needed[id->index()] != 0)
+      for (NodeId input : joint.inputs[*id]) is_needed[input.index()] = 1;
+  IdSet<NodeId> returned(body.nodes.size());
+  for (NodeId id : joint.outputs)
+    if (id) returned.insert(effects.storage_of(id));
+
+  SideTable<NodeId, NodeId> same;
+  std::map<std::vector<std::uint64_t>, NodeId> first;
+  std::map<NodeId, std::vector<NodeId>> merged;
+  std::uint64_t writes = 0;
+  const StringId pass = graph.intern("partition");
+  for (NodeId id : body.order) {
+    Node& node = body.nodes[id];
+    const auto redirect = [&](Arg arg) {
+      return arg.is_node() && same[arg.as_node()] ? Arg::node(same[arg.as_node()]) : arg;
+    };
+    node.args = context.args.map(node.args, redirect);
+    node.kwargs = context.args.map(node.kwargs, redirect);
+    if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
+    writes += node.op->writes;
+    if (has_effect(node) || node.op->family == OpFamily::kRandom || returned.contains(effects.storage_of(id)) ||
+        (node.extra != nullptr && !node.extra->bindings.empty()) ||
+        context.text(node.target).starts_with("aten.empty."))
+      continue;
+    std::vector<std::uint64_t> key = {node.target.index(), is_needed[id.index()], writes};
+    const auto append = [&](const auto& self, ArgRange range) -> void {
+      for (Arg arg : context.args[range]) {
+        key.push_back(static_cast<std::uint64_t>(arg.kind()));
+        key.push_back(arg.is_tree() ? arg.children().count : arg.bits());
+        if (arg.is_tree()) self(self, arg.children());
+      }
+    };
+    append(append, node.args);
+    key.push_back(~0ULL);
+    append(append, node.kwargs);
+    const auto [at, is_new] = first.emplace(std::move(key), id);
+    if (is_new) continue;
+    same.at(id) = at->second;
+    merged[at->second].push_back(id);
+  }
+  for (const auto& [kept, others] : merged) {
+    std::vector<StringId> origins = {body.nodes[kept].name};
+    for (NodeId other : others) origins.push_back(body.nodes[other].name);
+    append_provenance(context, body.nodes[kept],
+                      {.pass = pass, .role = ProvenanceRole::kMerged, .origins = context.own(origins)});
+  }
+  std::erase_if(body.order, [&](NodeId id) { return static_cast<bool>(same[id]); });
+  return result;
+}
+
+}  // namespace epweave

@@ -1,0 +1,200 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+
+#include "compare/rewrite/verify_halves.h"
+#include "ir/text/text.h"
+#include "ops/op.h"
+#include "partition/exact_cut.h"
+#include "partition/halves.h"
+
+namespace epweave {
+namespace {
+
+Graph parse(const std::string& nodes) {
+  return parse_text(fmt::format("epweave text 1\ndevice cuda:0\n{}", nodes), "test");
+}
+
+std::string names_of(const Graph& graph, const std::vector<NodeId>& ids) {
+  std::string text;
+  for (NodeId id : ids) text += fmt::format("{}{}", text.empty() ? "" : " ", graph.text(graph.step().nodes[id].name));
+  return text;
+}
+
+std::string recomputed_of(const Graph& graph, const Cut& cut) {
+  std::vector<NodeId> ids;
+  for (NodeId id : graph.step().order)
+    if (cut.recomputes(id)) ids.push_back(id);
+  return names_of(graph, ids);
+}
+
+// A chain of a product, a relu and a product, with its backward.
+const char* const kChain = R"(
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[64, 64]
+  %w = placeholder : f32[64, 64]
+  %mm = aten.mm.default(%x, %w) : f32[64, 64]
+  %relu = aten.relu.default(%mm) : f32[64, 64]
+  %mm_1 = aten.mm.default(%relu, %w) : f32[64, 64]
+  %loss = aten.sum.default(%mm_1) : f32[]
+  %ones_like = aten.ones_like.default(%loss) : f32[]
+  %expand = aten.expand.default(%ones_like, [64, 64]) : f32[64, 64]{0, 0} bwd
+  %t = aten.t.default(%relu) : f32[64, 64]{1, 64}
+  %mm_2 = aten.mm.default(%t, %expand) : f32[64, 64] bwd
+  output((%loss, %mm_2))
+)";
+
+TEST_CASE("PyTorch's cut saves the product and computes the relu again", "[J36]") {
+  const Graph graph = merge_equal_calls(parse(kChain));
+  const Joint joint = read_joint(graph);
+  const Cut cut = cut_as_torch(graph, joint);
+  CHECK(names_of(graph, joint.seeds) == "ones_like");
+  CHECK(names_of(graph, cut.saved) == "mm");
+  CHECK(recomputed_of(graph, cut) == "relu t");
+}
+
+TEST_CASE("halves are proved, and every damage to them is found", "[J50]") {
+  const Graph graph = parse(kChain);
+  const Joint joint = read_joint(graph);
+  const Halves halves = split_joint(graph, joint, cut_as_torch(graph, joint));
+  CHECK(verify_halves(graph, halves.forward, halves.backward).violations.empty());
+
+  const auto is_found = [&](const auto& damage) {
+    Halves damaged = halves;
+    damage(damaged);
+    return !verify_halves(graph, damaged.forward, damaged.backward).violations.empty();
+  };
+  const auto node_of = [](Graph& half, std::string_view name) -> Node& {
+    for (NodeId id : half.step().order)
+      if (half.text(half.step().nodes[id].name) == name) return half.step().nodes[id];
+    throw CheckError("no such node");
+  };
+  const auto id_of = [](const Graph& half, std::string_view name) {
+    for (NodeId id : half.step().order)
+      if (half.text(half.step().nodes[id].name) == name) return id;
+    throw CheckError("no such node");
+  };
+  const auto retarget = [&](Node& node, std::string_view target) {
+    node.target = graph.intern(target);
+    resolve_op(*graph.context, node);
+  };
+  const auto redirect = [&](Graph& half, std::string_view name, std::string_view from, std::string_view to) {
+    Node& node = node_of(half, name);
+    const NodeId old_value = id_of(half, from), value = id_of(half, to);
+    node.args = graph.context->args.map(
+        node.args, [&](Arg arg) { return arg == Arg::node(old_value) ? Arg::node(value) : arg; });
+  };
+  CHECK(is_found([&](Halves& h) { retarget(node_of(h.backward, "relu"), "aten.sigmoid.default"); }));
+  CHECK(is_found([&](Halves& h) { retarget(node_of(h.forward, "relu"), "aten.sigmoid.default"); }));
+  CHECK(is_found([&](Halves& h) { h.backward.inputs[0].name = graph.intern("relu"); }));        // another saved value
+  CHECK(is_found([&](Halves& h) { h.forward.outputs.back().fqn = graph.intern("relu"); }));     // dropped
+  CHECK(is_found([&](Halves& h) { redirect(h.forward, "output", "mm", "relu"); }));             // swapped
+  CHECK(is_found([&](Halves& h) { redirect(h.backward, "relu", "mm", "ones_like"); }));         // wrong copy
+  CHECK(is_found([&](Halves& h) { redirect(h.backward, "t", "relu", "mm"); }));                 // skips the copy
+  CHECK(is_found([&](Halves& h) { redirect(h.backward, "output", "mm_2", "t"); }));             // another gradient
+  CHECK(is_found([&](Halves& h) { h.backward.outputs[0].fqn = graph.intern("v"); }));           // of another parameter
+  CHECK(is_found([&](Halves& h) { h.backward.inputs[1].name = graph.intern("loss"); }));        // another seed
+  CHECK(is_found([&](Halves& h) { std::swap(h.forward.inputs[0], h.forward.inputs[1]); h.forward.inputs[0].role = graph.intern("x"); }));
+  CHECK(is_found([&](Halves& h) { node_of(h.backward, "mm").type = node_of(h.backward, "ones_like").type; }));
+}
+
+TEST_CASE("tags: what is tagged is computed again", "[J37]") {
+  Graph graph = parse(kChain);
+  const auto tag = [&](std::string_view name, std::string_view word) {
+    for (NodeId id : graph.step().order)
+      if (graph.text(graph.step().nodes[id].name) == name) graph.step().nodes[id].recompute = graph.intern(word);
+  };
+  tag("mm", "MUST_RECOMPUTE");
+  tag("relu", "PREFER_RECOMPUTE");
+  tag("t", "PREFER_RECOMPUTE");
+  const Joint joint = read_joint(graph);
+  const Cut cut = cut_by_tags(graph, joint);
+  CHECK(names_of(graph, cut.saved) == "x w");
+  CHECK(recomputed_of(graph, cut) == "mm relu t");
+  const Halves halves = split_joint(graph, joint, cut);
+  CHECK(verify_halves(graph, halves.forward, halves.backward).violations.empty());
+}
+
+TEST_CASE("a graph without backward is refused") {
+  const Graph graph = parse("graph\n  %x = placeholder : f32[4]\n  %y = aten.relu.default(%x) : f32[4]\n  output((%y,))\n");
+  CHECK_THROWS_AS(read_joint(graph), PassError);
+}
+
+// At most 14 nodes: two inputs, calls of forward, the loss, its seed, and backward calls that read forward values.
+std::string random_graph(std::mt19937& dice) {
+  const auto roll = [&](int n) { return static_cast<int>(dice() % static_cast<unsigned>(n)); };
+  std::string text = "output loss\noutput grad fqn=w\n\ngraph\n  %x = placeholder : f32[32, 32]\n  %w = placeholder : f32[32, 32]\n";
+  std::vector<std::string> values = {"x", "w"};
+  const int forward = 3 + roll(4);
+  const char* const kUnary[] = {"relu", "exp", "neg", "sigmoid"};
+  for (int i = 0; i < forward; ++i) {
+    const std::string a = values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))];
+    const std::string b = values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))];
+    const int kind = roll(4);
+    if (kind == 0) {
+      text += fmt::format("  %v{} = aten.mm.default(%{}, %{}) : f32[32, 32]\n", i, a, b);
+    } else if (kind == 1) {
+      text += fmt::format("  %v{} = aten.mul.Tensor(%{}, %{}) : f32[32, 32]\n", i, a, b);
+    } else if (kind == 2) {
+      text += fmt::format("  %v{} = aten.t.default(%{}) : f32[32, 32]{1, 32}\n", i, a);
+    } else {
+      text += fmt::format("  %v{} = aten.{}.default(%{}) : f32[32, 32]\n", i, kUnary[roll(4)], a);
+    }
+    values.push_back(fmt::format("v{}", i));
+  }
+  text += fmt::format("  %loss = aten.sum.default(%{}) : f32[]\n  %one = aten.ones_like.default(%loss) : f32[]\n", values.back());
+  std::string gradient = "one";
+  for (int i = 0; i < 3; ++i) {
+    const std::string value = values[static_cast<std::size_t>(roll(static_cast<int>(values.size())))];
+    text += fmt::format("  %g{} = aten.mul.Tensor(%{}, %{}) : f32[32, 32] bwd\n", i, value, gradient);
+    gradient = fmt::format("g{}", i);
+  }
+  return text + fmt::format("  output((%loss, %{}))\n", gradient);
+}
+
+TEST_CASE("no choice is better than the exact cut, on 10,000 random graphs", "[J49]") {
+  std::mt19937 dice(1);
+  std::size_t compared = 0;
+  for (int round = 0; round < 10'000; ++round) {
+    const Graph graph = parse(random_graph(dice));
+    const Joint joint = read_joint(graph);
+    const ValueCosts costs = price_values(graph, joint, Cluster{});
+    ExactCuts cuts(graph, joint, costs, {});
+    const double lambda = std::pow(10.0, 7.0 + 0.5 * (round % 8));
+    const BudgetCut best = cuts.cut_at(lambda);
+    const double value = static_cast<double>(best.totals.bytes) + lambda * best.totals.seconds;
+    std::vector<NodeId> calls;
+    for (NodeId id : graph.step().order)
+      if (graph.step().nodes[id].kind == NodeKind::kCall && !joint.backward(id)) calls.push_back(id);
+    REQUIRE(calls.size() <= 8);
+    const BudgetCut within = cuts.cut_within(best.totals.bytes);
+    for (unsigned mask = 0; mask < 1U << calls.size(); ++mask) {
+      Cut cut;
+      NodeId problem;
+      const bool is_cut = try_cut(
+          graph, joint,
+          [&](NodeId id) {
+            const auto at = static_cast<unsigned>(std::ranges::find(calls, id) - calls.begin());
+            return ValueChoice{.is_recomputed = (mask >> at & 1) != 0};
+          },
+          cut, problem);
+      if (!is_cut) continue;
+      const CutTotals totals = add_up(graph, cut, costs);
+      const double other = static_cast<double>(totals.bytes) + lambda * totals.seconds;
+      ++compared;
+      if (other < value * (1 - 1e-6) - 16) FAIL(fmt::format("{} below {} in round {}", other, value, round));
+      if (totals.bytes <= within.totals.bytes && totals.seconds < within.bound_seconds * (1 - 1e-6) - 1e-12)
+        FAIL(fmt::format("{} s below the bound {} in round {}", totals.seconds, within.bound_seconds, round));
+    }
+  }
+  CHECK(compared > 100'000);
+}
+
+}  // namespace
+}  // namespace epweave

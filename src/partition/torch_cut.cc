@@ -1,0 +1,309 @@
+// PyTorch's min-cut partitioner: the network of its solve_min_cut, by its lists, bans and weights.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <queue>
+
+#include "analysis/recompute_tags.h"
+#include "cost/extents.h"
+#include "ops/memory_traits.h"
+#include "ops/op.h"
+#include "partition/cut.h"
+#include "partition/flow.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::uint32_t kFar = 1'000'000'000;  // not read by backward at all
+constexpr std::uint32_t kLongChain = 100;
+constexpr std::int64_t kInfinite = FlowNetwork::kInfinite;
+
+class TorchCut {
+ public:
+  TorchCut(const Graph& graph, const Joint& joint)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        joint_(joint),
+        tags_(graph),
+        traits_(context_),
+        extents_(graph),
+        state_(find_state(graph)),
+        must_save_(body_.nodes.size()),
+        sizes_(body_.nodes.size(), -1),
+        distance_(body_.nodes.size(), kFar),
+        order_(body_.nodes.size()),
+        banned_(body_.nodes.size()),
+        network_(2 * body_.nodes.size() + 2),
+        source_(static_cast<FlowNetwork::Vertex>(2 * body_.nodes.size())),
+        sink_(source_ + 1) {}
+
+  Cut run() {
+    save_collectives();
+    find_distances();
+    for (NodeId id : body_.order) add_node(id);
+    ban_uses_far_apart();
+    ban_long_chains();
+    const std::int64_t value = network_.cut(source_, sink_);
+    if (value >= kInfinite) refuse();
+    return read();
+  }
+
+ private:
+  FlowNetwork::Vertex in(NodeId id) const { return 2 * id.index(); }
+  FlowNetwork::Vertex out(NodeId id) const { return 2 * id.index() + 1; }
+  const Node& node(NodeId id) const { return body_.nodes[id]; }
+  bool is_output(NodeId id) const { return node(id).kind == NodeKind::kOutput; }
+  bool is_call(NodeId id) const { return node(id).kind == NodeKind::kCall; }
+  bool has(NodeId id, MemoryTrait trait) { return traits_.has(node(id), trait); }
+  bool is_element(NodeId id) const { return node(id).op != nullptr && node(id).op->family == OpFamily::kElement; }
+  bool must_recompute(NodeId id) const { return tags_.is_recomputed(node(id)) && !must_save_.contains(id); }
+  TypeKind kind_of(NodeId id) const { return context_.types[node(id).type].kind; }
+
+  // ------------------------------------------------------------------------- sizes and distances
+
+  std::int64_t bytes_of(TypeId type) {
+    if (!type) return 0;
+    const Type& t = context_.types[type];
+    if (t.kind == TypeKind::kTensor) return times(extents_.elements(t.tensor), info(t.tensor.dtype).bytes).value_or(4096);
+    if (t.kind == TypeKind::kScalar) return 1;
+    std::int64_t sum = 0;
+    for (TypeId element : t.elements)
+      if (tensor_of(context_, element) != nullptr) sum += bytes_of(element);
+    return sum;
+  }
+  std::int64_t size_of(NodeId id) {
+    std::int64_t& size = sizes_[id];
+    if (size < 0) size = bytes_of(node(id).type);
+    return size;
+  }
+
+  void find_distances() {
+    std::uint32_t count = 0;
+    for (NodeId id : body_.order)
+      if (joint_.forward(id)) order_[id] = count++;
+    for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
+      if (is_output(*id)) continue;
+      if (!joint_.forward(*id)) {
+        distance_[*id] = 0;
+        continue;
+      }
+      for (NodeId user : joint_.users[*id]) distance_[*id] = std::min(distance_[*id], distance_[user] + 1);
+    }
+  }
+
+  // A collective that is not tagged is saved, or what is taken of its tuple.
+  void save_collectives() {
+    for (NodeId id : body_.order) {
+      if (!is_call(id) || !context_.text(node(id).target).starts_with("_c10d_functional.")) continue;
+      if (!tags_.is_recomputed(node(id))) save_leaves(id);
+    }
+  }
+  void save_leaves(NodeId id) {
+    bool has_elements = false;
+    for (NodeId user : joint_.users[id])
+      if (is_element(user)) {
+        has_elements = true;
+        save_leaves(user);
+      }
+    if (has_elements || !node(id).type) return;
+    if (kind_of(id) != TypeKind::kTuple && kind_of(id) != TypeKind::kList) must_save_.insert(id);
+  }
+
+  // ------------------------------------------------------------------------- bans
+
+  bool is_fusible(NodeId producer, NodeId user) {
+    if (node(user).op != nullptr && node(user).op->family == OpFamily::kJoin) return true;
+    return has(producer, kIsFusible) && has(user, kIsFusible);
+  }
+
+  bool is_materialized_in_backward(NodeId id) {
+    if (has(id, kIsTorchView)) return false;
+    std::vector<NodeId> values = {id};
+    for (std::size_t i = 0; i < values.size(); ++i)
+      for (NodeId user : joint_.users[values[i]]) {
+        if (!joint_.forward(user) && !is_fusible(values[i], user)) return true;
+        if (has(user, kIsTorchView) && std::ranges::find(values, user) == values.end()) values.push_back(user);
+      }
+    return false;
+  }
+
+  bool is_reduction(NodeId id) {
+    std::int64_t taken = 0;
+    for (Arg arg : context_.args[node(id).args])
+      if (arg.is_node()) taken += size_of(arg.as_node());
+    return size_of(id) * 4 < taken;
+  }
+
+  bool is_banned_by_rule(NodeId id) {
+    if (!is_call(id) || is_element(id)) return false;
+    if (node(id).recompute == tags_.must_save || must_save_.contains(id)) return true;
+    if (context_.text(node(id).target).starts_with("aten.lift_fresh")) return false;
+    if (is_device(id)) return false;
+    if (!has(id, kIsRecomputable)) return true;
+    if (is_materialized_in_backward(id)) return true;
+    return is_reduction(id);
+  }
+
+  bool is_device(NodeId id) const {
+    return node(id).type && kind_of(id) == TypeKind::kValue && context_.types[node(id).type].value.is(ArgKind::kDevice);
+  }
+
+  void ban(NodeId id) {
+    if (has(id, kIsTorchView) || must_recompute(id)) return;
+    if (node(id).type && kind_of(id) == TypeKind::kScalar &&
+        context_.text(context_.types[node(id).type].py_type) == "SymFloat")
+      return;
+    banned_.insert(id);
+    network_.add_edge(source_, in(id), kInfinite);
+  }
+
+  // ------------------------------------------------------------------------- network
+
+  bool is_gradient(NodeId id) const {
+    return std::ranges::any_of(joint_.backward_outputs,
+                               [&](std::uint32_t position) { return joint_.outputs[position] == id; });
+  }
+
+  void add_node(NodeId id) {
+    if (is_output(id)) return;
+    if (joint_.backward(id)) {
+      network_.add_edge(in(id), sink_, kInfinite);
+      return;
+    }
+    if (is_gradient(id)) network_.add_edge(out(id), sink_, kInfinite);
+    if (must_recompute(id)) {
+      network_.add_edge(in(id), sink_, kInfinite);
+      return;
+    }
+    if (node(id).kind == NodeKind::kPlaceholder) ban(id);
+    if (joint_.forward(id) && is_banned_by_rule(id)) ban(id);
+    network_.add_edge(in(id), out(id), weigh(id));
+    for (NodeId user : joint_.users[id])
+      if (!is_output(user) && !joint_.seed(user)) network_.add_edge(out(id), in(user), kInfinite);
+  }
+
+  std::int64_t weigh(NodeId id) {
+    if (!node(id).type) return kInfinite;
+    switch (kind_of(id)) {
+      case TypeKind::kScalar:
+        return context_.text(context_.types[node(id).type].py_type) == "SymFloat" ? 4 : 1;
+      case TypeKind::kTensor:
+        break;
+      case TypeKind::kValue:
+        return is_device(id) ? kInfinite : 0;  // meshes and groups
+      case TypeKind::kTuple:
+      case TypeKind::kList:
+        return kInfinite;
+    }
+    if (state_.contains(id)) return 0;
+    const double factor = std::pow(1.1, std::max(std::min(distance_[id], 100U), 1U));
+    const auto weight = static_cast<std::int64_t>(static_cast<double>(size_of(id)) * factor);
+    const bool is_materialized =
+        node(id).kind == NodeKind::kPlaceholder ||
+        !std::ranges::all_of(joint_.users[id], [&](NodeId user) { return is_fusible(id, user); });
+    return is_materialized ? weight : 2 * weight;
+  }
+
+  using Queue = std::priority_queue<std::pair<std::uint32_t, NodeId>, std::vector<std::pair<std::uint32_t, NodeId>>,
+                                    std::greater<>>;
+
+  // The place of the first call behind the users that does not fuse with what it reads.
+  std::uint32_t find_first_unfusible(NodeId id, std::uint32_t last) {
+    ++stamp_;
+    Queue queue;  // places twice: fusible ones odd, so that one that is not comes first
+    std::vector<NodeId> users;
+    for (NodeId user : joint_.users[id])
+      if (joint_.forward(user)) queue.push({2 * order_[user] + 1, user});
+    while (!queue.empty()) {
+      const auto [place, next] = queue.top();
+      queue.pop();
+      if (place % 2 == 0) return place / 2;
+      if (seen_.at(next) == stamp_) continue;
+      seen_.at(next) = stamp_;
+      for (NodeId user : joint_.users[next])
+        if (joint_.forward(user) && order_[user] <= last)
+          queue.push({2 * order_[user] + (is_fusible(next, user) ? 1 : 0), user});
+    }
+    return last;
+  }
+
+  void ban_uses_far_apart() {
+    for (NodeId id : body_.order) {
+      if (!joint_.forward(id)) continue;
+      std::uint32_t last = 0;
+      bool is_used = false;
+      for (NodeId user : joint_.users[id])
+        if (joint_.forward(user)) {
+          last = std::max(last, order_[user]);
+          is_used = true;
+        }
+      if (!is_used) continue;
+      const std::uint32_t first = find_first_unfusible(id, last);
+      for (NodeId user : joint_.users[id])
+        if (joint_.forward(user) && order_[user] > first && !banned_.contains(user) && is_fusible(id, user)) ban(user);
+    }
+  }
+
+  void ban_long_chains() {
+    IdSet<NodeId> visited(body_.nodes.size());
+    for (NodeId start : body_.order) {
+      if (!joint_.forward(start)) continue;
+      Queue queue;
+      queue.push({order_[start], start});
+      while (!queue.empty()) {
+        const NodeId id = queue.top().second;
+        queue.pop();
+        if (!visited.insert(id)) continue;
+        if (order_[id] > order_[start] + kLongChain && queue.empty()) {
+          ban(id);
+          break;
+        }
+        for (NodeId user : joint_.users[id])
+          if (joint_.forward(user) && !banned_.contains(user) && is_fusible(id, user)) queue.push({order_[user], user});
+      }
+    }
+  }
+
+  // ------------------------------------------------------------------------- result
+
+  [[noreturn]] void refuse() const {
+    for (NodeId id : body_.order)
+      if (banned_.contains(id) && !can_save(context_, node(id)) && node(id).kind == NodeKind::kCall)
+        throw PassError("partition.cut", "backward needs it; PyTorch's rules allow neither to save nor to compute it again",
+                        site_of(graph_, node(id)), "use --policy exact, or tag it MUST_RECOMPUTE");
+    throw PassError("partition.cut", "no cut keeps forward and backward apart", {}, "use --policy exact");
+  }
+
+  // Groups, which weigh nothing, are looked up again.
+  Cut read() const {
+    return make_cut(graph_, joint_, [&](NodeId id) {
+      return ValueChoice{.is_recomputed = network_.is_on_sink_side(in(id)), .can_save = can_save(context_, node(id))};
+    });
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  const Joint& joint_;
+  const RecomputeTags tags_;
+  MemoryTraits traits_;
+  Extents extents_;
+  IdSet<NodeId> state_, must_save_;
+  IdVector<NodeId, std::int64_t> sizes_;
+  IdVector<NodeId, std::uint32_t> distance_;  // edges to the nearest user that forward does not need
+  IdVector<NodeId, std::uint32_t> order_;     // of what forward needs
+  IdSet<NodeId> banned_;
+  SideTable<NodeId, std::uint32_t> seen_;
+  std::uint32_t stamp_ = 0;
+  FlowNetwork network_;
+  FlowNetwork::Vertex source_, sink_;
+};
+
+}  // namespace
+
+Cut cut_as_torch(const Graph& graph, const Joint& joint) {
+  return TorchCut(graph, joint).run();
+}
+
+}  // namespace epweave

@@ -1,0 +1,221 @@
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "analysis/recompute_tags.h"
+#include "commands.h"
+#include "common/graphs.h"
+#include "common/report.h"
+#include "compare/rewrite/verify_halves.h"
+#include "cost/live_bytes.h"
+#include "cost/step_model.h"
+#include "partition/exact_cut.h"
+#include "partition/halves.h"
+
+namespace epweave::cli {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+// What --budget says: a share of the bytes that no recomputation holds, bytes, or seconds of recomputation.
+struct Budget {
+  enum class Kind : std::uint8_t { kNone, kShare, kBytes, kSeconds } kind = Kind::kNone;
+  double value = 0;
+};
+
+Budget parse_budget(const std::string& text) {
+  if (text.empty()) return {};
+  Budget budget{Budget::Kind::kShare, 0};
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, budget.value);
+  const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
+  const auto scale = [&](Budget::Kind kind, double factor) {
+    budget.kind = kind;
+    budget.value *= factor;
+  };
+  bool is_known = true;
+  if (unit == "MiB") {
+    scale(Budget::Kind::kBytes, kMiB);
+  } else if (unit == "GiB") {
+    scale(Budget::Kind::kBytes, 1024 * kMiB);
+  } else if (unit == "ms") {
+    scale(Budget::Kind::kSeconds, 1e-3);
+  } else {
+    is_known = unit.empty() && budget.value <= 1;
+  }
+  if (error != std::errc() || !is_known || !(budget.value >= 0) || budget.value > 1e18)
+    throw UsageError(fmt::format("--budget: '{}' is no budget\n  expected a share from 0 to 1, or an amount as in "
+                                 "--budget 26000MiB, --budget 24GiB, --budget 23.5ms",
+                                 text));
+  return budget;
+}
+
+BudgetCut choose_exact(ExactCuts& cuts, const Budget& budget) {
+  switch (budget.kind) {
+    case Budget::Kind::kNone:
+      return cuts.cut_within(cuts.smallest().totals.bytes);
+    case Budget::Kind::kShare: {
+      const auto bytes = static_cast<std::int64_t>(budget.value * static_cast<double>(cuts.fastest().totals.bytes));
+      return cuts.cut_within(std::max(bytes, cuts.smallest().totals.bytes));
+    }
+    case Budget::Kind::kBytes:
+      return cuts.cut_within(static_cast<std::int64_t>(budget.value));
+    case Budget::Kind::kSeconds:
+      return cuts.cut_within_seconds(budget.value);
+  }
+  return {};
+}
+
+// The bytes that forward, then backward hold at most, without the inputs of the step.
+std::int64_t find_peak_of(const Halves& halves, const CutTotals& totals) {
+  std::int64_t peak = 0;
+  for (const Graph* half : {&halves.forward, &halves.backward}) {
+    const StepModel model = model_step(*half, Cluster{});
+    std::vector<Place> order(model.size());
+    for (Place place = 0; place < order.size(); ++place) order[place] = place;
+    const std::int64_t own = find_peak(model, order).bytes - model.input_bytes;
+    peak = std::max(peak, own + (half == &halves.backward ? totals.bytes : 0));
+  }
+  return peak;
+}
+
+std::string_view kind_of(const Graph& graph, NodeId id, const ValueCosts& costs) {
+  const Node& node = graph.step().nodes[id];
+  if (node.type && graph.context->types[node.type].kind == TypeKind::kScalar) return "symbol";
+  if (costs.is_state[id.index()] != 0) return "parameter";
+  return costs.is_gathered[id.index()] != 0 ? "gathered" : "activation";
+}
+
+class Partition {
+ public:
+  Partition(const PartitionOptions& options, Console& console)
+      : options_(options),
+        console_(console),
+        budget_(parse_budget(options.budget)),
+        graph_(read_joint_input()),
+        joint_(read_joint(graph_)),
+        costs_(price_values(graph_, joint_, Cluster{})),
+        cuts_(graph_, joint_, costs_,
+              {.regather = options.reshard == "never" ? Regather::kNever : Regather::kAlways,
+               .keeps_heavy = options.policy == "exact" && budget_.kind == Budget::Kind::kNone}) {}
+
+  int run() {
+    BudgetCut chosen = choose();
+    chosen.bound_seconds = std::max(0.0, std::min(chosen.bound_seconds, chosen.totals.seconds));
+    const Halves halves = split_joint(graph_, joint_, chosen.cut);
+    require_proof(halves);
+    const std::int64_t peak = find_peak_of(halves, chosen.totals);
+    const Json report = write_report(chosen, peak);
+    OutputFile forward(options_.forward), backward(options_.backward);
+    forward.write(output_bytes(halves.forward, {.path = options_.forward}));
+    backward.write(output_bytes(halves.backward, {.path = options_.backward}));
+    std::optional<OutputFile> report_file;
+    if (!options_.report.empty()) {
+      report_file.emplace(options_.report);
+      report_file->write(report_text(report));
+    }
+    forward.commit();
+    backward.commit();
+    if (report_file) report_file->commit();
+    if (console_.json()) console_.print(report_text(report));
+    if (!console_.json())
+      console_.info(fmt::format("{:.2f} MiB saved ({:.2f} gathered), {:.4f} ms computed again (at least {:.4f} for as few "
+                                "bytes), peak {:.2f} MiB",
+                                static_cast<double>(chosen.totals.bytes) / kMiB,
+                                static_cast<double>(chosen.totals.gathered) / kMiB, chosen.totals.seconds * 1e3,
+                                chosen.bound_seconds * 1e3, static_cast<double>(peak) / kMiB));
+    return kFine;
+  }
+
+ private:
+  Graph read_joint_input() {
+    if (budget_.kind != Budget::Kind::kNone && options_.policy != "exact")
+      throw UsageError(fmt::format("--budget: policy '{}' takes no budget\n  expected --policy exact beside --budget",
+                                   options_.policy));
+    Graph graph = read_sound_input(options_.input);
+    return options_.policy == "min-cut" ? merge_equal_calls(graph) : graph;
+  }
+
+  BudgetCut choose() {
+    if (options_.policy == "exact") return choose_exact(cuts_, budget_);
+    BudgetCut chosen;
+    chosen.cut = options_.policy == "tags" ? cut_by_tags(graph_, joint_) : cut_as_torch(graph_, joint_);
+    chosen.totals = add_up(graph_, chosen.cut, costs_);
+    // What these bytes need at least, if whole parameters are not among them.
+    const std::int64_t activations = chosen.totals.bytes - chosen.totals.gathered;
+    if (cuts_.smallest().totals.bytes <= activations)
+      chosen.bound_seconds = cuts_.cut_within(activations).bound_seconds;
+    return chosen;
+  }
+
+  // Nothing is written that is not proved to compute what the joint graph does.
+  void require_proof(const Halves& halves) const {
+    const RewriteReport report = epweave::verify_halves(graph_, halves.forward, halves.backward);
+    if (report.violations.empty()) return;
+    const Violation& first = report.violations.front();
+    throw PassError("partition.state",
+                    fmt::format("forward, then backward would compute something else: {}", first.message), first.site,
+                    "a value is overwritten before backward reads it: tag what is computed from it MUST_SAVE, or use "
+                    "--policy exact");
+  }
+
+  Json write_report(const BudgetCut& chosen, std::int64_t peak) const {
+    Json saved = Json::array(), recomputed = Json::array();
+    for (NodeId id : chosen.cut.saved) {
+      const NodeId base = costs_.base[id.index()];
+      saved.push_back({{"name", graph_.text(graph_.step().nodes[id].name)},
+                       {"bytes", costs_.bytes[base.index()]},
+                       {"storage", graph_.text(graph_.step().nodes[base].name)},
+                       {"kind", kind_of(graph_, id, costs_)},
+                       {"why", why(id)}});
+    }
+    for (NodeId id : graph_.step().order)
+      if (chosen.cut.recomputes(id))
+        recomputed.push_back({{"name", graph_.text(graph_.step().nodes[id].name)},
+                              {"target", graph_.text(graph_.step().nodes[id].target)},
+                              {"seconds", costs_.seconds[id.index()]}});
+    const double gap = chosen.totals.seconds > 0 && chosen.bound_seconds > 0
+                           ? chosen.totals.seconds / chosen.bound_seconds - 1
+                           : 0;
+    return {{"graph", options_.input.path},
+            {"policy", options_.policy},
+            {"budget", options_.budget.empty() ? Json() : Json(options_.budget)},
+            {"saved", std::move(saved)},
+            {"saved_bytes", chosen.totals.bytes},
+            {"gathered_bytes", chosen.totals.gathered},
+            {"recomputed", std::move(recomputed)},
+            {"recompute_flops", chosen.totals.flops},
+            {"recompute_seconds", chosen.totals.seconds},
+            {"peak_bytes", peak},
+            {"bound_seconds", chosen.bound_seconds},
+            {"gap", gap},
+            {"refused", Json::array()}};
+  }
+
+  std::string_view why(NodeId id) const {
+    const Node& node = graph_.step().nodes[id];
+    if (node.kind == NodeKind::kPlaceholder) return "an input of the step";
+    if (options_.policy == "tags")
+      return node.recompute ? graph_.text(node.recompute) : "not tagged to be computed again";
+    if (!can_run_twice(node)) return "may not run twice";
+    return options_.policy == "exact" ? "cheaper than to compute it again" : "in the minimum cut";
+  }
+
+  const PartitionOptions& options_;
+  Console& console_;
+  Budget budget_;
+  Graph graph_;
+  Joint joint_;
+  ValueCosts costs_;
+  ExactCuts cuts_;
+};
+
+}  // namespace
+
+int partition(const PartitionOptions& options, Console& console) {
+  check_output({.path = options.forward});
+  check_output({.path = options.backward});
+  return Partition(options, console).run();
+}
+
+}  // namespace epweave::cli
