@@ -9,6 +9,7 @@
 #include "compare/rewrite/verify_calls.h"
 #include "compare/rewrite/verify_interface.h"
 #include "compare/rewrite/verify_joins.h"
+#include "compare/rewrite/verify_movement.h"
 #include "compare/rewrite/verify_orders.h"
 #include "compare/rewrite/verify_rows.h"
 #include "compare/rewrite/verify_storage.h"
@@ -30,6 +31,7 @@ class RewriteVerifier {
         rows_(claims, numbers_),
         strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         orders_(claims),
+        movement_(claims, storage_.effects_of_a(), storage_.effects_of_b()),
         report_(report) {}
 
   void run() {
@@ -37,6 +39,7 @@ class RewriteVerifier {
     joins_.learn_sums();
     check_inputs(claims_);
     claims_.check_parts();
+    movement_.run();
     for (NodeId id : b_.step().order) check_node(id);
     calls_.check_uniform();
     const PartFacts facts = calls_.find_facts(storage_.effects_of_a());
@@ -58,7 +61,7 @@ class RewriteVerifier {
 
  private:
   void check_node(NodeId id) {
-    calls_.check_added(id);
+    if (!movement_.accounts_for(id)) calls_.check_added(id);
     orders_.visit(id);
     switch (claims_[id].kind) {
       case ClaimKind::kWhole:
@@ -85,6 +88,10 @@ class RewriteVerifier {
         ++report_.joins;
         joins_.check_join(id);
         break;
+      case ClaimKind::kMoved:
+        ++report_.whole;
+        calls_.check_type(id);
+        break;
       case ClaimKind::kSize:
       case ClaimKind::kBlocks:  // with the split or join that is made with it
       case ClaimKind::kNone:
@@ -102,6 +109,7 @@ class RewriteVerifier {
   RowCheck rows_;
   StrideCheck strides_;
   OrderCheck orders_;
+  MovementCheck movement_;
   RewriteReport& report_;
 };
 
