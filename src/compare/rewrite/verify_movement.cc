@@ -82,6 +82,11 @@ void MovementCheck::run() {
   const bool has_moved =
       std::ranges::any_of(b_.order, [&](NodeId id) { return claims_[id].kind == ClaimKind::kMoved; });
   if (!has_moved) return;
+  for (const Launch& launch : find_launches(context_, a_)) {
+    const Node& node = a_.nodes[launch.node];
+    const Arg group = arg_of(context_, node, group_position(*node.op));
+    if (group.is_node() && launch.group.is_node()) lookups_.at(group.as_node()) = launch.group.as_node();
+  }
   for (const auto [id, node] : walk(context_, b_)) {
     const ClaimKind kind = claims_[id].kind;
     if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
@@ -503,7 +508,8 @@ std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg gro
   if (group.is_node()) {
     const NodeId a = of_b ? claims_[group.as_node()].origin : group.as_node();
     if (!a) return {};
-    return (std::uint64_t{1} << 32) + claims_.find_class(a).index();
+    const NodeId first = lookups_[a] ? lookups_[a] : claims_.find_class(a);
+    return (std::uint64_t{1} << 32) + first.index();
   }
   if (!group.is(ArgKind::kText) && !group.is(ArgKind::kProcessGroup)) return {};
   const ProcessGroup* found = find_group(graph, group.as_name());

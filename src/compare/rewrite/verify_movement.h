@@ -92,6 +92,7 @@ class MovementCheck {
   std::map<NodeId, std::size_t> tuples_;
   std::vector<Storage> storages_;
   std::vector<std::vector<std::uint32_t>> groups_;  // ranks
+  SideTable<NodeId, NodeId> lookups_;               // of A: the first node that looks the same group up
   std::map<NodeId, std::vector<NodeId>> waits_of_;
   IdSet<NodeId> accounted_;
 };
