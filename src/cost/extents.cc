@@ -1,6 +1,7 @@
 #include "cost/extents.h"
 
 #include <algorithm>
+#include <map>
 
 #include "analysis/collectives.h"
 #include "ops/bind.h"
@@ -20,43 +21,42 @@ Count plus(Count a, Count b) {
 
 Extents::Extents(const Graph& graph)
     : graph_(graph), context_(*graph.context), body_(graph.step()), facts_(graph) {
-  for (NodeId id : body_.order)
-    if (is_launch(body_.nodes[id])) balance(body_.nodes[id]);
-  numbers_.clear();  // what had no number before may have one now
+  for (const Symbol& symbol : graph.symbols)
+    if (symbol.replaced_by && symbol_of(context_.exprs.poly(*symbol.replaced_by)) != symbol.name)
+      replaced_.emplace(symbol.name, *symbol.replaced_by);
+  std::vector<NodeId> exchanges;
+  for (NodeId id : body_.order) {
+    const OpInfo* op = body_.nodes[id].op;
+    if (op != nullptr && op->family == OpFamily::kAllToAll) exchanges.push_back(id);
+  }
+  for (bool is_changed = true; is_changed;) {
+    is_changed = false;
+    for (NodeId id : exchanges) is_changed |= balance(body_.nodes[id]);
+    numbers_.clear();  // what had no number before may have one now
+  }
+  find_common_share();
+  is_balanced_ = true;
 }
 
-void Extents::balance(const Node& node) {
+// Whether a symbol got its share of the exchange's rows.
+bool Extents::balance(const Node& node) {
   const auto sends = node.op->find_param("input_split_sizes");
   const auto receives = node.op->find_param("output_split_sizes");
-  if (!sends || !receives) return;
   const Arg sent = arg_of(context_, node, 0);
-  if (!sent.is_node()) return;
+  if (!sends || !receives || !sent.is_node()) return false;
   const TensorType* rows = tensor_of(context_, body_.nodes[sent.as_node()].type);
-  if (rows == nullptr || rows->sizes.empty()) return;
-  for (const std::size_t position : {*sends, *receives}) {
-    const Arg sizes = arg_of(context_, node, position);
-    // Rows that came back from another exchange are shares themselves.
-    const Count count = number(rows->sizes[0]);
-    if (count) share(sizes, *count);
-  }
-  if (const Count count = number(rows->sizes[0])) share_result(node, *count);
+  if (rows == nullptr || rows->sizes.empty()) return false;
+  const Count count = number(rows->sizes[0]);
+  if (!count) return false;
+  const bool is_sent = share(arg_of(context_, node, *sends), *count);
+  const bool is_received = share(arg_of(context_, node, *receives), *count);
+  return is_sent || is_received;
 }
 
-void Extents::share_result(const Node& node, std::int64_t rows) {
-  const TensorType* result = tensor_of(context_, node.type);
-  if (result == nullptr || result->sizes.empty() || number(result->sizes[0])) return;
-  const std::vector<StringId> symbols = graph_.context->exprs.symbols(result->sizes[0]);
-  for (StringId symbol : symbols) give(symbol, rows / static_cast<std::int64_t>(symbols.size()));
-}
-
-void Extents::give(StringId symbol, std::int64_t rows) {
-  if (facts_.hint(symbol) || !shares_.emplace(symbol, rows).second) return;
-  numbers_.clear();
-}
-
-void Extents::share(Arg sizes, std::int64_t rows) {
-  if (!sizes.is_list()) return;
+bool Extents::share(Arg sizes, std::int64_t rows) {
+  if (!sizes.is_list()) return false;
   const auto members = static_cast<std::int64_t>(sizes.children().count);
+  bool is_changed = false;
   for (Arg size : context_.args.children(sizes)) {
     ExprId expr;
     if (size.is(ArgKind::kSymbolic)) expr = size.as_expr();
@@ -65,11 +65,51 @@ void Extents::share(Arg sizes, std::int64_t rows) {
       if (type && context_.types[type].kind == TypeKind::kScalar) expr = context_.types[type].expr;
     }
     if (!expr || number(expr)) continue;
-    const Poly& poly = context_.exprs[context_.exprs.poly(expr)];
-    if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
-    const Atom& atom = context_.exprs[poly.terms[0].atoms[0]];
-    if (atom.kind != AtomKind::kSymbol) continue;
-    give(atom.name, rows / std::max<std::int64_t>(members, 1));
+    const StringId symbol = symbol_of(context_.exprs.poly(expr));
+    if (!symbol) continue;
+    is_changed |= shares_.emplace(last_symbol(symbol), rows / std::max<std::int64_t>(members, 1)).second;
+    numbers_.clear();
+  }
+  return is_changed;
+}
+
+// Of a polynomial that is one symbol.
+StringId Extents::symbol_of(PolyId id) const {
+  const Poly& poly = context_.exprs[id];
+  if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) return {};
+  if (!(poly.terms[0].coefficient == Rational{1, 1})) return {};
+  const Atom& atom = context_.exprs[poly.terms[0].atoms[0]];
+  return atom.kind == AtomKind::kSymbol ? atom.name : StringId();
+}
+
+// The symbol that stands for this one where it was replaced.
+StringId Extents::last_symbol(StringId symbol) const {
+  for (std::size_t steps = 0; steps < replaced_.size(); ++steps) {
+    const auto replaced = replaced_.find(symbol);
+    const StringId next =
+        replaced == replaced_.end() ? StringId() : symbol_of(context_.exprs.poly(replaced->second));
+    if (!next) break;
+    symbol = next;
+  }
+  return symbol;
+}
+
+// The one that most symbols got; the smallest of several. Shares of count exchanges, one row, are none.
+void Extents::find_common_share() {
+  std::map<std::int64_t, std::size_t> times;
+  for (const auto& [symbol, rows] : shares_)
+    if (rows > 1) ++times[rows];
+  const auto most = std::ranges::max_element(times, {}, [](const auto& entry) { return entry.second; });
+  if (most != times.end()) common_share_ = most->first;
+}
+
+// To the symbols of the extent that have no number.
+void Extents::give_common_share(ExprId extent) {
+  for (const StringId symbol : graph_.context->exprs.symbols(extent)) {
+    const bool is_read =
+        context_.text(symbol).starts_with('u');  // torch's name of what the step itself reads
+    if (is_read && !facts_.hint(symbol) && !replaced_.contains(symbol))
+      shares_.emplace(symbol, *common_share_);
   }
 }
 
@@ -78,17 +118,33 @@ Count Extents::number(ExprId extent) {
   if (const auto constant = context_.exprs.constant(extent)) return constant;
   const auto [known, is_new] = numbers_.try_emplace(extent, std::nullopt);
   if (!is_new) return known->second;
+  Count number = evaluate(context_.exprs.poly(extent));
+  if (!number && common_share_) {
+    give_common_share(extent);
+    number = evaluate(context_.exprs.poly(extent));
+  }
+  // Facts may say what a sum is whose symbols nothing gives a number. They are the whole's: a part's symbols
+  // have shares of their own.
+  if (!number && is_balanced_) number = evaluate(facts_.normalize(extent));
+  return numbers_[extent] = number;
+}
+
+Count Extents::evaluate(PolyId poly) {
   const auto value_of = [&](StringId symbol) -> std::optional<std::int64_t> {
     if (const auto hint = facts_.hint(symbol)) return hint;
-    const auto share = shares_.find(symbol);
-    return share == shares_.end() ? std::nullopt : std::optional(share->second);
+    if (const auto share = shares_.find(symbol); share != shares_.end()) return share->second;
+    const auto replaced = replaced_.find(symbol);
+    return replaced == replaced_.end() ? std::nullopt : number(replaced->second);
   };
-  // Facts may say what a sum is whose symbols they do not know one by one.
-  for (const PolyId poly : {context_.exprs.poly(extent), facts_.normalize(extent)}) {
-    const std::optional<Rational> value = context_.exprs.evaluate(poly, value_of);
-    if (value && value->is_integer()) return numbers_[extent] = value->num;
-  }
-  return std::nullopt;
+  const std::optional<Rational> value = context_.exprs.evaluate(poly, value_of);
+  return value && value->is_integer() ? Count(value->num) : std::nullopt;
+}
+
+bool Extents::is_assumed(ExprId extent) {
+  if (!extent || context_.exprs.constant(extent)) return false;
+  number(extent);
+  return std::ranges::any_of(graph_.context->exprs.symbols(extent),
+                             [&](StringId symbol) { return shares_.contains(symbol); });
 }
 
 Count Extents::elements(const TensorType& tensor) {

@@ -6,7 +6,8 @@
 //
 //   e = all_to_all_single(x : [3072, 256], [u6, u7], [u4, u5], "35")      u4 = u5 = u6 = u7 = 1536
 //
-// So are symbols that only the recorded result has (torchtitan's chunker keeps those of the whole there).
+// An exchange may be given the rows of another one: shares are handed on until nothing changes. What has no
+// number then (torchtitan's chunker keeps symbols of the whole in the types of parts) gets the commonest share.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +34,17 @@ class Extents {
   Count storage_bytes(const TensorType& tensor);
 
   std::size_t assumed() const { return shares_.size(); }  // symbols that were taken to be balanced
+  // Whether the extent's number rests on such a symbol.
+  bool is_assumed(ExprId extent);
 
  private:
-  void balance(const Node& node);
-  void share(Arg sizes, std::int64_t rows);
-  void share_result(const Node& node, std::int64_t rows);
-  void give(StringId symbol, std::int64_t rows);
+  bool balance(const Node& node);
+  bool share(Arg sizes, std::int64_t rows);
+  void find_common_share();
+  void give_common_share(ExprId extent);
+  Count evaluate(PolyId poly);
+  StringId last_symbol(StringId symbol) const;
+  StringId symbol_of(PolyId poly) const;
 
   const Graph& graph_;
   const Context& context_;
@@ -46,6 +52,9 @@ class Extents {
   Facts facts_;
   std::unordered_map<StringId, std::int64_t> shares_;
   std::unordered_map<ExprId, Count> numbers_;
+  std::unordered_map<StringId, ExprId> replaced_;
+  Count common_share_;
+  bool is_balanced_ = false;  // shares are final
 };
 
 }  // namespace epweave

@@ -373,15 +373,15 @@ constexpr OpRow kRows[] = {
     {"aten.empty.memory_format",
      "(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
      "pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     OpFamily::kFactory, Linearity::kNone, CostClass::kMemory, rules::factory},
+     OpFamily::kFactory, Linearity::kNone, CostClass::kMemory, rules::factory, kUnset},
     {"aten.empty_like.default",
      "(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
      "pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     OpFamily::kLike, Linearity::kNone, CostClass::kMemory, rules::factory_like, kTypesOnly},
+     OpFamily::kLike, Linearity::kNone, CostClass::kMemory, rules::factory_like, kTypesOnly | kUnset},
     {"aten.empty_strided.default",
      "(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? "
      "device=None, bool? pin_memory=None) -> Tensor",
-     OpFamily::kFactory, Linearity::kNone, CostClass::kMemory, rules::empty_strided},
+     OpFamily::kFactory, Linearity::kNone, CostClass::kMemory, rules::empty_strided, kUnset},
     {"aten.eq.Scalar", "(Tensor self, Scalar other) -> Tensor", OpFamily::kElementwise, Linearity::kNone,
      CostClass::kMemory, rules::binary_bool},
     {"aten.eq.Tensor", "(Tensor self, Tensor other) -> Tensor", OpFamily::kElementwise, Linearity::kNone,
@@ -636,11 +636,11 @@ constexpr OpRow kRows[] = {
     {"aten.new_empty.default",
      "(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? "
      "device=None, bool? pin_memory=None) -> Tensor",
-     OpFamily::kNew, Linearity::kNone, CostClass::kMemory, rules::new_factory, kTypesOnly},
+     OpFamily::kNew, Linearity::kNone, CostClass::kMemory, rules::new_factory, kTypesOnly | kUnset},
     {"aten.new_empty_strided.default",
      "(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, "
      "Device? device=None, bool? pin_memory=None) -> Tensor",
-     OpFamily::kNew, Linearity::kNone, CostClass::kMemory, rules::new_empty_strided, kTypesOnly},
+     OpFamily::kNew, Linearity::kNone, CostClass::kMemory, rules::new_empty_strided, kTypesOnly | kUnset},
     {"aten.new_full.default",
      "(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, "
      "Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -950,7 +950,7 @@ constexpr OpRow kRows[] = {
     {"bucketing._pre_bucket_all_gather.default",
      "(Tensor[] ag_ins, SymInt group_size, ScalarType dtype, SymInt[] out_dtype_ints, SymInt rank, "
      "SymInt[]? foreach_group_indices=None) -> Tensor",
-     OpFamily::kOpaque, Linearity::kNone, CostClass::kMemory, rules::bucket_all_gather},
+     OpFamily::kOpaque, Linearity::kNone, CostClass::kMemory, rules::bucket_all_gather, kOneSlot},
     {"bucketing._pre_bucket_reduce_scatter.default",
      "(Tensor[] rs_ins, SymInt group_size, SymInt[]? unpadded_input_indices=None) -> Tensor",
      OpFamily::kOpaque, Linearity::kNone, CostClass::kMemory, rules::bucket_reduce_scatter},

@@ -8,7 +8,15 @@
 
 namespace epweave {
 
-enum OpFlags : unsigned { kNoFlags = 0, kEffectful = 1, kRandom = 2, kTypesOnly = 4, kZeros = 8 };
+enum OpFlags : unsigned {
+  kNoFlags = 0,
+  kEffectful = 1,
+  kRandom = 2,
+  kTypesOnly = 4,
+  kZeros = 8,
+  kUnset = 16,    // leaves the elements of its result as they are (ops/traffic.h)
+  kOneSlot = 32,  // writes one rank's slot of its result
+};
 
 struct OpRow {
   std::string_view target;

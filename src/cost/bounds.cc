@@ -1,0 +1,375 @@
+#include "cost/bounds.h"
+
+#include <algorithm>
+
+#include "cost/one_machine.h"
+
+namespace epweave {
+namespace {
+
+using Pairs = std::span<const std::pair<Place, Place>>;
+
+// torchtitan's rematerialisation copies a forward node into the backward, with its policy.
+bool is_recomputed(const Graph& graph, const Node& node) {
+  if (!node.is_backward()) return false;
+  const std::string_view policy = graph.text(node.recompute);
+  return policy.ends_with("RECOMPUTE") || graph.text(node.name).find("_recomputed") != std::string_view::npos;
+}
+
+// The nodes that take time, and those without time where paths meet. Vertices are in the order of their places.
+struct Network {
+  std::vector<Place> places;  // by vertex
+  std::vector<double> seconds;
+  std::vector<std::uint32_t> streams;   // kNoPlace: takes no time
+  PlaceLists before, after;             // lists of vertices
+  std::vector<std::uint32_t> vertices;  // by place: the vertex behind which it is ready; kNoPlace: at once
+  std::uint32_t stream_count = 0;
+
+  std::size_t size() const { return places.size(); }
+};
+
+class NetworkBuilder {
+ public:
+  NetworkBuilder(const StepModel& model, Pairs more)
+      : model_(model), more_(list_of(model, more)), last_(model.size(), kNoPlace) {}
+
+  Network run() {
+    Network& n = network_;
+    n.vertices.assign(model_.size(), kNoPlace);
+    n.stream_count = static_cast<std::uint32_t>(model_.step_groups.size()) + 1;
+    n.before.begins.assign(1, 0);
+    for (Place place = 0; place < model_.size(); ++place) add(place);
+    n.after = invert(n.before);
+    return std::move(n);
+  }
+
+ private:
+  static PlaceLists list_of(const StepModel& model, Pairs more) {
+    std::vector<std::pair<Place, Place>> pairs;
+    for (const auto& [before, after] : more) pairs.emplace_back(after, before);
+    return list_pairs(model.size(), pairs);
+  }
+
+  void add(Place place) {
+    Network& n = network_;
+    const auto vertex = static_cast<std::uint32_t>(n.places.size());
+    const std::size_t begin = n.before.items.size();
+    for (const PlaceLists* lists : std::initializer_list<const PlaceLists*>{&model_.before, &more_})
+      for (const Place before : (*lists)[place])
+        if (const std::uint32_t from = n.vertices[before]; from != kNoPlace)
+          if (std::exchange(last_[from], place) != place) n.before.items.push_back(from);
+    const std::size_t count = n.before.items.size() - begin;
+    const double seconds = model_.seconds[place];
+    if (seconds == 0 && count < 2) {
+      if (count == 1) n.vertices[place] = n.before.items.back();
+      n.before.items.resize(begin);
+      return;
+    }
+    n.vertices[place] = vertex;
+    n.places.push_back(place);
+    n.seconds.push_back(seconds);
+    const bool is_launch = model_.kinds[place] == StepKind::kLaunch;
+    n.streams.push_back(seconds == 0 ? kNoPlace : is_launch ? model_.groups[place] + 1 : 0);
+    n.before.begins.push_back(static_cast<std::uint32_t>(n.before.items.size()));
+  }
+
+  const StepModel& model_;
+  PlaceLists more_;
+  std::vector<Place> last_;  // by vertex: the place that listed it last
+  Network network_;
+};
+
+class BoundFinder {
+ public:
+  BoundFinder(const Network& network, const HeadsAndTails* known)
+      : n_(network),
+        heads_(n_.size(), 0),
+        tails_(n_.size(), 0),
+        jobs_(n_.stream_count),
+        dist_(n_.size()),
+        known_(known) {}
+
+  StepBounds run() {
+    propagate_heads(0);
+    propagate_tails(n_.size());
+    StepBounds bounds;
+    bounds.critical_path = longest();
+    bounds.load = load();
+    bounds.head_load_tail = whole_bound();
+    find_joints();
+    take_known();
+    raise_heads();
+    raise_tails();
+    bounds.joints = std::max({longest(), whole_bound(), bounds.head_load_tail});
+    bounds.lower_bound = std::max({bounds.critical_path, bounds.load, bounds.joints});
+    return bounds;
+  }
+
+  const std::vector<double>& heads() const { return heads_; }
+  const std::vector<double>& tails() const { return tails_; }
+
+ private:
+  using Vertex = std::uint32_t;
+
+  void propagate_heads(std::size_t from) {
+    for (auto v = static_cast<Vertex>(from); v < n_.size(); ++v)
+      for (const Vertex before : n_.before[v])
+        heads_[v] = std::max(heads_[v], heads_[before] + n_.seconds[before]);
+  }
+  void propagate_tails(std::size_t to) {
+    for (auto v = static_cast<Vertex>(to); v-- > 0;)
+      for (const Vertex after : n_.after[v])
+        tails_[v] = std::max(tails_[v], tails_[after] + n_.seconds[after]);
+  }
+  double longest() const {
+    double most = 0;
+    for (Vertex v = 0; v < n_.size(); ++v) most = std::max(most, heads_[v] + n_.seconds[v] + tails_[v]);
+    return most;
+  }
+  double load() const {
+    std::vector<double> sums(n_.stream_count, 0);
+    for (Vertex v = 0; v < n_.size(); ++v)
+      if (n_.streams[v] != kNoPlace) sums[n_.streams[v]] += n_.seconds[v];
+    return std::ranges::max(sums);
+  }
+
+  void take_known() {
+    if (known_ == nullptr || known_->heads.empty()) return;
+    for (Vertex v = 0; v < n_.size(); ++v) {
+      heads_[v] = std::max(heads_[v], known_->heads[n_.places[v]]);
+      tails_[v] = std::max(tails_[v], known_->tails[n_.places[v]]);
+    }
+    propagate_heads(0);
+    propagate_tails(n_.size());
+  }
+
+  void clear_jobs() {
+    for (auto& jobs : jobs_) jobs.clear();
+  }
+  void add_job(Vertex v, double head, double tail) {
+    if (n_.streams[v] != kNoPlace) jobs_[n_.streams[v]].push_back({head, n_.seconds[v], tail});
+  }
+  double jobs_bound(double known) {
+    for (auto& jobs : jobs_) known = one_machine_bound(jobs, heap_, known);
+    return known;
+  }
+  double whole_bound() {
+    clear_jobs();
+    for (Vertex v = 0; v < n_.size(); ++v) add_job(v, heads_[v], tails_[v]);
+    return jobs_bound(0);
+  }
+
+  // ------------------------------------------------------------------------- joints
+
+  // A longest path, from its first vertex.
+  std::vector<Vertex> longest_path() const {
+    std::vector<Vertex> path;
+    if (n_.size() == 0) return path;
+    Vertex at = 0;
+    for (Vertex v = 0; v < n_.size(); ++v)
+      if (through(v) > through(at)) at = v;
+    const auto end = [&](Vertex v) { return heads_[v] + n_.seconds[v]; };
+    for (Vertex v = at;;) {
+      path.push_back(v);
+      const auto before = n_.before[v];
+      if (before.empty()) break;
+      v = *std::ranges::max_element(before, {}, end);
+    }
+    std::ranges::reverse(path);
+    const auto rest = [&](Vertex v) { return tails_[v] + n_.seconds[v]; };
+    for (auto after = n_.after[at]; !after.empty(); after = n_.after[path.back()])
+      path.push_back(*std::ranges::max_element(after, {}, rest));
+    return path;
+  }
+
+  // The vertices that all paths from one to the other go through, where paths fork or meet.
+  std::vector<Vertex> find_cuts(Vertex from, Vertex to) {
+    inside_.assign(n_.size(), 0);
+    inside_[from] = 1;
+    for (Vertex v = from; v < to; ++v)
+      if (inside_[v] != 0)
+        for (const Vertex after : n_.after[v]) inside_[after] = 1;
+    std::vector<Vertex> cuts;
+    if (inside_[to] == 0) return cuts;
+    inside_[to] = 2;
+    Vertex reach = to;  // the first vertex that something behind `v` comes from
+    for (Vertex v = to + 1; v-- > from;) {
+      if (inside_[v] != 2) continue;
+      std::size_t edges = 0;
+      const bool is_cut = v <= reach;
+      for (const Vertex before : n_.before[v])
+        if (before >= from && inside_[before] != 0) {
+          inside_[before] = 2;
+          reach = std::min(reach, before);
+          ++edges;
+        }
+      if (is_cut && (edges > 1 || n_.after[v].size() > 1)) cuts.push_back(v);
+    }
+    std::ranges::reverse(cuts);
+    return cuts;
+  }
+
+  // A step forks at its loss: what the forward saves goes around everything behind. So the cuts are those in front of
+  // and behind one vertex of a longest path: the one of a few that gives the most.
+  void find_joints() {
+    constexpr std::size_t kSamples = 16;
+    const std::vector<Vertex> path = longest_path();
+    if (path.size() < 2) return;
+    for (std::size_t k = 1; k < kSamples; ++k) {
+      const Vertex middle = path[path.size() * k / kSamples];
+      if (middle == path.front() || middle == path.back()) continue;
+      std::vector<Vertex> joints = find_cuts(path.front(), middle);
+      const std::vector<Vertex> behind = find_cuts(middle, path.back());
+      joints.insert(joints.end(), behind.begin(), behind.end());
+      if (joints.size() > joints_.size()) joints_ = std::move(joints);
+    }
+    // And a few of the path itself.
+    constexpr double kOfPath = 400;
+    const double step = through(path.front()) / kOfPath;
+    double next = 0;
+    for (const Vertex v : path)
+      if (heads_[v] >= next) {
+        joints_.push_back(v);
+        next = heads_[v] + step;
+      }
+    std::ranges::sort(joints_);
+    const auto repeated = std::ranges::unique(joints_);
+    joints_.erase(repeated.begin(), repeated.end());
+  }
+
+  double through(Vertex v) const { return heads_[v] + n_.seconds[v] + tails_[v]; }
+
+  // How many joints back from the k-th to look for its ancestors: few for most, all for some.
+  static std::size_t span_of(std::size_t k) { return k % 64 == 0 ? ~std::size_t{0} : k % 8 == 0 ? 32 : 4; }
+
+  void raise_heads() {
+    std::size_t done = 0;
+    for (std::size_t k = 0; k < joints_.size(); ++k) {
+      const Vertex joint = joints_[k];
+      propagate_heads_between(done, joint);
+      done = joint;
+      const std::size_t span = span_of(joints_.size() - 1 - k);
+      const Vertex first = k < span ? 0 : joints_[k - span];
+      clear_jobs();
+      std::fill(dist_.begin() + first, dist_.begin() + joint, -1.0);
+      for (const Vertex before : n_.before[joint]) dist_[before] = 0;
+      for (Vertex v = joint; v-- > first;) {
+        if (dist_[v] < 0) continue;
+        add_job(v, heads_[v], dist_[v]);
+        for (const Vertex before : n_.before[v])
+          dist_[before] = std::max(dist_[before], dist_[v] + n_.seconds[v]);
+      }
+      heads_[joint] = jobs_bound(heads_[joint]);
+    }
+    propagate_heads_between(done, n_.size());
+  }
+  void propagate_heads_between(std::size_t from, std::size_t to) {
+    for (auto v = static_cast<Vertex>(from); v < std::min(to + 1, n_.size()); ++v)
+      for (const Vertex before : n_.before[v])
+        heads_[v] = std::max(heads_[v], heads_[before] + n_.seconds[before]);
+  }
+
+  void raise_tails() {
+    std::size_t done = n_.size();
+    for (std::size_t k = joints_.size(); k-- > 0;) {
+      const Vertex joint = joints_[k];
+      propagate_tails_between(joint, done);
+      done = joint;
+      const std::size_t span = span_of(k);
+      const auto end = joints_.size() - k <= span ? static_cast<Vertex>(n_.size()) : joints_[k + span] + 1;
+      clear_jobs();
+      std::fill(dist_.begin() + joint, dist_.begin() + end, -1.0);
+      for (const Vertex after : n_.after[joint]) dist_[after] = 0;
+      for (Vertex v = joint + 1; v < end; ++v) {
+        if (dist_[v] < 0) continue;
+        add_job(v, dist_[v], tails_[v]);
+        for (const Vertex after : n_.after[v])
+          dist_[after] = std::max(dist_[after], dist_[v] + n_.seconds[v]);
+      }
+      tails_[joint] = jobs_bound(tails_[joint]);
+    }
+    propagate_tails_between(0, done);
+  }
+  void propagate_tails_between(std::size_t from, std::size_t to) {
+    for (auto v = static_cast<Vertex>(std::min(to, n_.size())); v-- > from;)
+      for (const Vertex after : n_.after[v])
+        tails_[v] = std::max(tails_[v], tails_[after] + n_.seconds[after]);
+  }
+
+  const Network& n_;
+  std::vector<double> heads_, tails_;
+  std::vector<std::vector<MachineJob>> jobs_;  // by stream
+  MachineHeap heap_;
+  std::vector<Vertex> joints_;
+  std::vector<std::uint8_t> inside_;  // of a search between two vertices
+  std::vector<double> dist_;          // longest path to or from a joint; negative: none
+  const HeadsAndTails* known_;        // null: none
+};
+
+// Raises heads to what comes before needs, and tails to what comes behind.
+void propagate(const StepModel& model, HeadsAndTails& paths) {
+  for (Place place = 0; place < model.size(); ++place)
+    for (const Place before : model.before[place])
+      paths.heads[place] = std::max(paths.heads[place], paths.heads[before] + model.seconds[before]);
+  for (auto place = static_cast<Place>(model.size()); place-- > 0;)
+    for (const Place after : model.after[place])
+      paths.tails[place] = std::max(paths.tails[place], paths.tails[after] + model.seconds[after]);
+}
+
+// Of every place, those that take no time included.
+HeadsAndTails spread(const StepModel& model, const Network& network, const BoundFinder& finder) {
+  HeadsAndTails all{std::vector<double>(model.size(), 0), std::vector<double>(model.size(), 0)};
+  for (std::uint32_t v = 0; v < network.size(); ++v) {
+    all.heads[network.places[v]] = finder.heads()[v];
+    all.tails[network.places[v]] = finder.tails()[v];
+  }
+  propagate(model, all);
+  return all;
+}
+
+}  // namespace
+
+StepBounds find_bounds(const StepModel& model, Pairs more, HeadsAndTails* known) {
+  const Network network = NetworkBuilder(model, more).run();
+  BoundFinder finder(network, known);
+  const StepBounds bounds = finder.run();
+  if (known != nullptr) *known = spread(model, network, finder);
+  return bounds;
+}
+
+HeadsAndTails find_longest_paths(const StepModel& model) {
+  HeadsAndTails paths{std::vector<double>(model.size(), 0), std::vector<double>(model.size(), 0)};
+  propagate(model, paths);
+  return paths;
+}
+
+std::vector<Place> find_critical_path(const StepModel& model, const HeadsAndTails& paths) {
+  std::vector<Place> path;
+  if (model.size() == 0) return path;
+  const auto end = [&](Place place) { return paths.heads[place] + model.seconds[place]; };
+  const auto rest = [&](Place place) { return paths.tails[place] + model.seconds[place]; };
+  Place at = 0;
+  for (Place place = 0; place < model.size(); ++place)
+    if (end(place) + paths.tails[place] > end(at) + paths.tails[at]) at = place;
+  path.push_back(at);
+  for (auto before = model.before[at]; !before.empty(); before = model.before[path.back()])
+    path.push_back(*std::ranges::max_element(before, {}, end));
+  std::ranges::reverse(path);
+  for (auto after = model.after[at]; !after.empty(); after = model.after[path.back()])
+    path.push_back(*std::ranges::max_element(after, {}, rest));
+  return path;
+}
+
+std::vector<std::pair<Place, Place>> keep_recomputation_behind(const Graph& graph, const StepModel& model) {
+  const auto node_at = [&](Place place) -> const Node& { return graph.step().nodes[model.nodes[place]]; };
+  Place loss = kNoPlace;
+  for (const Place place : find_critical_path(model, find_longest_paths(model)))
+    if (!node_at(place).is_backward() && node_at(place).kind == NodeKind::kCall) loss = place;
+  std::vector<std::pair<Place, Place>> pairs;
+  if (loss == kNoPlace) return pairs;
+  for (Place place = loss + 1; place < model.size(); ++place)
+    if (is_recomputed(graph, node_at(place))) pairs.emplace_back(loss, place);
+  return pairs;
+}
+
+}  // namespace epweave

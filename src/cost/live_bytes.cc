@@ -1,0 +1,64 @@
+#include "cost/live_bytes.h"
+
+#include <algorithm>
+
+namespace epweave {
+
+LiveBytes::LiveBytes(const StepModel& model) : model_(model) {
+  clear();
+}
+
+void LiveBytes::clear() {
+  left_ = model_.storage_users;
+  live_ = peak_ = model_.input_bytes;
+  peak_at_ = kNoPlace;
+}
+
+LiveBytes::Change LiveBytes::change(Place place) const {
+  Change change;
+  for (const std::uint32_t storage : model_.storages[place]) {
+    if (model_.storage_lives[storage] == StorageLife::kInput) continue;
+    const std::int64_t bytes = model_.storage_bytes[storage];
+    if (model_.storage_homes[storage] == place) change.made += bytes;
+    if (left_[storage] == 1 && model_.storage_lives[storage] == StorageLife::kResult) change.freed += bytes;
+  }
+  return change;
+}
+
+void LiveBytes::place(Place place) {
+  const Change now = change(place);
+  for (const std::uint32_t storage : model_.storages[place]) --left_[storage];
+  live_ += now.made;
+  if (peak_at_ == kNoPlace || live_ > peak_) {
+    peak_ = live_;
+    peak_at_ = place;
+  }
+  live_ -= now.freed;
+}
+
+PeakMemory find_peak(const StepModel& model, std::span<const Place> order) {
+  LiveBytes memory(model);
+  for (const Place place : order) memory.place(place);
+  return {memory.peak(), memory.peak_at()};
+}
+
+std::vector<std::uint32_t> live_storages(const StepModel& model, std::span<const Place> order, Place at) {
+  std::vector<std::uint32_t> left = model.storage_users;
+  std::vector<std::uint8_t> is_made(model.storage_bytes.size(), 0);
+  for (const Place place : order) {
+    for (const std::uint32_t storage : model.storages[place])
+      if (model.storage_homes[storage] == place) is_made[storage] = 1;
+    if (place == at) break;
+    for (const std::uint32_t storage : model.storages[place]) --left[storage];
+  }
+  std::vector<std::uint32_t> live;
+  for (std::uint32_t storage = 0; storage < left.size(); ++storage) {
+    const StorageLife life = model.storage_lives[storage];
+    if (life == StorageLife::kInput || is_made[storage] == 0) continue;
+    if (left[storage] > 0 || life == StorageLife::kOutput) live.push_back(storage);
+  }
+  std::ranges::stable_sort(live, std::greater(), [&](std::uint32_t s) { return model.storage_bytes[s]; });
+  return live;
+}
+
+}  // namespace epweave

@@ -1,0 +1,95 @@
+// Seconds of one call, by the shape of the cluster. docs/overlap.md has the formulas.
+//
+//   mm(bf16[4096, 7168], bf16[7168, 2048])      the larger of 2mnk at 70 % of the peak and its bytes, and 2 us
+//   all_to_all_single of 402 MB in 2 nodes      what crosses at the NIC's rate, and 20 us
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cost/cost.h"
+#include "cost/extents.h"
+#include "cost/step_model.h"
+#include "ops/op.h"
+
+namespace epweave {
+
+// A tensor of a type, with numbers for its extents.
+struct PricedTensor {
+  const TensorType* type = nullptr;
+  std::int64_t stored = 0;  // bytes of all its elements
+  std::int64_t moved = 0;   // the same with dimensions of stride 0 counted once
+  bool on_host = false;
+  bool is_known = true;     // its extents have numbers
+  bool is_assumed = false;  // they rest on balanced ones
+};
+
+struct Price {
+  double seconds = 0;
+  std::int64_t bytes = 0;
+  PriceSource source = PriceSource::kNone;
+  std::string problem;  // kUnpriced: why
+};
+
+class Pricer {
+ public:
+  Pricer(const Graph& graph, const Cluster& cluster, Extents& extents);
+
+  StepKind kind_of(NodeId id);
+  // Of a call of kind kKernel; `inputs` are its operands, each once, in the order of the arguments.
+  Price price_kernel(NodeId id, std::span<const NodeId> inputs);
+  Price price_launch(NodeId id, const StepGroup& group);
+  // The group that a launch names. A group without ranks has 0 of them.
+  StepGroup group_of(Arg group) const;
+  // Whether the host goes on behind a kernel only when it is done.
+  bool stops_host(NodeId id) const;
+
+  std::span<const PricedTensor> tensors_of(TypeId type);
+
+ private:
+  struct Range {
+    std::uint32_t begin = 0, count = 0;
+    bool is_set = false;
+  };
+  struct Operands {
+    std::vector<PricedTensor> taken, given;
+    std::int64_t read = 0, written = 0;  // bytes moved
+  };
+
+  using Shape = std::vector<double>;
+
+  void add_tensors(TypeId type);
+  PricedTensor measure(const TensorType& tensor);
+  bool is_host_only(NodeId id);
+  bool is_copying_reshape(const Node& node);
+
+  void take_operands(NodeId id, std::span<const NodeId> inputs);
+  double bandwidth() const;
+  bool is_between_devices(const OpInfo& op) const;
+  double moved_bytes(const Node& node) const;
+  double slot_bytes() const;
+
+  std::int64_t product_bytes(const OpInfo& op) const;
+  std::optional<double> flops_of(NodeId id);
+  std::optional<Shape> shape_of(const Node& node, std::string_view param);
+  std::optional<double> attention_flops(const Node& node);
+  double attention_share(double keys) const;
+  double peak_of(const OpInfo& op) const;
+
+  static std::int64_t message_bytes(OpFamily family, std::int64_t sent, std::int64_t received);
+  double transfer_seconds(OpFamily family, double bytes, const StepGroup& group) const;
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  const Cluster& cluster_;
+  Extents& extents_;
+  CostModel costs_;
+  std::int64_t rank_ = 0;
+  std::int64_t document_ = 0;  // tokens that a token sees at most, by the trace's options; 0: not said
+  SideTable<TypeId, Range> ranges_;
+  std::vector<PricedTensor> tensors_;
+  Operands operands_;
+};
+
+}  // namespace epweave

@@ -1,0 +1,316 @@
+#include "cost/step_model.h"
+
+#include <algorithm>
+#include <array>
+
+#include "analysis/aliases.h"
+#include "analysis/collectives.h"
+#include "analysis/host_copy.h"
+#include "analysis/order.h"
+#include "cost/prices.h"
+#include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+using Pairs = std::vector<std::pair<Place, Place>>;
+
+// Each place's list without repetition, in the order of first mention.
+PlaceLists without_repetition(const PlaceLists& lists, std::size_t items) {
+  PlaceLists unique;
+  unique.begins.assign(1, 0);
+  unique.items.reserve(lists.items.size());
+  std::vector<std::uint32_t> last(items, ~0U);
+  for (std::uint32_t i = 0; i < lists.size(); ++i) {
+    for (const Place item : lists[i])
+      if (std::exchange(last[item], i) != i) unique.items.push_back(item);
+    unique.begins.push_back(static_cast<std::uint32_t>(unique.items.size()));
+  }
+  return unique;
+}
+
+class ModelBuilder {
+ public:
+  ModelBuilder(const Graph& graph, const Cluster& cluster, const MeasuredCosts* measured)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        extents_(graph),
+        pricer_(graph, cluster, extents_),
+        measured_(measured),
+        facts_(find_order_facts(context_, body_)),
+        places_(find_positions(body_, body_.order)) {
+    model_.cluster = cluster;
+    model_.nodes = body_.order;
+  }
+
+  StepModel run() {
+    find_kinds();
+    find_prices();
+    find_orders();
+    find_host_reads();
+    find_storages();
+    model_.assumed_symbols = extents_.assumed();
+    return std::move(model_);
+  }
+
+ private:
+  const Node& node(NodeId id) const { return body_.nodes[id]; }
+  Place place_of(NodeId id) const { return places_[id]; }
+
+  void find_kinds() {
+    const std::size_t size = body_.order.size();
+    model_.kinds.resize(size);
+    model_.launches.assign(size, kNoPlace);
+    for (Place place = 0; place < size; ++place) {
+      const NodeId id = body_.order[place];
+      model_.kinds[place] = pricer_.kind_of(id);
+      if (model_.kinds[place] == StepKind::kWait)
+        model_.launches[place] = place_of(find_waited_launch(context_, body_, id));
+    }
+  }
+
+  void find_prices() {
+    const std::size_t size = body_.order.size();
+    model_.seconds.assign(size, 0);
+    model_.bytes.assign(size, 0);
+    model_.stops_host.assign(size, 0);
+    model_.sources.assign(size, PriceSource::kNone);
+    model_.groups.assign(size, kNoPlace);
+    std::size_t next_launch = 0;
+    for (Place place = 0; place < size; ++place) {
+      const NodeId id = body_.order[place];
+      if (model_.kinds[place] == StepKind::kKernel) {
+        give_price(place, pricer_.price_kernel(id, facts_.inputs[id]));
+        model_.stops_host[place] = pricer_.stops_host(id);
+      } else if (model_.kinds[place] == StepKind::kLaunch) {
+        const std::uint32_t group = group_position_of(facts_.launches[next_launch++].group);
+        model_.groups[place] = group;
+        give_price(place, pricer_.price_launch(id, model_.step_groups[group]));
+      }
+    }
+  }
+
+  void give_price(Place place, Price price) {
+    model_.seconds[place] = price.seconds;
+    model_.bytes[place] = price.bytes;
+    model_.sources[place] = price.source;
+    if (price.source == PriceSource::kUnpriced) model_.unpriced.push_back({place, std::move(price.problem)});
+  }
+
+  std::uint32_t group_position_of(Arg group) {
+    const auto known = std::ranges::find(group_args_, group);
+    if (known != group_args_.end()) return static_cast<std::uint32_t>(known - group_args_.begin());
+    group_args_.push_back(group);
+    model_.step_groups.push_back(pricer_.group_of(group));
+    return static_cast<std::uint32_t>(group_args_.size() - 1);
+  }
+
+  void find_orders() {
+    const auto size = static_cast<Place>(body_.order.size());
+    model_.inputs.begins.assign(1, 0);
+    model_.inputs.items.reserve(facts_.inputs.total());
+    Pairs pairs;
+    pairs.reserve(facts_.inputs.total() + facts_.effects.order_edges().size());
+    for (Place place = 0; place < size; ++place) {
+      for (const NodeId input : facts_.inputs[body_.order[place]]) {
+        model_.inputs.items.push_back(place_of(input));
+        pairs.emplace_back(place, place_of(input));
+      }
+      model_.inputs.begins.push_back(static_cast<std::uint32_t>(model_.inputs.items.size()));
+    }
+    for (const OrderEdge& edge : facts_.effects.order_edges())
+      pairs.emplace_back(place_of(edge.after), place_of(edge.before));
+    model_.before = without_repetition(list_pairs(size, pairs), size);
+    model_.after = invert(model_.before);
+  }
+
+  // The first node behind the copy that makes the host wait stays between the copy and who reads it on the host.
+  void find_host_reads() {
+    struct Copy {
+      Place copy, wait;
+    };
+    std::vector<Copy> copies;  // of each storage the last
+    SideTable<NodeId, std::uint32_t> copy_of(~0U);
+    std::vector<std::uint32_t> open;
+    for (Place place = 0; place < body_.order.size(); ++place) {
+      const NodeId id = body_.order[place];
+      if (!copies.empty() && reads_elements(node(id)))
+        for (const NodeId input : facts_.inputs[id])
+          if (const std::uint32_t at = copy_of[facts_.effects.storage_of(input)]; at != ~0U)
+            if (copies[at].wait != kNoPlace) {
+              model_.host_reads.emplace_back(copies[at].copy, copies[at].wait);
+              model_.host_reads.emplace_back(copies[at].wait, place);
+            }
+      const auto copy = find_host_copy(context_, body_, node(id));
+      if (copy && !copy->is_blocking) {
+        copy_of.at(facts_.effects.storage_of(id)) = static_cast<std::uint32_t>(copies.size());
+        open.push_back(static_cast<std::uint32_t>(copies.size()));
+        copies.push_back({place, kNoPlace});
+      } else if (copy || makes_host_wait(context_, body_, node(id))) {
+        for (const std::uint32_t at : open) copies[at].wait = place;
+        open.clear();
+      }
+    }
+    std::ranges::sort(model_.host_reads);
+    const auto repeated = std::ranges::unique(model_.host_reads);
+    model_.host_reads.erase(repeated.begin(), repeated.end());
+  }
+
+  // ------------------------------------------------------------------------- storages
+
+  using Storages = std::vector<std::uint32_t>;
+
+  void find_storages() {
+    roots_.begins.assign(1, 0);
+    PlaceLists touched{.begins = {0}, .items = {}};
+    for (Place place = 0; place < body_.order.size(); ++place) {
+      find_roots(place);
+      for (const Place input : model_.inputs[place]) append(touched, roots_[input]);
+      append(touched, roots_[place]);
+      if (model_.kinds[place] == StepKind::kWait && model_.cluster.hold_inputs != 0)
+        for (const Place operand : model_.inputs[model_.launches[place]]) append(touched, roots_[operand]);
+      touched.begins.push_back(static_cast<std::uint32_t>(touched.items.size()));
+    }
+    model_.storages = without_repetition(touched, model_.storage_bytes.size());
+    model_.storage_users.assign(model_.storage_bytes.size(), 0);
+    for (const std::uint32_t storage : model_.storages.items) ++model_.storage_users[storage];
+    for (Place place = 0; place < body_.order.size(); ++place) {
+      if (node(body_.order[place]).kind != NodeKind::kOutput) continue;
+      for (const std::uint32_t storage : model_.storages[place])
+        if (model_.storage_lives[storage] == StorageLife::kResult)
+          model_.storage_lives[storage] = StorageLife::kOutput;
+    }
+  }
+
+  static void append(PlaceLists& lists, std::span<const Place> items) {
+    lists.items.insert(lists.items.end(), items.begin(), items.end());
+  }
+
+  // The storages that the node's value shows.
+  void find_roots(Place place) {
+    const NodeId id = body_.order[place];
+    if (const std::optional<Place> shown = shown_place(place)) {
+      const Storages roots(roots_[*shown].begin(), roots_[*shown].end());
+      append(roots_, roots);
+    } else if (const auto element = computed_element(id)) {
+      const Storages roots(roots_[place_of(element->tuple)].begin(), roots_[place_of(element->tuple)].end());
+      append_element(roots, *element);
+    } else if (node(id).kind != NodeKind::kOutput) {
+      make_storages(place);
+    }
+    roots_.begins.push_back(static_cast<std::uint32_t>(roots_.items.size()));
+  }
+
+  std::optional<Place> shown_place(Place place) {
+    const NodeId id = body_.order[place];
+    if (may_copy(node(id)) && model_.kinds[place] == StepKind::kKernel) return std::nullopt;
+    if (const NodeId shown = shown_operand(context_, body_, id)) return place_of(shown);
+    if (model_.kinds[place] != StepKind::kView || computed_element(id)) return std::nullopt;
+    // A view whose schema does not say of what.
+    for (const Place input : model_.inputs[place])
+      if (roots_.begins[input] != roots_.begins[input + 1]) return input;
+    return std::nullopt;
+  }
+
+  std::optional<TupleElement> computed_element(NodeId id) const {
+    if (node(id).op == nullptr || node(id).op->family != OpFamily::kElement) return std::nullopt;
+    return tuple_element(context_, body_, node(id));
+  }
+
+  // Of a computed tuple, whose tensors have a storage each.
+  void append_element(const Storages& roots, const TupleElement& element) {
+    const TypeId tuple = node(element.tuple).type;
+    if (!tuple) return append(roots_, roots);
+    std::size_t position = 0;
+    const auto& elements = context_.types[tuple].elements;
+    for (std::int64_t i = 0; i < element.index && i < static_cast<std::int64_t>(elements.size()); ++i)
+      position += pricer_.tensors_of(elements[static_cast<std::size_t>(i)]).size();
+    if (element.index >= static_cast<std::int64_t>(elements.size())) return append(roots_, roots);
+    const std::size_t count = pricer_.tensors_of(elements[static_cast<std::size_t>(element.index)]).size();
+    for (std::size_t i = position; i < std::min(position + count, roots.size()); ++i)
+      roots_.items.push_back(roots[i]);
+  }
+
+  void make_storages(Place place) {
+    const Node& made = node(body_.order[place]);
+    const bool is_input = made.kind != NodeKind::kCall;
+    for (const PricedTensor& tensor : pricer_.tensors_of(made.type)) {
+      roots_.items.push_back(static_cast<std::uint32_t>(model_.storage_bytes.size()));
+      const std::int64_t bytes = tensor.on_host ? 0 : tensor.stored;
+      model_.storage_bytes.push_back(bytes);
+      model_.storage_homes.push_back(place);
+      model_.storage_lives.push_back(is_input ? StorageLife::kInput : StorageLife::kResult);
+      if (is_input) model_.input_bytes += bytes;
+    }
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  Extents extents_;
+  Pricer pricer_;
+  [[maybe_unused]] const MeasuredCosts* measured_;
+  OrderFacts facts_;
+  IdVector<NodeId, std::uint32_t> places_;
+  std::vector<Arg> group_args_;
+  PlaceLists roots_;  // by place: the storages that its value shows
+  StepModel model_;
+};
+
+}  // namespace
+
+std::string_view name_of(StepKind kind) {
+  static constexpr std::array<std::string_view, 8> kNames = {"free",   "view",   "allocation", "host",
+                                                             "kernel", "launch", "wait",       "item"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(PriceSource source) {
+  static constexpr std::array<std::string_view, kPriceSources> kNames = {
+      "none", "modelled", "assumed", "measured", "interpolated", "unpriced"};
+  return kNames[static_cast<std::size_t>(source)];
+}
+
+PlaceLists list_pairs(std::size_t size, std::span<const std::pair<Place, Place>> pairs) {
+  PlaceLists lists;
+  lists.begins.assign(size + 1, 0);
+  lists.items.resize(pairs.size());
+  for (const auto& pair : pairs) ++lists.begins[pair.first + 1];
+  for (std::size_t i = 1; i <= size; ++i) lists.begins[i] += lists.begins[i - 1];
+  std::vector<std::uint32_t> next(lists.begins.begin(), lists.begins.end() - 1);
+  for (const auto& [first, second] : pairs) lists.items[next[first]++] = second;
+  return lists;
+}
+
+PlaceLists invert(const PlaceLists& lists) {
+  PlaceLists inverse;
+  inverse.begins.assign(lists.size() + 1, 0);
+  inverse.items.resize(lists.items.size());
+  for (const Place item : lists.items) ++inverse.begins[item + 1];
+  for (std::size_t i = 1; i <= lists.size(); ++i) inverse.begins[i] += inverse.begins[i - 1];
+  std::vector<std::uint32_t> next(inverse.begins.begin(), inverse.begins.end() - 1);
+  for (Place place = 0; place < lists.size(); ++place)
+    for (const Place item : lists[place]) inverse.items[next[item]++] = place;
+  return inverse;
+}
+
+StepModel model_step(const Graph& graph, const Cluster& cluster, const MeasuredCosts* measured) {
+  return ModelBuilder(graph, cluster, measured).run();
+}
+
+void require_prices(const Graph& graph, const StepModel& model) {
+  if (model.unpriced.empty()) return;
+  const auto& [place, reason] = model.unpriced.front();
+  const std::size_t others = model.unpriced.size() - 1;
+  throw PassError(
+      "simulate.unpriced",
+      "nothing says what the call costs: " + reason +
+          (others == 0 ? "" : "; " + std::to_string(others) + " others have no price either"),
+      site_of(graph, graph.step().nodes[model.nodes[place]]),
+      "give measured costs (--costs) that have it, or take such calls to be free (--unpriced free)");
+}
+
+}  // namespace epweave

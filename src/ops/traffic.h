@@ -1,0 +1,27 @@
+// What a kernel moves through memory, by what its op does with its operands: what a price asks of a row.
+//
+//   y = gather(x, dim, index)       reads as many rows of x as it writes
+//   x = index_put_(x, index, v)     writes as many rows of x as v has
+//   y = zeros_like(x)               writes y and reads nothing
+#pragma once
+
+#include <cstdint>
+
+#include "ops/op.h"
+
+namespace epweave {
+
+enum class Traffic : std::uint8_t {
+  kEach,       // each operand and each result once
+  kAllocates,  // nothing: elements are left as they are
+  kFills,      // each result
+  kTakesRows,  // of the first operand what the result has; the others once
+  kPutsRows,   // into the first operand what the others have
+  kSorts,      // passes over operands and results
+  kSlot,       // each operand, and as many elements of the result: the rest of it is not touched
+};
+
+// Of a call on the device; views and what the host does move nothing whatever this says.
+Traffic traffic_of(const OpInfo& op);
+
+}  // namespace epweave
