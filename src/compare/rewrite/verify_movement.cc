@@ -76,23 +76,22 @@ MovementCheck::MovementCheck(RewriteClaims& claims, const Effects& effects_a, co
       a_(graph_a_.step()),
       b_(graph_b_.step()),
       later_in_a_(effects_a),
-      later_in_b_(effects_b) {}
-
-void MovementCheck::run() {
-  const bool has_moved =
-      std::ranges::any_of(b_.order, [&](NodeId id) { return claims_[id].kind == ClaimKind::kMoved; });
-  if (!has_moved) return;
+      later_in_b_(effects_b) {
+  has_moved_ = std::ranges::any_of(b_.order, [&](NodeId id) { return claims_[id].kind == ClaimKind::kMoved; });
+  if (!has_moved_) return;
   for (const Launch& launch : find_launches(context_, a_)) {
     const Node& node = a_.nodes[launch.node];
     const Arg group = arg_of(context_, node, group_position(*node.op));
     if (group.is_node() && launch.group.is_node()) lookups_.at(group.as_node()) = launch.group.as_node();
   }
-  for (const auto [id, node] : walk(context_, b_)) {
-    const ClaimKind kind = claims_[id].kind;
-    if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
-    if (kind == ClaimKind::kNone || kind == ClaimKind::kBlocks || kind == ClaimKind::kMoved) follow(id);
-    if (kind == ClaimKind::kMoved) prove(id);
-  }
+}
+
+void MovementCheck::visit(NodeId id) {
+  const Node& node = b_.nodes[id];
+  const ClaimKind kind = claims_[id].kind;
+  if (!has_moved_ || node.kind != NodeKind::kCall || node.op == nullptr) return;
+  if (kind == ClaimKind::kNone || kind == ClaimKind::kBlocks || kind == ClaimKind::kMoved) follow(id);
+  if (kind == ClaimKind::kMoved) prove(id);
 }
 
 // ---- values of A -------------------------------------------------------------------------------------------------

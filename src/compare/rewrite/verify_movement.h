@@ -27,8 +27,11 @@ class MovementCheck {
  public:
   MovementCheck(RewriteClaims& claims, const Effects& effects_a, const Effects& effects_b);
 
-  // Proves all claims that values were moved, and finds what they account for.
-  void run();
+  // Proves that a value was moved, and finds what that accounts for; in the order of B, once it is known which values
+  // are whole.
+  void visit(NodeId b);
+  // Whether B moves values at all: only then is known at its end what is accounted for.
+  bool has_moved() const { return has_moved_; }
   // Of a new node that communicates or writes.
   bool accounts_for(NodeId b) const { return accounted_.contains(b); }
 
@@ -95,6 +98,7 @@ class MovementCheck {
   SideTable<NodeId, NodeId> lookups_;               // of A: the first node that looks the same group up
   std::map<NodeId, std::vector<NodeId>> waits_of_;
   IdSet<NodeId> accounted_;
+  bool has_moved_ = false;
 };
 
 }  // namespace epweave

@@ -39,8 +39,10 @@ class RewriteVerifier {
     joins_.learn_sums();
     check_inputs(claims_);
     claims_.check_parts();
-    movement_.run();
     for (NodeId id : b_.step().order) check_node(id);
+    if (movement_.has_moved())
+      for (NodeId id : b_.step().order)
+        if (!movement_.accounts_for(id)) calls_.check_added(id);
     calls_.check_uniform();
     const PartFacts facts = calls_.find_facts(storage_.effects_of_a());
     calls_.check_shared_writes(facts);
@@ -61,7 +63,7 @@ class RewriteVerifier {
 
  private:
   void check_node(NodeId id) {
-    if (!movement_.accounts_for(id)) calls_.check_added(id);
+    if (!movement_.has_moved()) calls_.check_added(id);
     orders_.visit(id);
     switch (claims_[id].kind) {
       case ClaimKind::kWhole:
@@ -97,6 +99,7 @@ class RewriteVerifier {
       case ClaimKind::kNone:
         break;
     }
+    movement_.visit(id);
   }
 
   RewriteClaims& claims_;
