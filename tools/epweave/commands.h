@@ -54,6 +54,8 @@ struct OverlapOptions {
 struct ConvertOptions {
   InputOptions input;
   OutputOptions output;
+  std::string folder;            // of execution traces
+  std::string cluster = "h100";  // that they are priced for
 };
 
 struct ReduceOptions {
@@ -88,6 +90,7 @@ int explain(const ExplainOptions& options, Console& console);
 int overlap(const OverlapOptions& options, Console& console);
 int reduce(const ReduceOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
+int convert_to_chakra(const ConvertOptions& options, Console& console);
 int list_passes(Console& console);
 
 }  // namespace epweave::cli

@@ -1,10 +1,10 @@
-#include "replay/collectives/groups.h"
+#include "analysis/world.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace epweave::replay {
+namespace epweave {
 namespace {
 
 std::vector<std::uint32_t> read_numbers(const Context& context, Arg list) {
@@ -162,4 +162,4 @@ std::optional<std::uint32_t> find_coordinate(const World& world, std::string_vie
   return std::nullopt;
 }
 
-}  // namespace epweave::replay
+}  // namespace epweave
