@@ -128,16 +128,18 @@ void ChakraTraces::number_groups(const Graph& graph, const StepModel& model) {
     const auto found = world.groups.find(model.step_groups[g].name);
     const bool is_known = found != world.groups.end() && found->second.of_rank.size() == ranks_;
     if (!is_known)
-      throw PassError("chakra.group",
-                      fmt::format("the members of process group {} on other ranks are not known: {}",
-                                  model.step_groups[g].name,
-                                  found == world.groups.end() ? "it is not in the graph's table" : found->second.problem),
-                      site_of(graph, graph.step().nodes[model.nodes[first_launch[g]]]),
-                      "export the graph with its meshes, or with groups that are axes of one");
+      throw PassError(
+          "chakra.group",
+          fmt::format("the members of process group {} on other ranks are not known: {}",
+                      model.step_groups[g].name,
+                      found == world.groups.end() ? "it is not in the graph's table" : found->second.problem),
+          site_of(graph, graph.step().nodes[model.nodes[first_launch[g]]]),
+          "export the graph with its meshes, or with groups that are axes of one");
     std::map<std::vector<std::uint32_t>, std::uint32_t> numbers;
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
       const std::vector<std::uint32_t>& ranks = found->second.of_rank[rank];
-      const auto [known, is_new] = numbers.try_emplace(ranks, static_cast<std::uint32_t>(members_.size() + 1));
+      const auto [known, is_new] =
+          numbers.try_emplace(ranks, static_cast<std::uint32_t>(members_.size() + 1));
       if (is_new) members_.push_back(ranks);
       number_of_[g][rank] = known->second;
     }
@@ -167,8 +169,9 @@ void ChakraTraces::add_launch(const Graph& graph, const StepModel& model, Place 
   const Node& launch = graph.step().nodes[model.nodes[place]];
   const auto kind = kind_of(launch.op->family);
   if (!kind)
-    throw PassError("chakra.collective", "execution traces have no such collective", site_of(graph, launch),
-                    "leave it out, or use one of all_gather, reduce_scatter, all_reduce, all_to_all, broadcast");
+    throw PassError(
+        "chakra.collective", "execution traces have no such collective", site_of(graph, launch),
+        "leave it out, or use one of all_gather, reduce_scatter, all_reduce, all_to_all, broadcast");
   const std::uint32_t group = model.groups[place];
   std::vector<std::uint64_t> behind = stream_;
   if (last_in_group_[group] != 0) behind.push_back(last_in_group_[group]);
@@ -181,7 +184,7 @@ void ChakraTraces::add_launch(const Graph& graph, const StepModel& model, Place 
     const std::uint64_t id = program_.size() + 1;
     Message latency = begin_node(id, name + ".launch", kCompute, behind);
     latency.add(kDuration, static_cast<std::uint64_t>(std::llround(fixed)));
-    add_work(latency, true, static_cast<std::uint64_t>(std::llround(fixed * 1e6)));
+    add_work(latency, true, 1);  // the CPU's nodes take their duration
     program_.push_back({latency.bytes()});
     behind = {id};
   }

@@ -27,16 +27,16 @@ class ChakraTraces {
   ChakraTraces(const Graph& graph, const StepModel& model);
 
   std::uint32_t ranks() const { return ranks_; }
-  std::size_t nodes() const { return program_.size(); }              // of each rank
-  std::size_t collectives() const { return collectives_; }           // of each rank
-  std::size_t groups() const { return members_.size(); }             // of all ranks
-  std::string trace(std::uint32_t rank) const;                       // a .et file
-  std::string groups_file() const;                                   // JSON: {"1": [0, 1, ..], ..}
+  std::size_t nodes() const { return program_.size(); }     // of each rank
+  std::size_t collectives() const { return collectives_; }  // of each rank
+  std::size_t groups() const { return members_.size(); }    // of all ranks
+  std::string trace(std::uint32_t rank) const;              // a .et file
+  std::string groups_file() const;                          // JSON: {"1": [0, 1, ..], ..}
 
  private:
   struct Step {
-    std::string bytes;                  // but for the group
-    std::uint32_t group = ~0U;          // of a collective: position among the model's groups
+    std::string bytes;          // but for the group
+    std::uint32_t group = ~0U;  // of a collective: position among the model's groups
   };
 
   void number_groups(const Graph& graph, const StepModel& model);
@@ -51,9 +51,9 @@ class ChakraTraces {
   std::size_t collectives_ = 0;
 
   // While the program is written:
-  std::vector<std::uint64_t> stream_;                // what the next compute node is behind
-  std::vector<std::uint64_t> last_in_group_;         // 0: none
-  std::vector<std::uint64_t> id_of_;                 // by place; 0: no node
+  std::vector<std::uint64_t> stream_;                 // what the next compute node is behind
+  std::vector<std::uint64_t> last_in_group_;          // 0: none
+  std::vector<std::uint64_t> id_of_;                  // by place; 0: no node
   std::uint64_t picoseconds_ = 0, microseconds_ = 0;  // of compute nodes so far
 };
 

@@ -47,37 +47,72 @@ std::vector<GroupUse> list_group_uses(const Graph& graph) {
 
 }  // namespace
 
-PassResult isolate_ep_pg(const Graph& graph) {
-  PassResult result{graph};
-  const StringId pass = graph.intern("isolate-ep-pg");
-  bool are_looked_up = false;
-  for (const GroupUse& use : list_group_uses(graph)) {
-    if (use.exchanges.empty()) continue;
-    are_looked_up |= use.group.is_node();
-    if (!use.other) continue;
-    const std::string_view source = name_of_group(*graph.context, graph.step(), use.group);
+namespace {
+
+constexpr std::string_view kTokens = "ep_extra", kCounts = "ep_counts";
+
+bool is_described(const Graph& graph, Arg group, std::string_view description) {
+  return !group.is_node() && std::ranges::any_of(graph.groups, [&](const ProcessGroup& known) {
+    return known.name == group.as_name() && graph.text(known.description) == description;
+  });
+}
+
+class Isolation {
+ public:
+  Isolation(const Graph& graph, PassResult& result) : graph_(graph), result_(result) {}
+
+  // Gives the exchanges, which share their group with `other`, a group of their own.
+  void move(const GroupUse& use, std::span<const NodeId> exchanges, NodeId other,
+            std::string_view description) {
+    if (exchanges.empty()) return;
+    const std::string_view source = name_of_group(*graph_.context, graph_.step(), use.group);
+    const Node& first = graph_.step().nodes[exchanges.front()];
+    const std::string_view also = graph_.text(graph_.step().nodes[other].name);
     if (!use.group.is(ArgKind::kText) && !use.group.is(ArgKind::kProcessGroup))
       throw PassError(
           "isolate-ep-pg.group",
           fmt::format(
               "token exchanges share the process group that {} looks up with {}; a group that is looked up "
               "at run time cannot be split here",
-              source, graph.text(graph.step().nodes[use.other].name)),
-          site_of(graph, graph.step().nodes[use.exchanges.front()]),
-          "leave isolate-ep-pg out, or trace the graph for one rank");
-    const StringId extra = provide_extra_group(
-        result.graph,
-        find_group(graph, "isolate-ep-pg", graph.step().nodes[use.exchanges.front()], use.group.as_name()),
-        {.description = "ep_extra", .priority = "high"});
-    const StringId reason = graph.intern(fmt::format("process group {} -> {}", source, graph.text(extra)));
-    for (NodeId id : use.exchanges) {
-      Node& node = result.graph.step().nodes[id];
-      set_group(*graph.context, node, extra);
-      record_specialized(*graph.context, node, pass, reason);
+              source, also),
+          site_of(graph_, first), "leave isolate-ep-pg out, or trace the graph for one rank");
+    const StringId extra =
+        provide_extra_group(result_.graph, find_group(graph_, "isolate-ep-pg", first, use.group.as_name()),
+                            {.description = description, .priority = "high"});
+    const StringId reason = graph_.intern(fmt::format("process group {} -> {}", source, graph_.text(extra)));
+    for (NodeId id : exchanges) {
+      Node& node = result_.graph.step().nodes[id];
+      set_group(*graph_.context, node, extra);
+      record_specialized(*graph_.context, node, graph_.intern("isolate-ep-pg"), reason);
     }
-    result.notes.push_back(fmt::format("{} exchange{} moved from process group {}, which {} uses too, to {}",
-                                       use.exchanges.size(), use.exchanges.size() == 1 ? "" : "s", source,
-                                       graph.text(graph.step().nodes[use.other].name), graph.text(extra)));
+    result_.notes.push_back(fmt::format("{} exchange{} moved from process group {}, which {} uses too, to {}",
+                                        exchanges.size(), exchanges.size() == 1 ? "" : "s", source, also,
+                                        graph_.text(extra)));
+  }
+
+ private:
+  const Graph& graph_;
+  PassResult& result_;
+};
+
+}  // namespace
+
+PassResult isolate_ep_pg(const Graph& graph, CountExchanges counts) {
+  PassResult result{graph};
+  Isolation isolation(graph, result);
+  bool are_looked_up = false;
+  for (const GroupUse& use : list_group_uses(graph)) {
+    if (use.exchanges.empty()) continue;
+    std::vector<NodeId> tokens, numbers;
+    for (NodeId id : use.exchanges) {
+      const bool is_apart = counts == CountExchanges::kOwn && graph.step().nodes[id].ep.token_count_exchange;
+      (is_apart ? numbers : tokens).push_back(id);
+    }
+    if (is_described(graph, use.group, kCounts)) numbers.clear();
+    are_looked_up |= use.group.is_node();
+    if (const NodeId other = !tokens.empty() ? tokens.front() : use.other)
+      isolation.move(use, numbers, other, kCounts);
+    if (use.other) isolation.move(use, tokens, use.other, kTokens);
   }
   if (are_looked_up && result.notes.empty())
     result.notes.push_back(

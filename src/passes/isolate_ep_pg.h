@@ -10,6 +10,9 @@
 //
 // A token exchange is an all-to-all with an expert-parallel label ("EP" and its kin), counts and tokens
 // alike; other all-to-alls (context parallel) are left where they are. Running it again changes nothing.
+// counts=own: exchanges of token counts get a group apart from those of tokens, so that a small exchange that the host waits
+// for is not behind a large one. They are moved whatever else uses their group.
+//
 // Graphs that hold for every rank look their groups up in a mesh: there is no group to split, and the pass
 // says so.
 //
@@ -20,6 +23,8 @@
 
 namespace epweave {
 
-PassResult isolate_ep_pg(const Graph& graph);
+enum class CountExchanges : std::uint8_t { kShared, kOwn };
+
+PassResult isolate_ep_pg(const Graph& graph, CountExchanges counts = CountExchanges::kShared);
 
 }  // namespace epweave

@@ -125,8 +125,9 @@ PassResult run_overlap_ep(const Graph& graph, const Options& options) {
 PassResult run_mark_eager_chunks(const Graph& graph, const Options&) {
   return mark_eager_chunks(graph);
 }
-PassResult run_isolate_ep_pg(const Graph& graph, const Options&) {
-  return isolate_ep_pg(graph);
+PassResult run_isolate_ep_pg(const Graph& graph, const Options& options) {
+  return isolate_ep_pg(graph,
+                       is_chosen(options, "counts", "own") ? CountExchanges::kOwn : CountExchanges::kShared);
 }
 PassResult run_reassign_pgs(const Graph& graph, const Options&) {
   return reassign_pgs(graph);
@@ -236,14 +237,20 @@ std::vector<PassInfo> make_passes() {
        .run = run_mark_eager_chunks},
       {.name = "isolate-ep-pg",
        .summary = "give token exchanges a process group of their own",
-       .options = {},
+       .options = {{.name = "counts",
+                    .kind = OptionKind::kChoice,
+                    .help = "exchanges of token counts: with those of tokens (shared, the default), or on a "
+                            "group of their own",
+                    .choices = {"shared", "own"},
+                    .is_optional = true}},
        .run = run_isolate_ep_pg},
       {.name = "reassign-pgs",
        .summary = "give gathers of parameters a process group of their own",
        .options = {},
        .run = run_reassign_pgs},
       {.name = "bucket",
-       .summary = "merge the collectives of sharded parameters block by block, and launch each gather a block ahead",
+       .summary =
+           "merge the collectives of sharded parameters block by block, and launch each gather a block ahead",
        .options = {{"plan",
                     OptionKind::kChoice,
                     "blocks",

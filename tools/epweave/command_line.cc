@@ -48,20 +48,26 @@ void add_convert(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand("convert", "Write a graph in another form");
   choices.convert.output.path.clear();
   add_input(command, choices.input, "Graph to convert, - for standard input");
-  command.add_option("OUT", choices.convert.output.path, "File to write, - for standard output")->type_name("");
-  choose(command
-             .add_option("--to", choices.convert.output.to,
-                         "Form of the output: binary, text, json, onnx or onnx-ir10 (default: by extension); or chakra, "
-                         "execution traces of all ranks, priced, for ASTRA-sim")
-             ->type_name("FORM"),
-         {"binary", "text", "json", "onnx", "onnx-ir10", kChakra});
+  command.add_option("OUT", choices.convert.output.path, "File to write, - for standard output")
+      ->type_name("");
+  choose(
+      command
+          .add_option(
+              "--to", choices.convert.output.to,
+              "Form of the output: binary, text, json, onnx or onnx-ir10 (default: by extension); or chakra, "
+              "execution traces of all ranks, priced, for ASTRA-sim")
+          ->type_name("FORM"),
+      {"binary", "text", "json", "onnx", "onnx-ir10", kChakra});
   command.add_flag("-f,--force", choices.convert.output.force, "Write binary even to a terminal");
-  command.add_option("-o,--output", choices.convert.folder, "Of chakra: the folder to make, with a trace for each rank")
+  command
+      .add_option("-o,--output", choices.convert.folder,
+                  "Of chakra: the folder to make, with a trace for each rank")
       ->type_name("DIR");
   command
-      .add_option("--cluster", choices.convert.cluster,
-                  "Of chakra: the machine that it is priced for, a built-in shape or a file, and changes of it: "
-                  "h100-2x4+nic=400e9 (default: h100)")
+      .add_option(
+          "--cluster", choices.convert.cluster,
+          "Of chakra: the machine that it is priced for, a built-in shape or a file, and changes of it: "
+          "h100-2x4+nic=400e9 (default: h100)")
       ->type_name("NAME|FILE");
 }
 
@@ -305,14 +311,14 @@ ProgramHelp program_help(const CLI::App& app) {
 }
 
 CommandFiles files_of(const Choices& choices) {
-  CommandFiles files{.inputs = choices.more,
-                     .result = choices.convert.output.path.empty() ? choices.output.path
-                                                                   : choices.convert.output.path,
-                     .beside = {{"--report", choices.rewrite.report},
-                                {"--keep-reproducer", choices.rewrite.keep.value_or("")},
-                                {"--trace", choices.overlap.trace},
-                                {"--html", choices.diff.html},
-                                {"--log-file", choices.console.log_file}}};
+  CommandFiles files{
+      .inputs = choices.more,
+      .result = choices.convert.output.path.empty() ? choices.output.path : choices.convert.output.path,
+      .beside = {{"--report", choices.rewrite.report},
+                 {"--keep-reproducer", choices.rewrite.keep.value_or("")},
+                 {"--trace", choices.overlap.trace},
+                 {"--html", choices.diff.html},
+                 {"--log-file", choices.console.log_file}}};
   for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
                                   choices.overlap.before.path, choices.diff.b.path})
     files.inputs.push_back(path);
@@ -339,8 +345,10 @@ std::function<int(Console&)> bind_convert(const Choices& choices) {
   const bool to_chakra = options.output.to == kChakra, has_out = !options.output.path.empty();
   if (to_chakra && (options.folder.empty() || has_out))
     throw UsageError("convert --to chakra writes a folder: give it with -o DIR, and no OUT");
-  if (!to_chakra && !options.folder.empty()) throw UsageError("convert -o DIR is for --to chakra; a graph is written to OUT");
-  if (!to_chakra && options.cluster != ConvertOptions().cluster) throw UsageError("convert --cluster is for --to chakra");
+  if (!to_chakra && !options.folder.empty())
+    throw UsageError("convert -o DIR is for --to chakra; a graph is written to OUT");
+  if (!to_chakra && options.cluster != ConvertOptions().cluster)
+    throw UsageError("convert --cluster is for --to chakra");
   if (!to_chakra && !has_out) throw UsageError("OUT is required");
   if (to_chakra) return [options](Console& console) { return convert_to_chakra(options, console); };
   return [options](Console& console) { return convert(options, console); };

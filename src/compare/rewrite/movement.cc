@@ -39,13 +39,15 @@ TermId MovementTerms::intern(const MovedTerm& term) {
 // What a piece is taken from, as one term.
 TermId MovementTerms::at_rank(const Piece& piece) {
   if (terms_[piece.term].kind != TermKind::kGathered) return piece.term;
-  return intern({.kind = TermKind::kAtRank, .of = piece.term, .what = static_cast<std::uint64_t>(piece.rank)});
+  return intern(
+      {.kind = TermKind::kAtRank, .of = piece.term, .what = static_cast<std::uint64_t>(piece.rank)});
 }
 
 Sequence MovementTerms::cast(const Sequence& x, DType dtype) {
   Sequence result;
   for (Piece piece : x.pieces()) {
-    piece.term = intern({.kind = TermKind::kCast, .of = at_rank(piece), .what = static_cast<std::uint64_t>(dtype)});
+    piece.term =
+        intern({.kind = TermKind::kCast, .of = at_rank(piece), .what = static_cast<std::uint64_t>(dtype)});
     piece.rank = 0;
     result.append(piece);
   }
@@ -69,8 +71,9 @@ Sequence MovementTerms::gather(const Sequence& x, std::uint64_t group, std::int6
 Sequence MovementTerms::reduce(const Sequence& x, std::uint64_t group, std::uint64_t reduction) {
   Sequence result;
   for (const Piece& piece : x.pieces())
-    result.append({intern({.kind = TermKind::kReduced, .of = at_rank(piece), .what = group, .reduction = reduction}), 0,
-                   piece.first, piece.count});
+    result.append(
+        {intern({.kind = TermKind::kReduced, .of = at_rank(piece), .what = group, .reduction = reduction}), 0,
+         piece.first, piece.count});
   return result;
 }
 
@@ -89,7 +92,8 @@ std::optional<Sequence> MovementTerms::scatter(const Sequence& x, std::uint64_t 
       if (pieces.size() != first.size()) return {};
       const Piece& piece = pieces[i];
       if (rank == 1) stride = piece.first - first[i].first;
-      const bool is_alike = piece.term == first[i].term && piece.rank == first[i].rank && piece.count == first[i].count &&
+      const bool is_alike = piece.term == first[i].term && piece.rank == first[i].rank &&
+                            piece.count == first[i].count &&
                             piece.first == first[i].first + static_cast<std::int64_t>(rank) * stride;
       if (!is_alike) return {};
     }

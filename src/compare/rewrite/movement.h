@@ -37,7 +37,7 @@ enum class TermKind : std::uint8_t {
 struct MovedTerm {
   TermKind kind = TermKind::kUnknown;
   TermId of;
-  std::uint64_t what = 0;    // node, dtype, group or rank
+  std::uint64_t what = 0;  // node, dtype, group or rank
   std::uint64_t reduction = 0;
   std::int64_t stride = 0;
   friend auto operator<=>(const MovedTerm&, const MovedTerm&) = default;

@@ -214,7 +214,8 @@ void RewriteClaims::read_claims() {
 void RewriteClaims::find_moved() {
   for (NodeId id : b_.order) {
     Claim& claim = claims_[id];
-    if (claim.kind != ClaimKind::kJoin || !is_reshape(b_.nodes[id]) || part_count(claim.origin) != 0) continue;
+    if (claim.kind != ClaimKind::kJoin || !is_reshape(b_.nodes[id]) || part_count(claim.origin) != 0)
+      continue;
     claim.kind = ClaimKind::kMoved;
     add_whole(id, claim.origin);
   }

@@ -23,8 +23,8 @@ std::int64_t product(std::span<const std::int64_t> sizes) {
 
 // Calls visit(first, count) for stretches of storage that a view shows, in row-major order.
 template <class Visit>
-void visit_runs(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides, std::int64_t offset,
-                const Visit& visit) {
+void visit_runs(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
+                std::int64_t offset, const Visit& visit) {
   // The last dimensions that lie side by side are one run.
   std::size_t outer = sizes.size();
   std::int64_t run = 1;
@@ -77,7 +77,8 @@ MovementCheck::MovementCheck(RewriteClaims& claims, const Effects& effects_a, co
       b_(graph_b_.step()),
       later_in_a_(effects_a),
       later_in_b_(effects_b) {
-  has_moved_ = std::ranges::any_of(b_.order, [&](NodeId id) { return claims_[id].kind == ClaimKind::kMoved; });
+  has_moved_ =
+      std::ranges::any_of(b_.order, [&](NodeId id) { return claims_[id].kind == ClaimKind::kMoved; });
   if (!has_moved_) return;
   for (const Launch& launch : find_launches(context_, a_)) {
     const Node& node = a_.nodes[launch.node];
@@ -100,7 +101,8 @@ Sequence MovementCheck::leaf(NodeId a) {
   Sequence value;
   const TensorType* type = claims_.tensor_a(a);
   const auto sizes = type != nullptr ? numbers(type->sizes) : std::nullopt;
-  if (sizes) value.append({terms_.intern({.kind = TermKind::kValue, .what = a.index()}), 0, 0, product(*sizes)});
+  if (sizes)
+    value.append({terms_.intern({.kind = TermKind::kValue, .what = a.index()}), 0, 0, product(*sizes)});
   return value;
 }
 
@@ -125,8 +127,8 @@ const Sequence& MovementCheck::of_a(NodeId id) {
 NodeId MovementCheck::moved_operand(NodeId a) const {
   const Node& node = a_.nodes[a];
   if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
-  const bool moves = keeps_order(node) || is_wait(node) || copies(node) || node.op->family == OpFamily::kCast ||
-                     is_functional_launch(node);
+  const bool moves = keeps_order(node) || is_wait(node) || copies(node) ||
+                     node.op->family == OpFamily::kCast || is_functional_launch(node);
   const Arg first = arg_of(context_, node, 0);
   const TensorType* type = claims_.tensor_a(a);
   if (!moves || !first.is_node() || type == nullptr || later_in_a_.any(first.as_node())) return {};
@@ -209,7 +211,8 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
   }
   const auto sizes = numbers(type->sizes), strides = numbers(type->strides);
   const auto offset = type->offset ? context_.exprs.constant(type->offset) : 0;
-  if (!sizes || !strides || strides->size() != sizes->size() || !offset || type->dtype != storages_[*storage].dtype)
+  if (!sizes || !strides || strides->size() != sizes->size() || !offset ||
+      type->dtype != storages_[*storage].dtype)
     return false;
   views_[b] = {*storage, *sizes, *strides, *offset - origin};
   if (is_wait(node)) waits_of_[first.as_node()].push_back(b);
@@ -224,7 +227,8 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
   std::optional<Read> value;
   if (node.op->family == OpFamily::kFactory) {
     value.emplace();
-    value->elements.append({terms_.intern({.kind = TermKind::kUnknown, .what = b.index()}), 0, 0, product(*sizes)});
+    value->elements.append(
+        {terms_.intern({.kind = TermKind::kUnknown, .what = b.index()}), 0, 0, product(*sizes)});
   } else if (is_functional_launch(node)) {
     if (auto sent = read(arg_of(context_, node, 0))) value = launch(b, node, std::move(*sent));
   } else if (copies(node) || keeps_order(node)) {
@@ -259,7 +263,8 @@ std::optional<MovementCheck::View> MovementCheck::view_of(Arg arg) {
 std::optional<MovementCheck::View> MovementCheck::view_of(NodeId b) {
   if (const auto known = views_.find(b); known != views_.end()) return known->second;
   const TensorType* type = claims_.tensor_b(b);
-  if (type == nullptr || !claims_.is_whole(b) || claims_[b].kind == ClaimKind::kMoved || later_in_b_.any(b)) return {};
+  if (type == nullptr || !claims_.is_whole(b) || claims_[b].kind == ClaimKind::kMoved || later_in_b_.any(b))
+    return {};
   const auto sizes = numbers(type->sizes), strides = numbers(type->strides);
   if (!sizes || !strides) return {};
   const Sequence& value = of_a(claims_[b].origin);
@@ -274,8 +279,9 @@ std::optional<MovementCheck::Read> MovementCheck::read(Arg arg) {
   if (!view) return {};
   const Storage& storage = storages_[view->storage];
   Read result{.launches = storage.launches, .packed = storage.packed};
-  visit_runs(view->sizes, view->strides, view->offset,
-             [&](std::int64_t first, std::int64_t count) { result.elements.append(storage.content, first, count); });
+  visit_runs(view->sizes, view->strides, view->offset, [&](std::int64_t first, std::int64_t count) {
+    result.elements.append(storage.content, first, count);
+  });
   if (result.elements.size() != product(view->sizes)) return {};
   return result;
 }
@@ -307,7 +313,8 @@ std::optional<MovementCheck::Read> MovementCheck::launch(NodeId b, const Node& n
       sent.elements = terms_.gather(sent.elements, *group, ranks.as_int());
       break;
     case OpFamily::kReduceScatter: {
-      auto share = terms_.scatter(terms_.reduce(sent.elements, *group, reduction.bits()), *group, ranks.as_int());
+      auto share =
+          terms_.scatter(terms_.reduce(sent.elements, *group, reduction.bits()), *group, ranks.as_int());
       if (!share) return {};
       sent.elements = std::move(*share);
       sent.packed = std::max(sent.packed, moved);
@@ -332,7 +339,8 @@ std::optional<MovementCheck::Read> MovementCheck::pack(const Node& node) {
 
 // A buffer for all ranks, of which this rank's share holds the tensors, cast, one behind the other.
 std::optional<MovementCheck::Read> MovementCheck::pack_gather(const Node& node) {
-  const Arg list = arg_of(context_, node, 0), ranks = arg_of(context_, node, 1), rank = arg_of(context_, node, 4);
+  const Arg list = arg_of(context_, node, 0), ranks = arg_of(context_, node, 1),
+            rank = arg_of(context_, node, 4);
   const auto dtypes = integers(arg_of(context_, node, 3));
   const TensorType* type = tensor_of(context_, node.type);
   if (!list.is_list() || !ranks.is_int() || !rank.is_int() || !dtypes || type == nullptr) return {};
@@ -355,13 +363,15 @@ std::optional<MovementCheck::Read> MovementCheck::pack_gather(const Node& node) 
   Read all{.launches = std::move(own.launches), .packed = own.packed};
   all.elements.append({unknown, 0, 0, rank.as_int() * length});
   all.elements.append(own.elements, 0, length);
-  all.elements.append({unknown, 0, (rank.as_int() + 1) * length, (ranks.as_int() - rank.as_int() - 1) * length});
+  all.elements.append(
+      {unknown, 0, (rank.as_int() + 1) * length, (ranks.as_int() - rank.as_int() - 1) * length});
   return all;
 }
 
 // For each rank, its share of the rows of each tensor.
 std::optional<MovementCheck::Read> MovementCheck::pack_scatter(const Node& node) {
-  const Arg list = arg_of(context_, node, 0), ranks = arg_of(context_, node, 1), unpadded = arg_of(context_, node, 2);
+  const Arg list = arg_of(context_, node, 0), ranks = arg_of(context_, node, 1),
+            unpadded = arg_of(context_, node, 2);
   if (!list.is_list() || !ranks.is_int() || ranks.as_int() < 1 || !unpadded.is_none()) return {};
   const std::size_t count = context_.args.children(list).size();
   Read all;
@@ -488,7 +498,8 @@ void MovementCheck::prove(NodeId b) {
   const TensorType* alone = sent.is_node() ? claims_.tensor_a(sent.as_node()) : nullptr;
   const auto sizes = alone != nullptr ? numbers(alone->sizes) : std::nullopt;
   const bool keeps_layout = sizes && value->packed == product(*sizes);
-  if (value->packed > 0 && !keeps_layout && type != nullptr && is_floating(type->dtype)) claims_.set_regrouped(b);
+  if (value->packed > 0 && !keeps_layout && type != nullptr && is_floating(type->dtype))
+    claims_.set_regrouped(b);
 }
 
 // ---- small things ------------------------------------------------------------------------------------------------
