@@ -411,7 +411,8 @@ std::vector<PassInfo> make_passes() {
        .options = {},
        .run = run_reassign_pgs},
       {.name = "bucket",
-       .summary = "merge the collectives of sharded parameters block by block, and launch each gather a block ahead",
+       .summary =
+           "merge the collectives of sharded parameters block by block, and launch each gather a block ahead",
        .options = {{"plan",
                     OptionKind::kChoice,
                     "blocks",

@@ -14,6 +14,7 @@
 namespace epweave::cli {
 namespace {
 
+constexpr const char* kChakra = "chakra";
 constexpr std::uint64_t kMostParts = 1000000;
 constexpr std::uint64_t kMostRanks = 1 << 16;
 constexpr const char* kAbout =
@@ -38,6 +39,7 @@ struct Choices {
   SpecializeCommand specialize;
   bool repair = false;
   ArtifactCommand artifact;
+  ConvertOptions convert;
   std::string completion;
 };
 
@@ -47,6 +49,33 @@ constexpr std::initializer_list<const char*> kForms = {"binary", "text", "json",
 void add_input(CLI::App& command, InputOptions& input, const char* help) {
   command.add_option("G", input.path, help)->required()->type_name("");
   add_input_form(command, input.from);
+}
+
+void add_convert(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("convert", "Write a graph in another form");
+  choices.convert.output.path.clear();
+  add_input(command, choices.input, "Graph to convert, - for standard input");
+  command.add_option("OUT", choices.convert.output.path, "File to write, - for standard output")
+      ->type_name("");
+  choose(
+      command
+          .add_option(
+              "--to", choices.convert.output.to,
+              "Form of the output: binary, text, json, onnx or onnx-ir10 (default: by extension); or chakra, "
+              "execution traces of all ranks, priced, for ASTRA-sim")
+          ->type_name("FORM"),
+      {"binary", "text", "json", "onnx", "onnx-ir10", kChakra});
+  command.add_flag("-f,--force", choices.convert.output.force, "Write binary even to a terminal");
+  command
+      .add_option("-o,--output", choices.convert.folder,
+                  "Of chakra: the folder to make, with a trace for each rank")
+      ->type_name("DIR");
+  command
+      .add_option(
+          "--cluster", choices.convert.cluster,
+          "Of chakra: the machine that it is priced for, a built-in shape or a file, and changes of it: "
+          "h100-2x4+nic=400e9 (default: h100)")
+      ->type_name("NAME|FILE");
 }
 
 void add_output_form(CLI::App& command, OutputOptions& output) {
@@ -383,7 +412,8 @@ void add_examples(CLI::App& app) {
       {"convert",
        "Examples:\n"
        "  epweave convert G.epw G.txt\n"
-       "  epweave convert G.epw - --to json | jq ."},
+       "  epweave convert G.epw - --to json | jq .\n"
+       "  epweave convert G.epw --to chakra -o traces     execution traces for ASTRA-sim"},
       {"partition", "Example:\n  epweave partition G.epw --fwd F.epw --bwd B.epw --budget 0.5 --report R.json"},
       {"passes", "Example:\n  epweave passes --json"},
   };
@@ -413,12 +443,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_specialize(*app, choices);
   add_generalize(*app, choices);
   add_artifact(*app, choices);
-  CLI::App& convert = *app->add_subcommand("convert", "Write a graph in another form");
-  add_input(convert, choices.input, "Graph to convert, - for standard input");
-  convert.add_option("OUT", choices.output.path, "File to write, - for standard output")
-      ->required()
-      ->type_name("");
-  add_output_form(convert, choices.output);
+  add_convert(*app, choices);
   app->add_subcommand("passes", "List the passes and presets with their options");
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
   add_completion(*app, choices.completion);
@@ -449,7 +474,8 @@ ProgramHelp program_help(const CLI::App& app) {
 
 CommandFiles files_of(const Choices& choices) {
   CommandFiles files{.inputs = choices.more,
-                     .result = choices.output.path,
+                     .result = choices.convert.output.path.empty() ? choices.output.path
+                                                                   : choices.convert.output.path,
                      .beside = {{"--fwd", choices.partition.forward},
                                 {"--bwd", choices.partition.backward},
                                 {"--report", choices.partition.report + choices.rewrite.report},
@@ -498,6 +524,21 @@ std::function<int(Console&)> bind_verify(const Choices& choices) {
   };
 }
 
+std::function<int(Console&)> bind_convert(const Choices& choices) {
+  ConvertOptions options = choices.convert;
+  options.input = choices.input;
+  const bool to_chakra = options.output.to == kChakra, has_out = !options.output.path.empty();
+  if (to_chakra && (options.folder.empty() || has_out))
+    throw UsageError("convert --to chakra writes a folder: give it with -o DIR, and no OUT");
+  if (!to_chakra && !options.folder.empty())
+    throw UsageError("convert -o DIR is for --to chakra; a graph is written to OUT");
+  if (!to_chakra && options.cluster != ConvertOptions().cluster)
+    throw UsageError("convert --cluster is for --to chakra");
+  if (!to_chakra && !has_out) throw UsageError("OUT is required");
+  if (to_chakra) return [options](Console& console) { return convert_to_chakra(options, console); };
+  return [options](Console& console) { return convert(options, console); };
+}
+
 std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
                                           const std::shared_ptr<Choices>& choices) {
   const std::string name = app->get_subcommands().front()->get_name();
@@ -539,8 +580,7 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
       choices->artifact.output = choices->output;
       return artifact(choices->artifact, console);
     };
-  if (name == "convert")
-    return [choices](Console& console) { return convert({choices->input, choices->output}, console); };
+  if (name == "convert") return bind_convert(*choices);
   if (name == "passes") return [](Console& console) { return list_passes(console); };
   return [app, choices](Console& console) {
     return console.print(completion(program_help(*app), choices->completion)), kFine;

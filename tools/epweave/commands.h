@@ -85,6 +85,8 @@ struct SimulateOptions {
 struct ConvertOptions {
   InputOptions input;
   OutputOptions output;
+  std::string folder;            // of execution traces
+  std::string cluster = "h100";  // that they are priced for
 };
 
 struct ReduceOptions {
@@ -146,6 +148,7 @@ int convert(const ConvertOptions& options, Console& console);
 int specialize(const SpecializeCommand& command, Console& console);
 int generalize(const GeneralizeCommand& command, Console& console);
 int artifact(const ArtifactCommand& command, Console& console);
+int convert_to_chakra(const ConvertOptions& options, Console& console);
 int list_passes(Console& console);
 
 }  // namespace epweave::cli

@@ -54,6 +54,7 @@ bool RewriteClaims::read() {
   if (!check_derived()) return false;
   merge_classes();
   read_claims();
+  find_moved();
   return true;
 }
 
@@ -111,6 +112,8 @@ std::string RewriteClaims::describe(NodeId b) const {
       return fmt::format("{} (a size)", name_b(b));
     case ClaimKind::kBlocks:
       return fmt::format("{} ({} in blocks)", name_b(b), origin);
+    case ClaimKind::kMoved:
+      return fmt::format("{} (all of {}, moved)", name_b(b), origin);
   }
   return name_b(b);
 }
@@ -212,6 +215,17 @@ void RewriteClaims::read_claims() {
   }
 }
 
+// What nothing divides is not joined either.
+void RewriteClaims::find_moved() {
+  for (NodeId id : b_.order) {
+    Claim& claim = claims_[id];
+    if (claim.kind != ClaimKind::kJoin || !is_reshape(b_.nodes[id]) || part_count(claim.origin) != 0)
+      continue;
+    claim.kind = ClaimKind::kMoved;
+    add_whole(id, claim.origin);
+  }
+}
+
 void RewriteClaims::add_whole(NodeId b, NodeId origin) {
   if (whole_[origin]) {
     fail(b, "rewrite-once", fmt::format("{} is {} already", name_b(whole_[origin]), name_a(origin)));
@@ -246,7 +260,7 @@ bool RewriteClaims::is_share_of(NodeId b, NodeId a, Share share) const {
 
 bool RewriteClaims::is_whole(NodeId b) const {
   const Claim& claim = claims_[b];
-  if (claim.kind == ClaimKind::kWhole) return true;
+  if (claim.kind == ClaimKind::kWhole || claim.kind == ClaimKind::kMoved) return true;
   if (claim.kind == ClaimKind::kJoin) return claim.complete;
   return claim.kind == ClaimKind::kPart && claim.part + 1 == claim.parts && is_carried(claim.origin);
 }

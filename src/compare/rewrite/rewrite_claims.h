@@ -3,6 +3,7 @@
 //
 //   %mm_chunk1   body, part 1 of 2, from %mm     kPart of %mm
 //   %cat         materialize, from %mm           kJoin of %mm
+//   %view_7      materialize, from %wait         kMoved: all of %wait, which has no parts, in other storage
 //   %mm          no record                       kWhole: it is %mm
 //
 // Nodes of A that one node of B stands for are one value: a class, named by its first node.
@@ -19,7 +20,7 @@
 
 namespace epweave {
 
-enum class ClaimKind : std::uint8_t { kNone, kWhole, kPart, kSplit, kPiece, kJoin, kSize, kBlocks };
+enum class ClaimKind : std::uint8_t { kNone, kWhole, kPart, kSplit, kPiece, kJoin, kSize, kBlocks, kMoved };
 
 // What a node of B says that it is.
 struct Claim {
@@ -28,6 +29,7 @@ struct Claim {
   std::uint32_t part = 0, parts = 0;  // kPart, kPiece; kJoin by sums: the last part added
   std::uint32_t first_part = 0;       // kJoin by sums: the part that the others are added to
   bool complete = true;               // kJoin: all parts are in it
+  bool regrouped = false;             // kMoved: what it sums is added in another order
 };
 
 class RewriteClaims {
@@ -43,6 +45,8 @@ class RewriteClaims {
   void check_parts();
   // A sum of parts has those from `first` to `last` in it.
   void set_sum(NodeId b, std::uint32_t first, std::uint32_t last);
+
+  void set_regrouped(NodeId b) { claims_[b].regrouped = true; }
 
   const Claim& operator[](NodeId b) const { return claims_[b]; }
   std::string describe(NodeId b) const;  // "%mm_chunk1 (part 1 of %mm)"
@@ -86,6 +90,7 @@ class RewriteClaims {
   void merge_classes();
   NodeId find_root(NodeId a);
   void read_claims();
+  void find_moved();
   void add_whole(NodeId b, NodeId origin);
 
   const Graph& graph_a_;

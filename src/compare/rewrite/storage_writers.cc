@@ -4,8 +4,31 @@
 #include <map>
 
 #include "analysis/collectives.h"
+#include "ops/op.h"
+#include "ops/rules.h"
 
 namespace epweave {
+namespace {
+
+const OpInfo& find_copy() {
+  static const OpInfo& copy = *std::ranges::find(ops(), &rules::clone, &OpInfo::type_rule);
+  return copy;
+}
+
+std::optional<Body> copy_moved(const RewriteClaims& claims) {
+  std::optional<Body> apart;
+  const Body& body = claims.graph_b().step();
+  for (NodeId id : body.order) {
+    if (claims[id].kind != ClaimKind::kMoved) continue;
+    if (!apart) apart = body;
+    Node& node = apart->nodes[id];
+    node.op = &find_copy();
+    node.args.count = 1;
+  }
+  return apart;
+}
+
+}  // namespace
 
 StorageWriters::StorageWriters(const Context& context, const Body& body)
     : context_(context),
@@ -18,7 +41,8 @@ StorageWriters::StorageWriters(const Context& context, const Body& body)
 
 StorageWriters::StorageWriters(RewriteClaims& claims)
     : context_(*claims.graph_b().context),
-      body_(claims.graph_b().step()),
+      apart_(copy_moved(claims)),
+      body_(apart_ ? *apart_ : claims.graph_b().step()),
       effects_(context_, body_),
       seen_(body_.nodes.size()),
       state_(body_.nodes.size()) {
@@ -66,6 +90,13 @@ void StorageWriters::read_copies(NodeId id) {
 // What a rewrite added to cut or join values has what its operands held.
 void StorageWriters::copy_state(RewriteClaims& claims, NodeId id) {
   const ClaimKind kind = claims[id].kind;
+  // As a wait leaves what it waited for.
+  if (kind == ClaimKind::kMoved && is_wait(claims.graph_a().step().nodes[claims[id].origin])) {
+    state_[id] = {static_cast<std::uint32_t>(writes_.size()), 1};
+    writes_.push_back({id});
+    has_copies_ = true;
+    return;
+  }
   if (kind == ClaimKind::kWhole || kind == ClaimKind::kPart || seen_[id].count == 0) return;
   if (effects_.storage_of(id) != id || state_[id].count != 0) return;
   const bool is_join = kind == ClaimKind::kJoin || kind == ClaimKind::kBlocks;

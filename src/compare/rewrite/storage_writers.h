@@ -2,6 +2,8 @@
 //
 //   add_(buf, x); y = clone(buf)     seen_by(y) = {add_}
 //
+// What a rewrite moved (verify_movement.h) is a value of its own: it shows no memory that others show.
+//
 // In a rewritten graph, a join is a copy of its parts in the state they have then, and what reads the join sees
 // that state, whatever is written to the parts behind it:
 //
@@ -9,6 +11,7 @@
 //                                                                                first add_, joined
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,6 +57,7 @@ class StorageWriters {
   void copy_state(RewriteClaims& claims, NodeId id);
 
   const Context& context_;
+  std::optional<Body> apart_;  // the body, in which what was moved is copied
   const Body& body_;
   Effects effects_;
   std::vector<SeenWrite> writes_;

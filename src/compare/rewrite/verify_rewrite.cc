@@ -11,6 +11,7 @@
 #include "compare/rewrite/verify_frames.h"
 #include "compare/rewrite/verify_interface.h"
 #include "compare/rewrite/verify_joins.h"
+#include "compare/rewrite/verify_movement.h"
 #include "compare/rewrite/verify_orders.h"
 #include "compare/rewrite/verify_rows.h"
 #include "compare/rewrite/verify_storage.h"
@@ -32,6 +33,7 @@ class RewriteVerifier {
         rows_(claims, numbers_),
         strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         orders_(claims),
+        movement_(claims, storage_.effects_of_a(), storage_.effects_of_b()),
         report_(report) {}
 
   void run() {
@@ -40,6 +42,9 @@ class RewriteVerifier {
     check_inputs(claims_);
     claims_.check_parts();
     for (NodeId id : b_.step().order) check_node(id);
+    if (movement_.has_moved())
+      for (NodeId id : b_.step().order)
+        if (!movement_.accounts_for(id)) calls_.check_added(id);
     calls_.check_uniform();
     PartFacts facts(claims_, numbers_, storage_.effects_of_a(), orders_);
     FrameCheck frames(claims_, storage_.effects_of_a());
@@ -68,7 +73,7 @@ class RewriteVerifier {
 
  private:
   void check_node(NodeId id) {
-    calls_.check_added(id);
+    if (!movement_.has_moved()) calls_.check_added(id);
     orders_.visit(id);
     switch (claims_[id].kind) {
       case ClaimKind::kWhole:
@@ -95,11 +100,16 @@ class RewriteVerifier {
         ++report_.joins;
         joins_.check_join(id);
         break;
+      case ClaimKind::kMoved:
+        ++report_.whole;
+        calls_.check_type(id);
+        break;
       case ClaimKind::kSize:
       case ClaimKind::kBlocks:  // with the split or join that is made with it
       case ClaimKind::kNone:
         break;
     }
+    movement_.visit(id);
   }
 
   RewriteClaims& claims_;
@@ -112,6 +122,7 @@ class RewriteVerifier {
   RowCheck rows_;
   StrideCheck strides_;
   OrderCheck orders_;
+  MovementCheck movement_;
   RewriteReport& report_;
 };
 

@@ -11,6 +11,8 @@
 //   join of x                   cat: exactly parts 0 .. n-1, in order, along the dimension in which they are
 //                               smaller than x; or of parts all permuted alike, permuted back. sum: parts 0 .. n-1 of the size of x, added in order, from
 //                               the first on or from the last on, each of them a summand (part_facts.h)
+//   moved                       what B packed, sent and cut out again is element by element what x is
+//                               (verify_movement.h)
 //   size                        a scalar whose recorded expression is that of x's argument, or its n-th part
 //
 // Arguments of outputs are arguments like others, so by induction all that A's outputs need is computed.
@@ -27,6 +29,7 @@
 //                      rows that pair, or go to ranks, in which a part has them in other blocks (verify_orders.h)
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above
+//   rewrite-moved      what is said to be a value of A, in other storage, has other elements or another order
 //   rewrite-merged     a node stands for two nodes of A that are not the same value
 //   rewrite-once       two nodes are the same whole node of A
 //   rewrite-type       a whole value has another dtype, device or size, an input other strides; or a number is another

@@ -71,7 +71,9 @@ bool StorageCheck::stands_for_write(const Reader& reader, const SeenWrite& write
   const Claim& claim = claims_[reader.node];
   const Claim& from = claims_[write.writer];
   if (write.how == SeenWrite::How::kTorn || !claims_.same_class(from.origin, x)) return false;
-  if (write.how == SeenWrite::How::kJoined || from.kind == ClaimKind::kWhole) return true;
+  if (write.how == SeenWrite::How::kJoined || from.kind == ClaimKind::kWhole ||
+      from.kind == ClaimKind::kMoved)
+    return true;
   if (from.kind != ClaimKind::kPart) return false;
   // Each part of such an update goes on from the one before, and the last leaves what all of it does.
   if (claims_.is_carried(from.origin)) return from.part + 1 == from.parts;

@@ -51,7 +51,8 @@ class Bucketer {
     std::vector<std::vector<const Mergeable*>> kinds, buckets;
     for (std::size_t i : scope.collectives) {
       const Mergeable& m = found_.list[i];
-      const auto same = std::ranges::find_if(kinds, [&](const auto& kind) { return can_merge(*kind.front(), m); });
+      const auto same =
+          std::ranges::find_if(kinds, [&](const auto& kind) { return can_merge(*kind.front(), m); });
       (same != kinds.end() ? *same : kinds.emplace_back()).push_back(&m);
     }
     for (const auto& kind : kinds)
@@ -143,8 +144,8 @@ class Bucketer {
       const auto of_kind = [kind](const auto& x) { return x.kind == kind; };
       const auto launches = std::ranges::count_if(launches_, of_kind);
       if (launches > 0)
-        result_.notes.push_back(fmt::format("{} {} in {} buckets", merged_count_[static_cast<std::size_t>(kind)],
-                                            name, launches));
+        result_.notes.push_back(fmt::format("{} {} in {} buckets",
+                                            merged_count_[static_cast<std::size_t>(kind)], name, launches));
     }
     if (launches_.empty()) result_.notes.push_back("there is nothing to merge");
     for (std::string& note : found_.left_out) result_.notes.push_back(std::move(note));

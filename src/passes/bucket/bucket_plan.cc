@@ -14,8 +14,8 @@ namespace {
 
 // torchtitan's names of the parts of a block.
 constexpr std::string_view kExperts = "moe.routed_experts.inner_experts";
-constexpr std::array<std::string_view, 5> kBesideExperts = {"attention_norm", "attention", "ffn_norm", "moe.router",
-                                                            "moe.shared_experts"};
+constexpr std::array<std::string_view, 5> kBesideExperts = {"attention_norm", "attention", "ffn_norm",
+                                                            "moe.router", "moe.shared_experts"};
 constexpr std::string_view kLoss = "loss";
 
 bool is_within(std::string_view path, std::string_view module) {
@@ -34,8 +34,10 @@ std::string_view block_of(std::string_view path) {
 
 class Planner {
  public:
-  Planner(const Graph& graph, std::span<const Mergeable> collectives) : graph_(graph), collectives_(collectives) {
-    for (const Mergeable& m : collectives_) modules_.push_back(graph.text(graph.step().nodes[m.launch].module));
+  Planner(const Graph& graph, std::span<const Mergeable> collectives)
+      : graph_(graph), collectives_(collectives) {
+    for (const Mergeable& m : collectives_)
+      modules_.push_back(graph.text(graph.step().nodes[m.launch].module));
     are_experts_apart_ = find_experts_apart();
   }
 
@@ -74,7 +76,8 @@ class Planner {
       return;
     }
     PlanEntry& beside = plan_.emplace_back();
-    for (std::string_view part : kBesideExperts) beside.modules.push_back(graph_.intern(fmt::format("{}.{}", name, part)));
+    for (std::string_view part : kBesideExperts)
+      beside.modules.push_back(graph_.intern(fmt::format("{}.{}", name, part)));
     plan_.push_back({{graph_.intern(experts)}});
   }
 
@@ -83,11 +86,13 @@ class Planner {
     std::map<std::pair<std::string_view, MergeKind>, Arg> beside;
     for (std::size_t i = 0; i < collectives_.size(); ++i) {
       const std::string_view block = block_of(modules_[i]);
-      if (!block.empty() && !is_of_experts(i, block)) beside.try_emplace({block, collectives_[i].kind}, collectives_[i].group);
+      if (!block.empty() && !is_of_experts(i, block))
+        beside.try_emplace({block, collectives_[i].kind}, collectives_[i].group);
     }
     for (std::size_t i = 0; i < collectives_.size(); ++i) {
       const std::string_view block = block_of(modules_[i]);
-      if (collectives_[i].kind == MergeKind::kAllReduce || block.empty() || !is_of_experts(i, block)) continue;
+      if (collectives_[i].kind == MergeKind::kAllReduce || block.empty() || !is_of_experts(i, block))
+        continue;
       const auto other = beside.find({block, collectives_[i].kind});
       if (other == beside.end() || !(other->second == collectives_[i].group)) return true;
     }

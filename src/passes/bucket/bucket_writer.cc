@@ -80,8 +80,8 @@ void BucketWriter::begin(std::span<const Mergeable* const> members, const Bucket
   const auto text = [&](std::string_view word) { return Arg::text(graph_.intern(word)); };
   std::vector<Arg> modules;
   for (StringId module : scope.entry->modules) modules.push_back(Arg::text(module));
-  const std::array entries = {text("plan_fqns"), context_.args.add_tree(ArgKind::kTuple, modules), text("direction"),
-                              text(scope.backward ? "bwd" : "fwd")};
+  const std::array entries = {text("plan_fqns"), context_.args.add_tree(ArgKind::kTuple, modules),
+                              text("direction"), text(scope.backward ? "bwd" : "fwd")};
   NodeExtra extra;
   if (first.extra != nullptr) extra.custom = first.extra->custom;
   extra.meta =
@@ -94,14 +94,13 @@ void BucketWriter::begin(std::span<const Mergeable* const> members, const Bucket
       if (id)
         for (StringId origin : origins_of(merged_.body().nodes[id])) origins.push_back(origin);
   }
-  append_provenance(
-      context_, model_,
-      {.pass = pass_,
-       .role = ProvenanceRole::kAdded,
-       .origins = context_.own(origins),
-       .reason = graph_.intern(fmt::format("bucket of {} {}{} of {}", members.size(), noun(members.front()->kind),
-                                           members.size() == 1 ? "" : "s",
-                                           graph_.text(scope.entry->modules.front())))});
+  append_provenance(context_, model_,
+                    {.pass = pass_,
+                     .role = ProvenanceRole::kAdded,
+                     .origins = context_.own(origins),
+                     .reason = graph_.intern(fmt::format(
+                         "bucket of {} {}{} of {}", members.size(), noun(members.front()->kind),
+                         members.size() == 1 ? "" : "s", graph_.text(scope.entry->modules.front())))});
 }
 
 NodeId BucketWriter::add(std::string_view target, std::vector<Arg> args, std::vector<Arg> kwargs) {
@@ -206,7 +205,8 @@ NodeId BucketWriter::pack_gather() {
     elements += elements_of(i);
   }
   const Arg ranks = Arg::integer(first.ranks);
-  std::vector<Arg> args = {list(sent), ranks, Arg::named(ArgKind::kDType, graph_.intern(info(first.dtype).name)),
+  std::vector<Arg> args = {list(sent), ranks,
+                           Arg::named(ArgKind::kDType, graph_.intern(info(first.dtype).name)),
                            numbers(dtypes), Arg::integer(first.rank)};
   if (const Arg groups = foreach_groups(); !groups.is_none()) args.push_back(groups);
   const NodeId buffer = add("bucketing._pre_bucket_all_gather.default", std::move(args));
@@ -254,9 +254,11 @@ NodeId BucketWriter::pack_scatter() {
 NodeId BucketWriter::pack_reduce() {
   const Mergeable& first = *members_.front();
   std::vector<Arg> flat;
-  for (std::size_t i = 0; i < members_.size(); ++i) flat.push_back(Arg::node(add_view(operand(i).as_node(), {-1})));
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    flat.push_back(Arg::node(add_view(operand(i).as_node(), {-1})));
   const NodeId buffer = add("aten.cat.default", {list(flat)});
-  return add("_c10d_functional.all_reduce.default", {Arg::node(buffer), Arg::text(first.reduction), first.group_arg});
+  return add("_c10d_functional.all_reduce.default",
+             {Arg::node(buffer), Arg::text(first.reduction), first.group_arg});
 }
 
 void BucketWriter::cut_gather(NodeId wait) {
@@ -280,14 +282,16 @@ void BucketWriter::cut_gather(NodeId wait) {
   for (NodeId buffer : buffers) targets.push_back(Arg::node(add_bit_view(add_view(buffer, {ranks, -1}))));
   add("aten.split_with_sizes_copy.out", {Arg::node(rows), numbers(sizes), Arg::integer(1)},
       keyword("out", list(targets)));
-  for (std::size_t i = 0; i < members_.size(); ++i) stand_for(i, add_view(buffers[i], sizes_of(members_[i]->launch)));
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    stand_for(i, add_view(buffers[i], sizes_of(members_[i]->launch)));
 }
 
 void BucketWriter::cut_pieces(NodeId wait) {
   const NodeId split = add_split(wait, false);
   std::vector<NodeId> pieces;
   for (std::size_t i = 0; i < members_.size(); ++i) pieces.push_back(add_element(split, i));
-  for (std::size_t i = 0; i < members_.size(); ++i) stand_for(i, add_view(pieces[i], sizes_of(members_[i]->launch)));
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    stand_for(i, add_view(pieces[i], sizes_of(members_[i]->launch)));
 }
 
 // The value is what the member's wait was.
@@ -295,11 +299,12 @@ void BucketWriter::stand_for(std::size_t member, NodeId value) {
   const Node& wait = graph_.step().nodes[members_[member]->wait];
   Node& node = graph_.step().nodes[value];
   node.provenance = {};
-  append_provenance(context_, node,
-                    {.pass = pass_,
-                     .role = ProvenanceRole::kMaterialize,
-                     .origins = origins_of(wait),
-                     .reason = graph_.intern(fmt::format("tensor {} of {} of the bucket", member, members_.size()))});
+  append_provenance(
+      context_, node,
+      {.pass = pass_,
+       .role = ProvenanceRole::kMaterialize,
+       .origins = origins_of(wait),
+       .reason = graph_.intern(fmt::format("tensor {} of {} of the bucket", member, members_.size()))});
   results_[member] = value;
 }
 
@@ -314,7 +319,8 @@ void BucketWriter::place() {
   }
   for (std::size_t i = 0; i < members_.size(); ++i) {
     anchor = order.later(anchor, operand(i).as_node());
-    if (const Arg group = members_[i]->group_arg; group.is_node()) anchor = order.later(anchor, group.as_node());
+    if (const Arg group = members_[i]->group_arg; group.is_node())
+      anchor = order.later(anchor, group.as_node());
   }
   NodeId next = order.next(anchor);
   while (launches.contains(next)) next = order.next(next);

@@ -11,7 +11,8 @@ namespace {
 class ChainLengths {
  public:
   ChainLengths(const MergedGraph& graph, NodeOrder& order, const std::vector<std::vector<NodeId>>& planned,
-               const SideTable<NodeId, std::uint32_t>& planned_with, std::span<const Mergeable* const> collectives)
+               const SideTable<NodeId, std::uint32_t>& planned_with,
+               std::span<const Mergeable* const> collectives)
       : graph_(graph), order_(order), planned_(planned), planned_with_(planned_with) {
     for (const Mergeable* m : collectives) {
       waits_.insert(m->wait);
@@ -75,7 +76,8 @@ class ChainLengths {
 
 }  // namespace
 
-std::vector<std::vector<const Mergeable*>> Independence::split(std::span<const Mergeable* const> collectives) {
+std::vector<std::vector<const Mergeable*>> Independence::split(
+    std::span<const Mergeable* const> collectives) {
   if (collectives.size() < 2) return {{collectives.begin(), collectives.end()}};
   ChainLengths lengths(graph_, graph_.order(), planned_, planned_with_, collectives);
   std::vector<std::vector<const Mergeable*>> groups;

@@ -117,10 +117,12 @@ class Finder {
   // What else there is to know; or why it cannot be merged.
   const char* complete(Mergeable& found, const Node& node) const {
     const auto users = users_[found.launch];
-    if (users.size() != 1 || !is_wait(body_.nodes[users.front()])) return "more than one wait takes the result";
+    if (users.size() != 1 || !is_wait(body_.nodes[users.front()]))
+      return "more than one wait takes the result";
     found.wait = users.front();
     const Arg operand = arg_of(context_, node, 0);
-    const TensorType *result = tensor_of(context_, node.type), *wait = tensor_of(context_, body_.nodes[found.wait].type);
+    const TensorType *result = tensor_of(context_, node.type),
+                     *wait = tensor_of(context_, body_.nodes[found.wait].type);
     if (!operand.is_node() || result == nullptr || wait == nullptr) return "its types are not recorded";
     found.operand = operand.as_node();
     found.dtype = result->dtype;
@@ -131,8 +133,10 @@ class Finder {
     if (!has_elements(*packed)) return "it moves nothing";
     if (found.kind != MergeKind::kAllReduce && packed->rank() == 0) return "it moves a number";
     if (const char* why = read_arguments(found, node)) return why;
-    if (found.kind == MergeKind::kAllGather && !find_place(found)) return "its group is not in the graph's table";
-    if (found.kind == MergeKind::kAllGather && !position_of_dtype(found.dtype)) return "its dtype cannot be packed";
+    if (found.kind == MergeKind::kAllGather && !find_place(found))
+      return "its group is not in the graph's table";
+    if (found.kind == MergeKind::kAllGather && !position_of_dtype(found.dtype))
+      return "its dtype cannot be packed";
     if (later_writes_.any(found.operand)) return "what it sends is written again";
     return nullptr;
   }
@@ -178,7 +182,8 @@ class Finder {
   }
 
   bool is_static(const TensorType& type) const {
-    return std::ranges::all_of(type.sizes, [&](ExprId size) { return context_.exprs.constant(size).has_value(); });
+    return std::ranges::all_of(type.sizes,
+                               [&](ExprId size) { return context_.exprs.constant(size).has_value(); });
   }
   bool has_elements(const TensorType& type) const {
     return std::ranges::none_of(type.sizes, [&](ExprId size) { return context_.exprs.constant(size) == 0; });

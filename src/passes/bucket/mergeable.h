@@ -26,7 +26,7 @@ struct Mergeable {
   Arg group;      // as in Launch
   Arg group_arg;  // as the launch names it
   DType dtype = DType::kFloat32;
-  StringId reduction;  // none: a gather
+  StringId reduction;      // none: a gather
   std::int64_t ranks = 0;  // of a gather or a reduce-scatter
   std::int64_t rank = 0;   // of a gather: this rank's place in the group
 

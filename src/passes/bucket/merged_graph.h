@@ -53,7 +53,8 @@ class MergedGraph {
 
  private:
   std::span<const NodeId> inputs_of(NodeId id) const {
-    return id.index() < first_new_ ? inputs_[id] : std::span<const NodeId>(new_inputs_[id.index() - first_new_]);
+    return id.index() < first_new_ ? inputs_[id]
+                                   : std::span<const NodeId>(new_inputs_[id.index() - first_new_]);
   }
 
   void retype(NodeId id, Facts& facts, TypeMemo& types);

@@ -31,7 +31,8 @@ class Requests {
     std::vector<Request> requests;
     std::vector<NodeId> delayed, started;
     for (NodeId id : body_.order) {
-      if (const MergedLaunch* launch = find(by_launch_, id, MergeKind::kReduceScatter)) started.push_back(launch->launch);
+      if (const MergedLaunch* launch = find(by_launch_, id, MergeKind::kReduceScatter))
+        started.push_back(launch->launch);
       const MergedLaunch* wait = find(by_wait_, id, MergeKind::kReduceScatter);
       if (wait == nullptr) continue;
       if (!started.empty()) {
@@ -72,7 +73,8 @@ class Requests {
            (node.op->cost == CostClass::kMatmul || node.op->cost == CostClass::kAttention);
   }
 
-  static const MergedLaunch* find(const std::map<NodeId, const MergedLaunch*>& by, NodeId id, MergeKind kind) {
+  static const MergedLaunch* find(const std::map<NodeId, const MergedLaunch*>& by, NodeId id,
+                                  MergeKind kind) {
     const auto found = by.find(id);
     return found != by.end() && found->second->kind == kind ? found->second : nullptr;
   }
@@ -137,7 +139,8 @@ class Mover {
   }
 
   // The node, and what it needs from there on, in order.
-  std::vector<NodeId> list_needs(NodeId id, const IdVector<NodeId, std::uint32_t>& at, std::uint32_t from) const {
+  std::vector<NodeId> list_needs(NodeId id, const IdVector<NodeId, std::uint32_t>& at,
+                                 std::uint32_t from) const {
     std::vector<NodeId> found, pending{id};
     while (!pending.empty()) {
       const NodeId next = pending.back();
@@ -161,7 +164,8 @@ class Mover {
 }  // namespace
 
 PrefetchOrder find_prefetch_order(const Graph& graph, std::span<const MergedLaunch> launches,
-                                  const IdSet<NodeId>& scoped, const NodeLists& inputs, const NodeLists& users) {
+                                  const IdSet<NodeId>& scoped, const NodeLists& inputs,
+                                  const NodeLists& users) {
   const Requests requests(graph, launches, scoped);
   Mover mover(graph.step(), inputs, users);
   mover.delay(requests.delay_reductions());

@@ -24,6 +24,7 @@ struct PrefetchOrder {
 // `scoped`: nodes of modules in the plan. Inputs and users are those of the merged step. What took a value that moved
 // behind it may stand too early.
 PrefetchOrder find_prefetch_order(const Graph& graph, std::span<const MergedLaunch> launches,
-                                  const IdSet<NodeId>& scoped, const NodeLists& inputs, const NodeLists& users);
+                                  const IdSet<NodeId>& scoped, const NodeLists& inputs,
+                                  const NodeLists& users);
 
 }  // namespace epweave

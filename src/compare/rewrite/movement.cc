@@ -1,0 +1,107 @@
+#include "compare/rewrite/movement.h"
+
+#include <algorithm>
+
+namespace epweave {
+
+void Sequence::append(const Piece& piece) {
+  if (piece.count == 0) return;
+  if (!pieces_.empty()) {
+    Piece& last = pieces_.back();
+    if (last.term == piece.term && last.rank == piece.rank && last.first + last.count == piece.first) {
+      last.count += piece.count;
+      return;
+    }
+  }
+  begins_.push_back(size());
+  pieces_.push_back(piece);
+}
+
+void Sequence::append(const Sequence& other, std::int64_t first, std::int64_t count) {
+  auto at = static_cast<std::size_t>(std::ranges::upper_bound(other.begins_, first) - other.begins_.begin());
+  for (std::size_t i = at == 0 ? 0 : at - 1; i < other.pieces_.size() && count > 0; ++i) {
+    Piece piece = other.pieces_[i];
+    const std::int64_t skipped = std::max<std::int64_t>(first - other.begins_[i], 0);
+    piece.first += skipped;
+    piece.count = std::min(piece.count - skipped, count);
+    append(piece);
+    first += piece.count;
+    count -= piece.count;
+  }
+}
+
+TermId MovementTerms::intern(const MovedTerm& term) {
+  const auto [known, is_new] = ids_.try_emplace(term, TermId(terms_.size()));
+  if (is_new) terms_.push_back(term);
+  return known->second;
+}
+
+// What a piece is taken from, as one term.
+TermId MovementTerms::at_rank(const Piece& piece) {
+  if (terms_[piece.term].kind != TermKind::kGathered) return piece.term;
+  return intern(
+      {.kind = TermKind::kAtRank, .of = piece.term, .what = static_cast<std::uint64_t>(piece.rank)});
+}
+
+Sequence MovementTerms::cast(const Sequence& x, DType dtype) {
+  Sequence result;
+  for (Piece piece : x.pieces()) {
+    piece.term =
+        intern({.kind = TermKind::kCast, .of = at_rank(piece), .what = static_cast<std::uint64_t>(dtype)});
+    piece.rank = 0;
+    result.append(piece);
+  }
+  return result;
+}
+
+Sequence MovementTerms::gather(const Sequence& x, std::uint64_t group, std::int64_t ranks) {
+  std::vector<Piece> row;
+  for (const Piece& piece : x.pieces())
+    row.push_back({intern({.kind = TermKind::kGathered, .of = at_rank(piece), .what = group}), 0, piece.first,
+                   piece.count});
+  Sequence result;
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    for (Piece piece : row) {
+      piece.rank = rank;
+      result.append(piece);
+    }
+  return result;
+}
+
+Sequence MovementTerms::reduce(const Sequence& x, std::uint64_t group, std::uint64_t reduction) {
+  Sequence result;
+  for (const Piece& piece : x.pieces())
+    result.append(
+        {intern({.kind = TermKind::kReduced, .of = at_rank(piece), .what = group, .reduction = reduction}), 0,
+         piece.first, piece.count});
+  return result;
+}
+
+std::optional<Sequence> MovementTerms::scatter(const Sequence& x, std::uint64_t group, std::int64_t ranks) {
+  if (ranks < 1 || x.size() % ranks != 0) return {};
+  const std::int64_t length = x.size() / ranks;
+  std::vector<Sequence> shares(static_cast<std::size_t>(ranks));
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    shares[static_cast<std::size_t>(rank)].append(x, rank * length, length);
+  const auto first = shares.front().pieces();
+  Sequence result;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    std::int64_t stride = 0;
+    for (std::size_t rank = 1; rank < shares.size(); ++rank) {
+      const auto pieces = shares[rank].pieces();
+      if (pieces.size() != first.size()) return {};
+      const Piece& piece = pieces[i];
+      if (rank == 1) stride = piece.first - first[i].first;
+      const bool is_alike = piece.term == first[i].term && piece.rank == first[i].rank &&
+                            piece.count == first[i].count &&
+                            piece.first == first[i].first + static_cast<std::int64_t>(rank) * stride;
+      if (!is_alike) return {};
+    }
+    const TermId share =
+        intern({.kind = TermKind::kShare, .of = at_rank(first[i]), .what = group, .stride = stride});
+    result.append({share, 0, first[i].first, first[i].count});
+  }
+  return result;
+}
+
+}  // namespace epweave

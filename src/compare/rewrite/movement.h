@@ -1,0 +1,84 @@
+// Values as sequences of elements of other values: what moving data, on a rank and between ranks, makes of them.
+//
+//   %w = wait(all_gather(cast(%p), 2, "dp"))     p as bf16 of rank 0, then of rank 1: [(gathered p, 0) 0..n, (gathered p, 1) 0..n]
+//   %g = wait(reduce_scatter(%x, "sum", 2, "dp"))  [share of the ranks' sum of x: from place * n/2 on]
+//
+// A sequence lists elements row-major, whatever the strides. Two values whose sequences are equal have the same elements: the rules
+// know no packing by name, only what each step does with places.
+//
+// Terms are numbered; equal terms have the same number.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/id.h"
+#include "ir/types/type.h"
+
+namespace epweave {
+
+// What elements are taken from.
+using TermId = Id<struct MovementTermTag>;
+
+enum class TermKind : std::uint8_t {
+  kValue,     // a value of the first graph
+  kUnknown,   // memory that nothing wrote
+  kCast,      // `of` as another dtype
+  kGathered,  // `of`, of each rank of a group: a piece says which
+  kAtRank,    // `of` at one rank, where that is gathered again
+  kReduced,   // `of`, reduced over a group
+  kShare,     // `of` from (this rank's place in a group) * stride on
+};
+
+struct MovedTerm {
+  TermKind kind = TermKind::kUnknown;
+  TermId of;
+  std::uint64_t what = 0;  // node, dtype, group or rank
+  std::uint64_t reduction = 0;
+  std::int64_t stride = 0;
+  friend auto operator<=>(const MovedTerm&, const MovedTerm&) = default;
+};
+
+// Elements first .. first + count of a term, row-major; of a gathered one, of that rank.
+struct Piece {
+  TermId term;
+  std::int64_t rank = 0, first = 0, count = 0;
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+class Sequence {
+ public:
+  std::int64_t size() const { return pieces_.empty() ? 0 : begins_.back() + pieces_.back().count; }
+  std::span<const Piece> pieces() const { return pieces_; }
+  void append(const Piece& piece);  // together with the last one where they continue each other
+  void append(const Sequence& other, std::int64_t first, std::int64_t count);
+  friend bool operator==(const Sequence& a, const Sequence& b) { return a.pieces_ == b.pieces_; }
+
+ private:
+  std::vector<Piece> pieces_;
+  std::vector<std::int64_t> begins_;  // of each
+};
+
+class MovementTerms {
+ public:
+  TermId intern(const MovedTerm& term);
+  const MovedTerm& operator[](TermId id) const { return terms_[id]; }
+
+  Sequence cast(const Sequence& x, DType dtype);
+  Sequence gather(const Sequence& x, std::uint64_t group, std::int64_t ranks);
+  Sequence reduce(const Sequence& x, std::uint64_t group, std::uint64_t reduction);
+  // One of `ranks` equal shares; none where they are not cut alike.
+  std::optional<Sequence> scatter(const Sequence& x, std::uint64_t group, std::int64_t ranks);
+
+ private:
+  TermId at_rank(const Piece& piece);
+
+  IdVector<TermId, MovedTerm> terms_;
+  std::map<MovedTerm, TermId> ids_;
+};
+
+}  // namespace epweave

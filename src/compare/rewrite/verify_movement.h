@@ -1,0 +1,104 @@
+// What a rewrite moves through storage of its own, on a rank and between ranks: values that are packed, sent by one launch
+// instead of several, and cut out again.
+//
+//   A   %w0 = wait(all_gather(%p)), %w1 = wait(all_gather(%q))
+//   B   %buf = pack([%p, %q]); %w = wait(all_gather_out(slice(%buf), out=%buf)); %v0, %v1 = columns of %w
+//   proved: %v0 and %w0 are the same elements of %p of the same ranks, in the same order (movement.h)
+//
+// B's new nodes are followed in their order, storage by storage: which elements each piece of memory holds, and what a
+// view of it shows. A new launch is accounted for if what it moves is what launches of A moved; a new write, if it writes
+// storage that the rewrite made. Everything that is read must be as it was when it was computed: nothing may write it later.
+//
+// Reports rewrite-moved: a value is not what it is said to be.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "analysis/aliases.h"
+#include "compare/rewrite/movement.h"
+#include "compare/rewrite/rewrite_claims.h"
+
+namespace epweave {
+
+class MovementCheck {
+ public:
+  MovementCheck(RewriteClaims& claims, const Effects& effects_a, const Effects& effects_b);
+
+  // Proves that a value was moved, and finds what that accounts for; in the order of B, once it is known which values
+  // are whole.
+  void visit(NodeId b);
+  // Whether B moves values at all: only then is known at its end what is accounted for.
+  bool has_moved() const { return has_moved_; }
+  // Of a new node that communicates or writes.
+  bool accounts_for(NodeId b) const { return accounted_.contains(b); }
+
+ private:
+  struct Storage {
+    Sequence content;
+    std::vector<NodeId> launches;  // that moved it
+    std::int64_t packed = 0;       // the most elements that one of them, a reduction, moved at once
+    DType dtype = DType::kFloat32;
+    std::vector<std::pair<std::int64_t, std::int64_t>> shown;  // ranges that claimed values show
+  };
+  // Elements of a storage, as a tensor.
+  struct View {
+    std::size_t storage = 0;
+    std::vector<std::int64_t> sizes, strides;
+    std::int64_t offset = 0;
+  };
+  struct Read {
+    Sequence elements;
+    std::vector<NodeId> launches;
+    std::int64_t packed = 0;
+  };
+
+  const Sequence& of_a(NodeId a);
+  NodeId moved_operand(NodeId a) const;
+  std::optional<Sequence> move_in_a(NodeId a);
+  Sequence leaf(NodeId a);
+
+  void follow(NodeId b);
+  bool make_view(NodeId b, const Node& node);
+  bool make_result(NodeId b, const Node& node);
+  bool write(NodeId b, const Node& node);
+  void prove(NodeId b);
+
+  std::optional<View> view_of(Arg arg);
+  std::optional<View> view_of(NodeId b);
+  std::optional<Read> read(Arg arg);
+  std::optional<Read> read_list(Arg list);
+  bool write_to(Arg target, const Read& what, std::int64_t first);
+  std::optional<Read> launch(NodeId b, const Node& node, Read sent);
+  std::optional<Read> pack(const Node& node);
+  std::optional<Read> pack_gather(const Node& node);
+  std::optional<Read> pack_scatter(const Node& node);
+  void keep(NodeId b, Read value);
+
+  bool is_row_major(const TensorType& type) const;
+  std::optional<std::uint64_t> group_of(const Graph& graph, Arg group, bool of_b);
+  std::optional<std::vector<std::int64_t>> numbers(std::span<const ExprId> exprs) const;
+  std::optional<std::vector<std::int64_t>> integers(Arg list) const;
+
+  RewriteClaims& claims_;
+  const Graph& graph_a_;
+  const Graph& graph_b_;
+  Context& context_;
+  const Body& a_;
+  const Body& b_;
+  LaterWrites later_in_a_, later_in_b_;
+  MovementTerms terms_;
+  std::map<NodeId, Sequence> of_a_;
+  std::map<NodeId, View> views_;  // of new nodes, and of A's that new ones read
+  std::map<NodeId, std::size_t> tuples_;
+  std::vector<Storage> storages_;
+  std::vector<std::vector<std::uint32_t>> groups_;  // ranks
+  SideTable<NodeId, NodeId> lookups_;               // of A: the first node that looks the same group up
+  std::map<NodeId, std::vector<NodeId>> waits_of_;
+  IdSet<NodeId> accounted_;
+  bool has_moved_ = false;
+};
+
+}  // namespace epweave

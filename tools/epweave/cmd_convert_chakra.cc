@@ -1,0 +1,104 @@
+// Execution traces for ASTRA-sim: docs/astra_sim.md.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "commands.h"
+#include "common/graphs.h"
+#include "common/report.h"
+#include "cost/chakra.h"
+#include "cost/simulate.h"
+#include "io/file.h"
+
+namespace epweave::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether a folder has nothing but what this command writes.
+bool is_of_traces(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "groups.json" && !(name.starts_with("trace.") && name.ends_with(".et"))) return false;
+  }
+  return true;
+}
+
+// A folder that appears whole or not at all. It may replace one of the kind.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::string& path)
+      : path_(path), temporary_(fmt::format("{}.{}.tmp", path, getpid())) {
+    std::error_code error;
+    if (fs::exists(path_, error) && (!fs::is_directory(path_, error) || !is_of_traces(path_)))
+      throw UsageError(fmt::format("{}: it exists and is no folder of traces; give a new one", path));
+    fs::create_directories(temporary_, error);
+    if (error) throw InputError(fmt::format("{}: cannot be made: {}", path, error.message()));
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder() {
+    std::error_code ignored;
+    fs::remove_all(temporary_, ignored);
+  }
+
+  void write(const std::string& name, std::string_view bytes) {
+    write_bytes((temporary_ / name).string(), bytes);
+  }
+
+  void commit() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+    fs::rename(temporary_, path_, error);
+    if (error) throw InputError(fmt::format("{}: cannot be made: {}", path_.string(), error.message()));
+  }
+
+ private:
+  fs::path path_, temporary_;
+};
+
+}  // namespace
+
+int convert_to_chakra(const ConvertOptions& options, Console& console) {
+  const Cluster cluster = parse_cluster(options.cluster, read_bytes);
+  if (cluster.launch_joins == 0 || cluster.host_us != 0 || cluster.has_contention())
+    throw UsageError(
+        "execution traces have no place for launch_joins=0, host_us or contention: leave them out of "
+        "--cluster");
+  const Graph graph = read_sound_input(options.input);
+  const StepModel model = model_step(graph, cluster);
+  require_prices(graph, model);
+  const ChakraTraces traces(graph, model);
+  NewFolder folder(options.folder);
+  for (std::uint32_t rank = 0; rank < traces.ranks(); ++rank)
+    folder.write(fmt::format("trace.{}.et", rank), traces.trace(rank));
+  folder.write("groups.json", traces.groups_file());
+  folder.commit();
+
+  Simulator simulator(model);
+  const double makespan = simulator.run(given_order(model)) * 1e3;
+  const double exposed = simulator.measure().exposed * 1e3;
+  if (console.json()) {
+    console.print(report_text({{"input", options.input.path},
+                               {"output", options.folder},
+                               {"cluster", cluster.name},
+                               {"changed", changed_parameters(cluster)},
+                               {"ranks", traces.ranks()},
+                               {"nodes", traces.nodes()},
+                               {"collectives", traces.collectives()},
+                               {"groups", traces.groups()},
+                               {"makespan_ms", makespan},
+                               {"exposed_ms", exposed}}));
+  } else {
+    console.info(
+        fmt::format("{}: {} ranks, {} nodes each, {} collectives, {} groups; epweave's own clock: {:.3f} ms, "
+                    "{:.3f} ms exposed\n",
+                    options.folder, traces.ranks(), traces.nodes(), traces.collectives(), traces.groups(),
+                    makespan, exposed));
+  }
+  return kFine;
+}
+
+}  // namespace epweave::cli
