@@ -377,6 +377,7 @@ def main(arguments: list[str] | None = None) -> int:
         logging.disable(logging.WARNING)
         warnings.simplefilter("ignore")
     try:
+        epweave_fx.check_output(options.output)
         graph, facts = trace_step(options)
         epweave_fx.export(graph, options.output, **facts)
     except (TraceError, epweave_fx.GraphFileError) as error:
