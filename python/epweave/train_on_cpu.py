@@ -212,10 +212,10 @@ def train_rank(options, folder: pathlib.Path) -> dict:
 
 
 # ------------------------------------------------------------------------------------- all ranks
-def run_pipeline(pipeline: str, arguments: list[str], options) -> dict:
+def run_pipeline(pipeline: str, rewrite: str | None, arguments: list[str], options) -> dict:
     """One run: a process per rank. The ranks' reports as one."""
     environment = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "OMP_NUM_THREADS": "1",
-                   "WORLD_SIZE": str(options.world)}
+                   "WORLD_SIZE": str(options.world), **({"EPWEAVE_PIPELINE": rewrite} if rewrite else {})}
     here = str(pathlib.Path(__file__).resolve().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory(prefix="epweave-train-") as temporary:
@@ -248,6 +248,18 @@ def run_pipeline(pipeline: str, arguments: list[str], options) -> dict:
     return {**reports[0], "hash": whole[:16], "seconds": max(sum(r["seconds"]) for r in reports)}
 
 
+def describe_difference(row: dict, base: dict) -> str:
+    if row["hash"] == base["hash"]:
+        return "all parameters bitwise equal"
+
+    def largest(key: str) -> float:
+        return max(abs(a - b) / abs(b) for a, b in zip(row[key], base[key]))
+
+    first = "equal" if row["losses"][0] == base["losses"][0] else "not equal"
+    return (f"the first loss {first}, the first norms {abs(row['norms'][0] / base['norms'][0] - 1):.2g} apart; over all"
+            f" steps losses within {largest('losses'):.2g}, norms within {largest('norms'):.2g} of each other")
+
+
 def print_table(rows: dict[str, dict]) -> None:
     for pipeline, row in rows.items():
         print(f"{pipeline:>10}  {row['nodes']:6} nodes  hash {row['hash']}  {row['seconds']:6.1f} s")
@@ -256,14 +268,10 @@ def print_table(rows: dict[str, dict]) -> None:
     first = next(iter(rows))
     for pipeline, row in list(rows.items())[1:]:
         base = rows[first]
-        if row["hash"] == base["hash"]:
-            print(f"{pipeline} = {first}: all parameters bitwise equal")
-        else:
-            steps = [a == b and c == d for a, b, c, d in
-                     zip(row["losses"], base["losses"], row["norms"], base["norms"])]
-            equal = steps.index(False) if False in steps else len(steps)
-            print(f"{pipeline} / {first}: parameters differ; losses and norms of the first {equal} steps equal, losses"
-                  f" within {max(abs(a - b) / abs(b) for a, b in zip(row['losses'], base['losses'])):.2g}")
+        print(f"{pipeline} and {first}: {describe_difference(row, base)}")
+    rewritten = [name for name in rows if name.startswith("epweave")]
+    for earlier, later in zip(rewritten, rewritten[1:]):
+        print(f"{later} and {earlier}: {describe_difference(rows[later], rows[earlier])}")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -282,6 +290,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0)
     add("--lr", type=float, default=1e-3)
     add("--compare", default="none,epweave", metavar="LIST", help=f"pipelines: {', '.join(PIPELINES)}")
+    add("--rewrite", action="append", default=[], metavar="PIPELINE",
+        help="what epweave is to run, in place of EPWEAVE_PIPELINE; each one given is a row of its own")
     add("--json", metavar="FILE", help="also write the figures to this file")
     add("--pipeline", help=argparse.SUPPRESS)
     add("--rank-of", type=pathlib.Path, help=argparse.SUPPRESS)
@@ -308,8 +318,10 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--tokens {options.tokens} is not a multiple of --sequence {options.sequence}")
     rows = {}
     for pipeline in pipelines:
-        rows[pipeline] = run_pipeline(pipeline, arguments, options)
-        print(f"{pipeline}: done in {rows[pipeline]['seconds']:.0f} s", file=sys.stderr)
+        for number, text in enumerate(options.rewrite if pipeline == "epweave" and options.rewrite else [None], 1):
+            name = pipeline if text is None else f"epweave-{number}"
+            rows[name] = run_pipeline(pipeline, text, arguments, options)
+            print(f"{name}{f' ({text})' if text else ''}: done in {rows[name]['seconds']:.0f} s", file=sys.stderr)
     print_table(rows)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
