@@ -28,6 +28,7 @@ import os
 import sys
 
 import epweave_fx
+from epweave.roles import describe_process_groups, describe_roles  # found where epweave_fx found it
 
 DEFAULT_CONFIGS = {
     "deepseek_v3": "graph_trainer_deepseek_v3_debugmodel",
@@ -37,7 +38,6 @@ DEFAULT_CONFIGS = {
 TRACER = "torchtitan.experiments.graph_trainer"
 SUPPORTED_TORCHTITAN = "0.3."
 LAST_NORMALIZING_PASS = "selective_activation_remat_pass"
-USER_INPUTS = ("tokens", "labels", "global_valid_tokens", "extra_kwargs")
 
 
 class TraceError(Exception):
@@ -311,58 +311,7 @@ def normalize(traced, config, dims):
                      f" {SUPPORTED_TORCHTITAN}x")
 
 
-# ----------------------------------------------------------------------------------- roles
-def expand(role: dict, layout) -> list[dict]:
-    """One role per plain tensor that a value is made of (several for a wrapper subclass)."""
-    if layout is None or layout.meta is None:
-        return [role]
-    shape = [int(e) if type(e) is int else str(e) for e in layout.meta.outer_size]
-    out = []
-
-    def walk(meta, prefix):
-        for name in meta.attrs:
-            count, inner = meta.inner_metas[name]
-            if inner is not None:
-                walk(inner, f"{prefix}{name}.")
-            else:
-                out.extend({**role, "inner": prefix + name, "wrapper": meta.cls.__name__,
-                            "global_shape": shape} for _ in range(count))
-
-    walk(layout.meta, "")
-    return out
-
-
-def describe_roles(traced, model, arguments) -> tuple[list[dict], list[dict]]:
-    """The roles of the graph's placeholders and returned values, in order."""
-    from torch.utils import _pytree
-
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    inputs = []
-    for i, fqn in enumerate(traced.state_fqns):
-        role = {"role": "parameter" if fqn in parameters else "buffer", "fqn": fqn}
-        if fqn in parameters:
-            role["requires_grad"] = parameters[fqn].requires_grad
-        inputs += expand(role, traced.input_subclass_layouts.get(i))
-    leaves, _ = _pytree.tree_flatten_with_path(arguments)
-    for i, (path, _) in enumerate(leaves, len(traced.state_fqns)):
-        name = USER_INPUTS[path[0].idx] + _pytree.keystr(path[1:])
-        inputs += expand({"role": "user", "which": name}, traced.input_subclass_layouts.get(i))
-    trained = [fqn for fqn, parameter in parameters.items() if parameter.requires_grad]
-    outputs = []
-    for i, role in enumerate([{"role": "loss"}] + [{"role": "grad", "fqn": f} for f in trained]):
-        outputs += expand(role, traced.output_subclass_layouts.get(i))
-    return inputs, outputs
-
-
-def describe_process_groups(dims) -> list[dict]:
-    """The process groups with the names of the mesh axes that each serves."""
-    axes: dict[str, list[str]] = {}
-    for axis, mesh in dims._single_axis_meshes.items():
-        axes.setdefault(mesh.get_group().group_name, []).append(axis)
-    return [{**group, **({"axes": axes[group["name"]]} if group["name"] in axes else {})}
-            for group in epweave_fx.live_process_groups()]
-
-
+# ----------------------------------------------------------------------------------- graphs
 def trace_step(options) -> tuple:
     """Trace what the options say: the GraphModule, and the keywords to export it with."""
     try:
@@ -475,6 +424,7 @@ def main(arguments: list[str] | None = None) -> int:
         logging.disable(logging.WARNING)
         warnings.simplefilter("ignore")
     try:
+        epweave_fx.check_output(options.output)
         graph, facts = trace_step(options)
         epweave_fx.export(graph, options.output, **facts)
     except (TraceError, epweave_fx.GraphFileError) as error:

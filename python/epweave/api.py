@@ -5,7 +5,9 @@ import dataclasses
 import functools
 import html
 import os
+import shutil
 import tempfile
+import weakref
 
 from .errors import UsageError
 from .programs import graph_file, run
@@ -35,7 +37,6 @@ class Result:
     pipeline: str
     passes: list[dict]
     input_path: str
-    _folder: object = dataclasses.field(default=None, repr=False)
 
     @property
     def notes(self) -> list[str]:
@@ -69,12 +70,7 @@ class Result:
 
     def save(self, path: str) -> None:
         """Write the graph in the form that the path's ending says."""
-        run_quietly("epweave", "convert", self.path, os.fspath(path))
-
-
-def run_quietly(program: str, *words: str) -> None:
-    """Runs a command that has no JSON report of its own."""
-    run(program, *words)
+        run("epweave", "convert", self.path, os.fspath(path), "-q")
 
 
 def rewrite(graph, pipeline: str | None = None, output: str | None = None, *, preset: str | None = None,
@@ -91,17 +87,28 @@ def rewrite(graph, pipeline: str | None = None, output: str | None = None, *, pr
         raise UsageError(f"the options {', '.join(options)} belong to a preset, and a pipeline was given",
                          remedy="write them into the pipeline: chunk{parts=4}")
     choice = ["-p", pipeline] if preset is None else ["--preset", pipeline_text(preset, options)]
-    folder = tempfile.TemporaryDirectory(prefix="epweave-")
+    folder = tempfile.mkdtemp(prefix="epweave-")
+    try:
+        return _rewrite_into(folder, graph, choice, output, verify, timeout)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _rewrite_into(folder: str, graph, choice: list[str], output: str | None, verify: str, timeout: float | None) -> Result:
+    """`rewrite` with its temporary files in `folder`, which goes with the result."""
     if isinstance(graph, (str, os.PathLike)) or isinstance(graph, Result):
         with graph_file(graph) as source:
             pass
     else:
-        source = os.path.join(folder.name, "input.epw")
+        source = os.path.join(folder, "input.epw")
         from .exporter import export
         export(graph, source)
-    target = os.path.join(folder.name, "output.epw") if output is None else os.fspath(output)
+    target = os.path.join(folder, "output.epw") if output is None else os.fspath(output)
     report, _ = run("epweave", "rewrite", source, *choice, "-o", target, "--verify", verify, "-q", timeout=timeout)
-    return Result(target, report["pipeline"], report["passes"], source, folder)
+    result = Result(target, report["pipeline"], report["passes"], source)
+    weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
+    return result
 
 
 @dataclasses.dataclass

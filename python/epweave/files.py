@@ -75,12 +75,29 @@ def read_file(path: str) -> dict:
 _OTHER_FORMS = (".json", ".txt", ".onnx")
 
 
+def _check_ending(path: str) -> None:
+    if path.removesuffix(".gz").endswith(_OTHER_FORMS):
+        raise GraphFileError("has the ending of another form, but only the binary form is"
+                             " written here; choose another ending and use `epweave convert`")
+
+
+def check_output(path: str) -> None:
+    """Raises GraphFileError where a graph cannot be written to `path`: before long work, not behind it."""
+    try:
+        _check_ending(path)
+        folder = os.path.dirname(os.path.realpath(path))
+        if path != "-" and not os.path.isdir(folder):
+            raise GraphFileError(f"cannot be written: there is no folder {folder}")
+        if path != "-" and not os.access(path if os.path.exists(path) else folder, os.W_OK):
+            raise GraphFileError("cannot be written: permission denied")
+    except GraphFileError as error:
+        raise error.within(path) from None
+
+
 def write_file(message: dict, path: str) -> None:
     """Write a File message (see `encode_file`) as a binary graph file."""
     try:
-        if path.removesuffix(".gz").endswith(_OTHER_FORMS):
-            raise GraphFileError("has the ending of another form, but only the binary form is"
-                                 " written here; choose another ending and use `epweave convert`")
+        _check_ending(path)
         write_bytes(encode_file(message), path)
     except GraphFileError as error:
         raise error.within(path) from None

@@ -6,7 +6,7 @@ from .dump import dump_from_file, file_from_dump
 from .errors import GraphFileError
 from .exporter import FILE_FACTS, Exporter, export, live_process_groups
 from .expressions import ExpressionError, evaluate
-from .files import read_bytes, read_file, write_bytes, write_file
+from .files import check_output, read_bytes, read_file, write_bytes, write_file
 from .fx_command import main
 from .groups import create_process_groups
 from .loader import load
@@ -17,7 +17,7 @@ from .values import get_meta, integer, put_meta, real, real_of
 __all__ = [
     "ENUMS", "FILE_FACTS", "FORMAT_VERSION", "KNOWN_FEATURES", "SCHEMA", "Exporter", "ExpressionError",
     "GraphFileError", "MeshPlaceholder", "OpaquePlaceholder", "ProcessGroupPlaceholder", "attribute_at",
-    "create_process_groups", "decode_file", "dump_from_file", "encode_file", "evaluate", "export",
+    "check_output", "create_process_groups", "decode_file", "dump_from_file", "encode_file", "evaluate", "export",
     "file_from_dump", "get_meta", "integer", "live_process_groups", "load", "main", "put_meta", "read_bytes",
     "read_file", "real", "real_of", "write_bytes", "write_file",
 ]

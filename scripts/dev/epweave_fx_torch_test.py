@@ -424,6 +424,12 @@ class TraceCommand(unittest.TestCase):
         self.assertEqual(code, 3)
         self.assertRegex(err, "^trace_torchtitan: llama3 has no configuration none_such; it has"
                               " graph_trainer_llama3_.*\n$")
+        for output, message in (("x.txt", "x.txt: has the ending of another form, but only the binary form is written"
+                                          " here; choose another ending and use `epweave convert`"),
+                                ("/none/x.epw", "/none/x.epw: cannot be written: there is no folder /none")):
+            done = subprocess.run([sys.executable, os.path.join(SCRIPTS, "trace_torchtitan.py"), "-o", output],
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (3, f"trace_torchtitan: {message}\n"))
         code, _, err, _ = self.run_tool("--tokens", "100")
         self.assertEqual(code, 2)
         self.assertTrue(err.endswith("error: --tokens 100 is not a multiple of --sequence 256\n"))

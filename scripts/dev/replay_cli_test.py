@@ -146,6 +146,11 @@ class ReplayCommandLineTest(unittest.TestCase):
             square = rank["results"][0]["norm"] ** 2
             self.assertAlmostEqual(square, round(square), delta=1e-9)
 
+    def test_graphs_that_return_other_things_are_not_run(self):
+        (self.folder / "more.txt").write_text(SMALL.replace("output([%w])", "output([%w, %x])"))
+        message = self.fails(3, "check", "small.txt", "more.txt")
+        self.assertEqual(message, "epweave-replay: error: the graphs return 1 and 2 values: B is no rewrite of A\n")
+
     def test_a_large_graph_is_refused_with_the_bytes_it_needs(self):
         message = self.fails(4, "run", LARGE, "--memory", "64")
         self.assertRegex(message, r"256 ranks need \d+\.\d TiB: each \d+\.\d GiB of inputs and at most \d+\.\d GiB of values at a time; 64\.0 GiB are allowed")
@@ -314,7 +319,7 @@ graph
             self.assertIn(f"{option} small.txt would replace an input", self.fails(2, "run", "small.txt", option, "small.txt"))
         self.assertIn("--save-inputs all would replace what --outputs writes",
                       self.fails(2, "run", "small.txt", "--outputs", "all", "--save-inputs", "all"))
-        self.assertIn("missing/rank0.json: cannot create", self.fails(3, "run", "small.txt", "--report-dir", "missing"))
+        self.assertIn("missing/rank0.json: there is no folder missing", self.fails(3, "run", "small.txt", "--report-dir", "missing"))
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
 

@@ -249,7 +249,8 @@ class Parser {
   }
 
   std::string_view text_;
-  std::string_view open_list_;  // the option read last, where it takes a list and has one item without brackets
+  std::string_view
+      open_list_;  // the option read last, where it takes a list and has one item without brackets
   const Registry& known_;
   std::size_t at_ = 0;
 };

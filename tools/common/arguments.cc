@@ -79,11 +79,14 @@ bool has_expanded_braces(const CLI::App& command) {
   }
   const std::string extra = command.remaining().empty() ? "" : command.remaining().front();
   if (has_expanded_braces(command))
-    throw UsageError(fmt::format("{} does not take '{}': the shell expanded the braces of the pipeline; write it in "
-                                 "quotes: 'chunk{{parts=4}}'", full_name(app, command), extra));
+    throw UsageError(
+        fmt::format("{} does not take '{}': the shell expanded the braces of the pipeline; write it in "
+                    "quotes: 'chunk{{parts=4}}'",
+                    full_name(app, command), extra));
   if ((extra == "-o" || extra == "--output") && command.get_option_no_throw("OUT") != nullptr)
-    throw UsageError(fmt::format("{0} does not take '{1}': the file to write is its second argument: {0} IN OUT",
-                                 full_name(app, command), extra));
+    throw UsageError(
+        fmt::format("{0} does not take '{1}': the file to write is its second argument: {0} IN OUT",
+                    full_name(app, command), extra));
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);

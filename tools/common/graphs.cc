@@ -93,9 +93,10 @@ std::optional<std::string> find_unknown_ending(std::string_view path) {
 
 void check_output(const OutputOptions& options) {
   if (const auto ending = find_unknown_ending(options.path); ending && options.to.empty())
-    throw UsageError(fmt::format(
-        "{}: the ending .{} names no form: end the name in .epw, .txt, .json or .onnx (and .gz behind it), or say --to",
-        options.path, *ending));
+    throw UsageError(
+        fmt::format("{}: the ending .{} names no form: end the name in .epw, .txt, .json or .onnx (and .gz "
+                    "behind it), or say --to",
+                    options.path, *ending));
   const Format format = format_named(options.to).value_or(format_of_path(options.path));
   if (format == Format::kPt2)
     throw UsageError(

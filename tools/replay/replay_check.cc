@@ -3,6 +3,7 @@
 
 #include "common/graphs.h"
 #include "replay/check/check.h"
+#include "replay/check/output_check.h"
 #include "replay/kernels/host/kernels.h"
 #include "replay/values/message.h"
 #include "replay_check_report.h"
@@ -177,6 +178,7 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   const bool is_process = options.transport.has_processes();
   require_report_dir(options.transport);
   const Graph a = read_sound_input(options.a), b = read_sound_input(options.b);
+  replay::require_same_outputs(a, b);
   std::optional<Graph> reference;
   if (!options.reference.path.empty()) reference = read_sound_input(options.reference);
   const CheckedGraphs graphs{a, b, reference ? &*reference : nullptr};

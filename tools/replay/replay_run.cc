@@ -271,8 +271,8 @@ class MergedReport {
     }
     if (steps.empty()) return;
     std::sort(steps.begin(), steps.end());
-    console.info(fmt::format("a step: {:.3f} ms at least, {:.3f} ms median, {} runs",
-                             steps.front() * 1e3, steps[(steps.size() - 1) / 2] * 1e3, steps.size()));
+    console.info(fmt::format("a step: {:.3f} ms at least, {:.3f} ms median, {} runs", steps.front() * 1e3,
+                             steps[(steps.size() - 1) / 2] * 1e3, steps.size()));
   }
 
   void say_what_graphs_did(Console& console) const {

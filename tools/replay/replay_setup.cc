@@ -57,9 +57,10 @@ void require_memory(const RunRequest& request) {
   if (needed <= limit) return;
   throw PassError(
       "replay.memory",
-      fmt::format("{}: {} ranks need {}: each {} of inputs and at most {} of values at a time; {} are allowed",
-                  display_name(input), ranks, format_bytes(needed), format_bytes(static_cast<double>(need.inputs)),
-                  format_bytes(static_cast<double>(need.values)), format_bytes(limit)),
+      fmt::format(
+          "{}: {} ranks need {}: each {} of inputs and at most {} of values at a time; {} are allowed",
+          display_name(input), ranks, format_bytes(needed), format_bytes(static_cast<double>(need.inputs)),
+          format_bytes(static_cast<double>(need.values)), format_bytes(limit)),
       Site{}, "use a smaller configuration of the model, or allow more with --memory");
 }
 

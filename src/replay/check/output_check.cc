@@ -8,21 +8,38 @@
 
 namespace epweave::replay {
 
+namespace {
+
+std::string name_output(const Graph& graph, std::size_t i) {
+  if (i >= graph.outputs.size() || !graph.outputs[i].role) return fmt::format("output {}", i);
+  std::string name(graph.text(graph.outputs[i].role));
+  if (graph.outputs[i].fqn) name += fmt::format(" {}", graph.text(graph.outputs[i].fqn));
+  return name;
+}
+
+}  // namespace
+
 RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs) {
   RankOutputs results;
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
     if (!result.outputs[i].is_tensor()) continue;
-    std::string name = fmt::format("output {}", i);
-    if (i < graph.outputs.size() && graph.outputs[i].role) {
-      name = graph.text(graph.outputs[i].role);
-      if (graph.outputs[i].fqn) name += fmt::format(" {}", graph.text(graph.outputs[i].fqn));
-    }
-    results.push_back({std::move(name), result.outputs[i].tensor()});
+    results.push_back({name_output(graph, i), result.outputs[i].tensor()});
   }
   for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i)
     if (inputs[i].is_tensor() && graph.text(graph.inputs[i].role) == "buffer")
       results.push_back({fmt::format("buffer {}", graph.text(graph.inputs[i].fqn)), inputs[i].tensor()});
   return results;
+}
+
+void require_same_outputs(const Graph& a, const Graph& b) {
+  if (a.outputs.size() != b.outputs.size())
+    throw InputError(fmt::format("the graphs return {} and {} values: B is no rewrite of A", a.outputs.size(),
+                                 b.outputs.size()));
+  for (std::size_t i = 0; i < a.outputs.size(); ++i) {
+    const std::string in_a = name_output(a, i), in_b = name_output(b, i);
+    if (in_a != in_b)
+      throw InputError(fmt::format("output {} is {} of A and {} of B: B is no rewrite of A", i, in_a, in_b));
+  }
 }
 
 bool have_same_bits(const OutputPair& outputs) {

@@ -1,0 +1,57 @@
+"""What the inputs, outputs and process groups of a step traced by torchtitan stand for."""
+from __future__ import annotations
+
+from .exporter import live_process_groups
+
+USER_INPUTS = ("tokens", "labels", "global_valid_tokens", "extra_kwargs")
+
+
+def _expand(role: dict, layout) -> list[dict]:
+    """One role per plain tensor that a value is made of (several for a wrapper subclass)."""
+    if layout is None or layout.meta is None:
+        return [role]
+    shape = [int(e) if type(e) is int else str(e) for e in layout.meta.outer_size]
+    out = []
+
+    def walk(meta, prefix):
+        for name in meta.attrs:
+            count, inner = meta.inner_metas[name]
+            if inner is not None:
+                walk(inner, f"{prefix}{name}.")
+            else:
+                out.extend({**role, "inner": prefix + name, "wrapper": meta.cls.__name__,
+                            "global_shape": shape} for _ in range(count))
+
+    walk(layout.meta, "")
+    return out
+
+
+def describe_roles(traced, model, arguments) -> tuple[list[dict], list[dict]]:
+    """The roles of the graph's placeholders and returned values, in order."""
+    from torch.utils import _pytree
+
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    inputs = []
+    for i, fqn in enumerate(traced.state_fqns):
+        role = {"role": "parameter" if fqn in parameters else "buffer", "fqn": fqn}
+        if fqn in parameters:
+            role["requires_grad"] = parameters[fqn].requires_grad
+        inputs += _expand(role, traced.input_subclass_layouts.get(i))
+    leaves, _ = _pytree.tree_flatten_with_path(arguments)
+    for i, (path, _) in enumerate(leaves, len(traced.state_fqns)):
+        name = USER_INPUTS[path[0].idx] + _pytree.keystr(path[1:])
+        inputs += _expand({"role": "user", "which": name}, traced.input_subclass_layouts.get(i))
+    trained = [fqn for fqn, parameter in parameters.items() if parameter.requires_grad]
+    outputs = []
+    for i, role in enumerate([{"role": "loss"}] + [{"role": "grad", "fqn": f} for f in trained]):
+        outputs += _expand(role, traced.output_subclass_layouts.get(i))
+    return inputs, outputs
+
+
+def describe_process_groups(dims) -> list[dict]:
+    """The process groups with the names of the mesh axes that each serves."""
+    axes: dict[str, list[str]] = {}
+    for axis, mesh in dims._single_axis_meshes.items():
+        axes.setdefault(mesh.get_group().group_name, []).append(axis)
+    return [{**group, **({"axes": axes[group["name"]]} if group["name"] in axes else {})}
+            for group in live_process_groups()]

@@ -1,0 +1,202 @@
+"""The drop-in for torchtitan's graph_trainer: importing this module registers the pass pipeline `epweave`.
+
+    import epweave.torchtitan                     # then: --compile.pass_pipeline epweave
+
+On every rank the traced step goes through `epweave rewrite` and comes back as the module that trains. Environment:
+
+    EPWEAVE_PIPELINE     a pipeline, or a preset with options ('ep-overlap{parts=4,symbolize=yes}'); default:
+                         ep-overlap{symbolize=yes} with expert parallelism, else dce,canonicalize,dedup-unshard
+    EPWEAVE_BEFORE, EPWEAVE_AFTER
+                         torchtitan's passes, by name with commas between, to run before and behind it
+    EPWEAVE_KEEP         a folder that gets the graphs of each rank: rankN.in.epw, rankN.out.epw
+    EPWEAVE_VERIFY=1     also prove the rewrite on each rank (`epweave verify A B`) before the first step
+
+A rank that fails stops all ranks; so do graphs whose collectives do not match (`epweave verify --ranks`).
+
+`python -m epweave.torchtitan --help`: trains a debug model on CPU ranks with several pipelines and compares them.
+"""
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+import tempfile
+import time
+import weakref
+
+from .api import rewrite, run, verify
+from .errors import RunError, UsageError
+from .exporter import export
+from .groups import create_process_groups
+from .loader import load
+from .roles import describe_process_groups, describe_roles
+
+NORMALIZE = "dce,canonicalize,dedup-unshard"
+_SECONDS_TO_HEAR_OF_OTHERS = 1800.0  # of ranks that work; one that fails is heard of at once
+_trainers: list = []  # the trainer built last, as a weak reference
+_rounds = itertools.count()
+
+
+def remember_trainer(trainer) -> None:
+    """torchtitan's post-init hook: the trainer says what parameters and meshes are called."""
+    _trainers[:] = [weakref.ref(trainer)]
+
+
+def _trainer():
+    trainer = _trainers[0]() if _trainers else None
+    if trainer is None:
+        raise UsageError("the pass pipeline epweave has seen no trainer",
+                         remedy="import epweave.torchtitan before the trainer is built")
+    return trainer
+
+
+def _name_of(run_pass) -> str:
+    return (run_pass.func if isinstance(run_pass, functools.partial) else run_pass).__name__
+
+
+def choose_passes(names: str, known: list) -> list:
+    """Those of torchtitan's passes that `names` lists, in its order; UsageError for an unknown one."""
+    wanted = [name for name in re.split(r"[,\s]+", names) if name]
+    table = {_name_of(p): p for p in known}
+    for name in wanted:
+        if name not in table:
+            raise UsageError(f"torchtitan's list for this configuration has no pass {name}",
+                             remedy=f"it has {', '.join(table)}")
+    return [table[name] for name in wanted]
+
+
+def _words_of(pipeline: str) -> dict:
+    """The keywords of `rewrite` for a pipeline or a preset."""
+    name = pipeline.partition("{")[0]
+    presets = {x["name"] for x in run("epweave", "passes")[0]["presets"]}
+    return {"preset": pipeline} if name in presets else {"pipeline": pipeline}
+
+
+def default_pipeline(parallel_dims) -> str:
+    return "ep-overlap{symbolize=yes}" if parallel_dims is not None and parallel_dims.ep > 1 else NORMALIZE
+
+
+# ----------------------------------------------------------------------------------------- ranks
+class Ranks:
+    """What ranks tell each other through the rendezvous store while they rewrite."""
+
+    def __init__(self):
+        import torch.distributed as dist
+        self.is_alone = not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1
+        self.rank, self.size = (0, 1) if self.is_alone else (dist.get_rank(), dist.get_world_size())
+        self.store = None if self.is_alone else dist.distributed_c10d._get_default_store()
+        self.round = next(_rounds)
+
+    def _key(self, what: str) -> str:
+        return f"epweave/{self.round}/{what}"
+
+    def fail(self, message: str) -> None:
+        """Tells the others that this rank stops."""
+        if not self.is_alone:
+            self.store.set(self._key("failed"), f"rank {self.rank}: {message}")
+
+    def meet(self, what: str, data: bytes = b"done") -> None:
+        """Waits until all ranks have come here; raises RunError as soon as one of them has failed."""
+        if self.is_alone:
+            return
+        self.store.set(self._key(f"{what}/{self.rank}"), data)
+        others = [self._key(f"{what}/{rank}") for rank in range(self.size)]
+        deadline = time.monotonic() + _SECONDS_TO_HEAR_OF_OTHERS
+        while not self.store.check(others):
+            if self.store.check([self._key("failed")]):
+                raise RunError("another rank stopped: " + self.store.get(self._key("failed")).decode())
+            if time.monotonic() > deadline:
+                late = [rank for rank in range(self.size) if not self.store.check([others[rank]])]
+                raise RunError(f"ranks {late} did not finish their rewrite", remedy="see what they say")
+            time.sleep(0.2)
+
+    def get(self, what: str, rank: int) -> bytes:
+        return self.store.get(self._key(f"{what}/{rank}"))
+
+
+def check_ranks(ranks: Ranks, path: str, folder: str) -> None:
+    """Stops all ranks where the collectives of their graphs do not match."""
+    if ranks.is_alone:
+        return
+    with open(path, "rb") as f:
+        ranks.meet("graph", f.read())
+    if ranks.rank == 0:
+        paths = []
+        for rank in range(ranks.size):
+            paths.append(os.path.join(folder, f"all{rank}.epw"))
+            with open(paths[-1], "wb") as f:
+                f.write(ranks.get("graph", rank))
+        report, _ = run("epweave", "verify", "--ranks", *paths, "-q", accept=(0, 1))
+        if not report["ok"]:
+            first = report["violations"][0]
+            raise RunError("the ranks' graphs do not match: " + first["message"], id=first["invariant"])
+    ranks.meet("checked")
+
+
+# ------------------------------------------------------------------------------------------ pass
+def _export_facts(traced, trainer, dims, rank: int, size: int) -> dict:
+    """The keywords of `export` that the trainer knows."""
+    from torch.utils import _pytree
+    spec = traced.user_inputs_spec
+    flat = len(traced.state_fqns) + spec.num_leaves
+    if any(i >= len(traced.state_fqns) for i in traced.input_subclass_layouts) or traced.num_flat_inputs != flat:
+        raise UsageError("a user input of the step is a tensor subclass", remedy="pass plain tensors to the model")
+    args, _ = _pytree.tree_unflatten(list(traced.example_inputs[-spec.num_leaves:]), spec)
+    inputs, outputs = describe_roles(traced, trainer.model_parts[0], args)
+    meshes = {name: {"axes": list(mesh.mesh_dim_names or ()), "shape": list(mesh.shape)}
+              for name, mesh in getattr(dims, "_global_meshes", {}).items()}
+    info = {"rank": rank, "world_size": size, "global_meshes": meshes, "num_static_inputs": traced.num_static_inputs}
+    return {"inputs": inputs, "outputs": outputs, "process_groups": describe_process_groups(dims), "info": info}
+
+
+def rewrite_step(traced, config, dims, module):
+    """The traced step of this rank, rewritten; a new module."""
+    trainer, ranks = _trainer(), Ranks()
+    keep = os.environ.get("EPWEAVE_KEEP")
+    with tempfile.TemporaryDirectory(prefix="epweave-") as temporary:
+        folder = keep or temporary
+        os.makedirs(folder, exist_ok=True)
+        before, after = (os.path.join(folder, f"rank{ranks.rank}.{part}.epw") for part in ("in", "out"))
+        try:
+            export(module, before, **_export_facts(traced, trainer, dims, ranks.rank, ranks.size))
+            pipeline = os.environ.get("EPWEAVE_PIPELINE") or default_pipeline(dims)
+            rewrite(before, output=after, **_words_of(pipeline))
+            if os.environ.get("EPWEAVE_VERIFY") == "1":
+                proof = verify(before, after)
+                if not proof:
+                    raise RunError("the rewrite is not proved: " + proof.violations[0]["message"])
+            ranks.meet("rewritten")
+            check_ranks(ranks, after, temporary)
+            rewritten = load(after)
+        except Exception as error:
+            ranks.fail(str(error))
+            raise
+    create_process_groups(rewritten)
+    return rewritten
+
+
+def construct_passes(traced, config, *, parallel_dims=None) -> list:
+    """torchtitan's pass pipeline `epweave`."""
+    from torchtitan.experiments.graph_trainer.passes import compile_time_passes
+
+    known = compile_time_passes(traced, config, parallel_dims=parallel_dims, include_inductor=False)
+
+    def epweave_rewrite_pass(module, example_inputs):
+        return rewrite_step(traced, config, parallel_dims, module)
+
+    return [*choose_passes(os.environ.get("EPWEAVE_BEFORE", ""), known), epweave_rewrite_pass,
+            *choose_passes(os.environ.get("EPWEAVE_AFTER", ""), known)]
+
+
+def register() -> None:
+    """Makes `--compile.pass_pipeline epweave` known to torchtitan."""
+    from torchtitan.experiments.graph_trainer import registry
+    registry.register_pass_pipeline("epweave")(construct_passes)
+    registry.register_post_init_hook("epweave")(remember_trainer)
+
+
+if __name__ == "__main__":
+    from epweave.train_on_cpu import main
+    raise SystemExit(main())
+register()

@@ -1,0 +1,332 @@
+"""Debug models of torchtitan trained on CPU ranks (gloo), under several pass pipelines, compared.
+
+    python -m epweave.torchtitan --model deepseek_v3 --cpu --world 2 --steps 5 --compare none,epweave,reference
+
+Each pipeline is a run of its own with the same weights and batches: the real GraphTrainer.forward_backward_step
+traces, looks the pipeline up, applies it and runs the graph; AdamW steps. `none` is the graph as traced, `reference`
+torchtitan's own list without Inductor, `epweave` EPWEAVE_PIPELINE. Printed are losses, norms of all gradients and a
+hash of all parameters of all ranks after the last step. Needs torch 2.15 and torchtitan 0.3.0.
+
+Exit codes: 0 fine, 1 a rank failed, 2 usage.
+"""
+from __future__ import annotations
+
+import argparse
+import copy
+import hashlib
+import importlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+TRACER = "torchtitan.experiments.graph_trainer"
+CONFIGS = {"deepseek_v3": "graph_trainer_deepseek_v3_debugmodel", "qwen3": "graph_trainer_qwen3_debugmodel_moe",
+           "llama3": "graph_trainer_llama3_debugmodel"}
+PIPELINES = ("none", "epweave", "reference")
+
+
+# --------------------------------------------------------------------------------------- a rank
+def use_cpu() -> None:
+    """Makes torchtitan take the CPU for its device; before anything else imports it."""
+    import torch
+    from torch.nn.attention import flex_attention
+    from torchtitan.tools import utils
+    utils.device_type, utils.device_module = "cpu", torch.cpu
+    utils.get_local_device = lambda: torch.device("cpu")
+    flex_attention._validate_device = lambda query, key, value: None  # its dense math has a backward on the CPU
+    from torchtitan.models.common import attention
+    attention._compiled_create_block_mask = attention.create_block_mask
+
+
+def resize_layers(layers: list, count: int) -> list:
+    """`count` layer configurations: the dense ones first, then the MoE ones in turn."""
+    dense = [layer for layer in layers if getattr(layer, "moe", None) is None]
+    moe = [layer for layer in layers if getattr(layer, "moe", None) is not None]
+    kept = dense[:count] if moe else []
+    pool = moe or dense
+    return kept + [copy.deepcopy(pool[i % len(pool)]) for i in range(count - len(kept))]
+
+
+def make_config(options):
+    registry = importlib.import_module(f"{TRACER}.{options.model}.config_registry")
+    config = getattr(registry, CONFIGS[options.model])()
+    if options.layers:
+        config.model_spec.model.layers = resize_layers(config.model_spec.model.layers, options.layers)
+    config.training.local_batch_size = options.tokens // options.sequence
+    config.training.seq_len = options.sequence
+    parallelism = config.parallelism
+    parallelism.data_parallel_replicate_degree = parallelism.pipeline_parallel_degree = 1
+    parallelism.context_parallel_degree = 1
+    parallelism.data_parallel_shard_degree = options.world // options.tp
+    parallelism.tensor_parallel_degree = options.tp
+    parallelism.expert_parallel_degree = options.ep
+    config.compile.ep_overlap.enabled = False
+    config.compile.pass_pipeline = options.pipeline
+    config.compile.enable_passes = options.pipeline != "none"
+    return config
+
+
+def build_model(config, dims, options):
+    """The parallelised model on the CPU and its loss, as torchtitan's trainer builds them."""
+    import torch
+    from torchtitan.components.loss import ChunkedLossWrapper
+    from torchtitan.config import TORCH_DTYPE_MAP
+    from torchtitan.tools import utils
+    spec = config.model_spec
+    spec.model.update_from_config(config=config)
+    with torch.device("meta"), utils.set_default_dtype(TORCH_DTYPE_MAP[config.training.dtype]):
+        model = spec.model.build()
+    model = spec.parallelize_fn(
+        model, parallel_dims=dims, training=config.training, parallelism=config.parallelism,
+        compile_config=config.compile, ac_config=config.activation_checkpoint, dump_folder=".")
+    model.to_empty(device="cpu")
+    torch.manual_seed(options.seed)
+    with torch.no_grad():
+        model.init_states(buffer_device=torch.device("cpu"))
+    model.train()
+    loss = config.loss.build(compile_config=config.compile)
+    if isinstance(loss, ChunkedLossWrapper):
+        loss.set_lm_head(model.lm_head)
+        model._skip_lm_head = True
+    return model, loss
+
+
+def build_trainer(config, dims, model, loss):
+    """A trainer without data loader, checkpoint and metrics, as torchtitan's unit tests build it."""
+    import torch
+    from torchtitan.distributed.utils import get_spmd_context
+    trainer_module = importlib.import_module(f"{TRACER}.trainer")
+    registry = importlib.import_module(f"{TRACER}.registry")
+    trainer = object.__new__(trainer_module.GraphTrainer)
+    trainer.config, trainer.parallel_dims, trainer.model_parts = config, dims, [model]
+    trainer.loss_fn, trainer.model_config = loss, config.model_spec.model
+    trainer.train_context = get_spmd_context(parallel_dims=dims)
+    trainer.device, trainer.tokenizer, trainer.ntokens_seen = torch.device("cpu"), None, 0
+    trainer._traced_step = None
+    registry.POST_INIT_HOOKS.get(config.compile.pass_pipeline, lambda _: None)(trainer)
+    return trainer
+
+
+def use_reference_passes() -> None:
+    """Registers torchtitan's own list, less what needs a GPU, as the pipeline `reference`."""
+    passes = importlib.import_module(f"{TRACER}.passes")
+    registry = importlib.import_module(f"{TRACER}.registry")
+
+    @registry.register_pass_pipeline("reference")
+    def reference(traced, config, *, parallel_dims=None):
+        return passes.compile_time_passes(traced, config, parallel_dims=parallel_dims, include_inductor=False)
+
+
+def local_tensor(tensor):
+    return getattr(tensor, "_local_tensor", tensor).detach()
+
+
+def gradient_norm(model) -> float:
+    """The norm of all gradients, each rank's share counted once, in float64."""
+    import torch
+    import torch.distributed as dist
+    total = torch.zeros((), dtype=torch.float64)
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            continue
+        local = local_tensor(parameter.grad).to(torch.float64)
+        copies = 1
+        mesh = getattr(parameter, "device_mesh", None)
+        if mesh is not None:
+            for size, placement in zip(mesh.shape, parameter.placements):
+                copies *= size if placement.is_replicate() else 1
+            copies *= dist.get_world_size() // mesh.size()
+        else:
+            copies = dist.get_world_size()
+        total += local.square().sum() / copies
+    dist.all_reduce(total)
+    return total.sqrt().item()
+
+
+def parameter_hash(model) -> str:
+    """A hash of this rank's parameters: names, dtypes and bytes."""
+    import torch
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        local = local_tensor(parameter).contiguous()
+        digest.update(f"{name} {local.dtype} {list(local.shape)} ".encode())
+        digest.update(local.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def make_batch(options, config, rank: int, step: int) -> tuple[dict, object]:
+    """Tokens and labels of a step: the same for ranks that share them (tensor parallelism)."""
+    import torch
+    generator = torch.Generator().manual_seed(1_000_003 * (options.seed + 1) + 1_009 * step + rank // options.tp)
+    shape = (options.tokens // options.sequence, options.sequence + 1)
+    text = torch.randint(config.model_spec.model.vocab_size, shape, generator=generator)
+    positions = torch.arange(options.sequence, dtype=torch.int32).expand(shape[0], -1).contiguous()
+    return {"input": text[:, :-1].contiguous(), "positions": positions}, text[:, 1:].contiguous()
+
+
+def train_rank(options, folder: pathlib.Path) -> dict:
+    import torch
+    import torch.distributed as dist
+    use_cpu()
+    import epweave.torchtitan  # noqa: F401  registers the pipeline
+    from torchtitan.distributed import ParallelDims
+    from torchtitan.distributed.utils import set_spmd_backend
+    importlib.import_module(f"{TRACER}.passes")
+    importlib.import_module(f"{TRACER}.common_utils").maybe_register_blockmask_pytree_node()
+    use_reference_passes()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    rank = int(os.environ["RANK"])
+    config = make_config(options)
+    set_spmd_backend(config.parallelism.spmd_backend)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=options.world)
+    dims = ParallelDims(dp_shard=options.world // options.tp, dp_replicate=1, cp=1, tp=options.tp, pp=1, ep=options.ep,
+                        world_size=options.world, spmd_backend=config.parallelism.spmd_backend)
+    dims.build_mesh()
+    model, loss_function = build_model(config, dims, options)
+    trainer = build_trainer(config, dims, model, loss_function)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, foreach=False)
+    losses, norms, seconds = [], [], []
+    for step in range(options.steps):
+        began = time.perf_counter()
+        inputs, labels = make_batch(options, config, rank, step)
+        valid = torch.tensor(options.tokens * options.world // options.tp)
+        loss = trainer.forward_backward_step(input_dict=inputs, labels=labels, global_valid_tokens=valid)
+        total = loss.detach().to(torch.float64).clone()
+        total = getattr(total, "_local_tensor", total)
+        dist.all_reduce(total)
+        losses.append(total.item() / options.tp)
+        norms.append(gradient_norm(model))
+        optimizer.step()
+        optimizer.zero_grad()
+        seconds.append(time.perf_counter() - began)
+    nodes = len(trainer._traced_step.gm.graph.nodes)
+    report = {"losses": losses, "norms": norms, "hash": parameter_hash(model), "nodes": nodes, "seconds": seconds}
+    dist.barrier()
+    dist.destroy_process_group()
+    return report
+
+
+# ------------------------------------------------------------------------------------- all ranks
+def run_pipeline(pipeline: str, rewrite: str | None, arguments: list[str], options) -> dict:
+    """One run: a process per rank. The ranks' reports as one."""
+    environment = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "OMP_NUM_THREADS": "1",
+                   "WORLD_SIZE": str(options.world), **({"EPWEAVE_PIPELINE": rewrite} if rewrite else {})}
+    here = str(pathlib.Path(__file__).resolve().parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    with tempfile.TemporaryDirectory(prefix="epweave-train-") as temporary:
+        folder = pathlib.Path(temporary)
+        command = [sys.executable, "-W", "ignore", "-m", "epweave.train_on_cpu", *arguments, "--pipeline", pipeline,
+                   "--rank-of", str(folder)]
+        logs = [open(folder / f"log{rank}", "wb") for rank in range(options.world)]
+        workers = [subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                                    stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(options.world)]
+        failed_at, codes = None, []
+        try:
+            while None in (codes := [worker.poll() for worker in workers]):
+                if any(codes):
+                    failed_at = failed_at or time.monotonic()
+                    if time.monotonic() > failed_at + 20:
+                        break  # the others wait for one that has failed
+                time.sleep(0.2)
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+            for log in logs:
+                log.close()
+        if any(codes):
+            rank = next(r for r, code in enumerate(codes) if code)
+            text = (folder / f"log{rank}").read_text(errors="replace")
+            raise SystemExit(f"{pipeline}: rank {rank} failed (exit code {codes[rank]}):\n{text[-4000:]}")
+        reports = [json.loads((folder / f"report{rank}.json").read_text()) for rank in range(options.world)]
+    whole = hashlib.sha256("".join(r["hash"] for r in reports).encode()).hexdigest()
+    return {**reports[0], "hash": whole[:16], "seconds": max(sum(r["seconds"]) for r in reports)}
+
+
+def describe_difference(row: dict, base: dict) -> str:
+    if row["hash"] == base["hash"]:
+        return "all parameters bitwise equal"
+
+    def largest(key: str) -> float:
+        return max(abs(a - b) / abs(b) for a, b in zip(row[key], base[key]))
+
+    first = "equal" if row["losses"][0] == base["losses"][0] else "not equal"
+    return (f"the first loss {first}, the first norms {abs(row['norms'][0] / base['norms'][0] - 1):.2g} apart; over all"
+            f" steps losses within {largest('losses'):.2g}, norms within {largest('norms'):.2g} of each other")
+
+
+def print_table(rows: dict[str, dict]) -> None:
+    for pipeline, row in rows.items():
+        print(f"{pipeline:>10}  {row['nodes']:6} nodes  hash {row['hash']}  {row['seconds']:6.1f} s")
+        print(f"{'loss':>10}  " + "  ".join(f"{x:.9g}" for x in row["losses"]))
+        print(f"{'norm':>10}  " + "  ".join(f"{x:.9g}" for x in row["norms"]))
+    first = next(iter(rows))
+    for pipeline, row in list(rows.items())[1:]:
+        base = rows[first]
+        print(f"{pipeline} and {first}: {describe_difference(row, base)}")
+    rewritten = [name for name in rows if name.startswith("epweave")]
+    for earlier, later in zip(rewritten, rewritten[1:]):
+        print(f"{later} and {earlier}: {describe_difference(rows[later], rows[earlier])}")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m epweave.torchtitan", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--model", choices=sorted(CONFIGS), default="deepseek_v3")
+    add("--cpu", action="store_true", help="on the CPU with gloo (the only way here)")
+    add("--world", type=int, default=2, metavar="N", help="ranks (default 2)")
+    add("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks (default 1)")
+    add("--ep", type=int, metavar="N", help="expert-parallel ranks (default: all ranks for a MoE model)")
+    add("--layers", type=int, metavar="N", help="number of layers (default: the model's)")
+    add("--tokens", type=int, default=256, metavar="N", help="tokens per rank (default 256)")
+    add("--sequence", type=int, default=64, metavar="N", help="tokens per sequence (default 64)")
+    add("--steps", type=int, default=3, metavar="N", help="training steps (default 3)")
+    add("--seed", type=int, default=0)
+    add("--lr", type=float, default=1e-3)
+    add("--compare", default="none,epweave", metavar="LIST", help=f"pipelines: {', '.join(PIPELINES)}")
+    add("--rewrite", action="append", default=[], metavar="PIPELINE",
+        help="what epweave is to run, in place of EPWEAVE_PIPELINE; each one given is a row of its own")
+    add("--json", metavar="FILE", help="also write the figures to this file")
+    add("--pipeline", help=argparse.SUPPRESS)
+    add("--rank-of", type=pathlib.Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.ep is None:
+        options.ep = 1 if options.model == "llama3" else options.world
+    if options.rank_of:
+        report = train_rank(options, options.rank_of)
+        (options.rank_of / f"report{os.environ['RANK']}.json").write_text(json.dumps(report))
+        return 0
+    pipelines = options.compare.split(",")
+    for pipeline in pipelines:
+        if pipeline not in PIPELINES:
+            parser.error(f"--compare: there is no pipeline {pipeline}: {', '.join(PIPELINES)}")
+    if options.world % options.tp:
+        parser.error(f"--tp {options.tp} does not divide the {options.world} ranks of --world")
+    if options.tokens % options.sequence:
+        parser.error(f"--tokens {options.tokens} is not a multiple of --sequence {options.sequence}")
+    rows = {}
+    for pipeline in pipelines:
+        for number, text in enumerate(options.rewrite if pipeline == "epweave" and options.rewrite else [None], 1):
+            name = pipeline if text is None else f"epweave-{number}"
+            rows[name] = run_pipeline(pipeline, text, arguments, options)
+            print(f"{name}{f' ({text})' if text else ''}: done in {rows[name]['seconds']:.0f} s", file=sys.stderr)
+    print_table(rows)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

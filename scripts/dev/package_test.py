@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Tests of the Python package `epweave` that need neither torch nor an installation: programs, reports, errors.
+
+With --wheel also builds the wheel, installs it into a new environment and uses what is there.
+"""
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import epweave_fx  # noqa: E402, F401  finds the package and protobuf
+import epweave  # noqa: E402
+
+GRAPH = str(ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz")
+
+
+class Package(unittest.TestCase):
+    def test_nothing_heavy_is_imported(self):
+        code = "import epweave_fx, epweave, sys; print([m for m in ('torch', 'torchtitan', 'numpy') if m in sys.modules])"
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "scripts", capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "[]\n")
+
+    def test_all_names_are_there_and_explained(self):
+        for name in epweave.__all__:
+            self.assertTrue(getattr(epweave, name).__doc__, name)
+
+    def test_rewrite_verify_diff_stats(self):
+        result = epweave.rewrite(GRAPH, preset="ep-overlap", roots=["layers.1.moe", "layers.2.moe"], parts=3)
+        self.assertTrue(result.pipeline.startswith("dce,canonicalize,dedup-unshard,chunk{roots=[layers.1.moe,layers.2.moe],"))
+        self.assertEqual([x["name"] for x in result.passes][3], "chunk")
+        self.assertTrue(any(note.startswith("chunk: region layers.1.moe forward: ") for note in result.notes))
+        self.assertEqual({x["root"] for x in result.plan["regions"]}, {"layers.1.moe", "layers.2.moe"})
+        self.assertEqual({x["parts"] for x in result.overlap["regions"]}, {3})
+        self.assertEqual(result.stats["provenance_coverage"], 1)
+        proof = epweave.verify(GRAPH, result)
+        self.assertTrue(proof)
+        self.assertEqual((proof.violations, proof.outputs[0]["output"]), ([], "loss"))
+        self.assertTrue(epweave.verify(result))
+        difference = epweave.diff(GRAPH, result)
+        self.assertFalse(difference)
+        self.assertIn("<iframe", difference._repr_html_())
+        self.assertTrue(epweave.diff(GRAPH, GRAPH))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.txt")
+            result.save(path)
+            self.assertTrue(epweave.diff(result, path))
+
+    def test_a_wrong_rewrite_is_not_proved(self):
+        result = epweave.rewrite(GRAPH, "chunk{roots=layers.1.moe}")
+        message = epweave_fx.read_file(result.path)
+        nodes = message["graphs"][0]["nodes"]
+        name = next(x["name"] for x in nodes if x["target"] == "aten.add.Tensor" and len(x["args"]) == 2)
+        node = next(x for x in nodes if x["name"] == name)
+        node["target"] = "aten.mul.Tensor"
+        with tempfile.TemporaryDirectory() as folder:
+            wrong = os.path.join(folder, "wrong.epw")
+            epweave_fx.write_file(message, wrong)
+            proof = epweave.verify(GRAPH, wrong)
+        self.assertFalse(proof)
+        self.assertIn(name, {x["node"] for x in proof.violations})
+
+    def test_errors_say_what_the_program_says(self):
+        with self.assertRaises(epweave.DeclinedError) as caught:
+            epweave.rewrite(GRAPH, "chunk{roots=layers.*.attention}")
+        error = caught.exception
+        self.assertEqual((error.id, error.exit_code, error.node), ("chunk.no-exchange", 4, None))
+        self.assertIn("check the pattern", error.remedy)
+        self.assertNotIn("remedy:", str(error))
+        with self.assertRaises(epweave.UsageError) as caught:
+            epweave.rewrite(GRAPH, "chnk")
+        self.assertIn("did you mean 'chunk'?", str(caught.exception))
+        with self.assertRaises(epweave.GraphFileError) as caught:
+            epweave.verify("/none.epw")
+        self.assertEqual(caught.exception.exit_code, 3)
+        for arguments, keywords in (((GRAPH,), {}), ((GRAPH, "dce"), {"preset": "ep-overlap"}), ((GRAPH, "dce"), {"parts": 2})):
+            with self.assertRaises(epweave.UsageError):
+                epweave.rewrite(*arguments, **keywords)
+        with self.assertRaises(epweave.RunError):
+            epweave.rewrite(GRAPH, preset="ep-overlap", timeout=0.001)
+
+    def test_a_program_that_is_named_and_not_there(self):
+        before = os.environ.get("EPWEAVE")
+        os.environ["EPWEAVE"] = "/none/epweave"
+        try:
+            with self.assertRaises(epweave.UsageError) as caught:
+                epweave.verify(GRAPH)
+        finally:
+            os.environ.pop("EPWEAVE")
+            if before:
+                os.environ["EPWEAVE"] = before
+        self.assertEqual(str(caught.exception), "EPWEAVE names /none/epweave, which cannot be executed")
+
+    def test_replay_check(self):
+        text = ('epweave text 1\ngroup 7 ranks=[0, 1]\ngraph\n  %x = placeholder : f32[4, 4] role=user which=x\n'
+                '  %y = aten.{}.default(%x) : f32[4, 4]\n  output([%y])\n')
+        with tempfile.TemporaryDirectory() as folder:
+            paths = []
+            for op in ("relu", "neg"):
+                paths.append(os.path.join(folder, f"{op}.txt"))
+                pathlib.Path(paths[-1]).write_text(text.format(op), encoding="utf-8")
+            self.assertTrue(epweave.replay_check(paths[0], paths[0]))
+            report = epweave.replay_check(*paths, data="integer")
+            self.assertFalse(report)
+            self.assertEqual(report["verdict"], "different")
+
+
+def run(*command, **options):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def check_wheel():
+    """The wheel, in an environment of its own that has no build tools and no PATH to other programs."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        run(sys.executable, "-m", "venv", folder / "build")
+        run(folder / "build/bin/pip", "wheel", "--quiet", "--no-deps", "-w", folder / "wheels", ROOT)
+        (wheel,) = (folder / "wheels").glob("epweave-*.whl")
+        run(sys.executable, "-m", "venv", folder / "use")
+        run(folder / "use/bin/pip", "install", "--quiet", wheel)
+        bare = {"PATH": "/usr/bin:/bin"}
+        assert run(folder / "use/bin/epweave", "--version", env=bare).startswith("epweave ")
+        assert run(folder / "use/bin/epweave-replay", "--version", env=bare).startswith("epweave-replay ")
+        code = f"import epweave; print(bool(epweave.verify({GRAPH!r}, epweave.rewrite({GRAPH!r}, preset='ep-overlap'))))"
+        assert run(folder / "use/bin/python", "-c", code, env=bare, cwd=folder) == "True\n"
+        # All but glibc comes with it.
+        needed = run("ldd", next((folder / "use").glob("lib/python3*/site-packages/epweave/bin/epweave")))
+        outside = [line.split()[0] for line in needed.splitlines() if str(folder) not in line]
+        allowed = ("linux-vdso", "libc.so", "libm.so", "/lib64/ld-linux", "libcrypto.so", "libz.so", "libbz2.so")
+        assert all(name.startswith(allowed) for name in outside), outside
+    print(f"{wheel.name}: built, installed, used")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--wheel", action="store_true")
+    options, rest = parser.parse_known_args()
+    if options.wheel:
+        check_wheel()
+    else:
+        unittest.main(argv=[sys.argv[0], *rest])
