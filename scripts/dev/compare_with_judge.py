@@ -52,6 +52,7 @@ def judge(modules, path, sets, with_bounds):
     result["published_peak"] = published.peak_memory(graph)[0]
     result["peak"] = corrected.peak_memory(corrected.Graph(dump, corrected.Config(**values)))[0]
     result["unknown_group"] = sum(x.kind == "comm" and x.pg == "?" for x in graph.nodes)
+    result["unknown_symbols"] = len(graph.sym.missing)
     if with_bounds:
         result["bound"] = published.lower_bounds(graph)["lb"] * 1e3
     return result
@@ -112,6 +113,9 @@ def main():
         print(row(name, ours, theirs), flush=True)
         if theirs["unknown_group"]:
             print(f"    not compared: the judge does not know the groups of {theirs['unknown_group']} collectives")
+            continue
+        if theirs["unknown_symbols"]:
+            print(f"    not compared: the judge has a default for {theirs['unknown_symbols']} symbols")
             continue
         found = differences(ours, theirs)
         for line in found:

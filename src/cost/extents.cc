@@ -29,13 +29,40 @@ Extents::Extents(const Graph& graph)
     const OpInfo* op = body_.nodes[id].op;
     if (op != nullptr && op->family == OpFamily::kAllToAll) exchanges.push_back(id);
   }
+  balance(exchanges, &Extents::balance);
+  find_common_share();
+  if (!common_share_) {
+    balance(exchanges, &Extents::share_result);
+    find_common_share();
+  }
+  is_balanced_ = true;
+}
+
+// Until nothing changes.
+void Extents::balance(const std::vector<NodeId>& exchanges, bool (Extents::*give)(const Node&)) {
   for (bool is_changed = true; is_changed;) {
     is_changed = false;
-    for (NodeId id : exchanges) is_changed |= balance(body_.nodes[id]);
+    for (NodeId id : exchanges) is_changed |= (this->*give)(body_.nodes[id]);
     numbers_.clear();  // what had no number before may have one now
   }
-  find_common_share();
-  is_balanced_ = true;
+}
+
+// Where splits are recorded as numbers, as torchtitan's concretised graphs have them: the symbols of what arrives.
+bool Extents::share_result(const Node& node) {
+  const Arg sent = arg_of(context_, node, 0);
+  const TensorType* rows = sent.is_node() ? tensor_of(context_, body_.nodes[sent.as_node()].type) : nullptr;
+  const TensorType* result = tensor_of(context_, node.type);
+  if (rows == nullptr || rows->sizes.empty() || result == nullptr || result->sizes.empty()) return false;
+  const Count count = number(rows->sizes[0]);
+  if (!count || number(result->sizes[0])) return false;
+  const std::vector<StringId> symbols = graph_.context->exprs.symbols(result->sizes[0]);
+  bool is_changed = false;
+  for (StringId symbol : symbols)
+    if (!facts_.hint(symbol))
+      is_changed |=
+          shares_.emplace(last_symbol(symbol), *count / static_cast<std::int64_t>(symbols.size())).second;
+  numbers_.clear();
+  return is_changed;
 }
 
 // Whether a symbol got its share of the exchange's rows.

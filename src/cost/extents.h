@@ -38,7 +38,9 @@ class Extents {
   bool is_assumed(ExprId extent);
 
  private:
+  void balance(const std::vector<NodeId>& exchanges, bool (Extents::*give)(const Node&));
   bool balance(const Node& node);
+  bool share_result(const Node& node);
   bool share(Arg sizes, std::int64_t rows);
   void find_common_share();
   void give_common_share(ExprId extent);
