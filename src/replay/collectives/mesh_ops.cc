@@ -95,7 +95,7 @@ Value find_group(const Graph& graph, const World& world, const Node& node) {
 }  // namespace
 
 bool is_mesh_op(const OpInfo& op) {
-  return mesh_call_of(op) != MeshCall::kNone;
+  return mesh_call_of(op) != epweave::MeshCall::kNone;
 }
 
 std::vector<MeshAxis> read_mesh_axes(const Context& context, Arg mesh) {
@@ -118,8 +118,8 @@ std::vector<MeshAxis> read_mesh_axes(const Context& context, Arg mesh) {
 
 Value evaluate_mesh_op(const Graph& graph, const World& world, const MeshCall& call) {
   const Node& node = call.node;
-  if (mesh_call_of(node) == MeshCall::kGroup) return find_group(graph, world, node);
-  if (mesh_call_of(node) == MeshCall::kCoordinate) {
+  if (mesh_call_of(node) == epweave::MeshCall::kGroup) return find_group(graph, world, node);
+  if (mesh_call_of(node) == epweave::MeshCall::kCoordinate) {
     if (call.mesh.is_tensor()) return find_place(graph, node, call);
     return coordinate_of(call.rank, find_axis(graph, node).axis);
   }
