@@ -175,7 +175,8 @@ std::optional<std::int64_t> read_auto_parts(const Options& options) {
   std::int64_t parts = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parts);
   if (error != std::errc() || end != text.data() + text.size() || parts < 2 || parts > 4096)
-    throw UsageError(fmt::format("option 'parts': '{}' is no number of parts\n  expected auto, or a number from 2 on", text));
+    throw UsageError(fmt::format(
+        "option 'parts': '{}' is no number of parts\n  expected auto, or a number from 2 on", text));
   return parts;
 }
 
@@ -302,23 +303,25 @@ OptionSpec left_out(OptionSpec spec) {
   return spec;
 }
 
-const OptionSpec kAutoParts{"parts", OptionKind::kText, "auto", "into how many parts; auto: 2 or 4, whichever is predicted to take less"};
+const OptionSpec kAutoParts{"parts", OptionKind::kText, "auto",
+                            "into how many parts; auto: 2 or 4, whichever is predicted to take less"};
 
 // The options that schedule shares with presets that contain it.
-const OptionSpec kMemory{"memory", OptionKind::kText, "2%",
-                         "how much device memory the result may need: a share above the input's peak, or bytes (32.1GiB)"};
-const OptionSpec kOrder{"order",
-                        OptionKind::kChoice,
-                        "free",
-                        "launches of a process group may change places, alike on every rank, or keep their order",
-                        {"free", "kept"}};
+const OptionSpec kMemory{
+    "memory", OptionKind::kText, "2%",
+    "how much device memory the result may need: a share above the input's peak, or bytes (32.1GiB)"};
+const OptionSpec kOrder{
+    "order",
+    OptionKind::kChoice,
+    "free",
+    "launches of a process group may change places, alike on every rank, or keep their order",
+    {"free", "kept"}};
 const OptionSpec kRecompute{"recompute",
                             OptionKind::kChoice,
                             "behind-forward",
                             "recomputation stays behind the loss, or goes where it fits",
                             {"behind-forward", "free"}};
-const OptionSpec kEffort{
-    "effort", OptionKind::kChoice, "fast", "how many orders to try", {"fast", "best"}};
+const OptionSpec kEffort{"effort", OptionKind::kChoice, "fast", "how many orders to try", {"fast", "best"}};
 const OptionSpec kCluster{"cluster", OptionKind::kText, "h100",
                           "the machine: a built-in shape or a file, and changes to it (h100+nic=400e9)"};
 
@@ -402,7 +405,8 @@ std::vector<PassInfo> make_passes() {
        .summary = "give token exchanges a process group of their own",
        .options = {{.name = "counts",
                     .kind = OptionKind::kChoice,
-                    .help = "exchanges of token counts: on the group of the tokens (shared, the default), or on one of their own",
+                    .help = "exchanges of token counts: on the group of the tokens (shared, the default), or "
+                            "on one of their own",
                     .choices = {"shared", "own"},
                     .is_optional = true}},
        .run = run_isolate_ep_pg},
@@ -489,8 +493,9 @@ std::string expand_overlap(const Options& options) {
   if (options.has("attention")) choice += fmt::format(",attention={}", options.text("attention"));
   const std::string machine = fmt::format("memory={},cluster={}", print_value(options.text("memory")),
                                           print_value(options.text("cluster")));
-  return fmt::format("dce,canonicalize,dedup-unshard,choose-chunks{{{},{}}},schedule{{{},effort={}}},concretize", choice,
-                     machine, machine, options.text("effort"));
+  return fmt::format(
+      "dce,canonicalize,dedup-unshard,choose-chunks{{{},{}}},schedule{{{},effort={}}},concretize", choice,
+      machine, machine, options.text("effort"));
 }
 
 std::vector<PresetInfo> make_presets() {

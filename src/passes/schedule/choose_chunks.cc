@@ -15,7 +15,8 @@ struct Choice {
   bool dense = false;
 
   std::string name() const {
-    return roots.empty() ? std::string("not divided") : fmt::format("{} in {} parts", fmt::join(roots, ", "), parts);
+    return roots.empty() ? std::string("not divided")
+                         : fmt::format("{} in {} parts", fmt::join(roots, ", "), parts);
   }
 };
 
@@ -49,8 +50,9 @@ PassResult make_choice(const Graph& graph, const Choice& choice, const ChooseChu
 }
 
 std::string describe(const Choice& choice, const Prediction& p) {
-  return fmt::format("{}: predicted {:.2f} ms at {:.3f} GiB, as given {:.2f} ms{}", choice.name(), p.seconds * 1e3,
-                     static_cast<double>(p.peak) / (1 << 30), p.given_seconds * 1e3, p.fits ? "" : ", above the budget");
+  return fmt::format("choice: {}: predicted {:.2f} ms at {:.3f} GiB, as given {:.2f} ms{}", choice.name(),
+                     p.seconds * 1e3, static_cast<double>(p.peak) / (1 << 30), p.given_seconds * 1e3,
+                     p.fits ? "" : ", above the budget");
 }
 
 }  // namespace
@@ -67,9 +69,10 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
       const Prediction predicted = predict_schedule(made.graph, schedule_options);
       // A share is of what the step needs as it was, whatever is done to it.
       if (!schedule_options.memory.bytes)
-        schedule_options.memory = {.bytes = static_cast<std::int64_t>(static_cast<double>(predicted.given_peak) *
-                                                                      (1 + schedule_options.memory.growth)),
-                                   .growth = 0};
+        schedule_options.memory = {
+            .bytes = static_cast<std::int64_t>(static_cast<double>(predicted.given_peak) *
+                                               (1 + schedule_options.memory.growth)),
+            .growth = 0};
       notes.push_back(describe(choice, predicted));
       if (best && (!predicted.fits || predicted.seconds >= least)) continue;
       best = std::move(made);
@@ -77,10 +80,11 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
       least = predicted.seconds;
     } catch (const PassError& error) {
       if (choice.roots.empty()) throw;
-      notes.push_back(fmt::format("{}: declined: {} [{}]", choice.name(), error.problem(), error.id()));
+      notes.push_back(
+          fmt::format("choice: {}: declined: {} [{}]", choice.name(), error.problem(), error.id()));
     }
   }
-  notes.push_back(fmt::format("chosen: {}", best_name));
+  notes.push_back(fmt::format("choice: taken: {}", best_name));
   notes.insert(notes.end(), best->notes.begin(), best->notes.end());
   return {std::move(best->graph), std::move(notes)};
 }

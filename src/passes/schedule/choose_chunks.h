@@ -22,9 +22,9 @@
 namespace epweave {
 
 struct ChooseChunksOptions {
-  ChunkOptions chunk;                        // what it says of all choices; its roots are not taken
-  std::vector<std::string> roots;            // modules to divide; none: layers.*.moe, or layers.*
-  std::optional<std::int64_t> parts;         // none: 2 or 4
+  ChunkOptions chunk;                 // what it says of all choices; its roots are not taken
+  std::vector<std::string> roots;     // modules to divide; none: layers.*.moe, or layers.*
+  std::optional<std::int64_t> parts;  // none: 2 or 4
   ScheduleOptions schedule;
 };
 

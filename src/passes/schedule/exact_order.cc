@@ -14,8 +14,13 @@ bool is_movable(Work work) {
 class ExactSearch {
  public:
   ExactSearch(const ScheduleProblem& problem, std::int64_t budget, double below)
-      : p_(problem), budget_(budget), best_(below), movable_(list_movable(problem)), done_(problem.size()),
-        placed_(problem.size()), tails_(find_tails(problem)) {
+      : p_(problem),
+        budget_(budget),
+        best_(below),
+        movable_(list_movable(problem)),
+        done_(problem.size()),
+        placed_(problem.size()),
+        tails_(find_tails(problem)) {
     needs_.resize(movable_.size());
     for (std::size_t k = 0; k < movable_.size(); ++k) find_needs(k);
     for (Place i : movable_)
@@ -55,7 +60,8 @@ class ExactSearch {
     if (sequence_.size() == movable_.size()) return finish();
     for (std::size_t k = 0; k < movable_.size(); ++k) {
       const Place node = movable_[k];
-      if (placed_[node] != 0 || !std::ranges::all_of(needs_[k], [&](Place i) { return placed_[i] != 0; })) continue;
+      if (placed_[node] != 0 || !std::ranges::all_of(needs_[k], [&](Place i) { return placed_[i] != 0; }))
+        continue;
       State next = state;
       const double start = execute(node, needs_[k], next);
       const double left = load_left - (p_.work[node] == Work::kKernel ? p_.seconds[node] : 0);
@@ -73,14 +79,18 @@ class ExactSearch {
     for (Place i : needs) ready = std::max(ready, done_[i]);
     double start = std::max(state.compute, ready);
     switch (p_.work[node]) {
-      case Work::kKernel: done_[node] = state.compute = start + p_.seconds[node]; break;
+      case Work::kKernel:
+        done_[node] = state.compute = start + p_.seconds[node];
+        break;
       case Work::kLaunch: {
         double& stream = state.streams[p_.group[node]];
         start = std::max(stream, start);
         done_[node] = stream = start + p_.seconds[node];
         break;
       }
-      default: done_[node] = state.compute = std::max(start, done_[p_.launch[node]]); break;
+      default:
+        done_[node] = state.compute = std::max(start, done_[p_.launch[node]]);
+        break;
     }
     return start;
   }
@@ -126,7 +136,8 @@ std::vector<Place> list_movable(const ScheduleProblem& problem) {
   return movable;
 }
 
-std::optional<std::vector<Place>> find_exact_order(const ScheduleProblem& problem, std::int64_t budget, double below) {
+std::optional<std::vector<Place>> find_exact_order(const ScheduleProblem& problem, std::int64_t budget,
+                                                   double below) {
   return ExactSearch(problem, budget, below).run();
 }
 

@@ -17,6 +17,7 @@ inline constexpr std::size_t kMovable = 12;
 std::vector<Place> list_movable(const ScheduleProblem& problem);
 
 // An order within the budget that takes less than `below` seconds, the best there is; none if there is none.
-std::optional<std::vector<Place>> find_exact_order(const ScheduleProblem& problem, std::int64_t budget, double below);
+std::optional<std::vector<Place>> find_exact_order(const ScheduleProblem& problem, std::int64_t budget,
+                                                   double below);
 
 }  // namespace epweave

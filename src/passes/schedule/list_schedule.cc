@@ -105,7 +105,8 @@ class Scheduler {
 
   void prepare_storages() {
     for (std::uint32_t s : p_.touches.items) ++touches_left_[s];
-    for (std::size_t s = 0; s < p_.home.size(); ++s) end_[s] = static_cast<std::uint32_t>(p_.touchers[s].size());
+    for (std::size_t s = 0; s < p_.home.size(); ++s)
+      end_[s] = static_cast<std::uint32_t>(p_.touchers[s].size());
     live_ = p_.input_bytes;
     peak_ = live_;
   }
@@ -142,8 +143,12 @@ class Scheduler {
           held_.push({-work_before_[node], node});
           recent_.push_back(node);
           break;
-        case Work::kLaunch: held_launches_[p_.group[node]].push({-work_before_[node], node}); break;
-        case Work::kWait: in_flight_.push({-launched_end_[p_.launch[node]], node}); break;
+        case Work::kLaunch:
+          held_launches_[p_.group[node]].push({-work_before_[node], node});
+          break;
+        case Work::kWait:
+          in_flight_.push({-launched_end_[p_.launch[node]], node});
+          break;
         case Work::kEager:
           need(node);
           [[fallthrough]];
@@ -278,9 +283,9 @@ class Scheduler {
 
   // The first kernel, launch or wait that is left: places before it are past.
   std::size_t find_frontier() {
-    while (frontier_ < p_.size() &&
-           (executed_[frontier_] || (p_.work[frontier_] != Work::kKernel && p_.work[frontier_] != Work::kLaunch &&
-                                     p_.work[frontier_] != Work::kWait)))
+    while (frontier_ < p_.size() && (executed_[frontier_] || (p_.work[frontier_] != Work::kKernel &&
+                                                              p_.work[frontier_] != Work::kLaunch &&
+                                                              p_.work[frontier_] != Work::kWait)))
       ++frontier_;
     return frontier_;
   }
@@ -332,7 +337,8 @@ class Scheduler {
 
   double window_end() {
     while (first_kernel_ < kernels_.size() && executed_[kernels_[first_kernel_]]) ++first_kernel_;
-    return (first_kernel_ < kernels_.size() ? work_before_[kernels_[first_kernel_]] : kNever) + options_.window;
+    return (first_kernel_ < kernels_.size() ? work_before_[kernels_[first_kernel_]] : kNever) +
+           options_.window;
   }
 
   Place pick_kernel() {
@@ -353,8 +359,8 @@ class Scheduler {
   Place find_loyal(double limit, double least) const {
     Place best = kNoPlace;
     for (Place node : recent_)
-      if (!executed_[node] && p_.work[node] == Work::kKernel && work_before_[node] <= limit && rank_[node] >= least &&
-          (best == kNoPlace || rank_[node] > rank_[best]))
+      if (!executed_[node] && p_.work[node] == Work::kKernel && work_before_[node] <= limit &&
+          rank_[node] >= least && (best == kNoPlace || rank_[node] > rank_[best]))
         best = node;
     return best;
   }
@@ -450,7 +456,8 @@ class Scheduler {
   std::vector<double> group_free_, launched_end_, work_before_;
   std::vector<Place> released_, stack_, recent_;
   Queue held_, ready_, by_place_, ends_;
-  Queue in_flight_;  // waits, and launches whose result is taken without one, by the time at which they are done
+  Queue
+      in_flight_;  // waits, and launches whose result is taken without one, by the time at which they are done
   std::vector<Queue> ready_launches_, held_launches_;
   std::vector<Ranked> tried_;
   std::vector<double> starts_;

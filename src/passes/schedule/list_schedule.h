@@ -29,8 +29,8 @@ namespace epweave {
 
 struct ListOptions {
   std::int64_t budget = 0;
-  double window = 0;   // how much compute a node may pass, against the order that the body has
-  double loyalty = 0;  // seconds of priority
+  double window = 0;    // how much compute a node may pass, against the order that the body has
+  double loyalty = 0;   // seconds of priority
   double patience = 0;  // seconds to idle at most, for each second that something more urgent would be late
 };
 

@@ -27,14 +27,19 @@ class Clock {
     double ready = 0;
     for (Place input : problem_.inputs[node]) ready = std::max(ready, done_[input]);
     switch (problem_.work[node]) {
-      case Work::kKernel: ready = compute_ = std::max(compute_, ready) + problem_.seconds[node]; break;
+      case Work::kKernel:
+        ready = compute_ = std::max(compute_, ready) + problem_.seconds[node];
+        break;
       case Work::kLaunch: {
         double& stream = streams_[problem_.group[node]];
         ready = stream = std::max({stream, compute_, ready}) + problem_.seconds[node];
         break;
       }
-      case Work::kWait: compute_ = std::max(compute_, done_[problem_.launch[node]]); break;
-      default: break;
+      case Work::kWait:
+        compute_ = std::max(compute_, done_[problem_.launch[node]]);
+        break;
+      default:
+        break;
     }
     done_[node] = ready;
   }

@@ -53,11 +53,13 @@ std::string print_gib(std::int64_t bytes) {
 }
 
 [[noreturn]] void refuse_memory(std::int64_t budget, const Predicted& given, std::int64_t least) {
-  throw PassError("schedule.memory",
-                  fmt::format("the budget is {} ({} bytes), but the input needs {} at its peak, and no order that "
-                              "was tried needs less than {} ({} bytes)",
-                              print_gib(budget), budget, print_gib(given.peak), print_gib(least), least),
-                  Site(), fmt::format("give memory={} or more, or a share above the input's peak as in memory=2%", least));
+  throw PassError(
+      "schedule.memory",
+      fmt::format("the budget is {} ({} bytes), but the input needs {} at its peak, and no order that "
+                  "was tried needs less than {} ({} bytes)",
+                  print_gib(budget), budget, print_gib(given.peak), print_gib(least), least),
+      Site(),
+      fmt::format("give memory={} or more, or a share above the input's peak as in memory=2%", least));
 }
 
 std::vector<NodeId> nodes_of(const StepModel& model, std::span<const Place> order) {
@@ -74,18 +76,22 @@ void prove_order(const Graph& graph, const OrderFacts& facts, const Body& after,
     for (const Launch& launch : facts.launches) free_launches.insert(launch.node);
   const auto violation = find_order_violation(facts, after, free_launches);
   if (!violation) return;
-  throw PassError("schedule.illegal-order",
-                  "the order found would break one that must hold: " +
-                      print_path(graph, graph.step(), {&*violation, 1}),
-                  site_of(graph, graph.step().nodes[violation->after]), "report the graph; schedule without it");
+  throw PassError(
+      "schedule.illegal-order",
+      "the order found would break one that must hold: " + print_path(graph, graph.step(), {&*violation, 1}),
+      site_of(graph, graph.step().nodes[violation->after]), "report the graph; schedule without it");
 }
 
 std::string_view reason_of(StepKind kind) {
   switch (kind) {
-    case StepKind::kKernel: return "computes where the order is predicted to take least";
-    case StepKind::kLaunch: return "launched when its group would idle";
-    case StepKind::kWait: return "waits where its collective is predicted to be done";
-    default: return "in front of its first user";
+    case StepKind::kKernel:
+      return "computes where the order is predicted to take least";
+    case StepKind::kLaunch:
+      return "launched when its group would idle";
+    case StepKind::kWait:
+      return "waits where its collective is predicted to be done";
+    default:
+      return "in front of its first user";
   }
 }
 
@@ -111,7 +117,8 @@ std::string describe_assumptions(const StepModel& model) {
     text += fmt::format(" ({})", changed);
   if (model.assumed_symbols > 0)
     text += fmt::format("; {} extents are assumed to be balanced", model.assumed_symbols);
-  if (!model.unpriced.empty()) text += fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
+  if (!model.unpriced.empty())
+    text += fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;
 }
@@ -123,13 +130,16 @@ MemoryBudget parse_memory_budget(std::string_view text) {
     std::string_view name;
     double bytes;
   };
-  static constexpr Unit kUnits[] = {{"", 1},           {"B", 1},           {"KiB", 1024.0}, {"MiB", 1024.0 * 1024},
-                                    {"GiB", kGiB},     {"TiB", kGiB * 1024}, {"kB", 1e3},   {"MB", 1e6},
-                                    {"GB", 1e9},       {"TB", 1e12}};
+  static constexpr Unit kUnits[] = {{"", 1},         {"B", 1},
+                                    {"KiB", 1024.0}, {"MiB", 1024.0 * 1024},
+                                    {"GiB", kGiB},   {"TiB", kGiB * 1024},
+                                    {"kB", 1e3},     {"MB", 1e6},
+                                    {"GB", 1e9},     {"TB", 1e12}};
   const auto fail = [&] {
-    throw UsageError(fmt::format("option 'memory': '{}' is no amount of memory\n  expected a share above what the "
-                                 "input needs, as in memory=2%, or bytes, as in memory=32.1GiB",
-                                 text));
+    throw UsageError(
+        fmt::format("option 'memory': '{}' is no amount of memory\n  expected a share above what the "
+                    "input needs, as in memory=2%, or bytes, as in memory=32.1GiB",
+                    text));
   };
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -175,12 +185,12 @@ PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
     pass.graph.step().order = nodes_of(model, found.order);
     prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), options.rules);
     const std::size_t moved = record_moves(graph, model, pass.graph);
-    pass.notes.push_back(fmt::format("predicted: {} -> {}, within {}; {} of {} nodes moved; best of {} orders",
-                                     describe(given), describe(result), print_gib(budget), moved, model.size(),
-                                     found.schedules));
+    pass.notes.push_back(fmt::format(
+        "predicted: {} -> {}, within {}; {} of {} nodes moved; best of {} orders", describe(given),
+        describe(result), print_gib(budget), moved, model.size(), found.schedules));
   } else {
-    pass.notes.push_back(fmt::format("predicted: {}; none of {} orders within {} is faster, so it stays", describe(given),
-                                     found.schedules, print_gib(budget)));
+    pass.notes.push_back(fmt::format("predicted: {}; none of {} orders within {} is faster, so it stays",
+                                     describe(given), found.schedules, print_gib(budget)));
   }
   pass.notes.push_back(describe_assumptions(model));
   return pass;

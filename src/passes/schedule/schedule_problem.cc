@@ -56,15 +56,20 @@ class ProblemBuilder {
   Work work_of(Place i) const {
     if (is_pinned(i)) return Work::kPinned;
     switch (m_.kinds[i]) {
-      case StepKind::kKernel: return Work::kKernel;
-      case StepKind::kLaunch: return m_.is_costed_launch(i) ? Work::kLaunch : Work::kView;
+      case StepKind::kKernel:
+        return Work::kKernel;
+      case StepKind::kLaunch:
+        return m_.is_costed_launch(i) ? Work::kLaunch : Work::kView;
       case StepKind::kWait: {
         const Place launch = m_.launches[i];
         return launch != kNoPlace && m_.is_costed_launch(launch) ? Work::kWait : Work::kView;
       }
-      case StepKind::kAllocation: return Work::kStorage;
-      case StepKind::kView: return takes_one_of_many(i) ? Work::kEager : Work::kView;
-      default: return takes_memory(i) ? Work::kEager : Work::kView;
+      case StepKind::kAllocation:
+        return Work::kStorage;
+      case StepKind::kView:
+        return takes_one_of_many(i) ? Work::kEager : Work::kView;
+      default:
+        return takes_memory(i) ? Work::kEager : Work::kView;
     }
   }
 
@@ -92,11 +97,12 @@ class ProblemBuilder {
       if (is_new)
         name->second = known_names.try_emplace(without_numbers(graph_.text(call.module)), known_names.size())
                            .first->second;
-      const std::uint64_t kind = mix_bits(call.target.index(), static_cast<std::uint64_t>(p_.part[i]) * 4 +
-                                                                      (p_.is_backward[i] ? 2U : 0U) +
-                                                                      (is_recomputed(call) ? 1U : 0U));
+      const std::uint64_t kind =
+          mix_bits(call.target.index(), static_cast<std::uint64_t>(p_.part[i]) * 4 +
+                                            (p_.is_backward[i] ? 2U : 0U) + (is_recomputed(call) ? 1U : 0U));
       const std::uint32_t count = counts[mix_bits(kind, call.module.index())]++;
-      p_.role[i] = roles.try_emplace(mix_bits(mix_bits(kind, name->second), count), roles.size()).first->second;
+      p_.role[i] =
+          roles.try_emplace(mix_bits(mix_bits(kind, name->second), count), roles.size()).first->second;
     }
     p_.roles = static_cast<std::uint32_t>(roles.size());
   }
@@ -262,7 +268,8 @@ class ProblemBuilder {
 
 }  // namespace
 
-ScheduleProblem make_schedule_problem(const Graph& graph, const StepModel& model, const ScheduleRules& rules) {
+ScheduleProblem make_schedule_problem(const Graph& graph, const StepModel& model,
+                                      const ScheduleRules& rules) {
   return ProblemBuilder(graph, model, rules).run();
 }
 

@@ -32,9 +32,9 @@ struct ScheduleProblem {
   // By node.
   std::vector<Work> work;
   std::vector<double> seconds;
-  std::vector<std::uint32_t> group;   // of launches
-  std::vector<Place> launch;          // of waits
-  std::vector<std::int16_t> part;     // of a divided region; 0 elsewhere
+  std::vector<std::uint32_t> group;  // of launches
+  std::vector<Place> launch;         // of waits
+  std::vector<std::int16_t> part;    // of a divided region; 0 elsewhere
   std::vector<bool> is_backward;
   // Nodes that do the same in modules of the same name, numbers aside, have one role: the query projection of
   // each layer's attention. What is a good order in one layer is one in all.

@@ -12,7 +12,6 @@
 #include "passes/schedule/memory_forecast.h"
 #include "passes/schedule/search_order.h"
 #include "passes/test_text.h"
-#include "testing/dice.h"
 
 namespace epweave {
 namespace {
@@ -179,18 +178,23 @@ TEST_CASE("schedule: larger steps stay within budget, keep their inputs and give
 }
 
 TEST_CASE("schedule: the memory forecast is that of a plain array") {
-  Dice dice(7);
+  std::uint64_t state = 7;
+  const auto below = [&](std::size_t n) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return static_cast<std::size_t>(state >> 33) % n;
+  };
   std::vector<std::int64_t> plain(37);
-  for (auto& value : plain) value = static_cast<std::int64_t>(dice.below(100));
+  for (auto& value : plain) value = static_cast<std::int64_t>(below(100));
   MemoryForecast forecast(plain);
   for (int round = 0; round < 500; ++round) {
-    const std::size_t from = dice.below(37), to = from + dice.below(38 - from);
-    const auto bytes = static_cast<std::int64_t>(dice.below(41)) - 20;
+    const std::size_t from = below(37), to = from + below(38 - from);
+    const auto bytes = static_cast<std::int64_t>(below(41)) - 20;
     forecast.add(from, to, bytes);
     for (std::size_t i = from; i < to; ++i) plain[i] += bytes;
-    const std::size_t first = dice.below(37), last = first + 1 + dice.below(37 - first);
-    REQUIRE(forecast.most(first, last) == *std::max_element(plain.begin() + static_cast<std::ptrdiff_t>(first),
-                                                            plain.begin() + static_cast<std::ptrdiff_t>(last)));
+    const std::size_t first = below(37), last = first + 1 + below(37 - first);
+    REQUIRE(forecast.most(first, last) ==
+            *std::max_element(plain.begin() + static_cast<std::ptrdiff_t>(first),
+                              plain.begin() + static_cast<std::ptrdiff_t>(last)));
   }
 }
 
@@ -227,14 +231,14 @@ graph
 
 TEST_CASE("schedule: a read stays behind the writes into its storage") {
   const Graph graph = parse_test_graph(kInPlace);
-  const PassResult result = schedule(graph, {.cluster = Cluster{}, .memory = {.bytes = {}, .growth = 1}, .rules = {}});
+  const PassResult result =
+      schedule(graph, {.cluster = Cluster{}, .memory = {.bytes = {}, .growth = 1}, .rules = {}});
   CHECK(names_of(result.graph) == "buffer g0 top c0 g1 end c1 read ar late arw");
 
   // The wrong schedule is found, and the edge that it breaks is named.
   Body wrong = graph.step();
-  const auto at = std::find_if(wrong.order.begin(), wrong.order.end(), [&](NodeId id) {
-    return graph.text(wrong.nodes[id].name) == "read";
-  });
+  const auto at = std::find_if(wrong.order.begin(), wrong.order.end(),
+                               [&](NodeId id) { return graph.text(wrong.nodes[id].name) == "read"; });
   std::rotate(wrong.order.begin() + 3, at, at + 1);
   const auto violation = find_order_violation(find_order_facts(*graph.context, graph.step()), wrong, {});
   REQUIRE(violation);

@@ -44,8 +44,8 @@ struct Setting {
   double window = kUnlimited;
   double loyalty = 0;
   double patience = 0;  // no share: seconds for seconds
-  double lead = 0;   // priority of each part over the next: the first leads forward, the last backward
-  double noise = 0;  // largest random change of a priority
+  double lead = 0;      // priority of each part over the next: the first leads forward, the last backward
+  double noise = 0;     // largest random change of a priority
   double budget = 1;
   std::uint64_t seed = 0;
 };
@@ -65,7 +65,11 @@ constexpr Setting kProven[] = {
 class OrderSearch {
  public:
   OrderSearch(const ScheduleProblem& problem, const SearchOptions& options)
-      : p_(problem), options_(options), live_(find_live_bytes(problem)), tails_(find_tails(problem)), offsets_(problem.roles) {
+      : p_(problem),
+        options_(options),
+        live_(find_live_bytes(problem)),
+        tails_(find_tails(problem)),
+        offsets_(problem.roles) {
     for (std::size_t i = 0; i < p_.size(); ++i)
       if (p_.work[i] == Work::kKernel) compute_ += p_.seconds[i];
     best_.order.resize(p_.size());
@@ -153,7 +157,8 @@ class OrderSearch {
     for (Place i = 0; i < p_.size(); ++i) {
       if (!p_.is_timed(i)) continue;
       const double place = p_.is_backward[i] ? p_.part[i] : -p_.part[i];
-      priority[i] += compute_ * (setting.lead * place + setting.noise * noise_of(setting.seed, i)) + offsets[p_.role[i]];
+      priority[i] +=
+          compute_ * (setting.lead * place + setting.noise * noise_of(setting.seed, i)) + offsets[p_.role[i]];
     }
     return schedule_list(p_, live_, std::move(priority), options_of(setting));
   }

@@ -23,9 +23,9 @@ struct SearchOptions {
 struct FoundOrder {
   std::vector<Place> order;
   OrderValue value;
-  bool fits = false;           // within the budget
-  std::int64_t least_peak = 0; // of all orders that were tried
-  std::size_t schedules = 0;   // tried
+  bool fits = false;            // within the budget
+  std::int64_t least_peak = 0;  // of all orders that were tried
+  std::size_t schedules = 0;    // tried
 };
 
 // Never slower than the step's own order, where that is within the budget.
