@@ -109,23 +109,29 @@ void add_partition(CLI::App& app, Choices& choices) {
   add_input(command, choices.input, "Joint graph of forward, loss and backward, - for standard input");
   command.add_option("--fwd", options.forward, "File for the forward graph")->required()->type_name("F");
   command.add_option("--bwd", options.backward, "File for the backward graph")->required()->type_name("B");
-  choose(command
-             .add_option("--policy", options.policy,
-                         "What to save: as PyTorch's partitioner (min-cut), as the nodes' recompute fields say (tags), "
-                         "or the best for a budget, else the fewest bytes without doing a product or attention again (exact, the default)")
-             ->type_name("POLICY"),
-         {"min-cut", "tags", "exact"});
+  choose(
+      command
+          .add_option(
+              "--policy", options.policy,
+              "What to save: as PyTorch's partitioner (min-cut), as the nodes' recompute fields say (tags), "
+              "or the best for a budget, else the fewest bytes without doing a product or attention again "
+              "(exact, the default)")
+          ->type_name("POLICY"),
+      {"min-cut", "tags", "exact"});
   command
-      .add_option("--budget", options.budget,
-                  "With exact: the most to hold for backward, as a share of what no recomputation holds (0.5) or in "
-                  "bytes (26000MiB), or the most to spend on recomputation (23.5ms)")
+      .add_option(
+          "--budget", options.budget,
+          "With exact: the most to hold for backward, as a share of what no recomputation holds (0.5) or in "
+          "bytes (26000MiB), or the most to spend on recomputation (23.5ms)")
       ->type_name("B");
   choose(command
-             .add_option("--reshard", options.reshard,
-                         "With exact: gather sharded parameters again in backward (always, the default), or never")
+             .add_option(
+                 "--reshard", options.reshard,
+                 "With exact: gather sharded parameters again in backward (always, the default), or never")
              ->type_name("WHEN"),
          {"always", "never"});
-  command.add_option("--report", options.report, "Write what is saved and computed again as JSON")->type_name("FILE");
+  command.add_option("--report", options.report, "Write what is saved and computed again as JSON")
+      ->type_name("FILE");
 }
 
 void add_print(CLI::App& app, Choices& choices) {
@@ -260,7 +266,8 @@ void add_examples(CLI::App& app) {
        "Examples:\n"
        "  epweave convert G.epw G.txt\n"
        "  epweave convert G.epw - --to json | jq ."},
-      {"partition", "Example:\n  epweave partition G.epw --fwd F.epw --bwd B.epw --budget 0.5 --report R.json"},
+      {"partition",
+       "Example:\n  epweave partition G.epw --fwd F.epw --bwd B.epw --budget 0.5 --report R.json"},
       {"passes", "Example:\n  epweave passes --json"},
   };
   for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
@@ -329,9 +336,9 @@ CommandFiles files_of(const Choices& choices) {
                                 {"--trace", choices.overlap.trace},
                                 {"--html", choices.diff.html},
                                 {"--log-file", choices.console.log_file}}};
-  for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
-                                  choices.overlap.before.path, choices.diff.b.path, choices.forward.path,
-                                  choices.backward.path})
+  for (const std::string& path :
+       {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
+        choices.diff.b.path, choices.forward.path, choices.backward.path})
     files.inputs.push_back(path);
   return files;
 }
@@ -342,9 +349,8 @@ std::function<int(Console&)> bind_verify(const Choices& choices) {
       throw UsageError("give both halves: --fwd F and --bwd B");
     if (!choices.more.empty() || choices.ranks || choices.assume_none)
       throw UsageError("verify G --fwd F --bwd B takes one graph, and neither --ranks nor --assume-none");
-    return [halves = VerifyHalvesOptions{choices.input, choices.forward, choices.backward}](Console& console) {
-      return verify_halves(halves, console);
-    };
+    return [halves = VerifyHalvesOptions{choices.input, choices.forward, choices.backward}](
+               Console& console) { return verify_halves(halves, console); };
   }
   std::vector<InputOptions> inputs = {choices.input};
   for (const std::string& path : choices.more) inputs.push_back({.path = path, .from = choices.input.from});
@@ -366,7 +372,8 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   choices->rewrite.output = choices->output;
   if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
   choices->partition.input = choices->input;
-  if (name == "partition") return [choices](Console& console) { return partition(choices->partition, console); };
+  if (name == "partition")
+    return [choices](Console& console) { return partition(choices->partition, console); };
   if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
   choices->diff.a = choices->overlap.input = choices->input;
   choices->diff.b.from = choices->overlap.before.from = choices->input.from;
