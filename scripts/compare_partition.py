@@ -46,6 +46,10 @@ def find_seeds(graph):
             and all(user.meta.get("autograd_backward") for user in node.users)]
 
 
+def is_mesh(item):
+    return getattr(item, "op", "") == "placeholder" and "Mesh" in type(item.meta.get("val")).__name__
+
+
 def prepare(module):
     """Makes the step a joint graph as AOTAutograd has it; returns how many outputs are forward's."""
     graph = module.graph
@@ -62,6 +66,8 @@ def prepare(module):
     seeds[0].replace_all_uses_with(tangent)
     graph.erase_node(seeds[0])
     output = next(iter(reversed(graph.nodes)))
+    # Meshes that stand beside gradients are no values that a partition could save.
+    output.args = (tuple(None if is_mesh(item) else item for item in output.args[0]),)
     output.meta.setdefault("desc", [None] * len(output.args[0]))
     module.recompile()
     return 1
@@ -97,9 +103,8 @@ def list_state(path):
     """Positions of the inputs that are parameters or buffers."""
     import epweave_fx
 
-    file = epweave_fx.read_file(str(path))
-    texts = list(file.strings)
-    return [i for i, role in enumerate(file.inputs) if texts[role.role] in ("parameter", "buffer")]
+    inputs = epweave_fx.read_file(str(path))["inputs"]
+    return [i for i, role in enumerate(inputs) if role.get("role") in ("parameter", "buffer")]
 
 
 def partition_with_epweave(epweave, path, policy, folder):

@@ -30,7 +30,8 @@ bool can_save(const Context& context, const Node& node) {
 
 bool can_run_twice(const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return true;
-  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->is_random || node.op->writes) return false;
+  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->is_random || node.op->writes)
+    return false;
   if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
   return !node.op->is_effectful || is_wait(node);
 }
@@ -65,19 +66,23 @@ Cut make_cut(const Graph& graph, const Joint& joint, const Choose& choose) {
   NodeId problem;
   if (try_cut(graph, joint, choose, cut, problem)) return cut;
   throw PassError("partition.cut",
-                  "backward needs it; it can neither be saved, as it is no tensor and no number, nor computed again, as it "
+                  "backward needs it; it can neither be saved, as it is no tensor and no number, nor "
+                  "computed again, as it "
                   "does more than compute its value",
-                  site_of(graph, graph.step().nodes[problem]), "save what is computed from it: tag that MUST_SAVE");
+                  site_of(graph, graph.step().nodes[problem]),
+                  "save what is computed from it: tag that MUST_SAVE");
 }
 
 Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const RecomputeTags tags(graph);
   const Body& body = graph.step();
   for (NodeId id : body.order)
-    if (const Node& node = body.nodes[id]; tags.is_recomputed(node) && node.op != nullptr && node.op->is_random)
-      throw PassError("partition.random",
-                      "it draws random numbers and is tagged to be computed again: backward would draw others",
-                      site_of(graph, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
+    if (const Node& node = body.nodes[id];
+        tags.is_recomputed(node) && node.op != nullptr && node.op->is_random)
+      throw PassError(
+          "partition.random",
+          "it draws random numbers and is tagged to be computed again: backward would draw others",
+          site_of(graph, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
     return ValueChoice{.is_recomputed = tags.is_recomputed(node),

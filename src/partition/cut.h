@@ -12,8 +12,8 @@
 namespace epweave {
 
 struct Cut {
-  std::vector<NodeId> saved;              // in the order of forward; inputs of the step among them
-  std::vector<std::uint8_t> recomputed;   // by node
+  std::vector<NodeId> saved;             // in the order of forward; inputs of the step among them
+  std::vector<std::uint8_t> recomputed;  // by node
 
   bool recomputes(NodeId id) const { return recomputed[id.index()] != 0; }
 };

@@ -14,19 +14,25 @@
 namespace epweave {
 namespace {
 
-constexpr double kScale = 64;            // capacities per byte, so that seconds break ties
-constexpr double kLeast = 1e3;           // bytes a second is worth where only bytes count
-constexpr double kMost = 1e15;           // where only seconds count
+constexpr double kScale = 64;   // capacities per byte, so that seconds break ties
+constexpr double kLeast = 1e3;  // bytes a second is worth where only bytes count
+constexpr double kMost = 1e15;  // where only seconds count
 constexpr int kSteps = 40;
 
 bool is_heavy(const Node& node) {
-  return node.op != nullptr && (node.op->cost == CostClass::kMatmul || node.op->cost == CostClass::kAttention);
+  return node.op != nullptr &&
+         (node.op->cost == CostClass::kMatmul || node.op->cost == CostClass::kAttention);
 }
 
 }  // namespace
 
-ExactCuts::ExactCuts(const Graph& graph, const Joint& joint, const ValueCosts& costs, const ExactOptions& options)
-    : graph_(graph), joint_(joint), costs_(costs), options_(options), network_(2 * graph.step().nodes.size() + 2) {
+ExactCuts::ExactCuts(const Graph& graph, const Joint& joint, const ValueCosts& costs,
+                     const ExactOptions& options)
+    : graph_(graph),
+      joint_(joint),
+      costs_(costs),
+      options_(options),
+      network_(2 * graph.step().nodes.size() + 2) {
   build();
 }
 
@@ -34,7 +40,7 @@ bool ExactCuts::can_do_again(NodeId id) const {
   const Node& node = graph_.step().nodes[id];
   if (!can_run_twice(node)) return false;
   if (costs_.in_unshard[id.index()] != 0) return options_.regather == Regather::kAlways;
-  if (is_launch(node)) return false;
+  if (is_launch(node) || is_wait(node)) return false;
   return !(options_.keeps_heavy && is_heavy(node));
 }
 
@@ -96,13 +102,13 @@ void ExactCuts::build() {
 
 BudgetCut ExactCuts::cut_at(double lambda) {
   for (const auto& [id, edge] : priced_)
-    network_.set_capacity(
-        edge, static_cast<std::int64_t>(std::llround(std::min(lambda * costs_.seconds[id.index()] * kScale, 1e17))));
+    network_.set_capacity(edge, static_cast<std::int64_t>(std::llround(
+                                    std::min(lambda * costs_.seconds[id.index()] * kScale, 1e17))));
   const auto source = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size());
   const std::int64_t value = network_.cut(source, source + 1);
   if (value >= FlowNetwork::kInfinite)
-    throw PassError("partition.cut", "some value that backward needs can neither be saved nor computed again", {},
-                    "give a budget, so that products may be computed again, or use --policy tags");
+    throw PassError("partition.cut", "some value that backward needs can neither be saved nor computed again",
+                    {}, "give a budget, so that products may be computed again, or use --policy tags");
   values_.emplace_back(lambda, static_cast<double>(value) / kScale);
   BudgetCut result;
   result.cut = make_cut(graph_, joint_, [&](NodeId id) {
@@ -173,7 +179,8 @@ BudgetCut ExactCuts::mix(const BudgetCut& fast, const BudgetCut& small, std::int
   Layers layers(*graph_.context);
   std::map<std::int64_t, std::vector<NodeId>> differing;
   for (NodeId id : graph_.step().order)
-    if (fast.cut.recomputes(id) != small.cut.recomputes(id)) differing[layers.of(graph_.step().nodes[id])].push_back(id);
+    if (fast.cut.recomputes(id) != small.cut.recomputes(id))
+      differing[layers.of(graph_.step().nodes[id])].push_back(id);
   const bool is_by_bytes = seconds < 0;
   const auto fits = [&](const CutTotals& totals) {
     return is_by_bytes ? totals.bytes <= bytes : totals.seconds <= seconds;
@@ -203,7 +210,8 @@ BudgetCut ExactCuts::mix(const BudgetCut& fast, const BudgetCut& small, std::int
   while (low < high) {
     const std::size_t middle = (low + high) / 2;
     std::optional<BudgetCut> mixed = with_layers(middle);
-    const bool is_enough = mixed && (is_by_bytes ? mixed->totals.bytes <= bytes : mixed->totals.seconds > seconds);
+    const bool is_enough =
+        mixed && (is_by_bytes ? mixed->totals.bytes <= bytes : mixed->totals.seconds > seconds);
     consider(std::move(mixed));
     (is_enough ? high : low) = is_enough ? middle : middle + 1;
   }
@@ -217,7 +225,8 @@ BudgetCut ExactCuts::mix(const BudgetCut& fast, const BudgetCut& small, std::int
       const std::size_t middle = (first + end) / 2;
       for (std::size_t i = 0; i < last.size(); ++i) takes_small[last[i].index()] = i < middle ? 1 : 0;
       std::optional<BudgetCut> mixed = combine(fast, small, takes_small);
-      const bool is_enough = mixed && (is_by_bytes ? mixed->totals.bytes <= bytes : mixed->totals.seconds > seconds);
+      const bool is_enough =
+          mixed && (is_by_bytes ? mixed->totals.bytes <= bytes : mixed->totals.seconds > seconds);
       consider(std::move(mixed));
       (is_enough ? end : first) = is_enough ? middle : middle + 1;
     }

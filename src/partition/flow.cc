@@ -7,7 +7,8 @@ namespace epweave {
 
 FlowNetwork::Edge FlowNetwork::add_edge(Vertex from, Vertex to, std::int64_t capacity) {
   const auto edge = static_cast<Edge>(to_.size());
-  for (const auto& [tail, head, room] : {std::tuple{from, to, capacity}, std::tuple{to, from, std::int64_t{0}}}) {
+  for (const auto& [tail, head, room] :
+       {std::tuple{from, to, capacity}, std::tuple{to, from, std::int64_t{0}}}) {
     next_.push_back(heads_[tail]);
     heads_[tail] = static_cast<Edge>(to_.size());
     to_.push_back(head);
@@ -53,7 +54,8 @@ std::int64_t FlowNetwork::send(Vertex source, Vertex sink) {
       continue;
     }
     Edge& edge = at_[vertex];
-    while (edge != kNone && !(left_[edge] > 0 && levels_[to_[edge]] + 1 == levels_[vertex])) edge = next_[edge];
+    while (edge != kNone && !(left_[edge] > 0 && levels_[to_[edge]] + 1 == levels_[vertex]))
+      edge = next_[edge];
     if (edge != kNone) {
       path.push_back(edge);
       vertex = to_[edge];

@@ -22,7 +22,8 @@ class HalfWriter {
     // Numbers first, then tensors; inputs of the step are no saved values.
     for (const bool wants_numbers : {true, false})
       for (NodeId id : cut.saved)
-        if (body_.nodes[id].kind != NodeKind::kPlaceholder && is_number(id) == wants_numbers) saved_.push_back(id);
+        if (body_.nodes[id].kind != NodeKind::kPlaceholder && is_number(id) == wants_numbers)
+          saved_.push_back(id);
   }
 
   Graph write_forward() {
@@ -48,10 +49,10 @@ class HalfWriter {
 
   Graph write_backward() {
     begin();
+    add_step_inputs();  // they bind symbols
     for (NodeId id : saved_) add_input(id, {.name = body_.nodes[id].name, .role = saved_role_});
     const StringId tangent = graph_.intern("tangent");
     for (NodeId id : joint_.seeds) add_input(id, {.name = body_.nodes[id].name, .role = tangent});
-    add_step_inputs();
     for (NodeId id : body_.order)
       if (joint_.backward(id) && !joint_.seed(id) && body_.nodes[id].kind != NodeKind::kOutput) emit(id);
     for (std::uint32_t position : joint_.backward_outputs) {
@@ -80,7 +81,13 @@ class HalfWriter {
     half_.inputs.clear();
     half_.outputs.clear();
     half_.origins.clear();
-    for (NodeId id : body_.order) half_.origins.push_back({body_.nodes[id].name, body_.nodes[id].target});
+    IdSet<StringId> listed;
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      if (listed.insert(node.name)) half_.origins.push_back({node.name, node.target});
+      for (StringId merged : origins(node))
+        if (listed.insert(merged)) half_.origins.push_back({merged, node.target});
+    }
     made_ = SideTable<NodeId, NodeId>();
     results_.clear();
   }
@@ -108,7 +115,6 @@ class HalfWriter {
   void record(Node& made, Provenance record) const {
     if (record.role == ProvenanceRole::kBody) {
       record.parts = 1;
-      record.origins = NameList(made.name);
     } else if (record.origins.size() > 1) {
       record.role = ProvenanceRole::kMerged;
     }
@@ -154,9 +160,12 @@ class HalfWriter {
     return {.name = body_.nodes[inputs_[position]].name, .role = graph_.intern("user")};
   }
   bool is_read(NodeId id) const {
-    return std::ranges::any_of(joint_.users[id], [&](NodeId user) {
-      return !joint_.seed(user) && (joint_.backward(user) || cut_.recomputes(user));
-    }) || std::ranges::find(cut_.saved, id) != cut_.saved.end();
+    return std::ranges::any_of(joint_.users[id],
+                               [&](NodeId user) {
+                                 return !joint_.seed(user) &&
+                                        (joint_.backward(user) || cut_.recomputes(user));
+                               }) ||
+           std::ranges::find(cut_.saved, id) != cut_.saved.end();
   }
 
   // The node behind all that it needs, in the order of the joint graph.
@@ -167,7 +176,8 @@ class HalfWriter {
       for (NodeId input : joint_.inputs[needed[i]])
         if (!made_[input] && cut_.recomputes(input) && is_listed_.insert(input)) needed.push_back(input);
     std::ranges::sort(needed, {}, [&](NodeId node) { return joint_.positions[node]; });
-    for (NodeId node : needed) copy(node, cut_.recomputes(node) ? ProvenanceRole::kBody : ProvenanceRole::kKept);
+    for (NodeId node : needed)
+      copy(node, cut_.recomputes(node) ? ProvenanceRole::kBody : ProvenanceRole::kKept);
   }
 
   void add_output(std::uint32_t position) {

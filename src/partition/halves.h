@@ -1,7 +1,7 @@
 // The two graphs of a partition.
 //
 //   F   all inputs of the joint graph -> its forward outputs, then the saved values
-//   B   the saved values (numbers first), the seeds, and the inputs that it reads -> the gradients
+//   B   the inputs that it reads, the saved values (numbers first), and the seeds -> the gradients
 //
 // What backward computes again stands in B in front of its first reader there. Roles say how the halves are wired:
 //

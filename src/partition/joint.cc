@@ -11,7 +11,8 @@ namespace epweave {
 namespace {
 
 bool is_tangent(const Graph& graph, const Node& node) {
-  return node.kind == NodeKind::kPlaceholder && graph.text(node.name).find("tangents") != std::string_view::npos;
+  return node.kind == NodeKind::kPlaceholder &&
+         graph.text(node.name).find("tangents") != std::string_view::npos;
 }
 
 // A gradient of 1: as large as a number that forward computed, read by backward alone.
@@ -23,8 +24,7 @@ bool is_one_for_loss(const Graph& graph, const Joint& joint, NodeId id) {
   const auto users = joint.users[id];
   if (type == nullptr || !is_floating(type->dtype) || type->rank() != 0 || users.empty()) return false;
   const auto reads_backward = [&](NodeId user) { return graph.step().nodes[user].is_backward(); };
-  return std::ranges::all_of(users, reads_backward) &&
-         std::ranges::none_of(joint.inputs[id], reads_backward);
+  return std::ranges::all_of(users, reads_backward) && std::ranges::none_of(joint.inputs[id], reads_backward);
 }
 
 std::vector<NodeId> list_outputs(const Graph& graph) {
@@ -107,9 +107,10 @@ Joint read_joint(const Graph& graph) {
   joint.is_forward.resize(body.nodes.size());
   find_backward(graph, joint);
   if (joint.seeds.empty())
-    throw PassError("partition.backward",
-                    "the graph has no backward: no placeholder is a tangent, and no gradient of a loss begins in it", {},
-                    "give the joint graph of forward, loss and backward");
+    throw PassError(
+        "partition.backward",
+        "the graph has no backward: no placeholder is a tangent, and no gradient of a loss begins in it", {},
+        "give the joint graph of forward, loss and backward");
   divide_outputs(graph, joint);
   find_forward(graph, joint);
   return joint;
@@ -161,7 +162,8 @@ Graph merge_equal_calls(const Graph& graph) {
     node.kwargs = context.args.map(node.kwargs, redirect);
     if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
     writes += node.op->writes;
-    if (has_effect(node) || node.op->family == OpFamily::kRandom || returned.contains(effects.storage_of(id)) ||
+    if (has_effect(node) || node.op->family == OpFamily::kRandom ||
+        returned.contains(effects.storage_of(id)) ||
         (node.extra != nullptr && !node.extra->bindings.empty()) ||
         context.text(node.target).starts_with("aten.empty."))
       continue;

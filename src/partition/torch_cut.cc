@@ -56,7 +56,9 @@ class TorchCut {
   bool is_output(NodeId id) const { return node(id).kind == NodeKind::kOutput; }
   bool is_call(NodeId id) const { return node(id).kind == NodeKind::kCall; }
   bool has(NodeId id, MemoryTrait trait) { return traits_.has(node(id), trait); }
-  bool is_element(NodeId id) const { return node(id).op != nullptr && node(id).op->family == OpFamily::kElement; }
+  bool is_element(NodeId id) const {
+    return node(id).op != nullptr && node(id).op->family == OpFamily::kElement;
+  }
   bool must_recompute(NodeId id) const { return tags_.is_recomputed(node(id)) && !must_save_.contains(id); }
   TypeKind kind_of(NodeId id) const { return context_.types[node(id).type].kind; }
 
@@ -65,7 +67,8 @@ class TorchCut {
   std::int64_t bytes_of(TypeId type) {
     if (!type) return 0;
     const Type& t = context_.types[type];
-    if (t.kind == TypeKind::kTensor) return times(extents_.elements(t.tensor), info(t.tensor.dtype).bytes).value_or(4096);
+    if (t.kind == TypeKind::kTensor)
+      return times(extents_.elements(t.tensor), info(t.tensor.dtype).bytes).value_or(4096);
     if (t.kind == TypeKind::kScalar) return 1;
     std::int64_t sum = 0;
     for (TypeId element : t.elements)
@@ -123,7 +126,8 @@ class TorchCut {
     for (std::size_t i = 0; i < values.size(); ++i)
       for (NodeId user : joint_.users[values[i]]) {
         if (!joint_.forward(user) && !is_fusible(values[i], user)) return true;
-        if (has(user, kIsTorchView) && std::ranges::find(values, user) == values.end()) values.push_back(user);
+        if (has(user, kIsTorchView) && std::ranges::find(values, user) == values.end())
+          values.push_back(user);
       }
     return false;
   }
@@ -146,7 +150,8 @@ class TorchCut {
   }
 
   bool is_device(NodeId id) const {
-    return node(id).type && kind_of(id) == TypeKind::kValue && context_.types[node(id).type].value.is(ArgKind::kDevice);
+    return node(id).type && kind_of(id) == TypeKind::kValue &&
+           context_.types[node(id).type].value.is(ArgKind::kDevice);
   }
 
   void ban(NodeId id) {
@@ -205,8 +210,8 @@ class TorchCut {
     return is_materialized ? weight : 2 * weight;
   }
 
-  using Queue = std::priority_queue<std::pair<std::uint32_t, NodeId>, std::vector<std::pair<std::uint32_t, NodeId>>,
-                                    std::greater<>>;
+  using Queue = std::priority_queue<std::pair<std::uint32_t, NodeId>,
+                                    std::vector<std::pair<std::uint32_t, NodeId>>, std::greater<>>;
 
   // The place of the first call behind the users that does not fuse with what it reads.
   std::uint32_t find_first_unfusible(NodeId id, std::uint32_t last) {
@@ -241,7 +246,8 @@ class TorchCut {
       if (!is_used) continue;
       const std::uint32_t first = find_first_unfusible(id, last);
       for (NodeId user : joint_.users[id])
-        if (joint_.forward(user) && order_[user] > first && !banned_.contains(user) && is_fusible(id, user)) ban(user);
+        if (joint_.forward(user) && order_[user] > first && !banned_.contains(user) && is_fusible(id, user))
+          ban(user);
     }
   }
 
@@ -260,7 +266,8 @@ class TorchCut {
           break;
         }
         for (NodeId user : joint_.users[id])
-          if (joint_.forward(user) && !banned_.contains(user) && is_fusible(id, user)) queue.push({order_[user], user});
+          if (joint_.forward(user) && !banned_.contains(user) && is_fusible(id, user))
+            queue.push({order_[user], user});
       }
     }
   }
@@ -270,7 +277,8 @@ class TorchCut {
   [[noreturn]] void refuse() const {
     for (NodeId id : body_.order)
       if (banned_.contains(id) && !can_save(context_, node(id)) && node(id).kind == NodeKind::kCall)
-        throw PassError("partition.cut", "backward needs it; PyTorch's rules allow neither to save nor to compute it again",
+        throw PassError("partition.cut",
+                        "backward needs it; PyTorch's rules allow neither to save nor to compute it again",
                         site_of(graph_, node(id)), "use --policy exact, or tag it MUST_RECOMPUTE");
     throw PassError("partition.cut", "no cut keeps forward and backward apart", {}, "use --policy exact");
   }
@@ -278,7 +286,8 @@ class TorchCut {
   // Groups, which weigh nothing, are looked up again.
   Cut read() const {
     return make_cut(graph_, joint_, [&](NodeId id) {
-      return ValueChoice{.is_recomputed = network_.is_on_sink_side(in(id)), .can_save = can_save(context_, node(id))};
+      return ValueChoice{.is_recomputed = network_.is_on_sink_side(in(id)),
+                         .can_save = can_save(context_, node(id))};
     });
   }
 

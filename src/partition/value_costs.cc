@@ -13,12 +13,12 @@
 namespace epweave {
 namespace {
 
-// The operand whose storage the value shows, or none: also of an element of a tuple, where the tuple shows one.
+// The operand whose storage the value shows, or none. The first wait for a collective owns what that made.
 NodeId find_base(Facts& facts, const Graph& graph, NodeId id) {
   const Node& node = graph.step().nodes[id];
-  if (node.kind != NodeKind::kCall || is_wait(node)) return {};
+  if (node.kind != NodeKind::kCall) return {};
   const NodeId shown = shown_operand(*graph.context, graph.step(), id);
-  if (!shown) return {};
+  if (!shown || (is_wait(node) && !is_wait(graph.step().nodes[shown]))) return {};
   return may_copy(node) && showing_of(facts, graph, id) == Showing::kCopy ? NodeId() : shown;
 }
 
@@ -42,7 +42,6 @@ ValueCosts price_values(const Graph& graph, const Joint& joint, const Cluster& c
                    .in_unshard = std::vector<std::uint8_t>(size),
                    .is_gathered = std::vector<std::uint8_t>(size)};
   const StepModel model = model_step(graph, cluster);
-  const IdSet<NodeId> state = find_state(graph);
   Extents extents(graph);
   Facts facts(graph);
   CostModel work(graph, extents);
@@ -53,10 +52,11 @@ ValueCosts price_values(const Graph& graph, const Joint& joint, const Cluster& c
     const std::size_t at = id.index();
     const NodeId shown = find_base(facts, graph, id);
     costs.base[at] = shown ? costs.base[shown.index()] : id;
-    costs.is_state[at] = state.contains(costs.base[at]);
+    costs.is_state[at] = body.nodes[costs.base[at]].kind == NodeKind::kPlaceholder;
     if (shown) costs.is_gathered[at] |= costs.is_gathered[shown.index()];
     const TensorType* type = tensor_of(*graph.context, node.type);
-    if (!shown && type != nullptr && !is_launch(node)) costs.bytes[at] = extents.storage_bytes(*type).value_or(0);
+    if (!shown && type != nullptr && !is_launch(node))
+      costs.bytes[at] = extents.storage_bytes(*type).value_or(0);
     if (node.kind != NodeKind::kCall || joint.backward(id)) continue;
     if (costs.in_unshard[at] == 0) costs.seconds[at] = model.seconds[place];
     if (const auto cost = is_kernel(node) ? work.cost_of(id) : std::nullopt) costs.flops[at] = cost->flops;

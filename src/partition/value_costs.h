@@ -19,20 +19,20 @@ namespace epweave {
 enum class Regather : std::uint8_t { kAlways, kNever };
 
 struct ValueCosts {
-  std::vector<std::int64_t> bytes;            // by node; 0 where `base` is another
-  std::vector<double> seconds;                // of the call
+  std::vector<std::int64_t> bytes;  // by node; 0 where `base` is another
+  std::vector<double> seconds;      // of the call
   std::vector<std::int64_t> flops;
-  std::vector<NodeId> base;                   // whose storage the value shows; itself where it owns it
-  std::vector<std::uint8_t> is_state;         // a parameter or buffer, or shows one: costs nothing
-  std::vector<std::uint8_t> in_unshard;       // in the chain from a sharded parameter to the whole one
-  std::vector<std::uint8_t> is_gathered;      // the whole parameter, and what shows it
+  std::vector<NodeId> base;               // whose storage the value shows; itself where it owns it
+  std::vector<std::uint8_t> is_state;     // an input of the step, or shows one: costs nothing
+  std::vector<std::uint8_t> in_unshard;   // in the chain from a sharded parameter to the whole one
+  std::vector<std::uint8_t> is_gathered;  // the whole parameter, and what shows it
 };
 
 ValueCosts price_values(const Graph& graph, const Joint& joint, const Cluster& cluster);
 
 // What a cut holds between forward and backward, each storage once, and does again.
 struct CutTotals {
-  std::int64_t bytes = 0;     // without parameters
+  std::int64_t bytes = 0;     // without inputs of the step
   std::int64_t gathered = 0;  // of them whole parameters
   double seconds = 0;         // of kernels computed again, unshard chains apart
   std::int64_t flops = 0;

@@ -260,13 +260,13 @@ class Offloader {
 
   NodeId repeat_view(NodeId view, const SideTable<NodeId, NodeId>& again, NodeId reader) {
     Node made = body_.nodes[view];
+    append_provenance(
+        context_, made,
+        {.pass = pass_, .role = ProvenanceRole::kBody, .origins = origins_of(made), .parts = 1});
     const std::string_view target = graph_.text(made.target);
     made.name = names_.make_like(target.substr(target.find('.') + 1));
     made.recompute = StringId();
     made.backward = true;
-    append_provenance(
-        context_, made,
-        {.pass = pass_, .role = ProvenanceRole::kBody, .origins = origins_of(made), .parts = 1});
     redirect(made, again);
     const NodeId id = body_.nodes.push_back(made);
     list_.put_before(reader, id);

@@ -284,6 +284,7 @@ class Recomputer {
     for (NodeId input : inputs_[id])
       if (reloads_[input]) bring_forward(reloads_[input], place);
     Node made = body_.nodes[id];
+    record_copy(made);
     std::vector<std::pair<NodeId, NodeId>> functions = copy_functions(id, place, names);
     const auto redirect = [&](Arg arg) {
       if (!arg.is_node()) return arg;
@@ -295,7 +296,6 @@ class Recomputer {
     made.kwargs = context_.args.map(made.kwargs, redirect);
     made.name = names.make(fmt::format("{}_recomputed", graph_.text(made.name)));
     made.backward = true;
-    record_copy(made);
     copy_of_.at(id) = add(std::move(made), place);
   }
 
@@ -306,8 +306,8 @@ class Recomputer {
       if (body_.nodes[input].kind != NodeKind::kGetAttr || !body_.nodes[input].attr.is(ArgKind::kGraph))
         continue;
       Node made = body_.nodes[input];
-      made.name = names.make_like(graph_.text(made.target));
       record_copy(made);
+      made.name = names.make_like(graph_.text(made.target));
       functions.emplace_back(input, add(std::move(made), place));
     }
     return functions;
@@ -319,7 +319,8 @@ class Recomputer {
     return id;
   }
 
-  // All of its origin once more; a part stays that part, and what joins or cuts parts stays that.
+  // While the copy has its origin's name. All of its origin once more; a part stays that part, and what
+  // joins or cuts parts stays that.
   void record_copy(Node& made) const {
     Provenance record{.pass = pass_, .role = ProvenanceRole::kBody, .origins = origins_of(made), .parts = 1};
     record.backward = true;

@@ -84,7 +84,8 @@ neg MUST_RECOMPUTE
 }
 
 TEST_CASE("a selector that names nothing is refused, with the nearest name", "[J15]") {
-  const MemoryPolicyOptions options{.policy = MemoryPolicy::kFull, .save = {{"layers.*", "aten.mmm.default"}}};
+  const MemoryPolicyOptions options{.policy = MemoryPolicy::kFull,
+                                    .save = {{"layers.*", "aten.mmm.default"}}};
   CHECK_THROWS_WITH(memory_policy(parse_test_graph(kLayers), options),
                     Catch::Matchers::Contains("did you mean layers.*::aten.mm.default?"));
   CHECK_THROWS_WITH(parse_save_selector("layers.*"), Catch::Matchers::Contains("has no '::'"));
@@ -172,7 +173,8 @@ graph
   const PassResult result = recompute(graph);
   CHECK(same_code(result.graph, graph));
   CHECK(result.notes.back() ==
-        "a is tagged to be computed again and kept: its storage, or what it reads, is written between it and its "
+        "a is tagged to be computed again and kept: its storage, or what it reads, is written between it and "
+        "its "
         "readers in backward");
 }
 
@@ -216,7 +218,8 @@ TEST_CASE("without tags nothing changes", "[J25][J35]") {
   CHECK(same_code(cpu_offload(graph, {}).graph, graph));
 }
 
-TEST_CASE("an offloaded value goes to the host, and comes back before its first reader in backward", "[J31][J33]") {
+TEST_CASE("an offloaded value goes to the host, and comes back before its first reader in backward",
+          "[J31][J33]") {
   const Graph graph = parse_test_graph(R"(
 device cuda:0
 output other

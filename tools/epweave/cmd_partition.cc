@@ -44,9 +44,10 @@ Budget parse_budget(const std::string& text) {
     is_known = unit.empty() && budget.value <= 1;
   }
   if (error != std::errc() || !is_known || !(budget.value >= 0) || budget.value > 1e18)
-    throw UsageError(fmt::format("--budget: '{}' is no budget\n  expected a share from 0 to 1, or an amount as in "
-                                 "--budget 26000MiB, --budget 24GiB, --budget 23.5ms",
-                                 text));
+    throw UsageError(
+        fmt::format("--budget: '{}' is no budget\n  expected a share from 0 to 1, or an amount as in "
+                    "--budget 26000MiB, --budget 24GiB, --budget 23.5ms",
+                    text));
   return budget;
 }
 
@@ -55,7 +56,8 @@ BudgetCut choose_exact(ExactCuts& cuts, const Budget& budget) {
     case Budget::Kind::kNone:
       return cuts.cut_within(cuts.smallest().totals.bytes);
     case Budget::Kind::kShare: {
-      const auto bytes = static_cast<std::int64_t>(budget.value * static_cast<double>(cuts.fastest().totals.bytes));
+      const auto bytes =
+          static_cast<std::int64_t>(budget.value * static_cast<double>(cuts.fastest().totals.bytes));
       return cuts.cut_within(std::max(bytes, cuts.smallest().totals.bytes));
     }
     case Budget::Kind::kBytes:
@@ -119,19 +121,20 @@ class Partition {
     if (report_file) report_file->commit();
     if (console_.json()) console_.print(report_text(report));
     if (!console_.json())
-      console_.info(fmt::format("{:.2f} MiB saved ({:.2f} gathered), {:.4f} ms computed again (at least {:.4f} for as few "
-                                "bytes), peak {:.2f} MiB",
-                                static_cast<double>(chosen.totals.bytes) / kMiB,
-                                static_cast<double>(chosen.totals.gathered) / kMiB, chosen.totals.seconds * 1e3,
-                                chosen.bound_seconds * 1e3, static_cast<double>(peak) / kMiB));
+      console_.info(fmt::format(
+          "{:.2f} MiB saved ({:.2f} gathered), {:.4f} ms computed again (at least {:.4f} for as few "
+          "bytes), peak {:.2f} MiB",
+          static_cast<double>(chosen.totals.bytes) / kMiB, static_cast<double>(chosen.totals.gathered) / kMiB,
+          chosen.totals.seconds * 1e3, chosen.bound_seconds * 1e3, static_cast<double>(peak) / kMiB));
     return kFine;
   }
 
  private:
   Graph read_joint_input() {
     if (budget_.kind != Budget::Kind::kNone && options_.policy != "exact")
-      throw UsageError(fmt::format("--budget: policy '{}' takes no budget\n  expected --policy exact beside --budget",
-                                   options_.policy));
+      throw UsageError(
+          fmt::format("--budget: policy '{}' takes no budget\n  expected --policy exact beside --budget",
+                      options_.policy));
     Graph graph = read_sound_input(options_.input);
     return options_.policy == "min-cut" ? merge_equal_calls(graph) : graph;
   }
@@ -153,10 +156,11 @@ class Partition {
     const RewriteReport report = epweave::verify_halves(graph_, halves.forward, halves.backward);
     if (report.violations.empty()) return;
     const Violation& first = report.violations.front();
-    throw PassError("partition.state",
-                    fmt::format("forward, then backward would compute something else: {}", first.message), first.site,
-                    "a value is overwritten before backward reads it: tag what is computed from it MUST_SAVE, or use "
-                    "--policy exact");
+    throw PassError(
+        "partition.state",
+        fmt::format("forward, then backward would compute something else: {}", first.message), first.site,
+        "a value is overwritten before backward reads it: tag what is computed from it MUST_SAVE, or use "
+        "--policy exact");
   }
 
   Json write_report(const BudgetCut& chosen, std::int64_t peak) const {

@@ -143,23 +143,29 @@ void add_partition(CLI::App& app, Choices& choices) {
   add_input(command, choices.input, "Joint graph of forward, loss and backward, - for standard input");
   command.add_option("--fwd", options.forward, "File for the forward graph")->required()->type_name("F");
   command.add_option("--bwd", options.backward, "File for the backward graph")->required()->type_name("B");
-  choose(command
-             .add_option("--policy", options.policy,
-                         "What to save: as PyTorch's partitioner (min-cut), as the nodes' recompute fields say (tags), "
-                         "or the best for a budget, else the fewest bytes without doing a product or attention again (exact, the default)")
-             ->type_name("POLICY"),
-         {"min-cut", "tags", "exact"});
+  choose(
+      command
+          .add_option(
+              "--policy", options.policy,
+              "What to save: as PyTorch's partitioner (min-cut), as the nodes' recompute fields say (tags), "
+              "or the best for a budget, else the fewest bytes without doing a product or attention again "
+              "(exact, the default)")
+          ->type_name("POLICY"),
+      {"min-cut", "tags", "exact"});
   command
-      .add_option("--budget", options.budget,
-                  "With exact: the most to hold for backward, as a share of what no recomputation holds (0.5) or in "
-                  "bytes (26000MiB), or the most to spend on recomputation (23.5ms)")
+      .add_option(
+          "--budget", options.budget,
+          "With exact: the most to hold for backward, as a share of what no recomputation holds (0.5) or in "
+          "bytes (26000MiB), or the most to spend on recomputation (23.5ms)")
       ->type_name("B");
   choose(command
-             .add_option("--reshard", options.reshard,
-                         "With exact: gather sharded parameters again in backward (always, the default), or never")
+             .add_option(
+                 "--reshard", options.reshard,
+                 "With exact: gather sharded parameters again in backward (always, the default), or never")
              ->type_name("WHEN"),
          {"always", "never"});
-  command.add_option("--report", options.report, "Write what is saved and computed again as JSON")->type_name("FILE");
+  command.add_option("--report", options.report, "Write what is saved and computed again as JSON")
+      ->type_name("FILE");
 }
 
 void add_print(CLI::App& app, Choices& choices) {
@@ -503,9 +509,8 @@ std::function<int(Console&)> bind_verify(const Choices& choices) {
       throw UsageError("give both halves: --fwd F and --bwd B");
     if (!choices.more.empty() || choices.ranks || choices.assume_none)
       throw UsageError("verify G --fwd F --bwd B takes one graph, and neither --ranks nor --assume-none");
-    return [halves = VerifyHalvesOptions{choices.input, choices.forward, choices.backward}](Console& console) {
-      return verify_halves(halves, console);
-    };
+    return [halves = VerifyHalvesOptions{choices.input, choices.forward, choices.backward}](
+               Console& console) { return verify_halves(halves, console); };
   }
   const std::vector<InputOptions> inputs = all_inputs(choices);
   if (choices.assume_none && (choices.ranks || inputs.size() != 2))
@@ -546,7 +551,8 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   choices->rewrite.output = choices->output;
   if (name == "rewrite") return [choices](Console& console) { return rewrite(choices->rewrite, console); };
   choices->partition.input = choices->input;
-  if (name == "partition") return [choices](Console& console) { return partition(choices->partition, console); };
+  if (name == "partition")
+    return [choices](Console& console) { return partition(choices->partition, console); };
   if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
   choices->diff.a = choices->overlap.input = choices->simulate.input = choices->input;
   choices->diff.b.from = choices->overlap.before.from = choices->input.from;

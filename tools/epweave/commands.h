@@ -49,10 +49,10 @@ struct PartitionOptions {
   InputOptions input;
   std::string forward, backward;  // files for the halves
   std::string policy = "exact";   // min-cut, tags, exact
-  std::string budget;             // exact: "0.5" of the bytes without recomputation, "26000MiB", "23.5ms"; empty: the
-                                  // fewest bytes without another product or attention
+  std::string budget;  // exact: "0.5" of the bytes without recomputation, "26000MiB", "23.5ms"; empty: the
+                       // fewest bytes without another product or attention
   std::string reshard = "always";
-  std::string report;       // file for the JSON report; empty: none
+  std::string report;  // file for the JSON report; empty: none
 };
 
 struct VerifyHalvesOptions {

@@ -15,13 +15,15 @@ std::vector<Arg> list_results(const Graph& graph) {
   const Node& output = body.nodes[body.order.back()];
   if (output.args.empty()) return {};
   const Arg result = graph.context->args[output.args].front();
-  const auto items = result.is_list() ? graph.context->args.children(result) : graph.context->args[output.args];
+  const auto items =
+      result.is_list() ? graph.context->args.children(result) : graph.context->args[output.args];
   return {items.begin(), items.end()};
 }
 
 class HalfJoiner {
  public:
-  HalfJoiner(const Graph& joint, const Graph& forward, const Graph& backward, std::vector<Violation>& violations)
+  HalfJoiner(const Graph& joint, const Graph& forward, const Graph& backward,
+             std::vector<Violation>& violations)
       : joint_(joint),
         forward_(forward),
         backward_(backward),
@@ -59,7 +61,8 @@ class HalfJoiner {
     Provenance record{.pass = result_.intern("partition"), .origins = NameList(node.name)};
     if (!node.provenance.empty()) {
       const Provenance& last = node.provenance.back();
-      const bool is_known = std::ranges::all_of(last.origins, [&](StringId name) { return names_[name].valid(); });
+      const bool is_known =
+          std::ranges::all_of(last.origins, [&](StringId name) { return names_[name].valid(); });
       if (is_known && !last.origins.empty()) record.origins = last.origins;
     }
     if (is_in_forward) return record;
@@ -77,13 +80,15 @@ class HalfJoiner {
     Node node = half.step().nodes[id];
     const bool is_in_forward = &half == &forward_;
     Provenance record = claim(node, is_in_forward);
-    if (record.role == ProvenanceRole::kKept && record.origins.size() > 1) record.role = ProvenanceRole::kMerged;
+    if (record.role == ProvenanceRole::kKept && record.origins.size() > 1)
+      record.role = ProvenanceRole::kMerged;
     for (StringId origin : record.origins)
       if (is_in_forward) claimed_.insert(origin);
     const auto redirect = [&](Arg arg) {
       if (!arg.is_node()) return arg;
       const NodeId value = made[arg.as_node()];
-      return value ? Arg::node(value) : Arg::named(ArgKind::kUnresolved, half.step().nodes[arg.as_node()].name);
+      return value ? Arg::node(value)
+                   : Arg::named(ArgKind::kUnresolved, half.step().nodes[arg.as_node()].name);
     };
     node.args = context_.args.map(node.args, redirect);
     node.kwargs = context_.args.map(node.kwargs, redirect);
@@ -105,13 +110,21 @@ class HalfJoiner {
   }
 
   void add_forward() {
-    std::size_t input = 0;
+    SideTable<StringId, std::size_t> positions(joint_.inputs.size());
+    std::size_t position = 0, input = 0;
+    for (NodeId id : joint_.step().order)
+      if (joint_.step().nodes[id].kind == NodeKind::kPlaceholder)
+        positions.at(joint_.step().nodes[id].name) = position++;
     for (NodeId id : forward_.step().order) {
       const Node& node = forward_.step().nodes[id];
       if (node.kind == NodeKind::kOutput) continue;
       add(forward_, id, forward_nodes_);
-      if (node.kind == NodeKind::kPlaceholder && input < forward_.inputs.size())
-        inputs_.emplace(key_of(forward_.inputs[input++]), forward_nodes_[id]);
+      if (node.kind != NodeKind::kPlaceholder || input >= forward_.inputs.size()) continue;
+      if (const std::size_t at = positions[node.name];
+          at < joint_.inputs.size() && key_of(joint_.inputs[at]) != key_of(forward_.inputs[input]))
+        fail("halves-input", "it has another role than in the joint graph",
+             std::string(forward_.text(node.name)));
+      inputs_.emplace(key_of(forward_.inputs[input++]), forward_nodes_[id]);
     }
     const std::vector<Arg> results = list_results(forward_);
     for (std::size_t i = 0; i < results.size() && i < forward_.outputs.size(); ++i)
@@ -172,7 +185,8 @@ class HalfJoiner {
   void check_type(const Node& input, const Node& value) {
     if (input.type != value.type)
       fail("halves-input",
-           fmt::format("its recorded type is not that of {}, which the forward half returns", result_.text(value.name)),
+           fmt::format("its recorded type is not that of {}, which the forward half returns",
+                       result_.text(value.name)),
            std::string(backward_.text(input.name)));
   }
 
@@ -193,15 +207,18 @@ class HalfJoiner {
         results.push_back(values[next[key]++]);
       } else {
         results.push_back(Arg::none());
-        fail("halves-output", fmt::format("output {} of the joint graph ({} {}) is an output of neither half", i,
-                                          joint_.text(key.first), joint_.text(key.second)), "");
+        fail("halves-output",
+             fmt::format("output {} of the joint graph ({} {}) is an output of neither half", i,
+                         joint_.text(key.first), joint_.text(key.second)),
+             "");
       }
     }
     for (const auto& [key, values] : found)
       if (next[key] < values.size())
         fail("halves-output",
              fmt::format("the halves return {} {} more often than the joint graph", joint_.text(key.first),
-                         joint_.text(key.second)), "");
+                         joint_.text(key.second)),
+             "");
     Node output = joint_.step().nodes[joint_.step().order.back()];
     const Arg tree = rebuild(context_.args[output.args].front(), results);
     output.args = context_.args.add(std::span<const Arg>(&tree, 1));
@@ -211,7 +228,9 @@ class HalfJoiner {
   }
 
   Arg rebuild(Arg shape, const std::vector<Arg>& results) {
-    return shape.is_list() ? context_.args.add_tree(shape.kind(), results) : results.empty() ? Arg() : results.front();
+    return shape.is_list()   ? context_.args.add_tree(shape.kind(), results)
+           : results.empty() ? Arg()
+                             : results.front();
   }
 
   void collect(const Graph& half, const SideTable<NodeId, NodeId>& made,
@@ -221,7 +240,9 @@ class HalfJoiner {
       const OutputRole& role = half.outputs[i];
       if (role.role == saved_) continue;
       const NodeId value = results[i].is_node() ? made[results[i].as_node()] : NodeId();
-      found[{role.role, role.fqn}].push_back(value ? Arg::node(value) : results[i].is_node() ? Arg() : results[i]);
+      found[{role.role, role.fqn}].push_back(value                  ? Arg::node(value)
+                                             : results[i].is_node() ? Arg()
+                                                                    : results[i]);
     }
   }
 
@@ -232,11 +253,11 @@ class HalfJoiner {
   Context& context_;
   Graph result_;
   StringId saved_, tangent_;
-  SideTable<StringId, NodeId> names_;          // of the joint graph
-  IdSet<StringId> claimed_, taken_;            // origins that a node of F has; names of the result
+  SideTable<StringId, NodeId> names_;  // of the joint graph
+  IdSet<StringId> claimed_, taken_;    // origins that a node of F has; names of the result
   SideTable<NodeId, NodeId> forward_nodes_, backward_nodes_;
-  std::map<RoleKey, NodeId> inputs_;           // F's, by role
-  std::map<StringId, NodeId> saved_values_;    // F's, by name
+  std::map<RoleKey, NodeId> inputs_;         // F's, by role
+  std::map<StringId, NodeId> saved_values_;  // F's, by name
 };
 
 // The joint graph as the one that all began with.
