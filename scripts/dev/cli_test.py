@@ -736,6 +736,17 @@ class ReduceTest(CommandLineTest):
 class PresetTest(CommandLineTest):
     """The main job on a real graph."""
 
+    def test_exposed_exchanges_can_fail_a_command(self):
+        graph = str(ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz")
+        self.output_of("rewrite", graph, "--preset", "ep-overlap", "-o", "out.epw", "-q")
+        exposed = json.loads(self.output_of("overlap", "out.epw", "--json"))["exposed"]
+        self.assertEqual(self.run_tool("overlap", "out.epw", "--max-exposed", str(exposed)).returncode, 0)
+        result = self.run_tool("overlap", graph, "--max-exposed", "3", "--json", "-v")
+        self.assertEqual(result.returncode, 1)
+        undivided = json.loads(result.stdout)["undivided"]
+        self.assertGreater(undivided, 3)
+        self.assertIn(f"{undivided} token exchanges are exposed, --max-exposed allows 3", result.stderr.decode())
+
     def test_ep_overlap(self):
         self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "out.epw", "-q")
         self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "again.epw", "-q")

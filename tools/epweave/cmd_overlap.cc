@@ -198,6 +198,20 @@ std::string overlap_report_for(const std::string& path, const Graph& graph, cons
   return path.ends_with(".json") ? report_text(report) : overlap_text(graph, overlaps);
 }
 
+namespace {
+
+// With --max-exposed, more exposed exchanges are a failure; those of modules that are not divided are exposed, too.
+int exit_code_of(const OverlapOptions& options, const Graph& graph, const Overlaps& overlaps,
+                 Console& console) {
+  const std::size_t exposed = count(overlaps.regions).exposed + count_undivided(graph);
+  if (!options.max_exposed || exposed <= *options.max_exposed) return kFine;
+  console.warn(fmt::format("{}: {} token exchanges are exposed, --max-exposed allows {}",
+                           display_name(options.input), exposed, *options.max_exposed));
+  return kDifferent;
+}
+
+}  // namespace
+
 int overlap(const OverlapOptions& options, Console& console) {
   if (options.trace == "-")
     throw UsageError("--trace - shares standard output with the table: give it a file");
@@ -216,11 +230,11 @@ int overlap(const OverlapOptions& options, Console& console) {
     report.update(overlap_report(graph, overlaps));
     if (before) report["before"] = overlap_report(*before, overlaps_of(*before));
     console.print(report_text(report));
-    return kFine;
+    return exit_code_of(options, graph, overlaps, console);
   }
   console.print((before ? "before: " + summary_text(*before, overlaps_of(*before).regions) + "\n" : "") +
                 overlap_text(graph, overlaps));
-  return kFine;
+  return exit_code_of(options, graph, overlaps, console);
 }
 
 }  // namespace epweave::cli

@@ -228,6 +228,12 @@ void add_overlap(CLI::App& app, Choices& choices) {
       .add_option("--trace", choices.overlap.trace,
                   "Write the order of issue as a trace for ui.perfetto.dev, that of --before too")
       ->type_name("FILE");
+  take_whole_number(command
+                        .add_option("--max-exposed", choices.overlap.max_exposed,
+                                    "Exit with 1 where more token exchanges than this are exposed, those of "
+                                    "undivided modules included")
+                        ->type_name("N"),
+                    0, 1000000);
 }
 
 void add_simulate(CLI::App& app, Choices& choices) {

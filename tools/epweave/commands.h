@@ -69,6 +69,7 @@ struct OverlapOptions {
   InputOptions input;
   InputOptions before;  // no path: none
   std::string trace;    // file for the trace; empty: none
+  std::optional<std::uint64_t> max_exposed;
 };
 
 struct SimulateOptions {

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Tests of epweave.torchtitan: debug models trained on CPU ranks with and without it. Needs torch and torchtitan."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SMALL = ("--cpu", "--layers", "2", "--steps", "2", "--sequence", "32")
+CHUNKED = "dce,canonicalize,dedup-unshard,symbolize,chunk{roots=layers.*.moe},dce,concretize"
+
+
+def train(*words, **variables):
+    """(exit code, rows, what was said) of a training comparison."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.json"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), **variables}
+        done = subprocess.run([sys.executable, "-W", "ignore", "-m", "epweave.torchtitan", *SMALL, *words, "--json",
+                               str(report)], capture_output=True, text=True, env=environment, timeout=1200)
+        rows = json.loads(report.read_text()) if report.exists() else {}
+    return done.returncode, rows, done.stdout + done.stderr
+
+
+class Training(unittest.TestCase):
+    def test_dense_model_has_the_bits_of_no_passes_and_of_torchtitan(self):
+        code, rows, said = train("--model", "llama3", "--tokens", "64", "--compare", "none,epweave,reference")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(len({row["hash"] for row in rows.values()}), 1, said)
+        self.assertLess(rows["epweave"]["nodes"], rows["none"]["nodes"])
+        self.assertIn("epweave and none: all parameters bitwise equal", said)
+
+    def test_mixture_of_experts(self):
+        code, rows, said = train("--model", "deepseek_v3", "--tokens", "128", "--compare", "none,epweave", "--rewrite",
+                                 CHUNKED, "--rewrite", "ep-overlap{symbolize=yes}", EPWEAVE_VERIFY="1")
+        self.assertEqual(code, 0, said)
+        none, chunked, scheduled = rows.values()
+        self.assertEqual(chunked["hash"], scheduled["hash"], said)  # only the order differs
+        self.assertEqual(chunked["losses"][0], none["losses"][0])  # forward has the same bits; gradients are sums of parts
+        self.assertAlmostEqual(chunked["norms"][0] / none["norms"][0], 1, delta=1e-5)
+        for a, b in zip(chunked["losses"], none["losses"]):
+            self.assertAlmostEqual(a / b, 1, delta=1e-4)
+
+    def test_a_rewrite_that_fails_stops_all_ranks_with_its_message(self):
+        code, _, said = train("--model", "llama3", "--tokens", "64", "--compare", "epweave", EPWEAVE_PIPELINE="ep-overlap")
+        self.assertEqual(code, 1, said)
+        self.assertIn("exchanges tokens between ranks [chunk.no-exchange]", said)
+
+    def test_a_pass_that_torchtitan_does_not_have(self):
+        code, _, said = train("--model", "llama3", "--tokens", "64", "--compare", "epweave", EPWEAVE_BEFORE="none_such")
+        self.assertEqual(code, 1, said)
+        self.assertIn("torchtitan's list for this configuration has no pass none_such", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
