@@ -82,11 +82,11 @@ bool isolate(PassResult& result, const Isolation& isolation) {
               source, graph.text(graph.step().nodes[use.other].name)),
           site_of(graph, graph.step().nodes[use.exchanges.front()]),
           "export the graph with recorded values, or leave isolate-ep-pg out");
-    const StringId extra = provide_extra_group(
-        result.graph,
-        find_group(graph, "isolate-ep-pg", graph.step().nodes[use.exchanges.front()],
-                   source_of(graph, use.group.as_name())),
-        isolation.extra);
+    const StringId extra =
+        provide_extra_group(result.graph,
+                            find_group(graph, "isolate-ep-pg", graph.step().nodes[use.exchanges.front()],
+                                       source_of(graph, use.group.as_name())),
+                            isolation.extra);
     const StringId reason = graph.intern(fmt::format("process group {} -> {}", source, graph.text(extra)));
     for (NodeId id : use.exchanges) {
       Node& node = result.graph.step().nodes[id];

@@ -426,7 +426,8 @@ void add_examples(CLI::App& app) {
        "  epweave convert G.epw G.txt\n"
        "  epweave convert G.epw - --to json | jq .\n"
        "  epweave convert G.epw --to chakra -o traces     execution traces for ASTRA-sim"},
-      {"partition", "Example:\n  epweave partition G.epw --fwd F.epw --bwd B.epw --budget 0.5 --report R.json"},
+      {"partition",
+       "Example:\n  epweave partition G.epw --fwd F.epw --bwd B.epw --budget 0.5 --report R.json"},
       {"passes", "Example:\n  epweave passes --json"},
   };
   for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
@@ -485,16 +486,16 @@ ProgramHelp program_help(const CLI::App& app) {
 }
 
 CommandFiles files_of(const Choices& choices) {
-  CommandFiles files{.inputs = choices.more,
-                     .result = choices.convert.output.path.empty() ? choices.output.path
-                                                                   : choices.convert.output.path,
-                     .beside = {{"--fwd", choices.partition.forward},
-                                {"--bwd", choices.partition.backward},
-                                {"--report", choices.partition.report + choices.rewrite.report},
-                                {"--keep-reproducer", choices.rewrite.keep.value_or("")},
-                                {"--trace", choices.overlap.trace + choices.simulate.trace},
-                                {"--html", choices.diff.html},
-                                {"--log-file", choices.console.log_file}}};
+  CommandFiles files{
+      .inputs = choices.more,
+      .result = choices.convert.output.path.empty() ? choices.output.path : choices.convert.output.path,
+      .beside = {{"--fwd", choices.partition.forward},
+                 {"--bwd", choices.partition.backward},
+                 {"--report", choices.partition.report + choices.rewrite.report},
+                 {"--keep-reproducer", choices.rewrite.keep.value_or("")},
+                 {"--trace", choices.overlap.trace + choices.simulate.trace},
+                 {"--html", choices.diff.html},
+                 {"--log-file", choices.console.log_file}}};
   for (const std::string& path :
        {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
         choices.diff.b.path, choices.simulate.costs, choices.simulate.baseline, choices.artifact.against.path,
