@@ -93,7 +93,7 @@ class UsageTest(CommandLineTest):
         self.assert_fails(2, "epweave stats does not take '--form'; did you mean '--from'?", "stats", "small.txt", "--form")
         self.assert_fails(2, "--verbose is an option of the command and stands behind it: epweave stats --verbose",
                           "--verbose", "stats", "small.txt")
-        self.assert_fails(2, "epweave convert does not take '-o': the file to write is its second argument: epweave convert"
+        self.assert_fails(2, "epweave convert takes '-o DIR' with --to chakra only: the file to write is its second argument: epweave convert"
                              " IN OUT", "convert", "small.txt", "-o", "out.epw")
 
     def test_braces_that_the_shell_expanded(self):

@@ -321,7 +321,7 @@ def check_failures(files):
     # Graphs that return other tensors cannot be compared: each process finds it.
     fewer = files.write("fewer.txt", replace(files.whole[2].read_text(), ", %prw])", "])"))
     for code, _, errors in check_processes(2, files.whole[2], fewer):
-        expect(code == 3 and "the graphs return 4 and 3 tensors" in errors, f"fewer outputs: {code} {errors}")
+        expect(code == 3 and "the graphs return 4 and 3 values" in errors, f"fewer outputs: {code} {errors}")
 
 
 def check_killed(files):
