@@ -22,6 +22,8 @@ namespace epweave {
 
 inline constexpr std::string_view kRankAgnosticKey = "rank_agnostic";
 inline constexpr std::string_view kOneRankKey = "compile_on_one_rank";
+inline constexpr std::string_view kFingerprintKey =
+    "fingerprint";  // of an artifact (compare/ranks/fingerprint.h)
 inline constexpr std::string_view kRankGroupsKey = "rank_groups";
 
 bool is_rank_agnostic(const Graph& graph);

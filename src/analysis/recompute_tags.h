@@ -21,6 +21,14 @@ struct RecomputeTags {
   // Of a forward node: copies in backward carry their original's tag, which says nothing more.
   bool is_recomputed(const Node& node) const { return !node.is_backward() && is_recomputed(node.recompute); }
 
+  // Of a backward node: whether it computes again what a forward node computed. Its original's tag says so, or, of a
+  // copy without one, the name that the copy was given.
+  bool is_repeated(const Graph& graph, const Node& node) const {
+    if (!node.is_backward()) return false;
+    return is_recomputed(node.recompute) ||
+           graph.text(node.name).find("_recomputed") != std::string_view::npos;
+  }
+
   StringId must_save, prefer_save, must_recompute, prefer_recompute;
   StringId must_offload;  // kept on the host from forward to backward
 };

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <unordered_map>
 
+#include "analysis/type_symbols.h"
 #include "analysis/verify_report.h"
 #include "ops/bind.h"
 #include "ops/type_memo.h"
@@ -39,7 +39,12 @@ class BoundSymbols {
 class TypeCheck {
  public:
   TypeCheck(const Graph& graph, std::vector<Violation>& out)
-      : graph_(graph), context_(*graph.context), facts_(graph), out_(out), bound_(graph) {}
+      : graph_(graph),
+        context_(*graph.context),
+        facts_(graph),
+        out_(out),
+        bound_(graph),
+        symbols_(*graph.context) {}
 
   // The step goes first: nested graphs may name its symbols.
   void check_body(const Body& body) {
@@ -67,7 +72,7 @@ class TypeCheck {
 
   // A placeholder brings the symbols of its value.
   void bind_type(TypeId type) {
-    for (StringId symbol : symbols_of(type)) bound_.insert(symbol);
+    for (StringId symbol : symbols_.of(type)) bound_.insert(symbol);
   }
 
   void check_symbols(const Body& body, const Node& node) {
@@ -82,7 +87,7 @@ class TypeCheck {
   void add_unbound(TypeId type, std::string& text) {
     if (sound_.contains(type)) return;
     const std::size_t before = text.size();
-    add_unbound(symbols_of(type), text);
+    add_unbound(symbols_.of(type), text);
     if (text.size() == before) sound_.insert(type);  // bound symbols stay bound
   }
 
@@ -109,31 +114,6 @@ class TypeCheck {
     }
   }
 
-  const std::vector<StringId>& symbols_of(TypeId id) {
-    auto [found, is_new] = symbols_.try_emplace(id);
-    if (is_new) found->second = collect_symbols(context_.types[id]);
-    return found->second;
-  }
-
-  std::vector<StringId> collect_symbols(const Type& type) {
-    std::vector<StringId> symbols;
-    auto add = [&](ExprId expr) {
-      if (!expr) return;
-      const auto& found = context_.exprs.symbols(expr);
-      symbols.insert(symbols.end(), found.begin(), found.end());
-    };
-    for (ExprId size : type.tensor.sizes) add(size);
-    for (ExprId stride : type.tensor.strides) add(stride);
-    add(type.tensor.offset);
-    add(type.expr);
-    for (TypeId element : type.elements)
-      if (element)
-        for (StringId symbol : collect_symbols(context_.types[element])) symbols.push_back(symbol);
-    std::sort(symbols.begin(), symbols.end());
-    symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
-    return symbols;
-  }
-
   template <class Visit>
   void for_each_expr(ArgRange range, const Visit& visit) {
     for (std::uint32_t i = 0; i < range.count; ++i) {
@@ -151,7 +131,7 @@ class TypeCheck {
   std::vector<Violation>& out_;
   BoundSymbols bound_;
   IdSet<TypeId> sound_;  // types all of whose symbols are bound
-  std::unordered_map<TypeId, std::vector<StringId>> symbols_;
+  TypeSymbols symbols_;
 };
 
 }  // namespace

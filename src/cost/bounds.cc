@@ -2,19 +2,13 @@
 
 #include <algorithm>
 
+#include "analysis/recompute_tags.h"
 #include "cost/one_machine.h"
 
 namespace epweave {
 namespace {
 
 using Pairs = std::span<const std::pair<Place, Place>>;
-
-// torchtitan's rematerialisation copies a forward node into the backward, with its policy.
-bool is_recomputed(const Graph& graph, const Node& node) {
-  if (!node.is_backward()) return false;
-  const std::string_view policy = graph.text(node.recompute);
-  return policy.ends_with("RECOMPUTE") || graph.text(node.name).find("_recomputed") != std::string_view::npos;
-}
 
 // Whether a node that comes behind `before` for its effects alone cannot start before that one's end. Streams see to it
 // where kernels are concerned; a launch returns at once, and only who takes its value, or waits, is held.
@@ -390,15 +384,25 @@ std::vector<Place> find_critical_path(const StepModel& model, const HeadsAndTail
   return path;
 }
 
+Place find_forward_end(const Graph& graph, const StepModel& model) {
+  Place end = kNoPlace;
+  for (const Place place : find_critical_path(model, find_longest_paths(model))) {
+    const Node& node = graph.step().nodes[model.nodes[place]];
+    if (model.kinds[place] == StepKind::kKernel && !node.is_backward()) end = place;
+  }
+  return end;
+}
+
 std::vector<std::pair<Place, Place>> keep_recomputation_behind(const Graph& graph, const StepModel& model) {
-  const auto node_at = [&](Place place) -> const Node& { return graph.step().nodes[model.nodes[place]]; };
-  Place loss = kNoPlace;
-  for (const Place place : find_critical_path(model, find_longest_paths(model)))
-    if (!node_at(place).is_backward() && node_at(place).kind == NodeKind::kCall) loss = place;
+  const RecomputeTags tags(graph);
+  const Place border = find_forward_end(graph, model);
   std::vector<std::pair<Place, Place>> pairs;
-  if (loss == kNoPlace) return pairs;
-  for (Place place = loss + 1; place < model.size(); ++place)
-    if (is_recomputed(graph, node_at(place))) pairs.emplace_back(loss, place);
+  if (border == kNoPlace) return pairs;
+  for (Place place = border + 1; place < model.size(); ++place) {
+    const bool takes_time = model.kinds[place] == StepKind::kKernel || model.is_costed_launch(place);
+    if (takes_time && tags.is_repeated(graph, graph.step().nodes[model.nodes[place]]))
+      pairs.emplace_back(border, place);
+  }
   return pairs;
 }
 

@@ -41,8 +41,10 @@ HeadsAndTails find_longest_paths(const StepModel& model);
 // A longest path: places in order.
 std::vector<Place> find_critical_path(const StepModel& model, const HeadsAndTails& paths);
 
-// Pairs that keep recomputed nodes behind the forward: from the last forward node of the critical path (the loss, in
-// practice) to each. Without them a bound takes it that the forward's idle time may be filled with recomputation,
+// The last forward kernel of the critical path: the loss, in practice. kNoPlace where that has none.
+Place find_forward_end(const Graph& graph, const StepModel& model);
+
+// Pairs that keep recomputed kernels and launches behind the forward: from its end to each. Without them a bound takes it that the forward's idle time may be filled with recomputation,
 // which no memory allows. Empty where nothing is recomputed.
 std::vector<std::pair<Place, Place>> keep_recomputation_behind(const Graph& graph, const StepModel& model);
 

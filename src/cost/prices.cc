@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
@@ -37,12 +36,44 @@ bool has_out(const OpInfo& op) {
   return op.writes && op.find_param("out").has_value();
 }
 
+std::uint32_t node_of(std::uint32_t rank, const Cluster& cluster) {
+  return rank / static_cast<std::uint32_t>(cluster.gpus_per_node);
+}
+
+// Seconds of the message on the links.
+double transfer_seconds(const Cluster& cluster, OpFamily family, double bytes, const StepGroup& group) {
+  const double ranks = group.ranks, local = group.local_ranks;
+  const double nic = cluster.nic * cluster.nic_eff;
+  if (family == OpFamily::kAllToAll) {
+    const double inside = bytes * (local - 1) / ranks / cluster.nvlink_a2a;
+    const double across = group.nodes > 1 ? bytes * (ranks - local) / ranks / nic : 0;
+    return std::max(inside, across);
+  }
+  const double rails = cluster.nic_rails != 0 ? local : 1;
+  const double link = group.nodes == 1 ? cluster.nvlink : std::min(cluster.nvlink, rails * nic);
+  const double passes = family == OpFamily::kAllReduce ? 2 : 1;
+  return passes * bytes * (ranks - 1) / ranks / link;
+}
+
 // copy_ and its like: what they write is not read.
 bool is_copy(const OpInfo& op) {
   return op.find_param("non_blocking").has_value();
 }
 
 }  // namespace
+
+MemberCounts count_members(const ProcessGroup& group, const Cluster& cluster) {
+  MemberCounts members;
+  for (const std::uint32_t rank : group.ranks) ++members[node_of(rank, cluster)];
+  return members;
+}
+
+double collective_seconds(const Cluster& cluster, OpFamily family, std::int64_t bytes,
+                          const StepGroup& group) {
+  const double latency = (cluster.coll_us + cluster.hop_us * (group.ranks - 1)) * kMicro;
+  return (latency + transfer_seconds(cluster, family, static_cast<double>(bytes), group)) *
+         cluster.comm_scale;
+}
 
 Pricer::Pricer(const Graph& graph, const Cluster& cluster, Extents& extents)
     : graph_(graph),
@@ -371,12 +402,10 @@ StepGroup Pricer::group_of(Arg group) const {
   const auto row = std::ranges::find(graph_.groups, name, &ProcessGroup::name);
   if (!name || row == graph_.groups.end()) return found;
   found.name = context_.text(name);
-  const auto per_node = static_cast<std::uint32_t>(cluster_.gpus_per_node);
-  std::map<std::uint32_t, std::uint32_t> members;  // by node
-  for (const std::uint32_t rank : row->ranks) ++members[rank / per_node];
+  const MemberCounts members = count_members(*row, cluster_);
   found.ranks = static_cast<std::uint32_t>(row->ranks.size());
   found.nodes = static_cast<std::uint32_t>(members.size());
-  const auto mine = members.find(static_cast<std::uint32_t>(rank_) / per_node);
+  const auto mine = members.find(node_of(static_cast<std::uint32_t>(rank_), cluster_));
   // A rank that is not a member stands for one where most members are.
   found.local_ranks = 0;
   for (const auto& [node, count] : members) found.local_ranks = std::max(found.local_ranks, count);
@@ -403,9 +432,7 @@ Price Pricer::price_launch(NodeId id, const StepGroup& group) {
   if (!is_known) return unpriced("an extent of its tensors has no number");
   price.bytes = message_bytes(node.op->family, sent, received);
   if (group.ranks == 1) return {.bytes = price.bytes};
-  const double latency = (cluster_.coll_us + cluster_.hop_us * (group.ranks - 1)) * kMicro;
-  price.seconds = (latency + transfer_seconds(node.op->family, static_cast<double>(price.bytes), group)) *
-                  cluster_.comm_scale;
+  price.seconds = collective_seconds(cluster_, node.op->family, price.bytes, group);
   return price;
 }
 
@@ -413,20 +440,6 @@ std::int64_t Pricer::message_bytes(OpFamily family, std::int64_t sent, std::int6
   if (family == OpFamily::kAllToAll || family == OpFamily::kReduceScatter) return sent;
   if (family == OpFamily::kAllGather) return received;
   return std::max(sent, received);
-}
-
-double Pricer::transfer_seconds(OpFamily family, double bytes, const StepGroup& group) const {
-  const double ranks = group.ranks, local = group.local_ranks;
-  const double nic = cluster_.nic * cluster_.nic_eff;
-  if (family == OpFamily::kAllToAll) {
-    const double inside = bytes * (local - 1) / ranks / cluster_.nvlink_a2a;
-    const double across = group.nodes > 1 ? bytes * (ranks - local) / ranks / nic : 0;
-    return std::max(inside, across);
-  }
-  const double rails = cluster_.nic_rails != 0 ? local : 1;
-  const double link = group.nodes == 1 ? cluster_.nvlink : std::min(cluster_.nvlink, rails * nic);
-  const double passes = family == OpFamily::kAllReduce ? 2 : 1;
-  return passes * bytes * (ranks - 1) / ranks / link;
 }
 
 }  // namespace epweave

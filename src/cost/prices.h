@@ -4,6 +4,7 @@
 //   all_to_all_single of 402 MB in 2 nodes      what crosses at the NIC's rate, and 20 us
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -84,7 +85,6 @@ class Pricer {
   double peak_of(const OpInfo& op) const;
 
   static std::int64_t message_bytes(OpFamily family, std::int64_t sent, std::int64_t received);
-  double transfer_seconds(OpFamily family, double bytes, const StepGroup& group) const;
 
   const Graph& graph_;
   const Context& context_;
@@ -98,5 +98,13 @@ class Pricer {
   std::vector<PricedTensor> tensors_;
   Operands operands_;
 };
+
+// How many members of a group each node of the cluster has that has any.
+using MemberCounts = std::map<std::uint32_t, std::uint32_t>;
+MemberCounts count_members(const ProcessGroup& group, const Cluster& cluster);
+
+// Of a collective of a group of more than one: `bytes` are those of its message (Price::bytes).
+double collective_seconds(const Cluster& cluster, OpFamily family, std::int64_t bytes,
+                          const StepGroup& group);
 
 }  // namespace epweave

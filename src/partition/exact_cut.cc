@@ -18,10 +18,17 @@ constexpr double kScale = 64;   // capacities per byte, so that seconds break ti
 constexpr double kLeast = 1e3;  // bytes a second is worth where only bytes count
 constexpr double kMost = 1e15;  // where only seconds count
 constexpr int kSteps = 40;
+constexpr double kRounding = 1e-6, kLeastSeconds = 1e-9;  // of sums in another order
 
 bool is_heavy(const Node& node) {
   return node.op != nullptr &&
          (node.op->cost == CostClass::kMatmul || node.op->cost == CostClass::kAttention);
+}
+
+// A bound on a cut that computes `seconds` again lies above them by rounding alone.
+double clip_bound(double bound, double seconds) {
+  EPWEAVE_CHECK(bound <= seconds * (1 + kRounding) + kLeastSeconds);
+  return std::min(bound, seconds);
 }
 
 }  // namespace
@@ -32,7 +39,7 @@ ExactCuts::ExactCuts(const Graph& graph, const Joint& joint, const ValueCosts& c
       joint_(joint),
       costs_(costs),
       options_(options),
-      network_(2 * graph.step().nodes.size() + 2) {
+      network_(3 * graph.step().nodes.size() + 2) {
   build();
 }
 
@@ -53,12 +60,31 @@ bool ExactCuts::can_keep(NodeId id) const {
   return costs_.base[at] == id && !is_launch(graph_.step().nodes[id]);
 }
 
+// Of values that may not run twice each storage is priced once, however many show it, and capacities are never more than what
+// they stand for: else the cut's value would bound nothing.
+void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced) {
+  const Node& node = graph_.step().nodes[id];
+  const bool is_kept = can_keep(id) || (is_fixed && can_save(*graph_.context, node));
+  const bool is_free = node.kind == NodeKind::kPlaceholder || costs_.is_state[id.index()] != 0;
+  const NodeId base = costs_.base[id.index()];
+  const auto after_sink = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size() + 2);
+  const FlowNetwork::Vertex in = 2 * id.index(), out = in + 1, storage = after_sink + base.index();
+  const std::int64_t bytes = is_free ? 0 : static_cast<std::int64_t>(kScale) * costs_.bytes[base.index()];
+  if (is_fixed && is_kept) {
+    if (is_priced.insert(base)) network_.add_edge(after_sink - 2, storage, bytes);
+    network_.add_edge(storage, out, FlowNetwork::kInfinite);
+  } else {
+    network_.add_edge(in, out, is_kept ? bytes : FlowNetwork::kInfinite);
+  }
+}
+
 // A call is not done again on storage that is written, or to make what forward writes: it would find, or leave, another
 // state. What backward alone writes it makes itself.
 void ExactCuts::build() {
   const Body& body = graph_.step();
   const Effects effects(*graph_.context, body);
-  IdSet<NodeId> written(body.nodes.size()), written_in_forward(body.nodes.size());
+  IdSet<NodeId> written(body.nodes.size()), written_in_forward(body.nodes.size()),
+      is_priced(body.nodes.size());
   for (NodeId id : body.order)
     for (const StorageAccess& access : effects.accesses_of(id))
       if (access.writes && !is_wait(body.nodes[id])) {
@@ -81,15 +107,7 @@ void ExactCuts::build() {
     const bool is_fixed = node.kind == NodeKind::kPlaceholder || touches_written || !can_do_again(id);
     const FlowNetwork::Edge edge = network_.add_edge(source, in, is_fixed ? FlowNetwork::kInfinite : 0);
     if (!is_fixed) priced_.emplace_back(id, edge);
-    const bool is_kept = can_keep(id) || (is_fixed && can_save(*graph_.context, node));
-    std::int64_t bytes = FlowNetwork::kInfinite;
-    if (node.kind == NodeKind::kPlaceholder || (is_kept && costs_.is_state[id.index()] != 0)) {
-      bytes = 0;
-    } else if (is_kept) {
-      bytes = static_cast<std::int64_t>(kScale) *
-              std::max<std::int64_t>(costs_.bytes[costs_.base[id.index()].index()], 1);
-    }
-    network_.add_edge(in, out, bytes);
+    price_saving(id, is_fixed, is_priced);
     for (NodeId user : joint_.users[id]) {
       if (body.nodes[user].kind == NodeKind::kOutput || joint_.seed(user)) continue;
       network_.add_edge(out, 2 * user.index(), FlowNetwork::kInfinite);
@@ -102,8 +120,9 @@ void ExactCuts::build() {
 
 BudgetCut ExactCuts::cut_at(double lambda) {
   for (const auto& [id, edge] : priced_)
-    network_.set_capacity(edge, static_cast<std::int64_t>(std::llround(
-                                    std::min(lambda * costs_.seconds[id.index()] * kScale, 1e17))));
+    network_.set_capacity(
+        edge,
+        static_cast<std::int64_t>(std::floor(std::min(lambda * costs_.seconds[id.index()] * kScale, 1e17))));
   const auto source = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size());
   const std::int64_t value = network_.cut(source, source + 1);
   if (value >= FlowNetwork::kInfinite)
@@ -174,7 +193,7 @@ std::optional<BudgetCut> ExactCuts::combine(const BudgetCut& fast, const BudgetC
   return mixed;
 }
 
-// Layers from the last to the first take what the smaller cut does, as long as that is needed.
+// Layers from the first to the last take what the smaller cut does, as long as that is needed.
 BudgetCut ExactCuts::mix(const BudgetCut& fast, const BudgetCut& small, std::int64_t bytes, double seconds) {
   Layers layers(*graph_.context);
   std::map<std::int64_t, std::vector<NodeId>> differing;
@@ -248,7 +267,7 @@ BudgetCut ExactCuts::cut_within(std::int64_t bytes) {
     const auto [fast, small] = bracket(bytes, -1);
     result = mix(fast, small, bytes, -1);
   }
-  result.bound_seconds = std::min(find_bound(result.totals.bytes), result.totals.seconds);
+  result.bound_seconds = clip_bound(find_bound(result.totals.bytes), result.totals.seconds);
   return result;
 }
 
@@ -260,7 +279,7 @@ BudgetCut ExactCuts::cut_within_seconds(double seconds) {
     const auto [fast, small] = bracket(0, std::max(seconds, 0.0));
     result = mix(fast, small, 0, std::max(seconds, 0.0));
   }
-  result.bound_seconds = std::min(find_bound(result.totals.bytes), result.totals.seconds);
+  result.bound_seconds = clip_bound(find_bound(result.totals.bytes), result.totals.seconds);
   return result;
 }
 

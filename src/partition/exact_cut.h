@@ -4,6 +4,8 @@
 //
 //   source -> v_in   lambda * seconds(v), infinite for inputs and for what may not run twice
 //   v_in -> v_out    bytes(v), infinite for views, tuples and groups: their base is saved, or they are found again
+//   source -> s      bytes(s), of storage s that shows in values which may not run twice, but may be saved
+//   s -> v_out       infinite, for each of these values; they have no v_in -> v_out
 //   v_out -> u_in    infinite, for each user
 //   u_in -> sink     infinite, for each call of backward
 //
@@ -50,12 +52,14 @@ class ExactCuts {
   BudgetCut cut_within(std::int64_t bytes);
   // At most `seconds`, with as few bytes as layers allow.
   BudgetCut cut_within_seconds(double seconds);
+  // By all cuts so far: none of the choices here that holds no more than `bytes` computes less again.
+  double find_bound(std::int64_t bytes) const;
 
  private:
   void build();
+  void price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced);
   bool can_do_again(NodeId id) const;
   bool can_keep(NodeId id) const;
-  double find_bound(std::int64_t bytes) const;
   BudgetCut mix(const BudgetCut& fast, const BudgetCut& small, std::int64_t bytes, double seconds);
   std::optional<BudgetCut> combine(const BudgetCut& fast, const BudgetCut& small,
                                    const std::vector<std::uint8_t>& takes_small);

@@ -5,27 +5,11 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/seeds.h"
 #include "ops/op.h"
 
 namespace epweave {
 namespace {
-
-bool is_tangent(const Graph& graph, const Node& node) {
-  return node.kind == NodeKind::kPlaceholder &&
-         graph.text(node.name).find("tangents") != std::string_view::npos;
-}
-
-// A gradient of 1: as large as a number that forward computed, read by backward alone.
-bool is_one_for_loss(const Graph& graph, const Joint& joint, NodeId id) {
-  const Node& node = graph.step().nodes[id];
-  if (node.op == nullptr || node.op->family != OpFamily::kLike || node.op->makes_zeros || node.op->is_random)
-    return false;
-  const TensorType* type = tensor_of(*graph.context, node.type);
-  const auto users = joint.users[id];
-  if (type == nullptr || !is_floating(type->dtype) || type->rank() != 0 || users.empty()) return false;
-  const auto reads_backward = [&](NodeId user) { return graph.step().nodes[user].is_backward(); };
-  return std::ranges::all_of(users, reads_backward) && std::ranges::none_of(joint.inputs[id], reads_backward);
-}
 
 std::vector<NodeId> list_outputs(const Graph& graph) {
   const Body& body = graph.step();
@@ -54,7 +38,7 @@ void find_backward(const Graph& graph, Joint& joint) {
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
     if (node.kind == NodeKind::kOutput) continue;
-    if (is_tangent(graph, node) || is_one_for_loss(graph, joint, id)) {
+    if (is_seed(graph, joint.inputs, joint.users, id)) {
       joint.seeds.push_back(id);
       joint.is_seed[id.index()] = 1;
     }

@@ -5,8 +5,8 @@
 //   %d = div(%one, %n)  bwd           backward: all that follows from seeds, by values or
 //                                   by storage, and writes of backward
 //
-// A placeholder whose name contains "tangents" is a seed, too (AOTAutograd's joint graphs). Outputs with role `grad`,
-// and those that follow from seeds, are backward's; the others are forward's.
+// What a seed is: analysis/seeds.h. Outputs with role `grad`, and those that follow from seeds, are backward's; the others are
+// forward's.
 #pragma once
 
 #include <vector>

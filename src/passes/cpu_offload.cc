@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 
 #include "analysis/collectives.h"
 #include "analysis/layers.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/users.h"
+#include "analysis/write_places.h"
 #include "ir/facts.h"
 #include "ir/types/layout.h"
 #include "ops/memory_traits.h"
@@ -21,6 +23,24 @@ namespace epweave {
 namespace {
 
 constexpr std::int64_t kSmallest = 4096;  // bytes: less is not worth a copy
+
+// Calls visit(NodeId) once for each call that reads the value or a view that forward takes of it.
+template <class Visit>
+void visit_readers(const Body& body, const NodeLists& users, MemoryTraits& traits, NodeId value,
+                   const Visit& visit) {
+  std::unordered_set<NodeId> seen;
+  std::vector<NodeId> shown = {value};
+  while (!shown.empty()) {
+    const NodeId id = shown.back();
+    shown.pop_back();
+    for (NodeId user : users[id]) {
+      const Node& node = body.nodes[user];
+      if (node.kind != NodeKind::kCall || !seen.insert(user).second) continue;
+      visit(user);
+      if (!node.is_backward() && traits.has(node, kIsAliasOp)) shown.push_back(user);
+    }
+  }
+}
 
 // ---------------------------------------------------------------------------- tags
 
@@ -42,8 +62,8 @@ class OffloadTagger {
     for (NodeId id : body_.order) {
       const Node& node = body_.nodes[id];
       const std::int64_t layer = layers_.of(node);
-      if (node.is_backward() || layer == kNoLayer || layer == last_layer || !is_kept(id, node)) continue;
-      if (const auto bytes = find_bytes(node)) candidates.push_back({id, *bytes});
+      if (node.is_backward() || layer == kNoLayer || layer == last_layer) continue;
+      if (const auto bytes = find_bytes(node); bytes && is_kept(id, node)) candidates.push_back({id, *bytes});
     }
     std::ranges::stable_sort(candidates, std::greater(), &Candidate::bytes);
     return tag(candidates, gib);
@@ -70,29 +90,15 @@ class OffloadTagger {
   bool is_kept(NodeId id, const Node& node) {
     if (node.recompute == tags_.must_save) return true;
     if (tags_.is_recomputed(node.recompute)) return false;
-    IdSet<NodeId> seen;
-    bool has_backward = false;
-    return !is_recomputed_from(id) && (visit_readers(id, seen, has_backward), has_backward);
+    bool is_read_in_backward = false, is_recomputed_from = false;
+    visit_readers(body_, users_, traits_, id, [&](NodeId reader) {
+      is_read_in_backward |= body_.nodes[reader].is_backward();
+      is_recomputed_from |= tags_.is_recomputed(body_.nodes[reader]);
+    });
+    return is_read_in_backward && !is_recomputed_from;
   }
 
   bool is_alias(const Node& node) { return traits_.has(node, kIsAliasOp); }
-
-  bool is_recomputed_from(NodeId id) {
-    return std::ranges::any_of(users_[id], [&](NodeId user) {
-      const Node& node = body_.nodes[user];
-      if (node.kind != NodeKind::kCall || node.is_backward()) return false;
-      return tags_.is_recomputed(node.recompute) || (is_alias(node) && is_recomputed_from(user));
-    });
-  }
-
-  void visit_readers(NodeId id, IdSet<NodeId>& seen, bool& has_backward) {
-    for (NodeId user : users_[id]) {
-      const Node& node = body_.nodes[user];
-      if (node.kind != NodeKind::kCall || !seen.insert(user)) continue;
-      has_backward = has_backward || node.is_backward();
-      if (!node.is_backward() && is_alias(node)) visit_readers(user, seen, has_backward);
-    }
-  }
 
   // None where the value cannot be moved or is too small. What has no number counts as large enough.
   std::optional<std::int64_t> find_bytes(const Node& node) {
@@ -163,6 +169,7 @@ class Offloader {
         tags_(graph),
         users_(list_users(context_, body_)),
         positions_(find_positions(body_, body_.order)),
+        facts_(graph),
         traits_(context_),
         layers_(context_),
         list_(body_.order),
@@ -171,24 +178,52 @@ class Offloader {
         cpu_(graph.intern("cpu")) {}
 
   std::vector<std::string> run(const CpuOffloadOptions& options) {
-    std::vector<Offloaded> all;
-    for (NodeId id : body_.order)
-      if (body_.nodes[id].recompute == tags_.must_offload && !body_.nodes[id].is_backward()) find(id, all);
-    if (all.empty()) return {"no value that backward reads is tagged MUST_CPU_OFFLOAD"};
+    find_backward_begin();
+    const std::vector<Offloaded> all = find_all();
+    if (all.empty() && kept_.empty()) return {"no value that backward reads is tagged MUST_CPU_OFFLOAD"};
     for (const Offloaded& offloaded : all) insert(offloaded);
     if (options.defer > 0) defer_waits(options.defer);
     if (options.prefetch > 0) prefetch_reloads(options.prefetch);
     body_.order = list_.list();
-    return {fmt::format(
-        "{} values are kept on the host from forward to backward, {} of them read through views", all.size(),
-        std::ranges::count_if(all, [](const Offloaded& o) { return !o.views.empty(); }))};
+    return notes(all);
   }
 
  private:
   bool is_alias(NodeId id) { return traits_.has(body_.nodes[id], kIsAliasOp); }
   bool is_call(NodeId id) const { return body_.nodes[id].kind == NodeKind::kCall; }
 
-  void find(NodeId id, std::vector<Offloaded>& all) {
+  // The place of the first backward call; none: behind all.
+  void find_backward_begin() {
+    backward_begin_ = static_cast<std::uint32_t>(body_.order.size());
+    for (NodeId id : body_.order)
+      if (is_call(id) && body_.nodes[id].is_backward())
+        backward_begin_ = std::min(backward_begin_, positions_[id]);
+  }
+  bool is_in_forward(NodeId id) const {
+    return !body_.nodes[id].is_backward() && positions_[id] < backward_begin_;
+  }
+
+  std::vector<Offloaded> find_all() {
+    const WritePlaces writes(context_, body_);
+    std::vector<Offloaded> all;
+    for (NodeId id : body_.order)
+      if (body_.nodes[id].recompute == tags_.must_offload && !body_.nodes[id].is_backward())
+        find(id, writes, all);
+    return all;
+  }
+
+  std::vector<std::string> notes(const std::vector<Offloaded>& all) const {
+    std::vector<std::string> notes = {fmt::format(
+        "{} values are kept on the host from forward to backward, {} of them read through views", all.size(),
+        std::ranges::count_if(all, [](const Offloaded& o) { return !o.views.empty(); }))};
+    for (NodeId id : kept_)
+      notes.push_back(fmt::format(
+          "{} is tagged MUST_CPU_OFFLOAD and stays on the device: its storage is written behind it",
+          graph_.text(body_.nodes[id].name)));
+    return notes;
+  }
+
+  void find(NodeId id, const WritePlaces& writes, std::vector<Offloaded>& all) {
     const Node& node = body_.nodes[id];
     if (is_alias(id) || tensor_of(context_, node.type) == nullptr)
       throw PassError("cpu-offload.view",
@@ -196,31 +231,32 @@ class Offloader {
                                    : "it is tagged MUST_CPU_OFFLOAD and is no tensor",
                       site_of(graph_, node), "tag the value whose storage it is");
     Offloaded found{.value = id};
-    for (NodeId user : users_[id])
-      if (body_.nodes[user].is_backward()) add_reader(user, found);
-    IdSet<NodeId> seen;
-    follow_views(id, seen, found);
+    visit_readers(body_, users_, traits_, id, [&](NodeId reader) {
+      if (body_.nodes[reader].is_backward()) {
+        add_reader(reader, found);
+      } else if (is_alias(reader)) {
+        found.views.push_back(reader);
+      }
+    });
     if (found.readers.empty()) return;
+    if (is_written_behind(id, writes)) {
+      kept_.push_back(id);
+      return;
+    }
     std::ranges::sort(found.views, {}, [&](NodeId view) { return positions_[view]; });
     all.push_back(std::move(found));
+  }
+
+  // The copy has what the storage holds right behind the value, and writes to either do not reach the other.
+  bool is_written_behind(NodeId value, const WritePlaces& writes) const {
+    const auto end = static_cast<std::uint32_t>(body_.order.size());
+    return writes.any(writes.effects().storage_of(value), positions_[value], end);
   }
 
   void add_reader(NodeId reader, Offloaded& found) const {
     found.readers.push_back(reader);
     if (!found.first_reader || positions_[reader] < positions_[found.first_reader])
       found.first_reader = reader;
-  }
-
-  void follow_views(NodeId id, IdSet<NodeId>& seen, Offloaded& found) {
-    for (NodeId user : users_[id]) {
-      if (!is_call(user)) continue;
-      if (body_.nodes[user].is_backward()) {
-        if (id != found.value) add_reader(user, found);
-      } else if (is_alias(user) && seen.insert(user)) {
-        found.views.push_back(user);
-        follow_views(user, seen, found);
-      }
-    }
   }
 
   // ------------------------------------------------------------------------- insertion
@@ -231,6 +267,9 @@ class Offloader {
     const TensorType tensor = *tensor_of(context_, type);
     TensorType host = tensor;
     host.device = cpu_;
+    host.strides =
+        contiguous_strides(facts_, tensor.sizes);  // as the op makes it; reload names the value's own
+    host.offset = ExprId();
     const TypeId host_type = context_.types.tensor(host);
 
     const NodeId offload = make("ao.offload.default", value, {Arg::node(value)}, host_type);
@@ -308,19 +347,14 @@ class Offloader {
   // The last forward call that reads the storage, or the element of it that is a tensor.
   NodeId find_last_use(NodeId value) {
     NodeId last = value;
-    IdSet<NodeId> seen;
-    find_last_reader(value, seen, last);
+    visit_readers(body_, users_, traits_, value, [&](NodeId reader) {
+      if (is_in_forward(reader) && positions_[reader] > positions_[last]) last = reader;
+    });
     if (tensor_of(context_, body_.nodes[last].type) != nullptr) return last;
     for (NodeId user : users_[last])
-      if (is_call(user) && tensor_of(context_, body_.nodes[user].type) != nullptr) return user;
+      if (is_call(user) && is_in_forward(user) && tensor_of(context_, body_.nodes[user].type) != nullptr)
+        return user;
     return {};
-  }
-  void find_last_reader(NodeId id, IdSet<NodeId>& seen, NodeId& last) {
-    for (NodeId user : users_[id]) {
-      if (!is_call(user) || body_.nodes[user].is_backward()) continue;
-      if (positions_[user] > positions_[last]) last = user;
-      if (is_alias(user) && seen.insert(user)) find_last_reader(user, seen, last);
-    }
   }
 
   // ------------------------------------------------------------------------- moves
@@ -362,8 +396,11 @@ class Offloader {
     const auto find_layer = [&](std::int64_t wanted) {
       return std::ranges::find(first, wanted, &std::pair<std::int64_t, std::size_t>::first);
     };
+    SideTable<NodeId, std::uint32_t> place_of;
+    std::uint32_t places = 0;
     for (NodeId id = list_.first(); id; id = list_.next(id)) {
       const Node& node = body_.nodes[id];
+      place_of.at(id) = places++;
       if (!is_call(id) || !node.is_backward() || is_offload_call(node)) continue;
       const std::int64_t own = layers_.of(node);
       if (layer == own) continue;
@@ -376,7 +413,10 @@ class Offloader {
       if (found == first.end()) continue;
       const std::int64_t place = found - first.begin() - prefetch;
       const std::size_t region = place < 0 ? 0 : first[static_cast<std::size_t>(place)].second;
-      if (region < found->second) list_.put_before(begins[region], reload);
+      const NodeId sent = context_.args[body_.nodes[reload].args][0].as_node();
+      const bool is_earlier =
+          place_of[begins[region]] < place_of[reload] && place_of[sent] < place_of[begins[region]];
+      if (region < found->second && is_earlier) list_.put_before(begins[region], reload);
     }
   }
 
@@ -399,11 +439,14 @@ class Offloader {
   const RecomputeTags tags_;
   NodeLists users_;
   IdVector<NodeId, std::uint32_t> positions_;
+  std::uint32_t backward_begin_ = 0;
+  Facts facts_;
   MemoryTraits traits_;
   Layers layers_;
   OrderList list_;
   NodeNames names_;
   StringId pass_, cpu_;
+  std::vector<NodeId> kept_;  // tagged, but on the device
   std::vector<Sent> sent_;
   std::vector<NodeId> reloads_;
 };

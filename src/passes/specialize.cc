@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -431,6 +432,20 @@ void drop_unbound_coordinates(Graph& graph, const World& world) {
   });
 }
 
+// Numbers of the file's rank that the graph has where it must compute the rank's own.
+void require_numbers_of(const Graph& graph, RankChange change) {
+  if (change.from == change.to) return;
+  for (const RankLiteral& literal : find_rank_literals(graph, change.from).proved) {
+    if (!literal.value.is_int() || literal.value.as_int() == literal.at(change.to)) continue;
+    throw PassError(
+        "specialize.baked",
+        fmt::format("{} is rank {}'s; on rank {} it must be {} = {}", literal.value.as_int(), change.from,
+                    change.to, print_expression(graph, literal), literal.at(change.to)),
+        site_of(graph, graph.step().nodes[literal.node]),
+        "replace such numbers first: epweave generalize G --repair -o OUT");
+  }
+}
+
 }  // namespace
 
 PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
@@ -450,6 +465,7 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
         "make one graph for all ranks first: epweave generalize, of this graph with --repair, or "
         "of the traces of several ranks");
   }
+  require_numbers_of(graph, change);
   PassResult result{graph};
   Graph& made = result.graph;
   const RankGroups groups(graph, world, change.to);
@@ -472,6 +488,7 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
   set_info(made, "rank", Arg::integer(change.to));
   set_info(made, kRankGroupsKey, std::nullopt);
   set_info(made, kRankAgnosticKey, std::nullopt);
+  set_info(made, kFingerprintKey, std::nullopt);  // of the graph for all ranks
   if (find_entry(*made.context, made.info, kOneRankKey) != nullptr)
     set_info(made, kOneRankKey, Arg::boolean(false));
   if (!groups.numbered().empty())

@@ -11,7 +11,7 @@ namespace epweave {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
-constexpr std::string_view kNotInWord = " \t\r\n,{}[]=\"\\";
+constexpr std::string_view kNotInWord = " \t\r\n,{}[]=\"\\", kNotInValue = " \t\r\n,{}[]\"\\";
 
 bool is_word(std::string_view text) {
   return !text.empty() && text.find_first_of(kNotInWord) == std::string_view::npos;
@@ -155,7 +155,9 @@ class Parser {
   std::string parse_item() {
     skip_space();
     if (take('"')) return parse_quoted(at_ - 1);
-    const std::string_view word = take_word();
+    // Of a value, `=` is a letter like others, but for the first: cluster=h100+nic=400e9.
+    const bool begins = at_ < text_.size() && text_[at_] != '=';
+    const std::string_view word = begins ? take_until(kNotInValue) : std::string_view();
     if (word.empty()) fail(at_, "a value is missing", "a word, a quoted text, or a list in brackets");
     return std::string(word);
   }
@@ -225,8 +227,9 @@ class Parser {
     ++at_;
     return true;
   }
-  std::string_view take_word() {
-    const std::size_t end = std::min(text_.find_first_of(kNotInWord, at_), text_.size());
+  std::string_view take_word() { return take_until(kNotInWord); }
+  std::string_view take_until(std::string_view ends) {
+    const std::size_t end = std::min(text_.find_first_of(ends, at_), text_.size());
     const std::string_view word = text_.substr(at_, end - at_);
     at_ = end;
     return word;

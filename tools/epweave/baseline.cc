@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace epweave::cli {
@@ -31,6 +32,21 @@ void compare_figure(const Json& before, const Json& now, const char* key, double
   if (is > was * (1 + tolerance)) worse.push_back(fmt::format("{} grew from {} to {}", key, was, is));
 }
 
+// Figures of a step that has none of the same collectives say nothing.
+void require_same_step(const Json& before, const Json& now, const std::string& path) {
+  const auto shares = shares_of(before);
+  const Json& collectives = now.at("collectives");
+  const bool any_known = std::ranges::any_of(collectives, [&](const Json& collective) {
+    return std::ranges::any_of(collective.at("origins"), [&](const Json& origin) {
+      return shares.contains(origin.get<std::string>());
+    });
+  });
+  if (!any_known && (!collectives.empty() || !shares.empty()))
+    throw InputError(
+        fmt::format("{}: none of its {} collectives is one of this graph's: it is of another step", path,
+                    before.at("collectives").size()));
+}
+
 }  // namespace
 
 std::vector<std::string> list_regressions(const Json& before, const Json& now, double tolerance,
@@ -39,10 +55,11 @@ std::vector<std::string> list_regressions(const Json& before, const Json& now, d
   try {
     compare_figure(before, now, "makespan_ms", tolerance, worse);
     compare_figure(before, now, "peak_bytes", tolerance, worse);
+    require_same_step(before, now, path);
     const auto shares = shares_of(before);
     for (const Json& collective : now.at("collectives")) {
       const double share = exposed_share(collective);
-      if (share <= kHidden + tolerance) continue;
+      if (share <= kHidden) continue;
       for (const Json& origin : collective.at("origins")) {
         const auto was = shares.find(origin.get<std::string>());
         if (was == shares.end() || was->second > kHidden) continue;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
 #include "commands.h"
 #include "common/graphs.h"
@@ -38,6 +39,19 @@ Json text_or_null(const std::optional<std::string>& text) {
   return text ? Json(*text) : Json(nullptr);
 }
 
+// A graph that all ranks run has no number of one rank.
+void require_for_all_ranks(const Graph& graph) {
+  if (!is_rank_agnostic(graph)) return;
+  const Rank rank = read_world(graph).file_rank;
+  for (const RankLiteral& literal : find_rank_literals(graph, rank).proved)
+    if (literal.value.is_int())
+      throw PassError("artifact.baked",
+                      fmt::format("{} is rank {}'s alone; it must be {}", literal.value.as_int(), rank,
+                                  print_expression(graph, literal)),
+                      site_of(graph, graph.step().nodes[literal.node]),
+                      "replace such numbers first: epweave generalize G --repair -o OUT");
+}
+
 int make(const ArtifactCommand& command, Console& console) {
   if (!command.against.path.empty() || !command.allow.empty() || command.rank)
     throw UsageError("--against, --allow and --rank are for artifact check");
@@ -47,6 +61,7 @@ int make(const ArtifactCommand& command, Console& console) {
   check_output(command.output);
   Fingerprint config = read_config(command.config);
   Graph graph = read_sound_input(command.input, nullptr, Soundness::kStructure);
+  require_for_all_ranks(graph);
   Fingerprint fingerprint = take_fingerprint(graph, sha256_hex);
   fingerprint.merge(config);
   write_fingerprint(graph, fingerprint);
@@ -90,7 +105,11 @@ class Check {
   }
 
   void require_rank(const Graph& graph) const {
-    const Rank own = read_world(graph).file_rank;
+    const World world = read_world(graph);
+    const Rank own = world.file_rank;
+    if (command_.rank && *command_.rank >= world.size)
+      throw UsageError(
+          fmt::format("--rank {}: there is no such rank in a world of {}", *command_.rank, world.size));
     if (!command_.rank || is_rank_agnostic(graph) || own == *command_.rank) return;
     throw InputError(
         fmt::format("{}: the graph is rank {}'s alone, not rank {}'s; make the artifact of a graph for "

@@ -102,8 +102,7 @@ class Partition {
                .keeps_heavy = options.policy == "exact" && budget_.kind == Budget::Kind::kNone}) {}
 
   int run() {
-    BudgetCut chosen = choose();
-    chosen.bound_seconds = std::max(0.0, std::min(chosen.bound_seconds, chosen.totals.seconds));
+    const BudgetCut chosen = choose();
     const Halves halves = split_joint(graph_, joint_, chosen.cut);
     require_proof(halves);
     const std::int64_t peak = find_peak_of(halves, chosen.totals);
@@ -144,10 +143,13 @@ class Partition {
     BudgetCut chosen;
     chosen.cut = options_.policy == "tags" ? cut_by_tags(graph_, joint_) : cut_as_torch(graph_, joint_);
     chosen.totals = add_up(graph_, chosen.cut, costs_);
-    // What these bytes need at least, if whole parameters are not among them.
+    // What these bytes need at least, if whole parameters are not among them. None is known for a choice that exact cuts
+    // cannot make, as to compute an exchange again.
     const std::int64_t activations = chosen.totals.bytes - chosen.totals.gathered;
-    if (cuts_.smallest().totals.bytes <= activations)
-      chosen.bound_seconds = cuts_.cut_within(activations).bound_seconds;
+    if (cuts_.smallest().totals.bytes > activations) return chosen;
+    cuts_.cut_within(activations);
+    if (const double bound = cuts_.find_bound(activations); bound <= chosen.totals.seconds)
+      chosen.bound_seconds = bound;
     return chosen;
   }
 

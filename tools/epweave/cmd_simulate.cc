@@ -42,6 +42,8 @@ void require_use(const StepModel& model, const MeasuredCosts& costs, const std::
 
 int report_regressions(const SimulateOptions& options, Json& report, Console& console) {
   const Json before = parse_unique_json(read_bytes(options.baseline), options.baseline);
+  if (before.is_object() && before.contains("cluster") && before.at("cluster") != report.at("cluster"))
+    console.warn(fmt::format("{} was predicted for another cluster", options.baseline));
   const auto worse = list_regressions(before, report, options.tolerance, options.baseline);
   for (const std::string& line : worse) console.requested("worse than the baseline: " + line);
   report["regressions"] = worse;

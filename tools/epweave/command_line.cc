@@ -543,11 +543,13 @@ std::function<int(Console&)> bind_convert(const Choices& choices) {
   if (to_chakra && (options.folder.empty() || has_out))
     throw UsageError("convert --to chakra writes a folder: give it with -o DIR, and no OUT");
   if (!to_chakra && !options.folder.empty())
-    throw UsageError("epweave convert takes '-o DIR' with --to chakra only: the file to write is its second argument: "
-                     "epweave convert IN OUT");
+    throw UsageError(
+        "epweave convert takes '-o DIR' with --to chakra only: the file to write is its second argument: "
+        "epweave convert IN OUT");
   if (!to_chakra && options.cluster != ConvertOptions().cluster)
     throw UsageError("convert --cluster is for --to chakra");
-  if (!to_chakra && !has_out) throw UsageError("epweave convert needs OUT: file to write, - for standard output");
+  if (!to_chakra && !has_out)
+    throw UsageError("epweave convert needs OUT: file to write, - for standard output");
   if (to_chakra) return [options](Console& console) { return convert_to_chakra(options, console); };
   return [options](Console& console) { return convert(options, console); };
 }

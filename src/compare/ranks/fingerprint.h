@@ -16,11 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "analysis/rank_view.h"
 #include "ir/graph.h"
 
 namespace epweave {
-
-inline constexpr std::string_view kFingerprintKey = "fingerprint";
 
 using Fingerprint = std::map<std::string, std::string>;  // by field
 

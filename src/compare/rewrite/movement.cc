@@ -3,9 +3,63 @@
 #include <algorithm>
 
 namespace epweave {
+namespace {
+
+// Whether all elements that a view shows, which are some, are in 0 .. extent.
+bool lies_in(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides, std::int64_t offset,
+             std::int64_t extent) {
+  if (offset < 0 || offset >= extent) return false;
+  std::int64_t last = offset;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 1) continue;
+    if (strides[d] < 0 || strides[d] > (extent - 1 - last) / (sizes[d] - 1)) return false;
+    last += strides[d] * (sizes[d] - 1);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> count_of(std::span<const std::int64_t> sizes) {
+  std::int64_t count = 1;
+  for (std::int64_t size : sizes) {
+    if (size < 0 || size > kMaxElements / count) return {};
+    count *= std::max<std::int64_t>(size, 1);
+  }
+  return std::ranges::find(sizes, 0) == sizes.end() ? count : 0;
+}
+
+std::optional<std::vector<Run>> runs_of(std::span<const std::int64_t> sizes,
+                                        std::span<const std::int64_t> strides, std::int64_t offset,
+                                        std::int64_t extent) {
+  std::vector<Run> runs;
+  const auto all = count_of(sizes);
+  if (all == 0) return runs;
+  if (!all || !lies_in(sizes, strides, offset, extent)) return {};
+  // The last dimensions that lie side by side are one run.
+  std::size_t outer = sizes.size();
+  std::int64_t run = 1;
+  while (outer > 0 && (strides[outer - 1] == run || sizes[outer - 1] == 1)) run *= sizes[--outer];
+  if (*all / run > kMaxPieces) return {};
+  std::vector<std::int64_t> index(outer);
+  for (std::int64_t n = 0; n < *all / run; ++n) {
+    std::int64_t first = offset;
+    for (std::size_t d = 0; d < outer; ++d)
+      if (index[d] != 0) first += index[d] * strides[d];
+    runs.push_back({first, run});
+    for (std::size_t d = outer; d-- > 0 && ++index[d] == sizes[d];) index[d] = 0;
+  }
+  return runs;
+}
+
+void Sequence::give_up() {
+  *this = {};
+  is_followed_ = false;
+}
 
 void Sequence::append(const Piece& piece) {
-  if (piece.count == 0) return;
+  if (piece.count == 0 || !is_followed_) return;
+  if (piece.count < 0 || piece.count > kMaxElements - size()) return give_up();
   if (!pieces_.empty()) {
     Piece& last = pieces_.back();
     if (last.term == piece.term && last.rank == piece.rank && last.first + last.count == piece.first) {
@@ -13,11 +67,13 @@ void Sequence::append(const Piece& piece) {
       return;
     }
   }
+  if (std::ssize(pieces_) == kMaxPieces) return give_up();
   begins_.push_back(size());
   pieces_.push_back(piece);
 }
 
 void Sequence::append(const Sequence& other, std::int64_t first, std::int64_t count) {
+  if (!other.is_followed_ || first < 0 || count < 0 || first > other.size() - count) return give_up();
   auto at = static_cast<std::size_t>(std::ranges::upper_bound(other.begins_, first) - other.begins_.begin());
   for (std::size_t i = at == 0 ? 0 : at - 1; i < other.pieces_.size() && count > 0; ++i) {
     Piece piece = other.pieces_[i];
@@ -60,7 +116,7 @@ Sequence MovementTerms::gather(const Sequence& x, std::uint64_t group, std::int6
     row.push_back({intern({.kind = TermKind::kGathered, .of = at_rank(piece), .what = group}), 0, piece.first,
                    piece.count});
   Sequence result;
-  for (std::int64_t rank = 0; rank < ranks; ++rank)
+  for (std::int64_t rank = 0; rank < ranks && result.is_followed(); ++rank)
     for (Piece piece : row) {
       piece.rank = rank;
       result.append(piece);

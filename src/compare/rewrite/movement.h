@@ -21,6 +21,25 @@
 
 namespace epweave {
 
+// No device holds more elements than this; products with kMaxPieces stay far from the ends of 64 bits.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+// What is in more pieces, is not followed: real buckets have some pieces for each tensor and rank, while a transposed
+// matrix has one for each element, and a piece takes 32 bytes.
+inline constexpr std::int64_t kMaxPieces = std::int64_t{1} << 20;
+
+// How many elements a tensor of these sizes has; none for a negative size, or more elements than are followed.
+std::optional<std::int64_t> count_of(std::span<const std::int64_t> sizes);
+
+// Neighbouring elements of storage.
+struct Run {
+  std::int64_t first = 0, count = 0;
+};
+// What a view shows of storage that has `extent` elements, in row-major order. None: it lies outside, or is in too many
+// runs.
+std::optional<std::vector<Run>> runs_of(std::span<const std::int64_t> sizes,
+                                        std::span<const std::int64_t> strides, std::int64_t offset,
+                                        std::int64_t extent);
+
 // What elements are taken from.
 using TermId = Id<struct MovementTermTag>;
 
@@ -52,15 +71,22 @@ struct Piece {
 
 class Sequence {
  public:
+  // False once it was to have too many elements or pieces, or elements that are nowhere: it is equal to none.
+  bool is_followed() const { return is_followed_; }
   std::int64_t size() const { return pieces_.empty() ? 0 : begins_.back() + pieces_.back().count; }
   std::span<const Piece> pieces() const { return pieces_; }
   void append(const Piece& piece);  // together with the last one where they continue each other
   void append(const Sequence& other, std::int64_t first, std::int64_t count);
-  friend bool operator==(const Sequence& a, const Sequence& b) { return a.pieces_ == b.pieces_; }
+  friend bool operator==(const Sequence& a, const Sequence& b) {
+    return a.is_followed_ && b.is_followed_ && a.pieces_ == b.pieces_;
+  }
 
  private:
+  void give_up();
+
   std::vector<Piece> pieces_;
   std::vector<std::int64_t> begins_;  // of each
+  bool is_followed_ = true;
 };
 
 class MovementTerms {
@@ -68,6 +94,7 @@ class MovementTerms {
   TermId intern(const MovedTerm& term);
   const MovedTerm& operator[](TermId id) const { return terms_[id]; }
 
+  // Of sequences that are followed, and 1 .. kMaxPieces ranks.
   Sequence cast(const Sequence& x, DType dtype);
   Sequence gather(const Sequence& x, std::uint64_t group, std::int64_t ranks);
   Sequence reduce(const Sequence& x, std::uint64_t group, std::uint64_t reduction);

@@ -26,7 +26,7 @@ bool can_repeat(const Node& node) {
   return !node.op->is_effectful || is_wait(node);
 }
 
-// Which calls of A may be done again, each chain of them on storage of its own.
+// Which calls of A may be done again, each chain of them on storage of its own: what writes storage, as often as it is made.
 class RepeatableCalls {
  public:
   RepeatableCalls(const Context& context, const Body& body)
@@ -36,7 +36,10 @@ class RepeatableCalls {
         if (access.writes && !is_wait(body.nodes[id])) writers_.at(access.storage).push_back(id);
   }
 
-  void choose(NodeId id) { chosen_.insert(id); }
+  void choose(NodeId id) {
+    chosen_.insert(id);
+    ++times_.at(id);
+  }
   bool is_chosen(NodeId id) const { return chosen_.contains(id); }
 
   // Leaves out what would find or leave storage in another state; fewer calls, until all that are left do not.
@@ -53,26 +56,47 @@ class RepeatableCalls {
 
  private:
   bool can_do(NodeId id) const {
-    if (!can_repeat(body_.nodes[id])) return false;
-    for (const StorageAccess& access : effects_.accesses_of(id)) {
-      if (is_wait(body_.nodes[id]) || writers_[access.storage].empty()) continue;
-      const bool is_own = chosen_.contains(access.storage);
-      if (is_own ? !has_all_writes(id, access.storage) : access.writes) return false;
-    }
-    return true;
+    const Node& node = body_.nodes[id];
+    if (!can_repeat(node) || !takes_own(id, effects_.storage_of(id))) return false;
+    if (is_wait(node)) return true;
+    return std::ranges::all_of(effects_.accesses_of(id), [&](const StorageAccess& access) {
+      if (writers_[access.storage].empty()) return true;
+      if (!is_made_again(access.storage)) return !access.writes;
+      if (access.writes && !is_done_as_often(id, access.storage)) return false;
+      return takes_own(id, access.storage) && has_earlier_writes(id, access.storage);
+    });
   }
 
-  // Of storage that is made again: what wrote it before, and what shows it, is done again, too.
-  bool has_all_writes(NodeId id, NodeId storage) const {
+  bool is_done_as_often(NodeId id, NodeId other) const {
+    return chosen_.contains(id) && times_[id] == times_[other];
+  }
+
+  // Each repeat makes storage of its own. An element of a tuple is made with its tuple, a constant never.
+  bool is_made_again(NodeId storage) const {
+    for (NodeId at = storage; at;) {
+      const Node& node = body_.nodes[at];
+      if (node.kind != NodeKind::kCall || !is_done_as_often(at, storage)) return false;
+      if (node.op == nullptr || node.op->family != OpFamily::kElement) return true;
+      const auto args = context_.args[node.args];
+      at = !args.empty() && args.front().is_node() ? args.front().as_node() : NodeId();
+    }
+    return false;
+  }
+
+  // Of storage that is made again, the n-th repeat takes only what shows the n-th.
+  bool takes_own(NodeId id, NodeId storage) const {
+    if (writers_[storage].empty() || !is_made_again(storage)) return true;
     bool is_own = true;
     for_each_input(context_, body_.nodes[id], [&](NodeId input) {
-      is_own = is_own && (effects_.storage_of(input) != storage || chosen_.contains(input));
+      is_own = is_own && (effects_.storage_of(input) != storage || is_done_as_often(input, storage));
     });
-    for (NodeId writer : writers_[storage]) {
-      if (writer == id) break;
-      is_own = is_own && chosen_.contains(writer);
-    }
     return is_own;
+  }
+
+  bool has_earlier_writes(NodeId id, NodeId storage) const {
+    const std::vector<NodeId>& writers = writers_[storage];
+    const auto end = std::ranges::find(writers, id);
+    return std::all_of(writers.begin(), end, [&](NodeId writer) { return chosen_.contains(writer); });
   }
 
   const Context& context_;
@@ -80,6 +104,7 @@ class RepeatableCalls {
   Effects effects_;
   SideTable<NodeId, std::vector<NodeId>> writers_;  // by storage, in order
   IdSet<NodeId> chosen_;
+  SideTable<NodeId, std::uint32_t> times_;  // that a call is to be done again
 };
 
 class RepeatWriter {

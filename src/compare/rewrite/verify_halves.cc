@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "analysis/seeds.h"
+
 namespace epweave {
 namespace {
 
@@ -32,7 +34,14 @@ class HalfJoiner {
         result_(joint),
         saved_(joint.intern("saved")),
         tangent_(joint.intern("tangent")) {
-    for (NodeId id : joint.step().order) names_.at(joint.step().nodes[id].name) = id;
+    std::size_t position = 0;
+    for (NodeId id : joint.step().order) {
+      const Node& node = joint.step().nodes[id];
+      names_.at(node.name) = id;
+      if (node.kind == NodeKind::kPlaceholder && position < joint.inputs.size())
+        roles_.emplace(node.name, key_of(joint.inputs[position++]));
+    }
+    find_seeds();
   }
 
   Graph run() {
@@ -51,6 +60,13 @@ class HalfJoiner {
  private:
   using RoleKey = std::tuple<StringId, StringId, StringId, StringId>;
   static RoleKey key_of(const InputRole& role) { return {role.role, role.name, role.fqn, role.which}; }
+
+  void find_seeds() {
+    const NodeLists inputs = list_inputs(context_, joint_.step());
+    const NodeLists users = invert(inputs, joint_.step().order);
+    for (NodeId id : joint_.step().order)
+      if (is_seed(joint_, inputs, users, id)) seeds_.insert(joint_.step().nodes[id].name);
+  }
 
   void fail(std::string_view invariant, std::string message, std::string node) {
     violations_.push_back({std::string(invariant), std::move(message), {.node = std::move(node)}, {}});
@@ -110,26 +126,38 @@ class HalfJoiner {
   }
 
   void add_forward() {
-    SideTable<StringId, std::size_t> positions(joint_.inputs.size());
-    std::size_t position = 0, input = 0;
-    for (NodeId id : joint_.step().order)
-      if (joint_.step().nodes[id].kind == NodeKind::kPlaceholder)
-        positions.at(joint_.step().nodes[id].name) = position++;
+    std::size_t input = 0;
     for (NodeId id : forward_.step().order) {
       const Node& node = forward_.step().nodes[id];
       if (node.kind == NodeKind::kOutput) continue;
       add(forward_, id, forward_nodes_);
-      if (node.kind != NodeKind::kPlaceholder || input >= forward_.inputs.size()) continue;
-      if (const std::size_t at = positions[node.name];
-          at < joint_.inputs.size() && key_of(joint_.inputs[at]) != key_of(forward_.inputs[input]))
-        fail("halves-input", "it has another role than in the joint graph",
-             std::string(forward_.text(node.name)));
-      inputs_.emplace(key_of(forward_.inputs[input++]), forward_nodes_[id]);
+      if (node.kind == NodeKind::kPlaceholder) add_forward_input(id, input++);
     }
     const std::vector<Arg> results = list_results(forward_);
     for (std::size_t i = 0; i < results.size() && i < forward_.outputs.size(); ++i)
       if (forward_.outputs[i].role == saved_ && results[i].is_node())
-        saved_values_.emplace(forward_.outputs[i].fqn, forward_nodes_[results[i].as_node()]);
+        add_saved(forward_.outputs[i].fqn, forward_nodes_[results[i].as_node()]);
+  }
+
+  // The input has the role of what it claims to be: callers go by roles, the proof by claims.
+  void add_forward_input(NodeId id, std::size_t position) {
+    const std::string name(forward_.text(forward_.step().nodes[id].name));
+    if (position >= forward_.inputs.size()) return fail("halves-input", "it has no role", name);
+    const RoleKey role = key_of(forward_.inputs[position]);
+    const NodeId value = forward_nodes_[id];
+    const NameList& origins = result_.step().nodes[value].provenance.back().origins;
+    const bool is_same = std::ranges::all_of(origins, [&](StringId origin) {
+      const auto found = roles_.find(origin);
+      return found != roles_.end() && found->second == role;
+    });
+    if (!is_same)
+      fail("halves-input", "it has another role than what it stands for in the joint graph", name);
+    if (!inputs_.emplace(role, value).second) fail("halves-input", "another input has the same role", name);
+  }
+
+  void add_saved(StringId name, NodeId value) {
+    if (!saved_values_.emplace(name, value).second)
+      fail("halves-output", fmt::format("the forward half returns saved {} twice", result_.text(name)), "");
   }
 
   void add_backward() {
@@ -141,16 +169,20 @@ class HalfJoiner {
         add(backward_, id, backward_nodes_);
         continue;
       }
-      const InputRole role = input < backward_.inputs.size() ? backward_.inputs[input] : InputRole{};
-      ++input;
-      if (const NodeId value = find_input(role)) {
-        check_type(node, result_.step().nodes[value]);
-        backward_nodes_.at(id) = value;
-      } else {
-        fail("halves-input", "it is nothing that the forward half returns or takes, by its role",
-             std::string(backward_.text(node.name)));
-      }
+      add_backward_input(id, input++);
     }
+  }
+
+  void add_backward_input(NodeId id, std::size_t position) {
+    const Node& node = backward_.step().nodes[id];
+    const std::string name(backward_.text(node.name));
+    if (position >= backward_.inputs.size()) return fail("halves-input", "it has no role", name);
+    const NodeId value = find_input(backward_.inputs[position]);
+    if (!value)
+      return fail("halves-input",
+                  "by its role it is nothing that the forward half returns or takes, and no seed", name);
+    check_type(node, result_.step().nodes[value]);
+    backward_nodes_.at(id) = value;
   }
 
   NodeId find_input(const InputRole& role) {
@@ -163,10 +195,10 @@ class HalfJoiner {
     return found == inputs_.end() ? NodeId() : found->second;
   }
 
-  // The joint graph's own node: a gradient that the caller passes.
+  // The joint graph's own node: a gradient that the caller passes. Only where its backward begins: all else is computed.
   NodeId add_seed(StringId name) {
     const NodeId seed = names_[name];
-    if (!seed || !taken_.insert(name)) return {};
+    if (!seed || !seeds_.contains(name) || !taken_.insert(name)) return {};
     Node node = joint_.step().nodes[seed];
     const auto redirect = [&](Arg arg) {
       if (!arg.is_node()) return arg;
@@ -254,6 +286,8 @@ class HalfJoiner {
   Graph result_;
   StringId saved_, tangent_;
   SideTable<StringId, NodeId> names_;  // of the joint graph
+  std::map<StringId, RoleKey> roles_;  // of the joint graph's inputs
+  IdSet<StringId> seeds_;              // of the joint graph
   IdSet<StringId> claimed_, taken_;    // origins that a node of F has; names of the result
   SideTable<NodeId, NodeId> forward_nodes_, backward_nodes_;
   std::map<RoleKey, NodeId> inputs_;         // F's, by role

@@ -3,15 +3,16 @@
 // F and B are put behind one another: each input of B becomes what its role says,
 //
 //   role saved       F's output of role saved with the same name
-//   role tangent     G's seed of that name: the caller passes what G computes there
+//   role tangent     G's seed of that name (analysis/seeds.h): the caller passes what G computes there
 //   other roles      F's input with the same role, name and fqn
 //
 // and the outputs of both, by their roles, become the outputs of G. That is a rewrite of G (verify_rewrite.h), in which B
 // computes some calls of F again (repeats.h); it is proved as any other. A node without provenance claims to be G's of its
 // name, or what that was computed of once more where F has it, too.
 //
-//   halves-input     an input of B is nothing that F returns or takes, or has another type
-//   halves-output    the outputs of F and B are not those of G, each once
+//   halves-input     an input of F has not the role of what it stands for, or that of another; an input of B is neither
+//                    something that F returns or takes, nor a seed, or has another type
+//   halves-output    the outputs of F and B are not those of G, each once; F returns a saved name twice
 //   rewrite-*        what B or F computes is not what G computes (verify_rewrite.h)
 #pragma once
 

@@ -15,31 +15,7 @@
 namespace epweave {
 namespace {
 
-std::int64_t product(std::span<const std::int64_t> sizes) {
-  std::int64_t result = 1;
-  for (std::int64_t size : sizes) result *= size;
-  return result;
-}
-
-// Calls visit(first, count) for stretches of storage that a view shows, in row-major order.
-template <class Visit>
-void visit_runs(std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides,
-                std::int64_t offset, const Visit& visit) {
-  // The last dimensions that lie side by side are one run.
-  std::size_t outer = sizes.size();
-  std::int64_t run = 1;
-  while (outer > 0 && (strides[outer - 1] == run || sizes[outer - 1] == 1)) run *= sizes[--outer];
-  if (outer == 0) return visit(offset, run);
-  const std::int64_t count = product(sizes.subspan(0, outer));
-  std::vector<std::int64_t> index(outer);
-  for (std::int64_t n = 0; n < count; ++n) {
-    std::int64_t first = offset;
-    for (std::size_t d = 0; d < outer; ++d) first += index[d] * strides[d];
-    visit(first, run);
-    for (std::size_t d = outer; d-- > 0 && ++index[d] == sizes[d];) index[d] = 0;
-  }
-}
-
+// Of sizes that count_of counts.
 std::vector<std::int64_t> row_major(std::span<const std::int64_t> sizes) {
   std::vector<std::int64_t> strides(sizes.size(), 1);
   for (std::size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
@@ -61,6 +37,15 @@ bool keeps_order(const Node& node) {
   return family == OpFamily::kReshape || family == OpFamily::kUnsqueeze || family == OpFamily::kSqueeze ||
          node.op->type_rule == rules::alias;
 }
+// Whether a range meets none that is there, and adds it.
+bool add_apart(std::map<std::int64_t, std::int64_t>& ranges, const Run& run) {
+  const auto next = ranges.lower_bound(run.first);
+  if (next != ranges.end() && next->first < run.first + run.count) return false;
+  if (next != ranges.begin() && std::prev(next)->second > run.first) return false;
+  ranges.emplace_hint(next, run.first, run.first + run.count);
+  return true;
+}
+
 bool is_functional_launch(const Node& node) {
   return is_launch(node) && !node.op->writes && node.op->returns.size() == 1 &&
          node.op->returns.front().type == "Tensor";
@@ -80,6 +65,8 @@ MovementCheck::MovementCheck(RewriteClaims& claims, const Effects& effects_a, co
   has_moved_ =
       std::ranges::any_of(b_.order, [&](NodeId id) { return claims_[id].kind == ClaimKind::kMoved; });
   if (!has_moved_) return;
+  memory_.emplace(context_, b_);
+  later_in_memory_.emplace(*memory_);
   for (const Launch& launch : find_launches(context_, a_)) {
     const Node& node = a_.nodes[launch.node];
     const Arg group = arg_of(context_, node, group_position(*node.op));
@@ -89,20 +76,24 @@ MovementCheck::MovementCheck(RewriteClaims& claims, const Effects& effects_a, co
 
 void MovementCheck::visit(NodeId id) {
   const Node& node = b_.nodes[id];
-  const ClaimKind kind = claims_[id].kind;
-  if (!has_moved_ || node.kind != NodeKind::kCall || node.op == nullptr) return;
-  if (kind == ClaimKind::kNone || kind == ClaimKind::kBlocks || kind == ClaimKind::kMoved) follow(id);
-  if (kind == ClaimKind::kMoved) prove(id);
+  if (!has_moved_ || node.kind != NodeKind::kCall) return;
+  const bool is_followed = node.op != nullptr && is_new(id) && follow(id);
+  if (!is_followed) forget_writes_of(id);
+  if (claims_[id].kind == ClaimKind::kMoved) prove(id);
+}
+
+// Whether the rewrite made it.
+bool MovementCheck::is_new(NodeId b) const {
+  const ClaimKind kind = claims_[b].kind;
+  return kind == ClaimKind::kNone || kind == ClaimKind::kBlocks || kind == ClaimKind::kMoved;
 }
 
 // ---- values of A -------------------------------------------------------------------------------------------------
 
 Sequence MovementCheck::leaf(NodeId a) {
   Sequence value;
-  const TensorType* type = claims_.tensor_a(a);
-  const auto sizes = type != nullptr ? numbers(type->sizes) : std::nullopt;
-  if (sizes)
-    value.append({terms_.intern({.kind = TermKind::kValue, .what = a.index()}), 0, 0, product(*sizes)});
+  if (const auto sizes = sizes_of(claims_.tensor_a(a)))
+    value.append({terms_.intern({.kind = TermKind::kValue, .what = a.index()}), 0, 0, *count_of(*sizes)});
   return value;
 }
 
@@ -133,7 +124,7 @@ NodeId MovementCheck::moved_operand(NodeId a) const {
   const TensorType* type = claims_.tensor_a(a);
   if (!moves || !first.is_node() || type == nullptr || later_in_a_.any(first.as_node())) return {};
   const TensorType* from = claims_.tensor_a(first.as_node());
-  return from != nullptr && numbers(type->sizes) && numbers(from->sizes) ? first.as_node() : NodeId();
+  return sizes_of(type) && sizes_of(from) ? first.as_node() : NodeId();
 }
 
 // None: it computes.
@@ -148,36 +139,41 @@ std::optional<Sequence> MovementCheck::move_in_a(NodeId a) {
     if (node.op->family != OpFamily::kCast) return {};
     return terms_.cast(of_a(operand), type.dtype);
   }
-  const auto group = group_of(graph_a_, arg_of(context_, node, group_position(*node.op)), false);
-  if (!group) return {};
-  const Sequence& sent = of_a(operand);
+  return send(node, of_a(operand), false);
+}
+
+// What a launch gives, of which one rank sends this.
+std::optional<Sequence> MovementCheck::send(const Node& node, const Sequence& sent, bool of_b) {
+  const Arg at = arg_of(context_, node, group_position(*node.op));
+  const auto group = group_of(of_b ? graph_b_ : graph_a_, at, of_b);
   const auto ranks_at = node.op->find_param("group_size"), reduction_at = node.op->find_param("reduce_op");
-  const Arg ranks = ranks_at ? arg_of(context_, node, *ranks_at) : Arg(),
+  const Arg size = ranks_at ? arg_of(context_, node, *ranks_at) : Arg(),
             reduction = reduction_at ? arg_of(context_, node, *reduction_at) : Arg();
-  switch (node.op->family) {
-    case OpFamily::kAllGather:
-      if (!ranks.is_int()) return {};
-      return terms_.gather(sent, *group, ranks.as_int());
-    case OpFamily::kReduceScatter:
-      if (!ranks.is_int()) return {};
-      return terms_.scatter(terms_.reduce(sent, *group, reduction.bits()), *group, ranks.as_int());
-    case OpFamily::kAllReduce:
-      return terms_.reduce(sent, *group, reduction.bits());
-    default:
-      return {};
+  if (!group || (ranks_at && !size.is_int())) return {};
+  const std::int64_t ranks = ranks_at ? size.as_int() : 1;
+  const bool has_members = *group < groups_.size();
+  if (ranks < 1 || ranks > kMaxPieces) return {};
+  if (ranks_at && has_members && ranks != std::ssize(groups_[*group])) return {};
+  std::optional<Sequence> result;
+  if (node.op->family == OpFamily::kAllGather && ranks_at) {
+    result = terms_.gather(sent, *group, ranks);
+  } else if (node.op->family == OpFamily::kReduceScatter && ranks_at) {
+    result = terms_.scatter(terms_.reduce(sent, *group, reduction.bits()), *group, ranks);
+  } else if (node.op->family == OpFamily::kAllReduce) {
+    result = terms_.reduce(sent, *group, reduction.bits());
   }
+  return result && result->is_followed() ? result : std::nullopt;
 }
 
 // ---- new nodes of B ----------------------------------------------------------------------------------------------
 
-void MovementCheck::follow(NodeId b) {
+// Whether it is known what it does.
+bool MovementCheck::follow(NodeId b) {
   const Node& node = b_.nodes[b];
-  if (node.op->writes) {
-    if (write(b, node)) accounted_.insert(b);
-    return;
-  }
-  if (make_view(b, node)) return;
-  make_result(b, node);
+  if (!node.op->writes) return make_view(b, node) || make_result(b, node);
+  if (!write(b, node)) return false;
+  if (!is_launch(node)) accounted_.insert(b);  // a launch, when what it moved is proved
+  return true;
 }
 
 // A view of storage, as the strides and the offset say that are recorded of it (`verify` checks them).
@@ -186,22 +182,10 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
   const bool is_element = node.op->family == OpFamily::kElement;
   if (!(node.op->is_view || is_element || is_wait(node)) || !first.is_node()) return false;
   std::optional<std::size_t> storage;
-  const TensorType* from = claims_.tensor_b(first.as_node());
-  std::int64_t origin = 0;
   if (const auto tuple = tuples_.find(first.as_node()); tuple != tuples_.end()) {
     storage = tuple->second;
   } else if (const auto view = view_of(first)) {
     storage = view->storage;
-    // Memory of A's values begins where the value does.
-    const bool is_of_a = claims_[first.as_node()].kind != ClaimKind::kNone &&
-                         claims_[first.as_node()].kind != ClaimKind::kBlocks &&
-                         claims_[first.as_node()].kind != ClaimKind::kMoved;
-    if (is_of_a && !is_row_major(*from)) return false;
-    if (is_of_a && from->offset) {
-      const auto offset = context_.exprs.constant(from->offset);
-      if (!offset) return false;
-      origin = *offset;
-    }
   }
   if (!storage) return false;
   const TensorType* type = claims_.tensor_b(b);
@@ -209,26 +193,30 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
     tuples_[b] = *storage;
     return true;
   }
-  const auto sizes = numbers(type->sizes), strides = numbers(type->strides);
+  const auto sizes = sizes_of(type), strides = numbers(type->strides);
   const auto offset = type->offset ? context_.exprs.constant(type->offset) : 0;
-  if (!sizes || !strides || strides->size() != sizes->size() || !offset ||
+  const auto origin = storages_[*storage].origin;
+  if (!sizes || !strides || strides->size() != sizes->size() || !offset || !origin || *offset < *origin ||
       type->dtype != storages_[*storage].dtype)
     return false;
-  views_[b] = {*storage, *sizes, *strides, *offset - origin};
-  if (is_wait(node)) waits_of_[first.as_node()].push_back(b);
+  views_[b] = {*storage, *sizes, *strides, *offset - *origin};
+  if (is_wait(node)) {
+    waits_of_[first.as_node()].push_back(b);
+    end_launch(*storage);
+  }
   return true;
 }
 
 // New memory, and what is put there.
 bool MovementCheck::make_result(NodeId b, const Node& node) {
   const TensorType* type = claims_.tensor_b(b);
-  const auto sizes = type != nullptr ? numbers(type->sizes) : std::nullopt;
+  const auto sizes = sizes_of(type);
   if (!sizes) return false;
   std::optional<Read> value;
   if (node.op->family == OpFamily::kFactory) {
     value.emplace();
     value->elements.append(
-        {terms_.intern({.kind = TermKind::kUnknown, .what = b.index()}), 0, 0, product(*sizes)});
+        {terms_.intern({.kind = TermKind::kUnknown, .what = b.index()}), 0, 0, *count_of(*sizes)});
   } else if (is_functional_launch(node)) {
     if (auto sent = read(arg_of(context_, node, 0))) value = launch(b, node, std::move(*sent));
   } else if (copies(node) || keeps_order(node)) {
@@ -244,16 +232,26 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
   } else {
     value = pack(node);
   }
-  if (!value || value->elements.size() != product(*sizes)) return false;
+  if (!value || !value->elements.is_followed() || value->elements.size() != *count_of(*sizes)) return false;
   keep(b, std::move(*value));
+  if (is_functional_launch(node)) begin_launch(b, node);
   return true;
 }
 
-void MovementCheck::keep(NodeId b, Read value) {
+// As storage of its own, which other storage may be the same memory as.
+MovementCheck::View MovementCheck::keep(NodeId b, Read value) {
   const TensorType& type = *claims_.tensor_b(b);
-  const std::vector<std::int64_t> sizes = *numbers(type.sizes);
-  storages_.push_back({std::move(value.elements), std::move(value.launches), value.packed, type.dtype, {}});
-  views_[b] = {storages_.size() - 1, sizes, row_major(sizes), 0};
+  const std::vector<std::int64_t> sizes = *sizes_of(&type);
+  storages_in_[memory_->storage_of(b)].push_back(storages_.size());
+  storages_.push_back({std::move(value.elements),
+                       std::move(value.launches),
+                       value.packed,
+                       type.dtype,
+                       origin_of(type),
+                       {},
+                       memory_->storage_of(b),
+                       {}});
+  return views_[b] = {storages_.size() - 1, sizes, row_major(sizes), 0};
 }
 
 std::optional<MovementCheck::View> MovementCheck::view_of(Arg arg) {
@@ -265,25 +263,31 @@ std::optional<MovementCheck::View> MovementCheck::view_of(NodeId b) {
   const TensorType* type = claims_.tensor_b(b);
   if (type == nullptr || !claims_.is_whole(b) || claims_[b].kind == ClaimKind::kMoved || later_in_b_.any(b))
     return {};
-  const auto sizes = numbers(type->sizes), strides = numbers(type->strides);
-  if (!sizes || !strides) return {};
+  const auto sizes = sizes_of(type);
+  if (!sizes || !numbers(type->strides)) return {};
   const Sequence& value = of_a(claims_[b].origin);
-  if (value.size() != product(*sizes)) return {};
-  storages_.push_back({value, {}, 0, type->dtype, {}});
-  // What shows it by other strides is not followed.
-  return views_[b] = {storages_.size() - 1, *sizes, row_major(*sizes), 0};
+  if (value.size() != *count_of(*sizes)) return {};
+  return keep(b, {.elements = value});
+}
+
+// None: they cannot be followed, are not there yet, or lie outside of the storage.
+std::optional<Sequence> MovementCheck::elements_of(const View& view) const {
+  if (storages_[view.storage].sent) return {};
+  const Sequence& content = storages_[view.storage].content;
+  const auto runs = runs_of(view.sizes, view.strides, view.offset, content.size());
+  if (!runs) return {};
+  Sequence elements;
+  for (const Run& run : *runs) elements.append(content, run.first, run.count);
+  return elements.is_followed() ? std::optional(std::move(elements)) : std::nullopt;
 }
 
 std::optional<MovementCheck::Read> MovementCheck::read(Arg arg) {
   const auto view = view_of(arg);
   if (!view) return {};
+  auto elements = elements_of(*view);
+  if (!elements) return {};
   const Storage& storage = storages_[view->storage];
-  Read result{.launches = storage.launches, .packed = storage.packed};
-  visit_runs(view->sizes, view->strides, view->offset, [&](std::int64_t first, std::int64_t count) {
-    result.elements.append(storage.content, first, count);
-  });
-  if (result.elements.size() != product(view->sizes)) return {};
-  return result;
+  return Read{std::move(*elements), storage.launches, storage.packed};
 }
 
 // One behind the other.
@@ -302,31 +306,10 @@ std::optional<MovementCheck::Read> MovementCheck::read_list(Arg list) {
 }
 
 std::optional<MovementCheck::Read> MovementCheck::launch(NodeId b, const Node& node, Read sent) {
-  const auto group = group_of(graph_b_, arg_of(context_, node, group_position(*node.op)), true);
-  const auto ranks_at = node.op->find_param("group_size"), reduction_at = node.op->find_param("reduce_op");
-  const Arg ranks = ranks_at ? arg_of(context_, node, *ranks_at) : Arg(),
-            reduction = reduction_at ? arg_of(context_, node, *reduction_at) : Arg();
-  if (!group || (ranks_at && !ranks.is_int())) return {};
-  const std::int64_t moved = sent.elements.size();
-  switch (node.op->family) {
-    case OpFamily::kAllGather:
-      sent.elements = terms_.gather(sent.elements, *group, ranks.as_int());
-      break;
-    case OpFamily::kReduceScatter: {
-      auto share =
-          terms_.scatter(terms_.reduce(sent.elements, *group, reduction.bits()), *group, ranks.as_int());
-      if (!share) return {};
-      sent.elements = std::move(*share);
-      sent.packed = std::max(sent.packed, moved);
-      break;
-    }
-    case OpFamily::kAllReduce:
-      sent.elements = terms_.reduce(sent.elements, *group, reduction.bits());
-      sent.packed = std::max(sent.packed, moved);
-      break;
-    default:
-      return {};
-  }
+  auto moved = send(node, sent.elements, true);
+  if (!moved) return {};
+  if (node.op->family != OpFamily::kAllGather) sent.packed = std::max(sent.packed, sent.elements.size());
+  sent.elements = std::move(*moved);
   sent.launches.push_back(b);
   return sent;
 }
@@ -345,7 +328,9 @@ std::optional<MovementCheck::Read> MovementCheck::pack_gather(const Node& node) 
   const TensorType* type = tensor_of(context_, node.type);
   if (!list.is_list() || !ranks.is_int() || !rank.is_int() || !dtypes || type == nullptr) return {};
   const std::size_t count = context_.args.children(list).size();
-  if (dtypes->size() != count || rank.as_int() < 0 || rank.as_int() >= ranks.as_int()) return {};
+  if (dtypes->size() != count || rank.as_int() < 0 || rank.as_int() >= ranks.as_int() ||
+      ranks.as_int() > kMaxPieces)
+    return {};
   Read own;
   for (std::size_t i = 0; i < count; ++i) {
     const Arg item = context_.args.children(list)[i];
@@ -372,7 +357,9 @@ std::optional<MovementCheck::Read> MovementCheck::pack_gather(const Node& node) 
 std::optional<MovementCheck::Read> MovementCheck::pack_scatter(const Node& node) {
   const Arg list = arg_of(context_, node, 0), ranks = arg_of(context_, node, 1),
             unpadded = arg_of(context_, node, 2);
-  if (!list.is_list() || !ranks.is_int() || ranks.as_int() < 1 || !unpadded.is_none()) return {};
+  if (!list.is_list() || !ranks.is_int() || ranks.as_int() < 1 || ranks.as_int() > kMaxPieces ||
+      !unpadded.is_none())
+    return {};
   const std::size_t count = context_.args.children(list).size();
   Read all;
   std::vector<Sequence> sent;
@@ -394,80 +381,101 @@ std::optional<MovementCheck::Read> MovementCheck::pack_scatter(const Node& node)
   return all;
 }
 
-// Into storage that the rewrite made, where nothing claimed shows it yet.
-bool MovementCheck::write_to(Arg target, const Read& what, std::int64_t first) {
-  const auto view = view_of(target);
-  if (!view || !target.is_node() || claims_[target.as_node()].kind == ClaimKind::kWhole) return false;
-  Storage& storage = storages_[view->storage];
-  if (!storage.shown.empty()) return false;
-  const std::int64_t count = product(view->sizes);
-  if (first + count > what.elements.size()) return false;
+// In the view's row-major order. False: it shows them in another order than they lie, or outside of the storage.
+bool MovementCheck::put(const View& view, const Sequence& what) {
+  Sequence& old = storages_[view.storage].content;
+  const auto runs = runs_of(view.sizes, view.strides, view.offset, old.size());
+  if (!runs) return false;
   Sequence content;
   std::int64_t done = 0, at = 0;
-  bool is_forward = true;
-  visit_runs(view->sizes, view->strides, view->offset, [&](std::int64_t begin, std::int64_t length) {
-    is_forward = is_forward && begin >= at;
-    if (!is_forward) return;
-    content.append(storage.content, at, begin - at);
-    content.append(what.elements, first + done, length);
-    done += length;
-    at = begin + length;
-  });
-  if (!is_forward) return false;
-  content.append(storage.content, at, storage.content.size() - at);
-  storage.content = std::move(content);
+  for (const Run& run : *runs) {
+    if (run.first < at) return false;
+    content.append(old, at, run.first - at);
+    content.append(what, done, run.count);
+    done += run.count;
+    at = run.first + run.count;
+  }
+  content.append(old, at, old.size() - at);
+  if (!content.is_followed()) return false;
+  old = std::move(content);
+  return true;
+}
+
+// Into storage that the rewrite made, where nothing claimed shows it yet.
+bool MovementCheck::write_to(Arg target, const Read& what) {
+  const auto view = view_of(target);
+  if (!view || !target.is_node() || claims_[target.as_node()].kind == ClaimKind::kWhole) return false;
+  const std::vector<std::size_t>& same_memory = storages_in_[memory_->storage_of(target.as_node())];
+  if (std::ranges::any_of(same_memory, [&](std::size_t other) { return !storages_[other].shown.empty(); }))
+    return false;
+  if (*count_of(view->sizes) > what.elements.size() || !put(*view, what.elements)) return false;
+  for (std::size_t other : same_memory)
+    if (other != view->storage) forget(other, target.as_node());
+  disturb_launches(memory_->storage_of(target.as_node()), target.as_node());
+  Storage& storage = storages_[view->storage];
   merge(storage.launches, what.launches);
   storage.packed = std::max(storage.packed, what.packed);
   return true;
 }
 
+// Whether it is known what is written.
 bool MovementCheck::write(NodeId b, const Node& node) {
   const auto out_at = node.op->find_param("out");
   const Arg out = out_at ? arg_of(context_, node, *out_at) : Arg();
   if (is_launch(node)) {
     auto sent = out.is_node() ? read(arg_of(context_, node, 0)) : std::nullopt;
     auto moved = sent ? launch(b, node, std::move(*sent)) : std::nullopt;
-    if (!moved || !write_to(out, *moved, 0)) return false;
+    if (!moved || !write_to(out, *moved)) return false;
     views_[b] = *view_of(out);
-    return false;  // until what it moved is proved
-  }
-  if (node.op->type_rule == rules::copy_in_place) {
-    const Arg target = arg_of(context_, node, 0), source = arg_of(context_, node, 1);
-    auto what = read(source);
-    const auto to = view_of(target), from = view_of(source);
-    if (!what || !to || to->sizes != from->sizes) return false;
-    if (claims_.tensor_b(source.as_node())->dtype != storages_[to->storage].dtype)
-      what->elements = terms_.cast(what->elements, storages_[to->storage].dtype);
-    if (!write_to(target, *what, 0)) return false;
-    views_[b] = *view_of(target);
+    begin_launch(b, node);
     return true;
   }
-  // Pieces along a dimension, each into a buffer.
+  if (node.op->type_rule == rules::copy_in_place) return write_copy(b, node);
+  return out.is_list() && write_pieces(node, out);
+}
+
+bool MovementCheck::write_copy(NodeId b, const Node& node) {
+  const Arg target = arg_of(context_, node, 0), source = arg_of(context_, node, 1);
+  auto what = read(source);
+  const auto to = view_of(target), from = view_of(source);
+  if (!what || !to || to->sizes != from->sizes) return false;
+  if (claims_.tensor_b(source.as_node())->dtype != storages_[to->storage].dtype)
+    what->elements = terms_.cast(what->elements, storages_[to->storage].dtype);
+  if (!write_to(target, *what)) return false;
+  views_[b] = *view_of(target);
+  return true;
+}
+
+// Pieces along a dimension, each into a buffer.
+bool MovementCheck::write_pieces(const Node& node, Arg out) {
   const auto sizes_at = node.op->find_param("split_sizes"), dim_at = node.op->find_param("dim");
-  if (!sizes_at || !dim_at || !out.is_list()) return false;
+  if (!sizes_at || !dim_at) return false;
   const auto whole = view_of(arg_of(context_, node, 0));
   const auto lengths = integers(arg_of(context_, node, *sizes_at));
   const Arg dim = arg_of(context_, node, *dim_at);
-  const std::size_t d = dim.is_int() && dim.as_int() >= 0 ? static_cast<std::size_t>(dim.as_int()) : 0;
-  if (!whole || !lengths || !(dim.is_none() || dim.is_int()) || d >= whole->sizes.size() ||
-      lengths->size() != context_.args.children(out).size())
+  if (!whole || !lengths || !(dim.is_none() || dim.is_int()) ||
+      lengths->size() != context_.args.children(out).size() || !elements_of(*whole))
     return false;
+  const std::int64_t from_end = std::ssize(whole->sizes), d = dim.is_none() ? 0 : dim.as_int();
+  if (d < -from_end || d >= from_end) return false;
+  const auto at = static_cast<std::size_t>(d < 0 ? d + from_end : d);
   std::int64_t start = 0;
   for (std::size_t i = 0; i < lengths->size(); ++i) {
+    const std::int64_t length = (*lengths)[i];
+    if (length < 0 || length > whole->sizes[at] - start) return false;
     View piece = *whole;
-    piece.sizes[d] = (*lengths)[i];
-    piece.offset += start * piece.strides[d];
-    start += (*lengths)[i];
-    const Storage& storage = storages_[piece.storage];
-    Read part{.launches = storage.launches, .packed = storage.packed};
-    visit_runs(piece.sizes, piece.strides, piece.offset, [&](std::int64_t first, std::int64_t count) {
-      part.elements.append(storage.content, first, count);
-    });
+    piece.sizes[at] = length;
+    if (length > 0) piece.offset += start * piece.strides[at];
+    start += length;
+    const auto elements = elements_of(piece);
     const auto to = view_of(context_.args.children(out)[i]);
-    if (!to || to->sizes != piece.sizes || storages_[to->storage].dtype != storage.dtype) return false;
-    if (!write_to(context_.args.children(out)[i], part, 0)) return false;
+    if (!elements || !to || to->sizes != piece.sizes ||
+        storages_[to->storage].dtype != storages_[piece.storage].dtype)
+      return false;
+    const Read part{*elements, storages_[piece.storage].launches, storages_[piece.storage].packed};
+    if (!write_to(context_.args.children(out)[i], part)) return false;
   }
-  return true;
+  return start == whole->sizes[at];
 }
 
 void MovementCheck::prove(NodeId b) {
@@ -478,39 +486,136 @@ void MovementCheck::prove(NodeId b) {
   const auto value = read(Arg::node(b));
   if (!value) return fail("how its elements came there cannot be followed");
   if (!(value->elements == of_a(origin))) return fail("it has other elements, or has them in another order");
-  const View& view = views_.at(b);
-  Storage& storage = storages_[view.storage];
-  bool is_apart = true;
-  visit_runs(view.sizes, view.strides, view.offset, [&](std::int64_t first, std::int64_t count) {
-    for (const auto& [begin, length] : storage.shown)
-      is_apart = is_apart && (first + count <= begin || begin + length <= first);
-    storage.shown.emplace_back(first, count);
-  });
-  if (!is_apart) return fail("another value shows the same memory");
+  if (!show_apart(b)) return fail("another value shows the same memory");
+  if (may_be_overwritten(b)) return fail("it shows memory of the first graph, which is written behind it");
   for (NodeId launch : value->launches) {
     accounted_.insert(launch);
     for (NodeId wait : waits_of_[launch]) accounted_.insert(wait);
   }
+  if (is_regrouped(origin, *value)) claims_.set_regrouped(b);
+}
+
+// Whether a value that is readable shows memory that no other claimed one does.
+bool MovementCheck::show_apart(NodeId b) {
+  const View& view = views_.at(b);
+  Storage& storage = storages_[view.storage];
+  for (std::size_t other : storages_in_[memory_->storage_of(b)])
+    if (other != view.storage && !storages_[other].shown.empty()) return false;
+  const auto runs = runs_of(view.sizes, view.strides, view.offset, storage.content.size());
+  return std::ranges::all_of(*runs, [&](const Run& run) { return add_apart(storage.shown, run); });
+}
+
+// What the rewrite made, shows a value of A only where it is claimed, and is written there as that value is.
+bool MovementCheck::may_be_overwritten(NodeId b) const {
+  return !is_new(memory_->storage_of(b)) && later_in_memory_->any(b);
+}
+
+// Whether a reduction adds up other elements at once than the one that the value comes from in A.
+bool MovementCheck::is_regrouped(NodeId origin, const Read& value) const {
   const TensorType* type = claims_.tensor_a(origin);
-  const Node& waited = a_.nodes[origin];
-  const NodeId before = is_wait(waited) ? find_waited_launch(context_, a_, origin) : NodeId();
+  if (value.packed == 0 || type == nullptr || !is_floating(type->dtype)) return false;
+  const bool is_waited = is_wait(a_.nodes[origin]);
+  const NodeId before = is_waited ? find_waited_launch(context_, a_, origin) : NodeId();
   const Arg sent = before ? arg_of(context_, a_.nodes[before], 0) : Arg();
-  const TensorType* alone = sent.is_node() ? claims_.tensor_a(sent.as_node()) : nullptr;
-  const auto sizes = alone != nullptr ? numbers(alone->sizes) : std::nullopt;
-  const bool keeps_layout = sizes && value->packed == product(*sizes);
-  if (value->packed > 0 && !keeps_layout && type != nullptr && is_floating(type->dtype))
-    claims_.set_regrouped(b);
+  const auto sizes = sizes_of(sent.is_node() ? claims_.tensor_a(sent.as_node()) : nullptr);
+  return !sizes || value.packed != *count_of(*sizes);
+}
+
+// ---- launches that are under way ---------------------------------------------------------------------------------
+
+void MovementCheck::begin_launch(NodeId b, const Node& node) {
+  const std::size_t storage = views_.at(b).storage;
+  storages_[storage].sent = memory_->storage_of(arg_of(context_, node, 0).as_node());
+  under_way_.push_back(storage);
+}
+
+void MovementCheck::end_launch(std::size_t storage) {
+  storages_[storage].sent = {};
+  std::erase(under_way_, storage);
+}
+
+// What a launch gives, is unknown if what it reads or writes is written before it is waited for.
+void MovementCheck::disturb_launches(NodeId memory, NodeId writer) {
+  for (std::size_t storage : under_way_)
+    if (storages_[storage].sent == memory || storages_[storage].memory == memory) forget(storage, writer);
+}
+
+// ---- writes that are not followed --------------------------------------------------------------------------------
+
+void MovementCheck::forget_writes_of(NodeId b) {
+  if (is_wait(b_.nodes[b])) return;
+  for (const StorageAccess& access : memory_->accesses_of(b)) {
+    if (!access.writes) continue;
+    disturb_launches(access.storage, b);
+    const auto written = find_written(b, access.storage);
+    for (std::size_t storage : storages_in_[access.storage]) {
+      const bool is_part =
+          written && std::ranges::all_of(*written, [&](const View& view) { return view.storage == storage; });
+      if (!is_part) forget(storage, b);
+    }
+    if (written)
+      for (const View& view : *written) forget(view, b);
+  }
+}
+
+// What of a memory a call writes, if that is no more than some moved values show.
+std::optional<std::vector<MovementCheck::View>> MovementCheck::find_written(NodeId b, NodeId memory) const {
+  const Node& node = b_.nodes[b];
+  std::vector<View> written;
+  bool is_known = node.op != nullptr;
+  for (std::size_t i = 0; is_known && i < node.op->params.size(); ++i) {
+    if (!node.op->params[i].is_written) continue;
+    context_.args.for_each_node(arg_of(context_, node, i), [&](NodeId target) {
+      if (memory_->storage_of(target) != memory) return;
+      const View* view = find_shown_moved(target);
+      is_known = is_known && view != nullptr;
+      if (view != nullptr) written.push_back(*view);
+    });
+  }
+  return is_known && !written.empty() ? std::optional(std::move(written)) : std::nullopt;
+}
+
+// The moved value of which a value shows elements, and no others.
+const MovementCheck::View* MovementCheck::find_shown_moved(NodeId b) const {
+  for (NodeId id = b; id; id = shown_operand(context_, b_, id)) {
+    const auto view = views_.find(id);
+    if (claims_[id].kind == ClaimKind::kMoved) return view != views_.end() ? &view->second : nullptr;
+    if (addresses_storage(b_.nodes[id])) return nullptr;
+  }
+  return nullptr;
+}
+
+void MovementCheck::forget(std::size_t storage, NodeId writer) {
+  Sequence& content = storages_[storage].content;
+  Sequence unknown;
+  unknown.append({terms_.intern({.kind = TermKind::kUnknown, .what = writer.index()}), 0, 0, content.size()});
+  content = std::move(unknown);
+}
+
+void MovementCheck::forget(const View& view, NodeId writer) {
+  Sequence unknown;
+  unknown.append(
+      {terms_.intern({.kind = TermKind::kUnknown, .what = writer.index()}), 0, 0, *count_of(view.sizes)});
+  if (!put(view, unknown)) forget(view.storage, writer);
 }
 
 // ---- small things ------------------------------------------------------------------------------------------------
 
-bool MovementCheck::is_row_major(const TensorType& type) const {
-  const auto sizes = numbers(type.sizes), strides = numbers(type.strides);
-  if (!sizes || !strides || sizes->size() != strides->size()) return false;
+// Where the elements of a value begin in its memory, if they lie there in row-major order.
+std::optional<std::int64_t> MovementCheck::origin_of(const TensorType& type) const {
+  const auto sizes = sizes_of(&type), strides = numbers(type.strides);
+  if (!sizes || !strides || sizes->size() != strides->size()) return {};
   const std::vector<std::int64_t> wanted = row_major(*sizes);
   for (std::size_t d = 0; d < sizes->size(); ++d)
-    if ((*sizes)[d] != 1 && (*strides)[d] != wanted[d]) return false;
-  return true;
+    if ((*sizes)[d] != 1 && (*strides)[d] != wanted[d]) return {};
+  const auto offset = type.offset ? context_.exprs.constant(type.offset) : 0;
+  return offset && *offset >= 0 ? offset : std::nullopt;
+}
+
+// None: there is no tensor, or some size has no number, or there are more elements than are followed.
+std::optional<std::vector<std::int64_t>> MovementCheck::sizes_of(const TensorType* type) const {
+  auto sizes = type != nullptr ? numbers(type->sizes) : std::nullopt;
+  return sizes && count_of(*sizes) ? sizes : std::nullopt;
 }
 
 // Groups of the same ranks are one; of groups that are looked up, those that stand for the same node of A.
@@ -523,7 +628,7 @@ std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg gro
   }
   if (!group.is(ArgKind::kText) && !group.is(ArgKind::kProcessGroup)) return {};
   const ProcessGroup* found = find_group(graph, group.as_name());
-  if (found == nullptr) return (std::uint64_t{2} << 32) + group.as_name().index();
+  if (found == nullptr || found->ranks.empty()) return (std::uint64_t{2} << 32) + group.as_name().index();
   const auto known = std::ranges::find(groups_, found->ranks);
   const auto at = static_cast<std::size_t>(known - groups_.begin());
   if (known == groups_.end()) groups_.push_back(found->ranks);

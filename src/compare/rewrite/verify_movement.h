@@ -8,6 +8,9 @@
 // B's new nodes are followed in their order, storage by storage: which elements each piece of memory holds, and what a
 // view of it shows. A new launch is accounted for if what it moves is what launches of A moved; a new write, if it writes
 // storage that the rewrite made. Everything that is read must be as it was when it was computed: nothing may write it later.
+// What a write that is not followed may change, of any storage, is unknown from there on:
+//
+//   %v0 = view(%k); add_(%v0, 1); %c = clone(%k)     what %c has of %v0's elements is unknown
 //
 // Reports rewrite-moved: a value is not what it is said to be.
 #pragma once
@@ -41,7 +44,12 @@ class MovementCheck {
     std::vector<NodeId> launches;  // that moved it
     std::int64_t packed = 0;       // the most elements that one of them, a reduction, moved at once
     DType dtype = DType::kFloat32;
-    std::vector<std::pair<std::int64_t, std::int64_t>> shown;  // ranges that claimed values show
+    // Where memory of B has the first of these elements; none: they do not lie there in this order.
+    std::optional<std::int64_t> origin;
+    std::map<std::int64_t, std::int64_t> shown;  // ranges that claimed values show, as begin and end
+    NodeId memory;                               // by its first value
+    // The memory that the launch which gives this reads until it is waited for; none: no launch is under way.
+    NodeId sent;
   };
   // Elements of a storage, as a tensor.
   struct View {
@@ -55,29 +63,49 @@ class MovementCheck {
     std::int64_t packed = 0;
   };
 
+  bool is_new(NodeId b) const;
   const Sequence& of_a(NodeId a);
   NodeId moved_operand(NodeId a) const;
   std::optional<Sequence> move_in_a(NodeId a);
   Sequence leaf(NodeId a);
+  std::optional<Sequence> send(const Node& node, const Sequence& sent, bool of_b);
 
-  void follow(NodeId b);
+  bool follow(NodeId b);
   bool make_view(NodeId b, const Node& node);
   bool make_result(NodeId b, const Node& node);
   bool write(NodeId b, const Node& node);
+  bool write_copy(NodeId b, const Node& node);
+  bool write_pieces(const Node& node, Arg out);
   void prove(NodeId b);
+  bool show_apart(NodeId b);
+  bool may_be_overwritten(NodeId b) const;
+  bool is_regrouped(NodeId origin, const Read& value) const;
+
+  void begin_launch(NodeId b, const Node& node);
+  void end_launch(std::size_t storage);
+  void disturb_launches(NodeId memory, NodeId writer);
+
+  void forget_writes_of(NodeId b);
+  std::optional<std::vector<View>> find_written(NodeId b, NodeId memory) const;
+  const View* find_shown_moved(NodeId b) const;
+  void forget(std::size_t storage, NodeId writer);
+  void forget(const View& view, NodeId writer);
 
   std::optional<View> view_of(Arg arg);
   std::optional<View> view_of(NodeId b);
+  std::optional<Sequence> elements_of(const View& view) const;
+  bool put(const View& view, const Sequence& what);
   std::optional<Read> read(Arg arg);
   std::optional<Read> read_list(Arg list);
-  bool write_to(Arg target, const Read& what, std::int64_t first);
+  bool write_to(Arg target, const Read& what);
   std::optional<Read> launch(NodeId b, const Node& node, Read sent);
   std::optional<Read> pack(const Node& node);
   std::optional<Read> pack_gather(const Node& node);
   std::optional<Read> pack_scatter(const Node& node);
-  void keep(NodeId b, Read value);
+  View keep(NodeId b, Read value);
 
-  bool is_row_major(const TensorType& type) const;
+  std::optional<std::int64_t> origin_of(const TensorType& type) const;
+  std::optional<std::vector<std::int64_t>> sizes_of(const TensorType* type) const;
   std::optional<std::uint64_t> group_of(const Graph& graph, Arg group, bool of_b);
   std::optional<std::vector<std::int64_t>> numbers(std::span<const ExprId> exprs) const;
   std::optional<std::vector<std::int64_t>> integers(Arg list) const;
@@ -89,13 +117,18 @@ class MovementCheck {
   const Body& a_;
   const Body& b_;
   LaterWrites later_in_a_, later_in_b_;
+  // Of B as it is: a moved value is no storage of its own there.
+  std::optional<Effects> memory_;
+  std::optional<LaterWrites> later_in_memory_;
   MovementTerms terms_;
   std::map<NodeId, Sequence> of_a_;
   std::map<NodeId, View> views_;  // of new nodes, and of A's that new ones read
   std::map<NodeId, std::size_t> tuples_;
   std::vector<Storage> storages_;
-  std::vector<std::vector<std::uint32_t>> groups_;  // ranks
-  SideTable<NodeId, NodeId> lookups_;               // of A: the first node that looks the same group up
+  std::vector<std::size_t> under_way_;                      // storages that launches write now
+  std::map<NodeId, std::vector<std::size_t>> storages_in_;  // by the first value of a memory
+  std::vector<std::vector<std::uint32_t>> groups_;          // ranks
+  SideTable<NodeId, NodeId> lookups_;  // of A: the first node that looks the same group up
   std::map<NodeId, std::vector<NodeId>> waits_of_;
   IdSet<NodeId> accounted_;
   bool has_moved_ = false;

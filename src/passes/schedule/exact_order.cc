@@ -1,14 +1,15 @@
 #include "passes/schedule/exact_order.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace epweave {
 namespace {
 
 constexpr std::size_t kMostVisits = 4'000'000;
 
-bool is_movable(Work work) {
-  return work == Work::kKernel || work == Work::kLaunch || work == Work::kWait;
+bool is_movable(PlaceWork work) {
+  return work == PlaceWork::kKernel || work == PlaceWork::kLaunch || work == PlaceWork::kWait;
 }
 
 class ExactSearch {
@@ -24,7 +25,7 @@ class ExactSearch {
     needs_.resize(movable_.size());
     for (std::size_t k = 0; k < movable_.size(); ++k) find_needs(k);
     for (Place i : movable_)
-      if (p_.work[i] == Work::kKernel) load_ += p_.seconds[i];
+      if (p_.work[i] == PlaceWork::kKernel) load_ += p_.seconds[i];
   }
 
   std::optional<std::vector<Place>> run() {
@@ -64,7 +65,7 @@ class ExactSearch {
         continue;
       State next = state;
       const double start = execute(node, needs_[k], next);
-      const double left = load_left - (p_.work[node] == Work::kKernel ? p_.seconds[node] : 0);
+      const double left = load_left - (p_.work[node] == PlaceWork::kKernel ? p_.seconds[node] : 0);
       if (std::max(next.compute + left, start + tails_[node]) >= best_) continue;
       placed_[node] = 1;
       sequence_.push_back(node);
@@ -79,10 +80,10 @@ class ExactSearch {
     for (Place i : needs) ready = std::max(ready, done_[i]);
     double start = std::max(state.compute, ready);
     switch (p_.work[node]) {
-      case Work::kKernel:
+      case PlaceWork::kKernel:
         done_[node] = state.compute = start + p_.seconds[node];
         break;
-      case Work::kLaunch: {
+      case PlaceWork::kLaunch: {
         double& stream = state.streams[p_.group[node]];
         start = std::max(stream, start);
         done_[node] = stream = start + p_.seconds[node];
@@ -99,20 +100,36 @@ class ExactSearch {
   void finish() {
     std::vector<Place> order;
     std::vector<char> has(p_.size());
-    const auto place = [&](auto& self, Place i) -> void {
-      if (has[i] != 0) return;
-      has[i] = 1;
-      for (Place before : p_.inputs[i]) self(self, before);
-      order.push_back(i);
-    };
     for (Place i = 0; i < p_.size(); ++i)
-      if (p_.work[i] == Work::kPinned && p_.inputs[i].empty()) place(place, i);
-    for (Place i : sequence_) place(place, i);
-    for (Place i = 0; i < p_.size(); ++i) place(place, i);
+      if (p_.work[i] == PlaceWork::kPinned && p_.inputs[i].empty()) append_with_inputs(i, has, order);
+    for (Place i : sequence_) append_with_inputs(i, has, order);
+    for (Place i = 0; i < p_.size(); ++i) append_with_inputs(i, has, order);
     const OrderValue value = evaluate_order(p_, order);
     if (value.seconds >= best_ || value.peak > budget_) return;
     best_ = value.seconds;
     found_ = std::move(order);
+  }
+
+  // The node, behind what it needs that the order does not have.
+  void append_with_inputs(Place last, std::vector<char>& has, std::vector<Place>& order) const {
+    struct Begun {
+      Place node;
+      std::size_t inputs;  // looked at
+    };
+    std::vector<Begun> stack;
+    const auto begin = [&](Place node) {
+      if (std::exchange(has[node], 1) == 0) stack.push_back({node, 0});
+    };
+    begin(last);
+    while (!stack.empty()) {
+      const auto inputs = p_.inputs[stack.back().node];
+      if (stack.back().inputs < inputs.size()) {
+        begin(inputs[stack.back().inputs++]);
+      } else {
+        order.push_back(stack.back().node);
+        stack.pop_back();
+      }
+    }
   }
 
   const ScheduleProblem& p_;

@@ -97,7 +97,7 @@ class Scheduler {
     double work = 0;
     for (Place i = 0; i < p_.size(); ++i) {
       work_before_[i] = work;
-      if (p_.work[i] != Work::kKernel) continue;
+      if (p_.work[i] != PlaceWork::kKernel) continue;
       work += p_.seconds[i];
       kernels_.push_back(i);
     }
@@ -114,13 +114,13 @@ class Scheduler {
   void start() {
     for (Place i = 0; i < p_.size(); ++i) {
       missing_[i] = static_cast<std::uint32_t>(p_.inputs[i].size());
-      if (p_.work[i] != Work::kPinned || !p_.inputs[i].empty()) ++left_;
+      if (p_.work[i] != PlaceWork::kPinned || !p_.inputs[i].empty()) ++left_;
     }
     std::vector<Place> roots;
     for (Place i = 0; i < p_.size(); ++i)
       if (missing_[i] == 0) roots.push_back(i);
     for (Place i : roots) {
-      if (p_.work[i] == Work::kPinned) {
+      if (p_.work[i] == PlaceWork::kPinned) {
         executed_[i] = true;
         order_.push_back(i);
       }
@@ -139,25 +139,25 @@ class Scheduler {
       const Place node = released_.back();
       released_.pop_back();
       switch (p_.work[node]) {
-        case Work::kKernel:
+        case PlaceWork::kKernel:
           held_.push({-work_before_[node], node});
           recent_.push_back(node);
           break;
-        case Work::kLaunch:
+        case PlaceWork::kLaunch:
           held_launches_[p_.group[node]].push({-work_before_[node], node});
           break;
-        case Work::kWait:
+        case PlaceWork::kWait:
           in_flight_.push({-launched_end_[p_.launch[node]], node});
           break;
-        case Work::kEager:
+        case PlaceWork::kEager:
           need(node);
           [[fallthrough]];
-        case Work::kView:
-        case Work::kStorage:
+        case PlaceWork::kView:
+        case PlaceWork::kStorage:
           --left_;
           [[fallthrough]];
-        case Work::kPinned:
-          if (p_.work[node] == Work::kPinned && !p_.inputs[node].empty()) --left_;
+        case PlaceWork::kPinned:
+          if (p_.work[node] == PlaceWork::kPinned && !p_.inputs[node].empty()) --left_;
           tell_users(node);
           break;
       }
@@ -205,7 +205,7 @@ class Scheduler {
     need(node);
     --left_;
     starts_[node] = now_;
-    if (p_.work[node] == Work::kLaunch) {
+    if (p_.work[node] == PlaceWork::kLaunch) {
       double& free = group_free_[p_.group[node]];
       free = std::max(free, now_) + p_.seconds[node];
       launched_end_[node] = free;
@@ -221,7 +221,7 @@ class Scheduler {
   void tell_waits(Place launch) {
     bool is_taken = false;
     for (Place user : p_.users[launch]) {
-      if (p_.work[user] == Work::kWait) {
+      if (p_.work[user] == PlaceWork::kWait) {
         if (--missing_[user] == 0) release(user);
       } else {
         is_taken = true;
@@ -231,7 +231,7 @@ class Scheduler {
   }
   void tell_takers(Place launch) {
     for (Place user : p_.users[launch])
-      if (p_.work[user] != Work::kWait && --missing_[user] == 0) release(user);
+      if (p_.work[user] != PlaceWork::kWait && --missing_[user] == 0) release(user);
     settle();
   }
 
@@ -241,7 +241,7 @@ class Scheduler {
       const Place done = in_flight_.pop().node;
       std::vector<Place> kept;
       kept.swap(recent_);
-      if (p_.work[done] == Work::kLaunch) {
+      if (p_.work[done] == PlaceWork::kLaunch) {
         tell_takers(done);
       } else {
         execute(done);
@@ -283,9 +283,9 @@ class Scheduler {
 
   // The first kernel, launch or wait that is left: places before it are past.
   std::size_t find_frontier() {
-    while (frontier_ < p_.size() && (executed_[frontier_] || (p_.work[frontier_] != Work::kKernel &&
-                                                              p_.work[frontier_] != Work::kLaunch &&
-                                                              p_.work[frontier_] != Work::kWait)))
+    while (frontier_ < p_.size() && (executed_[frontier_] || (p_.work[frontier_] != PlaceWork::kKernel &&
+                                                              p_.work[frontier_] != PlaceWork::kLaunch &&
+                                                              p_.work[frontier_] != PlaceWork::kWait)))
       ++frontier_;
     return frontier_;
   }
@@ -359,7 +359,7 @@ class Scheduler {
   Place find_loyal(double limit, double least) const {
     Place best = kNoPlace;
     for (Place node : recent_)
-      if (!executed_[node] && p_.work[node] == Work::kKernel && work_before_[node] <= limit &&
+      if (!executed_[node] && p_.work[node] == PlaceWork::kKernel && work_before_[node] <= limit &&
           rank_[node] >= least && (best == kNoPlace || rank_[node] > rank_[best]))
         best = node;
     return best;
@@ -430,7 +430,7 @@ class Scheduler {
   // Memory may allow no other.
   bool launch_first_left() {
     const std::size_t first = find_frontier();
-    if (first >= p_.size() || p_.work[first] != Work::kLaunch || missing_[first] != 0) return false;
+    if (first >= p_.size() || p_.work[first] != PlaceWork::kLaunch || missing_[first] != 0) return false;
     execute(static_cast<Place>(first));
     return true;
   }
@@ -438,10 +438,10 @@ class Scheduler {
   // The first node that is left: its inputs are, and the order of the body goes on with it.
   void force() {
     const std::size_t first = find_frontier();
-    EPWEAVE_CHECK(first < p_.size() && missing_[first] == 0 && p_.work[first] != Work::kWait);
+    EPWEAVE_CHECK(first < p_.size() && missing_[first] == 0 && p_.work[first] != PlaceWork::kWait);
     const auto node = static_cast<Place>(first);
     execute(node);
-    if (p_.work[node] == Work::kKernel) now_ += p_.seconds[node];
+    if (p_.work[node] == PlaceWork::kKernel) now_ += p_.seconds[node];
   }
 
   const ScheduleProblem& p_;

@@ -27,15 +27,15 @@ class Clock {
     double ready = 0;
     for (Place input : problem_.inputs[node]) ready = std::max(ready, done_[input]);
     switch (problem_.work[node]) {
-      case Work::kKernel:
+      case PlaceWork::kKernel:
         ready = compute_ = std::max(compute_, ready) + problem_.seconds[node];
         break;
-      case Work::kLaunch: {
+      case PlaceWork::kLaunch: {
         double& stream = streams_[problem_.group[node]];
         ready = stream = std::max({stream, compute_, ready}) + problem_.seconds[node];
         break;
       }
-      case Work::kWait:
+      case PlaceWork::kWait:
         compute_ = std::max(compute_, done_[problem_.launch[node]]);
         break;
       default:

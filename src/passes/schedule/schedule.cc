@@ -8,6 +8,7 @@
 
 #include "analysis/order.h"
 #include "cost/live_bytes.h"
+#include "cost/member_prices.h"
 #include "cost/simulate.h"
 #include "passes/overlap_ep/overlap_ep_movement.h"
 #include "passes/record.h"
@@ -30,6 +31,19 @@ SearchOptions plan_search(Effort effort, std::size_t nodes) {
     return {.settings = std::max<std::size_t>(all * 3 / 5, 4), .steps = all * 2 / 5};
   }
   return {.settings = within(6e6 / size, 16, 240), .steps = within(16e6 / size, 16, 1000)};
+}
+
+// A step with prices that are the same on every rank that runs it.
+struct DecisionModel {
+  StepModel step;
+  std::size_t uneven_groups = 0;
+};
+
+DecisionModel model_decision(const Graph& graph, const ScheduleOptions& options) {
+  DecisionModel model{.step = model_step(graph, options.cluster)};
+  if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
+  model.uneven_groups = price_for_all_members(graph, model.step);
+  return model;
 }
 
 struct Predicted {
@@ -111,7 +125,8 @@ std::string describe(const Predicted& p) {
   return fmt::format("{:.2f} ms at {}", p.seconds * 1e3, print_gib(p.peak));
 }
 
-std::string describe_assumptions(const StepModel& model) {
+std::string describe_assumptions(const DecisionModel& decision) {
+  const StepModel& model = decision.step;
   std::string text = fmt::format("predicted for one rank of cluster {}", model.cluster.name);
   if (const std::string changed = changed_parameters(model.cluster); !changed.empty())
     text += fmt::format(" ({})", changed);
@@ -119,6 +134,9 @@ std::string describe_assumptions(const StepModel& model) {
     text += fmt::format("; {} extents are assumed to be balanced", model.assumed_symbols);
   if (!model.unpriced.empty())
     text += fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
+  if (decision.uneven_groups > 0)
+    text += fmt::format("; {} groups have more members on some nodes than on others: priced as on the fewest",
+                        decision.uneven_groups);
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;
 }
@@ -158,8 +176,7 @@ MemoryBudget parse_memory_budget(std::string_view text) {
 
 Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options) {
   constexpr std::size_t kQuick = 8;
-  const StepModel model = model_step(graph, options.cluster);
-  if (options.unpriced == Unpriced::kDecline) require_prices(graph, model);
+  const StepModel model = model_decision(graph, options).step;
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = budget_of(options.memory, given.peak);
   const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
@@ -169,8 +186,8 @@ Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options) 
 }
 
 PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
-  const StepModel model = model_step(graph, options.cluster);
-  if (options.unpriced == Unpriced::kDecline) require_prices(graph, model);
+  const DecisionModel decision = model_decision(graph, options);
+  const StepModel& model = decision.step;
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = budget_of(options.memory, given.peak);
   const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
@@ -178,10 +195,11 @@ PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
   search.budget = budget;
   const FoundOrder found = search_order(problem, search);
   const Predicted result = predict(model, found.order);
-  if (!found.fits || result.peak > budget) refuse_memory(budget, given, found.least_peak);
+  const bool fits = found.fits && result.peak <= budget;
+  if (!fits && given.peak > budget) refuse_memory(budget, given, found.least_peak);
 
   PassResult pass{graph};
-  if (result.seconds < given.seconds || given.peak > budget) {
+  if (fits && (result.seconds < given.seconds || given.peak > budget)) {
     pass.graph.step().order = nodes_of(model, found.order);
     prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), options.rules);
     const std::size_t moved = record_moves(graph, model, pass.graph);
@@ -192,7 +210,7 @@ PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
     pass.notes.push_back(fmt::format("predicted: {}; none of {} orders within {} is faster, so it stays",
                                      describe(given), found.schedules, print_gib(budget)));
   }
-  pass.notes.push_back(describe_assumptions(model));
+  pass.notes.push_back(describe_assumptions(decision));
   return pass;
 }
 

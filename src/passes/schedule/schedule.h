@@ -6,14 +6,16 @@
 //   before   g = all_gather(p)  w = wait(g)  y = mm(x, w)  dp = mm(t, g)  s = reduce_scatter(dp)  r = wait(s) ..
 //   after    g = all_gather(p)  dp = mm(t, g) .. under it  w = wait(g)  s = ..  y = mm(x, w)  r = wait(s) where done
 //
-//   prices and clock   cost/step_model.h, cost/simulate.h: predicted, for one rank, routing balanced, no contention
+//   prices and clock   cost/step_model.h, cost/simulate.h: predicted, for one rank, routing balanced, no contention;
+//                      collectives as all members of their group price them (cost/member_prices.h)
 //   problem            schedule_problem.h: what must stay in order, what lives how long
 //   one order          list_schedule.h: by longest path to the end, with exact memory
 //   many               search_order.h: the same under many settings, and near the best of them
 //   proof              analysis/order.h: the order keeps all that must be kept
 //
 // The result is never slower than its input and, where the input is within the budget, never above it. Ranks that run
-// the same program on machines alike get the same order, so launches pair up.
+// the same program get the same order, so launches pair up, where groups of one name have as many members and least as
+// many on a node; the members of a group may lie unevenly.
 //
 // Numerics: reorder (bitwise by construction).
 //

@@ -6,19 +6,18 @@
 #include <unordered_map>
 #include <utility>
 
+#include "analysis/recompute_tags.h"
+#include "analysis/type_symbols.h"
+#include "cost/bounds.h"
+
 namespace epweave {
 
 namespace {
 
-// Which nodes are recomputed forward: those of the backward that say how they are recomputed.
-bool is_recomputed(const Node& node) {
-  return node.is_backward() && node.recompute;
-}
-
 class ProblemBuilder {
  public:
   ProblemBuilder(const Graph& graph, const StepModel& model, const ScheduleRules& rules)
-      : graph_(graph), m_(model), rules_(rules) {}
+      : graph_(graph), tags_(graph), m_(model), rules_(rules) {}
 
   ScheduleProblem run() {
     find_works();
@@ -53,23 +52,23 @@ class ProblemBuilder {
     }
   }
 
-  Work work_of(Place i) const {
-    if (is_pinned(i)) return Work::kPinned;
+  PlaceWork work_of(Place i) const {
+    if (is_pinned(i)) return PlaceWork::kPinned;
     switch (m_.kinds[i]) {
       case StepKind::kKernel:
-        return Work::kKernel;
+        return PlaceWork::kKernel;
       case StepKind::kLaunch:
-        return m_.is_costed_launch(i) ? Work::kLaunch : Work::kView;
+        return m_.is_costed_launch(i) ? PlaceWork::kLaunch : PlaceWork::kView;
       case StepKind::kWait: {
         const Place launch = m_.launches[i];
-        return launch != kNoPlace && m_.is_costed_launch(launch) ? Work::kWait : Work::kView;
+        return launch != kNoPlace && m_.is_costed_launch(launch) ? PlaceWork::kWait : PlaceWork::kView;
       }
       case StepKind::kAllocation:
-        return Work::kStorage;
+        return PlaceWork::kStorage;
       case StepKind::kView:
-        return takes_one_of_many(i) ? Work::kEager : Work::kView;
+        return takes_one_of_many(i) ? PlaceWork::kEager : PlaceWork::kView;
       default:
-        return takes_memory(i) ? Work::kEager : Work::kView;
+        return takes_memory(i) ? PlaceWork::kEager : PlaceWork::kView;
     }
   }
 
@@ -97,9 +96,9 @@ class ProblemBuilder {
       if (is_new)
         name->second = known_names.try_emplace(without_numbers(graph_.text(call.module)), known_names.size())
                            .first->second;
-      const std::uint64_t kind =
-          mix_bits(call.target.index(), static_cast<std::uint64_t>(p_.part[i]) * 4 +
-                                            (p_.is_backward[i] ? 2U : 0U) + (is_recomputed(call) ? 1U : 0U));
+      const std::uint64_t kind = mix_bits(
+          call.target.index(), static_cast<std::uint64_t>(p_.part[i]) * 4 + (p_.is_backward[i] ? 2U : 0U) +
+                                   (tags_.is_repeated(graph_, call) ? 1U : 0U));
       const std::uint32_t count = counts[mix_bits(kind, call.module.index())]++;
       p_.role[i] =
           roles.try_emplace(mix_bits(mix_bits(kind, name->second), count), roles.size()).first->second;
@@ -123,6 +122,7 @@ class ProblemBuilder {
 
   void find_edges() {
     add_host_reads();
+    add_symbol_order();
     add_barriers();
     if (rules_.launches == LaunchOrder::kKept) add_launch_order();
     if (rules_.recompute == RecomputeOrder::kBehindForward) add_recompute_order();
@@ -174,6 +174,20 @@ class ProblemBuilder {
     return kNoPlace;
   }
 
+  // What binds a symbol stays in front of the values whose recorded types mention it.
+  void add_symbol_order() {
+    std::unordered_map<StringId, Place> bound_at;
+    TypeSymbols symbols(*graph_.context);
+    for (Place i = 0; i < m_.size(); ++i) {
+      if (is_pinned(i)) continue;
+      if (!bound_at.empty() && node(i).type)
+        for (StringId symbol : symbols.of(node(i).type))
+          if (const auto at = bound_at.find(symbol); at != bound_at.end()) pairs_.emplace_back(at->second, i);
+      if (node(i).extra)
+        for (const Binding& binding : node(i).extra->bindings) bound_at.try_emplace(binding.symbol, i);
+    }
+  }
+
   // A call that has no row in the op table may do anything.
   bool is_barrier(Place i) const { return node(i).kind == NodeKind::kCall && node(i).op == nullptr; }
 
@@ -200,29 +214,10 @@ class ProblemBuilder {
     }
   }
 
-  // Recomputed nodes behind the last forward node of the critical path, where the step has them so.
+  // Where the step has them so.
   void add_recompute_order() {
-    const Place border = find_forward_end();
-    if (border == kNoPlace) return;
-    for (Place i = border + 1; i < m_.size(); ++i)
-      if (is_recomputed(node(i)) && p_.is_timed(i)) pairs_.emplace_back(border, i);
-  }
-
-  Place find_forward_end() const {
-    const std::size_t n = m_.size();
-    std::vector<double> head(n), tail(n);
-    double longest = 0;
-    for (Place i = 0; i < n; ++i)
-      for (Place before : m_.before[i]) head[i] = std::max(head[i], head[before] + m_.seconds[before]);
-    for (std::size_t i = n; i-- > 0;) {
-      for (Place after : m_.after[i]) tail[i] = std::max(tail[i], tail[after]);
-      tail[i] += m_.seconds[i];
-      longest = std::max(longest, head[i] + tail[i]);
-    }
-    for (std::size_t i = n; i-- > 0;)
-      if (p_.work[i] == Work::kKernel && !p_.is_backward[i] && head[i] + tail[i] >= longest * (1 - 1e-9))
-        return static_cast<Place>(i);
-    return kNoPlace;
+    const auto pairs = keep_recomputation_behind(graph_, m_);
+    pairs_.insert(pairs_.end(), pairs.begin(), pairs.end());
   }
 
   // ------------------------------------------------------------------------- memory
@@ -241,7 +236,7 @@ class ProblemBuilder {
     std::vector<std::uint32_t> counts(p_.home.size() + 1);
     for (Place i = 0; i < m_.size(); ++i) {
       for (std::uint32_t s : m_.storages[i])
-        if (number[s] != kNoPlace && (p_.work[i] != Work::kView || p_.home[number[s]] == i)) {
+        if (number[s] != kNoPlace && (p_.work[i] != PlaceWork::kView || p_.home[number[s]] == i)) {
           p_.touches.items.push_back(number[s]);
           ++counts[number[s] + 1];
         }
@@ -260,6 +255,7 @@ class ProblemBuilder {
   }
 
   const Graph& graph_;
+  const RecomputeTags tags_;
   const StepModel& m_;
   const ScheduleRules& rules_;
   std::vector<std::pair<Place, Place>> pairs_;  // before, after

@@ -18,7 +18,7 @@
 
 namespace epweave {
 
-enum class Work : std::uint8_t {
+enum class PlaceWork : std::uint8_t {
   kPinned,   // inputs and the output: keep their place at the ends
   kView,     // costs nothing: executes in front of its first user
   kEager,    // costs nothing, and would keep storage alive: executes as soon as it can
@@ -30,7 +30,7 @@ enum class Work : std::uint8_t {
 
 struct ScheduleProblem {
   // By node.
-  std::vector<Work> work;
+  std::vector<PlaceWork> work;
   std::vector<double> seconds;
   std::vector<std::uint32_t> group;  // of launches
   std::vector<Place> launch;         // of waits
@@ -52,7 +52,7 @@ struct ScheduleProblem {
   std::int64_t input_bytes = 0;
 
   std::size_t size() const { return work.size(); }
-  bool is_timed(Place i) const { return work[i] == Work::kKernel || work[i] == Work::kLaunch; }
+  bool is_timed(Place i) const { return work[i] == PlaceWork::kKernel || work[i] == PlaceWork::kLaunch; }
 };
 
 enum class LaunchOrder : std::uint8_t { kFree, kKept };

@@ -38,12 +38,12 @@ class ProblemMaker {
   ScheduleProblem make(std::size_t movable) {
     while (p_.work.size() < movable) {
       if (draw(3) == 0 && p_.work.size() + 2 <= movable) {
-        const Place launch = add(Work::kLaunch, 1 + draw(5));
-        const Place wait = add(Work::kWait, 0);
+        const Place launch = add(PlaceWork::kLaunch, 1 + draw(5));
+        const Place wait = add(PlaceWork::kWait, 0);
         inputs_.lists[wait] = {launch};
         p_.launch[wait] = launch;
       } else {
-        add(Work::kKernel, 1 + draw(5));
+        add(PlaceWork::kKernel, 1 + draw(5));
       }
     }
     finish();
@@ -56,7 +56,7 @@ class ProblemMaker {
     return (state_ >> 33) % below;
   }
 
-  Place add(Work work, std::uint64_t seconds) {
+  Place add(PlaceWork work, std::uint64_t seconds) {
     const auto place = static_cast<Place>(p_.work.size());
     p_.work.push_back(work);
     p_.seconds.push_back(static_cast<double>(seconds));
@@ -66,9 +66,9 @@ class ProblemMaker {
     p_.is_backward.push_back(false);
     p_.role.push_back(place);
     inputs_.lists.emplace_back();
-    if (work != Work::kWait)
+    if (work != PlaceWork::kWait)
       for (Place before = 0; before < place; ++before)
-        if (p_.work[before] != Work::kLaunch && draw(4) == 0) inputs_.lists[place].push_back(before);
+        if (p_.work[before] != PlaceWork::kLaunch && draw(4) == 0) inputs_.lists[place].push_back(before);
     return place;
   }
 

@@ -71,7 +71,7 @@ class OrderSearch {
         tails_(find_tails(problem)),
         offsets_(problem.roles) {
     for (std::size_t i = 0; i < p_.size(); ++i)
-      if (p_.work[i] == Work::kKernel) compute_ += p_.seconds[i];
+      if (p_.work[i] == PlaceWork::kKernel) compute_ += p_.seconds[i];
     best_.order.resize(p_.size());
     std::iota(best_.order.begin(), best_.order.end(), Place{0});
     best_.value = evaluate_order(p_, best_.order);

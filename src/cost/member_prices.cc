@@ -1,0 +1,42 @@
+#include "cost/member_prices.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "cost/prices.h"
+#include "ops/op.h"
+
+namespace epweave {
+
+namespace {
+
+// By group; takes the least number of members on a node as this rank's.
+std::vector<std::uint8_t> find_uneven(const Graph& graph, StepModel& model) {
+  std::vector<std::uint8_t> is_uneven(model.step_groups.size(), 0);
+  for (std::size_t i = 0; i < is_uneven.size(); ++i) {
+    StepGroup& group = model.step_groups[i];
+    const auto row = std::ranges::find(graph.groups, group.name,
+                                       [&](const ProcessGroup& g) { return graph.text(g.name); });
+    if (row == graph.groups.end() || row->ranks.empty()) continue;
+    const auto [least, most] = std::ranges::minmax(count_members(*row, model.cluster) | std::views::values);
+    is_uneven[i] = least != most ? 1 : 0;
+    group.local_ranks = least;
+  }
+  return is_uneven;
+}
+
+}  // namespace
+
+std::size_t price_for_all_members(const Graph& graph, StepModel& model) {
+  const std::vector<std::uint8_t> is_uneven = find_uneven(graph, model);
+  for (Place place = 0; place < model.size(); ++place) {
+    const std::uint32_t group = model.groups[place];
+    if (!model.is_costed_launch(place) || group == kNoPlace || is_uneven[group] == 0) continue;
+    const OpFamily family = graph.step().nodes[model.nodes[place]].op->family;
+    model.seconds[place] =
+        collective_seconds(model.cluster, family, model.bytes[place], model.step_groups[group]);
+  }
+  return static_cast<std::size_t>(std::ranges::count(is_uneven, 1));
+}
+
+}  // namespace epweave
