@@ -100,7 +100,8 @@ class RankConstants {
     if (count != 1 || !contains(input)) return;
     // A constant that is written is somebody's state.
     if (node.op->writes && body.nodes[input].kind == NodeKind::kGetAttr) return;
-    source_.at(id) = source_[input];
+    const NodeId source = source_[input];  // `at` may move the table
+    source_.at(id) = source;
   }
 
   void collect(Arg list, std::vector<std::int64_t>& elements) const {

@@ -61,6 +61,7 @@ constexpr Reason kOperations[] = {
     {"aten.argmax.default", kDense},
     {"aten.baddbmm.default", kDense},
     {"aten.copy_.default", kDense},
+    {"aten.detach_.default", kDense},
     {"aten.div_.Scalar", kDense},
     {"aten.div_.Tensor", kDense},
     {"aten.glu.default", kDense},

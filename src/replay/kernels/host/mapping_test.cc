@@ -237,6 +237,7 @@ class Trial {
   // Sizes of results along the dimension that `dim` names.
   void set_lengths(Value& arg, std::string_view name, Factor factor, Piece piece) {
     const auto dim_param = op_.find_param("dim");
+    if (name != "split_size" && name != "split_sizes" && name != "length") return;
     if (!dim_param || whole_.empty() || whole_[0].rank() == 0) return;
     const std::int64_t dim = call_.arguments[*dim_param].number;
     const auto along = [&](std::size_t r) { return piece_sizes(r, factor, piece)[whole_[r].wrap(dim)]; };
