@@ -249,8 +249,7 @@ class BoundFinder {
         next = heads_[v] + step;
       }
     std::ranges::sort(joints_);
-    const auto repeated = std::ranges::unique(joints_);
-    joints_.erase(repeated.begin(), repeated.end());
+    joints_.erase(std::unique(joints_.begin(), joints_.end()), joints_.end());
   }
 
   double through(Vertex v) const { return heads_[v] + n_.seconds[v] + tails_[v]; }

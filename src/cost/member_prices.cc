@@ -1,7 +1,7 @@
 #include "cost/member_prices.h"
 
 #include <algorithm>
-#include <ranges>
+#include <map>
 
 #include "cost/prices.h"
 #include "ops/op.h"
@@ -18,9 +18,11 @@ std::vector<std::uint8_t> find_uneven(const Graph& graph, StepModel& model) {
     const auto row = std::ranges::find(graph.groups, group.name,
                                        [&](const ProcessGroup& g) { return graph.text(g.name); });
     if (row == graph.groups.end() || row->ranks.empty()) continue;
-    const auto [least, most] = std::ranges::minmax(count_members(*row, model.cluster) | std::views::values);
-    is_uneven[i] = least != most ? 1 : 0;
-    group.local_ranks = least;
+    const std::map<std::uint32_t, std::uint32_t> members = count_members(*row, model.cluster);
+    const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto [least, most] = std::minmax_element(members.begin(), members.end(), less);
+    is_uneven[i] = least->second != most->second ? 1 : 0;
+    group.local_ranks = least->second;
   }
   return is_uneven;
 }

@@ -179,8 +179,8 @@ class ModelBuilder {
       }
     }
     std::ranges::sort(model_.host_reads);
-    const auto repeated = std::ranges::unique(model_.host_reads);
-    model_.host_reads.erase(repeated.begin(), repeated.end());
+    auto& reads = model_.host_reads;
+    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
   }
 
   // ------------------------------------------------------------------------- storages

@@ -141,7 +141,7 @@ class Bucketer {
     for (const auto& [kind, name] : {std::pair(MergeKind::kAllGather, "all-gathers"),
                                      std::pair(MergeKind::kReduceScatter, "reduce-scatters"),
                                      std::pair(MergeKind::kAllReduce, "all-reduces")}) {
-      const auto of_kind = [kind](const auto& x) { return x.kind == kind; };
+      const auto of_kind = [wanted = kind](const auto& x) { return x.kind == wanted; };
       const auto launches = std::ranges::count_if(launches_, of_kind);
       if (launches > 0)
         result_.notes.push_back(fmt::format("{} {} in {} buckets",
