@@ -397,6 +397,22 @@ def check_stuck(files):
                f"rank {rank} of a run with an error of NCCL: {code} {errors}")
 
 
+def check_lost_device(files):
+    """A kernel that crashes on one rank's device: all end, and are told where that rank was."""
+    arguments = [files.exchange, "--inputs", files.counts, "--deadline", 20]
+    for launch in (1, 4, 9):
+        port = free_port()
+        failure = {"EPWEAVE_EMULATED_FAILURE": f"launch {launch}"}
+        results = finish([
+            start(arguments, {**torchrun(rank, 4, port), **(failure if rank == 1 else {})}) for rank in range(4)
+        ], 60)
+        for rank, (code, output, errors) in enumerate(results):
+            what = f"rank {rank} where launch {launch} of rank 1 crashes: exit {code}: {errors}"
+            expect(code == 1 and not output, what)
+            expect("rank 1: %" in errors and "the device failed to" in errors and "takes no more work" in errors, what)
+        expect("run it with CUDA_LAUNCH_BLOCKING=1" in results[1][2], results[1][2])
+
+
 # --- measuring ---
 
 
@@ -465,7 +481,7 @@ def main():
         pair = MISMATCH.replace("[1, 3]", "[2, 2]")
         (files.folder / "pair.txt").write_text(pair)
         for check in (check_refusals, check_bits, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous,
-                      check_mismatch, check_killed, check_stuck, check_measuring):
+                      check_mismatch, check_killed, check_stuck, check_lost_device, check_measuring):
             began = time.time()
             check(files)
             print(f"{check.__name__}: as expected, {time.time() - began:.1f} s", flush=True)

@@ -23,6 +23,7 @@ struct Choices {
   RunCommandOptions run;
   CheckCommandOptions check;
   std::string completion;
+  bool writes_nothing = false;
 };
 
 void add_graph(CLI::App& command, const char* name, InputOptions& input, const char* help) {
@@ -208,6 +209,8 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   steps.add_flag("--cuda-graphs", choices.steps.cuda_graphs,
                  "Mark the stretches that run --cuda-graphs makes graphs of, and why each goes no further");
   app->add_subcommand("recipe", "Print how inputs are made where --recipe says nothing, as JSON");
+  for (CLI::App* command : {&run, &check})
+    command->add_flag("--write-nothing", choices.writes_nothing)->group("");  // of a second run
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
   add_completion(*app, choices.completion);
   add_examples(*app);
@@ -226,6 +229,21 @@ ProgramHelp program_help(const CLI::App& app) {
        {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
        {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
       list_commands(app)};
+}
+
+// The second run of a command (replay_blocking.h) leaves the files of the first as they are.
+void forget_files(Choices& choices) {
+  for (std::string* path : {&choices.run.outputs, &choices.run.save_inputs, &choices.run.measure.timeline,
+                            &choices.run.measure.costs, &choices.run.transport.report_dir,
+                            &choices.check.transport.report_dir, &choices.console.log_file})
+    path->clear();
+}
+
+bool can_run_again(const Choices& choices) {
+  for (const InputOptions& graph :
+       {choices.run.input, choices.check.a, choices.check.b, choices.check.reference})
+    if (graph.path == "-") return false;
+  return !choices.run.transport.has_processes() && !choices.check.transport.has_processes();
 }
 
 void require_processes(const TransportOptions& transport) {
@@ -288,6 +306,7 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
   for (const TransportOptions& transport : {choices->run.transport, choices->check.transport})
     require_processes(transport);
   require_whole_stretches(*choices);
+  if (choices->writes_nothing) forget_files(*choices);
   choices->check.b.from = choices->check.reference.from = choices->check.a.from;
   const CommandFiles files = files_of(*choices);
   check_files(files);
@@ -298,9 +317,11 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
   if (name == "completion")
     return {choices->console, print(completion(program_help(*app), choices->completion))};
   if (name == "run")
-    return {choices->console, [choices](Console& console) { return replay_run(choices->run, console); }};
+    return {choices->console, [choices](Console& console) { return replay_run(choices->run, console); },
+            can_run_again(*choices)};
   if (name == "check")
-    return {choices->console, [choices](Console& console) { return replay_check(choices->check, console); }};
+    return {choices->console, [choices](Console& console) { return replay_check(choices->check, console); },
+            can_run_again(*choices)};
   if (name == "recipe") return {choices->console, [](Console& console) { return replay_recipe(console); }};
   return {choices->console, [choices](Console& console) { return replay_steps(choices->steps, console); }};
 }

@@ -81,6 +81,7 @@ int replay_recipe(Console& console);
 struct ReplayCommandLine {
   ConsoleOptions console;
   std::function<int(Console&)> run;
+  bool can_run_again = false;  // by this process alone, from the same input
 };
 
 // Throws UsageError.

@@ -5,16 +5,22 @@
 #include "common/failure.h"
 #include "replay/kernels/missing_kernels.h"
 #include "replay/run/executor.h"
+#include "replay_blocking.h"
 #include "replay_commands.h"
 
 namespace epweave::cli {
 namespace {
+
+constexpr std::string_view kLost = "device-lost";
 
 Failure describe_failure() {
   try {
     throw;
   } catch (const replay::CollectiveError& e) {
     return {kDifferent, "collective", e.what()};
+  } catch (const replay::DeviceError& e) {
+    const bool is_lost = e.aftermath() == replay::Aftermath::kLost;
+    return {kDifferent, is_lost ? kLost : "run", e.what()};
   } catch (const replay::RunError& e) {
     return {kDifferent, "run", e.what()};
   } catch (const replay::MissingKernels& e) {
@@ -26,6 +32,14 @@ Failure describe_failure() {
   }
 }
 
+// What a second run says of the kernel that may be the cause.
+void look_for_kernel(Failure& failure, Console& console, int argc, char** argv) {
+  if (failure.kind != kLost) return;
+  const BlockingRun again = run_blocking(argc, argv, console);
+  if (!again.text.empty()) failure.message += "\n" + again.text;
+  if (!again.report.is_null()) failure.details["launch_blocking"] = again.report;
+}
+
 int run(int argc, char** argv) {
   Console console({.program = kReplayProgram, .json = asks_for_json(argc, argv)});
   try {
@@ -33,7 +47,9 @@ int run(int argc, char** argv) {
     console = Console(command.console);
     return command.run(console);
   } catch (...) {
-    return fail(describe_failure(), console);
+    Failure failure = describe_failure();
+    look_for_kernel(failure, console, argc, argv);
+    return fail(failure, console);
   }
 }
 

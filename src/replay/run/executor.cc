@@ -63,6 +63,15 @@ class RankRunner {
                      [this](NodeId id) -> const Value& { return values_[id.index()]; }} {}
 
   RankResult run(const RankInputs& inputs) {
+    try {
+      return run_steps(inputs);
+    } catch (const DeviceError& error) {
+      throw locate(error);
+    }
+  }
+
+ private:
+  RankResult run_steps(const RankInputs& inputs) {
     start_ = Clock::now();
     if (options_.bounded != nullptr)
       result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
@@ -70,6 +79,7 @@ class RankRunner {
     std::size_t next_input = 0;
     for (std::uint32_t i = 0; i < program_.steps.list.size(); ++i) {
       const Step& step = program_.steps.list[i];
+      begun_ = i + 1;
       counter_.advance();
       if (step.kind != StepKind::kInput) start_working();
       enter_stretch(i);
@@ -98,6 +108,8 @@ class RankRunner {
         // What an earlier kernel of the device refused may be why.
         if (device_ != nullptr) check_fault();
         throw RunError(describe(node, error.what()));
+      } catch (const DeviceError&) {
+        throw;
       } catch (const RunError& error) {
         throw RunError(describe(node, error.what()));
       } catch (const CollectiveError& error) {
@@ -117,7 +129,23 @@ class RankRunner {
     return std::move(result_);
   }
 
- private:
+  // The error with the rank and the node that the host was at. A kernel runs behind the host: where the device is lost,
+  // an earlier one may be the cause.
+  DeviceError locate(const DeviceError& error) {
+    std::string problem = error.what();
+    RankDevice* device = device_ != nullptr ? device_ : &host_exchange_->device();
+    const Aftermath aftermath = device->is_lost() ? Aftermath::kLost : Aftermath::kGoesOn;
+    if (aftermath == Aftermath::kLost)
+      problem += "; the device takes no more work: a kernel queued earlier, of any rank, may be the cause";
+    const std::vector<Step>& steps = program_.steps.list;
+    std::uint32_t end = begun_;  // behind the last step that began and makes something
+    while (end != 0 && (!steps[end - 1].node || steps[end - 1].kind == StepKind::kFree)) --end;
+    if (end == 0)
+      return DeviceError(fmt::format("rank {}: before the first node: {}", rank_, problem), aftermath);
+    if (end != begun_) problem = "behind it " + problem;
+    return DeviceError(describe(body_.nodes[steps[end - 1].node], problem), aftermath);
+  }
+
   std::string describe(const Node& node, std::string_view problem) const {
     const Site site = site_of(graph_, node);
     std::string text = fmt::format("rank {}: %{} = {}", rank_, site.node, site.op);
@@ -496,7 +524,8 @@ class RankRunner {
   Clock::time_point start_, work_start_;
   bool is_working_ = false;
   std::uint32_t next_stretch_ = 0;
-  bool is_joined_ = false;  // the step before made the compute stream wait
+  std::uint32_t begun_ = 0;  // steps, the one that is carried out included
+  bool is_joined_ = false;   // the step before made the compute stream wait
   RankResult result_;
 };
 

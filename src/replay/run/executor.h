@@ -33,6 +33,20 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Whether a device takes work after a call that failed. A GPU whose kernel crashed refuses every later call.
+enum class Aftermath : std::uint8_t { kGoesOn, kLost };
+
+// A call to the device failed: out of memory, no driver, a kernel that crashed.
+class DeviceError : public RunError {
+ public:
+  explicit DeviceError(const std::string& problem, Aftermath aftermath = Aftermath::kGoesOn)
+      : RunError(problem), aftermath_(aftermath) {}
+  Aftermath aftermath() const { return aftermath_; }
+
+ private:
+  Aftermath aftermath_;
+};
+
 // Sees every value as it is made, on the rank's own thread.
 using Observer = std::function<void(Rank rank, NodeId node, const Value& value)>;
 
@@ -123,7 +137,7 @@ struct RunResult {
 using RankInputs = std::vector<Value>;
 
 // Runs all ranks, or that of the process: the others' results are empty then, and their inputs are not used.
-// Throws MissingKernels, RunError or CollectiveError if a rank fails.
+// Throws MissingKernels, RunError (of a device: DeviceError) or CollectiveError if a rank fails.
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
                     const std::vector<RankInputs>& inputs, const RunOptions& options = {});
 

@@ -38,6 +38,8 @@ class HostExchange {
   };
   std::optional<Tensor> take_bound(const Underway& underway, const BoundRequest& request);
 
+  RankDevice& device() { return device_; }
+
  private:
   // `parts` with this member's operand, or its bound, of host memory.
   Tensor move(const Launch& launch, std::vector<Contribution> parts, const Tensor& operand);

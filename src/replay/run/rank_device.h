@@ -71,6 +71,7 @@ class RankDevice {
   virtual void synchronize() = 0;                       // the host waits for the compute stream
   virtual Tensor download(const Tensor& tensor) = 0;    // waits: the same tensor in host memory
   virtual std::optional<DeviceFault> take_fault() = 0;  // of work that was waited for
+  virtual bool is_lost() = 0;                           // it refuses all further work; does not wait
   // A call is about to write the storage of before; null: any. What the host has read of it does not hold any more.
   virtual void forget(const Storage* storage) = 0;
 
@@ -101,7 +102,7 @@ class RankDevice {
   virtual std::vector<LibraryProduct> take_products() = 0;
 };
 
-// One run of a graph on a device. Outlives all values of the run.
+// One run of a graph on a device. Outlives all values of the run. Ends without a word on a device that is lost.
 class DeviceRun {
  public:
   virtual ~DeviceRun() = default;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -8,6 +10,18 @@
 #include "replay/steps/issue_order.h"
 
 namespace epweave::replay {
+namespace {
+
+std::unique_ptr<DeviceRun> start_run(Device* device, const DeviceSetup& setup) {
+  if (device == nullptr) return nullptr;
+  try {
+    return device->start(setup);
+  } catch (const DeviceError& error) {
+    throw DeviceError(fmt::format("before the first node: {}", error.what()), error.aftermath());
+  }
+}
+
+}  // namespace
 
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
                     const std::vector<RankInputs>& inputs, const RunOptions& options) {
@@ -39,9 +53,7 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   Device* used_device =
       computes_on_device || options.process == nullptr ? options.device : options.process->device;
   const std::unique_ptr<DeviceRun> device =
-      used_device == nullptr
-          ? nullptr
-          : used_device->start({program.steps, end - first, options.fill, exchange, options.graphs});
+      start_run(used_device, {program.steps, end - first, options.fill, exchange, options.graphs});
   LocalTransport local(world, options.deadline);
   Transport& transport = options.process == nullptr ? local : *options.process->transport;
   transport.begin(world);

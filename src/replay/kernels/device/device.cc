@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "replay/kernels/device/collectives.h"
 #include "replay/kernels/device/cuda_library.h"
 #include "replay/kernels/device/emulated.h"
+#include "replay/kernels/device/failing_device.h"
 #include "replay/kernels/device/graph_recorder.h"
 #include "replay/kernels/device/host_waits.h"
 #include "replay/kernels/device/kernels.h"
@@ -106,6 +108,7 @@ class OneRank : public RankDevice {
       launchers_.push_back(std::make_unique<Launcher>(api, pool, stream->get(), device_fault()));
     if (products_ != nullptr) products_->take_record();  // a run that failed may have left some
     launchers_[0]->use_library(products_);
+    probe_ = std::make_unique<EventHolder>(api);
     // No other stream may look at the fault before it is zeroed.
     synchronize();
   }
@@ -130,6 +133,11 @@ class OneRank : public RankDevice {
     check(api_.copy_out(streams_[0]->get(), &fault, fault_->data(), sizeof fault), "copy to the host");
     if (fault.code == 0) return std::nullopt;
     return DeviceFault{NodeId(fault.site), describe_fault(fault)};
+  }
+
+  bool is_lost() override {
+    bool passed = false;
+    return api_.has_passed(probe_->get(), &passed) != nullptr;
   }
 
   void post(const Tensor& operand, std::uint32_t stream, Contribution& part) override {
@@ -215,6 +223,7 @@ class OneRank : public RankDevice {
   void open_range(const std::string& name) override { api_.open_range(name.c_str()); }
   void close_range() override { api_.close_range(); }
 
+  // Of a device that is lost there is nothing to wait for.
   void finish() {
     for (const auto& launcher : launchers_) api_.synchronize(launcher->stream());
   }
@@ -248,6 +257,7 @@ class OneRank : public RankDevice {
   std::vector<std::unique_ptr<EventHolder>> events_;  // by the steps' numbers
   std::vector<std::unique_ptr<Launcher>> launchers_;  // by stream
   std::shared_ptr<Storage> fault_;
+  std::unique_ptr<EventHolder> probe_;  // never recorded: it has passed, unless the device is lost
 };
 
 class OneRun : public DeviceRun {
@@ -355,7 +365,10 @@ std::unique_ptr<Device> open_cuda_device(int ordinal, const MathMode& mode) {
 }
 
 std::unique_ptr<Device> open_emulated_device(Emulation kind, const MathMode& mode) {
-  return std::make_unique<OneDevice>(make_emulated_device(kind), cublas::Streams::kEmulated, mode);
+  std::unique_ptr<DeviceApi> device = make_emulated_device(kind);
+  if (const auto failure = read_failure(std::getenv(kFailureVariable)))
+    device = make_failing_device(std::move(device), *failure);
+  return std::make_unique<OneDevice>(std::move(device), cublas::Streams::kEmulated, mode);
 }
 
 }  // namespace epweave::replay::device

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace epweave::replay::device {
 namespace {
@@ -62,22 +63,29 @@ bool Pool::later(const Block* a, const Block* b) {
 Pool::Block* Pool::take_free(std::size_t bytes, Stream home) {
   const auto found = free_.find({home, bytes});
   if (found == free_.end() || found->second.empty()) return nullptr;
+  Block* block = found->second.front();
+  check(await_users(*block), "wait for an event");
   std::pop_heap(found->second.begin(), found->second.end(), later);
-  Block* block = found->second.back();
   found->second.pop_back();
-  for (Event event : block->awaited) {
-    check(api_.wait(home, event), "wait for an event");
+  return block;
+}
+
+// What is queued on the home stream from here on comes behind the other streams' use of the block.
+Error Pool::await_users(Block& block) {
+  Error first = nullptr;
+  for (Event event : std::exchange(block.awaited, {})) {
+    const Error error = api_.wait(block.home, event);
+    if (first == nullptr) first = error;
     events_.push_back(event);
   }
-  block->awaited.clear();
-  return block;
+  return first;
 }
 
 Pool::Block* Pool::make(std::size_t bytes, Stream home) {
   void* data = nullptr;
   Error error = api_.allocate(bytes, &data);
   if (error != nullptr) {
-    release_free();
+    check(release_free(), "free memory");
     error = api_.allocate(bytes, &data);
   }
   if (error != nullptr)
@@ -113,7 +121,7 @@ void Pool::free(Block* block) {
       event = events_.back();
       events_.pop_back();
     }
-    if (api_.record(event, stream) == nullptr) block->awaited.push_back(event);
+    (api_.record(event, stream) == nullptr ? block->awaited : events_).push_back(event);
   }
   block->used_on.clear();
   std::vector<Block*>& list = free_[{block->home, block->bytes}];
@@ -121,20 +129,22 @@ void Pool::free(Block* block) {
   std::push_heap(list.begin(), list.end(), later);
 }
 
-// Gives free blocks back to the device, which waits for their work.
-void Pool::release_free() {
+// Gives free blocks back to the device, which waits for their work: all of them, also where it fails. The first error.
+Error Pool::release_free() {
+  Error first = nullptr;
+  const auto note = [&](Error error) {
+    if (first == nullptr) first = error;
+  };
   for (auto& [key, list] : free_) {
     for (Block* block : list) {
-      for (Event event : block->awaited) {
-        check(api_.wait(block->home, event), "wait for an event");
-        events_.push_back(event);
-      }
-      check(api_.synchronize(block->home), "wait for a stream");
-      check(api_.release(block->data), "free memory");
+      note(await_users(*block));
+      note(api_.synchronize(block->home));
+      note(api_.release(block->data));
       blocks_.erase(block->data);
     }
     list.clear();
   }
+  return first;
 }
 
 void Pool::release_all() {

@@ -21,11 +21,7 @@
 
 namespace epweave::replay::device {
 
-// A call to the device failed: out of memory, no driver, a kernel that crashed. The run failed.
-class DeviceError : public RunError {
- public:
-  using RunError::RunError;
-};
+// Throws DeviceError where there is an error: "the device failed to WHAT: ERROR".
 void check(Error error, const char* what);
 
 class Pool : public std::enable_shared_from_this<Pool> {
@@ -40,7 +36,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   // Work that is queued on `stream` uses the storage.
   void use(const Storage& storage, Stream stream);
   std::size_t peak_bytes() const { return peak_; }
-  // Must come before the home streams are destroyed.
+  // Must come before the home streams are destroyed. What the device refuses is left to its end.
   void release_all();
 
  private:
@@ -54,9 +50,10 @@ class Pool : public std::enable_shared_from_this<Pool> {
   };
   static bool later(const Block* a, const Block* b);
   Block* take_free(std::size_t bytes, Stream home);
+  Error await_users(Block& block);
   Block* make(std::size_t bytes, Stream home);
   void free(Block* block);
-  void release_free();
+  Error release_free();
 
   DeviceApi& api_;
   HostMemory::Fill fill_;
