@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "device_build.h"
 #include "replay/kernels/device/device_api.h"
 
 namespace epweave::replay::device {
@@ -228,7 +229,9 @@ class CudaDevice : public DeviceApi {
     if (const Error error = enter()) return error;
     return text_of(cudaGraphLaunch(cuda(graph), cuda(stream)));
   }
-  Error destroy_graph(WorkGraph graph) override { return text_of(cudaGraphExecDestroy(cuda(graph))); }
+  Error destroy_graph(WorkGraph graph) override {
+    return text_of(cudaGraphExecDestroy(cuda(graph)));
+  }
 
  private:
   int ordinal_;
@@ -236,6 +239,10 @@ class CudaDevice : public DeviceApi {
 
 }  // namespace
 }  // namespace epweave::replay::device
+
+extern "C" __attribute__((visibility("default"))) const char* epweave_device_build() {
+  return epweave::replay::device::kDeviceBuild;
+}
 
 extern "C" __attribute__((visibility("default"))) epweave::replay::device::DeviceApi* epweave_open_device(
     int version, std::size_t fingerprint, int ordinal, char* problem, std::size_t problem_bytes) {

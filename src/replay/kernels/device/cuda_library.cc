@@ -11,11 +11,15 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device_build.h"
 
 namespace epweave::replay::device {
 namespace {
 
 constexpr const char* kFile = "libepweave_cuda.so";
+// Of the shared object: kDeviceBuild of device_build.h, the hash of its sources and flags. Asked for before anything else.
+constexpr const char* kBuildPoint = "epweave_device_build";
+using DeviceBuild = const char* (*)();
 
 [[noreturn]] void decline(const std::string& problem, const std::string& remedy) {
   throw PassError("replay.no-device", problem, Site{}, remedy);
@@ -31,11 +35,29 @@ std::vector<std::string> list_places() {
           (program.parent_path().parent_path() / "lib" / kFile).string()};
 }
 
-void* open_library() {
+// Another build's kernels compute other things, or take other arguments. `path`: for the message.
+void require_this_build(void* library, const std::string& path) {
+  const auto build = reinterpret_cast<DeviceBuild>(dlsym(library, kBuildPoint));
+  const std::string found =
+      build == nullptr ? "does not say what it is built of" : fmt::format("is of build {}", build());
+  if (build != nullptr && std::string_view(build()) == kDeviceBuild) return;
+  throw PassError(
+      "replay.stale-device",
+      fmt::format("--device cuda: {} {}; this program needs build {} of the device sources and flags", path,
+                  found, kDeviceBuild),
+      Site{}, "build both from the same tree (targets epweave_cuda and epweave-replay)");
+}
+
+struct OpenLibrary {
+  void* handle = nullptr;
+  std::string path;
+};
+OpenLibrary open_library() {
   std::string problems;
   for (const std::string& place : list_places()) {
     if (access(place.c_str(), F_OK) != 0) continue;
-    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
+    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr)
+      return {library, place};
     problems = dlerror();
   }
   if (!problems.empty()) decline("--device cuda: the CUDA part cannot be loaded: " + problems, "rebuild it");
@@ -46,10 +68,11 @@ void* open_library() {
 }  // namespace
 
 std::unique_ptr<DeviceApi> load_cuda_device(int ordinal) {
-  void* library = open_library();
+  const auto [library, path] = open_library();
   const auto open = reinterpret_cast<OpenDevice>(dlsym(library, kEntryPoint));
   if (open == nullptr)
-    decline(fmt::format("--device cuda: {} is no CUDA part of epweave", kFile), "rebuild it");
+    decline(fmt::format("--device cuda: {} is no CUDA part of epweave", path), "rebuild it");
+  require_this_build(library, path);
   std::array<char, 512> problem{};
   std::unique_ptr<DeviceApi> device(
       open(kApiVersion, task_fingerprint(), ordinal, problem.data(), problem.size()));
