@@ -5,6 +5,7 @@ EPWEAVE_REPLAY names the program, EPWEAVE_CUBLASLT the library that takes cuBLAS
 (src/replay/cublas/testing/stand_in_cublaslt.cc). Its algorithms are tiles: 1 up to 16 rows, 2 up to 64, 3 beyond.
 """
 import json
+import os
 import pathlib
 import tempfile
 
@@ -132,6 +133,38 @@ def check_run(folder):
     expect(portable["ranks"][0]["results"][0] != report["ranks"][0]["results"][0], "the library was not used")
 
 
+def check_who_multiplies(folder):
+    """One line says how many products the library took; it refuses a depth of 61."""
+    run_native = ["run", folder / "whole.txt", "--ranks", 2, "--device", "emulated", "--math", "native"]
+    _, _, errors = run(*run_native)
+    expect("\n2 of 2 products by cuBLASLt\n" in errors, errors)
+    refused = folder / "refused.txt"
+    refused.write_text(WHOLE.replace("32]", "61]").replace("[32, 24]", "[61, 24]"))
+    _, _, errors = run("run", refused, *run_native[2:])
+    expect("warning: 0 of 2 products by cuBLASLt: it has no algorithm for the others" in errors, errors)
+    _, _, errors = run("run", folder / "whole.txt", "--ranks", 2, "--device", "emulated")
+    expect("cuBLASLt" not in errors, errors)
+
+
+def check_library_names(folder):
+    """cuBLASLt of CUDA 13, else of CUDA 12, where the loader finds it. A file that is empty cannot be loaded."""
+    library = pathlib.Path(os.environ["EPWEAVE_CUBLASLT"])
+    options = ["run", folder / "whole.txt", "--ranks", 1, "--device", "emulated", "--math", "native", "--json"]
+    place = folder / "lib"
+    place.mkdir()
+    both = [place / "libcublasLt.so.12", place / "libcublasLt.so.13"]
+    for path in both:
+        path.touch()
+    code, output, errors = run(*options, EPWEAVE_CUBLASLT="", LD_LIBRARY_PATH=str(place))
+    expect(code == 4 and all(f"{path}: file too short" in errors for path in both), f"none: exit {code}: {errors}")
+    for path in both:
+        path.unlink()
+        path.symlink_to(library)
+        code, output, errors = run(*options, EPWEAVE_CUBLASLT="", LD_LIBRARY_PATH=str(place))
+        expect(code == 0, f"{path}: exit {code}: {errors}")
+        expect(json.loads(output)["environment"]["device"]["cublaslt_library"] == str(path), output)
+
+
 def check_graphs(folder):
     """The library's products are part of the graphs; bounds of groups that the host reads are not."""
     for name in ("whole.txt", "groups.txt"):
@@ -239,6 +272,8 @@ if __name__ == "__main__":
             (place / f"{file}.txt").write_text(graph)
         check_refusals(place)
         check_run(place)
+        check_who_multiplies(place)
+        check_library_names(place)
         check_graphs(place)
         check_rows(place)
         check_sums(place)

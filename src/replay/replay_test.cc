@@ -474,6 +474,46 @@ TEST_CASE("differences: first index, bits, ULP") {
   CHECK_FALSE(compare_tensors(make_floats({0.0F}), make_floats({-0.0F})).is_equal());
 }
 
+TEST_CASE("all NaNs of a dtype are one value, to hashes and comparisons") {
+  const auto tensor_of = [](DType dtype, std::vector<std::uint64_t> elements) {
+    HostMemory memory;
+    Tensor made = make_tensor(memory, dtype, {static_cast<std::int64_t>(elements.size())});
+    for (std::size_t i = 0; i < elements.size(); ++i)
+      std::memcpy(made.bytes() + i * made.element_bytes(), &elements[i], made.element_bytes());
+    return made;
+  };
+  struct Row {
+    DType dtype;
+    std::uint64_t quiet, negative, signalling, infinity, one;
+  };
+  for (const Row& row : {Row{DType::kFloat32, 0x7fc00000, 0xffffffff, 0x7f800001, 0x7f800000, 0x3f800000},
+                         Row{DType::kFloat64, 0x7ff8000000000000, 0xffffffffffffffff, 0x7ff0000000000001,
+                             0x7ff0000000000000, 0x3ff0000000000000},
+                         Row{DType::kBfloat16, 0x7fc0, 0xffff, 0x7f81, 0x7f80, 0x3f80},
+                         Row{DType::kFloat16, 0x7e00, 0xffff, 0x7c01, 0x7c00, 0x3c00},
+                         Row{DType::kComplex64, 0x7fc000003f800000, 0xffffffff3f800000, 0x7f8000013f800000,
+                             0x7f8000003f800000, 0x3f8000003f800000}}) {
+    const Tensor quiet = tensor_of(row.dtype, {row.one, row.quiet, row.one});
+    const Tensor infinite = tensor_of(row.dtype, {row.one, row.infinity, row.one});
+    for (const std::uint64_t other : {row.negative, row.signalling}) {
+      const Tensor made = tensor_of(row.dtype, {row.one, other, row.one});
+      CHECK(hash_tensor(made) == hash_tensor(quiet));
+      CHECK(hash_slices(made, 0) == hash_slices(quiet, 0));
+      CHECK(compare_tensors(made, quiet).is_equal());
+      CHECK(std::memcmp(made.bytes() + made.element_bytes(), &other, made.element_bytes()) == 0);
+      const Tensor shifted = tensor_of(row.dtype, {row.one, other, row.infinity});
+      const TensorDifference difference = compare_tensors(quiet, shifted);
+      CHECK(difference.differing == 1);
+      CHECK(difference.index == 2);
+    }
+    CHECK(hash_tensor(infinite) != hash_tensor(quiet));
+    CHECK(compare_tensors(infinite, quiet).differing == 1);
+  }
+  const Tensor ints = tensor_of(DType::kInt32, {0x7fc00000}), others = tensor_of(DType::kInt32, {0xffffffff});
+  CHECK(hash_tensor(ints) != hash_tensor(others));
+  CHECK_FALSE(compare_tensors(ints, others).is_equal());
+}
+
 TEST_CASE("hashes of slices concatenate") {
   const Tensor whole = make_floats({1, 2, 3, 4, 5, 6}).view({2, 3}, {3, 1}, 0);
   const Tensor left = whole.view({2, 1}, {3, 1}, 0), right = whole.view({2, 2}, {3, 1}, 1);

@@ -110,6 +110,8 @@ std::string summarise(Rank rank, const std::vector<NamedTensor>& results,
 
 // --- reports ---
 
+constexpr std::string_view kOwnKernel = "own kernel";  // an algorithm (LibraryProduct)
+
 // Everything a run starts from.
 struct Prepared {
   const Graph& graph;
@@ -245,6 +247,7 @@ class MergedReport {
         fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", prepared_.world.size, seconds, peak / 1048576));
     say_how_long_a_step_took(console);
     say_what_graphs_did(console);
+    say_who_multiplied(console);
     if (!console.json()) return console.print(text);
     const auto expected = replay::find_expected_loss(prepared_.graph, prepared_.world);
     console.print(report_text({{"seed", options_.replay.seed},
@@ -273,6 +276,22 @@ class MergedReport {
     std::sort(steps.begin(), steps.end());
     console.info(fmt::format("a step: {:.3f} ms at least, {:.3f} ms median, {} runs", steps.front() * 1e3,
                              steps[(steps.size() - 1) / 2] * 1e3, steps.size()));
+  }
+
+  // In native math: how many products the library took.
+  void say_who_multiplied(Console& console) const {
+    if (options_.replay.math != "native") return;
+    std::uint64_t own = 0, all = 0;
+    for (const Json& rank : ranks_) {
+      for (const Json& product : rank["library_products"]) {
+        const auto launches = product["launches"].get<std::uint64_t>();
+        all += launches;
+        if (product["algorithm"] == kOwnKernel) own += launches;
+      }
+    }
+    const std::string text = fmt::format("{} of {} products by cuBLASLt", all - own, all);
+    if (own == 0) return console.info(text);
+    console.warn(fmt::format("{}: it has no algorithm for the others, which kernels of ours made", text));
   }
 
   void say_what_graphs_did(Console& console) const {

@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -12,7 +14,8 @@
 namespace epweave::replay::cublas {
 namespace {
 
-constexpr const char* kFile = "libcublasLt.so.13";
+constexpr std::array kFiles{"libcublasLt.so.13",
+                            "libcublasLt.so.12"};  // of CUDA 13 and 12.x; the first that is there
 
 [[noreturn]] void decline(const std::string& problem, const std::string& remedy) {
   throw PassError("replay.no-cublaslt", problem, Site{}, remedy);
@@ -36,12 +39,20 @@ std::vector<std::pair<std::string, std::string>> list_variables() {
 Library load_library(Streams streams) {
   Library library;
   const char* given = std::getenv("EPWEAVE_CUBLASLT");
-  library.path = given == nullptr || *given == '\0' ? kFile : given;
+  std::vector<std::string> files(kFiles.begin(), kFiles.end());
+  if (given != nullptr && *given != '\0') files = {given};
   setenv("NVIDIA_TF32_OVERRIDE", "0", 1);  // no float32 product is rounded to TF32, whatever asks for it
   library.environment = list_variables();
-  void* loaded = dlopen(library.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* loaded = nullptr;
+  std::vector<std::string> problems;
+  for (const std::string& file : files) {
+    library.path = file;
+    loaded = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (loaded != nullptr) break;
+    problems.emplace_back(dlerror());
+  }
   if (loaded == nullptr)
-    decline(fmt::format("--math native: cuBLASLt cannot be loaded: {}", dlerror()),
+    decline(fmt::format("--math native: cuBLASLt cannot be loaded: {}", fmt::join(problems, "; ")),
             "install CUDA's cuBLAS, put its folder into LD_LIBRARY_PATH, or let EPWEAVE_CUBLASLT name "
             "libcublasLt.so");
   const bool is_stand_in = dlsym(loaded, kStandInMark) != nullptr;
@@ -52,7 +63,7 @@ Library load_library(Streams streams) {
   for_each_function(library.api, [&](const char* name, auto* slot) {
     *slot = reinterpret_cast<std::remove_pointer_t<decltype(slot)>>(dlsym(loaded, name));
     if (*slot == nullptr)
-      decline(fmt::format("--math native: {} has no {}", library.path, name), "use cuBLAS of CUDA 13");
+      decline(fmt::format("--math native: {} has no {}", library.path, name), "use cuBLAS of CUDA 12 or 13");
   });
   Dl_info loaded_from{};
   if (dladdr(reinterpret_cast<void*>(library.api.create), &loaded_from) != 0 &&

@@ -237,6 +237,21 @@ class CudaDevice : public DeviceApi {
   int ordinal_;
 };
 
+// Why there is no GPU: what is there of the driver, and what the runtime needs.
+void describe_driver(Error error, char* problem, std::size_t problem_bytes) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);  // 0: there is none
+  cudaRuntimeGetVersion(&runtime);
+  char there[64] = "there is no driver";
+  if (driver != 0)
+    std::snprintf(there, sizeof there, "the driver is for CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+  std::snprintf(problem, problem_bytes, "%s (%s, the CUDA part needs one for CUDA %d.%d%s)", error, there,
+                runtime / 1000, runtime % 1000 / 10,
+                driver != 0 && driver / 1000 < runtime / 1000
+                    ? ": update the driver, or build with an nvcc of the driver's version"
+                    : "");
+}
+
 }  // namespace
 }  // namespace epweave::replay::device
 
@@ -254,7 +269,10 @@ extern "C" __attribute__((visibility("default"))) epweave::replay::device::Devic
   if (version != kApiVersion || fingerprint != task_fingerprint())
     return refuse("libepweave_cuda.so is of another build than this program");
   int count = 0;
-  if (const Error error = text_of(cudaGetDeviceCount(&count))) return refuse(error);
+  if (const Error error = text_of(cudaGetDeviceCount(&count))) {
+    describe_driver(error, problem, problem_bytes);
+    return nullptr;
+  }
   if (ordinal >= count) {
     std::snprintf(problem, problem_bytes, "GPU %d is asked for, there are %d", ordinal, count);
     return nullptr;

@@ -44,6 +44,46 @@ std::uint64_t hash_bytes(const std::byte* bytes, std::size_t count, std::uint64_
   return count == 0 ? hash : mix(hash, read_word(bytes, count));
 }
 
+// Whether bits of a float are a NaN, and the one NaN that stands for all of them. Devices make NaNs of different bits.
+template <class Bits>
+struct FloatBits {
+  Bits infinity;  // without its sign
+  Bits nan;
+  bool is_nan(Bits bits) const { return (bits & static_cast<Bits>(~Bits{0} >> 1)) > infinity; }
+};
+constexpr FloatBits<std::uint16_t> kFloat16{0x7c00, 0x7e00}, kBfloat16{0x7f80, 0x7fc0};
+constexpr FloatBits<std::uint32_t> kFloat32{0x7f800000, 0x7fc00000};
+constexpr FloatBits<std::uint64_t> kFloat64{0x7ff0000000000000, 0x7ff8000000000000};
+
+// Calls visit(FloatBits) for dtypes of floats, and complex ones, whose parts are floats.
+template <class Visit>
+void with_float_bits(DType dtype, const Visit& visit) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return visit(kFloat16);
+    case DType::kBfloat16:
+      return visit(kBfloat16);
+    case DType::kFloat32:
+    case DType::kComplex64:
+      return visit(kFloat32);
+    case DType::kFloat64:
+      return visit(kFloat64);
+    default:
+      return;
+  }
+}
+
+template <class Bits>
+bool has_nan(const FloatBits<Bits>& format, const std::byte* data, std::size_t size) {
+  bool found = false;
+  for (std::size_t at = 0; at < size; at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, data + at, sizeof bits);
+    found |= format.is_nan(bits);
+  }
+  return found;
+}
+
 // A tensor's elements in row-major order: where they lie, or a copy.
 class RowMajor {
  public:
@@ -60,7 +100,24 @@ class RowMajor {
   const std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
+  // Every NaN becomes the one that stands for all.
+  void unify_nans(DType dtype) {
+    with_float_bits(dtype, [this](const auto& format) { unify(format); });
+  }
+
  private:
+  template <class Bits>
+  void unify(const FloatBits<Bits>& format) {
+    if (!has_nan(format, data_, size_)) return;
+    if (copy_.empty()) copy_.assign(data_, data_ + size_);
+    for (std::size_t at = 0; at < size_; at += sizeof(Bits)) {
+      Bits bits;
+      std::memcpy(&bits, copy_.data() + at, sizeof bits);
+      if (format.is_nan(bits)) std::memcpy(copy_.data() + at, &format.nan, sizeof bits);
+    }
+    data_ = copy_.data();
+  }
+
   Buffer<std::byte> copy_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
@@ -131,12 +188,14 @@ std::int64_t order_of(std::uint64_t bits, std::size_t bytes) {
 std::uint64_t hash_tensor(const Tensor& tensor) {
   std::uint64_t hash = mix(kHashStart, static_cast<std::uint64_t>(tensor.dtype));
   for (std::int64_t size : tensor.sizes) hash = mix(hash, static_cast<std::uint64_t>(size));
-  const RowMajor bytes(tensor);
+  RowMajor bytes(tensor);
+  bytes.unify_nans(tensor.dtype);
   return hash_bytes(bytes.data(), bytes.size(), hash);
 }
 
 std::vector<std::uint64_t> hash_slices(const Tensor& tensor, std::size_t dim) {
-  const RowMajor bytes(tensor);
+  RowMajor bytes(tensor);
+  bytes.unify_nans(tensor.dtype);
   std::size_t inner = tensor.element_bytes(), outer = 1;
   for (std::size_t d = 0; d < tensor.rank(); ++d)
     (d < dim ? outer : inner) *= d == dim ? 1 : static_cast<std::size_t>(tensor.sizes[d]);
@@ -182,9 +241,11 @@ TensorDifference compare_tensors(const Tensor& a, const Tensor& b) {
         fmt::format("sizes [{}] and [{}]", fmt::join(a.sizes, ", "), fmt::join(b.sizes, ", "));
     return difference;
   }
-  const RowMajor bytes_a(a), bytes_b(b);
+  RowMajor bytes_a(a), bytes_b(b);
   if (bytes_a.size() == 0 || std::memcmp(bytes_a.data(), bytes_b.data(), bytes_a.size()) == 0)
     return difference;
+  bytes_a.unify_nans(a.dtype);
+  bytes_b.unify_nans(b.dtype);
   const auto numbers = numbers_of(a.dtype);
   const std::size_t width = a.element_bytes();
   double error = 0, magnitude = 0;
