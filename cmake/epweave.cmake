@@ -45,6 +45,16 @@ if(BUILD_TESTING)
   epweave_precompiled(test OPTIONS ${EPWEAVE_TEST_OPTIONS} LIBRARIES Catch2::Catch2 HEADERS <catch2/catch.hpp>)
 endif()
 
+# epweave_bundled(TARGET...): programs that find their shared libraries in ../lib, where scripts/gpu_bundle.sh puts them. As
+# RPATH, not RUNPATH, so that it holds for the libraries of libraries, too. The same where they are installed: a build RPATH
+# that is replaced then ends in an empty folder, the current one.
+function(epweave_bundled)
+  set_target_properties(${ARGN} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib" BUILD_WITH_INSTALL_RPATH ON)
+  foreach(target IN LISTS ARGN)
+    target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+  endforeach()
+endfunction()
+
 # epweave_library(NAME [FOLDERS folder...] DEPENDS lib... [TEST_DEPENDS lib...] [PRECOMPILED class]): every .cc of the folders (of this one,
 # if none is named) but tests, and one test program for their *_test.cc. NAME says where: replay_cublas for
 # src/replay/cublas.

@@ -2,7 +2,7 @@
 # Makes a portable bundle for a GPU machine without compilers and package registries: gpu_bundle.sh OUT.tar.gz
 #
 # Holds the programs, libepweave_cuda.so, the tests of kernels and products, the shared libraries they need but those of the C
-# library, and the graphs of scripts/gpu_test.sh. No CUDA library beside the runtime that is linked in, no cuBLAS, no NCCL.
+# library (found through the programs' RPATH, $ORIGIN/../lib), and the graphs and hashes of scripts/gpu_test.sh. No CUDA library beside the runtime that is linked in, no cuBLAS, no NCCL.
 # On the other machine: tar xzf OUT.tar.gz && epweave-gpu/scripts/gpu_test.sh
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
@@ -13,7 +13,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 to=$work/epweave-gpu
 
-mkdir -p "$to/bin" "$to/lib" "$to/scripts/launch_examples" "$to/testdata/graphs" "$to/testdata/kernels"
+mkdir -p "$to/bin" "$to/lib" "$to/scripts/launch_examples" "$to/testdata/graphs" "$to/testdata/gpu" "$to/testdata/kernels"
 for file in epweave epweave-replay libepweave_cuda.so replay_kernels_device_test replay_cublas_test; do
   if [ ! -f "$build/$file" ]; then
     echo "gpu_bundle.sh: $build/$file is not built" >&2
@@ -30,8 +30,9 @@ for file in "$to"/bin/*; do ldd "$file"; done | awk '$2 == "=>" && $3 ~ "^/" { p
 cp scripts/gpu_test.sh scripts/bench_replay.py scripts/compare_with_torch.py scripts/epweave_fx.py "$to/scripts/"
 cp scripts/launch_examples/*.sh "$to/scripts/launch_examples/"
 cp testdata/kernels/cases.json "$to/testdata/kernels/"
-for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat dsv3_debug_ep2_sdpa_r030.1b_remat qwen3_moe_ep2.1b_remat; do
-  cp "testdata/graphs/$name.epw.gz" "$to/testdata/graphs/"
+for hashes in testdata/gpu/*.txt; do
+  cp "$hashes" "$to/testdata/gpu/"
+  cp "testdata/graphs/$(basename "$hashes" .txt).epw.gz" "$to/testdata/graphs/"
 done
 tar -C "$work" --owner=0 --group=0 -czf "$out" epweave-gpu
 du -h "$out" | awk '{ print $2 ": " $1 }'

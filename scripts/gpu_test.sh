@@ -1,194 +1,298 @@
-#!/bin/sh
-# Everything that needs a GPU, in one command: gpu_test.sh [FOLDER]
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one command: gpu_test.sh [OPTION...] [FOLDER]
 #
-# FOLDER holds bin/ (epweave, epweave-replay, libepweave_cuda.so, replay_kernels_device_test, replay_cublas_test) and testdata/; default:
-# the release build of this checkout, or the bundle that this script is in (scripts/gpu_bundle.sh). Prints what
-# docs/gpu.md reports; exits 0 if all passed, 1 if something failed, 77 if there is no GPU to run on.
+#   --only PART    this part alone; may be repeated. The parts, in their order: kernels, steps, rewrite, native, graphs, measure,
+#                  torch, nccl
+#   --logs DIR     whole logs of the steps, a file each, and summary.txt, a line each (default: a new folder of /tmp)
+#   --seconds N    what a step may take (default 90)
+#   --bare         nothing but this folder, bash and the driver: no python, no torch, no nvidia-smi
+#
+# FOLDER holds bin/ (epweave, epweave-replay, libepweave_cuda.so, replay_kernels_device_test, replay_cublas_test) and testdata/;
+# default: the release build of this checkout, or the bundle that this script is in (scripts/gpu_bundle.sh). Whole training
+# steps are those of testdata/gpu/NAME.txt, what `epweave-replay run -q` prints of testdata/graphs/NAME.epw.gz on the CPU.
+#
+# A step that fails is run again with CUDA_LAUNCH_BLOCKING=1, then under compute-sanitizer where that is. Prints what docs/gpu.md
+# reports; exits 0 if all that was run passed, 1 if something failed, 2 for a wrong command line, 77 if there is no GPU. What
+# was not run is listed at the end.
 set -u
-case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
+all_parts="kernels steps rewrite native graphs measure torch nccl"
+usage() {
+  printf 'gpu_test.sh: %s\n' "$1" >&2
+  exit 2
+}
+parts='' logs='' seconds=90 bare=0 folder=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;;
+    --only)
+      case " $all_parts " in *" ${2:-} "*) ;; *) usage "--only takes one of: $all_parts" ;; esac
+      parts="$parts $2" && shift ;;
+    --logs) logs=${2:?--logs needs a folder} && shift ;;
+    --seconds)
+      case ${2:-} in '' | 0 | *[!0-9]*) usage "--seconds takes a whole number from 1" ;; esac
+      seconds=$2 && shift ;;
+    --bare) bare=1 ;;
+    -*) usage "unknown option $1" ;;
+    *) folder=$1 ;;
+  esac
+  shift
+done
+parts=${parts:-$all_parts}
 here=$(cd "$(dirname "$0")/.." && pwd)
-if [ $# -gt 0 ]; then here=$(cd "$1" && pwd); fi
+if [ -n "$folder" ]; then here=$(cd "$folder" && pwd) || exit 2; fi
+scripts=$(cd "$(dirname "$0")" && pwd)
 bin=$here/bin
 if [ ! -d "$bin" ]; then bin=$here/build/release/bin; fi
-if [ -d "$here/lib" ]; then LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}; export LD_LIBRARY_PATH; fi
+if [ -z "$logs" ]; then logs=$(mktemp -d); fi
+mkdir -p "$logs" || exit 2
+logs=$(cd "$logs" && pwd)
+: >"$logs/summary.txt"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+graphs=$here/testdata/graphs hashes=$here/testdata/gpu
 EPWEAVE_TESTDATA=$here/testdata
-export EPWEAVE_TESTDATA
-graphs=$here/testdata/graphs
+under=''  # what a program is run under: nothing, or compute-sanitizer
+export EPWEAVE_TESTDATA bin work graphs hashes scripts under
+failed=0 steps=0 not_run=()
+
+# say TEXT: to the terminal and the summary.
+say() { printf '%s\n' "$*" | tee -a "$logs/summary.txt"; }
+leave_out() {
+  not_run+=("$1")
+  say "not run: $1"
+}
+
 # Libraries of NVIDIA's Python packages, where nobody names others.
 packaged() {
+  [ "$bare" -eq 0 ] || return
   python3 -c 'import glob, site, sys
 for folder in site.getsitepackages() + [site.getusersitepackages()]:
     for found in sorted(glob.glob(folder + "/nvidia/*/lib/" + sys.argv[1])):
         print(found)
         sys.exit()' "$1" 2>/dev/null
 }
-if [ -z "${EPWEAVE_CUBLASLT:-}" ]; then
-  found=$(packaged libcublasLt.so.13)
-  if [ -n "$found" ]; then EPWEAVE_CUBLASLT=$found; export EPWEAVE_CUBLASLT; fi
-fi
-if [ -z "${EPWEAVE_NCCL:-}" ]; then
-  found=$(packaged libnccl.so.2)
-  if [ -n "$found" ]; then EPWEAVE_NCCL=$found; export EPWEAVE_NCCL; fi
-fi
-not_run=
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
+for name in libcublasLt.so.13 libcublasLt.so.12; do
+  [ -n "${EPWEAVE_CUBLASLT:-}" ] || EPWEAVE_CUBLASLT=$(packaged $name)
+done
+[ -n "${EPWEAVE_NCCL:-}" ] || EPWEAVE_NCCL=$(packaged libnccl.so.2)
+export EPWEAVE_CUBLASLT EPWEAVE_NCCL
 
-say() { printf '\n== %s\n' "$*"; }
-# attempt NAME COMMAND...: one line for the report, the output below it; a failure is counted.
-attempt() {
-  name=$1
+# ---- steps -------------------------------------------------------------------------------
+
+# in_time LOG COMMAND...: its exit code; 124 or 137 where it ran past its time.
+in_time() {
+  local log=$1
   shift
-  start=$(date +%s)
-  if "$@" >"$work/out" 2>&1; then verdict=passed; else verdict="FAILED (exit $?)"; failed=1; fi
-  printf '%s: %s, %s s\n' "$name" "$verdict" $(($(date +%s) - start))
-  sed 's/^/    /' "$work/out" | tail -25
+  timeout -k 5 "$seconds" bash -c '"$@"' step "$@" >"$log" 2>&1
 }
-
-say "is there a GPU"
-small=$graphs/llama3_debug_fsdp4.1_norm.epw.gz
-status=0
-"$bin/epweave-replay" run "$small" --device cuda -v >"$work/out" 2>&1 || status=$?
-if [ "$status" -ne 0 ]; then
-  cat "$work/out"
-  if [ "$status" -eq 77 ]; then
-    echo "nothing was run on a GPU"
-    exit 77
+how_it_ended() {
+  case $1 in
+    0) echo passed ;;
+    124 | 137) echo "FAILED (ran past $seconds s)" ;;
+    *) echo "FAILED (exit $1)" ;;
+  esac
+}
+# attempt NAME COMMAND...: a line for the summary, the output in a file; a failure is counted, and looked into.
+attempt() {
+  local name=$1 log status start again
+  shift
+  steps=$((steps + 1))
+  log=$(printf '%s/%02d-%s' "$logs" "$steps" "$(printf '%s' "$name" | tr -c 'A-Za-z0-9_.\n' '-')")
+  start=$SECONDS status=0
+  in_time "$log.log" "$@" || status=$?
+  say "$name: $(how_it_ended "$status"), $((SECONDS - start)) s: $(tail -n 1 "$log.log" | cut -c 1-160)"
+  [ "$status" -ne 0 ] || return 0
+  failed=$((failed + 1))
+  again=0
+  CUDA_LAUNCH_BLOCKING=1 in_time "$log.blocking.log" "$@" || again=$?
+  say "  with CUDA_LAUNCH_BLOCKING=1: $(how_it_ended "$again"): $(tail -n 1 "$log.blocking.log" | cut -c 1-160)"
+  if command -v compute-sanitizer >/dev/null; then
+    again=0
+    under="compute-sanitizer --error-exitcode 9" in_time "$log.sanitizer.log" "$@" || again=$?
+    say "  under compute-sanitizer: $(how_it_ended "$again"): $(tail -n 1 "$log.sanitizer.log" | cut -c 1-160)"
+  else
+    say "  under compute-sanitizer: not run, it is not installed"
   fi
-  echo "the first run on the GPU failed"
-  exit 1
-fi
-grep 'device:' "$work/out"
-if command -v nvidia-smi >/dev/null; then nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; fi
-"$bin/epweave-replay" --version
-
-say "kernels: the GPU's bits against the CPU's"
-attempt kernels env EPWEAVE_TEST_DEVICE=cuda "$bin/replay_kernels_device_test"
-
-say "whole steps, 4 virtual ranks: the CPU's bits against the GPU's"
-for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat dsv3_debug_ep2_sdpa_r030.1b_remat qwen3_moe_ep2.1b_remat; do
-  g=$graphs/$name.epw.gz
-  [ -f "$g" ] || continue
-  attempt "$name cpu against cuda" "$bin/epweave-replay" check "$g" "$g" --device-a cpu --device-b cuda
-done
-
-say "chunked and scheduled against original, on the GPU, memory poisoned, ranks delayed"
-for name in dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
-  g=$graphs/$name.epw.gz
-  [ -f "$g" ] || continue
-  if ! "$bin/epweave" rewrite "$g" --preset ep-overlap -o "$work/new.epw" >"$work/out" 2>&1; then
-    cat "$work/out"
-    failed=1
-    continue
-  fi
-  attempt "$name ep-overlap" "$bin/epweave-replay" check "$g" "$work/new.epw" --device cuda --poison --jitter 1
-done
-
-say "native math: products by cuBLASLt"
+  return "$status"
+}
+replay() { $under "$bin/epweave-replay" "$@"; }
+tests() { EPWEAVE_TEST_DEVICE=cuda $under "$bin/$1" "${@:2}"; }
+# same_hashes NAME [OPTION...]: the GPU's hashes of a whole step are those of the CPU, which are in a file.
+same_hashes() {
+  local name=$1
+  shift
+  replay run "$graphs/$name.epw.gz" --device cuda -q "$@" >"$work/found" && diff "$hashes/$name.txt" "$work/found"
+}
+check_rewrite() {
+  local name=$1
+  shift
+  replay check "$graphs/$name.epw.gz" "$work/$name.epw" --device cuda "$@"
+}
 # Where the library takes other algorithms for other numbers of rows nothing is verified: that is no failure, a difference is.
 check_native() {
-  "$bin/epweave-replay" check "$@" --device cuda --math native >"$work/native" 2>&1
+  check_rewrite "$1" --math native >"$work/native" 2>&1
   cat "$work/native"
-  tail -1 "$work/native" | grep -qx -e 'same' -e 'not verified'
+  tail -n 1 "$work/native" | grep -qx -e same -e 'not verified'
 }
 # With pinned rows no product may take another algorithm; those that the library refused are printed.
 check_pinned() {
-  status=0
-  "$bin/epweave-replay" check "$@" --device cuda --math native --pin-rows --json >"$work/pinned" 2>"$work/messages" ||
-    status=$?
-  python3 - "$work/pinned" <<'PYTHON'
-import json
-import sys
-
-with open(sys.argv[1]) as file:
-    report = json.load(file)
-changes = report["library_kernels"]["changes"]
-for change in changes:
-    print(f"rank {change['rank']}: {change['origin']}: A {change['a']}, B {change['b']}")
-nodes = sum(rank["nodes"].get("library-kernel", 0) for rank in report["ranks"])
-print(f"{report['verdict']}, {len(changes)} products took another algorithm, {nodes} library-kernel nodes")
-sys.exit(0 if report["verdict"] in ("same", "not verified") and not changes and nodes == 0 else 1)
-PYTHON
-  judged=$?
-  cat "$work/messages"
-  [ "$judged" -eq 0 ] && [ "$status" -le 1 ]
+  check_rewrite "$1" --math native --pin-rows >"$work/pinned" 2>&1
+  cat "$work/pinned"
+  tail -n 1 "$work/pinned" | grep -qx -e same -e 'not verified' && ! grep -q 'another algorithm of the library' "$work/pinned"
 }
-# The same hashes twice.
+# All products are the library's, with the same hashes twice.
 repeat_native() {
-  "$bin/epweave-replay" run "$1" --device cuda --math native -q >"$work/once" &&
-    "$bin/epweave-replay" run "$1" --device cuda --math native -q >"$work/twice" && diff "$work/once" "$work/twice"
+  replay run "$graphs/$1.epw.gz" --device cuda --math native >"$work/once" 2>"$work/messages"
+  local status=$?
+  cat "$work/messages"
+  [ "$status" -eq 0 ] && grep -q '^[1-9][0-9]* of [0-9]* products by cuBLASLt$' "$work/messages" &&
+    replay run "$graphs/$1.epw.gz" --device cuda --math native -q >"$work/twice" && diff "$work/once" "$work/twice"
 }
-if "$bin/epweave-replay" run "$small" --device cuda --math native --json >"$work/out" 2>&1; then
-  grep -e '"cublaslt"' -e '"determinism"' "$work/out"
-  attempt "products beside those of portable math" env EPWEAVE_TEST_DEVICE=cuda "$bin/replay_cublas_test" '[gpu]'
-  grep '"algorithm"' "$work/out" | sort | uniq -c | sort -rn | head -20
-  for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
-    g=$graphs/$name.epw.gz
-    [ -f "$g" ] || continue
-    attempt "$name twice in native math" repeat_native "$g"
-    "$bin/epweave" rewrite "$g" --preset ep-overlap -o "$work/new.epw" >/dev/null 2>&1 || continue
-    attempt "$name ep-overlap, native" check_native "$g" "$work/new.epw"
-    attempt "$name ep-overlap, native, pinned rows" check_pinned "$g" "$work/new.epw"
-  done
-elif grep -q 'replay.no-cublaslt' "$work/out"; then
-  echo "cuBLASLt is not installed: nothing was run in native math"
-  not_run="$not_run, native math not run"
-else
-  cat "$work/out"
-  failed=1
-fi
-
-say "seconds of a step"
-for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
-  g=$graphs/$name.epw.gz
-  [ -f "$g" ] || continue
-  attempt "$name on the GPU" "$bin/epweave-replay" run "$g" --device cuda
-done
-
-say "stretches as CUDA graphs: the same hashes, and a step's time without and with them"
-# Each stretch is captured in the first run and launched again in the others; the device may refuse none.
+# Each stretch is captured in the first runs and launched again in the others; the device may refuse none.
 with_graphs() {
-  rm -f "$work/messages"
-  "$bin/epweave-replay" run "$@" --device cuda --warm-up 2 --repeat 10 >"$work/plain" 2>"$work/messages" &&
-    "$bin/epweave-replay" run "$@" --device cuda --warm-up 2 --repeat 10 --cuda-graphs >"$work/graphs" \
-      2>>"$work/messages"
+  local g=$graphs/$1.epw.gz status
+  shift
+  replay run "$g" "$@" --device cuda --warm-up 2 --repeat 10 >"$work/plain" 2>"$work/messages" &&
+    replay run "$g" "$@" --device cuda --warm-up 2 --repeat 10 --cuda-graphs >"$work/graphs" 2>>"$work/messages"
   status=$?
   cat "$work/messages"
   [ "$status" -eq 0 ] && diff "$work/plain" "$work/graphs" && grep -q ' [1-9][0-9]* replayed' "$work/messages" &&
     ! grep -q -e 'refused a graph' -e 'was interrupted' "$work/messages"
 }
-for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
-  g=$graphs/$name.epw.gz
-  [ -f "$g" ] || continue
-  attempt "$name with CUDA graphs" with_graphs "$g"
-  case $not_run in *native*) continue ;; esac
-  attempt "$name with CUDA graphs, native math" with_graphs "$g" --math native
-done
-
-say "measured timeline and costs"
 measure() {
-  "$bin/epweave-replay" run "$small" --device cuda --warm-up 2 --repeat 5 --nvtx --timeline "$work/timeline.json" \
-    --costs "$work/costs.json" && ls -l "$work/timeline.json" "$work/costs.json" && head -40 "$work/costs.json"
+  replay run "$1" --device cuda --warm-up 2 --repeat 5 --nvtx --timeline "$work/timeline.json" --costs "$work/costs.json" &&
+    [ -s "$work/timeline.json" ] && head -40 "$work/costs.json"
 }
-attempt "llama3_debug_fsdp4.1_norm measured" measure
+# against_cpu RANKS GRAPH: a process for each rank; loss, norms and hashes must be what the CPU's virtual ranks have.
+against_cpu() {
+  "$bin/epweave-replay" run "$2" -q >"$work/expected" || return
+  RANKS=$1 DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay "$scripts/launch_examples/no_launcher.sh" "$2" >"$work/found" ||
+    return
+  diff "$work/expected" "$work/found"
+}
+# check_against_cpu RANKS A B [OPTION...]: two graphs compared by a process for each rank; the verdict, and all that is printed, must
+# be what the CPU's virtual ranks give.
+check_against_cpu() {
+  local ranks=$1 a=$2 b=$3 expected=0 found=0
+  shift 3
+  "$bin/epweave-replay" check "$a" "$b" -q >"$work/expected" || expected=$?
+  RANKS=$ranks COMMAND=check DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay \
+    "$scripts/launch_examples/no_launcher.sh" "$a" "$b" --deadline 600 "$@" >"$work/found" || found=$?
+  diff "$work/expected" "$work/found" && tail -n 1 "$work/found" && [ "$found" -eq "$expected" ]
+}
+export -f replay tests same_hashes check_rewrite check_native check_pinned repeat_native with_graphs measure \
+  against_cpu check_against_cpu
 
-say "ops beside PyTorch's on the same GPU"
-if python3 -c 'import torch, torchtitan, safetensors; assert torch.cuda.is_available()' 2>/dev/null; then
-  for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
-    g=$graphs/$name.epw.gz
-    [ -f "$g" ] || continue
+# ---- is there a GPU -----------------------------------------------------------------------
+
+names=()
+for file in "$hashes"/*.txt; do
+  name=$(basename "$file" .txt)
+  if [ -f "$graphs/$name.epw.gz" ]; then names+=("$name"); else leave_out "$name: $graphs/$name.epw.gz is not there"; fi
+done
+if [ ${#names[@]} -eq 0 ]; then
+  say "no whole step: $hashes has no NAME.txt whose graph is there"
+  exit 1
+fi
+first=$graphs/${names[0]}.epw.gz
+for candidate in "${names[@]}"; do  # the smallest is the first to be run
+  if [ "$(wc -c <"$graphs/$candidate.epw.gz")" -lt "$(wc -c <"$first")" ]; then first=$graphs/$candidate.epw.gz; fi
+done
+status=0
+in_time "$logs/00-first-run.log" replay run "$first" --device cuda -v || status=$?
+if [ "$status" -eq 77 ]; then
+  tail -n 3 "$logs/00-first-run.log"
+  say "nothing was run on a GPU: there is none. Not run: ${parts# }"
+  exit 77
+fi
+say "$(grep 'device:' "$logs/00-first-run.log" || echo "device: unknown")"
+if [ "$status" -ne 0 ]; then
+  tail -n 5 "$logs/00-first-run.log"
+  say "the first run on the GPU: $(how_it_ended "$status"), the log is $logs/00-first-run.log"
+fi
+gpus=1
+if [ "$bare" -eq 0 ] && command -v nvidia-smi >/dev/null; then
+  say "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader)"
+  gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+fi
+say "$("$bin/epweave-replay" --version | head -n 1)"
+
+# rewrite NAME: its rewrite in $work, made once, on the CPU; a graph without a mixture of experts has none.
+rewrite() {
+  local status=0
+  [ ! -f "$work/$1.epw" ] || return 0
+  [ ! -f "$work/$1.declined" ] || return 4
+  "$bin/epweave" rewrite "$graphs/$1.epw.gz" --preset ep-overlap -o "$work/$1.epw" >"$logs/00-rewrite-$1.log" 2>&1 || status=$?
+  if [ "$status" -eq 4 ]; then
+    : >"$work/$1.declined"
+    leave_out "$1, ep-overlap: $(grep -v '^ ' "$logs/00-rewrite-$1.log" | tail -n 1)"
+  elif [ "$status" -ne 0 ]; then
+    failed=$((failed + 1))
+    say "$1, ep-overlap: epweave rewrite $(how_it_ended "$status")"
+  fi
+  return "$status"
+}
+
+# ---- parts --------------------------------------------------------------------------------
+
+# Of the steps that the device computes otherwise, `check` names the first node.
+part_steps() {
+  for name in "${names[@]}"; do
+    attempt "$name, hashes of the CPU" same_hashes "$name" --poison ||
+      attempt "$name, the first node that differs" replay check "$graphs/$name.epw.gz" "$graphs/$name.epw.gz" \
+        --device-a cpu --device-b cuda
+  done
+}
+part_kernels() { attempt "kernels, bits of the CPU" tests replay_kernels_device_test; }
+part_rewrite() {
+  for name in "${names[@]}"; do
+    if rewrite "$name"; then attempt "$name, ep-overlap" check_rewrite "$name" --poison --jitter 1; fi
+  done
+}
+has_cublaslt() {
+  if [ -z "${cublaslt:-}" ]; then
+    cublaslt=there
+    in_time "$logs/00-cublaslt.log" replay run "$first" --device cuda --math native --json ||
+      ! grep -q 'replay.no-cublaslt' "$logs/00-cublaslt.log" || cublaslt=missing
+  fi
+  [ "$cublaslt" = there ]
+}
+part_native() {
+  if ! has_cublaslt; then
+    leave_out "native: cuBLASLt is not installed"
+    return
+  fi
+  attempt "products beside those of portable math" tests replay_cublas_test '[gpu]'
+  for name in "${names[@]}"; do
+    attempt "$name twice in native math" repeat_native "$name"
+    rewrite "$name" || continue
+    attempt "$name, ep-overlap, native" check_native "$name"
+    attempt "$name, ep-overlap, native, pinned rows" check_pinned "$name"
+  done
+}
+part_graphs() {
+  for name in "${names[@]}"; do
+    attempt "$name with CUDA graphs" with_graphs "$name"
+    if has_cublaslt; then attempt "$name with CUDA graphs, native math" with_graphs "$name" --math native; fi
+  done
+  has_cublaslt || leave_out "graphs, native math: cuBLASLt is not installed"
+}
+part_measure() { attempt "a measured step" measure "$first"; }
+part_torch() {
+  if [ "$bare" -ne 0 ] ||
+    ! python3 -c 'import torch, torchtitan, safetensors; assert torch.cuda.is_available()' 2>/dev/null; then
+    leave_out "torch: PyTorch with a GPU, torchtitan and safetensors are not there, or --bare"
+    return
+  fi
+  for name in "${names[@]}"; do
     for math in portable native; do
-      attempt "$name, $math, beside PyTorch" python3 "$here/scripts/bench_replay.py" "$g" --replay "$bin/epweave-replay" \
-        --device cuda --math "$math" --with-torch --runs 5
+      attempt "$name, $math, beside PyTorch" python3 "$scripts/bench_replay.py" "$graphs/$name.epw.gz" \
+        --replay "$bin/epweave-replay" --device cuda --math "$math" --with-torch --runs 5
     done
   done
-else
-  echo "PyTorch with a GPU, torchtitan and safetensors are not installed: nothing was compared with them"
-fi
-
-say "NCCL: one rank, then a GPU for each rank"
-cat >"$work/one.txt" <<'GRAPH'
+}
+part_nccl() {
+  cat >"$work/one.txt" <<'GRAPH'
 epweave text 1
 group 7 ranks=[0]
 graph
@@ -205,46 +309,35 @@ graph
   %wh = _c10d_functional.wait_tensor.default(%h) : f32[4, 4]
   output([%wg, %ws, %wa, %wb, %wh])
 GRAPH
-# against_cpu RANKS GRAPH: a process for each rank; loss, norms and hashes must be what the CPU's virtual ranks have.
-against_cpu() {
-  "$bin/epweave-replay" run "$2" -q >"$work/expected" || return
-  RANKS=$1 DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay "$here/scripts/launch_examples/no_launcher.sh" "$2" \
-    >"$work/found" || return
-  diff "$work/expected" "$work/found"
-}
-# check_against_cpu RANKS A B [OPTION...]: two graphs compared by a process for each rank; the verdict, and all that is printed, must
-# be what the CPU's virtual ranks give.
-check_against_cpu() {
-  ranks=$1 a=$2 b=$3
-  shift 3
-  expected=0
-  "$bin/epweave-replay" check "$a" "$b" -q >"$work/expected" || expected=$?
-  found=0
-  RANKS=$ranks COMMAND=check DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay \
-    "$here/scripts/launch_examples/no_launcher.sh" "$a" "$b" --deadline 600 "$@" >"$work/found" || found=$?
-  diff "$work/expected" "$work/found" && tail -1 "$work/found" && [ "$found" -eq "$expected" ]
-}
-gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
-if "$bin/epweave-replay" run "$work/one.txt" --device cuda --transport nccl --rank 0 --world-size 1 \
-  --rendezvous 127.0.0.1:29500 --json >"$work/out" 2>&1 || ! grep -q 'replay.no-nccl' "$work/out"; then
-  grep '"nccl_' "$work/out"
+  if ! in_time "$logs/00-nccl.log" replay run "$work/one.txt" --device cuda --transport nccl --rank 0 --world-size 1 \
+    --rendezvous "file:$work/meeting" --json && grep -q 'replay.no-nccl' "$logs/00-nccl.log"; then
+    leave_out "nccl: NCCL is not installed"
+    return
+  fi
   attempt "one rank over NCCL" against_cpu 1 "$work/one.txt"
   attempt "one rank over NCCL, check" check_against_cpu 1 "$work/one.txt" "$work/one.txt"
   attempt "one rank over NCCL, check of the CPU's bits against the GPU's" check_against_cpu 1 "$work/one.txt" \
     "$work/one.txt" --device-a cpu
-  for name in llama3_debug_fsdp4.1_norm dsv3_debug_ep2.1b_remat qwen3_moe_ep2.1b_remat; do
-    g=$graphs/$name.epw.gz
-    if [ "$gpus" -lt 4 ]; then echo "$name over NCCL: not run, there are $gpus GPUs"; continue; fi
-    [ -f "$g" ] || continue
-    attempt "$name over NCCL, 4 GPUs" against_cpu 4 "$g"
-    "$bin/epweave" rewrite "$g" --preset ep-overlap -o "$work/new.epw" >/dev/null 2>&1 || continue
-    attempt "$name ep-overlap, check over NCCL, 4 GPUs" check_against_cpu 4 "$g" "$work/new.epw"
+  if [ "$gpus" -lt 4 ]; then
+    leave_out "nccl, a GPU for each of 4 ranks: $gpus GPUs are known of"
+    return
+  fi
+  for name in "${names[@]}"; do
+    attempt "$name over NCCL, 4 GPUs" against_cpu 4 "$graphs/$name.epw.gz"
+    rewrite "$name" &&
+      attempt "$name, ep-overlap, check over NCCL, 4 GPUs" check_against_cpu 4 "$graphs/$name.epw.gz" "$work/$name.epw"
   done
-else
-  echo "NCCL is not installed: nothing was run over it"
-  not_run="$not_run, NCCL not run"
-fi
+}
+for part in $parts; do
+  say "== $part"
+  "part_$part"
+done
 
-say "result"
-if [ "$failed" -ne 0 ]; then echo "something failed on the GPU"; exit 1; fi
-echo "passed on the GPU$not_run"
+say "== result"
+for part in "${not_run[@]}"; do say "not run: $part"; done
+for part in $all_parts; do case " $parts " in *" $part "*) ;; *) say "not run: $part (--only)" ;; esac; done
+if [ "$failed" -ne 0 ] || [ "$status" -ne 0 ]; then
+  say "something failed on the GPU: $failed of $steps steps; whole logs are in $logs"
+  exit 1
+fi
+say "passed on the GPU: $steps steps; whole logs are in $logs"

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""scripts/gpu_test.sh where no GPU is, and with the emulated device in the GPU's place.
+
+EPWEAVE and EPWEAVE_REPLAY name the programs, EPWEAVE_CUBLASLT and EPWEAVE_NCCL the libraries that take cuBLASLt's and NCCL's
+place.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from replay_device_test import COLLECTIVES
+from replay_tool import expect
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EPWEAVE, REPLAY = os.environ["EPWEAVE"], os.environ["EPWEAVE_REPLAY"]
+
+# Two kernels behind one another, so that there is something to launch as a graph.
+STEP = COLLECTIVES.replace("%mm = ", "%product = ", 1).replace(
+    "  %g = ", "  %mm = aten.neg.default(%product) : f32[4, 4]\n  %g = ", 1
+)
+# `rewrite G --preset ep-overlap -o OUT`: a copy, or what epweave says of a graph without a mixture of experts.
+REWRITE = '#!/bin/bash\n[ "$1" = rewrite ] || exit 2\n'
+
+# epweave-replay with `cuda` read as `emulated`; what MODE says goes wrong goes wrong.
+PROGRAM = """#!/bin/bash
+arguments=()
+for argument in "$@"; do arguments+=("${{argument/#cuda/{device}}}"); done
+{before}
+exec {replay} "${{arguments[@]}}"
+"""
+
+
+def bundle(folder, device="emulated", before="", declines=False):
+    """A folder as gpu_bundle.sh packs it, with one small graph as the whole step."""
+    for name in ("bin", "testdata/graphs", "testdata/gpu"):
+        (folder / name).mkdir(parents=True)
+    text = folder / "step.txt"
+    text.write_text(STEP)
+    graph = folder / "testdata/graphs/small.epw.gz"
+    subprocess.run([EPWEAVE, "convert", text, graph], check=True, capture_output=True)
+    found = subprocess.run([REPLAY, "run", graph, "-q"], check=True, capture_output=True, text=True).stdout
+    (folder / "testdata/gpu/small.txt").write_text(found)
+    (folder / "testdata/gpu/absent.txt").write_text(found)
+    programs = {
+        "epweave": REWRITE + (f'exec {EPWEAVE} "$@"\n' if declines else 'cp "$2" "${@: -1}"\n'),
+        "epweave-replay": PROGRAM.format(device=device, before=before, replay=REPLAY),
+        "replay_kernels_device_test": '#!/bin/bash\necho "device: $EPWEAVE_TEST_DEVICE"\n',
+        "replay_cublas_test": '#!/bin/bash\necho "products: $*"\n',
+    }
+    for name, script in programs.items():
+        (folder / "bin" / name).write_text(script)
+        (folder / "bin" / name).chmod(0o755)
+    return folder
+
+
+def gpu_test(folder, *options, **variables):
+    """Exit code, the summary, the logs by name. What is printed has the summary."""
+    logs = folder / "logs"
+    result = subprocess.run(
+        [ROOT / "scripts/gpu_test.sh", *options, "--logs", logs, folder],
+        capture_output=True, text=True, check=False, env={**os.environ, **variables},
+    )  # fmt: skip
+    summary = (logs / "summary.txt").read_text() if (logs / "summary.txt").exists() else ""
+    expect(set(summary.splitlines()) <= set(result.stdout.splitlines()), f"printed:\n{result.stdout}summary:\n{summary}")
+    return result.returncode, summary + result.stderr, {path.name: path.read_text() for path in logs.glob("*.log")}
+
+
+def check_usage(place):
+    for options, message in ((["--only", "all"], "--only takes one of: kernels"), (["--fast"], "unknown option --fast"),
+                             (["--seconds", "0"], "--seconds takes a whole number")):  # fmt: skip
+        result = subprocess.run([ROOT / "scripts/gpu_test.sh", *options], capture_output=True, text=True, check=False)
+        expect(result.returncode == 2 and message in result.stderr, f"{options}: {result}")
+
+
+def check_no_gpu(place):
+    code, summary, _ = gpu_test(bundle(place / "none", "cuda"), EPWEAVE_CUDA="/nonexistent.so")
+    expect(code == 77, f"no GPU: exit {code}: {summary}")
+    expect("nothing was run on a GPU: there is none. Not run: kernels steps rewrite native graphs measure torch nccl" in summary, summary)
+    code, summary, _ = gpu_test(bundle(place / "stale", "cuda"), "--only", "kernels", EPWEAVE_CUDA=os.environ["EPWEAVE_STALE_CUDA"])
+    expect(code == 1 and "the first run on the GPU: FAILED (exit 4)" in summary, f"stale: exit {code}: {summary}")
+
+
+def check_all(place):
+    code, summary, logs = gpu_test(bundle(place / "all"), "--bare")
+    expect(code == 0 and "FAILED" not in summary, f"all: exit {code}: {summary}{logs}")
+    lines = re.sub(r", \d+ s: .*", "", summary).splitlines()
+    expect(lines[-1].startswith("passed on the GPU: 13 steps"), summary)
+    for line in (
+        "kernels, bits of the CPU: passed",
+        "small, hashes of the CPU: passed",
+        "small, ep-overlap: passed",
+        "small twice in native math: passed",
+        "small, ep-overlap, native, pinned rows: passed",
+        "small with CUDA graphs: passed",
+        "small with CUDA graphs, native math: passed",
+        "a measured step: passed",
+        "one rank over NCCL: passed",
+        "one rank over NCCL, check: passed",
+        "not run: torch: PyTorch with a GPU, torchtitan and safetensors are not there, or --bare",
+        "not run: nccl, a GPU for each of 4 ranks: 1 GPUs are known of",
+    ):
+        expect(line in lines, f"no '{line}' in:\n{summary}")
+    expect(any(line.startswith("not run: absent: ") for line in lines), summary)
+    expect(logs["01-kernels--bits-of-the-CPU.log"] == "device: cuda\n", logs)
+
+
+def check_declined(place):
+    code, summary, _ = gpu_test(bundle(place / "declined", declines=True), "--bare", "--only", "rewrite")
+    expect(code == 0 and "passed on the GPU: 0 steps" in summary, f"declined: exit {code}: {summary}")
+    expect(re.search(r"not run: small, ep-overlap: .*no module matches", summary), summary)
+
+
+def check_part_and_libraries(place):
+    code, summary, _ = gpu_test(
+        bundle(place / "part"), "--bare", "--only", "native", "--only", "nccl", EPWEAVE_CUBLASLT="/none.so", EPWEAVE_NCCL="/none.so"
+    )
+    expect(code == 0 and "passed on the GPU: 0 steps" in summary, f"parts: exit {code}: {summary}")
+    for line in ("not run: native: cuBLASLt is not installed", "not run: nccl: NCCL is not installed", "not run: steps (--only)"):
+        expect(line in summary, f"no '{line}' in:\n{summary}")
+
+
+def check_failures(place):
+    """Other bits: `check` is asked for the node. A kernel that crashes: run again. A program that hangs: stopped."""
+    folder = bundle(place / "bits")
+    hashes = folder / "testdata/gpu/small.txt"
+    hashes.write_text(hashes.read_text().replace("hash ", "hash f", 1))
+    code, summary, logs = gpu_test(folder, "--bare", "--only", "steps")
+    expect(code == 1 and "small, hashes of the CPU: FAILED (exit 1)" in summary, f"bits: exit {code}: {summary}")
+    expect("  with CUDA_LAUNCH_BLOCKING=1: FAILED (exit 1)" in summary and "  under compute-sanitizer: " in summary, summary)
+    expect("small, the first node that differs: passed" in summary and "something failed on the GPU: 1 of 2 steps" in summary, summary)
+    expect("01-small--hashes-of-the-CPU.blocking.log" in logs, logs.keys())
+
+    folder = bundle(place / "hang", before='case " $* " in *" --poison "*) sleep 60 ;; esac')
+    code, summary, _ = gpu_test(folder, "--bare", "--only", "rewrite", "--seconds", "2")
+    expect(code == 1 and "small, ep-overlap: FAILED (ran past 2 s)" in summary, f"a hang: exit {code}: {summary}")
+
+    crash = 'case "$CUDA_LAUNCH_BLOCKING $* " in *--poison*) export EPWEAVE_EMULATED_FAILURE="launch 2" ;; esac'
+    code, summary, logs = gpu_test(bundle(place / "crash", before=crash), "--bare", "--only", "steps")
+    expect(code == 1 and "small, hashes of the CPU: FAILED (exit 1)" in summary, f"a crash: exit {code}: {summary}")
+    expect("once more with CUDA_LAUNCH_BLOCKING=1: rank " in logs["01-small--hashes-of-the-CPU.log"], logs)
+
+
+if __name__ == "__main__":
+    check_usage(None)
+    with tempfile.TemporaryDirectory() as name:
+        check_no_gpu(pathlib.Path(name))
+        check_all(pathlib.Path(name))
+        check_declined(pathlib.Path(name))
+        check_part_and_libraries(pathlib.Path(name))
+        check_failures(pathlib.Path(name))
+    print("gpu_test.sh: all as expected")
