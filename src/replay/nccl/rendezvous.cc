@@ -1,5 +1,6 @@
 #include "replay/nccl/rendezvous.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -52,16 +53,24 @@ struct Hello {
   }
 };
 
+// Written whole under a name that nobody can know before, for this user alone, then renamed: no link is followed.
+bool replace_file(const std::string& path, std::string_view text) {
+  std::string temporary = path + ".XXXXXX";
+  const int file = mkostemp(temporary.data(), O_CLOEXEC);
+  if (file < 0) return false;
+  const bool is_written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  if (close(file) == 0 && is_written && std::rename(temporary.c_str(), path.c_str()) == 0) return true;
+  std::remove(temporary.c_str());
+  return false;
+}
+
 // The file where rank 0 says where it listens; removed with its owner.
 class MeetingFile {
  public:
   MeetingFile(std::string path, std::uint16_t port, const std::string& nonce) : path_(std::move(path)) {
     std::string text = fmt::format("{}\n{}\n{}\n", kMagic, nonce, port);
     for (const std::string& address : list_addresses()) text += address + "\n";
-    const std::string temporary = fmt::format("{}.{}", path_, getpid());
-    std::ofstream(temporary) << text;
-    std::error_code failed;
-    if (std::rename(temporary.c_str(), path_.c_str()) != 0)
+    if (!replace_file(path_, text))
       fail(fmt::format("the rendezvous file {} cannot be written", path_),
            "name a file in a folder that exists");
   }
