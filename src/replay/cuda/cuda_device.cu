@@ -77,6 +77,11 @@ cudaGraphExec_t cuda(WorkGraph graph) {
 class CudaDevice : public DeviceApi {
  public:
   explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
+  // A device that is lost frees nothing until the process ends; the process that looks for the kernel needs the memory.
+  ~CudaDevice() override {
+    std::size_t free = 0, total = 0;
+    if (enter() != nullptr || cudaMemGetInfo(&free, &total) != cudaSuccess) cudaDeviceReset();
+  }
 
   Error find_facts(DeviceFacts& facts) override {
     facts = {};
@@ -229,9 +234,7 @@ class CudaDevice : public DeviceApi {
     if (const Error error = enter()) return error;
     return text_of(cudaGraphLaunch(cuda(graph), cuda(stream)));
   }
-  Error destroy_graph(WorkGraph graph) override {
-    return text_of(cudaGraphExecDestroy(cuda(graph)));
-  }
+  Error destroy_graph(WorkGraph graph) override { return text_of(cudaGraphExecDestroy(cuda(graph))); }
 
  private:
   int ordinal_;
