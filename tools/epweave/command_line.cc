@@ -10,6 +10,8 @@
 #include "common/command_files.h"
 #include "common/completion.h"
 #include "common/version.h"
+#include "cost/cluster.h"
+#include "pipeline/registry.h"
 
 namespace epweave::cli {
 namespace {
@@ -494,6 +496,26 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   return app;
 }
 
+// The commands, with what the values of some options begin with.
+std::vector<CommandHelp> commands_of(const CLI::App& app) {
+  std::vector<std::string> passes, presets;
+  for (const PassInfo& pass : registry().passes) passes.emplace_back(pass.name);
+  for (const PresetInfo& preset : registry().presets) presets.emplace_back(preset.name);
+  std::vector<std::string> after = passes;
+  after.emplace_back("all");
+  const std::vector<std::string> clusters(cluster_names().begin(), cluster_names().end());
+  std::vector<CommandHelp> commands = list_commands(app);
+  for (CommandHelp& command : commands)
+    for (OptionHelp& option : command.options) {
+      const std::string& name = option.names.back();
+      if (name == "--pipeline") option.beginnings = passes;
+      if (name == "--preset") option.beginnings = presets;
+      if (name == "--print-after") option.beginnings = after;
+      if (name == "--cluster") option.beginnings = clusters;
+    }
+  return commands;
+}
+
 ProgramHelp program_help(const CLI::App& app) {
   return {
       "epweave",
@@ -511,7 +533,7 @@ ProgramHelp program_help(const CLI::App& app) {
         ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"
         ".TP\nTMPDIR\nWhere reduce keeps the graph that it tries.\n"},
        {"SEE ALSO", ".BR epweave\\-replay (1),\nwhich executes graphs.\n"}},
-      list_commands(app)};
+      commands_of(app)};
 }
 
 CommandFiles files_of(const Choices& choices) {
