@@ -91,6 +91,7 @@ class Page:
                 if not (ROOT / script).exists():
                     self.fail(line, f"  there is no {script}\n")
             words = shlex.split(line, comments=True)
+            words = words[:next((i for i, word in enumerate(words) if word[0] in "|>"), None)]  # of the first command
             if not words or pathlib.Path(words[0]).name not in PROGRAMS or len(words) < 2:
                 continue
             known = help_words(self.programs, pathlib.Path(words[0]).name, words[1])
