@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Opens the page of `epweave report` in a browser: it draws without an error, says what the report says, stays small.
+"""Opens the pages of `report` and `diff --html` in a browser: they draw without an error, say what the text says, stay small.
 
 Needs Chromium (Debian's `chromium`, or $CHROMIUM); without it exits 77, skipped. The program is $EPWEAVE, else
 build/release/bin/epweave. With --screenshot FILE, writes the page as a PNG, with --dark as a dark one.
@@ -87,6 +87,15 @@ class ReportPageTest(unittest.TestCase):
         self.assertLess((self.folder / "big.html").stat().st_size, 300_000)
         self.assertLess((self.folder / "big.md").stat().st_size, 10_000)
         self.assertIn("layers.{3..60}.moe forward × 58", self.text("big.html"))
+
+    def test_the_page_of_diff_opens(self):
+        """Without playwright, too: its counts are those of --summary."""
+        run(EPWEAVE, "diff", "in.epw.gz", "out.epw", "--html", "diff.html", cwd=self.folder, code=1)
+        summary = json.loads(run(EPWEAVE, "diff", "in.epw.gz", "out.epw", "--summary", "--json", cwd=self.folder, code=1))
+        text = self.text("diff.html")
+        for kind in ("removed", "added", "divided", "moved"):
+            self.assertRegex(text, rf"\b{kind} {summary['changes'][kind]}\b")
+        self.assertIn("nodes of nested graphs are the same", text)
 
     def test_screenshot(self):
         if not self.screenshot:
