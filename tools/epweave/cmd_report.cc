@@ -22,7 +22,7 @@ std::string page_for(const std::string& path, const Json& page) {
 
 int report(const ReportCommand& command, Console& console) {
   for (const std::string& path : command.outputs)
-    if (path != "-") page_for(path, Json());  // a wrong name is said before work starts
+    page_for(path, Json());  // a wrong name is said before work starts
   const Cluster cluster = parse_cluster(command.cluster, read_bytes);
   const Graph a = read_sound_input(command.a, nullptr, Soundness::kStructure);
   const Graph b = read_sound_input(command.b, a.context, Soundness::kStructure);
