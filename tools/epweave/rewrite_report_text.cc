@@ -64,14 +64,20 @@ std::string change_text(double before, double after) {
   return fmt::format("{:+.1f} %", 100 * (after / before - 1));
 }
 
+// "mm_3 in layers.1.moe: "; "" of a violation at no node.
+std::string place_text(const Json& row) {
+  if (row["node"].is_null()) return "";
+  return fmt::format("{}{}: ", text_of(row["node"]),
+                     row["module"].is_null() ? "" : fmt::format(" in {}", text_of(row["module"])));
+}
+
 void add_verdict(const Json& page, std::string& text) {
   const Json& verdict = page["verdict"];
   if (!verdict["proved"].get<bool>()) {
     const auto n = verdict["violation_count"].get<std::size_t>();
     text += fmt::format("**Not proved**: {} violation{}.\n\n", n, n == 1 ? "" : "s");
     for (const Json& row : verdict["violations"])
-      text += fmt::format("- `{}` {}{}: {}\n", row["invariant"].get<std::string>(), text_of(row["node"]),
-                          row["module"].is_null() ? "" : fmt::format(" in {}", text_of(row["module"])),
+      text += fmt::format("- `{}` {}{}\n", row["invariant"].get<std::string>(), place_text(row),
                           shortened(text_of(row["message"])));
     text += "\n";
     return;
