@@ -323,6 +323,34 @@ class StreamTest(CommandLineTest):
                                 check=False)
         self.assertEqual((result.stdout, result.stderr), (b"epweave text 1\n", b""))
 
+    def test_listings_are_coloured_on_request(self):
+        self.run_tool("rewrite", "small.txt", "-p", "canonicalize", "-o", "out.txt")
+        plain, coloured = (self.run_tool("diff", "small.txt", "out.txt", "--color", when).stdout.decode()
+                           for when in ("never", "always"))
+        self.assertNotIn("\033", plain)
+        self.assertIn("\033[1m--- small.txt", coloured)
+        self.assertEqual(re.sub("\033\\[[0-9;]*m", "", coloured), plain)
+        plain, coloured = (self.output_of("print", "small.txt", "--color", when).decode() for when in ("never", "always"))
+        self.assertIn("  \033[1m%", coloured)
+        self.assertEqual(re.sub("\033\\[[0-9;]*m", "", coloured), plain)
+
+    def test_bash_completes_passes_and_presets(self):
+        (self.folder / "completion.bash").write_bytes(self.output_of("completion", "bash"))
+
+        def complete(*words):
+            script = ("source ./completion.bash; compopt() { :; }; COMP_WORDS=(epweave \"$@\"); COMP_CWORD=$#; _epweave;"
+                      "printf '%s\\n' \"${COMPREPLY[@]}\"")
+            return subprocess.run(["bash", "-c", script, "bash", *words], cwd=self.folder, capture_output=True, text=True,
+                                  check=True).stdout.split()
+        self.assertEqual(complete("rewrite", "-p", "dce,canon"), ["dce,canonicalize"])
+        self.assertEqual(complete("rewrite", "--preset", "ep"), ["ep-overlap"])
+        self.assertEqual(complete("print", "--color", "al"), ["always"])
+
+    def test_a_dump_of_fx_is_named(self):
+        (self.folder / "dump.json").write_text('{"format":"fx-dump-1","meta":{},"graphs":{"a":{}}}')
+        self.assert_fails(3, "dump.json: a dump of torch.fx, not a graph: scripts/epweave_fx.py from-dump dump.json OUT.epw "
+                             "makes one of it", "convert", "dump.json", "x.epw")
+
     def test_messages_go_to_the_log_file_without_colour(self):
         result = self.run_tool("print", "missing.epw", "--color", "always", "--log-file", "log.txt")
         self.assertEqual(result.stderr.decode(),

@@ -5,8 +5,10 @@ Needs playwright (PyPI) and Chromium (Debian's `chromium`, or $CHROMIUM); withou
 The program is $EPWEAVE, else build/release/bin/epweave. With --screenshot FILE, writes the page as a PNG.
 """
 import argparse
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -97,6 +99,31 @@ class PageTest(unittest.TestCase):
             self.page.screenshot(path=self.screenshot)
         self.page.click("#detail table >> text=%all_to_all_single_1")
         self.assertTrue(self.page.url.endswith("#a:all_to_all_single_1"))
+
+    def test_it_counts_what_the_summary_counts(self):
+        result = subprocess.run([EPWEAVE, "diff", GRAPH, "overlapped.epw", "--summary", "--json"], cwd=self.html.parent,
+                                capture_output=True, check=False)
+        summary = json.loads(result.stdout)
+        chips = dict(text.strip("-+/~>. ").rsplit(" ", 1) for text in self.page.locator("#chips .chip").all_inner_texts())
+        for kind in ("removed", "added", "divided", "moved"):
+            self.assertEqual(int(chips[kind]), summary["changes"][kind], kind)
+        nested = int(re.search(r"(\d+) nodes of nested graphs", self.page.inner_text("#about"))[1])
+        self.assertEqual(int(chips["unchanged"]) + nested, summary["same_nodes"])
+        self.assertLess(int(chips["other"]) + int(chips["provenance alone"]), 3000)
+
+    def test_back_goes_to_the_node_before(self):
+        for name in ("mm_11", "all_to_all_single_1"):
+            self.page.evaluate(f"goTo('a', sides.a.name.indexOf('{name}'))")
+        self.page.go_back()
+        self.page.wait_for_function("document.getElementById('detail').textContent.includes('%mm_11 =')")
+        self.page.go_back()
+        self.page.wait_for_function("document.getElementById('detail').textContent.startsWith('Select')")
+        self.assertEqual(self.page.url, f"file://{self.html}")
+
+    def test_an_empty_pane_says_why(self):
+        for place in range(5):
+            self.page.locator("#chips .chip").nth(place).click()
+        self.assertIn("switched on above", self.page.inner_text("#scroll-a"))
 
     def test_an_address_names_a_node(self):
         self.page.goto(f"file://{self.html}#b:mm_11_chunk0")

@@ -97,12 +97,22 @@ std::string encode_json(const Graph& graph) {
   return text;
 }
 
+// What scripts/epweave_fx.py to-dump writes.
+bool is_fx_dump(std::string_view bytes) {
+  return bytes.substr(0, 200).find("\"fx-dump-") != bytes.npos;
+}
+
 Graph decode_json(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context) {
   silence_protobuf_log();
   google::protobuf::Arena arena;
   auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
   const auto status = google::protobuf::util::JsonStringToMessage(
       google::protobuf::StringPiece(bytes.data(), bytes.size()), file);
+  if (!status.ok() && is_fx_dump(bytes))
+    fail(path,
+         fmt::format(
+             "a dump of torch.fx, not a graph: scripts/epweave_fx.py from-dump {} OUT.epw makes one of it",
+             path));
   if (!status.ok()) fail(path, fmt::format("not the JSON form of a graph: {}", status.message().as_string()));
   return decode_proto(*file, path, std::move(context));
 }

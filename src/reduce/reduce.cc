@@ -1,5 +1,7 @@
 #include "reduce/reduce.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analysis/verify.h"
@@ -59,10 +61,31 @@ void drop_outputs(Graph& graph, const std::vector<std::size_t>& gone) {
   drop_dead_calls(graph);
 }
 
-// Makes the node an input of the step.
-void make_placeholder(Graph& graph, NodeId id) {
+// Names that no node of the step has: "input_0", ..
+class FreeNames {
+ public:
+  explicit FreeNames(const Graph& graph) : graph_(graph) {
+    for (const NodeId id : graph.step().order) taken_.insert(graph.step().nodes[id].name);
+  }
+  StringId take() {
+    for (;;) {
+      const StringId name = graph_.intern(fmt::format("input_{}", next_++));
+      if (taken_.insert(name)) return name;
+    }
+  }
+
+ private:
+  const Graph& graph_;
+  IdSet<StringId> taken_;
+  std::size_t next_ = 0;
+};
+
+// Makes the node an input of the step, with a name of its own: one that says the op that is gone would answer a
+// command that looks for the op.
+void make_placeholder(Graph& graph, NodeId id, FreeNames& names) {
   Node& node = graph.step().nodes[id];
   node.kind = NodeKind::kPlaceholder;
+  node.name = names.take();
   node.target = node.name;
   node.op = nullptr;
   node.args = node.kwargs = ArgRange();
@@ -78,13 +101,14 @@ void cut_nodes(Graph& graph, const std::vector<NodeId>& gone) {
   for (NodeId id : step.order)
     if (!is_gone.contains(id))
       for_each_input(*graph.context, step.nodes[id], [&](NodeId input) { is_taken.insert(input); });
+  FreeNames names(graph);
   std::vector<NodeId> inputs, rest;
   for (NodeId id : step.order)
     if (step.nodes[id].kind == NodeKind::kPlaceholder) inputs.push_back(id);
   for (NodeId id : step.order) {
     if (is_gone.contains(id)) {
       if (!is_taken.contains(id)) continue;
-      make_placeholder(graph, id);
+      make_placeholder(graph, id, names);
       inputs.push_back(id);
     } else if (step.nodes[id].kind != NodeKind::kPlaceholder) {
       rest.push_back(id);

@@ -87,6 +87,11 @@ std::string bash_completion(const ProgramHelp& program) {
         values +=
             fmt::format("        {}) mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$word\"); return ;;\n",
                         fmt::join(option.names, "|"), fmt::join(option.choices, " "));
+      if (!option.beginnings.empty())  // of the item behind the last comma
+        values += fmt::format(
+            "        {}) mapfile -t COMPREPLY < <(compgen -P \"${{word%\"${{word##*,}}\"}}\" -W '{}' -- "
+            "\"${{word##*,}}\"); compopt -o nospace; return ;;\n",
+            fmt::join(option.names, "|"), fmt::join(option.beginnings, " "));
     }
     if (!values.empty()) values = "      case $previous in\n" + values + "      esac\n";
     cases += fmt::format("    {})\n{}      options='{}' ;;\n", command.name, values,
@@ -119,8 +124,10 @@ std::string zsh_completion(const ProgramHelp& program) {
     cases += fmt::format("    {})\n      _arguments", command.name);
     for (const OptionHelp& option : command.options) {
       const std::string action = !option.choices.empty() ? fmt::format("({})", fmt::join(option.choices, " "))
-                                 : names_file(option)    ? "_files"
-                                                         : "";
+                                 : !option.beginnings.empty() ? fmt::format("_sequence compadd - {}",
+                                                                            fmt::join(option.beginnings, " "))
+                                 : names_file(option)         ? "_files"
+                                                              : "";
       if (option.positional) {
         cases += fmt::format(" \\\n        ':{}:{}'", zsh_text(option.names.front()), action);
         continue;
@@ -171,6 +178,8 @@ std::string fish_completion(const ProgramHelp& program) {
           names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       if (!option.choices.empty())
         value = fmt::format("{} -a '{}'", option.positional ? " -f" : " -x", fmt::join(option.choices, " "));
+      else if (!option.beginnings.empty())
+        value = fmt::format(" -x -a '{}'", fmt::join(option.beginnings, " "));
       else if (!option.value.empty())
         value = names_file(option) ? " -r -F" : " -x";
       if (names.empty() && value.empty()) continue;  // a file: the default

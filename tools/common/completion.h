@@ -17,6 +17,8 @@ struct OptionHelp {
   std::string value;               // placeholder; empty: a flag
   std::string help;
   std::vector<std::string> choices;
+  std::vector<std::string>
+      beginnings;  // what an item of the value, a list with commas, may begin with: "chunk"
   bool positional = false;
 };
 

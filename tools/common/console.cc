@@ -21,8 +21,8 @@ constexpr const char* kReset = "\033[0m";
 
 bool wants_color(const std::string& choice, bool is_terminal) {
   if (choice != "auto") return choice == "always";
-  const char* no_color = std::getenv("NO_COLOR");
-  return is_terminal && (!no_color || !*no_color);
+  const char *no_color = std::getenv("NO_COLOR"), *term = std::getenv("TERM");
+  return is_terminal && (!no_color || !*no_color) && (!term || std::strcmp(term, "dumb") != 0);
 }
 
 }  // namespace
@@ -30,7 +30,8 @@ bool wants_color(const std::string& choice, bool is_terminal) {
 Console::Console(const ConsoleOptions& options)
     : options_(options),
       is_terminal_(::isatty(STDERR_FILENO) == 1),
-      has_color_(wants_color(options.color, is_terminal_)) {
+      has_color_(wants_color(options.color, is_terminal_)),
+      has_output_color_(wants_color(options.color, ::isatty(STDOUT_FILENO) == 1)) {
   if (options.log_file.empty()) return;
   if (options.log_file == "-")
     throw UsageError("--log-file -: messages go to standard error anyway; give a file");

@@ -14,7 +14,7 @@ struct ConsoleOptions {
   bool json = false;
   bool quiet = false;
   int verbose = 0;
-  std::string color = "auto";  // always, never; `auto`: a terminal and NO_COLOR unset or empty
+  std::string color = "auto";  // always, never; `auto`: a terminal other than TERM=dumb, and no NO_COLOR
   std::string log_file;
 };
 
@@ -38,6 +38,9 @@ class Console {
   // Whether `progress` shows anything.
   bool shows_progress() const { return is_terminal_ && !options_.quiet; }
 
+  // Whether what goes to stdout may be coloured: `always`, or a terminal that can.
+  bool colors_output() const { return has_output_color_; }
+
   // The artefact, to stdout. Throws InputError if it cannot be written.
   void print(std::string_view text);
 
@@ -49,7 +52,7 @@ class Console {
   void clear_progress();
 
   ConsoleOptions options_;
-  bool is_terminal_, has_color_, has_progress_ = false;
+  bool is_terminal_, has_color_, has_output_color_, has_progress_ = false;
   std::unique_ptr<std::FILE, CloseFile> log_;
 };
 

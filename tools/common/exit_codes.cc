@@ -16,6 +16,7 @@ constexpr ExitCodeRow kExitCodes[] = {
     {kFine, "fine; diff: the graphs are the same", "fine; check: the same"},
     {kDifferent,
      "verify: there are violations; diff: the graphs differ; overlap: more is exposed than --max-exposed; "
+     "report: not proved; "
      "simulate: worse than the baseline",
      "the run failed; check: different, or not verified"},
     {kUsage, "the command line or a pipeline is wrong; diff: any error", "the command line is wrong"},

@@ -7,6 +7,7 @@
 #include "compare/diff/diff_html.h"
 #include "compare/diff/diff_summary.h"
 #include "compare/diff/diff_text.h"
+#include "paint.h"
 
 namespace epweave::cli {
 namespace {
@@ -119,7 +120,9 @@ int run_diff(const DiffCommand& command, Console& console) {
   } else if (command.summary) {
     if (!diff.is_same()) console.print(print_diff_summary(sides, diff));
   } else if (command.html.empty() || command.full) {
-    console.print(print_diff(sides, diff, command.full ? Listing::kEverything : Listing::kReadable));
+    const std::string text =
+        print_diff(sides, diff, command.full ? Listing::kEverything : Listing::kReadable);
+    console.print(console.colors_output() ? paint_difference(text) : text);
   }
   return diff.is_same() ? kFine : kDifferent;
 }

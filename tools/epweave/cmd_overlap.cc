@@ -10,6 +10,7 @@
 #include "cost/overlap.h"
 #include "cost/stats.h"
 #include "figures.h"
+#include "folding.h"
 #include "io/file.h"
 #include "overlap_report.h"
 #include "trace.h"
@@ -139,10 +140,11 @@ Json overlap_report(const Graph& graph, const Overlaps& overlaps) {
 
 // --------------------------------------------------------------------------- text
 
-std::string region_text(const Graph& graph, const OverlappedRegion& region) {
-  std::string text = fmt::format("{} {}, {} parts\n", graph.text(region.root),
-                                 region.backward ? "backward" : "forward", region.parts);
-  text += fmt::format("  {:<16}  {:>10}{:>20}{:>24}{:>14}\n", "", "", "under it", "", "under it alone");
+// The exchanges of a region: a line each, and below those that are exposed the reason. `names` are of its nodes.
+enum class Names : std::uint8_t { kShown, kLeftOut };
+std::string exchanges_text(const Graph& graph, const OverlappedRegion& region, Names names) {
+  std::string text =
+      fmt::format("  {:<16}  {:>10}{:>20}{:>24}{:>14}\n", "", "", "under it", "", "under it alone");
   text += fmt::format("  {:<12}{:>4}  {:>10}{:>10}{:>13}{:>11}{:>10}{:>13}\n", "exchange", "part", "message",
                       "kernels", "flops", "bytes", "kernels", "flops");
   for (const OverlappedExchange& exchange : region.exchanges) {
@@ -152,8 +154,33 @@ std::string region_text(const Graph& graph, const OverlappedRegion& region) {
                         exchange.message ? metric(*exchange.message, "B") : "?", under.kernels,
                         sum_text(under.flops, "flop", under), sum_text(under.bytes, "B", under),
                         exchange.alone.kernels, sum_text(exchange.alone.flops, "flop", exchange.alone));
-    if (exchange.exposure != Exposure::kHidden)
-      text += fmt::format("    exposed: {}\n", explain_exposure(graph, exchange));
+    if (exchange.exposure == Exposure::kHidden) continue;
+    text += names == Names::kShown
+                ? fmt::format("    exposed: {}\n", explain_exposure(graph, exchange))
+                : fmt::format("    exposed: {} {}\n", name_of(exchange.exposure), exchange.witnesses);
+  }
+  return text;
+}
+
+// Regions that say the same, but for names, in one.
+std::string regions_text(const Graph& graph, const std::vector<OverlappedRegion>& regions, bool all) {
+  std::vector<FoldableRow> rows;
+  for (const OverlappedRegion& region : regions)
+    rows.push_back(
+        {std::string(graph.text(region.root)),
+         fmt::format("{} {}{}\n{}", region.backward, region.parts, all ? std::to_string(rows.size()) : "",
+                     exchanges_text(graph, region, Names::kLeftOut))});
+  std::string text;
+  for (const FoldedRows& fold : fold_rows(rows)) {
+    const OverlappedRegion& first = regions[fold.members.front()];
+    const std::size_t n = fold.members.size();
+    const bool has_names = std::ranges::any_of(
+        first.exchanges, [](const OverlappedExchange& exchange) { return exchange.witness.valid(); });
+    text +=
+        fmt::format("{} {}{}, {} parts{}\n{}\n", fold.path, first.backward ? "backward" : "forward",
+                    n == 1 ? "" : fmt::format(" x {}", n), first.parts,
+                    n > 1 && has_names ? fmt::format("; nodes are those of {}", graph.text(first.root)) : "",
+                    exchanges_text(graph, first, Names::kShown));
   }
   return text;
 }
@@ -176,11 +203,10 @@ std::string summary_text(const Graph& graph, const std::vector<OverlappedRegion>
   return text;
 }
 
-std::string overlap_text(const Graph& graph, const Overlaps& overlaps) {
-  std::string text;
+std::string overlap_text(const Graph& graph, const Overlaps& overlaps, bool all) {
+  std::string text = regions_text(graph, overlaps.regions, all);
   bool has_unknown = false;
   for (const OverlappedRegion& region : overlaps.regions) {
-    text += region_text(graph, region) + "\n";
     for (const OverlappedExchange& exchange : region.exchanges)
       has_unknown |= !exchange.message || exchange.total_under().unknown > 0;
   }
@@ -195,7 +221,7 @@ std::string overlap_report_for(const std::string& path, const Graph& graph, cons
   const Overlaps overlaps = overlaps_of(graph);
   Json report = {{"graph", name}};
   report.update(overlap_report(graph, overlaps));
-  return path.ends_with(".json") ? report_text(report) : overlap_text(graph, overlaps);
+  return path.ends_with(".json") ? report_text(report) : overlap_text(graph, overlaps, false);
 }
 
 namespace {
@@ -233,7 +259,7 @@ int overlap(const OverlapOptions& options, Console& console) {
     return exit_code_of(options, graph, overlaps, console);
   }
   console.print((before ? "before: " + summary_text(*before, overlaps_of(*before).regions) + "\n" : "") +
-                overlap_text(graph, overlaps));
+                overlap_text(graph, overlaps, options.all));
   return exit_code_of(options, graph, overlaps, console);
 }
 

@@ -9,6 +9,7 @@
 #include "common/graphs.h"
 #include "ir/text/text.h"
 #include "node_report.h"
+#include "paint.h"
 
 namespace epweave::cli {
 namespace {
@@ -105,11 +106,17 @@ int print(const PrintOptions& options, Console& console) {
   const Graph graph = read_sound_input(options.input);
   const TextMode mode = options.full ? TextMode::kFull : TextMode::kShort;
   if (filter.shows_all() && !console.json()) {
-    console.print(print_text(graph, mode));
+    const std::string text = print_text(graph, mode);
+    console.print(console.colors_output() ? paint_nodes(text) : text);
     return kFine;
   }
   const ShownNodes shown = list_shown(graph, filter);
-  console.print(console.json() ? JsonText(graph).print(shown) : filtered_text(graph, mode, shown));
+  if (console.json()) {
+    console.print(JsonText(graph).print(shown));
+  } else {
+    const std::string text = filtered_text(graph, mode, shown);
+    console.print(console.colors_output() ? paint_nodes(text) : text);
+  }
   if (!filter.shows_all() && std::ranges::all_of(shown, &std::vector<NodeId>::empty))
     console.warn("no node is in that module and part and matches the pattern");
   return kFine;

@@ -10,6 +10,7 @@
 #include "common/report.h"
 #include "compare/rewrite/verify_halves.h"
 #include "compare/rewrite/verify_rewrite.h"
+#include "rewrite_check.h"
 
 namespace epweave::cli {
 namespace {
@@ -88,11 +89,16 @@ std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbo
 
 }  // namespace
 
+RewriteReport check_rewrite(const Graph& a, const Graph& b) {
+  RewriteReport report = epweave::verify_rewrite(a, b);
+  add_own_violations(a, b, report.violations);
+  return report;
+}
+
 int verify_rewrite(const VerifyOptions& options, Console& console) {
   const Graph a = read_sound_input(options.input, nullptr, Soundness::kStructure);
   const Graph b = read_sound_input(options.rewritten, a.context, Soundness::kStructure);
-  RewriteReport report = epweave::verify_rewrite(a, b);
-  add_own_violations(a, b, report.violations);
+  const RewriteReport report = check_rewrite(a, b);
   const std::size_t n = report.violations.size();
   console.print(console.json() ? report_text(rewrite_report(b, options, report))
                                : rewrite_text(b, report, console.verbose() || options.assume_none));

@@ -10,6 +10,8 @@
 #include "common/command_files.h"
 #include "common/completion.h"
 #include "common/version.h"
+#include "cost/cluster.h"
+#include "pipeline/registry.h"
 
 namespace epweave::cli {
 namespace {
@@ -32,6 +34,7 @@ struct Choices {
   PrintOptions print;
   OverlapOptions overlap;
   SimulateOptions simulate;
+  ReportCommand report;
   PartitionOptions partition;
   InputOptions forward, backward;  // halves, of verify
   DiffCommand diff;
@@ -234,6 +237,28 @@ void add_overlap(CLI::App& app, Choices& choices) {
                                     "undivided modules included")
                         ->type_name("N"),
                     0, 1000000);
+  command.add_flag("--all", choices.overlap.all, "List every region, though others say the same");
+}
+
+void add_report(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand(
+      "report", "Say on one page what a rewrite did: proof, predicted time, exchanges, plan, difference");
+  add_input(command, choices.input, "Graph before, - for standard input");
+  command.add_option("B", choices.report.b.path, "Graph that passes of epweave made from it")
+      ->required()
+      ->type_name("");
+  command
+      .add_option("-o,--output", choices.report.outputs,
+                  "File to write, by its ending: .html, .md or .json; once for each (default: Markdown to "
+                  "standard output)")
+      ->type_name("FILE")
+      ->take_all()
+      ->expected(1);
+  command
+      .add_option("--cluster", choices.report.cluster,
+                  "Machine that times are predicted for: a built-in shape or a file, and changes of it "
+                  "(default: h100)")
+      ->type_name("NAME|FILE");
 }
 
 void add_simulate(CLI::App& app, Choices& choices) {
@@ -410,6 +435,11 @@ void add_examples(CLI::App& app) {
        "Examples:\n"
        "  epweave overlap OUT.epw --before CHUNKED.epw\n"
        "  epweave overlap OUT.epw --trace trace.json     for ui.perfetto.dev"},
+      {"report",
+       "Exit codes: 0 B is proved, 1 it is not.\n"
+       "Examples:\n"
+       "  epweave report IN.epw OUT.epw -o report.html -o report.md\n"
+       "  epweave report IN.epw OUT.epw --cluster h100-2x4 --json"},
       {"simulate",
        "Examples:\n"
        "  epweave simulate G.epw --cluster h100-2x4 --json\n"
@@ -452,6 +482,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
   add_overlap(*app, choices);
   add_simulate(*app, choices);
+  add_report(*app, choices);
   add_reduce(*app, choices);
   add_specialize(*app, choices);
   add_generalize(*app, choices);
@@ -463,6 +494,26 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_examples(*app);
   app->footer(program_footer(Program::kEpweave));  // at the end: commands made behind it would have it, too
   return app;
+}
+
+// The commands, with what the values of some options begin with.
+std::vector<CommandHelp> commands_of(const CLI::App& app) {
+  std::vector<std::string> passes, presets;
+  for (const PassInfo& pass : registry().passes) passes.emplace_back(pass.name);
+  for (const PresetInfo& preset : registry().presets) presets.emplace_back(preset.name);
+  std::vector<std::string> after = passes;
+  after.emplace_back("all");
+  const std::vector<std::string> clusters(cluster_names().begin(), cluster_names().end());
+  std::vector<CommandHelp> commands = list_commands(app);
+  for (CommandHelp& command : commands)
+    for (OptionHelp& option : command.options) {
+      const std::string& name = option.names.back();
+      if (name == "--pipeline") option.beginnings = passes;
+      if (name == "--preset") option.beginnings = presets;
+      if (name == "--print-after") option.beginnings = after;
+      if (name == "--cluster") option.beginnings = clusters;
+    }
+  return commands;
 }
 
 ProgramHelp program_help(const CLI::App& app) {
@@ -482,7 +533,7 @@ ProgramHelp program_help(const CLI::App& app) {
         ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"
         ".TP\nTMPDIR\nWhere reduce keeps the graph that it tries.\n"},
        {"SEE ALSO", ".BR epweave\\-replay (1),\nwhich executes graphs.\n"}},
-      list_commands(app)};
+      commands_of(app)};
 }
 
 CommandFiles files_of(const Choices& choices) {
@@ -498,9 +549,10 @@ CommandFiles files_of(const Choices& choices) {
                  {"--log-file", choices.console.log_file}}};
   for (const std::string& path :
        {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
-        choices.diff.b.path, choices.simulate.costs, choices.simulate.baseline, choices.artifact.against.path,
-        choices.forward.path, choices.backward.path})
+        choices.diff.b.path, choices.report.b.path, choices.simulate.costs, choices.simulate.baseline,
+        choices.artifact.against.path, choices.forward.path, choices.backward.path})
     files.inputs.push_back(path);
+  for (const std::string& path : choices.report.outputs) files.beside.push_back({"--output", path});
   return files;
 }
 
@@ -569,6 +621,11 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "explain")
     return [choices](Console& console) { return explain({choices->input, choices->node}, console); };
   if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };
+  if (name == "report") {
+    choices->report.a = choices->input;
+    choices->report.b.from = choices->input.from;
+    return [choices](Console& console) { return report(choices->report, console); };
+  }
   if (name == "simulate") return [choices](Console& console) { return simulate(choices->simulate, console); };
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
   if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };

@@ -70,6 +70,13 @@ struct OverlapOptions {
   InputOptions before;  // no path: none
   std::string trace;    // file for the trace; empty: none
   std::optional<std::uint64_t> max_exposed;
+  bool all = false;  // every region on its own, though others say the same
+};
+
+struct ReportCommand {
+  InputOptions a, b;
+  std::vector<std::string> outputs;  // .html, .md, .json; empty: standard output, Markdown
+  std::string cluster = "h100";      // that times are predicted for
 };
 
 struct SimulateOptions {
@@ -144,6 +151,7 @@ int verify_ranks(const RanksOptions& options, Console& console);
 int explain(const ExplainOptions& options, Console& console);
 int overlap(const OverlapOptions& options, Console& console);
 int simulate(const SimulateOptions& options, Console& console);
+int report(const ReportCommand& command, Console& console);
 int reduce(const ReduceOptions& options, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int specialize(const SpecializeCommand& command, Console& console);

@@ -93,6 +93,19 @@ int show_plan(const RewriteOptions& options, const Pipeline& pipeline, Console& 
   return kFine;
 }
 
+std::optional<ChunkReport> plan_of_rewrite(const Graph& a, const Graph& b) {
+  Pipeline before;
+  for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i) {
+    const PassRun& run = b.passes[i];
+    const Pipeline call = parse_pipeline(fmt::format("{}{{{}}}", run.name, run.options));
+    if (run.name == "chunk")
+      return report_of(before.calls.empty() ? a : run_pipeline(a, before, {.tool = tool_name()}),
+                       call.calls.front().options, nullptr);
+    before.calls.insert(before.calls.end(), call.calls.begin(), call.calls.end());
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> list_plan_decisions(const PassReport& pass) {
   return list_decisions(report_of(pass.before, pass.call.options, &pass.after));
 }

@@ -1,7 +1,10 @@
 // The plan of the chunk pass: `epweave rewrite --print-plan`, and the decisions that -v logs.
 #pragma once
 
+#include <optional>
+
 #include "commands.h"
+#include "passes/chunk/chunk_report.h"
 #include "pipeline/runner.h"
 
 namespace epweave::cli {
@@ -11,5 +14,9 @@ int show_plan(const RewriteOptions& options, const Pipeline& pipeline, Console& 
 
 // What a call of chunk decided: one line for each cut, join, proof and assumption.
 std::vector<std::string> list_plan_decisions(const PassReport& pass);
+
+// What the chunk among the passes that made `b` of `a` decided; none where there is none. Runs the passes in front of
+// it again. Throws what they throw.
+std::optional<ChunkReport> plan_of_rewrite(const Graph& a, const Graph& b);
 
 }  // namespace epweave::cli

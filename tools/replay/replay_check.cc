@@ -193,7 +193,8 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
     require_runnable({*reference, options.reference, options.replay, nullptr, ranks_here}, kernels);
   const InputSource source(options.replay);
   source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
-  ReplayProgress progress(console);
+  constexpr std::size_t kRuns = 4;  // both graphs, and both with bounds of their sums
+  ReplayProgress progress(console, kRuns + (reference ? 1 : 0));
   replay::CheckSetup setup{
       kernels,  options.replay.ranks, source.data, make_options(options.replay), graphs.reference, devices.a,
       devices.b};

@@ -149,10 +149,11 @@ std::string data_json(const DiffSides& sides, const GraphDiff& diff) {
   for (int i = 0; i < kChangeKinds; ++i)
     changes += fmt::format("{}{}", i == 0 ? "" : ",", quote(name_of(static_cast<Change>(1U << i))));
   return fmt::format(
-      "{{\"files\":[{},{}],\n\"paired_by\":{},\"same\":{},\n\"changes\":[{}],\n\"tables\":{},\n"
+      "{{\"files\":[{},{}],\n\"paired_by\":{},\"same\":{},\"same_nested\":{},\n\"changes\":[{}],\n\"tables\":"
+      "{},\n"
       "\"graphs\":[{}],\n\"texts\":{}}}",
-      quote(sides.name_a), quote(sides.name_b), quote(name_of(diff.pairing)), diff.is_same(), changes,
-      tables_json(diff), graphs, texts.json());
+      quote(sides.name_a), quote(sides.name_b), quote(name_of(diff.pairing)), diff.is_same(),
+      diff.same_nested, changes, tables_json(diff), graphs, texts.json());
 }
 
 }  // namespace

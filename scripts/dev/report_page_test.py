@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Opens the pages of `report` and `diff --html` in a browser: they draw without an error, say what the text says, stay small.
+
+Needs Chromium (Debian's `chromium`, or $CHROMIUM); without it exits 77, skipped. The program is $EPWEAVE, else
+build/release/bin/epweave. With --screenshot FILE, writes the page as a PNG, with --dark as a dark one.
+"""
+import argparse
+import html
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+if not CHROMIUM:
+    sys.exit(77)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
+GRAPH = "dsv3_debug_ep2.1b_remat.epw.gz"
+HELD = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,3000"]
+
+
+def run(*words, cwd, code=0):
+    result = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
+    assert result.returncode == code, (words, result.returncode, result.stderr)
+    return result.stdout
+
+
+class ReportPageTest(unittest.TestCase):
+    screenshot, dark = None, False
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        shutil.copy(ROOT / "testdata/graphs" / GRAPH, cls.folder / "in.epw.gz")
+        run(EPWEAVE, "rewrite", "in.epw.gz", "--preset", "ep-overlap", "-q", "-o", "out.epw", cwd=cls.folder)
+        run(EPWEAVE, "report", "in.epw.gz", "out.epw", "-o", "page.html", "-o", "page.json", "-o", "page.md", cwd=cls.folder)
+        cls.page = json.loads((cls.folder / "page.json").read_text())
+        cls.profile = f"--user-data-dir={cls.folder / 'profile'}"
+
+    def dom(self, name):
+        return run(CHROMIUM, *HELD, self.profile, "--virtual-time-budget=5000", "--dump-dom", f"file://{self.folder / name}",
+                   cwd=self.folder)
+
+    def text(self, name):
+        dom = re.sub(r"<script.*?</script>|<style.*?</style>", "", self.dom(name), flags=re.S)
+        return html.unescape(re.sub(r"<[^>]+>", " ", dom))
+
+    def test_it_says_what_the_report_says(self):
+        text = self.text("page.html")
+        self.assertIn("Proved.", text)
+        for title in ["Token exchanges", "One module on the clock", "The whole step", "What is still exposed",
+                      "Before and after", "Plan", "Difference", "not measured"]:
+            self.assertIn(title, text)
+        for row in self.page["exchanges"]:
+            self.assertIn(f"{row['region']} {row['direction']} × {row['count']}", text)
+        self.assertNotRegex(text, r"%arg\d|undefined|NaN|null")
+
+    def test_it_draws_every_bar(self):
+        dom = self.dom("page.html")
+        bars = sum(len(stream["bars"]) + len(stream["exposed"])
+                   for picture in [*self.page["windows"], self.page["step"]] for side in "ab" for stream in picture[side])
+        self.assertEqual(dom.count("<rect "), bars)
+        self.assertEqual(dom.count("<svg "), len(self.page["windows"]) + 1)
+
+    def test_a_page_without_exchanges(self):
+        graph = "llama3_debug_fsdp4.1_norm.epw.gz"
+        shutil.copy(ROOT / "testdata/graphs" / graph, self.folder / "dense.epw.gz")
+        run(EPWEAVE, "report", "dense.epw.gz", "dense.epw.gz", "-o", "dense.html", cwd=self.folder)
+        text = self.text("dense.html")
+        self.assertIn("Proved.", text)
+        self.assertNotIn("Token exchanges", text)
+        self.assertNotRegex(text, r"undefined|NaN|null")
+
+    def test_the_size_is_bounded(self):
+        big = "dsv3_671b_ep64.1b_remat.epw.gz"
+        shutil.copy(ROOT / "testdata/graphs" / big, self.folder / "big.epw.gz")
+        run(EPWEAVE, "rewrite", "big.epw.gz", "--preset", "ep-overlap", "-q", "-o", "big.epw", cwd=self.folder)
+        run(EPWEAVE, "report", "big.epw.gz", "big.epw", "-o", "big.html", "-o", "big.md", cwd=self.folder)
+        self.assertLess((self.folder / "big.html").stat().st_size, 300_000)
+        self.assertLess((self.folder / "big.md").stat().st_size, 10_000)
+        self.assertIn("layers.{3..60}.moe forward × 58", self.text("big.html"))
+
+    def test_the_page_of_diff_opens(self):
+        """Without playwright, too: its counts are those of --summary."""
+        run(EPWEAVE, "diff", "in.epw.gz", "out.epw", "--html", "diff.html", cwd=self.folder, code=1)
+        summary = json.loads(run(EPWEAVE, "diff", "in.epw.gz", "out.epw", "--summary", "--json", cwd=self.folder, code=1))
+        text = self.text("diff.html")
+        for kind in ("removed", "added", "divided", "moved"):
+            self.assertRegex(text, rf"\b{kind} {summary['changes'][kind]}\b")
+        self.assertIn("nodes of nested graphs are the same", text)
+
+    def test_screenshot(self):
+        if not self.screenshot:
+            self.skipTest("no --screenshot")
+        run(CHROMIUM, *HELD, self.profile, *(["--blink-settings=preferredColorScheme=0"] if self.dark else []),
+            f"--screenshot={self.screenshot}", f"file://{self.folder / 'page.html'}", cwd=self.folder)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--screenshot", type=lambda path: str(pathlib.Path(path).absolute()))
+    parser.add_argument("--dark", action="store_true")
+    arguments, rest = parser.parse_known_args()
+    ReportPageTest.screenshot, ReportPageTest.dark = arguments.screenshot, arguments.dark
+    unittest.main(argv=[sys.argv[0], *rest])

@@ -1,0 +1,227 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "epweave/report_page.h"
+#include "figures.h"
+#include "rewrite_report.h"
+
+namespace epweave::cli {
+namespace {
+
+constexpr std::string_view kDataMark = "/*DATA*/";
+
+// What Markdown would read as its own.
+std::string escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '*' || c == '_' || c == '<' || c == '`' || c == '[') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+// Lists of symbols grow with the ranks.
+std::string shortened(std::string text) {
+  constexpr std::size_t kMost = 160;
+  if (text.size() <= kMost) return text;
+  std::size_t end = kMost;
+  while (end > 0 && text[end] != ' ') --end;
+  return text.substr(0, end == 0 ? kMost : end) + " …";
+}
+
+std::string text_of(const Json& value) {
+  return value.is_string() ? escape(value.get<std::string>()) : std::string();
+}
+
+double number(const Json& value) {
+  return value.get<double>();
+}
+
+// "12.3 ms", with three digits.
+std::string time_text(double milliseconds) {
+  const double size = std::abs(milliseconds);
+  if (size >= 10000) return fmt::format("{:.2f} s", milliseconds / 1e3);
+  if (size != 0 && size < 1) return fmt::format("{:.1f} µs", milliseconds * 1e3);
+  return fmt::format("{:.{}f} ms", milliseconds, size < 10 ? 2 : size < 1000 ? 1 : 0);
+}
+
+// "1.50 GiB".
+std::string memory_text(double bytes) {
+  static constexpr std::string_view kUnits[] = {"KiB", "MiB", "GiB"};
+  bytes /= 1024;
+  std::size_t unit = 0;
+  for (; bytes >= 1000 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
+  return fmt::format("{:.2f} {}", bytes, kUnits[unit]);
+}
+
+std::string change_text(double before, double after) {
+  if (before == after) return "same";
+  if (before == 0) return "new";
+  if (std::abs(after / before - 1) < 0.0005) return "same to 0.1 %";
+  return fmt::format("{:+.1f} %", 100 * (after / before - 1));
+}
+
+// "mm_3 in layers.1.moe: "; "" of a violation at no node.
+std::string place_text(const Json& row) {
+  if (row["node"].is_null()) return "";
+  return fmt::format("{}{}: ", text_of(row["node"]),
+                     row["module"].is_null() ? "" : fmt::format(" in {}", text_of(row["module"])));
+}
+
+void add_verdict(const Json& page, std::string& text) {
+  const Json& verdict = page["verdict"];
+  if (!verdict["proved"].get<bool>()) {
+    const auto n = verdict["violation_count"].get<std::size_t>();
+    text += fmt::format("**Not proved**: {} violation{}.\n\n", n, n == 1 ? "" : "s");
+    for (const Json& row : verdict["violations"])
+      text += fmt::format("- `{}` {}{}\n", row["invariant"].get<std::string>(), place_text(row),
+                          shortened(text_of(row["message"])));
+    text += "\n";
+    return;
+  }
+  text += fmt::format("**Proved**: {} computes what {} computes", text_of(page["b"]), text_of(page["a"]));
+  const auto n = verdict["assumption_count"].get<std::size_t>();
+  text += n == 0 ? ", without an assumption.\n\n"
+                 : fmt::format(", under {} assumption{}.\n\n", n, n == 1 ? "" : "s");
+  if (n == 0) return;
+  text += "<details><summary>Assumptions</summary>\n\n";
+  std::size_t shown = 0;
+  for (const Json& row : verdict["assumptions"]) {
+    const auto count = row["count"].get<std::size_t>();
+    shown += count;
+    text += fmt::format("- {}{}\n", shortened(text_of(row["assumption"])),
+                        count == 1 ? "" : fmt::format(", and {} like it", count - 1));
+  }
+  if (shown < n) text += fmt::format("- {} more: `epweave verify A B -v`\n", n - shown);
+  text += "\n</details>\n\n";
+}
+
+void add_times(const Json& page, std::string& text) {
+  const Json& predicted = page["predicted"];
+  text += fmt::format("Predicted on {}; not measured.\n\n| | before | after | |\n|---|---:|---:|---:|\n",
+                      text_of(predicted["cluster"]));
+  static constexpr std::pair<const char*, const char*> kRows[] = {{"step", "makespan_ms"},
+                                                                  {"exposed communication", "exposed_ms"},
+                                                                  {"communication", "comm_ms"},
+                                                                  {"compute", "compute_ms"}};
+  for (const auto& [what, key] : kRows) {
+    const double a = number(predicted["a"][key]), b = number(predicted["b"][key]);
+    text += fmt::format("| {} | {} | {} | {} |\n", what, time_text(a), time_text(b), change_text(a, b));
+  }
+  const auto peak = [&](const char* side) { return number(predicted[side]["peak_bytes"]); };
+  text += fmt::format("| peak memory | {} | {} | {} |\n", memory_text(peak("a")), memory_text(peak("b")),
+                      change_text(peak("a"), peak("b")));
+  for (const Json& row : page["stats"]) {
+    const auto a = row["a"].get<std::int64_t>(), b = row["b"].get<std::int64_t>();
+    const auto unit = row["unit"].get<std::string>();
+    const auto say = [&](std::int64_t n) { return unit.empty() ? std::to_string(n) : metric(n, unit); };
+    text += fmt::format("| {} | {} | {} | {} |\n", row["what"].get<std::string>(), say(a), say(b),
+                        change_text(static_cast<double>(a), static_cast<double>(b)));
+  }
+  text += "\n";
+}
+
+void add_exchanges(const Json& page, std::string& text) {
+  if (page["exchanges"].empty()) {
+    text += "No token exchange.\n\n";
+    return;
+  }
+  text +=
+      "| token exchanges of | parts | before | exposed | after | exposed |\n|---|---:|---:|---:|---:|---:|\n";
+  for (const Json& row : page["exchanges"]) {
+    const auto n = row["count"].get<std::size_t>();
+    const Json &a = row["a"], &b = row["b"];
+    text += fmt::format("| {} {}{} | {} | {} | {} | {} | {} |\n", text_of(row["region"]),
+                        text_of(row["direction"]), n == 1 ? "" : fmt::format(" × {}", n),
+                        row["parts"].get<std::size_t>(), time_text(number(a["comm_ms"])),
+                        time_text(number(a["exposed_ms"])), time_text(number(b["comm_ms"])),
+                        time_text(number(b["exposed_ms"])));
+  }
+  text += "\n";
+}
+
+void add_exposed(const Json& page, std::string& text) {
+  const Json& rows = page["exposed"]["b"];
+  if (rows.empty()) return;
+  text +=
+      "<details><summary>What is still exposed</summary>\n\n| collective | in | exposed | why "
+      "|\n|---|---|---:|---|\n";
+  for (const Json& row : rows) {
+    const auto n = row["count"].get<std::size_t>();
+    text += fmt::format("| {} | {}{} {} | {} of {} | {} |\n", text_of(row["what"]), text_of(row["where"]),
+                        n == 1 ? "" : fmt::format(" × {}", n), text_of(row["source"]),
+                        time_text(number(row["exposed_ms"])), time_text(number(row["of_ms"])),
+                        text_of(row["why"]));
+  }
+  text += "\n</details>\n\n";
+}
+
+void add_plan(const Json& page, std::string& text) {
+  if (page["plan"]["passes"].empty()) return;
+  text += "<details><summary>Plan</summary>\n\n";
+  for (const Json& pass : page["plan"]["passes"])
+    text += fmt::format("- `{}{{{}}}`: {} → {} nodes\n", pass["name"].get<std::string>(),
+                        pass["options"].get<std::string>(), pass["nodes_before"].get<std::size_t>(),
+                        pass["nodes_after"].get<std::size_t>());
+  text += "\n";
+  for (const Json& region : page["plan"]["regions"]) {
+    const auto n = region["count"].get<std::size_t>();
+    text += fmt::format("- {} {}{}: {} parts; {} nodes divided, {} run once, {} values cut, {} joined\n",
+                        text_of(region["region"]), text_of(region["direction"]),
+                        n == 1 ? "" : fmt::format(" × {}", n), region["parts"].get<std::size_t>(),
+                        region["divided"].get<std::size_t>(), region["runs_once"].get<std::size_t>(),
+                        region["cut"].size(), region["joined"].size());
+  }
+  text += "\n</details>\n\n";
+}
+
+void add_difference(const Json& page, std::string& text) {
+  const Json& diff = page["diff"];
+  text += fmt::format("<details><summary>Difference: {} nodes are the same</summary>\n\n",
+                      diff["same_nodes"].get<std::size_t>());
+  for (const auto& [change, n] : diff["changes"].items())
+    text += fmt::format("- {} {}\n", n.get<std::size_t>(), change);
+  text +=
+      "\n| module | before | after | divided | added | removed | changed | moved "
+      "|\n|---|---:|---:|---:|---:|---:|---:|---:|\n";
+  for (const Json& row : diff["modules"]) {
+    text += fmt::format("| {} |", text_of(row["name"]));
+    for (const char* key : {"before", "after", "divided", "added", "removed", "changed", "moved"})
+      text += fmt::format(" {} |", row[key].get<std::size_t>());
+    text += "\n";
+  }
+  text += "\n</details>\n";
+}
+
+}  // namespace
+
+std::string page_markdown(const Json& page) {
+  if (page.is_null()) return "";
+  std::string text = fmt::format("# {} → {}\n\n", text_of(page["a"]), text_of(page["b"]));
+  add_verdict(page, text);
+  add_times(page, text);
+  add_exchanges(page, text);
+  add_exposed(page, text);
+  add_plan(page, text);
+  add_difference(page, text);
+  return text;
+}
+
+std::string page_html(const Json& page) {
+  // JSON that may stand inside a <script>: no "<" that could end it.
+  std::string data;
+  for (const char c : report_line(page))
+    if (c == '<')
+      data += "\\u003c";
+    else
+      data += c;
+  std::string out = kReportPage;
+  const std::size_t mark = out.find(kDataMark);
+  EPWEAVE_CHECK(mark != out.npos);
+  return out.replace(mark, kDataMark.size(), data);
+}
+
+}  // namespace epweave::cli
