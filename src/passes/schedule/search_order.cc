@@ -13,6 +13,7 @@ namespace epweave {
 namespace {
 
 constexpr double kUnlimited = 1e30;
+constexpr double kSlack = 3e-4;
 
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15;
@@ -139,7 +140,7 @@ class OrderSearch {
       }
       std::vector<double> late;
       if (!is_last) late = find_late_tails(p_, found.starts);
-      keep(std::move(found), setting, std::move(priority));
+      keep(std::move(found), setting, std::move(priority), 0);
       if (is_last) return;
       priority = std::move(late);
     }
@@ -152,29 +153,17 @@ class OrderSearch {
             .patience = setting.patience};
   }
 
-  // What steps start from, beside the priorities of the best schedule: what its order leaves, and the order itself.
+  // What steps start from, beside the priorities of the schedule.
   void rebase() {
-    late_ = find_late_tails(p_, best_schedule_.starts);
-    early_ = find_early_tails();
-    blocks_ = find_critical_blocks(p_, best_.order);
+    late_ = find_late_tails(p_, at_.starts);
+    blocks_ = find_critical_blocks(p_, at_.order);
   }
-  std::vector<double> find_early_tails() const {
-    std::vector<double> early(p_.size());
-    for (std::size_t i = p_.size(); i-- > 0;) {
-      for (Place user : p_.users[i]) early[i] = std::max(early[i], early[user]);
-      const auto place = static_cast<Place>(i);
-      if (p_.is_timed(place)) early[i] = best_schedule_.seconds - best_schedule_.starts[i];
-    }
-    return early;
-  }
-
-  // The best schedule again, with other priorities of some roles, or of what ends a block of its critical path.
+  // The schedule again, with other priorities of some roles, or of what ends a block of its critical path.
   void step(std::size_t round) {
     if (!has_schedule_) return;
     Dice dice(0x5eed0000 + round);
-    const double base = dice.draw(0, 1);
-    std::vector<double> priority = base < 0.5 ? priority_ : base < 0.75 ? late_ : early_;
-    if (!blocks_.empty() && dice.happens(0.2)) {
+    std::vector<double> priority = dice.happens(0.6) ? priority_ : late_;
+    if (!blocks_.empty() && dice.happens(0.3)) {
       hurry_blocks(dice, priority);
     } else {
       change_roles(dice, priority);
@@ -184,7 +173,9 @@ class OrderSearch {
     if (!dice.happens(0.1)) setting.noise = 0;
     add_lead_and_noise(setting, priority);
     ListSchedule found = schedule_list(p_, live_, priority, options_of(setting));
-    if (keep(std::move(found), setting, std::move(priority))) rebase();
+    // At first it may get a little longer, on the way to what is shorter.
+    const double left = 1 - static_cast<double>(round) / static_cast<double>(options_.steps);
+    if (keep(std::move(found), setting, std::move(priority), kSlack * left)) rebase();
   }
 
   void hurry_blocks(Dice& dice, std::vector<double>& priority) {
@@ -215,18 +206,20 @@ class OrderSearch {
     }
   }
 
-  // Whether it is as good as the best, which it then replaces.
-  bool keep(ListSchedule found, const Setting& setting, std::vector<double> priority) {
+  // Whether it is within the budget and at most `slack` longer than where the search is, which it then replaces.
+  bool keep(ListSchedule found, const Setting& setting, std::vector<double> priority, double slack) {
     ++best_.schedules;
     best_.least_peak = std::min(best_.least_peak, found.peak);
     if (found.peak > options_.budget) return false;
-    if (has_schedule_ && found.seconds > best_schedule_.seconds) return false;
+    if (has_schedule_ && found.seconds > at_.seconds * (1 + slack)) return false;
     const OrderValue value = evaluate_order(p_, found.order);
-    if (value.peak > options_.budget || (best_.fits && value.seconds > best_.value.seconds)) return false;
-    best_.order = found.order;
-    best_.value = value;
-    best_.fits = true;
-    best_schedule_ = std::move(found);
+    if (value.peak > options_.budget) return false;
+    if (!best_.fits || value.seconds <= best_.value.seconds) {
+      best_.order = found.order;
+      best_.value = value;
+      best_.fits = true;
+    }
+    at_ = std::move(found);
     priority_ = std::move(priority);
     setting_ = setting;
     has_schedule_ = true;
@@ -239,12 +232,12 @@ class OrderSearch {
   const std::vector<double> tails_;
   double compute_ = 0;
   FoundOrder best_;
-  ListSchedule best_schedule_;  // that gave best_, if one did
+  ListSchedule at_;  // where the search is, if it has a schedule: the best, or a little longer
   Setting setting_;
   Setting first_setting_;  // whose schedule by longest paths is best
   double first_seconds_ = kUnlimited;
   bool has_schedule_ = false;
-  std::vector<double> priority_, late_, early_;  // of the best schedule
+  std::vector<double> priority_, late_;  // of that schedule: its own, and what its order leaves
   std::vector<CriticalBlock> blocks_;
 };
 
