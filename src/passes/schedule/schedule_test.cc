@@ -316,6 +316,17 @@ TEST_CASE("schedule: options of memory") {
     CHECK_THROWS_AS(parse_memory_budget(text), UsageError);
 }
 
+TEST_CASE("schedule: more effort never gives a longer order") {
+  const Graph graph = parse_test_graph(kInPlace);
+  const auto predicted = [&](Effort effort) {
+    const PassResult result = schedule(
+        graph, {.cluster = Cluster{}, .memory = {.bytes = {}, .growth = 1}, .rules = {}, .effort = effort});
+    return result.notes.front().substr(0, result.notes.front().find(", within"));
+  };
+  CHECK(predicted(Effort::kFast) == "predicted: 1.03 ms at 0.219 GiB -> 0.92 ms at 0.219 GiB");
+  CHECK(predicted(Effort::kBest) == predicted(Effort::kFast));
+}
+
 TEST_CASE("schedule: a budget that no order meets is refused with what one needs") {
   const Graph graph = parse_test_graph(kInPlace);
   try {

@@ -13,7 +13,7 @@ namespace epweave {
 namespace {
 
 constexpr double kUnlimited = 1e30;
-constexpr double kSlack = 3e-4;
+constexpr double kSlack = 3e-4;  // by how much a step may be longer, at first
 
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15;
@@ -158,6 +158,7 @@ class OrderSearch {
     late_ = find_late_tails(p_, at_.starts);
     blocks_ = find_critical_blocks(p_, at_.order);
   }
+
   // The schedule again, with other priorities of some roles, or of what ends a block of its critical path.
   void step(std::size_t round) {
     if (!has_schedule_) return;
