@@ -95,13 +95,17 @@ class NetworkBuilder {
 
 class BoundFinder {
  public:
-  BoundFinder(const Network& network, const HeadsAndTails* known)
+  BoundFinder(const Network& network, const HeadsAndTails* known, std::span<const Place> waists)
       : n_(network),
+        is_waist_(n_.size(), 0),
         heads_(n_.size(), 0),
         tails_(n_.size(), 0),
         jobs_(n_.stream_count),
         dist_(n_.size()),
-        known_(known) {}
+        known_(known) {
+    for (const Place place : waists)
+      if (const std::uint32_t v = n_.vertices[place]; v != kNoPlace) is_waist_[v] = 1;
+  }
 
   StepBounds run() {
     propagate_heads(0);
@@ -248,15 +252,17 @@ class BoundFinder {
         joints_.push_back(v);
         next = heads_[v] + step;
       }
+    for (Vertex v = 0; v < n_.size(); ++v)
+      if (is_waist_[v] != 0) joints_.push_back(v);
     std::ranges::sort(joints_);
     joints_.erase(std::unique(joints_.begin(), joints_.end()), joints_.end());
   }
 
   double through(Vertex v) const { return heads_[v] + n_.seconds[v] + tails_[v]; }
 
-  // How many joints back from the k-th to look for its ancestors: few for most, all for some.
-  std::size_t span_of(std::size_t k) const {
-    return is_small() || k % 64 == 0 ? ~std::size_t{0} : k % 8 == 0 ? 32 : 4;
+  // How many joints back to look for the ancestors of one, the k-th from an end: few for most, all for some.
+  std::size_t span_of(std::size_t k, Vertex joint) const {
+    return is_small() || is_waist_[joint] != 0 || k % 64 == 0 ? ~std::size_t{0} : k % 8 == 0 ? 32 : 4;
   }
   bool is_small() const { return n_.size() < 4000; }
 
@@ -266,7 +272,7 @@ class BoundFinder {
       const Vertex joint = joints_[k];
       propagate_heads_between(done, joint);
       done = joint;
-      const std::size_t span = span_of(joints_.size() - 1 - k);
+      const std::size_t span = span_of(joints_.size() - 1 - k, joint);
       const Vertex first = k < span ? 0 : joints_[k - span];
       clear_jobs();
       std::fill(dist_.begin() + first, dist_.begin() + joint, -1.0);
@@ -293,7 +299,7 @@ class BoundFinder {
       const Vertex joint = joints_[k];
       propagate_tails_between(joint, done);
       done = joint;
-      const std::size_t span = span_of(k);
+      const std::size_t span = span_of(k, joint);
       const auto end = joints_.size() - k <= span ? static_cast<Vertex>(n_.size()) : joints_[k + span] + 1;
       clear_jobs();
       std::fill(dist_.begin() + joint, dist_.begin() + end, -1.0);
@@ -315,6 +321,7 @@ class BoundFinder {
   }
 
   const Network& n_;
+  std::vector<std::uint8_t> is_waist_;
   std::vector<double> heads_, tails_;
   std::vector<std::vector<MachineJob>> jobs_;  // by stream
   MachineHeap heap_;
@@ -349,9 +356,10 @@ HeadsAndTails spread(const StepModel& model, const Network& network, const Bound
 
 }  // namespace
 
-StepBounds find_bounds(const StepModel& model, Pairs more, HeadsAndTails* known) {
+StepBounds find_bounds(const StepModel& model, Pairs more, HeadsAndTails* known,
+                       std::span<const Place> waists) {
   const Network network = NetworkBuilder(model, more).run();
-  BoundFinder finder(network, known);
+  BoundFinder finder(network, known, waists);
   const StepBounds bounds = finder.run();
   if (known != nullptr) *known = spread(model, network, finder);
   return bounds;

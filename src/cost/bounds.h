@@ -31,9 +31,9 @@ struct HeadsAndTails {
 
 // `more` are pairs (before, after) of places beyond StepModel::before, each with before < after: a bound for the
 // orders that keep them, too. `known` gets the raised heads and tails; where it has some (of fewer pairs) they are
-// the start.
+// the start. `waists`: places where the step is narrow, as its loss, whose ancestors and descendants are all looked at.
 StepBounds find_bounds(const StepModel& model, std::span<const std::pair<Place, Place>> more = {},
-                       HeadsAndTails* known = nullptr);
+                       HeadsAndTails* known = nullptr, std::span<const Place> waists = {});
 
 // Longest paths of seconds to each place and from its end.
 HeadsAndTails find_longest_paths(const StepModel& model);

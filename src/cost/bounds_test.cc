@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <numeric>
 #include <random>
 
 #include "cost/one_machine.h"
@@ -125,6 +126,11 @@ TEST_CASE("no order of a random step beats a bound") {
     REQUIRE(bounds.joints <= best + 1e-9);
     REQUIRE(bounds.joints >= bounds.head_load_tail);
     REQUIRE(bounds.lower_bound == std::max({bounds.critical_path, bounds.load, bounds.joints}));
+    std::vector<Place> waists(step.model().size());
+    std::iota(waists.begin(), waists.end(), Place{0});
+    const StepBounds more = find_bounds(step.model(), {}, nullptr, waists);
+    REQUIRE(more.joints <= best + 1e-9);
+    REQUIRE(more.joints >= bounds.joints - 1e-9);
     tight += bounds.lower_bound >= best - 1e-9;
     stronger += bounds.joints > std::max({bounds.critical_path, bounds.load, bounds.head_load_tail}) + 1e-9;
   }

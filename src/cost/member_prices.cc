@@ -34,6 +34,7 @@ std::size_t price_for_all_members(const Graph& graph, StepModel& model) {
   for (Place place = 0; place < model.size(); ++place) {
     const std::uint32_t group = model.groups[place];
     if (!model.is_costed_launch(place) || group == kNoPlace || is_uneven[group] == 0) continue;
+    if (is_measured(model.sources[place])) continue;  // by members and bytes, which are the same on all
     const OpFamily family = graph.step().nodes[model.nodes[place]].op->family;
     model.seconds[place] =
         collective_seconds(model.cluster, family, model.bytes[place], model.step_groups[group]);

@@ -1,5 +1,7 @@
 #include "cost/step_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -7,6 +9,7 @@
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
 #include "analysis/order.h"
+#include "base/error.h"
 #include "cost/measured_costs.h"
 #include "cost/prices.h"
 #include "ir/walk.h"
@@ -335,6 +338,15 @@ void require_prices(const Graph& graph, const StepModel& model) {
           (others == 0 ? "" : "; " + std::to_string(others) + " others have no price either"),
       site_of(graph, graph.step().nodes[model.nodes[place]]),
       "give measured costs (--costs) that have it, or take such calls to be free (--unpriced free)");
+}
+
+void require_measured(const StepModel& model, const MeasuredCosts& costs, const std::string& path) {
+  for (const PriceSource source : model.sources)
+    if (is_measured(source)) return;
+  throw InputError(
+      fmt::format("{}: none of its {} rows is for a kernel or collective of this graph: measure it with "
+                  "`epweave-replay run G --costs FILE`",
+                  path, costs.rows()));
 }
 
 }  // namespace epweave

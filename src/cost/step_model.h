@@ -44,6 +44,9 @@ enum class PriceSource : std::uint8_t {
   kUnpriced,      // nothing prices it
 };
 inline constexpr std::size_t kPriceSources = 6;
+inline bool is_measured(PriceSource source) {
+  return source == PriceSource::kMeasured || source == PriceSource::kInterpolated;
+}
 std::string_view name_of(PriceSource source);
 
 // Lists of places, one per place, in one array.
@@ -125,5 +128,9 @@ StepModel model_step(const Graph& graph, const Cluster& cluster, const MeasuredC
 
 // Throws PassError simulate.unpriced for the first of them, if any.
 void require_prices(const Graph& graph, const StepModel& model);
+
+// Throws InputError where the file at `path`, whose costs the model was made with, prices nothing of it: a file of
+// another graph.
+void require_measured(const StepModel& model, const MeasuredCosts& costs, const std::string& path);
 
 }  // namespace epweave

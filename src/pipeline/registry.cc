@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
 #include "passes/bucket/bucket.h"
@@ -145,7 +146,7 @@ PassResult run_bucket(const Graph& graph, const Options&) {
 PassResult run_symbolize(const Graph& graph, const Options& options) {
   return symbolize(graph, {.inputs = options.list("inputs")});
 }
-std::string read_cluster_text(const std::string& path) {
+std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) throw InputError(fmt::format("{}: cannot be read", path));
@@ -153,11 +154,18 @@ std::string read_cluster_text(const std::string& path) {
 }
 
 Cluster read_cluster(const Options& options) {
-  return parse_cluster(options.text("cluster"), read_cluster_text);
+  return parse_cluster(options.text("cluster"), read_text);
+}
+
+std::shared_ptr<const CostFile> read_costs(const Options& options) {
+  if (!options.has("costs")) return nullptr;
+  const std::string& path = options.text("costs");
+  return std::make_shared<const CostFile>(MeasuredCosts::parse(read_text(path), path), path);
 }
 
 ScheduleOptions read_schedule_options(const Options& options) {
   return {.cluster = read_cluster(options),
+          .measured = read_costs(options),
           .memory = parse_memory_budget(options.text("memory")),
           .rules = {.launches = options.text("order") == "kept" ? LaunchOrder::kKept : LaunchOrder::kFree,
                     .recompute = options.text("recompute") == "free" ? RecomputeOrder::kFree
@@ -188,6 +196,7 @@ ChooseChunksOptions read_choose_chunks_options(const Options& options) {
   for (const std::string& root : read.roots) parse_chunk_root(root);
   read.parts = read_auto_parts(options);
   read.schedule.cluster = read_cluster(options);
+  read.schedule.measured = read_costs(options);
   read.schedule.memory = parse_memory_budget(options.text("memory"));
   return read;
 }
@@ -324,6 +333,11 @@ const OptionSpec kRecompute{"recompute",
 const OptionSpec kEffort{"effort", OptionKind::kChoice, "fast", "how many orders to try", {"fast", "best"}};
 const OptionSpec kCluster{"cluster", OptionKind::kText, "h100",
                           "the machine: a built-in shape or a file, and changes to it (h100+nic=400e9)"};
+const OptionSpec kCosts{
+    .name = "costs",
+    .kind = OptionKind::kText,
+    .help = "times that `epweave-replay run --costs FILE` measured on this graph: they win",
+    .is_optional = true};
 
 std::vector<PassInfo> make_passes() {
   return {
@@ -444,7 +458,7 @@ std::vector<PassInfo> make_passes() {
        .run = run_overlap_ep},
       {.name = "choose-chunks",
        .summary = "divide modules into parts where the schedule is predicted to take less for it",
-       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kCluster},
+       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kCluster, kCosts},
        .run = run_choose_chunks,
        .settle = settle_choose_chunks_options},
       {.name = "schedule",
@@ -454,6 +468,7 @@ std::vector<PassInfo> make_passes() {
                    kRecompute,
                    kEffort,
                    kCluster,
+                   kCosts,
                    {.name = "unpriced",
                     .kind = OptionKind::kChoice,
                     .help = "calls that nothing prices: decline them (the default), or take them to be free",
@@ -491,8 +506,9 @@ std::string expand_overlap(const Options& options) {
   std::string choice = fmt::format("parts={}", print_value(options.text("parts")));
   if (options.has("roots")) choice += fmt::format(",roots={}", print_value(options.list("roots")));
   if (options.has("attention")) choice += fmt::format(",attention={}", options.text("attention"));
-  const std::string machine = fmt::format("memory={},cluster={}", print_value(options.text("memory")),
-                                          print_value(options.text("cluster")));
+  std::string machine = fmt::format("memory={},cluster={}", print_value(options.text("memory")),
+                                    print_value(options.text("cluster")));
+  if (options.has("costs")) machine += fmt::format(",costs={}", print_value(options.text("costs")));
   return fmt::format(
       "dce,canonicalize,dedup-unshard,choose-chunks{{{},{}}},schedule{{{},effort={}}},concretize", choice,
       machine, machine, options.text("effort"));
@@ -502,7 +518,7 @@ std::vector<PresetInfo> make_presets() {
   return {
       {.name = "overlap",
        .summary = "divide, isolate and schedule as is predicted to take least",
-       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kEffort, kCluster},
+       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kEffort, kCluster, kCosts},
        .expand = expand_overlap},
       {.name = "ep-overlap",
        .summary = "chunk MoE modules and hide each part's token exchange behind the others' compute",

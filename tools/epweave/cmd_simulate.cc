@@ -22,22 +22,14 @@ Cluster cluster_of(const SimulateOptions& options) {
 
 void find_bounds_of(const Graph& graph, Simulation& simulation) {
   HeadsAndTails known;
-  simulation.bounds = find_bounds(simulation.model, {}, &known);
+  const Place loss = find_forward_end(graph, simulation.model);
+  const std::span<const Place> waists(&loss, loss == kNoPlace ? 0 : 1);
+  simulation.bounds = find_bounds(simulation.model, {}, &known, waists);
   const auto pairs = keep_recomputation_behind(graph, simulation.model);
   simulation.recompute_behind_forward = simulation.bounds.lower_bound;
   if (!pairs.empty())
-    simulation.recompute_behind_forward =
-        std::max(simulation.bounds.lower_bound, find_bounds(simulation.model, pairs, &known).lower_bound);
-}
-
-// A file of another graph prices nothing here.
-void require_use(const StepModel& model, const MeasuredCosts& costs, const std::string& path) {
-  for (const PriceSource source : model.sources)
-    if (source == PriceSource::kMeasured || source == PriceSource::kInterpolated) return;
-  throw InputError(
-      fmt::format("{}: none of its {} rows is for a kernel or collective of this graph: measure it with "
-                  "`epweave-replay run G --costs FILE`",
-                  path, costs.rows()));
+    simulation.recompute_behind_forward = std::max(
+        simulation.bounds.lower_bound, find_bounds(simulation.model, pairs, &known, waists).lower_bound);
 }
 
 int report_regressions(const SimulateOptions& options, Json& report, Console& console) {
@@ -62,7 +54,7 @@ int simulate(const SimulateOptions& options, Console& console) {
   Simulation simulation{.graph = display_name(options.input),
                         .costs = options.costs,
                         .model = model_step(graph, cluster, costs ? &*costs : nullptr)};
-  if (costs) require_use(simulation.model, *costs, options.costs);
+  if (costs) require_measured(simulation.model, *costs, options.costs);
   if (options.unpriced != "free") require_prices(graph, simulation.model);
   Simulator simulator(simulation.model);
   const std::vector<Place> order = given_order(simulation.model);

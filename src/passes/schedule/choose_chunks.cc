@@ -79,7 +79,8 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
       best_name = choice.name();
       least = predicted.seconds;
     } catch (const PassError& error) {
-      if (choice.roots.empty()) throw;
+      // The whole is no choice that could be left out, and roots that name no module are a mistake.
+      if (choice.roots.empty() || (!options.roots.empty() && error.id() == "chunk.no-region")) throw;
       notes.push_back(
           fmt::format("choice: {}: declined: {} [{}]", choice.name(), error.problem(), error.id()));
     }

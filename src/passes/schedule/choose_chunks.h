@@ -1,7 +1,7 @@
 // choose-chunks: whether to divide modules into parts, which, and into how many, by what the schedule of each
 // choice is predicted to take.
 //
-//   16B over 2 nodes of 4 GPUs     whole 1099 ms    layers.*.moe in 2 parts 976    layers.* in 2 parts 905: chosen
+//   16B over 2 nodes of 4 GPUs     whole 1085 ms    layers.*.moe in 2 parts 977    layers.* in 2 parts 904: chosen
 //   16B on one node                whole  881: chosen                    884                          889
 //
 // Dividing costs compute and hides exchanges; which of the two is more depends on the machine. Each choice is made

@@ -24,12 +24,15 @@
 //
 // Refusals: PassError schedule.memory (no order within the budget was found: says the least that one needs),
 // simulate.unpriced (a call that nothing prices), schedule.illegal-order (our fault: says which pair).
+// Throws InputError where the measured costs are of another graph.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "cost/cluster.h"
+#include "cost/measured_costs.h"
 #include "passes/pass.h"
 #include "passes/schedule/schedule_problem.h"
 
@@ -48,8 +51,15 @@ MemoryBudget parse_memory_budget(std::string_view text);
 // A call that nothing prices: declined, or taken to be free. Nothing moves past one without a row in the op table.
 enum class Unpriced : std::uint8_t { kDecline, kFree };
 
+// Times that were measured, which win over the cluster's, and the file that they are of.
+struct CostFile {
+  MeasuredCosts costs;
+  std::string path;
+};
+
 struct ScheduleOptions {
   Cluster cluster;
+  std::shared_ptr<const CostFile> measured;  // or none
   MemoryBudget memory;
   ScheduleRules rules;
   Effort effort = Effort::kFast;

@@ -9,6 +9,9 @@
 #include <numeric>
 
 #include "analysis/order.h"
+#include "passes/schedule/critical_blocks.h"
+#include "passes/schedule/late_starts.h"
+#include "passes/schedule/list_schedule.h"
 #include "passes/schedule/memory_forecast.h"
 #include "passes/schedule/search_order.h"
 #include "passes/test_text.h"
@@ -198,6 +201,66 @@ TEST_CASE("schedule: the memory forecast is that of a plain array") {
   }
 }
 
+struct PlainNode {
+  PlaceWork work;
+  double seconds;
+  std::vector<Place> inputs;
+};
+
+// Without memory, all launches on one group; a wait's first input is its launch.
+ScheduleProblem make_plain(const std::vector<PlainNode>& nodes) {
+  ScheduleProblem p;
+  Lists inputs;
+  for (const PlainNode& node : nodes) {
+    const auto place = static_cast<Place>(p.work.size());
+    p.work.push_back(node.work);
+    p.seconds.push_back(node.seconds);
+    p.group.push_back(0);
+    p.launch.push_back(node.work == PlaceWork::kWait ? node.inputs.front() : kNoPlace);
+    p.part.push_back(0);
+    p.is_backward.push_back(false);
+    p.role.push_back(place);
+    inputs.lists.push_back(node.inputs);
+  }
+  p.groups = 1;
+  p.roles = static_cast<std::uint32_t>(nodes.size());
+  p.inputs = inputs.flat();
+  p.users = invert(p.inputs);
+  p.touches = Lists{std::vector<std::vector<std::uint32_t>>(nodes.size())}.flat();
+  p.touchers.begins = {0};
+  return p;
+}
+
+// a -> x -> (wait) -> b, and c that nothing needs: x runs under c.
+//   compute   a | c . . | b
+//   group       | x x x |
+const std::vector<PlainNode> kOneExchange = {{PlaceWork::kKernel, 1, {}},   // 0: a
+                                             {PlaceWork::kLaunch, 3, {0}},  // 1: x
+                                             {PlaceWork::kWait, 0, {1}},    // 2
+                                             {PlaceWork::kKernel, 2, {2}},  // 3: b
+                                             {PlaceWork::kKernel, 1, {}}};  // 4: c
+
+TEST_CASE("schedule: late tails are those of the same order scheduled from its end") {
+  const ScheduleProblem problem = make_plain(kOneExchange);
+  const std::vector<double> starts = {0, 1, 4, 4, 1};
+  // From the end: b in the last 2 s; c ends before it, though nothing needs it, as the stream is busy; x is 3 s
+  // in front of b, a in front of x.
+  CHECK(find_late_tails(problem, starts) == std::vector<double>{6, 5, 2, 2, 3});
+  // The longest path takes it that c could run last, beside b.
+  CHECK(find_tails(problem) == std::vector<double>{6, 5, 2, 2, 1});
+}
+
+TEST_CASE("schedule: a critical path in blocks of a stream") {
+  const ScheduleProblem problem = make_plain(kOneExchange);
+  const std::vector<Place> order = {4, 0, 1, 2, 3};  // c, which nothing needs, first
+  const std::vector<CriticalBlock> blocks = find_critical_blocks(problem, order);
+  std::vector<std::vector<Place>> nodes;
+  for (const CriticalBlock& block : blocks) nodes.push_back(block.nodes);
+  CHECK(nodes == std::vector<std::vector<Place>>{{3}, {1}, {4, 0}});
+  // What ends the first block needs nothing of c: a could go first.
+  CHECK(list_what_ends(problem, blocks.back()) == std::vector<Place>{0});
+}
+
 // --------------------------------------------------------------------------- graphs
 
 std::string names_of(const Graph& graph) {
@@ -251,6 +314,17 @@ TEST_CASE("schedule: options of memory") {
   CHECK(parse_memory_budget("34000000000").bytes == 34000000000);
   for (const char* text : {"", "%", "GiB", "-1GiB", "nan", "inf", "1 GiB", "0", "1e30", "2%%"})
     CHECK_THROWS_AS(parse_memory_budget(text), UsageError);
+}
+
+TEST_CASE("schedule: more effort never gives a longer order") {
+  const Graph graph = parse_test_graph(kInPlace);
+  const auto predicted = [&](Effort effort) {
+    const PassResult result = schedule(
+        graph, {.cluster = Cluster{}, .memory = {.bytes = {}, .growth = 1}, .rules = {}, .effort = effort});
+    return result.notes.front().substr(0, result.notes.front().find(", within"));
+  };
+  CHECK(predicted(Effort::kFast) == "predicted: 1.03 ms at 0.219 GiB -> 0.92 ms at 0.219 GiB");
+  CHECK(predicted(Effort::kBest) == predicted(Effort::kFast));
 }
 
 TEST_CASE("schedule: a budget that no order meets is refused with what one needs") {

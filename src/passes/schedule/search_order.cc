@@ -4,13 +4,16 @@
 #include <cmath>
 #include <numeric>
 
+#include "passes/schedule/critical_blocks.h"
 #include "passes/schedule/exact_order.h"
+#include "passes/schedule/late_starts.h"
 #include "passes/schedule/list_schedule.h"
 
 namespace epweave {
 namespace {
 
 constexpr double kUnlimited = 1e30;
+constexpr double kSlack = 3e-4;  // by how much a step may be longer, at first
 
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15;
@@ -65,11 +68,7 @@ constexpr Setting kProven[] = {
 class OrderSearch {
  public:
   OrderSearch(const ScheduleProblem& problem, const SearchOptions& options)
-      : p_(problem),
-        options_(options),
-        live_(find_live_bytes(problem)),
-        tails_(find_tails(problem)),
-        offsets_(problem.roles) {
+      : p_(problem), options_(options), live_(find_live_bytes(problem)), tails_(find_tails(problem)) {
     for (std::size_t i = 0; i < p_.size(); ++i)
       if (p_.work[i] == PlaceWork::kKernel) compute_ += p_.seconds[i];
     best_.order.resize(p_.size());
@@ -81,6 +80,7 @@ class OrderSearch {
 
   FoundOrder run() {
     for (std::size_t i = 0; i < options_.settings; ++i) try_setting(i);
+    if (has_schedule_) rebase();
     for (std::size_t i = 0; i < options_.steps; ++i) step(i);
     if (list_movable(p_).size() <= kMovable) search_exactly();
     return std::move(best_);
@@ -110,22 +110,40 @@ class OrderSearch {
     return s;
   }
 
-  // Near the setting that was best.
-  Setting vary(Dice& dice) const {
-    Setting s = setting_;
+  static Setting vary(Setting s, Dice& dice) {
     for (double* value : {&s.window, &s.loyalty, &s.lead, &s.noise, &s.patience})
       if (dice.happens(0.4)) *value *= dice.draw_scale(0.7, 1.4);
-    if (dice.happens(0.4)) s.budget = dice.draw(0.995, 1.08);
+    if (dice.happens(0.4)) s.budget = dice.happens(0.8) ? dice.draw(0.995, 1.08) : dice.draw(0.94, 1);
     if (s.noise == 0 && dice.happens(0.3)) s.noise = dice.draw_scale(1e-5, 1e-2);
     if (dice.happens(0.5)) s.seed = dice.seed();
     return s;
   }
 
+  // A schedule by longest paths, and those by what it leaves: forward and backward by turns.
   void try_setting(std::size_t round) {
+    constexpr int kTurns = 2;
+    constexpr double kHopeless = 1.01;
     const bool is_near = round >= options_.settings / 2 && round >= std::size(kProven) && has_schedule_;
     Dice dice(round);
-    const Setting setting = is_near ? vary(dice) : draw_setting(round, dice);
-    if (keep(schedule(setting, offsets_))) setting_ = setting;
+    const Setting setting = is_near ? vary(first_setting_, dice) : draw_setting(round, dice);
+    std::vector<double> priority = tails_;
+    add_lead_and_noise(setting, priority);
+    double before = kUnlimited;
+    for (int turn = 0;; ++turn) {
+      ListSchedule found = schedule_list(p_, live_, priority, options_of(setting));
+      const bool is_last = turn == kTurns || found.seconds >= before ||
+                           (best_.fits && found.seconds > kHopeless * best_.value.seconds);
+      before = found.seconds;
+      if (turn == 0 && found.peak <= options_.budget && found.seconds <= first_seconds_) {
+        first_seconds_ = found.seconds;
+        first_setting_ = setting;
+      }
+      std::vector<double> late;
+      if (!is_last) late = find_late_tails(p_, found.starts);
+      keep(std::move(found), setting, std::move(priority), 0);
+      if (is_last) return;
+      priority = std::move(late);
+    }
   }
 
   ListOptions options_of(const Setting& setting) const {
@@ -135,46 +153,76 @@ class OrderSearch {
             .patience = setting.patience};
   }
 
-  // The best schedule's setting, with the priority of some roles changed.
+  // What steps start from, beside the priorities of the schedule.
+  void rebase() {
+    late_ = find_late_tails(p_, at_.starts);
+    blocks_ = find_critical_blocks(p_, at_.order);
+  }
+
+  // The schedule again, with other priorities of some roles, or of what ends a block of its critical path.
   void step(std::size_t round) {
     if (!has_schedule_) return;
     Dice dice(0x5eed0000 + round);
-    std::vector<double> offsets = offsets_;
-    const double share = dice.draw_scale(0.01, 0.5);
-    const double change = compute_ * dice.draw_scale(2e-5, 5e-3);
-    for (double& offset : offsets)
-      if (dice.happens(share)) offset += change * dice.draw(-1, 1);
-    Setting setting = setting_;
-    if (dice.happens(0.3)) setting = vary(dice);
-    if (keep(schedule(setting, offsets))) {
-      setting_ = setting;
-      offsets_ = std::move(offsets);
+    std::vector<double> priority = dice.happens(0.6) ? priority_ : late_;
+    if (!blocks_.empty() && dice.happens(0.3)) {
+      hurry_blocks(dice, priority);
+    } else {
+      change_roles(dice, priority);
+    }
+    Setting setting = dice.happens(0.3) ? vary(setting_, dice) : setting_;
+    setting.lead = 0;  // the priorities have it
+    if (!dice.happens(0.1)) setting.noise = 0;
+    add_lead_and_noise(setting, priority);
+    ListSchedule found = schedule_list(p_, live_, priority, options_of(setting));
+    // At first it may get a little longer, on the way to what is shorter.
+    const double left = 1 - static_cast<double>(round) / static_cast<double>(options_.steps);
+    if (keep(std::move(found), setting, std::move(priority), kSlack * left)) rebase();
+  }
+
+  void hurry_blocks(Dice& dice, std::vector<double>& priority) {
+    const double change = compute_ * dice.draw_scale(1e-5, 1e-2);
+    const std::size_t count = static_cast<std::size_t>(dice.draw_scale(1, 8));
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto i = static_cast<std::size_t>(dice.draw(0, static_cast<double>(blocks_.size())));
+      for (Place node : list_what_ends(p_, blocks_[i])) priority[node] += change;
     }
   }
 
-  ListSchedule schedule(const Setting& setting, const std::vector<double>& offsets) {
-    std::vector<double> priority = tails_;
+  void change_roles(Dice& dice, std::vector<double>& priority) {
+    const double share = dice.draw_scale(0.01, 0.5);
+    const double change = compute_ * dice.draw_scale(2e-5, 5e-3);
+    std::vector<double> offsets(p_.roles);
+    for (double& offset : offsets)
+      if (dice.happens(share)) offset = change * dice.draw(-1, 1);
+    for (Place i = 0; i < p_.size(); ++i)
+      if (p_.is_timed(i)) priority[i] += offsets[p_.role[i]];
+  }
+
+  void add_lead_and_noise(const Setting& setting, std::vector<double>& priority) const {
+    if (setting.lead == 0 && setting.noise == 0) return;
     for (Place i = 0; i < p_.size(); ++i) {
       if (!p_.is_timed(i)) continue;
       const double place = p_.is_backward[i] ? p_.part[i] : -p_.part[i];
-      priority[i] +=
-          compute_ * (setting.lead * place + setting.noise * noise_of(setting.seed, i)) + offsets[p_.role[i]];
+      priority[i] += compute_ * (setting.lead * place + setting.noise * noise_of(setting.seed, i));
     }
-    return schedule_list(p_, live_, std::move(priority), options_of(setting));
   }
 
-  // Whether it is as good as the best, which it then replaces.
-  bool keep(ListSchedule found) {
+  // Whether it is within the budget and at most `slack` longer than where the search is, which it then replaces.
+  bool keep(ListSchedule found, const Setting& setting, std::vector<double> priority, double slack) {
     ++best_.schedules;
     best_.least_peak = std::min(best_.least_peak, found.peak);
     if (found.peak > options_.budget) return false;
-    if (has_schedule_ && found.seconds > best_schedule_.seconds) return false;
+    if (has_schedule_ && found.seconds > at_.seconds * (1 + slack)) return false;
     const OrderValue value = evaluate_order(p_, found.order);
-    if (value.peak > options_.budget || (best_.fits && value.seconds > best_.value.seconds)) return false;
-    best_.order = found.order;
-    best_.value = value;
-    best_.fits = true;
-    best_schedule_ = std::move(found);
+    if (value.peak > options_.budget) return false;
+    if (!best_.fits || value.seconds <= best_.value.seconds) {
+      best_.order = found.order;
+      best_.value = value;
+      best_.fits = true;
+    }
+    at_ = std::move(found);
+    priority_ = std::move(priority);
+    setting_ = setting;
     has_schedule_ = true;
     return true;
   }
@@ -184,11 +232,14 @@ class OrderSearch {
   const std::vector<std::int64_t> live_;
   const std::vector<double> tails_;
   double compute_ = 0;
-  std::vector<double> offsets_;  // of priorities, by role
   FoundOrder best_;
-  ListSchedule best_schedule_;  // that gave best_, if one did
+  ListSchedule at_;  // where the search is, if it has a schedule: the best, or a little longer
   Setting setting_;
+  Setting first_setting_;  // whose schedule by longest paths is best
+  double first_seconds_ = kUnlimited;
   bool has_schedule_ = false;
+  std::vector<double> priority_, late_;  // of that schedule: its own, and what its order leaves
+  std::vector<CriticalBlock> blocks_;
 };
 
 }  // namespace

@@ -1,9 +1,10 @@
 // The best order that a number of list schedules find (list_schedule.h).
 //
 // List scheduling decides ties and near ties blindly, and a larger window or budget can give a longer schedule.
-// So: the same list schedule under many settings, then again and again near the best one found, with the
-// priorities of some roles changed. Nodes of one role change alike, so that what is found for one layer holds
-// for all. What is kept is measured, not estimated: the makespan and the peak of the order itself.
+// So: the same list schedule under many settings, each again by what it leaves (late_starts.h); then again and again
+// from the best one found, with other priorities of some roles, or of what ends a block of its critical path
+// (critical_blocks.h). Nodes of one role change alike, so that what is found for one layer holds for all. What is
+// kept is measured, not estimated: the makespan and the peak of the order itself.
 //
 // A step with few kernels, launches and waits gets its best order of all (exact_order.h).
 //
@@ -16,7 +17,7 @@ namespace epweave {
 
 struct SearchOptions {
   std::int64_t budget = 0;   // bytes
-  std::size_t settings = 0;  // list schedules under different settings
+  std::size_t settings = 0;  // of list schedules; each makes up to three
   std::size_t steps = 0;     // list schedules near the best
 };
 
