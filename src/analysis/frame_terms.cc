@@ -9,8 +9,19 @@ namespace epweave {
 
 FrameId FrameTerms::intern(Term term) {
   auto [found, is_new] = ids_.try_emplace(std::move(term), FrameId(terms_.size()));
-  if (is_new) terms_.push_back(&found->first);
+  if (is_new) {
+    terms_.push_back(&found->first);
+    is_unknown_.push_back(has_unknown(found->first));
+  }
   return found->second;
+}
+
+bool FrameTerms::has_unknown(const Term& term) const {
+  if (term.kind == kUnknown || (term.base && is_unknown(term.base))) return true;
+  if (term.kind != kJoin) return false;
+  for (std::size_t i = 0; i < term.values.size(); i += 2)
+    if (term.values[i] != kNoFrame && is_unknown_[term.values[i]]) return true;
+  return false;
 }
 
 bool FrameTerms::may_be_same_word(std::uint64_t a, std::uint64_t b) const {

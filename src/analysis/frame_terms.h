@@ -17,11 +17,22 @@ using FrameId = Id<struct FrameTag>;
 
 class FrameTerms {
  public:
-  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kPlace, kExchange, kEach };
+  enum Kind : std::uint32_t {
+    kTokenOrder,
+    kSort,
+    kPick,
+    kPlace,
+    kExchange,
+    kGather,  // all ranks' rows, or one rank's share of their sum
+    kEach,
+    kJoin,     // several rows one behind another
+    kUnknown,  // what a value says: one that has the same number has the same
+  };
+  static constexpr std::uint64_t kNoFrame = ~std::uint64_t{0};
   struct Term {
     Kind kind;
     FrameId base;                       // of rows before
-    std::vector<std::uint64_t> values;  // words; of kEach: how many
+    std::vector<std::uint64_t> values;  // words; of kEach: how many; of kJoin: of each its frame, or kNoFrame, and extent
     friend auto operator<=>(const Term&, const Term&) = default;
   };
 
@@ -37,16 +48,21 @@ class FrameTerms {
   }
   static NodeId node_of(std::uint64_t word) { return NodeId(static_cast<std::uint32_t>(word & ~kNodeWord)); }
 
+  // Whether it is made of one of which nothing is known: not which rows it has, and not that others are not the same.
+  bool is_unknown(FrameId id) const { return is_unknown_[id.index()]; }
+
   // Whether two frames may be one, computed twice where value numbering cannot see it (same_code.h).
   bool may_be_same(FrameId a, FrameId b) const;
 
  private:
+  bool has_unknown(const Term& term) const;
   bool may_be_same_word(std::uint64_t a, std::uint64_t b) const;
 
   const Graph& graph_;
   const ValueNumbers& numbers_;
   std::map<Term, FrameId> ids_;
   std::vector<const Term*> terms_;
+  std::vector<bool> is_unknown_;
 };
 
 }  // namespace epweave

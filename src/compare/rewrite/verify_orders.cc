@@ -9,6 +9,7 @@
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/sorting.h"
 
 namespace epweave {
 namespace {
@@ -271,11 +272,8 @@ std::int64_t OrderCheck::order_of_sort(NodeId id) {
   const NodeId from = first_share(id);
   if (!from) return kUnknown;
   const int dim = divided_dimension(from);
-  const auto position = b_.nodes[id].op->find_param("dim");
-  const Arg along = position ? arg_of(context_, b_.nodes[id], *position) : Arg::none();
-  const auto rank = static_cast<std::int64_t>(sizes_in_b(from).size());
-  const std::int64_t sorted = along.is_int() ? along.as_int() : -1;
-  const bool is_along = rank == 0 || dim < 0 || (sorted < 0 ? sorted + rank : sorted) == dim;
+  const auto rank = sizes_in_b(from).size();
+  const bool is_along = rank == 0 || dim < 0 || sorted_dimension(context_, b_.nodes[id], rank) == dim;
   return is_along ? kOwn : blocks_[from];
 }
 
