@@ -50,19 +50,23 @@ class FrameTerms {
 
   // Whether it is made of one of which nothing is known: not which rows it has, and not that others are not the same.
   bool is_unknown(FrameId id) const { return is_unknown_[id.index()]; }
+  // Whether the parts together may have other rows than the whole: also where rows in the order of the tokens, of which a
+  // part has others first, were sent to other ranks.
+  bool may_lack_rows(FrameId id) const { return may_lack_rows_[id.index()]; }
 
   // Whether two frames may be one, computed twice where value numbering cannot see it (same_code.h).
   bool may_be_same(FrameId a, FrameId b) const;
 
  private:
-  bool has_unknown(const Term& term) const;
+  // Whether it is true of a term that a new one is made of.
+  static bool is_true_below(const Term& term, const std::vector<bool>& of_terms);
   bool may_be_same_word(std::uint64_t a, std::uint64_t b) const;
 
   const Graph& graph_;
   const ValueNumbers& numbers_;
   std::map<Term, FrameId> ids_;
   std::vector<const Term*> terms_;
-  std::vector<bool> is_unknown_;
+  std::vector<bool> is_unknown_, may_lack_rows_;
 };
 
 }  // namespace epweave

@@ -83,7 +83,8 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   if (written != nullptr && is_rows) note_write(origin, entry, before);
   if (facts[origin] != PartFact::kShare) return;
   for (const Operand& operand : facts.operands())
-    if (operand.is_rows() && is_unknown(order_of(operand))) assume_all_rows(operand);
+    if (const Order rows = order_of(operand); rows.is_known() && terms_.may_lack_rows(rows.frame))
+      assume_all_rows(operand);
 }
 
 // What a call writes in place and returns, of a part's own.
@@ -166,6 +167,9 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       return joined();
     case OpFamily::kReshape:
       return reshaped(origin, part_);
+    case OpFamily::kExpand:
+      if (operands.empty() || !operands.front().is_rows()) return {Order::Kind::kAny, {}};
+      break;
     case OpFamily::kIndex:
     case OpFamily::kGather:
     case OpFamily::kIndexSelect:
