@@ -31,8 +31,9 @@ class FrameTerms {
   static constexpr std::uint64_t kNoFrame = ~std::uint64_t{0};
   struct Term {
     Kind kind;
-    FrameId base;                       // of rows before
-    std::vector<std::uint64_t> values;  // words; of kEach: how many; of kJoin: of each its frame, or kNoFrame, and extent
+    FrameId base;  // of rows before
+    std::vector<std::uint64_t>
+        values;  // words; of kEach: how many; of kJoin: of each its frame, or kNoFrame, and extent
     friend auto operator<=>(const Term&, const Term&) = default;
   };
 

@@ -13,14 +13,17 @@ std::string print_call(const CallLine& line, const std::string& part, const std:
 std::string print_inputs(const std::vector<CallSteps::Input>& inputs) {
   std::string text;
   for (const auto& input : inputs)
-    text += fmt::format("  %{} = placeholder : {}{}\n", input.name, fill_line(input.type, "", "u"), input.clauses);
+    text += fmt::format("  %{} = placeholder : {}{}\n", input.name, fill_line(input.type, "", "u"),
+                        input.clauses);
   return text;
 }
 
 std::string print_cut(const CallSteps::Input& input) {
-  const std::string type = fill_line(input.type, "", "(u//2)"), offset = fill_line(input.offset, "", "(u//2)");
+  const std::string type = fill_line(input.type, "", "(u//2)"),
+                    offset = fill_line(input.offset, "", "(u//2)");
   return fmt::format(
-      "  %{0}_s = aten.split_with_sizes.default(%{0}, [%h, %h], 0) : [{1}, {1}+\"{2}\"] from(chunk split %{0})\n"
+      "  %{0}_s = aten.split_with_sizes.default(%{0}, [%h, %h], 0) : [{1}, {1}+\"{2}\"] from(chunk split "
+      "%{0})\n"
       "  %{0}_0 = operator.getitem(%{0}_s, 0) : {1} from(chunk split %{0} 0/2)\n"
       "  %{0}_1 = operator.getitem(%{0}_s, 1) : {1}+\"{2}\" from(chunk split %{0} 1/2)\n",
       input.name, type, offset);

@@ -91,7 +91,8 @@ Lines counted(Lines lines) {
 
 // %{name}, of what all ranks send of %{source}.
 Lines exchanged(const std::string& name, const std::string& source) {
-  return {{name + "r", "_c10d_functional.all_to_all_single.default", "%" + source + "{0}, [sym(({1})//2), sym(({1})//2)], [sym(({1})//2), sym(({1})//2)], \"g\"",
+  return {{name + "r", "_c10d_functional.all_to_all_single.default",
+           "%" + source + "{0}, [sym(({1})//2), sym(({1})//2)], [sym(({1})//2), sym(({1})//2)], \"g\"",
            "f32[{1}, 8]"},
           {name, "_c10d_functional.wait_tensor.default", "%" + name + "r{0}", "f32[{1}, 8]"}};
 }
@@ -173,7 +174,8 @@ std::vector<Case> list_cases() {
        exchanged("e", "x") + Lines{{"t", "aten.permute.default", "%e{0}, [1, 0]", "f32[8, {1}]{{1, 8}}"},
                                    {"y", "aten.mm.default", "%t{0}, %x{0}", "f32[8, 8]"}},
        kAdd},
-      {kNone, "rows exchanged and back beside rows", weighed(exchanged("e", "x") + exchanged("y", "e")), kAdd},
+      {kNone, "rows exchanged and back beside rows", weighed(exchanged("e", "x") + exchanged("y", "e")),
+       kAdd},
       {kOrdersPair, "rows by a sort, columns by the tokens",
        Lines{kSort,
              kOrder,

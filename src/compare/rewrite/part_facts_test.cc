@@ -17,7 +17,8 @@ namespace {
 using Line = CallLine;
 
 CallSteps steps_with(const std::string& group) {
-  return {.head = "epweave text 1\ndevice cpu\nsymbol u range=[4, 64] hint=4 asserts=[Eq(Mod(u, 2), 0)]\n" + group,
+  return {.head = "epweave text 1\ndevice cpu\nsymbol u range=[4, 64] hint=4 asserts=[Eq(Mod(u, 2), 0)]\n" +
+                  group,
           .inputs = {{"x", "f32[{1}, 8]", "8*({1})", " role=user which=x"},
                      {"t", "i64[{1}]", "{1}", " role=user which=t"},
                      {"w", "f32[8, 8]", "", " role=parameter fqn=w"},

@@ -72,7 +72,8 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   part_ = part;
   if (!node_->type) return;
   const bool is_tensor = claims_.tensor_a(origin) != nullptr;
-  const std::vector<bool> is_divided = is_tensor ? facts.divided_dimensions(origin, part) : std::vector<bool>();
+  const std::vector<bool> is_divided =
+      is_tensor ? facts.divided_dimensions(origin, part) : std::vector<bool>();
   const bool is_rows = std::ranges::find(is_divided, true) != is_divided.end();
   const Operand* written = written_operand();
   const Order before = written != nullptr ? order_of(*written) : Order();
@@ -251,8 +252,9 @@ FrameCheck::Order FrameCheck::common() {
 
 FrameCheck::Order FrameCheck::made_by(NodeId call, const Order& rows) {
   const std::uint64_t word = FrameTerms::kNodeWord | numbers_[call].index();
-  return rows.is_known() && rows != token_order_ ? known(terms_.intern({FrameTerms::kPick, rows.frame, {word}}))
-                                                 : known(terms_.intern({FrameTerms::kSort, {}, {word}}));
+  return rows.is_known() && rows != token_order_
+             ? known(terms_.intern({FrameTerms::kPick, rows.frame, {word}}))
+             : known(terms_.intern({FrameTerms::kSort, {}, {word}}));
 }
 
 // Sorting the order that a sort gave, upwards, gives what was sorted back.
@@ -317,7 +319,8 @@ FrameCheck::Order FrameCheck::picked(const Operand& positions) {
   const NodeId value = value_in_a(positions);
   if (is_mask(positions)) {
     pair(source, rows, positions, index);
-    return known(terms_.intern({FrameTerms::kPick, (rows.is_known() ? rows : index).frame, {word_of(value)}}));
+    return known(
+        terms_.intern({FrameTerms::kPick, (rows.is_known() ? rows : index).frame, {word_of(value)}}));
   }
   if (!rows.is_known()) return index;
   if (target.kind != Order::Kind::kNoRows) {
@@ -418,7 +421,8 @@ FrameCheck::Order FrameCheck::joined() {
     are_tokens &= order == token_order_ || order.kind == Order::Kind::kAny;
     are_any &= order.kind == Order::Kind::kAny;
     words.push_back(order.is_known() ? order.frame.index() : FrameTerms::kNoFrame);
-    const ExprId extent = is_row(operand) ? divided_extent(value_in_a(operand), operand.is_divided) : ExprId();
+    const ExprId extent =
+        is_row(operand) ? divided_extent(value_in_a(operand), operand.is_divided) : ExprId();
     words.push_back(extent ? facts_a_.normalize(extent).index() : FrameTerms::kNoFrame);
   }
   if (are_any) return {Order::Kind::kAny, {}};

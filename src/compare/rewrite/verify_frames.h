@@ -41,7 +41,7 @@ class FrameCheck {
   struct Order {
     enum class Kind : std::uint8_t { kNoRows, kAny, kKnown };
     Kind kind = Kind::kNoRows;  // also of what numbers no rows
-    FrameId frame;  // of kKnown
+    FrameId frame;              // of kKnown
     bool is_known() const { return kind == Kind::kKnown; }
     friend bool operator==(const Order&, const Order&) = default;
   };
