@@ -9,8 +9,23 @@ namespace epweave {
 
 FrameId FrameTerms::intern(Term term) {
   auto [found, is_new] = ids_.try_emplace(std::move(term), FrameId(terms_.size()));
-  if (is_new) terms_.push_back(&found->first);
+  if (is_new) {
+    const Term& made = found->first;
+    const bool is_unknown = made.kind == kUnknown || is_true_below(made, is_unknown_);
+    const bool is_cut_and_sent = made.kind == kExchange && (*this)[made.base].kind == kTokenOrder;
+    terms_.push_back(&made);
+    may_lack_rows_.push_back(is_unknown || is_cut_and_sent || is_true_below(made, may_lack_rows_));
+    is_unknown_.push_back(is_unknown);
+  }
   return found->second;
+}
+
+bool FrameTerms::is_true_below(const Term& term, const std::vector<bool>& of_terms) {
+  if (term.base && of_terms[term.base.index()]) return true;
+  if (term.kind != kJoin) return false;
+  for (std::size_t i = 0; i < term.values.size(); i += 2)
+    if (term.values[i] != kNoFrame && of_terms[term.values[i]]) return true;
+  return false;
 }
 
 bool FrameTerms::may_be_same_word(std::uint64_t a, std::uint64_t b) const {

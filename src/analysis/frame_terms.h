@@ -17,11 +17,23 @@ using FrameId = Id<struct FrameTag>;
 
 class FrameTerms {
  public:
-  enum Kind : std::uint32_t { kTokenOrder, kSort, kPick, kPlace, kExchange, kEach };
+  enum Kind : std::uint32_t {
+    kTokenOrder,
+    kSort,
+    kPick,
+    kPlace,
+    kExchange,
+    kGather,  // all ranks' rows, or one rank's share of their sum
+    kEach,
+    kJoin,     // several rows one behind another
+    kUnknown,  // what a value says: one that has the same number has the same
+  };
+  static constexpr std::uint64_t kNoFrame = ~std::uint64_t{0};
   struct Term {
     Kind kind;
-    FrameId base;                       // of rows before
-    std::vector<std::uint64_t> values;  // words; of kEach: how many
+    FrameId base;  // of rows before
+    std::vector<std::uint64_t>
+        values;  // words; of kEach: how many; of kJoin: of each its frame, or kNoFrame, and extent
     friend auto operator<=>(const Term&, const Term&) = default;
   };
 
@@ -37,16 +49,25 @@ class FrameTerms {
   }
   static NodeId node_of(std::uint64_t word) { return NodeId(static_cast<std::uint32_t>(word & ~kNodeWord)); }
 
+  // Whether it is made of one of which nothing is known: not which rows it has, and not that others are not the same.
+  bool is_unknown(FrameId id) const { return is_unknown_[id.index()]; }
+  // Whether the parts together may have other rows than the whole: also where rows in the order of the tokens, of which a
+  // part has others first, were sent to other ranks.
+  bool may_lack_rows(FrameId id) const { return may_lack_rows_[id.index()]; }
+
   // Whether two frames may be one, computed twice where value numbering cannot see it (same_code.h).
   bool may_be_same(FrameId a, FrameId b) const;
 
  private:
+  // Whether it is true of a term that a new one is made of.
+  static bool is_true_below(const Term& term, const std::vector<bool>& of_terms);
   bool may_be_same_word(std::uint64_t a, std::uint64_t b) const;
 
   const Graph& graph_;
   const ValueNumbers& numbers_;
   std::map<Term, FrameId> ids_;
   std::vector<const Term*> terms_;
+  std::vector<bool> is_unknown_, may_lack_rows_;
 };
 
 }  // namespace epweave

@@ -171,7 +171,7 @@ StepKind Pricer::kind_of(NodeId id) {
       if (tensors_of(node.type).empty()) return StepKind::kHost;
       return is_copying_reshape(node) ? StepKind::kKernel : StepKind::kView;
     }
-    if (traffic_of(*node.op) == Traffic::kAllocates) return StepKind::kAllocation;
+    if (leaves_unset(*node.op)) return StepKind::kAllocation;
   }
   return is_host_only(id) ? StepKind::kHost : StepKind::kKernel;
 }

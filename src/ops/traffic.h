@@ -24,4 +24,9 @@ enum class Traffic : std::uint8_t {
 // Of a call on the device; views and what the host does move nothing whatever this says.
 Traffic traffic_of(const OpInfo& op);
 
+// Whether nobody has written the elements of its result: empty_like.
+inline bool leaves_unset(const OpInfo& op) {
+  return traffic_of(op) == Traffic::kAllocates;
+}
+
 }  // namespace epweave

@@ -8,23 +8,19 @@
 #include <cstdio>
 #include <exception>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "compare/rewrite/conditions.h"
 #include "ir/text/text.h"
 #include "mutant_judge.h"
 #include "replay/kernels/host/kernels.h"
+#include "testing/call_lines.h"
 
 namespace epweave {
 namespace {
 
-// A call of the step and of its two parts: "{0}" is "" in the step, "_0" and "_1" in the parts; "{1}" is the rows, "u" and
-// "(u//2)".
-struct Line {
-  std::string name, target, args, type;
-};
-using Lines = std::vector<Line>;
+using Line = CallLine;
+using Lines = CallLines;
 
 struct Case {
   Condition condition;  // kNone: a right rewrite
@@ -33,61 +29,19 @@ struct Case {
   std::string join;  // of "{0}" and "{1}", the parts of the last line
 };
 
-constexpr std::string_view kHead =
-    "epweave text 1\ndevice cpu\nsymbol u range=[4, 64] hint=8 asserts=[Eq(Mod(u, 2), 0)]\n"
-    "info world_size = 2\ninfo rank = 0\ngroup g ranks=[0, 1] description=g axes=[g]\n";
-constexpr std::string_view kInputs =
-    "  %x = placeholder : f32[u, 8] role=user which=x bind(u, {\"kind\": \"CallMethodKey\", \"name\": "
-    "\"size\"}, "
-    "{\"kind\": \"SequenceKey\", \"idx\": 0})\n"
-    "  %tokens = placeholder : i64[u] role=user which=tokens\n"
-    "  %w = placeholder : f32[8, 8] role=parameter fqn=tok_embeddings.weight\n"
-    "  %b = placeholder : f32[8] role=parameter fqn=b\n";
+const CallSteps kSteps{
+    .head =
+        "epweave text 1\ndevice cpu\nsymbol u range=[4, 64] hint=8 asserts=[Eq(Mod(u, 4), 0)]\n"
+        "info world_size = 2\ninfo rank = 0\ngroup g ranks=[0, 1] description=g axes=[g]\n",
+    .inputs = {{"x", "f32[{1}, 8]", "8*({1})",
+                " role=user which=x bind(u, {\"kind\": \"CallMethodKey\", \"name\": \"size\"}, "
+                "{\"kind\": \"SequenceKey\", \"idx\": 0})"},
+               {"tokens", "i64[{1}]", "{1}", " role=user which=tokens"},
+               {"w", "f32[8, 8]", "", " role=parameter fqn=tok_embeddings.weight"},
+               {"b", "f32[8]", "", " role=parameter fqn=b"}},
+    .outputs = "output other\n"};
 constexpr const char* kAdd = "aten.add.Tensor({0}, {1})";
 constexpr const char* kCat = "aten.cat.default([{0}, {1}], 0)";
-
-std::string fill(const std::string& text, const std::string& first, const std::string& second) {
-  return fmt::format(fmt::runtime(text), first, second);
-}
-
-std::string print_call(const Line& line, const std::string& part, const std::string& rows) {
-  return fmt::format("  %{}{} = {}({}) : {}", line.name, part, line.target, fill(line.args, part, rows),
-                     fill(line.type, part, rows));
-}
-
-std::string step_of(const Lines& lines) {
-  std::string text = fmt::format("{}output other\n\ngraph\n{}", kHead, kInputs);
-  for (const Line& line : lines) text += print_call(line, "", "u") + "\n";
-  return text + fmt::format("  output((%{},))\n", lines.back().name);
-}
-
-std::string parts_of(const Lines& lines, const std::string& join) {
-  std::string text = std::string(kHead) + "origins %x = x, %tokens = tokens, %w = w, %b = b";
-  for (const Line& line : lines) text += fmt::format(", %{} = {}", line.name, line.target);
-  text += fmt::format(
-      ", %output = output\noutput other\n\ngraph\n{}"
-      "  %n = aten.sym_size.int(%x, 0) : SymInt(u) from(chunk size %x)\n"
-      "  %h = operator.floordiv(%n, 2) : SymInt((u//2)) from(chunk size %x)\n",
-      kInputs);
-  for (const auto& [name, type, offset] :
-       {std::tuple("x", "f32[(u//2), 8]", "8*((u//2))"), std::tuple("tokens", "i64[(u//2)]", "(u//2)")})
-    text += fmt::format(
-        "  %{0}_s = aten.split_with_sizes.default(%{0}, [%h, %h], 0) : [{1}, {1}+\"{2}\"] from(chunk split "
-        "%{0})\n"
-        "  %{0}_0 = operator.getitem(%{0}_s, 0) : {1} from(chunk split %{0} 0/2)\n"
-        "  %{0}_1 = operator.getitem(%{0}_s, 1) : {1}+\"{2}\" from(chunk split %{0} 1/2)\n",
-        name, type, offset);
-  for (const Line& line : lines)
-    for (int k = 0; k < 2; ++k)
-      text += print_call(line, fmt::format("_{}", k), "(u//2)") +
-              fmt::format(" from(chunk body %{} {}/2)\n", line.name, k);
-  const Line& last = lines.back();
-  return text + fmt::format(
-                    "  %joined = {} : {} from(chunk materialize %{})\n  output((%joined,)) from(chunk kept "
-                    "%output)\n",
-                    fill(join, "%" + last.name + "_0", "%" + last.name + "_1"), fill(last.type, "", "u"),
-                    last.name);
-}
 
 // ------------------------------------------------------------------------------------------------- the cases
 
@@ -133,6 +87,18 @@ Lines weighed(Lines lines, const std::string& columns = "8") {
 Lines counted(Lines lines) {
   lines.push_back({"q", "aten.sum.dim_IntList", "%y{0}, [0]", "i64[]"});
   return lines;
+}
+
+// %{name}, of what all ranks send of %{source}.
+Lines exchanged(const std::string& name, const std::string& source) {
+  return {{name + "r", "_c10d_functional.all_to_all_single.default",
+           "%" + source + "{0}, [sym(({1})//2), sym(({1})//2)], [sym(({1})//2), sym(({1})//2)], \"g\"",
+           "f32[{1}, 8]"},
+          {name, "_c10d_functional.wait_tensor.default", "%" + name + "r{0}", "f32[{1}, 8]"}};
+}
+Lines operator+(Lines first, const Lines& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
 }
 
 std::vector<Case> list_cases() {
@@ -198,6 +164,31 @@ std::vector<Case> list_cases() {
                   {"v", "aten.index_put.default", "%z{0}, [%i{0}], %y{0}", "f32[{1}, 8]"}}),
        kCat},
       {kOrdersPair, "sorted rows beside rows", weighed(on_sorted({})), kAdd},
+      {kOrdersPair, "exchanged rows beside rows", weighed(exchanged("y", "x")), kAdd},
+      {kOrdersPair, "exchanged rows beside rows, as columns",
+       exchanged("e", "x") + Lines{{"c", "aten.cat.default", "[%e{0}, %x{0}], 1", "f32[{1}, 16]"},
+                                   {"y", "aten._softmax.default", "%c{0}, 1, False", "f32[{1}, 16]"},
+                                   {"q", "aten.sum.dim_IntList", "%y{0}, [0]", "f32[16]"}},
+       kAdd},
+      {kOrdersPair, "a product over exchanged rows and rows",
+       exchanged("e", "x") + Lines{{"t", "aten.permute.default", "%e{0}, [1, 0]", "f32[8, {1}]{{1, 8}}"},
+                                   {"y", "aten.mm.default", "%t{0}, %x{0}", "f32[8, 8]"}},
+       kAdd},
+      {kNone, "rows exchanged and back beside rows", weighed(exchanged("e", "x") + exchanged("y", "e")),
+       kAdd},
+      {kOrdersPair, "rows by a sort, columns by the tokens",
+       Lines{kSort,
+             kOrder,
+             {"v", "aten.remainder.Scalar", "%tokens{0}, 8", "i64[{1}]"},
+             {"y", "aten.index.Tensor", "%x{0}, [%i{0}, %v{0}]", "f32[{1}]"},
+             {"q", "aten.sum.default", "%y{0}", "f32[]"}},
+       kAdd},
+      {kOrdersPair, "sorted rows written over zeros, beside rows",
+       on_sorted({{"z", "aten.zeros_like.default", "%x{0}", "f32[{1}, 8]"},
+                  {"k", "aten.copy_.default", "%z{0}, %y{0}", "f32[{1}, 8]"},
+                  {"p", "aten.mul.Tensor", "%z{0}, %x{0}", "f32[{1}, 8]"},
+                  {"v", "aten.sum.dim_IntList", "%p{0}, [0]", "f32[8]"}}),
+       kAdd},
       {kNumbersOfTheirRows, "rows sorted twice by one order",
        on_sorted({{"v", "aten.index.Tensor", "%y{0}, [%i{0}]", "f32[{1}, 8]"},
                   {"z", "aten.zeros_like.default", "%x{0}", "f32[{1}, 8]"},
@@ -226,8 +217,8 @@ std::vector<Case> list_cases() {
 class RuleCheck {
  public:
   bool check(const Case& c) {
-    const Graph a = parse_text(step_of(c.lines), "a"),
-                b = parse_text(parts_of(c.lines, c.join), "b", a.context);
+    const Graph a = parse_text(kSteps.step_of(c.lines), "a"),
+                b = parse_text(kSteps.parts_of(c.lines, c.join), "b", a.context);
     const Judgement with = judge(a, b, Condition::kNone);
     if (c.condition == Condition::kNone) {
       fmt::print("right    {:46} {}\n", c.name, name_of(with.fate));

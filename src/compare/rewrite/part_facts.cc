@@ -6,6 +6,8 @@
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
+#include "ops/named_arg.h"
+#include "ops/sorting.h"
 
 namespace epweave {
 namespace {
@@ -25,19 +27,14 @@ bool is_common(PartFact fact) {
   return fact == PartFact::kSame || fact == PartFact::kZero;
 }
 
-Arg find_value(const Context& context, const Node& node, std::string_view name) {
-  const auto param = node.op->find_param(name);
-  return param ? arg_of(context, node, *param) : Arg::none();
-}
-
 bool makes_zeros(const Context& context, const Node& node) {
   if (node.op->makes_zeros) return true;
-  const Arg fill = find_value(context, node, "fill_value");
+  const Arg fill = named_arg(context, node, "fill_value");
   return (fill.is_int() && fill.as_int() == 0) || (fill.is(ArgKind::kReal) && fill.as_real() == 0.0);
 }
 
 bool pads_zeros(const Context& context, const Node& node) {
-  const Arg value = find_value(context, node, "value");
+  const Arg value = named_arg(context, node, "value");
   return value.is_none() || (value.is_int() && value.as_int() == 0) ||
          (value.is(ArgKind::kReal) && value.as_real() == 0.0);
 }
@@ -251,7 +248,7 @@ bool PartFacts::attends_rows() const {
 
 // Whether results that are as large as the whole are sums over the rows that are divided.
 bool PartFacts::adds_rows(const Node& node) const {
-  const Arg reduction = find_value(context_, node, "reduction");
+  const Arg reduction = named_arg(context_, node, "reduction");
   switch (op_->family) {
     case OpFamily::kSum:
     case OpFamily::kMatmul:
@@ -264,7 +261,7 @@ bool PartFacts::adds_rows(const Node& node) const {
     case OpFamily::kRowScatter:
       return true;
     case OpFamily::kEmbeddingBackward:
-      return find_value(context_, node, "scale_grad_by_freq") != Arg::boolean(true);
+      return named_arg(context_, node, "scale_grad_by_freq") != Arg::boolean(true);
     case OpFamily::kAttention:
     case OpFamily::kFlexAttention:  // gradients of what all rows share
       return gives_gradients(*op_);
@@ -272,7 +269,7 @@ bool PartFacts::adds_rows(const Node& node) const {
     case OpFamily::kClassLoss:
       return reduction.is_int() && reduction.as_int() == kSumOfLosses;
     case OpFamily::kIndexPut:
-      return find_value(context_, node, "accumulate") == Arg::boolean(true);
+      return named_arg(context_, node, "accumulate") == Arg::boolean(true);
     default:
       return false;
   }
@@ -328,7 +325,7 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
 }
 
 bool PartFacts::reduces_by_sum(const Node& node) const {
-  const Arg how = find_value(context_, node, "reduce_op");
+  const Arg how = named_arg(context_, node, "reduce_op");
   return how.is(ArgKind::kText) && is_linear_reduction(context_.text(how.as_name()));
 }
 
@@ -368,7 +365,7 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   if (op_->family == OpFamily::kRepeatRows) return PartFact::kRows;
   if (!picks_own_rows()) return PartFact::kOwn;
   if (picks_entries()) return PartFact::kEntries;
-  const Arg reduction = find_value(context_, node, "reduction");
+  const Arg reduction = named_arg(context_, node, "reduction");
   for (const Operand& operand : operands_) {
     if (!operand.is_tensor || picked_dimension(operand)) continue;
     const bool is_unused = name_of_param(operand.taken->param) == "total_weight" && reduction.is_int() &&
@@ -386,10 +383,9 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
 bool PartFacts::sorts_rows() const {
   if (operands_.empty()) return false;
   const std::vector<bool>& is_divided = operands_.front().is_divided;
-  const Arg dim = find_value(context_, *node_, "dim");
-  const auto rank = static_cast<std::int64_t>(is_divided.size());
-  const std::int64_t given = dim.is_int() ? dim.as_int() : -1, at = given < 0 ? given + rank : given;
-  return at >= 0 && at < rank && is_divided[static_cast<std::size_t>(at)];
+  const int dim = sorted_dimension(context_, *node_, is_divided.size());
+  return dim >= 0 && static_cast<std::size_t>(dim) < is_divided.size() &&
+         is_divided[static_cast<std::size_t>(dim)];
 }
 
 }  // namespace epweave

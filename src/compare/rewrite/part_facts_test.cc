@@ -9,68 +9,29 @@
 
 #include "compare/rewrite/verify_rewrite.h"
 #include "ir/text/text.h"
+#include "testing/call_lines.h"
 
 namespace epweave {
 namespace {
 
-// A call of the step and of its parts: "{0}" is "" in the step and "_0", "_1" in the parts; "{1}" is "u" and "(u//2)".
-struct Line {
-  std::string name, target, args, type;
-};
+using Line = CallLine;
 
-constexpr std::string_view kHead =
-    "epweave text 1\ndevice cpu\nsymbol u range=[4, 64] hint=4 asserts=[Eq(Mod(u, 2), 0)]\n";
-constexpr std::string_view kInputs =
-    "  %x = placeholder : f32[u, 8] role=user which=x\n"
-    "  %t = placeholder : i64[u] role=user which=t\n"
-    "  %w = placeholder : f32[8, 8] role=parameter fqn=w\n"
-    "  %b = placeholder : f32[8] role=parameter fqn=b\n";
-
-std::string print_call(const Line& line, const std::string& part, const std::string& rows) {
-  const auto fill = [&](const std::string& text) { return fmt::format(fmt::runtime(text), part, rows); };
-  return fmt::format("  %{}{} = {}({}) : {}", line.name, part, line.target, fill(line.args), fill(line.type));
+CallSteps steps_with(const std::string& group) {
+  return {.head = "epweave text 1\ndevice cpu\nsymbol u range=[4, 64] hint=4 asserts=[Eq(Mod(u, 2), 0)]\n" +
+                  group,
+          .inputs = {{"x", "f32[{1}, 8]", "8*({1})", " role=user which=x"},
+                     {"t", "i64[{1}]", "{1}", " role=user which=t"},
+                     {"w", "f32[8, 8]", "", " role=parameter fqn=w"},
+                     {"b", "f32[8]", "", " role=parameter fqn=b"}},
+          .outputs = ""};
 }
 
-std::string step_of(const std::vector<Line>& lines, const std::string& group) {
-  std::string text = fmt::format("{}{}\ngraph\n{}", kHead, group, kInputs);
-  for (const Line& line : lines) text += print_call(line, "", "u") + "\n";
-  return text + fmt::format("  output([%{}])\n", lines.back().name);
-}
-
-// The last value is put together by `join`, of "{0}" and "{1}".
-std::string parts_of(const std::vector<Line>& lines, const std::string& group, const std::string& join) {
-  std::string text = std::string(kHead) + "origins %x = x, %t = t, %w = w, %b = b";
-  for (const Line& line : lines) text += fmt::format(", %{} = {}", line.name, line.target);
-  text += fmt::format(", %output = output\n{}\ngraph\n{}", group, kInputs);
-  text +=
-      "  %n = aten.sym_size.int(%x, 0) : SymInt(u) from(chunk size %x)\n"
-      "  %h = operator.floordiv(%n, 2) : SymInt((u//2)) from(chunk size %x)\n";
-  for (const auto& [name, columns] : {std::pair("x", "f32[(u//2), 8]"), std::pair("t", "i64[(u//2)]")}) {
-    const std::string offset = name == std::string("x") ? "+\"8*((u//2))\"" : "+\"(u//2)\"";
-    text += fmt::format(
-        "  %{0}_s = aten.split_with_sizes.default(%{0}, [%h, %h], 0) : [{1}, {1}{2}] from(chunk split %{0})\n"
-        "  %{0}_0 = operator.getitem(%{0}_s, 0) : {1} from(chunk split %{0} 0/2)\n"
-        "  %{0}_1 = operator.getitem(%{0}_s, 1) : {1}{2} from(chunk split %{0} 1/2)\n",
-        name, columns, offset);
-  }
-  for (const Line& line : lines)
-    for (int k = 0; k < 2; ++k)
-      text += print_call(line, fmt::format("_{}", k), "(u//2)") +
-              fmt::format(" from(chunk body %{} {}/2)\n", line.name, k);
-  const Line& last = lines.back();
-  return text + fmt::format(
-                    "  %joined = {} : {} from(chunk materialize %{})\n  output([%joined]) from(chunk kept "
-                    "%output)\n",
-                    fmt::format(fmt::runtime(join), "%" + last.name + "_0", "%" + last.name + "_1"),
-                    fmt::format(fmt::runtime(last.type), "", "u"), last.name);
-}
-
-constexpr const char* kAdd = "aten.add.Tensor({}, {})";
-constexpr const char* kCat = "aten.cat.default([{}, {}], 0)";
+constexpr const char* kAdd = "aten.add.Tensor({0}, {1})";
+constexpr const char* kCat = "aten.cat.default([{0}, {1}], 0)";
 
 std::string broken(const std::vector<Line>& lines, const char* join, const std::string& group = "") {
-  const Graph a = parse_text(step_of(lines, group), "a");
-  const Graph b = parse_text(parts_of(lines, group, join), "b", a.context);
+  const Graph a = parse_text(steps_with(group).step_of(lines), "a");
+  const Graph b = parse_text(steps_with(group).parts_of(lines, join), "b", a.context);
   std::string names;
   for (const Violation& violation : verify_rewrite(a, b).violations)
     if (names.find(violation.invariant) == names.npos)
@@ -81,7 +42,7 @@ std::string broken(const std::vector<Line>& lines, const char* join, const std::
 const Line kRows{"m", "aten.mm.default", "%x{0}, %w", "f32[{1}, 8]"};
 const Line kSum{"s", "aten.sum.dim_IntList", "%m{0}, [0]", "f32[8]"};
 const Line kSame{"o", "aten.new_ones.default", "%m{0}, [8]", "f32[8]"};
-const std::string kGroup = "group g ranks=[0, 1] description=g axes=[g]";
+const std::string kGroup = "group g ranks=[0, 1] description=g axes=[g]\n";
 
 Line on_sum(std::string target, std::string more = "") {
   return {"y", std::move(target), "%s{0}" + more, "f32[8]"};

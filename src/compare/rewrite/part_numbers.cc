@@ -11,15 +11,11 @@
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/part_facts.h"
 #include "ops/bind.h"
+#include "ops/named_arg.h"
 #include "ops/number_ops.h"
 
 namespace epweave {
 namespace {
-
-Arg find_value(const Context& context, const Node& node, std::string_view name) {
-  const auto param = node.op->find_param(name);
-  return param ? arg_of(context, node, *param) : Arg::none();
-}
 
 bool is_number_of_rows(PartFact fact) {
   return fact == PartFact::kNumbers || fact == PartFact::kPlaces;
@@ -92,7 +88,7 @@ std::optional<PartFact> PartFacts::find_numbers(NodeId origin, NodeId part) {
 PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
   if (!counts(claims_.tensor_a(origin))) return PartFact::kOwn;
   const auto is_or_out = [&](std::string_view name, std::int64_t number) {
-    const Arg given = find_value(context_, *node_, name);
+    const Arg given = named_arg(context_, *node_, name);
     return given.is_none() || given == Arg::integer(number);
   };
   if (!op_->find_param("end") || !is_or_out("start", 0) || !is_or_out("step", 1)) return PartFact::kPlaces;
@@ -102,8 +98,8 @@ PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
 // Sums of numbers, places and entries.
 PartFact PartFacts::find_places() const {
   bool any_number = false;
-  if (!find_value(context_, *node_, "alpha").is_none() &&
-      find_value(context_, *node_, "alpha") != Arg::integer(1))
+  if (!named_arg(context_, *node_, "alpha").is_none() &&
+      named_arg(context_, *node_, "alpha") != Arg::integer(1))
     return PartFact::kOwn;
   for (const Operand& operand : operands_) {
     if (operand.taken->param > 1) continue;
@@ -117,7 +113,7 @@ PartFact PartFacts::find_places() const {
 
 // Of c rows that were numbered each; or which of its c rows one is.
 PartFact PartFacts::find_quotient(NodeId origin) {
-  const auto rows = divide_rows(operands_.front().numbered, find_value(context_, *node_, "other"));
+  const auto rows = divide_rows(operands_.front().numbered, named_arg(context_, *node_, "other"));
   if (!rows || !counts(claims_.tensor_a(origin))) return PartFact::kOwn;
   if (number_rule(*op_) == NumberRule::kRemainder) return PartFact::kRows;
   numbered_ = static_cast<std::uint32_t>(numbered_rows_.size());
@@ -186,7 +182,7 @@ std::optional<std::size_t> PartFacts::picked_dimension(const Operand& operand) c
   const std::size_t param = operand.taken->param;
   if (!operand.is_tensor || param >= op_->params.size() || !is_position(param)) return {};
   if (op_->params[param].type.ends_with("[]")) return operand.taken->item;
-  const Arg dim = find_value(context_, *node_, "dim");
+  const Arg dim = named_arg(context_, *node_, "dim");
   const auto rank = static_cast<std::int64_t>(operands_.front().is_divided.size());
   const std::int64_t at = dim.is_int() ? dim.as_int() : 0;
   return static_cast<std::size_t>(at < 0 ? at + rank : at);

@@ -78,25 +78,32 @@ class Assumptions {
                                    print(*symbol.lower), print(*symbol.upper))
                      : fmt::format("{} is from {} to {}", name, print(*symbol.lower), print(*symbol.upper)));
     if (symbol.replaced_by) add(fmt::format("{} = {}", name, print(*symbol.replaced_by)));
-    for (ExprId statement : symbol.asserts.value_or(std::vector<ExprId>())) {
+    if (!symbol.asserts) return;
+    for (std::size_t i = 0; i < symbol.asserts->size(); ++i) {
+      const ExprId statement = (*symbol.asserts)[i];
       const std::optional<ExprId> said =
-          whole != nullptr ? find_in_whole(symbol, *whole, statement) : std::nullopt;
+          whole != nullptr ? find_in_whole(symbol, *whole, statement, i) : std::nullopt;
       add(said ? fmt::format("in each part, {}", print_statement(pool_, *said))
                : print_statement(pool_, statement));
     }
   }
 
-  // The statement of A that this is, with the part's own numbers for those of the whole.
-  std::optional<ExprId> find_in_whole(const Symbol& own, const Symbol& whole, ExprId statement) {
+  // The statement of A that this is, with the part's own numbers for those of the whole: mostly the one at its place.
+  std::optional<ExprId> find_in_whole(const Symbol& own, const Symbol& whole, ExprId statement,
+                                      std::size_t place) {
+    if (!whole.asserts) return std::nullopt;
     const Share share = shares_[own.name];
     const auto in_part = [&](StringId symbol) -> std::optional<PolyId> {
       if (const auto twin = twins_.find({symbol, share.part}); twin != twins_.end())
         return pool_.poly_symbol(twin->second);
       return numbers_.find_share(symbol, share);
     };
-    for (ExprId said : whole.asserts.value_or(std::vector<ExprId>()))
-      if (pool_.substitute(pool_.poly(said), in_part) == pool_.poly(statement)) return said;
-    return std::nullopt;
+    const std::vector<ExprId>& all = *whole.asserts;
+    const PolyId wanted = pool_.poly(statement);
+    const auto is_said = [&](ExprId said) { return pool_.substitute(pool_.poly(said), in_part) == wanted; };
+    if (place < all.size() && is_said(all[place])) return all[place];
+    const auto found = std::ranges::find_if(all, is_said);
+    return found == all.end() ? std::nullopt : std::optional(*found);
   }
 
   // Of the passes behind those that made the first graph.

@@ -7,13 +7,16 @@
 #include "compare/rewrite/conditions.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/named_arg.h"
 #include "ops/op.h"
+#include "ops/sorting.h"
+#include "ops/traffic.h"
 
 namespace epweave {
 namespace {
 
 bool is_uninitialised(const Node& node) {
-  return node.op != nullptr && node.op->target.find("empty") != std::string_view::npos;
+  return node.op != nullptr && leaves_unset(*node.op);
 }
 
 Arg only_item(const Context& context, Arg list) {
@@ -24,11 +27,6 @@ Arg only_item(const Context& context, Arg list) {
 bool makes_rows_alike(OpFamily family) {
   return family == OpFamily::kFactory || family == OpFamily::kLike || family == OpFamily::kNew ||
          family == OpFamily::kIota;
-}
-
-// Whether rows with one number need be those of one token.
-bool pairs_rows(OpFamily family) {
-  return family != OpFamily::kJoin;
 }
 
 }  // namespace
@@ -56,34 +54,72 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a)
   }
 }
 
+// A write that leaves the rows of what it writes in their order is none.
 void FrameCheck::count_writes_of(NodeId a) {
-  writes_.count_writes_of(a);
+  if (!keeps_order_) writes_.count_writes_of(a);
   if (!claims_.parts(a).empty()) written_before_.at(a) = writes_[a];
+  if (written_value_) {
+    entries_.at(written_value_) = entries_[a];
+    written_before_.at(written_value_) = writes_[written_value_];
+  }
+  keeps_order_ = false;
+  written_value_ = {};
 }
 
 void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   facts_ = &facts;
   node_ = &a_.nodes[origin];
   part_ = part;
-  if (node_->op == nullptr) return;
-  Entry entry = visit(origin);
-  const TypeId type = node_->type;
+  if (!node_->type) return;
   const bool is_tensor = claims_.tensor_a(origin) != nullptr;
-  if (!type) return;
-  if (is_tensor) {
-    const std::vector<bool> is_divided = facts.divided_dimensions(origin, part);
-    if (std::ranges::find(is_divided, true) == is_divided.end()) entry = {};
-  }
+  const std::vector<bool> is_divided =
+      is_tensor ? facts.divided_dimensions(origin, part) : std::vector<bool>();
+  const bool is_rows = std::ranges::find(is_divided, true) != is_divided.end();
+  const Operand* written = written_operand();
+  const Order before = written != nullptr ? order_of(*written) : Order();
+  Entry entry = node_->op != nullptr ? visit(origin) : Entry();
+  if (is_rows && entry.rows.kind == Order::Kind::kNoRows) entry.rows = unknown(origin);
+  if (is_tensor && !is_rows) entry = {};
   if (entry.rows.kind != Order::Kind::kNoRows) entries_.at(origin) = entry;
+  if (written != nullptr && is_rows) note_write(origin, entry, before);
+  if (facts[origin] != PartFact::kShare) return;
+  for (const Operand& operand : facts.operands())
+    if (const Order rows = order_of(operand); rows.is_known() && terms_.may_lack_rows(rows.frame))
+      assume_all_rows(operand);
 }
 
-FrameCheck::Order FrameCheck::order_of(const Operand& operand) const {
+// What a call writes in place and returns, of a part's own.
+const FrameCheck::Operand* FrameCheck::written_operand() const {
+  if (node_->op == nullptr || node_->op->returns.size() != 1) return nullptr;
+  const Operand* found = nullptr;
+  for (const Operand& operand : facts_->operands()) {
+    if (!operand.taken->is_written) continue;
+    const bool is_result =
+        node_->op->params[operand.taken->param].alias_set == node_->op->returns.front().alias_set;
+    if (found != nullptr || !is_result || !operand.is_rows()) return nullptr;
+    if (claims_[operand.taken->value.as_node()].kind == ClaimKind::kPart) found = &operand;
+  }
+  return found;
+}
+
+void FrameCheck::note_write(NodeId origin, const Entry& made, const Order& before) {
+  keeps_order_ = made.rows == before;
+  if (effects_.storage_of(origin) == effects_.storage_of(value_in_a(*written_operand())))
+    written_value_ = value_in_a(*written_operand());
+}
+
+FrameCheck::Order FrameCheck::unknown(NodeId value, FrameId base) {
+  const std::uint64_t word = FrameTerms::kNodeWord | numbers_[value].index();
+  return known(terms_.intern({FrameTerms::kUnknown, base, {word, writes_[value]}}));
+}
+
+FrameCheck::Order FrameCheck::order_of(const Operand& operand) {
   if (!operand.is_rows()) return {};
   const Claim& claim = claims_[operand.taken->value.as_node()];
   if (claim.kind != ClaimKind::kPart) return token_order_;
   const Order& order = entries_[claim.origin].rows;
   const bool is_as_made = writes_[claim.origin] == written_before_[claim.origin];
-  return is_as_made || order == token_order_ ? order : lost();
+  return is_as_made || order == token_order_ ? order : unknown(claim.origin);
 }
 
 FrameCheck::Order FrameCheck::numbered_by(const Operand& operand) const {
@@ -91,59 +127,58 @@ FrameCheck::Order FrameCheck::numbered_by(const Operand& operand) const {
   return claim.kind == ClaimKind::kPart ? entries_[claim.origin].numbered : Order();
 }
 
-const FrameCheck::Operand* FrameCheck::find_operand(std::string_view param) const {
-  const auto position = node_->op->find_param(param);
-  for (const Operand& operand : facts_->operands())
-    if (position && operand.taken->param == *position && operand.is_tensor) return &operand;
-  return nullptr;
-}
-
-Arg FrameCheck::find_value(std::string_view param) const {
-  const auto position = node_->op->find_param(param);
-  return position ? arg_of(context_, *node_, *position) : Arg::none();
-}
-
 NodeId FrameCheck::value_in_a(const Operand& operand) const {
   return claims_[operand.taken->value.as_node()].origin;
 }
 
 FrameCheck::Entry FrameCheck::visit(NodeId origin) {
-  const auto operands = facts_->operands();
   if (makes_rows_alike(node_->op->family)) return {{Order::Kind::kAny, {}}, {Order::Kind::kAny, {}}};
   if (node_->op->family == OpFamily::kElement) return element(origin);
+  const auto operands = facts_->operands();
   Entry entry;
   // Numbers that are moved, picked or divided number what they did; the order that a sort gives, what it sorts.
-  if (!operands.empty() && operands.front().is_tensor) entry.numbered = numbered_by(operands.front());
-  for (const Operand& operand : operands)
-    if (operand.fact == PartFact::kPlaces || operand.fact == PartFact::kEntries) entry.numbered = lost();
+  const bool makes_numbers = claims_.tensor_a(origin) == nullptr || (*facts_)[origin] == PartFact::kNumbers;
+  if (!operands.empty() && operands.front().is_tensor && makes_numbers)
+    entry.numbered = numbered_by(operands.front());
+  entry.rows = rows_of_result(origin, entry);
+  return entry;
+}
+
+FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
+  const auto operands = facts_->operands();
   const auto positions = std::ranges::find_if(operands, [&](const Operand& operand) {
     return operand.is_rows() && facts_->picked_dimension(operand).has_value();
   });
   switch (node_->op->family) {
     case OpFamily::kSort:
       if (!facts_->sorts_rows()) break;
-      entry.rows = sorted(origin);
       if (node_->op->returns.size() == 1) entry.numbered = order_of(operands.front());
-      return entry;
+      return sorted(origin);
     case OpFamily::kRepeatRows:
     case OpFamily::kMaskedRows:
       // By counts of the part's own: which rows they count, nothing here says.
       entry.numbered = common();
-      entry.rows = entry.numbered.kind == Order::Kind::kNoRows ? lost() : made_by(origin, entry.numbered);
-      return entry;
+      return entry.numbered.kind == Order::Kind::kNoRows ? unknown(origin) : made_by(origin, entry.numbered);
     case OpFamily::kAllToAll:
-      entry.rows = exchanged();
-      return entry;
+      return exchanged();
+    case OpFamily::kAllGather:
+    case OpFamily::kReduceScatter:
+      return gathered();
+    case OpFamily::kJoin:
+      return joined();
     case OpFamily::kReshape:
-      entry.rows = reshaped(origin, part_);
-      return entry;
+      return reshaped(origin, part_);
+    case OpFamily::kExpand:
+      if (operands.empty() || !operands.front().is_rows()) return {Order::Kind::kAny, {}};
+      break;
     case OpFamily::kIndex:
     case OpFamily::kGather:
     case OpFamily::kIndexSelect:
     case OpFamily::kEmbedding:
       if (positions == operands.end()) break;
-      entry.rows = picked(*positions);
-      return entry;
+      // 0, 1, .. picked by numbers are these.
+      if (entry.numbered.kind == Order::Kind::kAny) entry.numbered = numbered_by(*positions);
+      return picked(*positions);
     case OpFamily::kIndexPut:
     case OpFamily::kScatter:
     case OpFamily::kScatterAdd:
@@ -151,69 +186,85 @@ FrameCheck::Entry FrameCheck::visit(NodeId origin) {
     case OpFamily::kIndexAdd:
     case OpFamily::kIndexCopy:
       if (positions == operands.end()) break;
-      entry.rows = put(*positions);
-      return entry;
+      return put(origin, *positions);
     default:
       break;
   }
-  entry.rows = common();
-  return entry;
+  const Order rows = common();
+  if (!rows.is_known() || rows == token_order_) return rows;
+  const auto as_many = [&](const Operand& operand) {
+    return !operand.is_rows() || has_as_many_rows(operand, origin);
+  };
+  return std::ranges::all_of(operands, as_many) ? rows : unknown(origin, rows.frame);
+}
+
+// In one dimension, or of a result without rows.
+bool FrameCheck::has_as_many_rows(const Operand& source, NodeId origin) const {
+  if (claims_.tensor_a(origin) == nullptr) return true;
+  const ExprId before = divided_extent(value_in_a(source), source.is_divided),
+               after = divided_extent(origin, facts_->divided_dimensions(origin, part_));
+  return !after || (before && facts_a_.equal(before, after));
 }
 
 // Of a tuple; the order that a sort gives numbers what was sorted.
-FrameCheck::Entry FrameCheck::element(NodeId origin) const {
+FrameCheck::Entry FrameCheck::element(NodeId origin) {
   const auto found = tuple_element(context_, a_, *node_);
   const auto operands = facts_->operands();
   if (!found || operands.empty() || !operands.front().taken->value.is_node()) return {};
   const Claim& claim = claims_[operands.front().taken->value.as_node()];
   if (claim.kind != ClaimKind::kPart) return {};
   Entry entry = entries_[claim.origin];
-  if (a_.nodes[claim.origin].op != nullptr && a_.nodes[claim.origin].op->family == OpFamily::kSort &&
-      found->index == 1 && (*facts_)[origin] == PartFact::kNumbers) {
-    const Arg sorted = arg_of(context_, a_.nodes[claim.origin], 0);
-    const NodeId from = sorted.is_node() ? sorted.as_node() : NodeId();
+  const Node& tuple = a_.nodes[claim.origin];
+  const OpFamily family = tuple.op != nullptr ? tuple.op->family : OpFamily::kOpaque;
+  const Arg first = arg_of(context_, tuple, 0);
+  const NodeId from = first.is_node() ? first.as_node() : NodeId();
+  const bool is_in_parts = from && !claims_.parts(from).empty();
+  if (family == OpFamily::kSort && found->index == 1 && (*facts_)[origin] == PartFact::kNumbers)
     // What was cut for the parts is in the order of the tokens.
-    entry.numbered = from && !claims_.parts(from).empty() ? entries_[from].rows : token_order_;
+    entry.numbered = is_in_parts ? entries_[from].rows : token_order_;
+  if (family == OpFamily::kSplit && entry.rows.is_known() && entry.rows != token_order_) {
+    // Some of the rows, where it is their dimension that is split.
+    const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part_);
+    const ExprId before = is_in_parts ? divided_extent(from, is_divided) : ExprId(),
+                 after = divided_extent(origin, is_divided);
+    if (after && (!before || !facts_a_.equal(before, after))) entry.rows = unknown(origin, entry.rows.frame);
   }
   return entry;
 }
 
-// The one order of all operands with rows.
+// The one order of all operands with rows. Where one of them is taken to be in that of the others, theirs.
 FrameCheck::Order FrameCheck::common() {
   Order result;
   const Operand* first = nullptr;
-  bool any_lost = false;
   for (const Operand& operand : facts_->operands()) {
     if (!operand.is_tensor) continue;
     const Order order = order_of(operand);
     if (order.kind == Order::Kind::kAny && result.kind == Order::Kind::kNoRows) result = order;
-    any_lost |= order.is_lost();
     if (!order.is_known()) continue;
-    if (first != nullptr && pairs_rows(node_->op->family)) pair(*first, result, operand, order, false);
-    first = &operand;
-    result = order;
+    if (first != nullptr) pair(*first, result, operand, order);
+    if (first == nullptr || is_unknown(result)) {
+      first = &operand;
+      result = order;
+    }
   }
-  return any_lost ? lost() : result;
+  return result;
 }
 
 FrameCheck::Order FrameCheck::made_by(NodeId call, const Order& rows) {
   const std::uint64_t word = FrameTerms::kNodeWord | numbers_[call].index();
-  if (!rows.is_known())
-    return rows.is_lost() ? lost() : known(terms_.intern({FrameTerms::kSort, {}, {word}}));
-  return rows == token_order_ ? known(terms_.intern({FrameTerms::kSort, FrameId(), {word}}))
-                              : known(terms_.intern({FrameTerms::kPick, rows.frame, {word}}));
+  return rows.is_known() && rows != token_order_
+             ? known(terms_.intern({FrameTerms::kPick, rows.frame, {word}}))
+             : known(terms_.intern({FrameTerms::kSort, {}, {word}}));
 }
 
 // Sorting the order that a sort gave, upwards, gives what was sorted back.
 FrameCheck::Order FrameCheck::sorted(NodeId call) {
   const Operand& keys = facts_->operands().front();
-  const Order rows = order_of(keys);
-  const Arg descending = find_value("descending");
-  const bool is_upwards = descending.is_none() || descending == Arg::boolean(false);
-  if (sort_of(value_in_a(keys)) && is_upwards && keys.fact == PartFact::kNumbers &&
-      !numbered_by(keys).is_lost())
-    return numbered_by(keys);
-  return made_by(call, rows);
+  const Order numbered = numbered_by(keys);
+  if (sort_of(value_in_a(keys)) && sorts_upwards(context_, *node_) && keys.fact == PartFact::kNumbers &&
+      numbered.kind != Order::Kind::kNoRows)
+    return numbered;
+  return made_by(call, order_of(keys));
 }
 
 // The sort whose order a value is.
@@ -240,33 +291,55 @@ bool FrameCheck::is_permutation(NodeId positions) const {
   return sort_of(positions) || (!is_written(positions) && permutations_.contains(numbers_[positions]));
 }
 
-FrameCheck::Order FrameCheck::picked(const Operand& positions) {
-  const Operand& source = facts_->operands().front();
-  const std::size_t dim = *facts_->picked_dimension(positions);
-  const bool is_along = source.is_tensor && dim < source.is_divided.size() && source.is_divided[dim];
-  const Order index = order_of(positions);
-  if (!is_along) return source.is_rows() ? common() : index;
-  const Order rows = order_of(source), target = numbered_by(positions);
-  if (rows.kind == Order::Kind::kAny) return index;
-  if (!rows.is_known()) return lost();
-  if (target.is_known() || target.kind == Order::Kind::kAny) {
-    if (target.is_known() && !holds(Condition::kNumbersOfTheirRows, false))
-      pair(source, rows, positions, target, false);
-    return index.kind == Order::Kind::kAny ? rows : index;
-  }
-  const NodeId value = value_in_a(positions);
-  const FrameTerms::Term& term = terms_[rows.frame];
-  if (term.kind == FrameTerms::kPlace && term.values[0] == word_of(value)) return known(term.base);
-  if (!is_permutation(value)) return lost();
-  return known(terms_.intern({FrameTerms::kPick, rows.frame, {word_of(value)}}));
+bool FrameCheck::is_mask(const Operand& positions) const {
+  const TensorType* type = claims_.tensor_a(value_in_a(positions));
+  return type != nullptr && type->dtype == DType::kBool;
 }
 
-FrameCheck::Order FrameCheck::put(const Operand& positions) {
+bool FrameCheck::is_along(const Operand& operand, std::int64_t dim) {
+  const auto rank = static_cast<std::int64_t>(operand.is_divided.size());
+  const std::int64_t at = dim < 0 ? dim + rank : dim;
+  return operand.is_tensor && at >= 0 && at < rank && operand.is_divided[static_cast<std::size_t>(at)];
+}
+
+// Positions along several dimensions are of one row each.
+void FrameCheck::pair_positions(const Operand& positions) {
+  for (const Operand& other : facts_->operands())
+    if (&other != &positions && other.is_rows() && facts_->picked_dimension(other))
+      pair(positions, order_of(positions), other, order_of(other));
+}
+
+FrameCheck::Order FrameCheck::picked(const Operand& positions) {
+  const Operand& source = facts_->operands().front();
+  pair_positions(positions);
+  const Order index = order_of(positions);
+  if (!is_along(source, static_cast<std::int64_t>(*facts_->picked_dimension(positions))))
+    return source.is_rows() ? common() : index;
+  const Order rows = order_of(source), target = numbered_by(positions);
+  const NodeId value = value_in_a(positions);
+  if (is_mask(positions)) {
+    pair(source, rows, positions, index);
+    return known(
+        terms_.intern({FrameTerms::kPick, (rows.is_known() ? rows : index).frame, {word_of(value)}}));
+  }
+  if (!rows.is_known()) return index;
+  if (target.kind != Order::Kind::kNoRows) {
+    if (target.is_known() && !holds(Condition::kNumbersOfTheirRows, false))
+      pair(source, rows, positions, target);
+    return index.kind == Order::Kind::kAny ? rows : index;
+  }
+  const FrameTerms::Term& term = terms_[rows.frame];
+  if (term.kind == FrameTerms::kPlace && term.values[0] == word_of(value)) return known(term.base);
+  const FrameTerms::Kind kind = is_permutation(value) ? FrameTerms::kPick : FrameTerms::kUnknown;
+  return known(terms_.intern({kind, rows.frame, {word_of(value)}}));
+}
+
+FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
   const auto operands = facts_->operands();
   const Operand& into = operands.front();
-  const std::size_t dim = *facts_->picked_dimension(positions);
-  const bool is_along = into.is_tensor && dim < into.is_divided.size() && into.is_divided[dim];
-  if (!is_along && into.is_rows()) return common();
+  const bool is_along_rows = is_along(into, static_cast<std::int64_t>(*facts_->picked_dimension(positions)));
+  pair_positions(positions);
+  if (!is_along_rows && into.is_rows()) return common();
   const Order rows = order_of(into), target = numbered_by(positions);
   Order numbers = order_of(positions), values;
   const Operand* written = nullptr;
@@ -276,16 +349,17 @@ FrameCheck::Order FrameCheck::put(const Operand& positions) {
       written = &operand;
       values = order_of(operand);
     }
+  if (is_mask(positions) && is_along_rows) pair(into, rows, positions, numbers);
   // 0, 1, .. along a destination that says nothing puts rows as they are.
-  if (numbers.kind == Order::Kind::kAny && rows.is_known() && is_along) numbers = rows;
-  const bool are_numbers = target.is_known() || target.kind == Order::Kind::kAny;
-  if (written != nullptr && (are_numbers || !is_along)) pair(positions, numbers, *written, values, true);
-  if (!is_along) return {};
+  if (numbers.kind == Order::Kind::kAny && rows.is_known() && is_along_rows) numbers = rows;
+  const bool are_numbers = target.kind != Order::Kind::kNoRows;
+  if (written != nullptr && (are_numbers || !is_along_rows)) pair(positions, numbers, *written, values);
+  if (!is_along_rows) return {};
   if (are_numbers) {
-    if (rows.is_known() && target.is_known()) pair(into, rows, positions, target, true);
+    if (rows.is_known() && target.is_known()) pair(into, rows, positions, target);
     return rows.is_known() ? rows : target.is_known() ? target : values;
   }
-  if (!values.is_known()) return rows == token_order_ ? rows : lost();
+  if (!values.is_known()) return is_mask(positions) ? rows : unknown(origin);
   const NodeId value = value_in_a(positions);
   const FrameTerms::Term& term = terms_[values.frame];
   if (term.kind == FrameTerms::kPick && term.values[0] == word_of(value) &&
@@ -293,22 +367,23 @@ FrameCheck::Order FrameCheck::put(const Operand& positions) {
     return known(term.base);
   return is_uninitialised(a_.nodes[value_in_a(into)]) && is_permutation(value)
              ? known(terms_.intern({FrameTerms::kPlace, values.frame, {word_of(value)}}))
-             : lost();
+             : unknown(origin);
 }
 
+// Along the first dimension. Rows that come from all ranks, and back by the same tables, are those that went.
 FrameCheck::Order FrameCheck::exchanged() {
-  const auto operands = facts_->operands();
-  const Order rows = operands.empty() ? Order() : order_of(operands.front());
-  if (!rows.is_known() || rows == token_order_) return rows.is_known() ? lost() : rows;
+  const Operand& source = facts_->operands().front();
+  const Order rows = order_of(source);
+  if (!rows.is_known() || !is_along(source, 0)) return common();
   const auto words = [&](Arg list) {
     std::vector<std::uint64_t> result;
     if (list.is_list())
       for (Arg item : context_.args.children(list)) result.push_back(terms_.word(item));
     return result;
   };
-  const std::uint64_t group = terms_.word(find_value("group_name"));
-  const std::vector<std::uint64_t> out = words(find_value("output_split_sizes")),
-                                   in = words(find_value("input_split_sizes"));
+  const std::uint64_t group = terms_.word(named_arg(context_, *node_, "group_name"));
+  const std::vector<std::uint64_t> out = words(named_arg(context_, *node_, "output_split_sizes")),
+                                   in = words(named_arg(context_, *node_, "input_split_sizes"));
   const auto joined = [&](const std::vector<std::uint64_t>& first, const std::vector<std::uint64_t>& second) {
     std::vector<std::uint64_t> all = {group};
     all.insert(all.end(), first.begin(), first.end());
@@ -318,6 +393,40 @@ FrameCheck::Order FrameCheck::exchanged() {
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kExchange && term.values == joined(in, out)) return known(term.base);
   return known(terms_.intern({FrameTerms::kExchange, rows.frame, joined(out, in)}));
+}
+
+// Along the first dimension. Of rows in the order of the tokens, the blocks are followed (verify_orders.h).
+FrameCheck::Order FrameCheck::gathered() {
+  const Operand& source = facts_->operands().front();
+  const Order rows = order_of(source);
+  if (!rows.is_known() || rows == token_order_ || !is_along(source, 0)) return common();
+  std::vector<std::uint64_t> words = {node_->op->index};
+  for (std::size_t i = 1; i < node_->op->params.size(); ++i)
+    words.push_back(terms_.word(arg_of(context_, *node_, i)));
+  return known(terms_.intern({FrameTerms::kGather, rows.frame, std::move(words)}));
+}
+
+// One behind another. Of rows in the order of the tokens, the blocks are followed (verify_orders.h).
+FrameCheck::Order FrameCheck::joined() {
+  const auto operands = facts_->operands();
+  const Arg given = named_arg(context_, *node_, "dim");
+  const std::int64_t dim = given.is_int() ? given.as_int() : 0;
+  const auto is_row = [&](const Operand& operand) { return operand.is_rows(); };
+  if (std::ranges::none_of(operands, [&](const Operand& o) { return is_along(o, dim); })) return common();
+  if (operands.size() == 1) return order_of(operands.front());
+  std::vector<std::uint64_t> words;
+  bool are_tokens = true, are_any = true;
+  for (const Operand& operand : operands) {
+    const Order order = order_of(operand);
+    are_tokens &= order == token_order_ || order.kind == Order::Kind::kAny;
+    are_any &= order.kind == Order::Kind::kAny;
+    words.push_back(order.is_known() ? order.frame.index() : FrameTerms::kNoFrame);
+    const ExprId extent =
+        is_row(operand) ? divided_extent(value_in_a(operand), operand.is_divided) : ExprId();
+    words.push_back(extent ? facts_a_.normalize(extent).index() : FrameTerms::kNoFrame);
+  }
+  if (are_any) return {Order::Kind::kAny, {}};
+  return are_tokens ? token_order_ : known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
 }
 
 ExprId FrameCheck::divided_extent(NodeId a, const std::vector<bool>& is_divided) const {
@@ -333,7 +442,7 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   if (!rows.is_known() || rows == token_order_) return rows;
   const ExprId before = divided_extent(value_in_a(source), source.is_divided),
                after = divided_extent(origin, facts_->divided_dimensions(origin, part));
-  if (!before || !after) return lost();
+  if (!before || !after) return unknown(origin, rows.frame);
   if (facts_a_.equal(before, after)) return rows;
   ExprPool& pool = facts_a_.pool();
   const PolyId few = facts_a_.normalize(before), many = facts_a_.normalize(after);
@@ -349,16 +458,12 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   claims_.fail(part, "rewrite-rows",
                fmt::format("regroups rows of {}, of which a part has others side by side than the whole",
                            claims_.describe(source.taken->value.as_node())));
-  return lost();
+  return unknown(origin, rows.frame);
 }
 
-void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const Order& b, bool must_know) {
-  if (a.is_lost() || b.is_lost()) {
-    if (must_know) assume(x, y);
-    return;
-  }
+void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const Order& b) {
   if (!a.is_known() || !b.is_known() || a == b) return;
-  if (terms_.may_be_same(a.frame, b.frame)) return assume(x, y);
+  if (is_unknown(a) || is_unknown(b) || terms_.may_be_same(a.frame, b.frame)) return assume(x, a, y, b);
   if (holds(Condition::kOrdersPair, false)) return;
   claims_.fail(
       part_, "rewrite-rows",
@@ -370,9 +475,17 @@ std::string FrameCheck::name_of(const Operand& operand) const {
   return claims_.name_a(value_in_a(operand));
 }
 
-void FrameCheck::assume(const Operand& x, const Operand& y) {
+void FrameCheck::assume(const Operand& x, const Order& a, const Operand& y, const Order& b) {
+  if (!assumed_.insert(std::minmax(a.frame, b.frame)).second) return;
   assumptions_.push_back(fmt::format("rows of {} and {} are those of the same tokens in each part, at {}",
                                      name_of(x), name_of(y), claims_.name_b(part_)));
+}
+
+void FrameCheck::assume_all_rows(const Operand& summed) {
+  const FrameId frame = order_of(summed).frame;
+  if (!assumed_.insert({frame, frame}).second) return;
+  assumptions_.push_back(fmt::format("the parts of {} together have each of its rows once, at {}",
+                                     name_of(summed), claims_.name_b(part_)));
 }
 
 }  // namespace epweave

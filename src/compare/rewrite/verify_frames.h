@@ -8,11 +8,15 @@
 //   index_put(%o, [arange], %y)     wrong: puts the first sorted row in the place of the first token
 //
 // An order is a term (analysis/frame_terms.h): of the tokens; made by a sort; picked by numbers; placed; exchanged, and back;
-// each row c times. Rows of constants are in any. What is not known (rows picked by numbers that may name one twice, tables
-// exchanged by counts that are computed again) is an assumption. Reports rewrite-rows.
+// gathered; each row c times; joined. Rows of constants are in any. Each value with rows has an order: where nothing is known
+// of it (rows picked by numbers that may name one twice, rows of a split, storage that was written otherwise), one that only
+// the same value has. Where rows of such a one meet others, or are added up, that is an assumption; so are tables exchanged
+// by counts that are computed again. Reports rewrite-rows.
 #pragma once
 
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/frame_terms.h"
@@ -35,11 +39,10 @@ class FrameCheck {
  private:
   using Operand = PartFacts::Operand;
   struct Order {
-    enum class Kind : std::uint8_t { kNoRows, kAny, kKnown, kLost };
-    Kind kind = Kind::kNoRows;
-    FrameId frame;  // of kKnown
+    enum class Kind : std::uint8_t { kNoRows, kAny, kKnown };
+    Kind kind = Kind::kNoRows;  // also of what numbers no rows
+    FrameId frame;              // of kKnown
     bool is_known() const { return kind == Kind::kKnown; }
-    bool is_lost() const { return kind == Kind::kLost; }
     friend bool operator==(const Order&, const Order&) = default;
   };
   // Of a value: the order that its rows are in, and of numbers that of the rows which they number.
@@ -47,39 +50,50 @@ class FrameCheck {
     Order rows, numbered;
   };
 
-  Order order_of(const Operand& operand) const;
+  Order order_of(const Operand& operand);
   Order numbered_by(const Operand& operand) const;
-  const Operand* find_operand(std::string_view param) const;
-  Arg find_value(std::string_view param) const;
   NodeId value_in_a(const Operand& operand) const;
   Order known(FrameId frame) const { return {Order::Kind::kKnown, frame}; }
-  Order lost() const { return {Order::Kind::kLost, {}}; }
+  // What only this value has, made of rows in a known order, or of none.
+  Order unknown(NodeId value, FrameId base = {});
+  bool is_unknown(const Order& order) const { return order.is_known() && terms_.is_unknown(order.frame); }
 
   Entry visit(NodeId origin);
+  Order rows_of_result(NodeId origin, Entry& entry);
   Order common();
-  Entry element(NodeId origin) const;
+  Entry element(NodeId origin);
   Order made_by(NodeId call, const Order& rows);
   Order sorted(NodeId call);
   Order picked(const Operand& positions);
-  Order put(const Operand& positions);
+  Order put(NodeId origin, const Operand& positions);
   Order exchanged();
+  Order gathered();
+  Order joined();
   Order reshaped(NodeId origin, NodeId part);
+  bool is_mask(const Operand& positions) const;
+  // The dimension is one of those along which the operand is divided.
+  static bool is_along(const Operand& operand, std::int64_t dim);
+  bool has_as_many_rows(const Operand& source, NodeId origin) const;
+  void note_write(NodeId origin, const Entry& made, const Order& before);
+  const Operand* written_operand() const;
   ExprId divided_extent(NodeId a, const std::vector<bool>& is_divided) const;
 
   // Both are in one order, as far as is known.
-  void pair(const Operand& x, const Order& a, const Operand& y, const Order& b, bool must_know);
+  void pair(const Operand& x, const Order& a, const Operand& y, const Order& b);
+  void pair_positions(const Operand& positions);
   std::uint64_t word_of(NodeId positions) const;
   NodeId sort_of(NodeId order) const;
   bool is_permutation(NodeId positions) const;
   bool is_written(NodeId value) const { return written_.contains(effects_.storage_of(value)); }
   std::string name_of(const Operand& operand) const;
-  void assume(const Operand& x, const Operand& y);
+  void assume(const Operand& x, const Order& a, const Operand& y, const Order& b);
+  void assume_all_rows(const Operand& summed);
 
   RewriteClaims& claims_;
   const Effects& effects_;
   const Context& context_;
   const Body& a_;
-  Facts facts_a_;
+  mutable Facts facts_a_;
   ValueNumbers numbers_;
   FrameTerms terms_;
   WriteCounts writes_;
@@ -88,11 +102,14 @@ class FrameCheck {
   IdSet<NodeId> written_;       // storages
   IdSet<NodeId> permutations_;  // numbers that name each row once
   Order token_order_;
+  std::set<std::pair<FrameId, FrameId>> assumed_;  // an assumption is printed once
   std::vector<std::string> assumptions_;
   // Of the call that is looked at.
   const PartFacts* facts_ = nullptr;
   const Node* node_ = nullptr;
   NodeId part_;
+  NodeId written_value_;  // of A, in place; it is the call's result
+  bool keeps_order_ = false;
 };
 
 }  // namespace epweave

@@ -8,7 +8,9 @@
 
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
+#include "ops/named_arg.h"
 #include "ops/op.h"
+#include "ops/sorting.h"
 
 namespace epweave {
 namespace {
@@ -41,6 +43,7 @@ enum class RowOrder : std::uint8_t {
   kScattered,
   kJoined,
   kSplit,
+  kAlike,  // rows are like each other
   kUnknown,
 };
 
@@ -122,11 +125,12 @@ RowOrder row_order(OpFamily family) {
       return RowOrder::kJoined;
     case OpFamily::kSplit:
       return RowOrder::kSplit;
-    case OpFamily::kEmbeddingBackward:
-    case OpFamily::kCount:
     case OpFamily::kFactory:
     case OpFamily::kLike:
     case OpFamily::kNew:
+      return RowOrder::kAlike;
+    case OpFamily::kEmbeddingBackward:
+    case OpFamily::kCount:
     case OpFamily::kSize:
     case OpFamily::kNumber:
     case OpFamily::kComparison:
@@ -237,6 +241,8 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
       return order_of_cat(id);
     case RowOrder::kSplit:
       return from ? order_of_split(id, from) : kUnknown;
+    case RowOrder::kAlike:
+      return kAny;
     case RowOrder::kUnknown:
       return kUnknown;
   }
@@ -244,14 +250,15 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
 }
 
 // What says nothing is in the order of the rows that the positions number.
-std::int64_t OrderCheck::order_of_first(NodeId id) const {
+std::int64_t OrderCheck::order_of_first(NodeId id) {
   const NodeId first = first_share(id);
-  if (!first || blocks_[first] != kUnknown) return first ? blocks_[first] : kUnknown;
-  std::int64_t order = kUnknown;
+  if (!first) return kUnknown;
+  if (blocks_[first] != kUnknown && blocks_[first] != kAny) return blocks_[first];
+  std::int64_t numbered = kUnknown;
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
-    if (input != first && is_share(input) && numbered_[input] != kUnknown) order = numbered_[input];
+    if (input != first && is_share(input) && numbered_[input] != kUnknown) numbered = numbered_[input];
   });
-  return order;
+  return numbered != kUnknown ? numbered : order_by_operands(id);
 }
 
 // The order that a sort gives numbers what it sorted; numbers that are moved or divided number the same.
@@ -271,25 +278,30 @@ std::int64_t OrderCheck::order_of_sort(NodeId id) {
   const NodeId from = first_share(id);
   if (!from) return kUnknown;
   const int dim = divided_dimension(from);
-  const auto position = b_.nodes[id].op->find_param("dim");
-  const Arg along = position ? arg_of(context_, b_.nodes[id], *position) : Arg::none();
-  const auto rank = static_cast<std::int64_t>(sizes_in_b(from).size());
-  const std::int64_t sorted = along.is_int() ? along.as_int() : -1;
-  const bool is_along = rank == 0 || dim < 0 || (sorted < 0 ? sorted + rank : sorted) == dim;
+  const auto rank = sizes_in_b(from).size();
+  const bool is_along = rank == 0 || dim < 0 || sorted_dimension(context_, b_.nodes[id], rank) == dim;
   return is_along ? kOwn : blocks_[from];
+}
+
+// Of a share that has less than all of the rows, as far as their numbers are known.
+bool OrderCheck::has_unknown_order(NodeId share) {
+  if (blocks_[share] != kUnknown) return false;
+  const Sizes whole = sizes_in_a(claims_[share].origin), part = sizes_in_b(share);
+  return !whole.empty() && !part.empty() && whole != part;
 }
 
 std::int64_t OrderCheck::order_by_operands(NodeId id) {
   const Node& node = b_.nodes[id];
   const bool pairs = row_order(node.op->family) == RowOrder::kPaired;
-  NodeId known;
-  bool agree = true, any_own = false;
+  NodeId known, unknown;
+  bool agree = true, any_own = false, any_alike = false, any_share = false;
   for_each_input(context_, node, [&](NodeId input) {
-    if (!is_share(input) || blocks_[input] == kUnknown) return;
-    if (blocks_[input] == kOwn) {
-      any_own = true;
-      return;
-    }
+    if (!is_share(input)) return;
+    any_share = true;
+    if (has_unknown_order(input)) unknown = input;
+    any_own |= blocks_[input] == kOwn;
+    any_alike |= blocks_[input] == kAny;
+    if (blocks_[input] <= kUnknown) return;
     if (known && blocks_[known] != blocks_[input]) {
       if (agree && pairs)
         claims_.fail(
@@ -301,12 +313,29 @@ std::int64_t OrderCheck::order_by_operands(NodeId id) {
     if (!known) known = input;
   });
   if (any_own) return kOwn;
-  return known && agree ? blocks_[known] : kUnknown;
+  if (known && unknown && pairs && claims_[id].part == 0)
+    assumptions_.push_back(fmt::format("rows of {} and {} are those of the same tokens in each part, at {}",
+                                       claims_.name_a(claims_[known].origin),
+                                       claims_.name_a(claims_[unknown].origin), claims_.name_b(id)));
+  if (known) return agree ? blocks_[known] : kUnknown;
+  const bool repeats_whole = !any_share && node.op->family == OpFamily::kExpand;
+  return repeats_whole || (any_alike && !unknown) ? kAny : kUnknown;
+}
+
+// Not elements within the rows, along another dimension than the one that is divided.
+bool OrderCheck::picks_rows(NodeId id, NodeId source) {
+  const Node& node = b_.nodes[id];
+  if (!node.op->find_param("dim")) return true;
+  const Arg given = named_arg(context_, node, "dim");
+  const auto rank = static_cast<std::int64_t>(sizes_in_b(source).size());
+  const std::int64_t dim = given.is_int() ? given.as_int() : 0;
+  return (dim < 0 ? dim + rank : dim) == divided_dimension(source);
 }
 
 // Rows of a table that all parts share are in the order of the numbers that pick them.
 std::int64_t OrderCheck::order_of_index(NodeId id) {
   const NodeId source = first_share(id);
+  if (source && !picks_rows(id, source)) return order_by_operands(id);
   std::int64_t blocks = kUnknown;
   std::size_t shares = 0;
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
@@ -325,7 +354,7 @@ std::int64_t OrderCheck::order_of_index(NodeId id) {
 
 // How many runs of rows of a part there are in all does not change.
 std::int64_t OrderCheck::order_of_reshape(NodeId id, NodeId from) {
-  if (blocks_[from] == kOwn) return kOwn;
+  if (is_kept(blocks_[from])) return blocks_[from];
   const int before = divided_dimension(from), after = divided_dimension(id);
   if (before < 0 || after < 0 || blocks_[from] == kUnknown) return kUnknown;
   const Sizes source = sizes_in_a(claims_[from].origin), target = sizes_in_a(claims_[id].origin);
@@ -336,14 +365,14 @@ std::int64_t OrderCheck::order_of_reshape(NodeId id, NodeId from) {
 }
 
 std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {
-  if (blocks_[from] == kOwn) return kOwn;
+  if (is_kept(blocks_[from])) return blocks_[from];
   const Sizes mine = sizes_in_a(claims_[from].origin), all = sizes_in_a(claims_[id].origin);
   if (divided_dimension(from) != 0 || mine.empty() || all.empty() || mine[0] == 0) return blocks_[from];
   return blocks_[from] * (all[0] / mine[0]);
 }
 
 std::int64_t OrderCheck::order_of_scatter(NodeId id, NodeId from) {
-  if (blocks_[from] == kOwn) return kOwn;
+  if (is_kept(blocks_[from])) return blocks_[from];
   const Sizes all = sizes_in_a(claims_[from].origin), mine = sizes_in_a(claims_[id].origin);
   if (blocks_[from] == kUnknown || divided_dimension(from) != 0 || mine.empty() || all.empty() ||
       mine[0] == 0)
@@ -370,7 +399,7 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
     const bool is_known = item.is_node() && is_share(item.as_node());
     const std::int64_t found = is_known ? blocks_[item.as_node()] : kUnknown;
     const Sizes sizes = is_known ? sizes_in_b(item.as_node()) : Sizes();
-    if (found == kOwn) return kOwn;
+    if (is_kept(found)) return found;
     if (found == kUnknown || (blocks != kUnknown && (found != blocks || sizes != first))) return kUnknown;
     blocks = found;
     first = sizes;
@@ -384,7 +413,7 @@ std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
   const auto rank = static_cast<std::int64_t>(sizes_in_b(from).size());
   const std::int64_t split_dim = along.is_int() ? along.as_int() : 0;
   const bool is_along = (split_dim < 0 ? split_dim + rank : split_dim) == dim;
-  if (!is_along || blocks_[from] == kUnknown || blocks_[from] == kOwn) return blocks_[from];
+  if (!is_along || blocks_[from] <= kUnknown) return blocks_[from];
   const TypeId type = b_.nodes[id].type;
   const auto pieces = static_cast<std::int64_t>(type ? context_.types[type].elements.size() : 0);
   if (pieces > 0 && blocks_[from] % pieces == 0) return blocks_[from] / pieces;
@@ -392,6 +421,11 @@ std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
                fmt::format("splits the rows of {}, of which a part has some of {} blocks, in {}",
                            claims_.describe(from), blocks_[from], pieces));
   return kUnknown;
+}
+
+void OrderCheck::assume_joined(NodeId id) {
+  assumptions_.push_back(fmt::format("rows of {} are joined in the order of the whole, at {}",
+                                     claims_.name_a(claims_[id].origin), claims_.name_b(id)));
 }
 
 void OrderCheck::check_join(NodeId id) {
@@ -415,7 +449,8 @@ void OrderCheck::check_join(NodeId id) {
       return claims_.fail(
           id, "rewrite-join",
           fmt::format("joins rows of {}, which are in an order of their part's own", claims_.describe(part)));
-    if (blocks_[part] <= kUnknown || blocks_[part] == joined) continue;
+    if (blocks_[part] == kUnknown) return assume_joined(id);
+    if (is_kept(blocks_[part]) || blocks_[part] == joined) continue;
     return claims_.fail(id, "rewrite-join",
                         fmt::format("joins rows of {} blocks, of which {} has some, as those of {}",
                                     blocks_[part], claims_.describe(part), joined));

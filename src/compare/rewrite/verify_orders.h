@@ -11,10 +11,14 @@
 // Followed from cuts through gathers, reductions that scatter, joins and splits of rows, and reshapes; other calls hand on
 // what their parts have, by the family of the op. Rows of a part that are paired, joined or scattered must be in the same
 // blocks. Rows in an order of the part's own pair with any, and no join may show them; rows written into a destination are
-// in its order. What factories make pairs with any. Extents are compared by the numbers that they had when the graph was
-// traced. Numbers that a sort gives as order number rows in the blocks of what was sorted: they pick from such rows, and a
+// in its order. What factories make pairs with any. Rows of which nothing is known (extents without a number, reshapes that
+// regroup blocks) are an assumption where they are joined, or paired with rows in a known order. Extents are compared by the
+// numbers that they had when the graph was traced. Numbers that a sort gives as order number rows in the blocks of what was sorted: they pick from such rows, and a
 // destination that says nothing is in that order. Reports rewrite-rows and rewrite-join.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "compare/rewrite/rewrite_claims.h"
 #include "ir/facts.h"
@@ -31,10 +35,16 @@ class OrderCheck {
   // Whether the rows of a share are in an order of the part's own.
   bool has_own_order(NodeId b) const { return blocks_[b] == kOwn; }
 
+  // Rows of unknown order that were joined, or paired with others.
+  const std::vector<std::string>& assumptions() const { return assumptions_; }
+
  private:
   using Sizes = std::vector<std::int64_t>;
   static constexpr std::int64_t kUnknown = 0;
   static constexpr std::int64_t kOwn = -1;  // an order of the part's own
+  static constexpr std::int64_t kAny = -2;  // rows that are like each other
+  // What regrouping rows leaves as it is.
+  static bool is_kept(std::int64_t order) { return order == kOwn || order == kAny; }
 
   // Of a tensor, each extent; empty: it is none, or has an extent without a number.
   Sizes sizes_in_a(NodeId id);
@@ -50,8 +60,11 @@ class OrderCheck {
   std::int64_t own_order(NodeId id);
   std::int64_t order_of_piece(NodeId id);
   std::int64_t order_by_operands(NodeId id);
+  bool has_unknown_order(NodeId share);
+  void assume_joined(NodeId id);
   std::int64_t order_of_index(NodeId id);
-  std::int64_t order_of_first(NodeId id) const;
+  bool picks_rows(NodeId id, NodeId source);
+  std::int64_t order_of_first(NodeId id);
   // Of the rows that a share's elements number.
   std::int64_t numbered_order(NodeId id) const;
   std::int64_t order_of_reshape(NodeId id, NodeId from);
@@ -68,7 +81,8 @@ class OrderCheck {
   const Body& a_;
   const Body& b_;
   Facts facts_a_, facts_b_;
-  IdVector<NodeId, std::int64_t> blocks_;     // of a share of a value
+  IdVector<NodeId, std::int64_t> blocks_;  // of a share of a value
+  std::vector<std::string> assumptions_;
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number
 };
 

@@ -66,6 +66,7 @@ class RewriteVerifier {
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
     report_.assumptions = list_assumptions(claims_, numbers_);
+    for (const std::string& assumed : orders_.assumptions()) report_.assumptions.push_back(assumed);
     for (const std::string& assumed : frames.assumptions()) report_.assumptions.push_back(assumed);
     for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());

@@ -11,6 +11,7 @@
 #include "analysis/same_code.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/sorting.h"
 #include "placement/rows/row_ops.h"
 
 namespace epweave {

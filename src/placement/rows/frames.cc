@@ -10,6 +10,8 @@
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/sorting.h"
+#include "ops/traffic.h"
 #include "placement/rows/exchange_counts.h"
 #include "placement/rows/frames_refusal.h"
 #include "placement/rows/row_ops.h"
@@ -82,8 +84,8 @@ class Prover {
   }
   bool is_written(NodeId value) const { return written_.contains(effects_.storage_of(value)); }
   bool is_uninitialised(Arg a) const {
-    static const OpInfo* const new_empty = find_op("aten.new_empty.default");
-    return a.is_node() && body_.nodes[a.as_node()].op == new_empty;
+    const OpInfo* op = a.is_node() ? body_.nodes[a.as_node()].op : nullptr;
+    return op != nullptr && leaves_unset(*op);
   }
 
   void find_permutations() {

@@ -9,6 +9,7 @@
 #include "ops/bind.h"
 #include "ops/number_ops.h"
 #include "ops/op.h"
+#include "ops/sorting.h"
 #include "placement/rows/row_ops.h"
 
 namespace epweave {

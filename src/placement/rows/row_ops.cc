@@ -1,18 +1,11 @@
 #include "placement/rows/row_ops.h"
 
-#include <string_view>
-
 #include "ops/bind.h"
+#include "ops/named_arg.h"
 #include "ops/op.h"
 
 namespace epweave {
 namespace {
-
-// None where the op has no such parameter, or the call leaves it out.
-Arg named_arg(const Context& context, const Node& node, std::string_view name) {
-  const auto param = node.op->find_param(name);
-  return param ? arg_of(context, node, *param) : Arg::none();
-}
 
 RowOp find_row_op(const OpInfo& op) {
   switch (op.family) {
@@ -114,17 +107,6 @@ RowOp find_row_op(const OpInfo& op) {
 
 RowOp row_op_of(const Node& node) {
   return node.op == nullptr ? RowOp::kRowWise : find_row_op(*node.op);
-}
-
-bool sorts_upwards(const Context& context, const Node& sort) {
-  const Arg descending = named_arg(context, sort, "descending");
-  return descending.is_none() || (descending.is(ArgKind::kBool) && !descending.as_bool());
-}
-
-int sorted_dimension(const Context& context, const Node& sort, std::size_t rank) {
-  const Arg given = named_arg(context, sort, "dim");
-  const std::int64_t dim = given.is_int() ? given.as_int() : -1;
-  return static_cast<int>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
 }
 
 bool counts_from_zero(const Context& context, const Node& node) {

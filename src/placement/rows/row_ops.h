@@ -25,10 +25,6 @@ enum class RowOp : std::uint8_t {
 
 // Of a node. Row-wise is also what placement has found to leave the rows alone, along another dimension or in parts.
 RowOp row_op_of(const Node& node);
-// Whether a sort is known to order upwards.
-bool sorts_upwards(const Context& context, const Node& sort);
-// The dimension that a sort of a tensor of `rank` dimensions sorts, from 0; rank 0: none.
-int sorted_dimension(const Context& context, const Node& sort, std::size_t rank);
 // Whether it makes 0, 1, 2, ..
 bool counts_from_zero(const Context& context, const Node& node);
 
