@@ -78,7 +78,7 @@ def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int,
 def graph_file(graph, **facts):
     """The path of a graph file: `graph` itself where it is a path, else a temporary file that holds it.
 
-    `graph` is a path, a torch.fx.GraphModule or an `epweave.Result`; `facts` are those of `export`.
+    `graph` is a path, a torch.fx.GraphModule, an `epweave.Result` or an `epweave.Step`; `facts` are those of `export`.
     """
     if isinstance(graph, (str, os.PathLike)):
         yield os.fspath(graph)
@@ -90,7 +90,10 @@ def graph_file(graph, **facts):
     from .exporter import export
     with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
         path = os.path.join(folder, "graph.epw")
-        export(graph, path, **facts)
+        if callable(getattr(graph, "export", None)):
+            graph.export(path)
+        else:
+            export(graph, path, **facts)
         yield path
 
 
