@@ -289,7 +289,7 @@ def _job_facts() -> dict:
 
 def trace(step: Callable, model, inputs, *, tokens: Mapping[str, int] | None = None,
           groups: Mapping[str, object] | None = None, label_exchanges: bool = True, device: str | None = None,
-          info: dict | None = None) -> Step:
+          decompositions: Mapping | None = None, info: dict | None = None) -> Step:
     """Trace `step(model, *inputs)`, or `step(model, **inputs)` of a dictionary, and its backward pass.
 
     `step` returns the loss, a tensor without dimensions, or a tuple that begins with it. Nothing is executed: tensors
@@ -300,7 +300,8 @@ def trace(step: Callable, model, inputs, *, tokens: Mapping[str, int] | None = N
     for equal extents. Without, extents are numbers, and the pass `symbolize` gives them a symbol, which also serves
     models that torch cannot trace with one. `groups` maps the name of an axis to its process group or DeviceMesh.
     `label_exchanges=False` keeps the labels of token exchanges as the model wrote them (see `annotate`). `device` is
-    where parameters on the device "meta" are to be. `info` is plain data that the file is to hold, too.
+    where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`. `info`
+    is plain data that the file is to hold, too.
     """
     import torch
     from torch._guards import TracingContext, tracing
@@ -320,7 +321,7 @@ def trace(step: Callable, model, inputs, *, tokens: Mapping[str, int] | None = N
     with (mode, tracing(TracingContext(mode)), preserve_node_meta(), _named_modules(model), _no_nested_compile(),
           torch.autograd.set_multithreading_enabled(False), torch.compiler._non_strict_tracing_context(),
           torch.compiler._patch_engine_backward()):
-        graph = make_fx(tracer.run, record_stack_traces=True)(*fakes)
+        graph = make_fx(tracer.run, decomposition_table=dict(decompositions or {}), record_stack_traces=True)(*fakes)
     annotate(graph, label_exchanges=label_exchanges)
     return Step(graph, tracer.input_roles(), tracer.output_roles(), rows,
                 {**_job_facts(), "global_meshes": meshes, **(info or {})}, list(tracer.state), tracer.trained,

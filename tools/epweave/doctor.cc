@@ -34,6 +34,7 @@ const std::vector<TopicUse>& topic_uses() {
       {"recompute", {"directions"}},
       {"symbolize", {"roles"}},
       {"chunk", {"modules", "directions", "tokens", "operators"}},
+      {"choose-chunks", {"modules", "directions", "tokens", "operators"}},
       {"mark-eager-chunks", {"modules", "directions"}},
       {"isolate-ep-pg", {"exchanges", "groups"}},
       {"reassign-pgs", {"groups"}},
@@ -132,7 +133,7 @@ Finding check_modules(const Survey& seen, const std::vector<std::string>& roots)
   const std::size_t calls = seen.forward + seen.backward, named = seen.named_forward + seen.named_backward;
   Finding finding{"modules", Health::kHas, fmt::format("{} of {} calls say their module", named, calls), {}, {}, {}};
   if (!roots.empty())
-    finding.found += fmt::format("; modules that exchange tokens: {}", fmt::join(roots, ", "));
+    finding.found += fmt::format("; tokens are exchanged in {}", fmt::join(roots, ", "));
   const bool lacks_backward = seen.backward != 0 && seen.named_backward == 0;
   if (calls == 0 || (named != 0 && !lacks_backward)) return finding;
   finding.health = Health::kLacks;
@@ -219,8 +220,10 @@ Finding check_tokens(const Graph& graph, const Survey& seen) {
     return finding;
   }
   const std::vector<std::string> inputs = find_token_inputs(graph);
-  finding.found = inputs.empty() ? "no user input has a dimension"
-                                 : fmt::format("extents are numbers; user inputs: {}", fmt::join(inputs, ", "));
+  finding.found = inputs.empty() ? "no user input has a dimension" : "extents are numbers; user inputs: ";
+  for (std::size_t i = 0; i < std::min(kShownCases, inputs.size()); ++i)
+    finding.found += fmt::format("{}{}", i == 0 ? "" : ", ", inputs[i]);
+  if (inputs.size() > kShownCases) finding.found += fmt::format(" and {} more", inputs.size() - kShownCases);
   finding.health = inputs.empty() && seen.exchanges.empty() ? Health::kNone : Health::kLacks;
   if (finding.health == Health::kNone) return finding;
   finding.costs = "chunk finds no dimension to divide";
@@ -292,7 +295,7 @@ Finding check_groups(const Graph& graph, const Survey& seen) {
     else if (!found->second.problem.empty())
       add_case(finding, bad++, fmt::format("group \"{}\": {}", name, found->second.problem));
   }
-  finding.found = fmt::format("{} groups in use{}, of {} ranks", names.size(),
+  finding.found = fmt::format("{} {} in use{}, of {} ranks", names.size(), names.size() == 1 ? "group" : "groups",
                               looked_up == 0 ? "" : ", others looked up in meshes", world.size);
   if (bad == 0) return finding;
   finding.health = Health::kLacks;
