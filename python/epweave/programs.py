@@ -90,7 +90,7 @@ def graph_file(graph, **facts):
     from .exporter import export
     with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
         path = os.path.join(folder, "graph.epw")
-        if callable(getattr(graph, "export", None)):
+        if hasattr(graph, "trained"):  # a Step
             graph.export(path)
         else:
             export(graph, path, **facts)

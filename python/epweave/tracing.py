@@ -3,7 +3,7 @@
     step = epweave.trace(lambda model, tokens, labels: loss_of(model(tokens), labels), model,
                          {"tokens": tokens, "labels": labels}, groups={"ep": mesh})
     step.export("step.epw")
-    chunked = step.with_graph(epweave.rewrite(step, preset="ep-overlap", roots="layers.*.moe", symbolize=True).graph)
+    chunked = step.with_graph(epweave.rewrite(step, preset="ep-overlap", roots="layers.*.moe", symbolize="yes").graph)
     loss, gradients = chunked(model, {"tokens": tokens, "labels": labels})
 """
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _fake(mode, tensor, name: str, dim: int | None, device):
         place = tensor.device if tensor.device.type != "meta" else torch.device(device or "cpu")
         if dim is not None:
             raise UsageError(f"input {name!r} is not real, and its dimension {dim} is to be a symbol",
-                             remedy="give a real tensor, or leave tokens= out and rewrite with symbolize=True")
+                             remedy="give a real tensor, or leave tokens= out and rewrite with the pass symbolize")
         with mode:
             return torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=place,
                                        requires_grad=tensor.requires_grad)
@@ -322,6 +322,8 @@ def trace(step: Callable, model, inputs, *, tokens: Mapping[str, int] | None = N
           torch.autograd.set_multithreading_enabled(False), torch.compiler._non_strict_tracing_context(),
           torch.compiler._patch_engine_backward()):
         graph = make_fx(tracer.run, decomposition_table=dict(decompositions or {}), record_stack_traces=True)(*fakes)
+    for node in graph.graph.nodes:
+        node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
     annotate(graph, label_exchanges=label_exchanges)
     return Step(graph, tracer.input_roles(), tracer.output_roles(), rows,
                 {**_job_facts(), "global_meshes": meshes, **(info or {})}, list(tracer.state), tracer.trained,

@@ -17,7 +17,8 @@ constexpr std::string_view kAllToAll = "_c10d_functional.all_to_all_single.defau
 constexpr std::string_view kCheckPattern =
     "check the pattern (components separated by dots, * is one component)";
 constexpr std::string_view kDenseModel =
-    "a dense model, or one traced without expert parallelism, has no token exchange to hide; dense=true divides "
+    "a dense model, or one traced without expert parallelism, has no token exchange to hide; dense=true "
+    "divides "
     "modules that exchange none";
 
 class RootSelection {
@@ -36,9 +37,10 @@ class RootSelection {
     sort_out_patterns();
     if (!found_.empty()) return std::move(result_);
     if (module_paths().empty())
-      throw PassError("chunk.no-modules", "no call of the graph says which module it belongs to", {},
-                      "trace with epweave.trace, or call epweave.annotate(graph_module) before epweave.export; "
-                      "`epweave doctor G` says what else is missing");
+      throw PassError(
+          "chunk.no-modules", "no call of the graph says which module it belongs to", {},
+          "trace with epweave.trace, or call epweave.annotate(graph_module) before epweave.export; "
+          "`epweave doctor G` says what else is missing");
     if (result_.unused_patterns.empty()) fail_unmatched();
     if (options_.require_exchange) fail_without_exchange();
     collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
@@ -78,10 +80,11 @@ class RootSelection {
         fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
                     fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
         {},
-        has_exchange() ? fmt::format("{}; dense=true takes all modules of a pattern, require-exchange=false those "
-                                     "with EP labels",
-                                     kCheckPattern)
-                       : std::string(kDenseModel));
+        has_exchange()
+            ? fmt::format("{}; dense=true takes all modules of a pattern, require-exchange=false those "
+                          "with EP labels",
+                          kCheckPattern)
+            : std::string(kDenseModel));
   }
 
   bool selects(const std::string& pattern, StringId root) const {
@@ -160,8 +163,8 @@ class RootSelection {
     for (const UnmatchedPattern& unmatched : result_.unmatched_patterns)
       text += fmt::format("{}'{}'", text.empty() ? "" : ", ", unmatched.pattern);
     throw PassError("chunk.no-region",
-                    fmt::format("no module matches {}, and no module of the graph exchanges tokens", text), {},
-                    std::string(kDenseModel));
+                    fmt::format("no module matches {}, and no module of the graph exchanges tokens", text),
+                    {}, std::string(kDenseModel));
   }
 
   const Graph& graph_;

@@ -82,7 +82,8 @@ std::string doctor_text(const Diagnosis& diagnosis, const std::vector<Reader>& r
     if (reader.lacks.empty()) ready += fmt::format("{}{}", ready.empty() ? "" : ", ", reader.name);
   text += fmt::format("\nready for: {}\n", ready);
   for (const Reader& reader : readers)
-    if (!reader.lacks.empty()) text += fmt::format("{} lacks {}\n", reader.name, fmt::join(reader.lacks, ", "));
+    if (!reader.lacks.empty())
+      text += fmt::format("{} lacks {}\n", reader.name, fmt::join(reader.lacks, ", "));
   if (is_complete) text += "nothing is missing\n";
   return text;
 }

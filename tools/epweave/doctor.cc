@@ -124,6 +124,10 @@ std::vector<std::string> find_roots(const Graph& graph, const Survey& seen) {
 
 // --------------------------------------------------------------------------- findings
 
+std::string count_of(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string describe(const Graph& graph, const Node& node) {
   const Site site = site_of(graph, node);
   return fmt::format("%{} ({}){}", site.node, site.op, site.source.empty() ? "" : " at " + site.source);
@@ -131,9 +135,9 @@ std::string describe(const Graph& graph, const Node& node) {
 
 Finding check_modules(const Survey& seen, const std::vector<std::string>& roots) {
   const std::size_t calls = seen.forward + seen.backward, named = seen.named_forward + seen.named_backward;
-  Finding finding{"modules", Health::kHas, fmt::format("{} of {} calls say their module", named, calls), {}, {}, {}};
-  if (!roots.empty())
-    finding.found += fmt::format("; tokens are exchanged in {}", fmt::join(roots, ", "));
+  Finding finding{"modules", Health::kHas, fmt::format("{} of {} calls say their module", named, calls),
+                  {},        {},           {}};
+  if (!roots.empty()) finding.found += fmt::format("; tokens are exchanged in {}", fmt::join(roots, ", "));
   const bool lacks_backward = seen.backward != 0 && seen.named_backward == 0;
   if (calls == 0 || (named != 0 && !lacks_backward)) return finding;
   finding.health = Health::kLacks;
@@ -150,8 +154,12 @@ bool has_output(const Graph& graph, std::string_view role) {
 }
 
 Finding check_directions(const Graph& graph, const Survey& seen) {
-  Finding finding{"directions", Health::kHas,
-                  fmt::format("{} calls of forward, {} of backward", seen.forward, seen.backward), {}, {}, {}};
+  Finding finding{"directions",
+                  Health::kHas,
+                  fmt::format("{} calls of forward, {} of backward", seen.forward, seen.backward),
+                  {},
+                  {},
+                  {}};
   if (seen.backward != 0) return finding;
   finding.health = Health::kLacks;
   finding.costs =
@@ -179,7 +187,8 @@ Finding check_roles(const Graph& graph) {
   if (!lacks_inputs && !lacks_outputs) return finding;
   finding.health = Health::kLacks;
   finding.costs =
-      "parameters pass for a batch: the replay gives each rank others, symbolize looks for tokens among them, "
+      "parameters pass for a batch: the replay gives each rank others, symbolize looks for tokens among "
+      "them, "
       "and partition cannot tell gradients from results";
   if (lacks_inputs)
     finding.add.push_back(
@@ -229,7 +238,8 @@ Finding check_tokens(const Graph& graph, const Survey& seen) {
   finding.costs = "chunk finds no dimension to divide";
   const std::vector<std::string> shown =
       inputs.empty() ? std::vector<std::string>{"tokens"}
-                     : std::vector<std::string>(inputs.begin(), inputs.begin() + std::min<std::ptrdiff_t>(2, std::ssize(inputs)));
+                     : std::vector<std::string>(
+                           inputs.begin(), inputs.begin() + std::min<std::ptrdiff_t>(2, std::ssize(inputs)));
   finding.add = {
       fmt::format("symbolize{{inputs=[{}:0]}}  # ahead of chunk in the pipeline; dimension 0 counts tokens",
                   fmt::join(shown, ":0,")),
@@ -261,13 +271,15 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
     if (node.ep.token_exchange_wait) continue;
     add_case(finding, bare++, describe(graph, node));
   }
-  finding.found = fmt::format("{} all-to-alls: {} of tokens, {} of counts{}", seen.exchanges.size(), tokens, counts,
-                              bare == 0 ? "" : fmt::format(", {} without a label", bare));
+  finding.found =
+      fmt::format("{}: {} of tokens, {} of counts{}", count_of(seen.exchanges.size(), "all-to-all"), tokens,
+                  counts, bare == 0 ? "" : fmt::format(", {} without a label", bare));
   if (bare == 0) return finding;
   finding.health = Health::kLacks;
   finding.costs = "isolate-ep-pg leaves them on their group, and overlap-ep does not schedule around them";
-  finding.add = {std::string(kAnnotate) + "; pairs dispatch and combine by their split sizes",
-                 R"(with torch.fx.traceback.annotate({"EP_token_exchange": "dispatch"}):  # or "combine", in the model)"};
+  finding.add = {
+      std::string(kAnnotate) + "; pairs dispatch and combine by their split sizes",
+      R"(with torch.fx.traceback.annotate({"EP_token_exchange": "dispatch"}):  # or "combine", in the model)"};
   return finding;
 }
 
@@ -290,19 +302,23 @@ Finding check_groups(const Graph& graph, const Survey& seen) {
     if (!names.insert(name).second) continue;
     const auto found = world.groups.find(name);
     if (found == world.groups.end())
-      add_case(finding, bad++, fmt::format("group \"{}\" of {} is not in the table", name,
-                                           describe(graph, graph.step().nodes[launch.node])));
+      add_case(finding, bad++,
+               fmt::format("group \"{}\" of {} is not in the table", name,
+                           describe(graph, graph.step().nodes[launch.node])));
     else if (!found->second.problem.empty())
       add_case(finding, bad++, fmt::format("group \"{}\": {}", name, found->second.problem));
   }
-  finding.found = fmt::format("{} {} in use{}, of {} ranks", names.size(), names.size() == 1 ? "group" : "groups",
-                              looked_up == 0 ? "" : ", others looked up in meshes", world.size);
+  finding.found = names.empty() ? "looked up in meshes" : count_of(names.size(), "group") + " in use";
+  if (looked_up != 0 && !names.empty()) finding.found += ", others looked up in meshes";
+  finding.found += ", of " + count_of(world.size, "rank");
   if (bad == 0) return finding;
   finding.health = Health::kLacks;
   finding.found += fmt::format("; {} not known on all of them", bad);
-  finding.costs = "collectives of other ranks cannot be told: no replay, and no check of ranks against each other";
-  finding.add = {R"(epweave.trace(.., groups={"ep": mesh})  # a DeviceMesh, or a process group of all its axis)",
-                 R"(epweave.export(.., process_groups=[{"name": "1", "ranks": [0, 1], "axes": ["ep"]}], info={"rank": 0, "world_size": 2}))"};
+  finding.costs =
+      "collectives of other ranks cannot be told: no replay, and no check of ranks against each other";
+  finding.add = {
+      R"(epweave.trace(.., groups={"ep": mesh})  # a DeviceMesh, or a process group of all its axis)",
+      R"(epweave.export(.., process_groups=[{"name": "1", "ranks": [0, 1], "axes": ["ep"]}], info={"rank": 0, "world_size": 2}))"};
   return finding;
 }
 
@@ -313,17 +329,19 @@ Finding check_operators(const Survey& seen) {
   std::vector<std::string> decomposed;
   for (const auto& [target, count] : seen.unknown) {
     calls += count;
-    add_case(finding, shown++, fmt::format("{} ({} {})", target, count, count == 1 ? "call" : "calls"));
+    add_case(finding, shown++, fmt::format("{} ({})", target, count_of(count, "call")));
     if (target.starts_with("aten.")) decomposed.push_back(fmt::format("torch.ops.{}", target));
   }
   finding.health = Health::kLacks;
-  finding.found = fmt::format("{} {} of {} targets that the op table lacks", calls, calls == 1 ? "call" : "calls",
-                              seen.unknown.size());
+  finding.found = fmt::format("{} of {} that the op table lacks", count_of(calls, "call"),
+                              count_of(seen.unknown.size(), "target"));
   finding.costs =
-      "their types are not checked, chunk declines modules that have them, and the replay cannot execute them";
+      "their types are not checked, chunk declines modules that have them, and the replay cannot execute "
+      "them";
   if (!decomposed.empty())
-    finding.add.push_back(fmt::format(
-        "epweave.trace(.., decompositions=torch._decomp.get_decompositions([{}]))", fmt::join(decomposed, ", ")));
+    finding.add.push_back(
+        fmt::format("epweave.trace(.., decompositions=torch._decomp.get_decompositions([{}]))",
+                    fmt::join(decomposed, ", ")));
   finding.add.push_back("a row in src/ops/op_table.cc (docs/adding.md)");
   return finding;
 }
@@ -357,9 +375,14 @@ Diagnosis diagnose(const Graph& graph) {
   const Survey seen = survey(graph);
   Diagnosis diagnosis;
   diagnosis.roots = find_roots(graph, seen);
-  diagnosis.findings = {check_modules(seen, diagnosis.roots), check_directions(graph, seen), check_roles(graph),
-                        check_tokens(graph, seen),            check_exchanges(graph, seen),  check_groups(graph, seen),
-                        check_operators(seen),                check_inputs(graph)};
+  diagnosis.findings = {check_modules(seen, diagnosis.roots),
+                        check_directions(graph, seen),
+                        check_roles(graph),
+                        check_tokens(graph, seen),
+                        check_exchanges(graph, seen),
+                        check_groups(graph, seen),
+                        check_operators(seen),
+                        check_inputs(graph)};
   return diagnosis;
 }
 

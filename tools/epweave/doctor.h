@@ -25,9 +25,9 @@ enum class Health : std::uint8_t { kHas, kLacks, kNone };  // kNone: there is no
 struct Finding {
   std::string_view topic;
   Health health = Health::kHas;
-  std::string found;          // in a line
-  std::string costs;          // what the lack costs; empty but for kLacks
-  std::vector<std::string> add;  // lines that add it: Python, an option, or a recipe
+  std::string found;               // in a line
+  std::string costs;               // what the lack costs; empty but for kLacks
+  std::vector<std::string> add;    // lines that add it: Python, an option, or a recipe
   std::vector<std::string> cases;  // the first few things that lack it
 };
 

@@ -295,9 +295,9 @@ Placement write_rows(PlacementCall& call, const RowWrite& write) {
 
 // A number, or the values of a tensor: the gradient of a topk's values.
 Placement scatter(PlacementCall& call) {
-  return write_rows(call, {call.arg(0), call.arg(2, "index"),
-                           call.op().find_param("src") ? call.arg(3, "src") : Operand(),
-                           call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))), false});
+  return write_rows(
+      call, {call.arg(0), call.arg(2, "index"), call.op().find_param("src") ? call.arg(3, "src") : Operand(),
+             call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))), false});
 }
 
 Placement scatter_add(PlacementCall& call) {

@@ -58,8 +58,8 @@ std::vector<RecipeAdvice> advise_rows(const Graph& graph) {
     const TensorType* type = tensor_of(*graph.context, facts.node_of(i).type);
     if (type == nullptr) continue;
     const std::string_view name = facts.recipe_name(i);
-    const RecipeRow* row = torchtitan_recipe().find(
-        {facts.role_text(i, &InputRole::role), name, type->rank(), type->dtype});
+    const RecipeRow* row =
+        torchtitan_recipe().find({facts.role_text(i, &InputRole::role), name, type->rank(), type->dtype});
     if (row == nullptr)
       advice.push_back({facts.placeholders()[i], "no row of the shipped recipe fits it",
                         type->dtype == DType::kBool ? constant_row(name) : integers_row(graph, name)});
