@@ -339,9 +339,9 @@ Finding check_operators(const Survey& seen) {
       "their types are not checked, chunk declines modules that have them, and the replay cannot execute "
       "them";
   if (!decomposed.empty())
-    finding.add.push_back(
-        fmt::format("epweave.trace(.., decompositions=torch._decomp.get_decompositions([{}]))",
-                    fmt::join(decomposed, ", ")));
+    finding.add = {fmt::format("epweave.trace(.., decompositions=torch._decomp.get_decompositions([{}]))",
+                               fmt::join(decomposed, ", ")),
+                   "epweave.export(program.run_decompositions(), ..)  # of a program of torch.export"};
   finding.add.push_back("a row in src/ops/op_table.cc (docs/adding.md)");
   return finding;
 }
