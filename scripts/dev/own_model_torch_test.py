@@ -231,8 +231,10 @@ class Exported(unittest.TestCase):
         self.assertNotIn("custom", next(n for n in program.graph.nodes if n.op == "call_function").meta)
         program = program.run_decompositions()
         self.check(program, {}, ["directions", "roles", "tokens"])
+        # torch keeps neither modules nor directions in a joint program.
         self.check(_export_forward_backward(program),
-                   {"roles": "inputs: 4 parameter, 1 user; outputs: 4 grad, 1 loss"}, ["tokens"])
+                   {"roles": "inputs: 4 parameter, 1 user; outputs: 4 grad, 1 loss"},
+                   ["modules", "directions", "tokens"])
 
 
 class Refusals(unittest.TestCase):

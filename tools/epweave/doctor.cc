@@ -165,8 +165,8 @@ Finding check_directions(const Graph& graph, const Survey& seen) {
   finding.costs =
       "the graph passes for a forward pass: nothing is recomputed or offloaded, backward's exchanges are "
       "scheduled as forward's, and partition declines it";
-  finding.add = {has_output(graph, "grad") ? std::string(kAnnotate) + ", from partitioner_tag"
-                                           : std::string(kTrace) + "  # forward, loss and backward"};
+  if (has_output(graph, "grad")) finding.add.push_back(std::string(kAnnotate) + ", from partitioner_tag");
+  finding.add.push_back(std::string(kTrace) + "  # forward, loss and backward");
   return finding;
 }
 
