@@ -1,6 +1,7 @@
 """What passes read of a traced graph beyond its calls: modules, direction, labels of token exchanges."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 MODULE = "module_fqn"
@@ -28,7 +29,6 @@ def module_of(node) -> str:
 
 def _clean(path: str) -> str:
     """`L['self'].layers.0` and `getattr(L['self'].layers, '0')`, as dynamo writes them, as `layers.0`."""
-    import re
     path = re.sub(r"""\[['"]?([^'"\]]+)['"]?\]""", r".\1", re.sub(r"getattr\((.+), '(\w+)'\)", r"\1.\2", path))
     path = re.sub(r"^L\.self\.?|^self\.?", "", path).replace("_modules.", "")
     return "" if path.startswith("_empty_nn_module_stack") else path

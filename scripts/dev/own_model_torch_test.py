@@ -25,7 +25,8 @@ ROOTS = {"own": "blocks.*.moe", "transformers": "model.layers.*.mlp", "torchtita
 def make_own(torch, group):
     import own_moe
     tokens = torch.randint(64, (4, 8))
-    return own_moe.Model(group), own_moe.step, {"tokens": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
+    inputs = {"tokens": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
+    return own_moe.Model(group), own_moe.step, inputs
 
 
 def make_transformers(torch, group):
@@ -267,7 +268,8 @@ class Refusals(unittest.TestCase):
 
 
 def doctor(path):
-    done = subprocess.run([epweave.find_program("epweave"), "doctor", str(path), "--json"], capture_output=True, check=False)
+    command = [epweave.find_program("epweave"), "doctor", str(path), "--json"]
+    done = subprocess.run(command, capture_output=True, check=False)
     return done.returncode, json.loads(done.stdout)
 
 
