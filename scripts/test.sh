@@ -1,6 +1,6 @@
 #!/bin/sh
 # From a bare Debian 12 to all tests: installs packages, builds, runs every test and every golden.
-#   --with-torch   also the Python tests against PyTorch, torchtitan and ONNX, installed from PyPI into build/venv
+#   --with-torch   also the Python tests against PyTorch, torchtitan, transformers and ONNX, installed from PyPI into build/venv
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 torch_version=2.15.0
 torchtitan_version=0.3.0
 onnx_version=1.23.2
+transformers_version=5.23.0
 
 with_torch=
 case ${1:-} in
@@ -24,7 +25,7 @@ scripts/build.sh release
 if [ -n "$with_torch" ]; then
   venv=build/venv
   # The wheels are large: installed once, and again only for other versions.
-  versions="torch==$torch_version torchtitan==$torchtitan_version onnx==$onnx_version"
+  versions="torch==$torch_version torchtitan==$torchtitan_version onnx==$onnx_version transformers==$transformers_version"
   if [ "$(cat $venv/versions 2>/dev/null)" != "$versions" ]; then
     echo "Installing $versions into $venv ..." >&2
     python3 -m venv $venv
@@ -35,6 +36,7 @@ if [ -n "$with_torch" ]; then
   $venv/bin/python scripts/dev/epweave_fx_torch_test.py
   $venv/bin/python scripts/dev/ep_overlap_torch_test.py
   $venv/bin/python scripts/dev/torchtitan_torch_test.py
+  $venv/bin/python -W ignore scripts/dev/own_model_torch_test.py
   $venv/bin/python -W ignore scripts/dev/pt2_torch_test.py
   $venv/bin/python scripts/dev/check_onnx_form.py --need-onnx --passes testdata/graphs --only 'ep2.1b_remat|_r030.5_schedule'
   $venv/bin/python scripts/compare_with_torch.py testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz

@@ -15,11 +15,13 @@ from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, I
                      UsageError)
 from .exporter import export
 from .groups import create_process_groups
+from .labels import annotate
 from .loader import load
 from .programs import find_program
+from .tracing import Step, trace
 
 __all__ = [
     "DeclinedError", "DeviceError", "Difference", "EpweaveError", "GraphFileError", "InternalError", "Proof",
-    "Report", "Result", "RunError", "UsageError", "create_process_groups", "diff", "export", "find_program",
-    "load", "replay_check", "rewrite", "verify", "verify_ranks",
+    "Report", "Result", "RunError", "Step", "UsageError", "annotate", "create_process_groups", "diff", "export",
+    "find_program", "load", "replay_check", "rewrite", "trace", "verify", "verify_ranks",
 ]

@@ -10,7 +10,7 @@ import tempfile
 import weakref
 
 from .errors import UsageError
-from .programs import graph_file, run
+from .programs import graph_file, run, write_graph
 
 
 def pipeline_text(name: str, options: dict) -> str:
@@ -75,7 +75,7 @@ class Result:
 
 def rewrite(graph, pipeline: str | None = None, output: str | None = None, *, preset: str | None = None,
             verify: str = "each", timeout: float | None = None, **options) -> Result:
-    """Run passes over a graph: a path, a torch.fx.GraphModule or a `Result`.
+    """Run passes over a graph: a path, a torch.fx.GraphModule, a `Step` or a `Result`.
 
     Give a pipeline ('canonicalize,chunk{roots=layers.*.moe,parts=4}') or the name of a preset, whose options are
     keywords: `rewrite(g, preset="ep-overlap", roots="layers.*.moe", parts=2)`. The result is written to `output`, else
@@ -102,8 +102,7 @@ def _rewrite_into(folder: str, graph, choice: list[str], output: str | None, ver
             pass
     else:
         source = os.path.join(folder, "input.epw")
-        from .exporter import export
-        export(graph, source)
+        write_graph(graph, source)
     target = os.path.join(folder, "output.epw") if output is None else os.fspath(output)
     report, _ = run("epweave", "rewrite", source, *choice, "-o", target, "--verify", verify, "-q", timeout=timeout)
     result = Result(target, report["pipeline"], report["passes"], source)

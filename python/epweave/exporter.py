@@ -4,11 +4,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import os
 import sys
 
 from .collector import held
 from .dump import INPUT_FIELDS, OPS, OUTPUT_FIELDS, DumpReader
 from .errors import GraphFileError
+from .exported_program import facts_of, is_exported_program, module_of
 from .files import write_file
 from .operators import (MeshPlaceholder, OpaquePlaceholder, attribute_at, imported, name_of_operator,
                         short_frame)
@@ -436,7 +438,7 @@ FILE_FACTS = "epweave"
 def export(graph_module, path: str, *, inputs: list[dict] | None = None,
            outputs: list[dict] | None = None, process_groups: list[dict] | None = None,
            symbols: dict[str, dict] | None = None, info: dict | None = None) -> None:
-    """Write a torch.fx.GraphModule of operator calls as a graph file.
+    """Write a torch.fx.GraphModule of operator calls, or a torch.export.ExportedProgram, as a graph file.
 
     `inputs` has one dictionary per placeholder, `outputs` one per returned value, in order:
     "role" (parameter, buffer, user; loss, grad, mutation, other), "fqn", "which", and any
@@ -445,13 +447,19 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
     (two expressions), "hint", "size_like", "unbacked", "deferred_asserts", "replaced_by".
     `info` is a dictionary of plain data.
 
-    What is not given comes from the file that the module was loaded from, else from
+    What is not given comes from the program's signature, the file that the module was loaded from, else from
     torch.distributed's groups and the ShapeEnv of the recorded values; inputs are then
     user inputs and outputs of role "other".
 
     Metadata that is not plain data is left out and named on stderr. Raises GraphFileError
     for anything else that the file cannot hold.
     """
+    path = os.fspath(path)
+    if is_exported_program(graph_module):
+        facts = facts_of(graph_module)
+        inputs = facts["inputs"] if inputs is None else inputs
+        outputs = facts["outputs"] if outputs is None else outputs
+        graph_module = module_of(graph_module)
     with held():
         write_file(_message_of(graph_module, path, inputs, outputs, process_groups, symbols, info), path)
 

@@ -70,7 +70,7 @@ _REGISTERED_BY = {
 }
 # Frames of these files, and of torch, are machinery around the user's code in a stack trace.
 _TRACER_FILES = ("graph_trainer/make_fx_tracer.py", "graph_trainer/simple_fsdp.py",
-                 "graph_trainer/trainer.py")
+                 "graph_trainer/trainer.py", "epweave/tracing.py")
 
 
 @functools.cache

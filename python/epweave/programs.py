@@ -74,11 +74,20 @@ def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int,
     return report, said
 
 
+def write_graph(graph, path: str, **facts) -> None:
+    """Writes a torch.fx.GraphModule, a torch.export.ExportedProgram or an `epweave.Step` to `path`."""
+    if hasattr(graph, "trained"):  # a Step, which knows its facts
+        graph.export(path)
+        return
+    from .exporter import export
+    export(graph, path, **facts)
+
+
 @contextlib.contextmanager
 def graph_file(graph, **facts):
     """The path of a graph file: `graph` itself where it is a path, else a temporary file that holds it.
 
-    `graph` is a path, a torch.fx.GraphModule or an `epweave.Result`; `facts` are those of `export`.
+    `graph` is a path, an `epweave.Result`, or what `write_graph` takes; `facts` are those of `export`.
     """
     if isinstance(graph, (str, os.PathLike)):
         yield os.fspath(graph)
@@ -87,10 +96,9 @@ def graph_file(graph, **facts):
     if isinstance(path, str):
         yield path
         return
-    from .exporter import export
     with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
         path = os.path.join(folder, "graph.epw")
-        export(graph, path, **facts)
+        write_graph(graph, path, **facts)
         yield path
 
 

@@ -6,11 +6,12 @@ from .exporter import live_process_groups
 USER_INPUTS = ("tokens", "labels", "global_valid_tokens", "extra_kwargs")
 
 
-def _expand(role: dict, layout) -> list[dict]:
-    """One role per plain tensor that a value is made of (several for a wrapper subclass)."""
-    if layout is None or layout.meta is None:
+def expand_role(role: dict, layout) -> list[dict]:
+    """One role per plain tensor that a value is made of: several for a wrapper class, whose `layout` is a
+    subclasses.Layout or torchtitan's SubclassMeta; None: it is plain."""
+    if layout is None:
         return [role]
-    shape = [int(e) if type(e) is int else str(e) for e in layout.meta.outer_size]
+    shape = [int(e) if type(e) is int else str(e) for e in layout.outer_size]
     out = []
 
     def walk(meta, prefix):
@@ -22,8 +23,12 @@ def _expand(role: dict, layout) -> list[dict]:
                 out.extend({**role, "inner": prefix + name, "wrapper": meta.cls.__name__,
                             "global_shape": shape} for _ in range(count))
 
-    walk(layout.meta, "")
+    walk(layout, "")
     return out
+
+
+def _expand(role: dict, layouts: dict, i: int) -> list[dict]:
+    return expand_role(role, layouts[i].meta if i in layouts else None)
 
 
 def describe_roles(traced, model, arguments) -> tuple[list[dict], list[dict]]:
@@ -36,15 +41,15 @@ def describe_roles(traced, model, arguments) -> tuple[list[dict], list[dict]]:
         role = {"role": "parameter" if fqn in parameters else "buffer", "fqn": fqn}
         if fqn in parameters:
             role["requires_grad"] = parameters[fqn].requires_grad
-        inputs += _expand(role, traced.input_subclass_layouts.get(i))
+        inputs += _expand(role, traced.input_subclass_layouts, i)
     leaves, _ = _pytree.tree_flatten_with_path(arguments)
     for i, (path, _) in enumerate(leaves, len(traced.state_fqns)):
         name = USER_INPUTS[path[0].idx] + _pytree.keystr(path[1:])
-        inputs += _expand({"role": "user", "which": name}, traced.input_subclass_layouts.get(i))
+        inputs += _expand({"role": "user", "which": name}, traced.input_subclass_layouts, i)
     trained = [fqn for fqn, parameter in parameters.items() if parameter.requires_grad]
     outputs = []
     for i, role in enumerate([{"role": "loss"}] + [{"role": "grad", "fqn": f} for f in trained]):
-        outputs += _expand(role, traced.output_subclass_layouts.get(i))
+        outputs += _expand(role, traced.output_subclass_layouts, i)
     return inputs, outputs
 
 

@@ -16,6 +16,10 @@ namespace {
 constexpr std::string_view kAllToAll = "_c10d_functional.all_to_all_single.default";
 constexpr std::string_view kCheckPattern =
     "check the pattern (components separated by dots, * is one component)";
+constexpr std::string_view kDenseModel =
+    "a dense model, or one traced without expert parallelism, has no token exchange to hide; dense=true "
+    "divides "
+    "modules that exchange none";
 
 class RootSelection {
  public:
@@ -32,16 +36,13 @@ class RootSelection {
                       {}, "select each module once");
     sort_out_patterns();
     if (!found_.empty()) return std::move(result_);
-    if (result_.unused_patterns.empty()) fail_unmatched();
-    if (options_.require_exchange)
+    if (module_paths().empty())
       throw PassError(
-          "chunk.no-exchange",
-          fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
-                      fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
-          {},
-          fmt::format("{} and that the graph was traced with expert parallelism; dense=true takes "
-                      "all modules of a pattern, require-exchange=false those with EP labels",
-                      kCheckPattern));
+          "chunk.no-modules", "no call of the graph says which module it belongs to", {},
+          "trace with epweave.trace, or call epweave.annotate(graph_module) before epweave.export; "
+          "`epweave doctor G` says what else is missing");
+    if (result_.unused_patterns.empty()) fail_unmatched();
+    if (options_.require_exchange) fail_without_exchange();
     collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
     if (found_.empty())
       throw PassError(
@@ -66,6 +67,24 @@ class RootSelection {
       found_.push_back(root);
       result_.division.at(root) = division_of(root);
     }
+  }
+
+  bool has_exchange() const {
+    const StringId exchange = graph_.context->strings.find(kAllToAll);
+    return std::ranges::any_of(step_.order, [&](NodeId id) { return step_.nodes[id].target == exchange; });
+  }
+
+  [[noreturn]] void fail_without_exchange() const {
+    throw PassError(
+        "chunk.no-exchange",
+        fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
+                    fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
+        {},
+        has_exchange()
+            ? fmt::format("{}; dense=true takes all modules of a pattern, require-exchange=false those "
+                          "with EP labels",
+                          kCheckPattern)
+            : std::string(kDenseModel));
   }
 
   bool selects(const std::string& pattern, StringId root) const {
@@ -136,8 +155,16 @@ class RootSelection {
     }
     return text;
   }
+  // In a dense model no other pattern is better, unless its modules are to be divided all the same.
   [[noreturn]] void fail_unmatched() const {
-    throw PassError("chunk.no-region", describe_unmatched(""), {}, std::string(kCheckPattern));
+    if (options_.dense || has_exchange())
+      throw PassError("chunk.no-region", describe_unmatched(""), {}, std::string(kCheckPattern));
+    std::string text;
+    for (const UnmatchedPattern& unmatched : result_.unmatched_patterns)
+      text += fmt::format("{}'{}'", text.empty() ? "" : ", ", unmatched.pattern);
+    throw PassError("chunk.no-region",
+                    fmt::format("no module matches {}, and no module of the graph exchanges tokens", text),
+                    {}, std::string(kDenseModel));
   }
 
   const Graph& graph_;

@@ -106,6 +106,7 @@ constexpr Reason kRefusals[] = {
     {"chunk.mixed-extents", ""},
     {"chunk.mixed-orders", ""},
     {"chunk.no-exchange", ""},
+    {"chunk.no-modules", kGolden},
     {"chunk.no-part", ""},
     {"chunk.no-region", ""},
     {"chunk.no-rule", kGolden},

@@ -450,6 +450,8 @@ void add_examples(CLI::App& app) {
        "  epweave verify G.epw\n"
        "  epweave verify IN.epw OUT.epw                 does OUT compute what IN computes?\n"
        "  epweave verify --ranks RANK0.epw RANK1.epw    do the ranks' collectives match, without deadlock?"},
+      {"doctor",
+       "Exit codes: 0 nothing is missing, 1 something is.\nExample:\n  epweave doctor G.epw --json"},
       {"explain", "Example:\n  epweave explain OUT.epw all_to_all_single_1_chunk0"},
       {"convert",
        "Examples:\n"
@@ -477,6 +479,9 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
             choices.input, "Graph to count, - for standard input");
   add_verify(*app, choices);
   add_diff(*app, choices);
+  add_input(*app->add_subcommand(
+                "doctor", "Say what a graph has and lacks for each pass, what that costs, and what adds it"),
+            choices.input, "Graph to look at, - for standard input");
   CLI::App& explain = *app->add_subcommand("explain", "Say what a node is and where it comes from");
   add_input(explain, choices.input, "Graph that has the node, - for standard input");
   explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
@@ -618,6 +623,7 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "print") return [choices](Console& console) { return print(choices->print, console); };
   choices->diff.a = choices->overlap.input = choices->simulate.input = choices->input;
   choices->diff.b.from = choices->overlap.before.from = choices->input.from;
+  if (name == "doctor") return [choices](Console& console) { return doctor(choices->input, console); };
   if (name == "explain")
     return [choices](Console& console) { return explain({choices->input, choices->node}, console); };
   if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };

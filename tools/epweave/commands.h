@@ -148,6 +148,8 @@ int verify(const InputOptions& options, Console& console);
 int verify_rewrite(const VerifyOptions& options, Console& console);
 // One graph for each rank, or one that all ranks run.
 int verify_ranks(const RanksOptions& options, Console& console);
+// What the graph has and lacks for each pass; exit 1 where something is missing.
+int doctor(const InputOptions& options, Console& console);
 int explain(const ExplainOptions& options, Console& console);
 int overlap(const OverlapOptions& options, Console& console);
 int simulate(const SimulateOptions& options, Console& console);

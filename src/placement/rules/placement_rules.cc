@@ -457,7 +457,7 @@ bool is_covered(const OpInfo& op) {
     case OpFamily::kIndexPut:
       return true;
     case OpFamily::kScatter:
-      return op.find_param("value").has_value();
+      return !op.find_param("reduce");
     case OpFamily::kMatmul:
       return op.find_param("mat2") && !op.find_param("scale_a");
     case OpFamily::kGroupedMatmul:

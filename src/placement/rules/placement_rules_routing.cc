@@ -293,12 +293,11 @@ Placement write_rows(PlacementCall& call, const RowWrite& write) {
                           print_placement(rows), print_placement(at), print_placement(to)));
 }
 
-Placement scatter_value(PlacementCall& call) {
-  return write_rows(call, {call.arg(0),
-                           call.arg(2, "index"),
-                           {},
-                           call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))),
-                           false});
+// A number, or the values of a tensor: the gradient of a topk's values.
+Placement scatter(PlacementCall& call) {
+  return write_rows(
+      call, {call.arg(0), call.arg(2, "index"), call.op().find_param("src") ? call.arg(3, "src") : Operand(),
+             call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))), false});
 }
 
 Placement scatter_add(PlacementCall& call) {
@@ -348,7 +347,7 @@ constexpr PlacementRow kRows[] = {
     {OpFamily::kGather, gather},
     {OpFamily::kIndex, index},
     {OpFamily::kIndexSelect, index_select},
-    {OpFamily::kScatter, scatter_value},
+    {OpFamily::kScatter, scatter},
     {OpFamily::kScatterAdd, scatter_add},
     {OpFamily::kRowScatter, deterministic_scatter_add},
     {OpFamily::kIndexPut, index_put},

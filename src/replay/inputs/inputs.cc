@@ -10,6 +10,7 @@
 #include "ops/op.h"
 #include "replay/inputs/block_mask.h"
 #include "replay/inputs/input_facts.h"
+#include "replay/inputs/recipe_advice.h"
 #include "replay/run/parallel.h"
 #include "replay/values/compare.h"
 #include "replay/values/evaluate.h"
@@ -81,7 +82,7 @@ class InputMaker {
     if (auto values = read_from_files(i)) return *std::move(values);
     const RecipeRow* row = recipe_.find({facts_.role_text(i, &InputRole::role), facts_.recipe_name(i),
                                          facts_.type_of(i).sizes.size(), facts_.type_of(i).dtype});
-    if (row == nullptr) facts_.refuse(i, "no row of the recipe fits it");
+    if (row == nullptr) refuse_with_row(i, "no row of the recipe fits it");
     return make_by(*row, i);
   }
 
@@ -296,9 +297,14 @@ class InputMaker {
     }
   }
 
+  [[noreturn]] void refuse_with_row(std::size_t i, std::string_view why) const {
+    facts_.refuse(i, fmt::format("{}\n  write a recipe and give it with --recipe FILE: {}", why,
+                                 recipe_of({integers_row(graph_, facts_.recipe_name(i))})));
+  }
+
   std::vector<Value> make_tokens(const RecipeRow& row, std::size_t i) {
     const auto found = facts_.find_vocabulary();
-    if (!found || *found <= 0) facts_.refuse(i, "no parameter's name tells the vocabulary");
+    if (!found || *found <= 0) refuse_with_row(i, "no parameter's name tells the vocabulary");
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
       const RandomNumbers random(data_.seed, facts_.batch_key("tokens", rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)

@@ -21,9 +21,13 @@ struct Counterpart {
   bool is_join = false;
 };
 
+// Of several origins, which a pass found equal, a part stands for the first, whose place it has.
 std::optional<Counterpart> find_by_provenance(const Graph& b, const Node& node) {
-  if (node.provenance.back().origins.size() != 1) return std::nullopt;
-  Counterpart counterpart{b.text(node.provenance.back().origins[0]), 0, 0};
+  const NameList origins = node.provenance.back().origins;
+  const bool is_part =
+      std::ranges::any_of(node.provenance, [](const Provenance& record) { return record.parts > 1; });
+  if (origins.empty() || (origins.size() > 1 && !is_part)) return std::nullopt;
+  Counterpart counterpart{b.text(origins[0]), 0, 0};
   for (const Provenance& record : node.provenance) {
     if (record.role == ProvenanceRole::kMaterialize)
       return Counterpart{counterpart.origin, 0, 0, false, true};

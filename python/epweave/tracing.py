@@ -1,0 +1,330 @@
+"""A training step of any PyTorch model as one graph: forward, loss and backward, with what the passes need to know.
+
+    step = epweave.trace(lambda model, tokens, labels: loss_of(model(tokens), labels), model,
+                         {"tokens": tokens, "labels": labels}, groups={"ep": mesh})
+    step.export("step.epw")
+    chunked = step.with_graph(epweave.rewrite(step, preset="ep-overlap", roots="layers.*.moe", symbolize="yes").graph)
+    loss, gradients = chunked(model, {"tokens": tokens, "labels": labels})
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+
+from .errors import UsageError
+from .exporter import export, live_process_groups
+from .labels import annotate
+from .roles import expand_role
+from .subclasses import Layout, unwrap, wrap
+
+_LEAVES = (int, float, bool, str, type(None))
+
+
+@dataclasses.dataclass
+class Step:
+    """A traced training step: its graph, and what its inputs, outputs and process groups stand for.
+
+    `graph` takes the local tensors of the model's state in the order of `state`, then those of the user's inputs, and
+    returns the loss, what the step function returned behind it, and a gradient for each parameter of `trained`.
+    """
+
+    graph: object  # torch.fx.GraphModule
+    inputs: list[dict]
+    outputs: list[dict]
+    process_groups: list[dict]
+    info: dict
+    state: list[str] = dataclasses.field(repr=False)
+    trained: list[str] = dataclasses.field(repr=False)
+    _input_spec: object = dataclasses.field(repr=False)
+    _output_spec: object = dataclasses.field(repr=False)
+    _output_layouts: list[Layout | None] = dataclasses.field(repr=False)
+
+    def export(self, path: str) -> None:
+        """Write the step as a graph file (see `epweave.export`)."""
+        export(self.graph, path, inputs=self.inputs, outputs=self.outputs, process_groups=self.process_groups,
+               info=self.info)
+
+    def with_graph(self, graph) -> Step:
+        """The same step computed by another graph: one that `epweave.rewrite` made of this one."""
+        return dataclasses.replace(self, graph=graph)
+
+    def __call__(self, model, inputs):
+        """Runs the graph with the model's state: (what the step function returns, {parameter: gradient}).
+
+        Nothing is written to `.grad`. A loaded graph whose passes added process groups needs
+        `epweave.create_process_groups` first.
+        """
+        import torch
+        from torch.utils import _pytree
+        state = _state_of(model)
+        if list(state) != self.state:
+            changed = sorted(set(state) ^ set(self.state))
+            raise UsageError(f"the model has other parameters or buffers than when it was traced: {changed[:3]}",
+                             remedy="trace the step again")
+        leaves, spec = _pytree.tree_flatten(_as_kept(inputs))
+        if spec != self._input_spec:
+            raise UsageError(f"the inputs are {spec}, traced were {self._input_spec}",
+                             remedy="give what `trace` was given, in the same order")
+        with torch.no_grad():
+            flat = self.graph(*(part for x in (*state.values(), *leaves) for part in unwrap(x)[0]))
+        values = wrap(list(flat), self._output_layouts)
+        count = len(values) - len(self.trained)
+        result = _pytree.tree_unflatten(values[:count], self._output_spec)
+        return result, dict(zip(self.trained, values[count:]))
+
+
+def _as_kept(inputs):
+    return dict(inputs) if isinstance(inputs, Mapping) else tuple(inputs)
+
+
+def _state_of(model) -> dict:
+    """Parameters and buffers by name; one that has several names under each of them."""
+    return {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers(remove_duplicate=False))}
+
+
+def _input_names(step: Callable, inputs) -> list[str]:
+    """What the user's inputs are called: their keys, else the step function's parameters."""
+    if isinstance(inputs, Mapping):
+        return list(inputs)
+    try:
+        words = [p.name for p in list(inspect.signature(step).parameters.values())[1:]
+                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):
+        words = []
+    return [words[i] if i < len(words) else f"input{i}" for i in range(len(inputs))]
+
+
+@contextlib.contextmanager
+def _named_modules(model) -> Iterator[None]:
+    """Each call of a module says its path in the graph: metadata `custom`, key `module_fqn`.
+
+    make_fx writes `nn_module_stack` only where it traces a module, not a function that calls one.
+    """
+    from torch.fx.traceback import annotate_fn
+    own = {}
+    for path, module in model.named_modules():
+        if path:
+            own[module] = module.__dict__.get("forward")
+            module.forward = annotate_fn({"module_fqn": path})(module.forward)
+    try:
+        yield
+    finally:
+        for module, forward in own.items():
+            if forward is None:
+                del module.forward
+            else:
+                module.forward = forward
+
+
+def _fake(mode, tensor, name: str, dim: int | None, device):
+    """A fake tensor of the same type; a symbol for the extent of dimension `dim`."""
+    import torch
+    from torch._dynamo.source import ConstantSource
+    from torch._subclasses import FakeTensor
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+    if isinstance(tensor, FakeTensor) or tensor.device.type == "meta":
+        place = tensor.device if tensor.device.type != "meta" else torch.device(device or "cpu")
+        if dim is not None:
+            raise UsageError(f"input {name!r} is not real, and its dimension {dim} is to be a symbol",
+                             remedy="give a real tensor, or leave tokens= out and rewrite with the pass symbolize")
+        with mode:
+            return torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device=place,
+                                       requires_grad=tensor.requires_grad)
+    if dim is None:
+        return mode.from_tensor(tensor, static_shapes=True)
+    if not -tensor.dim() <= dim < tensor.dim():
+        raise UsageError(f"input {name!r} has {tensor.dim()} dimensions and none numbered {dim}")
+    sizes = [DimDynamic.STATIC] * tensor.dim()
+    sizes[dim] = DimDynamic.DYNAMIC
+    return mode.from_tensor(tensor, source=ConstantSource(name),
+                            symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+
+
+def _group_table(groups: Mapping[str, object] | None) -> tuple[list[dict], dict]:
+    """The rows of the process groups, each with the names of its axes, and the meshes that cover the world."""
+    import torch.distributed as dist
+    rows = live_process_groups()
+    if not rows:
+        if groups:
+            raise UsageError("groups= is given, but torch.distributed is not initialised",
+                             remedy="call torch.distributed.init_process_group before trace")
+        return [], {}
+    axes: dict[str, list[str]] = {}
+    meshes = {}
+    for name, group in (groups or {}).items():
+        names = getattr(group, "mesh_dim_names", None)
+        if hasattr(group, "mesh"):  # a DeviceMesh, of one axis or several
+            words = list(names or ([name] if group.mesh.dim() == 1 else []))
+            if len(words) != group.mesh.dim():
+                raise UsageError(f"the mesh {name!r} has {group.mesh.dim()} dimensions without names",
+                                 remedy="give mesh_dim_names to init_device_mesh")
+            for dim, axis in enumerate(words):
+                axes.setdefault(group.get_group(dim).group_name, []).append(axis)
+            if group.mesh.numel() == dist.get_world_size():
+                meshes[name] = {"axes": words, "shape": list(group.mesh.shape)}
+        else:
+            axes.setdefault(group.group_name, []).append(name)
+    return [{**row, **({"axes": axes[row["name"]]} if row["name"] in axes else {})} for row in rows], meshes
+
+
+@contextlib.contextmanager
+def _no_nested_compile() -> Iterator[None]:
+    """What the model compiles itself is traced as its operators."""
+    import torch
+    before = torch._dynamo.config.error_on_nested_fx_trace
+    torch._dynamo.config.error_on_nested_fx_trace = False
+    try:
+        yield
+    finally:
+        torch._dynamo.config.error_on_nested_fx_trace = before
+
+
+class _Tracer:
+    """The values of a step by name, and the function of plain tensors that make_fx traces."""
+
+    def __init__(self, step: Callable, model, inputs):
+        from torch.utils import _pytree
+        self.step, self.model, self.inputs = step, model, _as_kept(inputs)
+        self.state = _state_of(model)
+        self.parameters = dict(model.named_parameters(remove_duplicate=False))
+        self.wanted = [name for name, x in self.parameters.items() if x.requires_grad]
+        if not self.wanted:
+            raise UsageError("no parameter of the model requires a gradient",
+                             remedy="trace the model as it is trained")
+        self.input_names = _input_names(step, self.inputs)
+        paths, self.input_spec = _pytree.tree_flatten_with_path(self.inputs)
+        self.values = [*self.state.items(), *(self.named_leaf(path, leaf) for path, leaf in paths)]
+        self.layouts: list[Layout | None] = []
+        self.trained: list[str] = []  # those that the loss depends on
+        self.result_count, self.output_spec = 0, None
+        self.output_layouts: list[Layout | None] = []
+
+    def named_leaf(self, path, leaf) -> tuple:
+        import torch
+        from torch.utils import _pytree
+        head = path[0].key if isinstance(self.inputs, dict) else self.input_names[path[0].idx]
+        name = f"{head}{_pytree.keystr(path[1:])}"
+        if not isinstance(leaf, (torch.Tensor, *_LEAVES)):
+            raise UsageError(f"input {name!r} of the step is a {type(leaf).__name__}",
+                             remedy="give tensors and numbers; let the step function hold the rest")
+        return name, leaf
+
+    def make_fakes(self, mode, tokens: Mapping[str, int], device) -> list:
+        """The plain tensors of all values, fake."""
+        import torch
+        self.layouts, fakes = [], []
+        for i, (name, x) in enumerate(self.values):
+            parts, layout = unwrap(x)
+            dim = tokens.get(name) if i >= len(self.state) else None
+            if dim is not None and (layout is not None or not isinstance(x, torch.Tensor)):
+                raise UsageError(f"tokens= names {name!r}, which is a {type(x).__name__}",
+                                 remedy="name inputs that are plain tensors")
+            self.layouts.append(layout)
+            fakes += [_fake(mode, part, name, dim, device) if isinstance(part, torch.Tensor) else part
+                      for part in parts]
+        return fakes
+
+    def run(self, *flat) -> list:
+        """The step on plain tensors: plain results, then gradients."""
+        import torch
+        from torch.nn.utils import stateless
+        from torch.utils import _pytree
+        values = wrap(list(flat), self.layouts)
+        given = _pytree.tree_unflatten(values[len(self.state):], self.input_spec)
+        with stateless._reparametrize_module(self.model, dict(zip(self.state, values))):
+            result = self.step(self.model, **given) if isinstance(given, dict) else self.step(self.model, *given)
+            leaves, self.output_spec = _pytree.tree_flatten(result)
+            self.check_results(leaves)
+            live = dict(self.model.named_parameters(remove_duplicate=False))
+            gradients = torch.autograd.grad(leaves[0], [live[name] for name in self.wanted], allow_unused=True)
+        found = {name: gradient for name, gradient in zip(self.wanted, gradients) if gradient is not None}
+        self.trained, self.result_count = list(found), len(leaves)
+        flat, self.output_layouts = [], []
+        for x in (*leaves, *found.values()):
+            parts, layout = unwrap(x)
+            flat += parts
+            self.output_layouts.append(layout)
+        return flat
+
+    @staticmethod
+    def check_results(leaves: list) -> None:
+        import torch
+        loss = leaves[0] if leaves else None
+        if not isinstance(loss, torch.Tensor) or loss.dim() != 0 or not loss.requires_grad:
+            raise UsageError("the step function does not return a loss",
+                             remedy="return a tensor without dimensions that depends on parameters, or a tuple that"
+                                    " begins with it")
+        for x in leaves[1:]:
+            if not isinstance(x, torch.Tensor):
+                raise UsageError(f"the step function returns a {type(x).__name__} behind the loss",
+                                 remedy="return tensors only")
+
+    def input_roles(self) -> list[dict]:
+        roles = []
+        for i, ((name, x), layout) in enumerate(zip(self.values, self.layouts)):
+            role = {"role": "user", "which": name}
+            if i < len(self.state):
+                role = {"role": "parameter" if name in self.parameters else "buffer", "fqn": name}
+            if role["role"] == "parameter":
+                role["requires_grad"] = x.requires_grad
+            roles += expand_role(role, layout)
+        return roles
+
+    def output_roles(self) -> list[dict]:
+        rows = [{"role": "loss"}, *({"role": "other"} for _ in range(self.result_count - 1)),
+                *({"role": "grad", "fqn": name} for name in self.trained)]
+        return [part for row, layout in zip(rows, self.output_layouts) for part in expand_role(row, layout)]
+
+
+def _job_facts() -> dict:
+    import torch
+    import torch.distributed as dist
+    facts = {"torch": str(torch.__version__)}
+    if dist.is_available() and dist.is_initialized():
+        facts.update(rank=dist.get_rank(), world_size=dist.get_world_size())
+    return facts
+
+
+def trace(step: Callable, model, inputs, *, tokens: Mapping[str, int] | None = None,
+          groups: Mapping[str, object] | None = None, label_exchanges: bool = True, device: str | None = None,
+          decompositions: Mapping | None = None, info: dict | None = None) -> Step:
+    """Trace `step(model, *inputs)`, or `step(model, **inputs)` of a dictionary, and its backward pass.
+
+    `step` returns the loss, a tensor without dimensions, or a tuple that begins with it. Nothing is executed: tensors
+    are fake, so that collectives need a process group but no other rank. Parameters may be DTensors; the graph has
+    their local tensors. Gradients are those of `torch.autograd.grad`: what hooks do to `.grad` is not in the graph.
+
+    `tokens` says which inputs count tokens, and in which dimension: {"tokens": 0}. That extent becomes a symbol, one
+    for equal extents. Without, extents are numbers, and the pass `symbolize` gives them a symbol, which also serves
+    models that torch cannot trace with one. `groups` maps the name of an axis to its process group or DeviceMesh.
+    `label_exchanges=False` keeps the labels of token exchanges as the model wrote them (see `annotate`). `device` is
+    where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`. `info`
+    is plain data that the file is to hold, too.
+    """
+    import torch
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch.fx.traceback import preserve_node_meta
+
+    tracer = _Tracer(step, model, inputs)
+    for name in tokens or {}:
+        if name not in (known := [x for x, _ in tracer.values[len(tracer.state):]]):
+            raise UsageError(f"tokens= names {name!r}, which is no input", remedy=f"the inputs are {', '.join(known)}")
+    rows, meshes = _group_table(groups)
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    fakes = tracer.make_fakes(mode, tokens or {}, device)
+    # Backward on the calling thread, as what is traced there is known to this thread only.
+    with (mode, tracing(TracingContext(mode)), preserve_node_meta(), _named_modules(model), _no_nested_compile(),
+          torch.autograd.set_multithreading_enabled(False), torch.compiler._non_strict_tracing_context(),
+          torch.compiler._patch_engine_backward()):
+        graph = make_fx(tracer.run, decomposition_table=dict(decompositions or {}), record_stack_traces=True)(*fakes)
+    for node in graph.graph.nodes:
+        node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
+    annotate(graph, label_exchanges=label_exchanges)
+    return Step(graph, tracer.input_roles(), tracer.output_roles(), rows,
+                {**_job_facts(), "global_meshes": meshes, **(info or {})}, list(tracer.state), tracer.trained,
+                tracer.input_spec, tracer.output_spec, tracer.output_layouts)

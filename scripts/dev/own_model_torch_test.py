@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""Models that epweave does not know, traced by epweave.trace and rewritten: on two gloo ranks, one step equals the
+unrewritten one. Needs torch, torchtitan and transformers.
+
+Each rank traces, rewrites, proves, loads and runs all models in one process; the ranks' graphs are then checked against
+each other and replayed.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "scripts/examples")]
+import epweave  # noqa: E402
+
+RANKS = 2
+ROOTS = {"own": "blocks.*.moe", "transformers": "model.layers.*.mlp", "torchtitan": "layers.*.moe"}
+
+
+# ------------------------------------------------------------------------------------------ models
+def make_own(torch, group):
+    import own_moe
+    tokens = torch.randint(64, (4, 8))
+    inputs = {"tokens": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
+    return own_moe.Model(group), own_moe.step, inputs
+
+
+def make_transformers(torch, group):
+    """Qwen3-MoE with random weights; its experts are divided among the ranks and their tokens exchanged."""
+    import own_moe
+    import torch.nn.functional as F
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    class ExpertParallel(torch.nn.Module):
+        def __init__(self, experts):
+            super().__init__()
+            self.count, self.act = experts.num_experts, experts.act_fn
+            local = slice(group.rank() * self.count // RANKS, (group.rank() + 1) * self.count // RANKS)
+            self.gate_up_proj = torch.nn.Parameter(experts.gate_up_proj.detach()[local].clone())
+            self.down_proj = torch.nn.Parameter(experts.down_proj.detach()[local].clone())
+
+        def forward(self, tokens, chosen, weights):
+            return own_moe.exchange(tokens, chosen, weights, self.run, self.count, group)
+
+        def run(self, rows, counts):
+            ends = torch.cumsum(counts, 0, dtype=torch.int32)
+            gate_up = self.gate_up_proj.bfloat16().transpose(-2, -1)
+            gate, up = torch._grouped_mm(rows.bfloat16(), gate_up, offs=ends).chunk(2, -1)
+            down = self.down_proj.bfloat16().transpose(-2, -1)
+            return torch._grouped_mm(self.act(gate) * up, down, offs=ends).type_as(rows)
+
+    model = Qwen3MoeForCausalLM(Qwen3MoeConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, moe_intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, num_experts=4, num_experts_per_tok=2,
+        max_position_embeddings=64, attn_implementation="eager", use_cache=False))
+    for layer in model.model.layers:
+        torch.nn.init.normal_(layer.mlp.gate.weight, std=0.5)
+        layer.mlp.experts = ExpertParallel(layer.mlp.experts)
+
+    def step(model, tokens, labels):
+        return F.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1).float(), labels.flatten())
+
+    tokens = torch.randint(64, (4, 17))
+    return model, step, {"tokens": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
+
+
+def make_torchtitan(torch, group):
+    """Kimi K2.5's language model, which torchtitan's graph_trainer does not have, with its own expert parallelism."""
+    import torch.nn.functional as F
+    from epweave.train_on_cpu import use_cpu
+    use_cpu()
+    from torch.nn.attention.flex_attention import flex_attention
+    from torchtitan.models.common.attention import FlexAttention
+    FlexAttention._compiled_flex_attn = staticmethod(flex_attention)  # Inductor compiles no such kernel for the CPU
+    from torchtitan.distributed import ParallelDims
+    from torchtitan.distributed.utils import set_spmd_backend
+    from torchtitan.models.deepseek_v3.config_registry import deepseek_v3_debugmodel
+    from torchtitan.models.kimi_k2_7 import model_registry
+
+    dims = ParallelDims(dp_shard=RANKS, dp_replicate=1, cp=1, tp=1, pp=1, ep=RANKS, world_size=RANKS,
+                        spmd_backend="default")
+    set_spmd_backend("default")
+    dims.build_mesh()
+    job = deepseek_v3_debugmodel()
+    job.model_spec = model_registry("debugmodel", attn_backend="flex")
+    job.training.local_batch_size, job.training.seq_len, job.parallelism.expert_parallel_degree = 4, 16, RANKS
+    config = job.model_spec.model
+    config.layers = config.layers[:2]  # one dense, one of experts
+    config.update_from_config(config=job)
+    model = config.build()
+    model.parallelize(dims)
+    model.init_states(buffer_device=torch.device("cpu"))
+    model.to(torch.bfloat16)
+    positions = torch.arange(16, dtype=torch.int32).expand(4, -1).contiguous()
+    masks = model.get_attention_masks(positions=positions)
+
+    def step(model, tokens, labels):
+        logits = model(tokens, positions=positions, attention_masks=masks)
+        return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+
+    tokens = torch.randint(200, (4, 17))
+    return model, step, {"tokens": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
+
+
+# ------------------------------------------------------------------------------------------ a rank
+def largest_difference(torch, a, b):
+    """The largest difference of gradients, relative to the norm of each."""
+    worst = 0.0
+    for name, x in a.items():
+        x, y = (getattr(t, "_local_tensor", t).double() for t in (x, b[name]))
+        worst = max(worst, ((x - y).norm() / x.norm().clamp(min=1e-30)).item())
+    return worst
+
+
+def run_model(torch, name, make, group, folder):
+    torch.manual_seed(7)
+    model, step, inputs = make(torch, group)
+    before, after = (f"{folder}/{name}.{part}{group.rank()}.epw" for part in ("in", "out"))
+    traced = epweave.trace(step, model, inputs, groups={"ep": group})
+    traced.export(before)
+    result = epweave.rewrite(before, output=after, preset="ep-overlap", roots=ROOTS[name], symbolize="yes")
+    proof = epweave.verify(before, result)
+    loss = step(model, **inputs)
+    loss.backward()
+    eager = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    traced_loss, traced_gradients = traced(model, inputs)
+    module = result.graph
+    epweave.create_process_groups(module)
+    new_loss, new_gradients = traced.with_graph(module)(model, inputs)
+    return {"losses": [x.item() for x in (loss, traced_loss, new_loss)], "proved": bool(proof),
+            "gradients": [len(eager), len(traced_gradients), len(new_gradients)],
+            "traced": largest_difference(torch, eager, traced_gradients),
+            "rewritten": largest_difference(torch, traced_gradients, new_gradients)}
+
+
+def run_rank(rank, folder):
+    import torch
+    import torch.distributed as dist
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
+    makers = {"own": make_own, "transformers": make_transformers, "torchtitan": make_torchtitan}
+    report = {name: run_model(torch, name, make, dist.group.WORLD, folder) for name, make in makers.items()}
+    pathlib.Path(f"{folder}/report{rank}.json").write_text(json.dumps(report))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+# ------------------------------------------------------------------------------------------- tests
+class OwnModels(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        environment = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "OMP_NUM_THREADS": "1"}
+        logs = [open(cls.folder / f"log{rank}", "wb") for rank in range(RANKS)]
+        workers = [subprocess.Popen([sys.executable, "-W", "ignore", __file__, "--rank", str(rank), str(cls.folder)],
+                                    stdout=logs[rank], stderr=subprocess.STDOUT, env=environment)
+                   for rank in range(RANKS)]
+        codes = []
+        try:
+            codes = [worker.wait(timeout=600) for worker in workers]
+        finally:
+            for worker, log in zip(workers, logs):
+                worker.kill()
+                log.close()
+        said = "\n".join((cls.folder / f"log{rank}").read_text(errors="replace")[-3000:] for rank in range(RANKS))
+        if any(codes):
+            raise RuntimeError(f"exit codes {codes}:\n{said}")
+        cls.reports = [json.loads((cls.folder / f"report{rank}.json").read_text()) for rank in range(RANKS)]
+
+    def test_one_step_equals_the_unrewritten_one(self):
+        for name in ROOTS:
+            for rank, report in enumerate(self.reports):
+                with self.subTest(model=name, rank=rank):
+                    row = report[name]
+                    self.assertTrue(row["proved"])
+                    self.assertEqual(row["losses"][0], row["losses"][1])  # eager and traced
+                    self.assertAlmostEqual(row["losses"][2] / row["losses"][1], 1, delta=1e-6)
+                    self.assertEqual(len(set(row["gradients"])), 1)
+                    self.assertEqual(row["traced"], 0)
+                    self.assertLess(row["rewritten"], 1e-2)  # bf16 sums of parts
+
+    def test_ranks_match_and_the_replay_finds_the_same(self):
+        for name in ROOTS:
+            with self.subTest(model=name):
+                ins, outs = ([str(self.folder / f"{name}.{part}{rank}.epw") for rank in range(RANKS)]
+                             for part in ("in", "out"))
+                self.assertTrue(epweave.verify_ranks(*outs))
+                self.assertEqual(epweave.replay_check(ins[0], outs[0])["verdict"], "same")
+
+    def test_doctor_misses_the_token_symbol_alone(self):
+        for name in ROOTS:
+            with self.subTest(model=name):
+                code, report = doctor(self.folder / f"{name}.in0.epw")
+                self.assertEqual(code, 1)
+                self.assertEqual([x["topic"] for x in report["findings"] if x["state"] == "lacks"], ["tokens"])
+
+
+class Exported(unittest.TestCase):
+    """Graphs of torch.export: forward alone, and with backward."""
+
+    def check(self, program, expected, lacking):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "program.epw"
+            epweave.export(program, path)
+            _, report = doctor(path)
+            self.assertTrue(epweave.verify(path))
+        found = {x["topic"]: x["found"] for x in report["findings"]}
+        self.assertEqual({topic: found[topic] for topic in expected}, expected)
+        self.assertEqual([x["topic"] for x in report["findings"] if x["state"] == "lacks"], lacking)
+
+    def test_forward_and_joint_program(self):
+        import torch
+        from torch.export.experimental import _export_forward_backward
+
+        class Layers(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+
+            def forward(self, x):
+                return self.second(torch.relu(self.first(x))).sum()
+
+        program = torch.export.export(Layers(), (torch.randn(6, 4),))
+        self.check(program, {"roles": "inputs: 4 parameter, 1 user; outputs: 1 other"},
+                   ["directions", "roles", "tokens", "operators"])  # aten.linear
+        self.assertNotIn("custom", next(n for n in program.graph.nodes if n.op == "call_function").meta)
+        program = program.run_decompositions()
+        self.check(program, {}, ["directions", "roles", "tokens"])
+        # torch keeps neither modules nor directions in a joint program.
+        self.check(_export_forward_backward(program),
+                   {"roles": "inputs: 4 parameter, 1 user; outputs: 4 grad, 1 loss"},
+                   ["modules", "directions", "tokens"])
+
+
+class Refusals(unittest.TestCase):
+    def test_what_cannot_be_traced_is_named(self):
+        import torch
+        model = torch.nn.Linear(4, 1)
+        x = torch.randn(3, 4)
+        for step, inputs, more, message in [
+                (lambda m, x: m(x), {"x": x}, {}, "does not return a loss"),
+                (lambda m, x: (m(x).sum(), "text"), {"x": x}, {}, "returns a str behind the loss"),
+                (lambda m, x: m(x).sum(), {"x": x, "y": object()}, {}, "input 'y' of the step is a object"),
+                (lambda m, x: m(x).sum(), {"x": x}, {"tokens": {"z": 0}}, "tokens= names 'z', which is no input"),
+                (lambda m, x: m(x).sum(), {"x": x}, {"groups": {"ep": None}}, "torch.distributed is not initialised")]:
+            with self.subTest(message), self.assertRaisesRegex(epweave.UsageError, message):
+                epweave.trace(step, model, inputs, **more)
+
+    def test_step_of_positional_inputs_runs_as_traced(self):
+        import torch
+        model = torch.nn.Linear(4, 1)
+        x = torch.randn(3, 4)
+        traced = epweave.trace(lambda model, rows: model(rows).sum(), model, [x], tokens={"rows": 0})
+        self.assertEqual([role.get("which") for role in traced.inputs], [None, None, "rows"])
+        loss, gradients = traced(model, [x])
+        self.assertEqual(loss, model(x).sum())
+        self.assertTrue(torch.equal(gradients["weight"], x.sum(0, keepdim=True)))
+        with self.assertRaisesRegex(epweave.UsageError, "the inputs are"):
+            traced(model, {"rows": x})
+        with self.assertRaisesRegex(epweave.UsageError, "other parameters or buffers"):
+            traced(torch.nn.Linear(4, 1, bias=False), [x])
+
+
+def doctor(path):
+    command = [epweave.find_program("epweave"), "doctor", str(path), "--json"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    return done.returncode, json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--rank"]:
+        run_rank(int(sys.argv[2]), sys.argv[3])
+    else:
+        unittest.main()

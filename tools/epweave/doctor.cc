@@ -1,0 +1,395 @@
+#include "doctor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/collectives.h"
+#include "analysis/module_path.h"
+#include "analysis/world.h"
+#include "base/error.h"
+#include "ops/op.h"
+#include "placement/token_extent.h"
+#include "replay/inputs/recipe_advice.h"
+
+namespace epweave::cli {
+namespace {
+
+constexpr std::size_t kShownCases = 3;
+constexpr std::string_view kAnnotate = "epweave.annotate(graph_module)  # before epweave.export";
+constexpr std::string_view kTrace = "step = epweave.trace(step_function, model, inputs)";
+
+struct TopicUse {
+  std::string_view name;  // of a pass, or of what else reads a graph
+  std::vector<std::string_view> topics;
+};
+
+const std::vector<TopicUse>& topic_uses() {
+  static const std::vector<TopicUse> uses = {
+      {"memory-policy", {"modules", "directions"}},
+      {"cpu-offload", {"modules", "directions"}},
+      {"recompute", {"directions"}},
+      {"symbolize", {"roles"}},
+      {"chunk", {"modules", "directions", "tokens", "operators"}},
+      {"choose-chunks", {"modules", "directions", "tokens", "operators"}},
+      {"mark-eager-chunks", {"modules", "directions"}},
+      {"isolate-ep-pg", {"exchanges", "groups"}},
+      {"reassign-pgs", {"groups"}},
+      {"bucket", {"modules", "directions", "groups"}},
+      {"overlap-ep", {"modules", "directions", "exchanges"}},
+      {"schedule", {"directions", "groups"}},
+      {"specialize", {"groups"}},
+      {"partition", {"directions", "roles"}},
+      {"replay", {"roles", "groups", "operators", "inputs"}},
+  };
+  return uses;
+}
+
+// One walk over the step: what the findings count.
+struct Survey {
+  std::size_t forward = 0, backward = 0;              // calls
+  std::size_t named_forward = 0, named_backward = 0;  // of which say their module
+  std::vector<NodeId> exchanges;                      // all-to-alls
+  std::vector<NodeId> launches;
+  std::map<std::string_view, std::size_t> unknown;  // targets without a row in the op table
+};
+
+Survey survey(const Graph& graph) {
+  Survey found;
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.kind != NodeKind::kCall) continue;
+    ++(node.is_backward() ? found.backward : found.forward);
+    if (node.module) ++(node.is_backward() ? found.named_backward : found.named_forward);
+    if (node.op == nullptr) {
+      ++found.unknown[graph.text(node.target)];
+      continue;
+    }
+    if (node.op->family == OpFamily::kAllToAll) found.exchanges.push_back(id);
+    if (is_launch(node)) found.launches.push_back(id);
+  }
+  return found;
+}
+
+bool is_labelled(const Node& node) {
+  return node.ep.token_exchange || node.ep.token_count_exchange;
+}
+
+bool moves_tokens(const Graph& graph, const Node& node) {
+  const TensorType* type = tensor_of(*graph.context, node.type);
+  return !node.ep.token_count_exchange && (type == nullptr || is_floating(type->dtype));
+}
+
+// --------------------------------------------------------------------------- roots
+
+// "layers.0.moe" of layers.0.moe.dispatcher and layers.0.moe.experts.
+std::string common_path(const std::string& a, const std::string& b) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i <= a.size() && i <= b.size(); ++i) {
+    const bool a_ends = i == a.size() || a[i] == '.', b_ends = i == b.size() || b[i] == '.';
+    if (a_ends && b_ends) end = i;
+    if (i == a.size() || i == b.size() || a[i] != b[i]) break;
+  }
+  return a.substr(0, end);
+}
+
+// Up to and with the first number: the exchanges of one layer are of one module.
+std::string layer_of(std::string_view path) {
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find('.', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of("0123456789") == part.npos)
+      return std::string(path.substr(0, end));
+    begin = end + 1;
+  }
+  return std::string(path);
+}
+
+std::vector<std::string> find_roots(const Graph& graph, const Survey& seen) {
+  std::map<std::string, std::string> of_layer;
+  for (NodeId id : seen.exchanges) {
+    const Node& node = graph.step().nodes[id];
+    if (!node.module || !moves_tokens(graph, node)) continue;
+    const std::string path(graph.text(node.module));
+    const auto [at, is_new] = of_layer.emplace(layer_of(path), path);
+    if (!is_new) at->second = common_path(at->second, path);
+  }
+  std::set<std::string> roots;
+  for (const auto& [layer, path] : of_layer) roots.insert(generic_module(path));
+  return {roots.begin(), roots.end()};
+}
+
+// --------------------------------------------------------------------------- findings
+
+std::string count_of(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string describe(const Graph& graph, const Node& node) {
+  const Site site = site_of(graph, node);
+  return fmt::format("%{} ({}){}", site.node, site.op, site.source.empty() ? "" : " at " + site.source);
+}
+
+Finding check_modules(const Survey& seen, const std::vector<std::string>& roots) {
+  const std::size_t calls = seen.forward + seen.backward, named = seen.named_forward + seen.named_backward;
+  Finding finding{"modules", Health::kHas, fmt::format("{} of {} calls say their module", named, calls),
+                  {},        {},           {}};
+  if (!roots.empty()) finding.found += fmt::format("; tokens are exchanged in {}", fmt::join(roots, ", "));
+  const bool lacks_backward = seen.backward != 0 && seen.named_backward == 0;
+  if (calls == 0 || (named != 0 && !lacks_backward)) return finding;
+  finding.health = Health::kLacks;
+  if (named != 0) finding.found += ", and no backward call does";
+  finding.costs = "no pattern of modules selects anything: chunk divides nothing, bucket knows no layers";
+  finding.add = {std::string(kAnnotate) + ", from nn_module_stack and seq_nr",
+                 std::string(kTrace) + "  # names modules itself"};
+  return finding;
+}
+
+bool has_output(const Graph& graph, std::string_view role) {
+  return std::ranges::any_of(graph.outputs,
+                             [&](const OutputRole& output) { return graph.text(output.role) == role; });
+}
+
+Finding check_directions(const Graph& graph, const Survey& seen) {
+  Finding finding{"directions",
+                  Health::kHas,
+                  fmt::format("{} calls of forward, {} of backward", seen.forward, seen.backward),
+                  {},
+                  {},
+                  {}};
+  if (seen.backward != 0) return finding;
+  finding.health = Health::kLacks;
+  finding.costs =
+      "the graph passes for a forward pass: nothing is recomputed or offloaded, backward's exchanges are "
+      "scheduled as forward's, and partition declines it";
+  if (has_output(graph, "grad")) finding.add.push_back(std::string(kAnnotate) + ", from partitioner_tag");
+  finding.add.push_back(std::string(kTrace) + "  # forward, loss and backward");
+  return finding;
+}
+
+Finding check_roles(const Graph& graph) {
+  std::map<std::string_view, std::size_t> inputs, outputs;
+  for (const InputRole& input : graph.inputs) ++inputs[graph.text(input.role)];
+  for (const OutputRole& output : graph.outputs) ++outputs[graph.text(output.role)];
+  const auto list = [](const std::map<std::string_view, std::size_t>& counts) {
+    std::vector<std::string> words;
+    for (const auto& [role, count] : counts)
+      words.push_back(fmt::format("{} {}", count, role.empty() ? "without role" : role));
+    return words.empty() ? std::string("none") : fmt::format("{}", fmt::join(words, ", "));
+  };
+  Finding finding{"roles", Health::kHas, fmt::format("inputs: {}; outputs: {}", list(inputs), list(outputs)),
+                  {},      {},           {}};
+  const bool lacks_inputs = !inputs.contains("parameter"),
+             lacks_outputs = !outputs.contains("loss") && !outputs.contains("grad");
+  if (!lacks_inputs && !lacks_outputs) return finding;
+  finding.health = Health::kLacks;
+  finding.costs =
+      "parameters pass for a batch: the replay gives each rank others, symbolize looks for tokens among "
+      "them, "
+      "and partition cannot tell gradients from results";
+  if (lacks_inputs)
+    finding.add.push_back(
+        R"(epweave.export(.., inputs=[{"role": "parameter", "fqn": "embed.weight"}, .., {"role": "user", "which": "tokens"}]))");
+  if (lacks_outputs)
+    finding.add.push_back(
+        R"(epweave.export(.., outputs=[{"role": "loss"}, {"role": "grad", "fqn": "embed.weight"}, ..]))");
+  finding.add.push_back(std::string(kTrace) + "  # finds the roles itself");
+  return finding;
+}
+
+// The user's inputs that may count tokens: integers with a dimension, else any tensor with one.
+std::vector<std::string> find_token_inputs(const Graph& graph) {
+  std::vector<std::string> integers, others;
+  std::size_t position = 0;
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.kind != NodeKind::kPlaceholder) break;
+    const InputRole* role = position < graph.inputs.size() ? &graph.inputs[position] : nullptr;
+    ++position;
+    if (role != nullptr && role->role && graph.text(role->role) != "user") continue;
+    const TensorType* type = tensor_of(*graph.context, node.type);
+    if (type == nullptr || type->rank() == 0) continue;
+    const StringId name = role != nullptr && role->which ? role->which : node.name;
+    (is_floating(type->dtype) ? others : integers).emplace_back(graph.text(name));
+  }
+  return integers.empty() ? others : integers;
+}
+
+Finding check_tokens(const Graph& graph, const Survey& seen) {
+  Finding finding{"tokens", Health::kHas, {}, {}, {}, {}};
+  Facts facts(graph);
+  const TokenExtents extents(graph, facts);
+  if (!extents.symbols().empty()) {
+    std::vector<std::string_view> names;
+    for (StringId symbol : extents.symbols()) names.push_back(graph.text(symbol));
+    finding.found = fmt::format("counted by {}", fmt::join(names, ", "));
+    return finding;
+  }
+  const std::vector<std::string> inputs = find_token_inputs(graph);
+  finding.found = inputs.empty() ? "no user input has a dimension" : "extents are numbers; user inputs: ";
+  for (std::size_t i = 0; i < std::min(kShownCases, inputs.size()); ++i)
+    finding.found += fmt::format("{}{}", i == 0 ? "" : ", ", inputs[i]);
+  if (inputs.size() > kShownCases) finding.found += fmt::format(" and {} more", inputs.size() - kShownCases);
+  finding.health = inputs.empty() && seen.exchanges.empty() ? Health::kNone : Health::kLacks;
+  if (finding.health == Health::kNone) return finding;
+  finding.costs = "chunk finds no dimension to divide";
+  const std::vector<std::string> shown =
+      inputs.empty() ? std::vector<std::string>{"tokens"}
+                     : std::vector<std::string>(
+                           inputs.begin(), inputs.begin() + std::min<std::ptrdiff_t>(2, std::ssize(inputs)));
+  finding.add = {
+      fmt::format("symbolize{{inputs=[{}:0]}}  # ahead of chunk in the pipeline; dimension 0 counts tokens",
+                  fmt::join(shown, ":0,")),
+      fmt::format("epweave.trace(.., tokens={{\"{}\": 0}})  # a symbol from the start",
+                  fmt::join(shown, "\": 0, \""))};
+  return finding;
+}
+
+void add_case(Finding& finding, std::size_t count, std::string text) {
+  if (count < kShownCases) finding.cases.push_back(std::move(text));
+}
+
+Finding check_exchanges(const Graph& graph, const Survey& seen) {
+  Finding finding{"exchanges", Health::kHas, {}, {}, {}, {}};
+  if (seen.exchanges.empty()) {
+    finding.health = Health::kNone;
+    finding.found =
+        "no all-to-all: a dense model, or expert parallelism was off; there is no token exchange to hide";
+    return finding;
+  }
+  std::size_t tokens = 0, counts = 0, bare = 0;
+  for (NodeId id : seen.exchanges) {
+    const Node& node = graph.step().nodes[id];
+    if (is_labelled(node)) {
+      ++(node.ep.token_exchange ? tokens : counts);
+      continue;
+    }
+    // A wait's label is as good where a scheduler has moved it there.
+    if (node.ep.token_exchange_wait) continue;
+    add_case(finding, bare++, describe(graph, node));
+  }
+  finding.found =
+      fmt::format("{}: {} of tokens, {} of counts{}", count_of(seen.exchanges.size(), "all-to-all"), tokens,
+                  counts, bare == 0 ? "" : fmt::format(", {} without a label", bare));
+  if (bare == 0) return finding;
+  finding.health = Health::kLacks;
+  finding.costs = "isolate-ep-pg leaves them on their group, and overlap-ep does not schedule around them";
+  finding.add = {
+      std::string(kAnnotate) + "; pairs dispatch and combine by their split sizes",
+      R"(with torch.fx.traceback.annotate({"EP_token_exchange": "dispatch"}):  # or "combine", in the model)"};
+  return finding;
+}
+
+Finding check_groups(const Graph& graph, const Survey& seen) {
+  Finding finding{"groups", Health::kHas, {}, {}, {}, {}};
+  if (seen.launches.empty()) {
+    finding.health = Health::kNone;
+    finding.found = "no collective";
+    return finding;
+  }
+  const World world = derive_world(graph);
+  std::set<std::string> names;
+  std::size_t looked_up = 0, bad = 0;
+  for (const Launch& launch : find_launches(*graph.context, graph.step())) {
+    if (launch.group.is_node()) {
+      ++looked_up;
+      continue;
+    }
+    const std::string name(name_of_group(*graph.context, graph.step(), launch.group));
+    if (!names.insert(name).second) continue;
+    const auto found = world.groups.find(name);
+    if (found == world.groups.end())
+      add_case(finding, bad++,
+               fmt::format("group \"{}\" of {} is not in the table", name,
+                           describe(graph, graph.step().nodes[launch.node])));
+    else if (!found->second.problem.empty())
+      add_case(finding, bad++, fmt::format("group \"{}\": {}", name, found->second.problem));
+  }
+  finding.found = names.empty() ? "looked up in meshes" : count_of(names.size(), "group") + " in use";
+  if (looked_up != 0 && !names.empty()) finding.found += ", others looked up in meshes";
+  finding.found += ", of " + count_of(world.size, "rank");
+  if (bad == 0) return finding;
+  finding.health = Health::kLacks;
+  finding.found += fmt::format("; {} not known on all of them", bad);
+  finding.costs =
+      "collectives of other ranks cannot be told: no replay, and no check of ranks against each other";
+  finding.add = {
+      R"(epweave.trace(.., groups={"ep": mesh})  # a DeviceMesh, or a process group of all its axis)",
+      R"(epweave.export(.., process_groups=[{"name": "1", "ranks": [0, 1], "axes": ["ep"]}], info={"rank": 0, "world_size": 2}))"};
+  return finding;
+}
+
+Finding check_operators(const Survey& seen) {
+  Finding finding{"operators", Health::kHas, "all are in the op table", {}, {}, {}};
+  if (seen.unknown.empty()) return finding;
+  std::size_t calls = 0, shown = 0;
+  std::vector<std::string> decomposed;
+  for (const auto& [target, count] : seen.unknown) {
+    calls += count;
+    add_case(finding, shown++, fmt::format("{} ({})", target, count_of(count, "call")));
+    if (target.starts_with("aten.")) decomposed.push_back(fmt::format("torch.ops.{}", target));
+  }
+  finding.health = Health::kLacks;
+  finding.found = fmt::format("{} of {} that the op table lacks", count_of(calls, "call"),
+                              count_of(seen.unknown.size(), "target"));
+  finding.costs =
+      "their types are not checked, chunk declines modules that have them, and the replay cannot execute "
+      "them";
+  if (!decomposed.empty())
+    finding.add = {fmt::format("epweave.trace(.., decompositions=torch._decomp.get_decompositions([{}]))",
+                               fmt::join(decomposed, ", ")),
+                   "epweave.export(program.run_decompositions(), ..)  # of a program of torch.export"};
+  finding.add.push_back("a row in src/ops/op_table.cc (docs/adding.md)");
+  return finding;
+}
+
+Finding check_inputs(const Graph& graph) {
+  Finding finding{"inputs", Health::kHas, "the replay can make all of them", {}, {}, {}};
+  const std::vector<replay::RecipeAdvice> advice = replay::advise_rows(graph);
+  if (advice.empty()) return finding;
+  std::vector<std::string> rows;
+  for (const replay::RecipeAdvice& row : advice) {
+    add_case(finding, rows.size(),
+             fmt::format("%{}: {}", graph.text(graph.step().nodes[row.input].name), row.problem));
+    rows.push_back(row.row);
+  }
+  finding.health = Health::kLacks;
+  finding.found = fmt::format("{} that the replay cannot make by itself", advice.size());
+  finding.costs = "epweave-replay refuses the graph without a recipe";
+  finding.add = {fmt::format("a file for --recipe: {}", replay::recipe_of(rows))};
+  return finding;
+}
+
+}  // namespace
+
+const Finding& Diagnosis::of(std::string_view topic) const {
+  const auto found = std::ranges::find(findings, topic, &Finding::topic);
+  EPWEAVE_CHECK(found != findings.end());
+  return *found;
+}
+
+Diagnosis diagnose(const Graph& graph) {
+  const Survey seen = survey(graph);
+  Diagnosis diagnosis;
+  diagnosis.roots = find_roots(graph, seen);
+  diagnosis.findings = {check_modules(seen, diagnosis.roots),
+                        check_directions(graph, seen),
+                        check_roles(graph),
+                        check_tokens(graph, seen),
+                        check_exchanges(graph, seen),
+                        check_groups(graph, seen),
+                        check_operators(seen),
+                        check_inputs(graph)};
+  return diagnosis;
+}
+
+std::vector<std::string_view> topics_of(std::string_view name) {
+  for (const TopicUse& use : topic_uses())
+    if (use.name == name) return use.topics;
+  return {};
+}
+
+}  // namespace epweave::cli
