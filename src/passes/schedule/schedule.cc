@@ -10,6 +10,7 @@
 #include "cost/live_bytes.h"
 #include "cost/member_prices.h"
 #include "cost/simulate.h"
+#include "passes/coordinates.h"
 #include "passes/overlap_ep/overlap_ep_movement.h"
 #include "passes/record.h"
 #include "passes/schedule/search_order.h"
@@ -44,6 +45,13 @@ DecisionModel model_decision(const Graph& graph, const ScheduleOptions& options)
   if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
   model.uneven_groups = price_for_all_members(graph, model.step);
   return model;
+}
+
+// Without what only serves to hold for every rank.
+std::size_t count_scheduled(const Graph& graph, const StepModel& model) {
+  const IdSet<NodeId> of_rank = find_rank_nodes(*graph.context, graph.step());
+  return model.size() - static_cast<std::size_t>(std::ranges::count_if(
+                            model.nodes, [&](NodeId id) { return of_rank.contains(id); }));
 }
 
 struct Predicted {
@@ -174,7 +182,9 @@ MemoryBudget parse_memory_budget(std::string_view text) {
   return {};
 }
 
-Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options) {
+Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& options) {
+  Graph graph = given_graph;
+  hoist_rank_nodes(graph);
   constexpr std::size_t kQuick = 8;
   const StepModel model = model_decision(graph, options).step;
   const Predicted given = predict(model, given_order(model));
@@ -185,21 +195,24 @@ Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options) 
   return {given.seconds, result.seconds, given.peak, result.peak, found.fits && result.peak <= budget};
 }
 
-PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
+PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
+  Graph graph = given_graph;
+  hoist_rank_nodes(graph);
   const DecisionModel decision = model_decision(graph, options);
   const StepModel& model = decision.step;
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = budget_of(options.memory, given.peak);
   const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
-  SearchOptions search = plan_search(options.effort, model.size());
+  SearchOptions search = plan_search(options.effort, count_scheduled(graph, model));
   search.budget = budget;
   const FoundOrder found = search_order(problem, search);
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
   if (!fits && given.peak > budget) refuse_memory(budget, given, found.least_peak);
 
-  PassResult pass{graph};
+  PassResult pass{given_graph};
   if (fits && (result.seconds < given.seconds || given.peak > budget)) {
+    pass.graph = graph;
     pass.graph.step().order = nodes_of(model, found.order);
     prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), options.rules);
     const std::size_t moved = record_moves(graph, model, pass.graph);

@@ -158,7 +158,8 @@ class OrderSearch {
       if (!p_.is_timed(i)) continue;
       const double place = p_.is_backward[i] ? p_.part[i] : -p_.part[i];
       priority[i] +=
-          compute_ * (setting.lead * place + setting.noise * noise_of(setting.seed, i)) + offsets[p_.role[i]];
+          compute_ * (setting.lead * place + setting.noise * noise_of(setting.seed, p_.number[i])) +
+          offsets[p_.role[i]];
     }
     return schedule_list(p_, live_, std::move(priority), options_of(setting));
   }
