@@ -53,6 +53,8 @@ class Program:
 def trace(options, folder: pathlib.Path, name: str, *more: str) -> tuple[pathlib.Path | None, str]:
     """The traced graph, or why torchtitan does not give one."""
     out = folder / f"{name}.epw"
+    if out.exists():
+        return out, ""
     words = [sys.executable, HERE / "trace_torchtitan.py", "--model", options.model, "--dp-shard", options.dp_shard,
              "--tp", options.tp, "--ep", options.ep, "--static", "-o", out, *more]
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
@@ -149,7 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tp", type=int, default=2)
     parser.add_argument("--ep", type=int, default=1)
     parser.add_argument("--epweave", default="epweave", metavar="PROGRAM")
-    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the graphs here")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the graphs here, and take traces that are here already")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     if options.dp_shard * options.tp < 2:

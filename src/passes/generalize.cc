@@ -28,17 +28,26 @@ bool may_differ(std::string_view key) {
   return std::ranges::find(kKeys, key) != std::end(kKeys) || key == kRankGroupsKey || key == kRankAgnosticKey;
 }
 
-void require_same_info(const Graph& a, const Graph& b, Rank rank) {
+// What one of them records of the job, and the other does not or otherwise.
+std::optional<std::string_view> find_other_info(const Graph& a, const Graph& b) {
   const Context& context = *a.context;
-  if (!a.info.is(ArgKind::kDict)) return;
+  if (!a.info.is(ArgKind::kDict)) return std::nullopt;
   const auto items = context.args.children(a.info);
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     if (!items[i].is(ArgKind::kText) || may_differ(context.text(items[i].as_name()))) continue;
     const Arg* other = find_entry(context, b.info, context.text(items[i].as_name()));
     if (other == nullptr || !context.args.equal(items[i + 1], *other))
-      throw InputError(fmt::format("rank {}'s graph is of another job: its info '{}' differs from rank {}'s",
-                                   rank, context.text(items[i].as_name()), read_world(a).file_rank));
+      return context.text(items[i].as_name());
   }
+  return std::nullopt;
+}
+
+void require_same_info(const Graph& a, const Graph& b, Rank rank) {
+  auto key = find_other_info(a, b);
+  if (!key) key = find_other_info(b, a);
+  if (key)
+    throw InputError(fmt::format("rank {}'s graph is of another job: its info '{}' differs from rank {}'s",
+                                 rank, *key, own_rank(a)));
 }
 
 std::vector<World> read_worlds(const std::vector<Graph>& graphs) {
