@@ -29,7 +29,7 @@ void sort_members(const Body& body, const SideTable<StringId, std::uint32_t>& mo
 
 class Bucketer {
  public:
-  // The graph is `result`'s.
+  // `graph` is equal to `result`'s.
   Bucketer(const Graph& graph, PassResult& result, GroupCoordinates coordinates)
       : result_(result),
         graph_(result.graph),

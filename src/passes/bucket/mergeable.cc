@@ -85,8 +85,8 @@ class Finder {
         body_(graph.step()),
         inputs_(inputs),
         users_(users),
-        world_size_(read_world(graph).size),
         is_rank_agnostic_(is_rank_agnostic(graph)),
+        world_size_(is_rank_agnostic_ ? read_world(graph).size : 0),
         rank_nodes_(find_rank_nodes(context_, body_)),
         input_behind_(context_, body_, inputs, rank_nodes_),
         unread_(find_unread(body_, inputs, users, rank_nodes_)),
@@ -209,8 +209,8 @@ class Finder {
   const Body& body_;
   const NodeLists& inputs_;
   const NodeLists& users_;
-  std::uint32_t world_size_;
   bool is_rank_agnostic_;
+  std::uint32_t world_size_;  // where it is
   IdSet<NodeId> rank_nodes_;
   InputBehind input_behind_;
   IdSet<NodeId> unread_;
