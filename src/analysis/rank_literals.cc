@@ -450,10 +450,9 @@ class LiteralFinder {
     const bool from_below = use == NumberUse::kAtLeast || use == NumberUse::kAbove;
     for (NodeId user : users[id]) {
       const Node& combining = body_.nodes[user];
-      if (combining.op == nullptr || combining.op->family != OpFamily::kElementwise) continue;
-      const std::string_view target = context_.text(combining.target);
-      if (target.find("_and") != std::string_view::npos) return !from_below;
-      if (target.find("_or") != std::string_view::npos) return from_below;
+      const Conjunction conjunction =
+          combining.op != nullptr ? conjunction_of(*combining.op) : Conjunction::kNone;
+      if (conjunction != Conjunction::kNone) return from_below == (conjunction == Conjunction::kEither);
     }
     return !(number.is_int() && number.as_int() == lower);
   }

@@ -16,7 +16,7 @@ class ChainWalker {
   void find(NodeId input, std::vector<UnshardChain>& chains) const {
     if (const NodeId gather = find_last_gather(input)) return add(input, gather, chains);
     for (NodeId user : users_[input]) {
-      if (!reads_one_value(user)) continue;
+      if (!reads_one_value(user) || has_family(user, OpFamily::kMesh)) continue;
       if (const NodeId gather = find_last_gather(user)) add(input, gather, chains);
     }
   }
@@ -32,10 +32,11 @@ class ChainWalker {
                                  [&](NodeId input) { return !has_family(input, OpFamily::kMesh); }) <= 1;
   }
 
-  // The only user, where that reads nothing else.
+  // The only user, where that reads nothing else. What is looked up in a mesh is no parameter.
   NodeId next(NodeId id) const {
     const auto users = users_[id];
-    return users.size() == 1 && reads_one_value(users.front()) ? users.front() : NodeId();
+    const bool goes_on = users.size() == 1 && reads_one_value(users.front());
+    return goes_on && !has_family(users.front(), OpFamily::kMesh) ? users.front() : NodeId();
   }
 
   NodeId find_last_gather(NodeId start) const {

@@ -138,11 +138,16 @@ std::optional<GroupRule> find_group_rule(const std::vector<Rank>& members, std::
   return rule;
 }
 
+Rank own_rank(const Graph& graph) {
+  const Arg* rank = find_entry(*graph.context, graph.info, "rank");
+  if (rank == nullptr || !rank->is_int()) return 0;
+  return static_cast<Rank>(std::clamp<std::int64_t>(rank->as_int(), 0, kMostRanks));
+}
+
 World read_world(const Graph& graph, std::uint32_t ranks) {
   const Context& context = *graph.context;
   World world;
-  if (const Arg* rank = find_entry(context, graph.info, "rank"); rank != nullptr && rank->is_int())
-    world.file_rank = static_cast<Rank>(std::clamp<std::int64_t>(rank->as_int(), 0, kMostRanks));
+  world.file_rank = own_rank(graph);
   std::uint32_t recorded = 0;
   if (const Arg* size = find_entry(context, graph.info, "world_size"); size != nullptr && size->is_int())
     recorded = static_cast<std::uint32_t>(std::clamp<std::int64_t>(size->as_int(), 0, kMostRanks + 1));

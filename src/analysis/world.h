@@ -65,6 +65,9 @@ struct World {
   std::map<std::string, GroupMembers> groups;  // by name
 };
 
+// The rank whose view the graph is: info.rank, else 0.
+Rank own_rank(const Graph& graph);
+
 // Size, meshes and the file's own rank alone, without groups. Throws InputError for more than 65,536 ranks.
 World read_world(const Graph& graph, std::uint32_t ranks = 0);
 

@@ -7,6 +7,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
+#include "analysis/world.h"
 #include "ops/bind.h"
 #include "ops/traffic.h"
 
@@ -14,14 +15,6 @@ namespace epweave {
 namespace {
 
 constexpr double kMicro = 1e-6;
-
-const Arg* find_entry(const Context& context, Arg dict, std::string_view key) {
-  if (!dict.is(ArgKind::kDict)) return nullptr;
-  const auto entries = context.args.children(dict);
-  for (std::size_t i = 0; i + 1 < entries.size(); i += 2)
-    if (entries[i].is(ArgKind::kText) && context.text(entries[i].as_name()) == key) return &entries[i + 1];
-  return nullptr;
-}
 
 std::int64_t number_entry(const Context& context, Arg dict, std::string_view key) {
   const Arg* value = find_entry(context, dict, key);
@@ -82,7 +75,7 @@ Pricer::Pricer(const Graph& graph, const Cluster& cluster, Extents& extents)
       cluster_(cluster),
       extents_(extents),
       costs_(graph, extents) {
-  rank_ = number_entry(context_, graph.info, "rank");
+  rank_ = own_rank(graph);
   if (const Arg* options = find_entry(context_, graph.info, "options"))
     document_ = number_entry(context_, *options, "ctx");
 }
@@ -405,7 +398,7 @@ StepGroup Pricer::group_of(Arg group) const {
   const MemberCounts members = count_members(*row, cluster_);
   found.ranks = static_cast<std::uint32_t>(row->ranks.size());
   found.nodes = static_cast<std::uint32_t>(members.size());
-  const auto mine = members.find(node_of(static_cast<std::uint32_t>(rank_), cluster_));
+  const auto mine = members.find(node_of(rank_, cluster_));
   // A rank that is not a member stands for one where most members are.
   found.local_ranks = 0;
   for (const auto& [node, count] : members) found.local_ranks = std::max(found.local_ranks, count);

@@ -92,7 +92,7 @@ class Pricer {
   const Cluster& cluster_;
   Extents& extents_;
   CostModel costs_;
-  std::int64_t rank_ = 0;
+  std::uint32_t rank_ = 0;
   std::int64_t document_ = 0;  // tokens that a token sees at most, by the trace's options; 0: not said
   SideTable<TypeId, Range> ranges_;
   std::vector<PricedTensor> tensors_;

@@ -15,4 +15,15 @@ NumberUse number_use_of(const OpInfo& op) {
   return NumberUse::kNone;
 }
 
+Conjunction conjunction_of(const OpInfo& op) {
+  // With their forms in place.
+  static constexpr std::pair<std::string_view, Conjunction> kPackets[] = {
+      {"aten.__and__", Conjunction::kBoth},     {"aten.__or__", Conjunction::kEither},
+      {"aten.bitwise_and", Conjunction::kBoth}, {"aten.bitwise_or", Conjunction::kEither},
+      {"aten.logical_and", Conjunction::kBoth}, {"aten.logical_or", Conjunction::kEither}};
+  for (const auto& [packet, conjunction] : kPackets)
+    if (op.target.starts_with(packet)) return conjunction;
+  return Conjunction::kNone;
+}
+
 }  // namespace epweave

@@ -22,4 +22,8 @@ inline bool is_bound(NumberUse use) {
   return use != NumberUse::kNone && !is_shift(use);
 }
 
+// Whether the call holds where both operands do, or where one of them does.
+enum class Conjunction : std::uint8_t { kNone, kBoth, kEither };
+Conjunction conjunction_of(const OpInfo& op);
+
 }  // namespace epweave

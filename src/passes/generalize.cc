@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
@@ -14,6 +13,7 @@
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
+#include "passes/coordinates.h"
 
 namespace epweave {
 namespace {
@@ -28,17 +28,26 @@ bool may_differ(std::string_view key) {
   return std::ranges::find(kKeys, key) != std::end(kKeys) || key == kRankGroupsKey || key == kRankAgnosticKey;
 }
 
-void require_same_info(const Graph& a, const Graph& b, Rank rank) {
+// What one of them records of the job, and the other does not or otherwise.
+std::optional<std::string_view> find_other_info(const Graph& a, const Graph& b) {
   const Context& context = *a.context;
-  if (!a.info.is(ArgKind::kDict)) return;
+  if (!a.info.is(ArgKind::kDict)) return std::nullopt;
   const auto items = context.args.children(a.info);
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     if (!items[i].is(ArgKind::kText) || may_differ(context.text(items[i].as_name()))) continue;
     const Arg* other = find_entry(context, b.info, context.text(items[i].as_name()));
     if (other == nullptr || !context.args.equal(items[i + 1], *other))
-      throw InputError(fmt::format("rank {}'s graph is of another job: its info '{}' differs from rank {}'s",
-                                   rank, context.text(items[i].as_name()), read_world(a).file_rank));
+      return context.text(items[i].as_name());
   }
+  return std::nullopt;
+}
+
+void require_same_info(const Graph& a, const Graph& b, Rank rank) {
+  auto key = find_other_info(a, b);
+  if (!key) key = find_other_info(b, a);
+  if (key)
+    throw InputError(fmt::format("rank {}'s graph is of another job: its info '{}' differs from rank {}'s",
+                                 rank, *key, own_rank(a)));
 }
 
 std::vector<World> read_worlds(const std::vector<Graph>& graphs) {
@@ -214,13 +223,11 @@ class AffineSolver {
 
 // --------------------------------------------------------------------------- new nodes
 
-// Coordinates and functions of them, at the front of the step; each made once.
+// Functions of coordinates, at the front of the step; each made once.
 class PlaceWriter {
  public:
   PlaceWriter(Graph& graph, const Axes& axes, std::uint32_t world_size)
-      : graph_(graph), context_(*graph.context), axes_(axes), world_size_(world_size) {
-    for (NodeId id : graph.step().order) names_.insert(graph.step().nodes[id].name);
-  }
+      : axes_(axes), coordinates_(graph, world_size, "generalize") {}
 
   // A node whose value is the function's on each rank.
   NodeId write(const Affine& function) {
@@ -231,129 +238,24 @@ class PlaceWriter {
       if (function.terms.size() > 1 || function.offset != 0) {
         term = write({0, {{axis, scale}}});
       } else {
-        term = coordinate(axis);
-        if (scale != 1) term = number("operator.mul", term, Arg::integer(scale));
+        const GeneralizeAxis& of = axes_.all()[axis];
+        term = coordinates_.coordinate(of.name, {of.stride, of.extent});
+        if (scale != 1) term = coordinates_.number("operator.mul", term, Arg::integer(scale));
       }
-      value = value ? number("operator.add", value, Arg::node(term)) : term;
+      value = value ? coordinates_.number("operator.add", value, Arg::node(term)) : term;
     }
-    if (function.offset != 0) value = number("operator.add", value, Arg::integer(function.offset));
+    if (function.offset != 0)
+      value = coordinates_.number("operator.add", value, Arg::integer(function.offset));
     return functions_[function] = value;
   }
 
-  // Behind the inputs.
-  void place() {
-    std::vector<NodeId>& order = graph_.step().order;
-    const auto at = std::ranges::find_if(
-        order, [&](NodeId id) { return graph_.step().nodes[id].kind != NodeKind::kPlaceholder; });
-    order.insert(at, made_.begin(), made_.end());
-  }
-
-  NodeId add(Node node, const std::string& name) {
-    node.name = fresh_name(name);
-    resolve_op(context_, node);
-    if (!graph_.origins.empty()) {
-      const Provenance record{.pass = graph_.intern("generalize"), .role = ProvenanceRole::kAdded};
-      append_provenance(context_, node, record);
-    }
-    return graph_.step().nodes.push_back(node);
-  }
+  void place() { coordinates_.place(); }
+  NodeId add(const Node& node, const std::string& name) { return coordinates_.add(node, name); }
 
  private:
-  StringId fresh_name(const std::string& base) {
-    StringId name = graph_.intern(base);
-    for (int i = 1; !names_.insert(name).second; ++i) name = graph_.intern(fmt::format("{}_{}", base, i));
-    return name;
-  }
-
-  NodeId number(std::string_view target, NodeId a, Arg b) {
-    Node node;
-    node.target = graph_.intern(target);
-    const Arg args[] = {Arg::node(a), b};
-    node.args = context_.args.add(args);
-    const std::string_view what = target.substr(target.find('.') + 1);
-    const NodeId id = add(node, fmt::format("{}_{}_{}", graph_.text(graph_.step().nodes[a].name), what,
-                                            b.is_int() ? std::to_string(b.as_int()) : "c"));
-    Facts facts(graph_);
-    graph_.step().nodes[id].type = infer_type(facts, graph_, graph_.step(), graph_.step().nodes[id]);
-    made_.push_back(id);
-    return id;
-  }
-
-  NodeId coordinate(std::size_t index) {
-    if (const auto known = coordinates_.find(index); known != coordinates_.end()) return known->second;
-    const GeneralizeAxis& axis = axes_.all()[index];
-    const NodeId ranks = write_ranks(axis);
-    Node node;
-    node.target = graph_.intern(target_of(MeshCall::kCoordinate));
-    const Arg args[] = {Arg::node(ranks), Arg::integer(1)};
-    node.args = context_.args.add(args);
-    const StringId symbol = add_symbol(axis);
-    node.type = context_.types.intern({.kind = TypeKind::kScalar,
-                                       .expr = context_.exprs.parse(graph_.text(symbol)),
-                                       .py_type = graph_.intern("SymInt")});
-    NodeExtra extra;
-    extra.bindings.push_back({symbol, {}});
-    node.extra = context_.own(std::move(extra));
-    const NodeId id = add(node, fmt::format("coordinate_{}", axis.name));
-    made_.push_back(id);
-    return coordinates_[index] = id;
-  }
-
-  // All ranks, with the axis as dimension 1.
-  NodeId write_ranks(const GeneralizeAxis& axis) {
-    const std::uint32_t outer = world_size_ / (axis.stride * axis.extent);
-    TensorType type{.dtype = DType::kInt32, .device = graph_.intern("cpu")};
-    for (std::int64_t size : {outer, axis.extent, axis.stride})
-      type.sizes.push_back(context_.exprs.number(size));
-    for (std::int64_t stride : {axis.extent * axis.stride, axis.stride, 1U})
-      type.strides.push_back(context_.exprs.number(stride));
-    std::vector<Arg> planes;
-    for (std::uint32_t o = 0, rank = 0; o < outer; ++o) {
-      std::vector<Arg> rows;
-      for (std::uint32_t e = 0; e < axis.extent; ++e) {
-        std::vector<Arg> row;
-        for (std::uint32_t s = 0; s < axis.stride; ++s) row.push_back(Arg::integer(rank++));
-        rows.push_back(context_.args.intern_tree(ArgKind::kList, row));
-      }
-      planes.push_back(context_.args.intern_tree(ArgKind::kList, rows));
-    }
-    Node node;
-    node.kind = NodeKind::kGetAttr;
-    node.type = context_.types.tensor(std::move(type));
-    const std::string name = fmt::format("_ranks_by_{}", axis.name);
-    const Arg fields[] = {Arg::text(graph_.intern(name)), Arg::type_ref(node.type),
-                          context_.args.intern_tree(ArgKind::kList, planes)};
-    node.target = graph_.intern(name);
-    node.attr = context_.args.add_tree(ArgKind::kTensor, fields);
-    const NodeId id = add(node, name);
-    made_.push_back(id);
-    return id;
-  }
-
-  StringId add_symbol(const GeneralizeAxis& axis) {
-    int number = 0;
-    const auto is_taken = [&](StringId name) {
-      return std::ranges::any_of(graph_.symbols, [&](const Symbol& s) { return s.name == name; });
-    };
-    while (is_taken(graph_.intern(fmt::format("u{}", number)))) ++number;
-    Symbol symbol;
-    symbol.name = graph_.intern(fmt::format("u{}", number));
-    symbol.lower = context_.exprs.number(0);
-    symbol.upper = context_.exprs.number(axis.extent - 1);
-    symbol.size_like = true;
-    symbol.unbacked = true;
-    graph_.symbols.push_back(symbol);
-    return symbol.name;
-  }
-
-  Graph& graph_;
-  Context& context_;
   const Axes& axes_;
-  std::uint32_t world_size_;
-  std::set<StringId> names_;
+  CoordinateWriter coordinates_;
   std::map<Affine, NodeId> functions_;
-  std::map<std::size_t, NodeId> coordinates_;
-  std::vector<NodeId> made_;
 };
 
 // --------------------------------------------------------------------------- differences

@@ -16,7 +16,8 @@ namespace {
 // Expressions, types and arguments with the numbers in place; each expression and type is looked at once.
 class Substitution {
  public:
-  Substitution(Context& context, const SymbolNumbers& values) : context_(context), values_(values) {}
+  Substitution(Context& context, const SymbolNumbers& values, bool fold_all)
+      : context_(context), values_(values), fold_all_(fold_all) {}
 
   ExprId expr(ExprId id) {
     if (ExprId known = exprs_[id]) return known;
@@ -65,7 +66,7 @@ class Substitution {
  private:
   TypeId map_type(TypeId id) {
     const Type& before = context_.types[id];
-    if (before.kind == TypeKind::kScalar) {
+    if (before.kind == TypeKind::kScalar && (fold_all_ || !context_.exprs.constant(before.expr))) {
       if (const auto value = constant(id))
         return context_.types.intern({.kind = TypeKind::kValue, .value = *value});
     }
@@ -89,6 +90,7 @@ class Substitution {
 
   Context& context_;
   const SymbolNumbers& values_;
+  bool fold_all_;
   SideTable<ExprId, ExprId> exprs_;
   SideTable<TypeId, TypeId> types_;
 };
@@ -114,7 +116,8 @@ class BodyReplacer {
     std::vector<NodeId> order;
     for (const auto [id, row] : walk_extras(context_, body)) {
       Node& node = body.nodes[id];
-      if (auto constant = substitution_.constant(node.type)) constants_.at(id) = constant;
+      if (auto constant = substitution_.constant(node.type); constant && is_folded(node.type))
+        constants_.at(id) = constant;
       const bool is_changed = rewrite(node);
       if (is_dropped(node, constants_[id].has_value())) continue;
       if (is_changed && &body == &graph_.step()) record_specialized(*graph_.context, node, pass_, reason_);
@@ -124,6 +127,10 @@ class BodyReplacer {
   }
 
  private:
+  bool is_folded(TypeId scalar) const {
+    return replacement_.fold_all || !context_.exprs.constant(context_.types[scalar].expr);
+  }
+
   // Whether anything but notes about chunk symbols changed.
   bool rewrite(Node& node) {
     const auto before = std::tuple(node.args, node.kwargs, node.type);
@@ -246,7 +253,7 @@ class TableReplacer {
 }  // namespace
 
 void replace_symbols(Graph& graph, const SymbolNumbers& numbers, const Replacement& replacement) {
-  Substitution substitution(*graph.context, numbers);
+  Substitution substitution(*graph.context, numbers, replacement.fold_all);
   BodyReplacer bodies(graph, numbers, replacement, substitution);
   for (Body& body : graph.bodies) bodies.run(body);
   TableReplacer(graph, numbers, replacement, substitution).run();

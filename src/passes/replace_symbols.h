@@ -22,6 +22,7 @@ struct Replacement {
   std::string_view pass;
   std::string reason;  // "u0 = 1"
   std::string remedy;
+  bool fold_all = true;  // calls that computed a number before, too: mul(0, %n)
 };
 
 void replace_symbols(Graph& graph, const SymbolNumbers& numbers, const Replacement& replacement);

@@ -466,7 +466,7 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
         "make one graph for all ranks first: epweave generalize, of this graph with --repair, or "
         "of the traces of several ranks");
   }
-  require_numbers_of(graph, change);
+  if (options.baked == BakedNumbers::kRefuse) require_numbers_of(graph, change);
   PassResult result{graph};
   Graph& made = result.graph;
   const RankGroups groups(graph, world, change.to);
@@ -480,7 +480,8 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
     replace_symbols(made, numbers,
                     {.pass = "specialize",
                      .reason = fmt::format("rank {}", change.to),
-                     .remedy = "trace the graph so that it holds for every rank"});
+                     .remedy = "trace the graph so that it holds for every rank",
+                     .fold_all = false});
     for (std::size_t i = 0; i < made.bodies.size(); ++i)
       if (!slices[i].empty()) ElementFinder(*made.context, made.bodies[i]).replace(slices[i]);
   }

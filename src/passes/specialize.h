@@ -22,8 +22,12 @@
 
 namespace epweave {
 
+// Numbers that are proved to be one rank's and stand in a graph for all ranks.
+enum class BakedNumbers : std::uint8_t { kRefuse, kKeep };
+
 struct SpecializeOptions {
   std::int64_t rank = 0;
+  BakedNumbers baked = BakedNumbers::kRefuse;  // kKeep: to look at the rest of the graph, not to run it
 };
 
 PassResult specialize(const Graph& graph, const SpecializeOptions& options);

@@ -50,7 +50,7 @@ Reading read_shared(const Graph& graph) {
     return reading;
   }
   for (std::uint32_t rank = 0; rank < world.size; ++rank) {
-    const Graph own = epweave::specialize(graph, {.rank = rank}).graph;
+    const Graph own = epweave::specialize(graph, {.rank = rank, .baked = BakedNumbers::kKeep}).graph;
     reading.programs.push_back(list_rank_program(own));
     reading.programs.back().rank = rank;
     if (!reading.baked.empty()) continue;  // said already

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "analysis/collectives.h"
 #include "analysis/rank_view.h"
@@ -16,39 +17,75 @@
 namespace epweave {
 namespace {
 
-// A group by what it is on every rank: "mesh_fsdp stride 2 extent 4".
+// A group by what it is on every rank: "mesh_fsdp fsdp stride 2 extent 4 of nccl".
 std::string describe_group(const Graph& graph, const ProcessGroup& group, std::uint32_t world_size) {
   std::string text(graph.text(group.description));
   if (group.axes)
     for (StringId axis : *group.axes) text += fmt::format(" {}", graph.text(axis));
-  if (const auto rule = find_group_rule(group.ranks, world_size))
+  if (const auto rule = find_group_rule(group.ranks, world_size)) {
     text += fmt::format(" stride {} extent {}", rule->stride, rule->extent);
-  else
-    text += fmt::format(" of {}", group.ranks.size());
-  for (StringId more : {group.priority, group.backend})
-    if (more) text += fmt::format(" {}", graph.text(more));
+  } else {
+    text += " ranks";  // how far each is from the first
+    for (Rank rank : group.ranks)
+      text += fmt::format(" {:+}", static_cast<std::int64_t>(rank) - group.ranks.front());
+  }
+  if (group.priority) text += fmt::format(" priority {}", graph.text(group.priority));
+  if (group.backend) text += fmt::format(" of {}", graph.text(group.backend));
   return text;
+}
+
+using GroupTexts = std::map<StringId, std::string>;  // by name
+
+// Of every group in the table. One split from another says from which.
+GroupTexts describe_groups(const Graph& graph, std::uint32_t world_size) {
+  GroupTexts made, whole;
+  for (const ProcessGroup& group : graph.groups)
+    made.emplace(group.name, describe_group(graph, group, world_size));
+  for (const ProcessGroup& group : graph.groups) {
+    std::string text = made.at(group.name);
+    if (const auto source = made.find(group.split_from); group.split_from)
+      text += fmt::format(" split from ({})", source != made.end() ? source->second : "no group");
+    whole.emplace(group.name, std::move(text));
+  }
+  return whole;
 }
 
 // Everything that decides what the graph computes, as text, with nodes by position and groups by what they are.
 class ContentWriter {
  public:
-  ContentWriter(const Graph& graph, std::uint32_t world_size) : graph_(graph), context_(*graph.context) {
-    for (const ProcessGroup& group : graph.groups)
-      groups_.emplace(group.name, describe_group(graph, group, world_size));
+  ContentWriter(const Graph& graph, const GroupTexts& groups)
+      : graph_(graph), context_(*graph.context), groups_(groups) {}
+
+  std::string calls() {
+    for (const Body& body : graph_.bodies) write_body(body);
+    return take();
   }
 
-  std::string write() {
-    for (const Body& body : graph_.bodies) write_body(body);
-    for (const InputRole& input : graph_.inputs)
-      text_ += fmt::format("in {} {} {}\n", graph_.text(input.role), graph_.text(input.fqn),
-                           graph_.text(input.which));
-    for (const OutputRole& output : graph_.outputs)
-      text_ += fmt::format("out {} {}\n", graph_.text(output.role), graph_.text(output.fqn));
-    for (const Symbol& symbol : graph_.symbols) text_ += fmt::format("symbol {}\n", graph_.text(symbol.name));
-    return std::move(text_);
+  std::string inputs() {
+    std::map<StringId, const InputRole*> roles;
+    for (const InputRole& input : graph_.inputs) roles.emplace(input.name, &input);
+    for (const auto [id, node] : walk(context_, graph_.step())) {
+      if (node.kind != NodeKind::kPlaceholder) break;
+      if (node.type) write_type(node.type);
+      if (const auto role = roles.find(node.name); role != roles.end()) write_role(*role->second);
+      text_ += '\n';
+    }
+    return take();
   }
-  const std::set<std::string>& used_groups() const { return used_; }
+
+  std::string outputs() {
+    for (const OutputRole& output : graph_.outputs) {
+      text_ += fmt::format("{} {} ", graph_.text(output.role), graph_.text(output.fqn));
+      write_range(output.more, false);
+      text_ += '\n';
+    }
+    return take();
+  }
+
+  std::string symbols() {
+    for (const Symbol& symbol : graph_.symbols) write_symbol(symbol);
+    return take();
+  }
 
  private:
   void write_body(const Body& body) {
@@ -60,12 +97,57 @@ class ContentWriter {
                            node.kind == NodeKind::kCall ? graph_.text(node.target) : "");
       position_ = node.op != nullptr ? node.op->find_param("group_name") : std::nullopt;
       write_range(node.args, true);
+      position_.reset();
       write_range(node.kwargs, false);
       if (!node.attr.is_none()) write(node.attr);
       if (node.type) write_type(node.type);
+      write_notes(node);
       text_ += '\n';
     }
   }
+
+  // What the tracer said of a call, by which passes and runs go.
+  void write_notes(const Node& node) {
+    text_ += fmt::format("@{} {}", graph_.text(node.module), node.is_backward() ? "backward" : "");
+    const EpLabels& ep = node.ep;
+    for (StringId label : {node.recompute, ep.ep, ep.token_count_exchange, ep.token_count_sync,
+                           ep.token_exchange, ep.token_exchange_wait, node.chunk.region, node.chunk.role})
+      text_ += fmt::format(",{}", graph_.text(label));
+    if (node.chunk.part) text_ += fmt::format(" part {}", *node.chunk.part);
+    if (node.extra == nullptr) return;
+    for (const Binding& binding : node.extra->bindings) {
+      text_ += fmt::format(" bind {}", graph_.text(binding.symbol));
+      write_range(binding.path, false);
+    }
+    write_range(node.extra->custom, false);
+  }
+
+  void write_role(const InputRole& input) {
+    text_ +=
+        fmt::format(" {} {} {} ", graph_.text(input.role), graph_.text(input.fqn), graph_.text(input.which));
+    write_range(input.more, false);
+  }
+
+  void write_symbol(const Symbol& symbol) {
+    const auto expression = [&](std::optional<ExprId> e) { return e ? context_.exprs.text(*e) : "none"; };
+    const auto expressions = [&](const std::vector<ExprId>& all) {
+      for (ExprId e : all) text_ += fmt::format(" {};", context_.exprs.text(e));
+    };
+    text_ += fmt::format("{} [{}, {}]", graph_.text(symbol.name), expression(symbol.lower),
+                         expression(symbol.upper));
+    text_ += symbol.hint ? fmt::format(" hint {}", *symbol.hint) : std::string();
+    if (symbol.size_like) text_ += " size_like";
+    if (symbol.unbacked) text_ += *symbol.unbacked ? " unbacked" : " backed";
+    if (symbol.replaced_by) text_ += fmt::format(" is {}", expression(symbol.replaced_by));
+    if (symbol.part_of) text_ += fmt::format(" part of {}", graph_.text(symbol.part_of));
+    text_ += " asserts";
+    if (symbol.asserts) expressions(*symbol.asserts);
+    text_ += " assumes";
+    expressions(symbol.assumptions);
+    text_ += '\n';
+  }
+
+  std::string take() { return std::exchange(text_, {}); }
 
   void write_range(ArgRange range, bool is_positional) {
     text_ += '(';
@@ -88,9 +170,7 @@ class ContentWriter {
 
   void write_group(StringId name) {
     const auto found = groups_.find(name);
-    const std::string text = found == groups_.end() ? std::string(graph_.text(name)) : found->second;
-    used_.insert(text);
-    text_ += fmt::format("group<{}>", text);
+    text_ += fmt::format("group<{}>", found == groups_.end() ? graph_.text(name) : found->second);
   }
 
   // Through any rank, it is the same one.
@@ -156,8 +236,7 @@ class ContentWriter {
   std::uint32_t count_ = 0;
   SideTable<NodeId, std::uint32_t> positions_;
   std::optional<std::size_t> position_;  // of the argument that names the group
-  std::map<StringId, std::string> groups_;
-  std::set<std::string> used_;
+  const GroupTexts& groups_;
 };
 
 // Plain data as text.
@@ -178,50 +257,82 @@ std::string print_data(const Context& context, Arg arg) {
   return fmt::format("{}{}{}", is_dict ? '{' : '[', text, is_dict ? '}' : ']');
 }
 
-std::string device_kind(const Graph& graph) {
-  std::set<std::string> kinds;
+std::string join(const std::multiset<std::string>& items, std::string_view between) {
+  std::string text;
+  for (const std::string& item : items) text += fmt::format("{}{}", text.empty() ? "" : between, item);
+  return text;
+}
+
+// "cuda": kinds of the inputs' devices, without the host's where there is another.
+std::string device_kinds(const Graph& graph) {
+  std::multiset<std::string> kinds;
   for (const auto [id, node] : walk(graph.step())) {
     if (node.kind != NodeKind::kPlaceholder) break;
     if (const TensorType* tensor = tensor_of(*graph.context, node.type); tensor != nullptr) {
       const std::string_view device = graph.text(tensor->device);
-      kinds.emplace(device.substr(0, device.find(':')));
+      const std::string kind(device.substr(0, device.find(':')));
+      if (kind != "cpu" && !kinds.contains(kind)) kinds.insert(kind);
     }
   }
-  kinds.erase("cpu");
-  return kinds.empty() ? "cpu" : *kinds.begin();
+  return kinds.empty() ? "cpu" : join(kinds, ", ");
+}
+
+// What a run says of itself beside what it computes: no field.
+bool is_of_one_run(std::string_view key) {
+  static constexpr std::string_view kKeys[] = {"rank",           "device",       "name",
+                                               "trace_seconds",  "world_size",   kOneRankKey,
+                                               kRankAgnosticKey, kRankGroupsKey, kFingerprintKey};
+  return std::ranges::find(kKeys, key) != std::end(kKeys);
+}
+
+// The graph's info: fields that every fingerprint has, and `info.KEY` for whatever else is recorded.
+void add_info(const Graph& graph, Fingerprint& made) {
+  static constexpr std::pair<std::string_view, std::string_view> kFields[] = {
+      {"global_meshes", "meshes"},  {"model", "model"},
+      {"config", "configuration"},  {"options", "options"},
+      {"torch", "torch"},           {"stage", "stage"},
+      {"torchtitan", "torchtitan"}, {"deterministic", "deterministic"}};
+  for (const auto& [key, field] : kFields) made[std::string(field)] = "not recorded";
+  if (!graph.info.is(ArgKind::kDict)) return;
+  const Context& context = *graph.context;
+  const auto entries = context.args.children(graph.info);
+  for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
+    if (!entries[i].is(ArgKind::kText)) continue;
+    const std::string_view key = context.text(entries[i].as_name());
+    if (is_of_one_run(key)) continue;
+    const auto field = std::ranges::find(kFields, key, [](const auto& f) { return f.first; });
+    made[field != std::end(kFields) ? std::string(field->second) : fmt::format("info.{}", key)] =
+        print_data(context, entries[i + 1]);
+  }
 }
 
 }  // namespace
 
 Fingerprint take_fingerprint(const Graph& graph, HashBytes hash) {
-  const Context& context = *graph.context;
   const std::uint32_t world_size = read_world(graph).size;
+  const GroupTexts groups = describe_groups(graph, world_size);
   Fingerprint made;
-  ContentWriter content(graph, world_size);
-  made["graph"] = hash(content.write());
-  std::string& groups = made["groups"];
-  for (const std::string& group : content.used_groups()) groups += (groups.empty() ? "" : "; ") + group;
+  ContentWriter content(graph, groups);
+  made["graph"] = hash(content.calls());
+  made["inputs"] = hash(content.inputs());
+  made["outputs"] = hash(content.outputs());
+  made["symbols"] = hash(content.symbols());
+  std::multiset<std::string> rows;
+  for (const auto& [name, text] : groups) rows.insert(text);
+  made["groups"] = join(rows, "; ");
   std::string& passes = made["passes"];
-  std::set<std::string> tools;
+  std::multiset<std::string> tools;
   for (const PassRun& pass : graph.passes) {
     if (pass.name == "specialize") continue;  // which rank's it is
     passes += fmt::format("{}{}{{{}}}", passes.empty() ? "" : ",", pass.name, pass.options);
-    tools.insert(pass.tool);
+    if (!tools.contains(pass.tool)) tools.insert(pass.tool);
   }
-  std::string& tool = made["tool"];
-  for (const std::string& one : tools) tool += (tool.empty() ? "" : ", ") + one;
+  made["tool"] = join(tools, ", ");
+  made["ranks"] = is_rank_agnostic(graph) ? "all" : "one";
   made["world_size"] = std::to_string(world_size);
-  made["device"] = device_kind(graph);
+  made["device"] = device_kinds(graph);
   made["producer"] = graph.version.producer;
-  static constexpr std::pair<const char*, const char*> kRecorded[] = {
-      {"meshes", "global_meshes"},  {"model", "model"},
-      {"configuration", "config"},  {"options", "options"},
-      {"torch", "torch"},           {"stage", "stage"},
-      {"torchtitan", "torchtitan"}, {"deterministic", "deterministic"}};
-  for (const auto& [field, key] : kRecorded) {
-    const Arg* value = find_entry(context, graph.info, key);
-    made[field] = value != nullptr ? print_data(context, *value) : "not recorded";
-  }
+  add_info(graph, made);
   return made;
 }
 

@@ -1,12 +1,14 @@
 // What a compiled graph must have in common with the run that loads it, field by field.
 //
-//   graph         hash of the step: calls, arguments, types, roles of inputs and outputs, nested graphs, constants
-//   passes        each pass with its options, in order          tool      the versions that ran them
-//   groups        the process groups that it uses, by axes      meshes    axes and extents of the job's meshes
-//   world_size    model, configuration, options                 as the trace recorded them
-//   torch, torchtitan, producer                                 versions
-//   device        "cuda": the kind                              deterministic    as recorded; `config.deterministic` if given
-//   config.KEY    free-form values of the caller
+//   graph         hash of the calls: arguments, types, modules, tags, nested graphs, constants
+//   inputs        hash of their types and roles               outputs    hash of their roles
+//   symbols       hash of their ranges, hints and facts
+//   passes        each pass with its options, in order        tool       the versions that ran them
+//   groups        the process groups, by axes and members     meshes     axes and extents of the job's meshes
+//   world_size    how many ranks                              ranks      "all", or "one": whose graph it is
+//   model, configuration, options, stage, torch, torchtitan, deterministic    as the trace recorded them
+//   producer      what wrote the file                         device     "cuda": the kind
+//   info.KEY      whatever else the trace recorded            config.KEY    free-form values of the caller
 //
 // Of content: rank, names of groups and nodes, paths, dates and source lines are not in it, so that the same configuration
 // gives the same fingerprint on any machine and rank.

@@ -9,6 +9,7 @@
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/bucket_dtypes.h"
+#include "ops/mesh_calls.h"
 #include "ops/op.h"
 #include "ops/rules.h"
 
@@ -194,12 +195,12 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
     return true;
   }
   const auto sizes = sizes_of(type), strides = numbers(type->strides);
-  const auto offset = type->offset ? context_.exprs.constant(type->offset) : 0;
+  const auto offset = offset_of(*type, storages_[*storage]);
   const auto origin = storages_[*storage].origin;
   if (!sizes || !strides || strides->size() != sizes->size() || !offset || !origin || *offset < *origin ||
       type->dtype != storages_[*storage].dtype)
     return false;
-  views_[b] = {*storage, *sizes, *strides, *offset - *origin};
+  views_[b] = {*storage, *sizes, *strides, *offset - *origin, storages_[*storage].own_start.has_value()};
   if (is_wait(node)) {
     waits_of_[first.as_node()].push_back(b);
     end_launch(*storage);
@@ -250,8 +251,28 @@ MovementCheck::View MovementCheck::keep(NodeId b, Read value) {
                        origin_of(type),
                        {},
                        memory_->storage_of(b),
+                       value.own_start,
                        {}});
   return views_[b] = {storages_.size() - 1, sizes, row_major(sizes), 0};
+}
+
+// In memory, in elements; of the rank's own part of a buffer, from where that begins on every rank.
+std::optional<std::int64_t> MovementCheck::offset_of(const TensorType& type, const Storage& storage) const {
+  if (!storage.own_start) return type.offset ? context_.exprs.constant(type.offset) : 0;
+  if (!type.offset) return {};
+  ExprPool& exprs = graph_b_.context->exprs;
+  const auto behind = exprs.constant(exprs.sub(type.offset, *storage.own_start));
+  return behind && storage.origin ? std::optional(*behind + *storage.origin) : std::nullopt;
+}
+
+// A number, or the rank's coordinate.
+std::optional<ExprId> MovementCheck::place_of(Arg arg) const {
+  if (arg.is_int()) return graph_b_.context->exprs.number(arg.as_int());
+  if (!arg.is_node()) return {};
+  const Node& node = graph_b_.step().nodes[arg.as_node()];
+  if (mesh_call_of(node) != MeshCall::kCoordinate || context_.types[node.type].kind != TypeKind::kScalar)
+    return {};
+  return context_.types[node.type].expr;
 }
 
 std::optional<MovementCheck::View> MovementCheck::view_of(Arg arg) {
@@ -273,6 +294,7 @@ std::optional<MovementCheck::View> MovementCheck::view_of(NodeId b) {
 // None: they cannot be followed, are not there yet, or lie outside of the storage.
 std::optional<Sequence> MovementCheck::elements_of(const View& view) const {
   if (storages_[view.storage].sent) return {};
+  if (storages_[view.storage].own_start.has_value() != view.is_own) return {};  // it lies elsewhere
   const Sequence& content = storages_[view.storage].content;
   const auto runs = runs_of(view.sizes, view.strides, view.offset, content.size());
   if (!runs) return {};
@@ -326,11 +348,12 @@ std::optional<MovementCheck::Read> MovementCheck::pack_gather(const Node& node) 
             rank = arg_of(context_, node, 4);
   const auto dtypes = integers(arg_of(context_, node, 3));
   const TensorType* type = tensor_of(context_, node.type);
-  if (!list.is_list() || !ranks.is_int() || !rank.is_int() || !dtypes || type == nullptr) return {};
+  const auto place = place_of(rank);
+  if (!list.is_list() || !ranks.is_int() || !place || !dtypes || type == nullptr) return {};
+  // A coordinate is within its group on every rank; a number is looked at.
+  const std::int64_t at = rank.is_int() ? rank.as_int() : 0;
   const std::size_t count = context_.args.children(list).size();
-  if (dtypes->size() != count || rank.as_int() < 0 || rank.as_int() >= ranks.as_int() ||
-      ranks.as_int() > kMaxPieces)
-    return {};
+  if (dtypes->size() != count || at < 0 || at >= ranks.as_int() || ranks.as_int() > kMaxPieces) return {};
   Read own;
   for (std::size_t i = 0; i < count; ++i) {
     const Arg item = context_.args.children(list)[i];
@@ -346,10 +369,13 @@ std::optional<MovementCheck::Read> MovementCheck::pack_gather(const Node& node) 
   const std::int64_t length = own.elements.size();
   const TermId unknown = terms_.intern({.kind = TermKind::kUnknown, .what = node.name.index()});
   Read all{.launches = std::move(own.launches), .packed = own.packed};
-  all.elements.append({unknown, 0, 0, rank.as_int() * length});
+  all.elements.append({unknown, 0, 0, at * length});
   all.elements.append(own.elements, 0, length);
-  all.elements.append(
-      {unknown, 0, (rank.as_int() + 1) * length, (ranks.as_int() - rank.as_int() - 1) * length});
+  all.elements.append({unknown, 0, (at + 1) * length, (ranks.as_int() - at - 1) * length});
+  if (!rank.is_int()) {
+    ExprPool& exprs = graph_b_.context->exprs;
+    all.own_start = exprs.mul(*place, exprs.number(length));
+  }
   return all;
 }
 
@@ -408,7 +434,11 @@ bool MovementCheck::write_to(Arg target, const Read& what) {
   const std::vector<std::size_t>& same_memory = storages_in_[memory_->storage_of(target.as_node())];
   if (std::ranges::any_of(same_memory, [&](std::size_t other) { return !storages_[other].shown.empty(); }))
     return false;
+  Storage& target_storage = storages_[view->storage];
+  const bool is_all = *count_of(view->sizes) == target_storage.content.size();
+  if (target_storage.own_start && !view->is_own && !is_all) return false;
   if (*count_of(view->sizes) > what.elements.size() || !put(*view, what.elements)) return false;
+  if (is_all) target_storage.own_start.reset();
   for (std::size_t other : same_memory)
     if (other != view->storage) forget(other, target.as_node());
   disturb_launches(memory_->storage_of(target.as_node()), target.as_node());

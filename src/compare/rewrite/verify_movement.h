@@ -48,6 +48,9 @@ class MovementCheck {
     std::optional<std::int64_t> origin;
     std::map<std::int64_t, std::int64_t> shown;  // ranges that claimed values show, as begin and end
     NodeId memory;                               // by its first value
+    // A buffer for all ranks of which each fills its own part, which begins at this number of elements: `content` has
+    // that part first. None: once the other parts are there, and elsewhere.
+    std::optional<ExprId> own_start;
     // The memory that the launch which gives this reads until it is waited for; none: no launch is under way.
     NodeId sent;
   };
@@ -56,11 +59,13 @@ class MovementCheck {
     std::size_t storage = 0;
     std::vector<std::int64_t> sizes, strides;
     std::int64_t offset = 0;
+    bool is_own = false;  // of the rank's own part: `offset` is from where that begins
   };
   struct Read {
     Sequence elements;
     std::vector<NodeId> launches;
     std::int64_t packed = 0;
+    std::optional<ExprId> own_start = std::nullopt;  // as in Storage
   };
 
   bool is_new(NodeId b) const;
@@ -72,6 +77,8 @@ class MovementCheck {
 
   bool follow(NodeId b);
   bool make_view(NodeId b, const Node& node);
+  std::optional<std::int64_t> offset_of(const TensorType& type, const Storage& storage) const;
+  std::optional<ExprId> place_of(Arg arg) const;
   bool make_result(NodeId b, const Node& node);
   bool write(NodeId b, const Node& node);
   bool write_copy(NodeId b, const Node& node);

@@ -6,10 +6,14 @@
 #include <array>
 
 #include "analysis/order.h"
+#include "analysis/rank_view.h"
+#include "ir/walk.h"
+#include "ops/bind.h"
 #include "passes/bucket/bucket_plan.h"
 #include "passes/bucket/bucket_writer.h"
 #include "passes/bucket/independence.h"
 #include "passes/bucket/prefetch.h"
+#include "passes/coordinates.h"
 #include "passes/record.h"
 
 namespace epweave {
@@ -25,7 +29,8 @@ void sort_members(const Body& body, const SideTable<StringId, std::uint32_t>& mo
 
 class Bucketer {
  public:
-  Bucketer(const Graph& graph, PassResult& result)
+  // `graph` is equal to `result`'s.
+  Bucketer(const Graph& graph, PassResult& result, GroupCoordinates coordinates)
       : result_(result),
         graph_(result.graph),
         facts_(find_order_facts(*graph.context, graph.step())),
@@ -36,7 +41,7 @@ class Bucketer {
         module_order_(order_modules(graph)),
         merged_(graph_, facts_.inputs, users_),
         independence_(merged_),
-        writer_(merged_) {}
+        writer_(merged_, std::move(coordinates)) {}
 
   void run() {
     for (const BucketScope& scope : list_scopes(graph_, plan_, found_.list)) merge(scope);
@@ -168,9 +173,48 @@ class Bucketer {
 
 }  // namespace
 
+namespace {
+
+// Coordinates of the ranks in the groups on which gathers can be merged.
+GroupCoordinates write_coordinates(Graph& graph) {
+  const OrderFacts facts = find_order_facts(*graph.context, graph.step());
+  const NodeLists users = invert(facts.inputs, graph.step().order);
+  CoordinateWriter writer(graph, read_world(graph).size, "bucket");
+  GroupCoordinates made;
+  for (const Mergeable& m : find_mergeables(graph, facts.inputs, users, facts.effects).list)
+    if (m.axis && m.axis->extent > 1)
+      made.emplace(std::pair(m.axis->stride, m.axis->extent), writer.coordinate(m.axis_name, *m.axis));
+  writer.place();
+  return made;
+}
+
+// What was written for gathers that stay as they are.
+void drop_unread(Graph& graph, const GroupCoordinates& coordinates) {
+  Body& step = graph.step();
+  IdSet<NodeId> unread(step.nodes.size());
+  for (const auto& [axis, id] : coordinates) unread.insert(id);
+  for (const auto [id, node] : walk(*graph.context, step))
+    for_each_input(*graph.context, node, [&](NodeId input) { unread.erase(input); });
+  for (const auto& [axis, id] : coordinates)
+    if (unread.contains(id)) {
+      const NodeId ranks = arg_of(*graph.context, step.nodes[id], 0).as_node();
+      std::erase_if(step.order, [&](NodeId at) { return at == id || at == ranks; });
+    }
+}
+
+}  // namespace
+
 PassResult bucket(const Graph& graph) {
   PassResult result{graph};
-  Bucketer(graph, result).run();
+  if (!is_rank_agnostic(graph)) {
+    Bucketer(graph, result, {}).run();
+    return result;
+  }
+  hoist_rank_nodes(result.graph);
+  const GroupCoordinates coordinates = write_coordinates(result.graph);
+  const Graph prepared = result.graph;
+  Bucketer(prepared, result, coordinates).run();
+  drop_unread(result.graph, coordinates);
   return result;
 }
 

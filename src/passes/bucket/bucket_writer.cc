@@ -32,8 +32,9 @@ std::string_view base_name(std::string_view target) {
 
 }  // namespace
 
-BucketWriter::BucketWriter(MergedGraph& merged)
+BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates)
     : merged_(merged),
+      coordinates_(std::move(coordinates)),
       graph_(merged.graph()),
       context_(*graph_.context),
       facts_(graph_),
@@ -207,14 +208,48 @@ NodeId BucketWriter::pack_gather() {
   const Arg ranks = Arg::integer(first.ranks);
   std::vector<Arg> args = {list(sent), ranks,
                            Arg::named(ArgKind::kDType, graph_.intern(info(first.dtype).name)),
-                           numbers(dtypes), Arg::integer(first.rank)};
+                           numbers(dtypes), place_of(first)};
   if (const Arg groups = foreach_groups(); !groups.is_none()) args.push_back(groups);
   const NodeId buffer = add("bucketing._pre_bucket_all_gather.default", std::move(args));
-  const NodeId own =
-      add("aten.slice.Tensor", {Arg::node(buffer), Arg::integer(0), Arg::integer(first.rank * elements),
-                                Arg::integer((first.rank + 1) * elements)});
-  return add("_c10d_functional.all_gather_into_tensor_out.default", {Arg::node(own), ranks, first.group_arg},
-             keyword("out", Arg::node(buffer)));
+  const NodeId own = add_own_part(buffer, first, elements);
+  return add("_c10d_functional.all_gather_into_tensor_out.default",
+             {Arg::node(own), ranks, group_of_launch()}, keyword("out", Arg::node(buffer)));
+}
+
+// In a graph for all ranks a coordinate, unless the rank is alone.
+Arg BucketWriter::place_of(const Mergeable& gather) const {
+  if (!gather.axis || gather.axis->extent == 1) return Arg::integer(gather.rank);
+  return Arg::node(coordinates_.at({gather.axis->stride, gather.axis->extent}));
+}
+
+NodeId BucketWriter::add_own_part(NodeId buffer, const Mergeable& gather, std::int64_t elements) {
+  const Arg place = place_of(gather);
+  if (place.is_int())
+    return add("aten.slice.Tensor", {Arg::node(buffer), Arg::integer(0), Arg::integer(gather.rank * elements),
+                                     Arg::integer((gather.rank + 1) * elements)});
+  const Arg start = add_product(place, elements);
+  const NodeId end = add("operator.add", {start, Arg::integer(elements)});
+  const NodeId own = add("aten.slice.Tensor", {Arg::node(buffer), Arg::integer(0), start, Arg::node(end)});
+  // The rule of slices does not know that the part is within the buffer.
+  Node& node = graph_.step().nodes[own];
+  TensorType type = *tensor_of(context_, node.type);
+  type.sizes = {context_.exprs.number(elements)};
+  type.offset = context_.types[graph_.step().nodes[start.as_node()].type].expr;
+  node.type = context_.types.tensor(std::move(type));
+  return own;
+}
+
+Arg BucketWriter::add_product(Arg place, std::int64_t by) {
+  return Arg::node(add("operator.mul", {place, Arg::integer(by)}));
+}
+
+// As the first of the launches names it: where it is looked up, that is in front of all of them.
+Arg BucketWriter::group_of_launch() const {
+  const auto& order = merged_.order();
+  const Mergeable* first = members_.front();
+  for (const Mergeable* m : members_)
+    if (order.precedes(m->launch, first->launch)) first = m;
+  return first->group_arg;
 }
 
 // Which tensors one copy can take together: of one dtype, contiguous or not. None: all.
@@ -248,7 +283,7 @@ NodeId BucketWriter::pack_scatter() {
   const Arg ranks = Arg::integer(first.ranks);
   const NodeId buffer = add("bucketing._pre_bucket_reduce_scatter.default", {list(sent), ranks});
   return add("_c10d_functional.reduce_scatter_tensor.default",
-             {Arg::node(buffer), Arg::text(first.reduction), ranks, first.group_arg});
+             {Arg::node(buffer), Arg::text(first.reduction), ranks, group_of_launch()});
 }
 
 NodeId BucketWriter::pack_reduce() {
@@ -258,7 +293,7 @@ NodeId BucketWriter::pack_reduce() {
     flat.push_back(Arg::node(add_view(operand(i).as_node(), {-1})));
   const NodeId buffer = add("aten.cat.default", {list(flat)});
   return add("_c10d_functional.all_reduce.default",
-             {Arg::node(buffer), Arg::text(first.reduction), first.group_arg});
+             {Arg::node(buffer), Arg::text(first.reduction), group_of_launch()});
 }
 
 void BucketWriter::cut_gather(NodeId wait) {
@@ -317,11 +352,7 @@ void BucketWriter::place() {
     if (order.precedes(m->launch, anchor)) anchor = m->launch;
     if (order.precedes(m->wait, first_wait)) first_wait = m->wait;
   }
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    anchor = order.later(anchor, operand(i).as_node());
-    if (const Arg group = members_[i]->group_arg; group.is_node())
-      anchor = order.later(anchor, group.as_node());
-  }
+  for (std::size_t i = 0; i < members_.size(); ++i) anchor = order.later(anchor, operand(i).as_node());
   NodeId next = order.next(anchor);
   while (launches.contains(next)) next = order.next(next);
   const NodeId wait_place = order.later(first_wait, next);

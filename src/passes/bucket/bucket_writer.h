@@ -24,6 +24,8 @@
 
 namespace epweave {
 
+using GroupCoordinates = std::map<std::pair<std::uint32_t, std::uint32_t>, NodeId>;
+
 struct MergedLaunch {
   NodeId launch, wait;
   MergeKind kind = MergeKind::kAllGather;
@@ -32,7 +34,8 @@ struct MergedLaunch {
 
 class BucketWriter {
  public:
-  explicit BucketWriter(MergedGraph& merged);
+  // `coordinates`: nodes of the step, by stride and extent of the axis (Mergeable::axis).
+  BucketWriter(MergedGraph& merged, GroupCoordinates coordinates);
 
   // `members` in the order in which they are packed.
   MergedLaunch write(std::span<const Mergeable* const> members, const BucketScope& scope);
@@ -50,6 +53,11 @@ class BucketWriter {
   // As the dtype that it has, and by another name: what torch's trace of the cut leaves.
   NodeId add_bit_view(NodeId of);
   NodeId pack_gather();
+  // Of the rank's own part of the buffer.
+  Arg place_of(const Mergeable& gather) const;
+  NodeId add_own_part(NodeId buffer, const Mergeable& gather, std::int64_t elements);
+  Arg add_product(Arg place, std::int64_t by);
+  Arg group_of_launch() const;
   NodeId pack_scatter();
   NodeId pack_reduce();
   void cut_gather(NodeId wait);
@@ -67,6 +75,7 @@ class BucketWriter {
   Arg foreach_groups();
 
   MergedGraph& merged_;
+  GroupCoordinates coordinates_;
   Graph& graph_;
   Context& context_;
   Facts facts_;

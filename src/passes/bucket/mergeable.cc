@@ -8,20 +8,26 @@
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
+#include "analysis/rank_view.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/bucket_dtypes.h"
+#include "ops/mesh_calls.h"
 #include "ops/op.h"
+#include "passes/coordinates.h"
 
 namespace epweave {
 namespace {
 
-// Of each node the one input of the step that it is computed from.
+// Of each node the one input of the step that it is computed from. Meshes do not count.
 class InputBehind {
  public:
-  InputBehind(const Body& body, const NodeLists& inputs) {
+  InputBehind(const Context& context, const Body& body, const NodeLists& inputs,
+              const IdSet<NodeId>& rank_nodes) {
     for (const auto [id, node] : walk(body)) {
-      NodeId only = node.kind == NodeKind::kPlaceholder ? id : NodeId();
+      if (rank_nodes.contains(id)) continue;
+      const bool is_input = node.kind == NodeKind::kPlaceholder && !recorded_mesh(context, node);
+      NodeId only = is_input ? id : NodeId();
       bool is_mixed = false;
       for (NodeId input : inputs[id]) {
         is_mixed = is_mixed || mixed_.contains(input) || (only && only_[input] && only != only_[input]);
@@ -39,12 +45,16 @@ class InputBehind {
 };
 
 // Nodes from which calls of one operand each lead to outputs and to nothing else.
-IdSet<NodeId> find_unread(const Body& body, const NodeLists& inputs, const NodeLists& users) {
+IdSet<NodeId> find_unread(const Body& body, const NodeLists& inputs, const NodeLists& users,
+                          const IdSet<NodeId>& rank_nodes) {
+  const auto takes_one = [&](NodeId id) {
+    return std::ranges::count_if(inputs[id], [&](NodeId i) { return !rank_nodes.contains(i); }) == 1;
+  };
   IdSet<NodeId> unread(body.nodes.size());
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
     const bool is_unread = std::ranges::all_of(users[*id], [&](NodeId user) {
       if (body.nodes[user].kind == NodeKind::kOutput) return true;
-      return inputs[user].size() == 1 && unread.contains(user);
+      return takes_one(user) && unread.contains(user);
     });
     if (is_unread) unread.insert(*id);
   }
@@ -67,17 +77,6 @@ std::optional<MergeKind> kind_of(const Node& node) {
   }
 }
 
-// Whose view the graph is.
-std::uint32_t own_rank(const Graph& graph) {
-  if (!graph.info.is(ArgKind::kDict)) return 0;
-  const auto entries = graph.context->args.children(graph.info);
-  for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
-    const bool is_rank = entries[i].is(ArgKind::kText) && graph.text(entries[i].as_name()) == "rank";
-    if (is_rank && entries[i + 1].is_int()) return static_cast<std::uint32_t>(entries[i + 1].as_int());
-  }
-  return 0;
-}
-
 class Finder {
  public:
   Finder(const Graph& graph, const NodeLists& inputs, const NodeLists& users, const Effects& effects)
@@ -86,8 +85,11 @@ class Finder {
         body_(graph.step()),
         inputs_(inputs),
         users_(users),
-        input_behind_(body_, inputs),
-        unread_(find_unread(body_, inputs, users)),
+        is_rank_agnostic_(is_rank_agnostic(graph)),
+        world_size_(is_rank_agnostic_ ? read_world(graph).size : 0),
+        rank_nodes_(find_rank_nodes(context_, body_)),
+        input_behind_(context_, body_, inputs, rank_nodes_),
+        unread_(find_unread(body_, inputs, users, rank_nodes_)),
         later_writes_(effects) {}
 
   Mergeables run() {
@@ -133,8 +135,8 @@ class Finder {
     if (!has_elements(*packed)) return "it moves nothing";
     if (found.kind != MergeKind::kAllReduce && packed->rank() == 0) return "it moves a number";
     if (const char* why = read_arguments(found, node)) return why;
-    if (found.kind == MergeKind::kAllGather && !find_place(found))
-      return "its group is not in the graph's table";
+    if (found.kind == MergeKind::kAllGather)
+      if (const char* why = find_place(found)) return why;
     if (found.kind == MergeKind::kAllGather && !position_of_dtype(found.dtype))
       return "its dtype cannot be packed";
     if (later_writes_.any(found.operand)) return "what it sends is written again";
@@ -170,15 +172,28 @@ class Finder {
   }
 
   // Where this rank's shard stands in what is gathered.
-  bool find_place(Mergeable& found) const {
-    if (found.group.is_node()) return false;
-    for (const ProcessGroup& group : graph_.groups) {
-      if (group.name != found.group.as_name()) continue;
-      const auto place = std::ranges::find(group.ranks, own_rank(graph_));
-      found.rank = place - group.ranks.begin();
-      return place != group.ranks.end() && std::cmp_equal(group.ranks.size(), found.ranks);
-    }
-    return false;
+  const char* find_place(Mergeable& found) const {
+    const StringId name = name_in_table(found.group);
+    const auto group = std::ranges::find(graph_.groups, name, &ProcessGroup::name);
+    if (!name || group == graph_.groups.end()) return "its group is not in the graph's table";
+    const auto place = std::ranges::find(group->ranks, own_rank(graph_));
+    if (place == group->ranks.end() || !std::cmp_equal(group->ranks.size(), found.ranks))
+      return "its group is not in the graph's table";
+    found.rank = place - group->ranks.begin();
+    if (!is_rank_agnostic_) return nullptr;
+    found.axis = find_group_rule(group->ranks, world_size_);
+    found.axis_name = group->axes && !group->axes->empty() ? graph_.text(group->axes->front())
+                                                           : graph_.text(group->description);
+    return found.axis ? nullptr : "its group's ranks are not evenly spaced, and the graph is all ranks'";
+  }
+
+  // A group that is looked up is recorded by its name.
+  StringId name_in_table(Arg group) const {
+    if (!group.is_node()) return group.as_name();
+    const TypeId type = body_.nodes[group.as_node()].type;
+    if (!type || context_.types[type].kind != TypeKind::kValue) return {};
+    const Arg value = context_.types[type].value;
+    return value.is(ArgKind::kProcessGroup) ? value.as_name() : StringId();
   }
 
   bool is_static(const TensorType& type) const {
@@ -194,6 +209,9 @@ class Finder {
   const Body& body_;
   const NodeLists& inputs_;
   const NodeLists& users_;
+  bool is_rank_agnostic_;
+  std::uint32_t world_size_;  // where it is
+  IdSet<NodeId> rank_nodes_;
   InputBehind input_behind_;
   IdSet<NodeId> unread_;
   LaterWrites later_writes_;

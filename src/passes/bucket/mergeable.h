@@ -7,10 +7,12 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "analysis/effects.h"
 #include "analysis/users.h"
+#include "analysis/world.h"
 #include "ir/facts.h"
 #include "ir/graph.h"
 
@@ -28,7 +30,10 @@ struct Mergeable {
   DType dtype = DType::kFloat32;
   StringId reduction;      // none: a gather
   std::int64_t ranks = 0;  // of a gather or a reduce-scatter
-  std::int64_t rank = 0;   // of a gather: this rank's place in the group
+  std::int64_t rank = 0;   // of a gather: this rank's place in the group ...
+  // ... which in a graph that holds for all ranks is the coordinate along this axis
+  std::optional<GroupRule> axis;
+  std::string_view axis_name;
 
   // Whether one launch can do both.
   friend bool can_merge(const Mergeable& a, const Mergeable& b) {

@@ -10,6 +10,7 @@
 #include "cost/live_bytes.h"
 #include "cost/member_prices.h"
 #include "cost/simulate.h"
+#include "passes/coordinates.h"
 #include "passes/overlap_ep/overlap_ep_movement.h"
 #include "passes/record.h"
 #include "passes/schedule/search_order.h"
@@ -35,11 +36,11 @@ SearchOptions plan_search(Effort effort, std::size_t nodes) {
 
 // More effort never gives a longer order.
 FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_t budget) {
-  SearchOptions search = plan_search(Effort::kFast, problem.size());
+  SearchOptions search = plan_search(Effort::kFast, problem.scheduled());
   search.budget = budget;
   FoundOrder found = search_order(problem, search);
   if (effort == Effort::kFast) return found;
-  search = plan_search(effort, problem.size());
+  search = plan_search(effort, problem.scheduled());
   search.budget = budget;
   FoundOrder more = search_order(problem, search);
   const bool is_better = more.fits && (!found.fits || more.value.seconds < found.value.seconds);
@@ -203,7 +204,9 @@ MemoryBudget parse_memory_budget(std::string_view text) {
   return {};
 }
 
-Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options) {
+Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& options) {
+  Graph graph = given_graph;
+  hoist_rank_nodes(graph);
   constexpr std::size_t kQuick = 4;
   const StepModel model = model_decision(graph, options).step;
   const Predicted given = predict(model, given_order(model));
@@ -214,7 +217,9 @@ Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options) 
   return {given.seconds, result.seconds, given.peak, result.peak, found.fits && result.peak <= budget};
 }
 
-PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
+PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
+  Graph graph = given_graph;
+  hoist_rank_nodes(graph);
   const DecisionModel decision = model_decision(graph, options);
   const StepModel& model = decision.step;
   const Predicted given = predict(model, given_order(model));
@@ -225,8 +230,9 @@ PassResult schedule(const Graph& graph, const ScheduleOptions& options) {
   const bool fits = found.fits && result.peak <= budget;
   if (!fits && given.peak > budget) refuse_memory(budget, given, found.least_peak);
 
-  PassResult pass{graph};
+  PassResult pass{given_graph};
   if (fits && (result.seconds < given.seconds || given.peak > budget)) {
+    pass.graph = graph;
     pass.graph.step().order = nodes_of(model, found.order);
     prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), options.rules);
     const std::size_t moved = record_moves(graph, model, pass.graph);

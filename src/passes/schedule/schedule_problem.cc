@@ -9,6 +9,7 @@
 #include "analysis/recompute_tags.h"
 #include "analysis/type_symbols.h"
 #include "cost/bounds.h"
+#include "passes/coordinates.h"
 
 namespace epweave {
 
@@ -17,7 +18,11 @@ namespace {
 class ProblemBuilder {
  public:
   ProblemBuilder(const Graph& graph, const StepModel& model, const ScheduleRules& rules)
-      : graph_(graph), tags_(graph), m_(model), rules_(rules) {}
+      : graph_(graph),
+        tags_(graph),
+        m_(model),
+        rules_(rules),
+        rank_nodes_(find_rank_nodes(*graph.context, graph.step())) {}
 
   ScheduleProblem run() {
     find_works();
@@ -30,8 +35,10 @@ class ProblemBuilder {
  private:
   const Node& node(Place place) const { return graph_.step().nodes[m_.nodes[place]]; }
   bool is_pinned(Place place) const {
-    return node(place).kind == NodeKind::kPlaceholder || node(place).kind == NodeKind::kOutput;
+    return node(place).kind == NodeKind::kPlaceholder || node(place).kind == NodeKind::kOutput ||
+           is_of_rank(place);
   }
+  bool is_of_rank(Place place) const { return rank_nodes_.contains(m_.nodes[place]); }
 
   // ------------------------------------------------------------------------- nodes
 
@@ -46,6 +53,7 @@ class ProblemBuilder {
     p_.groups = static_cast<std::uint32_t>(m_.step_groups.size());
     for (Place i = 0; i < n; ++i) {
       p_.work[i] = work_of(i);
+      p_.number.push_back(i == 0 ? 0 : p_.number[i - 1] + (is_of_rank(i - 1) ? 0 : 1));
       p_.group[i] = m_.groups[i] == kNoPlace ? 0 : m_.groups[i];
       p_.part[i] = static_cast<std::int16_t>(std::clamp(node(i).chunk.part.value_or(0), 0, 0x7fff));
       p_.is_backward[i] = node(i).is_backward();
@@ -134,7 +142,7 @@ class ProblemBuilder {
     for (Place i = 0; i < m_.size(); ++i) {
       for (const PlaceLists* lists : {&m_.before, &more})
         for (Place before : (*lists)[i])
-          if (std::exchange(last[before], i) != i) p_.inputs.items.push_back(before);
+          if (!is_of_rank(i) && std::exchange(last[before], i) != i) p_.inputs.items.push_back(before);
       p_.inputs.begins.push_back(static_cast<std::uint32_t>(p_.inputs.items.size()));
     }
     p_.users = invert(p_.inputs);
@@ -258,6 +266,7 @@ class ProblemBuilder {
   const RecomputeTags tags_;
   const StepModel& m_;
   const ScheduleRules& rules_;
+  IdSet<NodeId> rank_nodes_;                    // stand behind the inputs
   std::vector<std::pair<Place, Place>> pairs_;  // before, after
   ScheduleProblem p_;
 };

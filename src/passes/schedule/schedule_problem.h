@@ -19,7 +19,7 @@
 namespace epweave {
 
 enum class PlaceWork : std::uint8_t {
-  kPinned,   // inputs and the output: keep their place at the ends
+  kPinned,   // inputs, lookups in meshes and the output: keep their place at the ends
   kView,     // costs nothing: executes in front of its first user
   kEager,    // costs nothing, and would keep storage alive: executes as soon as it can
   kStorage,  // an allocation: in front of its first user
@@ -32,6 +32,7 @@ struct ScheduleProblem {
   // By node.
   std::vector<PlaceWork> work;
   std::vector<double> seconds;
+  std::vector<Place> number;         // the place, lookups in meshes not counted: the same on each rank alone
   std::vector<std::uint32_t> group;  // of launches
   std::vector<Place> launch;         // of waits
   std::vector<std::int16_t> part;    // of a divided region; 0 elsewhere
@@ -52,6 +53,7 @@ struct ScheduleProblem {
   std::int64_t input_bytes = 0;
 
   std::size_t size() const { return work.size(); }
+  std::size_t scheduled() const { return number.empty() ? 0 : number.back() + std::size_t{1}; }
   bool is_timed(Place i) const { return work[i] == PlaceWork::kKernel || work[i] == PlaceWork::kLaunch; }
 };
 
@@ -62,6 +64,7 @@ struct ScheduleRules {
   RecomputeOrder recompute = RecomputeOrder::kBehindForward;
 };
 
+// The step has its lookups in meshes behind its inputs (hoist_rank_nodes).
 ScheduleProblem make_schedule_problem(const Graph& graph, const StepModel& model, const ScheduleRules& rules);
 
 }  // namespace epweave

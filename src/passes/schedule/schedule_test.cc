@@ -63,6 +63,7 @@ class ProblemMaker {
     const auto place = static_cast<Place>(p_.work.size());
     p_.work.push_back(work);
     p_.seconds.push_back(static_cast<double>(seconds));
+    p_.number.push_back(static_cast<Place>(p_.number.size()));
     p_.group.push_back(static_cast<std::uint32_t>(draw(2)));
     p_.launch.push_back(kNoPlace);
     p_.part.push_back(0);

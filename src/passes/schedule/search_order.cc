@@ -203,7 +203,7 @@ class OrderSearch {
     for (Place i = 0; i < p_.size(); ++i) {
       if (!p_.is_timed(i)) continue;
       const double place = p_.is_backward[i] ? p_.part[i] : -p_.part[i];
-      priority[i] += compute_ * (setting.lead * place + setting.noise * noise_of(setting.seed, i));
+      priority[i] += compute_ * (setting.lead * place + setting.noise * noise_of(setting.seed, p_.number[i]));
     }
   }
 
