@@ -218,8 +218,8 @@ class Offloader {
         "{} values are kept on the host from forward to backward, {} of them read through views", all.size(),
         std::ranges::count_if(all, [](const Offloaded& o) { return !o.views.empty(); }))};
     for (const auto& [id, why] : kept_)
-      notes.push_back(fmt::format(
-          "{} is tagged MUST_CPU_OFFLOAD and stays on the device: {}", graph_.text(body_.nodes[id].name), why));
+      notes.push_back(fmt::format("{} is tagged MUST_CPU_OFFLOAD and stays on the device: {}",
+                                  graph_.text(body_.nodes[id].name), why));
     return notes;
   }
 
@@ -468,7 +468,7 @@ class Offloader {
   NodeNames names_;
   StringId pass_, cpu_;
   std::vector<std::pair<NodeId, std::string_view>> kept_;  // tagged, but on the device
-  SideTable<NodeId, std::vector<NodeId>> shown_by_;  // by storage: the values that show it, in order
+  SideTable<NodeId, std::vector<NodeId>> shown_by_;        // by storage: the values that show it, in order
   std::vector<Sent> sent_;
   std::vector<NodeId> reloads_;
 };

@@ -18,6 +18,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,21 @@ struct Totals {
               failures = 0;
 };
 
+// The same step with the loss's own gradient as the seed of backward: it begins with the first backward call of the loss.
+Graph with_seed(const Graph& graph) {
+  static const std::regex loss(R"(\n  %(\w+) = aten\.sum\.default\(\S+\) : f32\[\] @loss[^\n]*)");
+  static const std::regex first(R"(\n  %(\w+) = ([^\n]*?) : (\S+\[[^\n]*\]) @loss bwd([^\n]*))");
+  std::string text = print_text(graph);
+  text = std::regex_replace(text, loss,
+                            "$&\n  %seed = aten.ones_like.default(%$1, pin_memory=False) : f32[] @loss",
+                            std::regex_constants::format_first_only);
+  text = std::regex_replace(text, first,
+                            "\n  %$1_unscaled = $2 : $3 @loss bwd$4"
+                            "\n  %$1 = aten.mul.Tensor(%$1_unscaled, %seed) : $3 @loss bwd$4",
+                            std::regex_constants::format_first_only);
+  return parse_text(text, "random step");
+}
+
 class Checker {
  public:
   explicit Checker(const Settings& settings) : settings_(settings) {}
@@ -71,8 +87,11 @@ class Checker {
   }
 
   // The step cut in two by one of the ways, F and B proved and executed behind one another.
-  void check_partition(const RandomStep& step) try {
+  void check_partition(const RandomStep& unseeded) try {
     const std::string what = fmt::format("partition {}", seed_ % 4);
+    RandomStep step = unseeded;
+    step.graph = with_seed(unseeded.graph);
+    if (!report(step.graph, verify_graph(step.graph), "the random step with a seed")) return;
     const Graph graph = seed_ % 4 == 3 ? step.graph : merge_equal_calls(step.graph);
     const Joint joint = read_joint(graph);
     const ValueCosts costs = price_values(graph, joint, Cluster{});

@@ -151,8 +151,9 @@ class CopyRemover {
   IdVector<NodeId, std::uint32_t> positions_;
   WritePlaces writes_;
   SideTable<NodeId, std::uint32_t> last_touch_;  // by storage: the last place that takes a value of it
-  SideTable<NodeId, std::uint32_t> last_completion_;  // by storage: the last wait for a collective that makes it
-  SideTable<NodeId, NodeId> value_of_;           // of a wait: what was sent
+  SideTable<NodeId, std::uint32_t>
+      last_completion_;                 // by storage: the last wait for a collective that makes it
+  SideTable<NodeId, NodeId> value_of_;  // of a wait: what was sent
   IdSet<NodeId> gone_;
 };
 
