@@ -121,7 +121,9 @@ def compare(options):
         ours, seconds = partition_with_epweave(options.epweave, path, "min-cut", folder)
         exact, _ = partition_with_epweave(options.epweave, path, "exact", folder)
     tensors = {node.name for node in theirs if node.op != "placeholder" and hasattr(node.meta.get("val"), "shape")}
-    own = {row["name"] for row in ours["saved"] if row["kind"] in ("activation", "gathered")}
+    # Views of inputs are saved values, too, though their bytes are the input's.
+    own = {row["name"] for row in ours["saved"]
+           if row["why"] != "an input of the step" and row["kind"] != "symbol"}
     return {
         "graph": str(options.graph), "torch": version, "policy": options.policy,
         "torch_saved": len(tensors), "epweave_saved": len(own),

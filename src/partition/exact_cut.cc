@@ -14,10 +14,9 @@
 namespace epweave {
 namespace {
 
-constexpr double kScale = 64;   // capacities per byte, so that seconds break ties
-constexpr double kLeast = 1e3;  // bytes a second is worth where only bytes count
-constexpr double kMost = 1e15;  // where only seconds count
-constexpr int kSteps = 40;
+constexpr double kScale = 64;                             // capacities per byte, so that seconds break ties
+constexpr double kLeast = 1e3;                            // bytes a second is worth where only bytes count
+constexpr double kMost = 1e15;                            // where only seconds count
 constexpr double kRounding = 1e-6, kLeastSeconds = 1e-9;  // of sums in another order
 
 bool is_heavy(const Node& node) {
@@ -39,13 +38,32 @@ ExactCuts::ExactCuts(const Graph& graph, const Joint& joint, const ValueCosts& c
       joint_(joint),
       costs_(costs),
       options_(options),
-      network_(3 * graph.step().nodes.size() + 2) {
+      network_(3 * graph.step().nodes.size() + 2),
+      is_fixed_(graph.step().nodes.size()),
+      is_kept_(graph.step().nodes.size()),
+      is_handed_(graph.step().nodes.size()) {
+  if (options_.keeps_layers) find_handed();
   build();
+}
+
+void ExactCuts::find_handed() {
+  Layers layers(*graph_.context);
+  for (NodeId id : graph_.step().order) {
+    if (graph_.step().nodes[id].kind != NodeKind::kCall || !joint_.forward(id)) continue;
+    const std::int64_t layer = layers.of(graph_.step().nodes[id]);
+    is_handed_[id.index()] = std::ranges::any_of(joint_.users[id], [&](NodeId user) {
+      return joint_.forward(user) && layers.of(graph_.step().nodes[user]) > layer;
+    });
+  }
 }
 
 bool ExactCuts::can_do_again(NodeId id) const {
   const Node& node = graph_.step().nodes[id];
   if (!can_run_twice(node)) return false;
+  if (costs_.in_unshard[id.index()] == 0 && can_save(*graph_.context, node)) {
+    if (options_.keeps_head && is_behind_layers(graph_.text(node.module))) return false;
+    if (options_.keeps_layers && is_handed_[id.index()] != 0) return false;
+  }
   if (costs_.in_unshard[id.index()] != 0) return options_.regather == Regather::kAlways;
   if (is_launch(node) || is_wait(node)) return false;
   return !(options_.keeps_heavy && is_heavy(node));
@@ -53,8 +71,9 @@ bool ExactCuts::can_do_again(NodeId id) const {
 
 bool ExactCuts::can_keep(NodeId id) const {
   const std::size_t at = id.index();
-  if (!can_save(*graph_.context, graph_.step().nodes[id])) return false;
+  // Whatever it is, backward gets an input of the step as it is: gradients of DTensors come with their meshes.
   if (graph_.step().nodes[id].kind == NodeKind::kPlaceholder) return true;
+  if (!can_save(*graph_.context, graph_.step().nodes[id])) return false;
   if (costs_.in_unshard[at] != 0)
     return options_.regather == Regather::kNever && costs_.is_gathered[at] != 0 && costs_.base[at] == id;
   return costs_.base[at] == id && !is_launch(graph_.step().nodes[id]);
@@ -69,6 +88,8 @@ void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced)
   const NodeId base = costs_.base[id.index()];
   const auto after_sink = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size() + 2);
   const FlowNetwork::Vertex in = 2 * id.index(), out = in + 1, storage = after_sink + base.index();
+  is_kept_[id.index()] = is_kept;
+  is_fixed_[id.index()] = is_fixed;
   const std::int64_t bytes = is_free ? 0 : static_cast<std::int64_t>(kScale) * costs_.bytes[base.index()];
   if (is_fixed && is_kept) {
     if (is_priced.insert(base)) network_.add_edge(after_sink - 2, storage, bytes);
@@ -118,6 +139,21 @@ void ExactCuts::build() {
       network_.add_edge(2 * id.index() + 1, sink, FlowNetwork::kInfinite);
 }
 
+// Saves all that can be saved: what is left over is why there is no cut.
+void ExactCuts::refuse() const {
+  Cut cut;
+  NodeId problem;
+  const auto choose = [&](NodeId id) {
+    return ValueChoice{.can_save = is_kept_[id.index()] != 0, .can_recompute = is_fixed_[id.index()] == 0};
+  };
+  EPWEAVE_CHECK(!try_cut(graph_, joint_, choose, cut, problem));
+  throw PassError("partition.cut", "backward needs it; it can neither be saved, nor computed again",
+                  site_of(graph_, graph_.step().nodes[problem]),
+                  options_.keeps_heavy
+                      ? "give a budget, so that products may be computed again, or use --policy tags"
+                      : "use --policy tags");
+}
+
 BudgetCut ExactCuts::cut_at(double lambda) {
   for (const auto& [id, edge] : priced_)
     network_.set_capacity(
@@ -125,9 +161,7 @@ BudgetCut ExactCuts::cut_at(double lambda) {
         static_cast<std::int64_t>(std::floor(std::min(lambda * costs_.seconds[id.index()] * kScale, 1e17))));
   const auto source = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size());
   const std::int64_t value = network_.cut(source, source + 1);
-  if (value >= FlowNetwork::kInfinite)
-    throw PassError("partition.cut", "some value that backward needs can neither be saved nor computed again",
-                    {}, "give a budget, so that products may be computed again, or use --policy tags");
+  if (value >= FlowNetwork::kInfinite) refuse();
   values_.emplace_back(lambda, static_cast<double>(value) / kScale);
   BudgetCut result;
   result.cut = make_cut(graph_, joint_, [&](NodeId id) {
@@ -154,24 +188,32 @@ double ExactCuts::find_bound(std::int64_t bytes) const {
   return bound;
 }
 
-// Two neighbouring cuts, the one within the budget and the other not: a line between two cuts is either an edge of the
-// envelope, or the cut at its slope lies below it.
+// Cuts found so far, by bytes. Between two of them a line is an edge of the envelope, or the cut at its slope lies below.
 std::pair<BudgetCut, BudgetCut> ExactCuts::bracket(std::int64_t bytes, double seconds) {
-  BudgetCut fast = fastest(), small = smallest();
+  if (corners_.empty()) corners_ = {{smallest()}, {fastest()}};
   const bool is_by_bytes = seconds < 0;
-  for (int i = 0; i < kSteps; ++i) {
-    const double saved = static_cast<double>(fast.totals.bytes - small.totals.bytes);
-    const double spent = small.totals.seconds - fast.totals.seconds;
+  const auto is_small = [&](const CutTotals& totals) {
+    return is_by_bytes ? totals.bytes <= bytes : totals.seconds > seconds;
+  };
+  std::size_t at = 0;
+  while (at + 2 < corners_.size() && is_small(corners_[at + 1].cut.totals)) ++at;
+  while (!corners_[at].is_edge) {
+    const CutTotals &small = corners_[at].cut.totals, &fast = corners_[at + 1].cut.totals;
+    const double saved = static_cast<double>(fast.bytes - small.bytes), spent = small.seconds - fast.seconds;
+    corners_[at].is_edge = true;
     if (saved <= 0 || spent <= 0) break;
     const double lambda = saved / spent;
     BudgetCut middle = cut_at(lambda);
-    const double worth = static_cast<double>(middle.totals.bytes) + lambda * middle.totals.seconds;
-    const double line = static_cast<double>(fast.totals.bytes) + lambda * fast.totals.seconds;
-    if (worth >= line * (1 - 1e-9) - 1) break;
-    const bool is_small = is_by_bytes ? middle.totals.bytes <= bytes : middle.totals.seconds > seconds;
-    (is_small ? small : fast) = std::move(middle);
+    const CutTotals& totals = middle.totals;
+    const double worth = static_cast<double>(totals.bytes) + lambda * totals.seconds;
+    const double line = static_cast<double>(fast.bytes) + lambda * fast.seconds;
+    if (worth >= line * (1 - kRounding) - 1 || totals.bytes <= small.bytes || totals.bytes >= fast.bytes)
+      break;
+    corners_[at].is_edge = false;
+    corners_.insert(corners_.begin() + static_cast<std::ptrdiff_t>(at) + 1, {std::move(middle)});
+    if (is_small(corners_[at + 1].cut.totals)) ++at;
   }
-  return {std::move(fast), std::move(small)};
+  return {corners_[at + 1].cut, corners_[at].cut};
 }
 
 std::optional<BudgetCut> ExactCuts::combine(const BudgetCut& fast, const BudgetCut& small,
@@ -251,6 +293,12 @@ BudgetCut ExactCuts::mix(const BudgetCut& fast, const BudgetCut& small, std::int
     }
   }
   return best ? std::move(*best) : small;
+}
+
+BudgetCut ExactCuts::cut_at_price(double lambda) {
+  BudgetCut result = cut_at(lambda);
+  result.bound_seconds = clip_bound(find_bound(result.totals.bytes), result.totals.seconds);
+  return result;
 }
 
 BudgetCut ExactCuts::cut_within(std::int64_t bytes) {

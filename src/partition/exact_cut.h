@@ -29,6 +29,9 @@ namespace epweave {
 struct ExactOptions {
   Regather regather = Regather::kAlways;
   bool keeps_heavy = false;  // products and attention are not computed again
+  bool keeps_head = false;   // nor what is behind the layers: backward begins there, nothing is gained
+  bool keeps_layers =
+      false;  // nor what a layer hands to a higher one: backward of a layer does that layer alone again
 };
 
 struct BudgetCut {
@@ -48,6 +51,8 @@ class ExactCuts {
   const BudgetCut& smallest();
   const BudgetCut& fastest();
 
+  // The same with its bound: computes again what saves more than `lambda` bytes for each second.
+  BudgetCut cut_at_price(double lambda);
   // At most `bytes`. Throws PassError partition.budget where even the smallest cut has more.
   BudgetCut cut_within(std::int64_t bytes);
   // At most `seconds`, with as few bytes as layers allow.
@@ -58,6 +63,8 @@ class ExactCuts {
  private:
   void build();
   void price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced);
+  [[noreturn]] void refuse() const;
+  void find_handed();
   bool can_do_again(NodeId id) const;
   bool can_keep(NodeId id) const;
   BudgetCut mix(const BudgetCut& fast, const BudgetCut& small, std::int64_t bytes, double seconds);
@@ -70,9 +77,16 @@ class ExactCuts {
   const ValueCosts& costs_;
   ExactOptions options_;
   FlowNetwork network_;
+  // By node: may not run twice; may be saved; a higher layer reads it.
+  std::vector<std::uint8_t> is_fixed_, is_kept_, is_handed_;
   std::vector<std::pair<NodeId, FlowNetwork::Edge>> priced_;  // source edges
   std::vector<std::pair<double, double>> values_;             // lambda, and what its cut is worth in bytes
   std::optional<BudgetCut> smallest_, fastest_;
+  struct Corner {
+    BudgetCut cut;
+    bool is_edge = false;  // no cut lies below the line to the next
+  };
+  std::vector<Corner> corners_;  // of the envelope, by bytes
 };
 
 }  // namespace epweave

@@ -6,8 +6,10 @@
 #include <random>
 
 #include "compare/rewrite/verify_halves.h"
+#include "cost/memory.h"
 #include "ir/text/text.h"
 #include "ops/op.h"
+#include "partition/budget_steps.h"
 #include "partition/exact_cut.h"
 #include "partition/halves.h"
 
@@ -130,6 +132,115 @@ TEST_CASE("a graph without backward is refused") {
   const Graph graph =
       parse("graph\n  %x = placeholder : f32[4]\n  %y = aten.relu.default(%x) : f32[4]\n  output((%y,))\n");
   CHECK_THROWS_AS(read_joint(graph), PassError);
+}
+
+TEST_CASE("a mesh that stands beside a gradient is no reason for having no cut") {
+  const Graph graph = parse(R"(
+output loss
+output grad fqn=w
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[64, 64]
+  %w = placeholder : f32[64, 64]
+  %mesh = placeholder
+  %mm = aten.mm.default(%x, %w) : f32[64, 64]
+  %loss = aten.sum.default(%mm) : f32[]
+  %ones_like = aten.ones_like.default(%loss) : f32[]
+  %mul = aten.mul.Tensor(%mm, %ones_like) : f32[64, 64] bwd
+  output((%loss, %mul, %mesh))
+)");
+  const Joint joint = read_joint(graph);
+  const ValueCosts costs = price_values(graph, joint, Cluster{});
+  ExactCuts cuts(graph, joint, costs, {.keeps_heavy = true});
+  const BudgetCut cut = cuts.cut_at_price(1e9);
+  CHECK(names_of(graph, cut.cut.saved) == "mesh mm");
+  CHECK(cut.totals.bytes == 64 * 64 * 4);
+}
+
+TEST_CASE("what forward need not compute costs no recomputation") {
+  const Graph graph = parse(R"(
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[64, 64]
+  %loss = aten.sum.default(%x) : f32[]
+  %relu = aten.relu.default(%x) : f32[64, 64] bwd
+  %exp = aten.exp.default(%x) : f32[64, 64]
+  %sum_1 = aten.sum.default(%exp) : f32[]
+  %add = aten.add.Tensor(%loss, %sum_1) : f32[]
+  %ones_like = aten.ones_like.default(%add) : f32[]
+  %mul = aten.mul.Tensor(%relu, %exp) : f32[64, 64] bwd
+  %mul_1 = aten.mul.Tensor(%mul, %ones_like) : f32[64, 64] bwd
+  output((%add, %mul_1))
+)");
+  const Joint joint = read_joint(graph);
+  const ValueCosts costs = price_values(graph, joint, Cluster{});
+  const auto seconds_of = [&](std::string_view name) {
+    for (NodeId id : graph.step().order)
+      if (graph.text(graph.step().nodes[id].name) == name) return costs.seconds[id.index()];
+    throw CheckError("no such node");
+  };
+  CHECK(seconds_of("relu") == 0);
+  CHECK(seconds_of("exp") > 1e-6);
+}
+
+// Layers of products and activations, so that bytes, seconds and peak are at odds.
+std::string layers_graph(int layers) {
+  std::string text =
+      "output loss\noutput grad fqn=w\n\ngraph\n  %x = placeholder : f32[256, 256]\n"
+      "  %w = placeholder : f32[256, 256] role=parameter fqn=w\n";
+  std::string last = "x";
+  for (int i = 0; i < layers; ++i) {
+    text += fmt::format(
+        "  %mm{0} = aten.mm.default(%{1}, %w) : f32[256, 256] @layers.{0}\n"
+        "  %relu{0} = aten.relu.default(%mm{0}) : f32[256, 256] @layers.{0}\n"
+        "  %exp{0} = aten.exp.default(%relu{0}) : f32[256, 256] @layers.{0}\n",
+        i, last);
+    last = fmt::format("exp{}", i);
+  }
+  text += fmt::format(
+      "  %loss = aten.sum.default(%{}) : f32[] @loss\n  %one = aten.ones_like.default(%loss) : f32[] @loss\n"
+      "  %g = aten.mul.Tensor(%{}, %one) : f32[256, 256] @loss bwd\n",
+      last, last);
+  std::string gradient = "g";
+  for (int i = layers - 1; i >= 0; --i) {
+    text += fmt::format(
+        "  %a{0} = aten.mul.Tensor(%{1}, %exp{0}) : f32[256, 256] @layers.{0} bwd\n"
+        "  %b{0} = aten.mul.Tensor(%a{0}, %relu{0}) : f32[256, 256] @layers.{0} bwd\n"
+        "  %c{0} = aten.mul.Tensor(%b{0}, %mm{0}) : f32[256, 256] @layers.{0} bwd\n",
+        i, gradient);
+    gradient = fmt::format("c{}", i);
+  }
+  return text + fmt::format("  output((%loss, %{}))\n", gradient);
+}
+
+TEST_CASE("bytes, seconds and peak are monotone in the share", "[J48]") {
+  const Graph graph = parse(layers_graph(8));
+  const Joint joint = read_joint(graph);
+  const ValueCosts costs = price_values(graph, joint, Cluster{});
+  ExactCuts cuts(graph, joint, costs, {});
+  const auto measure = [&](const BudgetCut& cut) {
+    const Halves halves = split_joint(graph, joint, cut.cut);
+    Extents extents(halves.backward);
+    return estimate_memory(halves.backward, extents).devices.front().peak;
+  };
+  BudgetStep last = cut_for_share(cuts, 1, measure);
+  CHECK(last.cut.totals.seconds == 0);
+  const std::int64_t first_bytes = last.cut.totals.bytes;
+  for (int share = 99; share >= 0; --share) {
+    const BudgetStep next = cut_for_share(cuts, share / 100.0, measure);
+    INFO("share " << share);
+    CHECK(next.cut.totals.bytes <= last.cut.totals.bytes);
+    CHECK(next.cut.totals.seconds >= last.cut.totals.seconds);
+    CHECK(next.peak_bytes <= last.peak_bytes);
+    CHECK(next.cut.bound_seconds <= next.cut.totals.seconds);
+    CHECK((next.is_held || next.cut.totals.bytes <= first_bytes * share / 100));
+    last = next;
+  }
+  CHECK(last.is_held);
+  CHECK(last.cut.totals.bytes < first_bytes / 2);
 }
 
 // At most 14 nodes: two inputs, calls of forward, the loss, its seed, and backward calls that read forward values.

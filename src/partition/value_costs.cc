@@ -57,7 +57,7 @@ ValueCosts price_values(const Graph& graph, const Joint& joint, const Cluster& c
     const TensorType* type = tensor_of(*graph.context, node.type);
     if (!shown && type != nullptr && !is_launch(node))
       costs.bytes[at] = extents.storage_bytes(*type).value_or(0);
-    if (node.kind != NodeKind::kCall || joint.backward(id)) continue;
+    if (node.kind != NodeKind::kCall || joint.backward(id) || !joint.forward(id)) continue;
     if (costs.in_unshard[at] == 0) costs.seconds[at] = model.seconds[place];
     if (const auto cost = is_kernel(node) ? work.cost_of(id) : std::nullopt) costs.flops[at] = cost->flops;
   }

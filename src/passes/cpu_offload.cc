@@ -205,6 +205,7 @@ class Offloader {
 
   std::vector<Offloaded> find_all() {
     const WritePlaces writes(context_, body_);
+    for (NodeId id : body_.order) shown_by_.at(writes.effects().storage_of(id)).push_back(id);
     std::vector<Offloaded> all;
     for (NodeId id : body_.order)
       if (body_.nodes[id].recompute == tags_.must_offload && !body_.nodes[id].is_backward())
@@ -216,10 +217,9 @@ class Offloader {
     std::vector<std::string> notes = {fmt::format(
         "{} values are kept on the host from forward to backward, {} of them read through views", all.size(),
         std::ranges::count_if(all, [](const Offloaded& o) { return !o.views.empty(); }))};
-    for (NodeId id : kept_)
-      notes.push_back(fmt::format(
-          "{} is tagged MUST_CPU_OFFLOAD and stays on the device: its storage is written behind it",
-          graph_.text(body_.nodes[id].name)));
+    for (const auto& [id, why] : kept_)
+      notes.push_back(fmt::format("{} is tagged MUST_CPU_OFFLOAD and stays on the device: {}",
+                                  graph_.text(body_.nodes[id].name), why));
     return notes;
   }
 
@@ -240,7 +240,11 @@ class Offloader {
     });
     if (found.readers.empty()) return;
     if (is_written_behind(id, writes)) {
-      kept_.push_back(id);
+      kept_.emplace_back(id, "its storage is written behind it");
+      return;
+    }
+    if (is_shown_elsewhere(found, writes.effects())) {
+      kept_.emplace_back(id, "backward reads its storage through another value, too");
       return;
     }
     std::ranges::sort(found.views, {}, [&](NodeId view) { return positions_[view]; });
@@ -251,6 +255,23 @@ class Offloader {
   bool is_written_behind(NodeId value, const WritePlaces& writes) const {
     const auto end = static_cast<std::uint32_t>(body_.order.size());
     return writes.any(writes.effects().storage_of(value), positions_[value], end);
+  }
+
+  // Whether backward reads the storage through a value that does not come from the one that goes to the host, as
+  // through another element node of the same tuple: it would find it freed.
+  bool is_shown_elsewhere(const Offloaded& found, const Effects& effects) const {
+    IdSet<NodeId> redirected;
+    redirected.insert(found.value);
+    for (NodeId view : found.views) redirected.insert(view);
+    const NodeId storage = effects.storage_of(found.value);
+    for (NodeId id : shown_by_[storage]) {
+      for (NodeId user : users_[id]) {
+        if (is_in_forward(user)) continue;
+        if (!redirected.contains(id)) return true;
+        if (effects.storage_of(user) == storage) redirected.insert(user);
+      }
+    }
+    return false;
   }
 
   void add_reader(NodeId reader, Offloaded& found) const {
@@ -446,7 +467,8 @@ class Offloader {
   OrderList list_;
   NodeNames names_;
   StringId pass_, cpu_;
-  std::vector<NodeId> kept_;  // tagged, but on the device
+  std::vector<std::pair<NodeId, std::string_view>> kept_;  // tagged, but on the device
+  SideTable<NodeId, std::vector<NodeId>> shown_by_;        // by storage: the values that show it, in order
   std::vector<Sent> sent_;
   std::vector<NodeId> reloads_;
 };

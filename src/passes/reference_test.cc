@@ -9,14 +9,17 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <map>
 
+#include "cost/memory.h"
 #include "io/file.h"
 #include "ir/text/text.h"
 #include "passes/canonicalize.h"
 #include "passes/dce.h"
 #include "passes/dedup_unshard.h"
 #include "passes/mark_eager_chunks.h"
+#include "passes/memory_budget.h"
 #include "passes/memory_policy.h"
 #include "passes/recompute.h"
 #include "pipeline/runner.h"
@@ -151,6 +154,40 @@ TEST_CASE("rank-agnostic graphs gather each parameter once, too") {
     INFO(name << ": " << graph.step().order.size() << " -> " << result.step().order.size() << " nodes");
     CHECK(result.step().order.size() < graph.step().order.size());
     CHECK(same_code(result, normalise(result)));
+  }
+}
+
+TEST_CASE("policy=budget: no smaller budget gives a larger peak, and none that fits is refused") {
+  for (const auto& [name, path] : find_graphs("1_norm")) {
+    if (name != "llama3_debug_fsdp4" && name != "dsv3_debug_ep2") continue;
+    INFO(name);
+    const Graph graph = read_graph(path);
+    const auto measure = [](const Graph& step) {
+      Extents extents(step);
+      std::int64_t peak = 0;
+      for (const DeviceMemory& device : estimate_memory(step, extents).devices)
+        peak = std::max(peak, device.peak);
+      return peak;
+    };
+    std::int64_t last = std::numeric_limits<std::int64_t>::max();
+    int fitting = 0;
+    bool is_below = false;
+    for (double mib = 400; mib > 20; mib *= 0.8) {
+      std::int64_t peak = 0;
+      try {
+        peak = measure(recompute(tag_for_budget(graph, {.peak_mib = mib}).graph).graph);
+      } catch (const PassError&) {
+        is_below = true;
+        continue;
+      }
+      CHECK_FALSE(is_below);
+      CHECK(peak <= last);
+      CHECK(static_cast<double>(peak) <= mib * (1 << 20));
+      last = peak;
+      ++fitting;
+    }
+    CHECK(fitting >= 3);
+    CHECK(is_below);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "passes/dedup_unshard.h"
 #include "passes/isolate_ep_pg.h"
 #include "passes/mark_eager_chunks.h"
+#include "passes/memory_budget.h"
 #include "passes/memory_policy.h"
 #include "passes/overlap_ep/overlap_ep.h"
 #include "passes/reassign_pgs.h"
@@ -218,6 +219,18 @@ PassResult run_specialize(const Graph& graph, const Options& options) {
   return specialize(graph, {.rank = options.integer("rank")});
 }
 
+std::optional<double> read_amount(const Options& options, std::string_view name) {
+  if (!options.has(name)) return std::nullopt;
+  const std::string& text = options.text(name);
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || !(value >= 0) || value > 1e12)
+    throw UsageError(
+        fmt::format("option '{0}': '{1}' is no amount\n  expected a number, as in {0}=23.5", name, text));
+  return value;
+}
+
 MemoryPolicyOptions read_memory_policy_options(const Options& options) {
   MemoryPolicyOptions read{.policy = memory_policy_named(options.text("policy"))};
   if (options.has("save"))
@@ -237,10 +250,28 @@ MemoryPolicyOptions read_memory_policy_options(const Options& options) {
                     options.text("policy")));
   return read;
 }
+PolicyBudget read_policy_budget(const Options& options) {
+  PolicyBudget read{.peak_mib = read_amount(options, "peak-mib"),
+                    .recompute_ms = read_amount(options, "recompute-ms")};
+  if (is_chosen(options, "reshard", "never")) read.reshard = Reshard::kNever;
+  return read;
+}
 void check_memory_policy_options(Options& options) {
   read_memory_policy_options(options);
+  const bool is_budget = options.text("policy") == "budget";
+  const int budgets = (options.has("peak-mib") ? 1 : 0) + (options.has("recompute-ms") ? 1 : 0);
+  if (is_budget && budgets != 1)
+    throw UsageError(
+        "option 'policy': budget needs a peak or a time\n  expected one of peak-mib=N and "
+        "recompute-ms=N beside policy=budget");
+  if (!is_budget && budgets != 0)
+    throw UsageError(fmt::format("option '{}': policy '{}' has no budget\n  expected policy=budget beside it",
+                                 options.has("peak-mib") ? "peak-mib" : "recompute-ms",
+                                 options.text("policy")));
+  if (is_budget) read_policy_budget(options);
 }
 PassResult run_memory_policy(const Graph& graph, const Options& options) {
+  if (options.text("policy") == "budget") return tag_for_budget(graph, read_policy_budget(options));
   return memory_policy(graph, read_memory_policy_options(options));
 }
 PassResult run_recompute(const Graph& graph, const Options&) {
@@ -357,8 +388,9 @@ std::vector<PassInfo> make_passes() {
                     "default",
                     "save matrix products, attention and exchanges; each second product (eager); what layers "
                     "hand on "
-                    "(full); all (none); as default, on the host where it is worth it",
-                    {"default", "eager", "full", "none", "sac-and-offload"}},
+                    "(full); all (none); as default, on the host where it is worth it; the least that fits "
+                    "peak-mib or recompute-ms (budget)",
+                    {"default", "eager", "full", "none", "sac-and-offload", "budget"}},
                    {.name = "save",
                     .kind = OptionKind::kList,
                     .help = "with policy=full: calls to save all the same: [layers.*.moe::aten.mm.default]",
@@ -375,6 +407,14 @@ std::vector<PassInfo> make_passes() {
                     .help =
                         "with policy=sac-and-offload: how much memory of the host values may take; 0: any",
                     .at_least = 0,
+                    .is_optional = true},
+                   {.name = "peak-mib",
+                    .kind = OptionKind::kText,
+                    .help = "with policy=budget: the peak in MiB, as `epweave stats` counts it: 52.5",
+                    .is_optional = true},
+                   {.name = "recompute-ms",
+                    .kind = OptionKind::kText,
+                    .help = "with policy=budget: the most to spend on recomputation, in milliseconds: 23.5",
                     .is_optional = true}},
        .run = run_memory_policy,
        .settle = check_memory_policy_options},

@@ -18,12 +18,16 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <regex>
 #include <string>
 #include <vector>
 
 #include "analysis/verify.h"
+#include "compare/rewrite/verify_halves.h"
 #include "compare/rewrite/verify_rewrite.h"
 #include "ir/text/text.h"
+#include "partition/exact_cut.h"
+#include "partition/halves.h"
 #include "pipeline/runner.h"
 #include "random_coverage.h"
 #include "random_pipelines.h"
@@ -47,6 +51,21 @@ struct Totals {
               failures = 0;
 };
 
+// The same step with the loss's own gradient as the seed of backward: it begins with the first backward call of the loss.
+Graph with_seed(const Graph& graph) {
+  static const std::regex loss(R"(\n  %(\w+) = aten\.sum\.default\(\S+\) : f32\[\] @loss[^\n]*)");
+  static const std::regex first(R"(\n  %(\w+) = ([^\n]*?) : (\S+\[[^\n]*\]) @loss bwd([^\n]*))");
+  std::string text = print_text(graph);
+  text = std::regex_replace(text, loss,
+                            "$&\n  %seed = aten.ones_like.default(%$1, pin_memory=False) : f32[] @loss",
+                            std::regex_constants::format_first_only);
+  text = std::regex_replace(text, first,
+                            "\n  %$1_unscaled = $2 : $3 @loss bwd$4"
+                            "\n  %$1 = aten.mul.Tensor(%$1_unscaled, %seed) : $3 @loss bwd$4",
+                            std::regex_constants::format_first_only);
+  return parse_text(text, "random step");
+}
+
 class Checker {
  public:
   explicit Checker(const Settings& settings) : settings_(settings) {}
@@ -57,6 +76,7 @@ class Checker {
     ++totals_.steps;
     if (!report(step.graph, verify_graph(step.graph), "the random step")) return;
     count_plan(step);
+    if (settings_.pipeline.empty()) check_partition(step);
     for (const auto& [pipeline, is_equal] : pipelines(step)) try {
         check_rewrite(step, pipeline, is_equal);
       } catch (const PassError& refused) {
@@ -66,6 +86,34 @@ class Checker {
       }
   }
 
+  // The step cut in two by one of the ways, F and B proved and executed behind one another.
+  void check_partition(const RandomStep& unseeded) try {
+    const std::string what = fmt::format("partition {}", seed_ % 4);
+    RandomStep step = unseeded;
+    step.graph = with_seed(unseeded.graph);
+    if (!report(step.graph, verify_graph(step.graph), "the random step with a seed")) return;
+    const Graph graph = seed_ % 4 == 3 ? step.graph : merge_equal_calls(step.graph);
+    const Joint joint = read_joint(graph);
+    const ValueCosts costs = price_values(graph, joint, Cluster{});
+    ExactCuts cuts(graph, joint, costs, {});
+    const auto choose = [&] {
+      if (seed_ % 4 == 2) return cut_as_torch(graph, joint);
+      if (seed_ % 4 == 3) return cut_by_tags(graph, joint);
+      return seed_ % 4 == 1 ? cuts.smallest().cut : cuts.cut_at_price(Cluster{}.pcie).cut;
+    };
+    const Halves halves = split_joint(graph, joint, choose());
+    ++totals_.rewrites;
+    for (const Graph* half : {&halves.forward, &halves.backward}) report(*half, verify_graph(*half), what);
+    report(halves.backward, verify_halves(step.graph, halves.forward, halves.backward).violations, what);
+    std::vector<Violation> violations;
+    const Graph joined = join_halves(step.graph, halves.forward, halves.backward, violations);
+    if (settings_.run && !step.has_dropout) execute(step, joined, what);
+  } catch (const PassError& refused) {
+    coverage_.count_refusal(refused.id());
+  } catch (const std::exception& error) {
+    fail("partition", error.what());
+  }
+
   const Coverage& coverage() const { return coverage_; }
   const Totals& totals() const { return totals_; }
 
@@ -73,6 +121,7 @@ class Checker {
   std::vector<RandomPipeline> pipelines(const RandomStep& step) const {
     if (!settings_.pipeline.empty()) return {{settings_.pipeline}};
     std::vector<RandomPipeline> all = list_pipelines(step);
+    all.push_back({pick_memory_pipeline(seed_)});
     all.push_back({pick_odd_pipeline(seed_)});
     return all;
   }

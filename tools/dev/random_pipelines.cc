@@ -27,6 +27,19 @@ std::vector<RandomPipeline> list_pipelines(const RandomStep& step) {
   return all;
 }
 
+std::string pick_memory_pipeline(std::uint64_t seed) {
+  static constexpr std::string_view kPipelines[] = {
+      "memory-policy,recompute",
+      "memory-policy{policy=eager,reshard=always},recompute",
+      "memory-policy{policy=full},recompute",
+      "memory-policy{policy=none,reshard=never},recompute",
+      "memory-policy{policy=budget,recompute-ms=0.01},recompute",
+      "memory-policy{policy=budget,recompute-ms=100},recompute",
+      "memory-policy{policy=sac-and-offload},cpu-offload,recompute",
+  };
+  return std::string(kPipelines[seed % std::size(kPipelines)]);
+}
+
 std::string pick_odd_pipeline(std::uint64_t seed) {
   static constexpr std::string_view kPipelines[] = {
       "chunk{roots=nosuch}",

@@ -9,6 +9,7 @@
 #include "compare/rewrite/verify_halves.h"
 #include "cost/live_bytes.h"
 #include "cost/step_model.h"
+#include "partition/budget_steps.h"
 #include "partition/exact_cut.h"
 #include "partition/halves.h"
 
@@ -49,23 +50,6 @@ Budget parse_budget(const std::string& text) {
                     "--budget 26000MiB, --budget 24GiB, --budget 23.5ms",
                     text));
   return budget;
-}
-
-BudgetCut choose_exact(ExactCuts& cuts, const Budget& budget) {
-  switch (budget.kind) {
-    case Budget::Kind::kNone:
-      return cuts.cut_within(cuts.smallest().totals.bytes);
-    case Budget::Kind::kShare: {
-      const auto bytes =
-          static_cast<std::int64_t>(budget.value * static_cast<double>(cuts.fastest().totals.bytes));
-      return cuts.cut_within(std::max(bytes, cuts.smallest().totals.bytes));
-    }
-    case Budget::Kind::kBytes:
-      return cuts.cut_within(static_cast<std::int64_t>(budget.value));
-    case Budget::Kind::kSeconds:
-      return cuts.cut_within_seconds(budget.value);
-  }
-  return {};
 }
 
 // The bytes that forward, then backward hold at most, without the inputs of the step.
@@ -135,11 +119,11 @@ class Partition {
           fmt::format("--budget: policy '{}' takes no budget\n  expected --policy exact beside --budget",
                       options_.policy));
     Graph graph = read_sound_input(options_.input);
-    return options_.policy == "min-cut" ? merge_equal_calls(graph) : graph;
+    return options_.policy == "tags" ? graph : merge_equal_calls(graph);
   }
 
   BudgetCut choose() {
-    if (options_.policy == "exact") return choose_exact(cuts_, budget_);
+    if (options_.policy == "exact") return choose_exact();
     BudgetCut chosen;
     chosen.cut = options_.policy == "tags" ? cut_by_tags(graph_, joint_) : cut_as_torch(graph_, joint_);
     chosen.totals = add_up(graph_, chosen.cut, costs_);
@@ -151,6 +135,28 @@ class Partition {
     if (const double bound = cuts_.find_bound(activations); bound <= chosen.totals.seconds)
       chosen.bound_seconds = bound;
     return chosen;
+  }
+
+  BudgetCut choose_exact() {
+    switch (budget_.kind) {
+      case Budget::Kind::kNone:
+        return cuts_.cut_at_price(Cluster{}.pcie);
+      case Budget::Kind::kShare: {
+        BudgetStep step = cut_for_share(cuts_, budget_.value, [&](const BudgetCut& cut) {
+          return find_peak_of(split_joint(graph_, joint_, cut.cut), cut.totals);
+        });
+        if (step.is_held)
+          refused_.push_back(
+              fmt::format("to save less than {:.2f} MiB: the peak would be larger, or as many seconds",
+                          static_cast<double>(step.cut.totals.bytes) / kMiB));
+        return std::move(step.cut);
+      }
+      case Budget::Kind::kBytes:
+        return cuts_.cut_within(static_cast<std::int64_t>(budget_.value));
+      case Budget::Kind::kSeconds:
+        return cuts_.cut_within_seconds(budget_.value);
+    }
+    return {};
   }
 
   // Nothing is written that is not proved to compute what the joint graph does.
@@ -195,7 +201,7 @@ class Partition {
             {"peak_bytes", peak},
             {"bound_seconds", chosen.bound_seconds},
             {"gap", gap},
-            {"refused", Json::array()}};
+            {"refused", refused_}};
   }
 
   std::string_view why(NodeId id) const {
@@ -214,6 +220,7 @@ class Partition {
   Joint joint_;
   ValueCosts costs_;
   ExactCuts cuts_;
+  std::vector<std::string> refused_;
 };
 
 }  // namespace

@@ -151,15 +151,18 @@ void add_partition(CLI::App& app, Choices& choices) {
           .add_option(
               "--policy", options.policy,
               "What to save: as PyTorch's partitioner (min-cut), as the nodes' recompute fields say (tags), "
-              "or the best for a budget, else the fewest bytes without doing a product or attention again "
-              "(exact, the default)")
+              "or the best for a budget, else what is cheaper to compute again than to copy to the host, "
+              "products "
+              "and attention apart (exact, the default)")
           ->type_name("POLICY"),
       {"min-cut", "tags", "exact"});
   command
       .add_option(
           "--budget", options.budget,
-          "With exact: the most to hold for backward, as a share of what no recomputation holds (0.5) or in "
-          "bytes (26000MiB), or the most to spend on recomputation (23.5ms)")
+          "With exact: the most to hold for backward, as a share of what no recomputation holds (0.5, in "
+          "steps "
+          "of 0.05, not where that would raise the peak) or in bytes (26000MiB), or the most to spend on "
+          "recomputation (23.5ms)")
       ->type_name("B");
   choose(command
              .add_option(

@@ -49,8 +49,9 @@ struct PartitionOptions {
   InputOptions input;
   std::string forward, backward;  // files for the halves
   std::string policy = "exact";   // min-cut, tags, exact
-  std::string budget;  // exact: "0.5" of the bytes without recomputation, "26000MiB", "23.5ms"; empty: the
-                       // fewest bytes without another product or attention
+  std::string
+      budget;  // exact: "0.5" of the bytes without recomputation, "26000MiB", "23.5ms"; empty: no product
+               // or attention again, and a second is worth the bytes that the host's link moves in it
   std::string reshard = "always";
   std::string report;  // file for the JSON report; empty: none
 };

@@ -305,11 +305,16 @@ Graph without_provenance(const Graph& graph) {
 
 }  // namespace
 
-RewriteReport verify_halves(const Graph& joint, const Graph& forward, const Graph& backward) {
+Graph join_halves(const Graph& joint, const Graph& forward, const Graph& backward,
+                  std::vector<Violation>& violations) {
   EPWEAVE_CHECK(joint.context == forward.context && joint.context == backward.context);
+  return HalfJoiner(without_provenance(joint), forward, backward, violations).run();
+}
+
+RewriteReport verify_halves(const Graph& joint, const Graph& forward, const Graph& backward) {
   const Graph plain = without_provenance(joint);
   std::vector<Violation> violations;
-  const Graph joined = HalfJoiner(plain, forward, backward, violations).run();
+  const Graph joined = join_halves(joint, forward, backward, violations);
   RewriteReport report = verify_rewrite(plain, joined);
   report.violations.insert(report.violations.begin(), violations.begin(), violations.end());
   return report;

@@ -20,7 +20,9 @@
 
 namespace epweave {
 
-// The graphs share a context and have a sound structure.
+// F and B behind one another, with the roles of G. The graphs share a context and have a sound structure.
+Graph join_halves(const Graph& joint, const Graph& forward, const Graph& backward,
+                  std::vector<Violation>& violations);
 RewriteReport verify_halves(const Graph& joint, const Graph& forward, const Graph& backward);
 
 }  // namespace epweave

@@ -2,6 +2,7 @@
 
 #include "compare/pairing.h"
 #include "compare/rebase.h"
+#include "compare/rewrite/host_copies.h"
 #include "compare/rewrite/part_symbols.h"
 #include "compare/rewrite/repeats.h"
 #include "compare/rewrite/rewrite_assumptions.h"
@@ -136,13 +137,37 @@ RewriteReport verify_derived(const Graph& a, const Graph& b) {
   return report;
 }
 
+RewriteReport verify_rebased(const Graph& a, const Graph& b) {
+  if (derives_from(a, b) || !share_origins(a, b)) return verify_derived(a, b);
+  return verify_derived(a, rebase_provenance(a, b));
+}
+
+// B's origins without the copies that are gone from A.
+void drop_origins(const Graph& a, const Graph& plain, Graph& b) {
+  IdSet<StringId> left, gone;
+  for (NodeId id : plain.step().order) left.insert(plain.step().nodes[id].name);
+  for (NodeId id : a.step().order)
+    if (!left.contains(a.step().nodes[id].name)) gone.insert(a.step().nodes[id].name);
+  std::erase_if(b.origins, [&](const auto& origin) { return gone.contains(origin.name); });
+}
+
+// Copies to the host are taken out of both first. What is wrong with those of A itself is not B's fault.
+RewriteReport verify_without_host_copies(const Graph& a, const Graph& b) {
+  std::vector<Violation> of_a, of_b;
+  const Graph plain_a = remove_host_copies(a, of_a);
+  Graph plain_b = remove_host_copies(b, of_b);
+  if (!of_a.empty()) return verify_rebased(a, b);
+  if (!of_b.empty()) return {.violations = std::move(of_b)};
+  drop_origins(a, plain_a, plain_b);
+  return verify_rebased(plain_a, plain_b);
+}
+
 }  // namespace
 
 RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
   EPWEAVE_CHECK(a.context == b.context);
   EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
-  if (derives_from(a, b) || !share_origins(a, b)) return verify_derived(a, b);
-  return verify_derived(a, rebase_provenance(a, b));
+  return has_host_copies(a) || has_host_copies(b) ? verify_without_host_copies(a, b) : verify_rebased(a, b);
 }
 
 }  // namespace epweave

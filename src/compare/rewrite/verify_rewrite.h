@@ -44,6 +44,7 @@
 //                      (verify_strides.h)
 //   rewrite-order      random draws or ops of unknown effects changed places
 //   rewrite-group      a collective runs on a group with other ranks, or a group of that name has others
+//   rewrite-host-copy  what a copy to the host and back returns need not be what was sent (host_copies.h)
 //   rewrite-host-read  the host reads a copy that may not have arrived, where in A it waits for it
 //   rewrite-symbol     a part names what another part binds, a symbol is bound more often (part_symbols.h), or is
 //                      said to be what the first graph does not say: a number, a range, a value when traced

@@ -1,0 +1,172 @@
+#include "compare/rewrite/host_copies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/collectives.h"
+#include "analysis/users.h"
+#include "analysis/write_places.h"
+#include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/memory_traits.h"
+
+namespace epweave {
+namespace {
+
+class CopyRemover {
+ public:
+  CopyRemover(const Graph& graph, std::vector<Violation>& violations)
+      : violations_(violations),
+        result_(graph),
+        context_(*result_.context),
+        body_(result_.step()),
+        traits_(context_),
+        inputs_(list_inputs(context_, body_)),
+        users_(invert(inputs_, body_.order)),
+        positions_(find_positions(body_, body_.order)),
+        writes_(context_, body_),
+        gone_(body_.nodes.size()) {}
+
+  Graph run() {
+    find_last_touches();
+    for (NodeId id : body_.order)
+      if (traits_.has(body_.nodes[id], kSendsToHost)) remove(id);
+    for (NodeId id : body_.order) {
+      Node& node = body_.nodes[id];
+      const auto redirect = [&](Arg arg) {
+        return arg.is_node() && value_of_[arg.as_node()] ? Arg::node(value_of_[arg.as_node()]) : arg;
+      };
+      node.args = context_.args.map(node.args, redirect);
+      node.kwargs = context_.args.map(node.kwargs, redirect);
+    }
+    std::erase_if(body_.order, [&](NodeId id) { return gone_.contains(id); });
+    return std::move(result_);
+  }
+
+ private:
+  void find_last_touches() {
+    for (std::uint32_t place = 0; place < body_.order.size(); ++place) {
+      const NodeId id = body_.order[place];
+      for (NodeId input : inputs_[id]) last_touch_.at(writes_.effects().storage_of(input)) = place;
+      if (!is_wait(body_.nodes[id]) || waits_for_copy(id)) continue;
+      for (const StorageAccess& access : writes_.effects().accesses_of(id))
+        if (access.writes) last_completion_.at(access.storage) = place;
+    }
+  }
+
+  bool waits_for_copy(NodeId wait) {
+    const Arg copy = arg_of(context_, body_.nodes[wait], 0);
+    if (!copy.is_node()) return false;
+    const Node& node = body_.nodes[copy.as_node()];
+    return traits_.has(node, kSendsToHost) || traits_.has(node, kLoadsFromHost);
+  }
+
+  void remove(NodeId sent) {
+    gone_.insert(sent);
+    const Arg argument = arg_of(context_, body_.nodes[sent], 0);
+    if (!argument.is_node()) return fail(sent, "sends no value");
+    const NodeId value = argument.as_node(), arrived = find_wait(sent);
+    if (value_of_[value]) return fail(sent, "sends what a copy brought back");
+    check_unwritten(sent, value);
+    if (!arrived) return;
+    gone_.insert(arrived);
+    value_of_.at(arrived) = value;
+    check_freed(arrived, value);
+    for (NodeId user : users_[arrived]) {
+      const Node& node = body_.nodes[user];
+      if (traits_.has(node, kLoadsFromHost)) {
+        bring_back(user, value);
+      } else if (!is_wait(node) || takes_first(node, arrived)) {
+        fail(user, "reads the copy on the host, not what is loaded back from it");
+      }
+    }
+  }
+
+  void bring_back(NodeId loaded, NodeId value) {
+    gone_.insert(loaded);
+    const NodeId back = find_wait(loaded);
+    if (!back) return;
+    gone_.insert(back);
+    value_of_.at(back) = value;
+    for (NodeId id : {loaded, back}) {
+      if (body_.nodes[id].type != body_.nodes[value].type)
+        fail(id, fmt::format("is loaded back as something else than %{} is", name_of(value)));
+      if (!writes_.of(writes_.effects().storage_of(id)).empty())
+        fail(id, fmt::format("is written, and may not stand for %{}", name_of(value)));
+    }
+  }
+
+  bool takes_first(const Node& node, NodeId value) const {
+    return arg_of(context_, node, 0) == Arg::node(value);
+  }
+
+  // The one wait for a copy, which alone reads it.
+  NodeId find_wait(NodeId copy) {
+    NodeId wait;
+    for (NodeId user : users_[copy]) {
+      const Node& node = body_.nodes[user];
+      if (wait || !is_wait(node) || !takes_first(node, copy)) {
+        fail(user, fmt::format("reads the copy %{}, which only one wait may", name_of(copy)));
+        return {};
+      }
+      wait = user;
+    }
+    if (!wait) fail(copy, "is not waited for");
+    return wait;
+  }
+
+  void check_unwritten(NodeId sent, NodeId value) {
+    const auto last = static_cast<std::uint32_t>(body_.order.size());
+    const NodeId storage = writes_.effects().storage_of(value);
+    if (last_completion_[storage] > positions_[sent] || writes_.any(storage, positions_[sent], last))
+      fail(sent, fmt::format("the storage of %{} is written behind the copy", name_of(value)));
+    if (!writes_.of(writes_.effects().storage_of(sent)).empty()) fail(sent, "the copy is written");
+  }
+
+  void check_freed(NodeId arrived, NodeId value) {
+    const Arg* freed = find_arg(context_, body_.nodes[arrived], 1, "keepalive");
+    if (freed == nullptr || !freed->is_node()) return;
+    const NodeId storage = writes_.effects().storage_of(freed->as_node());
+    if (storage != writes_.effects().storage_of(value))
+      return fail(arrived, fmt::format("frees %{}, which was not sent", name_of(freed->as_node())));
+    if (last_touch_[storage] > positions_[arrived])
+      fail(arrived, fmt::format("frees %{}, which %{} touches behind it", name_of(value),
+                                name_of(body_.order[last_touch_[storage]])));
+  }
+
+  void fail(NodeId id, std::string message) {
+    violations_.push_back({.invariant = "rewrite-host-copy",
+                           .message = std::move(message),
+                           .site = site_of(result_, body_.nodes[id])});
+  }
+  std::string_view name_of(NodeId id) const { return context_.text(body_.nodes[id].name); }
+
+  std::vector<Violation>& violations_;
+  Graph result_;
+  Context& context_;
+  Body& body_;
+  MemoryTraits traits_;
+  NodeLists inputs_, users_;
+  IdVector<NodeId, std::uint32_t> positions_;
+  WritePlaces writes_;
+  SideTable<NodeId, std::uint32_t> last_touch_;  // by storage: the last place that takes a value of it
+  SideTable<NodeId, std::uint32_t>
+      last_completion_;                 // by storage: the last wait for a collective that makes it
+  SideTable<NodeId, NodeId> value_of_;  // of a wait: what was sent
+  IdSet<NodeId> gone_;
+};
+
+}  // namespace
+
+bool has_host_copies(const Graph& graph) {
+  MemoryTraits traits(*graph.context);
+  return std::ranges::any_of(graph.step().order,
+                             [&](NodeId id) { return traits.has(graph.step().nodes[id], kSendsToHost); });
+}
+
+Graph remove_host_copies(const Graph& graph, std::vector<Violation>& violations) {
+  return CopyRemover(graph, violations).run();
+}
+
+}  // namespace epweave

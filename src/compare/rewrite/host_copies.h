@@ -1,0 +1,28 @@
+// Copies of values to the host and back, taken out of a graph before it is compared: what comes back is what went out.
+//
+//   %o = ao.offload(%x)                   gone
+//   %h = ao.wait_tensor(%o, %x, ..)       gone; frees the storage of %x
+//   %r = ao.reload(%h, cuda:0, ..)        gone
+//   %b = ao.wait_tensor(%r, %h)           %x
+//
+// That is so where, in the order of the graph,
+//
+//   each copy is waited for, once, and only the wait reads it
+//   what comes back has the type of %x, device and strides included
+//   nothing writes the storage of %x behind the call that sends it, nor that of either copy
+//   nothing behind the wait that frees the storage of %x touches it
+#pragma once
+
+#include <vector>
+
+#include "analysis/verify.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+bool has_host_copies(const Graph& graph);
+
+// The graph without them. A copy of which the above does not hold is a violation `rewrite-host-copy`.
+Graph remove_host_copies(const Graph& graph, std::vector<Violation>& violations);
+
+}  // namespace epweave
