@@ -15,15 +15,16 @@ namespace epweave {
 namespace {
 
 using google::protobuf::Arena;
-using google::protobuf::io::CodedInputStream;
 using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
 
 // How deep messages may lie within one another, the file's own included.
 constexpr int kMaxDepth = 200;
 constexpr int kDepthOfBody = 1, kDepthOfNode = 2;
 
 CodedInputStream stream_of(std::string_view bytes) {
-  return CodedInputStream(reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  return CodedInputStream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                          static_cast<int>(bytes.size()));
 }
 
 template <class Message>

@@ -13,7 +13,8 @@ namespace {
 // order of their numbers, which are those of proto/epweave.proto.
 class Encoder {
  public:
-  explicit Encoder(const Graph& graph) : graph_(graph), context_(*graph.context), out_(expected_bytes(graph)) {
+  explicit Encoder(const Graph& graph)
+      : graph_(graph), context_(*graph.context), out_(expected_bytes(graph)) {
     string_refs_.resize(context_.strings.size());
     type_refs_.resize(context_.types.size());
   }
