@@ -455,7 +455,8 @@ Graph read_graph(const std::string& path, std::optional<Format> format, std::sha
 
 std::string file_bytes(const Graph& graph, const std::string& path, std::optional<Format> format) {
   std::string bytes = encode(graph, format.value_or(format_of_path(path)));
-  return path.ends_with(".gz") ? gzip(bytes) : bytes;
+  if (path.ends_with(".gz")) return gzip(bytes);
+  return bytes;
 }
 
 void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format) {
