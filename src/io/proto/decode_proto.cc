@@ -61,15 +61,16 @@ std::optional<std::string> split_fields(std::string_view bytes, const Take& take
   return input.ConsumedEntireMessage() ? std::optional(std::move(others)) : std::nullopt;
 }
 
-// The name of a node that is not parsed yet: the last field 1. What is no node is found when it is parsed.
+// The name of a node that is not parsed yet: the first field 1, which writers put first. What is no node, and a node
+// of two names, is found when it is parsed.
 std::uint32_t name_ref_of(std::string_view node) {
   constexpr std::uint32_t kName = WireFormatLite::MakeTag(1, WireFormatLite::WIRETYPE_VARINT);
   CodedInputStream input = stream_of(node);
   std::uint32_t name = 0;
   for (;;) {
     const std::uint32_t tag = input.ReadTag();
-    if (tag == 0 || !(tag == kName ? input.ReadVarint32(&name) : WireFormatLite::SkipField(&input, tag)))
-      return name;
+    if (tag == kName) return input.ReadVarint32(&name) ? name : 0;
+    if (tag == 0 || !WireFormatLite::SkipField(&input, tag)) return 0;
   }
 }
 
@@ -455,6 +456,8 @@ class Decoder {
   }
 
   void decode_node(const proto::Node& message, Node& node) {
+    if (text(message.name()) != node.name)
+      fail(fmt::format("node '{}' has two names", context_.text(node.name)));
     node.target = text(message.target());
     switch (message.kind()) {
       case proto::Node::CALL:
