@@ -5,7 +5,9 @@
 
 GRAPH is a graph file, a dump (*.json.gz, format fx-dump-1; converted first, not measured), or a folder of
 them. Figures are medians over N runs of one process each, in rounds over all graphs; times in milliseconds,
-memory in MiB (of the process up to there). `wall` is the whole process, file to file.
+memory in MiB (of the process up to there). `wall` is the whole process, file to file, `processor` its user and system
+time. `bare protobuf` is what protobuf alone takes to parse the file and to serialise the message (least of five): the
+floor of read and write; left out where the program bare_protobuf does not lie beside epweave or the file is compressed.
 
 Growth: over the graphs whose name matches --growth (default: the depth series), the exponent e of
 time ~ nodes^e by least squares, for each pass and for chunk + overlap-ep together. Of the least times, which
@@ -29,7 +31,7 @@ SCHEDULED = ("chunk", "overlap-ep")
 
 
 def measure(command, allowed=(0,)):
-    """(exit code, stdout, wall ms, peak MiB) of one process."""
+    """(exit code, stdout, wall ms, peak MiB, processor ms) of one process."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, stderr=err)
@@ -40,7 +42,15 @@ def measure(command, allowed=(0,)):
         err.seek(0)
         if process.returncode not in allowed:
             raise SystemExit(f"{' '.join(command)}: exit {process.returncode}\n{err.read().decode()}")
-        return process.returncode, out.read(), wall, usage.ru_maxrss / 1024
+        return process.returncode, out.read(), wall, usage.ru_maxrss / 1024, (usage.ru_utime + usage.ru_stime) * 1e3
+
+
+def bare_protobuf(epweave, graph):
+    """[parse ms, serialise ms] of protobuf alone, or None."""
+    program = pathlib.Path(epweave).with_name("bare_protobuf")
+    if not program.exists() or graph.name.endswith(".gz"):
+        return None
+    return [float(word) for word in measure([str(program), str(graph)])[1].split()]
 
 
 def graph_files(paths, folder):
@@ -66,6 +76,7 @@ class Runs:
 
     def __init__(self, graph):
         self.graph, self.declined, self.reports, self.walls, self.peaks, self.verified = graph, None, [], [], [], []
+        self.processor, self.floor = [], None
 
     def add(self, options, folder):
         """One more run, unless a pass declines the graph."""
@@ -74,7 +85,7 @@ class Runs:
         output = folder / "out.epw"
         command = [str(options.epweave), "rewrite", str(self.graph), "-o", str(output), "--time-passes", "--json", "-q"]
         command += ["-p", options.pipeline] if options.pipeline else ["--preset", options.preset]
-        code, out, wall, peak = measure(command, allowed=(0, 4))
+        code, out, wall, peak, processor = measure(command, allowed=(0, 4))
         report = json.loads(out)
         if code == 4:
             self.declined = report["error"]["id"]
@@ -83,6 +94,8 @@ class Runs:
         self.reports.append(report)
         self.walls.append(wall)
         self.peaks.append(peak)
+        self.processor.append(processor)
+        self.floor = self.floor or bare_protobuf(options.epweave, self.graph)
         self.verified.append(measure([str(options.epweave), "verify", str(self.graph)], allowed=(0, 1)))
 
     def row(self):
@@ -97,11 +110,12 @@ class Runs:
             passes.append({"name": row["name"], "least_ms": min(one["passes"][i]["run_ms"] for one in times)} | entry)
         return {"nodes": self.reports[0]["input"]["nodes"], "nodes_after": self.reports[0]["output"]["nodes"],
                 "wall_ms": statistics.median(self.walls), "least_wall_ms": min(self.walls),
-                "peak_mib": statistics.median(self.peaks),
+                "processor_ms": statistics.median(self.processor), "least_processor_ms": min(self.processor),
+                "peak_mib": statistics.median(self.peaks), "bare_protobuf_ms": self.floor,
                 "read_ms": statistics.median(one["read_ms"] for one in times),
                 "write_ms": statistics.median(one["write_ms"] for one in times),
-                "passes": passes, "verify_command_ms": statistics.median(wall for _, _, wall, _ in self.verified),
-                "verify_command_mib": statistics.median(peak for *_, peak in self.verified)}
+                "passes": passes, "verify_command_ms": statistics.median(run[2] for run in self.verified),
+                "verify_command_mib": statistics.median(run[3] for run in self.verified)}
 
 
 def growth_exponent(points):
@@ -141,6 +155,10 @@ def print_row(name, row):
         print(f"  {entry['name']:16}{entry['run_ms']:>10.2f}{entry['verify_ms']:>11.2f}{entry['peak_mib']:>10.1f}")
     print(f"  {'write':16}{row['write_ms']:>10.2f}")
     print(f"  {'wall':16}{row['wall_ms']:>10.2f}{'':11}{row['peak_mib']:>10.1f}")
+    print(f"  {'processor':16}{row['processor_ms']:>10.2f}")
+    if row["bare_protobuf_ms"]:
+        parse, serialise = row["bare_protobuf_ms"]
+        print(f"  bare protobuf: parse {parse:.2f}, serialise {serialise:.2f}")
     print(f"  {'verify command':16}{row['verify_command_ms']:>10.2f}{'':11}{row['verify_command_mib']:>10.1f}\n",
           flush=True)
 

@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <string>
 
+#include "epweave.pb.h"
 #include "io/onnx/onnx_codec.h"
 #include "io/proto/proto_codec.h"
 #include "io/pt2/pt2_archive.h"
@@ -69,19 +70,23 @@ Graph decode_binary(std::string_view bytes, const std::string& path, std::shared
     fail(path, "truncated or altered: the checksum does not match the content");
   if (bytes.size() > INT32_MAX) fail(path, "larger than 2 GiB");
 
-  google::protobuf::Arena arena;
-  auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
-  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
-  google::protobuf::io::CodedInputStream input(&stream);
-  input.SetRecursionLimit(200);
-  if (!file->ParseFromCodedStream(&input)) fail(path, "not a valid protobuf message");
-  return decode_proto(*file, path, std::move(context));
+  return decode_proto(bytes, path, std::move(context));
+}
+
+// Protobuf's limit.
+void check_size(std::string_view bytes) {
+  if (bytes.size() > INT32_MAX) throw InputError("the graph is larger than 2 GiB in binary form");
 }
 
 std::string encode_json(const Graph& graph) {
   google::protobuf::Arena arena;
   auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
-  encode_proto(graph, *file);
+  const std::string bytes = encode_proto(graph);
+  check_size(bytes);
+  google::protobuf::io::CodedInputStream input(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                               static_cast<int>(bytes.size()));
+  input.SetRecursionLimit(INT32_MAX);  // our own bytes
+  EPWEAVE_CHECK(file->ParseFromCodedStream(&input));
   // Canonical JSON has no place for fields that the schema lacks.
   proto::File known;
   known.CopyFrom(*file);
@@ -114,7 +119,8 @@ Graph decode_json(std::string_view bytes, const std::string& path, std::shared_p
              "a dump of torch.fx, not a graph: scripts/epweave_fx.py from-dump {} OUT.epw makes one of it",
              path));
   if (!status.ok()) fail(path, fmt::format("not the JSON form of a graph: {}", status.message().as_string()));
-  return decode_proto(*file, path, std::move(context));
+  const std::string message = file->SerializeAsString();
+  return decode_proto(message, path, std::move(context));
 }
 
 std::string encode_onnx(const Graph& graph, OnnxIr ir) {
@@ -202,11 +208,8 @@ Format format_of_path(std::string_view path) {
 }
 
 std::string encode_binary(const Graph& graph) {
-  google::protobuf::Arena arena;
-  auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
-  encode_proto(graph, *file);
-  std::string bytes;
-  if (!file->SerializeToString(&bytes)) throw InputError("the graph is larger than 2 GiB in binary form");
+  std::string bytes = encode_proto(graph);
+  check_size(bytes);
   const std::uint32_t crc = crc_of(bytes);
   bytes += kCrcTag;
   for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(crc >> shift & 0xff);
@@ -462,7 +465,8 @@ Graph read_graph(const std::string& path, std::optional<Format> format, std::sha
 
 std::string file_bytes(const Graph& graph, const std::string& path, std::optional<Format> format) {
   std::string bytes = encode(graph, format.value_or(format_of_path(path)));
-  return path.ends_with(".gz") ? gzip(bytes) : bytes;
+  if (path.ends_with(".gz")) return gzip(bytes);
+  return bytes;
 }
 
 void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format) {

@@ -194,14 +194,16 @@ template <class ValueOf>
 PolyId ExprPool::substitute(PolyId id, const ValueOf& value_of) {
   if (symbols(id).empty()) return id;
   const Poly poly = polys_[id];  // a copy: the table grows below
-  PolyId sum = poly_number(0);
+  std::vector<PolyId> products;  // added at once: a sum over ranks has a term for each
+  products.reserve(poly.terms.size());
   for (const Term& term : poly.terms) {
     PolyId product = poly_number(term.coefficient);
     for (AtomId atom_id : term.atoms) {
       const Atom atom = atoms_[atom_id];
       PolyId factor;
       if (atom.kind == AtomKind::kSymbol) {
-        factor = value_of(atom.name).value_or(from_atom(atom_id));
+        const std::optional<PolyId> value = value_of(atom.name);
+        factor = value ? *value : from_atom(atom_id);
       } else if (atom.operands.empty()) {
         factor = from_atom(atom_id);
       } else {
@@ -211,9 +213,9 @@ PolyId ExprPool::substitute(PolyId id, const ValueOf& value_of) {
       }
       product = mul(product, factor);
     }
-    sum = add(sum, product);
+    products.push_back(product);
   }
-  return sum;
+  return sum(products);
 }
 
 template <class HintOf>

@@ -130,12 +130,19 @@ PolyId Facts::normalize(PolyId poly) {
   PolyId result = poly;
   if (!pool_.symbols(poly).empty()) {
     const Poly terms = pool_[poly];  // a copy: the pool grows
-    result = pool_.poly_number(0);
+    bool changed = false;
+    std::vector<PolyId> products;  // added at once: a sum over ranks has a term for each
+    products.reserve(terms.terms.size());
     for (const Term& term : terms.terms) {
       PolyId product = pool_.poly_number(term.coefficient);
-      for (AtomId atom : term.atoms) product = pool_.mul(product, normalize_atom(atom));
-      result = pool_.add(result, product);
+      for (AtomId atom : term.atoms) {
+        const PolyId factor = normalize_atom(atom);
+        changed |= factor != pool_.from_atom(atom);
+        product = pool_.mul(product, factor);
+      }
+      products.push_back(product);
     }
+    if (changed) result = pool_.sum(products);
   }
   if (learned_) {
     normal_.at(poly) = result;
@@ -171,7 +178,7 @@ bool Facts::equal_strides(ExprId a, ExprId b) {
 
 PolyId Facts::normalize_stride(PolyId poly) {
   if (PolyId known = normal_stride_[poly]) return known;
-  PolyId result = pool_.poly_number(0);
+  std::vector<PolyId> products;
   const Poly terms = pool_[poly];  // a copy: the pool grows
   for (const Term& term : terms.terms) {
     PolyId product = pool_.poly_number(term.coefficient);
@@ -183,9 +190,9 @@ PolyId Facts::normalize_stride(PolyId poly) {
         if (pool_.is_constant(atom.operands[i], 1)) factor = normalize_stride(atom.operands[1 - i]);
       product = pool_.mul(product, factor);
     }
-    result = pool_.add(result, product);
+    products.push_back(product);
   }
-  result = normalize(result);
+  const PolyId result = normalize(pool_.sum(products));
   normal_stride_.at(poly) = result;
   return result;
 }
@@ -289,7 +296,7 @@ bool Facts::is_nonnegative(PolyId poly) {
 
 ExprId Facts::expr(PolyId poly) {
   const Poly source = pool_[poly];
-  PolyId sum = pool_.poly_number(0);
+  std::vector<PolyId> products;
   for (const Term& term : source.terms) {
     PolyId product = pool_.poly_number(term.coefficient.num);
     std::int64_t den = term.coefficient.den;
@@ -310,9 +317,9 @@ ExprId Facts::expr(PolyId poly) {
       product = pool_.mul(product, factor);
     }
     if (den != 1) product = pool_.floordiv(product, pool_.poly_number(den));
-    sum = pool_.add(sum, product);
+    products.push_back(product);
   }
-  return pool_.from_poly(sum);
+  return pool_.from_poly(pool_.sum(products));
 }
 
 }  // namespace epweave

@@ -65,7 +65,7 @@ StringId source_of(const Graph& graph, StringId name) {
 
 // Whether some exchange's group is looked up at run time.
 bool isolate(PassResult& result, const Isolation& isolation) {
-  const Graph graph = result.graph;
+  const Graph& graph = result.graph;  // as it is rewritten
   const StringId pass = graph.intern("isolate-ep-pg");
   bool are_looked_up = false;
   for (const GroupUse& use : list_group_uses(graph, isolation.is_exchange)) {

@@ -54,14 +54,16 @@ class Rewrite {
 
   int run() {
     const auto start_read = Clock::now();
-    const Graph input = read_sound_input(
-        options_.input, nullptr,
-        policy_named(options_.verify) == VerifyPolicy::kOff ? Soundness::kStructure : Soundness::kAll);
+    const Soundness soundness =
+        policy_named(options_.verify) == VerifyPolicy::kOff ? Soundness::kStructure : Soundness::kAll;
+    const Graph input = read_sound_input(options_.input, nullptr, soundness);
     files_.read = seconds_since(start_read);
-    return run(input);
+    return run(input, soundness);
   }
 
-  int run(const Graph& input) {
+  // `soundness`: what of the input has been verified.
+  int run(const Graph& input, Soundness soundness) {
+    input_is_sound_ = soundness == Soundness::kAll;
     const std::string sha256 = sha256_hex(encode_binary(input));
     const Graph output = run_passes(input, sha256);
     const auto start_write = Clock::now();
@@ -103,6 +105,7 @@ class Rewrite {
     const RunnerOptions runner{.tool = tool_name(),
                                .input_sha256 = sha256,
                                .verify = policy_named(options_.verify),
+                               .input_is_sound = input_is_sound_,
                                .hooks = watch_.hooks()};
     try {
       return run_pipeline(input, pipeline_, runner);
@@ -149,6 +152,7 @@ class Rewrite {
   Console& console_;
   Watch watch_;
   FileTimes files_;
+  bool input_is_sound_ = false;
 };
 
 void check_report(const RewriteOptions& options, const Console& console) {
@@ -174,7 +178,7 @@ int run_reproducer(RewriteOptions options, Console& console) {
   if (reproducer->verify == "off" || reproducer->verify == "end") options.verify = reproducer->verify;
   if (options.output.path != "-") check_output(options.output);
   check_report(options, console);
-  return Rewrite(options, pipeline, console).run(reproducer->input);
+  return Rewrite(options, pipeline, console).run(reproducer->input, Soundness::kStructure);
 }
 
 }  // namespace

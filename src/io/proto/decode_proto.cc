@@ -1,22 +1,92 @@
 #include <fmt/format.h>
+#include <google/protobuf/arena.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
 
+#include <array>
 #include <bit>
 
+#include "epweave.pb.h"
 #include "io/proto/proto_codec.h"
+#include "ir/text/text_spelling.h"
 #include "ops/op.h"
 
 namespace epweave {
 namespace {
 
+using google::protobuf::Arena;
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+// How deep messages may lie within one another, the file's own included.
+constexpr int kMaxDepth = 200;
+constexpr int kDepthOfBody = 1, kDepthOfNode = 2;
+
+CodedInputStream stream_of(std::string_view bytes) {
+  return CodedInputStream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                          static_cast<int>(bytes.size()));
+}
+
+template <class Message>
+bool parse(std::string_view bytes, int depth, Message& message) {
+  CodedInputStream input = stream_of(bytes);
+  input.SetRecursionLimit(kMaxDepth - depth);
+  return message.ParseFromCodedStream(&input);
+}
+
+constexpr std::uint32_t length_delimited_tag(int field) {
+  return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+}
+
+// Takes a message apart: take(tag, content) is asked for each length-delimited field whether it keeps the bytes;
+// all other fields are returned, in their order. None if the bytes are no fields.
+template <class Take>
+std::optional<std::string> split_fields(std::string_view bytes, const Take& take) {
+  CodedInputStream input = stream_of(bytes);
+  const auto position = [&] { return static_cast<std::size_t>(input.CurrentPosition()); };
+  std::string others;
+  for (;;) {
+    const std::size_t begin = position();
+    const std::uint32_t tag = input.ReadTag();
+    if (tag == 0) break;
+    std::uint32_t length = 0;
+    if (WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+      if (!input.ReadVarint32(&length) || !input.Skip(static_cast<int>(length))) return std::nullopt;
+      if (take(tag, bytes.substr(position() - length, length))) continue;
+    } else if (!WireFormatLite::SkipField(&input, tag)) {
+      return std::nullopt;
+    }
+    others += bytes.substr(begin, position() - begin);
+  }
+  return input.ConsumedEntireMessage() ? std::optional(std::move(others)) : std::nullopt;
+}
+
+// The name of a node that is not parsed yet: the first field 1, which writers put first. What is no node, and a node
+// of two names, is found when it is parsed.
+std::uint32_t name_ref_of(std::string_view node) {
+  constexpr std::uint32_t kName = WireFormatLite::MakeTag(1, WireFormatLite::WIRETYPE_VARINT);
+  CodedInputStream input = stream_of(node);
+  std::uint32_t name = 0;
+  for (;;) {
+    const std::uint32_t tag = input.ReadTag();
+    if (tag == kName) return input.ReadVarint32(&name) ? name : 0;
+    if (tag == 0 || !WireFormatLite::SkipField(&input, tag)) return 0;
+  }
+}
+
+// Takes the file apart and parses one node at a time: as messages, all nodes would be ten times the file.
 class Decoder {
  public:
-  Decoder(const proto::File& file, const std::string& path, std::shared_ptr<Context> context)
-      : file_(file), path_(path), graph_{.context = std::move(context)}, context_(*graph_.context) {}
+  Decoder(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context)
+      : path_(path), graph_{.context = std::move(context)}, context_(*graph_.context) {
+    parse_tables(bytes);
+  }
 
   Graph decode() {
     if (file_.magic() != "epweave") fail("not an epweave graph");
     decode_version();
-    for (const std::string& text : file_.strings()) strings_.push_back(context_.strings.intern(text));
+    strings_.reserve(texts_.size());
+    for (std::string_view text : texts_) strings_.push_back(context_.strings.intern(text));
     exprs_.resize(strings_.size());
     decode_types();
     // Node references exist only inside bodies.
@@ -29,7 +99,7 @@ class Decoder {
     for (const proto::Symbol& symbol : file_.symbols()) graph_.symbols.push_back(decode_symbol(symbol));
     for (const proto::Input& input : file_.inputs()) graph_.inputs.push_back(decode_input(input));
     for (const proto::Output& output : file_.outputs()) graph_.outputs.push_back(decode_output(output));
-    for (const proto::Graph& body : file_.graphs()) decode_body(body);
+    for (std::string_view body : bodies_) decode_body(body);
     graph_.unknown_fields = unknown_of(file_);
     return std::move(graph_);
   }
@@ -37,6 +107,23 @@ class Decoder {
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw InputError(fmt::format("{}: {}", path_, what));
+  }
+  [[noreturn]] void fail_parse() const { fail("not a valid protobuf message"); }
+
+  // All of the file but its bodies and strings, which stay where they lie.
+  void parse_tables(std::string_view bytes) {
+    const auto others = split_fields(bytes, [&](std::uint32_t tag, std::string_view content) {
+      if (tag == length_delimited_tag(proto::File::kGraphsFieldNumber)) {
+        bodies_.push_back(content);
+      } else if (tag == length_delimited_tag(proto::File::kStringsFieldNumber)) {
+        if (text::count_valid_utf8(content) < content.size()) fail_parse();
+        texts_.push_back(content);
+      } else {
+        return false;
+      }
+      return true;
+    });
+    if (!others || !parse(*others, 0, file_)) fail_parse();
   }
 
   template <class Message>
@@ -324,13 +411,23 @@ class Decoder {
     return {text(output.role()), text(output.fqn()), decode_keywords(output.more()), unknown_of(output)};
   }
 
-  void decode_body(const proto::Graph& message) {
+  void decode_body(std::string_view bytes) {
+    std::vector<std::string_view> nodes;
+    const auto others = split_fields(bytes, [&](std::uint32_t tag, std::string_view content) {
+      const bool is_node = tag == length_delimited_tag(proto::Graph::kNodesFieldNumber);
+      if (is_node) nodes.push_back(content);
+      return is_node;
+    });
+    proto::Graph message;
+    if (!others || !parse(*others, kDepthOfBody, message)) fail_parse();
+
     Body body;
     body.name = text(message.name());
     node_of_name_ = SideTable<StringId, NodeId>();
-    for (const proto::Node& node : message.nodes()) {
+    body.order.reserve(nodes.size());
+    for (std::string_view node : nodes) {
       Node named_only;
-      named_only.name = text(node.name());
+      named_only.name = text(name_ref_of(node));
       if (!named_only.name) fail("a node has no name");
       const NodeId id = body.nodes.push_back(std::move(named_only));
       // The first of several nodes with one name; verify reports the others.
@@ -338,14 +435,29 @@ class Decoder {
       body.order.push_back(id);
     }
     body_ = &body;
-    for (std::size_t i = 0; i < body.order.size(); ++i)
-      decode_node(message.nodes(static_cast<int>(i)), body.nodes[body.order[i]]);
+    decode_nodes(nodes, body);
     body_ = nullptr;
     body.unknown_fields = unknown_of(message);
     graph_.bodies.push_back(std::move(body));
   }
 
+  void decode_nodes(const std::vector<std::string_view>& nodes, Body& body) {
+    alignas(std::max_align_t) std::array<char, 1 << 14> block;  // most nodes fit
+    google::protobuf::ArenaOptions options;
+    options.initial_block = block.data();
+    options.initial_block_size = block.size();
+    Arena arena(options);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      auto* const message = Arena::CreateMessage<proto::Node>(&arena);
+      if (!parse(nodes[i], kDepthOfNode, *message)) fail_parse();
+      decode_node(*message, body.nodes[body.order[i]]);
+      arena.Reset();
+    }
+  }
+
   void decode_node(const proto::Node& message, Node& node) {
+    if (text(message.name()) != node.name)
+      fail(fmt::format("node '{}' has two names", context_.text(node.name)));
     node.target = text(message.target());
     switch (message.kind()) {
       case proto::Node::CALL:
@@ -450,8 +562,9 @@ class Decoder {
     return result;
   }
 
-  const proto::File& file_;
   const std::string& path_;
+  proto::File file_;  // but for its bodies and strings
+  std::vector<std::string_view> bodies_, texts_;
   Graph graph_;
   Context& context_;
   std::vector<StringId> strings_;
@@ -464,8 +577,8 @@ class Decoder {
 
 }  // namespace
 
-Graph decode_proto(const proto::File& file, const std::string& path, std::shared_ptr<Context> context) {
-  return Decoder(file, path, std::move(context)).decode();
+Graph decode_proto(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context) {
+  return Decoder(bytes, path, std::move(context)).decode();
 }
 
 }  // namespace epweave

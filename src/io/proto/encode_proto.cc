@@ -1,45 +1,68 @@
-#include <algorithm>
-#include <bit>
+#include <google/protobuf/unknown_field_set.h>
+
 #include <cmath>
 
 #include "io/proto/proto_codec.h"
+#include "io/proto/wire_writer.h"
 
 namespace epweave {
 namespace {
 
 // Walks the graph in the order of the message's field numbers, depth first, so that tables are numbered by
-// first use. That order is the format's canonical form: every function here fills its message's fields in
-// order of their numbers.
+// first use. That order is the format's canonical form: every function here writes its message's fields in
+// order of their numbers, which are those of proto/epweave.proto.
 class Encoder {
  public:
-  Encoder(const Graph& graph, proto::File& file) : graph_(graph), context_(*graph.context), file_(file) {
+  explicit Encoder(const Graph& graph)
+      : graph_(graph), context_(*graph.context), out_(expected_bytes(graph)) {
     string_refs_.resize(context_.strings.size());
     type_refs_.resize(context_.types.size());
   }
 
-  void encode() {
-    file_.set_magic("epweave");
-    encode_version();
-    encode_value(graph_.info, *file_.mutable_info());
-    for (const PassRun& run : graph_.passes) encode_pass(run, *file_.add_passes());
-    for (const Origin& origin : graph_.origins) {
-      proto::Origin& out = *file_.add_origins();
-      out.set_name(ref(origin.name));
-      out.set_target(ref(origin.target));
-    }
-    for (const ProcessGroup& group : graph_.groups) encode_group(group, *file_.add_process_groups());
-    for (const Symbol& symbol : graph_.symbols) encode_symbol(symbol, *file_.add_symbols());
-    for (const InputRole& input : graph_.inputs) encode_input(input, *file_.add_inputs());
-    for (const OutputRole& output : graph_.outputs) encode_output(output, *file_.add_outputs());
-    for (const Body& body : graph_.bodies) encode_body(body, *file_.add_graphs());
-    restore_unknown(graph_.unknown_fields, file_);
+  std::string encode() {
+    out_.put_text(1, "epweave");
+    message(2, [&] { encode_version(); });
+    encode_value(3, graph_.info);
+    for (const PassRun& run : graph_.passes) message(4, [&] { encode_pass(run); });
+    for (const Origin& origin : graph_.origins)
+      message(5, [&] {
+        out_.put(1, ref(origin.name));
+        out_.put(2, ref(origin.target));
+      });
+    for (const ProcessGroup& group : graph_.groups) message(6, [&] { encode_group(group); });
+    for (const Symbol& symbol : graph_.symbols) message(7, [&] { encode_symbol(symbol); });
+    for (const InputRole& input : graph_.inputs) message(8, [&] { encode_input(input); });
+    for (const OutputRole& output : graph_.outputs) message(9, [&] { encode_output(output); });
+    for (const Body& body : graph_.bodies) message(10, [&] { encode_body(body); });
+    out_.append(types_.take());
+    for (StringId id : strings_) out_.set_text(14, context_.strings[id]);
+    append_unknown(graph_.unknown_fields);
+    return out_.take();
   }
 
  private:
-  template <class Message>
-  static void restore_unknown(const std::string& fields, Message& message) {
-    if (!fields.empty())
-      EPWEAVE_CHECK(message.GetReflection()->MutableUnknownFields(&message)->ParseFromString(fields));
+  // Above what real nodes take. Memory that is reserved but not written costs nothing.
+  static std::size_t expected_bytes(const Graph& graph) {
+    constexpr std::size_t kBytesOfNode = 256;
+    std::size_t nodes = 0;
+    for (const Body& body : graph.bodies) nodes += body.order.size();
+    return kBytesOfNode * nodes;
+  }
+
+  template <class WriteFields>
+  void message(int field, const WriteFields& write_fields) {
+    const WireWriter::Open open = out_.open(field);
+    write_fields();
+    out_.close(open);
+  }
+
+  // In the form that protobuf gives them, after the known fields.
+  void append_unknown(const std::string& fields) {
+    if (fields.empty()) return;
+    google::protobuf::UnknownFieldSet set;
+    std::string bytes;
+    EPWEAVE_CHECK(set.ParseFromString(fields) && set.SerializeToString(&bytes));
+    out_.append(bytes);
   }
 
   std::uint32_t ref(StringId id) {
@@ -47,12 +70,28 @@ class Encoder {
     if (id.index() >= string_refs_.size()) string_refs_.resize(context_.strings.size());
     std::uint32_t& number = string_refs_[id.index()];
     if (number == 0) {
-      file_.add_strings(std::string(context_.strings[id]));
-      number = static_cast<std::uint32_t>(file_.strings_size());
+      strings_.push_back(id);
+      number = static_cast<std::uint32_t>(strings_.size());
     }
     return number;
   }
   std::uint32_t ref(ExprId id) { return ref(context_.exprs.text_id(id)); }
+
+  // Numbers, by add(item) for each; no field where there is none.
+  template <class Items, class Add>
+  void packed(int field, const Items& items, const Add& add) {
+    if (!items.empty())
+      message(field, [&] {
+        for (const auto& item : items) add(item);
+      });
+  }
+  template <class Items>
+  void packed_refs(int field, const Items& items) {
+    packed(field, items, [&](auto id) { out_.add(ref(id)); });
+  }
+  void packed_extents(int field, const std::vector<ExprId>& extents) {
+    packed(field, extents, [&](ExprId e) { out_.add_signed(extent(e)); });
+  }
 
   std::int64_t extent(ExprId id) {
     if (auto value = context_.exprs.constant(id); value && *value >= 0) return *value;
@@ -64,317 +103,316 @@ class Encoder {
     if (type_refs_[id.index()] == 0) {
       const Type& type = context_.types[id];
       for (TypeId element : type.elements) ref(element);  // element types come first in the table
-      proto::Type message;
-      encode_type(type, message);
-      *file_.add_types() = std::move(message);
-      type_refs_[id.index()] = static_cast<std::uint32_t>(file_.types_size());
+      WireWriter outer = std::exchange(out_, WireWriter());
+      message(13, [&] { encode_type(type); });
+      types_.append(std::exchange(out_, std::move(outer)).take());
+      type_refs_[id.index()] = ++type_count_;
     }
     return type_refs_[id.index()];
   }
 
-  void encode_type(const Type& type, proto::Type& out) {
+  void encode_type(const Type& type) {
     switch (type.kind) {
       case TypeKind::kTensor:
-        encode_tensor(type.tensor, *out.mutable_tensor());
+        message(1, [&] { encode_tensor(type.tensor); });
         break;
       case TypeKind::kScalar:
-        out.mutable_scalar()->set_expression(ref(type.expr));
-        out.mutable_scalar()->set_py_type(ref(type.py_type));
+        message(2, [&] {
+          out_.put(1, ref(type.expr));
+          out_.put(2, ref(type.py_type));
+        });
         break;
       case TypeKind::kTuple:
-      case TypeKind::kList: {
-        proto::Elements& elements =
-            type.kind == TypeKind::kTuple ? *out.mutable_tuple() : *out.mutable_list();
-        for (TypeId element : type.elements) elements.add_types(ref(element));
+      case TypeKind::kList:
+        message(type.kind == TypeKind::kTuple ? 3 : 4, [&] { packed_refs(1, type.elements); });
         break;
-      }
       case TypeKind::kValue:
-        encode_value(type.value, *out.mutable_value());
+        encode_value(5, type.value);
         break;
     }
   }
 
-  void encode_tensor(const TensorType& tensor, proto::Tensor& out) {
-    out.set_dtype(ref(context_.strings.find(info(tensor.dtype).name)));
-    for (ExprId e : tensor.sizes) out.add_sizes(extent(e));
-    for (ExprId e : tensor.strides) out.add_strides(extent(e));
-    if (tensor.offset) out.set_offset(extent(tensor.offset));
-    out.set_device(ref(tensor.device));
-    out.set_layout(ref(tensor.layout));
-    out.set_requires_grad(tensor.requires_grad);
-    out.set_subclass(ref(tensor.subclass));
+  void encode_tensor(const TensorType& tensor) {
+    out_.put(1, ref(context_.strings.find(info(tensor.dtype).name)));
+    packed_extents(2, tensor.sizes);
+    packed_extents(3, tensor.strides);
+    if (tensor.offset) out_.put_signed(4, extent(tensor.offset));
+    out_.put(5, ref(tensor.device));
+    out_.put(6, ref(tensor.layout));
+    out_.put(7, tensor.requires_grad);
+    out_.put(8, ref(tensor.subclass));
   }
 
-  void encode_values(Arg tree, proto::Values& out) {
-    for (Arg child : context_.args.children(tree)) encode_value(child, *out.add_items());
+  void encode_value(int field, Arg arg) {
+    message(field, [&] { encode_kind(arg); });
   }
 
-  void encode_value(Arg arg, proto::Value& out) {
+  void encode_tree(int field, Arg tree) {
+    message(field, [&] {
+      for (Arg child : context_.args.children(tree)) encode_value(1, child);
+    });
+  }
+
+  // The field of the oneof in Value.
+  void encode_kind(Arg arg) {
     switch (arg.kind()) {
       case ArgKind::kNone:
-        out.set_none(true);
+        out_.set(1, 1);
         break;
       case ArgKind::kBool:
-        out.set_boolean(arg.as_bool());
+        out_.set(2, arg.as_bool());
         break;
       case ArgKind::kInt:
-        out.set_integer(arg.as_int());
+        out_.set_signed(3, arg.as_int());
         break;
       case ArgKind::kReal:
-        if (std::isnan(arg.as_real())) {
-          out.set_nan(arg.bits());
-        } else {
-          out.set_real(arg.as_real());
-        }
+        out_.set_fixed64(std::isnan(arg.as_real()) ? 5 : 4, arg.bits());
         break;
       case ArgKind::kText:
-        out.set_text(ref(arg.as_name()));
+        out_.set(6, ref(arg.as_name()));
         break;
       case ArgKind::kNode:
-        out.set_node(ref(body_->nodes[arg.as_node()].name));
+        out_.set(7, ref(body_->nodes[arg.as_node()].name));
         break;
       case ArgKind::kUnresolved:
-        out.set_node(ref(arg.as_name()));
+        out_.set(7, ref(arg.as_name()));
         break;
       case ArgKind::kSymbolic:
-        out.set_symbolic(ref(arg.as_expr()));
+        out_.set(8, ref(arg.as_expr()));
         break;
       case ArgKind::kDType:
-        out.set_dtype(ref(arg.as_name()));
+        out_.set(13, ref(arg.as_name()));
         break;
       case ArgKind::kDevice:
-        out.set_device(ref(arg.as_name()));
+        out_.set(14, ref(arg.as_name()));
         break;
       case ArgKind::kLayout:
-        out.set_layout(ref(arg.as_name()));
+        out_.set(15, ref(arg.as_name()));
         break;
       case ArgKind::kMemoryFormat:
-        out.set_memory_format(ref(arg.as_name()));
+        out_.set(16, ref(arg.as_name()));
         break;
       case ArgKind::kGraph:
-        out.set_graph(ref(arg.as_name()));
+        out_.set(17, ref(arg.as_name()));
         break;
       case ArgKind::kProcessGroup:
-        out.set_process_group(ref(arg.as_name()));
+        out_.set(19, ref(arg.as_name()));
         break;
       case ArgKind::kOperator:
-        out.set_operator_(ref(arg.as_name()));
+        out_.set(24, ref(arg.as_name()));
         break;
       case ArgKind::kEllipsis:
-        out.set_ellipsis(true);
+        out_.set(20, 1);
         break;
       case ArgKind::kTypeRef:
-        out.set_type_ref(ref(arg.as_type()));
+        out_.set(26, ref(arg.as_type()));
         break;
       case ArgKind::kList:
-        encode_values(arg, *out.mutable_list());
+        encode_tree(9, arg);
         break;
       case ArgKind::kTuple:
-        encode_values(arg, *out.mutable_tuple());
+        encode_tree(10, arg);
         break;
       case ArgKind::kDict:
-        encode_values(arg, *out.mutable_dict());
+        encode_tree(11, arg);
         break;
       case ArgKind::kSlice:
-        encode_values(arg, *out.mutable_slice());
+        encode_tree(12, arg);
         break;
       case ArgKind::kMesh:
-        encode_values(arg, *out.mutable_mesh());
+        encode_tree(18, arg);
         break;
       case ArgKind::kComplex:
-        encode_values(arg, *out.mutable_complex());
+        encode_tree(21, arg);
         break;
       case ArgKind::kNamedTuple:
-        encode_values(arg, *out.mutable_named_tuple());
+        encode_tree(22, arg);
         break;
       case ArgKind::kOpaque:
-        encode_values(arg, *out.mutable_opaque());
+        encode_tree(23, arg);
         break;
       case ArgKind::kTensor:
-        encode_values(arg, *out.mutable_tensor());
+        encode_tree(25, arg);
         break;
       case ArgKind::kSet:
-        encode_values(arg, *out.mutable_set());
+        encode_tree(27, arg);
         break;
     }
   }
 
-  template <class AddKeyword>
-  void encode_keywords(ArgRange range, const AddKeyword& add) {
+  void encode_keywords(int field, ArgRange range) {
     const std::span<const Arg> pairs = context_.args[range];
-    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      proto::Keyword& keyword = *add();
-      keyword.set_name(ref(pairs[i].as_name()));
-      encode_value(pairs[i + 1], *keyword.mutable_value());
-    }
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2)
+      message(field, [&] {
+        out_.put(1, ref(pairs[i].as_name()));
+        encode_value(2, pairs[i + 1]);
+      });
   }
 
   void encode_version() {
-    proto::Version& out = *file_.mutable_version();
-    out.set_format(graph_.version.format);
-    out.set_min_reader(graph_.version.min_reader);
-    out.set_producer(graph_.version.producer);
-    for (const std::string& feature : graph_.version.required_features) out.add_required_features(feature);
-    restore_unknown(graph_.version.unknown_fields, out);
+    out_.put(1, graph_.version.format);
+    out_.put(2, graph_.version.min_reader);
+    out_.put_text(3, graph_.version.producer);
+    for (const std::string& feature : graph_.version.required_features) out_.set_text(4, feature);
+    append_unknown(graph_.version.unknown_fields);
   }
 
-  static void encode_pass(const PassRun& run, proto::PassRun& out) {
-    out.set_name(run.name);
-    out.set_options(run.options);
-    out.set_tool(run.tool);
-    out.set_nodes_before(run.nodes_before);
-    out.set_nodes_after(run.nodes_after);
-    out.set_input_sha256(run.input_sha256);
-    for (const std::string& note : run.notes) out.add_notes(note);
-    restore_unknown(run.unknown_fields, out);
+  void encode_pass(const PassRun& run) {
+    out_.put_text(1, run.name);
+    out_.put_text(2, run.options);
+    out_.put_text(3, run.tool);
+    out_.put(4, run.nodes_before);
+    out_.put(5, run.nodes_after);
+    out_.put_text(6, run.input_sha256);
+    for (const std::string& note : run.notes) out_.set_text(7, note);
+    append_unknown(run.unknown_fields);
   }
 
-  void encode_group(const ProcessGroup& group, proto::ProcessGroup& out) {
-    out.set_name(ref(group.name));
-    for (std::uint32_t rank : group.ranks) out.add_ranks(rank);
-    out.set_description(ref(group.description));
-    if (group.axes) {
-      for (StringId axis : *group.axes) out.add_axes(ref(axis));
-      out.set_has_axes(true);
-    }
-    out.set_priority(ref(group.priority));
-    out.set_split_from(ref(group.split_from));
-    out.set_backend(ref(group.backend));
-    restore_unknown(group.unknown_fields, out);
+  void encode_group(const ProcessGroup& group) {
+    out_.put(1, ref(group.name));
+    packed(2, group.ranks, [&](std::uint32_t rank) { out_.add(rank); });
+    out_.put(3, ref(group.description));
+    if (group.axes) packed_refs(4, *group.axes);
+    out_.put(5, group.axes.has_value());
+    out_.put(6, ref(group.priority));
+    out_.put(7, ref(group.split_from));
+    out_.put(8, ref(group.backend));
+    append_unknown(group.unknown_fields);
   }
 
-  void encode_symbol(const Symbol& symbol, proto::Symbol& out) {
-    out.set_name(ref(symbol.name));
-    if (symbol.lower) out.set_lower(ref(*symbol.lower));
-    if (symbol.upper) out.set_upper(ref(*symbol.upper));
-    if (symbol.hint) out.set_hint(*symbol.hint);
-    out.set_size_like(symbol.size_like);
-    if (symbol.unbacked) out.set_unbacked(*symbol.unbacked);
-    if (symbol.asserts) {
-      for (ExprId e : *symbol.asserts) out.add_asserts(ref(e));
-      out.set_has_asserts(true);
-    }
-    if (symbol.replaced_by) out.set_replaced_by(ref(*symbol.replaced_by));
-    for (ExprId e : symbol.assumptions) out.add_assumptions(ref(e));
-    out.set_part_of(ref(symbol.part_of));
-    restore_unknown(symbol.unknown_fields, out);
+  void encode_symbol(const Symbol& symbol) {
+    out_.put(1, ref(symbol.name));
+    if (symbol.lower) out_.put(2, ref(*symbol.lower));
+    if (symbol.upper) out_.put(3, ref(*symbol.upper));
+    if (symbol.hint) out_.set_signed(4, *symbol.hint);
+    out_.put(5, symbol.size_like);
+    if (symbol.unbacked) out_.set(6, *symbol.unbacked);
+    if (symbol.asserts) packed_refs(7, *symbol.asserts);
+    out_.put(8, symbol.asserts.has_value());
+    if (symbol.replaced_by) out_.put(9, ref(*symbol.replaced_by));
+    packed_refs(10, symbol.assumptions);
+    out_.put(11, ref(symbol.part_of));
+    append_unknown(symbol.unknown_fields);
   }
 
-  void encode_input(const InputRole& input, proto::Input& out) {
-    out.set_name(ref(input.name));
-    out.set_role(ref(input.role));
-    out.set_fqn(ref(input.fqn));
-    out.set_which(ref(input.which));
-    encode_keywords(input.more, [&] { return out.add_more(); });
-    restore_unknown(input.unknown_fields, out);
+  void encode_input(const InputRole& input) {
+    out_.put(1, ref(input.name));
+    out_.put(2, ref(input.role));
+    out_.put(3, ref(input.fqn));
+    out_.put(4, ref(input.which));
+    encode_keywords(5, input.more);
+    append_unknown(input.unknown_fields);
   }
 
-  void encode_output(const OutputRole& output, proto::Output& out) {
-    out.set_role(ref(output.role));
-    out.set_fqn(ref(output.fqn));
-    encode_keywords(output.more, [&] { return out.add_more(); });
-    restore_unknown(output.unknown_fields, out);
+  void encode_output(const OutputRole& output) {
+    out_.put(1, ref(output.role));
+    out_.put(2, ref(output.fqn));
+    encode_keywords(3, output.more);
+    append_unknown(output.unknown_fields);
   }
 
-  void encode_body(const Body& body, proto::Graph& out) {
+  void encode_body(const Body& body) {
     body_ = &body;
-    out.set_name(ref(body.name));
-    out.mutable_nodes()->Reserve(static_cast<int>(body.order.size()));
-    for (NodeId id : body.order) encode_node(body.nodes[id], *out.add_nodes());
-    restore_unknown(body.unknown_fields, out);
+    out_.put(1, ref(body.name));
+    for (NodeId id : body.order) message(2, [&] { encode_node(body.nodes[id]); });
+    append_unknown(body.unknown_fields);
   }
 
-  void encode_node(const Node& node, proto::Node& out) {
+  void encode_node(const Node& node) {
     static const NodeExtra kNoExtra;
     const NodeExtra& extra = node.extra ? *node.extra : kNoExtra;
-    out.set_name(ref(node.name));
-    out.set_kind(kind_of(node.kind));
-    out.set_target(ref(node.target));
-    for (Arg arg : context_.args[node.args]) encode_value(arg, *out.add_args());
-    encode_keywords(node.kwargs, [&] { return out.add_kwargs(); });
-    out.set_type(ref(node.type));
-    out.set_example_type(ref(extra.example_type));
-    if (node.kind == NodeKind::kGetAttr) encode_value(node.attr, *out.mutable_attr());
-    out.set_py_type(ref(extra.py_type));
-    out.set_module(ref(node.module));
-    if (node.backward) out.set_backward(*node.backward);
-    if (node.seq_nr) out.set_seq_nr(*node.seq_nr);
-    out.set_source(ref(node.source));
-    if (!(node.ep == EpLabels())) encode_ep(node.ep, *out.mutable_ep());
-    if (!(node.chunk == ChunkInfo())) encode_chunk(node.chunk, *out.mutable_chunk());
-    out.set_recompute(ref(node.recompute));
-    for (const Binding& binding : extra.bindings) {
-      proto::Binding& message = *out.add_bindings();
-      message.set_symbol(ref(binding.symbol));
-      for (Arg step : context_.args[binding.path]) encode_value(step, *message.add_path());
-    }
-    for (auto [symbol, value] : extra.chunk_hints) {
-      proto::Hint& hint = *out.add_chunk_hints();
-      hint.set_symbol(ref(symbol));
-      hint.set_value(value);
-    }
-    out.set_has_custom(node.has_custom);
-    encode_keywords(extra.custom, [&] { return out.add_custom(); });
-    encode_keywords(extra.meta, [&] { return out.add_meta(); });
-    for (const Provenance& record : node.provenance) encode_provenance(record, *out.add_provenance());
-    restore_unknown(extra.unknown_fields, out);
+    out_.put(1, ref(node.name));
+    out_.put(2, number_of(node.kind));
+    out_.put(3, ref(node.target));
+    for (Arg arg : context_.args[node.args]) encode_value(4, arg);
+    encode_keywords(5, node.kwargs);
+    out_.put(6, ref(node.type));
+    out_.put(7, ref(extra.example_type));
+    if (node.kind == NodeKind::kGetAttr) encode_value(8, node.attr);
+    out_.put(9, ref(extra.py_type));
+    out_.put(10, ref(node.module));
+    if (node.backward) out_.set(11, *node.backward);
+    if (node.seq_nr) out_.set_signed(12, *node.seq_nr);
+    out_.put(13, ref(node.source));
+    if (!(node.ep == EpLabels())) message(14, [&] { encode_ep(node.ep); });
+    if (!(node.chunk == ChunkInfo())) message(15, [&] { encode_chunk(node.chunk); });
+    out_.put(16, ref(node.recompute));
+    for (const Binding& binding : extra.bindings) message(17, [&] { encode_binding(binding); });
+    for (const auto& hint : extra.chunk_hints)
+      message(18, [&] {
+        out_.put(1, ref(hint.first));
+        out_.put_signed(2, hint.second);
+      });
+    out_.put(19, node.has_custom);
+    encode_keywords(20, extra.custom);
+    encode_keywords(21, extra.meta);
+    for (const Provenance& record : node.provenance) message(22, [&] { encode_provenance(record); });
+    append_unknown(extra.unknown_fields);
   }
 
-  static proto::Node::Kind kind_of(NodeKind kind) {
+  static unsigned number_of(NodeKind kind) {
     switch (kind) {
       case NodeKind::kCall:
-        return proto::Node::CALL;
+        return 0;
       case NodeKind::kPlaceholder:
-        return proto::Node::PLACEHOLDER;
+        return 1;
       case NodeKind::kGetAttr:
-        return proto::Node::GET_ATTR;
+        return 2;
       case NodeKind::kOutput:
-        return proto::Node::OUTPUT;
+        return 3;
     }
-    return proto::Node::CALL;
+    return 0;
   }
 
-  void encode_ep(const EpLabels& ep, proto::Ep& out) {
-    out.set_ep(ref(ep.ep));
-    out.set_token_count_exchange(ref(ep.token_count_exchange));
-    out.set_token_count_sync(ref(ep.token_count_sync));
-    out.set_token_exchange(ref(ep.token_exchange));
-    out.set_token_exchange_wait(ref(ep.token_exchange_wait));
+  void encode_binding(const Binding& binding) {
+    out_.put(1, ref(binding.symbol));
+    for (Arg step : context_.args[binding.path]) encode_value(2, step);
   }
 
-  void encode_chunk(const ChunkInfo& chunk, proto::Chunk& out) {
-    out.set_region(ref(chunk.region));
-    out.set_role(ref(chunk.role));
-    if (chunk.part) out.set_part(*chunk.part);
-    if (chunk.backward) out.set_backward(*chunk.backward);
-    out.set_producer(ref(chunk.producer));
-    out.set_original_name(ref(chunk.original_name));
-    out.set_proof(ref(chunk.proof));
+  void encode_ep(const EpLabels& ep) {
+    out_.put(1, ref(ep.ep));
+    out_.put(2, ref(ep.token_count_exchange));
+    out_.put(3, ref(ep.token_count_sync));
+    out_.put(4, ref(ep.token_exchange));
+    out_.put(5, ref(ep.token_exchange_wait));
   }
 
-  void encode_provenance(const Provenance& record, proto::Provenance& out) {
-    out.set_pass(ref(record.pass));
-    out.set_role(static_cast<proto::Provenance::Role>(record.role));
-    for (StringId origin : record.origins) out.add_origins(ref(origin));
-    out.set_part(record.part);
-    out.set_parts(record.parts);
-    out.set_region(ref(record.region));
-    if (record.backward) out.set_backward(*record.backward);
-    out.set_reason(ref(record.reason));
+  void encode_chunk(const ChunkInfo& chunk) {
+    out_.put(1, ref(chunk.region));
+    out_.put(2, ref(chunk.role));
+    if (chunk.part) out_.set_signed(3, *chunk.part);
+    if (chunk.backward) out_.set(4, *chunk.backward);
+    out_.put(5, ref(chunk.producer));
+    out_.put(6, ref(chunk.original_name));
+    out_.put(7, ref(chunk.proof));
+  }
+
+  void encode_provenance(const Provenance& record) {
+    out_.put(1, ref(record.pass));
+    out_.put(2, static_cast<unsigned>(record.role));  // the roles of the message, in its order
+    packed_refs(3, record.origins);
+    out_.put(4, record.part);
+    out_.put(5, record.parts);
+    out_.put(6, ref(record.region));
+    if (record.backward) out_.set(7, *record.backward);
+    out_.put(8, ref(record.reason));
   }
 
   const Graph& graph_;
   Context& context_;
-  proto::File& file_;
+  WireWriter out_;
+  WireWriter types_;               // the table's messages
+  std::uint32_t type_count_ = 0;   // of them
+  std::vector<StringId> strings_;  // the table
   const Body* body_ = nullptr;
-  std::vector<std::uint32_t> string_refs_, type_refs_;
+  std::vector<std::uint32_t> string_refs_, type_refs_;  // numbers from 1; 0: not in the table yet
 };
 
 }  // namespace
 
-void encode_proto(const Graph& graph, proto::File& file) {
+std::string encode_proto(const Graph& graph) {
   for (const DTypeInfo& dtype : dtypes()) graph.context->strings.intern(dtype.name);
-  Encoder(graph, file).encode();
+  return Encoder(graph).encode();
 }
 
 }  // namespace epweave
