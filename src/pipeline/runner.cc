@@ -95,7 +95,7 @@ class Run {
       : pipeline_(pipeline), options_(options), graph_(graph) {
     record_origins(graph_);
     for (const Origin& origin : graph_.origins) is_origin_.insert(origin.name);
-    if (options_.verify != VerifyPolicy::kOff && !options_.input_is_sound) known_.add(graph_);
+    if (options_.verify != VerifyPolicy::kOff) known_.add(graph_);
   }
 
   Graph run() {
@@ -206,7 +206,7 @@ bool same_body(const ArgPool& args, const Body& a, const Body& b) {
 }  // namespace
 
 Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options) {
-  if (!options.input_is_sound) refuse_broken_structure(graph);
+  refuse_broken_structure(graph);
   return Run(graph, pipeline, options).run();
 }
 

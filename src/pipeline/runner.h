@@ -55,7 +55,6 @@ struct RunnerOptions {
   std::string tool;          // name and version, for the log
   std::string input_sha256;  // of the canonical bytes of the graph given; empty: not recorded
   VerifyPolicy verify = VerifyPolicy::kEach;
-  bool input_is_sound = false;  // verify_graph found nothing: the input is not verified once more
   RunnerHooks hooks;
 };
 

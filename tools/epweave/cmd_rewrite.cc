@@ -54,16 +54,14 @@ class Rewrite {
 
   int run() {
     const auto start_read = Clock::now();
-    const Soundness soundness =
-        policy_named(options_.verify) == VerifyPolicy::kOff ? Soundness::kStructure : Soundness::kAll;
-    const Graph input = read_sound_input(options_.input, nullptr, soundness);
+    const Graph input = read_sound_input(
+        options_.input, nullptr,
+        policy_named(options_.verify) == VerifyPolicy::kOff ? Soundness::kStructure : Soundness::kAll);
     files_.read = seconds_since(start_read);
-    return run(input, soundness);
+    return run(input);
   }
 
-  // `soundness`: what of the input has been verified.
-  int run(const Graph& input, Soundness soundness) {
-    input_is_sound_ = soundness == Soundness::kAll;
+  int run(const Graph& input) {
     const std::string sha256 = sha256_hex(encode_binary(input));
     const Graph output = run_passes(input, sha256);
     const auto start_write = Clock::now();
@@ -105,7 +103,6 @@ class Rewrite {
     const RunnerOptions runner{.tool = tool_name(),
                                .input_sha256 = sha256,
                                .verify = policy_named(options_.verify),
-                               .input_is_sound = input_is_sound_,
                                .hooks = watch_.hooks()};
     try {
       return run_pipeline(input, pipeline_, runner);
@@ -152,7 +149,6 @@ class Rewrite {
   Console& console_;
   Watch watch_;
   FileTimes files_;
-  bool input_is_sound_ = false;
 };
 
 void check_report(const RewriteOptions& options, const Console& console) {
@@ -178,7 +174,7 @@ int run_reproducer(RewriteOptions options, Console& console) {
   if (reproducer->verify == "off" || reproducer->verify == "end") options.verify = reproducer->verify;
   if (options.output.path != "-") check_output(options.output);
   check_report(options, console);
-  return Rewrite(options, pipeline, console).run(reproducer->input, Soundness::kStructure);
+  return Rewrite(options, pipeline, console).run(reproducer->input);
 }
 
 }  // namespace
