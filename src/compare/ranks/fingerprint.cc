@@ -189,6 +189,16 @@ class ContentWriter {
     if (context_.types[type].kind == TypeKind::kValue) return write(context_.types[type].value);
     text_ += ':';
     text_ += print_type(context_, type);
+    write_tensor_notes(context_.types[type]);
+  }
+
+  // What print_type leaves out of a tensor's type.
+  void write_tensor_notes(const Type& type) {
+    if (type.kind == TypeKind::kTensor && type.tensor.requires_grad) text_ += " requires_grad";
+    if (type.kind == TypeKind::kTensor && type.tensor.subclass)
+      text_ += fmt::format(" {}", graph_.text(type.tensor.subclass));
+    for (TypeId element : type.elements)
+      if (element) write_tensor_notes(context_.types[element]);
   }
 
   void write(Arg arg) {

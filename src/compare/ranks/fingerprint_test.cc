@@ -60,6 +60,8 @@ TEST_CASE("R21: what a graph holds, changed alone, is named") {
            {"aten.mul.Scalar(%y, 0.5)", "aten.add.Scalar(%y, 0.5)", {"graph"}},
            {"f32[s0, 8] @emb\n  output", "f32[s0, 8] @head\n  output", {"graph"}},
            {"f32[s0, 8] @emb\n  output", "f32[s0, 8] @emb recompute=MUST_SAVE\n  output", {"graph"}},
+           {"f32[s0, 8] @emb\n  output", "f32[s0, 8]<requires_grad> @emb\n  output", {"graph"}},
+           {"f32[s0, 8] @emb\n  output", "f32[s0, 8]<subclass=DTensor> @emb\n  output", {"graph"}},
            {"(%p, 2, \"23\")", "(%p, 2, \"25\")", {"graph"}},
            {"which=tokens", "which=labels", {"inputs"}},
            {"fqn=emb.weight", "fqn=tok.weight", {"inputs"}},

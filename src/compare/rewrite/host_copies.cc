@@ -72,23 +72,25 @@ class CopyRemover {
     if (!arrived) return;
     gone_.insert(arrived);
     value_of_.at(arrived) = value;
-    check_freed(arrived, value);
+    check_source(arrived, value);
+    check_alive(sent, arrived, value);
     for (NodeId user : users_[arrived]) {
       const Node& node = body_.nodes[user];
       if (traits_.has(node, kLoadsFromHost)) {
-        bring_back(user, value);
+        bring_back(user, arrived, value);
       } else if (!is_wait(node) || takes_first(node, arrived)) {
         fail(user, "reads the copy on the host, not what is loaded back from it");
       }
     }
   }
 
-  void bring_back(NodeId loaded, NodeId value) {
+  void bring_back(NodeId loaded, NodeId arrived, NodeId value) {
     gone_.insert(loaded);
     const NodeId back = find_wait(loaded);
     if (!back) return;
     gone_.insert(back);
     value_of_.at(back) = value;
+    check_source(back, arrived);
     for (NodeId id : {loaded, back}) {
       if (body_.nodes[id].type != body_.nodes[value].type)
         fail(id, fmt::format("is loaded back as something else than %{} is", name_of(value)));
@@ -124,15 +126,28 @@ class CopyRemover {
     if (!writes_.of(writes_.effects().storage_of(sent)).empty()) fail(sent, "the copy is written");
   }
 
-  void check_freed(NodeId arrived, NodeId value) {
-    const Arg* freed = find_arg(context_, body_.nodes[arrived], 1, "keepalive");
+  const Arg* source_of(NodeId wait) { return find_arg(context_, body_.nodes[wait], 1, "keepalive"); }
+
+  // A wait frees the storage of its second argument: that of what was copied, which nothing behind it touches.
+  void check_source(NodeId wait, NodeId copied) {
+    const Arg* freed = source_of(wait);
     if (freed == nullptr || !freed->is_node()) return;
     const NodeId storage = writes_.effects().storage_of(freed->as_node());
-    if (storage != writes_.effects().storage_of(value))
-      return fail(arrived, fmt::format("frees %{}, which was not sent", name_of(freed->as_node())));
-    if (last_touch_[storage] > positions_[arrived])
-      fail(arrived, fmt::format("frees %{}, which %{} touches behind it", name_of(value),
-                                name_of(body_.order[last_touch_[storage]])));
+    if (storage != writes_.effects().storage_of(copied))
+      return fail(wait, fmt::format("frees %{}, which was not sent", name_of(freed->as_node())));
+    if (body_.nodes[storage].kind != NodeKind::kCall)
+      return fail(wait, fmt::format("frees %{}, which is the caller's", name_of(storage)));
+    if (last_touch_[storage] > positions_[wait])
+      fail(wait, fmt::format("frees %{}, which %{} touches behind it", name_of(copied),
+                             name_of(body_.order[last_touch_[storage]])));
+  }
+
+  // The copy runs beside other calls: what it reads stays until the wait.
+  void check_alive(NodeId sent, NodeId arrived, NodeId value) {
+    const NodeId storage = writes_.effects().storage_of(value);
+    if (body_.nodes[storage].kind == NodeKind::kCall && last_touch_[storage] < positions_[arrived])
+      fail(sent, fmt::format("nothing keeps %{} until %{}, the wait for its copy", name_of(value),
+                             name_of(arrived)));
   }
 
   void fail(NodeId id, std::string message) {

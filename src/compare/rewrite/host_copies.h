@@ -3,14 +3,15 @@
 //   %o = ao.offload(%x)                   gone
 //   %h = ao.wait_tensor(%o, %x, ..)       gone; frees the storage of %x
 //   %r = ao.reload(%h, cuda:0, ..)        gone
-//   %b = ao.wait_tensor(%r, %h)           %x
+//   %b = ao.wait_tensor(%r, %h)           %x; frees the storage of %h
 //
 // That is so where, in the order of the graph,
 //
 //   each copy is waited for, once, and only the wait reads it
 //   what comes back has the type of %x, device and strides included
 //   nothing writes the storage of %x behind the call that sends it, nor that of either copy
-//   nothing behind the wait that frees the storage of %x touches it
+//   a wait frees nothing but the storage of what was copied; nothing behind it touches that, and no caller has it
+//   something keeps the storage of %x up to the wait for its copy
 #pragma once
 
 #include <vector>

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "analysis/rank_view.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -45,6 +46,12 @@ bool add_apart(std::map<std::int64_t, std::int64_t>& ranges, const Run& run) {
   if (next != ranges.begin() && std::prev(next)->second > run.first) return false;
   ranges.emplace_hint(next, run.first, run.first + run.count);
   return true;
+}
+
+void collect_integers(const Context& context, Arg list, std::vector<std::int64_t>& into) {
+  if (list.is_int()) into.push_back(list.as_int());
+  if (!list.is_list()) return;
+  for (Arg item : context.args.children(list)) collect_integers(context, item, into);
 }
 
 bool is_functional_launch(const Node& node) {
@@ -252,6 +259,7 @@ MovementCheck::View MovementCheck::keep(NodeId b, Read value) {
                        {},
                        memory_->storage_of(b),
                        value.own_start,
+                       value.place,
                        {}});
   return views_[b] = {storages_.size() - 1, sizes, row_major(sizes), 0};
 }
@@ -375,6 +383,7 @@ std::optional<MovementCheck::Read> MovementCheck::pack_gather(const Node& node) 
   if (!rank.is_int()) {
     ExprPool& exprs = graph_b_.context->exprs;
     all.own_start = exprs.mul(*place, exprs.number(length));
+    all.place = rank.as_node();
   }
   return all;
 }
@@ -454,7 +463,8 @@ bool MovementCheck::write(NodeId b, const Node& node) {
   const Arg out = out_at ? arg_of(context_, node, *out_at) : Arg();
   if (is_launch(node)) {
     auto sent = out.is_node() ? read(arg_of(context_, node, 0)) : std::nullopt;
-    auto moved = sent ? launch(b, node, std::move(*sent)) : std::nullopt;
+    if (!sent || !sends_own_place(node, out.as_node())) return false;
+    auto moved = launch(b, node, std::move(*sent));
     if (!moved || !write_to(out, *moved)) return false;
     views_[b] = *view_of(out);
     begin_launch(b, node);
@@ -462,6 +472,64 @@ bool MovementCheck::write(NodeId b, const Node& node) {
   }
   if (node.op->type_rule == rules::copy_in_place) return write_copy(b, node);
   return out.is_list() && write_pieces(node, out);
+}
+
+// A gather that sends from the memory that it fills must send from the rank's own place there: elsewhere, what arrives
+// may overwrite what is not sent yet.
+bool MovementCheck::sends_own_place(const Node& node, NodeId out) {
+  const Arg sent = arg_of(context_, node, 0);
+  if (!sent.is_node() || memory_->storage_of(sent.as_node()) != memory_->storage_of(out)) return true;
+  const auto from = view_of(sent), to = view_of(out);
+  const ProcessGroup* group = find_recorded_group(arg_of(context_, node, group_position(*node.op)));
+  if (node.op->family != OpFamily::kAllGather || !from || !to || from->storage != to->storage ||
+      group == nullptr)
+    return false;
+  if (const NodeId coordinate = storages_[from->storage].place)
+    return is_place_in(coordinate, group->ranks) && from->offset == to->offset;
+  if (is_rank_agnostic(graph_b_)) return group->ranks.size() == 1;
+  const auto place = std::ranges::find(group->ranks, own_rank(graph_b_));
+  return place != group->ranks.end() &&
+         from->offset - to->offset == (place - group->ranks.begin()) * *count_of(from->sizes);
+}
+
+// In B; one that is looked up is recorded.
+const ProcessGroup* MovementCheck::find_recorded_group(Arg group) const {
+  if (group.is_node()) {
+    const TypeId type = b_.nodes[group.as_node()].type;
+    if (!type || context_.types[type].kind != TypeKind::kValue) return nullptr;
+    group = context_.types[type].value;
+  }
+  const bool is_name = group.is(ArgKind::kText) || group.is(ArgKind::kProcessGroup);
+  return is_name ? find_group(graph_b_, group.as_name()) : nullptr;
+}
+
+// Whether a coordinate in a constant of all ranks is, on each of them, its place among its group's.
+bool MovementCheck::is_place_in(NodeId coordinate, const std::vector<std::uint32_t>& group) const {
+  const Arg of = arg_of(context_, b_.nodes[coordinate], 0), dim = arg_of(context_, b_.nodes[coordinate], 1);
+  const std::uint32_t world_size = read_world(graph_b_).size;
+  const auto rule = find_group_rule(group, world_size);
+  if (!rule || !of.is_node() || !dim.is_int()) return false;
+  const Node& table = b_.nodes[of.as_node()];
+  const auto sizes = sizes_of(tensor_of(context_, table.type));
+  const bool is_constant = table.kind == NodeKind::kGetAttr && table.attr.is(ArgKind::kTensor);
+  if (!is_constant || later_in_memory_->any(of.as_node()) || !sizes) return false;
+  const auto fields = context_.args.children(table.attr);
+  std::vector<std::int64_t> ranks;
+  if (fields.size() == 3) collect_integers(context_, fields[2], ranks);
+  const std::int64_t depth = std::ssize(*sizes), d = dim.as_int() < 0 ? dim.as_int() + depth : dim.as_int();
+  if (std::ssize(ranks) != std::int64_t{world_size} || *count_of(*sizes) != std::int64_t{world_size} ||
+      d < 0 || d >= depth)
+    return false;
+  const auto at = static_cast<std::size_t>(d);
+  const std::int64_t stride = row_major(*sizes)[at];
+  std::vector<bool> seen(world_size);
+  for (std::int64_t i = 0; i < std::ssize(ranks); ++i) {
+    const std::int64_t rank = ranks[static_cast<std::size_t>(i)];
+    if (rank < 0 || rank >= world_size || seen[static_cast<std::size_t>(rank)]) return false;
+    seen[static_cast<std::size_t>(rank)] = true;
+    if (i / stride % (*sizes)[at] != rule->coordinate(static_cast<Rank>(rank))) return false;
+  }
+  return true;
 }
 
 bool MovementCheck::write_copy(NodeId b, const Node& node) {

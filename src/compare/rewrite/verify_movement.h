@@ -8,6 +8,8 @@
 // B's new nodes are followed in their order, storage by storage: which elements each piece of memory holds, and what a
 // view of it shows. A new launch is accounted for if what it moves is what launches of A moved; a new write, if it writes
 // storage that the rewrite made. Everything that is read must be as it was when it was computed: nothing may write it later.
+// A gather whose source lies in the buffer that it fills sends from the rank's own place: its place in the group, or in a
+// graph for all ranks a coordinate that is this place on each of them.
 // What a write that is not followed may change, of any storage, is unknown from there on:
 //
 //   %v0 = view(%k); add_(%v0, 1); %c = clone(%k)     what %c has of %v0's elements is unknown
@@ -51,6 +53,7 @@ class MovementCheck {
     // A buffer for all ranks of which each fills its own part, which begins at this number of elements: `content` has
     // that part first. None: once the other parts are there, and elsewhere.
     std::optional<ExprId> own_start;
+    NodeId place;  // the coordinate that gives it, or none
     // The memory that the launch which gives this reads until it is waited for; none: no launch is under way.
     NodeId sent;
   };
@@ -66,6 +69,7 @@ class MovementCheck {
     std::vector<NodeId> launches;
     std::int64_t packed = 0;
     std::optional<ExprId> own_start = std::nullopt;  // as in Storage
+    NodeId place = {};
   };
 
   bool is_new(NodeId b) const;
@@ -81,6 +85,9 @@ class MovementCheck {
   std::optional<ExprId> place_of(Arg arg) const;
   bool make_result(NodeId b, const Node& node);
   bool write(NodeId b, const Node& node);
+  bool sends_own_place(const Node& node, NodeId out);
+  const ProcessGroup* find_recorded_group(Arg group) const;
+  bool is_place_in(NodeId coordinate, const std::vector<std::uint32_t>& group) const;
   bool write_copy(NodeId b, const Node& node);
   bool write_pieces(const Node& node, Arg out);
   void prove(NodeId b);

@@ -199,6 +199,8 @@ void drop_unread(Graph& graph, const GroupCoordinates& coordinates) {
     if (unread.contains(id)) {
       const NodeId ranks = arg_of(*graph.context, step.nodes[id], 0).as_node();
       std::erase_if(step.order, [&](NodeId at) { return at == id || at == ranks; });
+      for (const Binding& binding : step.nodes[id].extra->bindings)
+        std::erase_if(graph.symbols, [&](const Symbol& symbol) { return symbol.name == binding.symbol; });
     }
 }
 
