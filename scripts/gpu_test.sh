@@ -27,7 +27,9 @@ while [ $# -gt 0 ]; do
     --only)
       case " $all_parts " in *" ${2:-} "*) ;; *) usage "--only takes one of: $all_parts" ;; esac
       parts="$parts $2" && shift ;;
-    --logs) logs=${2:?--logs needs a folder} && shift ;;
+    --logs)
+      [ -n "${2:-}" ] || usage "--logs needs a folder"
+      logs=$2 && shift ;;
     --seconds)
       case ${2:-} in '' | 0 | *[!0-9]*) usage "--seconds takes a whole number from 1" ;; esac
       seconds=$2 && shift ;;

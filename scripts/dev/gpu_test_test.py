@@ -69,7 +69,7 @@ def gpu_test(folder, *options, **variables):
 
 def check_usage(place):
     for options, message in ((["--only", "all"], "--only takes one of: kernels"), (["--fast"], "unknown option --fast"),
-                             (["--seconds", "0"], "--seconds takes a whole number")):  # fmt: skip
+                             (["--logs"], "--logs needs a folder"), (["--seconds", "0"], "--seconds takes a whole number")):  # fmt: skip
         result = subprocess.run([ROOT / "scripts/gpu_test.sh", *options], capture_output=True, text=True, check=False)
         expect(result.returncode == 2 and message in result.stderr, f"{options}: {result}")
 

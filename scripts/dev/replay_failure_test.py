@@ -96,13 +96,20 @@ def check_crash(folder):
 
 
 def check_no_second_run(folder):
-    """Standard input cannot be read twice."""
-    result = subprocess.run(
-        [REPLAY, "run", "-", "--ranks", "1", "--device", "emulated"],
-        input=CRASHES, capture_output=True, text=True, check=False, env={**os.environ, FAILURE: "launch 2"},
-    )  # fmt: skip
+    """Standard input cannot be read twice, nor can a pipe: a second run would wait for a writer."""
     expected = f"{WAIT}\nrun it with CUDA_LAUNCH_BLOCKING=1, where each launch waits for its kernel, to learn which one it was"
-    expect(result.returncode == 1 and expected in result.stderr, f"exit {result.returncode}: {result.stderr}")
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    for name in ("-", "/dev/stdin", pipe):
+        with subprocess.Popen(["cat", folder / "crashes.txt"], stdout=subprocess.PIPE) as graph:
+            into_pipe = subprocess.Popen(["cp", folder / "crashes.txt", pipe]) if name == pipe else None
+            result = subprocess.run(
+                [REPLAY, "run", name, "--ranks", "1", "--device", "emulated"], stdin=graph.stdout, timeout=60,
+                capture_output=True, text=True, check=False, env={**os.environ, FAILURE: "launch 2"},
+            )  # fmt: skip
+            if into_pipe is not None:
+                into_pipe.wait()
+        expect(result.returncode == 1 and expected in result.stderr, f"{name}: exit {result.returncode}: {result.stderr}")
     code, _, errors = run_failing("sometimes", "run", folder / "crashes.txt", "--ranks", 1)
     expect(code == 2 and "is neither 'call N' nor 'launch N'" in errors, f"exit {code}: {errors}")
 

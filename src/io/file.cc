@@ -79,6 +79,7 @@ void check_size(std::string_view bytes) {
 }
 
 std::string encode_json(const Graph& graph) {
+  silence_protobuf_log();
   google::protobuf::Arena arena;
   auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
   const std::string bytes = encode_proto(graph);
@@ -98,7 +99,9 @@ std::string encode_json(const Graph& graph) {
   options.add_whitespace = true;
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(*file, &text, options);
-  EPWEAVE_CHECK(status.ok());
+  if (!status.ok())
+    throw InputError(fmt::format("the graph has no JSON form ({}): use the binary or text form",
+                                 status.message().as_string()));
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/nearest_name.h"
+#include "ir/text/text_spelling.h"
 
 namespace epweave {
 namespace {
@@ -53,6 +54,9 @@ class Parser {
   Parser(std::string_view text, const Registry& known) : text_(text), known_(known) {}
 
   Pipeline parse_calls() {
+    // A graph records the options, such as names of files.
+    if (const std::size_t valid = text::count_valid_utf8(text_); valid < text_.size())
+      throw UsageError(fmt::format("column {}: not UTF-8, as what a graph records must be", valid + 1));
     Pipeline pipeline;
     do {
       pipeline.calls.push_back(parse_call());

@@ -109,6 +109,8 @@ TEST_CASE("names that are not known") {
   plain,cutt{parts=2}
         ^
   expected one of plain, cut, demand)");
+  CHECK(parse_error("cut{title=\"caf\xe9\",parts=2}") ==
+        "column 15: not UTF-8, as what a graph records must be");
   CHECK(parse_error("everything") == R"(column 1: unknown pass 'everything'
   everything
   ^

@@ -12,7 +12,7 @@ struct BlockingRun {
 };
 
 // The same command in a process of its own, with CUDA_LAUNCH_BLOCKING=1; it writes no files. Where that cannot be, says why:
-// ranks that are processes start together, standard input is read, or the launches have waited already.
+// ranks that are processes start together, standard input or a pipe is read, or the launches have waited already.
 BlockingRun run_blocking(int argc, char** argv, Console& console);
 
 }  // namespace epweave::cli

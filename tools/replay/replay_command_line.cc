@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
@@ -239,13 +241,6 @@ void forget_files(Choices& choices) {
     path->clear();
 }
 
-bool can_run_again(const Choices& choices) {
-  for (const InputOptions& graph :
-       {choices.run.input, choices.check.a, choices.check.b, choices.check.reference})
-    if (graph.path == "-") return false;
-  return !choices.run.transport.has_processes() && !choices.check.transport.has_processes();
-}
-
 void require_processes(const TransportOptions& transport) {
   if (transport.has_processes()) return;
   const std::pair<const char*, bool> kPlaces[] = {{"--rank", transport.rank.has_value()},
@@ -293,6 +288,18 @@ CommandFiles files_of(const Choices& choices) {
   return files;
 }
 
+// Standard input and pipes can be read once: a second run would find nothing in them, or wait for ever.
+bool can_be_read_again(const std::string& path) {
+  std::error_code problem;
+  const std::filesystem::file_status status = std::filesystem::status(path, problem);
+  return path != "-" && (!exists(status) || is_regular_file(status) || is_directory(status));
+}
+
+bool can_run_again(const Choices& choices, const CommandFiles& files) {
+  return std::ranges::all_of(files.inputs, can_be_read_again) && !choices.run.transport.has_processes() &&
+         !choices.check.transport.has_processes();
+}
+
 }  // namespace
 
 ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
@@ -318,10 +325,10 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
     return {choices->console, print(completion(program_help(*app), choices->completion))};
   if (name == "run")
     return {choices->console, [choices](Console& console) { return replay_run(choices->run, console); },
-            can_run_again(*choices)};
+            can_run_again(*choices, files)};
   if (name == "check")
     return {choices->console, [choices](Console& console) { return replay_check(choices->check, console); },
-            can_run_again(*choices)};
+            can_run_again(*choices, files)};
   if (name == "recipe") return {choices->console, [](Console& console) { return replay_recipe(console); }};
   return {choices->console, [choices](Console& console) { return replay_steps(choices->steps, console); }};
 }

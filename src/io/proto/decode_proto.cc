@@ -18,19 +18,23 @@ using google::protobuf::Arena;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-// How deep messages may lie within one another, the file's own included.
-constexpr int kMaxDepth = 200;
+// How deep messages may lie within one another: a value is two, a value of a node's keyword lies in three.
+constexpr int kMaxDepth = 2 * text::kMaxValueDepth + 3;
 constexpr int kDepthOfBody = 1, kDepthOfNode = 2;
 
-CodedInputStream stream_of(std::string_view bytes) {
-  return CodedInputStream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                          static_cast<int>(bytes.size()));
-}
+// The fields of one message, which lies `depth` deep.
+class FieldStream : public CodedInputStream {
+ public:
+  FieldStream(std::string_view bytes, int depth)
+      : CodedInputStream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                         static_cast<int>(bytes.size())) {
+    SetRecursionLimit(kMaxDepth - depth);
+  }
+};
 
 template <class Message>
 bool parse(std::string_view bytes, int depth, Message& message) {
-  CodedInputStream input = stream_of(bytes);
-  input.SetRecursionLimit(kMaxDepth - depth);
+  FieldStream input(bytes, depth);
   return message.ParseFromCodedStream(&input);
 }
 
@@ -41,18 +45,19 @@ constexpr std::uint32_t length_delimited_tag(int field) {
 // Takes a message apart: take(tag, content) is asked for each length-delimited field whether it keeps the bytes;
 // all other fields are returned, in their order. None if the bytes are no fields.
 template <class Take>
-std::optional<std::string> split_fields(std::string_view bytes, const Take& take) {
-  CodedInputStream input = stream_of(bytes);
+std::optional<std::string> split_fields(std::string_view bytes, int depth, const Take& take) {
+  FieldStream input(bytes, depth);
   const auto position = [&] { return static_cast<std::size_t>(input.CurrentPosition()); };
   std::string others;
   for (;;) {
     const std::size_t begin = position();
     const std::uint32_t tag = input.ReadTag();
     if (tag == 0) break;
-    std::uint32_t length = 0;
     if (WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
-      if (!input.ReadVarint32(&length) || !input.Skip(static_cast<int>(length))) return std::nullopt;
-      if (take(tag, bytes.substr(position() - length, length))) continue;
+      int length = 0;
+      if (!input.ReadVarintSizeAsInt(&length) || !input.Skip(length)) return std::nullopt;
+      const auto size = static_cast<std::size_t>(length);
+      if (take(tag, bytes.substr(position() - size, size))) continue;
     } else if (!WireFormatLite::SkipField(&input, tag)) {
       return std::nullopt;
     }
@@ -65,7 +70,7 @@ std::optional<std::string> split_fields(std::string_view bytes, const Take& take
 // of two names, is found when it is parsed.
 std::uint32_t name_ref_of(std::string_view node) {
   constexpr std::uint32_t kName = WireFormatLite::MakeTag(1, WireFormatLite::WIRETYPE_VARINT);
-  CodedInputStream input = stream_of(node);
+  FieldStream input(node, kDepthOfNode);
   std::uint32_t name = 0;
   for (;;) {
     const std::uint32_t tag = input.ReadTag();
@@ -112,7 +117,7 @@ class Decoder {
 
   // All of the file but its bodies and strings, which stay where they lie.
   void parse_tables(std::string_view bytes) {
-    const auto others = split_fields(bytes, [&](std::uint32_t tag, std::string_view content) {
+    const auto others = split_fields(bytes, 0, [&](std::uint32_t tag, std::string_view content) {
       if (tag == length_delimited_tag(proto::File::kGraphsFieldNumber)) {
         bodies_.push_back(content);
       } else if (tag == length_delimited_tag(proto::File::kStringsFieldNumber)) {
@@ -250,9 +255,13 @@ class Decoder {
 
   // Trees are interned, so that equal types get the same id.
   Arg decode_tree(ArgKind kind, const proto::Values& values) {
+    if (values.items_size() > 0 && trees_ + 2 > text::kMaxValueDepth)
+      fail(fmt::format("values are nested more than {} deep", text::kMaxValueDepth));
     std::vector<Arg> children;
     children.reserve(static_cast<std::size_t>(values.items_size()));
+    ++trees_;
     for (const proto::Value& item : values.items()) children.push_back(decode_value(item));
+    --trees_;
     return context_.args.intern_tree(kind, children);
   }
   Arg decode_tree(ArgKind kind, const proto::Values& values, int count) {
@@ -413,7 +422,7 @@ class Decoder {
 
   void decode_body(std::string_view bytes) {
     std::vector<std::string_view> nodes;
-    const auto others = split_fields(bytes, [&](std::uint32_t tag, std::string_view content) {
+    const auto others = split_fields(bytes, kDepthOfBody, [&](std::uint32_t tag, std::string_view content) {
       const bool is_node = tag == length_delimited_tag(proto::Graph::kNodesFieldNumber);
       if (is_node) nodes.push_back(content);
       return is_node;
@@ -423,7 +432,6 @@ class Decoder {
 
     Body body;
     body.name = text(message.name());
-    node_of_name_ = SideTable<StringId, NodeId>();
     body.order.reserve(nodes.size());
     for (std::string_view node : nodes) {
       Node named_only;
@@ -437,6 +445,8 @@ class Decoder {
     body_ = &body;
     decode_nodes(nodes, body);
     body_ = nullptr;
+    // Name by name: the table is as long as that of strings, which may be in all of many bodies.
+    for (NodeId id : body.order) node_of_name_.at(body.nodes[id].name) = NodeId();
     body.unknown_fields = unknown_of(message);
     graph_.bodies.push_back(std::move(body));
   }
@@ -573,6 +583,7 @@ class Decoder {
   SideTable<StringId, NodeId> node_of_name_;
   const Body* body_ = nullptr;
   std::vector<Arg> scratch_;
+  int trees_ = 0;  // around the value that is decoded
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/unknown_field_set.h>
 
 #include <cmath>
@@ -59,9 +60,12 @@ class Encoder {
   // In the form that protobuf gives them, after the known fields.
   void append_unknown(const std::string& fields) {
     if (fields.empty()) return;
+    google::protobuf::io::CodedInputStream input(reinterpret_cast<const std::uint8_t*>(fields.data()),
+                                                 static_cast<int>(fields.size()));
+    input.SetRecursionLimit(INT32_MAX);  // a reader has limited the depth of groups
     google::protobuf::UnknownFieldSet set;
     std::string bytes;
-    EPWEAVE_CHECK(set.ParseFromString(fields) && set.SerializeToString(&bytes));
+    EPWEAVE_CHECK(set.ParseFromCodedStream(&input) && set.SerializeToString(&bytes));
     out_.append(bytes);
   }
 

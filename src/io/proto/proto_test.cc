@@ -1,7 +1,10 @@
 #include <catch2/catch.hpp>
 
+#include "base/error.h"
+#include "io/file.h"
 #include "io/proto/proto_codec.h"
 #include "io/proto/wire_writer.h"
+#include "ir/text/text.h"
 
 namespace epweave {
 namespace {
@@ -35,6 +38,86 @@ TEST_CASE("a node's fields come in any order, its name once") {
     CHECK_THROWS_WITH(decode_proto(file_with_node(name_last, true), "f", std::make_shared<Context>()),
                       "f: node 'x' has two names");
   }
+}
+
+// A step of one node "x", with an unknown field of this many groups within one another.
+std::string file_with_groups(int depth, bool in_node) {
+  std::string groups;
+  for (int i = 0; i < depth; ++i) groups += "\xa3\x06";  // 100, begin
+  for (int i = 0; i < depth; ++i) groups += "\xa4\x06";
+  WireWriter out;
+  out.set_text(1, "epweave");
+  const auto version = out.open(2);
+  out.set(1, 1);
+  out.close(version);
+  const auto graph = out.open(10);
+  const auto node = out.open(2);
+  if (in_node) out.append(groups);  // before the name
+  out.set(1, 1);
+  out.set(3, 1);
+  out.close(node);
+  out.close(graph);
+  out.set_text(14, "x");
+  if (!in_node) out.append(groups);
+  return out.take();
+}
+
+TEST_CASE("unknown groups are kept in binary and text form as deep as they are read") {
+  for (const bool in_node : {false, true}) {
+    for (const int depth : {1, 101, 198}) {
+      const Graph graph = decode_proto(file_with_groups(depth, in_node), "f", std::make_shared<Context>());
+      const std::string bytes = encode_proto(graph);
+      const std::size_t size = 4 * static_cast<std::size_t>(depth);
+      CHECK((in_node ? graph.step().nodes[NodeId(0U)].extra->unknown_fields : graph.unknown_fields).size() ==
+            size);
+      CHECK(encode_proto(decode_proto(bytes, "f", std::make_shared<Context>())) == bytes);
+      CHECK(encode_proto(parse_text(print_text(graph), "f", std::make_shared<Context>())) == bytes);
+    }
+    CHECK_THROWS_WITH(decode_proto(file_with_groups(250, in_node), "f", std::make_shared<Context>()),
+                      in_node ? "f: a node has no name" : "f: not a valid protobuf message");
+  }
+}
+
+TEST_CASE("what the text form nests, the binary form holds; JSON holds less and says so") {
+  const std::string value = std::string(100, '[') + std::string(100, ']');
+  const Graph graph = parse_text(
+      "epweave text 1\n\ngraph\n  %x = placeholder : f32[8] role=user meta{m=" + value + "}\n  output(%x)\n",
+      "f", std::make_shared<Context>());
+  const std::string bytes = encode_proto(graph);
+  CHECK(encode_proto(decode_proto(bytes, "f", std::make_shared<Context>())) == bytes);
+  CHECK_THROWS_AS(encode(graph, Format::kJson), InputError);
+}
+
+// A file whose info is lists within one another, around one `None`.
+std::string file_with_lists(int lists) {
+  WireWriter out;
+  out.set_text(1, "epweave");
+  const auto version = out.open(2);
+  out.set(1, 1);
+  out.close(version);
+  std::vector<WireWriter::Open> open{out.open(3)};
+  for (int i = 0; i < lists; ++i) {
+    open.push_back(out.open(9));
+    open.push_back(out.open(1));
+  }
+  out.set(1, 1);
+  for (; !open.empty(); open.pop_back()) out.close(open.back());
+  return out.take();
+}
+
+TEST_CASE("the binary form nests no deeper than the text form") {
+  const Graph graph = decode_proto(file_with_lists(99), "f", std::make_shared<Context>());
+  CHECK(encode_proto(parse_text(print_text(graph), "f", std::make_shared<Context>())) == encode_proto(graph));
+  CHECK_THROWS_WITH(decode_proto(file_with_lists(100), "f", std::make_shared<Context>()),
+                    "f: values are nested more than 100 deep");
+}
+
+TEST_CASE("a length beyond 32 bits is not cut to its low bits") {
+  WireWriter out;
+  out.set_text(1, "epweave");
+  const std::string length = "\x81\x80\x80\x80\x10";  // 1 + 2^32
+  CHECK_THROWS_WITH(decode_proto(out.take() + "\x72" + length + "x", "f", std::make_shared<Context>()),
+                    "f: not a valid protobuf message");
 }
 
 TEST_CASE("a length of more than one byte moves what lies behind it") {

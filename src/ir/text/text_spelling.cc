@@ -128,10 +128,12 @@ std::size_t count_valid_utf8(std::string_view text) {
 
 bool is_wire_format(std::string_view bytes) {
   constexpr std::uint64_t kMaxField = (1u << 29) - 1;
+  constexpr std::size_t kMaxDepth = 200;  // about what the binary reader accepts
+  std::vector<std::uint64_t> groups;      // the fields of those that are open
   while (!bytes.empty()) {
     const auto tag = take_varint(bytes);
     if (!tag || *tag >> 3 == 0 || *tag >> 3 > kMaxField) return false;
-    bool is_whole = false;  // groups, wire types 3 and 4, have not been written for a decade
+    bool is_whole = false;
     switch (*tag & 7) {
       case 0:
         is_whole = take_varint(bytes).has_value();
@@ -142,6 +144,14 @@ bool is_wire_format(std::string_view bytes) {
       case 2:
         if (const auto length = take_varint(bytes)) is_whole = take_bytes(bytes, *length);
         break;
+      case 3:
+        groups.push_back(*tag >> 3);
+        is_whole = groups.size() <= kMaxDepth;
+        break;
+      case 4:
+        is_whole = !groups.empty() && groups.back() == *tag >> 3;
+        if (is_whole) groups.pop_back();
+        break;
       case 5:
         is_whole = take_bytes(bytes, 4);
         break;
@@ -150,7 +160,7 @@ bool is_wire_format(std::string_view bytes) {
     }
     if (!is_whole) return false;
   }
-  return true;
+  return groups.empty();
 }
 
 std::optional<std::vector<ExprId>> contiguous_strides(ExprPool& exprs, std::span<const ExprId> sizes) {

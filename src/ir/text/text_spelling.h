@@ -59,6 +59,9 @@ std::size_t count_valid_utf8(std::string_view text);
 
 // Whether the bytes are protobuf fields, as a writer of a newer format leaves them.
 bool is_wire_format(std::string_view bytes);
+// How deep values may lie within one another, the outermost and the innermost included: hostile input must not exhaust
+// the stack. In the binary form, too, so that each form reads what the other writes.
+constexpr int kMaxValueDepth = 100;
 
 // Strides of a contiguous tensor of these sizes: what sizes without strides stand for. None where they would
 // be too large to write down.

@@ -12,10 +12,6 @@
 namespace epweave::text {
 namespace {
 
-// Hostile text must not exhaust the stack. As deep as what the binary form can hold (200 messages, two a
-// level).
-constexpr int kMaxDepth = 100;
-
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
@@ -24,7 +20,7 @@ bool is_digit(char c) {
 
 struct ValueParser::Depth {
   Depth(ValueParser& p, const Cursor& in) : parser(p) {
-    if (++parser.depth_ > kMaxDepth) in.fail("nested too deeply");
+    if (++parser.depth_ > kMaxValueDepth) in.fail("nested too deeply");
   }
   ~Depth() { --parser.depth_; }
   ValueParser& parser;
