@@ -27,7 +27,8 @@ std::string escape(std::string_view text) {
 // Text in a fence that is longer than the backticks in it.
 std::string code(std::string_view text) {
   std::string line(text);
-  std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
   std::string fence = "`";
   while (line.find(fence) != line.npos) fence += '`';
   return fence.size() == 1 ? fence + line + fence : fmt::format("{} {} {}", fence, line, fence);
