@@ -12,6 +12,7 @@ from .dump import INPUT_FIELDS, OPS, OUTPUT_FIELDS, DumpReader
 from .errors import GraphFileError
 from .exported_program import facts_of, is_exported_program, module_of
 from .files import write_file
+from .labels import require_graph
 from .operators import (MeshPlaceholder, OpaquePlaceholder, attribute_at, imported, name_of_operator,
                         short_frame)
 from .schema import FORMAT_VERSION
@@ -460,6 +461,7 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
         inputs = facts["inputs"] if inputs is None else inputs
         outputs = facts["outputs"] if outputs is None else outputs
         graph_module = module_of(graph_module)
+    require_graph(graph_module)
     with held():
         write_file(_message_of(graph_module, path, inputs, outputs, process_groups, symbols, info), path)
 

@@ -4,10 +4,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .errors import UsageError
+
 MODULE = "module_fqn"
 TOKENS = "EP_token_exchange"
 COUNTS = "EP_token_count_exchange"
 _LABELS = ("EP", TOKENS, "EP_token_exchange_wait", COUNTS, "EP_token_count_sync")
+
+
+def require_graph(x) -> None:
+    """Raises UsageError unless `x` has a torch.fx.Graph, as a GraphModule has."""
+    import torch
+    if not isinstance(getattr(x, "graph", None), torch.fx.Graph):
+        raise UsageError(f"a {type(x).__name__} is no graph",
+                         remedy="give a torch.fx.GraphModule; epweave.trace makes one of a model's training step")
 
 
 def _graphs(module) -> Iterator:
@@ -113,6 +123,7 @@ def annotate(graph_module, *, label_exchanges: bool = True):
     forward are labelled: one of integers exchanges counts; one of floating-point numbers dispatches tokens, or
     combines them where its split sizes are those of an earlier one, the other way round.
     """
+    require_graph(graph_module)
     for graph in _graphs(graph_module):
         for node in graph.nodes:
             path = module_of(node) if node.op in ("call_function", "get_attr") else ""

@@ -76,7 +76,12 @@ class Step:
 
 
 def _as_kept(inputs):
-    return dict(inputs) if isinstance(inputs, Mapping) else tuple(inputs)
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    if not isinstance(inputs, (list, tuple)):
+        raise UsageError(f"inputs= is a {type(inputs).__name__}",
+                         remedy='give a dictionary, {"tokens": tokens}, or a list of what the step function takes')
+    return tuple(inputs)
 
 
 def _state_of(model) -> dict:
@@ -134,8 +139,8 @@ def _fake(mode, tensor, name: str, dim: int | None, device):
                                        requires_grad=tensor.requires_grad)
     if dim is None:
         return mode.from_tensor(tensor, static_shapes=True)
-    if not -tensor.dim() <= dim < tensor.dim():
-        raise UsageError(f"input {name!r} has {tensor.dim()} dimensions and none numbered {dim}")
+    if not isinstance(dim, int) or not -tensor.dim() <= dim < tensor.dim():
+        raise UsageError(f"input {name!r} has {tensor.dim()} dimensions and none numbered {dim!r}")
     sizes = [DimDynamic.STATIC] * tensor.dim()
     sizes[dim] = DimDynamic.DYNAMIC
     return mode.from_tensor(tensor, source=ConstantSource(name),
@@ -164,8 +169,11 @@ def _group_table(groups: Mapping[str, object] | None) -> tuple[list[dict], dict]
                 axes.setdefault(group.get_group(dim).group_name, []).append(axis)
             if group.mesh.numel() == dist.get_world_size():
                 meshes[name] = {"axes": words, "shape": list(group.mesh.shape)}
-        else:
+        elif hasattr(group, "group_name"):
             axes.setdefault(group.group_name, []).append(name)
+        else:
+            raise UsageError(f"groups= has a {type(group).__name__} for the axis {name!r}",
+                             remedy="give a process group of torch.distributed, or a DeviceMesh")
     return [{**row, **({"axes": axes[row["name"]]} if row["name"] in axes else {})} for row in rows], meshes
 
 
@@ -185,7 +193,10 @@ class _Tracer:
     """The values of a step by name, and the function of plain tensors that make_fx traces."""
 
     def __init__(self, step: Callable, model, inputs):
+        import torch
         from torch.utils import _pytree
+        if not isinstance(model, torch.nn.Module):
+            raise UsageError(f"the model is a {type(model).__name__}", remedy="give a torch.nn.Module")
         self.step, self.model, self.inputs = step, model, _as_kept(inputs)
         self.state = _state_of(model)
         self.parameters = dict(model.named_parameters(remove_duplicate=False))

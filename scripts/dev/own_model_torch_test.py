@@ -248,9 +248,18 @@ class Refusals(unittest.TestCase):
                 (lambda m, x: (m(x).sum(), "text"), {"x": x}, {}, "returns a str behind the loss"),
                 (lambda m, x: m(x).sum(), {"x": x, "y": object()}, {}, "input 'y' of the step is a object"),
                 (lambda m, x: m(x).sum(), {"x": x}, {"tokens": {"z": 0}}, "tokens= names 'z', which is no input"),
+                (lambda m, x: m(x).sum(), {"x": x}, {"tokens": {"x": 2}}, "has 2 dimensions and none numbered 2"),
+                (lambda m, x: m(x).sum(), {"x": x}, {"tokens": {"x": "0"}}, "has 2 dimensions and none numbered '0'"),
+                (lambda m, x: m(x).sum(), x, {}, "inputs= is a Tensor"),
                 (lambda m, x: m(x).sum(), {"x": x}, {"groups": {"ep": None}}, "torch.distributed is not initialised")]:
             with self.subTest(message), self.assertRaisesRegex(epweave.UsageError, message):
                 epweave.trace(step, model, inputs, **more)
+        with self.assertRaisesRegex(epweave.UsageError, "the model is a function"):
+            epweave.trace(model, lambda m, x: m(x).sum(), {"x": x})
+        with self.assertRaisesRegex(epweave.UsageError, "a Linear is no graph"):
+            epweave.export(model, "unused.epw")
+        with self.assertRaisesRegex(epweave.UsageError, "a Linear is no graph"):
+            epweave.annotate(model)
 
     def test_step_of_positional_inputs_runs_as_traced(self):
         import torch

@@ -79,6 +79,13 @@ class ReportPageTest(unittest.TestCase):
         self.assertNotIn("Token exchanges", text)
         self.assertNotRegex(text, r"undefined|NaN|null")
 
+    def test_a_step_that_takes_no_time(self):
+        (self.folder / "empty.txt").write_text("epweave text 1\ngraph\n  output([])\n")
+        run(EPWEAVE, "report", "empty.txt", "empty.txt", "-o", "empty.html", cwd=self.folder)
+        text = self.text("empty.html")
+        self.assertIn("not measured", text)
+        self.assertNotRegex(text, r"undefined|NaN|null")
+
     def test_the_size_is_bounded(self):
         big = "dsv3_671b_ep64.1b_remat.epw.gz"
         shutil.copy(ROOT / "testdata/graphs" / big, self.folder / "big.epw.gz")

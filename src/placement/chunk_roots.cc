@@ -161,7 +161,9 @@ class RootSelection {
       throw PassError("chunk.no-region", describe_unmatched(""), {}, std::string(kCheckPattern));
     std::string text;
     for (const UnmatchedPattern& unmatched : result_.unmatched_patterns)
-      text += fmt::format("{}'{}'", text.empty() ? "" : ", ", unmatched.pattern);
+      text += fmt::format(
+          "{}'{}'{}", text.empty() ? "" : ", ", unmatched.pattern,
+          unmatched.nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", unmatched.nearest));
     throw PassError("chunk.no-region",
                     fmt::format("no module matches {}, and no module of the graph exchanges tokens", text),
                     {}, std::string(kDenseModel));

@@ -137,7 +137,9 @@ Finding check_modules(const Survey& seen, const std::vector<std::string>& roots)
   const std::size_t calls = seen.forward + seen.backward, named = seen.named_forward + seen.named_backward;
   Finding finding{"modules", Health::kHas, fmt::format("{} of {} calls say their module", named, calls),
                   {},        {},           {}};
-  if (!roots.empty()) finding.found += fmt::format("; tokens are exchanged in {}", fmt::join(roots, ", "));
+  if (!roots.empty())
+    finding.found += fmt::format("; tokens are exchanged in {}: roots= names that, or a module around it",
+                                 fmt::join(roots, ", "));
   const bool lacks_backward = seen.backward != 0 && seen.named_backward == 0;
   if (calls == 0 || (named != 0 && !lacks_backward)) return finding;
   finding.health = Health::kLacks;

@@ -13,14 +13,25 @@ namespace {
 
 constexpr std::string_view kDataMark = "/*DATA*/";
 
-// What Markdown would read as its own.
+// What Markdown and HTML in it would read as their own.
 std::string escape(std::string_view text) {
+  constexpr std::string_view kMarks = "\\|*_<&`[~$";
   std::string out;
   for (const char c : text) {
-    if (c == '|' || c == '*' || c == '_' || c == '<' || c == '`' || c == '[') out += '\\';
-    out += c == '\n' ? ' ' : c;
+    if (kMarks.find(c) != kMarks.npos) out += '\\';
+    out += c == '\n' || c == '\r' ? ' ' : c;
   }
   return out;
+}
+
+// Text in a fence that is longer than the backticks in it.
+std::string code(std::string_view text) {
+  std::string line(text);
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::string fence = "`";
+  while (line.find(fence) != line.npos) fence += '`';
+  return fence.size() == 1 ? fence + line + fence : fmt::format("{} {} {}", fence, line, fence);
 }
 
 // Lists of symbols grow with the ranks.
@@ -79,6 +90,8 @@ void add_verdict(const Json& page, std::string& text) {
     for (const Json& row : verdict["violations"])
       text += fmt::format("- `{}` {}{}\n", row["invariant"].get<std::string>(), place_text(row),
                           shortened(text_of(row["message"])));
+    if (const std::size_t shown = verdict["violations"].size(); shown < n)
+      text += fmt::format("- {} more: `epweave verify A B`\n", n - shown);
     text += "\n";
     return;
   }
@@ -163,9 +176,10 @@ void add_plan(const Json& page, std::string& text) {
   if (page["plan"]["passes"].empty()) return;
   text += "<details><summary>Plan</summary>\n\n";
   for (const Json& pass : page["plan"]["passes"])
-    text += fmt::format("- `{}{{{}}}`: {} → {} nodes\n", pass["name"].get<std::string>(),
-                        pass["options"].get<std::string>(), pass["nodes_before"].get<std::size_t>(),
-                        pass["nodes_after"].get<std::size_t>());
+    text += fmt::format(
+        "- {}: {} → {} nodes\n",
+        code(fmt::format("{}{{{}}}", pass["name"].get<std::string>(), pass["options"].get<std::string>())),
+        pass["nodes_before"].get<std::size_t>(), pass["nodes_after"].get<std::size_t>());
   text += "\n";
   for (const Json& region : page["plan"]["regions"]) {
     const auto n = region["count"].get<std::size_t>();
@@ -180,6 +194,10 @@ void add_plan(const Json& page, std::string& text) {
 
 void add_difference(const Json& page, std::string& text) {
   const Json& diff = page["diff"];
+  if (diff["same"].get<bool>()) {
+    text += "No difference.\n";
+    return;
+  }
   text += fmt::format("<details><summary>Difference: {} nodes are the same</summary>\n\n",
                       diff["same_nodes"].get<std::size_t>());
   for (const auto& [change, n] : diff["changes"].items())
@@ -193,6 +211,8 @@ void add_difference(const Json& page, std::string& text) {
       text += fmt::format(" {} |", row[key].get<std::size_t>());
     text += "\n";
   }
+  const auto modules = diff["module_count"].get<std::size_t>(), shown = diff["modules"].size();
+  if (shown < modules) text += fmt::format("\n{} more: `epweave diff A B --summary`\n", modules - shown);
   text += "\n</details>\n";
 }
 

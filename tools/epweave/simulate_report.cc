@@ -117,6 +117,11 @@ Json collective_report(const Graph& graph, const StepModel& model, const Collect
 
 // --------------------------------------------------------------------------- text
 
+// By how many percent the makespan is above a bound; a step that takes no time is at it.
+double percent_above(const OverlapSums& sums, double bound) {
+  return bound > 0 ? 100 * (sums.makespan / bound - 1) : 0;
+}
+
 std::string head_text(const Graph& graph, const Simulation& simulation) {
   const OverlapSums& sums = simulation.sums;
   const StepBounds& bounds = simulation.bounds;
@@ -128,7 +133,7 @@ std::string head_text(const Graph& graph, const Simulation& simulation) {
     text += fmt::format("  {:<12}{:>12.2f} ms{}{}\n", name, seconds * 1e3, note.empty() ? "" : "  ", note);
   };
   row("makespan", sums.makespan,
-      fmt::format("{:.1f} % above the lower bound", 100 * (sums.makespan / bounds.lower_bound - 1)));
+      fmt::format("{:.1f} % above the lower bound", percent_above(sums, bounds.lower_bound)));
   row("compute", sums.compute, "");
   row("comm", sums.comm,
       fmt::format("{:.1f} % hidden; {} collectives hidden, {} partly, {} not", 100 * sums.hidden, sums.full,
@@ -148,7 +153,7 @@ std::string head_text(const Graph& graph, const Simulation& simulation) {
   text += "\nOn a condition: over orders that keep recomputation behind the forward\n";
   row("bound", simulation.recompute_behind_forward,
       fmt::format("the makespan is {:.1f} % above it",
-                  100 * (sums.makespan / simulation.recompute_behind_forward - 1)));
+                  percent_above(sums, simulation.recompute_behind_forward)));
   return text + "\n";
 }
 
