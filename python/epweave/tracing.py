@@ -109,11 +109,11 @@ def _named_modules(model) -> Iterator[None]:
     """
     from torch.fx.traceback import annotate_fn
     own = {}
-    for path, module in model.named_modules():
-        if path:
-            own[module] = module.__dict__.get("forward")
-            module.forward = annotate_fn({"module_fqn": path})(module.forward)
     try:
+        for path, module in model.named_modules():
+            if path:
+                own[module] = module.__dict__.get("forward")
+                module.forward = annotate_fn({"module_fqn": path})(module.forward)
         yield
     finally:
         for module, forward in own.items():

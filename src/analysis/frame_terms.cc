@@ -14,7 +14,7 @@ FrameId FrameTerms::intern(Term term) {
     const bool is_unknown = made.kind == kUnknown || is_true_below(made, is_unknown_);
     const bool is_cut_and_sent = made.kind == kExchange && (*this)[made.base].kind == kTokenOrder;
     terms_.push_back(&made);
-    may_lack_rows_.push_back(is_unknown || is_cut_and_sent || is_true_below(made, may_lack_rows_));
+    is_sent_by_token_.push_back(is_cut_and_sent || is_true_below(made, is_sent_by_token_));
     is_unknown_.push_back(is_unknown);
   }
   return found->second;

@@ -51,9 +51,11 @@ class FrameTerms {
 
   // Whether it is made of one of which nothing is known: not which rows it has, and not that others are not the same.
   bool is_unknown(FrameId id) const { return is_unknown_[id.index()]; }
-  // Whether the parts together may have other rows than the whole: also where rows in the order of the tokens, of which a
-  // part has others first, were sent to other ranks.
-  bool may_lack_rows(FrameId id) const { return may_lack_rows_[id.index()]; }
+  // Whether it is made of rows that were sent to other ranks in the order of the tokens: of a part, others go to a rank than
+  // of the whole.
+  bool is_sent_by_token(FrameId id) const { return is_sent_by_token_[id.index()]; }
+  // Whether the parts together may have other rows than the whole.
+  bool may_lack_rows(FrameId id) const { return is_unknown(id) || is_sent_by_token(id); }
 
   // Whether two frames may be one, computed twice where value numbering cannot see it (same_code.h).
   bool may_be_same(FrameId a, FrameId b) const;
@@ -67,7 +69,7 @@ class FrameTerms {
   const ValueNumbers& numbers_;
   std::map<Term, FrameId> ids_;
   std::vector<const Term*> terms_;
-  std::vector<bool> is_unknown_, may_lack_rows_;
+  std::vector<bool> is_unknown_, is_sent_by_token_;
 };
 
 }  // namespace epweave

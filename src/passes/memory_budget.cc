@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "analysis/layers.h"
 #include "analysis/recompute_tags.h"
@@ -134,7 +135,7 @@ class BudgetSearch {
             ? fmt::format(
                   "the budget is a peak of {:.2f} MiB; the least found is {:.2f} MiB, which computes {:.4f} "
                   "ms again",
-                  *budget_.peak_mib, static_cast<double>(nearest_->peak_bytes) / kMiB,
+                  *budget_.peak_mib, std::ceil(static_cast<double>(nearest_->peak_bytes) / kMiB * 100) / 100,
                   nearest_->cut.totals.seconds * 1e3)
             : fmt::format("the budget is {:.4f} ms of recomputation; values that cannot be saved take more",
                           budget_.recompute_ms.value_or(0));

@@ -82,6 +82,7 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   if (is_tensor && !is_rows) entry = {};
   if (entry.rows.kind != Order::Kind::kNoRows) entries_.at(origin) = entry;
   if (written != nullptr && is_rows) note_write(origin, entry, before);
+  assume_alike_on_ranks();
   if (facts[origin] != PartFact::kShare) return;
   for (const Operand& operand : facts.operands())
     if (const Order rows = order_of(operand); rows.is_known() && terms_.may_lack_rows(rows.frame))
@@ -479,6 +480,23 @@ void FrameCheck::assume(const Operand& x, const Order& a, const Operand& y, cons
   if (!assumed_.insert(std::minmax(a.frame, b.frame)).second) return;
   assumptions_.push_back(fmt::format("rows of {} and {} are those of the same tokens in each part, at {}",
                                      name_of(x), name_of(y), claims_.name_b(part_)));
+}
+
+// Of a part, other tokens go to a rank than of the whole. They meet the same there only if all ranks have it.
+void FrameCheck::assume_alike_on_ranks() {
+  const auto operands = facts_->operands();
+  const auto is_sent = [&](const Operand& operand) {
+    const Order rows = order_of(operand);
+    return rows.is_known() && terms_.is_sent_by_token(rows.frame);
+  };
+  if (std::ranges::none_of(operands, is_sent)) return;
+  for (const Operand& operand : operands) {
+    if (!operand.is_tensor || operand.is_rows() || !operand.taken->value.is_node()) continue;
+    const Claim& claim = claims_[operand.taken->value.as_node()];
+    if (claim.kind == ClaimKind::kPart || !claim.origin || !alike_.insert(claim.origin)) continue;
+    assumptions_.push_back(fmt::format("{} is the same on all ranks that rows are sent to, at {}",
+                                       name_of(operand), claims_.name_b(part_)));
+  }
 }
 
 void FrameCheck::assume_all_rows(const Operand& summed) {

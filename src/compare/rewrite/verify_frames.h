@@ -88,6 +88,7 @@ class FrameCheck {
   std::string name_of(const Operand& operand) const;
   void assume(const Operand& x, const Order& a, const Operand& y, const Order& b);
   void assume_all_rows(const Operand& summed);
+  void assume_alike_on_ranks();
 
   RewriteClaims& claims_;
   const Effects& effects_;
@@ -103,6 +104,7 @@ class FrameCheck {
   IdSet<NodeId> permutations_;  // numbers that name each row once
   Order token_order_;
   std::set<std::pair<FrameId, FrameId>> assumed_;  // an assumption is printed once
+  IdSet<NodeId> alike_;                            // of A, assumed to be the same on all ranks
   std::vector<std::string> assumptions_;
   // Of the call that is looked at.
   const PartFacts* facts_ = nullptr;
