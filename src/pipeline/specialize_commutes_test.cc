@@ -31,13 +31,19 @@ std::string preparation_of(std::string_view pass) {
   return "dce,canonicalize,dedup-unshard,";
 }
 
+// What a choice cannot be without.
+std::string_view option_beside(std::string_view choice) {
+  return choice == "budget" ? ",recompute-ms=1000" : "";
+}
+
 // "chunk", "chunk{dim=seq}", ..: the defaults, and each other choice of one option.
 std::vector<std::string> list_calls(std::string_view name, const std::vector<OptionSpec>& options) {
   std::vector<std::string> calls = {std::string(name)};
   for (const OptionSpec& option : options) {
     if (option.kind != OptionKind::kChoice || option.name == "effort") continue;  // how long it searches
     for (std::string_view choice : option.choices)
-      if (choice != option.fallback) calls.push_back(fmt::format("{}{{{}={}}}", name, option.name, choice));
+      if (choice != option.fallback)
+        calls.push_back(fmt::format("{}{{{}={}{}}}", name, option.name, choice, option_beside(choice)));
   }
   return calls;
 }
