@@ -28,5 +28,9 @@ Traffic traffic_of(const OpInfo& op);
 inline bool leaves_unset(const OpInfo& op) {
   return traffic_of(op) == Traffic::kAllocates;
 }
+// Or some of them: a buffer for the ranks of a group, of which a rank writes its slot.
+inline bool leaves_some_unset(const OpInfo& op) {
+  return leaves_unset(op) || traffic_of(op) == Traffic::kSlot;
+}
 
 }  // namespace epweave

@@ -9,6 +9,7 @@
 
 #include "analysis/effects.h"
 #include "ops/op.h"
+#include "ops/traffic.h"
 
 namespace epweave::replay {
 namespace {
@@ -119,8 +120,7 @@ bool is_in_blocks(const Graph& a, NodeId whole, const Graph& b, const Node& piec
 }  // namespace
 
 bool is_uninitialised(const Node& node) {
-  return node.op != nullptr &&
-         (node.op->target.starts_with("aten.empty") || node.op->target.starts_with("aten.new_empty"));
+  return node.op != nullptr && leaves_some_unset(*node.op);
 }
 
 WrittenStorage find_written_storage(const Graph& graph) {
