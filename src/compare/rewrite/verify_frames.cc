@@ -412,18 +412,19 @@ FrameCheck::Order FrameCheck::joined() {
   const auto operands = facts_->operands();
   const Arg given = named_arg(context_, *node_, "dim");
   const std::int64_t dim = given.is_int() ? given.as_int() : 0;
-  const auto is_row = [&](const Operand& operand) { return operand.is_rows(); };
   if (std::ranges::none_of(operands, [&](const Operand& o) { return is_along(o, dim); })) return common();
-  if (operands.size() == 1) return order_of(operands.front());
+  const auto tensors = std::ranges::count_if(operands, [](const Operand& o) { return o.is_tensor; });
+  if (tensors == 1) return order_of(operands.front());
   std::vector<std::uint64_t> words;
   bool are_tokens = true, are_any = true;
   for (const Operand& operand : operands) {
+    if (!operand.is_tensor) continue;
     const Order order = order_of(operand);
     are_tokens &= order == token_order_ || order.kind == Order::Kind::kAny;
     are_any &= order.kind == Order::Kind::kAny;
     words.push_back(order.is_known() ? order.frame.index() : FrameTerms::kNoFrame);
     const ExprId extent =
-        is_row(operand) ? divided_extent(value_in_a(operand), operand.is_divided) : ExprId();
+        operand.is_rows() ? divided_extent(value_in_a(operand), operand.is_divided) : ExprId();
     words.push_back(extent ? facts_a_.normalize(extent).index() : FrameTerms::kNoFrame);
   }
   if (are_any) return {Order::Kind::kAny, {}};
