@@ -7,6 +7,7 @@
 #include "analysis/effects.h"
 #include "analysis/seeds.h"
 #include "ops/op.h"
+#include "ops/traffic.h"
 
 namespace epweave {
 namespace {
@@ -128,9 +129,12 @@ Graph merge_equal_calls(const Graph& graph) {
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id)
     if (is_needed[id->index()] != 0)
       for (NodeId input : joint.inputs[*id]) is_needed[input.index()] = 1;
-  IdSet<NodeId> returned(body.nodes.size());
+  IdSet<NodeId> own(body.nodes.size());  // storages that another call must not share: returned, or written
   for (NodeId id : joint.outputs)
-    if (id) returned.insert(effects.storage_of(id));
+    if (id) own.insert(effects.storage_of(id));
+  for (NodeId id : body.order)
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes) own.insert(access.storage);
 
   SideTable<NodeId, NodeId> same;
   std::map<std::vector<std::uint64_t>, NodeId> first;
@@ -146,10 +150,8 @@ Graph merge_equal_calls(const Graph& graph) {
     node.kwargs = context.args.map(node.kwargs, redirect);
     if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
     writes += node.op->writes;
-    if (has_effect(node) || node.op->family == OpFamily::kRandom ||
-        returned.contains(effects.storage_of(id)) ||
-        (node.extra != nullptr && !node.extra->bindings.empty()) ||
-        context.text(node.target).starts_with("aten.empty."))
+    if (has_effect(node) || node.op->family == OpFamily::kRandom || own.contains(effects.storage_of(id)) ||
+        leaves_unset(*node.op) || (node.extra != nullptr && !node.extra->bindings.empty()))
       continue;
     std::vector<std::uint64_t> key = {node.target.index(), is_needed[id.index()], writes};
     const auto append = [&](const auto& self, ArgRange range) -> void {

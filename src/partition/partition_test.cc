@@ -62,6 +62,41 @@ TEST_CASE("PyTorch's cut saves the product and computes the relu again", "[J36]"
   CHECK(recomputed_of(graph, cut) == "relu");
 }
 
+TEST_CASE("equal calls are merged, but for those whose memory is written") {
+  const Graph graph = merge_equal_calls(parse(R"(
+group g ranks=[0, 1]
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[64, 64]
+  %w = placeholder : f32[64, 64]
+  %relu = aten.relu.default(%x) : f32[64, 64]
+  %relu_1 = aten.relu.default(%x) : f32[64, 64]
+  %zeros = aten.zeros.default([64, 64]) : f32[64, 64]
+  %zeros_1 = aten.zeros.default([64, 64]) : f32[64, 64]
+  %add = aten.add_.Tensor(%zeros, %relu) : f32[64, 64]
+  %sent = _c10d_functional.all_reduce.default(%relu_1, "sum", "g") : f32[64, 64]
+  %sent_1 = _c10d_functional.all_reduce.default(%relu, "sum", "g") : f32[64, 64]
+  %wait = _c10d_functional.wait_tensor.default(%sent) : f32[64, 64]
+  %wait_1 = _c10d_functional.wait_tensor.default(%sent_1) : f32[64, 64]
+  %mul = aten.mul.Tensor(%add, %wait) : f32[64, 64]
+  %mul_1 = aten.mul.Tensor(%zeros_1, %wait_1) : f32[64, 64]
+  %mm = aten.mm.default(%mul, %w) : f32[64, 64]
+  %mm_1 = aten.mm.default(%mul_1, %mm) : f32[64, 64]
+  %loss = aten.sum.default(%mm_1) : f32[]
+  %ones_like = aten.ones_like.default(%loss) : f32[]
+  %expand = aten.expand.default(%ones_like, [64, 64]) : f32[64, 64]{0, 0} bwd
+  %mm_2 = aten.mm.default(%mul, %expand) : f32[64, 64] bwd
+  output((%loss, %mm_2))
+)"));
+  std::vector<NodeId> calls;
+  for (NodeId id : graph.step().order)
+    if (graph.step().nodes[id].kind == NodeKind::kCall) calls.push_back(id);
+  CHECK(names_of(graph, calls) ==
+        "relu zeros zeros_1 add sent sent_1 wait wait_1 mul mul_1 mm mm_1 loss ones_like expand mm_2");
+}
+
 TEST_CASE("halves are proved, and every damage to them is found", "[J50]") {
   const Graph graph = parse(kChain);
   const Joint joint = read_joint(graph);

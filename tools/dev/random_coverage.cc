@@ -16,6 +16,7 @@ constexpr std::string_view kRankShared = "no model broadcasts activations";
 constexpr std::string_view kAsserted =
     "asserts cannot be executed; testdata/chunk/c18_*, rounded_size_asserted";
 constexpr std::string_view kGolden = "needs a graph of its own; testdata/chunk/refuse_*";
+constexpr std::string_view kTopk = "of a topk's gradient, not generated; testdata/chunk/scatter_values";
 constexpr std::string_view kDense = "of dense layers, not generated; testdata/chunk/op_*, refuse_op_*";
 constexpr std::string_view kTrace = "traces never hold it; testdata/chunk";
 
@@ -52,6 +53,8 @@ constexpr Reason kOperations[] = {
     {"aten.cummax.default", kDense},
     {"aten.cumprod.default", kDense},
     {"aten.scatter_add_.default", kDense},
+    {"aten.scatter.src", kTopk},
+    {"aten.scatter_.src", kTopk},
     {"aten.addmm.default", kDense},
     {"aten.all.dim", kDense},
     {"aten.all.dims", kDense},
