@@ -18,7 +18,7 @@
 #include <exception>
 #include <map>
 #include <optional>
-#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -53,16 +53,23 @@ struct Totals {
 
 // The same step with the loss's own gradient as the seed of backward: it begins with the first backward call of the loss.
 Graph with_seed(const Graph& graph) {
-  static const std::regex loss(R"(\n  %(\w+) = aten\.sum\.default\(\S+\) : f32\[\] @loss[^\n]*)");
-  static const std::regex first(R"(\n  %(\w+) = ([^\n]*?) : (\S+\[[^\n]*\]) @loss bwd([^\n]*))");
-  std::string text = print_text(graph);
-  text = std::regex_replace(text, loss,
-                            "$&\n  %seed = aten.ones_like.default(%$1, pin_memory=False) : f32[] @loss",
-                            std::regex_constants::format_first_only);
-  text = std::regex_replace(text, first,
-                            "\n  %$1_unscaled = $2 : $3 @loss bwd$4"
-                            "\n  %$1 = aten.mul.Tensor(%$1_unscaled, %seed) : $3 @loss bwd$4",
-                            std::regex_constants::format_first_only);
+  std::istringstream given(print_text(graph));
+  std::string text, line;
+  bool has_loss = false, has_first = false;
+  while (std::getline(given, line)) {
+    const std::size_t is = line.find(" = "), type = line.find(" : ", is), bwd = line.find("] @loss bwd");
+    const std::string name = line.substr(0, is);  // "  %sum_88"
+    if (!has_loss && line.find(" = aten.sum.default(") == is && line.find(" : f32[] @loss") != line.npos) {
+      has_loss = true;
+      line += fmt::format("\n  %seed = aten.ones_like.default({}, pin_memory=False) : f32[] @loss",
+                          name.substr(2));
+    } else if (!has_first && type < bwd && bwd != line.npos) {
+      has_first = true;
+      line = fmt::format("{}_unscaled{}\n{} = aten.mul.Tensor({}_unscaled, %seed){}", name, line.substr(is),
+                         name, name.substr(2), line.substr(type));
+    }
+    text += line + "\n";
+  }
   return parse_text(text, "random step");
 }
 
