@@ -255,8 +255,7 @@ struct Lookup {
 
 class LookupFinder {
  public:
-  LookupFinder(const Graph& graph, const ShardFinder& shards)
-      : graph_(graph), context_(*graph.context), shards_(shards) {
+  LookupFinder(const Graph& graph, const ShardFinder& shards) : context_(*graph.context), shards_(shards) {
     for (const auto [id, node] : walk(context_, graph.step()))
       if (node.op != nullptr) visit(node);
     for (const Node* node : backwards_) add_backward(*node);
@@ -316,7 +315,6 @@ class LookupFinder {
         return found_.push_back({positions.as_node(), shard});
   }
 
-  const Graph& graph_;
   const Context& context_;
   const ShardFinder& shards_;
   std::vector<std::pair<StringId, Shard>> tables_;
