@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "analysis/collectives.h"
 #include "analysis/verify_report.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
@@ -12,12 +13,6 @@
 namespace epweave {
 namespace {
 
-bool is_collective(const Node& node) {
-  return node.op != nullptr && node.op->cost == CostClass::kCollective;
-}
-bool is_wait(const Node& node) {
-  return node.op != nullptr && node.op->cost == CostClass::kWait;
-}
 // Passes a value on without reading it.
 bool is_free(const Node& node) {
   return node.op != nullptr && node.op->cost == CostClass::kFree;
@@ -39,7 +34,7 @@ class WaitCheck {
       const Node& node = body_.nodes[id];
       if (node.op != nullptr && node.op->reads_types_only) continue;
       for_each_input(*graph_.context, node, [&](NodeId input) { read(id, node, input); });
-      if (!is_collective(node)) continue;
+      if (!is_launch(node)) continue;
       pending_.at(id) = id;
       collectives.push_back(id);
     }
@@ -166,7 +161,7 @@ void verify_communication(const Graph& graph, std::vector<Violation>& out) {
   for (const ProcessGroup& group : graph.groups) groups.emplace(group.name, &group);
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order)
-      if (is_collective(body.nodes[id])) check_collective(graph, body, body.nodes[id], groups, out);
+      if (is_launch(body.nodes[id])) check_collective(graph, body, body.nodes[id], groups, out);
     WaitCheck(graph, body, out).run();
   }
 }

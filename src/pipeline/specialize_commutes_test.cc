@@ -108,7 +108,7 @@ bool commutes(const Graph& graph, const Pipeline& pipeline) {
   return true;
 }
 
-TEST_CASE("a pass commutes with specialize") {
+TEST_CASE("a pass commutes with specialize", "[slow]") {
   const std::vector<Graph> graphs = {read_repaired("dsv3_debug_ep2_coor.0_traced"),
                                      read_repaired("llama3_debug_fsdp2_tp2_coor.0_traced")};
   std::map<std::string, bool> ran;  // by name

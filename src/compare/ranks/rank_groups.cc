@@ -8,8 +8,6 @@
 namespace epweave {
 namespace {
 
-constexpr std::uint64_t kMostRanks = 1 << 16;
-
 }  // namespace
 
 std::string print_members(const std::vector<std::uint32_t>& members) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
@@ -15,7 +16,6 @@
 namespace epweave {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 16;  // a larger number is no rank
 constexpr std::string_view kAllToAll = "all_to_all_single";
 
 // "all_reduce" of "_c10d_functional.all_reduce_.default".
@@ -181,7 +181,7 @@ class Reader {
     const auto items = context_.args.children(graph_.info);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2)
       if (items[i].is(ArgKind::kText) && context_.text(items[i].as_name()) == key && items[i + 1].is_int() &&
-          items[i + 1].as_int() >= 0 && items[i + 1].as_int() <= kMostRanks)
+          items[i + 1].as_int() >= 0 && std::cmp_less_equal(items[i + 1].as_int(), kMostRanks))
         return static_cast<std::uint32_t>(items[i + 1].as_int());
     return std::nullopt;
   }

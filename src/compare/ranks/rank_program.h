@@ -26,6 +26,9 @@ using Extent = std::optional<std::int64_t>;
 // Of a tensor, or none where its type is not recorded.
 using Sizes = std::optional<std::vector<Extent>>;
 
+// Ranks of a job at most: a larger number in a file is no rank.
+inline constexpr std::uint64_t kMostRanks = 1 << 16;
+
 struct RankGroup {
   std::string name;
   std::vector<std::uint32_t> members;  // in the order of their positions in the group

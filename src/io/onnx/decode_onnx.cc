@@ -29,9 +29,9 @@ struct CallSource {
   std::vector<bool> is_attribute_used = {};
 };
 
-class Decoder {
+class OnnxDecoder {
  public:
-  Decoder(const onnx::ModelProto& model, const std::string& path, std::shared_ptr<Context> context)
+  OnnxDecoder(const onnx::ModelProto& model, const std::string& path, std::shared_ptr<Context> context)
       : model_(model),
         path_(path),
         place_(path),
@@ -55,7 +55,7 @@ class Decoder {
   // Names what is being read, for messages.
   class Place {
    public:
-    Place(Decoder& decoder, std::string_view kind, std::string_view name)
+    Place(OnnxDecoder& decoder, std::string_view kind, std::string_view name)
         : decoder_(decoder),
           before_(std::exchange(decoder.place_, fmt::format("{}: {} '{}'", decoder.path_, kind, name))) {}
     ~Place() { decoder_.place_ = std::move(before_); }
@@ -63,7 +63,7 @@ class Decoder {
     Place& operator=(const Place&) = delete;
 
    private:
-    Decoder& decoder_;
+    OnnxDecoder& decoder_;
     std::string before_;
   };
 
@@ -558,7 +558,7 @@ class Decoder {
 }  // namespace
 
 Graph decode_onnx(const onnx::ModelProto& model, const std::string& path, std::shared_ptr<Context> context) {
-  return Decoder(model, path, std::move(context)).decode();
+  return OnnxDecoder(model, path, std::move(context)).decode();
 }
 
 }  // namespace epweave

@@ -22,7 +22,7 @@ namespace {
 using namespace onnx_form;
 
 // Readers limit how deep messages nest, a graph within a graph counts three. Deeper ones stand beside the step.
-constexpr int kMaxDepth = 16;
+constexpr int kMaxBodyDepth = 16;
 
 bool is_float(double value) {
   return !std::isnan(value) && std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<float>(value))) ==
@@ -56,9 +56,9 @@ class References {
   std::unordered_map<NodeId, std::size_t> index_of_;
 };
 
-class Encoder {
+class OnnxEncoder {
  public:
-  Encoder(const Graph& graph, OnnxIr ir, onnx::ModelProto& model)
+  OnnxEncoder(const Graph& graph, OnnxIr ir, onnx::ModelProto& model)
       : graph_(graph), context_(*graph.context), ir_(ir), model_(model), printer_(graph, StringId()) {
     for (std::size_t i = 1; i < graph.bodies.size(); ++i) body_of_.emplace(graph.bodies[i].name, i);
     is_embedded_.resize(graph.bodies.size());
@@ -409,7 +409,7 @@ class Encoder {
   // The graph itself where it is first named, else its name.
   std::string_view set_graph(StringId name, onnx::AttributeProto& out) {
     const std::size_t body = body_of_.at(name);
-    if (is_embedded_[body] || depth_ >= kMaxDepth) {
+    if (is_embedded_[body] || depth_ >= kMaxBodyDepth) {
       set_string(context_.text(name), out);
       return "graph";
     }
@@ -439,7 +439,7 @@ class Encoder {
 }  // namespace
 
 void encode_onnx(const Graph& graph, OnnxIr ir, onnx::ModelProto& model) {
-  Encoder(graph, ir, model).encode();
+  OnnxEncoder(graph, ir, model).encode();
 }
 
 }  // namespace epweave

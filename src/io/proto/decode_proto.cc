@@ -19,7 +19,7 @@ using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
 // How deep messages may lie within one another: a value is two, a value of a node's keyword lies in three.
-constexpr int kMaxDepth = 2 * text::kMaxValueDepth + 3;
+constexpr int kMaxMessageDepth = 2 * text::kMaxValueDepth + 3;
 constexpr int kDepthOfBody = 1, kDepthOfNode = 2;
 
 // The fields of one message, which lies `depth` deep.
@@ -28,7 +28,7 @@ class FieldStream : public CodedInputStream {
   FieldStream(std::string_view bytes, int depth)
       : CodedInputStream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
                          static_cast<int>(bytes.size())) {
-    SetRecursionLimit(kMaxDepth - depth);
+    SetRecursionLimit(kMaxMessageDepth - depth);
   }
 };
 
@@ -80,9 +80,9 @@ std::uint32_t name_ref_of(std::string_view node) {
 }
 
 // Takes the file apart and parses one node at a time: as messages, all nodes would be ten times the file.
-class Decoder {
+class GraphDecoder {
  public:
-  Decoder(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context)
+  GraphDecoder(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context)
       : path_(path), graph_{.context = std::move(context)}, context_(*graph_.context) {
     parse_tables(bytes);
   }
@@ -589,7 +589,7 @@ class Decoder {
 }  // namespace
 
 Graph decode_proto(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context) {
-  return Decoder(bytes, path, std::move(context)).decode();
+  return GraphDecoder(bytes, path, std::move(context)).decode();
 }
 
 }  // namespace epweave

@@ -12,9 +12,9 @@ namespace {
 // Walks the graph in the order of the message's field numbers, depth first, so that tables are numbered by
 // first use. That order is the format's canonical form: every function here writes its message's fields in
 // order of their numbers, which are those of proto/epweave.proto.
-class Encoder {
+class GraphEncoder {
  public:
-  explicit Encoder(const Graph& graph)
+  explicit GraphEncoder(const Graph& graph)
       : graph_(graph), context_(*graph.context), out_(expected_bytes(graph)) {
     string_refs_.resize(context_.strings.size());
     type_refs_.resize(context_.types.size());
@@ -416,7 +416,7 @@ class Encoder {
 
 std::string encode_proto(const Graph& graph) {
   for (const DTypeInfo& dtype : dtypes()) graph.context->strings.intern(dtype.name);
-  return Encoder(graph).encode();
+  return GraphEncoder(graph).encode();
 }
 
 }  // namespace epweave

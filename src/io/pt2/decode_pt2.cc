@@ -22,9 +22,9 @@ std::string target_of(std::string_view target) {
   return std::string(target);
 }
 
-class Decoder {
+class Pt2Decoder {
  public:
-  Decoder(const Json& program, const std::string& path, std::shared_ptr<Context> context)
+  Pt2Decoder(const Json& program, const std::string& path, std::shared_ptr<Context> context)
       : program_(program),
         json_(path),
         graph_{.context = std::move(context)},
@@ -497,7 +497,7 @@ Graph decode_pt2(const std::string& program, const std::string& path, std::share
     throw InputError(fmt::format("{}: the program is not JSON: {}", path, error.what()));
   }
   if (is_too_deep) throw InputError(fmt::format("{}: the program nests deeper than {}", path, kMaxJsonDepth));
-  return Decoder(json, path, std::move(context)).decode();
+  return Pt2Decoder(json, path, std::move(context)).decode();
 }
 
 }  // namespace epweave

@@ -11,7 +11,7 @@
 namespace epweave {
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr int kMaxExprDepth = 100;
 constexpr std::size_t kMaxText = 1 << 20;
 
 // How tightly what is printed binds, loosest first: what stands within something tighter needs parentheses.
@@ -93,7 +93,7 @@ class Parser {
   }
 
   Piece read() {
-    if (++depth_ > kMaxDepth) fail("nests too deeply");
+    if (++depth_ > kMaxExprDepth) fail("nests too deeply");
     const std::string_view name = scan(is_name_char);
     if (name.empty()) fail("lacks a name");
     Piece piece;

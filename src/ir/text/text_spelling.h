@@ -17,6 +17,10 @@ inline constexpr std::string_view kMagic = "epweave text 1";
 // What a field without a value is written as where it cannot be left out. The string "_" is quoted.
 inline constexpr std::string_view kAbsent = "_";
 
+constexpr bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
 // Values written `keyword(...)`: those that hold a name, and trees without brackets of their own.
 struct ArgSpelling {
   ArgKind kind;

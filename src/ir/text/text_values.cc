@@ -12,10 +12,6 @@
 namespace epweave::text {
 namespace {
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 }  // namespace
 
 struct ValueParser::Depth {

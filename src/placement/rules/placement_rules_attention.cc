@@ -335,7 +335,7 @@ Placement flex(PlacementCall& call) {
   return FlexRule(call).place();
 }
 
-constexpr PlacementRow kRows[] = {
+constexpr PlacementRow kAttentionRows[] = {
     {OpFamily::kAttention, dot_product},
     {OpFamily::kFlexAttention, flex},
 };
@@ -343,7 +343,7 @@ constexpr PlacementRow kRows[] = {
 }  // namespace
 
 std::span<const PlacementRow> attention_placement_rows() {
-  return kRows;
+  return kAttentionRows;
 }
 
 }  // namespace epweave

@@ -95,7 +95,7 @@ Placement broadcast(PlacementCall& call) {
   return is_divided_on_each_rank(call, p) ? p : whole_collective(call);
 }
 
-constexpr PlacementRow kRows[] = {
+constexpr PlacementRow kCollectivesRows[] = {
     {OpFamily::kAllToAll, all_to_all},          {OpFamily::kAllGather, all_gather},
     {OpFamily::kReduceScatter, reduce_scatter}, {OpFamily::kAllReduce, all_reduce},
     {OpFamily::kBroadcast, broadcast},
@@ -104,7 +104,7 @@ constexpr PlacementRow kRows[] = {
 }  // namespace
 
 std::span<const PlacementRow> collective_placement_rows() {
-  return kRows;
+  return kCollectivesRows;
 }
 
 }  // namespace epweave

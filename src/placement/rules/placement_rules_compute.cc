@@ -242,7 +242,7 @@ Placement truth(PlacementCall& call) {
   return truth_over(call, dims_of(call));
 }
 
-constexpr PlacementRow kRows[] = {
+constexpr PlacementRow kComputeRows[] = {
     {OpFamily::kMatmul, matmul},
     {OpFamily::kAddMatmul, add_matmul},
     {OpFamily::kGroupedMatmul, grouped_mm},
@@ -261,7 +261,7 @@ constexpr PlacementRow kRows[] = {
 }  // namespace
 
 std::span<const PlacementRow> compute_placement_rows() {
-  return kRows;
+  return kComputeRows;
 }
 
 }  // namespace epweave

@@ -115,7 +115,7 @@ Placement check(PlacementCall& call) {
   return call.op().reads_types_only ? check_of_metadata(call) : comparison(call);
 }
 
-constexpr PlacementRow kRows[] = {
+constexpr PlacementRow kElementwiseRows[] = {
     {OpFamily::kElementwise, elementwise_op},
     {OpFamily::kIdentity, elementwise_op},
     {OpFamily::kCast, cast},
@@ -129,7 +129,7 @@ constexpr PlacementRow kRows[] = {
 }  // namespace
 
 std::span<const PlacementRow> elementwise_placement_rows() {
-  return kRows;
+  return kElementwiseRows;
 }
 
 }  // namespace epweave

@@ -341,7 +341,7 @@ Placement scalar_read(PlacementCall& call) {
   return Placement::whole();
 }
 
-constexpr PlacementRow kRows[] = {
+constexpr PlacementRow kRoutingRows[] = {
     {OpFamily::kTopK, topk},
     {OpFamily::kSort, sort},
     {OpFamily::kGather, gather},
@@ -358,7 +358,7 @@ constexpr PlacementRow kRows[] = {
 }  // namespace
 
 std::span<const PlacementRow> routing_placement_rows() {
-  return kRows;
+  return kRoutingRows;
 }
 
 }  // namespace epweave

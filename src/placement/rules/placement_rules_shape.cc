@@ -393,7 +393,7 @@ Placement size_number(PlacementCall& call) {
   return call.op().find_param("dim") ? size_of_dim(call) : numel(call);
 }
 
-constexpr PlacementRow kRows[] = {
+constexpr PlacementRow kShapeRows[] = {
     {OpFamily::kPermute, by_mapping},
     {OpFamily::kBitView, by_mapping},
     {OpFamily::kReorder, by_mapping},
@@ -423,7 +423,7 @@ constexpr PlacementRow kRows[] = {
 }  // namespace
 
 std::span<const PlacementRow> shape_placement_rows() {
-  return kRows;
+  return kShapeRows;
 }
 
 }  // namespace epweave

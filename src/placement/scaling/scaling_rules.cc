@@ -765,7 +765,7 @@ struct ScalingRow {
   ScalingRule rule;
 };
 
-constexpr ScalingRow kRows[] = {
+constexpr ScalingRow kScalingRows[] = {
     {rules::unary, pointwise},
     {rules::unary_float, pointwise},
     {rules::unary_bool, pointwise},
@@ -912,7 +912,7 @@ constexpr ScalingRow kRows[] = {
 std::vector<ScalingRule> rules_by_op() {
   std::vector<ScalingRule> result(ops().size(), nullptr);
   for (const OpInfo& op : ops())
-    for (const ScalingRow& row : kRows)
+    for (const ScalingRow& row : kScalingRows)
       if (row.type_rule == op.type_rule) result[op.index] = row.rule;
   return result;
 }
