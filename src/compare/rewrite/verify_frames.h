@@ -27,7 +27,7 @@ namespace epweave {
 
 class FrameCheck {
  public:
-  FrameCheck(RewriteClaims& claims, const Effects& effects_a);
+  FrameCheck(RewriteClaims& claims, const Effects& effects_a, const OrderCheck& orders);
 
   // The call that `facts` saw last: a node of A with parts, in A's order.
   void add(NodeId origin, NodeId part, const PartFacts& facts);
@@ -56,6 +56,7 @@ class FrameCheck {
   Order known(FrameId frame) const { return {Order::Kind::kKnown, frame}; }
   // What only this value has, made of rows in a known order, or of none.
   Order unknown(NodeId value, FrameId base = {});
+  Order in_blocks(NodeId origin, const Order& rows);
   bool is_unknown(const Order& order) const { return order.is_known() && terms_.is_unknown(order.frame); }
 
   Entry visit(NodeId origin);
@@ -67,8 +68,14 @@ class FrameCheck {
   Order picked(const Operand& positions);
   Order put(NodeId origin, const Operand& positions);
   Order exchanged();
-  Order gathered();
-  Order joined();
+  bool is_counted(Arg number) const;
+  Order gathered(NodeId origin);
+  Order scattered(NodeId origin);
+  Order reduced();
+  Order dealt(const Order& rows);
+  std::uint64_t group_of_call() const;
+  bool takes_one_tensor() const;
+  Order joined(NodeId origin);
   Order reshaped(NodeId origin, NodeId part);
   bool is_mask(const Operand& positions) const;
   // The dimension is one of those along which the operand is divided.
@@ -89,9 +96,11 @@ class FrameCheck {
   void assume(const Operand& x, const Order& a, const Operand& y, const Order& b);
   void assume_all_rows(const Operand& summed);
   void assume_alike_on_ranks();
+  void assume_one_order_on_ranks(const Operand& reduced);
 
   RewriteClaims& claims_;
   const Effects& effects_;
+  const OrderCheck& orders_;
   const Context& context_;
   const Body& a_;
   mutable Facts facts_a_;
@@ -101,10 +110,12 @@ class FrameCheck {
   SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made
   SideTable<NodeId, Entry> entries_;
   IdSet<NodeId> written_;       // storages
+  IdSet<StringId> read_;        // symbols of numbers that calls read from data
   IdSet<NodeId> permutations_;  // numbers that name each row once
   Order token_order_;
   std::set<std::pair<FrameId, FrameId>> assumed_;  // an assumption is printed once
   IdSet<NodeId> alike_;                            // of A, assumed to be the same on all ranks
+  IdSet<FrameId> one_order_;                       // assumed to be in one order on all ranks
   std::vector<std::string> assumptions_;
   // Of the call that is looked at.
   const PartFacts* facts_ = nullptr;

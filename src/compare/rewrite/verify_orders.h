@@ -34,6 +34,8 @@ class OrderCheck {
 
   // Whether the rows of a share are in an order of the part's own.
   bool has_own_order(NodeId b) const { return blocks_[b] == kOwn; }
+  // Whether it is not known in which order they are.
+  bool has_lost_order(NodeId b) const { return blocks_[b] == kUnknown; }
 
   // Rows of unknown order that were joined, or paired with others.
   const std::vector<std::string>& assumptions() const { return assumptions_; }
