@@ -45,12 +45,13 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a, const Or
   for (NodeId id : a_.order)
     for (const StorageAccess& access : effects_.accesses_of(id))
       if (access.writes) written_.insert(access.storage);
-  // What fills all of an uninitialised value names each row once, or A would read what nobody wrote.
+  // As many numbers as an uninitialised value has rows, which fill it, name each row once, or A would read what nobody
+  // wrote.
   for (const auto [id, node] : walk(a_)) {
     if (node.op == nullptr || node.op->family != OpFamily::kIndexPut || !node.op->writes) continue;
     const Arg into = arg_of(context_, node, 0), index = only_item(context_, arg_of(context_, node, 1));
     if (into.is_node() && is_uninitialised(a_.nodes[into.as_node()]) && index.is_node() &&
-        !is_written(index.as_node()))
+        !is_written(index.as_node()) && numbers_each_row(index.as_node(), into.as_node(), 0))
       permutations_.insert(numbers_[index.as_node()]);
   }
   for (const auto [id, node] : walk(a_))
@@ -62,12 +63,12 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a, const Or
 void FrameCheck::count_writes_of(NodeId a) {
   if (!keeps_order_) writes_.count_writes_of(a);
   if (!claims_.parts(a).empty()) written_before_.at(a) = writes_[a];
-  if (written_value_) {
-    entries_.at(written_value_) = entries_[a];
-    written_before_.at(written_value_) = writes_[written_value_];
+  for (NodeId view : written_views_) {
+    entries_.at(view) = entries_[a];
+    written_before_.at(view) = writes_[view];
   }
   keeps_order_ = false;
-  written_value_ = {};
+  written_views_.clear();
 }
 
 void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
@@ -84,7 +85,10 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   Entry entry = node_->op != nullptr ? visit(origin) : Entry();
   if (is_rows && entry.rows.kind == Order::Kind::kNoRows) entry.rows = unknown(origin);
   if (is_tensor && !is_rows) entry = {};
-  if (entry.rows.kind != Order::Kind::kNoRows) entries_.at(origin) = entry;
+  if (entry.rows.kind != Order::Kind::kNoRows) {
+    entries_.at(origin) = entry;
+    if (is_rows) views_.at(effects_.storage_of(origin)).push_back({origin, row_of(origin, is_divided)});
+  }
   if (written != nullptr && is_rows) note_write(origin, entry, before);
   assume_alike_on_ranks();
   if (facts[origin] != PartFact::kShare) return;
@@ -107,10 +111,36 @@ const FrameCheck::Operand* FrameCheck::written_operand() const {
   return found;
 }
 
+// What is written is in each view of the storage. A view whose rows were like each other has those that were written.
 void FrameCheck::note_write(NodeId origin, const Entry& made, const Order& before) {
   keeps_order_ = made.rows == before;
-  if (effects_.storage_of(origin) == effects_.storage_of(value_in_a(*written_operand())))
-    written_value_ = value_in_a(*written_operand());
+  const Operand& written = *written_operand();
+  const NodeId value = value_in_a(written), storage = effects_.storage_of(value);
+  if (effects_.storage_of(origin) != storage) return;
+  written_views_.push_back(value);
+  const Row row = row_of(value, written.is_divided);
+  if (before.kind != Order::Kind::kAny || !row.stride) return;
+  for (const View& view : views_[storage])
+    if (view.value != value && view.row == row && entries_[view.value].rows == before &&
+        writes_[view.value] == written_before_[view.value])
+      written_views_.push_back(view.value);
+}
+
+// Where a row lies in memory, of a value whose rows lie one behind another.
+FrameCheck::Row FrameCheck::row_of(NodeId value, const std::vector<bool>& is_divided) const {
+  const TensorType* type = claims_.tensor_a(value);
+  if (std::ranges::count(is_divided, true) != 1 || type->strides.size() != is_divided.size()) return {};
+  const auto at = static_cast<std::size_t>(std::ranges::find(is_divided, true) - is_divided.begin());
+  const auto number = [&](ExprId expr) { return expr ? context_.exprs.constant(expr) : std::optional<std::int64_t>(0); };
+  const auto stride = number(type->strides[at]), first = number(type->offset);
+  std::int64_t last = first.value_or(0);
+  for (std::size_t i = 0; i < is_divided.size(); ++i) {
+    const auto size = number(type->sizes[i]), step = number(type->strides[i]);
+    if (i != at && (!size || !step)) return {};
+    if (i != at) last += (*size - 1) * *step;
+  }
+  const bool lies_in_one = stride && first && *first >= 0 && last < *stride;
+  return lies_in_one ? Row{stride, facts_a_.normalize(type->sizes[at])} : Row();
 }
 
 FrameCheck::Order FrameCheck::unknown(NodeId value, FrameId base) {
@@ -306,8 +336,18 @@ std::uint64_t FrameCheck::word_of(NodeId positions) const {
   return FrameTerms::kNodeWord | (sort ? sort : numbers_[positions]).index();
 }
 
-bool FrameCheck::is_permutation(NodeId positions) const {
-  return sort_of(positions) || (!is_written(positions) && permutations_.contains(numbers_[positions]));
+// Whether each row of a value is named once along a dimension.
+bool FrameCheck::is_permutation(NodeId positions, NodeId of, std::size_t dim) const {
+  const bool names_each_once =
+      sort_of(positions) || (!is_written(positions) && permutations_.contains(numbers_[positions]));
+  return names_each_once && numbers_each_row(positions, of, dim);
+}
+
+// Whether there are as many numbers as rows.
+bool FrameCheck::numbers_each_row(NodeId positions, NodeId of, std::size_t dim) const {
+  const TensorType *numbers = claims_.tensor_a(positions), *rows = claims_.tensor_a(of);
+  return numbers != nullptr && rows != nullptr && numbers->rank() == 1 && dim < rows->rank() &&
+         facts_a_.equal(numbers->sizes[0], rows->sizes[dim]);
 }
 
 bool FrameCheck::is_mask(const Operand& positions) const {
@@ -349,7 +389,9 @@ FrameCheck::Order FrameCheck::picked(const Operand& positions) {
   }
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kPlace && term.values[0] == word_of(value)) return known(term.base);
-  const FrameTerms::Kind kind = is_permutation(value) ? FrameTerms::kPick : FrameTerms::kUnknown;
+  const FrameTerms::Kind kind = is_permutation(value, value_in_a(source), *facts_->picked_dimension(positions))
+                                    ? FrameTerms::kPick
+                                    : FrameTerms::kUnknown;
   return known(terms_.intern({kind, rows.frame, {word_of(value)}}));
 }
 
@@ -384,7 +426,8 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
   if (term.kind == FrameTerms::kPick && term.values[0] == word_of(value) &&
       (rows.kind == Order::Kind::kAny || rows == known(term.base)))
     return known(term.base);
-  return is_uninitialised(a_.nodes[value_in_a(into)]) && is_permutation(value)
+  return is_uninitialised(a_.nodes[value_in_a(into)]) &&
+                 is_permutation(value, value_in_a(into), *facts_->picked_dimension(positions))
              ? known(terms_.intern({FrameTerms::kPlace, values.frame, {word_of(value)}}))
              : unknown(origin);
 }
@@ -501,6 +544,21 @@ ExprId FrameCheck::divided_extent(NodeId a, const std::vector<bool>& is_divided)
   return type != nullptr && at < is_divided.size() && at < type->rank() ? type->sizes[at] : ExprId();
 }
 
+// Whether the rows are repeated as often by the dimensions in front of them.
+bool FrameCheck::has_same_outer_extents(NodeId origin, NodeId part) {
+  const auto outer = [&](NodeId value, const std::vector<bool>& is_divided) {
+    ExprPool& pool = facts_a_.pool();
+    PolyId product = pool.poly_number(1);
+    const TensorType* type = claims_.tensor_a(value);
+    for (std::size_t i = 0; i < is_divided.size() && !is_divided[i]; ++i)
+      product = pool.mul(product, facts_a_.normalize(type->sizes[i]));
+    return product;
+  };
+  const Operand& source = facts_->operands().front();
+  return facts_a_.equal(outer(value_in_a(source), source.is_divided),
+                        outer(origin, facts_->divided_dimensions(origin, part)));
+}
+
 // As many rows, c of each, or one of c that were each's. Others have other neighbours in a part.
 FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const Operand& source = facts_->operands().front();
@@ -508,7 +566,7 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   if (!rows.is_known() || rows == token_order_) return in_blocks(origin, rows);
   const ExprId before = divided_extent(value_in_a(source), source.is_divided),
                after = divided_extent(origin, facts_->divided_dimensions(origin, part));
-  if (!before || !after) return unknown(origin, rows.frame);
+  if (!before || !after || !has_same_outer_extents(origin, part)) return unknown(origin, rows.frame);
   if (facts_a_.equal(before, after)) return rows;
   ExprPool& pool = facts_a_.pool();
   const PolyId few = facts_a_.normalize(before), many = facts_a_.normalize(after);

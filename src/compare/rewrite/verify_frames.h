@@ -14,6 +14,7 @@
 // by counts that are computed again. Reports rewrite-rows.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -44,6 +45,16 @@ class FrameCheck {
     FrameId frame;              // of kKnown
     bool is_known() const { return kind == Kind::kKnown; }
     friend bool operator==(const Order&, const Order&) = default;
+  };
+  // Row i of a view begins where row i of another of the same storage does: as many elements behind the row before.
+  struct Row {
+    std::optional<std::int64_t> stride;  // none: its rows do not lie one behind another
+    PolyId count;
+    friend bool operator==(const Row&, const Row&) = default;
+  };
+  struct View {
+    NodeId value;  // of A
+    Row row;
   };
   // Of a value: the order that its rows are in, and of numbers that of the rows which they number.
   struct Entry {
@@ -77,11 +88,13 @@ class FrameCheck {
   bool takes_one_tensor() const;
   Order joined(NodeId origin);
   Order reshaped(NodeId origin, NodeId part);
+  bool has_same_outer_extents(NodeId origin, NodeId part);
   bool is_mask(const Operand& positions) const;
   // The dimension is one of those along which the operand is divided.
   static bool is_along(const Operand& operand, std::int64_t dim);
   bool has_as_many_rows(const Operand& source, NodeId origin) const;
   void note_write(NodeId origin, const Entry& made, const Order& before);
+  Row row_of(NodeId value, const std::vector<bool>& is_divided) const;
   const Operand* written_operand() const;
   ExprId divided_extent(NodeId a, const std::vector<bool>& is_divided) const;
 
@@ -90,7 +103,8 @@ class FrameCheck {
   void pair_positions(const Operand& positions);
   std::uint64_t word_of(NodeId positions) const;
   NodeId sort_of(NodeId order) const;
-  bool is_permutation(NodeId positions) const;
+  bool is_permutation(NodeId positions, NodeId of, std::size_t dim) const;
+  bool numbers_each_row(NodeId positions, NodeId of, std::size_t dim) const;
   bool is_written(NodeId value) const { return written_.contains(effects_.storage_of(value)); }
   std::string name_of(const Operand& operand) const;
   void assume(const Operand& x, const Order& a, const Operand& y, const Order& b);
@@ -109,6 +123,7 @@ class FrameCheck {
   WriteCounts writes_;
   SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made
   SideTable<NodeId, Entry> entries_;
+  SideTable<NodeId, std::vector<View>> views_;  // by storage
   IdSet<NodeId> written_;       // storages
   IdSet<StringId> read_;        // symbols of numbers that calls read from data
   IdSet<NodeId> permutations_;  // numbers that name each row once
@@ -121,7 +136,7 @@ class FrameCheck {
   const PartFacts* facts_ = nullptr;
   const Node* node_ = nullptr;
   NodeId part_;
-  NodeId written_value_;  // of A, in place; it is the call's result
+  std::vector<NodeId> written_views_;  // of A, of what is written in place and is the call's result
   bool keeps_order_ = false;
 };
 
