@@ -53,8 +53,8 @@ class FrameTerms {
 
   // Whether it is made of one of which nothing is known: not which rows it has, and not that others are not the same.
   bool is_unknown(FrameId id) const { return is_unknown_[id.index()]; }
-  // Whether it is made of rows that were sent to ranks by the places where they lay: of a part, others go to a rank than of
-  // the whole.
+  // Whether it is made of rows that were sent to ranks by the places where they lay: of a part,
+  // others go to a rank than of the whole.
   bool is_sent_by_place(FrameId id) const { return is_sent_by_place_[id.index()]; }
   // Whether the parts together may have other rows than the whole.
   bool may_lack_rows(FrameId id) const { return is_unknown(id) || is_sent_by_place(id); }

@@ -24,7 +24,9 @@ struct Reading {
   std::vector<RankViolation> baked;
   std::vector<std::string> similar;  // what only looks like a rank's number
 
-  void add_baked(const std::vector<RankViolation>& more) { baked.insert(baked.end(), more.begin(), more.end()); }
+  void add_baked(const std::vector<RankViolation>& more) {
+    baked.insert(baked.end(), more.begin(), more.end());
+  }
 };
 
 void explain_similar(const Graph& graph, const RankLiterals& literals, Reading& reading) {

@@ -42,7 +42,8 @@ class SlotCheck {
   // What is sent is a piece of the buffer, as many elements behind its begin as the members before send.
   void check_sent(NodeId own, NodeId buffer, std::int64_t place) {
     const Node& node = body_.nodes[own];
-    const TensorType *sent = tensor_of(context_, node.type), *all = tensor_of(context_, body_.nodes[buffer].type);
+    const TensorType *sent = tensor_of(context_, node.type),
+                     *all = tensor_of(context_, body_.nodes[buffer].type);
     const bool is_piece = node.op != nullptr && node.op->family == OpFamily::kSlice &&
                           arg_of(context_, node, 0) == Arg::node(buffer);
     if (!is_piece || sent == nullptr || all == nullptr || sent->rank() != 1) return;
@@ -56,10 +57,11 @@ class SlotCheck {
     std::string where = site.op;
     for (const std::string& more : {site.module, site.source})
       if (!more.empty()) where += ", " + more;
-    RankViolation made{.invariant = "ranks-baked",
-                       .message = fmt::format("{} is the slot of another rank in the bucket; this rank's is {} ({})",
-                                              value, wanted, where),
-                       .ranks = {rank_}};
+    RankViolation made{
+        .invariant = "ranks-baked",
+        .message = fmt::format("{} is the slot of another rank in the bucket; this rank's is {} ({})", value,
+                               wanted, where),
+        .ranks = {rank_}};
     made.nodes = {std::string(graph_.text(body_.nodes[node].name))};
     made.argument = static_cast<std::uint32_t>(argument);
     made.value = value;

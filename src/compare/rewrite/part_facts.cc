@@ -69,7 +69,7 @@ PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effect
       a_(claims.graph_a().step()),
       b_(claims.graph_b().step()),
       facts_(a_.nodes.size()),
-      facts_a_(claims.graph_a()) {
+      facts_a_(claims.facts_a()) {
   const Graph &a = claims.graph_a(), &b = claims.graph_b();
   for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i)
     has_own_sums_ |= b.passes[i].options.find("contract=own-sums") != std::string::npos;
@@ -240,8 +240,8 @@ PartFact PartFacts::find_full(NodeId origin) const {
     const bool is_offset = is_offset_param(operand.taken->param);
     const bool fits = is_destination || is_added ? is_summand(operand.fact)
                       : operand.is_rows()        ? operand.fact == PartFact::kRows
-                           : is_offset ? holds(Condition::kGroupsCountRows, !is_common(operand.fact))
-                                       : is_common(operand.fact);
+                      : is_offset ? holds(Condition::kGroupsCountRows, !is_common(operand.fact))
+                                  : is_common(operand.fact);
     if (!fits) return PartFact::kOwn;
   }
   return PartFact::kShare;

@@ -141,7 +141,7 @@ class PartFacts {
   std::vector<Operand> operands_;
   std::uint32_t numbered_ = 0;  // by its result
   std::vector<NumberedRows> numbered_rows_ = {{}};
-  Facts facts_a_;
+  Facts& facts_a_;
 };
 
 }  // namespace epweave

@@ -37,7 +37,7 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a, const Or
       orders_(orders),
       context_(*claims.graph_a().context),
       a_(claims.graph_a().step()),
-      facts_a_(claims.graph_a()),
+      facts_a_(claims.facts_a()),
       numbers_(claims.graph_a(), effects_a),
       terms_(claims.graph_a(), numbers_),
       writes_(effects_a) {
@@ -131,7 +131,9 @@ FrameCheck::Row FrameCheck::row_of(NodeId value, const std::vector<bool>& is_div
   const TensorType* type = claims_.tensor_a(value);
   if (std::ranges::count(is_divided, true) != 1 || type->strides.size() != is_divided.size()) return {};
   const auto at = static_cast<std::size_t>(std::ranges::find(is_divided, true) - is_divided.begin());
-  const auto number = [&](ExprId expr) { return expr ? context_.exprs.constant(expr) : std::optional<std::int64_t>(0); };
+  const auto number = [&](ExprId expr) {
+    return expr ? context_.exprs.constant(expr) : std::optional<std::int64_t>(0);
+  };
   const auto stride = number(type->strides[at]), first = number(type->offset);
   std::int64_t last = first.value_or(0);
   for (std::size_t i = 0; i < is_divided.size(); ++i) {
@@ -148,8 +150,8 @@ FrameCheck::Order FrameCheck::unknown(NodeId value, FrameId base) {
   return known(terms_.intern({FrameTerms::kUnknown, base, {word, writes_[value]}}));
 }
 
-// Of a call that regroups, joins or cuts rows in the order of the tokens, the blocks are followed (verify_orders.h). Where
-// that loses them, the result's order is its own.
+// Of a call that regroups, joins or cuts rows in the order of the tokens, the blocks are followed
+// (verify_orders.h). Where that loses them, the result's order is its own.
 FrameCheck::Order FrameCheck::in_blocks(NodeId origin, const Order& rows) {
   return rows == token_order_ && orders_.has_lost_order(part_) ? unknown(origin) : rows;
 }
@@ -389,9 +391,9 @@ FrameCheck::Order FrameCheck::picked(const Operand& positions) {
   }
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kPlace && term.values[0] == word_of(value)) return known(term.base);
-  const FrameTerms::Kind kind = is_permutation(value, value_in_a(source), *facts_->picked_dimension(positions))
-                                    ? FrameTerms::kPick
-                                    : FrameTerms::kUnknown;
+  const FrameTerms::Kind kind =
+      is_permutation(value, value_in_a(source), *facts_->picked_dimension(positions)) ? FrameTerms::kPick
+                                                                                      : FrameTerms::kUnknown;
   return known(terms_.intern({kind, rows.frame, {word_of(value)}}));
 }
 

@@ -117,16 +117,16 @@ class FrameCheck {
   const OrderCheck& orders_;
   const Context& context_;
   const Body& a_;
-  mutable Facts facts_a_;
+  Facts& facts_a_;
   ValueNumbers numbers_;
   FrameTerms terms_;
   WriteCounts writes_;
   SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made
   SideTable<NodeId, Entry> entries_;
   SideTable<NodeId, std::vector<View>> views_;  // by storage
-  IdSet<NodeId> written_;       // storages
-  IdSet<StringId> read_;        // symbols of numbers that calls read from data
-  IdSet<NodeId> permutations_;  // numbers that name each row once
+  IdSet<NodeId> written_;                       // storages
+  IdSet<StringId> read_;                        // symbols of numbers that calls read from data
+  IdSet<NodeId> permutations_;                  // numbers that name each row once
   Order token_order_;
   std::set<std::pair<FrameId, FrameId>> assumed_;  // an assumption is printed once
   IdSet<NodeId> alike_;                            // of A, assumed to be the same on all ranks

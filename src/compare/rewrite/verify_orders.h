@@ -82,7 +82,7 @@ class OrderCheck {
   const Context& context_;
   const Body& a_;
   const Body& b_;
-  Facts facts_a_, facts_b_;
+  Facts &facts_a_, &facts_b_;
   IdVector<NodeId, std::int64_t> blocks_;  // of a share of a value
   std::vector<std::string> assumptions_;
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number
