@@ -12,9 +12,10 @@ FrameId FrameTerms::intern(Term term) {
   if (is_new) {
     const Term& made = found->first;
     const bool is_unknown = made.kind == kUnknown || is_true_below(made, is_unknown_);
-    const bool is_cut_and_sent = made.kind == kExchange && (*this)[made.base].kind == kTokenOrder;
+    const bool is_cut_and_sent = made.kind == kDeal || made.kind == kScatter ||
+                                 (made.kind == kExchange && (*this)[made.base].kind == kTokenOrder);
     terms_.push_back(&made);
-    is_sent_by_token_.push_back(is_cut_and_sent || is_true_below(made, is_sent_by_token_));
+    is_sent_by_place_.push_back(is_cut_and_sent || is_true_below(made, is_sent_by_place_));
     is_unknown_.push_back(is_unknown);
   }
   return found->second;

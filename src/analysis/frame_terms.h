@@ -22,8 +22,10 @@ class FrameTerms {
     kSort,
     kPick,
     kPlace,
-    kExchange,
-    kGather,  // all ranks' rows, or one rank's share of their sum
+    kExchange,  // by tables that count the rows of each rank
+    kDeal,      // exchanged by tables that do not: to each rank the rows that lie in its place
+    kGather,    // all ranks' rows
+    kScatter,   // one rank's share of the sum of all ranks' rows
     kEach,
     kJoin,     // several rows one behind another
     kUnknown,  // what a value says: one that has the same number has the same
@@ -51,11 +53,11 @@ class FrameTerms {
 
   // Whether it is made of one of which nothing is known: not which rows it has, and not that others are not the same.
   bool is_unknown(FrameId id) const { return is_unknown_[id.index()]; }
-  // Whether it is made of rows that were sent to other ranks in the order of the tokens: of a part, others go to a rank than
-  // of the whole.
-  bool is_sent_by_token(FrameId id) const { return is_sent_by_token_[id.index()]; }
+  // Whether it is made of rows that were sent to ranks by the places where they lay: of a part,
+  // others go to a rank than of the whole.
+  bool is_sent_by_place(FrameId id) const { return is_sent_by_place_[id.index()]; }
   // Whether the parts together may have other rows than the whole.
-  bool may_lack_rows(FrameId id) const { return is_unknown(id) || is_sent_by_token(id); }
+  bool may_lack_rows(FrameId id) const { return is_unknown(id) || is_sent_by_place(id); }
 
   // Whether two frames may be one, computed twice where value numbering cannot see it (same_code.h).
   bool may_be_same(FrameId a, FrameId b) const;
@@ -69,7 +71,7 @@ class FrameTerms {
   const ValueNumbers& numbers_;
   std::map<Term, FrameId> ids_;
   std::vector<const Term*> terms_;
-  std::vector<bool> is_unknown_, is_sent_by_token_;
+  std::vector<bool> is_unknown_, is_sent_by_place_;
 };
 
 }  // namespace epweave

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
+#include "compare/ranks/bucket_slots.h"
 #include "compare/ranks/rank_baked.h"
 #include "compare/ranks/rank_groups.h"
 #include "compare/ranks/verify_ranks.h"
@@ -22,6 +23,10 @@ struct Reading {
   std::vector<RankProgram> programs;
   std::vector<RankViolation> baked;
   std::vector<std::string> similar;  // what only looks like a rank's number
+
+  void add_baked(const std::vector<RankViolation>& more) {
+    baked.insert(baked.end(), more.begin(), more.end());
+  }
 };
 
 void explain_similar(const Graph& graph, const RankLiterals& literals, Reading& reading) {
@@ -46,6 +51,7 @@ Reading read_shared(const Graph& graph) {
   reading.baked = find_baked(graph, literals, world.file_rank);
   explain_similar(graph, literals, reading);
   if (!is_rank_agnostic(graph) || !(computes_places(graph) || has_listed_groups(graph))) {
+    reading.add_baked(find_foreign_slots(graph, world.file_rank));
     reading.programs = spread_over_ranks(list_rank_program(graph));
     return reading;
   }
@@ -54,8 +60,8 @@ Reading read_shared(const Graph& graph) {
     reading.programs.push_back(list_rank_program(own));
     reading.programs.back().rank = rank;
     if (!reading.baked.empty()) continue;  // said already
-    const auto foreign = find_foreign(own, find_rank_literals(own, rank), rank);
-    reading.baked.insert(reading.baked.end(), foreign.begin(), foreign.end());
+    reading.add_baked(find_foreign(own, find_rank_literals(own, rank), rank));
+    reading.add_baked(find_foreign_slots(own, rank));
   }
   return reading;
 }
@@ -76,8 +82,8 @@ Reading read_ranks(const std::vector<InputOptions>& inputs, Console& console) {
     if (!programs.back().rank) continue;
     const std::uint32_t rank = *programs.back().rank;
     const RankLiterals literals = find_rank_literals(graph, rank);
-    const auto foreign = find_foreign(graph, literals, rank);
-    reading.baked.insert(reading.baked.end(), foreign.begin(), foreign.end());
+    reading.add_baked(find_foreign(graph, literals, rank));
+    reading.add_baked(find_foreign_slots(graph, rank));
     explain_similar(graph, literals, reading);
     const auto [other, is_new] = files.try_emplace(rank, display_name(input));
     if (!is_new)

@@ -14,7 +14,8 @@
 //                       are equal shares of its rows
 //   ranks-deadlock      ranks wait for each other, whatever the machine
 //   ranks-baked         a number that must follow the rank's coordinate along a mesh axis (analysis/rank_literals.h)
-//                       stands in a graph that all ranks run, or is not the rank's own (compare/ranks/rank_baked.h)
+//                       stands in a graph that all ranks run, or is not the rank's own (compare/ranks/rank_baked.h);
+//                       the slot of a bucketed gather is another rank's (compare/ranks/bucket_slots.h)
 //   ranks-interleaving  ranks launch collectives of different groups in different orders; they hang where
 //                       collectives that are not finished keep others from starting, as NCCL's may
 //

@@ -27,6 +27,8 @@ constexpr auto kNames = std::to_array<Row>({
     {Condition::kReducesRanksBySum, "shares are reduced across ranks by a sum"},
     {Condition::kRowsTakeNoShare, "rows take no share"},
     {Condition::kRowsTakeNoNumbers, "rows take no numbers of their part"},
+    {Condition::kDividesOneDimension, "rows of a part do not meet those of all parts"},
+    {Condition::kGroupsCountRows, "groups of a part's rows are counted in the part"},
     {Condition::kNumbersPickParts, "numbers of a part pick from parts"},
     {Condition::kNumbersCountRows, "numbers count the rows that they pick from"},
     {Condition::kPlacesPickOwnRows, "places pick from rows in an order of the part's own"},

@@ -34,6 +34,8 @@ enum class Condition : std::uint8_t {
   // ROW
   kRowsTakeNoShare,
   kRowsTakeNoNumbers,
+  kDividesOneDimension,
+  kGroupsCountRows,
   // INDEX, SLOT
   kNumbersPickParts,
   kNumbersCountRows,

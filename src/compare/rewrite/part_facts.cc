@@ -69,7 +69,7 @@ PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effect
       a_(claims.graph_a().step()),
       b_(claims.graph_b().step()),
       facts_(a_.nodes.size()),
-      facts_a_(claims.graph_a()) {
+      facts_a_(claims.facts_a()) {
   const Graph &a = claims.graph_a(), &b = claims.graph_b();
   for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i)
     has_own_sums_ |= b.passes[i].options.find("contract=own-sums") != std::string::npos;
@@ -96,7 +96,7 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
   if (op_->family == OpFamily::kElement) {
     entry.full = entry.rows = find_element(origin, part);
   } else if (kind == TypeKind::kTensor) {
-    entry.full = entry.rows = is_divided(origin, part) ? find_rows(origin, part) : find_full(origin);
+    entry.full = entry.rows = find_tensor(origin, part);
   } else if (kind == TypeKind::kScalar || kind == TypeKind::kValue) {
     entry.full = entry.rows = find_number(origin, part);
   } else {
@@ -216,6 +216,14 @@ PartFact PartFacts::find_element(NodeId origin, NodeId part) {
   return claims_.tensor_a(origin) != nullptr && is_divided(origin, part) ? entry.rows : entry.full;
 }
 
+// Of what is divided along two dimensions, pairs of rows of two parts are in none.
+PartFact PartFacts::find_tensor(NodeId origin, NodeId part) {
+  const auto divided = std::ranges::count(divided_dimensions(origin, part), true);
+  if (divided == 0) return find_full(origin);
+  const PartFact fact = find_rows(origin, part);
+  return holds(Condition::kDividesOneDimension, divided == 1) ? fact : PartFact::kOwn;
+}
+
 // As large as the whole.
 PartFact PartFacts::find_full(NodeId origin) const {
   const Node& node = a_.nodes[origin];
@@ -229,10 +237,11 @@ PartFact PartFacts::find_full(NodeId origin) const {
     if (!operand.is_tensor) continue;
     const bool is_destination = operand.taken->param == 0 && op_->linearity == Linearity::kSum;
     const bool is_added = op_->family == OpFamily::kAddMatmul && operand.taken->param == 0;
-    const bool is_offset = name_of_param(operand.taken->param) == "offs";
+    const bool is_offset = is_offset_param(operand.taken->param);
     const bool fits = is_destination || is_added ? is_summand(operand.fact)
                       : operand.is_rows()        ? operand.fact == PartFact::kRows
-                                                 : is_offset || is_common(operand.fact);
+                      : is_offset ? holds(Condition::kGroupsCountRows, !is_common(operand.fact))
+                                  : is_common(operand.fact);
     if (!fits) return PartFact::kOwn;
   }
   return PartFact::kShare;
@@ -351,6 +360,11 @@ std::string_view PartFacts::name_of_param(std::size_t param) const {
   return param < op_->params.size() ? op_->params[param].name : std::string_view();
 }
 
+// Where each group of rows ends.
+bool PartFacts::is_offset_param(std::size_t param) const {
+  return name_of_param(param) == "offs";
+}
+
 // It says which elements, and is none of them.
 bool PartFacts::is_position(std::size_t param) const {
   return is_one_of(name_of_param(param), {"index", "indices", "mask", "condition", "offs", "repeats"});
@@ -370,8 +384,11 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
     if (!operand.is_tensor || picked_dimension(operand)) continue;
     const bool is_unused = name_of_param(operand.taken->param) == "total_weight" && reduction.is_int() &&
                            reduction.as_int() == kSumOfLosses;
-    const bool is_grouping = is_one_of(name_of_param(operand.taken->param), {"offs", "repeats"});
-    if (is_unused || is_grouping) continue;
+    // Borders between groups of a part's rows are not those between the whole's.
+    if (is_offset_param(operand.taken->param) && is_common(operand.fact) &&
+        !holds(Condition::kGroupsCountRows, false))
+      return PartFact::kOwn;
+    if (is_unused || is_offset_param(operand.taken->param)) continue;
     if (!holds(Condition::kRowsTakeNoNumbers, !is_own(operand.fact))) return PartFact::kOwn;
     const bool is_sum = operand.fact == PartFact::kShare && !has_own_sums_;
     if (!holds(Condition::kRowsTakeNoShare, !is_sum)) return PartFact::kOwn;

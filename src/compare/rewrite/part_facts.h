@@ -98,6 +98,7 @@ class PartFacts {
   void write_through(NodeId origin, PartFact fact);
 
   PartFact find_number(NodeId origin, NodeId part);
+  PartFact find_tensor(NodeId origin, NodeId part);
   PartFact find_full(NodeId origin) const;
   PartFact find_rows(NodeId origin, NodeId part);
   PartFact find_linear(NodeId origin, bool is_tensor) const;
@@ -105,6 +106,7 @@ class PartFacts {
   bool adds_rows(const Node& node) const;
   bool reduces_by_sum(const Node& node) const;
   bool drops_fractions(NodeId origin) const;
+  bool is_offset_param(std::size_t param) const;
   bool is_position(std::size_t param) const;
   std::string_view name_of_param(std::size_t param) const;
   bool attends_rows() const;
@@ -139,7 +141,7 @@ class PartFacts {
   std::vector<Operand> operands_;
   std::uint32_t numbered_ = 0;  // by its result
   std::vector<NumberedRows> numbered_rows_ = {{}};
-  Facts facts_a_;
+  Facts& facts_a_;
 };
 
 }  // namespace epweave

@@ -41,6 +41,9 @@ class RewriteClaims {
   void merge_repeats(const IdVector<NodeId, NodeId>& original);
   // Reports what cannot be read: rewrite-derived, rewrite-merged, rewrite-once. False: B was not made from A.
   bool read();
+  // Of each graph, for all who ask.
+  Facts& facts_a() const { return facts_a_; }
+  Facts& facts_b() const { return facts_b_; }
   // Parts are 0 .. n-1, each once.
   void check_parts();
   // A sum of parts has those from `first` to `last` in it.
@@ -99,6 +102,7 @@ class RewriteClaims {
   const Body& a_;
   const Body& b_;
   std::vector<Violation>& violations_;
+  mutable Facts facts_a_, facts_b_;  // what was normalised once is known
   SameValues values_;
   IdVector<NodeId, Claim> claims_;
   IdVector<NodeId, NodeId> class_;  // the first node of it, once classes are merged

@@ -15,24 +15,27 @@ bool is_one_of(const Node& node, std::initializer_list<std::string_view> targets
 
 }  // namespace
 
-SameValues::SameValues(const Graph& graph)
+SameValues::SameValues(const Graph& graph, Facts& facts)
     : graph_(graph),
       body_(graph.step()),
-      facts_(graph),
+      facts_(facts),
       effects_(*graph.context, graph.step()),
       number_(body_.nodes.size()) {
   for (NodeId id : body_.order)
     for (const StorageAccess& access : effects_.accesses_of(id))
       if (access.writes && !is_wait(body_.nodes[id])) written_.insert(access.storage);
+  std::vector<NodeId> first_of_key;
   for (NodeId id : body_.order) {
     number_[id] = id;
     if (const NodeId aliased = find_aliased(id)) {
       number_[id] = number_[aliased];
     } else if (is_pure(id)) {
-      std::vector<std::uint64_t> key{body_.nodes[id].target.index()};
-      append_key(body_.nodes[id].args, key);
-      append_key(body_.nodes[id].kwargs, key);
-      number_[id] = by_key_.try_emplace(std::move(key), id).first->second;
+      keys_.push(body_.nodes[id].target.index());
+      push_key(body_.nodes[id].args);
+      push_key(body_.nodes[id].kwargs);
+      const auto [key, is_new] = keys_.intern();
+      if (is_new) first_of_key.push_back(id);
+      number_[id] = first_of_key[key];
     }
   }
 }
@@ -64,14 +67,14 @@ bool SameValues::is_pure(NodeId id) const {
   return true;
 }
 
-void SameValues::append_key(ArgRange range, std::vector<std::uint64_t>& key) const {
-  key.push_back(range.count);
+void SameValues::push_key(ArgRange range) {
+  keys_.push(range.count);
   for (const Arg& arg : graph_.context->args[range]) {
-    key.push_back(static_cast<std::uint64_t>(arg.kind()));
+    keys_.push(static_cast<std::uint64_t>(arg.kind()));
     if (arg.is_tree()) {
-      append_key(arg.children(), key);
+      push_key(arg.children());
     } else {
-      key.push_back(arg.is_node() ? number_[arg.as_node()].index() : arg.bits());
+      keys_.push(arg.is_node() ? number_[arg.as_node()].index() : arg.bits());
     }
   }
 }

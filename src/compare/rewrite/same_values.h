@@ -3,10 +3,10 @@
 // same arguments that see no storage which anything but a wait writes.
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "analysis/effects.h"
+#include "base/word_table.h"
 #include "ir/facts.h"
 #include "ir/graph.h"
 
@@ -14,21 +14,21 @@ namespace epweave {
 
 class SameValues {
  public:
-  explicit SameValues(const Graph& graph);
+  SameValues(const Graph& graph, Facts& facts);
   bool same(NodeId a, NodeId b) { return number_[a] == number_[b]; }
 
  private:
   NodeId find_aliased(NodeId id);
-  void append_key(ArgRange range, std::vector<std::uint64_t>& key) const;
+  void push_key(ArgRange range);
   bool is_pure(NodeId id) const;
 
   const Graph& graph_;
   const Body& body_;
-  Facts facts_;
+  Facts& facts_;
   Effects effects_;
   IdSet<NodeId> written_;            // storage
   IdVector<NodeId, NodeId> number_;  // the first node that is the same value
-  std::map<std::vector<std::uint64_t>, NodeId> by_key_;
+  WordTable keys_;
 };
 
 }  // namespace epweave

@@ -32,8 +32,12 @@ struct AttentionCheck::Division {
   }
 };
 
-AttentionCheck::AttentionCheck(const Graph& a, const Graph& b)
-    : a_(a), b_(b), context_(*a.context), facts_a_(a), facts_b_(b) {}
+AttentionCheck::AttentionCheck(const RewriteClaims& claims)
+    : a_(claims.graph_a()),
+      b_(claims.graph_b()),
+      context_(*a_.context),
+      facts_a_(claims.facts_a()),
+      facts_b_(claims.facts_b()) {}
 
 AttentionCheck::Restored AttentionCheck::restore(NodeId origin, std::span<const NodeId> parts,
                                                  std::size_t part) {

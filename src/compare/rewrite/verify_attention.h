@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "analysis/flex_attention.h"
+#include "compare/rewrite/rewrite_claims.h"
 #include "ir/facts.h"
 #include "ir/graph.h"
 
@@ -24,7 +25,7 @@ namespace epweave {
 class AttentionCheck {
  public:
   // The graphs share a context.
-  AttentionCheck(const Graph& a, const Graph& b);
+  explicit AttentionCheck(const RewriteClaims& claims);
 
   struct Restored {
     Node call;
@@ -64,7 +65,7 @@ class AttentionCheck {
   const Graph& a_;
   const Graph& b_;
   Context& context_;
-  Facts facts_a_, facts_b_;
+  Facts &facts_a_, &facts_b_;
   std::vector<std::string> problems_;
 };
 

@@ -20,10 +20,10 @@ CallCheck::CallCheck(RewriteClaims& claims, Numbers& numbers)
       context_(*graph_a_.context),
       a_(graph_a_.step()),
       b_(graph_b_.step()),
-      facts_a_(graph_a_),
+      facts_a_(claims.facts_a()),
       extents_a_(context_, a_, [this](PolyId poly) { return facts_a_.normalize(poly); }),
       extents_b_(context_, b_, [this](PolyId poly) { return numbers_.normalize(poly); }),
-      attention_(graph_a_, graph_b_),
+      attention_(claims),
       causal_mask_(graph_a_, graph_b_, numbers) {}
 
 void CallCheck::check_added(NodeId id) {
@@ -96,7 +96,7 @@ void CallCheck::check_positional(NodeId id, const Node& before, const Node& afte
     const Arg x = context_.args[before.args][i], y = context_.args[after.args][i];
     param_ = after.op != nullptr && i < after.op->params.size() ? &after.op->params[i] : nullptr;
     item_ = {};
-    i == group ? check_group(id, x, y) : check_arg(id, fmt::format("argument {}", i), x, y);
+    i == group ? check_group(id, x, y) : check_arg(id, {.number = i}, x, y);
   }
 }
 
@@ -115,7 +115,7 @@ void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after)
     } else if (name == "group_name") {
       check_group(id, kwargs_a[i + 1], *other);
     } else {
-      check_arg(id, fmt::format("argument '{}'", name), kwargs_a[i + 1], *other);
+      check_arg(id, {.name = name}, kwargs_a[i + 1], *other);
     }
   }
   for (std::size_t i = 0; i + 1 < kwargs_b.size(); i += 2)
@@ -134,16 +134,22 @@ bool CallCheck::is_copy(const Node& node) const {
   return node.op == copy;
 }
 
-void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
+std::string CallCheck::Place::print() const {
+  if (list != nullptr) return fmt::format("{}[{}]", list->print(), number);
+  if (name.data() == kGroup.data()) return "the group";
+  return name.empty() ? fmt::format("argument {}", number) : fmt::format("argument '{}'", name);
+}
+
+void CallCheck::check_arg(NodeId user, const Place& place, Arg x, Arg y) {
   if (x.is_tree() && y.is_tree()) {
     const ArgRange before = x.children(), after = y.children();
     if (x.kind() != y.kind() || before.count != after.count)
       return claims_.fail(user, "rewrite-argument",
-                          fmt::format("{} is another list than its origin's", where));
+                          fmt::format("{} is another list than its origin's", place.print()));
     const bool is_nested = item_.has_value();
     for (std::uint32_t i = 0; i < before.count; ++i) {
       if (!is_nested) item_ = i;
-      check_arg(user, fmt::format("{}[{}]", where, i), context_.args[before][i], context_.args[after][i]);
+      check_arg(user, {.number = i, .list = &place}, context_.args[before][i], context_.args[after][i]);
     }
     if (!is_nested) item_ = {};
     return;
@@ -153,12 +159,12 @@ void CallCheck::check_arg(NodeId user, const std::string& where, Arg x, Arg y) {
                                                 : match_number(user, x.as_node(), y)
                       : x == y ? Taken::kWhole
                                   : match_size(user, x, y);
-  if (taken == Taken::kNo) return fail_argument(user, where, x, y);
+  if (taken == Taken::kNo) return fail_argument(user, place, x, y);
   if (taken == Taken::kPart && is_number(x) && !has_share(x, y))
     return claims_.fail(user, "rewrite-argument",
                         fmt::format("{} is the part's share of a number that does not say how large a tensor "
                                     "is; each part must take all of it",
-                                    where));
+                                    place.print()));
   if (claims_[user].kind == ClaimKind::kPart)
     taken_[{claims_[user].origin, leaf}].push_back(
         {user, taken, y, param_ == nullptr ? SIZE_MAX : position_of_param(),
@@ -200,14 +206,14 @@ ExprId CallCheck::number_of(const Body& body, Arg arg) const {
                                                               : ExprId();
 }
 
-void CallCheck::fail_argument(NodeId user, const std::string& where, Arg x, Arg y) {
+void CallCheck::fail_argument(NodeId user, const Place& place, Arg x, Arg y) {
   if (!x.is_node())
     return claims_.fail(user, "rewrite-argument",
-                        fmt::format("{} is another constant than its origin's", where));
+                        fmt::format("{} is another constant than its origin's", place.print()));
   const Claim& claim = claims_[user];
   claims_.fail(
       user, "rewrite-argument",
-      fmt::format("{} is {}, which is not {}{}", where,
+      fmt::format("{} is {}, which is not {}{}", place.print(),
                   y.is_node() ? claims_.describe(y.as_node()) : std::string("another constant"),
                   claim.kind == ClaimKind::kPart ? fmt::format("part {} or all of ", claim.part) : "",
                   claims_.name_a(x.as_node())));
@@ -370,7 +376,7 @@ void CallCheck::check_type(NodeId id) {
 }
 
 void CallCheck::check_group(NodeId id, Arg x, Arg y) {
-  if (x.is_node() && y.is_node()) return check_arg(id, "the group", x, y);
+  if (x.is_node() && y.is_node()) return check_arg(id, {.name = kGroup}, x, y);
   // A group that is looked up is the one that is recorded.
   const auto name = [&](const Body& body, Arg arg) {
     const TypeId type = arg.is_node() ? body.nodes[arg.as_node()].type : TypeId();

@@ -60,14 +60,22 @@ class CallCheck {
   void check_keywords(NodeId id, const Node& before, const Node& after);
   std::vector<Arg> list_kwargs(const Node& node) const;
   bool is_copy(const Node& node) const;
-  void check_arg(NodeId user, const std::string& where, Arg x, Arg y);
+  // Where an argument stands, for messages: "argument 3", "argument 'dim'", "the group", "argument 0[2]".
+  struct Place {
+    std::string_view name;        // of a keyword; kGroup; else by position
+    std::size_t number = 0;       // position, or item of a list
+    const Place* list = nullptr;  // of which it is an item
+    std::string print() const;
+  };
+  static constexpr std::string_view kGroup = "group";
+  void check_arg(NodeId user, const Place& place, Arg x, Arg y);
   bool is_number(Arg x) const;
   bool has_number_of(NodeId b, NodeId a);
   bool returns_what_it_writes() const;
   bool has_share(Arg x, Arg y);
   ExprId number_of(const Body& body, Arg arg) const;
   std::size_t position_of_param() const;
-  void fail_argument(NodeId user, const std::string& where, Arg x, Arg y);
+  void fail_argument(NodeId user, const Place& place, Arg x, Arg y);
   void check_group(NodeId id, Arg x, Arg y);
   Taken match_size(NodeId user, Arg x, Arg y);
   Taken match_number(NodeId user, NodeId x, Arg y);
@@ -81,7 +89,7 @@ class CallCheck {
   Context& context_;
   const Body& a_;
   const Body& b_;
-  Facts facts_a_;
+  Facts& facts_a_;
   CountedExtents extents_a_, extents_b_;
   AttentionCheck attention_;
   CausalMaskCheck causal_mask_;

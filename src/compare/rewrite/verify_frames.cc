@@ -31,12 +31,13 @@ bool makes_rows_alike(OpFamily family) {
 
 }  // namespace
 
-FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a)
+FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a, const OrderCheck& orders)
     : claims_(claims),
       effects_(effects_a),
+      orders_(orders),
       context_(*claims.graph_a().context),
       a_(claims.graph_a().step()),
-      facts_a_(claims.graph_a()),
+      facts_a_(claims.facts_a()),
       numbers_(claims.graph_a(), effects_a),
       terms_(claims.graph_a(), numbers_),
       writes_(effects_a) {
@@ -44,26 +45,30 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a)
   for (NodeId id : a_.order)
     for (const StorageAccess& access : effects_.accesses_of(id))
       if (access.writes) written_.insert(access.storage);
-  // What fills all of an uninitialised value names each row once, or A would read what nobody wrote.
+  // As many numbers as an uninitialised value has rows, which fill it, name each row once, or A would read what nobody
+  // wrote.
   for (const auto [id, node] : walk(a_)) {
     if (node.op == nullptr || node.op->family != OpFamily::kIndexPut || !node.op->writes) continue;
     const Arg into = arg_of(context_, node, 0), index = only_item(context_, arg_of(context_, node, 1));
     if (into.is_node() && is_uninitialised(a_.nodes[into.as_node()]) && index.is_node() &&
-        !is_written(index.as_node()))
+        !is_written(index.as_node()) && numbers_each_row(index.as_node(), into.as_node(), 0))
       permutations_.insert(numbers_[index.as_node()]);
   }
+  for (const auto [id, node] : walk(a_))
+    if (node.kind == NodeKind::kCall && node.extra != nullptr)
+      for (const Binding& binding : node.extra->bindings) read_.insert(binding.symbol);
 }
 
 // A write that leaves the rows of what it writes in their order is none.
 void FrameCheck::count_writes_of(NodeId a) {
   if (!keeps_order_) writes_.count_writes_of(a);
   if (!claims_.parts(a).empty()) written_before_.at(a) = writes_[a];
-  if (written_value_) {
-    entries_.at(written_value_) = entries_[a];
-    written_before_.at(written_value_) = writes_[written_value_];
+  for (NodeId view : written_views_) {
+    entries_.at(view) = entries_[a];
+    written_before_.at(view) = writes_[view];
   }
   keeps_order_ = false;
-  written_value_ = {};
+  written_views_.clear();
 }
 
 void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
@@ -80,7 +85,10 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   Entry entry = node_->op != nullptr ? visit(origin) : Entry();
   if (is_rows && entry.rows.kind == Order::Kind::kNoRows) entry.rows = unknown(origin);
   if (is_tensor && !is_rows) entry = {};
-  if (entry.rows.kind != Order::Kind::kNoRows) entries_.at(origin) = entry;
+  if (entry.rows.kind != Order::Kind::kNoRows) {
+    entries_.at(origin) = entry;
+    if (is_rows) views_.at(effects_.storage_of(origin)).push_back({origin, row_of(origin, is_divided)});
+  }
   if (written != nullptr && is_rows) note_write(origin, entry, before);
   assume_alike_on_ranks();
   if (facts[origin] != PartFact::kShare) return;
@@ -103,15 +111,49 @@ const FrameCheck::Operand* FrameCheck::written_operand() const {
   return found;
 }
 
+// What is written is in each view of the storage. A view whose rows were like each other has those that were written.
 void FrameCheck::note_write(NodeId origin, const Entry& made, const Order& before) {
   keeps_order_ = made.rows == before;
-  if (effects_.storage_of(origin) == effects_.storage_of(value_in_a(*written_operand())))
-    written_value_ = value_in_a(*written_operand());
+  const Operand& written = *written_operand();
+  const NodeId value = value_in_a(written), storage = effects_.storage_of(value);
+  if (effects_.storage_of(origin) != storage) return;
+  written_views_.push_back(value);
+  const Row row = row_of(value, written.is_divided);
+  if (before.kind != Order::Kind::kAny || !row.stride) return;
+  for (const View& view : views_[storage])
+    if (view.value != value && view.row == row && entries_[view.value].rows == before &&
+        writes_[view.value] == written_before_[view.value])
+      written_views_.push_back(view.value);
+}
+
+// Where a row lies in memory, of a value whose rows lie one behind another.
+FrameCheck::Row FrameCheck::row_of(NodeId value, const std::vector<bool>& is_divided) const {
+  const TensorType* type = claims_.tensor_a(value);
+  if (std::ranges::count(is_divided, true) != 1 || type->strides.size() != is_divided.size()) return {};
+  const auto at = static_cast<std::size_t>(std::ranges::find(is_divided, true) - is_divided.begin());
+  const auto number = [&](ExprId expr) {
+    return expr ? context_.exprs.constant(expr) : std::optional<std::int64_t>(0);
+  };
+  const auto stride = number(type->strides[at]), first = number(type->offset);
+  std::int64_t last = first.value_or(0);
+  for (std::size_t i = 0; i < is_divided.size(); ++i) {
+    const auto size = number(type->sizes[i]), step = number(type->strides[i]);
+    if (i != at && (!size || !step)) return {};
+    if (i != at) last += (*size - 1) * *step;
+  }
+  const bool lies_in_one = stride && first && *first >= 0 && last < *stride;
+  return lies_in_one ? Row{stride, facts_a_.normalize(type->sizes[at])} : Row();
 }
 
 FrameCheck::Order FrameCheck::unknown(NodeId value, FrameId base) {
   const std::uint64_t word = FrameTerms::kNodeWord | numbers_[value].index();
   return known(terms_.intern({FrameTerms::kUnknown, base, {word, writes_[value]}}));
+}
+
+// Of a call that regroups, joins or cuts rows in the order of the tokens, the blocks are followed
+// (verify_orders.h). Where that loses them, the result's order is its own.
+FrameCheck::Order FrameCheck::in_blocks(NodeId origin, const Order& rows) {
+  return rows == token_order_ && orders_.has_lost_order(part_) ? unknown(origin) : rows;
 }
 
 FrameCheck::Order FrameCheck::order_of(const Operand& operand) {
@@ -163,10 +205,14 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
     case OpFamily::kAllToAll:
       return exchanged();
     case OpFamily::kAllGather:
+      return gathered(origin);
     case OpFamily::kReduceScatter:
-      return gathered();
+      return scattered(origin);
+    case OpFamily::kAllReduce:
+    case OpFamily::kBroadcast:
+      return reduced();
     case OpFamily::kJoin:
-      return joined();
+      return joined(origin);
     case OpFamily::kReshape:
       return reshaped(origin, part_);
     case OpFamily::kExpand:
@@ -223,6 +269,10 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   if (family == OpFamily::kSort && found->index == 1 && (*facts_)[origin] == PartFact::kNumbers)
     // What was cut for the parts is in the order of the tokens.
     entry.numbered = is_in_parts ? entries_[from].rows : token_order_;
+  // Of several tensors that were sent together, each has an order of its own.
+  const bool is_sent = tuple.op != nullptr && tuple.op->cost == CostClass::kCollective;
+  if (is_sent && entry.rows.is_known()) entry.rows = unknown(origin, entry.rows.frame);
+  if (family == OpFamily::kSplit) entry.rows = in_blocks(origin, entry.rows);
   if (family == OpFamily::kSplit && entry.rows.is_known() && entry.rows != token_order_) {
     // Some of the rows, where it is their dimension that is split.
     const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part_);
@@ -288,8 +338,18 @@ std::uint64_t FrameCheck::word_of(NodeId positions) const {
   return FrameTerms::kNodeWord | (sort ? sort : numbers_[positions]).index();
 }
 
-bool FrameCheck::is_permutation(NodeId positions) const {
-  return sort_of(positions) || (!is_written(positions) && permutations_.contains(numbers_[positions]));
+// Whether each row of a value is named once along a dimension.
+bool FrameCheck::is_permutation(NodeId positions, NodeId of, std::size_t dim) const {
+  const bool names_each_once =
+      sort_of(positions) || (!is_written(positions) && permutations_.contains(numbers_[positions]));
+  return names_each_once && numbers_each_row(positions, of, dim);
+}
+
+// Whether there are as many numbers as rows.
+bool FrameCheck::numbers_each_row(NodeId positions, NodeId of, std::size_t dim) const {
+  const TensorType *numbers = claims_.tensor_a(positions), *rows = claims_.tensor_a(of);
+  return numbers != nullptr && rows != nullptr && numbers->rank() == 1 && dim < rows->rank() &&
+         facts_a_.equal(numbers->sizes[0], rows->sizes[dim]);
 }
 
 bool FrameCheck::is_mask(const Operand& positions) const {
@@ -331,7 +391,9 @@ FrameCheck::Order FrameCheck::picked(const Operand& positions) {
   }
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kPlace && term.values[0] == word_of(value)) return known(term.base);
-  const FrameTerms::Kind kind = is_permutation(value) ? FrameTerms::kPick : FrameTerms::kUnknown;
+  const FrameTerms::Kind kind =
+      is_permutation(value, value_in_a(source), *facts_->picked_dimension(positions)) ? FrameTerms::kPick
+                                                                                      : FrameTerms::kUnknown;
   return known(terms_.intern({kind, rows.frame, {word_of(value)}}));
 }
 
@@ -366,7 +428,8 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
   if (term.kind == FrameTerms::kPick && term.values[0] == word_of(value) &&
       (rows.kind == Order::Kind::kAny || rows == known(term.base)))
     return known(term.base);
-  return is_uninitialised(a_.nodes[value_in_a(into)]) && is_permutation(value)
+  return is_uninitialised(a_.nodes[value_in_a(into)]) &&
+                 is_permutation(value, value_in_a(into), *facts_->picked_dimension(positions))
              ? known(terms_.intern({FrameTerms::kPlace, values.frame, {word_of(value)}}))
              : unknown(origin);
 }
@@ -376,13 +439,15 @@ FrameCheck::Order FrameCheck::exchanged() {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
   if (!rows.is_known() || !is_along(source, 0)) return common();
+  bool are_counted = true;
   const auto words = [&](Arg list) {
     std::vector<std::uint64_t> result;
-    if (list.is_list())
-      for (Arg item : context_.args.children(list)) result.push_back(terms_.word(item));
+    const auto items = list.is_list() ? context_.args.children(list) : std::span<const Arg>();
+    for (Arg item : items) result.push_back(terms_.word(item));
+    are_counted &= std::ranges::any_of(items, [&](Arg item) { return is_counted(item); });
     return result;
   };
-  const std::uint64_t group = terms_.word(named_arg(context_, *node_, "group_name"));
+  const std::uint64_t group = group_of_call();
   const std::vector<std::uint64_t> out = words(named_arg(context_, *node_, "output_split_sizes")),
                                    in = words(named_arg(context_, *node_, "input_split_sizes"));
   const auto joined = [&](const std::vector<std::uint64_t>& first, const std::vector<std::uint64_t>& second) {
@@ -392,23 +457,66 @@ FrameCheck::Order FrameCheck::exchanged() {
     return all;
   };
   const FrameTerms::Term& term = terms_[rows.frame];
-  if (term.kind == FrameTerms::kExchange && term.values == joined(in, out)) return known(term.base);
-  return known(terms_.intern({FrameTerms::kExchange, rows.frame, joined(out, in)}));
+  const FrameTerms::Kind kind = are_counted ? FrameTerms::kExchange : FrameTerms::kDeal;
+  if (term.kind == kind && term.values == joined(in, out)) return known(term.base);
+  return known(terms_.intern({kind, rows.frame, joined(out, in)}));
 }
 
-// Along the first dimension. Of rows in the order of the tokens, the blocks are followed (verify_orders.h).
-FrameCheck::Order FrameCheck::gathered() {
+// Whether data say what the number is, and not how many rows there are.
+bool FrameCheck::is_counted(Arg number) const {
+  const TypeId type = number.is_node() ? a_.nodes[number.as_node()].type : TypeId();
+  const bool is_scalar = type && context_.types[type].kind == TypeKind::kScalar;
+  if (!is_scalar && !number.is(ArgKind::kSymbolic)) return false;
+  const ExprId expr = is_scalar ? context_.types[type].expr : number.as_expr();
+  return expr && std::ranges::any_of(facts_a_.pool().symbols(expr),
+                                     [&](StringId symbol) { return read_.contains(symbol); });
+}
+
+std::uint64_t FrameCheck::group_of_call() const {
+  return terms_.word(named_arg(context_, *node_, "group_name"));
+}
+
+// Of several tensors, each in an order of its own.
+bool FrameCheck::takes_one_tensor() const {
+  return std::ranges::count_if(facts_->operands(),
+                               [](const Operand& o) { return o.is_tensor && o.taken->param == 0; }) == 1;
+}
+
+// Along the first dimension. What all ranks had a share of is whole again.
+FrameCheck::Order FrameCheck::gathered(NodeId origin) {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
-  if (!rows.is_known() || rows == token_order_ || !is_along(source, 0)) return common();
-  std::vector<std::uint64_t> words = {node_->op->index};
-  for (std::size_t i = 1; i < node_->op->params.size(); ++i)
-    words.push_back(terms_.word(arg_of(context_, *node_, i)));
-  return known(terms_.intern({FrameTerms::kGather, rows.frame, std::move(words)}));
+  if (!takes_one_tensor()) return unknown(origin);
+  if (!rows.is_known() || rows == token_order_ || !is_along(source, 0)) return in_blocks(origin, common());
+  const FrameTerms::Term& term = terms_[rows.frame];
+  if (term.kind == FrameTerms::kScatter && term.values[0] == group_of_call()) return known(term.base);
+  return known(terms_.intern({FrameTerms::kGather, rows.frame, {group_of_call()}}));
+}
+
+// Back: each rank has its own rows of what all ranks made of them.
+FrameCheck::Order FrameCheck::scattered(NodeId origin) {
+  const Operand& source = facts_->operands().front();
+  if (!takes_one_tensor()) return dealt(unknown(origin));
+  const Order rows = in_blocks(origin, reduced());
+  if (!rows.is_known() || rows == token_order_ || !is_along(source, 0)) return rows;
+  const FrameTerms::Term& term = terms_[rows.frame];
+  if (term.kind == FrameTerms::kGather && term.values[0] == group_of_call()) return known(term.base);
+  return dealt(rows);
+}
+
+FrameCheck::Order FrameCheck::dealt(const Order& rows) {
+  return known(terms_.intern({FrameTerms::kScatter, rows.frame, {group_of_call()}}));
+}
+
+// Rows meet those of other ranks that lie in the same places.
+FrameCheck::Order FrameCheck::reduced() {
+  for (const Operand& operand : facts_->operands())
+    if (operand.is_tensor && operand.taken->param == 0) assume_one_order_on_ranks(operand);
+  return common();
 }
 
 // One behind another. Of rows in the order of the tokens, the blocks are followed (verify_orders.h).
-FrameCheck::Order FrameCheck::joined() {
+FrameCheck::Order FrameCheck::joined(NodeId origin) {
   const auto operands = facts_->operands();
   const Arg given = named_arg(context_, *node_, "dim");
   const std::int64_t dim = given.is_int() ? given.as_int() : 0;
@@ -428,7 +536,8 @@ FrameCheck::Order FrameCheck::joined() {
     words.push_back(extent ? facts_a_.normalize(extent).index() : FrameTerms::kNoFrame);
   }
   if (are_any) return {Order::Kind::kAny, {}};
-  return are_tokens ? token_order_ : known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
+  return are_tokens ? in_blocks(origin, token_order_)
+                    : known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
 }
 
 ExprId FrameCheck::divided_extent(NodeId a, const std::vector<bool>& is_divided) const {
@@ -437,14 +546,29 @@ ExprId FrameCheck::divided_extent(NodeId a, const std::vector<bool>& is_divided)
   return type != nullptr && at < is_divided.size() && at < type->rank() ? type->sizes[at] : ExprId();
 }
 
+// Whether the rows are repeated as often by the dimensions in front of them.
+bool FrameCheck::has_same_outer_extents(NodeId origin, NodeId part) {
+  const auto outer = [&](NodeId value, const std::vector<bool>& is_divided) {
+    ExprPool& pool = facts_a_.pool();
+    PolyId product = pool.poly_number(1);
+    const TensorType* type = claims_.tensor_a(value);
+    for (std::size_t i = 0; i < is_divided.size() && !is_divided[i]; ++i)
+      product = pool.mul(product, facts_a_.normalize(type->sizes[i]));
+    return product;
+  };
+  const Operand& source = facts_->operands().front();
+  return facts_a_.equal(outer(value_in_a(source), source.is_divided),
+                        outer(origin, facts_->divided_dimensions(origin, part)));
+}
+
 // As many rows, c of each, or one of c that were each's. Others have other neighbours in a part.
 FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
-  if (!rows.is_known() || rows == token_order_) return rows;
+  if (!rows.is_known() || rows == token_order_) return in_blocks(origin, rows);
   const ExprId before = divided_extent(value_in_a(source), source.is_divided),
                after = divided_extent(origin, facts_->divided_dimensions(origin, part));
-  if (!before || !after) return unknown(origin, rows.frame);
+  if (!before || !after || !has_same_outer_extents(origin, part)) return unknown(origin, rows.frame);
   if (facts_a_.equal(before, after)) return rows;
   ExprPool& pool = facts_a_.pool();
   const PolyId few = facts_a_.normalize(before), many = facts_a_.normalize(after);
@@ -483,12 +607,12 @@ void FrameCheck::assume(const Operand& x, const Order& a, const Operand& y, cons
                                      name_of(x), name_of(y), claims_.name_b(part_)));
 }
 
-// Of a part, other tokens go to a rank than of the whole. They meet the same there only if all ranks have it.
+// Of a part, other rows go to a rank than of the whole. They meet the same there only if all ranks have it.
 void FrameCheck::assume_alike_on_ranks() {
   const auto operands = facts_->operands();
   const auto is_sent = [&](const Operand& operand) {
     const Order rows = order_of(operand);
-    return rows.is_known() && terms_.is_sent_by_token(rows.frame);
+    return rows.is_known() && terms_.is_sent_by_place(rows.frame);
   };
   if (std::ranges::none_of(operands, is_sent)) return;
   for (const Operand& operand : operands) {
@@ -498,6 +622,17 @@ void FrameCheck::assume_alike_on_ranks() {
     assumptions_.push_back(fmt::format("{} is the same on all ranks that rows are sent to, at {}",
                                        name_of(operand), claims_.name_b(part_)));
   }
+}
+
+// What was gathered from the ranks of a group is in one order on all of them.
+void FrameCheck::assume_one_order_on_ranks(const Operand& reduced) {
+  const Order rows = order_of(reduced);
+  if (!rows.is_known() || rows == token_order_) return;
+  const FrameTerms::Term& term = terms_[rows.frame];
+  if (term.kind == FrameTerms::kGather && term.values[0] == group_of_call()) return;
+  if (!one_order_.insert(rows.frame)) return;
+  assumptions_.push_back(fmt::format("rows of {} are those of the same tokens on all ranks, at {}",
+                                     name_of(reduced), claims_.name_b(part_)));
 }
 
 void FrameCheck::assume_all_rows(const Operand& summed) {

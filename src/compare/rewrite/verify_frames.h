@@ -14,6 +14,7 @@
 // by counts that are computed again. Reports rewrite-rows.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,7 +28,7 @@ namespace epweave {
 
 class FrameCheck {
  public:
-  FrameCheck(RewriteClaims& claims, const Effects& effects_a);
+  FrameCheck(RewriteClaims& claims, const Effects& effects_a, const OrderCheck& orders);
 
   // The call that `facts` saw last: a node of A with parts, in A's order.
   void add(NodeId origin, NodeId part, const PartFacts& facts);
@@ -45,6 +46,16 @@ class FrameCheck {
     bool is_known() const { return kind == Kind::kKnown; }
     friend bool operator==(const Order&, const Order&) = default;
   };
+  // Row i of a view begins where row i of another of the same storage does: as many elements behind the row before.
+  struct Row {
+    std::optional<std::int64_t> stride;  // none: its rows do not lie one behind another
+    PolyId count;
+    friend bool operator==(const Row&, const Row&) = default;
+  };
+  struct View {
+    NodeId value;  // of A
+    Row row;
+  };
   // Of a value: the order that its rows are in, and of numbers that of the rows which they number.
   struct Entry {
     Order rows, numbered;
@@ -56,6 +67,7 @@ class FrameCheck {
   Order known(FrameId frame) const { return {Order::Kind::kKnown, frame}; }
   // What only this value has, made of rows in a known order, or of none.
   Order unknown(NodeId value, FrameId base = {});
+  Order in_blocks(NodeId origin, const Order& rows);
   bool is_unknown(const Order& order) const { return order.is_known() && terms_.is_unknown(order.frame); }
 
   Entry visit(NodeId origin);
@@ -67,14 +79,22 @@ class FrameCheck {
   Order picked(const Operand& positions);
   Order put(NodeId origin, const Operand& positions);
   Order exchanged();
-  Order gathered();
-  Order joined();
+  bool is_counted(Arg number) const;
+  Order gathered(NodeId origin);
+  Order scattered(NodeId origin);
+  Order reduced();
+  Order dealt(const Order& rows);
+  std::uint64_t group_of_call() const;
+  bool takes_one_tensor() const;
+  Order joined(NodeId origin);
   Order reshaped(NodeId origin, NodeId part);
+  bool has_same_outer_extents(NodeId origin, NodeId part);
   bool is_mask(const Operand& positions) const;
   // The dimension is one of those along which the operand is divided.
   static bool is_along(const Operand& operand, std::int64_t dim);
   bool has_as_many_rows(const Operand& source, NodeId origin) const;
   void note_write(NodeId origin, const Entry& made, const Order& before);
+  Row row_of(NodeId value, const std::vector<bool>& is_divided) const;
   const Operand* written_operand() const;
   ExprId divided_extent(NodeId a, const std::vector<bool>& is_divided) const;
 
@@ -83,34 +103,40 @@ class FrameCheck {
   void pair_positions(const Operand& positions);
   std::uint64_t word_of(NodeId positions) const;
   NodeId sort_of(NodeId order) const;
-  bool is_permutation(NodeId positions) const;
+  bool is_permutation(NodeId positions, NodeId of, std::size_t dim) const;
+  bool numbers_each_row(NodeId positions, NodeId of, std::size_t dim) const;
   bool is_written(NodeId value) const { return written_.contains(effects_.storage_of(value)); }
   std::string name_of(const Operand& operand) const;
   void assume(const Operand& x, const Order& a, const Operand& y, const Order& b);
   void assume_all_rows(const Operand& summed);
   void assume_alike_on_ranks();
+  void assume_one_order_on_ranks(const Operand& reduced);
 
   RewriteClaims& claims_;
   const Effects& effects_;
+  const OrderCheck& orders_;
   const Context& context_;
   const Body& a_;
-  mutable Facts facts_a_;
+  Facts& facts_a_;
   ValueNumbers numbers_;
   FrameTerms terms_;
   WriteCounts writes_;
   SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made
   SideTable<NodeId, Entry> entries_;
-  IdSet<NodeId> written_;       // storages
-  IdSet<NodeId> permutations_;  // numbers that name each row once
+  SideTable<NodeId, std::vector<View>> views_;  // by storage
+  IdSet<NodeId> written_;                       // storages
+  IdSet<StringId> read_;                        // symbols of numbers that calls read from data
+  IdSet<NodeId> permutations_;                  // numbers that name each row once
   Order token_order_;
   std::set<std::pair<FrameId, FrameId>> assumed_;  // an assumption is printed once
   IdSet<NodeId> alike_;                            // of A, assumed to be the same on all ranks
+  IdSet<FrameId> one_order_;                       // assumed to be in one order on all ranks
   std::vector<std::string> assumptions_;
   // Of the call that is looked at.
   const PartFacts* facts_ = nullptr;
   const Node* node_ = nullptr;
   NodeId part_;
-  NodeId written_value_;  // of A, in place; it is the call's result
+  std::vector<NodeId> written_views_;  // of A, of what is written in place and is the call's result
   bool keeps_order_ = false;
 };
 

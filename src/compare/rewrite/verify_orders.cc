@@ -150,8 +150,8 @@ OrderCheck::OrderCheck(RewriteClaims& claims)
       context_(*claims.graph_a().context),
       a_(claims.graph_a().step()),
       b_(claims.graph_b().step()),
-      facts_a_(claims.graph_a()),
-      facts_b_(claims.graph_b()),
+      facts_a_(claims.facts_a()),
+      facts_b_(claims.facts_b()),
       blocks_(claims.graph_b().step().nodes.size(), kUnknown) {}
 
 void OrderCheck::visit(NodeId id) {

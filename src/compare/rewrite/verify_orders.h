@@ -34,6 +34,8 @@ class OrderCheck {
 
   // Whether the rows of a share are in an order of the part's own.
   bool has_own_order(NodeId b) const { return blocks_[b] == kOwn; }
+  // Whether it is not known in which order they are.
+  bool has_lost_order(NodeId b) const { return blocks_[b] == kUnknown; }
 
   // Rows of unknown order that were joined, or paired with others.
   const std::vector<std::string>& assumptions() const { return assumptions_; }
@@ -80,7 +82,7 @@ class OrderCheck {
   const Context& context_;
   const Body& a_;
   const Body& b_;
-  Facts facts_a_, facts_b_;
+  Facts &facts_a_, &facts_b_;
   IdVector<NodeId, std::int64_t> blocks_;  // of a share of a value
   std::vector<std::string> assumptions_;
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number

@@ -17,7 +17,7 @@ namespace epweave {
 class RowCheck {
  public:
   RowCheck(RewriteClaims& claims, Numbers& numbers)
-      : claims_(claims), numbers_(numbers), facts_(claims.graph_a()) {}
+      : claims_(claims), numbers_(numbers), facts_(claims.facts_a()) {}
 
   // A node of B that is a part.
   void check(NodeId part);
@@ -30,7 +30,7 @@ class RowCheck {
 
   RewriteClaims& claims_;
   Numbers& numbers_;
-  Facts facts_;
+  Facts& facts_;
 };
 
 }  // namespace epweave

@@ -35,8 +35,8 @@ StrideCheck::StrideCheck(RewriteClaims& claims, Numbers& numbers, const Effects&
       context_(*claims.graph_a().context),
       graph_a_(claims.graph_a()),
       graph_b_(claims.graph_b()),
-      facts_a_(graph_a_),
-      facts_b_(graph_b_),
+      facts_a_(claims.facts_a()),
+      facts_b_(claims.facts_b()),
       later_a_(effects_a),
       later_b_(effects_b) {}
 

@@ -44,7 +44,7 @@ class StrideCheck {
   const Context& context_;
   const Graph& graph_a_;
   const Graph& graph_b_;
-  Facts facts_a_, facts_b_;
+  Facts &facts_a_, &facts_b_;
   LaterWrites later_a_, later_b_;
   std::vector<std::string> assumptions_;
 };
