@@ -35,6 +35,9 @@ class OrderCheck {
   // Whether the rows of a share are in an order of the part's own.
   bool has_own_order(NodeId b) const { return blocks_[b] == kOwn; }
 
+  // Whether the rows of a share are in the order of the tokens, one behind the other.
+  bool has_token_order(NodeId b) const { return blocks_[b] == 1; }
+
   // Rows of unknown order that were joined, or paired with others.
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
