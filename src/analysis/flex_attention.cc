@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/bind.h"
+#include "ops/number_calls.h"
 
 namespace epweave {
 namespace {
@@ -70,11 +71,42 @@ std::vector<Arg> FlexCall::other_mask_fields() const {
   return {mask.begin() + kFirstOther, mask.end() - kFieldsBehind};
 }
 
+bool FlexCall::has_full_blocks() const {
+  return !mask[kFlexTables[1].counts].is_none() || !mask[kFlexTables[3].counts].is_none();
+}
+
 std::vector<NodeId> parameters_of(const Body& body) {
   std::vector<NodeId> parameters;
   for (NodeId id : body.order)
     if (body.nodes[id].kind == NodeKind::kPlaceholder) parameters.push_back(id);
   return parameters;
+}
+
+bool hides_later_keys(const Context& context, const FlexFunction& mask) {
+  const Body& body = *mask.body;
+  const std::vector<NodeId> parameters = parameters_of(body);
+  const Arg query = Arg::node(parameters[flex_index_position(mask.kind, FlexIndex::kQuery)]);
+  const Arg key = Arg::node(parameters[flex_index_position(mask.kind, FlexIndex::kKey)]);
+  IdSet<NodeId> hiding;  // values that are false wherever the key stands behind the query
+  const auto hides = [&](Arg arg) { return arg.is_node() && hiding.contains(arg.as_node()); };
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    const auto args = context.args[node.args];
+    if (node.kind == NodeKind::kOutput) return args.size() == 1 && hides(args[0]);
+    if (node.kind != NodeKind::kCall) continue;
+    if (node.op == nullptr || node.op->writes) return false;
+    if (args.size() != 2 || !node.kwargs.empty()) continue;
+    const Conjunction conjunction = conjunction_of(*node.op);
+    const NumberUse use = number_use_of(*node.op);
+    const bool first_is_larger = use == NumberUse::kAtLeast || use == NumberUse::kAbove;
+    const bool second_is_larger = use == NumberUse::kAtMost || use == NumberUse::kBelow;
+    if ((conjunction == Conjunction::kBoth && (hides(args[0]) || hides(args[1]))) ||
+        (conjunction == Conjunction::kEither && hides(args[0]) && hides(args[1])) ||
+        (first_is_larger && args[0] == query && args[1] == key) ||
+        (second_is_larger && args[0] == key && args[1] == query))
+      hiding.insert(id);
+  }
+  return false;
 }
 
 bool reads_parameter(const Context& context, const Body& body, NodeId parameter,

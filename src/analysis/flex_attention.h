@@ -44,9 +44,17 @@ struct FlexTablePair {
   std::size_t counts, indices;
   bool by_key;  // q_*: rows are blocks of keys
 };
+// Whether an element of a backward call's result is the gradient of its keys or of its values.
+inline bool is_flex_key_gradient(Arg element) {
+  return element == Arg::integer(1) || element == Arg::integer(2);
+}
 inline constexpr std::size_t kFlexQueryLength = 0, kFlexKeyLength = 1;
 inline constexpr std::array<FlexTablePair, 4> kFlexTables = {
     {{2, 3, false}, {4, 5, false}, {6, 7, true}, {8, 9, true}}};
+
+// What block tables made from the mask function fulfil (torch's create_block_mask).
+inline constexpr std::string_view kFlexFullBlocks =
+    "of blocks that tables of a block mask list as seen altogether its mask function hides nothing";
 
 class FlexCall {
  public:
@@ -62,10 +70,16 @@ class FlexCall {
   // Fields of the mask that are neither lengths, tables, block sizes nor the function: orders of writing for
   // deterministic kernels, in newer versions of torch.
   std::vector<Arg> other_mask_fields() const;
+  // Whether block tables list blocks that are seen altogether, to which the mask function is not applied.
+  bool has_full_blocks() const;
 };
 
 // The parameters of a function, in order.
 std::vector<NodeId> parameters_of(const Body& body);
+
+// Whether the mask function is false wherever the key stands behind the query: comparisons of the two indices,
+// joined by `and` and `or`. False where nothing shows it.
+bool hides_later_keys(const Context& context, const FlexFunction& mask);
 
 // Whether a node of the body other than `except` reads the parameter's value (not only its dtype and device).
 bool reads_parameter(const Context& context, const Body& body, NodeId parameter,

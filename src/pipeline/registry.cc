@@ -189,10 +189,15 @@ std::optional<std::int64_t> read_auto_parts(const Options& options) {
   return parts;
 }
 
+AttentionMode read_attention(const Options& options) {
+  if (is_chosen(options, "attention", "prefix")) return AttentionMode::kPrefix;
+  return is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent
+                                                        : AttentionMode::kWholeKv;
+}
+
 ChooseChunksOptions read_choose_chunks_options(const Options& options) {
   ChooseChunksOptions read;
-  read.chunk.attention =
-      is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent : AttentionMode::kWholeKv;
+  read.chunk.attention = read_attention(options);
   if (options.has("roots")) read.roots = options.list("roots");
   for (const std::string& root : read.roots) parse_chunk_root(root);
   read.parts = read_auto_parts(options);
@@ -303,12 +308,14 @@ const OptionSpec kCast{"cast",
                        "sums of parts: cast each part (as torchtitan does), or join before a narrowing cast",
                        {"linear", "exact"}};
 
-const OptionSpec kAttention{
-    .name = "attention",
-    .kind = OptionKind::kChoice,
-    .help = "what tokens attend to: those of all parts (whole-kv, the default), or of their own part",
-    .choices = {"whole-kv", "independent"},
-    .is_optional = true};
+const OptionSpec kAttention{.name = "attention",
+                            .kind = OptionKind::kChoice,
+                            .help =
+                                "what tokens attend to: those of all parts (whole-kv, the default), of their "
+                                "own part and those before it "
+                                "(prefix, for causal masks), or of their own part",
+                            .choices = {"whole-kv", "prefix", "independent"},
+                            .is_optional = true};
 
 const OptionSpec kGradAccumulation{
     .name = "grad-accumulation",
@@ -593,8 +600,7 @@ ChunkOptions read_chunk_options(const Options& options) {
           .require_exchange = options.flag("require-exchange"),
           .dense = options.has("dense") && options.flag("dense"),
           .exact_casts = options.text("cast") == "exact",
-          .attention = is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent
-                                                                      : AttentionMode::kWholeKv,
+          .attention = read_attention(options),
           .grad_accumulation = is_chosen(options, "grad-accumulation", "eager") ? GradAccumulation::kEager
                                                                                 : GradAccumulation::kEarly,
           .join = is_chosen(options, "join", "regions") ? JoinMode::kRegions : JoinMode::kLate,

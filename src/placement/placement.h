@@ -90,11 +90,12 @@ class PlacementTable {
 // How a node takes one of its node references.
 struct Access {
   enum class Kind : std::uint8_t {
-    kPart,   // part k of a divided value, the value itself of a Whole one
-    kWhole,  // joined first
-    kSlice,  // part k of dimension `dim` of the whole
-    kChain,  // part k takes what part k-1 of this node made, part 0 the whole
-    kAny,    // only dtype and device are read
+    kPart,    // part k of a divided value, the value itself of a Whole one
+    kPrefix,  // parts 0 to k of dimension `dim` of a divided value
+    kWhole,   // joined first
+    kSlice,   // part k of dimension `dim` of the whole
+    kChain,   // part k takes what part k-1 of this node made, part 0 the whole
+    kAny,     // only dtype and device are read
   };
   Kind kind = Kind::kPart;
   std::int16_t dim = 0;
@@ -120,6 +121,7 @@ struct Assumption {
 // What queries of a part see along a divided sequence.
 enum class AttentionMode : std::uint8_t {
   kWholeKv,      // all keys: what the whole model computes, for any mask
+  kPrefix,       // the keys of their part and of those before: the same for a causal mask
   kIndependent,  // the keys of their part: the same only if no query sees a key of another part
 };
 
@@ -144,6 +146,8 @@ enum class JoinMode : std::uint8_t {
 struct AttentionCut {
   int dim = -1;       // of the query: 0 the batch, 2 the sequence
   bool keys = false;  // the keys are the part's own, too
+  // The keys are those of parts 0 to k. A part's gradients of these are summands of what parts 0 to k of the keys get.
+  bool prefix = false;
   // The score (mask) function is given numbers of rows that must count from the part's first row.
   bool score = false, mask = false;
   bool causal = false;  // is_causal of scaled dot product attention must

@@ -29,7 +29,7 @@ struct Claim {
   std::uint32_t part = 0, parts = 0;  // kPart, kPiece; kJoin by sums: the last part added
   std::uint32_t first_part = 0;       // kJoin by sums: the part that the others are added to
   bool complete = true;               // kJoin: all parts are in it
-  bool regrouped = false;             // kMoved: what it sums is added in another order
+  bool regrouped = false;             // kMoved, kPart: what it sums is added in another order
 };
 
 class RewriteClaims {

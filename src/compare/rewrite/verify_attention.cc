@@ -25,6 +25,9 @@ struct AttentionCheck::Division {
   std::size_t dim = kQueryDim;  // of the query
   Rows rows;                    // of it
   bool keys = false;            // the keys are the part's own
+  bool prefix = false;          // the keys are those up to the part's last one
+  bool divides_keys() const { return keys || prefix; }
+  std::int64_t first_key() const { return prefix ? 0 : rows.begin; }
   std::vector<FlexIndex> indices() const {
     if (dim != kQueryDim) return {FlexIndex::kBatch};
     if (keys) return {FlexIndex::kQuery, FlexIndex::kKey};
@@ -46,6 +49,10 @@ AttentionCheck::Restored AttentionCheck::restore(NodeId origin, std::span<const 
   if (!division) return result;
   problems_.clear();
   std::vector<Arg> mask = division->after.mask;
+  if (division->prefix) check_causal(*division);
+  if (division->keys && prefix_calls_ != nullptr)
+    problems_.emplace_back(
+        "takes the keys of its part alone, where other calls take those of the parts before, too");
   if (division->dim == kQueryDim) restore_tables(*division, mask);
   restore_functions(*division, result.call, mask);
   std::vector<Arg> args(context_.args[result.call.args].begin(), context_.args[result.call.args].end());
@@ -83,11 +90,24 @@ std::optional<AttentionCheck::Division> AttentionCheck::divide(NodeId origin, st
       division.rows = {division.rows.end, division.rows.end + *rows};
     }
     if (extent(a_, whole, "query", dim) != extent(b_, call, "query", dim)) {
-      division.keys = dim == kQueryDim && extent(a_, whole, "key", dim) != extent(b_, call, "key", dim);
+      const bool has_own = dim == kQueryDim && extent(a_, whole, "key", dim) != extent(b_, call, "key", dim);
+      division.prefix = has_own && prefix_calls_ != nullptr && prefix_calls_->contains(parts[part]);
+      division.keys = has_own && !division.prefix;
       return division;
     }
   }
   return std::nullopt;
+}
+
+// Then a query sees no key behind the part's, if block tables say what the mask function says.
+void AttentionCheck::check_causal(const Division& division) {
+  const FlexFunction& mask = division.before.functions.back();
+  if (!hides_later_keys(context_, mask))
+    problems_.push_back(fmt::format(
+        "takes the keys up to its part's, and nothing shows that the mask {} hides from each query "
+        "the keys behind it",
+        context_.text(mask.body->name)));
+  rests_on_full_blocks_ = rests_on_full_blocks_ || division.before.has_full_blocks();
 }
 
 std::span<const Arg> AttentionCheck::call_args(NodeId id, std::string_view target,
@@ -105,8 +125,8 @@ std::span<const Arg> AttentionCheck::call_args(NodeId id, std::string_view targe
 // ------------------------------------------------------------------------- block tables
 
 void AttentionCheck::restore_tables(const Division& division, std::vector<Arg>& mask) {
-  const auto in_blocks = [&](std::int64_t block) {
-    return Rows{division.rows.begin / block, (division.rows.end + block - 1) / block};
+  const auto in_blocks = [&](std::int64_t begin, std::int64_t block) {
+    return Rows{begin / block, (division.rows.end + block - 1) / block};
   };
   for (const FlexTablePair& pair : kFlexTables) {
     if (!mask[pair.counts].is_node() || !mask[pair.indices].is_node()) continue;
@@ -114,16 +134,23 @@ void AttentionCheck::restore_tables(const Division& division, std::vector<Arg>& 
     const TensorType* type =
         whole.is_node() ? tensor_of(context_, a_.step().nodes[whole.as_node()].type) : nullptr;
     if (type == nullptr || type->rank() != 4) continue;
-    const bool divides_rows = !pair.by_key || division.keys, divides_columns = pair.by_key || division.keys;
+    const bool divides_rows = !pair.by_key || division.divides_keys();
+    const bool divides_columns = pair.by_key || division.divides_keys();
     const std::int64_t row_block = pair.by_key ? division.before.key_block : division.before.query_block;
     const std::int64_t column_block = pair.by_key ? division.before.query_block : division.before.key_block;
-    const bool one_row = context_.exprs.constant(type->sizes[2]) == 1;
-    const bool one_column = context_.exprs.constant(type->sizes[3]) == 1;
+    const Rows rows = in_blocks(pair.by_key ? division.first_key() : division.rows.begin, row_block);
+    const Rows columns = in_blocks(pair.by_key ? division.rows.begin : division.first_key(), column_block);
+    // One block holds all rows; the last part may have all keys.
+    const auto has_all = [&](std::size_t dim, Rows kept) {
+      const auto blocks = context_.exprs.constant(type->sizes[dim]);
+      return blocks == 1 || (kept.begin == 0 && blocks == kept.end);
+    };
+    const bool all_rows = has_all(2, rows), all_columns = has_all(3, columns);
     std::optional<Tables> tables = Tables{mask[pair.counts].as_node(), mask[pair.indices].as_node()};
-    if (divides_columns && !one_column) tables = without_columns(*tables, in_blocks(column_block));
-    if (tables && divides_rows && !one_row) {
-      const auto counts = without_rows(tables->counts, in_blocks(row_block));
-      const auto indices = without_rows(tables->indices, in_blocks(row_block));
+    if (divides_columns && !all_columns) tables = without_columns(*tables, columns);
+    if (tables && divides_rows && !all_rows) {
+      const auto counts = without_rows(tables->counts, rows);
+      const auto indices = without_rows(tables->indices, rows);
       tables = counts && indices ? std::optional(Tables{*counts, *indices}) : std::nullopt;
     }
     if (!tables) {

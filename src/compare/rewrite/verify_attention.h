@@ -6,6 +6,9 @@
 //
 //   flex_attention(q_1, k, v, score, (h, u, slice(t, 2, 4, 8).., mask_chunk1), (), (doc, h))
 //   becomes flex_attention(q_1, k, v, score, (h, u, t.., mask), (), (doc,))
+//
+// Of a part that took the keys of parts 0 to k (prefix_keys.h), the tables list blocks of these and the functions count queries
+// alone. Then the mask must hide from each query the keys behind it.
 #pragma once
 
 #include <optional>
@@ -26,11 +29,15 @@ class AttentionCheck {
  public:
   // The graphs share a context.
   explicit AttentionCheck(const RewriteClaims& claims);
+  // Calls of B that took keys of the parts before theirs, put back to their own.
+  void set_prefix_calls(const IdSet<NodeId>* calls) { prefix_calls_ = calls; }
 
   struct Restored {
     Node call;
     std::vector<std::string> problems;
   };
+  // Whether a call that took keys of the parts before its own has blocks that no mask function is applied to.
+  bool rests_on_full_blocks() const { return rests_on_full_blocks_; }
   // `parts`: B's parts of A's call `origin`, first to last. Other calls than FlexAttention's come back as
   // they are.
   Restored restore(NodeId origin, std::span<const NodeId> parts, std::size_t part);
@@ -50,6 +57,7 @@ class AttentionCheck {
   std::optional<std::int64_t> extent(const Graph& graph, const Node& node, std::string_view param,
                                      std::size_t dim);
   bool is_number(Arg arg, std::int64_t number, const Body& body);
+  void check_causal(const Division& division);
   void restore_tables(const Division& division, std::vector<Arg>& mask);
   std::optional<Tables> without_columns(Tables tables, Rows columns);
   std::optional<NodeId> without_rows(NodeId table, Rows rows);
@@ -67,6 +75,8 @@ class AttentionCheck {
   Context& context_;
   Facts &facts_a_, &facts_b_;
   std::vector<std::string> problems_;
+  const IdSet<NodeId>* prefix_calls_ = nullptr;
+  bool rests_on_full_blocks_ = false;
 };
 
 }  // namespace epweave

@@ -27,6 +27,10 @@ class CallCheck {
  public:
   CallCheck(RewriteClaims& claims, Numbers& numbers);
 
+  // Of B as it is read, which calls took keys of the parts before theirs.
+  void set_prefix_calls(const IdSet<NodeId>* calls) { attention_.set_prefix_calls(calls); }
+  bool rests_on_full_blocks() const { return attention_.rests_on_full_blocks(); }
+
   // What is neither a node of A nor a part of one computes its value and does nothing else.
   void check_added(NodeId id);
   // Target and arguments.

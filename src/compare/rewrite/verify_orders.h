@@ -37,6 +37,9 @@ class OrderCheck {
   // Whether it is not known in which order they are.
   bool has_lost_order(NodeId b) const { return blocks_[b] == kUnknown; }
 
+  // Whether the rows of a share are in the order of the tokens, one behind the other.
+  bool has_token_order(NodeId b) const { return blocks_[b] == 1; }
+
   // Rows of unknown order that were joined, or paired with others.
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 

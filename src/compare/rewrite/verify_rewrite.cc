@@ -1,9 +1,14 @@
 #include "compare/rewrite/verify_rewrite.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "compare/pairing.h"
 #include "compare/rebase.h"
 #include "compare/rewrite/host_copies.h"
 #include "compare/rewrite/part_symbols.h"
+#include "compare/rewrite/prefix_keys.h"
 #include "compare/rewrite/repeats.h"
 #include "compare/rewrite/rewrite_assumptions.h"
 #include "compare/rewrite/rewrite_claims.h"
@@ -17,14 +22,18 @@
 #include "compare/rewrite/verify_rows.h"
 #include "compare/rewrite/verify_storage.h"
 #include "compare/rewrite/verify_strides.h"
+#include "ops/bind.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {
 
 class RewriteVerifier {
  public:
-  RewriteVerifier(RewriteClaims& claims, RewriteReport& report)
+  // `prefix`: what was read otherwise of B; none: nothing.
+  RewriteVerifier(RewriteClaims& claims, const PrefixCalls* prefix, RewriteReport& report)
       : claims_(claims),
+        prefix_(prefix),
         a_(claims.graph_a()),
         b_(claims.graph_b()),
         numbers_(a_, b_),
@@ -35,7 +44,11 @@ class RewriteVerifier {
         strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         orders_(claims),
         movement_(claims, storage_.effects_of_a(), storage_.effects_of_b()),
-        report_(report) {}
+        report_(report) {
+    if (prefix_ == nullptr) return;
+    calls_.set_prefix_calls(&prefix_->calls);
+    for (NodeId sum : prefix_->sums) claims_.set_regrouped(sum);
+  }
 
   void run() {
     joins_.learn_divisions();
@@ -70,6 +83,8 @@ class RewriteVerifier {
     for (const std::string& assumed : orders_.assumptions()) report_.assumptions.push_back(assumed);
     for (const std::string& assumed : frames.assumptions()) report_.assumptions.push_back(assumed);
     for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
+    const bool is_said = std::ranges::find(report_.assumptions, kFlexFullBlocks) != report_.assumptions.end();
+    if (calls_.rests_on_full_blocks() && !is_said) report_.assumptions.emplace_back(kFlexFullBlocks);
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }
 
@@ -87,6 +102,7 @@ class RewriteVerifier {
         break;
       case ClaimKind::kPart:
         calls_.check_call(id);
+        if (prefix_ != nullptr && prefix_->calls.contains(id)) check_prefix_order(id);
         rows_.check(id);
         storage_.check_effects(id);
         strides_.check(id);
@@ -114,7 +130,22 @@ class RewriteVerifier {
     movement_.visit(id);
   }
 
+  // Rows that were counted from the first token on are those of the tokens before, in their order.
+  void check_prefix_order(NodeId call) {
+    const Node& node = b_.step().nodes[call];
+    for (const std::string_view param : {"query", "key", "value"}) {
+      const Arg arg = arg_of(*b_.context, node, node.op->find_param(param).value());
+      if (!arg.is_node() || !orders_.has_token_order(arg.as_node()))
+        claims_.fail(
+            call, "rewrite-attention",
+            fmt::format(
+                "takes the keys up to its part's, and its {} is not known to be in the order of the tokens",
+                param));
+    }
+  }
+
   RewriteClaims& claims_;
+  const PrefixCalls* prefix_;
   const Graph& a_;
   const Graph& b_;
   Numbers numbers_;
@@ -131,9 +162,13 @@ class RewriteVerifier {
 RewriteReport verify_derived(const Graph& a, const Graph& b) {
   RewriteReport report;
   const std::optional<RepeatedGraphs> repeated = write_repeats(a, b);
-  RewriteClaims claims(repeated ? repeated->a : a, repeated ? repeated->b : b, report.violations);
+  const Graph& before = repeated ? repeated->a : a;
+  const std::optional<PrefixCalls> prefix =
+      restore_prefix_calls(before, repeated ? repeated->b : b, report.violations);
+  const Graph& after = prefix ? prefix->b : repeated ? repeated->b : b;
+  RewriteClaims claims(before, after, report.violations);
   if (repeated) claims.merge_repeats(repeated->original);
-  if (claims.read()) RewriteVerifier(claims, report).run();
+  if (claims.read()) RewriteVerifier(claims, prefix ? &*prefix : nullptr, report).run();
   return report;
 }
 

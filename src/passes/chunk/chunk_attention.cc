@@ -14,6 +14,7 @@ namespace epweave {
 namespace {
 
 constexpr std::size_t kQueryDim = 2;
+constexpr std::string_view kSum = "aten.add.Tensor", kCopy = "aten.clone.default";
 constexpr std::string_view kLeaveOut = "select roots without attention, such as layers.*.moe";
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -38,7 +39,8 @@ class BorderCheck {
     const auto flex = FlexCall::read(graph_, *node_);
     const bool is_sequence = cut.dim == static_cast<int>(kQueryDim);
     const bool counts_rows = cut.score || cut.mask || cut.causal;
-    if (cut.keys || cut.causal) require_as_many_keys();
+    if (cut.keys || cut.prefix || cut.causal) require_as_many_keys();
+    if (cut.prefix) require_unwritten_keys(id);
     if (!counts_rows && !(flex && is_sequence)) return;
     const ExprId queries = argument_type(graph_, *node_, "query")->sizes[static_cast<std::size_t>(cut.dim)];
     const auto multiple = tokens_.multiple(queries);
@@ -61,7 +63,8 @@ class BorderCheck {
       borders.push_back(multiple->factor *
                         facts_.hint(division.first_row(facts_.pool(), multiple->symbol, k)).value());
     bool is_fixed = require_blocks(*flex, borders, {.by_key = false, .block = flex->query_block});
-    if (cut.keys) is_fixed |= require_blocks(*flex, borders, {.by_key = true, .block = flex->key_block});
+    if (cut.keys || cut.prefix)
+      is_fixed |= require_blocks(*flex, borders, {.by_key = true, .block = flex->key_block});
     if (is_fixed) assume(multiple->symbol, *tokens);
   }
 
@@ -71,6 +74,18 @@ class BorderCheck {
     const ExprId keys = argument_type(graph_, *node_, "key")->sizes[kQueryDim];
     if (!facts_.equal(queries, keys))
       decline("chunk.attention", "its queries and keys are not as many, so parts of them do not meet");
+  }
+  // A part's keys are joined with those of parts before it once, for all calls.
+  void require_unwritten_keys(NodeId id) const {
+    const Effects& effects = *plan_.placements.effects;
+    for (const std::string_view param : {"key", "value"}) {
+      const Arg operand = arg_of(*graph_.context, *node_, node_->op->find_param(param).value());
+      for (const StorageAccess& access : effects.accesses_of(id))
+        if (access.storage == effects.storage_of(operand.as_node()))
+          decline("chunk.attention",
+                  fmt::format("'{}' is written in place, and parts of it are joined for later ones",
+                              graph_.text(graph_.step().nodes[operand.as_node()].name)));
+    }
   }
   struct Blocks {
     bool by_key;  // blocks of keys, else of queries
@@ -252,11 +267,7 @@ void PartAttention::adapt(NodeId original, std::size_t part, Node& node) {
 
   std::vector<Arg> mask = flex->mask;
   if (use.cut.dim == static_cast<int>(kQueryDim)) {
-    // A length that is a number; a mask without tables is made for a length of 1, whatever the sequence.
-    const std::int64_t length = plan_.attention_borders.at(original).back();
-    for (const std::size_t i : {kFlexQueryLength, kFlexKeyLength})
-      if (mask[i] == Arg::integer(length) && (i == kFlexQueryLength || use.cut.keys))
-        mask[i] = sizes_.of_extent(rows, use.region).value()[part];
+    adapt_lengths(use, rows, mask);
     adapt_tables(use, mask);
   }
   auto set_argument = [&](std::size_t param, Arg value) {
@@ -289,22 +300,122 @@ void PartAttention::adapt(NodeId original, std::size_t part, Node& node) {
   set_argument(flex->mask_param, context.args.add_tree(ArgKind::kTuple, mask));
 }
 
+// A length that is a number; a mask without tables is made for a length of 1, whatever the sequence.
+void PartAttention::adapt_lengths(const Use& use, ExprId rows, std::vector<Arg>& mask) {
+  const std::int64_t length = plan_.attention_borders.at(use.original).back();
+  const auto own = [&] { return sizes_.of_extent(rows, use.region).value()[use.part]; };
+  if (mask[kFlexQueryLength] == Arg::integer(length)) mask[kFlexQueryLength] = own();
+  Arg& keys = mask[kFlexKeyLength];
+  if (keys == Arg::integer(length) && use.cut.keys) keys = own();
+  const bool is_last = use.part + 1 == plan_.division(use.region).count();
+  if (!use.cut.prefix || is_last) return;
+  const TypeId type = keys.is_node() ? out_.step().nodes[keys.as_node()].type : TypeId();
+  const bool is_extent = type && out_.context->types[type].kind == TypeKind::kScalar &&
+                         writer_.facts().equal(out_.context->types[type].expr, rows);
+  if (keys == Arg::integer(length) || is_extent)
+    keys = sizes_.first_row(rows, use.region, use.part + 1).value();
+}
+
+bool PartAttention::has_summands(NodeId original) const {
+  const NodeId call = call_of(original);
+  const auto cut = call ? plan_.placements.attention.find(call) : plan_.placements.attention.end();
+  if (cut == plan_.placements.attention.end() || !cut->second.prefix) return false;
+  const auto flex = FlexCall::read(in_, in_.step().nodes[call]);
+  const Arg element = arg_of(*in_.context, in_.step().nodes[original], 1);
+  return flex && flex->is_backward && is_flex_key_gradient(element);
+}
+
+NodeId PartAttention::call_of(NodeId element) const {
+  const Node& node = in_.step().nodes[element];
+  if (node.op == nullptr || node.op->family != OpFamily::kElement) return {};
+  const Arg tuple = arg_of(*in_.context, node, 0);
+  return tuple.is_node() ? tuple.as_node() : NodeId();
+}
+
+NodeId PartAttention::append(const GradientStep& step) {
+  return writer_.append(writer_.make({.name = step.name,
+                                      .target = step.target,
+                                      .args = step.args,
+                                      .chunk_role = "chunk_input",
+                                      .role = step.role,
+                                      .origin = step.original,
+                                      .region = plan_.placements.region[step.original],
+                                      .part = step.part}));
+}
+
+NodeId PartAttention::cut_summands(NodeId original, std::size_t part, Arg call) {
+  const Node& element = in_.step().nodes[original];
+  const std::string name = fmt::format("{}_summands_chunk{}", writer_.name(original), part);
+  const NodeId all =
+      append({original, part, name, in_.text(element.target), {call, arg_of(*in_.context, element, 1)}});
+  if (part == 0) return all;
+  const ExprId rows = argument_type(in_, in_.step().nodes[call_of(original)], "query")->sizes[kQueryDim];
+  PartSizes::Shares shares = sizes_.of_extent(rows, plan_.placements.region[original]).value();
+  shares.resize(part + 1);
+  return append({original,
+                 part,
+                 name + "_split",
+                 "aten.split_with_sizes.default",
+                 {Arg::node(all), writer_.list(shares), Arg::integer(kQueryDim)}});
+}
+
+std::vector<NodeId> PartAttention::write_sums(NodeId original, const std::vector<Arg>& calls) {
+  const std::string name(writer_.name(original));
+  const std::string_view element = in_.text(in_.step().nodes[original].target);
+  const std::size_t last = calls.size() - 1;
+  std::vector<NodeId> cut, sums;
+  for (std::size_t k = 0; k <= last; ++k) cut.push_back(cut_summands(original, k, calls[k]));
+  const auto summand = [&](std::size_t k, std::size_t j) {
+    if (k == 0) return Arg::node(cut[0]);
+    return Arg::node(append({original,
+                             k,
+                             fmt::format("{}_summands_chunk{}_{}", name, k, j),
+                             element,
+                             {Arg::node(cut[k]), Arg::integer(static_cast<std::int64_t>(j))}}));
+  };
+  for (std::size_t j = 0; j < last; ++j) {
+    Arg sum = summand(last, j);
+    for (std::size_t k = last - 1; k > j; --k)
+      sum = Arg::node(
+          append({original, j, fmt::format("{}_sum{}_chunk{}", name, k, j), kSum, {sum, summand(k, j)}}));
+    sums.push_back(append({original,
+                           j,
+                           fmt::format("{}_chunk{}", name, j),
+                           kSum,
+                           {sum, summand(j, j)},
+                           ProvenanceRole::kPartInput}));
+  }
+  // Of the last part there is one summand: a copy, dense as sums are, so that the others' are freed.
+  sums.push_back(append({original,
+                         last,
+                         fmt::format("{}_chunk{}", name, last),
+                         kCopy,
+                         {summand(last, last)},
+                         ProvenanceRole::kPartInput}));
+  return sums;
+}
+
 // Tables of one block stay: it holds every part's rows.
 void PartAttention::adapt_tables(const Use& use, std::vector<Arg>& mask) {
   const std::vector<std::int64_t>& borders = plan_.attention_borders.at(use.original);
   const auto original = FlexCall::read(in_, in_.step().nodes[use.original]);
   const BlockRange queries{borders[use.part] / original->query_block,
                            ceil_div(borders[use.part + 1], original->query_block)};
-  const BlockRange keys{borders[use.part] / original->key_block,
+  const std::int64_t first_key = use.cut.prefix ? 0 : borders[use.part];
+  const BlockRange keys{first_key / original->key_block,
                         ceil_div(borders[use.part + 1], original->key_block)};
+  const bool divides_keys = use.cut.keys || use.cut.prefix;
   for (const FlexTablePair& pair : kFlexTables) {
     if (mask[pair.counts].is_none()) continue;
     const PartBlockTables::Tables whole{mask[pair.counts].as_node(), mask[pair.indices].as_node()};
     const TensorType& type = *writer_.tensor(whole.indices);
     auto blocks = [&](std::size_t dim) { return out_.context->exprs.constant(type.sizes[dim]).value(); };
     PartBlockTables::Kept kept;
-    if (blocks(2) > 1 && (!pair.by_key || use.cut.keys)) kept.rows = pair.by_key ? keys : queries;
-    if (blocks(3) > 1 && (pair.by_key || use.cut.keys)) kept.columns = pair.by_key ? queries : keys;
+    if (blocks(2) > 1 && (!pair.by_key || divides_keys)) kept.rows = pair.by_key ? keys : queries;
+    if (blocks(3) > 1 && (pair.by_key || divides_keys)) kept.columns = pair.by_key ? queries : keys;
+    // The last part of a prefix has all keys.
+    if (kept.rows && kept.rows->size() == blocks(2)) kept.rows.reset();
+    if (kept.columns && kept.columns->size() == blocks(3)) kept.columns.reset();
     const auto tables = tables_.keep(whole, kept,
                                      {original->mask[pair.counts].as_node(),
                                       original->mask[pair.indices].as_node(), use.region, use.part});

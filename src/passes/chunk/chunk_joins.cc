@@ -3,11 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
+#include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
+namespace {
+
+constexpr std::string_view kCat = "aten.cat.default";
+
+}  // namespace
 
 PartJoins::PartJoins(const Graph& graph, const ChunkPlan& plan, ChunkWriter& writer, PartSizes& sizes)
     : graph_(graph), plan_(plan), writer_(writer), sizes_(sizes) {}
@@ -149,7 +156,7 @@ NodeId PartJoins::concatenate(NodeId original, std::span<const Arg> parts, const
     }
     const NodeId joined =
         writer_.append(writer_.make({.name = name + "_chunk_blocks",
-                                     .target = "aten.cat.default",
+                                     .target = kCat,
                                      .args = {writer_.list(in_blocks), Arg::integer(dim + 1)},
                                      .chunk_role = "materialization",
                                      .origin = original,
@@ -161,7 +168,7 @@ NodeId PartJoins::concatenate(NodeId original, std::span<const Arg> parts, const
   }
   return writer_.append_whole(
       writer_.make({.name = fmt::format("{}_chunk_materialized", graph_.text(node.name)),
-                    .target = "aten.cat.default",
+                    .target = kCat,
                     .args = {writer_.list({parts.begin(), parts.end()}), Arg::integer(dim)},
                     .chunk_role = "materialization",
                     .role = ProvenanceRole::kMaterialize,
@@ -174,27 +181,75 @@ NodeId PartJoins::concatenate_in_order(NodeId original, std::span<const Arg> par
                                        std::vector<std::int64_t> order) {
   const std::string name(graph_.text(graph_.step().nodes[original].name));
   const RegionId region = plan_.placements.region[original];
-  const auto dim = std::ranges::find(order, plan_.placements.of(original).dim) - order.begin();
-  View view{"", "materialization", ProvenanceRole::kAdded, original, region};
-  std::vector<Arg> in_order;
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    view.name = fmt::format("{}_chunk{}_in_order", name, k);
-    view.part = k;
-    in_order.push_back(Arg::node(writer_.append(permute(parts[k].as_node(), order, view))));
-  }
-  const NodeId joined = writer_.append(writer_.make({.name = name + "_chunk_in_order",
-                                                     .target = "aten.cat.default",
-                                                     .args = {writer_.list(in_order), Arg::integer(dim)},
-                                                     .chunk_role = "materialization",
-                                                     .origin = original,
-                                                     .region = region}));
-  std::vector<std::int64_t> back(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i)
-    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-  return writer_.append_whole(permute(joined, back,
+  const View view{name + "_chunk", "materialization", ProvenanceRole::kAdded, original, region};
+  const NodeId joined = join_in_order(parts, {plan_.placements.of(original).dim, order}, view);
+  return writer_.append_whole(permute(joined, inverse(order),
                                       {name + "_chunk_materialized", "materialization",
                                        ProvenanceRole::kMaterialize, original, region}),
                               original);
+}
+
+NodeId PartJoins::concatenate_prefix(const Prefix& prefix, std::span<const Arg> parts) {
+  const std::string_view name = graph_.text(graph_.step().nodes[prefix.origin].name);
+  const std::size_t last = parts.size() - 1;
+  View view{fmt::format("{}_prefix{}_chunk", name, last),
+            "chunk_input",
+            ProvenanceRole::kAdded,
+            prefix.origin,
+            prefix.region,
+            last};
+  const std::vector<std::int64_t> order = memory_order(*writer_.tensor(parts[0].as_node()));
+  if (!std::ranges::is_sorted(order)) {
+    const NodeId joined = join_in_order(parts, {prefix.dim, order}, view);
+    view.name = fmt::format("{}_prefix_chunk{}", name, last);
+    return writer_.append(permute(joined, inverse(order), view));
+  }
+  return writer_.append(
+      writer_.make({.name = fmt::format("{}_prefix_chunk{}", name, last),
+                    .target = kCat,
+                    .args = {writer_.list({parts.begin(), parts.end()}), Arg::integer(prefix.dim)},
+                    .chunk_role = view.chunk_role,
+                    .role = view.role,
+                    .origin = view.origin,
+                    .region = view.region,
+                    .part = view.part}));
+}
+
+// The dimensions by strides, outermost first; as they are where one is repeated.
+std::vector<std::int64_t> PartJoins::memory_order(const TensorType& type) {
+  std::vector<std::int64_t> order(type.rank());
+  std::iota(order.begin(), order.end(), 0);
+  const auto is_repeated = [&](ExprId stride) { return writer_.facts().pool().constant(stride) == 0; };
+  if (type.strides.size() != type.rank() || std::ranges::any_of(type.strides, is_repeated)) return order;
+  const std::vector<std::size_t> fill = fill_order(writer_.facts(), type.strides, Ties::kLastInside);
+  return {fill.rbegin(), fill.rend()};
+}
+
+// The parts permuted into the order and joined.
+NodeId PartJoins::join_in_order(std::span<const Arg> parts, const InOrder& joined, View view) {
+  const std::string name = view.name;
+  const std::optional<std::size_t> part = view.part;
+  const auto dim = std::ranges::find(joined.order, joined.dim) - joined.order.begin();
+  std::vector<Arg> in_order;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    view.name = fmt::format("{}{}_in_order", name, k);
+    view.part = k;
+    in_order.push_back(Arg::node(writer_.append(permute(parts[k].as_node(), joined.order, view))));
+  }
+  return writer_.append(writer_.make({.name = name + "_in_order",
+                                      .target = kCat,
+                                      .args = {writer_.list(in_order), Arg::integer(dim)},
+                                      .chunk_role = view.chunk_role,
+                                      .origin = view.origin,
+                                      .region = view.region,
+                                      .part = part}));
+}
+
+std::vector<std::int64_t> PartJoins::inverse(const std::vector<std::int64_t>& order) {
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return back;
 }
 
 Node PartJoins::permute(NodeId tensor, const std::vector<std::int64_t>& order, const View& view) {
@@ -242,7 +297,7 @@ NodeId PartJoins::add(NodeId original, std::span<const Arg> parts) {
 }
 
 std::optional<std::int64_t> find_joined_dim(const Context& context, const Body& chunked, NodeId join) {
-  static const OpInfo* const cat = find_op("aten.cat.default");
+  static const OpInfo* const cat = find_op(kCat);
   static const OpInfo* const permute = find_op("aten.permute.default");
   static const OpInfo* const reshape = find_op("aten.reshape.default");
   const Node& node = chunked.nodes[join];

@@ -38,6 +38,15 @@ class PartJoins {
   //                                        %y_chunk_in_order = cat([%y_chunk0_in_order, ..], 0): [u, 8]
   //                                        %y_chunk_materialized = permute(%y_chunk_in_order, [1, 0])
   NodeId concatenate_in_order(NodeId original, std::span<const Arg> parts, std::vector<std::int64_t> order);
+  // The first parts of `origin` in the order in memory that they have, for a node of a region that takes these alone:
+  //
+  //   %y_prefix1_chunk1 = cat([%y_chunk0, %y_chunk1], 2)       permuted, and back, as above
+  struct Prefix {
+    NodeId origin;
+    RegionId region;
+    int dim = 0;
+  };
+  NodeId concatenate_prefix(const Prefix& prefix, std::span<const Arg> parts);
   // Added from the first part to the last: ((p0 + p1) + p2) + ...; gradients in eager order from the last to
   // the first.
   NodeId add(NodeId original, std::span<const Arg> parts);
@@ -55,6 +64,14 @@ class PartJoins {
   };
   Node view_in_blocks(NodeId tensor, int dim, PolyId blocks, const View& view);
   Node view_as_rows(NodeId tensor, int dim, const View& view);
+  // A dimension and the order in memory of all, outermost first.
+  struct InOrder {
+    int dim;
+    const std::vector<std::int64_t>& order;
+  };
+  std::vector<std::int64_t> memory_order(const TensorType& type);
+  NodeId join_in_order(std::span<const Arg> parts, const InOrder& joined, View view);
+  static std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order);
   struct DimRange {
     int begin, count;
   };

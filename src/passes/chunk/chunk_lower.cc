@@ -264,8 +264,9 @@ class Lowering {
       const Access::Kind access = has_accesses ? placements_.access(user, leaf).kind : Access::Kind::kPart;
       ++leaf;
       if (!is_divided_here(input) || access == Access::Kind::kAny) return;
-      const bool takes_part =
-          is_divided_here(user) && access == Access::Kind::kPart && placements_.has_parts_for(input, region);
+      const bool takes_part = is_divided_here(user) &&
+                              (access == Access::Kind::kPart || access == Access::Kind::kPrefix) &&
+                              placements_.has_parts_for(input, region);
       if (!takes_part) wanted_whole_.insert(input);
     });
   }
@@ -274,6 +275,7 @@ class Lowering {
     return placements_.seen_from(input, placements_.region[user]);
   }
   void write_parts(NodeId id) {
+    if (attention_.has_summands(id)) return write_sums(id);
     for (std::size_t k = 0; k < plan_.division(placements_.region[id]).count(); ++k) {
       // Arguments first: what they demand stands in front of the part.
       const Node& original = in_.step().nodes[id];
@@ -303,6 +305,14 @@ class Lowering {
     for_each_written(id, [&](NodeId value) {
       part_write_.set(effects_.storage_of(value), {writer_.time(), id, value});
     });
+  }
+
+  // The gradient of keys or values, of which each part of the call gives summands for all parts before it, too.
+  void write_sums(NodeId id) {
+    const std::span<Arg> calls = parts_of(attention_.call_of(id));
+    const std::vector<NodeId> sums = attention_.write_sums(id, std::vector<Arg>(calls.begin(), calls.end()));
+    for (std::size_t k = 0; k < sums.size(); ++k) parts_of(id)[k] = Arg::node(sums[k]);
+    parts_at_.at(id).time = static_cast<std::uint32_t>(writer_.time());
   }
 
   // ------------------------------------------------------------------------- in-place writes
@@ -347,6 +357,8 @@ class Lowering {
         return Arg::node(whole(input, user));
       case Access::Kind::kSlice:
         return slice(input, access, k, user);
+      case Access::Kind::kPrefix:
+        return prefix(input, access, k, user);
       case Access::Kind::kChain:
         return k == 0 ? Arg::node(whole(input, user)) : parts_of(user)[k - 1];
       case Access::Kind::kAny:
@@ -395,6 +407,17 @@ class Lowering {
   std::uint32_t sharers(NodeId user) const {
     const RegionId region = placements_.region[user];
     return plan_.join == JoinMode::kRegions ? region.index() : placements_.regions[region.index()].group;
+  }
+  // Parts 0 to k of a value that nothing writes in place.
+  Arg prefix(NodeId id, const Access& access, std::size_t k, NodeId user) {
+    if (k == 0) return part(id, 0, user);
+    const PrefixKey key{id, k, sharers(user)};
+    if (const auto known = prefixes_.find(key); known != prefixes_.end()) return known->second;
+    std::vector<Arg> parts;
+    for (std::size_t j = 0; j <= k; ++j) parts.push_back(part(id, j, user));
+    const NodeId joined = joins_.concatenate_prefix(
+        {.origin = id, .region = placements_.region[user], .dim = access.dim}, parts);
+    return prefixes_[key] = Arg::node(joined);
   }
   Arg part_of_number(NodeId id, std::size_t k, NodeId user) {
     if (!seen_by(user, id).is_partial()) fail_part(id, user);
@@ -583,6 +606,9 @@ class Lowering {
   SideTable<NodeId, Parts> parts_at_;
   std::vector<Arg> parts_;
   std::map<PiecesKey, Pieces> pieces_;
+  // The value, the last part, and who shares them.
+  using PrefixKey = std::tuple<NodeId, std::size_t, std::uint32_t>;
+  std::map<PrefixKey, Arg> prefixes_;
   std::vector<NodeId> numbers_in_parts_;  // from outside: the whole ones may have no user left
   IdSet<NodeId> made_of_sizes_;           // divided nodes
   IdSet<NodeId> wanted_whole_;            // divided nodes, once something asks

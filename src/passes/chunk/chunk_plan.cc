@@ -7,6 +7,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "analysis/flex_attention.h"
 #include "ir/walk.h"
 #include "ops/op.h"
 #include "passes/chunk/chunk_attention.h"
@@ -318,6 +319,13 @@ bool has_divided_groups(const Graph& graph, const ChunkPlan& plan) {
   return false;
 }
 
+// Whether a part leaves out keys by its mask function's word alone: blocks that are seen altogether are not masked.
+bool rests_on_full_blocks(const Graph& graph, const ChunkPlan& plan) {
+  return std::ranges::any_of(plan.placements.attention, [&](const auto& call) {
+    return call.second.prefix && FlexCall::read(graph, graph.step().nodes[call.first])->has_full_blocks();
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
@@ -358,6 +366,7 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
     lines.push_back(
         "assumption: no token attends to one of another part (attention=independent): every border "
         "between parts is one between documents");
+  if (rests_on_full_blocks(graph, plan)) lines.push_back(fmt::format("assumption: {}", kFlexFullBlocks));
   if (has_divided_groups(graph, plan))
     lines.push_back("assumption: the group sizes of each grouped_mm count the rows of each expert");
   return lines;

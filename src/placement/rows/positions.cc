@@ -382,7 +382,9 @@ class Checker {
       if (!numbers_[input].is_own()) return;
       const Access::Kind access = region_ ? placements_.access(user, i).kind : Access::Kind::kWhole;
       if (placements_.placement[input].is_local() || access == Access::Kind::kAny) return;
-      if (access == Access::Kind::kPart && placements_.has_parts_for(input, region_)) return;
+      if ((access == Access::Kind::kPart || access == Access::Kind::kPrefix) &&
+          placements_.has_parts_for(input, region_))
+        return;
       if (placements_.placement[input].is(PlacementKind::kTuple)) return;
       decline(user, input, "wants whole");
     });

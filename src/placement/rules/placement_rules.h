@@ -84,6 +84,10 @@ class PlacementCall {
   void take_slice_like(Operand operand, int dim, const Placement& rows);
   void take_chain(Operand operand) { set(operand, {Access::Kind::kChain, 0}); }
   void take_part(Operand operand) { set(operand, {Access::Kind::kPart, 0}); }
+  // Rows of this part and of all before it.
+  void take_prefix(Operand operand, int dim) {
+    set(operand, {Access::Kind::kPrefix, static_cast<std::int16_t>(dim)});
+  }
   void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
   // The rows of a tensor along `dim` that go with the part, though other extents of it may count tokens, too.
   void take_rows_of(Operand operand, int dim);

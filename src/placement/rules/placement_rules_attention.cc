@@ -4,6 +4,8 @@
 //
 //   whole-kv      each part's queries see the keys and values of all parts: these are taken whole, and their
 //                 gradients are sums over the parts
+//   prefix        each part's queries see the keys and values of their part and of those before it, which are all
+//                 that a causal mask shows them; gradients of a part's keys are sums over this part and those behind
 //   independent   each part's queries see the keys of their part only
 //
 // FlexAttention's mask and score functions are given numbers of rows of the whole model, and a causal mask
@@ -58,8 +60,22 @@ void take_rows(PlacementCall& call, Operand operand, int dim) {
               std::string(kLeaveOut));
 }
 
+constexpr std::string_view kWholeKeys = "use chunk{attention=whole-kv}";
+
+Placement take_earlier_keys(PlacementCall& call, Operand operand, const AttentionCut& cut) {
+  const Placement p = call.of(operand);
+  if (!is_one_slice(p) || p.dim != cut.dim)
+    call.refuse("chunk.attention",
+                fmt::format("'{}' is placed {}, so that parts of it are no keys of earlier tokens",
+                            call.name_of(operand), print_placement(p)),
+                std::string(kWholeKeys));
+  call.take_prefix(operand, cut.dim);
+  return p;
+}
+
 // Keys and values, taken whole where the query's rows see all of them. Returns the placement of a gradient.
 Placement take_keys(PlacementCall& call, Operand operand, AttentionCut& cut) {
+  if (cut.prefix) return take_earlier_keys(call, operand, cut);
   const Placement p = call.of(operand);
   const bool has_part = cut.dim == kBatchDim || cut.keys;
   if (p.is_rows() && (p.dim != cut.dim || p.is_local() || (has_part && !is_one_slice(p))))
@@ -152,6 +168,12 @@ Placement dot_product(PlacementCall& call) {
   if (runs_whole(call, query)) return Placement::whole();
   AttentionCut cut{.dim = divided_dimension(call, query)};
   cut.keys = cut.dim == kSequenceDim && call.options().attention == AttentionMode::kIndependent;
+  if (cut.dim == kSequenceDim && call.options().attention == AttentionMode::kPrefix)
+    call.refuse(
+        "chunk.attention",
+        "attention=prefix is for FlexAttention: kernels of scaled dot product attention differ in which keys "
+        "is_causal hides where queries are fewer than keys",
+        std::string(kWholeKeys) + ", or trace with FlexAttention");
   const Placement key = take_keys(call, named(call, "key"), cut);
   const Placement value = take_keys(call, named(call, "value"), cut);
   const Placement bias = take_bias(call, cut);
@@ -191,12 +213,14 @@ class FlexRule {
     if (runs_whole(call_, query)) return Placement::whole();
     cut_.dim = divided_dimension(call_, query);
     cut_.keys = cut_.dim == kSequenceDim && call_.options().attention == AttentionMode::kIndependent;
+    cut_.prefix = cut_.dim == kSequenceDim && call_.options().attention == AttentionMode::kPrefix;
     const auto flex = FlexCall::read(call_.graph(), call_.node());
     if (!flex)
       call_.refuse("chunk.attention",
                    "its arguments are not those of a FlexAttention call as torch traces it",
                    std::string(kLeaveOut));
     flex_ = *flex;
+    if (cut_.prefix) require_causal();
     const Placement key = take_keys(call_, named(call_, "key"), cut_);
     const Placement value = take_keys(call_, named(call_, "value"), cut_);
     for (const std::string_view rows : {"out", "logsumexp", "grad_out", "grad_logsumexp"})
@@ -212,6 +236,17 @@ class FlexRule {
  private:
   void refuse_mask(std::string problem) {
     call_.refuse("chunk.block-mask", std::move(problem), std::string(kLeaveOut));
+  }
+
+  void require_causal() {
+    const FlexFunction& mask = flex_.functions.back();
+    if (!hides_later_keys(context_, mask))
+      call_.refuse(
+          "chunk.attention",
+          fmt::format("attention=prefix leaves out the keys behind a part, and nothing shows that its mask "
+                      "function '{}' hides from each query the keys behind it",
+                      context_.text(mask.body->name)),
+          std::string(kWholeKeys) + ", or trace with a mask that says q_idx >= kv_idx and whatever else");
   }
 
   // Lengths and block tables. Along the sequence lowering makes them; along the batch they are divided where
