@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/flex_attention.h"
+#include "analysis/regional_tag.h"
 #include "passes/chunk/chunk_block_tables.h"
 #include "passes/chunk/chunk_causal_mask.h"
 #include "passes/chunk/chunk_sizes.h"
@@ -32,13 +33,16 @@ class PartAttention {
                 PartSizes& sizes);
 
   // Gives a part of a divided attention call the mask, functions and captured numbers of the part. `node` has
-  // its arguments else; other nodes are left alone.
+  // its arguments else; other nodes are left alone. A call that is tagged for regional_inductor names its functions by
+  // nodes of its own.
   void adapt(NodeId original, std::size_t part, Node& node);
 
  private:
   // What is rebased, the first row, and how many indices count from it.
   using Key = std::tuple<std::uint32_t, ArgKind, std::uint64_t, std::size_t>;
   struct Use;
+  void adapt_to_rows(NodeId original, std::size_t part, Node& node);
+  void name_own_functions(Node& node);
   void adapt_tables(const Use& use, std::vector<Arg>& mask);
   void adapt_function(const Use& use, const FlexFunction& function, Arg& arg);
   NodeId rebased_source(const Use& use, const FlexFunction& function);
@@ -49,9 +53,11 @@ class PartAttention {
   Graph& out_;
   ChunkWriter& writer_;
   PartSizes& sizes_;
+  const RegionalTag tag_;
   PartBlockTables tables_;
   PartCausalMask causal_;
   std::map<Key, NodeId> sources_;
+  IdSet<NodeId> named_;  // of what names a nested graph: by a tagged call that was written
   std::map<Key, StringId> bodies_;
 };
 
