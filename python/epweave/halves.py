@@ -54,8 +54,8 @@ def partition(graph, policy: str = "exact", *, budget: str | None = None, reshar
         words += ["--budget", budget] if budget is not None else []
         words += ["--reshard", reshard] if reshard is not None else []
         with graph_file(graph) as joint:
-            run("epweave", "partition", joint, *words, timeout=timeout)
             inputs, outputs = _interface(read_file(joint))
+            run("epweave", "partition", joint, *words, timeout=timeout)
         with open(report, encoding="utf-8") as f:
             halves = Halves(*paths, json.load(f), inputs, outputs)
     except BaseException:
@@ -70,6 +70,8 @@ def _interface(message: dict) -> tuple:
     nodes = next(graph for graph in message["graphs"] if not graph.get("name"))["nodes"]
     kind, result = nodes[-1]["args"][0]
     items = result if kind in ("list", "tuple") else [(kind, result)]
+    if other := [item for item, _ in items if item not in ("node", "none")]:
+        raise GraphFileError(f"the step returns a constant ({other[0]}), which no half of a partition has")
     names = [value if item == "node" else None for item, value in items]
     return ([node["name"] for node in nodes if node.get("kind") == "PLACEHOLDER"],
             tuple(names) if kind == "tuple" else names)

@@ -155,8 +155,11 @@ def _export_facts(traced, trainer, dims, rank: int, size: int) -> dict:
 
 def load_rewritten(path: str):
     """The rewritten step as a module; through the halves of a partition where EPWEAVE_PARTITION says so."""
-    policy, _, budget = os.environ.get("EPWEAVE_PARTITION", "").partition(":")
-    return partition(path, policy, budget=budget or None).join() if policy else load(path)
+    words = os.environ.get("EPWEAVE_PARTITION")
+    if not words:
+        return load(path)
+    policy, _, budget = words.partition(":")
+    return partition(path, policy, budget=budget or None).join()
 
 
 def rewrite_step(traced, config, dims, module):

@@ -78,6 +78,43 @@ class Tags(unittest.TestCase):
                 self.assertFalse([x for x in node.all_input_nodes if x.op == "get_attr"], node)
 
 
+def describe(module):
+    """What each call is, in order, and what backward does about its value."""
+    def text(value):
+        if isinstance(value, (list, tuple)):
+            return [text(x) for x in value]
+        if isinstance(value, dict):
+            return {key: text(x) for key, x in value.items()}
+        return str(value)
+    return [(node.name, str(node.target), text(node.args), text(node.kwargs), bool(node.meta.get("autograd_backward")),
+             node.meta["recompute"].name if "recompute" in node.meta else None) for node in module.graph.nodes]
+
+
+class Policies(unittest.TestCase):
+    """Policies of which no pair of traces before and behind torchtitan's passes was recorded."""
+
+    def check(self, pipeline, policy, *passes):
+        from types import SimpleNamespace
+        from torchtitan.experiments.graph_trainer.memory_policy import MEMORY_POLICY_REGISTRY
+        config = SimpleNamespace(compile=SimpleNamespace(cpu_offload_budget_gb=0),
+                                 parallelism=SimpleNamespace(fsdp_reshard_after_forward="default",
+                                                             pipeline_parallel_degree=1))
+        theirs = MEMORY_POLICY_REGISTRY[policy](epweave.load(str(LLAMA)), config=config)
+        for run in passes:
+            theirs = run(theirs)
+        mine, theirs = describe(epweave.rewrite(LLAMA, pipeline).graph), describe(theirs)
+        for a, b in zip(mine, theirs):
+            self.assertEqual(a, b)
+        self.assertEqual(len(mine), len(theirs))
+
+    def test_eager(self):
+        self.check("memory-policy{policy=eager}", "eager")
+
+    def test_host(self):
+        from torchtitan.experiments.graph_trainer.cpu_offload import apply_cpu_offload_pass
+        self.check("memory-policy{policy=sac-and-offload},cpu-offload", "sac_and_offload", apply_cpu_offload_pass)
+
+
 def make_step():
     class Block(torch.nn.Module):
         def __init__(self):
