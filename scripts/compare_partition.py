@@ -5,7 +5,8 @@
 
 G is a joint graph with plain cross-entropy (one seed), normalised. The seed becomes a placeholder `tangents_1`, backward
 calls are tagged for the partitioner, and torch's min_cut_rematerialization_partition runs at memory budget 1. Its saved
-values are compared by name with those of `epweave partition --policy min-cut`; both are priced by epweave's report.
+values, less those that its backward does not read ("torch unread": it drops them, too), are compared by name with those of
+`epweave partition --policy min-cut`; both are priced by epweave's report.
 With a policy other than none, epweave's memory-policy tags the graph for both first.
 
 Needs torch 2.15, no GPU. Exit codes: 0 the same names, 1 others, 2 usage, 3 the graph cannot be loaded.
@@ -73,6 +74,22 @@ def prepare(module):
     return 1
 
 
+def find_read(saved, outputs):
+    """Those of the saved values that backward reads. PyTorch drops the others when it writes the backward graph."""
+    saved, seen, read = set(saved), set(), set()
+    stack = [node for node in outputs if hasattr(node, "all_input_nodes")]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node in saved:
+            read.add(node)
+        else:
+            stack.extend(node.all_input_nodes)
+    return read
+
+
 def partition_with_torch(path, state):
     import epweave_fx
     import torch
@@ -80,11 +97,14 @@ def partition_with_torch(path, state):
 
     module = epweave_fx.load(str(path))
     forward_outputs = prepare(module)
-    saved = []
+    saved, read = [], set()
     choose = partitioners.choose_saved_values_set
 
-    def record(*args, **kwargs):
-        saved.extend(choose(*args, **kwargs))
+    def record(joint_graph, *args, **kwargs):
+        output = next(iter(reversed(joint_graph.nodes)))
+        gradients = output.args[0][forward_outputs:]
+        saved.extend(choose(joint_graph, *args, **kwargs))
+        read.update(find_read(saved, gradients))
         return list(saved)
 
     partitioners.choose_saved_values_set = record
@@ -96,7 +116,7 @@ def partition_with_torch(path, state):
         if not saved:
             raise
         print(f"note: torch chose what to save and then failed: {type(error).__name__}: {error}", file=sys.stderr)
-    return saved, time.perf_counter() - start, torch.__version__
+    return saved, read, time.perf_counter() - start, torch.__version__
 
 
 def list_state(path):
@@ -117,16 +137,17 @@ def partition_with_epweave(epweave, path, policy, folder):
 def compare(options):
     with tempfile.TemporaryDirectory() as folder:
         path = tag_graph(options.epweave, options.graph, options.policy, folder)
-        theirs, torch_seconds, version = partition_with_torch(path, list_state(path))
+        theirs, read, torch_seconds, version = partition_with_torch(path, list_state(path))
         ours, seconds = partition_with_epweave(options.epweave, path, "min-cut", folder)
         exact, _ = partition_with_epweave(options.epweave, path, "exact", folder)
-    tensors = {node.name for node in theirs if node.op != "placeholder" and hasattr(node.meta.get("val"), "shape")}
+    chosen = {node.name for node in theirs if node.op != "placeholder" and hasattr(node.meta.get("val"), "shape")}
+    tensors = chosen & {node.name for node in read}
     # Views of inputs are saved values, too, though their bytes are the input's.
     own = {row["name"] for row in ours["saved"]
            if row["why"] != "an input of the step" and row["kind"] != "symbol"}
     return {
         "graph": str(options.graph), "torch": version, "policy": options.policy,
-        "torch_saved": len(tensors), "epweave_saved": len(own),
+        "torch_saved": len(tensors), "torch_unread": sorted(chosen - tensors), "epweave_saved": len(own),
         "only_torch": sorted(tensors - own), "only_epweave": sorted(own - tensors),
         "torch_seconds": torch_seconds, "epweave_seconds": seconds,
         "min_cut": {key: ours[key] for key in ("saved_bytes", "gathered_bytes", "recompute_seconds", "bound_seconds", "peak_bytes")},
@@ -137,7 +158,7 @@ def compare(options):
 def print_report(report):
     print(f"{report['graph']}, tags of policy {report['policy']}: torch {report['torch']} saves {report['torch_saved']} values, "
           f"epweave {report['epweave_saved']}")
-    for key in ("only_torch", "only_epweave"):
+    for key in ("only_torch", "only_epweave", "torch_unread"):
         if report[key]:
             print(f"  {key.replace('_', ' ')}: {' '.join(report[key])}")
     print(f"  {'':8}{'MiB':>10}{'gathered':>10}{'ms again':>10}{'bound':>10}{'peak MiB':>10}")

@@ -36,6 +36,7 @@ if [ -n "$with_torch" ]; then
   $venv/bin/python scripts/dev/epweave_fx_torch_test.py
   $venv/bin/python scripts/dev/ep_overlap_torch_test.py
   $venv/bin/python scripts/dev/torchtitan_torch_test.py
+  $venv/bin/python -W ignore scripts/dev/memory_torch_test.py
   $venv/bin/python -W ignore scripts/dev/own_model_torch_test.py
   $venv/bin/python -W ignore scripts/dev/pt2_torch_test.py
   $venv/bin/python scripts/dev/check_onnx_form.py --need-onnx --passes testdata/graphs --only 'ep2.1b_remat|_r030.5_schedule'

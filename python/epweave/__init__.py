@@ -15,13 +15,14 @@ from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, I
                      UsageError)
 from .exporter import export
 from .groups import create_process_groups
+from .halves import Halves, partition
 from .labels import annotate
 from .loader import load
 from .programs import find_program
 from .tracing import Step, trace
 
 __all__ = [
-    "DeclinedError", "DeviceError", "Difference", "EpweaveError", "GraphFileError", "InternalError", "Proof",
-    "Report", "Result", "RunError", "Step", "UsageError", "annotate", "create_process_groups", "diff", "export",
-    "find_program", "load", "replay_check", "rewrite", "trace", "verify", "verify_ranks",
+    "DeclinedError", "DeviceError", "Difference", "EpweaveError", "GraphFileError", "Halves", "InternalError",
+    "Proof", "Report", "Result", "RunError", "Step", "UsageError", "annotate", "create_process_groups", "diff", "export",
+    "find_program", "load", "partition", "replay_check", "rewrite", "trace", "verify", "verify_ranks",
 ]

@@ -18,6 +18,7 @@ std::vector<Violation> verify_graph(const Graph& graph) {
   verify_types(graph, found);
   verify_communication(graph, found);
   verify_chunking(graph, found);
+  verify_regional(graph, found);
   verify_provenance(graph, found);
   return found;
 }

@@ -24,12 +24,16 @@
 //                       is that of the group (ops/collective_arguments.h)
 //   chunking (verify_chunking)
 //     chunk-fields      a node with chunk fields has a region and a known role; body nodes have a part
+//   tags (verify_regional)
+//     regional-private  a nested graph that a call tagged for regional_inductor names is named by a node that no other
+//                       call reads (analysis/regional_tag.h)
 //   provenance (verify_provenance), for graphs that a pass made; of the step's nodes
 //     origin-exists     an origin names a node of Graph::origins
 //     origin-covered    every node has a record
 //     origin-target     a kept or moved node, or a body part, has the target of one of its origins, unless
 //                       another record says that a pass made or changed the call
-//     origin-parts      part < parts; a body part says of how many, and no part of an origin exists twice
+//     origin-parts      part < parts; a body part says of how many, and no part of an origin exists twice, but for
+//                       parts of what computes it again
 //
 // Types are checked against what is recorded for a call's inputs, so one wrong type is reported where it is,
 // and where a user's type does not follow from it. Ops without a row or rule, and values without a recorded
@@ -57,6 +61,7 @@ void verify_structure(const Graph& graph, std::vector<Violation>& out);
 void verify_types(const Graph& graph, std::vector<Violation>& out);
 void verify_communication(const Graph& graph, std::vector<Violation>& out);
 void verify_chunking(const Graph& graph, std::vector<Violation>& out);
+void verify_regional(const Graph& graph, std::vector<Violation>& out);
 void verify_provenance(const Graph& graph, std::vector<Violation>& out);
 
 // All of them; only structure if that is broken.

@@ -1,10 +1,11 @@
-// What single nodes and their annotations must satisfy: communication, chunk fields, provenance.
+// What single nodes and their annotations must satisfy: communication, chunk fields, tags, provenance.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_map>
 
 #include "analysis/collectives.h"
+#include "analysis/regional_tag.h"
 #include "analysis/verify_report.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
@@ -177,15 +178,47 @@ void verify_chunking(const Graph& graph, std::vector<Violation>& out) {
   }
 }
 
-// The body parts of a node are 0 .. n-1, each once, in one region. `made` lists the parts met so far.
+void verify_regional(const Graph& graph, std::vector<Violation>& out) {
+  const RegionalTag tag(graph);
+  for (const Body& body : graph.bodies) {
+    SideTable<NodeId, NodeId> first, tagged;  // calls that read a node which names a nested graph
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      if (node.kind != NodeKind::kCall) continue;
+      const bool is_tagged = tag.is_on(*graph.context, node);
+      for_each_input(*graph.context, node, [&](NodeId input) {
+        if (!names_graph(body.nodes[input])) return;
+        if (is_tagged) tagged.at(input) = id;
+        NodeId& reader = first.at(input);
+        if (!reader) reader = id;
+        if (reader == id || !tagged[input]) return;
+        report(graph, body, body.nodes[input], "regional-private",
+               fmt::format("both {} and {} read it; {} is tagged for regional_inductor",
+                           graph.text(body.nodes[reader].name), graph.text(node.name),
+                           graph.text(body.nodes[tagged[input]].name)),
+               out);
+      });
+    }
+  }
+}
+
+// The body parts of a node are 0 .. n-1, each once, in one region; so are those of a copy that computes all of it again
+// (part 0 of 1), which may be divided later. What names a nested graph may be copied for each call that names it. `made`
+// lists the parts met so far.
 void check_body_parts(const Graph& graph, const Node& node,
                       std::unordered_map<std::uint64_t, std::vector<bool>>& made,
                       std::vector<Violation>& out) {
-  for (const Provenance& record : node.provenance) {
-    if (record.role != ProvenanceRole::kBody || record.origins.empty() || record.part >= record.parts)
-      continue;
-    std::vector<bool>& parts =
-        made[std::uint64_t{record.origins.front().index()} << 32 | record.pass.index()];
+  bool is_copy = false;
+  const auto is_body = [](const Provenance& record) { return record.role == ProvenanceRole::kBody; };
+  for (auto at = node.provenance.begin(); at != node.provenance.end(); ++at) {
+    const Provenance& record = *at;
+    if (!is_body(record) || record.origins.empty() || record.part >= record.parts) continue;
+    const std::uint64_t pass = std::uint64_t{record.pass.index()} << 1 | std::uint64_t{is_copy};
+    if (record.parts == 1) {
+      is_copy = true;
+      if (names_graph(node) || std::any_of(at + 1, node.provenance.end(), is_body)) continue;
+    }
+    std::vector<bool>& parts = made[std::uint64_t{record.origins.front().index()} << 32 | pass];
     parts.resize(std::max<std::size_t>(parts.size(), record.parts));
     if (parts[record.part])
       report(graph, graph.step(), node, "origin-parts",

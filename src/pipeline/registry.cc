@@ -26,6 +26,7 @@
 #include "passes/schedule/schedule.h"
 #include "passes/specialize.h"
 #include "passes/symbolize.h"
+#include "passes/tag_regional.h"
 #include "pipeline/pipeline.h"
 
 namespace epweave {
@@ -286,6 +287,29 @@ PassResult run_cpu_offload(const Graph& graph, const Options& options) {
   return cpu_offload(graph, {.prefetch = options.integer("prefetch"), .defer = options.integer("defer")});
 }
 
+std::optional<Json> read_inductor_configs(const Options& options, std::string_view name) {
+  if (!options.has(name)) return std::nullopt;
+  const std::string& path = options.text(name);
+  return parse_inductor_configs(read_text(path), path);
+}
+TagRegionalOptions read_tag_regional_options(const Options& options) {
+  const bool is_flex = options.text("op") == "flex-attention";
+  if (!is_flex && options.has("function-configs"))
+    throw UsageError(
+        fmt::format("option 'function-configs': calls of op '{}' name no functions\n  expected "
+                    "op=flex-attention beside it",
+                    options.text("op")));
+  return {.op = is_flex ? RegionalOp::kFlexAttention : RegionalOp::kRmsNorm,
+          .configs = read_inductor_configs(options, "configs"),
+          .function_configs = read_inductor_configs(options, "function-configs")};
+}
+void check_tag_regional_options(Options& options) {
+  read_tag_regional_options(options);
+}
+PassResult run_tag_regional(const Graph& graph, const Options& options) {
+  return tag_regional(graph, read_tag_regional_options(options));
+}
+
 // The options that chunk shares with presets that contain it.
 const OptionSpec kRoots{"roots", OptionKind::kList, "layers.*.moe",
                         "patterns of module paths, compared component by component; PATTERN:N for N parts"};
@@ -523,6 +547,23 @@ std::vector<PassInfo> make_passes() {
                     .is_optional = true}},
        .run = run_schedule,
        .settle = settle_schedule_options},
+      {.name = "tag-regional",
+       .summary = "tag the calls that torch's regional_inductor shall compile",
+       .options = {{"op",
+                    OptionKind::kChoice,
+                    "flex-attention",
+                    "which calls, with the functions that they name and the elements taken of their results",
+                    {"flex-attention", "rms-norm"}},
+                   {.name = "configs",
+                    .kind = OptionKind::kText,
+                    .help = "a JSON file of Inductor's options for them: {\"max_autotune\": true}",
+                    .is_optional = true},
+                   {.name = "function-configs",
+                    .kind = OptionKind::kText,
+                    .help = "with op=flex-attention: the same for the nodes of the functions",
+                    .is_optional = true}},
+       .run = run_tag_regional,
+       .settle = check_tag_regional_options},
       {.name = "concretize", .summary = "make token symbols numbers", .options = {}, .run = run_concretize},
       {.name = "specialize",
        .summary = "turn a graph that holds for every rank into one rank's",

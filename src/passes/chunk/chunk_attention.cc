@@ -249,10 +249,24 @@ PartAttention::PartAttention(const Graph& graph, const ChunkPlan& plan, Graph& c
       out_(chunked),
       writer_(writer),
       sizes_(sizes),
+      tag_(chunked),
       tables_(chunked, writer),
       causal_(graph, plan, chunked, writer, sizes) {}
 
 void PartAttention::adapt(NodeId original, std::size_t part, Node& node) {
+  adapt_to_rows(original, part, node);
+  if (tag_.is_on(*out_.context, node)) name_own_functions(node);
+}
+
+// Parts of a call that is compiled alone share no node that names a nested graph.
+void PartAttention::name_own_functions(Node& node) {
+  for (NodeId function : list_functions(*out_.context, out_.step(), node))
+    if (!named_.insert(function))
+      replace_function(*out_.context, node, function,
+                       writer_.repeat(function, "regional_inductor compiles each part's call alone"));
+}
+
+void PartAttention::adapt_to_rows(NodeId original, std::size_t part, Node& node) {
   const auto cut = plan_.placements.attention.find(original);
   if (cut == plan_.placements.attention.end()) return;
   if (cut->second.causal) return causal_.adapt(original, part, node);
@@ -445,6 +459,8 @@ NodeId PartAttention::rebased_source(const Use& use, const FlexFunction& functio
   node.source = original.source;
   node.has_custom = original.has_custom;
   node.backward = original.backward;
+  if (original.extra != nullptr && !original.extra->custom.empty())
+    node.extra = out_.context->own(NodeExtra{.custom = original.extra->custom});
   const NodeId id = out_.step().nodes.push_back(std::move(node));
   writer_.keep(id, out_.step().nodes[id].type);
   return sources_[key] = id;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "analysis/flex_attention.h"
+#include "analysis/regional_tag.h"
 #include "passes/chunk/chunk_block_tables.h"
 #include "passes/chunk/chunk_causal_mask.h"
 #include "passes/chunk/chunk_sizes.h"
@@ -40,7 +41,8 @@ class PartAttention {
                 PartSizes& sizes);
 
   // Gives a part of a divided attention call the mask, functions and captured numbers of the part. `node` has
-  // its arguments else; other nodes are left alone.
+  // its arguments else; other nodes are left alone. A call that is tagged for regional_inductor names its functions by
+  // nodes of its own.
   void adapt(NodeId original, std::size_t part, Node& node);
   // Whether a value is a gradient of keys or values of which each part of its call gives summands for all parts
   // before it, too.
@@ -55,6 +57,8 @@ class PartAttention {
   using Key = std::tuple<std::uint32_t, ArgKind, std::uint64_t, std::size_t>;
   struct Use;
   void adapt_lengths(const Use& use, ExprId rows, std::vector<Arg>& mask);
+  void adapt_to_rows(NodeId original, std::size_t part, Node& node);
+  void name_own_functions(Node& node);
   void adapt_tables(const Use& use, std::vector<Arg>& mask);
   struct GradientStep {
     NodeId original;
@@ -76,9 +80,11 @@ class PartAttention {
   Graph& out_;
   ChunkWriter& writer_;
   PartSizes& sizes_;
+  const RegionalTag tag_;
   PartBlockTables tables_;
   PartCausalMask causal_;
   std::map<Key, NodeId> sources_;
+  IdSet<NodeId> named_;  // of what names a nested graph: by a tagged call that was written
   std::map<Key, StringId> bodies_;
 };
 

@@ -105,6 +105,21 @@ Node ChunkWriter::make_again(NodeId original, std::string_view reason) {
   return node;
 }
 
+NodeId ChunkWriter::repeat(NodeId function, std::string_view reason) {
+  Node node = out_.step().nodes[function];
+  if (function.index() < in_.step().nodes.size())
+    append_provenance(context(), node,
+                      {.pass = pass_,
+                       .role = ProvenanceRole::kBody,
+                       .origins = origins_of(node),
+                       .parts = 1,
+                       .reason = out_.intern(reason)});
+  node.name = fresh_name(name(function));
+  const NodeId id = out_.step().nodes.push_back(node);
+  keep(id, node.type);
+  return id;
+}
+
 ArgRange ChunkWriter::memory_format(std::string_view format) {
   return context().args.add(std::vector{Arg::text(out_.intern("memory_format")),
                                         Arg::named(ArgKind::kMemoryFormat, out_.intern(format))});

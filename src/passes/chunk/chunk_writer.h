@@ -42,6 +42,8 @@ class ChunkWriter {
   Node make_part(NodeId original, std::size_t part);
   // A second, whole copy of a region's node, but for its arguments; and why there is one.
   Node make_again(NodeId original, std::string_view reason);
+  // Appends a second node that names the same nested graph, and why there is one.
+  NodeId repeat(NodeId function, std::string_view reason);
   Arg list(const std::vector<Arg>& items) { return context().args.add_tree(ArgKind::kList, items); }
   ArgRange memory_format(std::string_view format);
 

@@ -1,0 +1,174 @@
+"""The two graphs of a partition, and one graph that runs them one after the other."""
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+import weakref
+
+from .errors import GraphFileError
+from .exporter import FILE_FACTS
+from .files import read_file
+from .programs import graph_file, run
+
+
+@dataclasses.dataclass
+class Halves:
+    """A joint graph in two: `forward` and `backward` are paths of files, `report` the JSON of `epweave partition`.
+
+    The files live as long as this object unless `partition` was given paths.
+    """
+
+    forward: str
+    backward: str
+    report: dict
+    inputs: list[str]  # of the joint graph: placeholders, and the nodes that it returns
+    outputs: list[str | None] | tuple[str | None, ...]
+
+    def to_fx(self, *, device: str | None = None) -> tuple:
+        """Both as torch.fx.GraphModules (see `load`). `inputs` and `outputs` in `module.meta["epweave"]` are the roles by
+        which they are wired."""
+        from .loader import load
+        return load(self.forward, device=device), load(self.backward, device=device)
+
+    def join(self, *, device: str | None = None):
+        """One torch.fx.GraphModule with inputs and outputs of the joint graph: forward, then backward."""
+        return join_halves(*self.to_fx(device=device), self.inputs, self.outputs)
+
+
+def partition(graph, policy: str = "exact", *, budget: str | None = None, reshard: str | None = None,
+              forward: str | None = None, backward: str | None = None, timeout: float | None = None) -> Halves:
+    """Split a joint graph (a path, a torch.fx.GraphModule, a `Step` or a `Result`): `epweave partition`.
+
+    The halves are written to `forward` and `backward`, else to temporary files.
+    """
+    folder = tempfile.mkdtemp(prefix="epweave-")
+    try:
+        paths = [os.fspath(path or os.path.join(folder, name))
+                 for path, name in ((forward, "forward.epw"), (backward, "backward.epw"))]
+        report = os.path.join(folder, "report.json")
+        words = ["--policy", policy, "--fwd", paths[0], "--bwd", paths[1], "--report", report, "-q"]
+        words += ["--budget", budget] if budget is not None else []
+        words += ["--reshard", reshard] if reshard is not None else []
+        with graph_file(graph) as joint:
+            inputs, outputs = _interface(read_file(joint))
+            run("epweave", "partition", joint, *words, timeout=timeout)
+        with open(report, encoding="utf-8") as f:
+            halves = Halves(*paths, json.load(f), inputs, outputs)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(halves, shutil.rmtree, folder, ignore_errors=True)
+    return halves
+
+
+def _interface(message: dict) -> tuple:
+    """Names of the placeholders, and of the nodes that the step returns; None for what is no node."""
+    nodes = next(graph for graph in message["graphs"] if not graph.get("name"))["nodes"]
+    kind, result = nodes[-1]["args"][0]
+    items = result if kind in ("list", "tuple") else [(kind, result)]
+    if other := [item for item, _ in items if item not in ("node", "none")]:
+        raise GraphFileError(f"the step returns a constant ({other[0]}), which no half of a partition has")
+    names = [value if item == "node" else None for item, value in items]
+    return ([node["name"] for node in nodes if node.get("kind") == "PLACEHOLDER"],
+            tuple(names) if kind == "tuple" else names)
+
+
+def _roles(module, key: str, count: int) -> list[dict]:
+    roles = module.meta.get(FILE_FACTS, {}).get(key, [])
+    if len(roles) != count:
+        raise GraphFileError(f"{len(roles)} roles for {count} {key}: the graph is no half of `epweave partition`")
+    return roles
+
+
+def _returned(graph) -> list:
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    return list(output.args[0]) if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
+
+
+def _ones_like(graph, tangent):
+    """The gradient of a loss: ones."""
+    import torch
+    value = tangent.meta["val"]
+    if any(not isinstance(size, int) for size in value.shape):
+        raise GraphFileError(f"tangent {tangent.name} has a size that is no number: the caller must give it")
+    node = graph.call_function(torch.ops.aten.ones.default, (list(value.shape),),
+                               {"dtype": value.dtype, "device": value.device})
+    node.meta["val"] = value
+    return node
+
+
+class _Joiner:
+    """Copies two halves into one graph. Values have their names in the joint graph."""
+
+    def __init__(self, inputs: list[str]):
+        import torch
+        self.graph, self.root = torch.fx.Graph(), torch.nn.Module()
+        self.inputs = {name: self.graph.placeholder(name) for name in inputs}
+        self.saved, self.results = {}, {}
+
+    def append(self, half) -> None:
+        placeholders = [node for node in half.graph.nodes if node.op == "placeholder"]
+        given = {node: self.argument(node, role)
+                 for node, role in zip(placeholders, _roles(half, "inputs", len(placeholders)))}
+        for node in half.graph.nodes:
+            if node.op == "get_attr":
+                self.take_attribute(half, node.target)
+        self.graph.graph_copy(half.graph, given)
+        returned = _returned(half.graph)
+        for node, role in zip(returned, _roles(half, "outputs", len(returned))):
+            value = given.get(node)
+            if role.get("role") == "saved":
+                self.saved[role["fqn"]] = value
+            elif node is not None:
+                self.results.setdefault(node.name, value)
+
+    def argument(self, node, role: dict):
+        if role.get("role") == "saved":
+            return self.saved[role["fqn"] if "fqn" in role else role["name"]]
+        if role.get("role") == "tangent" and role["name"] not in self.inputs:
+            return _ones_like(self.graph, node)
+        value = self.inputs[role["name"]]
+        if not value.meta:
+            value.meta = dict(node.meta)
+        return value
+
+    def take_attribute(self, half, target: str) -> None:
+        import torch
+        from .operators import attribute_at
+        value, root = attribute_at(half, target), self.root
+        *owners, last = target.split(".")
+        for owner in owners:
+            if not hasattr(root, owner):
+                root.add_module(owner, torch.nn.Module())
+            root = getattr(root, owner)
+        if hasattr(root, last):
+            return
+        if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+            root.register_buffer(last, value)
+        else:
+            setattr(root, last, value)
+
+
+def join_halves(forward, backward, inputs: list[str], outputs):
+    """The torch.fx.GraphModule that runs `forward`, then `backward`, wired by their roles.
+
+    `inputs` and `outputs` name the placeholders of the joint graph and what it returns. A tangent that is no input of
+    the joint graph is ones: the gradient of a loss inside.
+    """
+    import torch
+    joiner = _Joiner(inputs)
+    try:
+        joiner.append(forward)
+        joiner.append(backward)
+    except KeyError as error:
+        raise GraphFileError(f"{error.args[0]} is neither an input of the joint graph nor saved by the forward half: the"
+                             " halves are of different graphs") from None
+    values = {**joiner.inputs, **joiner.results}
+    joiner.graph.output(type(outputs)(None if name is None else values[name] for name in outputs))
+    joiner.graph.lint()
+    module = torch.fx.GraphModule(joiner.root, joiner.graph)
+    module.meta[FILE_FACTS] = {"process_groups": forward.meta[FILE_FACTS].get("process_groups", [])}
+    return module

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Tags for regional_inductor, and halves of a partition, in PyTorch. Needs torch and torchtitan.
+
+Tags are compared node by node with torchtitan's own passes on traces of Llama 3 and DeepSeek-V3, and so are the modules that
+torch's regional_inductor takes out. Halves are executed, each on its own, wired by their roles.
+"""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+import epweave  # noqa: E402
+from epweave.operators import attribute_at  # noqa: E402
+
+LLAMA = ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
+DEEPSEEK = ROOT / "testdata/graphs/dsv3_debug_ep2_static.1b_remat.epw.gz"
+CONFIGS = {"max_autotune": True, "coordinate_descent_tuning": True, "triton.cudagraphs": False}
+
+
+def list_metadata(module):
+    """`custom` of all nodes, those in nested graphs, too."""
+    found = []
+    for node in module.graph.nodes:
+        found.append((node.name, node.meta.get("custom")))
+        if node.op == "get_attr" and isinstance(nested := attribute_at(module, node.target), torch.fx.GraphModule):
+            found += [(f"{node.target}.{name}", custom) for name, custom in list_metadata(nested)]
+    return found
+
+
+def list_regions(module):
+    """The nodes of each module that regional_inductor compiles."""
+    from torch.fx.passes.regional_inductor import _create_inductor_marked_regions
+    module = _create_inductor_marked_regions(module)
+    return [[(node.op, node.name, str(node.target)) for node in region.graph.nodes] for name, region in
+            module.named_children() if name.startswith("__marked_inductor_submod")]
+
+
+class Tags(unittest.TestCase):
+    def check(self, graph, pipeline, annotate):
+        mine, theirs = epweave.rewrite(graph, pipeline).graph, epweave.load(str(graph))
+        annotate(theirs)
+        self.assertEqual(list_metadata(mine), list_metadata(theirs))
+        regions = list_regions(mine)
+        self.assertEqual(regions, list_regions(theirs))
+        return [node for region in regions for node in region]
+
+    def test_flex_attention(self):
+        from torchtitan.experiments.graph_trainer.inductor_passes import \
+            annotate_flex_attention_for_regional_inductor_pass as annotate
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as configs:
+            configs.write(str(CONFIGS).replace("'", '"').replace("True", "true").replace("False", "false"))
+            configs.flush()
+            for graph, calls in ((LLAMA, 12), (DEEPSEEK, 12)):
+                with self.subTest(graph=graph.name):
+                    taken = self.check(graph, f"tag-regional{{configs={configs.name}}}",
+                                       lambda module: annotate(module, flex_compile_config=CONFIGS))
+                    self.assertEqual(sum("flex_attention" in target for _, _, target in taken), calls)
+
+    def test_rms_norm(self):
+        from torchtitan.experiments.graph_trainer.performance_passes import \
+            annotate_rmsnorm_for_regional_inductor_pass as annotate
+        taken = self.check(LLAMA, "tag-regional{op=rms-norm}", annotate)
+        self.assertEqual(sum("_fused_rms_norm" in target for _, _, target in taken), 26)
+
+    def test_copies_of_recomputation_keep_their_functions(self):
+        """A graph among the inputs of a region would stop Inductor: each call finds its functions beside it."""
+        module = epweave.rewrite(LLAMA, "tag-regional,memory-policy{policy=full},recompute").graph
+        regions = list_regions(module)
+        calls = sum("flex_attention" in target for region in regions for _, _, target in region)
+        functions = sum(op == "get_attr" for region in regions for op, _, _ in region)
+        self.assertEqual((calls, functions), (18, 6 * 2 + 6 * 2 + 6 * 3))  # score, mask; again; backward's three
+        for node in module.graph.nodes:
+            if node.op == "call_module":
+                self.assertFalse([x for x in node.all_input_nodes if x.op == "get_attr"], node)
+
+
+def describe(module):
+    """What each call is, in order, and what backward does about its value."""
+    def text(value):
+        if isinstance(value, (list, tuple)):
+            return [text(x) for x in value]
+        if isinstance(value, dict):
+            return {key: text(x) for key, x in value.items()}
+        return str(value)
+    return [(node.name, str(node.target), text(node.args), text(node.kwargs), bool(node.meta.get("autograd_backward")),
+             node.meta["recompute"].name if "recompute" in node.meta else None) for node in module.graph.nodes]
+
+
+class Policies(unittest.TestCase):
+    """Policies of which no pair of traces before and behind torchtitan's passes was recorded."""
+
+    def check(self, pipeline, policy, *passes):
+        from types import SimpleNamespace
+        from torchtitan.experiments.graph_trainer.memory_policy import MEMORY_POLICY_REGISTRY
+        config = SimpleNamespace(compile=SimpleNamespace(cpu_offload_budget_gb=0),
+                                 parallelism=SimpleNamespace(fsdp_reshard_after_forward="default",
+                                                             pipeline_parallel_degree=1))
+        theirs = MEMORY_POLICY_REGISTRY[policy](epweave.load(str(LLAMA)), config=config)
+        for run in passes:
+            theirs = run(theirs)
+        mine, theirs = describe(epweave.rewrite(LLAMA, pipeline).graph), describe(theirs)
+        for a, b in zip(mine, theirs):
+            self.assertEqual(a, b)
+        self.assertEqual(len(mine), len(theirs))
+
+    def test_eager(self):
+        self.check("memory-policy{policy=eager}", "eager")
+
+    def test_host(self):
+        from torchtitan.experiments.graph_trainer.cpu_offload import apply_cpu_offload_pass
+        self.check("memory-policy{policy=sac-and-offload},cpu-offload", "sac_and_offload", apply_cpu_offload_pass)
+
+
+def make_step():
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.up, self.down = (torch.nn.RMSNorm(16), torch.nn.Linear(16, 32),
+                                             torch.nn.Linear(32, 16))
+
+        def forward(self, x):
+            return x + self.down(torch.nn.functional.silu(self.up(self.norm(x))))
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.layers, self.head = (torch.nn.Embedding(32, 16), torch.nn.ModuleList([Block(), Block()]),
+                                                  torch.nn.Linear(16, 32, bias=False))
+            self.head.weight = self.embed.weight  # tied
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(x)
+
+    def step(model, tokens, labels):
+        return torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten())
+
+    torch.manual_seed(0)
+    model, tokens = Model(), torch.randint(32, (4, 9))
+    inputs = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    traced = epweave.trace(step, model, inputs)
+    state = dict(model.named_parameters(remove_duplicate=False))
+    return traced, [*(state[name].detach() for name in traced.state), *inputs]
+
+
+def run_halves(forward, backward, names, values):
+    """Runs both as they stand: what a caller reads off their roles."""
+    joint = dict(zip(names, values))
+    facts = [half.meta["epweave"] for half in (forward, backward)]
+    results = forward(*(joint[role["name"]] for role in facts[0]["inputs"]))
+    outputs, saved = [], {}
+    for role, value in zip(facts[0]["outputs"], results):
+        if role["role"] == "saved":
+            saved[role["fqn"]] = value
+        else:
+            outputs.append(value)
+    given = []
+    for role in facts[1]["inputs"]:
+        kind = role["role"]
+        given.append(saved[role["name"]] if kind == "saved" else torch.ones(()) if kind == "tangent"
+                     else joint[role["name"]])
+    return outputs, list(backward(*given)), saved
+
+
+class HalvesRun(unittest.TestCase):
+    def test_each_policy_has_the_bits_of_the_joint_graph(self):
+        step, values = make_step()
+        wanted = step.graph(*values)
+        names = [node.name for node in step.graph.graph.nodes if node.op == "placeholder"]
+        for words in (("min-cut",), ("exact",), ("exact", "0"), ("tags",)):
+            with self.subTest(words):
+                graph = step
+                if words == ("tags",):
+                    graph = epweave.rewrite(step, "memory-policy{policy=full}")
+                halves = epweave.partition(graph, words[0], budget=words[1] if len(words) > 1 else None)
+                outputs, gradients, saved = run_halves(*halves.to_fx(), names, values)
+                joined = halves.join()(*values)
+                self.assertEqual(len(outputs) + len(gradients), len(wanted))
+                for a, b, c in zip(outputs + gradients, wanted, joined):
+                    self.assertTrue(torch.equal(a, b) and torch.equal(b, c))
+                self.assertGreater(len(saved), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
