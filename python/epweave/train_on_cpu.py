@@ -232,8 +232,8 @@ def train_rank(options, folder: pathlib.Path) -> dict:
     import torch
     import torch.distributed as dist
     rank = int(os.environ["RANK"])
-    traces = count_traces()
     trainer = set_up(options, "gloo", init_method=f"file://{folder}/rendezvous", rank=rank)
+    traces = count_traces()
     model = trainer.model_parts[0]
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, foreach=False)
     losses, norms, seconds = [], [], []

@@ -94,8 +94,7 @@ class ContentWriter {
     put("body {}\n", graph_.text(body.name));
     for (const auto [id, node] : walk(context_, body)) {
       positions_.at(id) = count_++;
-      put("{} {}", static_cast<int>(node.kind),
-                           node.kind == NodeKind::kCall ? graph_.text(node.target) : "");
+      put("{} {}", static_cast<int>(node.kind), node.kind == NodeKind::kCall ? graph_.text(node.target) : "");
       position_ = node.op != nullptr ? node.op->find_param("group_name") : std::nullopt;
       write_range(node.args, true);
       position_.reset();
@@ -122,10 +121,11 @@ class ContentWriter {
       put(" bind {}", graph_.text(binding.symbol));
       write_range(binding.path, false);
     }
-    for (const auto& [symbol, value] : node.extra->chunk_hints) put(" hint {}={}", graph_.text(symbol), value);
+    for (const auto& [symbol, value] : node.extra->chunk_hints)
+      put(" hint {}={}", graph_.text(symbol), value);
     if (node.extra->py_type) put(" py_type {}", graph_.text(node.extra->py_type));
     if (node.extra->example_type) write_type(node.extra->example_type);
-    write_range(node.extra->custom, false);
+    if (node.extra->custom.count != 0) write_range(node.extra->custom, false);
     write_meta(node.extra->meta);
   }
 
@@ -140,14 +140,16 @@ class ContentWriter {
     }
   }
   static bool is_account(std::string_view key) {
-    static constexpr std::string_view kAccounts[] = {"stack_trace",     "from_node",           "source_fn_stack",
-                                                     "nn_module_stack", "fwd_nn_module_stack", "original_aten"};
+    static constexpr std::string_view kAccounts[] = {"stack_trace",         "from_node",
+                                                     "source_fn_stack",     "nn_module_stack",
+                                                     "fwd_nn_module_stack", "original_aten"};
     return key.starts_with("bucketing_") || std::ranges::find(kAccounts, key) != std::end(kAccounts);
   }
   bool holds_description(Arg value) const {
     if (value.is(ArgKind::kOpaque)) return true;
     if (!value.is_tree()) return false;
-    return std::ranges::any_of(context_.args.children(value), [&](Arg item) { return holds_description(item); });
+    return std::ranges::any_of(context_.args.children(value),
+                               [&](Arg item) { return holds_description(item); });
   }
 
   void write_role(const InputRole& input) {
@@ -160,8 +162,7 @@ class ContentWriter {
     const auto expressions = [&](const std::vector<ExprId>& all) {
       for (ExprId e : all) put(" {};", context_.exprs.text(e));
     };
-    put("{} [{}, {}]", graph_.text(symbol.name), expression(symbol.lower),
-                         expression(symbol.upper));
+    put("{} [{}, {}]", graph_.text(symbol.name), expression(symbol.lower), expression(symbol.upper));
     if (symbol.hint) put(" hint {}", *symbol.hint);
     if (symbol.size_like) text_ += " size_like";
     if (symbol.unbacked) text_ += *symbol.unbacked ? " unbacked" : " backed";
@@ -234,8 +235,7 @@ class ContentWriter {
   // What print_type leaves out of a tensor's type.
   void write_tensor_notes(const Type& type) {
     if (type.kind == TypeKind::kTensor && type.tensor.requires_grad) text_ += " requires_grad";
-    if (type.kind == TypeKind::kTensor && type.tensor.subclass)
-      put(" {}", graph_.text(type.tensor.subclass));
+    if (type.kind == TypeKind::kTensor && type.tensor.subclass) put(" {}", graph_.text(type.tensor.subclass));
     for (TypeId element : type.elements)
       if (element) write_tensor_notes(context_.types[element]);
   }
@@ -285,7 +285,7 @@ class ContentWriter {
   std::uint32_t count_ = 0;
   SideTable<NodeId, std::uint32_t> positions_;
   SideTable<TypeId, std::string> type_texts_;  // of those written before
-  std::optional<std::size_t> position_;  // of the argument that names the group
+  std::optional<std::size_t> position_;        // of the argument that names the group
   const GroupTexts& groups_;
 };
 
@@ -355,7 +355,8 @@ void add_info(const Graph& graph, HashBytes hash, Fingerprint& made) {
     const auto field = std::ranges::find(kFields, key, [](const auto& f) { return f.first; });
     std::string text = print_data(context, entries[i + 1]);
     if (text.size() > kLongestText) text = hash(text);
-    made[field != std::end(kFields) ? std::string(field->second) : fmt::format("info.{}", key)] = std::move(text);
+    made[field != std::end(kFields) ? std::string(field->second) : fmt::format("info.{}", key)] =
+        std::move(text);
   }
 }
 
