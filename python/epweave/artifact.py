@@ -71,12 +71,12 @@ def _config_words(config: dict | None) -> list[str]:
     return [word for key, value in sorted((config or {}).items()) for word in ("--config", f"{key}={value}")]
 
 
-def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None, repair: bool = False, config: dict | None = None,
-                  info: dict | None = None, **facts) -> dict[str, str]:
+def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None, repair: bool = False,
+                  config: dict | None = None, info: dict | None = None, **facts) -> dict[str, str]:
     """Write a traced step as an artifact that every rank can load; returns its fingerprint, by field.
 
-    `traced` is torchtitan's TracedResult: its graph, or `graph` in its place, and how it is called. `facts` are those of `export`: inputs,
-    outputs, process_groups, symbols. `pipeline` is run over it first; with `repair`, numbers of one rank that are
+    `traced` is torchtitan's TracedResult: its graph, or `graph` in its place, and how it is called. `facts` are those
+    of `export`: inputs, outputs, process_groups, symbols. `pipeline` is run over it first; with `repair`, numbers of one rank that are
     proved to be are replaced before (`epweave generalize --repair`). `config` are key/values that the run which loads
     it must have, too. The file is a graph that every command reads; it is written whole or not at all.
 
@@ -84,7 +84,8 @@ def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None,
     """
     with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
         step = os.path.join(folder, "step.epw")
-        export(traced.gm if graph is None else graph, step, info={**(info or {}), CALLING: encode_calling(traced)}, **facts)
+        info = {**(info or {}), CALLING: encode_calling(traced)}
+        export(traced.gm if graph is None else graph, step, info=info, **facts)
         if repair:
             step = _repair(step, os.path.join(folder, "repaired.epw"))
         if pipeline:

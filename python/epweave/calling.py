@@ -89,7 +89,8 @@ def _globals_of(module: str) -> dict:
 def _encode_function(x) -> dict:
     """A function that closes over nothing, with its defaults where they are plain."""
     code = _encode_code(x.__code__, x.__module__, x.__qualname__)
-    return {"function": code, "name": x.__name__, "defaults": encode(x.__defaults__), "keywords": encode(x.__kwdefaults__)}
+    return {"function": code, "name": x.__name__, "defaults": encode(x.__defaults__),
+            "keywords": encode(x.__kwdefaults__)}
 
 
 def _decode_function(x: dict):

@@ -67,7 +67,8 @@ class MismatchError(EpweaveError):
     def __init__(self, what: str, mismatches: list[dict]):
         def text(value) -> str:
             return "nothing" if value is None else str(value)
-        rows = [f'{x["field"]}: the artifact has {text(x["artifact"])}, here it is {text(x["here"])}' for x in mismatches]
+        rows = [f'{x["field"]}: the artifact has {text(x["artifact"])}, here it is {text(x["here"])}'
+                for x in mismatches]
         super().__init__("\n  ".join([f"{what}: does not fit this run:", *rows]), id="artifact.mismatch",
                          remedy="make the artifact again with the configuration of this run")
         self.what, self.mismatches = what, mismatches

@@ -39,7 +39,8 @@ def _text(x) -> str:
 
 
 def _fields(x) -> dict:
-    return {f.name: getattr(x, f.name) for f in dataclasses.fields(x) if not f.name.startswith("_") and hasattr(x, f.name)}
+    names = [f.name for f in dataclasses.fields(x) if not f.name.startswith("_") and hasattr(x, f.name)]
+    return {name: getattr(x, name) for name in names}
 
 
 def flatten(name: str, x, leave_out: tuple[str, ...] = ()) -> dict[str, str]:
@@ -71,17 +72,19 @@ def describe_state(model) -> str:
                           ("buffer", model.named_buffers(remove_duplicate=False))):
         for name, x in entries:
             mesh = getattr(x, "device_mesh", None)
-            placed = "" if mesh is None else f"{[str(p) for p in x.placements]} {mesh.mesh_dim_names} {tuple(mesh.shape)}"
+            placed = ""
+            if mesh is not None:
+                placed = f"{[str(p) for p in x.placements]} {mesh.mesh_dim_names} {tuple(mesh.shape)}"
             rows.append(f"{kind} {name} {tuple(x.shape)} {x.dtype} {x.requires_grad} {placed}")
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:16]
 
 
 def describe_job(trainer, pipeline: str) -> dict[str, str]:
-    """The key/values of a trainer: model, training, parallelism, memory policy, compile options, loss, versions, modes."""
+    """The key/values of a trainer: model, training, parallelism, memory policy, compile options, loss, versions."""
     import torch
     config, dims, model = trainer.config, trainer.parallel_dims, trainer.model_parts[0]
-    out = {"pipeline": pipeline, "torch": str(torch.__version__), "torchtitan": importlib.metadata.version("torchtitan"),
-           "device": trainer.device.type, "state": describe_state(model),
+    out = {"pipeline": pipeline, "torch": str(torch.__version__),
+           "torchtitan": importlib.metadata.version("torchtitan"), "device": trainer.device.type, "state": describe_state(model),
            "deterministic": str(torch.are_deterministic_algorithms_enabled()),
            "default_dtype": str(torch.get_default_dtype()), "world_size": str(dims.world_size)}
     out |= flatten("model", config.model_spec.model)

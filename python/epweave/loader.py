@@ -486,7 +486,7 @@ def load(path: str, *, rank: int | None = None, meshes=None, device: str | None 
     A graph for all ranks becomes that of `rank` (`epweave specialize`). `meshes`, a list of
     this process's DeviceMeshes, says what its groups are called here: each group of the file
     becomes the one with the same members, and constant meshes become these; `rank` is then
-    this process's by default. A group or mesh that is in use and in none of them is an error.
+    this process's by default. A group that is in use and in none of them is an error.
 
     Otherwise device meshes become MeshPlaceholder objects, and process groups that torch.distributed
     does not know ProcessGroupPlaceholder objects; both export as what they stand for. The

@@ -51,8 +51,9 @@ class LiveMeshes:
         if found is None:
             row = next((x for x in self.table if x["name"] == group), {})
             axes = ", ".join(row.get("axes", ())) or "no axis"
-            raise GraphFileError(f"uses process group {group} ({axes}; ranks {list(row.get('ranks', ()))}), which is in none"
-                                 " of the meshes of this process", remedy="give the mesh of that axis, too")
+            ranks = list(row.get("ranks", ()))
+            raise GraphFileError(f"uses process group {group} ({axes}; ranks {ranks}), which is in none of the meshes of"
+                                 " this process", remedy="give the mesh of that axis, too")
         return found
 
     def mesh(self, placeholder):

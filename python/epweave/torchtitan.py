@@ -191,7 +191,7 @@ class Precompiled(SystemExit):
 
 def _require_no_passes_behind() -> None:
     if os.environ.get("EPWEAVE_AFTER"):
-        raise UsageError("an artifact holds the step as epweave leaves it, and EPWEAVE_AFTER names passes to run behind",
+        raise UsageError("an artifact holds the step as epweave leaves it, and EPWEAVE_AFTER names passes to run after",
                          remedy="run them before it (EPWEAVE_BEFORE), or trace on each rank")
 
 
@@ -222,7 +222,7 @@ def live_meshes(dims) -> list:
 
 
 def load_step(trainer, folder: str) -> Artifact:
-    """The artifact of `folder` as this rank runs it. Stops all ranks where one has another, or one that does not fit."""
+    """The artifact of `folder` as this rank runs it. Stops all ranks where one has another, or one that is stale."""
     _require_no_passes_behind()
     dims, ranks = trainer.parallel_dims, Ranks()
     try:
@@ -258,8 +258,8 @@ def check_fingerprints(ranks: Ranks) -> None:
         marks = [hashlib.sha256(json.dumps(x, sort_keys=True).encode()).hexdigest()[:16] for x in (all_of[0], other)]
         rows = [f"{field}: rank 0 has {all_of[0].get(field)}, rank {rank} has {other.get(field)}"
                 for field in sorted({**all_of[0], **other}) if all_of[0].get(field) != other.get(field)]
-        raise RunError("\n  ".join([f"the ranks have different artifacts: rank 0 one of fingerprint {marks[0]}, rank {rank}"
-                                    f" one of {marks[1]}:", *rows]), remedy="give all ranks the same file")
+        message = f"the ranks have different artifacts: rank 0 one of fingerprint {marks[0]}, rank {rank} one of {marks[1]}:"
+        raise RunError("\n  ".join([message, *rows]), remedy="give all ranks the same file")
 
 
 def construct_passes(traced, config, *, parallel_dims=None) -> list:

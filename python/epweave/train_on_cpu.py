@@ -10,8 +10,8 @@ hash of all parameters of all ranks after the last step. Needs torch 2.15 and to
     python -m epweave.torchtitan --model deepseek_v3 --cpu --world 2 --precompile DIR
     python -m epweave.torchtitan --model deepseek_v3 --cpu --world 2 --compare epweave,artifact --artifact DIR
 
-The first traces once, in one process, for all ranks, and writes an artifact; in the second, ranks of the pipeline `artifact`
-load it and trace nothing.
+The first traces once, in one process, for all ranks, and writes an artifact; in the second, the ranks of the pipeline
+`artifact` load it and trace nothing.
 
 Exit codes: 0 fine, 1 a rank failed, 2 usage.
 """
