@@ -5,7 +5,8 @@ This is the package `epweave` (python/ here, or installed with pip) under the na
 single file that it was. As a module:
 
     epweave_fx.export(graph_module, path, ...)   torch.fx.GraphModule -> graph file
-    epweave_fx.load(path, device=None)           graph file -> torch.fx.GraphModule
+    epweave_fx.load(path, device=None)           graph file -> torch.fx.GraphModule; with rank=, that rank's
+    epweave_fx.load_artifact(path, config)       artifact -> what torchtitan's run_traced needs
     epweave_fx.create_process_groups(module)     make the groups that passes added to its table
     epweave_fx.read_file(path)                   graph file -> File message
     epweave_fx.write_file(message, path)         File message -> graph file

@@ -35,6 +35,7 @@ if [ -n "$with_torch" ]; then
   fi
   $venv/bin/python scripts/dev/epweave_fx_torch_test.py
   $venv/bin/python scripts/dev/ep_overlap_torch_test.py
+  $venv/bin/python -W ignore scripts/dev/artifact_torch_test.py
   $venv/bin/python scripts/dev/torchtitan_torch_test.py
   $venv/bin/python -W ignore scripts/dev/memory_torch_test.py
   $venv/bin/python -W ignore scripts/dev/own_model_torch_test.py

@@ -11,8 +11,9 @@ torch is imported by what needs it only (`export`, `load`, `Result.graph`), torc
 from __future__ import annotations
 
 from .api import Difference, Proof, Report, Result, diff, replay_check, rewrite, verify, verify_ranks
-from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, RunError,
-                     UsageError)
+from .artifact import Artifact, check_artifact, load_artifact, save_artifact
+from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, MismatchError,
+                     RunError, UsageError)
 from .exporter import export
 from .groups import create_process_groups
 from .halves import Halves, partition
@@ -22,7 +23,8 @@ from .programs import find_program
 from .tracing import Step, trace
 
 __all__ = [
-    "DeclinedError", "DeviceError", "Difference", "EpweaveError", "GraphFileError", "Halves", "InternalError",
-    "Proof", "Report", "Result", "RunError", "Step", "UsageError", "annotate", "create_process_groups", "diff", "export",
-    "find_program", "load", "partition", "replay_check", "rewrite", "trace", "verify", "verify_ranks",
+    "Artifact", "DeclinedError", "DeviceError", "Difference", "EpweaveError", "GraphFileError", "Halves", "InternalError",
+    "MismatchError", "Proof", "Report", "Result", "RunError", "Step", "UsageError", "annotate", "check_artifact",
+    "create_process_groups", "diff", "export", "find_program", "load", "load_artifact", "partition", "replay_check",
+    "rewrite", "save_artifact", "trace", "verify", "verify_ranks",
 ]

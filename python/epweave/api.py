@@ -110,6 +110,12 @@ def _rewrite_into(folder: str, graph, choice: list[str], output: str | None, ver
     return result
 
 
+def words_of_pipeline(pipeline: str) -> dict:
+    """The keywords of `rewrite` for a pipeline, or a preset with options."""
+    presets = {x["name"] for x in run("epweave", "passes")[0]["presets"]}
+    return {"preset": pipeline} if pipeline.partition("{")[0] in presets else {"pipeline": pipeline}
+
+
 @dataclasses.dataclass
 class Report:
     """A program's verdict: true where it is good. `details` is the program's JSON."""

@@ -56,6 +56,27 @@ class RunError(EpweaveError):
     exit_code = 1
 
 
+class MismatchError(EpweaveError):
+    """An artifact does not fit the run that loads it.
+
+    `mismatches` has for each field {"field", "artifact", "here"}; a value is None where the field is missing.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, mismatches: list[dict]):
+        def text(value) -> str:
+            return "nothing" if value is None else str(value)
+        rows = [f'{x["field"]}: the artifact has {text(x["artifact"])}, here it is {text(x["here"])}'
+                for x in mismatches]
+        super().__init__("\n  ".join([f"{what}: does not fit this run:", *rows]), id="artifact.mismatch",
+                         remedy="make the artifact again with the configuration of this run")
+        self.what, self.mismatches = what, mismatches
+
+    def within(self, where: str, **facts):
+        return MismatchError(f"{where}: {self.what}", self.mismatches)
+
+
 class DeviceError(EpweaveError):
     """The device that was asked for is not there."""
 

@@ -3,15 +3,19 @@ from __future__ import annotations
 
 import ast
 import collections
+import os
 import re
+import tempfile
 
 from .collector import held
 from .dump import OP_OF_KIND
 from .errors import GraphFileError
 from .exporter import DERIVED_TENSOR_META, FILE_FACTS, tensor_meta_of
 from .files import read_file
+from .meshes import LiveMeshes, own_rank
 from .operators import (MeshPlaceholder, OpaquePlaceholder, ProcessGroupPlaceholder, find_operator,
                         imported)
+from .programs import run
 from .values import NONE, get_meta, is_number, real_of
 
 
@@ -90,14 +94,14 @@ class Expressions:
 
 
 class Loader:
-    """Turns a File message into a live GraphModule."""
+    """Turns a File message into a live GraphModule. `live` says what groups and meshes are in this process."""
 
-    def __init__(self, message: dict, device: str | None):
+    def __init__(self, message: dict, device: str | None, live: LiveMeshes | None = None):
         import torch
         from torch._subclasses import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
         self.torch = torch
-        self.message = message
+        self.message, self.live = message, live
         self.device_override = None if device is None else str(torch.device(device))
         self.expressions = Expressions(message.get("symbols", []))
         self.env = ShapeEnv()
@@ -236,9 +240,10 @@ class Loader:
         if kind == "graph":
             return self.module(x)
         if kind == "mesh":
-            return MeshPlaceholder(*(self.value(y, nodes) for y in x))
+            mesh = MeshPlaceholder(*(self.value(y, nodes) for y in x))
+            return mesh if self.live is None else self.live.mesh(mesh)
         if kind == "process_group":
-            return self.process_group(x)
+            return self.process_group(x if self.live is None else self.live.name(x))
         if kind == "operator":
             return self.operator(x)
         if kind == "tensor":
@@ -394,9 +399,12 @@ class Loader:
             target = self.operator(target)
         elif kind == "GET_ATTR":
             self.set_attribute(root, target, x)
+        args = tuple(self.value(a, nodes) for a in x.get("args", ()))
+        kwargs = {k["name"]: self.value(k["value"], nodes) for k in x.get("kwargs", ())}
+        if self.live is not None and kind == "CALL":
+            args, kwargs = self.live.rename(target, args, kwargs)
         node = graph.create_node(
-            OP_OF_KIND[kind], target, tuple(self.value(a, nodes) for a in x.get("args", ())),
-            {k["name"]: self.value(k["value"], nodes) for k in x.get("kwargs", ())}, name=x["name"],
+            OP_OF_KIND[kind], target, args, kwargs, name=x["name"],
             type_expr=imported(x["py_type"]) if "py_type" in x else None)
         if node.name != x["name"]:
             node.name = x["name"]
@@ -457,6 +465,8 @@ class Loader:
             key: self.message[key]
             for key in ("info", "inputs", "outputs", "process_groups", "passes", "origins")
             if key in self.message}
+        if self.live is not None:
+            module.meta[FILE_FACTS]["process_groups"] = self.live.rows()
         nodes = self.graphs[None].get("nodes", ())
         records = {x["name"]: x["provenance"] for x in nodes if x.get("provenance")}
         if records:
@@ -465,7 +475,7 @@ class Loader:
         return module
 
 
-def load(path: str, *, device: str | None = None):
+def load(path: str, *, rank: int | None = None, meshes=None, device: str | None = None):
     """The torch.fx.GraphModule in a graph file.
 
     Recorded values are FakeTensors and symbolic scalars of one FakeTensorMode, whose
@@ -473,19 +483,36 @@ def load(path: str, *, device: str | None = None):
     tensors with recorded values are real. With `device`, every device argument and recorded
     device becomes that one, so that a graph traced for CUDA runs on the CPU.
 
-    Device meshes become MeshPlaceholder objects, and process groups that torch.distributed
+    A graph for all ranks becomes that of `rank` (`epweave specialize`). `meshes`, a list of
+    this process's DeviceMeshes, says what its groups are called here: each group of the file
+    becomes the one with the same members, and constant meshes become these; `rank` is then
+    this process's by default. A group that is in use and in none of them is an error.
+
+    Otherwise device meshes become MeshPlaceholder objects, and process groups that torch.distributed
     does not know ProcessGroupPlaceholder objects; both export as what they stand for. The
     pipeline log and provenance go with the module (in its `meta`) and are exported again as
     long as it has the same nodes.
 
-    Raises GraphFileError, also where an operator is not registered in this process.
+    Raises GraphFileError, also where an operator is not registered in this process, and
+    DeclinedError where the graph is another rank's or holds numbers of one rank.
     """
+    if meshes is not None and rank is None:
+        rank = own_rank()
     with held():
-        message = read_file(path)
+        message = read_file(path) if rank is None else _read_rank(path, rank)
         try:
-            return Loader(message, device).load()
+            live = None if meshes is None else LiveMeshes(message.get("process_groups", ()), meshes)
+            return Loader(message, device, live).load()
         except GraphFileError as error:
             raise error.within(path) from None
         except (IndexError, KeyError) as error:
             raise GraphFileError(f"{path}: lacks what a graph must say"
                                  f" ({type(error).__name__}: {error}); its writer is faulty") from None
+
+
+def _read_rank(path: str, rank: int) -> dict:
+    """The File message of a rank's graph."""
+    with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
+        made = os.path.join(folder, "rank.epw")
+        run("epweave", "specialize", path, "--rank", str(rank), "-o", made, "-q")
+        return read_file(made)

@@ -12,6 +12,9 @@ On every rank the traced step goes through `epweave rewrite` and comes back as t
                          torchtitan's passes, by name with commas between, to run before and behind it
     EPWEAVE_KEEP         a folder that gets the graphs of each rank: rankN.in.epw, rankN.out.epw
     EPWEAVE_VERIFY=1     also prove the rewrite on each rank (`epweave verify A B`) before the first step
+    EPWEAVE_PRECOMPILE   a folder: the rewritten step becomes its artifact, for all ranks, and the process exits
+    EPWEAVE_REPAIR=1     then: numbers of one rank that are proved to be are replaced first
+    EPWEAVE_ARTIFACT     a folder: the artifact there is loaded when the trainer is built, and nothing is traced
 
 A rank that fails stops all ranks; so do graphs whose collectives do not match (`epweave verify --ranks`).
 
@@ -20,21 +23,26 @@ A rank that fails stops all ranks; so do graphs whose collectives do not match (
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
+import json
 import os
 import re
 import tempfile
 import time
 import weakref
 
-from .api import rewrite, run, verify
+from .api import rewrite, run, verify, words_of_pipeline
+from .artifact import Artifact, load_artifact, save_artifact
 from .errors import RunError, UsageError
 from .exporter import export
 from .groups import create_process_groups
 from .halves import partition
+from .job import describe_job
 from .loader import load
 from .roles import describe_process_groups, describe_roles
 
+ARTIFACT = "step.epw"  # in the folder
 NORMALIZE = "dce,canonicalize,dedup-unshard"
 _SECONDS_TO_HEAR_OF_OTHERS = 1800.0  # of ranks that work; one that fails is heard of at once
 _trainers: list = []  # the trainer built last, as a weak reference
@@ -42,8 +50,11 @@ _rounds = itertools.count()
 
 
 def remember_trainer(trainer) -> None:
-    """torchtitan's post-init hook: the trainer says what parameters and meshes are called."""
+    """torchtitan's post-init hook: the trainer says what parameters and meshes are called. It gets its step from the
+    artifact where there is one."""
     _trainers[:] = [weakref.ref(trainer)]
+    if os.environ.get("EPWEAVE_ARTIFACT"):
+        trainer._traced_step = load_step(trainer, os.environ["EPWEAVE_ARTIFACT"]).traced()
 
 
 def _trainer():
@@ -69,11 +80,8 @@ def choose_passes(names: str, known: list) -> list:
     return [table[name] for name in wanted]
 
 
-def _words_of(pipeline: str) -> dict:
-    """The keywords of `rewrite` for a pipeline or a preset."""
-    name = pipeline.partition("{")[0]
-    presets = {x["name"] for x in run("epweave", "passes")[0]["presets"]}
-    return {"preset": pipeline} if name in presets else {"pipeline": pipeline}
+def _pipeline(parallel_dims) -> str:
+    return os.environ.get("EPWEAVE_PIPELINE") or default_pipeline(parallel_dims)
 
 
 def default_pipeline(parallel_dims) -> str:
@@ -84,9 +92,10 @@ def default_pipeline(parallel_dims) -> str:
 class Ranks:
     """What ranks tell each other through the rendezvous store while they rewrite."""
 
-    def __init__(self):
+    def __init__(self, *, is_alone: bool = False):
         import torch.distributed as dist
-        self.is_alone = not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1
+        self.is_alone = (is_alone or not (dist.is_available() and dist.is_initialized())
+                         or dist.get_world_size() == 1)
         self.rank, self.size = (0, 1) if self.is_alone else (dist.get_rank(), dist.get_world_size())
         self.store = None if self.is_alone else dist.distributed_c10d._get_default_store()
         self.round = next(_rounds)
@@ -172,8 +181,7 @@ def rewrite_step(traced, config, dims, module):
         before, after = (os.path.join(folder, f"rank{ranks.rank}.{part}.epw") for part in ("in", "out"))
         try:
             export(module, before, **_export_facts(traced, trainer, dims, ranks.rank, ranks.size))
-            pipeline = os.environ.get("EPWEAVE_PIPELINE") or default_pipeline(dims)
-            rewrite(before, output=after, **_words_of(pipeline))
+            rewrite(before, output=after, **words_of_pipeline(_pipeline(dims)))
             if os.environ.get("EPWEAVE_VERIFY") == "1":
                 proof = verify(before, after)
                 if not proof:
@@ -188,6 +196,84 @@ def rewrite_step(traced, config, dims, module):
     return rewritten
 
 
+# -------------------------------------------------------------------------------------- artifacts
+class Precompiled(SystemExit):
+    """The artifact is written; the process ends with exit code 0."""
+
+
+def _require_no_passes_behind() -> None:
+    if os.environ.get("EPWEAVE_AFTER"):
+        raise UsageError("an artifact holds the step as epweave leaves it, and EPWEAVE_AFTER names passes to run after",
+                         remedy="run them before it (EPWEAVE_BEFORE), or trace on each rank")
+
+
+def _describe(trainer, dims) -> dict[str, str]:
+    return {**describe_job(trainer, _pipeline(dims)), "passes_before": os.environ.get("EPWEAVE_BEFORE", "")}
+
+
+def precompile(traced, dims, module, folder: str) -> str:
+    """Writes the traced step, rewritten, as the artifact of `folder`; its path."""
+    trainer, ranks = _trainer(), Ranks(is_alone=True)
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, ARTIFACT)
+    facts = _export_facts(traced, trainer, dims, ranks.rank, dims.world_size)
+    facts["info"]["compile_on_one_rank"] = _is_for_all_ranks()
+    save_artifact(traced, path, graph=module, pipeline=_pipeline(dims), repair=os.environ.get("EPWEAVE_REPAIR") == "1",
+                  config=_describe(trainer, dims), **facts)
+    return path
+
+
+def _is_for_all_ranks() -> bool:
+    import torch.distributed
+    return bool(torch.distributed.config.compile_on_one_rank)
+
+
+def live_meshes(dims) -> list:
+    """The meshes of a torchtitan run: those of one axis first, then those of several."""
+    return [*dims._single_axis_meshes.values(), *dims._global_meshes.values()]
+
+
+def load_step(trainer, folder: str) -> Artifact:
+    """The artifact of `folder` as this rank runs it. Stops all ranks where one has another, or one that is stale."""
+    _require_no_passes_behind()
+    dims, ranks = trainer.parallel_dims, Ranks()
+    try:
+        artifact = load_artifact(os.path.join(folder, ARTIFACT), _describe(trainer, dims), rank=ranks.rank,
+                                 meshes=live_meshes(dims))
+        check_state(artifact, trainer.model_parts[0])
+        ranks.meet("fingerprint", json.dumps(artifact.fingerprint).encode())
+        check_fingerprints(ranks)
+    except Exception as error:
+        ranks.fail(str(error))
+        raise
+    create_process_groups(artifact.graph)
+    return artifact
+
+
+def check_state(artifact: Artifact, model) -> None:
+    """Stops where the model's parameters and buffers are not those of the artifact, in order."""
+    from torchtitan.experiments.graph_trainer.make_fx_tracer import extract_module_state
+    here = list(extract_module_state(model))
+    if here != artifact.state_names:
+        first = next((pair for pair in itertools.zip_longest(artifact.state_names, here) if pair[0] != pair[1]))
+        raise RunError(f"{artifact.path}: was traced of a model with {first[0]} where this one has {first[1]}")
+
+
+def check_fingerprints(ranks: Ranks) -> None:
+    """Stops all ranks where two have different artifacts, with both fingerprints and each field that differs."""
+    if ranks.is_alone:
+        return
+    all_of = [json.loads(ranks.get("fingerprint", rank)) for rank in range(ranks.size)]
+    for rank, other in enumerate(all_of):
+        if other == all_of[0]:
+            continue
+        marks = [hashlib.sha256(json.dumps(x, sort_keys=True).encode()).hexdigest()[:16] for x in (all_of[0], other)]
+        rows = [f"{field}: rank 0 has {all_of[0].get(field)}, rank {rank} has {other.get(field)}"
+                for field in sorted({**all_of[0], **other}) if all_of[0].get(field) != other.get(field)]
+        message = f"the ranks have different artifacts: rank 0 one of fingerprint {marks[0]}, rank {rank} one of {marks[1]}:"
+        raise RunError("\n  ".join([message, *rows]), remedy="give all ranks the same file")
+
+
 def construct_passes(traced, config, *, parallel_dims=None) -> list:
     """torchtitan's pass pipeline `epweave`."""
     from torchtitan.experiments.graph_trainer.passes import compile_time_passes
@@ -195,6 +281,10 @@ def construct_passes(traced, config, *, parallel_dims=None) -> list:
     known = compile_time_passes(traced, config, parallel_dims=parallel_dims, include_inductor=False)
 
     def epweave_rewrite_pass(module, example_inputs):
+        if os.environ.get("EPWEAVE_PRECOMPILE"):
+            _require_no_passes_behind()
+            print(f"epweave: wrote {precompile(traced, parallel_dims, module, os.environ['EPWEAVE_PRECOMPILE'])}")
+            raise Precompiled(0)
         return rewrite_step(traced, config, parallel_dims, module)
 
     return [*choose_passes(os.environ.get("EPWEAVE_BEFORE", ""), known), epweave_rewrite_pass,

@@ -7,6 +7,12 @@ traces, looks the pipeline up, applies it and runs the graph; AdamW steps. `none
 torchtitan's own list without Inductor, `epweave` EPWEAVE_PIPELINE. Printed are losses, norms of all gradients and a
 hash of all parameters of all ranks after the last step. Needs torch 2.15 and torchtitan 0.3.0.
 
+    python -m epweave.torchtitan --model deepseek_v3 --cpu --world 2 --precompile DIR
+    python -m epweave.torchtitan --model deepseek_v3 --cpu --world 2 --compare epweave,artifact --artifact DIR
+
+The first traces once, in one process, for all ranks, and writes an artifact; in the second, the ranks of the pipeline
+`artifact` load it and trace nothing.
+
 Exit codes: 0 fine, 1 a rank failed, 2 usage.
 """
 from __future__ import annotations
@@ -26,7 +32,7 @@ import time
 TRACER = "torchtitan.experiments.graph_trainer"
 CONFIGS = {"deepseek_v3": "graph_trainer_deepseek_v3_debugmodel", "qwen3": "graph_trainer_qwen3_debugmodel_moe",
            "llama3": "graph_trainer_llama3_debugmodel"}
-PIPELINES = ("none", "epweave", "reference")
+PIPELINES = ("none", "epweave", "reference", "artifact")
 
 
 # --------------------------------------------------------------------------------------- a rank
@@ -65,7 +71,7 @@ def make_config(options):
     parallelism.tensor_parallel_degree = options.tp
     parallelism.expert_parallel_degree = options.ep
     config.compile.ep_overlap.enabled = False
-    config.compile.pass_pipeline = options.pipeline
+    config.compile.pass_pipeline = "epweave" if options.pipeline == "artifact" else options.pipeline
     config.compile.enable_passes = options.pipeline != "none"
     return config
 
@@ -84,9 +90,10 @@ def build_model(config, dims, options):
         model, parallel_dims=dims, training=config.training, parallelism=config.parallelism,
         compile_config=config.compile, ac_config=config.activation_checkpoint, dump_folder=".")
     model.to_empty(device="cpu")
-    torch.manual_seed(options.seed)
-    with torch.no_grad():
-        model.init_states(buffer_device=torch.device("cpu"))
+    if not options.precompile:  # else nothing reads the values
+        torch.manual_seed(options.seed)
+        with torch.no_grad():
+            model.init_states(buffer_device=torch.device("cpu"))
     model.train()
     loss = config.loss.build(compile_config=config.compile)
     if isinstance(loss, ChunkedLossWrapper):
@@ -168,7 +175,8 @@ def make_batch(options, config, rank: int, step: int) -> tuple[dict, object]:
     return {"input": text[:, :-1].contiguous(), "positions": positions}, text[:, 1:].contiguous()
 
 
-def train_rank(options, folder: pathlib.Path) -> dict:
+def set_up(options, backend: str, **where):
+    """The trainer of this process's rank, with a process group of `backend`."""
     import torch
     import torch.distributed as dist
     use_cpu()
@@ -180,22 +188,58 @@ def train_rank(options, folder: pathlib.Path) -> dict:
     use_reference_passes()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    rank = int(os.environ["RANK"])
     config = make_config(options)
     set_spmd_backend(config.parallelism.spmd_backend)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=options.world)
+    dist.init_process_group(backend, world_size=options.world, **where)
+    dist.config.compile_on_one_rank = bool(options.precompile)
     dims = ParallelDims(dp_shard=options.world // options.tp, dp_replicate=1, cp=1, tp=options.tp, pp=1, ep=options.ep,
                         world_size=options.world, spmd_backend=config.parallelism.spmd_backend)
     dims.build_mesh()
     model, loss_function = build_model(config, dims, options)
-    trainer = build_trainer(config, dims, model, loss_function)
+    return build_trainer(config, dims, model, loss_function)
+
+
+def run_step(trainer, options, rank: int, step: int):
+    """Forward and backward of a step: the loss; gradients are those of the parameters."""
+    import torch
+    inputs, labels = make_batch(options, trainer.config, rank, step)
+    valid = torch.tensor(options.tokens * options.world // options.tp)
+    return trainer.forward_backward_step(input_dict=inputs, labels=labels, global_valid_tokens=valid)
+
+
+def count_traces() -> list:
+    """A list that gets an entry whenever torchtitan begins to trace a step."""
+    trainer_module = importlib.import_module(f"{TRACER}.trainer")
+    trace, begun = trainer_module.minimal_fx_tracer, []
+
+    def counted(*args, **kwargs):
+        begun.append(True)
+        return trace(*args, **kwargs)
+
+    trainer_module.minimal_fx_tracer = counted
+    return begun
+
+
+def precompile(options) -> None:
+    """Traces the step once, for all ranks, in this process alone; ends it when the artifact is written."""
+    os.environ["EPWEAVE_PRECOMPILE"] = options.precompile
+    if options.repair:
+        os.environ["EPWEAVE_REPAIR"] = "1"
+    run_step(set_up(options, "fake", rank=0), options, 0, 0)
+
+
+def train_rank(options, folder: pathlib.Path) -> dict:
+    import torch
+    import torch.distributed as dist
+    rank = int(os.environ["RANK"])
+    trainer = set_up(options, "gloo", init_method=f"file://{folder}/rendezvous", rank=rank)
+    traces = count_traces()
+    model = trainer.model_parts[0]
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, foreach=False)
     losses, norms, seconds = [], [], []
     for step in range(options.steps):
         began = time.perf_counter()
-        inputs, labels = make_batch(options, config, rank, step)
-        valid = torch.tensor(options.tokens * options.world // options.tp)
-        loss = trainer.forward_backward_step(input_dict=inputs, labels=labels, global_valid_tokens=valid)
+        loss = run_step(trainer, options, rank, step)
         total = loss.detach().to(torch.float64).clone()
         total = getattr(total, "_local_tensor", total)
         dist.all_reduce(total)
@@ -205,17 +249,27 @@ def train_rank(options, folder: pathlib.Path) -> dict:
         optimizer.zero_grad()
         seconds.append(time.perf_counter() - began)
     nodes = len(trainer._traced_step.gm.graph.nodes)
-    report = {"losses": losses, "norms": norms, "hash": parameter_hash(model), "nodes": nodes, "seconds": seconds}
+    report = {"losses": losses, "norms": norms, "hash": parameter_hash(model), "nodes": nodes, "seconds": seconds,
+              "traces": len(traces)}
     dist.barrier()
     dist.destroy_process_group()
     return report
 
 
 # ------------------------------------------------------------------------------------- all ranks
+def environment_of(pipeline: str, rank: int, options) -> dict[str, str]:
+    """What is a rank's alone. Artifacts are the ranks' in turn, where several are given."""
+    own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    if pipeline == "artifact":
+        own["EPWEAVE_ARTIFACT"] = options.artifact[rank % len(options.artifact)]
+    return own
+
+
 def run_pipeline(pipeline: str, rewrite: str | None, arguments: list[str], options) -> dict:
     """One run: a process per rank. The ranks' reports as one."""
     environment = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "OMP_NUM_THREADS": "1",
                    "WORLD_SIZE": str(options.world), **({"EPWEAVE_PIPELINE": rewrite} if rewrite else {})}
+    environment.pop("EPWEAVE_ARTIFACT", None)
     here = str(pathlib.Path(__file__).resolve().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory(prefix="epweave-train-") as temporary:
@@ -223,7 +277,7 @@ def run_pipeline(pipeline: str, rewrite: str | None, arguments: list[str], optio
         command = [sys.executable, "-W", "ignore", "-m", "epweave.train_on_cpu", *arguments, "--pipeline", pipeline,
                    "--rank-of", str(folder)]
         logs = [open(folder / f"log{rank}", "wb") for rank in range(options.world)]
-        workers = [subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        workers = [subprocess.Popen(command, env={**environment, **environment_of(pipeline, rank, options)},
                                     stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(options.world)]
         failed_at, codes = None, []
         try:
@@ -292,6 +346,11 @@ def make_parser() -> argparse.ArgumentParser:
     add("--compare", default="none,epweave", metavar="LIST", help=f"pipelines: {', '.join(PIPELINES)}")
     add("--rewrite", action="append", default=[], metavar="PIPELINE",
         help="what epweave is to run, in place of EPWEAVE_PIPELINE; each one given is a row of its own")
+    add("--precompile", metavar="DIR", help="trace once, for all ranks, write the artifact to this folder, and exit")
+    add("--repair", action="store_true",
+        help="with --precompile: replace numbers of one rank that are proved to be such (epweave generalize --repair)")
+    add("--artifact", action="append", default=[], metavar="DIR",
+        help="what the pipeline artifact loads; given twice, ranks take them in turn")
     add("--json", metavar="FILE", help="also write the figures to this file")
     add("--pipeline", help=argparse.SUPPRESS)
     add("--rank-of", type=pathlib.Path, help=argparse.SUPPRESS)
@@ -312,14 +371,23 @@ def main(arguments: list[str] | None = None) -> int:
     for pipeline in pipelines:
         if pipeline not in PIPELINES:
             parser.error(f"--compare: there is no pipeline {pipeline}: {', '.join(PIPELINES)}")
+    if ("artifact" in pipelines) != bool(options.artifact):
+        parser.error("--compare artifact and --artifact DIR belong together")
     if options.world % options.tp:
         parser.error(f"--tp {options.tp} does not divide the {options.world} ranks of --world")
     if options.tokens % options.sequence:
         parser.error(f"--tokens {options.tokens} is not a multiple of --sequence {options.sequence}")
+    if options.precompile:
+        options.pipeline = "epweave"
+        if options.rewrite:
+            os.environ["EPWEAVE_PIPELINE"] = options.rewrite[0]
+        precompile(options)
+        return 0
     rows = {}
     for pipeline in pipelines:
-        for number, text in enumerate(options.rewrite if pipeline == "epweave" and options.rewrite else [None], 1):
-            name = pipeline if text is None else f"epweave-{number}"
+        texts = {"epweave": options.rewrite, "artifact": options.rewrite[:1]}.get(pipeline) or [None]
+        for number, text in enumerate(texts, 1):
+            name = pipeline if text is None else f"{pipeline}-{number}"
             rows[name] = run_pipeline(pipeline, text, arguments, options)
             print(f"{name}{f' ({text})' if text else ''}: done in {rows[name]['seconds']:.0f} s", file=sys.stderr)
     print_table(rows)

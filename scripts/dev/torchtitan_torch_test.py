@@ -43,6 +43,19 @@ class Training(unittest.TestCase):
         for a, b in zip(chunked["losses"], none["losses"]):
             self.assertAlmostEqual(a / b, 1, delta=1e-4)
 
+    def test_one_artifact_for_all_ranks_has_the_bits_of_traces_and_nothing_is_traced(self):
+        words = ("--model", "llama3", "--tokens", "64", "--tp", "2")
+        with tempfile.TemporaryDirectory() as folder:
+            code, _, said = train(*words, "--repair", "--precompile", folder)
+            self.assertEqual(code, 0, said)
+            self.assertIn(f"epweave: wrote {folder}/step.epw", said)
+            code, rows, said = train(*words, "--compare", "artifact,none", "--artifact", folder)
+        self.assertEqual(code, 0, said)
+        self.assertEqual(rows["artifact"]["hash"], rows["none"]["hash"], said)
+        for key in ("losses", "norms"):
+            self.assertEqual(rows["artifact"][key], rows["none"][key])
+        self.assertEqual((rows["artifact"]["traces"], rows["none"]["traces"]), (0, 1))
+
     def test_a_rewrite_that_fails_stops_all_ranks_with_its_message(self):
         code, _, said = train("--model", "llama3", "--tokens", "64", "--compare", "epweave", EPWEAVE_PIPELINE="ep-overlap")
         self.assertEqual(code, 1, said)

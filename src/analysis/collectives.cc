@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "analysis/looked_up_group.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -44,8 +45,12 @@ class GroupNumbering {
     NodeId first = id;
     if (node.kind == NodeKind::kCall) {
       Key key{{static_cast<std::uint64_t>(node.kind), node.target.index()}};
-      append(key, node.args);
-      append(key, node.kwargs);
+      if (const auto group = looked_up_group(context_, body_, node)) {
+        key.emplace_back(group->name.index(), std::uint64_t{group->stride} << 32 | group->extent);
+      } else {
+        append(key, node.args);
+        append(key, node.kwargs);
+      }
       first = by_key_.emplace(std::move(key), id).first->second;
     }
     first_.at(id) = first;

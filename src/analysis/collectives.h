@@ -4,8 +4,8 @@
 //   w = wait_tensor(e)                                     its wait
 //
 // A group is named by a string, or, in graphs that hold for every rank, by the node that looks it up in a
-// mesh: `mesh_get_process_group(mesh, 0)`. Two such nodes that look up the same axis of the same mesh are one
-// group; a launch then names the first of them.
+// mesh: `mesh_get_process_group(mesh, 0)`. Two such nodes that look up the same axis of the same mesh, or a group
+// recorded under the same name along axes alike (LookedUpGroup), are one group; a launch then names the first of them.
 #pragma once
 
 #include <vector>

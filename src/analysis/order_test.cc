@@ -9,8 +9,10 @@
 
 #include "analysis/collectives.h"
 #include "analysis/ep_regions.h"
+#include "analysis/value_numbers.h"
 #include "analysis/verify.h"
 #include "ir/text/text.h"
+#include "ops/bind.h"
 
 namespace epweave {
 namespace {
@@ -153,6 +155,33 @@ TEST_CASE("groups that are looked up in a mesh are told apart by what is looked 
   for (const Launch& launch : find_launches(*graph.context, graph.step()))
     groups += name_of_group(*graph.context, graph.step(), launch.group);
   CHECK(groups == "g0g0g2");
+}
+
+// With two ranks the groups of two meshes are both the default group, and tracers take one mesh for the other.
+TEST_CASE("lookups of one name along axes alike are one group, in launches and as values") {
+  const Graph graph = parse(R"(  %fsdp = placeholder : =mesh(["fsdp"], [2], [0, 1], "cuda")
+  %both = placeholder : =mesh(["efsdp", "ep"], [1, 2], [[0, 1]], "cuda")
+  %far = placeholder : =mesh(["tp", "pp"], [2, 2], [[0, 1], [2, 3]], "cuda")
+  %x = placeholder : f32[8]
+  %g0 = _dtensor.mesh_get_process_group.default(%fsdp, 0) : =pg(0)
+  %g1 = _dtensor.mesh_get_process_group.default(%both, -1) : =pg(0)
+  %g2 = _dtensor.mesh_get_process_group.default(%far, 0) : =pg(0)
+  %g3 = _dtensor.mesh_get_process_group.default(%far, 1) : =pg(1)
+  %a = _c10d_functional.all_reduce.default(%x, "sum", %g0) : f32[8]
+  %b = _c10d_functional.all_reduce.default(%x, "sum", %g1) : f32[8]
+  %c = _c10d_functional.all_reduce.default(%x, "sum", %g2) : f32[8]
+  %d = _c10d_functional.all_reduce.default(%x, "sum", %g3) : f32[8]
+)");
+  const Effects effects(*graph.context, graph.step());
+  const ValueNumbers numbers(graph, effects);
+  std::string groups, values;
+  for (const Launch& launch : find_launches(*graph.context, graph.step())) {
+    groups += name_of_group(*graph.context, graph.step(), launch.group);
+    const Arg group = arg_of(*graph.context, graph.step().nodes[launch.node], 2);
+    values += graph.text(graph.step().nodes[numbers[group.as_node()]].name);
+  }
+  CHECK(groups == "g0g0g2g3");
+  CHECK(values == "g0g0g2g3");
 }
 
 TEST_CASE("a group behind a long chain of calls has a number") {

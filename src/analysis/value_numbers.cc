@@ -1,5 +1,6 @@
 #include "analysis/value_numbers.h"
 
+#include "analysis/looked_up_group.h"
 #include "ir/call_words.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -27,7 +28,13 @@ NodeId ValueNumbers::number(NodeId id, const Node& node) {
     return id;
   if (node.op == alias)
     if (const Arg self = arg_of(context_, node, 0); self.is_node()) return number_[self.as_node()];
-  push_call(node);
+  if (const auto group = looked_up_group(context_, body_, node)) {
+    keys_.push(tagged_word(ArgKind::kProcessGroup, group->name.index()));
+    keys_.push(tagged_word(ArgKind::kInt, group->stride));
+    keys_.push(tagged_word(ArgKind::kInt, group->extent));
+  } else {
+    push_call(node);
+  }
   return first_of_key(id);
 }
 

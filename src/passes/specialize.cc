@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "analysis/rank_literals.h"
@@ -128,26 +129,35 @@ std::vector<NodeId> find_computed_slices(const Context& context, const Body& bod
   return found;
 }
 
-// Of such slices, takes those whose bounds are numbers now from the split that gives the same piece, where there is one.
+// Of such slices, takes those whose bounds are numbers now from the split that gives the same piece, where there is one:
+// each reader the nearest before it, as equal splits may stand before and behind.
 class ElementFinder {
  public:
   ElementFinder(Context& context, Body& body) : context_(context), body_(body) {
+    std::uint32_t count = 0;
     for (const auto [id, node] : walk(context, body)) {
+      const std::uint32_t here = count++;
+      position_.at(id) = here;
+      for_each_input(context, node, [&](NodeId input) {
+        if (first_use_[input] == kUnused) first_use_.at(input) = here;
+      });
       if (node.op == nullptr) continue;
       if (node.op->family == OpFamily::kElement) add_element(id, node);
     }
   }
 
   void replace(std::span<const NodeId> slices) {
-    SideTable<NodeId, NodeId> element_of;
+    SideTable<NodeId, std::vector<NodeId>> elements_of;  // those that a slice is equal to, in order
     for (NodeId id : slices)
-      if (const NodeId element = find_element(body_.nodes[id])) element_of.at(id) = element;
-    if (element_of.size() == 0) return;
-    std::erase_if(body_.order, [&](NodeId id) { return element_of[id].valid(); });
-    const auto follow = [&](Arg arg) {
-      return arg.is_node() && element_of[arg.as_node()] ? Arg::node(element_of[arg.as_node()]) : arg;
-    };
+      if (std::vector<NodeId> equal = find_elements(id); nearest_before(equal, first_use_[id]))
+        elements_of.at(id) = std::move(equal);
+    if (elements_of.size() == 0) return;
+    std::erase_if(body_.order, [&](NodeId id) { return !elements_of[id].empty(); });
     for (NodeId id : body_.order) {
+      const auto follow = [&](Arg arg) {
+        if (!arg.is_node() || elements_of[arg.as_node()].empty()) return arg;
+        return Arg::node(nearest_before(elements_of[arg.as_node()], position_[id]));
+      };
       Node& node = body_.nodes[id];
       node.args = context_.args.map(node.args, follow);
       node.kwargs = context_.args.map(node.kwargs, follow);
@@ -182,10 +192,11 @@ class ElementFinder {
       piece.start = piece.end;
       piece.end += *size;
     }
-    elements_.emplace(piece, id);
+    elements_[piece].push_back(id);
   }
 
-  NodeId find_element(const Node& slice) const {
+  std::vector<NodeId> find_elements(NodeId id) const {
+    const Node& slice = body_.nodes[id];
     const Arg whole = arg_of(context_, slice, 0), dim = arg_of(context_, slice, 1),
               start = arg_of(context_, slice, 2), end = arg_of(context_, slice, 3);
     const TensorType* tensor = tensor_of(context_, slice.type);
@@ -193,8 +204,16 @@ class ElementFinder {
     Piece piece{whole.as_node(), dim.as_int(), start.as_int(), end.as_int()};
     if (!wrap(piece.dim, *tensor)) return {};
     const auto found = elements_.find(piece);
-    return found != elements_.end() && body_.nodes[found->second].type == slice.type ? found->second
-                                                                                     : NodeId();
+    std::vector<NodeId> equal = found == elements_.end() ? std::vector<NodeId>() : found->second;
+    std::erase_if(equal, [&](NodeId element) { return body_.nodes[element].type != slice.type; });
+    return equal;
+  }
+
+  // The last of the nodes, which are in order, that stands before a position; or none.
+  NodeId nearest_before(const std::vector<NodeId>& nodes, std::uint32_t position) const {
+    const auto behind =
+        std::ranges::lower_bound(nodes, position, {}, [&](NodeId id) { return position_[id]; });
+    return behind == nodes.begin() ? NodeId() : *std::prev(behind);
   }
 
   static bool wrap(std::int64_t& dim, const TensorType& tensor) {
@@ -205,15 +224,17 @@ class ElementFinder {
 
   Context& context_;
   Body& body_;
-  std::map<Piece, NodeId> elements_;
+  std::map<Piece, std::vector<NodeId>> elements_;  // in order
+  static constexpr auto kUnused = std::numeric_limits<std::uint32_t>::max();
+  SideTable<NodeId, std::uint32_t> position_, first_use_{kUnused};  // in the order
 };
 
 // --------------------------------------------------------------------------- one body
 
 class BodySpecializer {
  public:
-  BodySpecializer(Graph& graph, const World& world, const RankGroups& groups, RankChange change)
-      : graph_(graph), context_(*graph.context), world_(world), groups_(groups), change_(change) {
+  BodySpecializer(Graph& graph, const RankGroups& groups, RankChange change)
+      : graph_(graph), context_(*graph.context), groups_(groups), change_(change) {
     pass_ = graph.intern("specialize");
     reason_ = graph.intern(fmt::format("rank {}", change.to));
   }
@@ -410,7 +431,6 @@ class BodySpecializer {
 
   Graph& graph_;
   Context& context_;
-  const World& world_;
   const RankGroups& groups_;
   RankChange change_;
   SideTable<NodeId, std::optional<Arg>> folded_;
@@ -470,7 +490,7 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
   PassResult result{graph};
   Graph& made = result.graph;
   const RankGroups groups(graph, world, change.to);
-  BodySpecializer specializer(made, world, groups, change);
+  BodySpecializer specializer(made, groups, change);
   SymbolNumbers numbers;
   for (Body& body : made.bodies) specializer.run(body, numbers);
   made.groups = groups.rows();

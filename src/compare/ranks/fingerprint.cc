@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -75,7 +76,7 @@ class ContentWriter {
 
   std::string outputs() {
     for (const OutputRole& output : graph_.outputs) {
-      text_ += fmt::format("{} {} ", graph_.text(output.role), graph_.text(output.fqn));
+      put("{} {} ", graph_.text(output.role), graph_.text(output.fqn));
       write_range(output.more, false);
       text_ += '\n';
     }
@@ -90,11 +91,10 @@ class ContentWriter {
  private:
   void write_body(const Body& body) {
     positions_ = SideTable<NodeId, std::uint32_t>();
-    text_ += fmt::format("body {}\n", graph_.text(body.name));
+    put("body {}\n", graph_.text(body.name));
     for (const auto [id, node] : walk(context_, body)) {
       positions_.at(id) = count_++;
-      text_ += fmt::format("{} {}", static_cast<int>(node.kind),
-                           node.kind == NodeKind::kCall ? graph_.text(node.target) : "");
+      put("{} {}", static_cast<int>(node.kind), node.kind == NodeKind::kCall ? graph_.text(node.target) : "");
       position_ = node.op != nullptr ? node.op->find_param("group_name") : std::nullopt;
       write_range(node.args, true);
       position_.reset();
@@ -108,43 +108,76 @@ class ContentWriter {
 
   // What the tracer said of a call, by which passes and runs go.
   void write_notes(const Node& node) {
-    text_ += fmt::format("@{} {}", graph_.text(node.module), node.is_backward() ? "backward" : "");
+    put("@{} {}", graph_.text(node.module), node.is_backward() ? "backward" : "");
     const EpLabels& ep = node.ep;
     for (StringId label : {node.recompute, ep.ep, ep.token_count_exchange, ep.token_count_sync,
-                           ep.token_exchange, ep.token_exchange_wait, node.chunk.region, node.chunk.role})
-      text_ += fmt::format(",{}", graph_.text(label));
-    if (node.chunk.part) text_ += fmt::format(" part {}", *node.chunk.part);
+                           ep.token_exchange, ep.token_exchange_wait, node.chunk.region, node.chunk.role}) {
+      text_ += ',';
+      text_ += graph_.text(label);
+    }
+    if (node.chunk.part) put(" part {}", *node.chunk.part);
     if (node.extra == nullptr) return;
     for (const Binding& binding : node.extra->bindings) {
-      text_ += fmt::format(" bind {}", graph_.text(binding.symbol));
+      put(" bind {}", graph_.text(binding.symbol));
       write_range(binding.path, false);
     }
-    write_range(node.extra->custom, false);
+    for (const auto& [symbol, value] : node.extra->chunk_hints)
+      put(" hint {}={}", graph_.text(symbol), value);
+    if (node.extra->py_type) put(" py_type {}", graph_.text(node.extra->py_type));
+    if (node.extra->example_type) write_type(node.extra->example_type);
+    if (node.extra->custom.count != 0) write_range(node.extra->custom, false);
+    write_meta(node.extra->meta);
+  }
+
+  // Other metadata, but for accounts of where a call came from and for objects that are only described, whose
+  // texts hold addresses.
+  void write_meta(ArgRange meta) {
+    for (std::uint32_t i = 0; i + 1 < meta.count; i += 2) {
+      const Arg name = context_.args[meta][i], value = context_.args[meta][i + 1];
+      if (is_account(context_.text(name.as_name())) || holds_description(value)) continue;
+      put(" {}=", context_.text(name.as_name()));
+      write(value);
+    }
+  }
+  static bool is_account(std::string_view key) {
+    static constexpr std::string_view kAccounts[] = {"stack_trace",         "from_node",
+                                                     "source_fn_stack",     "nn_module_stack",
+                                                     "fwd_nn_module_stack", "original_aten"};
+    return key.starts_with("bucketing_") || std::ranges::find(kAccounts, key) != std::end(kAccounts);
+  }
+  bool holds_description(Arg value) const {
+    if (value.is(ArgKind::kOpaque)) return true;
+    if (!value.is_tree()) return false;
+    return std::ranges::any_of(context_.args.children(value),
+                               [&](Arg item) { return holds_description(item); });
   }
 
   void write_role(const InputRole& input) {
-    text_ +=
-        fmt::format(" {} {} {} ", graph_.text(input.role), graph_.text(input.fqn), graph_.text(input.which));
+    put(" {} {} {} ", graph_.text(input.role), graph_.text(input.fqn), graph_.text(input.which));
     write_range(input.more, false);
   }
 
   void write_symbol(const Symbol& symbol) {
     const auto expression = [&](std::optional<ExprId> e) { return e ? context_.exprs.text(*e) : "none"; };
     const auto expressions = [&](const std::vector<ExprId>& all) {
-      for (ExprId e : all) text_ += fmt::format(" {};", context_.exprs.text(e));
+      for (ExprId e : all) put(" {};", context_.exprs.text(e));
     };
-    text_ += fmt::format("{} [{}, {}]", graph_.text(symbol.name), expression(symbol.lower),
-                         expression(symbol.upper));
-    text_ += symbol.hint ? fmt::format(" hint {}", *symbol.hint) : std::string();
+    put("{} [{}, {}]", graph_.text(symbol.name), expression(symbol.lower), expression(symbol.upper));
+    if (symbol.hint) put(" hint {}", *symbol.hint);
     if (symbol.size_like) text_ += " size_like";
     if (symbol.unbacked) text_ += *symbol.unbacked ? " unbacked" : " backed";
-    if (symbol.replaced_by) text_ += fmt::format(" is {}", expression(symbol.replaced_by));
-    if (symbol.part_of) text_ += fmt::format(" part of {}", graph_.text(symbol.part_of));
+    if (symbol.replaced_by) put(" is {}", expression(symbol.replaced_by));
+    if (symbol.part_of) put(" part of {}", graph_.text(symbol.part_of));
     text_ += " asserts";
     if (symbol.asserts) expressions(*symbol.asserts);
     text_ += " assumes";
     expressions(symbol.assumptions);
     text_ += '\n';
+  }
+
+  template <typename... Values>
+  void put(fmt::format_string<Values...> format, Values&&... values) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Values>(values)...);
   }
 
   std::string take() { return std::exchange(text_, {}); }
@@ -170,7 +203,7 @@ class ContentWriter {
 
   void write_group(StringId name) {
     const auto found = groups_.find(name);
-    text_ += fmt::format("group<{}>", found == groups_.end() ? graph_.text(name) : found->second);
+    put("group<{}>", found == groups_.end() ? graph_.text(name) : found->second);
   }
 
   // Through any rank, it is the same one.
@@ -179,33 +212,39 @@ class ContentWriter {
     if (!mesh) return;
     text_ += "mesh<";
     for (std::size_t d = 0; d < mesh->axes.size(); ++d)
-      text_ += fmt::format("{} {},", graph_.text(mesh->axes[d]), mesh->shape[d]);
+      put("{} {},", graph_.text(mesh->axes[d]), mesh->shape[d]);
     if (const auto strides = strides_of(*mesh))
-      for (std::uint32_t stride : *strides) text_ += fmt::format("/{}", stride);
+      for (std::uint32_t stride : *strides) put("/{}", stride);
     text_ += '>';
   }
 
   void write_type(TypeId type) {
     if (context_.types[type].kind == TypeKind::kValue) return write(context_.types[type].value);
-    text_ += ':';
-    text_ += print_type(context_, type);
-    write_tensor_notes(context_.types[type]);
+    std::string& text = type_texts_.at(type);
+    if (text.empty()) {
+      const std::size_t from = text_.size();
+      text_ += ':';
+      text_ += print_type(context_, type);
+      write_tensor_notes(context_.types[type]);
+      text = text_.substr(from);
+    } else {
+      text_ += text;
+    }
   }
 
   // What print_type leaves out of a tensor's type.
   void write_tensor_notes(const Type& type) {
     if (type.kind == TypeKind::kTensor && type.tensor.requires_grad) text_ += " requires_grad";
-    if (type.kind == TypeKind::kTensor && type.tensor.subclass)
-      text_ += fmt::format(" {}", graph_.text(type.tensor.subclass));
+    if (type.kind == TypeKind::kTensor && type.tensor.subclass) put(" {}", graph_.text(type.tensor.subclass));
     for (TypeId element : type.elements)
       if (element) write_tensor_notes(context_.types[element]);
   }
 
   void write(Arg arg) {
-    text_ += fmt::format("{}", static_cast<int>(arg.kind()));
+    put("{}", static_cast<int>(arg.kind()));
     switch (arg.kind()) {
       case ArgKind::kNode:
-        text_ += fmt::format("%{}", positions_[arg.as_node()]);
+        put("%{}", positions_[arg.as_node()]);
         return;
       case ArgKind::kProcessGroup:
         return write_group(arg.as_name());
@@ -224,7 +263,7 @@ class ContentWriter {
       case ArgKind::kMemoryFormat:
       case ArgKind::kGraph:
       case ArgKind::kOperator:
-        text_ += fmt::format("'{}'", context_.text(arg.as_name()));
+        put("'{}'", context_.text(arg.as_name()));
         return;
       case ArgKind::kNone:
       case ArgKind::kEllipsis:
@@ -232,7 +271,7 @@ class ContentWriter {
       case ArgKind::kBool:
       case ArgKind::kInt:
       case ArgKind::kReal:
-        text_ += fmt::format(" {}", arg.bits());
+        put(" {}", arg.bits());
         return;
       default:
         for (std::uint32_t i = 0; i < arg.children().count; ++i)
@@ -245,7 +284,8 @@ class ContentWriter {
   std::string text_;
   std::uint32_t count_ = 0;
   SideTable<NodeId, std::uint32_t> positions_;
-  std::optional<std::size_t> position_;  // of the argument that names the group
+  SideTable<TypeId, std::string> type_texts_;  // of those written before
+  std::optional<std::size_t> position_;        // of the argument that names the group
   const GroupTexts& groups_;
 };
 
@@ -295,8 +335,10 @@ bool is_of_one_run(std::string_view key) {
   return std::ranges::find(kKeys, key) != std::end(kKeys);
 }
 
+constexpr std::size_t kLongestText = 400;  // of a field; of more, the hash says whether it is the same
+
 // The graph's info: fields that every fingerprint has, and `info.KEY` for whatever else is recorded.
-void add_info(const Graph& graph, Fingerprint& made) {
+void add_info(const Graph& graph, HashBytes hash, Fingerprint& made) {
   static constexpr std::pair<std::string_view, std::string_view> kFields[] = {
       {"global_meshes", "meshes"},  {"model", "model"},
       {"config", "configuration"},  {"options", "options"},
@@ -311,8 +353,10 @@ void add_info(const Graph& graph, Fingerprint& made) {
     const std::string_view key = context.text(entries[i].as_name());
     if (is_of_one_run(key)) continue;
     const auto field = std::ranges::find(kFields, key, [](const auto& f) { return f.first; });
+    std::string text = print_data(context, entries[i + 1]);
+    if (text.size() > kLongestText) text = hash(text);
     made[field != std::end(kFields) ? std::string(field->second) : fmt::format("info.{}", key)] =
-        print_data(context, entries[i + 1]);
+        std::move(text);
   }
 }
 
@@ -342,7 +386,7 @@ Fingerprint take_fingerprint(const Graph& graph, HashBytes hash) {
   made["world_size"] = std::to_string(world_size);
   made["device"] = device_kinds(graph);
   made["producer"] = graph.version.producer;
-  add_info(graph, made);
+  add_info(graph, hash, made);
   return made;
 }
 

@@ -62,6 +62,10 @@ TEST_CASE("R21: what a graph holds, changed alone, is named") {
            {"f32[s0, 8] @emb\n  output", "f32[s0, 8] @emb recompute=MUST_SAVE\n  output", {"graph"}},
            {"f32[s0, 8] @emb\n  output", "f32[s0, 8]<requires_grad> @emb\n  output", {"graph"}},
            {"f32[s0, 8] @emb\n  output", "f32[s0, 8]<subclass=DTensor> @emb\n  output", {"graph"}},
+           {"f32[s0, 8] @emb\n  output", "f32[s0, 8] @emb hints(s0=4)\n  output", {"graph"}},
+           {"f32[s0, 8] @emb\n  output", "f32[s0, 8] @emb py_type=torch.Tensor\n  output", {"graph"}},
+           {"f32[s0, 8] @emb\n  output", "f32[s0, 8] @emb example=f32[8, 8]\n  output", {"graph"}},
+           {"f32[s0, 8] @emb\n  output", "f32[s0, 8] @emb meta{fsdp_bucket=3}\n  output", {"graph"}},
            {"(%p, 2, \"23\")", "(%p, 2, \"25\")", {"graph"}},
            {"which=tokens", "which=labels", {"inputs"}},
            {"fqn=emb.weight", "fqn=tok.weight", {"inputs"}},
@@ -122,8 +126,20 @@ TEST_CASE("R23, R24: rank, names of groups and nodes, and lines of code are not 
   other = replace(other, "\"23\")", "\"24\")");
   other = replace(other, "group 25 ranks=[0, 1]", "group 7 ranks=[0, 1]");
   other = replace(replace(other, "%y = ", "%product = "), "(%y, 0.5)", "(%product, 0.5)");
-  other = replace(other, "f32[s0, 8] @emb\n  output", "f32[s0, 8] @emb src=\"a.py:1 in f: x\"\n  output");
+  other = replace(other, "f32[s0, 8] @emb\n  output",
+                  "f32[s0, 8] @emb src=\"a.py:1 in f: x\" meta{stack_trace=\"a.py\", "
+                  "hook=opaque(\"<Hook at 0x7f>\", \"Hook\")}\n  output");
   CHECK(fields_that_differ(before, of_text(other)).empty());
+}
+
+TEST_CASE("a long entry of the info is a hash") {
+  const std::string step(kStep), longer(1000, 'x');
+  const auto with = [&](const std::string& text) {
+    return of_text(replace(step, "info seed = 42", "info seed = 42\ninfo calling = \"" + text + "\""));
+  };
+  CHECK(with("short").at("info.calling") == "short");
+  CHECK(with(longer).at("info.calling") == sha256_hex(longer));
+  CHECK(fields_that_differ(with(longer), with(longer + "y")) == std::vector<std::string>{"info.calling"});
 }
 
 TEST_CASE("R21: a missing field is a mismatch") {

@@ -1,0 +1,164 @@
+"""Artifacts: a training step that was traced and rewritten once, with what it must have in common with the run that
+loads it, and how it is called."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+
+from .api import rewrite, words_of_pipeline
+from .calling import decode, decode_layout, encode_calling
+from .errors import GraphFileError, MismatchError
+from .exporter import FILE_FACTS, export
+from .loader import load
+from .meshes import own_rank
+from .programs import run
+from .subclasses import Layout
+
+CALLING = "calling"  # the key of the file's info
+
+
+@dataclasses.dataclass
+class Artifact:
+    """A loaded artifact: `graph`, this rank's module, and how torchtitan's `run_traced` calls it.
+
+    `state_names` are the parameters and buffers that come first; `input_layouts` and `output_layouts` say by index
+    which inputs (state, then user inputs) and outputs are of a wrapper class such as DTensor, and how they are made;
+    `input_spec` and `output_spec` are the pytrees of ((arguments), {keywords}) and of the result, with the closures of
+    FlexAttention's masks. `num_static_inputs` counts the plain inputs that are state. `fingerprint` has the
+    fields that were compared.
+    """
+
+    path: str
+    graph: object
+    fingerprint: dict[str, str]
+    state_names: list[str]
+    num_flat_inputs: int
+    num_flat_outputs: int
+    input_layouts: dict[int, Layout]
+    output_layouts: dict[int, Layout]
+    input_spec: object
+    output_spec: object
+
+    @property
+    def num_static_inputs(self) -> int:
+        return sum(self.input_layouts[i].count if i in self.input_layouts else 1
+                   for i in range(len(self.state_names)))
+
+    def traced(self):
+        """torchtitan's TracedResult, for `run_traced`."""
+        import torch
+        from torchtitan.experiments.graph_trainer import make_fx_tracer as tracer
+
+        def meta(layout: Layout):
+            inner = {name: (count, None if x is None else meta(x)) for name, (count, x) in layout.inner_metas.items()}
+            return tracer.SubclassMeta(layout.cls, layout.attrs, layout.context, inner, layout.outer_size,
+                                       layout.outer_stride)
+
+        def layouts(table: dict) -> dict:
+            return {i: tracer.SubclassLayout(layout.count, meta(layout)) for i, layout in table.items()}
+
+        examples = tuple(node.meta.get("val") for node in self.graph.graph.nodes if node.op == "placeholder")
+        return tracer.TracedResult(
+            gm=self.graph, example_inputs=examples, num_flat_inputs=self.num_flat_inputs,
+            input_subclass_layouts=layouts(self.input_layouts), user_inputs_spec=self.input_spec,
+            tensor_input_indices=[i for i, x in enumerate(examples) if isinstance(x, torch.Tensor)],
+            num_flat_outputs=self.num_flat_outputs, output_subclass_layouts=layouts(self.output_layouts),
+            output_spec=self.output_spec, state_fqns=self.state_names)
+
+
+def _config_words(config: dict | None) -> list[str]:
+    return [word for key, value in sorted((config or {}).items()) for word in ("--config", f"{key}={value}")]
+
+
+def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None, repair: bool = False,
+                  config: dict | None = None, info: dict | None = None, **facts) -> dict[str, str]:
+    """Write a traced step as an artifact that every rank can load; returns its fingerprint, by field.
+
+    `traced` is torchtitan's TracedResult: its graph, or `graph` in its place, and how it is called. `facts` are those
+    of `export`: inputs, outputs, process_groups, symbols. `pipeline` is run over it first; with `repair`, numbers of one rank that are
+    proved to be are replaced before (`epweave generalize --repair`). `config` are key/values that the run which loads
+    it must have, too. The file is a graph that every command reads; it is written whole or not at all.
+
+    Raises DeclinedError where the graph is for all ranks and holds numbers of one.
+    """
+    with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
+        step = os.path.join(folder, "step.epw")
+        info = {**(info or {}), CALLING: encode_calling(traced)}
+        export(traced.gm if graph is None else graph, step, info=info, **facts)
+        if repair:
+            step = _repair(step, os.path.join(folder, "repaired.epw"))
+        if pipeline:
+            rewritten = os.path.join(folder, "rewritten.epw")
+            rewrite(step, output=rewritten, **words_of_pipeline(pipeline))
+            step = rewritten
+        report, _ = run("epweave", "artifact", "make", step, *_config_words(config), "-o", os.fspath(path), "-q")
+    return report["fingerprint"]
+
+
+def _repair(step: str, made: str) -> str:
+    report, _ = run("epweave", "generalize", step, "--repair", "-o", made, "-q", accept=(0, 1))
+    if not report["ok"]:
+        rows = "; ".join(f'%{x["node"]} {x["argument"]}: {x["why"]}' for x in report["unexplained"])
+        raise GraphFileError(f"numbers of one rank are not explained: {rows or report['structure']}",
+                             remedy="trace other ranks, too, and give all graphs to epweave generalize")
+    return made
+
+
+def check_artifact(path: str, config: dict | None = None, *, rank: int | None = None, allow=()) -> dict[str, str]:
+    """The fingerprint of an artifact that fits: content as recorded, the same `config`, a graph for `rank`.
+
+    Raises MismatchError, which names each field with both values. `allow` lists fields that may differ.
+    """
+    words = _config_words(config) + [word for field in allow for word in ("--allow", field)]
+    if rank is not None:
+        words += ["--rank", str(rank)]
+    report, _ = run("epweave", "artifact", "check", os.fspath(path), *words, "-q", accept=(0, 1))
+    if not report["ok"]:
+        raise MismatchError(os.fspath(path), report["mismatches"])
+    return report["fingerprint"]
+
+
+def load_artifact(path: str, config: dict | None = None, *, rank: int | None = None, meshes=None,
+                  device: str | None = None, allow=()) -> Artifact:
+    """Load an artifact for this rank, if it fits (see `check_artifact`); `config` is that of the run.
+
+    `rank` is this process's by default. `meshes` and `device` are those of `load`.
+    """
+    path = os.fspath(path)
+    rank = own_rank() if rank is None else rank
+    fingerprint = check_artifact(path, config, rank=rank, allow=allow)
+    graph = load(path, rank=rank, meshes=meshes, device=device)
+    try:
+        calling = _info_of(graph)[CALLING]
+    except KeyError:
+        raise GraphFileError(f"{path}: does not say how the step is called",
+                             remedy="write it with epweave.save_artifact") from None
+    try:
+        return Artifact(path, graph, fingerprint, calling["state"], calling["num_inputs"], calling["num_outputs"],
+                        {i: decode_layout(x) for i, x in calling["inputs"]},
+                        {i: decode_layout(x) for i, x in calling["outputs"]},
+                        decode(calling["input_spec"]), decode(calling["output_spec"]))
+    except GraphFileError as error:
+        raise error.within(path) from None
+    except (KeyError, TypeError, ValueError, StopIteration) as error:
+        raise GraphFileError(f"{path}: says in no known form how the step is called ({type(error).__name__}: {error})",
+                             remedy="write it with epweave.save_artifact of this version") from None
+
+
+def _info_of(graph) -> dict:
+    return plain_of(graph.meta[FILE_FACTS].get("info", ("none", True))) or {}
+
+
+def plain_of(value: tuple):
+    """Plain data that a file holds: numbers, strings, lists, dictionaries."""
+    from .values import real_of
+    kind, x = value
+    if kind in ("list", "tuple"):
+        return [plain_of(y) for y in x]
+    if kind == "dict":
+        items = [plain_of(y) for y in x]
+        return dict(zip(items[::2], items[1::2]))
+    if kind in ("real", "nan"):
+        return real_of(value)
+    return None if kind == "none" else x
