@@ -1,6 +1,7 @@
 """Rewriting, proving and comparing from Python: each function runs a program and gives its report a shape."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import html
@@ -10,18 +11,30 @@ import tempfile
 import weakref
 
 from .errors import UsageError
-from .programs import graph_file, run, write_graph
+from .programs import find_program, graph_file, run, write_graph
+
+
+@functools.cache
+def _choices_of_presets(program: str) -> dict[tuple[str, str], list[str]]:
+    """What options of presets may be, by preset and option, of the program at this path; those of any value have none."""
+    presets = run("epweave", "passes")[0]["presets"]
+    return {(preset["name"], option["name"]): option["choices"] for preset in presets for option in preset["options"]}
 
 
 def pipeline_text(name: str, options: dict) -> str:
-    """`name{key=value,...}` as the program takes it: lists in brackets, True as yes."""
-    def text(value) -> str:
+    """`name{key=value,...}` as the program takes it: lists in brackets, True and False as the option writes them.
+
+    `grad_accumulation` is the option grad-accumulation; one that is None is left out.
+    """
+    def text(key, value) -> str:
         if isinstance(value, bool):
-            return "true" if value else "false"
+            choices = _choices_of_presets(find_program("epweave")).get((name, key), [])
+            return ("yes" if value else "no") if "yes" in choices else "true" if value else "false"
         if isinstance(value, (list, tuple)):
-            return "[" + ",".join(map(text, value)) + "]"
+            return "[" + ",".join(text(key, x) for x in value) + "]"
         return str(value)
-    words = ",".join(f"{key}={text(value)}" for key, value in options.items())
+    named = {key.replace("_", "-"): value for key, value in options.items() if value is not None}
+    words = ",".join(f"{key}={text(key, value)}" for key, value in named.items())
     return f"{name}{{{words}}}" if words else name
 
 
@@ -160,8 +173,9 @@ def verify(a, b=None, *, assume_none: bool = False, timeout: float | None = None
 
 def verify_ranks(*graphs, timeout: float | None = None) -> Report:
     """Check that the collectives of the ranks' graphs match: no deadlock between ranks."""
-    paths = [os.fspath(graph) if not isinstance(graph, Result) else graph.path for graph in graphs]
-    report, _ = run("epweave", "verify", "--ranks", *paths, "-q", accept=(0, 1), timeout=timeout)
+    with contextlib.ExitStack() as files:
+        paths = [files.enter_context(graph_file(graph)) for graph in graphs]
+        report, _ = run("epweave", "verify", "--ranks", *paths, "-q", accept=(0, 1), timeout=timeout)
     return Report(report["ok"], report)
 
 

@@ -12,6 +12,7 @@ from .dump import INPUT_FIELDS, OPS, OUTPUT_FIELDS, DumpReader
 from .errors import GraphFileError
 from .exported_program import facts_of, is_exported_program, module_of
 from .files import write_file
+from .history import MARK, Mark, restore
 from .labels import require_graph
 from .operators import (MeshPlaceholder, OpaquePlaceholder, attribute_at, imported, name_of_operator,
                         short_frame)
@@ -73,6 +74,7 @@ class Exporter:
         self.graph_names: dict[int, str] = {}
         self.dropped: dict[tuple[str, str], int] = {}  # (key, class) -> nodes
         self.graphs: list[dict] = []
+        self.marks: dict[str, Mark] = {}  # of nodes of the step, by name
         self.add_graph(module, None)
 
     # Graphs and nodes.
@@ -125,6 +127,9 @@ class Exporter:
         if node.op == "get_attr":
             out["attr"] = self.attribute(attribute_at(module, node.target), node.target)
         for key, x in node.meta.items():
+            if key == MARK:
+                self.marks[node.name] = x
+                continue
             try:
                 self.meta(out, key, x, node.meta.get("val"))
             except _NotPlain as error:
@@ -135,25 +140,13 @@ class Exporter:
         return out
 
     def history(self, known: dict) -> dict:
-        """The pipeline log, origins and provenance of the file that the module was loaded from.
-
-        Provenance is about the nodes that epweave wrote: it is kept if the module still has
-        exactly those, in any order, else left out and named on stderr.
-        """
-        nodes = self.graphs[0]["nodes"]
-        records = known.get("provenance", {})
-        if not records:
-            return {}
-        changed = {n["name"]: n["target"] for n in nodes}.items() ^ known["targets"].items()
-        if changed:
-            name = min(changed)[0]
-            print(f'epweave_fx: the module is not as it was loaded (node "{name}"); the pipeline'
-                  " log and provenance are left out", file=sys.stderr)
-            return {}
-        for node in nodes:
-            if node["name"] in records:
-                node["provenance"] = records[node["name"]]
-        return {key: known[key] for key in ("passes", "origins") if key in known}
+        """The pipeline log, origins and provenance of the file that the module was loaded from (history.py)."""
+        history = known.get("history")
+        tables = restore(self.graphs[0]["nodes"], self.marks, history)
+        if history is not None and not tables:
+            print("epweave_fx: none of the module's nodes is one of those that were loaded; the pipeline log and"
+                  " provenance are left out", file=sys.stderr)
+        return tables
 
     def attribute(self, x, path: str) -> tuple:
         torch = self.torch

@@ -12,6 +12,7 @@ from .dump import OP_OF_KIND
 from .errors import GraphFileError
 from .exporter import DERIVED_TENSOR_META, FILE_FACTS, tensor_meta_of
 from .files import read_file
+from .history import MARK, Mark, history_of
 from .meshes import LiveMeshes, own_rank
 from .operators import (MeshPlaceholder, OpaquePlaceholder, ProcessGroupPlaceholder, find_operator,
                         imported)
@@ -463,15 +464,15 @@ class Loader:
         self.finish_symbols()
         module.meta[FILE_FACTS] = {
             key: self.message[key]
-            for key in ("info", "inputs", "outputs", "process_groups", "passes", "origins")
+            for key in ("info", "inputs", "outputs", "process_groups")
             if key in self.message}
         if self.live is not None:
             module.meta[FILE_FACTS]["process_groups"] = self.live.rows()
-        nodes = self.graphs[None].get("nodes", ())
-        records = {x["name"]: x["provenance"] for x in nodes if x.get("provenance")}
-        if records:
-            module.meta[FILE_FACTS] |= {"provenance": records,
-                                        "targets": {x["name"]: x["target"] for x in nodes}}
+        history = history_of(self.message)
+        if history is not None:
+            module.meta[FILE_FACTS]["history"] = history
+            for node in module.graph.nodes:
+                node.meta[MARK] = Mark(node.name, history)
         return module
 
 
@@ -490,8 +491,8 @@ def load(path: str, *, rank: int | None = None, meshes=None, device: str | None 
 
     Otherwise device meshes become MeshPlaceholder objects, and process groups that torch.distributed
     does not know ProcessGroupPlaceholder objects; both export as what they stand for. The
-    pipeline log and provenance go with the module (in its `meta`) and are exported again as
-    long as it has the same nodes.
+    pipeline log and provenance go with the module and its nodes (in their `meta`) and are exported
+    again, node by node, also behind passes of others (history.py).
 
     Raises GraphFileError, also where an operator is not registered in this process, and
     DeclinedError where the graph is another rank's or holds numbers of one rank.

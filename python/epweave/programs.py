@@ -16,7 +16,8 @@ from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, I
 
 _ERRORS = {"usage": UsageError, "invalid-input": GraphFileError, "declined": DeclinedError,
            "no-device": DeviceError, "internal": InternalError, "run": RunError, "collective": RunError,
-           "trouble": GraphFileError}
+           "trouble": GraphFileError, "device-lost": RunError}
+_SCHEMA = 1  # of the programs' JSON that this package reads
 _VARIABLES = {"epweave": "EPWEAVE", "epweave-replay": "EPWEAVE_REPLAY"}
 _HERE = pathlib.Path(__file__).resolve().parent
 _CHECKOUT_BUILD = _HERE.parents[1] / "build" / "release" / "bin"
@@ -71,6 +72,9 @@ def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int,
         error = report.get("error") or {"kind": "internal", "message":
                                         f"{name} ended with exit code {done.returncode}: {said.strip()}"}
         raise error_of(error)
+    if report and report.get("schema") != _SCHEMA:
+        raise UsageError(f"{command[0]} writes JSON of schema {report.get('schema')}, and this package reads {_SCHEMA}",
+                         remedy=f"unset {_VARIABLES[name]}, or install a program and a package of one version")
     return report, said
 
 

@@ -147,6 +147,11 @@ def _fake(mode, tensor, name: str, dim: int | None, device):
                             symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
 
 
+def _require_mapping(name: str, value, example: str) -> None:
+    if value is not None and not isinstance(value, Mapping):
+        raise UsageError(f"{name}= is a {type(value).__name__}, not a dictionary", remedy=f"give {name}={example}")
+
+
 def _group_table(groups: Mapping[str, object] | None) -> tuple[list[dict], dict]:
     """The rows of the process groups, each with the names of its axes, and the meshes that cover the world."""
     import torch.distributed as dist
@@ -157,7 +162,7 @@ def _group_table(groups: Mapping[str, object] | None) -> tuple[list[dict], dict]
                              remedy="call torch.distributed.init_process_group before trace")
         return [], {}
     axes: dict[str, list[str]] = {}
-    meshes = {}
+    meshes: dict[str, dict] = {}
     for name, group in (groups or {}).items():
         names = getattr(group, "mesh_dim_names", None)
         if hasattr(group, "mesh"):  # a DeviceMesh, of one axis or several
@@ -321,6 +326,8 @@ def trace(step: Callable, model, inputs, *, tokens: Mapping[str, int] | None = N
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
     from torch.fx.traceback import preserve_node_meta
 
+    _require_mapping("groups", groups, '{"ep": group}')
+    _require_mapping("tokens", tokens, '{"tokens": 0}')
     tracer = _Tracer(step, model, inputs)
     for name in tokens or {}:
         if name not in (known := [x for x, _ in tracer.values[len(tracer.state):]]):

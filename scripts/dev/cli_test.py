@@ -55,7 +55,9 @@ class CommandLineTest(unittest.TestCase):
 
     def output_of(self, *arguments, stdin=b""):
         result = self.run_tool(*arguments, stdin=stdin)
-        self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+        verdict = rb"(?m)^\S+: (\d+ -> \d+ nodes, verified after each pass|proved to compute what \S+ computes, .*)\n"
+        said = re.sub(verdict, b"", result.stderr)
+        self.assertEqual((result.returncode, said), (0, b""), arguments)
         return result.stdout
 
     def files(self):
@@ -79,7 +81,7 @@ class CommandLineTest(unittest.TestCase):
         self.assertEqual((report.returncode, report.stderr), (code, plain.stderr))
         kind = {2: "usage", 3: "invalid-input", 4: "declined", 5: "internal"}[code]
         error = {"kind": kind, "exit_code": code, "message": message} | (details or {})
-        self.assertEqual(json.loads(report.stdout), {"error": error})
+        self.assertEqual(json.loads(report.stdout), {"schema": 1, "error": error})
         self.assertEqual(self.files(), before)
 
 
@@ -338,13 +340,24 @@ class StreamTest(CommandLineTest):
         (self.folder / "completion.bash").write_bytes(self.output_of("completion", "bash"))
 
         def complete(*words):
-            script = ("source ./completion.bash; compopt() { :; }; COMP_WORDS=(epweave \"$@\"); COMP_CWORD=$#; _epweave;"
+            script = (f"epweave() {{ '{EPWEAVE}' \"$@\"; }}; source ./completion.bash; compopt() {{ :; }}; "
+                      "COMP_WORDS=(epweave \"$@\"); COMP_CWORD=$#; _epweave;"
                       "printf '%s\\n' \"${COMPREPLY[@]}\"")
             return subprocess.run(["bash", "-c", script, "bash", *words], cwd=self.folder, capture_output=True, text=True,
                                   check=True).stdout.split()
         self.assertEqual(complete("rewrite", "-p", "dce,canon"), ["dce,canonicalize"])
         self.assertEqual(complete("rewrite", "--preset", "ep"), ["ep-overlap"])
         self.assertEqual(complete("print", "--color", "al"), ["always"])
+        # What a pass or preset takes in braces; a word that begins with a quote.
+        self.assertEqual(complete("rewrite", "-p", "'dce,chunk{pa"), ["dce,chunk{parts="])
+        self.assertEqual(complete("rewrite", "--preset", "'ep-overlap{parts=2,symbolize="),
+                         ["ep-overlap{parts=2,symbolize=yes", "ep-overlap{parts=2,symbolize=no"])
+        self.assertEqual(complete("rewrite", "-p", "chunk{parts=2},conc"), ["chunk{parts=2},concretize"])
+        # Modules of the graph on the line.
+        self.assertEqual(complete("rewrite", "small.txt", "-p", "'chunk{roots=layers.*"),
+                         ["chunk{roots=layers.*", "chunk{roots=layers.*.moe"])
+        self.assertEqual(complete("print", "small.txt", "--module", "layers.*."), ["layers.*.moe"])
+        self.assertEqual(complete("print", "--module", "l"), [])
 
     def test_a_dump_of_fx_is_named(self):
         (self.folder / "dump.json").write_text('{"format":"fx-dump-1","meta":{},"graphs":{"a":{}}}')
@@ -473,8 +486,8 @@ class RewriteTest(CommandLineTest):
         self.assertEqual(report["input"].pop("sha256"), hashlib.sha256(self.output_of("convert", "small.txt", "-")).hexdigest())
         self.assertRegex(report.pop("tool"), r"^epweave \d+\.\d+\.\d+$")
         self.assertEqual(report, {
-            "pipeline": "dce,canonicalize", "verify": "each", "input": {"path": "small.txt", "nodes": 5},
-            "output": {"path": "out.epw", "nodes": 4},
+            "schema": 1, "pipeline": "dce,canonicalize", "verify": "each", "input": {"file": "small.txt", "nodes": 5},
+            "output": {"file": "out.epw", "nodes": 4},
             "passes": [{"name": "dce", "options": "", "nodes_before": 5, "nodes_after": 4, "changed": True, "notes": []},
                        {"name": "canonicalize", "options": "", "nodes_before": 4, "nodes_after": 4, "changed": False,
                         "notes": []}]})
@@ -486,7 +499,7 @@ class RewriteTest(CommandLineTest):
         self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "out.epw")
         tensor = {"dtype": "torch.float32", "shape": [4, 4], "stride": [4, 1], "device": None}
         common = {"direction": "forward", "chunk": None}
-        self.assertEqual(json.loads(self.output_of("print", "out.epw", "--json")), {"nodes": [
+        self.assertEqual(json.loads(self.output_of("print", "out.epw", "--json")), {"schema": 1, "file": "out.epw", "nodes": [
             {"name": "x", "op": "placeholder", "target": "x", "inputs": [], "module": None, "origin": ["x"],
              "type": tensor} | common,
             {"name": "mm", "op": "call_function", "target": "aten.mm.default", "inputs": ["x"], "module": "layers.0.moe",
@@ -587,15 +600,29 @@ class RewriteTest(CommandLineTest):
         self.assertEqual(self.files(), ["dumps", "dumps/01-dce.txt", "dumps/02-canonicalize.txt", "out.txt", "small.txt"])
         self.assertEqual((self.folder / "dumps/02-canonicalize.txt").read_bytes(), (self.folder / "out.txt").read_bytes())
         short = self.output_of("print", "dumps/01-dce.txt").decode()
-        self.assertEqual(result.stderr.decode(),
-                         f"# after dce (1 of 2)\n{short}# after canonicalize (2 of 2): no change\n")
+        changes, said = result.stderr.decode().split("# after dce (1 of 2)\n")
+        self.assertEqual(said, f"{short}# after canonicalize (2 of 2): no change\n"
+                               "out.txt: 5 -> 4 nodes, verified after each pass\n")
+        self.assertTrue(changes.startswith("--- before dce (1 of 2)  5 nodes\n+++ after dce (1 of 2)  4 nodes\n"), changes)
+        self.assertEqual([line for line in changes.splitlines() if line.startswith("- %")],
+                         ["- %dead = aten.neg.default(%x) : f32[4, 4]  @layers.1"])
+
+    def test_a_rewrite_ends_with_a_verdict(self):
+        for more, verdict in (([], "verified after each pass"), (["--verify", "end"], "verified at the end"),
+                              (["--verify", "off"], "not verified")):
+            result = self.run_tool("rewrite", "small.txt", "-p", "dce", "-o", "out.epw", *more)
+            self.assertEqual(result.stderr.decode(), f"out.epw: 5 -> 4 nodes, {verdict}\n")
+        for words in (["-o", "out.epw", "-q"], ["-o", "-"], ["-o", "out.epw", "--json"]):
+            self.assertEqual(self.run_tool("rewrite", "small.txt", "-p", "dce", *words).stderr, b"")
+        result = self.run_tool("verify", "small.txt", "out.epw")
+        self.assertEqual(result.stderr.decode(), "out.epw: proved to compute what small.txt computes, without an assumption\n")
 
     def test_print_pipeline_needs_no_input_and_gives_itself(self):
         text = self.output_of("rewrite", "--preset", PRESET % 2, "--print-pipeline").decode()
         self.assertEqual(self.output_of("rewrite", "-p", text, "--print-pipeline").decode(), text)
         self.assertRegex(text, r"^dce,canonicalize,dedup-unshard,chunk\{roots=layers\.\*\.moe,dim=batch,parts=2")
         self.assertEqual(json.loads(self.output_of("rewrite", "-p", "dce", "--print-pipeline", "--json")),
-                         {"pipeline": "dce", "passes": [{"name": "dce", "options": ""}]})
+                         {"schema": 1, "pipeline": "dce", "passes": [{"name": "dce", "options": ""}]})
 
     def test_preset_hands_on_how_sums_are_cast(self):
         text = self.output_of("rewrite", "--preset", "ep-overlap{cast=exact}", "--print-pipeline").decode()
@@ -639,7 +666,8 @@ class PlanTest(CommandLineTest):
         self.assertEqual(len(set(lines)), len(lines))
 
     def test_a_pipeline_without_chunk_has_no_plan(self):
-        self.assert_fails(2, "--print-plan: the pipeline has no chunk, and only chunk makes a plan", "rewrite", DSV3, "-p", "dce", "--print-plan")
+        self.assert_fails(2, "--print-plan: the pipeline has neither chunk nor choose-chunks, and only they make a plan",
+                          "rewrite", DSV3, "-p", "dce", "--print-plan")
 
 
 class DeclineTest(CommandLineTest):

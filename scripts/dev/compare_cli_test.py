@@ -52,7 +52,9 @@ class JsonTest(CommandLineTest):
     VIOLATION = {name: None for name in ("invariant", "message", "node", "op", "module", "source", "graph")}
 
     def document(self, *arguments):
-        return keys(json.loads(self.run_tool(*arguments, "--json", "-q").stdout))
+        document = json.loads(self.run_tool(*arguments, "--json", "-q").stdout)
+        self.assertEqual((next(iter(document)), document.pop("schema")), ("schema", 1))
+        return keys(document)
 
     def rewritten(self):
         self.output_of("rewrite", DSV3, "-p", "chunk", "-o", "out.txt", "-q")
@@ -60,7 +62,7 @@ class JsonTest(CommandLineTest):
 
     def test_verify_rewrite(self):
         out = self.rewritten()
-        expected = {"a": None, "b": None, "ok": None, "violations": None,
+        expected = {"a": {"file": None}, "b": {"file": None}, "ok": None, "violations": None,
                     "outputs": {"output": None, "node": None, "numerics": None}, "assumptions": None,
                     "whole": None, "divided": None, "joins": None, "splits": None}
         self.assertEqual(self.document("verify", DSV3, out), expected)
@@ -80,19 +82,19 @@ class JsonTest(CommandLineTest):
         counts = {name: None for name in ("ok", "ranks", "groups", "collectives", "as_traced", "not_compared",
                                           "not_given")}
         self.assertEqual(self.document("verify", "--ranks", "r0.txt", "r1.txt"),
-                         counts | {"violations": {"invariant": None, "message": None, "ranks": None, "nodes": None,
+                         counts | {"inputs": {"file": None}, "violations": {"invariant": None, "message": None, "ranks": None, "nodes": None,
                                                   "cycle": cycle}})
 
     def test_diff(self):
         node = {name: None for name in ("a", "b", "target", "module", "direction", "changes", "about", "details")}
         self.assertEqual(self.document("diff", DSV3, self.rewritten()),
-                         {"a": None, "b": None, "same": None, "paired_by": None,
+                         {"a": {"file": None}, "b": {"file": None}, "same": None, "paired_by": None,
                           "tables": {"table": None, "before": None, "after": None},
                           "graphs": {"name": None, "same_nodes": None, "nodes": node}})
 
     def test_explain(self):
         out = self.rewritten()
-        node = {name: None for name in ("name", "op", "target", "inputs", "module", "direction", "origin", "graph",
+        node = {name: None for name in ("file", "name", "op", "target", "inputs", "module", "direction", "origin", "graph",
                                         "position", "users", "source", "provenance")}
         chunk = {name: None for name in ("root", "role", "part", "parts")}
         kind = {name: None for name in ("dtype", "shape", "stride", "device")}

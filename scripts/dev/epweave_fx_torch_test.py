@@ -269,11 +269,71 @@ class RoundTrip(GraphTest):
             # The producer is the last writer.
             self.assertEqual(epweave_fx.decode_file(f.read()) | {"version": message["version"]},
                              epweave_fx.decode_file(written))
+
+    def load_with_provenance(self, function, *inputs):
+        """A module as `dce` of epweave wrote it, and what the file says of its origins."""
+        self.export(make_fx(function)(*inputs))
+        message = epweave_fx.read_file(self.path)
+        nodes = message["graphs"][0]["nodes"]
+        message["passes"] = [{"name": "dce", "tool": "epweave", "nodes_before": len(nodes), "nodes_after": len(nodes)}]
+        message["origins"] = [{"name": n["name"], "target": n["target"]} for n in nodes]
+        for n in nodes:
+            n["provenance"] = [{"pass": "dce", "role": "KEPT", "origins": [n["name"]]}]
+        epweave_fx.write_file(message, self.path)
+        return epweave_fx.load(self.path)
+
+    def records(self, module):
+        """{node: (role, origins)} of the one record that each node of the exported module has, and the log's names."""
+        self.assertEqual(self.export(module), "")
+        message = epweave_fx.read_file(self.path)
+        records = {n["name"]: [(x.get("role", "KEPT"), x.get("origins", [])) for x in n["provenance"]]
+                   for n in message["graphs"][0]["nodes"]}
+        self.assertEqual({len(x) for x in records.values()}, {1})
+        self.assertEqual([x["name"] for x in message["origins"]], ["x_1", "y_1", "add", "mul", "output"])
+        return {name: x[0] for name, x in records.items()}, [x["name"] for x in message["passes"]]
+
+    def test_provenance_survives_passes_of_others_node_by_node(self):
+        """Behind a node of theirs, copies that take over metadata, other names, another module, and another type."""
+        def load():
+            return self.load_with_provenance(lambda x, y: (x + y) * y, torch.ones(2), torch.ones(2))
+
+        def kept(*names):
+            return {name: ("KEPT", [name]) for name in names}
+
+        loaded = load()
         add = next(n for n in loaded.graph.nodes if n.name == "add")
         with loaded.graph.inserting_after(add):
-            loaded.graph.call_function(torch.ops.aten.neg.default, (add,))
-        self.assertEqual(self.export(loaded), 'epweave_fx: the module is not as it was loaded (node "neg_default");'
-                                              " the pipeline log and provenance are left out\n")
+            neg = loaded.graph.call_function(torch.ops.aten.neg.default, (add,))
+            again = loaded.graph.node_copy(add, lambda n: n)  # the same call, its metadata with it
+        neg.meta = dict(add.meta)
+        self.assertEqual(self.records(loaded), ({**kept("x_1", "y_1", "add", "mul", "output"), neg.name: ("ADDED", ["add"]),
+                                                 again.name: ("ADDED", ["add"])}, ["dce", "outside"]))
+        # A new module of copied nodes, one under another name.
+        loaded, graph, nodes = load(), torch.fx.Graph(), {}
+        for node in loaded.graph.nodes:
+            nodes[node] = graph.node_copy(node, nodes.__getitem__)
+        nodes[next(n for n in nodes if n.name == "add")].name = "sum_of_both"
+        moved = torch.fx.GraphModule(torch.nn.Module(), graph)
+        self.assertEqual(self.records(moved), ({**kept("x_1", "y_1", "mul", "output"), "sum_of_both": ("KEPT", ["add"])},
+                                               ["dce", "outside"]))
+        # One call in the place of several: the target and the metadata of one of them, and more rows.
+        loaded = load()
+        add = next(n for n in loaded.graph.nodes if n.name == "add")
+        with loaded.graph.inserting_after(add):
+            bucket = loaded.graph.call_function(torch.ops.aten.add.Tensor, add.args)
+            bucket.meta = {**add.meta, "val": FakeTensorMode().from_tensor(torch.ones(6))}
+        add.replace_all_uses_with(bucket)
+        loaded.graph.erase_node(add)
+        self.assertEqual(self.records(loaded), ({**kept("x_1", "y_1", "mul", "output"), bucket.name: ("ADDED", ["add"])},
+                                                ["dce", "outside"]))
+
+    def test_provenance_of_none_of_the_nodes_is_left_out(self):
+        loaded = self.load_with_provenance(lambda x, y: (x + y) * y, torch.ones(2), torch.ones(2))
+        for node in loaded.graph.nodes:
+            node.meta = {}
+        loaded.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)[0].target = torch.ops.aten.add.Tensor
+        self.assertEqual(self.export(loaded), "epweave_fx: none of the module's nodes is one of those that were loaded; the"
+                                              " pipeline log and provenance are left out\n")
         self.assertNotIn("passes", epweave_fx.read_file(self.path))
 
     def test_what_is_not_plain_data_is_named(self):

@@ -251,6 +251,8 @@ class Refusals(unittest.TestCase):
                 (lambda m, x: m(x).sum(), {"x": x}, {"tokens": {"x": 2}}, "has 2 dimensions and none numbered 2"),
                 (lambda m, x: m(x).sum(), {"x": x}, {"tokens": {"x": "0"}}, "has 2 dimensions and none numbered '0'"),
                 (lambda m, x: m(x).sum(), x, {}, "inputs= is a Tensor"),
+                (lambda m, x: m(x).sum(), {"x": x}, {"groups": ["ep"]}, "groups= is a list, not a dictionary"),
+                (lambda m, x: m(x).sum(), {"x": x}, {"tokens": "x"}, "tokens= is a str, not a dictionary"),
                 (lambda m, x: m(x).sum(), {"x": x}, {"groups": {"ep": None}}, "torch.distributed is not initialised")]:
             with self.subTest(message), self.assertRaisesRegex(epweave.UsageError, message):
                 epweave.trace(step, model, inputs, **more)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -49,6 +50,32 @@ class Package(unittest.TestCase):
             path = os.path.join(folder, "out.txt")
             result.save(path)
             self.assertTrue(epweave.diff(result, path))
+
+    def test_options_of_a_preset_are_python_values(self):
+        static = str(ROOT / "testdata/graphs/dsv3_debug_ep2_static.1b_remat.epw.gz")
+        result = epweave.rewrite(static, preset="ep-overlap", symbolize=True, grad_accumulation="eager", dense=False, sizes=None)
+        self.assertIn(",symbolize{", result.pipeline)
+        self.assertIn("grad-accumulation=eager", result.pipeline)
+        self.assertEqual({x["parts"] for x in result.plan["regions"]}, {2})
+        with self.assertRaises(epweave.UsageError) as caught:
+            epweave.rewrite(static, preset="ep-overlap", symbolise=True)
+        self.assertIn("symbolize", str(caught.exception))
+
+    def test_the_plan_of_a_preset_that_chooses(self):
+        result = epweave.rewrite(GRAPH, preset="overlap")
+        self.assertTrue(any(note.startswith("choose-chunks: choice: taken: ") for note in result.notes))
+        regions = {x["root"] for x in result.stats["regions"]}
+        self.assertEqual({x["root"] for x in result.plan["regions"]}, regions)
+        self.assertTrue(any(note.startswith("choice: taken: ") for note in result.plan["notes"]))
+
+    def test_a_program_of_another_schema_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "epweave")
+            program.write_text("#!/bin/sh\necho '{\"schema\": 999}'\n")
+            program.chmod(0o755)
+            with mock.patch.dict(os.environ, EPWEAVE=str(program)), self.assertRaises(epweave.UsageError) as caught:
+                epweave.verify(GRAPH)
+        self.assertIn("writes JSON of schema 999, and this package reads 1", str(caught.exception))
 
     def test_a_wrong_rewrite_is_not_proved(self):
         result = epweave.rewrite(GRAPH, "chunk{roots=layers.1.moe}")

@@ -63,6 +63,26 @@ class ReportPageTest(unittest.TestCase):
             self.assertIn(f"{row['region']} {row['direction']} × {row['count']}", text)
         self.assertNotRegex(text, r"%arg\d|undefined|NaN|null")
 
+    def test_figures_of_a_row_have_one_unit(self):
+        rows = [line for line in (self.folder / "page.md").read_text().splitlines() if line.startswith("| ")]
+        units = [set(re.findall(r"(?<=\d )(?:s|ms|µs|[KMG]iB|[kMGTP]?B|[kMGTP]?flop)\b", row)) for row in rows]
+        self.assertGreater(sum(map(bool, units)), 12)
+        self.assertEqual([row for row, found in zip(rows, units) if len(found) > 1], [])
+
+    def test_what_a_preset_chose_is_shown(self):
+        run(EPWEAVE, "rewrite", "in.epw.gz", "--preset", "overlap{parts=2}", "-q", "-o", "chosen.epw", cwd=self.folder)
+        run(EPWEAVE, "report", "in.epw.gz", "chosen.epw", "-o", "chosen.html", "-o", "chosen.md", "-o", "chosen.json", cwd=self.folder)
+        plan = json.loads((self.folder / "chosen.json").read_text())["plan"]
+        choices = [note for note in plan["notes"] if note.startswith("choose-chunks: choice: ")]
+        self.assertGreater(len(choices), 2)
+        self.assertTrue(any(note.startswith("schedule: predicted: ") for note in plan["notes"]))
+        self.assertIsNone(plan["trouble"])
+        text, markdown = self.text("chosen.html"), (self.folder / "chosen.md").read_text()
+        for note in choices:
+            self.assertIn(note, text)
+            self.assertIn(note.replace("*", "\\*"), markdown)
+        self.assertNotRegex(text, r"undefined|NaN|null")
+
     def test_it_draws_every_bar(self):
         dom = self.dom("page.html")
         bars = sum(len(stream["bars"]) + len(stream["exposed"])

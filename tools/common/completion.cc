@@ -72,6 +72,43 @@ bool names_file(const OptionHelp& option) {
   return option.positional || option.value == "OUT" || option.value == "FILE" || option.value == "DIR";
 }
 
+// Functions for values with braces, 'dce,chunk{parts=2,roots=layers.*.moe}', and for modules of the first graph on the
+// line: those that `stats` lists.
+std::string bash_items(const ProgramHelp& program) {
+  std::string cases;
+  for (const CommandHelp& command : program.commands)
+    for (const OptionHelp& option : command.options)
+      for (const auto& [name, words] : option.inside)
+        if (!words.empty()) cases += fmt::format("    {}) echo '{}' ;;\n", name, fmt::join(words, " "));
+  if (cases.empty()) return "";
+  return fmt::format(
+      R"sh({1}_modules() {{
+  local file
+  for file in "${{COMP_WORDS[@]:2}}"; do
+    [[ -f $file ]] || continue
+    {0} stats "$file" --json 2>/dev/null | sed -n 's/^ *"module": "\([^"]*\)".*/\1/p' | sort -u
+    return
+  done
+}}
+{1}_inside() {{
+  case $1 in
+{2}  esac
+}}
+{1}_item() {{
+  local open=${{word##*'}}'}} before item words=$1
+  item=${{open##*,}}
+  if [[ $open == *'{{'* ]]; then
+    before=${{open%%'{{'*}} item=${{open#*'{{'}}
+    item=${{item##*,}} words=$({1}_inside "${{before##*,}}")
+    [[ $item != roots=* ]] || words=$({1}_modules | sed 's/^/roots=/')
+  fi
+  mapfile -t COMPREPLY < <(compgen -P "${{word%"$item"}}" -W "$words" -- "$item")
+  compopt -o nospace
+}}
+)sh",
+      program.name, function_name(program), cases);
+}
+
 std::string bash_completion(const ProgramHelp& program) {
   std::string names, cases;
   for (const CommandHelp& command : program.commands) {
@@ -87,7 +124,14 @@ std::string bash_completion(const ProgramHelp& program) {
         values +=
             fmt::format("        {}) mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$word\"); return ;;\n",
                         fmt::join(option.names, "|"), fmt::join(option.choices, " "));
-      if (!option.beginnings.empty())  // of the item behind the last comma
+      if (option.takes_module)
+        values += fmt::format(
+            "        {}) mapfile -t COMPREPLY < <(compgen -W \"$({}_modules)\" -- \"$word\"); return ;;\n",
+            fmt::join(option.names, "|"), function_name(program));
+      if (!option.inside.empty())
+        values += fmt::format("        {}) {}_item '{}'; return ;;\n", fmt::join(option.names, "|"),
+                              function_name(program), fmt::join(option.beginnings, " "));
+      else if (!option.beginnings.empty())  // of the item behind the last comma
         values += fmt::format(
             "        {}) mapfile -t COMPREPLY < <(compgen -P \"${{word%\"${{word##*,}}\"}}\" -W '{}' -- "
             "\"${{word##*,}}\"); compopt -o nospace; return ;;\n",
@@ -99,8 +143,8 @@ std::string bash_completion(const ProgramHelp& program) {
   }
   return fmt::format(
       R"(# bash completion for {0}; load it with: source <({0} completion bash)
-{1}() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} options=
+{4}{1}() {{
+  local word=${{COMP_WORDS[COMP_CWORD]#[\'\"]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} options=
   local -a files=()
   if ((COMP_CWORD == 1)); then
     mapfile -t COMPREPLY < <(compgen -W '{2} --help --version' -- "$word")
@@ -114,7 +158,7 @@ std::string bash_completion(const ProgramHelp& program) {
 }}
 complete -o filenames -F {1} {0}
 )",
-      program.name, function_name(program), names, cases);
+      program.name, function_name(program), names, cases, bash_items(program));
 }
 
 std::string zsh_completion(const ProgramHelp& program) {

@@ -66,7 +66,10 @@ int make(const ArtifactCommand& command, Console& console) {
   fingerprint.merge(config);
   write_fingerprint(graph, fingerprint);
   write_output(graph, command.output);
-  if (console.json()) console.print(report_text({{"fingerprint", fingerprint_json(fingerprint)}}));
+  if (console.json())
+    console.print(report_text({{"input", file_report(command.input.path)},
+                               {"output", file_report(command.output.path)},
+                               {"fingerprint", fingerprint_json(fingerprint)}}));
   return kFine;
 }
 
@@ -137,7 +140,8 @@ class Check {
       }
     }
     if (!console_.json()) return console_.print(text);
-    console_.print(report_text({{"ok", mismatches.empty()},
+    console_.print(report_text({{"file", command_.input.path},
+                                {"ok", mismatches.empty()},
                                 {"fingerprint", fingerprint_json(recorded)},
                                 {"mismatches", std::move(mismatches)},
                                 {"allowed", std::move(allowed)}}));

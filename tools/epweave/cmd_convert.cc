@@ -11,8 +11,8 @@ int convert(const ConvertOptions& options, Console& console) {
   const Graph graph = read_sound_input(options.input);
   write_output(graph, options.output);
   if (console.json())
-    console.print(report_text({{"input", options.input.path},
-                               {"output", options.output.path},
+    console.print(report_text({{"input", file_report(options.input.path)},
+                               {"output", file_report(options.output.path)},
                                {"nodes", graph.step().order.size()}}));
   return kFine;
 }

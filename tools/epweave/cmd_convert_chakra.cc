@@ -81,8 +81,8 @@ int convert_to_chakra(const ConvertOptions& options, Console& console) {
   const double makespan = simulator.run(given_order(model)) * 1e3;
   const double exposed = simulator.measure().exposed * 1e3;
   if (console.json()) {
-    console.print(report_text({{"input", options.input.path},
-                               {"output", options.folder},
+    console.print(report_text({{"input", file_report(options.input.path)},
+                               {"folder", options.folder},
                                {"cluster", cluster.name},
                                {"changed", changed_parameters(cluster)},
                                {"ranks", traces.ranks()},

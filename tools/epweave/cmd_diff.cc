@@ -41,9 +41,10 @@ Json node_diff_report(const DiffSides& sides, const BodyDiff& body, const NodeDi
 
 // One document, kept greppable: a line for each node.
 std::string json_text(const DiffSides& sides, const GraphDiff& diff) {
-  std::string text = fmt::format("{{\"a\": {}, \"b\": {}, \"same\": {}, \"paired_by\": {},\n\"tables\": [",
-                                 report_line(sides.name_a), report_line(sides.name_b), diff.is_same(),
-                                 report_line(name_of(diff.pairing)));
+  std::string text =
+      fmt::format("{{\"schema\": {}, \"a\": {}, \"b\": {}, \"same\": {}, \"paired_by\": {},\n\"tables\": [",
+                  kReportSchema, report_line(file_report(sides.name_a)),
+                  report_line(file_report(sides.name_b)), diff.is_same(), report_line(name_of(diff.pairing)));
   bool first = true;
   for (const TableDiff& row : diff.tables) {
     text += std::exchange(first, false) ? "\n" : ",\n";
@@ -81,18 +82,12 @@ Json summary_report(const DiffSides& sides, const GraphDiff& diff) {
       changes[std::string(name_of(static_cast<Change>(1U << i)))] = summary.counts[i];
   for (const auto& [table, rows] : summary.tables)
     tables[table] = {{"added", rows.added}, {"removed", rows.removed}, {"changed", rows.changed}};
-  return {{"a", sides.name_a},
-          {"b", sides.name_b},
-          {"same", diff.is_same()},
-          {"paired_by", name_of(diff.pairing)},
-          {"same_nodes", summary.same},
-          {"changes", std::move(changes)},
-          {"parts", summary.parts},
-          {"merged", summary.merged},
-          {"added", Json(summary.added)},
-          {"tables", std::move(tables)},
-          {"ops", rows_report(summary.ops)},
-          {"modules", rows_report(summary.modules)}};
+  return {{"a", file_report(sides.name_a)},  {"b", file_report(sides.name_b)},
+          {"same", diff.is_same()},          {"paired_by", name_of(diff.pairing)},
+          {"same_nodes", summary.same},      {"changes", std::move(changes)},
+          {"parts", summary.parts},          {"merged", summary.merged},
+          {"added", Json(summary.added)},    {"tables", std::move(tables)},
+          {"ops", rows_report(summary.ops)}, {"modules", rows_report(summary.modules)}};
 }
 
 DiffOptions ignore(const std::vector<std::string>& kinds) {

@@ -50,7 +50,8 @@ std::vector<std::string_view> needed_by(std::string_view topic, const std::vecto
   return names;
 }
 
-Json doctor_report(const Diagnosis& diagnosis, const std::vector<Reader>& readers, bool is_complete) {
+Json doctor_report(const std::string& file, const Diagnosis& diagnosis, const std::vector<Reader>& readers,
+                   bool is_complete) {
   Json findings = Json::array(), passes = Json::array();
   for (const Finding& finding : diagnosis.findings)
     findings.push_back({{"topic", finding.topic},
@@ -61,7 +62,8 @@ Json doctor_report(const Diagnosis& diagnosis, const std::vector<Reader>& reader
                         {"costs", text_or_null(finding.costs)},
                         {"add", finding.add}});
   for (const Reader& reader : readers) passes.push_back({{"name", reader.name}, {"lacks", reader.lacks}});
-  return {{"complete", is_complete},
+  return {{"file", file},
+          {"complete", is_complete},
           {"findings", std::move(findings)},
           {"passes", std::move(passes)},
           {"roots", diagnosis.roots}};
@@ -96,7 +98,7 @@ int doctor(const InputOptions& options, Console& console) {
   const bool is_complete = std::ranges::none_of(
       diagnosis.findings, [](const Finding& finding) { return finding.health == Health::kLacks; });
   const std::vector<Reader> readers = list_readers(diagnosis);
-  console.print(console.json() ? report_text(doctor_report(diagnosis, readers, is_complete))
+  console.print(console.json() ? report_text(doctor_report(options.path, diagnosis, readers, is_complete))
                                : doctor_text(diagnosis, readers, is_complete));
   return is_complete ? kFine : kDifferent;
 }

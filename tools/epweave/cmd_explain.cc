@@ -56,6 +56,7 @@ std::string print_record(const Graph& graph, const Provenance& record) {
 }
 
 struct Explained {
+  const std::string& file;
   const Graph& graph;
   const Body& body;
   NodeId id;
@@ -67,7 +68,8 @@ struct Explained {
 
 Json explain_report(const Explained& e) {
   const Node& node = e.body.nodes[e.id];
-  Json report = node_report(e.graph, e.body, node, RegionParts(e.graph));
+  Json report = file_report(e.file);
+  report.update(node_report(e.graph, e.body, node, RegionParts(e.graph)));
   report["graph"] = e.graph.text(e.body.name);
   report["position"] = e.position;
   report["users"] = names(e.graph, e.body, e.users[e.id]);
@@ -120,12 +122,13 @@ std::string explain_text(const Explained& e) {
 }
 
 // A name of the graph before: what the node became.
-int explain_origin(const Graph& graph, const std::string& name, Console& console) {
+int explain_origin(const Graph& graph, const std::string& file, const std::string& name, Console& console) {
   for (const Body& body : graph.bodies) {
     const auto facts = find_chunk_facts(graph, body, name, list_users(*graph.context, body));
     if (!facts) continue;
     if (console.json()) {
-      console.print(report_text({{"name", name}, {"divided", chunk_facts_report(graph, body, *facts)}}));
+      console.print(report_text(
+          {{"file", file}, {"name", name}, {"divided", chunk_facts_report(graph, body, *facts)}}));
       return kFine;
     }
     std::string text;
@@ -165,7 +168,8 @@ int explain(const ExplainOptions& options, Console& console) {
     std::optional<ChunkFacts> chunk;
     if (const auto origin = divided_origin(graph, body.nodes[*at]))
       chunk = find_chunk_facts(graph, body, *origin, users);
-    const Explained explained{graph,
+    const Explained explained{options.input.path,
+                              graph,
                               body,
                               *at,
                               std::move(inputs),
@@ -176,7 +180,7 @@ int explain(const ExplainOptions& options, Console& console) {
     console.print(console.json() ? report_text(explain_report(explained)) : explain_text(explained));
     return kFine;
   }
-  if (explain_origin(graph, name, console) == kFine) return kFine;
+  if (explain_origin(graph, options.input.path, name, console) == kFine) return kFine;
   throw UsageError(fmt::format("{} has no node '{}'{} `epweave print G --grep REGEX` finds names",
                                display_name(options.input), name, did_you_mean(graph, name)));
 }

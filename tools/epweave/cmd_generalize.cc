@@ -97,10 +97,14 @@ int generalize(const GeneralizeCommand& command, Console& console) {
     require_sound(*made.graph, graphs);
     write_output(*made.graph, command.output);
   }
-  if (console.json())
-    console.print(report_text(generalize_report(made)));
-  else
+  if (console.json()) {
+    Json document = {{"inputs", Json::array()}, {"output", file_report(command.output.path)}};
+    for (const InputOptions& input : command.inputs) document["inputs"].push_back(file_report(input.path));
+    document.update(generalize_report(made));
+    console.print(report_text(std::move(document)));
+  } else {
     console.info(generalize_text(made));
+  }
   return made.graph ? kFine : kDifferent;
 }
 

@@ -217,9 +217,9 @@ std::string overlap_text(const Graph& graph, const Overlaps& overlaps, bool all)
 
 }  // namespace
 
-std::string overlap_report_for(const std::string& path, const Graph& graph, const std::string& name) {
+std::string overlap_report_for(const std::string& path, const Graph& graph, const std::string& file) {
   const Overlaps overlaps = overlaps_of(graph);
-  Json report = {{"graph", name}};
+  Json report = file_report(file);
   report.update(overlap_report(graph, overlaps));
   return path.ends_with(".json") ? report_text(report) : overlap_text(graph, overlaps, false);
 }
@@ -252,9 +252,12 @@ int overlap(const OverlapOptions& options, Console& console) {
   }
   const Overlaps overlaps = overlaps_of(graph);
   if (console.json()) {
-    Json report = {{"graph", display_name(options.input)}};
+    Json report = file_report(options.input.path);
     report.update(overlap_report(graph, overlaps));
-    if (before) report["before"] = overlap_report(*before, overlaps_of(*before));
+    if (before) {
+      report["before"] = file_report(options.before.path);
+      report["before"].update(overlap_report(*before, overlaps_of(*before)));
+    }
     console.print(report_text(report));
     return exit_code_of(options, graph, overlaps, console);
   }

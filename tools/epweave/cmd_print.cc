@@ -65,10 +65,12 @@ ShownNodes list_shown(const Graph& graph, const Filter& filter) {
 // One document, kept greppable: a line for each node. Nested graphs without a node to show are left out.
 class JsonText {
  public:
-  explicit JsonText(const Graph& graph) : graph_(graph), parts_(graph) {}
+  JsonText(const std::string& file, const Graph& graph) : file_(file), graph_(graph), parts_(graph) {}
 
   std::string print(const ShownNodes& shown) const {
-    std::string text = "{\"nodes\": " + nodes(graph_.step(), shown[0]);
+    std::string text =
+        fmt::format("{{\"schema\": {}, \"file\": {}, \"nodes\": ", kReportSchema, report_line(file_)) +
+        nodes(graph_.step(), shown[0]);
     std::string graphs;
     for (std::size_t i = 1; i < graph_.bodies.size(); ++i) {
       if (shown[i].empty()) continue;
@@ -88,6 +90,7 @@ class JsonText {
     return "[" + text + "]";
   }
 
+  const std::string& file_;
   const Graph& graph_;
   const RegionParts parts_;
 };
@@ -112,7 +115,7 @@ int print(const PrintOptions& options, Console& console) {
   }
   const ShownNodes shown = list_shown(graph, filter);
   if (console.json()) {
-    console.print(JsonText(graph).print(shown));
+    console.print(JsonText(options.input.path, graph).print(shown));
   } else {
     const std::string text = filtered_text(graph, mode, shown);
     console.print(console.colors_output() ? paint_nodes(text) : text);

@@ -211,8 +211,8 @@ class Reduce {
   void report(const Reduction& reduction) {
     const std::size_t nodes = reduction.graph.step().order.size();
     if (console_.json())
-      console_.print(report_text({{"input", options_.input.path},
-                                  {"output", options_.output.path},
+      console_.print(report_text({{"input", file_report(options_.input.path)},
+                                  {"output", file_report(options_.output.path)},
                                   {"nodes_before", nodes_before_},
                                   {"nodes_after", nodes},
                                   {"runs", runs_},

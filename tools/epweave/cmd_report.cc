@@ -26,7 +26,7 @@ int report(const ReportCommand& command, Console& console) {
   const Cluster cluster = parse_cluster(command.cluster, read_bytes);
   const Graph a = read_sound_input(command.a, nullptr, Soundness::kStructure);
   const Graph b = read_sound_input(command.b, a.context, Soundness::kStructure);
-  const Json page = rewrite_page({a, b, display_name(command.a), display_name(command.b)}, cluster);
+  const Json page = rewrite_page({a, b, command.a.path, command.b.path}, cluster);
   std::deque<OutputFile> files;
   for (const std::string& path : command.outputs) files.emplace_back(path).write(page_for(path, page));
   for (OutputFile& file : files) file.commit();

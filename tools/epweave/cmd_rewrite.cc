@@ -41,6 +41,19 @@ VerifyPolicy policy_named(const std::string& name) {
   return name == "end" ? VerifyPolicy::kEnd : VerifyPolicy::kEach;
 }
 
+// What a rewrite that succeeded was shown to keep.
+std::string_view verified_when(const std::string& verify) {
+  switch (policy_named(verify)) {
+    case VerifyPolicy::kOff:
+      return "not verified";
+    case VerifyPolicy::kEnd:
+      return "verified at the end";
+    case VerifyPolicy::kEach:
+      return "verified after each pass";
+  }
+  EPWEAVE_CHECK(false);
+}
+
 // Where a bug of ours leaves its reproducer if the user did not say.
 std::string default_reproducer(const OutputOptions& output) {
   const bool is_file = output.path != "-" && !output.path.starts_with("/dev/");
@@ -69,14 +82,23 @@ class Rewrite {
     files_.write = seconds_since(start_write);
     if (options_.time_passes) console_.requested(watch_.times_text(files_));
     if (console_.json()) report(input, output, sha256);
-    console_.detail(fmt::format("{}: {} -> {} nodes", display_name(), input.step().order.size(),
-                                output.step().order.size()));
+    say_verdict(input, output);
     return kFine;
   }
 
  private:
   std::string display_name() const {
     return options_.output.path == "-" ? "standard output" : options_.output.path;
+  }
+
+  // In a shell pipeline the next command has the word, and JSON says it in its way.
+  void say_verdict(const Graph& input, const Graph& output) {
+    const std::string line = fmt::format("{}: {} -> {} nodes, {}", display_name(), input.step().order.size(),
+                                         output.step().order.size(), verified_when(options_.verify));
+    if (options_.output.path == "-" || console_.json())
+      console_.detail(line);
+    else
+      console_.info(line);
   }
 
   // The graph and its report, both or neither.
@@ -86,7 +108,7 @@ class Rewrite {
     if (!only_runs) graph_file.emplace(options_.output.path);
     if (!options_.report.empty()) {
       report_file.emplace(options_.report);
-      report_file->write(overlap_report_for(options_.report, output, display_name()));
+      report_file->write(overlap_report_for(options_.report, output, options_.output.path));
     }
     if (graph_file) {
       graph_file->write(output_bytes(output, options_.output));
@@ -137,8 +159,8 @@ class Rewrite {
         {"tool", tool_name()},
         {"pipeline", print_pipeline(pipeline_)},
         {"verify", options_.verify},
-        {"input", {{"path", options_.input.path}, {"nodes", input.step().order.size()}, {"sha256", sha256}}},
-        {"output", {{"path", options_.output.path}, {"nodes", output.step().order.size()}}},
+        {"input", {{"file", options_.input.path}, {"nodes", input.step().order.size()}, {"sha256", sha256}}},
+        {"output", {{"file", options_.output.path}, {"nodes", output.step().order.size()}}},
         {"passes", watch_.report()}};
     if (options_.time_passes) report["times"] = watch_.times_report(files_);
     console_.print(report_text(report));

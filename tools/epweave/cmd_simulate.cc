@@ -51,7 +51,8 @@ int simulate(const SimulateOptions& options, Console& console) {
   const Graph graph = read_sound_input(options.input, nullptr, Soundness::kStructure);
   std::optional<MeasuredCosts> costs;
   if (!options.costs.empty()) costs = MeasuredCosts::parse(read_bytes(options.costs), options.costs);
-  Simulation simulation{.graph = display_name(options.input),
+  Simulation simulation{.file = options.input.path,
+                        .graph = display_name(options.input),
                         .costs = options.costs,
                         .model = model_step(graph, cluster, costs ? &*costs : nullptr)};
   if (costs) require_measured(simulation.model, *costs, options.costs);

@@ -103,14 +103,14 @@ class Specialize {
   void report(std::int64_t rank, const std::string& path, const Graph& made) {
     const std::vector<std::string>& notes = made.passes.back().notes;
     for (const std::string& note : notes) console_.detail(note);
-    files_.push_back({{"rank", rank}, {"path", path}, {"nodes", made.step().order.size()}, {"notes", notes}});
+    files_.push_back({{"rank", rank}, {"file", path}, {"nodes", made.step().order.size()}, {"notes", notes}});
   }
 
   int finish() {
     if (console_.json())
-      console_.print(report_text({{"input", command_.input.path},
+      console_.print(report_text({{"input", file_report(command_.input.path)},
                                   {"world_size", read_world(graph_).size},
-                                  {"files", std::move(files_)}}));
+                                  {"outputs", std::move(files_)}}));
     return kFine;
   }
 

@@ -115,9 +115,10 @@ void add_memory_report(const Graph& graph, const Figures& figures, Json& report)
   report["memory"] = {{"devices", std::move(devices)}, {"unknown_storages", figures.memory.unknown}};
 }
 
-Json stats_report(const Graph& graph, const Figures& figures) {
+Json stats_report(const std::string& file, const Graph& graph, const Figures& figures) {
   const GraphStats& stats = figures.stats;
-  Json report = {{"nodes", stats.nodes},
+  Json report = {{"file", file},
+                 {"nodes", stats.nodes},
                  {"calls", stats.calls},
                  {"placeholders", stats.placeholders},
                  {"attributes", stats.attributes},
@@ -205,7 +206,8 @@ std::string stats_table(const Graph& graph, const Figures& figures) {
 int stats(const InputOptions& options, Console& console) {
   const Graph graph = read_sound_input(options);
   const Figures figures = count(graph);
-  console.print(console.json() ? report_text(stats_report(graph, figures)) : stats_table(graph, figures));
+  console.print(console.json() ? report_text(stats_report(options.path, graph, figures))
+                               : stats_table(graph, figures));
   return kFine;
 }
 

@@ -130,6 +130,14 @@ Json ranks_report(const RanksReport& report, const std::vector<std::string>* sim
   return made;
 }
 
+std::string document_text(const RanksOptions& options, const RanksReport& report,
+                          const std::vector<std::string>* similar) {
+  Json document = {{"inputs", Json::array()}};
+  for (const InputOptions& input : options.inputs) document["inputs"].push_back(file_report(input.path));
+  document.update(ranks_report(report, similar));
+  return report_text(std::move(document));
+}
+
 std::string ranks_text(const RanksReport& report) {
   std::string text;
   for (const RankViolation& violation : report.violations) {
@@ -164,7 +172,7 @@ int verify_ranks(const RanksOptions& options, Console& console) {
   RanksReport report = epweave::verify_ranks(reading.programs);
   report.violations.insert(report.violations.begin(), reading.baked.begin(), reading.baked.end());
   const auto* similar = options.explain_literals ? &reading.similar : nullptr;
-  std::string text = console.json() ? report_text(ranks_report(report, similar)) : ranks_text(report);
+  std::string text = console.json() ? document_text(options, report, similar) : ranks_text(report);
   if (similar != nullptr && !console.json())
     for (const std::string& line : *similar) text += fmt::format("note: {}\n", line);
   console.print(text);

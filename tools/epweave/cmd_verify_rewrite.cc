@@ -41,7 +41,7 @@ bool is_proved(const VerifyOptions& options, const RewriteReport& report) {
   return report.violations.empty() && (report.assumptions.empty() || !options.assume_none);
 }
 
-Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteReport& report) {
+Json proof_report(const Graph& b, bool is_proved, const RewriteReport& report) {
   Json violations = Json::array();
   for (const Violation& violation : report.violations) {
     Json& row =
@@ -53,9 +53,7 @@ Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteR
   for (const RewriteOutput& output : report.outputs)
     outputs.push_back(
         {{"output", output.what}, {"node", output.node}, {"numerics", name_of(output.numerics)}});
-  return {{"a", options.input.path},
-          {"b", options.rewritten.path},
-          {"ok", is_proved(options, report)},
+  return {{"ok", is_proved},
           {"violations", std::move(violations)},
           {"outputs", std::move(outputs)},
           {"assumptions", report.assumptions},
@@ -63,6 +61,12 @@ Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteR
           {"divided", report.divided},
           {"joins", report.joins},
           {"splits", report.splits}};
+}
+
+Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteReport& report) {
+  Json document = {{"a", file_report(options.input.path)}, {"b", file_report(options.rewritten.path)}};
+  document.update(proof_report(b, is_proved(options, report), report));
+  return document;
 }
 
 std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbose) {
@@ -85,6 +89,14 @@ std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbo
     for (const RewriteOutput& output : report.outputs)
       text += fmt::format("  {:<12}{}  %{}\n", name_of(output.numerics), output.what, output.node);
   return text;
+}
+
+// "OUT: proved to compute what IN computes, under 52 assumptions"; of halves `what` names both.
+std::string verdict_line(std::string_view what, const InputOptions& original, const RewriteReport& report) {
+  const std::size_t n = report.assumptions.size();
+  return fmt::format(
+      "{}: proved to compute what {} computes, {}", what, display_name(original),
+      n == 0 ? "without an assumption" : fmt::format("under {} assumption{}", n, n == 1 ? "" : "s"));
 }
 
 }  // namespace
@@ -111,6 +123,8 @@ int verify_rewrite(const VerifyOptions& options, Console& console) {
     console.info(fmt::format("{}: {} {}; it is not shown to compute what {} computes",
                              display_name(options.rewritten), n, n == 1 ? "violation" : "violations",
                              display_name(options.input)));
+  if (n == 0 && assumed == 0 && !console.json())
+    console.info(verdict_line(display_name(options.rewritten), options.input, report));
   return n == 0 && assumed == 0 ? kFine : kDifferent;
 }
 
@@ -123,9 +137,11 @@ int verify_halves(const VerifyHalvesOptions& options, Console& console) {
   add_own_violations(joint, backward, report.violations);
   const std::size_t n = report.violations.size();
   if (console.json()) {
-    Json json = rewrite_report(backward, {.input = options.input, .rewritten = options.backward}, report);
-    json["b"] = Json::array({options.forward.path, options.backward.path});
-    console.print(report_text(json));
+    Json json = {{"file", options.input.path},
+                 {"forward", file_report(options.forward.path)},
+                 {"backward", file_report(options.backward.path)}};
+    json.update(proof_report(backward, is_proved({}, report), report));
+    console.print(report_text(std::move(json)));
   } else {
     console.print(rewrite_text(backward, report, console.verbose()));
   }
@@ -133,6 +149,10 @@ int verify_halves(const VerifyHalvesOptions& options, Console& console) {
     console.info(fmt::format("{}, {}: {} {}; they are not shown to compute what {} computes",
                              display_name(options.forward), display_name(options.backward), n,
                              n == 1 ? "violation" : "violations", display_name(options.input)));
+  else if (!console.json())
+    console.info(
+        verdict_line(fmt::format("{}, {}", display_name(options.forward), display_name(options.backward)),
+                     options.input, report));
   return n == 0 ? kFine : kDifferent;
 }
 

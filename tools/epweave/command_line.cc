@@ -116,7 +116,7 @@ void add_rewrite(CLI::App& app, Choices& choices) {
       ->take_all()
       ->expected(1);
   command.add_flag("--print-changed", options.print_changed,
-                   "Print the graph after each pass that changed it");
+                   "Print what each pass changed, as diff lists it, on standard error");
   command.add_option("--dump-dir", options.dump_dir, "Write the graph after each pass to DIR/NN-PASS.txt")
       ->type_name("DIR");
   command
@@ -504,6 +504,23 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   return app;
 }
 
+// What each pass or preset takes in braces, as completion offers it.
+template <class Rows>
+std::vector<std::pair<std::string, std::vector<std::string>>> options_inside(const Rows& rows) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> inside;
+  for (const auto& row : rows) {
+    std::vector<std::string>& words = inside.emplace_back(row.name, std::vector<std::string>()).second;
+    for (const OptionSpec& option : row.options) {
+      if (option.kind == OptionKind::kFlag) words.emplace_back(option.name);
+      if (option.kind != OptionKind::kChoice && option.kind != OptionKind::kFlag)
+        words.push_back(fmt::format("{}=", option.name));
+      for (const std::string_view choice : option.choices)
+        words.push_back(fmt::format("{}={}", option.name, choice));
+    }
+  }
+  return inside;
+}
+
 // The commands, with what the values of some options begin with.
 std::vector<CommandHelp> commands_of(const CLI::App& app) {
   std::vector<std::string> passes, presets;
@@ -516,8 +533,9 @@ std::vector<CommandHelp> commands_of(const CLI::App& app) {
   for (CommandHelp& command : commands)
     for (OptionHelp& option : command.options) {
       const std::string& name = option.names.back();
-      if (name == "--pipeline") option.beginnings = passes;
-      if (name == "--preset") option.beginnings = presets;
+      if (name == "--pipeline") option.beginnings = passes, option.inside = options_inside(registry().passes);
+      if (name == "--preset") option.beginnings = presets, option.inside = options_inside(registry().presets);
+      if (name == "--module") option.takes_module = true;
       if (name == "--print-after") option.beginnings = after;
       if (name == "--cluster") option.beginnings = clusters;
     }

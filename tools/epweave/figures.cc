@@ -4,11 +4,11 @@
 
 namespace epweave::cli {
 
-std::string metric(std::int64_t number, std::string_view unit) {
+std::string metric(std::int64_t number, std::string_view unit, std::optional<std::int64_t> largest) {
   static constexpr std::string_view kPrefixes = " kMGTPE";
-  auto value = static_cast<double>(number);
+  auto value = static_cast<double>(number), scale = static_cast<double>(largest.value_or(number));
   std::size_t prefix = 0;
-  for (; value >= 999.5 && prefix + 1 < kPrefixes.size(); ++prefix) value /= 1000;
+  for (; scale >= 999.5 && prefix + 1 < kPrefixes.size(); ++prefix) scale /= 1000, value /= 1000;
   if (prefix == 0) return fmt::format("{:.0f} {}", value, unit);
   return fmt::format("{:.{}f} {}{}", value,
                      value < 9.995   ? 2

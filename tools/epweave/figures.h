@@ -3,13 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace epweave::cli {
 
-// Three digits, with the prefix of the unit: "12.5 MB", "805 Mflop".
-std::string metric(std::int64_t value, std::string_view unit);
+// Three digits, with the prefix of the unit: "12.5 MB", "805 Mflop". The prefix is that of `largest`, where
+// figures stand in one row.
+std::string metric(std::int64_t value, std::string_view unit, std::optional<std::int64_t> largest = {});
 
 // Symbols whose number cost/extents.h assumes: one line, none for none.
 std::string assumed_text(std::size_t symbols);

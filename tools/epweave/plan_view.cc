@@ -1,12 +1,15 @@
 #include "plan_view.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/graphs.h"
 #include "common/report.h"
 #include "common/version.h"
+#include "cost/stats.h"
 #include "passes/chunk/chunk_report.h"
 #include "pipeline/registry.h"
 
@@ -68,26 +71,66 @@ ChunkReport report_of(const Graph& graph, const Options& options, const Graph* l
   return report_chunks(graph, plan, lowered != nullptr ? *lowered : lower_chunks(graph, plan));
 }
 
+// The call of chunk that divides what choose-chunks has divided: nothing where it left the graph whole. Its result
+// says which modules, and into how many parts.
+std::optional<PassCall> chosen_chunk(const PassCall& choice, const Graph& before, const Graph& result) {
+  std::set<std::string> known, roots;
+  for (const RegionStats& region : count_graph(before).regions) known.emplace(before.text(region.root));
+  for (const RegionStats& region : count_graph(result).regions)
+    if (const std::string root(result.text(region.root)); !known.contains(root))
+      roots.insert(fmt::format("{}:{}", root, region.parts));
+  if (roots.empty()) return std::nullopt;
+  std::string options = fmt::format("roots=[{}],dense=true", fmt::join(roots, ","));
+  if (choice.options.has("attention"))
+    options += fmt::format(",attention={}", choice.options.text("attention"));
+  return parse_pipeline(fmt::format("chunk{{{}}}", options)).calls.front();
+}
+
+// What divides modules: chunk, and choose-chunks, which decides whether to.
+bool divides(const PassCall& call) {
+  return call.pass->name == "chunk" || call.pass->name == "choose-chunks";
+}
+
+std::string notes_text(const std::vector<std::string>& notes) {
+  std::string text;
+  for (const std::string& note : notes)
+    if (is_choice_note(note)) text += note + "\n";
+  return text;
+}
+
 }  // namespace
 
+bool is_choice_note(std::string_view note) {
+  return note.starts_with("choice") || note.starts_with("predicted");
+}
+
 int show_plan(const RewriteOptions& options, const Pipeline& pipeline, Console& console) {
-  const auto chunk =
-      std::ranges::find_if(pipeline.calls, [](auto& call) { return call.pass->name == "chunk"; });
-  if (chunk == pipeline.calls.end())
-    throw UsageError("--print-plan: the pipeline has no chunk, and only chunk makes a plan");
+  const auto call = std::ranges::find_if(pipeline.calls, divides);
+  if (call == pipeline.calls.end())
+    throw UsageError(
+        "--print-plan: the pipeline has neither chunk nor choose-chunks, and only they make a plan");
   Pipeline before = pipeline;
-  before.calls.erase(before.calls.begin() + (chunk - pipeline.calls.begin()), before.calls.end());
+  before.calls.erase(before.calls.begin() + (call - pipeline.calls.begin()), before.calls.end());
   const Graph input = read_sound_input(options.input);
   const RunnerOptions runner{.tool = tool_name()};
   const Graph graph = before.calls.empty() ? input : run_pipeline(input, before, runner);
-  const ChunkReport report = report_of(graph, chunk->options, nullptr);
+  std::optional<PassCall> chunk = *call;
+  std::vector<std::string> notes;
+  if (call->pass->name != "chunk") {
+    const PassResult chosen = call->pass->run(graph, call->options);
+    chunk = chosen_chunk(*call, graph, chosen.graph);
+    notes = chosen.notes;
+  }
+  const ChunkReport report = chunk ? report_of(graph, chunk->options, nullptr) : ChunkReport{};
   if (!console.json()) {
-    console.print(plan_text(report));
+    console.print(notes_text(notes) + (notes.empty() || !chunk ? "" : "\n") + plan_text(report));
     return kFine;
   }
   Json regions = Json::array();
   for (const RegionReport& region : report.regions) regions.push_back(region_report(region));
-  console.print(report_text({{"options", print_options(chunk->options)},
+  console.print(report_text({{"file", options.input.path},
+                             {"options", chunk ? Json(print_options(chunk->options)) : Json()},
+                             {"notes", notes},
                              {"assumptions", report.assumptions},
                              {"regions", std::move(regions)}}));
   return kFine;
@@ -98,9 +141,12 @@ std::optional<ChunkReport> plan_of_rewrite(const Graph& a, const Graph& b) {
   for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i) {
     const PassRun& run = b.passes[i];
     const Pipeline call = parse_pipeline(fmt::format("{}{{{}}}", run.name, run.options));
-    if (run.name == "chunk")
-      return report_of(before.calls.empty() ? a : run_pipeline(a, before, {.tool = tool_name()}),
-                       call.calls.front().options, nullptr);
+    if (divides(call.calls.front())) {
+      const Graph graph = before.calls.empty() ? a : run_pipeline(a, before, {.tool = tool_name()});
+      const std::optional<PassCall> chunk =
+          run.name == "chunk" ? call.calls.front() : chosen_chunk(call.calls.front(), graph, b);
+      if (chunk) return report_of(graph, chunk->options, nullptr);
+    }
     before.calls.insert(before.calls.end(), call.calls.begin(), call.calls.end());
   }
   return std::nullopt;

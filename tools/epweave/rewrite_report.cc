@@ -340,7 +340,7 @@ Json stats_rows(const RewriteSides& sides) {
 }
 
 Json plan_page(const RewriteSides& sides) {
-  Json passes = Json::array(), regions = Json::array(), notes = Json::array();
+  Json passes = Json::array(), regions = Json::array(), assumptions = Json::array(), notes = Json::array();
   for (std::size_t i = sides.a.passes.size(); i < sides.b.passes.size(); ++i) {
     const PassRun& run = sides.b.passes[i];
     passes.push_back({{"name", run.name},
@@ -348,6 +348,8 @@ Json plan_page(const RewriteSides& sides) {
                       {"nodes_before", run.nodes_before},
                       {"nodes_after", run.nodes_after},
                       {"notes", run.notes}});
+    for (const std::string& note : run.notes)
+      if (is_choice_note(note)) notes.push_back(fmt::format("{}: {}", run.name, note));
   }
   std::optional<ChunkReport> plan;
   std::string trouble;
@@ -382,11 +384,12 @@ Json plan_page(const RewriteSides& sides) {
                          {"cut", std::move(cut)},
                          {"joined", std::move(joined)}});
     }
-    for (const std::string& line : plan->assumptions) notes.push_back(line);
+    for (const std::string& line : plan->assumptions) assumptions.push_back(line);
   }
   return {{"passes", std::move(passes)},
           {"regions", std::move(regions)},
-          {"assumptions", std::move(notes)},
+          {"notes", std::move(notes)},
+          {"assumptions", std::move(assumptions)},
           {"trouble", text_or_null(trouble)}};
 }
 
@@ -454,7 +457,8 @@ Json rewrite_page(const RewriteSides& sides, const Cluster& cluster) {
   table.add(a, &RegionTimes::a);
   table.add(b, &RegionTimes::b);
   const double span = std::max(a.sums().makespan, b.sums().makespan);
-  Json page = {{"schema", 1}, {"a", sides.name_a}, {"b", sides.name_b}, {"verdict", verdict(sides)}};
+  Json page = {
+      {"a", file_report(sides.name_a)}, {"b", file_report(sides.name_b)}, {"verdict", verdict(sides)}};
   page["predicted"] = {{"cluster", cluster.name},
                        {"changed", changed_parameters(cluster)},
                        {"assumptions", list_model_assumptions(a, b)},

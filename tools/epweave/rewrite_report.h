@@ -12,7 +12,7 @@ namespace epweave::cli {
 struct RewriteSides {
   const Graph& a;
   const Graph& b;
-  std::string name_a, name_b;  // files
+  std::string name_a, name_b;  // files, - for standard input
 };
 
 // All that the page says; times in milliseconds. docs/command_line.md has the keys. The graphs share a context.

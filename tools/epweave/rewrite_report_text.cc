@@ -47,25 +47,54 @@ std::string text_of(const Json& value) {
   return value.is_string() ? escape(value.get<std::string>()) : std::string();
 }
 
+// Of page["a"] or page["b"].
+std::string name_of_side(const Json& side) {
+  const auto file = side["file"].get<std::string>();
+  return file == "-" ? "standard input" : escape(file);
+}
+
 double number(const Json& value) {
   return value.get<double>();
 }
 
-// "12.3 ms", with three digits.
-std::string time_text(double milliseconds) {
-  const double size = std::abs(milliseconds);
-  if (size >= 10000) return fmt::format("{:.2f} s", milliseconds / 1e3);
-  if (size != 0 && size < 1) return fmt::format("{:.1f} µs", milliseconds * 1e3);
-  return fmt::format("{:.{}f} ms", milliseconds, size < 10 ? 2 : size < 1000 ? 1 : 0);
+// Three digits of what is less than 1, of which six places may be shown.
+int places_below_one(double size) {
+  return size == 0 ? 0 : std::clamp(2 - static_cast<int>(std::floor(std::log10(size))), 0, 6);
 }
 
-// "1.50 GiB".
-std::string memory_text(double bytes) {
-  static constexpr std::string_view kUnits[] = {"KiB", "MiB", "GiB"};
-  bytes /= 1024;
-  std::size_t unit = 0;
-  for (; bytes >= 1000 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
-  return fmt::format("{:.2f} {}", bytes, kUnits[unit]);
+// Figures of one row, in the unit of the largest of them: "10.95 s", "5.51 s".
+struct TimeUnit {
+  std::string_view name;
+  double milliseconds;
+
+  std::string say(double value) const {
+    const double size = std::abs(value) / milliseconds;
+    const int places = size < 1 ? places_below_one(size) : size < 10 || name == "s" ? 2 : size < 1000 ? 1 : 0;
+    return fmt::format("{:.{}f} {}", value / milliseconds, places, name);
+  }
+};
+
+TimeUnit time_unit(std::initializer_list<double> row) {
+  double largest = 0;
+  for (const double value : row) largest = std::max(largest, std::abs(value));
+  if (largest >= 10000) return {"s", 1e3};
+  return largest != 0 && largest < 1 ? TimeUnit{"µs", 1e-3} : TimeUnit{"ms", 1};
+}
+
+struct MemoryUnit {
+  std::string_view name;
+  double bytes;
+
+  std::string say(double value) const {
+    const double size = value / bytes;
+    return fmt::format("{:.{}f} {}", size, size < 1 ? places_below_one(size) : 2, name);
+  }
+};
+
+MemoryUnit memory_unit(double a, double b) {
+  const double largest = std::max(a, b);
+  if (largest >= 1000.0 * (1 << 20)) return {"GiB", 1 << 30};
+  return largest >= 1000.0 * (1 << 10) ? MemoryUnit{"MiB", 1 << 20} : MemoryUnit{"KiB", 1 << 10};
 }
 
 std::string change_text(double before, double after) {
@@ -95,7 +124,8 @@ void add_verdict(const Json& page, std::string& text) {
     text += "\n";
     return;
   }
-  text += fmt::format("**Proved**: {} computes what {} computes", text_of(page["b"]), text_of(page["a"]));
+  text += fmt::format("**Proved**: {} computes what {} computes", name_of_side(page["b"]),
+                      name_of_side(page["a"]));
   const auto n = verdict["assumption_count"].get<std::size_t>();
   text += n == 0 ? ", without an assumption.\n\n"
                  : fmt::format(", under {} assumption{}.\n\n", n, n == 1 ? "" : "s");
@@ -122,15 +152,19 @@ void add_times(const Json& page, std::string& text) {
                                                                   {"compute", "compute_ms"}};
   for (const auto& [what, key] : kRows) {
     const double a = number(predicted["a"][key]), b = number(predicted["b"][key]);
-    text += fmt::format("| {} | {} | {} | {} |\n", what, time_text(a), time_text(b), change_text(a, b));
+    text += fmt::format("| {} | {} | {} | {} |\n", what, time_unit({a, b}).say(a), time_unit({a, b}).say(b),
+                        change_text(a, b));
   }
   const auto peak = [&](const char* side) { return number(predicted[side]["peak_bytes"]); };
-  text += fmt::format("| peak memory | {} | {} | {} |\n", memory_text(peak("a")), memory_text(peak("b")),
+  const MemoryUnit memory = memory_unit(peak("a"), peak("b"));
+  text += fmt::format("| peak memory | {} | {} | {} |\n", memory.say(peak("a")), memory.say(peak("b")),
                       change_text(peak("a"), peak("b")));
   for (const Json& row : page["stats"]) {
     const auto a = row["a"].get<std::int64_t>(), b = row["b"].get<std::int64_t>();
     const auto unit = row["unit"].get<std::string>();
-    const auto say = [&](std::int64_t n) { return unit.empty() ? std::to_string(n) : metric(n, unit); };
+    const auto say = [&](std::int64_t n) {
+      return unit.empty() ? std::to_string(n) : metric(n, unit, std::max(a, b));
+    };
     text += fmt::format("| {} | {} | {} | {} |\n", row["what"].get<std::string>(), say(a), say(b),
                         change_text(static_cast<double>(a), static_cast<double>(b)));
   }
@@ -147,11 +181,12 @@ void add_exchanges(const Json& page, std::string& text) {
   for (const Json& row : page["exchanges"]) {
     const auto n = row["count"].get<std::size_t>();
     const Json &a = row["a"], &b = row["b"];
+    const double before = number(a["comm_ms"]), after = number(b["comm_ms"]);
+    const TimeUnit unit = time_unit({before, after});  // what is exposed is a share of it
     text += fmt::format("| {} {}{} | {} | {} | {} | {} | {} |\n", text_of(row["region"]),
                         text_of(row["direction"]), n == 1 ? "" : fmt::format(" × {}", n),
-                        row["parts"].get<std::size_t>(), time_text(number(a["comm_ms"])),
-                        time_text(number(a["exposed_ms"])), time_text(number(b["comm_ms"])),
-                        time_text(number(b["exposed_ms"])));
+                        row["parts"].get<std::size_t>(), unit.say(before), unit.say(number(a["exposed_ms"])),
+                        unit.say(after), unit.say(number(b["exposed_ms"])));
   }
   text += "\n";
 }
@@ -164,10 +199,11 @@ void add_exposed(const Json& page, std::string& text) {
       "|\n|---|---|---:|---|\n";
   for (const Json& row : rows) {
     const auto n = row["count"].get<std::size_t>();
-    text += fmt::format("| {} | {}{} {} | {} of {} | {} |\n", text_of(row["what"]), text_of(row["where"]),
-                        n == 1 ? "" : fmt::format(" × {}", n), text_of(row["source"]),
-                        time_text(number(row["exposed_ms"])), time_text(number(row["of_ms"])),
-                        text_of(row["why"]));
+    const TimeUnit unit = time_unit({number(row["of_ms"])});
+    text +=
+        fmt::format("| {} | {}{} {} | {} of {} | {} |\n", text_of(row["what"]), text_of(row["where"]),
+                    n == 1 ? "" : fmt::format(" × {}", n), text_of(row["source"]),
+                    unit.say(number(row["exposed_ms"])), unit.say(number(row["of_ms"])), text_of(row["why"]));
   }
   text += "\n</details>\n\n";
 }
@@ -181,6 +217,8 @@ void add_plan(const Json& page, std::string& text) {
         code(fmt::format("{}{{{}}}", pass["name"].get<std::string>(), pass["options"].get<std::string>())),
         pass["nodes_before"].get<std::size_t>(), pass["nodes_after"].get<std::size_t>());
   text += "\n";
+  for (const Json& note : page["plan"]["notes"]) text += fmt::format("- {}\n", shortened(text_of(note)));
+  if (!page["plan"]["notes"].empty()) text += "\n";
   for (const Json& region : page["plan"]["regions"]) {
     const auto n = region["count"].get<std::size_t>();
     text += fmt::format("- {} {}{}: {} parts; {} nodes divided, {} run once, {} values cut, {} joined\n",
@@ -220,7 +258,7 @@ void add_difference(const Json& page, std::string& text) {
 
 std::string page_markdown(const Json& page) {
   if (page.is_null()) return "";
-  std::string text = fmt::format("# {} → {}\n\n", text_of(page["a"]), text_of(page["b"]));
+  std::string text = fmt::format("# {} → {}\n\n", name_of_side(page["a"]), name_of_side(page["b"]));
   add_verdict(page, text);
   add_times(page, text);
   add_exchanges(page, text);

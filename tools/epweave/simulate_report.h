@@ -14,7 +14,8 @@
 namespace epweave::cli {
 
 struct Simulation {
-  std::string graph, costs;  // names of files; no costs: ""
+  std::string file;          // as the command line has it
+  std::string graph, costs;  // names of files for people; no costs: ""
   StepModel model;
   OverlapSums sums;
   PeakMemory peak;

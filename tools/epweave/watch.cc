@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "compare/diff/diff_text.h"
 #include "ir/text/text.h"
 #include "plan_view.h"
 
@@ -28,6 +29,13 @@ double peak_mib() {
   struct rusage usage {};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// Every pass adds a record to every node, which says nothing about what it changed.
+std::string changes_text(const PassReport& pass, const std::string& place) {
+  const std::string before = "before " + place, after = "after " + place;
+  const DiffSides sides{pass.before, pass.after, before, after};
+  return print_diff(sides, diff_graphs(pass.before, pass.after, {.provenance = false}), Listing::kReadable);
 }
 
 }  // namespace
@@ -82,8 +90,7 @@ void Watch::show(const PassReport& pass, bool changed) {
     if (has_plan && (note.starts_with("region ") || note.starts_with("proved"))) continue;
     const std::string line = fmt::format("{}: {}", name, note);
     // What the result rests on, and what it is predicted to gain, is said always; the rest of the plan on request.
-    if (note.starts_with("assumption") || note.starts_with("unused") || note.starts_with("predicted") ||
-        note.starts_with("choice"))
+    if (note.starts_with("assumption") || note.starts_with("unused") || is_choice_note(note))
       console_.info(line);
     else
       console_.detail(line);
@@ -93,12 +100,11 @@ void Watch::show(const PassReport& pass, bool changed) {
       if (line.find("assumes ") == line.npos) console_.detail(fmt::format("{}: {}", name, line));
   console_.detail(fmt::format("{}: {} -> {} nodes{}", name, times_.back().before, times_.back().after,
                               changed ? "" : ", unchanged"));
-  const bool wanted = is_printed(name) || (options_.print_changed && changed);
-  if (wanted)
-    console_.requested(fmt::format("# after {} ({} of {})\n{}", name, pass.position + 1, pass.count,
-                                   print_text(pass.after, TextMode::kShort)));
-  else if (options_.print_changed)
-    console_.requested(fmt::format("# after {} ({} of {}): no change", name, pass.position + 1, pass.count));
+  const std::string place = fmt::format("{} ({} of {})", name, pass.position + 1, pass.count);
+  if (options_.print_changed)
+    console_.requested(changed ? changes_text(pass, place) : fmt::format("# after {}: no change", place));
+  if (is_printed(name))
+    console_.requested(fmt::format("# after {}\n{}", place, print_text(pass.after, TextMode::kShort)));
 }
 
 void Watch::dump(const PassReport& pass) {

@@ -69,7 +69,8 @@ class Printer {
       : options_(options), b_(b), console_(console) {}
 
   void write(Rank rank, const replay::CheckReport& report, const Json& environment) const {
-    Json written = {{"rank", rank}};
+    Json written = files();
+    written["rank"] = rank;
     written.update(describe_check(report, b_));
     written["environment"] = environment;
     write_rank_report(options_.transport, rank, written);
@@ -84,7 +85,8 @@ class Printer {
         console_.detail(fmt::format("rank {}: {}: {}; {}", output.rank, output.name,
                                     replay::describe(output.difference), replay::describe(*output.bound)));
     if (!console_.json()) return console_.print(summarise_check(report, b_));
-    Json described = describe_check(report, b_);
+    Json described = files();
+    described.update(describe_check(report, b_));
     if (options_.transport.has_processes())
       for (std::size_t rank = 0; rank < environments.size(); ++rank)
         described["ranks"][rank]["environment"] = environments[rank];
@@ -93,6 +95,8 @@ class Printer {
   }
 
  private:
+  Json files() const { return {{"a", file_report(options_.a.path)}, {"b", file_report(options_.b.path)}}; }
+
   // Recorded types that values contradicted, of all ranks.
   void report_contradictions(const replay::FirstRun& run, const InputOptions& graph) const {
     if (run.contradictions == 0) return;

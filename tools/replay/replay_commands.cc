@@ -48,7 +48,8 @@ int replay_steps(const StepsCommandOptions& options, Console& console) {
     const std::string text = replay::print_steps(graph, graph.step(), steps);
     return console.print(options.cuda_graphs ? replay::print_stretches(text, stretches) : text), kFine;
   }
-  Json report = describe_steps(graph, steps);
+  Json report = file_report(options.input.path);
+  report.update(describe_steps(graph, steps));
   if (options.cuda_graphs) report["graphs"] = describe_stretches(stretches);
   console.print(report_text(report));
   return kFine;

@@ -215,7 +215,7 @@ class MergedReport {
     }
     const Measurement measurement{spans, starts, environment, measure.warm_up, measure.repeat};
     if (!measure.timeline.empty()) write_bytes(measure.timeline, timeline_text(measurement));
-    if (!measure.costs.empty()) write_bytes(measure.costs, report_text(cost_report(measurement)));
+    if (!measure.costs.empty()) write_bytes(measure.costs, indented_text(cost_report(measurement)));
   }
 
   void print(const std::string& device, Json environment, Console& console) const {
@@ -250,7 +250,8 @@ class MergedReport {
     say_who_multiplied(console);
     if (!console.json()) return console.print(text);
     const auto expected = replay::find_expected_loss(prepared_.graph, prepared_.world);
-    console.print(report_text({{"seed", options_.replay.seed},
+    console.print(report_text({{"file", options_.input.path},
+                               {"seed", options_.replay.seed},
                                {"device", device},
                                {"environment", std::move(environment)},
                                {"ranks", std::move(ranks)},
