@@ -10,9 +10,7 @@
 #include "ir/text/text_spelling.h"
 
 namespace epweave::text {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 struct ValueParser::Depth {
   Depth(ValueParser& p, const Cursor& in) : parser(p) {
