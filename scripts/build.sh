@@ -19,8 +19,8 @@ if command -v ccache >/dev/null; then launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=cca
 mkdir -p build
 log=build/$preset.log
 # What ccache must overlook where headers are precompiled (its manual says so); an object does not depend on either.
-CCACHE_SLOOPINESS=${CCACHE_SLOOPINESS:-pch_defines,time_macros}
-export CCACHE_SLOOPINESS
+CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
+export CCACHE_SLOPPINESS
 echo "Building ($preset; log in $log) ..." >&2
 # ${x:+} leaves out what is empty.
 if ! { cmake --preset "$preset" ${launcher:+"$launcher"} >"$log" 2>&1 &&
