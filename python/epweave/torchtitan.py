@@ -6,8 +6,6 @@ On every rank the traced step goes through `epweave rewrite` and comes back as t
 
     EPWEAVE_PIPELINE     a pipeline, or a preset with options ('ep-overlap{parts=4,symbolize=yes}'); default:
                          ep-overlap{symbolize=yes} with expert parallelism, else dce,canonicalize,dedup-unshard
-    EPWEAVE_PARTITION    split what came out and train with the halves, one behind the other: a policy of
-                         `epweave partition`, with its budget behind a colon ('exact:0.5', 'min-cut')
     EPWEAVE_BEFORE, EPWEAVE_AFTER
                          torchtitan's passes, by name with commas between, to run before and behind it
     EPWEAVE_KEEP         a folder that gets the graphs of each rank: rankN.in.epw, rankN.out.epw
@@ -37,7 +35,6 @@ from .artifact import Artifact, load_artifact, save_artifact
 from .errors import RunError, UsageError
 from .exporter import export
 from .groups import create_process_groups
-from .halves import partition
 from .job import describe_job
 from .loader import load
 from .roles import describe_process_groups, describe_roles
@@ -162,15 +159,6 @@ def _export_facts(traced, trainer, dims, rank: int, size: int) -> dict:
     return {"inputs": inputs, "outputs": outputs, "process_groups": describe_process_groups(dims), "info": info}
 
 
-def load_rewritten(path: str):
-    """The rewritten step as a module; through the halves of a partition where EPWEAVE_PARTITION says so."""
-    words = os.environ.get("EPWEAVE_PARTITION")
-    if not words:
-        return load(path)
-    policy, _, budget = words.partition(":")
-    return partition(path, policy, budget=budget or None).join()
-
-
 def rewrite_step(traced, config, dims, module):
     """The traced step of this rank, rewritten; a new module."""
     trainer, ranks = _trainer(), Ranks()
@@ -188,7 +176,7 @@ def rewrite_step(traced, config, dims, module):
                     raise RunError("the rewrite is not proved: " + proof.violations[0]["message"])
             ranks.meet("rewritten")
             check_ranks(ranks, after, temporary)
-            rewritten = load_rewritten(after)
+            rewritten = load(after)
         except Exception as error:
             ranks.fail(str(error))
             raise
