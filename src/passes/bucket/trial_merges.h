@@ -36,7 +36,7 @@ struct BucketKernels {
   double pack = 0, cut_gather = 0;  // cutting of others shows views
 };
 
-// Where a merged launch would stand, as BucketWriter has it.
+// Merged launches and waits stand where BucketWriter puts them, with the wait for reductions at the last (WaitPlace).
 class TrialMerges {
  public:
   // All must outlive it. `budget`: bytes that may live at any node.
