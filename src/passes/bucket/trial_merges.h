@@ -3,9 +3,10 @@
 //   as it is   c0 L0 W0 k0  c1 L1 W1 k1       L a launch, W its wait, c casts, k kernels
 //   merged     P L W C k0  k1                 P packs what L sends, C cuts the results out
 //
-// Both run from the state in front of the first of them until they differ by a shift alone: from there on nothing else
-// can differ. So a trial costs what it changes, not the length of the step. Compute, a stream for each group, and a host
-// that costs nothing, as schedulers see it (schedule/order_value.h).
+// Both run from the state in front of the first of them until they differ by a shift alone: from
+// there on nothing else can differ. So a trial costs what it changes, not the length of the step.
+// Compute, a stream for each group, and a host that costs nothing, as schedulers see it
+// (schedule/order_value.h).
 #pragma once
 
 #include <cstdint>
