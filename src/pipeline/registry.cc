@@ -142,9 +142,6 @@ PassResult run_isolate_ep_pg(const Graph& graph, const Options& options) {
 PassResult run_reassign_pgs(const Graph& graph, const Options&) {
   return reassign_pgs(graph);
 }
-PassResult run_bucket(const Graph& graph, const Options&) {
-  return bucket(graph);
-}
 PassResult run_symbolize(const Graph& graph, const Options& options) {
   return symbolize(graph, {.inputs = options.list("inputs")});
 }
@@ -156,13 +153,34 @@ std::string read_text(const std::string& path) {
 }
 
 Cluster read_cluster(const Options& options) {
-  return parse_cluster(options.text("cluster"), read_text);
+  return options.has("cluster") ? parse_cluster(options.text("cluster"), read_text) : Cluster{};
 }
 
 std::shared_ptr<const CostFile> read_costs(const Options& options) {
   if (!options.has("costs")) return nullptr;
   const std::string& path = options.text("costs");
-  return std::make_shared<const CostFile>(MeasuredCosts::parse(read_text(path), path), path);
+  return std::make_shared<const CostFile>(CostFile{MeasuredCosts::parse(read_text(path), path), path});
+}
+
+// Only plan=overlap decides by them.
+BucketOptions read_bucket_options(const Options& options) {
+  if (options.text("plan") == "overlap") {
+    PriceOptions prices{.cluster = read_cluster(options), .measured = read_costs(options)};
+    if (options.has("memory")) prices.memory = parse_memory_budget(options.text("memory"));
+    if (is_chosen(options, "unpriced", "free")) prices.unpriced = Unpriced::kFree;
+    return {std::move(prices)};
+  }
+  for (const char* name : {"cluster", "costs", "memory", "unpriced"})
+    if (options.has(name))
+      throw UsageError(fmt::format(
+          "option '{}': plan=blocks asks for no prediction\n  expected plan=overlap beside {}", name, name));
+  return {};
+}
+PassResult run_bucket(const Graph& graph, const Options& options) {
+  return bucket(graph, read_bucket_options(options));
+}
+void settle_bucket_options(Options& options) {
+  read_bucket_options(options);
 }
 
 ScheduleOptions read_schedule_options(const Options& options) {
@@ -400,6 +418,12 @@ const OptionSpec kCosts{
     .kind = OptionKind::kText,
     .help = "times that `epweave-replay run --costs FILE` measured on this graph: they win",
     .is_optional = true};
+const OptionSpec kUnpriced{
+    .name = "unpriced",
+    .kind = OptionKind::kChoice,
+    .help = "calls that nothing prices: decline them (the default), or take them to be free",
+    .choices = {"decline", "free"},
+    .is_optional = true};
 
 std::vector<PassInfo> make_passes() {
   return {
@@ -505,9 +529,15 @@ std::vector<PassInfo> make_passes() {
        .options = {{"plan",
                     OptionKind::kChoice,
                     "blocks",
-                    "which collectives are merged: those of a transformer block, as torchtitan does",
-                    {"blocks"}}},
-       .run = run_bucket},
+                    "which collectives are merged: those of a transformer block, as torchtitan does; or "
+                    "those without which the step is predicted to take longer",
+                    {"blocks", "overlap"}},
+                   left_out(kMemory),
+                   left_out(kCluster),
+                   kCosts,
+                   kUnpriced},
+       .run = run_bucket,
+       .settle = settle_bucket_options},
       {.name = "overlap-ep",
        .summary = "hide each part's token exchanges behind the other parts' compute",
        .options =
@@ -534,17 +564,7 @@ std::vector<PassInfo> make_passes() {
        .settle = settle_choose_chunks_options},
       {.name = "schedule",
        .summary = "reorder the step so that it is predicted to take least, within a budget of memory",
-       .options = {kMemory,
-                   kOrder,
-                   kRecompute,
-                   kEffort,
-                   kCluster,
-                   kCosts,
-                   {.name = "unpriced",
-                    .kind = OptionKind::kChoice,
-                    .help = "calls that nothing prices: decline them (the default), or take them to be free",
-                    .choices = {"decline", "free"},
-                    .is_optional = true}},
+       .options = {kMemory, kOrder, kRecompute, kEffort, kCluster, kCosts, kUnpriced},
        .run = run_schedule,
        .settle = settle_schedule_options},
       {.name = "tag-regional",

@@ -7,8 +7,10 @@
 
 #include "analysis/order.h"
 #include "analysis/rank_view.h"
+#include "cost/simulate.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "passes/bucket/bucket_choice.h"
 #include "passes/bucket/bucket_plan.h"
 #include "passes/bucket/bucket_writer.h"
 #include "passes/bucket/independence.h"
@@ -27,11 +29,29 @@ void sort_members(const Body& body, const SideTable<StringId, std::uint32_t>& mo
   });
 }
 
+// What plan=overlap decides by.
+struct Clock {
+  const PriceOptions& prices;
+  DecisionModel decision;
+  Predicted given;
+  std::int64_t budget = 0;
+  std::int64_t aim = 0;  // what is chosen within: chosen merges are known to need it only roughly
+};
+
+Clock read_clock(const Graph& graph, const PriceOptions& prices) {
+  DecisionModel decision = model_decision(graph, prices);
+  const Predicted given = predict(decision.step, given_order(decision.step));
+  const std::int64_t budget = std::max(prices.memory.above(given.peak), given.peak);
+  return {prices, std::move(decision), given, budget, budget};
+}
+
 class Bucketer {
  public:
-  // `graph` is equal to `result`'s.
-  Bucketer(const Graph& graph, PassResult& result, GroupCoordinates coordinates)
+  // `graph` is equal to `result`'s. Without a clock: by blocks.
+  Bucketer(const Graph& graph, PassResult& result, GroupCoordinates coordinates, const Clock* clock)
       : result_(result),
+        given_(graph),
+        clock_(clock),
         graph_(result.graph),
         facts_(find_order_facts(*graph.context, graph.step())),
         users_(invert(facts_.inputs, graph.step().order)),
@@ -41,13 +61,17 @@ class Bucketer {
         module_order_(order_modules(graph)),
         merged_(graph_, facts_.inputs, users_),
         independence_(merged_),
-        writer_(merged_, std::move(coordinates)) {}
+        writer_(merged_, std::move(coordinates), clock == nullptr ? WaitPlace::kFirst : WaitPlace::kLast) {}
 
-  void run() {
-    for (const BucketScope& scope : list_scopes(graph_, plan_, found_.list)) merge(scope);
+  // Returns by how many bytes the result is above the budget; then nothing is merged.
+  std::int64_t run() {
+    const std::vector<BucketScope> scopes = list_scopes(graph_, plan_, found_.list);
+    if (clock_ != nullptr) return run_by_clock(scopes);
+    for (const BucketScope& scope : scopes) merge(scope);
     writer_.finish();
     prefetch();
     note();
+    return 0;
   }
 
  private:
@@ -73,12 +97,86 @@ class Bucketer {
     independence_.forget_plans();
   }
 
-  // What was moved in front of what it needs, or would see other storage there, is put behind that.
+  std::int64_t run_by_clock(std::span<const BucketScope> scopes) {
+    const StepModel& model = clock_->decision.step;
+    const auto sets = choose_buckets(given_, model, found_.list, scopes, clock_->aim);
+    for (const std::vector<std::size_t>& set : sets) write_chosen(set);
+    writer_.finish();
+    if (!sets.empty())
+      put_in_order(find_order_facts(*graph_.context, graph_.step()), {graph_.step().order, {}});
+    if (sets.empty() || !is_better(sets)) {
+      result_.graph = given_;
+      result_.notes.push_back(
+          fmt::format("predicted: {}; to merge any of {} collectives makes it no shorter "
+                      "within {}, so nothing is merged",
+                      describe(clock_->given), found_.list.size(), print_gib(clock_->budget)));
+      launches_.clear();
+    }
+    if (!launches_.empty()) note();
+    result_.notes.push_back(describe_assumptions(clock_->decision, clock_->prices));
+    return excess_;
+  }
+
+  void write_chosen(const std::vector<std::size_t>& set) {
+    std::vector<const Mergeable*> members;
+    for (std::size_t i : set) members.push_back(&found_.list[i]);
+    sort_members(graph_.step(), module_order_, members, positions_);
+    PlanEntry entry;
+    IdSet<StringId> known;
+    for (const Mergeable* m : members)
+      if (const StringId module = graph_.step().nodes[m->launch].module; module && known.insert(module))
+        entry.modules.push_back(module);
+    if (entry.modules.empty()) entry.modules.push_back(graph_.intern("step"));
+    const bool backward = graph_.step().nodes[members.front()->launch].is_backward();
+    launches_.push_back(writer_.write(members, BucketScope{&entry, backward, {}}));
+    merged_count_[static_cast<std::size_t>(members.front()->kind)] += members.size();
+  }
+
+  // By the simulator itself: shorter, within the budget, and what was hidden still is.
+  bool is_better(const std::vector<std::vector<std::size_t>>& sets) {
+    const DecisionModel after = model_decision(graph_, clock_->prices);
+    const Predicted result = predict(after.step, given_order(after.step));
+    excess_ = std::max<std::int64_t>(result.peak - clock_->budget, 0);
+    if (result.seconds >= clock_->given.seconds || excess_ > 0) return false;
+    const IdSet<NodeId> hidden = find_hidden(clock_->decision.step), kept = find_hidden(after.step);
+    IdSet<NodeId> merged;
+    for (std::size_t i = 0; i < sets.size(); ++i)
+      for (std::size_t member : sets[i]) {
+        const NodeId launch = found_.list[member].launch;
+        merged.insert(launch);
+        if (hidden.contains(launch) && !kept.contains(launches_[i].launch)) return false;
+      }
+    for (Place i = 0; i < clock_->decision.step.size(); ++i) {
+      const NodeId id = clock_->decision.step.nodes[i];
+      if (hidden.contains(id) && !merged.contains(id) && !kept.contains(id)) return false;
+    }
+    result_.notes.push_back(fmt::format("predicted: {} -> {}, within {}", describe(clock_->given),
+                                        describe(result), print_gib(clock_->budget)));
+    return true;
+  }
+
+  static IdSet<NodeId> find_hidden(const StepModel& model) {
+    Simulator simulator(model);
+    simulator.run(given_order(model));
+    std::vector<double> exposed;
+    simulator.measure(&exposed);
+    IdSet<NodeId> hidden;
+    const auto collectives = simulator.collectives();
+    for (std::size_t i = 0; i < collectives.size(); ++i)
+      if (exposed[i] <= 0.01 * model.seconds[collectives[i]]) hidden.insert(model.nodes[collectives[i]]);
+    return hidden;
+  }
+
   void prefetch() {
     Body& body = graph_.step();
     const OrderFacts facts = find_order_facts(*graph_.context, body);
-    PrefetchOrder wanted =
-        find_prefetch_order(graph_, launches_, list_scoped(), facts.inputs, invert(facts.inputs, body.order));
+    put_in_order(facts, find_prefetch_order(graph_, launches_, list_scoped(), facts.inputs,
+                                            invert(facts.inputs, body.order)));
+  }
+
+  // What was moved in front of what it needs, or would see other storage there, is put behind that.
+  void put_in_order(const OrderFacts& facts, PrefetchOrder wanted) {
+    Body& body = graph_.step();
     Body after = body;
     after.order = std::move(wanted.order);
     auto sorted = sort_stably(after, facts.inputs, facts.effects.order_edges());
@@ -157,6 +255,8 @@ class Bucketer {
   }
 
   PassResult& result_;
+  const Graph& given_;
+  const Clock* clock_;
   Graph& graph_;
   OrderFacts facts_;
   NodeLists users_;
@@ -169,6 +269,7 @@ class Bucketer {
   BucketWriter writer_;
   std::vector<MergedLaunch> launches_;
   std::array<std::size_t, 3> merged_count_{};  // by kind
+  std::int64_t excess_ = 0;
 };
 
 }  // namespace
@@ -195,8 +296,8 @@ void drop_unread(Graph& graph, const GroupCoordinates& coordinates) {
   for (const auto& [axis, id] : coordinates) unread.insert(id);
   for (const auto [id, node] : walk(*graph.context, step))
     for_each_input(*graph.context, node, [&](NodeId input) { unread.erase(input); });
-  for (const auto& [axis, id] : coordinates)
-    if (unread.contains(id)) {
+  for (const auto& coordinate : coordinates)
+    if (const NodeId id = coordinate.second; unread.contains(id)) {
       const NodeId ranks = arg_of(*graph.context, step.nodes[id], 0).as_node();
       std::erase_if(step.order, [&](NodeId at) { return at == id || at == ranks; });
       for (const Binding& binding : step.nodes[id].extra->bindings)
@@ -206,16 +307,27 @@ void drop_unread(Graph& graph, const GroupCoordinates& coordinates) {
 
 }  // namespace
 
-PassResult bucket(const Graph& graph) {
-  PassResult result{graph};
+PassResult bucket(const Graph& graph, const BucketOptions& options) {
+  PassResult result;
+  std::optional<Clock> clock;
+  const auto run = [&](const Graph& given, const GroupCoordinates& coordinates) {
+    if (options.overlap) clock.emplace(read_clock(given, *options.overlap));
+    constexpr int kAttempts = 4;
+    for (int i = 0; i < kAttempts; ++i) {
+      result = {given};
+      const std::int64_t excess = Bucketer(given, result, coordinates, clock ? &*clock : nullptr).run();
+      if (excess == 0) break;
+      clock->aim -= excess + excess / 2;
+    }
+  };
   if (!is_rank_agnostic(graph)) {
-    Bucketer(graph, result, {}).run();
+    run(graph, {});
     return result;
   }
-  hoist_rank_nodes(result.graph);
-  const GroupCoordinates coordinates = write_coordinates(result.graph);
-  const Graph prepared = result.graph;
-  Bucketer(prepared, result, coordinates).run();
+  Graph prepared = graph;
+  hoist_rank_nodes(prepared);
+  const GroupCoordinates coordinates = write_coordinates(prepared);
+  run(prepared, coordinates);
   drop_unread(result.graph, coordinates);
   return result;
 }

@@ -14,6 +14,11 @@
 // which a ring adds depends on the offset. A gather is launched in front of the wait for the one before it, a
 // reduce-scatter is waited for behind the launch of the next.
 //
+// `plan=overlap` merges, across blocks, too, only what the step is predicted to be shorter for (bucket_choice.h), in the
+// order that the step has: within a budget of memory, and so that no collective that is hidden is exposed. Launches stand
+// where the first of them did, waits for gathers where the first did, for reductions where the last did. The whole result
+// is simulated beside its input; what is not shorter is not returned. Where nothing pays, the step stays as it is.
+//
 // What is left alone: gathers of what is no parameter, gradients that are added up behind the reduction, collectives
 // with other than one wait, of sizes that are no numbers, or of storage that is written between launch and wait.
 //
@@ -21,10 +26,19 @@
 // the buffer (sum-order), but where a bucket holds one tensor, whose layout is kept.
 #pragma once
 
+#include <optional>
+
 #include "passes/pass.h"
+#include "passes/schedule/decision.h"
 
 namespace epweave {
 
-PassResult bucket(const Graph& graph);
+struct BucketOptions {
+  std::optional<PriceOptions> overlap;  // plan=overlap, by these; none: plan=blocks
+};
+
+// Of plan=overlap, throws PassError simulate.unpriced (a call that nothing prices), and InputError where the measured
+// costs are of another graph.
+PassResult bucket(const Graph& graph, const BucketOptions& options = {});
 
 }  // namespace epweave

@@ -32,9 +32,10 @@ std::string_view base_name(std::string_view target) {
 
 }  // namespace
 
-BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates)
+BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions)
     : merged_(merged),
       coordinates_(std::move(coordinates)),
+      of_reductions_(of_reductions),
       graph_(merged.graph()),
       context_(*graph_.context),
       facts_(graph_),
@@ -346,16 +347,18 @@ void BucketWriter::stand_for(std::size_t member, NodeId value) {
 void BucketWriter::place() {
   NodeOrder& order = merged_.order();
   IdSet<NodeId> launches;
-  NodeId anchor = members_.front()->launch, first_wait = members_.front()->wait;
+  NodeId anchor = members_.front()->launch, wait = members_.front()->wait;
+  const bool is_last =
+      of_reductions_ == WaitPlace::kLast && members_.front()->kind == MergeKind::kReduceScatter;
   for (const Mergeable* m : members_) {
     launches.insert(m->launch);
     if (order.precedes(m->launch, anchor)) anchor = m->launch;
-    if (order.precedes(m->wait, first_wait)) first_wait = m->wait;
+    if (order.precedes(m->wait, wait) != is_last) wait = m->wait;
   }
   for (std::size_t i = 0; i < members_.size(); ++i) anchor = order.later(anchor, operand(i).as_node());
   NodeId next = order.next(anchor);
   while (launches.contains(next)) next = order.next(next);
-  const NodeId wait_place = order.later(first_wait, next);
+  const NodeId wait_place = order.later(wait, next);
   order.insert_before(next, front_);
   order.insert_before(wait_place, back_);
   NodeId too_early;  // the first node that takes a result in front of it

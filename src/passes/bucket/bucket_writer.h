@@ -7,7 +7,7 @@
 //   all-reduces        buf = cat([view(x, [-1]), view(y, [-1])]); r = all_reduce(buf, ..); w = wait_tensor(r); x', y' = pieces of w
 //
 // Packing and launch stand behind the last of what is sent, at the place of the first launch at the earliest; wait and
-// cutting in front of the first wait, or behind the launch. What took a result too early for that moves behind it.
+// cutting in front of the first wait (WaitPlace), or behind the launch. What took a result too early for that moves behind it.
 #pragma once
 
 #include <map>
@@ -32,10 +32,13 @@ struct MergedLaunch {
   bool backward = false;
 };
 
+// Where the wait for merged reduce-scatters stands: in front of the first of theirs, or of the last.
+enum class WaitPlace : std::uint8_t { kFirst, kLast };
+
 class BucketWriter {
  public:
   // `coordinates`: nodes of the step, by stride and extent of the axis (Mergeable::axis).
-  BucketWriter(MergedGraph& merged, GroupCoordinates coordinates);
+  BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions);
 
   // `members` in the order in which they are packed.
   MergedLaunch write(std::span<const Mergeable* const> members, const BucketScope& scope);
@@ -76,6 +79,7 @@ class BucketWriter {
 
   MergedGraph& merged_;
   GroupCoordinates coordinates_;
+  WaitPlace of_reductions_;
   Graph& graph_;
   Context& context_;
   Facts facts_;

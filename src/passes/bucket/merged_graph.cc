@@ -43,10 +43,17 @@ void MergedGraph::sort(NodeId first, NodeId last) {
   std::ranges::reverse(pending);
   for (NodeId id : pending) unplaced_.insert(id);
   std::unordered_map<NodeId, std::vector<NodeId>> waiting;
-  NodeId placed;
-  while (!pending.empty()) {
-    const NodeId id = pending.back();
-    pending.pop_back();
+  std::vector<std::pair<NodeId, bool>> sorted;  // and whether it waited
+  const auto place = [&](NodeId id, bool waited) {
+    unplaced_.erase(id);
+    sorted.emplace_back(id, waited);
+  };
+  std::vector<NodeId> released;
+  while (!pending.empty() || !released.empty()) {
+    const bool waited = !released.empty();
+    std::vector<NodeId>& from = waited ? released : pending;
+    const NodeId id = from.back();
+    from.pop_back();
     NodeId missing;  // the last one in the order of arguments
     visit_inputs(id, [&](NodeId input) {
       if (unplaced_.contains(input)) missing = input;
@@ -56,16 +63,35 @@ void MergedGraph::sort(NodeId first, NodeId last) {
       waiting[missing].push_back(id);
       continue;
     }
-    unplaced_.erase(id);
-    if (placed && order_.next(placed) != id) {
+    place(id, waited);
+    if (const auto next = waiting.extract(id))
+      released.insert(released.end(), next.mapped().rbegin(), next.mapped().rend());
+  }
+  keep_order(sorted);
+}
+
+// Those that waited stand behind the node in front of them.
+void MergedGraph::keep_order(std::span<const std::pair<NodeId, bool>> sorted) {
+  for (const auto& [id, waited] : sorted)
+    if (waited) {
       order_.remove(id);
-      order_.insert_after(placed, std::array{id});
       moved_.push_back(id);
     }
-    placed = id;
-    const auto released = waiting.extract(id);
-    if (released) pending.insert(pending.end(), released.mapped().rbegin(), released.mapped().rend());
+  std::vector<NodeId> together;
+  NodeId before;
+  const auto insert = [&] {
+    if (!together.empty()) order_.insert_after(before, together);
+    together.clear();
+  };
+  for (const auto& [id, waited] : sorted) {
+    if (waited) {
+      together.push_back(id);
+      continue;
+    }
+    insert();
+    before = id;
   }
+  insert();
 }
 
 void MergedGraph::replace(NodeId value, NodeId by) {

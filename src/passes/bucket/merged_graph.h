@@ -5,6 +5,7 @@
 
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "analysis/users.h"
@@ -57,6 +58,7 @@ class MergedGraph {
                                    : std::span<const NodeId>(new_inputs_[id.index() - first_new_]);
   }
 
+  void keep_order(std::span<const std::pair<NodeId, bool>> sorted);
   void retype(NodeId id, Facts& facts, TypeMemo& types);
 
   Graph& graph_;

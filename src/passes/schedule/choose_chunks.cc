@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "passes/bucket/bucket.h"
 #include "passes/dce.h"
 #include "passes/isolate_ep_pg.h"
 
@@ -49,19 +50,39 @@ PassResult make_choice(const Graph& graph, const Choice& choice, const ChooseChu
   return isolated;
 }
 
-std::string describe(const Choice& choice, const Prediction& p) {
-  return fmt::format("choice: {}: predicted {:.2f} ms at {:.3f} GiB, as given {:.2f} ms{}", choice.name(),
+std::string describe(const std::string& name, const Prediction& p) {
+  return fmt::format("choice: {}: predicted {:.2f} ms at {:.3f} GiB, as given {:.2f} ms{}", name,
                      p.seconds * 1e3, static_cast<double>(p.peak) / (1 << 30), p.given_seconds * 1e3,
                      p.fits ? "" : ", above the budget");
+}
+
+// A choice that was made, and what its schedule is predicted to take.
+struct Made {
+  PassResult result;
+  std::string name;
+  double seconds = 0;
+};
+
+// The choice with its collectives merged, where that is predicted to take less.
+void choose_buckets(Made& best, const ScheduleOptions& options, std::vector<std::string>& notes) {
+  PassResult merged = bucket(best.result.graph, {options.prices()});
+  if (merged.graph.step().order == best.result.graph.step().order) {
+    notes.push_back(fmt::format("choice: {}, merged: no collective that pays", best.name));
+    return;
+  }
+  const Prediction predicted = predict_schedule(merged.graph, options);
+  const std::string name = best.name + ", merged";
+  notes.push_back(describe(name, predicted));
+  if (!predicted.fits || predicted.seconds >= best.seconds) return;
+  merged.notes.insert(merged.notes.begin(), best.result.notes.begin(), best.result.notes.end());
+  best = {std::move(merged), name, predicted.seconds};
 }
 
 }  // namespace
 
 PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options) {
   ScheduleOptions schedule_options = options.schedule;
-  std::optional<PassResult> best;
-  std::string best_name;
-  double least = 0;
+  std::optional<Made> best;
   std::vector<std::string> notes;
   for (const Choice& choice : list_choices(options)) {
     try {
@@ -73,11 +94,9 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
             .bytes = static_cast<std::int64_t>(static_cast<double>(predicted.given_peak) *
                                                (1 + schedule_options.memory.growth)),
             .growth = 0};
-      notes.push_back(describe(choice, predicted));
-      if (best && (!predicted.fits || predicted.seconds >= least)) continue;
-      best = std::move(made);
-      best_name = choice.name();
-      least = predicted.seconds;
+      notes.push_back(describe(choice.name(), predicted));
+      if (best && (!predicted.fits || predicted.seconds >= best->seconds)) continue;
+      best = Made{std::move(made), choice.name(), predicted.seconds};
     } catch (const PassError& error) {
       // The whole is no choice that could be left out, and roots that name no module are a mistake.
       if (choice.roots.empty() || (!options.roots.empty() && error.id() == "chunk.no-region")) throw;
@@ -85,9 +104,10 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
           fmt::format("choice: {}: declined: {} [{}]", choice.name(), error.problem(), error.id()));
     }
   }
-  notes.push_back(fmt::format("choice: taken: {}", best_name));
-  notes.insert(notes.end(), best->notes.begin(), best->notes.end());
-  return {std::move(best->graph), std::move(notes)};
+  choose_buckets(*best, schedule_options, notes);
+  notes.push_back(fmt::format("choice: taken: {}", best->name));
+  notes.insert(notes.end(), best->result.notes.begin(), best->result.notes.end());
+  return {std::move(best->result.graph), std::move(notes)};
 }
 
 }  // namespace epweave

@@ -6,10 +6,11 @@
 //
 // Dividing costs compute and hides exchanges; which of the two is more depends on the machine. Each choice is made
 // for real (chunk, then isolate-ep-pg with counts apart), scheduled quickly and priced (schedule.h); the least of
-// those within the budget of memory is the result, not yet scheduled. The notes list all of them. Choices that
-// chunk declines are listed with its reason.
+// those within the budget of memory is the result, not yet scheduled. Of that choice, collectives are merged
+// (bucket{plan=overlap}) where the schedule is predicted to take less for it. The notes list all of them. Choices
+// that chunk declines are listed with its reason.
 //
-// Numerics: that of chunk, or reorder where nothing is divided.
+// Numerics: that of chunk, or reorder where nothing is divided; that of bucket where collectives are merged.
 #pragma once
 
 #include <optional>

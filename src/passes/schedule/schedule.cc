@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "analysis/order.h"
-#include "cost/live_bytes.h"
-#include "cost/member_prices.h"
 #include "cost/simulate.h"
 #include "passes/coordinates.h"
 #include "passes/overlap_ep/overlap_ep_movement.h"
@@ -17,8 +14,6 @@
 
 namespace epweave {
 namespace {
-
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // How many list schedules to make: on one core each takes about half a microsecond for each node, and a setting up
 // to three of them. Large steps get fewer, so that the whole grows less than the step does.
@@ -48,41 +43,6 @@ FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_
   best.schedules = found.schedules + more.schedules;
   best.least_peak = std::min(found.least_peak, more.least_peak);
   return std::move(best);
-}
-
-// A step with prices that are the same on every rank that runs it.
-struct DecisionModel {
-  StepModel step;
-  std::size_t uneven_groups = 0;
-};
-
-DecisionModel model_decision(const Graph& graph, const ScheduleOptions& options) {
-  const MeasuredCosts* measured = options.measured ? &options.measured->costs : nullptr;
-  DecisionModel model{.step = model_step(graph, options.cluster, measured)};
-  if (measured != nullptr) require_measured(model.step, *measured, options.measured->path);
-  if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
-  model.uneven_groups = price_for_all_members(graph, model.step);
-  return model;
-}
-
-struct Predicted {
-  double seconds = 0;
-  std::int64_t peak = 0;
-};
-
-// What the tool itself says of an order, with host and contention as the cluster has them.
-Predicted predict(const StepModel& model, std::span<const Place> order) {
-  Simulator simulator(model);
-  return {simulator.run(order), find_peak(model, order).bytes};
-}
-
-std::int64_t budget_of(const MemoryBudget& memory, std::int64_t given) {
-  return memory.bytes.value_or(static_cast<std::int64_t>(static_cast<double>(given) * (1 + memory.growth)));
-}
-
-std::string print_gib(std::int64_t bytes) {
-  const double gib = static_cast<double>(bytes) / kGiB;
-  return gib < 1 ? fmt::format("{:.3f} GiB", gib) : fmt::format("{:.2f} GiB", gib);
 }
 
 [[noreturn]] void refuse_memory(std::int64_t budget, const Predicted& given, std::int64_t least) {
@@ -140,77 +100,15 @@ std::size_t record_moves(const Graph& before, const StepModel& model, Graph& aft
   return moved.size();
 }
 
-std::string describe(const Predicted& p) {
-  return fmt::format("{:.2f} ms at {}", p.seconds * 1e3, print_gib(p.peak));
-}
-
-// How many prices are from where.
-std::string describe_sources(const StepModel& model, const CostFile& file) {
-  std::size_t measured = 0, modelled = 0;
-  for (const PriceSource source : model.sources) {
-    if (source == PriceSource::kModelled || source == PriceSource::kAssumed) ++modelled;
-    if (is_measured(source)) ++measured;
-  }
-  return fmt::format("; {} prices are measured ({}), {} modelled", measured, file.path, modelled);
-}
-
-std::string describe_assumptions(const DecisionModel& decision, const ScheduleOptions& options) {
-  const StepModel& model = decision.step;
-  std::string text = fmt::format("predicted for one rank of cluster {}", model.cluster.name);
-  if (const std::string changed = changed_parameters(model.cluster); !changed.empty())
-    text += fmt::format(" ({})", changed);
-  if (options.measured) text += describe_sources(model, *options.measured);
-  if (model.assumed_symbols > 0)
-    text += fmt::format("; {} extents are assumed to be balanced", model.assumed_symbols);
-  if (!model.unpriced.empty())
-    text += fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
-  if (decision.uneven_groups > 0)
-    text += fmt::format("; {} groups have more members on some nodes than on others: priced as on the fewest",
-                        decision.uneven_groups);
-  if (!model.cluster.has_contention()) text += "; without contention";
-  return text;
-}
-
 }  // namespace
-
-MemoryBudget parse_memory_budget(std::string_view text) {
-  struct Unit {
-    std::string_view name;
-    double bytes;
-  };
-  static constexpr Unit kUnits[] = {{"", 1},         {"B", 1},
-                                    {"KiB", 1024.0}, {"MiB", 1024.0 * 1024},
-                                    {"GiB", kGiB},   {"TiB", kGiB * 1024},
-                                    {"kB", 1e3},     {"MB", 1e6},
-                                    {"GB", 1e9},     {"TB", 1e12}};
-  const auto fail = [&] {
-    throw UsageError(
-        fmt::format("option 'memory': '{}' is no amount of memory\n  expected a share above what the "
-                    "input needs, as in memory=2%, or bytes, as in memory=32.1GiB",
-                    text));
-  };
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
-  if (error != std::errc() || !std::isfinite(number) || number < 0) fail();
-  if (unit == "%") {
-    if (number > 1e6) fail();
-    return {.bytes = std::nullopt, .growth = number / 100};
-  }
-  for (const Unit& u : kUnits)
-    if (u.name == unit && number * u.bytes < 9e18 && number > 0)
-      return {.bytes = static_cast<std::int64_t>(number * u.bytes), .growth = 0};
-  fail();
-  return {};
-}
 
 Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& options) {
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
   constexpr std::size_t kQuick = 4;
-  const StepModel model = model_decision(graph, options).step;
+  const StepModel model = model_decision(graph, options.prices()).step;
   const Predicted given = predict(model, given_order(model));
-  const std::int64_t budget = budget_of(options.memory, given.peak);
+  const std::int64_t budget = options.memory.above(given.peak);
   const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
   const FoundOrder found = search_order(problem, {.budget = budget, .settings = kQuick, .steps = 0});
   const Predicted result = predict(model, found.order);
@@ -220,10 +118,10 @@ Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& opt
 PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
-  const DecisionModel decision = model_decision(graph, options);
+  const DecisionModel decision = model_decision(graph, options.prices());
   const StepModel& model = decision.step;
   const Predicted given = predict(model, given_order(model));
-  const std::int64_t budget = budget_of(options.memory, given.peak);
+  const std::int64_t budget = options.memory.above(given.peak);
   const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
   const FoundOrder found = find_order(problem, options.effort, budget);
   const Predicted result = predict(model, found.order);
@@ -243,7 +141,7 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
     pass.notes.push_back(fmt::format("predicted: {}; none of {} orders within {} is faster, so it stays",
                                      describe(given), found.schedules, print_gib(budget)));
   }
-  pass.notes.push_back(describe_assumptions(decision, options));
+  pass.notes.push_back(describe_assumptions(decision, options.prices()));
   return pass;
 }
 

@@ -28,34 +28,14 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 
-#include "cost/cluster.h"
-#include "cost/measured_costs.h"
 #include "passes/pass.h"
+#include "passes/schedule/decision.h"
 #include "passes/schedule/schedule_problem.h"
 
 namespace epweave {
 
 enum class Effort : std::uint8_t { kFast, kBest };
-
-// A budget of device memory: bytes, or a share above what the input needs.
-struct MemoryBudget {
-  std::optional<std::int64_t> bytes;
-  double growth = 0.02;
-};
-// "2%", "32.1GiB", "34000000000". Throws UsageError.
-MemoryBudget parse_memory_budget(std::string_view text);
-
-// A call that nothing prices: declined, or taken to be free. Nothing moves past one without a row in the op table.
-enum class Unpriced : std::uint8_t { kDecline, kFree };
-
-// Times that were measured, which win over the cluster's, and the file that they are of.
-struct CostFile {
-  MeasuredCosts costs;
-  std::string path;
-};
 
 struct ScheduleOptions {
   Cluster cluster;
@@ -64,6 +44,8 @@ struct ScheduleOptions {
   ScheduleRules rules;
   Effort effort = Effort::kFast;
   Unpriced unpriced = Unpriced::kDecline;
+
+  PriceOptions prices() const { return {cluster, measured, memory, unpriced}; }
 };
 
 PassResult schedule(const Graph& graph, const ScheduleOptions& options);

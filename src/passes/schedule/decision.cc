@@ -1,0 +1,100 @@
+#include "passes/schedule/decision.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "cost/live_bytes.h"
+#include "cost/member_prices.h"
+#include "cost/simulate.h"
+
+namespace epweave {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// How many prices are from where.
+std::string describe_sources(const StepModel& model, const CostFile& file) {
+  std::size_t measured = 0, modelled = 0;
+  for (const PriceSource source : model.sources) {
+    if (source == PriceSource::kModelled || source == PriceSource::kAssumed) ++modelled;
+    if (is_measured(source)) ++measured;
+  }
+  return fmt::format("; {} prices are measured ({}), {} modelled", measured, file.path, modelled);
+}
+
+}  // namespace
+
+MemoryBudget parse_memory_budget(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  static constexpr Unit kUnits[] = {{"", 1},         {"B", 1},
+                                    {"KiB", 1024.0}, {"MiB", 1024.0 * 1024},
+                                    {"GiB", kGiB},   {"TiB", kGiB * 1024},
+                                    {"kB", 1e3},     {"MB", 1e6},
+                                    {"GB", 1e9},     {"TB", 1e12}};
+  const auto fail = [&] {
+    throw UsageError(
+        fmt::format("option 'memory': '{}' is no amount of memory\n  expected a share above what the "
+                    "input needs, as in memory=2%, or bytes, as in memory=32.1GiB",
+                    text));
+  };
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (error != std::errc() || !std::isfinite(number) || number < 0) fail();
+  if (unit == "%") {
+    if (number > 1e6) fail();
+    return {.bytes = std::nullopt, .growth = number / 100};
+  }
+  for (const Unit& u : kUnits)
+    if (u.name == unit && number * u.bytes < 9e18 && number > 0)
+      return {.bytes = static_cast<std::int64_t>(number * u.bytes), .growth = 0};
+  fail();
+  return {};
+}
+
+std::string print_gib(std::int64_t bytes) {
+  const double gib = static_cast<double>(bytes) / kGiB;
+  return gib < 1 ? fmt::format("{:.3f} GiB", gib) : fmt::format("{:.2f} GiB", gib);
+}
+
+DecisionModel model_decision(const Graph& graph, const PriceOptions& options) {
+  const MeasuredCosts* measured = options.measured ? &options.measured->costs : nullptr;
+  DecisionModel model{.step = model_step(graph, options.cluster, measured)};
+  if (measured != nullptr) require_measured(model.step, *measured, options.measured->path);
+  if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
+  model.uneven_groups = price_for_all_members(graph, model.step);
+  return model;
+}
+
+Predicted predict(const StepModel& model, std::span<const Place> order) {
+  Simulator simulator(model);
+  return {simulator.run(order), find_peak(model, order).bytes};
+}
+
+std::string describe(const Predicted& p) {
+  return fmt::format("{:.2f} ms at {}", p.seconds * 1e3, print_gib(p.peak));
+}
+
+std::string describe_assumptions(const DecisionModel& decision, const PriceOptions& options) {
+  const StepModel& model = decision.step;
+  std::string text = fmt::format("predicted for one rank of cluster {}", model.cluster.name);
+  if (const std::string changed = changed_parameters(model.cluster); !changed.empty())
+    text += fmt::format(" ({})", changed);
+  if (options.measured) text += describe_sources(model, *options.measured);
+  if (model.assumed_symbols > 0)
+    text += fmt::format("; {} extents are assumed to be balanced", model.assumed_symbols);
+  if (!model.unpriced.empty())
+    text += fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
+  if (decision.uneven_groups > 0)
+    text += fmt::format("; {} groups have more members on some nodes than on others: priced as on the fewest",
+                        decision.uneven_groups);
+  if (!model.cluster.has_contention()) text += "; without contention";
+  return text;
+}
+
+}  // namespace epweave

@@ -1,0 +1,66 @@
+// What passes that decide by the clock share: prices that are the same on every rank, a budget of memory, and how both
+// are printed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cost/cluster.h"
+#include "cost/measured_costs.h"
+#include "cost/step_model.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+// A budget of device memory: bytes, or a share above what the input needs.
+struct MemoryBudget {
+  std::optional<std::int64_t> bytes;
+  double growth = 0.02;
+
+  std::int64_t above(std::int64_t given_peak) const {
+    return bytes.value_or(static_cast<std::int64_t>(static_cast<double>(given_peak) * (1 + growth)));
+  }
+};
+// "2%", "32.1GiB", "34000000000". Throws UsageError.
+MemoryBudget parse_memory_budget(std::string_view text);
+std::string print_gib(std::int64_t bytes);
+
+// A call that nothing prices: declined, or taken to be free. Nothing moves past one without a row in the op table.
+enum class Unpriced : std::uint8_t { kDecline, kFree };
+
+// Times that were measured, which win over the cluster's, and the file that they are of.
+struct CostFile {
+  MeasuredCosts costs;
+  std::string path;
+};
+
+struct PriceOptions {
+  Cluster cluster;
+  std::shared_ptr<const CostFile> measured;  // or none
+  MemoryBudget memory;
+  Unpriced unpriced = Unpriced::kDecline;
+};
+
+// A step with prices that are the same on every rank that runs it.
+struct DecisionModel {
+  StepModel step;
+  std::size_t uneven_groups = 0;
+};
+// Throws PassError simulate.unpriced, and InputError where the measured costs are of another graph.
+DecisionModel model_decision(const Graph& graph, const PriceOptions& options);
+
+// What the tool itself says of an order, with host and contention as the cluster has them.
+struct Predicted {
+  double seconds = 0;
+  std::int64_t peak = 0;
+};
+Predicted predict(const StepModel& model, std::span<const Place> order);
+
+std::string describe(const Predicted& predicted);
+// What a prediction rests on.
+std::string describe_assumptions(const DecisionModel& decision, const PriceOptions& options);
+
+}  // namespace epweave
