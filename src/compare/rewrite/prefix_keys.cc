@@ -21,7 +21,7 @@
 namespace epweave {
 namespace {
 
-constexpr std::int64_t kSequenceDim = 2;
+constexpr std::int64_t kQuerySequenceDim = 2;
 constexpr std::size_t kRank = 4;
 
 bool has_family(const Node& node, OpFamily family) {
@@ -156,7 +156,7 @@ class PrefixReader {
     std::vector<std::int64_t>& rows = rows_[group.origin];
     for (NodeId part : group.parts) {
       const NodeId query = part ? operand(part, "query") : NodeId();
-      const auto count = query ? extent(query, kSequenceDim) : std::nullopt;
+      const auto count = query ? extent(query, kQuerySequenceDim) : std::nullopt;
       if (!count || !FlexCall::read(result_.b, node(part))) return false;
       rows.push_back(*count);
     }
@@ -181,7 +181,7 @@ class PrefixReader {
       const bool is_share = lineage.is_part() || lineage.role == ProvenanceRole::kSplit ||
                             lineage.role == ProvenanceRole::kPartInput;
       if (!is_share || lineage.part != j || lineage.parts != group.parts.size() || lineage.origins.empty() ||
-          lineage.origins.front() != last.origins.front() || extent(items[j], kSequenceDim) != rows[j])
+          lineage.origins.front() != last.origins.front() || extent(items[j], kQuerySequenceDim) != rows[j])
         return fmt::format("element {} of its {} is %{}, not part {} of them", j, param_name(param),
                            result_.b.text(node(items[j]).name), j);
       if (is_written(items[j]))
@@ -212,7 +212,7 @@ class PrefixReader {
       items.push_back(back.empty() ? item.as_node() : without_order(item.as_node(), back));
       if (!items.back()) return {};
     }
-    const std::int64_t dim = back.empty() ? kSequenceDim : back[static_cast<std::size_t>(kSequenceDim)];
+    const std::int64_t dim = back.empty() ? kQuerySequenceDim : back[static_cast<std::size_t>(kQuerySequenceDim)];
     return args[1].as_int() == dim ? items : std::vector<NodeId>();
   }
   // Of a permute of a tensor of four dimensions; empty: another, or none.
@@ -335,7 +335,7 @@ class PrefixReader {
     if (const auto element = element_of(summand); element && node(element->first).op == split) {
       const auto args = context_.args[node(element->first).args];
       if (element->second != Arg::integer(static_cast<std::int64_t>(of)) || args.size() != 3 ||
-          args[2] != Arg::integer(kSequenceDim) || !args[0].is_node() || !args[1].is_list())
+          args[2] != Arg::integer(kQuerySequenceDim) || !args[0].is_node() || !args[1].is_list())
         return std::nullopt;
       const auto sizes = context_.args.children(args[1]);
       count = sizes.size();
