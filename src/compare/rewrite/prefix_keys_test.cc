@@ -148,7 +148,6 @@ TEST_CASE("faults in keys of the parts before and in their gradients are found")
       {"keys joined along the heads", take("k_prefix_chunk1", 1, Arg::integer(1))},
       {"the length of all keys", take_field("flex_chunk1", 4, 1, "n")},
       {"the mask of the whole", take_field("flex_chunk1", 4, 12, "mask")},
-      {"the mask of another part", take_field("flex_chunk1", 4, 12, "mask_chunk2")},
       {"tables of the whole", take_field("flex_chunk1", 4, 3, "ki")},
       {"tables of another part", take_field("flex_chunk1", 4, 3, "ki_rows_chunk2")},
       {"a summand of the keys left out", take("gk_chunk1", 1, "gk_chunk2")},
