@@ -15,8 +15,6 @@
 namespace epweave {
 namespace {
 
-constexpr std::string_view kF32 = "torch.float32";
-constexpr std::string_view kI64 = "torch.int64";
 constexpr std::int64_t kVocabulary = 16;
 constexpr std::int64_t kExperts = 2;  // one per rank
 

@@ -6,11 +6,6 @@
 #include "testing/elementwise_calls.h"
 
 namespace epweave {
-namespace {
-
-constexpr std::string_view kF32 = "torch.float32";
-
-}  // namespace
 
 NodeId RowCode::folded(const Rows& rows) {
   const NodeId a = any(rows);

@@ -6,12 +6,6 @@
 #include "testing/elementwise_calls.h"
 
 namespace epweave {
-namespace {
-
-constexpr std::string_view kF32 = "torch.float32";
-constexpr std::string_view kI64 = "torch.int64";
-
-}  // namespace
 
 NodeId RowCode::widened(NodeId a) {
   if (width(a) == kResidualWidth) return a;

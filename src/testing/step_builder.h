@@ -22,6 +22,8 @@
 
 namespace epweave {
 
+inline constexpr std::string_view kF32 = "torch.float32", kI64 = "torch.int64";
+
 class StepBuilder {
  public:
   explicit StepBuilder(std::uint32_t world);

@@ -35,7 +35,7 @@ Json fingerprint_json(const Fingerprint& fingerprint) {
   return made;
 }
 
-Json text_or_null(const std::optional<std::string>& text) {
+Json field_or_null(const std::optional<std::string>& text) {
   return text ? Json(*text) : Json(nullptr);
 }
 
@@ -130,7 +130,8 @@ class Check {
     for (const FingerprintMismatch& m : found) {
       const std::string line = fmt::format("{}: the artifact has {}, here it is {}", m.field,
                                            m.artifact.value_or("none"), m.here.value_or("none"));
-      Json row = {{"field", m.field}, {"artifact", text_or_null(m.artifact)}, {"here", text_or_null(m.here)}};
+      Json row = {
+          {"field", m.field}, {"artifact", field_or_null(m.artifact)}, {"here", field_or_null(m.here)}};
       if (is_allowed(m.field)) {
         console_.warn(line + " (allowed)");
         allowed.push_back(std::move(row));

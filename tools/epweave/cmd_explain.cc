@@ -55,7 +55,7 @@ std::string print_record(const Graph& graph, const Provenance& record) {
   return text;
 }
 
-struct Explained {
+struct ExplainedNode {
   const std::string& file;
   const Graph& graph;
   const Body& body;
@@ -66,7 +66,7 @@ struct Explained {
   std::size_t position;
 };
 
-Json explain_report(const Explained& e) {
+Json explain_report(const ExplainedNode& e) {
   const Node& node = e.body.nodes[e.id];
   Json report = file_report(e.file);
   report.update(node_report(e.graph, e.body, node, RegionParts(e.graph)));
@@ -84,7 +84,7 @@ Json explain_report(const Explained& e) {
   return report;
 }
 
-void list_lines(std::string& text, std::string_view title, const Explained& e,
+void list_lines(std::string& text, std::string_view title, const ExplainedNode& e,
                 std::span<const NodeId> nodes) {
   constexpr std::size_t kShown = 12;
   if (nodes.empty()) return;
@@ -94,7 +94,7 @@ void list_lines(std::string& text, std::string_view title, const Explained& e,
   if (nodes.size() > kShown) text += fmt::format("  and {} more\n", nodes.size() - kShown);
 }
 
-std::string explain_text(const Explained& e) {
+std::string explain_text(const ExplainedNode& e) {
   const Node& node = e.body.nodes[e.id];
   std::string text = print_node(e.graph, e.body, e.id, TextMode::kShort) + "\n";
   text += fmt::format("node {} of {}{}\n", e.position + 1, e.body.order.size(),
@@ -168,15 +168,15 @@ int explain(const ExplainOptions& options, Console& console) {
     std::optional<ChunkFacts> chunk;
     if (const auto origin = divided_origin(graph, body.nodes[*at]))
       chunk = find_chunk_facts(graph, body, *origin, users);
-    const Explained explained{options.input.path,
-                              graph,
-                              body,
-                              *at,
-                              std::move(inputs),
-                              std::move(users),
-                              std::move(exchange),
-                              std::move(chunk),
-                              static_cast<std::size_t>(at - body.order.begin())};
+    const ExplainedNode explained{options.input.path,
+                                  graph,
+                                  body,
+                                  *at,
+                                  std::move(inputs),
+                                  std::move(users),
+                                  std::move(exchange),
+                                  std::move(chunk),
+                                  static_cast<std::size_t>(at - body.order.begin())};
     console.print(console.json() ? report_text(explain_report(explained)) : explain_text(explained));
     return kFine;
   }

@@ -189,7 +189,7 @@ class Partition {
     const double gap = chosen.totals.seconds > 0 && chosen.bound_seconds > 0
                            ? chosen.totals.seconds / chosen.bound_seconds - 1
                            : 0;
-    return {{"input", file_report(options_.input.path)},
+    return {{"graph", options_.input.path},
             {"forward", file_report(options_.forward)},
             {"backward", file_report(options_.backward)},
             {"policy", options_.policy},

@@ -128,7 +128,7 @@ std::string count_of(std::size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-std::string describe(const Graph& graph, const Node& node) {
+std::string describe_node(const Graph& graph, const Node& node) {
   const Site site = site_of(graph, node);
   return fmt::format("%{} ({}){}", site.node, site.op, site.source.empty() ? "" : " at " + site.source);
 }
@@ -271,7 +271,7 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
     }
     // A wait's label is as good where a scheduler has moved it there.
     if (node.ep.token_exchange_wait) continue;
-    add_case(finding, bare++, describe(graph, node));
+    add_case(finding, bare++, describe_node(graph, node));
   }
   finding.found =
       fmt::format("{}: {} of tokens, {} of counts{}", count_of(seen.exchanges.size(), "all-to-all"), tokens,
@@ -306,7 +306,7 @@ Finding check_groups(const Graph& graph, const Survey& seen) {
     if (found == world.groups.end())
       add_case(finding, bad++,
                fmt::format("group \"{}\" of {} is not in the table", name,
-                           describe(graph, graph.step().nodes[launch.node])));
+                           describe_node(graph, graph.step().nodes[launch.node])));
     else if (!found->second.problem.empty())
       add_case(finding, bad++, fmt::format("group \"{}\": {}", name, found->second.problem));
   }

@@ -27,7 +27,7 @@ constexpr std::size_t kMostRows = 40;    // of a table
 constexpr std::size_t kMostWindows = 8;  // regions whose exchanges are drawn
 constexpr int kOverviewSteps = 900, kWindowSteps = 400;
 
-double ms(double seconds) {
+double rounded_ms(double seconds) {
   return std::round(seconds * 1e7) / 1e4 + 0.0;
 }
 
@@ -101,13 +101,13 @@ Json prediction(const StepClock& clock) {
   for (std::size_t i = 0; i < clock.model().step_groups.size(); ++i)
     groups.push_back({{"name", group_title(clock.graph(), clock.model().step_groups[i].name)},
                       {"ranks", clock.model().step_groups[i].ranks},
-                      {"comm_ms", ms(sums.group_comm[i])},
-                      {"exposed_ms", ms(sums.group_exposed[i])}});
-  return {{"makespan_ms", ms(sums.makespan)},
-          {"compute_ms", ms(sums.compute)},
-          {"comm_ms", ms(sums.comm)},
-          {"exposed_ms", ms(sums.exposed)},
-          {"idle_ms", ms(sums.idle)},
+                      {"comm_ms", rounded_ms(sums.group_comm[i])},
+                      {"exposed_ms", rounded_ms(sums.group_exposed[i])}});
+  return {{"makespan_ms", rounded_ms(sums.makespan)},
+          {"compute_ms", rounded_ms(sums.compute)},
+          {"comm_ms", rounded_ms(sums.comm)},
+          {"exposed_ms", rounded_ms(sums.exposed)},
+          {"idle_ms", rounded_ms(sums.idle)},
           {"collectives", clock.collectives().size()},
           {"collectives_exposed",
            std::ranges::count_if(clock.collectives(),
@@ -207,8 +207,8 @@ Json region_rows(const RegionTable& table) {
       }
       row[key] = {{"exchanges", sum.exchanges},
                   {"exposed", sum.exposed},
-                  {"comm_ms", ms(sum.comm)},
-                  {"exposed_ms", ms(sum.exposed_time)}};
+                  {"comm_ms", rounded_ms(sum.comm)},
+                  {"exposed_ms", rounded_ms(sum.exposed_time)}};
     }
     rows.push_back(std::move(row));
   }
@@ -225,14 +225,14 @@ Json streams_page(const StepClock& clock, double from, double to, int steps, con
   for (const Stream& stream : draw_streams(clock, from, to, steps)) {
     Json bars = Json::array(), exposed = Json::array();
     for (const Bar& bar : stream.bars) {
-      Json& row = bars.emplace_back(
-          Json{ms(bar.start - from), ms(bar.end - bar.start), static_cast<int>(bar.kind), bar.part});
+      Json& row = bars.emplace_back(Json{rounded_ms(bar.start - from), rounded_ms(bar.end - bar.start),
+                                         static_cast<int>(bar.kind), bar.part});
       if (captions == nullptr) continue;
       row.push_back(bar_title(*captions, clock.node(bar.place), bar.nodes));
       row.push_back(captions->where(clock.node(bar.place)));
     }
     for (const Bar& bar : stream.exposed)
-      exposed.push_back(Json{ms(bar.start - from), ms(bar.end - bar.start)});
+      exposed.push_back(Json{rounded_ms(bar.start - from), rounded_ms(bar.end - bar.start)});
     list.push_back({{"name", group_title(clock.graph(), stream.name)},
                     {"bars", std::move(bars)},
                     {"exposed", std::move(exposed)}});
@@ -252,7 +252,7 @@ Json windows_page(const RegionTable& table, const StepClock& a, const StepClock&
     Json window = {{"title", fmt::format("{} {}", region.root, direction_word(region.backward))},
                    {"region", fold.path},
                    {"count", fold.members.size()},
-                   {"span_ms", ms(span)}};
+                   {"span_ms", rounded_ms(span)}};
     const double start_a = std::max(0.0, region.a.start - span / 12),
                  start_b = std::max(0.0, region.b.start - span / 12);
     window["a"] = streams_page(a, start_a, start_a + span, kWindowSteps, &captions_a);
@@ -297,8 +297,8 @@ Json exposed_rows(const StepClock& clock) {
                 {"where", fold.path},
                 {"count", fold.members.size()},
                 {"source", text_or_null(captions.source(node))},
-                {"exposed_ms", ms(row.exposed)},
-                {"of_ms", ms(row.total)},
+                {"exposed_ms", rounded_ms(row.exposed)},
+                {"of_ms", rounded_ms(row.total)},
                 {"why", name_of(first.reason)},
                 {"blame", say(first.blame)},
                 {"hidden_by", say(first.hidden_by)}};
@@ -466,7 +466,7 @@ Json rewrite_page(const RewriteSides& sides, const Cluster& cluster) {
                        {"b", prediction(b)}};
   page["exchanges"] = region_rows(table);
   page["exposed"] = {{"a", exposed_rows(a)}, {"b", exposed_rows(b)}};
-  page["step"] = {{"span_ms", ms(span)},
+  page["step"] = {{"span_ms", rounded_ms(span)},
                   {"a", streams_page(a, 0, span, kOverviewSteps, nullptr)},
                   {"b", streams_page(b, 0, span, kOverviewSteps, nullptr)}};
   page["windows"] = windows_page(table, a, b);

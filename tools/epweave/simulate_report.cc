@@ -237,7 +237,7 @@ std::vector<std::string> list_assumptions(const Simulation& simulation) {
 Json simulation_report(const Graph& graph, const Simulation& simulation) {
   const OverlapSums& sums = simulation.sums;
   Json report = {
-      {"file", simulation.file},
+      {"graph", simulation.file},
       {"cluster", cluster_report(simulation.model.cluster)},
       {"costs", costs_report(simulation)},
       {"assumptions", list_assumptions(simulation)},

@@ -76,7 +76,7 @@ bool is_blocking() {
   return set != nullptr && std::strcmp(set, "1") == 0;
 }
 
-BlockingRun describe(const Ended& ended) {
+BlockingRun describe_run(const Ended& ended) {
   const std::string once_more = fmt::format("once more with {}", kBlocking);
   if (!WIFEXITED(ended.status)) {
     const std::string message = fmt::format("signal {} ended the process", WTERMSIG(ended.status));
@@ -107,7 +107,7 @@ BlockingRun run_blocking(int argc, char** argv, Console& console) {
   arguments.insert(arguments.begin() + 2, {"--json", "--write-nothing"});  // behind the command
   const std::optional<Ended> ended = run_process(std::move(arguments), list_variables());
   if (!ended) return {fmt::format("no second process could be started with {}", kBlocking), nullptr};
-  return describe(*ended);
+  return describe_run(*ended);
 }
 
 }  // namespace epweave::cli

@@ -212,7 +212,8 @@ class PrefixReader {
       items.push_back(back.empty() ? item.as_node() : without_order(item.as_node(), back));
       if (!items.back()) return {};
     }
-    const std::int64_t dim = back.empty() ? kQuerySequenceDim : back[static_cast<std::size_t>(kQuerySequenceDim)];
+    const std::int64_t dim =
+        back.empty() ? kQuerySequenceDim : back[static_cast<std::size_t>(kQuerySequenceDim)];
     return args[1].as_int() == dim ? items : std::vector<NodeId>();
   }
   // Of a permute of a tensor of four dimensions; empty: another, or none.

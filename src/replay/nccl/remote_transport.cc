@@ -9,7 +9,7 @@
 namespace epweave::replay::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::milliseconds kFrameWait{100};
 // How long a rank that failed waits for the others' reasons.
 constexpr std::chrono::seconds kReasons{5};
 
@@ -29,7 +29,7 @@ RemoteTransport::~RemoteTransport() {
 void RemoteTransport::listen() {
   try {
     while (!is_leaving_)
-      if (const auto frame = socket_.receive(Clock::now() + kLook)) take(*frame);
+      if (const auto frame = socket_.receive(Clock::now() + kFrameWait)) take(*frame);
   } catch (const WireError& error) {
     const std::lock_guard lock(mutex_);
     if (!is_done_ && !is_leaving_)
