@@ -138,16 +138,21 @@ void AttentionCheck::restore_tables(const Division& division, std::vector<Arg>& 
     const bool divides_columns = pair.by_key || division.divides_keys();
     const std::int64_t row_block = pair.by_key ? division.before.key_block : division.before.query_block;
     const std::int64_t column_block = pair.by_key ? division.before.query_block : division.before.key_block;
-    const Rows rows = in_blocks(pair.by_key ? division.first_key() : division.rows.begin, row_block);
-    const Rows columns = in_blocks(pair.by_key ? division.rows.begin : division.first_key(), column_block);
+    const std::int64_t first_row = pair.by_key ? division.first_key() : division.rows.begin;
+    const std::int64_t first_column = pair.by_key ? division.rows.begin : division.first_key();
+    const Rows rows = in_blocks(first_row, row_block), columns = in_blocks(first_column, column_block);
     // One block holds all rows; the last part may have all keys.
+    const auto blocks_along = [&](std::size_t dim) { return context_.exprs.constant(type->sizes[dim]); };
     const auto has_all = [&](std::size_t dim, Rows kept) {
-      const auto blocks = context_.exprs.constant(type->sizes[dim]);
-      return blocks == 1 || (kept.begin == 0 && blocks == kept.end);
+      return blocks_along(dim) == 1 || (kept.begin == 0 && blocks_along(dim) == kept.end);
     };
     const bool all_rows = has_all(2, rows), all_columns = has_all(3, columns);
+    // A part's blocks are counted from its first row on.
+    const bool begins_a_block = (!divides_rows || blocks_along(2) == 1 || first_row % row_block == 0) &&
+                                (!divides_columns || blocks_along(3) == 1 || first_column % column_block == 0);
     std::optional<Tables> tables = Tables{mask[pair.counts].as_node(), mask[pair.indices].as_node()};
-    if (divides_columns && !all_columns) tables = without_columns(*tables, columns);
+    if (!begins_a_block) tables.reset();
+    if (tables && divides_columns && !all_columns) tables = without_columns(*tables, columns);
     if (tables && divides_rows && !all_rows) {
       const auto counts = without_rows(tables->counts, rows);
       const auto indices = without_rows(tables->indices, rows);
