@@ -148,8 +148,9 @@ void AttentionCheck::restore_tables(const Division& division, std::vector<Arg>& 
     };
     const bool all_rows = has_all(2, rows), all_columns = has_all(3, columns);
     // A part's blocks are counted from its first row on.
-    const bool begins_a_block = (!divides_rows || blocks_along(2) == 1 || first_row % row_block == 0) &&
-                                (!divides_columns || blocks_along(3) == 1 || first_column % column_block == 0);
+    const bool begins_a_block =
+        (!divides_rows || blocks_along(2) == 1 || first_row % row_block == 0) &&
+        (!divides_columns || blocks_along(3) == 1 || first_column % column_block == 0);
     std::optional<Tables> tables = Tables{mask[pair.counts].as_node(), mask[pair.indices].as_node()};
     if (!begins_a_block) tables.reset();
     if (tables && divides_columns && !all_columns) tables = without_columns(*tables, columns);
