@@ -121,4 +121,25 @@ bool reads_parameter(const Context& context, const Body& body, NodeId parameter,
   });
 }
 
+std::optional<std::vector<NodeId>> lookups_of(const Context& context, const Body& body, NodeId tensor,
+                                              NodeId first) {
+  std::vector<NodeId> lookups;
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    const auto args = context.args[node.args];
+    std::size_t reads = 0, firsts = 0;
+    for_each_input(context, node, [&](NodeId input) {
+      reads += input == tensor;
+      firsts += input == first;
+    });
+    if (reads == 0) continue;
+    const bool is_lookup = node.op != nullptr && node.op->family == OpFamily::kIndex && reads == 1 &&
+                           firsts == 1 && args[0] == Arg::node(tensor) && args[1].is_list() &&
+                           context.args.children(args[1])[0] == Arg::node(first);
+    if (!is_lookup) return std::nullopt;
+    lookups.push_back(id);
+  }
+  return lookups;
+}
+
 }  // namespace epweave

@@ -85,4 +85,8 @@ bool hides_later_keys(const Context& context, const FlexFunction& mask);
 bool reads_parameter(const Context& context, const Body& body, NodeId parameter,
                      const std::vector<NodeId>& except = {});
 
+// The reads of a parameter, if all are `tensor[first, ..]` of the same parameter `first`.
+std::optional<std::vector<NodeId>> lookups_of(const Context& context, const Body& body, NodeId tensor,
+                                              NodeId first);
+
 }  // namespace epweave

@@ -68,7 +68,8 @@ class PrefixReader {
   PrefixCalls run() {
     find_groups();
     std::erase_if(groups_, [&](const auto& entry) { return !takes_prefix(entry.second); });
-    find_written();
+    written_in_a_ = find_written(a_.step());
+    written_ = find_written(body());
     // The calls of a group are put back when its gradients were followed through them.
     std::vector<std::pair<const Group*, std::vector<Node>>> restored;
     for (const auto& [name, group] : groups_)
@@ -117,14 +118,21 @@ class PrefixReader {
   NodeId first_input(NodeId id) const { return first_operand(context_, node(id)); }
 
   // Storage that something writes. A wait writes what its launch gives, before anything reads it.
-  void find_written() {
-    const Effects effects(context_, body());
-    for (NodeId id : body().order) storage_.at(id) = effects.storage_of(id);
-    for (NodeId id : body().order)
+  struct Written {
+    SideTable<NodeId, NodeId> storage;
+    IdSet<NodeId> written;
+    bool contains(NodeId value) const { return written.contains(storage[value]); }
+  };
+  Written find_written(const Body& body) const {
+    Written found;
+    const Effects effects(context_, body);
+    for (NodeId id : body.order) found.storage.at(id) = effects.storage_of(id);
+    for (NodeId id : body.order)
       for (const StorageAccess& access : effects.accesses_of(id))
-        if (access.writes && !is_wait(node(id))) written_.insert(access.storage);
+        if (access.writes && !is_wait(body.nodes[id])) found.written.insert(access.storage);
+    return found;
   }
-  bool is_written(NodeId value) const { return written_.contains(storage_[value]); }
+  bool is_written(NodeId value) const { return written_.contains(value); }
 
   // ------------------------------------------------------------------------- keys and values
 
@@ -171,6 +179,10 @@ class PrefixReader {
   std::string restore_operand(const Group& group, std::size_t part, std::string_view param, Node& call) {
     const NodeId taken = operand(group.parts[part], param);
     if (!taken) return fmt::format("has no {}", param);
+    // Then it says something when a part was cut, and that is not followed for the parts before its own.
+    const NodeId whole = operand_of(context_, a_.step().nodes[group.origin], param);
+    if (!whole || written_in_a_.contains(whole))
+      return fmt::format("something writes the whole {} in place", param_name(param));
     const std::vector<NodeId> items = list_joined(taken);
     if (items.size() != part + 1)
       return fmt::format("its {} are not those of parts 0 to {}: they are {} of these", param_name(param),
@@ -269,11 +281,13 @@ class PrefixReader {
 
   // ------------------------------------------------------------------------- gradients
 
-  // Parts of the gradients of keys and values.
+  // Parts of the gradients of keys and values. What a call gives for its own part claims to be all of it, too, where
+  // that is taken for an element of the part's call.
   void restore_gradients() {
     for (NodeId id : std::vector<NodeId>(body().order)) {
       const Lineage lineage = find_lineage(node(id));
-      if (lineage.role != ProvenanceRole::kPartInput || lineage.origins.empty()) continue;
+      const bool is_claimed = lineage.role == ProvenanceRole::kPartInput || lineage.is_part();
+      if (!is_claimed || lineage.origins.empty()) continue;
       const NodeId origin = names_[lineage.origins.front()];
       const Node* element = origin ? &a_.step().nodes[origin] : nullptr;
       if (element == nullptr || element->op == nullptr || element->op->family != OpFamily::kElement) continue;
@@ -406,8 +420,7 @@ class PrefixReader {
   SideTable<StringId, NodeId> names_;  // of A
   std::map<StringId, Group> groups_;   // by the name of the call of A
   std::map<NodeId, std::vector<std::int64_t>> rows_;
-  SideTable<NodeId, NodeId> storage_;
-  IdSet<NodeId> written_;
+  Written written_in_a_, written_;
   IdSet<NodeId> accepted_;  // calls of A
   std::vector<RestoredGradient> gradients_;
 };

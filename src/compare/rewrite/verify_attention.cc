@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -53,7 +54,12 @@ AttentionCheck::Restored AttentionCheck::restore(NodeId origin, std::span<const 
   if (division->keys && prefix_calls_ != nullptr)
     problems_.emplace_back(
         "takes the keys of its part alone, where other calls take those of the parts before, too");
-  if (division->dim == kQueryDim) restore_tables(*division, mask);
+  if (division->dim == kQueryDim) {
+    restore_tables(*division, mask);
+  } else {
+    check_batch_tables(*division);
+  }
+  check_captured(origin, *division, result.call);
   restore_functions(*division, result.call, mask);
   std::vector<Arg> args(context_.args[result.call.args].begin(), context_.args[result.call.args].end());
   if (division->after.mask_param < args.size())
@@ -138,16 +144,22 @@ void AttentionCheck::restore_tables(const Division& division, std::vector<Arg>& 
     const bool divides_columns = pair.by_key || division.divides_keys();
     const std::int64_t row_block = pair.by_key ? division.before.key_block : division.before.query_block;
     const std::int64_t column_block = pair.by_key ? division.before.query_block : division.before.key_block;
-    const Rows rows = in_blocks(pair.by_key ? division.first_key() : division.rows.begin, row_block);
-    const Rows columns = in_blocks(pair.by_key ? division.rows.begin : division.first_key(), column_block);
+    const std::int64_t first_row = pair.by_key ? division.first_key() : division.rows.begin;
+    const std::int64_t first_column = pair.by_key ? division.rows.begin : division.first_key();
+    const Rows rows = in_blocks(first_row, row_block), columns = in_blocks(first_column, column_block);
     // One block holds all rows; the last part may have all keys.
+    const auto blocks_along = [&](std::size_t dim) { return context_.exprs.constant(type->sizes[dim]); };
     const auto has_all = [&](std::size_t dim, Rows kept) {
-      const auto blocks = context_.exprs.constant(type->sizes[dim]);
-      return blocks == 1 || (kept.begin == 0 && blocks == kept.end);
+      return blocks_along(dim) == 1 || (kept.begin == 0 && blocks_along(dim) == kept.end);
     };
     const bool all_rows = has_all(2, rows), all_columns = has_all(3, columns);
+    // A part's blocks are counted from its first row on.
+    const bool begins_a_block =
+        (!divides_rows || blocks_along(2) == 1 || first_row % row_block == 0) &&
+        (!divides_columns || blocks_along(3) == 1 || first_column % column_block == 0);
     std::optional<Tables> tables = Tables{mask[pair.counts].as_node(), mask[pair.indices].as_node()};
-    if (divides_columns && !all_columns) tables = without_columns(*tables, columns);
+    if (!begins_a_block) tables.reset();
+    if (tables && divides_columns && !all_columns) tables = without_columns(*tables, columns);
     if (tables && divides_rows && !all_rows) {
       const auto counts = without_rows(tables->counts, rows);
       const auto indices = without_rows(tables->indices, rows);
@@ -161,6 +173,19 @@ void AttentionCheck::restore_tables(const Division& division, std::vector<Arg>& 
     mask[pair.counts] = Arg::node(tables->counts);
     mask[pair.indices] = Arg::node(tables->indices);
   }
+}
+
+// A part's batch numbers count from 0, in tables too, but where one table is for all of the batch.
+void AttentionCheck::check_batch_tables(const Division& division) {
+  for (const FlexTablePair& pair : kFlexTables)
+    for (const std::size_t field : {pair.counts, pair.indices}) {
+      const Arg whole = division.before.mask[field];
+      const TensorType* type =
+          whole.is_node() ? tensor_of(context_, a_.step().nodes[whole.as_node()].type) : nullptr;
+      if (type == nullptr || type->rank() == 0 || context_.exprs.constant(type->sizes[0]) == 1) continue;
+      if (!is_share(whole, division.after.mask[field]))
+        problems_.push_back(fmt::format("block table {} of its mask is that of the whole batch", field));
+    }
 }
 
 std::optional<NodeId> AttentionCheck::without_rows(NodeId table, Rows rows) {
@@ -294,6 +319,46 @@ void AttentionCheck::restore_functions(const Division& division, Node& call, std
   if (drops_mask_row) drop_row(division.after.mask_captured_param);
   if (drops_score_row) drop_row(division.after.score_captured_param);
   call.args = context_.args.add(args);
+}
+
+// Functions that count rows of the whole index all of what they captured. A batch number of the part's own is for
+// lookups in the part's share alone.
+void AttentionCheck::check_captured(NodeId origin, const Division& division, const Node& call) {
+  for (std::size_t i = 0; i < division.before.functions.size(); ++i) {
+    const FlexFunction& function = division.before.functions[i];
+    const std::size_t param = function.kind == FlexFunctionKind::kMask ? division.after.mask_captured_param
+                                                                       : division.after.score_captured_param;
+    const std::vector<Arg> whole = list_items(context_, arg_of(context_, a_.step().nodes[origin], param));
+    const std::vector<Arg> taken = list_items(context_, arg_of(context_, call, param));
+    const bool has_own_batch =
+        division.dim != kQueryDim && function.body->name == division.after.functions[i].body->name;
+    const std::vector<NodeId> parameters = parameters_of(*function.body);
+    const std::size_t first = flex_captured_position(function.kind);
+    const NodeId batch = parameters[flex_index_position(function.kind, FlexIndex::kBatch)];
+    std::vector<NodeId> lookups;
+    for (std::size_t k = 0; k < whole.size() && k < taken.size(); ++k) {
+      if (!is_share(whole[k], taken[k])) continue;
+      const auto found = has_own_batch && first + k < parameters.size()
+                             ? lookups_of(context_, *function.body, parameters[first + k], batch)
+                             : std::nullopt;
+      if (!found)
+        problems_.push_back(fmt::format("its function {} indexes all of {}, and takes a part of it",
+                                        context_.text(function.body->name),
+                                        context_.text(a_.step().nodes[whole[k].as_node()].name)));
+      if (found) lookups.insert(lookups.end(), found->begin(), found->end());
+    }
+    if (has_own_batch && division.rows.begin > 0 && reads_parameter(context_, *function.body, batch, lookups))
+      problems_.push_back(fmt::format("its function {} counts from 0 along the batch, the part begins at {}",
+                                      context_.text(function.body->name), division.rows.begin));
+  }
+}
+
+bool AttentionCheck::is_share(Arg whole, Arg taken) {
+  if (!whole.is_node() || !taken.is_node()) return false;
+  const TensorType* before = tensor_of(context_, a_.step().nodes[whole.as_node()].type);
+  const TensorType* after = tensor_of(context_, b_.step().nodes[taken.as_node()].type);
+  const auto is_same = [&](ExprId x, ExprId y) { return facts_b_.hint(x) == facts_b_.hint(y); };
+  return before != nullptr && after != nullptr && !std::ranges::equal(before->sizes, after->sizes, is_same);
 }
 
 // Whether an argument in a body of B is the number, or a scalar that is known to be.

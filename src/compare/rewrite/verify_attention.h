@@ -58,6 +58,9 @@ class AttentionCheck {
                                      std::size_t dim);
   bool is_number(Arg arg, std::int64_t number, const Body& body);
   void check_causal(const Division& division);
+  void check_batch_tables(const Division& division);
+  void check_captured(NodeId origin, const Division& division, const Node& call);
+  bool is_share(Arg whole, Arg taken);
   void restore_tables(const Division& division, std::vector<Arg>& mask);
   std::optional<Tables> without_columns(Tables tables, Rows columns);
   std::optional<NodeId> without_rows(NodeId table, Rows rows);

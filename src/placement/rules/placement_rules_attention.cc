@@ -321,7 +321,7 @@ class FlexRule {
       const Placement p = call_.of(captured[i]);
       call_.take_whole(captured[i]);
       if (!p.is(PlacementKind::kSplit) || p.dim != kBatchDim) continue;
-      const auto found = lookups_of(*mask->body, parameters[first + i], batch);
+      const auto found = lookups_of(context_, *mask->body, parameters[first + i], batch);
       if (!found) return false;
       lookups.insert(lookups.end(), found->begin(), found->end());
       divided.push_back(captured[i]);
@@ -330,27 +330,6 @@ class FlexRule {
     for (const Operand& operand : divided) call_.take_part(operand);
     return true;
   }
-  // The reads of a tensor, if all are `tensor[batch, ..]`.
-  std::optional<std::vector<NodeId>> lookups_of(const Body& body, NodeId tensor, NodeId batch) {
-    std::vector<NodeId> lookups;
-    for (NodeId id : body.order) {
-      const Node& node = body.nodes[id];
-      const auto args = context_.args[node.args];
-      std::size_t reads = 0, batches = 0;
-      for_each_input(context_, node, [&](NodeId input) {
-        reads += input == tensor;
-        batches += input == batch;
-      });
-      if (reads == 0) continue;
-      const bool is_lookup = context_.text(node.target) == "aten.index.Tensor" && reads == 1 &&
-                             batches == 1 && args[0] == Arg::node(tensor) && args[1].is_list() &&
-                             context_.args.children(args[1])[0] == Arg::node(batch);
-      if (!is_lookup) return std::nullopt;
-      lookups.push_back(id);
-    }
-    return lookups;
-  }
-
   std::vector<Placement> captured_gradients() {
     std::vector<Placement> gradients;
     const TypeId captured = context_.types[call_.node().type].elements.back();
