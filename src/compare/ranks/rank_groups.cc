@@ -6,6 +6,7 @@
 #include <algorithm>
 
 namespace epweave {
+
 std::string print_members(const std::vector<std::uint32_t>& members) {
   if (members.size() <= 8) return fmt::format("[{}]", fmt::join(members, ", "));
   return fmt::format("[{}, {}, {}, ... {}]", members[0], members[1], members[2], members.back());
