@@ -8,7 +8,7 @@ import tempfile
 
 from .api import rewrite, words_of_pipeline
 from .calling import decode, decode_layout, encode_calling
-from .errors import GraphFileError, MismatchError
+from .errors import GraphFileError, MismatchError, UsageError
 from .exporter import FILE_FACTS, export
 from .loader import load
 from .meshes import own_rank
@@ -68,6 +68,9 @@ class Artifact:
 
 
 def _config_words(config: dict | None) -> list[str]:
+    for key in config or {}:
+        if "=" in str(key):
+            raise UsageError(f"config has the key {key!r}, and no key can hold an equals sign")
     return [word for key, value in sorted((config or {}).items()) for word in ("--config", f"{key}={value}")]
 
 
@@ -141,7 +144,7 @@ def load_artifact(path: str, config: dict | None = None, *, rank: int | None = N
                         decode(calling["input_spec"]), decode(calling["output_spec"]))
     except GraphFileError as error:
         raise error.within(path) from None
-    except (KeyError, TypeError, ValueError, StopIteration) as error:
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, StopIteration) as error:
         raise GraphFileError(f"{path}: says in no known form how the step is called ({type(error).__name__}: {error})",
                              remedy="write it with epweave.save_artifact of this version") from None
 

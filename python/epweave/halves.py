@@ -38,7 +38,7 @@ class Halves:
         return join_halves(*self.to_fx(device=device), self.inputs, self.outputs)
 
 
-def partition(graph, policy: str = "exact", *, budget: str | None = None, reshard: str | None = None,
+def partition(graph, policy: str = "exact", *, budget: str | float | None = None, reshard: str | None = None,
               forward: str | None = None, backward: str | None = None, timeout: float | None = None) -> Halves:
     """Split a joint graph (a path, a torch.fx.GraphModule, a `Step` or a `Result`): `epweave partition`.
 
@@ -49,9 +49,9 @@ def partition(graph, policy: str = "exact", *, budget: str | None = None, reshar
         paths = [os.fspath(path or os.path.join(folder, name))
                  for path, name in ((forward, "forward.epw"), (backward, "backward.epw"))]
         report = os.path.join(folder, "report.json")
-        words = ["--policy", policy, "--fwd", paths[0], "--bwd", paths[1], "--report", report, "-q"]
-        words += ["--budget", budget] if budget is not None else []
-        words += ["--reshard", reshard] if reshard is not None else []
+        words = ["--policy", str(policy), "--fwd", paths[0], "--bwd", paths[1], "--report", report, "-q"]
+        words += ["--budget", str(budget)] if budget is not None else []
+        words += ["--reshard", str(reshard)] if reshard is not None else []
         with graph_file(graph) as joint:
             inputs, outputs = _interface(read_file(joint))
             run("epweave", "partition", joint, *words, timeout=timeout)
@@ -166,8 +166,10 @@ def join_halves(forward, backward, inputs: list[str], outputs):
     except KeyError as error:
         raise GraphFileError(f"{error.args[0]} is neither an input of the joint graph nor saved by the forward half: the"
                              " halves are of different graphs") from None
-    values = {**joiner.inputs, **joiner.results}
-    joiner.graph.output(type(outputs)(None if name is None else values[name] for name in outputs))
+    values = {None: None, **joiner.inputs, **joiner.results}
+    if missing := [name for name in outputs if name not in values]:
+        raise GraphFileError(f"no half returns {missing[0]}, which the joint graph does: the halves are of different graphs")
+    joiner.graph.output(type(outputs)(values[name] for name in outputs))
     joiner.graph.lint()
     module = torch.fx.GraphModule(joiner.root, joiner.graph)
     module.meta[FILE_FACTS] = {"process_groups": forward.meta[FILE_FACTS].get("process_groups", [])}

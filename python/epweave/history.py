@@ -48,14 +48,15 @@ def history_of(message: dict) -> History | None:
 
 
 def _extents(kind: tuple | None):
-    """Dtype and sizes of the Type of a tensor; None of anything else."""
-    return (kind[1]["dtype"], kind[1].get("sizes")) if kind is not None and kind[0] == "tensor" else None
+    """Dtype and sizes of the Type of a tensor; None of anything else. A file leaves out the sizes of a scalar."""
+    return (kind[1]["dtype"], kind[1].get("sizes") or []) if kind is not None and kind[0] == "tensor" else None
 
 
 def _is_still(node: dict, mark: Mark) -> bool:
     """Whether a node of a Graph message is the call that it was when it was loaded."""
-    known = _extents(mark.history.types.get(mark.name))
-    return node["target"] == mark.history.targets[mark.name] and known == _extents(node.get("type"))
+    known, here = _extents(mark.history.types.get(mark.name)), _extents(node.get("type"))
+    is_same = known is None or here is None or known == here
+    return is_same and node["target"] == mark.history.targets[mark.name]
 
 
 def _choose_owners(nodes: list[dict], marks: dict[str, Mark]) -> dict[str, str]:
@@ -77,12 +78,11 @@ def restore(nodes: list[dict], marks: dict[str, Mark], known: History | None) ->
     history = known or next((mark.history for mark in marks.values()), None)
     if history is None:
         return {}
-    if {n["name"]: n["target"] for n in nodes} == history.targets:
-        for node in nodes:
-            if node["name"] in history.records:
-                node["provenance"] = history.records[node["name"]]
-        return history.tables
-    marks = {name: mark for name, mark in marks.items() if mark.history is history}
+    has_same_nodes = {n["name"]: n["target"] for n in nodes} == history.targets
+    if has_same_nodes:
+        marks = {name: Mark(name, history) for name in history.targets}
+    else:
+        marks = {name: mark for name, mark in marks.items() if mark.history is history}
     if not marks:
         return {}
     owners = _choose_owners(nodes, marks)
@@ -95,5 +95,7 @@ def restore(nodes: list[dict], marks: dict[str, Mark], known: History | None) ->
         origins = list(dict.fromkeys(origin for record in records for origin in record.get("origins", ())))
         node["provenance"] = [{"pass": OUTSIDE, "role": "ADDED", "origins": origins,
                                "reason": "made by a pass that is not epweave's"}]
+    if has_same_nodes and len(owners) == len(nodes):
+        return history.tables
     run = {"name": OUTSIDE, "nodes_before": len(history.targets), "nodes_after": len(nodes)}
     return {**history.tables, "passes": [*history.tables.get("passes", ()), run]}

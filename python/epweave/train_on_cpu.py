@@ -373,6 +373,10 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error(f"--compare: there is no pipeline {pipeline}: {', '.join(PIPELINES)}")
     if ("artifact" in pipelines) != bool(options.artifact):
         parser.error("--compare artifact and --artifact DIR belong together")
+    if options.repair and not options.precompile:
+        parser.error("--repair belongs to --precompile DIR")
+    if options.precompile and len(options.rewrite) > 1:
+        parser.error("--precompile makes one artifact: give --rewrite once")
     if options.world % options.tp:
         parser.error(f"--tp {options.tp} does not divide the {options.world} ranks of --world")
     if options.tokens % options.sequence:

@@ -198,6 +198,21 @@ class Artifacts(Folder):
                               info={"rank": 3, "world_size": 4})
         return pathlib.Path(path).read_bytes()
 
+    def test_a_calling_in_no_known_form_is_refused(self):
+        traced, *_ = self.trace()
+        known = calling.encode_calling(traced)
+        for field, damaged in (("input_spec", {"spec": "builtins.tuple", "context": None, "children": ["leaf"]}),
+                               ("output_spec", {"size": {}}), ("inputs", [[0]]), ("state", None)):
+            path = str(self.folder / "damaged.epw")
+            said = known | {field: damaged}
+            if damaged is None:
+                del said[field]
+            with mock.patch.object(epweave.artifact, "encode_calling", lambda _, said=said: said):
+                epweave.save_artifact(traced, path, info={"rank": 3, "world_size": 4})
+            with self.subTest(field), self.assertRaises(epweave.GraphFileError) as caught:
+                epweave.load_artifact(path)
+            self.assertIn("says in no known form how the step is called", str(caught.exception))
+
     def test_a_mismatch_names_each_field_with_both_values(self):
         traced, *_ = self.trace()
         path = str(self.folder / "step.epw")

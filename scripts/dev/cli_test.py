@@ -358,6 +358,11 @@ class StreamTest(CommandLineTest):
                          ["chunk{roots=layers.*", "chunk{roots=layers.*.moe"])
         self.assertEqual(complete("print", "small.txt", "--module", "layers.*."), ["layers.*.moe"])
         self.assertEqual(complete("print", "--module", "l"), [])
+        # Names of a graph are no commands.
+        self.write("named.txt", SMALL.replace("@layers.0.moe", '@"layers.$(touch${IFS}made).moe"'))
+        self.assertEqual(complete("print", "named.txt", "--module", "l"), ["layers.*"])
+        self.assertEqual(complete("rewrite", "named.txt", "-p", "chunk{roots=l"), ["chunk{roots=layers.*"])
+        self.assertFalse((self.folder / "made").exists())
 
     def test_a_dump_of_fx_is_named(self):
         (self.folder / "dump.json").write_text('{"format":"fx-dump-1","meta":{},"graphs":{"a":{}}}')

@@ -327,6 +327,18 @@ class RoundTrip(GraphTest):
         self.assertEqual(self.records(loaded), ({**kept("x_1", "y_1", "mul", "output"), bucket.name: ("ADDED", ["add"])},
                                                 ["dce", "outside"]))
 
+    def test_provenance_of_scalars_and_of_nodes_of_another_type(self):
+        loaded = self.load_with_provenance(lambda x, y: (x + y) * y, torch.ones(()), torch.ones(()))
+        add = next(n for n in loaded.graph.nodes if n.name == "add")
+        add.meta["val"] = add.meta["val"].to(torch.float64)
+        kept = {name: ("KEPT", [name]) for name in ("x_1", "y_1", "mul", "output")}
+        self.assertEqual(self.records(loaded), ({**kept, "add": ("ADDED", ["add"])}, ["dce", "outside"]))
+        with loaded.graph.inserting_after(add):
+            neg = loaded.graph.call_function(torch.ops.aten.neg.default, (add,))
+        neg.meta = dict(add.meta)
+        self.assertEqual(self.records(loaded), ({**kept, "add": ("ADDED", ["add"]), neg.name: ("ADDED", ["add"])},
+                                                ["dce", "outside"]))
+
     def test_provenance_of_none_of_the_nodes_is_left_out(self):
         loaded = self.load_with_provenance(lambda x, y: (x + y) * y, torch.ones(2), torch.ones(2))
         for node in loaded.graph.nodes:

@@ -14,6 +14,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 import epweave  # noqa: E402
+from epweave.halves import join_halves  # noqa: E402
 from epweave.operators import attribute_at  # noqa: E402
 
 LLAMA = ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
@@ -185,6 +186,15 @@ class HalvesRun(unittest.TestCase):
                 for a, b, c in zip(outputs + gradients, wanted, joined):
                     self.assertTrue(torch.equal(a, b) and torch.equal(b, c))
                 self.assertGreater(len(saved), 0)
+
+    def test_halves_of_another_graph_are_refused(self):
+        step, _ = make_step()
+        halves = epweave.partition(step, "min-cut")
+        forward, backward = halves.to_fx()
+        for other, outputs, said in ((forward, halves.outputs, "no half returns"), (backward, ["another"], "no half returns another")):
+            with self.assertRaises(epweave.GraphFileError) as caught:
+                join_halves(forward, other, halves.inputs, outputs)
+            self.assertIn(said, str(caught.exception))
 
 
 if __name__ == "__main__":

@@ -122,6 +122,23 @@ class Package(unittest.TestCase):
                 os.environ["EPWEAVE"] = before
         self.assertEqual(str(caught.exception), "EPWEAVE names /none/epweave, which cannot be executed")
 
+    def test_numbers_and_keys_of_partitions_and_artifacts(self):
+        llama = str(ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz")
+        halves = epweave.partition(llama, budget=0.5)
+        self.assertEqual(halves.report["saved_bytes"], epweave.partition(llama, budget="0.5").report["saved_bytes"])
+        with self.assertRaises(epweave.UsageError) as caught:
+            epweave.check_artifact(llama, {"loss=sum": "x"})  # would be the key loss
+        self.assertEqual(str(caught.exception), "config has the key 'loss=sum', and no key can hold an equals sign")
+
+    def test_words_of_training_that_belong_to_others(self):
+        for words, said in ((["--repair"], "--repair belongs to --precompile DIR"),
+                            (["--precompile", "x", "--rewrite", "dce", "--rewrite", "canonicalize"],
+                             "--precompile makes one artifact: give --rewrite once")):
+            done = subprocess.run([sys.executable, "-m", "epweave.train_on_cpu", "--model", "llama3", "--world", "2", *words],
+                                  cwd=ROOT / "scripts", capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            self.assertEqual((done.returncode, done.stderr.splitlines()[-1].partition("error: ")[2]), (2, said))
+
     def test_replay_check(self):
         text = ('epweave text 1\ngroup 7 ranks=[0, 1]\ngraph\n  %x = placeholder : f32[4, 4] role=user which=x\n'
                 '  %y = aten.{}.default(%x) : f32[4, 4]\n  output([%y])\n')

@@ -73,7 +73,7 @@ bool names_file(const OptionHelp& option) {
 }
 
 // Functions for values with braces, 'dce,chunk{parts=2,roots=layers.*.moe}', and for modules of the first graph on the
-// line: those that `stats` lists.
+// line: those that `stats` lists and the shell takes as they are. compgen -W runs what else a name holds, $(..) included.
 std::string bash_items(const ProgramHelp& program) {
   std::string cases;
   for (const CommandHelp& command : program.commands)
@@ -86,7 +86,7 @@ std::string bash_items(const ProgramHelp& program) {
   local file
   for file in "${{COMP_WORDS[@]:2}}"; do
     [[ -f $file ]] || continue
-    {0} stats "$file" --json 2>/dev/null | sed -n 's/^ *"module": "\([^"]*\)".*/\1/p' | sort -u
+    {0} stats "$file" --json 2>/dev/null | sed -n 's/^ *"module": "\([[:alnum:]_.*]*\)".*/\1/p' | sort -u
     return
   done
 }}

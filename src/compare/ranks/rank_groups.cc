@@ -6,7 +6,6 @@
 #include <algorithm>
 
 namespace epweave {
-namespace {}  // namespace
 
 std::string print_members(const std::vector<std::uint32_t>& members) {
   if (members.size() <= 8) return fmt::format("[{}]", fmt::join(members, ", "));

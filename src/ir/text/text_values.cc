@@ -10,7 +10,6 @@
 #include "ir/text/text_spelling.h"
 
 namespace epweave::text {
-namespace {}  // namespace
 
 struct ValueParser::Depth {
   Depth(ValueParser& p, const Cursor& in) : parser(p) {

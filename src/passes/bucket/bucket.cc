@@ -121,14 +121,8 @@ class Bucketer {
     std::vector<const Mergeable*> members;
     for (std::size_t i : set) members.push_back(&found_.list[i]);
     sort_members(graph_.step(), module_order_, members, positions_);
-    PlanEntry entry;
-    IdSet<StringId> known;
-    for (const Mergeable* m : members)
-      if (const StringId module = graph_.step().nodes[m->launch].module; module && known.insert(module))
-        entry.modules.push_back(module);
-    if (entry.modules.empty()) entry.modules.push_back(graph_.intern("step"));
     const bool backward = graph_.step().nodes[members.front()->launch].is_backward();
-    launches_.push_back(writer_.write(members, BucketScope{&entry, backward, {}}));
+    launches_.push_back(writer_.write(members, BucketScope{nullptr, backward, {}}));
     merged_count_[static_cast<std::size_t>(members.front()->kind)] += members.size();
   }
 
@@ -328,6 +322,10 @@ PassResult bucket(const Graph& graph, const BucketOptions& options) {
   hoist_rank_nodes(prepared);
   const GroupCoordinates coordinates = write_coordinates(prepared);
   run(prepared, coordinates);
+  if (result.graph.step().order == prepared.step().order) {  // nothing is merged
+    result.graph = graph;
+    return result;
+  }
   drop_unread(result.graph, coordinates);
   return result;
 }

@@ -66,47 +66,78 @@ MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, cons
   return made;
 }
 
-// What the new nodes say of themselves: the labels of the first member, the plan's entry, and whom they stand for.
 void BucketWriter::begin(std::span<const Mergeable* const> members, const BucketScope& scope) {
   members_ = members;
   front_.clear();
   back_.clear();
   results_.assign(members.size(), {});
-  const Node& first = merged_.body().nodes[members.front()->launch];
-  model_ = Node();
-  model_.module = first.module;
-  model_.has_custom = first.has_custom;
-  model_.ep = first.ep;
-  model_.source = first.source;
-  if (scope.backward) model_.backward = true;
+  members_models_.clear();
+  const StringId module = (scope.entry != nullptr ? scope.entry->modules : list_modules(members)).front();
+  const StringId reason =
+      graph_.intern(fmt::format("bucket of {} {}{} of {}", members.size(), noun(members.front()->kind),
+                                members.size() == 1 ? "" : "s", graph_.text(module)));
+  bucket_model_ = make_model(members, scope, reason);
+  for (std::size_t i = 0; i < members.size() && scope.entry == nullptr; ++i)
+    members_models_.push_back(make_model(members.subspan(i, 1), scope, reason));
+  model_ = &bucket_model_;
+}
+
+// The labels of the first, the plan's entry, and whom the nodes stand for.
+Node BucketWriter::make_model(std::span<const Mergeable* const> stood_for, const BucketScope& scope,
+                              StringId reason) {
+  const Node& first = merged_.body().nodes[stood_for.front()->launch];
+  Node model;
+  model.module = first.module;
+  model.has_custom = first.has_custom;
+  model.ep = first.ep;
+  model.source = first.source;
+  if (scope.backward) model.backward = true;
   const auto text = [&](std::string_view word) { return Arg::text(graph_.intern(word)); };
   std::vector<Arg> modules;
-  for (StringId module : scope.entry->modules) modules.push_back(Arg::text(module));
+  for (StringId module : scope.entry != nullptr ? scope.entry->modules : list_modules(stood_for))
+    modules.push_back(Arg::text(module));
   const std::array entries = {text("plan_fqns"), context_.args.add_tree(ArgKind::kTuple, modules),
                               text("direction"), text(scope.backward ? "bwd" : "fwd")};
   NodeExtra extra;
   if (first.extra != nullptr) extra.custom = first.extra->custom;
   extra.meta =
       context_.args.add(std::array{text("fsdp_bucket"), context_.args.add_tree(ArgKind::kDict, entries)});
-  model_.extra = context_.own(std::move(extra));
+  model.extra = context_.own(std::move(extra));
 
   std::vector<StringId> origins;
-  for (const Mergeable* m : members) {
+  for (const Mergeable* m : stood_for) {
     for (NodeId id : {m->cast, m->launch})
       if (id)
         for (StringId origin : origins_of(merged_.body().nodes[id])) origins.push_back(origin);
   }
-  append_provenance(context_, model_,
-                    {.pass = pass_,
-                     .role = ProvenanceRole::kAdded,
-                     .origins = context_.own(origins),
-                     .reason = graph_.intern(fmt::format(
-                         "bucket of {} {}{} of {}", members.size(), noun(members.front()->kind),
-                         members.size() == 1 ? "" : "s", graph_.text(scope.entry->modules.front())))});
+  append_provenance(
+      context_, model,
+      {.pass = pass_, .role = ProvenanceRole::kAdded, .origins = context_.own(origins), .reason = reason});
+  return model;
+}
+
+// Each once; "step" where the launches are of none.
+std::vector<StringId> BucketWriter::list_modules(std::span<const Mergeable* const> members) {
+  std::vector<StringId> modules;
+  IdSet<StringId> known;
+  for (const Mergeable* m : members)
+    if (const StringId module = merged_.body().nodes[m->launch].module; module && known.insert(module))
+      modules.push_back(module);
+  if (modules.empty()) modules.push_back(graph_.intern("step"));
+  return modules;
+}
+
+// The next nodes are of one member, or of all of them again. In a bucket of any size, what each member has would
+// otherwise list all others.
+void BucketWriter::turn_to(std::size_t member) {
+  if (!members_models_.empty()) model_ = &members_models_[member];
+}
+void BucketWriter::turn_to_all() {
+  model_ = &bucket_model_;
 }
 
 NodeId BucketWriter::add(std::string_view target, std::vector<Arg> args, std::vector<Arg> kwargs) {
-  Node node = model_;
+  Node node = *model_;
   node.name = fresh_name(base_name(target));
   node.target = graph_.intern(target);
   node.args = context_.args.add(args);
@@ -179,6 +210,7 @@ NodeId BucketWriter::add_split(NodeId of, bool of_columns) {
 }
 
 NodeId BucketWriter::add_element(NodeId of, std::size_t index) {
+  turn_to(index);
   return add("operator.getitem", {Arg::node(of), Arg::integer(static_cast<std::int64_t>(index))});
 }
 
@@ -290,8 +322,11 @@ NodeId BucketWriter::pack_scatter() {
 NodeId BucketWriter::pack_reduce() {
   const Mergeable& first = *members_.front();
   std::vector<Arg> flat;
-  for (std::size_t i = 0; i < members_.size(); ++i)
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    turn_to(i);
     flat.push_back(Arg::node(add_view(operand(i).as_node(), {-1})));
+  }
+  turn_to_all();
   const NodeId buffer = add("aten.cat.default", {list(flat)});
   return add("_c10d_functional.all_reduce.default",
              {Arg::node(buffer), Arg::text(first.reduction), group_of_launch()});
@@ -304,8 +339,10 @@ void BucketWriter::cut_gather(NodeId wait) {
     const NodeId split = add_split(rows, true);
     std::vector<NodeId> columns;
     for (std::size_t i = 0; i < members_.size(); ++i) columns.push_back(add_element(split, i));
-    for (std::size_t i = 0; i < members_.size(); ++i)
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      turn_to(i);
       stand_for(i, add_view(add_bit_view(columns[i]), sizes_of(members_[i]->launch)));
+    }
     return;
   }
   std::vector<NodeId> buffers;
@@ -313,21 +350,30 @@ void BucketWriter::cut_gather(NodeId wait) {
   std::vector<std::int64_t> sizes;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     sizes.push_back(elements_of(i));
+    turn_to(i);
     buffers.push_back(add_buffer(elements_of(i) * ranks));
   }
-  for (NodeId buffer : buffers) targets.push_back(Arg::node(add_bit_view(add_view(buffer, {ranks, -1}))));
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    turn_to(i);
+    targets.push_back(Arg::node(add_bit_view(add_view(buffers[i], {ranks, -1}))));
+  }
+  turn_to_all();
   add("aten.split_with_sizes_copy.out", {Arg::node(rows), numbers(sizes), Arg::integer(1)},
       keyword("out", list(targets)));
-  for (std::size_t i = 0; i < members_.size(); ++i)
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    turn_to(i);
     stand_for(i, add_view(buffers[i], sizes_of(members_[i]->launch)));
+  }
 }
 
 void BucketWriter::cut_pieces(NodeId wait) {
   const NodeId split = add_split(wait, false);
   std::vector<NodeId> pieces;
   for (std::size_t i = 0; i < members_.size(); ++i) pieces.push_back(add_element(split, i));
-  for (std::size_t i = 0; i < members_.size(); ++i)
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    turn_to(i);
     stand_for(i, add_view(pieces[i], sizes_of(members_[i]->launch)));
+  }
 }
 
 // The value is what the member's wait was.

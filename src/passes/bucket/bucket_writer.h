@@ -40,7 +40,8 @@ class BucketWriter {
   // `coordinates`: nodes of the step, by stride and extent of the axis (Mergeable::axis).
   BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions);
 
-  // `members` in the order in which they are packed.
+  // `members` in the order in which they are packed. Without an entry in `scope` the bucket is of no plan, and its nodes
+  // name the modules of the launches that they stand for.
   MergedLaunch write(std::span<const Mergeable* const> members, const BucketScope& scope);
 
   // The step, once all buckets are written.
@@ -48,6 +49,10 @@ class BucketWriter {
 
  private:
   void begin(std::span<const Mergeable* const> members, const BucketScope& scope);
+  Node make_model(std::span<const Mergeable* const> stood_for, const BucketScope& scope, StringId reason);
+  std::vector<StringId> list_modules(std::span<const Mergeable* const> members);
+  void turn_to(std::size_t member);
+  void turn_to_all();
   NodeId add(std::string_view target, std::vector<Arg> args, std::vector<Arg> kwargs = {});
   NodeId add_view(NodeId of, const std::vector<std::int64_t>& sizes);
   NodeId add_split(NodeId of, bool of_columns);
@@ -90,7 +95,10 @@ class BucketWriter {
 
   // Of the bucket that is being written:
   std::span<const Mergeable* const> members_;
-  Node model_;  // what all of its nodes have
+  // What its new nodes have: those of the whole bucket, and, where it is of no plan's entry, those of each member.
+  Node bucket_model_;
+  std::vector<Node> members_models_;
+  const Node* model_ = nullptr;  // one of these
   std::vector<NodeId> front_, back_;
   std::vector<NodeId> results_;  // by member
 };
