@@ -31,9 +31,10 @@ std::string preparation_of(std::string_view pass) {
   return "dce,canonicalize,dedup-unshard,";
 }
 
-// What a choice cannot be without.
-std::string_view option_beside(std::string_view choice) {
-  return choice == "budget" ? ",recompute-ms=1000" : "";
+// What a choice of an option cannot be without.
+std::string_view option_beside(std::string_view pass, std::string_view option, std::string_view choice) {
+  if (choice == "budget") return ",recompute-ms=1000";
+  return pass == "bucket" && option == "unpriced" ? ",plan=overlap" : "";
 }
 
 // "chunk", "chunk{dim=seq}", ..: the defaults, and each other choice of one option.
@@ -43,7 +44,8 @@ std::vector<std::string> list_calls(std::string_view name, const std::vector<Opt
     if (option.kind != OptionKind::kChoice || option.name == "effort") continue;  // how long it searches
     for (std::string_view choice : option.choices)
       if (choice != option.fallback)
-        calls.push_back(fmt::format("{}{{{}={}{}}}", name, option.name, choice, option_beside(choice)));
+        calls.push_back(fmt::format("{}{{{}={}{}}}", name, option.name, choice,
+                                    option_beside(name, option.name, choice)));
   }
   return calls;
 }
