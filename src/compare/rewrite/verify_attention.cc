@@ -357,7 +357,11 @@ bool AttentionCheck::is_share(Arg whole, Arg taken) {
   if (!whole.is_node() || !taken.is_node()) return false;
   const TensorType* before = tensor_of(context_, a_.step().nodes[whole.as_node()].type);
   const TensorType* after = tensor_of(context_, b_.step().nodes[taken.as_node()].type);
-  const auto is_same = [&](ExprId x, ExprId y) { return facts_b_.hint(x) == facts_b_.hint(y); };
+  // Sizes of B may be numbers where those of A are symbols.
+  const auto is_same = [&](ExprId x, ExprId y) {
+    const auto of_whole = facts_a_.hint(x), of_part = facts_b_.hint(y);
+    return x == y || (of_whole && of_whole == of_part);
+  };
   return before != nullptr && after != nullptr && !std::ranges::equal(before->sizes, after->sizes, is_same);
 }
 
