@@ -230,7 +230,8 @@ class InputMaker {
   }
 
   void check_stored(std::size_t i, const ResultType& type, const InputFiles::Found& found) const {
-    const auto& [name, stored] = *found.entry;
+    const std::string& name = found.entry->first;
+    const auto& stored = found.entry->second;
     const auto fail = [&](std::string_view what) {
       throw InputError(fmt::format("{}: tensor `{}` is {} {}, input %{} is {} {}{}", found.file->path(), name,
                                    info(stored.dtype).short_name, print(stored.sizes), names_[i].node,
