@@ -84,6 +84,8 @@ constexpr Reason kOperations[] = {
 constexpr Reason kPlacements[] = {
     {"Ambiguous", "refused where it is used"},
     {"Unordered", "refused where it is used"},
+    {"taken by prefix",
+     "of attention with a causal table of blocks, not generated; testdata/chunk/attention_prefix_*"},
 };
 
 constexpr Reason kRefusals[] = {
@@ -159,6 +161,24 @@ constexpr std::string_view kPhases[] = {
     "follows exchange",
 };
 
+std::string_view name_of(Access::Kind kind) {
+  switch (kind) {
+    case Access::Kind::kPart:
+      return "taken by part";
+    case Access::Kind::kPrefix:
+      return "taken by prefix";
+    case Access::Kind::kWhole:
+      return "taken whole";
+    case Access::Kind::kSlice:
+      return "taken by slice";
+    case Access::Kind::kChain:
+      return "taken in turn";
+    case Access::Kind::kAny:
+      return "taken for its type";
+  }
+  return {};
+}
+
 std::string_view find_reason(std::span<const Reason> reasons, std::string_view name) {
   const auto found = std::ranges::find_if(reasons, [&](const Reason& reason) { return reason.name == name; });
   return found == reasons.end() ? std::string_view() : found->why_not;
@@ -206,9 +226,9 @@ std::vector<Listed> listed_operations() {
 
 std::vector<Listed> listed_placements() {
   std::vector<Listed> list;
-  for (const char* name :
-       {"Whole", "Split", "Split in blocks", "Local", "Partial", "Carried", "tuple", "Ambiguous", "Unordered",
-        "taken by part", "taken whole", "taken by slice", "taken in turn", "taken for its type"})
+  for (const char* name : {"Whole", "Split", "Split in blocks", "Local", "Partial", "Carried", "tuple",
+                           "Ambiguous", "Unordered", "taken by part", "taken by prefix", "taken whole",
+                           "taken by slice", "taken in turn", "taken for its type"})
     list.push_back({name, std::string(find_reason(kPlacements, name))});
   return list;
 }
@@ -228,8 +248,6 @@ std::vector<Listed> listed_phases() {
 }
 
 void Coverage::count_plan(const Graph& graph, const ChunkPlan& plan) {
-  static constexpr std::string_view kAccess[] = {"taken by part", "taken whole", "taken by slice",
-                                                 "taken in turn", "taken for its type"};
   const Placements& placements = plan.placements;
   for (NodeId id : graph.step().order) {
     if (!placements.region[id]) continue;
@@ -240,7 +258,7 @@ void Coverage::count_plan(const Graph& graph, const ChunkPlan& plan) {
     std::size_t leaf = 0;
     for_each_input(*graph.context, graph.step().nodes[id], [&](NodeId) {
       const std::size_t i = leaf++;
-      if (any) ++placements_[std::string(kAccess[static_cast<std::size_t>(placements.access(id, i).kind)])];
+      if (any) ++placements_[std::string(name_of(placements.access(id, i).kind))];
     });
     if (any) ++operations_[std::string(graph.text(graph.step().nodes[id].target))];
     const Placement& p = placements.placement[id];
