@@ -202,29 +202,38 @@ void verify_regional(const Graph& graph, std::vector<Violation>& out) {
   }
 }
 
-// The body parts of a node are 0 .. n-1, each once, in one region; so are those of a copy that computes all of it again
-// (part 0 of 1), which may be divided later. What names a nested graph may be copied for each call that names it. `made`
-// lists the parts met so far.
+// The body parts of a node are 0 .. n-1, each once, in one region; so are those of a copy, which is computed again: one of
+// the whole, which may be divided later, or one of each part. What names a nested graph may be copied for each call that
+// names it. `made` lists the parts met so far.
 void check_body_parts(const Graph& graph, const Node& node,
                       std::unordered_map<std::uint64_t, std::vector<bool>>& made,
                       std::vector<Violation>& out) {
-  bool is_copy = false;
-  const auto is_body = [](const Provenance& record) { return record.role == ProvenanceRole::kBody; };
-  for (auto at = node.provenance.begin(); at != node.provenance.end(); ++at) {
-    const Provenance& record = *at;
-    if (!is_body(record) || record.origins.empty() || record.part >= record.parts) continue;
+  const auto copied = std::find_if(node.provenance.rbegin(), node.provenance.rend(), is_copy_record);
+  const bool is_copy = copied != node.provenance.rend();
+  const Provenance* part =
+      is_copy ? &*copied : nullptr;  // which of the copies, where no later pass divided it
+  bool is_divided = false;
+  const auto check = [&](const Provenance& record, const Provenance& which) {
     const std::uint64_t pass = std::uint64_t{record.pass.index()} << 1 | std::uint64_t{is_copy};
-    if (record.parts == 1) {
-      is_copy = true;
-      if (names_graph(node) || std::any_of(at + 1, node.provenance.end(), is_body)) continue;
-    }
     std::vector<bool>& parts = made[std::uint64_t{record.origins.front().index()} << 32 | pass];
-    parts.resize(std::max<std::size_t>(parts.size(), record.parts));
-    if (parts[record.part])
+    parts.resize(std::max<std::size_t>(parts.size(), which.parts));
+    if (parts[which.part])
       report(graph, graph.step(), node, "origin-parts",
-             fmt::format("is a second part {} of {}", record.part, graph.text(record.origins.front())), out);
-    parts[record.part] = true;
+             fmt::format("is a second part {} of {}", which.part, graph.text(record.origins.front())), out);
+    parts[which.part] = true;
+  };
+  for (const Provenance& record : node.provenance) {
+    const bool is_before = is_copy && &record < &*copied;
+    if (is_before && makes_nodes(record.role))
+      part = record.role == ProvenanceRole::kBody ? &record : nullptr;
+    if (is_before || record.role != ProvenanceRole::kBody || is_copy_record(record)) continue;
+    if (record.origins.empty() || record.part >= record.parts) continue;
+    is_divided = true;
+    check(record, record);
   }
+  if (!is_copy || is_divided || names_graph(node) || part == nullptr) return;
+  if (copied->origins.empty() || part->part >= part->parts) return;
+  check(*copied, *part);
 }
 
 void verify_provenance(const Graph& graph, std::vector<Violation>& out) {

@@ -18,7 +18,7 @@ struct Lineage {
   bool is_part() const { return role == ProvenanceRole::kBody && parts != 1; }
 };
 
-// A node without records stands for itself.
+// A node without records stands for itself. One that is computed again is what the node is that it was copied of.
 Lineage find_lineage(const Node& node);
 
 }  // namespace epweave

@@ -75,6 +75,24 @@ Site site_of(const Graph& graph, const Node& node) {
           std::string(graph.text(node.module)), source};
 }
 
+bool makes_nodes(ProvenanceRole role) {
+  switch (role) {
+    case ProvenanceRole::kBody:
+    case ProvenanceRole::kSplit:
+    case ProvenanceRole::kPartInput:
+    case ProvenanceRole::kMaterialize:
+    case ProvenanceRole::kSize:
+    case ProvenanceRole::kAdded:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_copy_record(const Provenance& record) {
+  return record.role == ProvenanceRole::kBody && record.parts == 1;
+}
+
 NameList origins_of(const Node& node) {
   return node.provenance.empty() ? NameList(node.name) : node.provenance.back().origins;
 }

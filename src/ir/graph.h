@@ -114,6 +114,13 @@ struct Provenance {
   StringId reason;
 };
 
+// Whether such a record's pass made the node.
+bool makes_nodes(ProvenanceRole role);
+
+// The record of a node that is all of its origins once more: body, part 0 of 1. What the node before it was (a part, a
+// join), earlier records say.
+bool is_copy_record(const Provenance& record);
+
 // The node defines `symbol`, found in its value along `path` (list of steps).
 struct Binding {
   StringId symbol;

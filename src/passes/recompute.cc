@@ -292,23 +292,14 @@ class Recomputer {
     return id;
   }
 
-  // While the copy has its origin's name. All of its origin once more; a part stays that part, and what
-  // joins or cuts parts stays that.
+  // While the copy has its origin's name. It is once more what its origin is: all of a node, a part, or what joins parts.
   void record_copy(Node& made) const {
-    Provenance record{.pass = pass_, .role = ProvenanceRole::kBody, .origins = origins_of(made), .parts = 1};
-    record.backward = true;
-    for (const Provenance& earlier : made.provenance) {
-      if (earlier.role == ProvenanceRole::kBody) {
-        record.part = earlier.part;
-        record.parts = earlier.parts;
-        record.role = ProvenanceRole::kBody;
-      } else if (earlier.role != ProvenanceRole::kKept && earlier.role != ProvenanceRole::kMoved &&
-                 earlier.role != ProvenanceRole::kMerged && earlier.role != ProvenanceRole::kSpecialized) {
-        record.role = ProvenanceRole::kSpecialized;
-        record.part = record.parts = 0;
-      }
-    }
-    append_provenance(context_, made, record);
+    append_provenance(context_, made,
+                      {.pass = pass_,
+                       .role = ProvenanceRole::kBody,
+                       .origins = origins_of(made),
+                       .parts = 1,
+                       .backward = true});
   }
 
   Arg redirect_value(Arg arg) const {

@@ -10,13 +10,14 @@
 namespace epweave::cli {
 namespace {
 
-// The last record that is about a part, a cut or a join; a later pass only moves such a node.
+// The last record that is about a part, a cut or a join; a later pass only moves such a node. None of what is computed again.
 const Provenance* find_record(const Node& node) {
   const Provenance* found = nullptr;
   for (const Provenance& record : node.provenance) {
     const bool is_about_parts =
         record.role == ProvenanceRole::kBody || record.role == ProvenanceRole::kMaterialize ||
         record.role == ProvenanceRole::kSplit || record.role == ProvenanceRole::kPartInput;
+    if (is_copy_record(record)) return nullptr;  // a part that is computed again is no further part
     if (is_about_parts && !record.origins.empty()) found = &record;
   }
   return found;

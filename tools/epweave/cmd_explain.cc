@@ -105,6 +105,9 @@ std::string explain_text(const ExplainedNode& e) {
     text += fmt::format(
         "in region {}, {}{}\n", e.graph.text(node.chunk.region), e.graph.text(node.chunk.role),
         node.chunk.part ? fmt::format(", part {} of {}", *node.chunk.part, RegionParts(e.graph)[node]) : "");
+  if (std::ranges::any_of(node.provenance, is_copy_record))
+    text += fmt::format("computes again what %{} is in the input graph\n",
+                        e.graph.text(origins_of(node).front()));
   if (e.chunk)
     for (const std::string& line : print_chunk_facts(e.graph, e.body, *e.chunk)) text += line + "\n";
   if (!node.provenance.empty()) text += "\nwhat passes did, oldest first\n";

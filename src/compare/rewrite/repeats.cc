@@ -3,19 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "compare/lineage.h"
 #include "ops/op.h"
 
 namespace epweave {
 namespace {
 
-// The record that says that a node is all of its origin once more; none: it is no copy.
+// The record that says that a node is all of its origins once more; none: it is no copy.
 const Provenance* find_copy_record(const Node& node) {
   for (auto record = node.provenance.rbegin(); record != node.provenance.rend(); ++record)
-    if (record->role == ProvenanceRole::kBody && record->parts == 1 && record->origins.size() == 1)
-      return &*record;
+    if (is_copy_record(*record)) return &*record;
   return nullptr;
 }
 
@@ -36,9 +37,9 @@ class RepeatableCalls {
         if (access.writes && !is_wait(body.nodes[id])) writers_.at(access.storage).push_back(id);
   }
 
-  void choose(NodeId id) {
+  void choose(NodeId id, std::uint32_t times) {
     chosen_.insert(id);
-    ++times_.at(id);
+    times_.at(id) = std::max(times_[id], times);
   }
   bool is_chosen(NodeId id) const { return chosen_.contains(id); }
 
@@ -118,13 +119,17 @@ class RepeatWriter {
     if (copies_.empty()) return std::nullopt;
     RepeatableCalls calls(context_, graphs_.a.step());
     for (const Copy& copy : copies_)
-      if (copy.is_repeat) calls.choose(copy.original);
+      for (const Stand& stand : copy.stands)
+        if (stand.repeat > 0) calls.choose(stand.original, stand.repeat);
     calls.filter();
     for (const Copy& copy : copies_) {
-      const StringId origin = copy.record->origins.front();
-      const bool is_repeated = copy.is_repeat && calls.is_chosen(copy.original);
-      rename_origin(graphs_.b.step().nodes[copy.node], *copy.record,
-                    is_repeated ? repeat(copy.original) : origin);
+      std::vector<std::pair<StringId, StringId>> names;
+      for (const Stand& stand : copy.stands) {
+        const StringId name = graphs_.a.step().nodes[stand.original].name;
+        if (stand.repeat > 0 && calls.is_chosen(stand.original))
+          names.emplace_back(name, repeat(stand.original, stand.repeat));
+      }
+      rename_origins(graphs_.b.step().nodes[copy.node], copy.record, names);
     }
     insert();
     list_origins();
@@ -132,28 +137,60 @@ class RepeatWriter {
   }
 
  private:
+  struct Stand {
+    NodeId original;           // of A
+    std::uint32_t repeat = 0;  // which of its repeats; 0: itself
+  };
+  // A node of B that is computed again, or joins or cuts what is. Where a pass merged nodes (canonicalize: a view into its
+  // operand), it stands for all of them.
   struct Copy {
-    NodeId node;      // of B
-    NodeId original;  // of A
-    const Provenance* record;
-    bool is_repeat;  // another node of B is the original
+    NodeId node;
+    const Provenance* record;  // from this on, it stands for these
+    std::vector<Stand> stands;
   };
 
   void find_copies() {
     const Body& b = graphs_.b.step();
-    IdSet<StringId> is_there;  // names of A that a node of B stands for
+    IdSet<StringId> is_there;  // names of A that a node of B stands for that is no copy
     for (NodeId id : b.order)
       if (find_copy_record(b.nodes[id]) == nullptr)
         for (StringId origin : origins_of(b.nodes[id])) is_there.insert(origin);
+    SideTable<NodeId, std::uint32_t> copy_of_node;  // 1 + the place in `copies_`
     for (NodeId id : b.order) {
-      const Provenance* record = find_copy_record(b.nodes[id]);
-      if (record == nullptr || !names_[record->origins.front()]) continue;
-      copies_.push_back(
-          {id, names_[record->origins.front()], record, !is_there.insert(record->origins.front())});
+      const Node& node = b.nodes[id];
+      const NameList origins = origins_of(node);
+      if (node.provenance.empty() ||
+          !std::ranges::all_of(origins, [&](StringId o) { return bool{names_[o]}; }))
+        continue;
+      const Provenance* record = find_copy_record(node);
+      const Lineage lineage = find_lineage(node);
+      Copy copy{id, record == nullptr ? &node.provenance.front() : record, {}};
+      if (!lineage.is_whole() && !lineage.is_part()) {
+        for_each_input(context_, node, [&](NodeId input) {
+          if (copy_of_node[input] == 0 || !copy.stands.empty()) return;
+          const Copy& from = copies_[copy_of_node[input] - 1];
+          if (origins_of(b.nodes[input]) == origins) copy.stands = from.stands;
+        });
+      } else if (record != nullptr) {
+        for (StringId origin : origins) {
+          std::uint32_t& met = met_[{origin.index(), lineage.is_part() ? lineage.part + 1 : 0}];
+          copy.stands.push_back({names_[origin], met + (is_there.contains(origin) ? 1 : 0)});
+          ++met;
+        }
+      }
+      if (copy.stands.empty()) continue;
+      copies_.push_back(std::move(copy));
+      copy_of_node.at(id) = static_cast<std::uint32_t>(copies_.size());
     }
   }
 
-  StringId repeat(NodeId original) {
+  // The n-th repeat of the original, n from 1.
+  StringId repeat(NodeId original, std::uint32_t n) {
+    while (repeats_[original].size() < n) add_repeat(original);
+    return graphs_.a.step().nodes[repeats_[original][n - 1]].name;
+  }
+
+  void add_repeat(NodeId original) {
     Body& a = graphs_.a.step();
     Node made = a.nodes[original];
     const std::string wanted = fmt::format("{}_repeat", context_.text(made.name));
@@ -163,18 +200,23 @@ class RepeatWriter {
     const NodeId id = a.nodes.push_back(made);
     names_.at(made.name) = id;
     repeats_.at(original).push_back(id);
-    return made.name;
   }
 
-  // From the copy's record on, the node is `name`.
-  void rename_origin(Node& node, const Provenance& copy, StringId name) {
-    std::vector<Provenance> records = {
-        {.pass = copy.pass, .role = ProvenanceRole::kKept, .origins = NameList(name), .reason = copy.reason}};
-    const StringId before = copy.origins.front();
-    for (const Provenance* record = &copy + 1; record != &node.provenance.back() + 1; ++record) {
-      records.push_back(*record);
-      if (records.back().origins.size() == 1 && records.back().origins.front() == before)
-        records.back().origins = NameList(name);
+  // From the record on, the node is of other names: pairs of the one before and the one now. Repeats are no copies.
+  void rename_origins(Node& node, const Provenance* from,
+                      std::span<const std::pair<StringId, StringId>> names) {
+    std::vector<Provenance> records(node.provenance.begin(), node.provenance.end());
+    for (auto at = records.begin() + (from - &node.provenance.front()); at != records.end(); ++at) {
+      Provenance& record = *at;
+      if (is_copy_record(record)) record.role = ProvenanceRole::kKept, record.parts = 0;
+      std::vector<StringId> renamed(record.origins.begin(), record.origins.end());
+      for (StringId& origin : renamed)
+        for (const auto& [before, now] : names)
+          if (origin == before) {
+            origin = now;
+            break;
+          }
+      record.origins = context_.own(std::span<const StringId>(renamed));
     }
     node.provenance = context_.own(std::span<const Provenance>(records));
   }
@@ -213,6 +255,8 @@ class RepeatWriter {
   Context& context_;
   SideTable<StringId, NodeId> names_;  // of A'
   std::vector<Copy> copies_;           // in B's order
+  // Copies of a whole (0) or of a part (from 1) that were met, by origin.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> met_;
   SideTable<NodeId, std::vector<NodeId>> repeats_;
 };
 
