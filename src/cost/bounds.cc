@@ -254,8 +254,62 @@ class BoundFinder {
       }
     for (Vertex v = 0; v < n_.size(); ++v)
       if (is_waist_[v] != 0) joints_.push_back(v);
+    for (const Vertex v : find_meetings(path)) {
+      is_waist_[v] = 1;
+      joints_.push_back(v);
+    }
     std::ranges::sort(joints_);
     joints_.erase(std::unique(joints_.begin(), joints_.end()), joints_.end());
+  }
+
+  // By stream, the seconds of all that must be done before the vertex starts.
+  const std::vector<double>& load_before(Vertex vertex) {
+    loads_.assign(n_.stream_count, 0);
+    inside_.assign(n_.size(), 0);
+    for (const Vertex before : n_.before[vertex]) inside_[before] = 1;
+    for (Vertex v = vertex; v-- > 0;) {
+      if (inside_[v] == 0) continue;
+      if (n_.streams[v] != kNoPlace) loads_[n_.streams[v]] += n_.seconds[v];
+      for (const Vertex before : n_.before[v]) inside_[before] = 1;
+    }
+    return loads_;
+  }
+
+  // Vertices of a path where a long chain of others joins it, as that of another part: there the load of some stream grows
+  // by more than the path is long. Found between a few vertices of the path, then by halving.
+  std::vector<Vertex> find_meetings(const std::vector<Vertex>& path) {
+    constexpr std::size_t kSamples = 16, kMeetings = 2;
+    struct Sample {
+      std::size_t at;
+      std::vector<double> load;
+    };
+    const auto sample = [&](std::size_t at) { return Sample{at, load_before(path[at])}; };
+    const auto growth = [&](const Sample& from, const Sample& to) {
+      double most = 0;
+      for (std::size_t s = 0; s < to.load.size(); ++s) most = std::max(most, to.load[s] - from.load[s]);
+      return most - (heads_[path[to.at]] - heads_[path[from.at]]);
+    };
+    std::vector<std::pair<Sample, Sample>> spans;
+    Sample last = sample(0);
+    for (std::size_t k = 1; k <= kSamples; ++k) {
+      Sample next = sample((path.size() - 1) * k / kSamples);
+      spans.emplace_back(std::move(last), next);
+      last = std::move(next);
+    }
+    std::ranges::stable_sort(spans, [&](const auto& a, const auto& b) {
+      return growth(a.first, a.second) > growth(b.first, b.second);
+    });
+    std::vector<Vertex> found;
+    for (std::size_t k = 0; k < kMeetings; ++k) {
+      auto& [from, to] = spans[k];
+      if (growth(from, to) <= 0) break;
+      while (to.at - from.at > 1) {
+        Sample middle = sample(from.at + (to.at - from.at) / 2);
+        (growth(from, middle) > growth(middle, to) ? to : from) = std::move(middle);
+      }
+      found.push_back(path[to.at]);
+    }
+    return found;
   }
 
   double through(Vertex v) const { return heads_[v] + n_.seconds[v] + tails_[v]; }
@@ -327,6 +381,7 @@ class BoundFinder {
   MachineHeap heap_;
   std::vector<Vertex> joints_;
   std::vector<std::uint8_t> inside_;  // of a search between two vertices
+  std::vector<double> loads_;         // by stream
   std::vector<double> dist_;          // longest path to or from a joint; negative: none
   const HeadsAndTails* known_;        // null: none
 };
