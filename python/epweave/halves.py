@@ -33,6 +33,14 @@ class Halves:
         from .loader import load
         return load(self.forward, device=device), load(self.backward, device=device)
 
+    def verify(self, graph, *, timeout: float | None = None):
+        """A `Proof` that forward, then backward, computes the joint graph: `epweave verify G --fwd F --bwd B`."""
+        from .api import Proof
+        with graph_file(graph) as joint:
+            report, _ = run("epweave", "verify", joint, "--fwd", self.forward, "--bwd", self.backward, "-q",
+                            accept=(0, 1), timeout=timeout)
+        return Proof(report["ok"], report)
+
     def join(self, *, device: str | None = None):
         """One torch.fx.GraphModule with inputs and outputs of the joint graph: forward, then backward."""
         return join_halves(*self.to_fx(device=device), self.inputs, self.outputs)

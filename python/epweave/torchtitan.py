@@ -9,7 +9,9 @@ On every rank the traced step goes through `epweave rewrite` and comes back as t
     EPWEAVE_BEFORE, EPWEAVE_AFTER
                          torchtitan's passes, by name with commas between, to run before and behind it
     EPWEAVE_KEEP         a folder that gets the graphs of each rank: rankN.in.epw, rankN.out.epw
-    EPWEAVE_VERIFY=1     also prove the rewrite on each rank (`epweave verify A B`) before the first step
+    EPWEAVE_PARTITION    POLICY or POLICY:BUDGET: the rewritten step is split in forward and backward
+                         (`epweave partition`), and what trains is the one half behind the other
+    EPWEAVE_VERIFY=1     also prove the rewrite on each rank (`epweave verify A B`) before the first step, and the halves
     EPWEAVE_PRECOMPILE   a folder: the rewritten step becomes its artifact, for all ranks, and the process exits
     EPWEAVE_REPAIR=1     then: numbers of one rank that are proved to be are replaced first
     EPWEAVE_ARTIFACT     a folder: the artifact there is loaded when the trainer is built, and nothing is traced
@@ -30,11 +32,12 @@ import tempfile
 import time
 import weakref
 
-from .api import rewrite, run, verify, words_of_pipeline
+from .api import Proof, rewrite, run, verify, words_of_pipeline
 from .artifact import Artifact, load_artifact, save_artifact
 from .errors import RunError, UsageError
 from .exporter import export
 from .groups import create_process_groups
+from .halves import Halves, partition
 from .job import describe_job
 from .loader import load
 from .roles import describe_process_groups, describe_roles
@@ -159,6 +162,23 @@ def _export_facts(traced, trainer, dims, rank: int, size: int) -> dict:
     return {"inputs": inputs, "outputs": outputs, "process_groups": describe_process_groups(dims), "info": info}
 
 
+def _require_proof(proof: Proof, of: str) -> None:
+    if not proof:
+        raise RunError(f"the {of} is not proved: " + proof.violations[0]["message"])
+
+
+def split_step(path: str, wanted: str, folder: str, rank: int) -> Halves | None:
+    """The halves of a step, as `wanted` (POLICY or POLICY:BUDGET) says; None where it is empty."""
+    if not wanted:
+        return None
+    policy, _, budget = wanted.partition(":")
+    forward, backward = (os.path.join(folder, f"rank{rank}.{part}.epw") for part in ("forward", "backward"))
+    halves = partition(path, policy, budget=budget or None, forward=forward, backward=backward)
+    if os.environ.get("EPWEAVE_VERIFY") == "1":
+        _require_proof(halves.verify(path), "partition")
+    return halves
+
+
 def rewrite_step(traced, config, dims, module):
     """The traced step of this rank, rewritten; a new module."""
     trainer, ranks = _trainer(), Ranks()
@@ -171,12 +191,11 @@ def rewrite_step(traced, config, dims, module):
             export(module, before, **_export_facts(traced, trainer, dims, ranks.rank, ranks.size))
             rewrite(before, output=after, **words_of_pipeline(_pipeline(dims)))
             if os.environ.get("EPWEAVE_VERIFY") == "1":
-                proof = verify(before, after)
-                if not proof:
-                    raise RunError("the rewrite is not proved: " + proof.violations[0]["message"])
+                _require_proof(verify(before, after), "rewrite")
+            halves = split_step(after, os.environ.get("EPWEAVE_PARTITION", ""), folder, ranks.rank)
             ranks.meet("rewritten")
             check_ranks(ranks, after, temporary)
-            rewritten = load(after)
+            rewritten = halves.join() if halves else load(after)
         except Exception as error:
             ranks.fail(str(error))
             raise
@@ -189,7 +208,10 @@ class Precompiled(SystemExit):
     """The artifact is written; the process ends with exit code 0."""
 
 
-def _require_no_passes_behind() -> None:
+def _require_nothing_behind() -> None:
+    if os.environ.get("EPWEAVE_PARTITION"):
+        raise UsageError("an artifact holds the step whole, and EPWEAVE_PARTITION splits it",
+                         remedy="unset EPWEAVE_PARTITION, or trace on each rank")
     if os.environ.get("EPWEAVE_AFTER"):
         raise UsageError("an artifact holds the step as epweave leaves it, and EPWEAVE_AFTER names passes to run after",
                          remedy="run them before it (EPWEAVE_BEFORE), or trace on each rank")
@@ -223,7 +245,7 @@ def live_meshes(dims) -> list:
 
 def load_step(trainer, folder: str) -> Artifact:
     """The artifact of `folder` as this rank runs it. Stops all ranks where one has another, or one that is stale."""
-    _require_no_passes_behind()
+    _require_nothing_behind()
     dims, ranks = trainer.parallel_dims, Ranks()
     try:
         artifact = load_artifact(os.path.join(folder, ARTIFACT), _describe(trainer, dims), rank=ranks.rank,
@@ -270,7 +292,7 @@ def construct_passes(traced, config, *, parallel_dims=None) -> list:
 
     def epweave_rewrite_pass(module, example_inputs):
         if os.environ.get("EPWEAVE_PRECOMPILE"):
-            _require_no_passes_behind()
+            _require_nothing_behind()
             print(f"epweave: wrote {precompile(traced, parallel_dims, module, os.environ['EPWEAVE_PRECOMPILE'])}")
             raise Precompiled(0)
         return rewrite_step(traced, config, parallel_dims, module)

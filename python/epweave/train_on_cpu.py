@@ -4,8 +4,9 @@
 
 Each pipeline is a run of its own with the same weights and batches: the real GraphTrainer.forward_backward_step
 traces, looks the pipeline up, applies it and runs the graph; AdamW steps. `none` is the graph as traced, `reference`
-torchtitan's own list without Inductor, `epweave` EPWEAVE_PIPELINE. Printed are losses, norms of all gradients and a
-hash of all parameters of all ranks after the last step. Needs torch 2.15 and torchtitan 0.3.0.
+torchtitan's own list without Inductor, `epweave` EPWEAVE_PIPELINE, `halves` the forward and then the backward half of
+that graph. Printed are losses, norms of all gradients and a hash of all parameters of all ranks after the last step.
+Needs torch 2.15 and torchtitan 0.3.0.
 
     python -m epweave.torchtitan --model deepseek_v3 --cpu --world 2 --precompile DIR
     python -m epweave.torchtitan --model deepseek_v3 --cpu --world 2 --compare epweave,artifact --artifact DIR
@@ -32,7 +33,7 @@ import time
 TRACER = "torchtitan.experiments.graph_trainer"
 CONFIGS = {"deepseek_v3": "graph_trainer_deepseek_v3_debugmodel", "qwen3": "graph_trainer_qwen3_debugmodel_moe",
            "llama3": "graph_trainer_llama3_debugmodel"}
-PIPELINES = ("none", "epweave", "reference", "artifact")
+PIPELINES = ("none", "epweave", "reference", "artifact", "halves")
 
 
 # --------------------------------------------------------------------------------------- a rank
@@ -71,7 +72,7 @@ def make_config(options):
     parallelism.tensor_parallel_degree = options.tp
     parallelism.expert_parallel_degree = options.ep
     config.compile.ep_overlap.enabled = False
-    config.compile.pass_pipeline = "epweave" if options.pipeline == "artifact" else options.pipeline
+    config.compile.pass_pipeline = "epweave" if options.pipeline in ("artifact", "halves") else options.pipeline
     config.compile.enable_passes = options.pipeline != "none"
     return config
 
@@ -265,11 +266,23 @@ def environment_of(pipeline: str, rank: int, options) -> dict[str, str]:
     return own
 
 
-def run_pipeline(pipeline: str, rewrite: str | None, arguments: list[str], options) -> dict:
+def settings_of(pipeline: str, options) -> list[dict[str, str]]:
+    """The runs of a pipeline, by the environment of each: what epweave is to run."""
+    rewrites = [{"EPWEAVE_PIPELINE": text} for text in options.rewrite] or [{}]
+    if pipeline == "epweave":
+        return rewrites
+    if pipeline == "halves":
+        return [{**rewrite, "EPWEAVE_PARTITION": text} for rewrite in rewrites for text in options.partition or ["exact"]]
+    return rewrites[:1] if pipeline == "artifact" else [{}]
+
+
+def run_pipeline(pipeline: str, settings: dict[str, str], arguments: list[str], options) -> dict:
     """One run: a process per rank. The ranks' reports as one."""
     environment = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "OMP_NUM_THREADS": "1",
-                   "WORLD_SIZE": str(options.world), **({"EPWEAVE_PIPELINE": rewrite} if rewrite else {})}
-    environment.pop("EPWEAVE_ARTIFACT", None)
+                   "WORLD_SIZE": str(options.world)}
+    for of_one_pipeline in ("EPWEAVE_ARTIFACT", "EPWEAVE_PARTITION"):
+        environment.pop(of_one_pipeline, None)
+    environment |= settings
     here = str(pathlib.Path(__file__).resolve().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory(prefix="epweave-train-") as temporary:
@@ -346,6 +359,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--compare", default="none,epweave", metavar="LIST", help=f"pipelines: {', '.join(PIPELINES)}")
     add("--rewrite", action="append", default=[], metavar="PIPELINE",
         help="what epweave is to run, in place of EPWEAVE_PIPELINE; each one given is a row of its own")
+    add("--partition", action="append", default=[], metavar="POLICY[:BUDGET]",
+        help="how the pipeline halves splits the rewritten step (epweave partition; default exact); may be repeated")
     add("--precompile", metavar="DIR", help="trace once, for all ranks, write the artifact to this folder, and exit")
     add("--repair", action="store_true",
         help="with --precompile: replace numbers of one rank that are proved to be such (epweave generalize --repair)")
@@ -373,6 +388,8 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error(f"--compare: there is no pipeline {pipeline}: {', '.join(PIPELINES)}")
     if ("artifact" in pipelines) != bool(options.artifact):
         parser.error("--compare artifact and --artifact DIR belong together")
+    if options.partition and "halves" not in pipelines:
+        parser.error("--partition belongs to --compare halves")
     if options.repair and not options.precompile:
         parser.error("--repair belongs to --precompile DIR")
     if options.precompile and len(options.rewrite) > 1:
@@ -389,11 +406,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     rows = {}
     for pipeline in pipelines:
-        texts = {"epweave": options.rewrite, "artifact": options.rewrite[:1]}.get(pipeline) or [None]
-        for number, text in enumerate(texts, 1):
-            name = pipeline if text is None else f"{pipeline}-{number}"
-            rows[name] = run_pipeline(pipeline, text, arguments, options)
-            print(f"{name}{f' ({text})' if text else ''}: done in {rows[name]['seconds']:.0f} s", file=sys.stderr)
+        for number, settings in enumerate(settings_of(pipeline, options), 1):
+            name = f"{pipeline}-{number}" if settings else pipeline
+            rows[name] = run_pipeline(pipeline, settings, arguments, options)
+            said = f" ({'; '.join(settings.values())})" if settings else ""
+            print(f"{name}{said}: done in {rows[name]['seconds']:.0f} s", file=sys.stderr)
     print_table(rows)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")

@@ -12,6 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--cpu", "--layers", "2", "--steps", "2", "--sequence", "32")
 CHUNKED = "dce,canonicalize,dedup-unshard,symbolize,chunk{roots=layers.*.moe},dce,concretize"
 
+POLICY = "dce,canonicalize,dedup-unshard,memory-policy,recompute"
+
 
 def train(*words, **variables):
     """(exit code, rows, what was said) of a training comparison."""
@@ -26,11 +28,13 @@ def train(*words, **variables):
 
 class Training(unittest.TestCase):
     def test_dense_model_has_the_bits_of_no_passes_and_of_torchtitan(self):
-        code, rows, said = train("--model", "llama3", "--tokens", "64", "--compare", "none,epweave,reference")
+        code, rows, said = train("--model", "llama3", "--tokens", "64", "--compare", "none,epweave,reference,halves",
+                                 "--rewrite", POLICY, "--partition", "exact:0.5", EPWEAVE_VERIFY="1")
         self.assertEqual(code, 0, said)
         self.assertEqual(len({row["hash"] for row in rows.values()}), 1, said)
-        self.assertLess(rows["epweave"]["nodes"], rows["none"]["nodes"])
-        self.assertIn("epweave and none: all parameters bitwise equal", said)
+        self.assertEqual(list(rows), ["none", "epweave-1", "reference", "halves-1"])
+        self.assertLess(rows["epweave-1"]["nodes"], rows["halves-1"]["nodes"])  # which compute more again
+        self.assertIn("epweave-1 and none: all parameters bitwise equal", said)
 
     def test_mixture_of_experts(self):
         code, rows, said = train("--model", "deepseek_v3", "--tokens", "128", "--compare", "none,epweave", "--rewrite",
