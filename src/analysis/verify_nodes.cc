@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "analysis/collectives.h"
@@ -204,41 +205,57 @@ void verify_regional(const Graph& graph, std::vector<Violation>& out) {
 
 // The body parts of a node are 0 .. n-1, each once, in one region; so are those of a copy, which is computed again: one of
 // the whole, which may be divided later, or one of each part. What names a nested graph may be copied for each call that
-// names it. `made` lists the parts met so far.
-void check_body_parts(const Graph& graph, const Node& node,
-                      std::unordered_map<std::uint64_t, std::vector<bool>>& made,
-                      std::vector<Violation>& out) {
-  const auto copied = std::find_if(node.provenance.rbegin(), node.provenance.rend(), is_copy_record);
-  const bool is_copy = copied != node.provenance.rend();
-  const Provenance* part =
-      is_copy ? &*copied : nullptr;  // which of the copies, where no later pass divided it
-  bool is_divided = false;
-  const auto check = [&](const Provenance& record, const Provenance& which) {
-    const std::uint64_t pass = std::uint64_t{record.pass.index()} << 1 | std::uint64_t{is_copy};
-    std::vector<bool>& parts = made[std::uint64_t{record.origins.front().index()} << 32 | pass];
+// names it.
+class BodyParts {
+ public:
+  BodyParts(const Graph& graph, std::vector<Violation>& out) : graph_(graph), out_(out) {}
+
+  void check(const Node& node) {
+    const auto last_copy = std::find_if(node.provenance.rbegin(), node.provenance.rend(), is_copy_record);
+    const Provenance* copied = last_copy == node.provenance.rend() ? nullptr : &*last_copy;
+    const Provenance* part = copied;  // which of the copies, where no later pass divided it
+    bool is_divided = false;
+    for (const Provenance& record : node.provenance) {
+      const bool is_before = copied != nullptr && &record < copied;
+      if (is_before && makes_nodes(record.role))
+        part = record.role == ProvenanceRole::kBody ? &record : nullptr;
+      if (is_before || record.role != ProvenanceRole::kBody || is_copy_record(record)) continue;
+      is_divided = true;
+      add(node, record, record, copied);
+    }
+    if (copied != nullptr && !is_divided && !names_graph(node) && part != nullptr)
+      add(node, *copied, *part, copied);
+  }
+
+ private:
+  using Key = std::array<std::uint32_t,
+                         3>;  // of an origin, of passes: that divided or copied it, that copied it before
+  struct Hash {
+    std::size_t operator()(const Key& key) const {
+      return std::hash<std::uint64_t>()((std::uint64_t{key[0]} << 32 | key[1]) * 31 + key[2]);
+    }
+  };
+
+  void add(const Node& node, const Provenance& record, const Provenance& which, const Provenance* copied) {
+    if (record.origins.empty() || which.part >= which.parts) return;
+    const StringId origin = record.origins.front();
+    std::vector<bool>& parts =
+        made_[{origin.index(), record.pass.index(), copied == nullptr ? 0 : copied->pass.index() + 1}];
     parts.resize(std::max<std::size_t>(parts.size(), which.parts));
     if (parts[which.part])
-      report(graph, graph.step(), node, "origin-parts",
-             fmt::format("is a second part {} of {}", which.part, graph.text(record.origins.front())), out);
+      report(graph_, graph_.step(), node, "origin-parts",
+             fmt::format("is a second part {} of {}", which.part, graph_.text(origin)), out_);
     parts[which.part] = true;
-  };
-  for (const Provenance& record : node.provenance) {
-    const bool is_before = is_copy && &record < &*copied;
-    if (is_before && makes_nodes(record.role))
-      part = record.role == ProvenanceRole::kBody ? &record : nullptr;
-    if (is_before || record.role != ProvenanceRole::kBody || is_copy_record(record)) continue;
-    if (record.origins.empty() || record.part >= record.parts) continue;
-    is_divided = true;
-    check(record, record);
   }
-  if (!is_copy || is_divided || names_graph(node) || part == nullptr) return;
-  if (copied->origins.empty() || part->part >= part->parts) return;
-  check(*copied, *part);
-}
+
+  const Graph& graph_;
+  std::vector<Violation>& out_;
+  std::unordered_map<Key, std::vector<bool>, Hash> made_;
+};
 
 void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
   if (graph.passes.empty()) return;
-  std::unordered_map<std::uint64_t, std::vector<bool>> made;
+  BodyParts parts(graph, out);
   OriginTargets origins;
   for (const Origin& origin : graph.origins) origins.emplace(origin.name, origin.target);
   for (NodeId id : graph.step().order) {
@@ -246,7 +263,7 @@ void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
     if (node.provenance.empty())
       report(graph, graph.step(), node, "origin-covered", "has no provenance", out);
     for (std::size_t i = 0; i < node.provenance.size(); ++i) check_record(graph, node, i, origins, out);
-    check_body_parts(graph, node, made, out);
+    parts.check(node);
   }
 }
 

@@ -353,8 +353,9 @@ class Offloader {
   // A call about the value: where it is in the model is where the value is.
   NodeId make(std::string_view target, NodeId value, const std::vector<Arg>& args, TypeId type) {
     Node made = body_.nodes[value];
-    append_provenance(context_, made,
-                      {.pass = pass_, .role = ProvenanceRole::kAdded, .origins = origins_of(made)});
+    const NameList origins = origins_of(made);
+    made.provenance = {};  // it is not what the value is
+    append_provenance(context_, made, {.pass = pass_, .role = ProvenanceRole::kAdded, .origins = origins});
     made.name = names_.make_like(target.substr(target.find('.') + 1));
     made.target = graph_.intern(target);
     made.args = context_.args.add(args);

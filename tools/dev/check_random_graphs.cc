@@ -128,7 +128,7 @@ class Checker {
   std::vector<RandomPipeline> pipelines(const RandomStep& step) const {
     if (!settings_.pipeline.empty()) return {{settings_.pipeline}};
     std::vector<RandomPipeline> all = list_pipelines(step);
-    all.push_back({pick_memory_pipeline(seed_)});
+    all.push_back({pick_memory_pipeline(step, seed_)});
     all.push_back({pick_odd_pipeline(seed_)});
     return all;
   }

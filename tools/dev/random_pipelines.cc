@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 namespace epweave {
+namespace {
+
+std::string chunk_of(const RandomStep& step, std::string_view division) {
+  return fmt::format(
+      "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},dim={},{}}}",
+      step.has_exchange, step.divides_sequence ? "seq" : "batch", division);
+}
+
+}  // namespace
 
 std::vector<RandomPipeline> list_pipelines(const RandomStep& step) {
   const bool moe = step.has_exchange;
-  const auto chunk = [&](std::string_view division) {
-    return fmt::format(
-        "dce,canonicalize,chunk{{roots=[layers.*.moe,layers.*.feed_forward],require-exchange={},dim={},{}"
-        "}}",
-        moe, step.divides_sequence ? "seq" : "batch", division);
-  };
+  const auto chunk = [&](std::string_view division) { return chunk_of(step, division); };
   const std::string schedule = moe ? ",isolate-ep-pg,dce,overlap-ep,concretize" : ",concretize";
   // 48 tokens: equal parts, uneven ones, and sizes as given; gradients and joins in both orders.
   std::vector<RandomPipeline> all = {
@@ -27,7 +31,7 @@ std::vector<RandomPipeline> list_pipelines(const RandomStep& step) {
   return all;
 }
 
-std::string pick_memory_pipeline(std::uint64_t seed) {
+std::string pick_memory_pipeline(const RandomStep& step, std::uint64_t seed) {
   static constexpr std::string_view kPipelines[] = {
       "memory-policy,recompute",
       "memory-policy{policy=eager,reshard=always},recompute",
@@ -37,7 +41,17 @@ std::string pick_memory_pipeline(std::uint64_t seed) {
       "memory-policy{policy=budget,recompute-ms=100},recompute",
       "memory-policy{policy=sac-and-offload},cpu-offload,recompute",
   };
-  return std::string(kPipelines[seed % std::size(kPipelines)]);
+  const std::string memory(kPipelines[seed % std::size(kPipelines)]);
+  switch (seed / std::size(kPipelines) % 3) {
+    case 0:
+      return memory;
+    case 1:
+      return memory + "," + chunk_of(step, "parts=2");
+    default:
+      // Policies that treat all parts of a call alike: `verify A B` does not prove others.
+      return chunk_of(step, "parts=3") + (seed % 2 == 0 ? ",memory-policy{policy=full}" : ",memory-policy") +
+             ",recompute";
+  }
 }
 
 std::string pick_odd_pipeline(std::uint64_t seed) {

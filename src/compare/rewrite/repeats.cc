@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
@@ -151,10 +152,20 @@ class RepeatWriter {
 
   void find_copies() {
     const Body& b = graphs_.b.step();
-    IdSet<StringId> is_there;  // names of A that a node of B stands for that is no copy
-    for (NodeId id : b.order)
-      if (find_copy_record(b.nodes[id]) == nullptr)
-        for (StringId origin : origins_of(b.nodes[id])) is_there.insert(origin);
+    IdSet<StringId> is_there;  // names of A that a node of B stands for, whole or in part, that is no copy
+    std::set<std::pair<std::uint32_t, std::uint32_t>> parts_there;
+    for (NodeId id : b.order) {
+      if (find_copy_record(b.nodes[id]) != nullptr) continue;
+      const Lineage lineage = find_lineage(b.nodes[id]);
+      if (!lineage.is_whole() && !lineage.is_part()) continue;
+      for (StringId origin : lineage.origins) {
+        is_there.insert(origin);
+        if (lineage.is_part()) parts_there.insert({origin.index(), lineage.part});
+      }
+    }
+    const auto is_original_there = [&](StringId origin, const Lineage& copy) {
+      return copy.is_part() ? parts_there.contains({origin.index(), copy.part}) : is_there.contains(origin);
+    };
     SideTable<NodeId, std::uint32_t> copy_of_node;  // 1 + the place in `copies_`
     for (NodeId id : b.order) {
       const Node& node = b.nodes[id];
@@ -174,7 +185,7 @@ class RepeatWriter {
       } else if (record != nullptr) {
         for (StringId origin : origins) {
           std::uint32_t& met = met_[{origin.index(), lineage.is_part() ? lineage.part + 1 : 0}];
-          copy.stands.push_back({names_[origin], met + (is_there.contains(origin) ? 1 : 0)});
+          copy.stands.push_back({names_[origin], met + (is_original_there(origin, lineage) ? 1 : 0)});
           ++met;
         }
       }

@@ -37,7 +37,8 @@ struct AttentionCheck::Division {
 };
 
 AttentionCheck::AttentionCheck(const RewriteClaims& claims)
-    : a_(claims.graph_a()),
+    : claims_(claims),
+      a_(claims.graph_a()),
       b_(claims.graph_b()),
       context_(*a_.context),
       facts_a_(claims.facts_a()),
@@ -276,7 +277,6 @@ void AttentionCheck::restore_functions(const Division& division, Node& call, std
     const FlexFunction& original = division.before.functions[i];
     const FlexFunction& function = division.after.functions[i];
     const bool is_mask = original.kind == FlexFunctionKind::kMask;
-    const NodeId source = original.source;  // nodes of A that stay keep their place in B's table by name
     if (original.body->name == function.body->name) {
       const auto parameters = parameters_of(*original.body);
       bool counts_rows = false;
@@ -295,9 +295,9 @@ void AttentionCheck::restore_functions(const Division& division, Node& call, std
       continue;
     }
     (is_mask ? drops_mask_row : drops_score_row) = true;
-    NodeId restored;
-    for (NodeId id : b_.step().order)
-      if (b_.step().nodes[id].name == a_.step().nodes[source].name) restored = id;
+    // Of calls that are computed again, the original may be all that is left of the function.
+    NodeId restored = claims_.whole(original.source);
+    if (!restored) restored = claims_.whole(claims_.find_class(original.source));
     if (!restored) continue;
     if (is_mask) {
       mask.back() = Arg::node(restored);

@@ -73,6 +73,7 @@ class AttentionCheck {
   std::span<const Arg> call_args(NodeId node, std::string_view target,
                                  std::span<const Keyword> keywords = {}) const;
 
+  const RewriteClaims& claims_;
   const Graph& a_;
   const Graph& b_;
   Context& context_;
