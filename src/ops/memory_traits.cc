@@ -411,6 +411,39 @@ constexpr std::string_view kAlternated[] = {"aten.linear.default", "aten.mm.defa
 constexpr std::string_view kSending[] = {"ao.offload.default"};
 constexpr std::string_view kLoading[] = {"ao.reload.default"};
 
+// torch.utils.flop_counter's registry, torch 2.15: grouped products are not in it.
+constexpr std::string_view kCountingFlops[] = {
+    "aten._convolution", "aten._efficient_attention_backward", "aten._efficient_attention_forward",
+    "aten._flash_attention_backward", "aten._flash_attention_forward",
+    "aten._scaled_dot_product_cudnn_attention", "aten._scaled_dot_product_cudnn_attention_backward",
+    "aten._scaled_dot_product_efficient_attention", "aten._scaled_dot_product_efficient_attention_backward",
+    "aten._scaled_dot_product_flash_attention", "aten._scaled_dot_product_flash_attention_backward",
+    "aten._scaled_dot_product_flash_attention_for_cpu",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward", "aten._scaled_mm",
+    "aten._slow_conv2d_forward", "aten.addmm", "aten.baddbmm", "aten.bmm", "aten.convolution",
+    "aten.convolution_backward", "aten.convolution_overrideable", "aten.cudnn_convolution", "aten.mm",
+    "higher_order.flex_attention", "higher_order.flex_attention_backward"};
+
+// Ops tagged `pointwise` by torch 2.15.
+constexpr std::string_view kPointwise[] = {
+    "aten.__lshift__", "aten.__rshift__", "aten.abs", "aten.add", "aten.add_", "aten.addcdiv",
+    "aten.addcdiv_", "aten.addcmul", "aten.addcmul_", "aten.atan2", "aten.bitwise_and", "aten.bitwise_and_",
+    "aten.bitwise_left_shift", "aten.bitwise_not", "aten.bitwise_or", "aten.bitwise_or_",
+    "aten.bitwise_right_shift", "aten.bitwise_xor", "aten.ceil", "aten.clamp", "aten.clamp_",
+    "aten.clamp_max", "aten.clamp_min", "aten.clone", "aten.conj_physical", "aten.cos", "aten.div",
+    "aten.div_", "aten.elu", "aten.eq", "aten.erf", "aten.exp", "aten.exp2", "aten.exp_", "aten.expm1",
+    "aten.floor", "aten.fmod", "aten.ge", "aten.gelu", "aten.gelu_backward", "aten.gt", "aten.hardsigmoid",
+    "aten.hardtanh", "aten.isinf", "aten.isnan", "aten.le", "aten.leaky_relu", "aten.lerp", "aten.lerp_",
+    "aten.log", "aten.log1p", "aten.log2", "aten.logaddexp", "aten.logical_and", "aten.logical_and_",
+    "aten.logical_not", "aten.logical_not_", "aten.logical_or", "aten.logical_xor", "aten.lt",
+    "aten.masked_fill.Scalar", "aten.maximum", "aten.minimum", "aten.mish", "aten.mul", "aten.mul_",
+    "aten.nan_to_num", "aten.native_dropout_backward", "aten.ne", "aten.neg", "aten.neg_", "aten.pow",
+    "aten.pow_", "aten.reciprocal", "aten.relu", "aten.relu_", "aten.remainder", "aten.round", "aten.rsqrt",
+    "aten.rsub.Scalar", "aten.sigmoid", "aten.sigmoid_", "aten.sigmoid_backward", "aten.sign", "aten.silu",
+    "aten.silu_", "aten.silu_backward", "aten.sin", "aten.softplus", "aten.sqrt", "aten.sqrt_", "aten.square",
+    "aten.sub", "aten.sub_", "aten.tanh", "aten.tanh_backward", "aten.threshold_backward", "aten.trunc",
+    "aten.where.self", "prims.convert_element_type"};
+
 struct TraitList {
   std::span<const std::string_view> names;
   unsigned traits;
@@ -426,6 +459,8 @@ const TraitList kLists[] = {
     {kAlternated, kIsAlternated},
     {kSending, kSendsToHost},
     {kLoading, kLoadsFromHost},
+    {kCountingFlops, kCountsFlops},
+    {kPointwise, kIsPointwise},
 };
 
 unsigned find_listed(std::string_view name) {
