@@ -9,6 +9,7 @@ difference of the orders and exits 1 where there is one. Needs torch 2.15.
 """
 import argparse
 import json
+import logging
 import pathlib
 import random
 import subprocess
@@ -23,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+logging.getLogger("torch._inductor.utils").setLevel(logging.ERROR)  # no device to read figures of
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 from epweave import exporter  # noqa: E402
@@ -48,7 +50,7 @@ def launch(rng, x, groups):
 
 
 def make_step(rng, nodes, groups):
-    """A function of square tensors; results of collectives are cut or repeated to squares again."""
+    """A function of square tensors, and their shapes; results of collectives are cut or repeated to squares again."""
     width = rng.choice((8, 16, 32))
 
     def step(*inputs):
@@ -73,7 +75,7 @@ def make_step(rng, nodes, groups):
                     values.append(torch.ops.aten.expand.default(whole[:1], [width, width]))
         return (*returned, *values[-3:])
 
-    return step, [torch.empty(width, width) for _ in range(rng.randint(2, 5))]
+    return step, [[width, width]] * rng.randint(2, 5)
 
 
 def describe(tensors):
@@ -149,9 +151,9 @@ def order_of_ours(epweave, folder, knobs, discounts):
 
 def compare(epweave, seed, nodes, groups):
     rng = random.Random(seed)
-    step, inputs = make_step(rng, nodes, groups)
-    with FakeTensorMode() as mode:
-        module = make_fx(step)(*[mode.from_tensor(x) for x in inputs])
+    step, shapes = make_step(rng, nodes, groups)
+    with FakeTensorMode():
+        module = make_fx(step)(*[torch.empty(shape, device="cuda") for shape in shapes])
     module.graph.eliminate_dead_code()
     by_node, costs = draw_times(rng, module.graph)
     knobs, discounts = draw_knobs(rng), rng.random() < 0.5

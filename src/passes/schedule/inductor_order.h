@@ -31,7 +31,6 @@ struct InductorOrder {
   std::int64_t given_peak = 0, peak = 0;
 };
 
-// `model` is one whose collectives do not hold their operands (Cluster::hold_inputs is 0), as the reference counts memory.
 InductorOrder order_like_inductor(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
                                   const InductorKnobs& knobs);
 

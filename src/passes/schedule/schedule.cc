@@ -110,12 +110,6 @@ bool has_wait(const StepModel& model) {
   return std::ranges::find(model.kinds, StepKind::kWait) != model.kinds.end();
 }
 
-// As the reference counts memory: what a collective takes may go before its wait.
-StepModel model_without_holding(const Graph& graph, PriceOptions prices) {
-  prices.cluster.hold_inputs = 0;
-  return model_decision(graph, prices).step;
-}
-
 PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOptions& options) {
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
@@ -128,8 +122,7 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
   }
   const ScheduleRules rules{.launches = LaunchOrder::kFree, .recompute = RecomputeOrder::kFree};
   const ScheduleProblem problem = make_schedule_problem(graph, model, rules);
-  const InductorOrder found = order_like_inductor(graph, model_without_holding(graph, options.prices()),
-                                                  problem, *options.like_inductor);
+  const InductorOrder found = order_like_inductor(graph, model, problem, *options.like_inductor);
   const Predicted given = predict(model, given_order(model)), result = predict(model, found.order);
   pass.graph = graph;
   pass.graph.step().order = nodes_of(model, found.order);
