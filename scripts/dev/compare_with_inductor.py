@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Holds schedule{like=inductor} against PyTorch's overlap scheduler itself, on random steps.
+"""Holds schedule{like=inductor} against PyTorch's overlap scheduler itself.
 
-    compare_with_inductor.py --epweave build/release/tools/epweave/epweave [--seeds 200] [--first 0] [--nodes 60]
+    compare_with_inductor.py --epweave build/release/bin/epweave [--seeds 200] [--first 0] [--nodes 60]     on random steps
+    compare_with_inductor.py --epweave build/release/bin/epweave --graphs GRAPH.epw ..                      on real ones
 
-Each step is a graph of products, pointwise ops, views and collectives of three groups, with times drawn for each kind of call.
-Both schedulers get the same times (a hook there, a file of costs here) and the same knobs, drawn as well. Prints the first
-difference of the orders and exits 1 where there is one. Needs torch 2.15.
+A random step has products, pointwise ops, views and collectives of three groups, with times drawn for each kind of call.
+Both schedulers get the same times (a hook there, a file of costs here) and the same knobs, drawn as well. A real graph is
+loaded into fx, with storage shared as the op schemas say, priced by `epweave simulate --trace`, and scheduled by default
+knobs; its symbols need numbers. Prints the first difference of the orders and exits 1 where there is one. Needs torch 2.15.
 """
 import argparse
 import json
 import logging
+import operator
 import pathlib
 import random
 import subprocess
@@ -19,6 +22,8 @@ import tempfile
 import torch
 import torch.distributed as dist
 from torch._inductor import config
+from torch._inductor.fx_passes import node_runtime_estimation, overlap_scheduling
+from torch._inductor.fx_passes.memory_estimator import GraphAliasTracker
 from torch._inductor.fx_passes.overlap_scheduling import OverlapScheduler
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -27,8 +32,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 logging.getLogger("torch._inductor.utils").setLevel(logging.ERROR)  # no device to read figures of
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
-from epweave import exporter  # noqa: E402
+from epweave import exporter, loader  # noqa: E402
 
+GraphAliasTracker.own_storages = staticmethod(GraphAliasTracker._get_output_storages)
 RANKS = 4
 COLLECTIVES = torch.ops._c10d_functional
 LATENCY_MS = 0.02  # of the cluster h100: coll_us
@@ -125,14 +131,12 @@ def draw_knobs(rng):
     }
 
 
-def order_of_reference(module, by_node, knobs, discounts):
-    def estimate(node, size):
-        is_launch = node in by_node and node.target.namespace == "_c10d_functional"
-        return LATENCY_MS if size == 0 and is_launch else by_node.get(node)
-
+def order_of_reference(module, estimate, knobs, discounts):
     config.test_configs.assume_bucketing_reduces_latency = discounts
     OverlapScheduler(module, collective_bucketing=False, insert_overlap_deps=False, custom_runtime_estimation=estimate,
-                     collective_estimator="analytical", compute_estimator="analytical", **knobs).run()
+                     collective_estimator="analytical", compute_estimator="analytical",
+                     **{"max_in_flight_gb": 5, "max_compute_pre_fetch": 200, "max_coll_distance": 200,
+                        "compute_overlap_multipler": 1.0, **knobs}).run()
     return [n.name for n in module.graph.nodes]
 
 
@@ -164,7 +168,11 @@ def compare(epweave, seed, nodes, groups):
         pathlib.Path(folder, "costs.json").write_text(json.dumps(costs))
         ours = order_of_ours(epweave, folder, knobs, discounts)
     given = [n.name for n in module.graph.nodes]
-    reference = order_of_reference(module, by_node, knobs, discounts)
+
+    def estimate(node, size):
+        return LATENCY_MS if size == 0 and is_launch(node) else by_node.get(node)
+
+    reference = order_of_reference(module, estimate, knobs, discounts)
     if ours == reference:
         return True
     at = next(i for i, (a, b) in enumerate(zip(ours, reference)) if a != b)
@@ -173,14 +181,118 @@ def compare(epweave, seed, nodes, groups):
     return False
 
 
+def share_storage(module):
+    """Gives what shows another's storage, by its op's schema, that one's recorded storage."""
+    storages = {}
+
+    def storages_of(node):
+        if node not in storages:
+            storages[node] = shown(node)
+        return storages[node]
+
+    def shown(node):
+        own = GraphAliasTracker.own_storages(node)
+        if node.op != "call_function" or node.target is COLLECTIVES.wait_tensor.default:
+            return own
+        if node.target is operator.getitem:
+            listed = node.args[0]
+            if getattr(listed.target, "_schema", None) and not returns_view(listed.target):
+                return own
+            return storages_of(listed)
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not returns_view(node.target) or node.target.namespace == "_c10d_functional":
+            return own
+        by_name = {a.name: node.kwargs.get(a.name, node.args[i] if i < len(node.args) else None)
+                   for i, a in enumerate(schema.arguments)}
+        of_same_set = [a for a in schema.arguments  # of a list's views the schema says less
+                       if a.alias_info and a.alias_info.before_set & schema.returns[0].alias_info.before_set]
+        shown_ones = of_same_set or [a for a in schema.arguments if a.alias_info]
+        operand = by_name[shown_ones[0].name]
+        return storages_of(operand) if isinstance(operand, torch.fx.Node) else own
+
+    def returns_view(target):
+        return bool(target._schema.returns) and target._schema.returns[0].alias_info is not None
+
+    for node in module.graph.nodes:
+        storages_of(node)
+    GraphAliasTracker._get_output_storages = staticmethod(storages_of)
+
+
+def keep_writes_in_order(module):
+    """Makes what reads or writes storage an input of what must stay behind it, which the reference does not know."""
+    written, read = {}, {}
+    for node in module.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or node.target.is_view or node.target.namespace == "_c10d_functional":
+            continue
+        writes = set()
+        for i, a in enumerate(schema.arguments):
+            value = node.kwargs.get(a.name, node.args[i] if i < len(node.args) else None)
+            if a.alias_info and a.alias_info.is_write:
+                for each in value if isinstance(value, (list, tuple)) else [value]:
+                    writes |= set(GraphAliasTracker._get_output_storages(each)) if each else set()
+        reads = set().union(*(GraphAliasTracker._get_output_storages(n) for n in node.all_input_nodes)) - writes
+        for storage in reads:
+            if storage in written:
+                require(written[storage], node)
+            read.setdefault(storage, []).append(node)
+        for storage in writes:
+            for before in [*read.pop(storage, ()), *([written[storage]] if storage in written else ())]:
+                require(before, node)
+            written[storage] = node
+
+
+def require(before, after):
+    after._input_nodes.setdefault(before)
+    before.users.setdefault(after)
+
+
+def is_compute(node):
+    return overlap_scheduling.is_compute_node(node)
+
+
+def is_launch(node):
+    return getattr(node.target, "namespace", "") == "_c10d_functional"
+
+
+def compare_graph(epweave, path):
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([epweave, "simulate", path, "--trace", f"{folder}/trace.json"], capture_output=True, check=True)
+        events = json.loads(pathlib.Path(folder, "trace.json").read_text())["traceEvents"]
+        subprocess.run([epweave, "rewrite", path, "-p", "schedule{like=inductor}", "-o", f"{folder}/ours.epw"],
+                       capture_output=True, check=True)
+        ours = [n.name for n in loader.load(f"{folder}/ours.epw").graph.nodes]
+    times = {e["name"]: e["dur"] / 1000 for e in events if e["ph"] == "X" and e["cat"] != "wait"}
+    module = loader.load(path)
+    share_storage(module)
+    keep_writes_in_order(module)
+    node_runtime_estimation._log_collective_benchmarks = lambda *_, **__: None  # it asks for the groups themselves
+    overlap_scheduling.get_group_name = lambda node: str(node.args[-1])
+
+    def estimate(node, size):
+        if size == 0:
+            return LATENCY_MS
+        return times.get(node.name, 0.0 if is_launch(node) or is_compute(node) else None)
+
+    reference = order_of_reference(module, estimate, {}, True)
+    at = next((i for i, (a, b) in enumerate(zip(ours, reference)) if a != b), None)
+    print(f"{path}: {sum(a != b for a, b in zip(ours, reference))} of {len(ours)} places differ", end="")
+    print("" if at is None else f"; place {at}: ours {ours[at:at + 6]}, reference {reference[at:at + 6]}, "
+          f"before {ours[at - 6:at]}")
+    return at is None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epweave", required=True)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=60)
+    parser.add_argument("--graphs", nargs="+", default=[])
     args = parser.parse_args()
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+    if args.graphs:
+        return 0 if all([compare_graph(args.epweave, path) for path in args.graphs]) else 1
     groups = [dist.new_group(list(range(RANKS))).group_name for _ in range(3)]
     different = [s for s in range(args.first, args.first + args.seeds) if not compare(args.epweave, s, args.nodes, groups)]
     print(f"{args.seeds - len(different)} of {args.seeds} orders are the reference's"
