@@ -196,11 +196,12 @@ def share_storage(module):
             return own
         if node.target is operator.getitem:
             listed = node.args[0]
-            if getattr(listed.target, "_schema", None) and not returns_view(listed.target):
-                return own
-            return storages_of(listed)
+            if getattr(listed.target, "_schema", None) and returns_view(listed.target):
+                return storages_of(listed)
+            node.meta["val"] = listed.meta["val"][node.args[1]]
+            return GraphAliasTracker.own_storages(node)
         schema = getattr(node.target, "_schema", None)
-        if schema is None or not returns_view(node.target) or node.target.namespace == "_c10d_functional":
+        if schema is None or node.target.namespace == "_c10d_functional" or not shows_operand(node):
             return own
         by_name = {a.name: node.kwargs.get(a.name, node.args[i] if i < len(node.args) else None)
                    for i, a in enumerate(schema.arguments)}
@@ -212,6 +213,13 @@ def share_storage(module):
 
     def returns_view(target):
         return bool(target._schema.returns) and target._schema.returns[0].alias_info is not None
+
+    def shows_operand(node):
+        if node.target is not torch.ops.aten.reshape.default:
+            return returns_view(node.target)
+        x = node.args[0].meta["val"]
+        laid_out = torch.empty_strided(x.shape, x.stride(), device="meta")
+        return laid_out.reshape(node.meta["val"].shape).untyped_storage()._cdata == laid_out.untyped_storage()._cdata
 
     for node in module.graph.nodes:
         storages_of(node)
@@ -242,6 +250,27 @@ def keep_writes_in_order(module):
             written[storage] = node
 
 
+def keep_reads_behind_copies(module):
+    """The same for the host's reads of a non-blocking copy: they stay behind the blocking copy that completed it."""
+    opened, copies = [], {}
+    for node in module.graph.nodes:
+        for read in node.all_input_nodes:
+            for storage in GraphAliasTracker._get_output_storages(read):
+                if storage in copies and copies[storage][1] and not getattr(node.target, "is_view", False) \
+                        and node.target is not operator.getitem:
+                    require(*copies[storage])
+                    require(copies[storage][1], node)
+        if str(node.kwargs.get("device")) != "cpu" or node.all_input_nodes[0].meta["val"].device.type == "cpu":
+            continue
+        if node.kwargs.get("non_blocking"):
+            for storage in GraphAliasTracker._get_output_storages(node):
+                copies[storage] = [node, None]
+                opened.append(storage)
+        else:
+            while opened:
+                copies[opened.pop()][1] = node
+
+
 def require(before, after):
     after._input_nodes.setdefault(before)
     before.users.setdefault(after)
@@ -266,6 +295,7 @@ def compare_graph(epweave, path):
     module = loader.load(path)
     share_storage(module)
     keep_writes_in_order(module)
+    keep_reads_behind_copies(module)
     node_runtime_estimation._log_collective_benchmarks = lambda *_, **__: None  # it asks for the groups themselves
     overlap_scheduling.get_group_name = lambda node: str(node.args[-1])
 

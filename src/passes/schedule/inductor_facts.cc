@@ -10,6 +10,7 @@
 #include "cost/prices.h"
 #include "ops/bind.h"
 #include "ops/memory_traits.h"
+#include "passes/schedule/inductor_extents.h"
 
 namespace epweave {
 namespace {
@@ -45,7 +46,8 @@ class InductorFactsFinder {
         m_(model),
         p_(problem),
         extents_(graph),
-        pricer_(graph, model.cluster, extents_) {}
+        pricer_(graph, model.cluster, extents_),
+        guessed_(graph, kElementsUnknown) {}
 
   InductorFacts run() {
     find_nodes();
@@ -150,10 +152,8 @@ class InductorFactsFinder {
     return bytes;
   }
   std::int64_t bytes_of(TypeId type) {
-    constexpr std::int64_t kElementsUnknown = 4096 * 4096;  // of a tensor without a size, as the reference has it
     std::int64_t bytes = 0;
-    for (const PricedTensor& tensor : pricer_.tensors_of(type))
-      bytes += tensor.is_known ? tensor.stored : kElementsUnknown * info(tensor.type->dtype).bytes;
+    for (const PricedTensor& tensor : pricer_.tensors_of(type)) bytes += guessed_.bytes(*tensor.type);
     return bytes;
   }
 
@@ -191,6 +191,7 @@ class InductorFactsFinder {
   const ScheduleProblem& p_;
   Extents extents_;
   Pricer pricer_;
+  InductorExtents guessed_;
   InductorFacts f_;
   std::map<std::tuple<std::uint32_t, bool, std::uint32_t, int>, std::uint32_t> buckets_;
   std::map<std::pair<BucketKind, std::uint32_t>, std::uint32_t> keys_;

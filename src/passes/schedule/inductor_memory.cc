@@ -4,13 +4,16 @@
 #include <span>
 #include <utility>
 
+#include "passes/schedule/inductor_extents.h"
+
 namespace epweave {
 namespace {
 
 // The storages by the reference's count, made from those of the model (StepModel::shown).
 class CountedStorages {
  public:
-  CountedStorages(const Graph& graph, const StepModel& model) : body_(graph.step()), m_(model) {
+  CountedStorages(const Graph& graph, const StepModel& model)
+      : context_(*graph.context), body_(graph.step()), m_(model), guessed_(graph, kExtentUnknown) {
     shown_.begins.assign(1, 0);
     taken.begins.assign(1, 0);
     made.begins.assign(1, 0);
@@ -35,10 +38,28 @@ class CountedStorages {
  private:
   void show(Place i) {
     const bool is_new = m_.kinds[i] == StepKind::kWait || writes_buffer(i);
+    const std::size_t first = homes.size();
     for (const std::uint32_t storage : m_.shown[i]) {
       const std::uint32_t counted = is_new || m_.storage_homes[storage] == i ? kNoPlace : counted_of(i, storage);
-      shown_.items.push_back(counted == kNoPlace ? make(i, m_.storage_bytes[storage]) : counted);
+      shown_.items.push_back(counted == kNoPlace ? make(i) : counted);
     }
+    if (homes.size() > first) find_bytes(body_.nodes[m_.nodes[i]].type, first);
+  }
+
+  // Of the storages from `first` on, of a node of this type: one for each of its tensors.
+  void find_bytes(TypeId id, std::size_t first) {
+    std::size_t next = first;
+    for_each_tensor(id, [&](const TensorType& tensor) {
+      const bool is_on_host = context_.text(tensor.device).starts_with("cpu");
+      if (next < homes.size()) bytes[next++] = is_on_host ? 0 : guessed_.bytes(tensor);
+    });
+  }
+  template <class Visit>
+  void for_each_tensor(TypeId id, const Visit& visit) const {
+    if (!id) return;
+    const Type& type = context_.types[id];
+    if (type.kind == TypeKind::kTensor) visit(type.tensor);
+    for (const TypeId element : type.elements) for_each_tensor(element, visit);
   }
 
   // A launch whose result lies in an operand, and which does not change that operand in place.
@@ -57,16 +78,18 @@ class CountedStorages {
     return kNoPlace;
   }
 
-  std::uint32_t make(Place i, std::int64_t size) {
+  std::uint32_t make(Place i) {
     const auto storage = static_cast<std::uint32_t>(homes.size());
     homes.push_back(i);
-    bytes.push_back(size);
+    bytes.push_back(0);
     made.items.push_back(storage);
     return storage;
   }
 
+  const Context& context_;
   const Body& body_;
   const StepModel& m_;
+  InductorExtents guessed_;
   PlaceLists shown_;
 };
 
