@@ -38,8 +38,7 @@ PlaceLists without_repetition(const PlaceLists& lists, std::size_t items) {
 class ModelBuilder {
  public:
   ModelBuilder(const Graph& graph, const Cluster& cluster, const MeasuredCosts* measured)
-      : graph_(graph),
-        context_(*graph.context),
+      : context_(*graph.context),
         body_(graph.step()),
         extents_(graph),
         pricer_(graph, cluster, extents_),
@@ -198,7 +197,8 @@ class ModelBuilder {
       for (const Place input : model_.inputs[place]) append(touched, model_.shown[input]);
       append(touched, model_.shown[place]);
       if (model_.kinds[place] == StepKind::kWait && model_.cluster.hold_inputs != 0)
-        for (const Place operand : model_.inputs[model_.launches[place]]) append(touched, model_.shown[operand]);
+        for (const Place operand : model_.inputs[model_.launches[place]])
+          append(touched, model_.shown[operand]);
       touched.begins.push_back(static_cast<std::uint32_t>(touched.items.size()));
     }
     model_.storages = without_repetition(touched, model_.storage_bytes.size());
@@ -275,7 +275,6 @@ class ModelBuilder {
     }
   }
 
-  const Graph& graph_;
   const Context& context_;
   const Body& body_;
   Extents extents_;

@@ -187,9 +187,10 @@ void settle_bucket_options(Options& options) {
 ScheduleOptions read_likeness(const Options& options) {
   for (const char* name : {"memory", "order", "recompute", "effort"})
     if (options.is_given(name))
-      throw UsageError(fmt::format("option '{}': like=inductor has no such choice\n  expected its own knobs, as in "
-                                   "knobs=[max_memory_increase_gb=2,max_in_flight_gb=5]",
-                                   name));
+      throw UsageError(
+          fmt::format("option '{}': like=inductor has no such choice\n  expected its own knobs, as in "
+                      "knobs=[max_memory_increase_gb=2,max_in_flight_gb=5]",
+                      name));
   ScheduleOptions read{.cluster = read_cluster(options), .measured = read_costs(options)};
   if (is_chosen(options, "unpriced", "free")) read.unpriced = Unpriced::kFree;
   read.like_inductor = options.has("knobs") ? read_inductor_knobs(options.list("knobs")) : InductorKnobs();
@@ -199,7 +200,8 @@ ScheduleOptions read_likeness(const Options& options) {
 ScheduleOptions read_schedule_options(const Options& options) {
   if (options.has("like")) return read_likeness(options);
   if (options.has("knobs"))
-    throw UsageError("option 'knobs': they are those of another scheduler\n  expected like=inductor beside them");
+    throw UsageError(
+        "option 'knobs': they are those of another scheduler\n  expected like=inductor beside them");
   return {.cluster = read_cluster(options),
           .measured = read_costs(options),
           .memory = parse_memory_budget(options.text("memory")),

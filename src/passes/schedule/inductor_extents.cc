@@ -36,9 +36,11 @@ std::int64_t InductorExtents::value_of(StringId name) {
   if (symbol.replaced_by) return number(*symbol.replaced_by);
   std::int64_t value = fallback_;
   if (symbol.lower)
-    if (const auto lower = context_.exprs.constant(*symbol.lower)) value = std::max<std::int64_t>(value, *lower);
+    if (const auto lower = context_.exprs.constant(*symbol.lower))
+      value = std::max<std::int64_t>(value, *lower);
   if (symbol.upper)
-    if (const auto upper = context_.exprs.constant(*symbol.upper)) value = std::min<std::int64_t>(value, *upper);
+    if (const auto upper = context_.exprs.constant(*symbol.upper))
+      value = std::min<std::int64_t>(value, *upper);
   return value;
 }
 

@@ -105,7 +105,8 @@ class InductorFactsFinder {
 
   // A wait of a wait, or of a view of a result, is none.
   Place start_waited_by(Place i) const {
-    if (m_.kinds[i] != StepKind::kWait || m_.launches[i] == kNoPlace || m_.inputs[i].size() != 1) return kNoPlace;
+    if (m_.kinds[i] != StepKind::kWait || m_.launches[i] == kNoPlace || m_.inputs[i].size() != 1)
+      return kNoPlace;
     Place taken = m_.inputs[i].front();
     if (node(taken).op != nullptr && node(taken).op->family == OpFamily::kElement &&
         !m_.inputs[taken].empty())
@@ -131,7 +132,8 @@ class InductorFactsFinder {
     StringId reduction;
     if (kind != BucketKind::kGather)
       if (const auto position = launch.op->find_param("reduce_op"))
-        if (const Arg arg = arg_of(context_, launch, *position); arg.is(ArgKind::kText)) reduction = arg.as_name();
+        if (const Arg arg = arg_of(context_, launch, *position); arg.is(ArgKind::kText))
+          reduction = arg.as_name();
     const TensorType* result = tensor_of(context_, launch.type);
     const int dtype = result == nullptr ? -1 : static_cast<int>(result->dtype);
     return number_of(buckets_, std::tuple(group, kind == BucketKind::kGather, reduction.index(), dtype));
@@ -199,7 +201,8 @@ class InductorFactsFinder {
 
 }  // namespace
 
-InductorFacts find_inductor_facts(const Graph& graph, const StepModel& model, const ScheduleProblem& problem) {
+InductorFacts find_inductor_facts(const Graph& graph, const StepModel& model,
+                                  const ScheduleProblem& problem) {
   return InductorFactsFinder(graph, model, problem).run();
 }
 

@@ -31,9 +31,9 @@ inline constexpr std::uint32_t kNoBucketKey = std::numeric_limits<std::uint32_t>
 struct InductorCollective {
   Place start = kNoPlace, wait = kNoPlace;  // the first of its waits
   std::uint32_t group = 0;                  // position in StepModel::step_groups
-  std::uint32_t key = 0;                    // kind, group, reduction, dtype: collectives that might share a bucket
-  std::uint32_t bucket = kNoBucketKey;      // the same without the kind; none: never in a bucket
-  std::int64_t bytes = 0;                   // of operands and results; half of them of an all-reduce
+  std::uint32_t key = 0;  // kind, group, reduction, dtype: collectives that might share a bucket
+  std::uint32_t bucket = kNoBucketKey;  // the same without the kind; none: never in a bucket
+  std::int64_t bytes = 0;               // of operands and results; half of them of an all-reduce
   double ms = 0;
   double latency_ms = 0;  // of an empty message
 };
@@ -42,13 +42,15 @@ struct InductorFacts {
   // By place.
   std::vector<InductorRole> roles;
   std::vector<double> ms;
-  std::vector<std::uint32_t> collective;       // of launches and waits; kNoPlace elsewhere
-  std::vector<bool> is_cheap;                  // a view, or pointwise
-  std::vector<bool> blocks_path;               // communication that is no kLaunch or kWait, or a call without a row
-  std::vector<std::uint32_t> needed_by;        // the first compute node that needs it (or it is), from 0; kNeverNeeded
-  std::vector<bool> is_needed_by_scatter;      // some reduce-scatter needs it
-  std::vector<std::uint32_t> compute_before;   // how many compute nodes stand up to the last that it needs
-  std::vector<std::uint32_t> value_inputs;     // how many nodes it takes values from, lookups in meshes not counted
+  std::vector<std::uint32_t> collective;  // of launches and waits; kNoPlace elsewhere
+  std::vector<bool> is_cheap;             // a view, or pointwise
+  std::vector<bool> blocks_path;  // communication that is no kLaunch or kWait, or a call without a row
+  std::vector<std::uint32_t>
+      needed_by;  // the first compute node that needs it (or it is), from 0; kNeverNeeded
+  std::vector<bool> is_needed_by_scatter;     // some reduce-scatter needs it
+  std::vector<std::uint32_t> compute_before;  // how many compute nodes stand up to the last that it needs
+  std::vector<std::uint32_t>
+      value_inputs;  // how many nodes it takes values from, lookups in meshes not counted
   PlaceLists value_users;
 
   std::vector<InductorCollective> collectives;  // in the order of their first waits

@@ -80,8 +80,9 @@ class KnobReader {
   [[noreturn]] void refuse_name() const {
     for (const ForeignKnob& knob : kForeignKnobs)
       if (knob.name == name_)
-        throw UsageError(fmt::format("option 'knobs': like=inductor schedules only and has no '{}'\n  expected {}",
-                                     name_, knob.instead));
+        throw UsageError(
+            fmt::format("option 'knobs': like=inductor schedules only and has no '{}'\n  expected {}", name_,
+                        knob.instead));
     fail(kKnobNames);
   }
 
@@ -92,7 +93,9 @@ class KnobReader {
       fail(fmt::format("{}=NUMBER, from 0 to 1000000", name_));
     return value;
   }
-  std::int64_t gigabytes() const { return static_cast<std::int64_t>(number() * static_cast<double>(kInductorGb)); }
+  std::int64_t gigabytes() const {
+    return static_cast<std::int64_t>(number() * static_cast<double>(kInductorGb));
+  }
   std::int64_t whole_number() const {
     const double value = number();
     if (value != std::floor(value)) fail(fmt::format("{}=N, a whole number", name_));

@@ -26,8 +26,8 @@ struct InductorKnobs {
   std::optional<double> max_memory_increase_ratio = 0.05;
   // Collectives that no compute needs are held back until those of one key are so large; none: they are not.
   std::optional<std::int64_t> max_off_bucket_bytes = kInductorGb / 2;
-  bool groups_by_bucket = true;    // prioritize_bucketing_during_scheduling
-  bool discounts_latency = true;   // assume_bucketing_reduces_latency
+  bool groups_by_bucket = true;   // prioritize_bucketing_during_scheduling
+  bool discounts_latency = true;  // assume_bucketing_reduces_latency
 };
 
 // Of elements NAME=VALUE. Throws UsageError: an unknown name, a value out of its range, a name given twice, or a knob of

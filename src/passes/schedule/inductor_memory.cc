@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "ops/bind.h"
 #include "passes/schedule/inductor_extents.h"
 
 namespace epweave {
@@ -40,7 +41,8 @@ class CountedStorages {
     const bool is_new = m_.kinds[i] == StepKind::kWait || writes_buffer(i);
     const std::size_t first = homes.size();
     for (const std::uint32_t storage : m_.shown[i]) {
-      const std::uint32_t counted = is_new || m_.storage_homes[storage] == i ? kNoPlace : counted_of(i, storage);
+      const std::uint32_t counted =
+          is_new || m_.storage_homes[storage] == i ? kNoPlace : counted_of(i, storage);
       shown_.items.push_back(counted == kNoPlace ? make(i) : counted);
     }
     if (homes.size() > first) find_bytes(body_.nodes[m_.nodes[i]].type, first);
@@ -62,10 +64,10 @@ class CountedStorages {
     for (const TypeId element : type.elements) for_each_tensor(element, visit);
   }
 
-  // A launch whose result lies in an operand, and which does not change that operand in place.
+  // A launch into a buffer that it is given for its result.
   bool writes_buffer(Place i) const {
-    if (m_.kinds[i] != StepKind::kLaunch) return false;
-    return body_.nodes[m_.nodes[i]].op->family == OpFamily::kAllGather;
+    return m_.kinds[i] == StepKind::kLaunch &&
+           find_kwarg(context_, body_.nodes[m_.nodes[i]], "out") != nullptr;
   }
 
   // What counts for a storage of the model that the node shows: as the first operand that shows it has it.

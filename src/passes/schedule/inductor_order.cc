@@ -18,7 +18,8 @@ namespace {
 
 // A place in a queue of what is ready; the least is taken first. No two are equal.
 struct ReadyNode {
-  std::uint32_t first = 0;  // the compute node that needs it; of those that none needs, 0 if a reduce-scatter does
+  std::uint32_t first =
+      0;  // the compute node that needs it; of those that none needs, 0 if a reduce-scatter does
   std::int32_t second = 0;
   Place place = kNoPlace;
   friend auto operator<=>(const ReadyNode&, const ReadyNode&) = default;
@@ -112,9 +113,8 @@ class InductorScheduler {
         by_need_.push_back(c);
       }
     }
-    std::ranges::sort(by_need_, {}, [&](std::uint32_t c) {
-      return std::pair(f_.needed_by[f_.collectives[c].start], c);
-    });
+    std::ranges::sort(by_need_, {},
+                      [&](std::uint32_t c) { return std::pair(f_.needed_by[f_.collectives[c].start], c); });
     activate();
   }
 
@@ -152,7 +152,8 @@ class InductorScheduler {
   void add_ready(Place i) {
     if (is_off_path(i)) {
       off_path_.push({f_.is_needed_by_scatter[i] ? 0U : 1U, 0, i});
-      if (f_.roles[i] == InductorRole::kLaunch) potential_bytes_[collective_of(i).key] += collective_of(i).bytes;
+      if (f_.roles[i] == InductorRole::kLaunch)
+        potential_bytes_[collective_of(i).key] += collective_of(i).bytes;
     } else {
       on_path_.push({f_.needed_by[i], local_priority(i), i});
     }
@@ -358,12 +359,14 @@ class InductorScheduler {
 
   // The first so many, in the order of their waits, of all groups that have credit.
   std::vector<Candidate> find_candidates(const Credit& credit, std::uint32_t excluded) {
-    std::vector<std::pair<std::set<std::uint32_t>::const_iterator, std::set<std::uint32_t>::const_iterator>> lists;
+    std::vector<std::pair<std::set<std::uint32_t>::const_iterator, std::set<std::uint32_t>::const_iterator>>
+        lists;
     for (std::uint32_t group = 0; group < p_.groups; ++group)
       if (group != excluded && credit[group] > 0 && !active_[group].empty())
         lists.emplace_back(active_[group].begin(), active_[group].end());
     std::vector<Candidate> candidates;
-    while (!lists.empty() && static_cast<std::int64_t>(candidates.size()) < std::max<std::int64_t>(knobs_.max_coll_distance, 1)) {
+    while (!lists.empty() && static_cast<std::int64_t>(candidates.size()) <
+                                 std::max<std::int64_t>(knobs_.max_coll_distance, 1)) {
       auto least = std::ranges::min_element(lists, {}, [](const auto& list) { return *list.first; });
       candidates.push_back(rank(*least->first, credit));
       if (++least->first == least->second) lists.erase(least);
@@ -427,7 +430,8 @@ class InductorScheduler {
   bool make_room(Place node, const InductorCollective& collective, const std::vector<Candidate>& candidates) {
     while (!has_room(collective) && first_in_flight_ < in_flight_.size()) {
       const std::uint32_t oldest = in_flight_[first_in_flight_];
-      if (would_wait_twice(oldest) || !is_hidden(oldest, node) || missing_[f_.collectives[oldest].wait] != 0) break;
+      if (would_wait_twice(oldest) || !is_hidden(oldest, node) || missing_[f_.collectives[oldest].wait] != 0)
+        break;
       if (depends(collective.start, node, candidates)) return false;
       wait(f_.collectives[oldest].wait);
     }
@@ -452,7 +456,8 @@ class InductorScheduler {
   bool would_wait_twice(std::uint32_t c) const {
     if (states_[c].is_being_waited) return true;
     if (!states_[c].is_in_flight) return false;
-    return std::ranges::any_of(in_front_of(c), [&](std::uint32_t prior) { return states_[prior].is_being_waited; });
+    return std::ranges::any_of(in_front_of(c),
+                               [&](std::uint32_t prior) { return states_[prior].is_being_waited; });
   }
 
   // ------------------------------------------------------------------------- paths
@@ -551,7 +556,8 @@ class InductorScheduler {
   const InductorFacts f_;
   InductorMemory given_memory_, memory_;
   std::vector<std::int64_t> given_live_;  // by compute node: the most behind the compute node before it
-  std::vector<std::int64_t> prefetched_;  // by compute node: bytes started ahead that something behind it needs
+  std::vector<std::int64_t>
+      prefetched_;  // by compute node: bytes started ahead that something behind it needs
   std::int64_t given_peak_ = 0;
   std::optional<std::int64_t> budget_;
 
@@ -560,18 +566,19 @@ class InductorScheduler {
   std::vector<std::uint32_t> missing_;  // by place: what must come before it and is not scheduled
   std::vector<bool> is_scheduled_;
   std::vector<Place> order_;
-  std::int64_t last_on_path_ = -1;  // the last place, in the given order, that was taken and some compute node needs
+  std::int64_t last_on_path_ =
+      -1;  // the last place, in the given order, that was taken and some compute node needs
   std::uint32_t computes_done_ = 0;
 
   std::vector<CollectiveState> states_;
-  std::vector<std::int64_t> potential_bytes_;            // by key: of ready collectives that no compute node needs
-  std::vector<std::set<std::uint32_t>> active_;          // by group: in reach and not started, by their waits
-  std::vector<std::uint32_t> by_need_;                   // what compute nodes need, by which needs it first
-  std::size_t next_by_need_ = 0;                         // the first that is out of reach
-  std::vector<std::uint32_t> in_flight_;                 // and what was in flight, in the order of their launches
-  std::size_t first_in_flight_ = 0;                      // the oldest in flight
+  std::vector<std::int64_t> potential_bytes_;    // by key: of ready collectives that no compute node needs
+  std::vector<std::set<std::uint32_t>> active_;  // by group: in reach and not started, by their waits
+  std::vector<std::uint32_t> by_need_;           // what compute nodes need, by which needs it first
+  std::size_t next_by_need_ = 0;                 // the first that is out of reach
+  std::vector<std::uint32_t> in_flight_;         // and what was in flight, in the order of their launches
+  std::size_t first_in_flight_ = 0;              // the oldest in flight
   std::vector<std::vector<std::uint32_t>> in_flight_of_;  // by group
-  std::vector<std::uint32_t> exposed_in_flight_;         // and some that are not any more
+  std::vector<std::uint32_t> exposed_in_flight_;          // and some that are not any more
   std::map<std::uint32_t, std::uint32_t> bucket_in_flight_;
   std::vector<bool> has_collective_;  // by group
   std::int64_t bytes_in_flight_ = 0;

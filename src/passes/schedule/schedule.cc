@@ -128,11 +128,11 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
   pass.graph.step().order = nodes_of(model, found.order);
   prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), rules);
   const std::size_t moved = record_moves(graph, model, pass.graph, reason_of_likeness);
-  pass.notes.push_back(fmt::format("predicted: {} -> {}; {} of {} nodes moved, like=inductor", describe(given),
-                                   describe(result), moved, model.size()));
+  pass.notes.push_back(fmt::format("predicted: {} -> {}; {} of {} nodes moved, like=inductor",
+                                   describe(given), describe(result), moved, model.size()));
   pass.notes.push_back(fmt::format(
-      "predicted by its own arithmetic: {} of {} collectives exposed, {:.2f} of {:.2f} ms; peak {} -> {}", found.exposed,
-      found.collectives, found.exposed_ms, found.collective_ms, print_gib(found.given_peak),
+      "predicted by its own arithmetic: {} of {} collectives exposed, {:.2f} of {:.2f} ms; peak {} -> {}",
+      found.exposed, found.collectives, found.exposed_ms, found.collective_ms, print_gib(found.given_peak),
       print_gib(found.peak)));
   pass.notes.push_back(describe_assumptions(decision, options.prices()));
   return pass;
