@@ -1,5 +1,6 @@
-// Numbers for extents that the graph does not know, as PyTorch guesses them (torch 2.15, ShapeEnv.optimization_hint):
-// each symbol without a number that it had when traced is a fallback, or the end of its range that is nearer.
+// Numbers for extents that the graph does not know, as PyTorch guesses them (torch 2.15,
+// ShapeEnv.optimization_hint): each symbol without a number that it had when traced is a fallback,
+// or the end of its range that is nearer.
 //
 //   symbol u4 in [0, 3072]    symbol u6 in [0, int_oo]
 //   bf16[u4 + u6, 256]        fallback 4096 * 4096: (3072 + 16777216) * 256 elements

@@ -70,7 +70,8 @@ class CountedStorages {
            find_kwarg(context_, body_.nodes[m_.nodes[i]], "out") != nullptr;
   }
 
-  // What counts for a storage of the model that the node shows: as the first operand that shows it has it.
+  // What counts for a storage of the model that the node shows: as the first operand that shows it
+  // has it.
   std::uint32_t counted_of(Place i, std::uint32_t storage) const {
     for (const Place input : m_.inputs[i]) {
       const std::span<const Place> of_model = m_.shown[input];

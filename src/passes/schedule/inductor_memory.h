@@ -1,11 +1,12 @@
-// Memory along an order, as PyTorch's overlap scheduler counts it: the device's storages, each from the node that makes
-// it to the last node that takes it or a view of it.
+// Memory along an order, as PyTorch's overlap scheduler counts it: the device's storages, each from
+// the node that makes it to the last node that takes it or a view of it.
 //
 //   g = all_gather(p)   w = wait(g)   v = view(w)      g has a storage, w has another, v shows w's
 //
-// Its fake tensors say what shows which storage, and of those a wait's result is new, as is that of a collective into a
-// buffer: both are counted beside what they were made of. Inputs and constants live from the start, and inputs end behind
-// their last use, too, but for those whose name begins with `primals`. What nothing takes lives to the end, as do outputs.
+// Its fake tensors say what shows which storage, and of those a wait's result is new, as is that of
+// a collective into a buffer: both are counted beside what they were made of. Inputs and constants
+// live from the start, and inputs end behind their last use, too, but for those whose name begins
+// with `primals`. What nothing takes lives to the end, as do outputs.
 #pragma once
 
 #include <cstdint>

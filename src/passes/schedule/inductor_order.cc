@@ -196,8 +196,8 @@ class InductorScheduler {
     return f_.is_needed_by_scatter[i] && std::int64_t{i} <= last_on_path_;
   }
 
-  // Collectives that might share a bucket with this one are started behind it, up to the bytes of a bucket. (Here, too, one
-  // that was started ahead counts: it takes the others along.)
+  // Collectives that might share a bucket with this one are started behind it, up to the bytes of a
+  // bucket. (Here, too, one that was started ahead counts: it takes the others along.)
   void take_of_same_key(Place place) {
     const std::uint32_t key = collective_of(place).key;
     std::int64_t bytes = collective_of(place).bytes;
@@ -426,7 +426,8 @@ class InductorScheduler {
     return knobs_.max_in_flight_bytes - bytes_in_flight_ >= collective.bytes;
   }
 
-  // Waits for the oldest collectives in flight, as far as they are hidden, until this one fits beside the others.
+  // Waits for the oldest collectives in flight, as far as they are hidden, until this one fits
+  // beside the others.
   bool make_room(Place node, const InductorCollective& collective, const std::vector<Candidate>& candidates) {
     while (!has_room(collective) && first_in_flight_ < in_flight_.size()) {
       const std::uint32_t oldest = in_flight_[first_in_flight_];
@@ -452,7 +453,8 @@ class InductorScheduler {
     return states_[c].exposed == 0 && std::ranges::find(by, node) == by.end();
   }
 
-  // Whether a wait for it would, for it or one in front of it, happen inside a wait that is being handled.
+  // Whether a wait for it would, for it or one in front of it, happen inside a wait that is being
+  // handled.
   bool would_wait_twice(std::uint32_t c) const {
     if (states_[c].is_being_waited) return true;
     if (!states_[c].is_in_flight) return false;
@@ -462,7 +464,8 @@ class InductorScheduler {
 
   // ------------------------------------------------------------------------- paths
 
-  // Whether `start` needs `node`, which is next to be scheduled: what stands behind it is found once for all candidates.
+  // Whether `start` needs `node`, which is next to be scheduled: what stands behind it is found
+  // once for all candidates.
   bool depends(Place start, Place node, const std::vector<Candidate>& candidates) {
     if (depends_on_ != node) {
       depends_on_ = node;
@@ -481,8 +484,8 @@ class InductorScheduler {
     return depends_at_[start] == depends_epoch_;
   }
 
-  // Schedules what the collective still needs, if that is neither compute, nor communication that is not done. Whether it
-  // was.
+  // Schedules what the collective still needs, if that is neither compute, nor communication that
+  // is not done. Whether it was.
   bool schedule_path(Place node, Place start) {
     if (f_.compute_before[start] > computes_done_) return false;
     std::vector<Place> path;

@@ -13,8 +13,8 @@
 //   many               search_order.h: the same under many settings, and near the best of them
 //   proof              analysis/order.h: the order keeps all that must be kept
 //
-// `like inductor` (inductor_order.h) is another order of the same problem: PyTorch's, whatever the clock says of it, to compare
-// with and to reproduce. It has knobs of its own in place of budget, rules and effort.
+// `like_inductor` (inductor_order.h) is another order of the same problem: PyTorch's, whatever the clock says of it,
+// to compare with and to reproduce. It has knobs of its own in place of budget, rules and effort.
 //
 // Else the result is never slower than its input and, where the input is within the budget, never above it. Ranks that run
 // the same program get the same order, so launches pair up, where groups of one name have as many members and least as
