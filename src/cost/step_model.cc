@@ -38,8 +38,7 @@ PlaceLists without_repetition(const PlaceLists& lists, std::size_t items) {
 class ModelBuilder {
  public:
   ModelBuilder(const Graph& graph, const Cluster& cluster, const MeasuredCosts* measured)
-      : graph_(graph),
-        context_(*graph.context),
+      : context_(*graph.context),
         body_(graph.step()),
         extents_(graph),
         pricer_(graph, cluster, extents_),
@@ -191,14 +190,15 @@ class ModelBuilder {
   using Storages = std::vector<std::uint32_t>;
 
   void find_storages() {
-    roots_.begins.assign(1, 0);
+    model_.shown.begins.assign(1, 0);
     PlaceLists touched{.begins = {0}, .items = {}};
     for (Place place = 0; place < body_.order.size(); ++place) {
       find_roots(place);
-      for (const Place input : model_.inputs[place]) append(touched, roots_[input]);
-      append(touched, roots_[place]);
+      for (const Place input : model_.inputs[place]) append(touched, model_.shown[input]);
+      append(touched, model_.shown[place]);
       if (model_.kinds[place] == StepKind::kWait && model_.cluster.hold_inputs != 0)
-        for (const Place operand : model_.inputs[model_.launches[place]]) append(touched, roots_[operand]);
+        for (const Place operand : model_.inputs[model_.launches[place]])
+          append(touched, model_.shown[operand]);
       touched.begins.push_back(static_cast<std::uint32_t>(touched.items.size()));
     }
     model_.storages = without_repetition(touched, model_.storage_bytes.size());
@@ -220,15 +220,16 @@ class ModelBuilder {
   void find_roots(Place place) {
     const NodeId id = body_.order[place];
     if (const std::optional<Place> shown = shown_place(place)) {
-      const Storages roots(roots_[*shown].begin(), roots_[*shown].end());
-      append(roots_, roots);
+      const Storages roots(model_.shown[*shown].begin(), model_.shown[*shown].end());
+      append(model_.shown, roots);
     } else if (const auto element = computed_element(id)) {
-      const Storages roots(roots_[place_of(element->tuple)].begin(), roots_[place_of(element->tuple)].end());
+      const std::span<const Place> of_tuple = model_.shown[place_of(element->tuple)];
+      const Storages roots(of_tuple.begin(), of_tuple.end());
       append_element(roots, *element);
     } else if (node(id).kind != NodeKind::kOutput) {
       make_storages(place);
     }
-    roots_.begins.push_back(static_cast<std::uint32_t>(roots_.items.size()));
+    model_.shown.begins.push_back(static_cast<std::uint32_t>(model_.shown.items.size()));
   }
 
   std::optional<Place> shown_place(Place place) {
@@ -238,7 +239,7 @@ class ModelBuilder {
     if (model_.kinds[place] != StepKind::kView || computed_element(id)) return std::nullopt;
     // A view whose schema does not say of what.
     for (const Place input : model_.inputs[place])
-      if (roots_.begins[input] != roots_.begins[input + 1]) return input;
+      if (model_.shown.begins[input] != model_.shown.begins[input + 1]) return input;
     return std::nullopt;
   }
 
@@ -250,22 +251,22 @@ class ModelBuilder {
   // Of a computed tuple, whose tensors have a storage each.
   void append_element(const Storages& roots, const TupleElement& element) {
     const TypeId tuple = node(element.tuple).type;
-    if (!tuple) return append(roots_, roots);
+    if (!tuple) return append(model_.shown, roots);
     std::size_t position = 0;
     const auto& elements = context_.types[tuple].elements;
     for (std::int64_t i = 0; i < element.index && i < static_cast<std::int64_t>(elements.size()); ++i)
       position += pricer_.tensors_of(elements[static_cast<std::size_t>(i)]).size();
-    if (element.index >= static_cast<std::int64_t>(elements.size())) return append(roots_, roots);
+    if (element.index >= static_cast<std::int64_t>(elements.size())) return append(model_.shown, roots);
     const std::size_t count = pricer_.tensors_of(elements[static_cast<std::size_t>(element.index)]).size();
     for (std::size_t i = position; i < std::min(position + count, roots.size()); ++i)
-      roots_.items.push_back(roots[i]);
+      model_.shown.items.push_back(roots[i]);
   }
 
   void make_storages(Place place) {
     const Node& made = node(body_.order[place]);
     const bool is_input = made.kind != NodeKind::kCall;
     for (const PricedTensor& tensor : pricer_.tensors_of(made.type)) {
-      roots_.items.push_back(static_cast<std::uint32_t>(model_.storage_bytes.size()));
+      model_.shown.items.push_back(static_cast<std::uint32_t>(model_.storage_bytes.size()));
       const std::int64_t bytes = tensor.on_host ? 0 : tensor.stored;
       model_.storage_bytes.push_back(bytes);
       model_.storage_homes.push_back(place);
@@ -274,7 +275,6 @@ class ModelBuilder {
     }
   }
 
-  const Graph& graph_;
   const Context& context_;
   const Body& body_;
   Extents extents_;
@@ -283,7 +283,6 @@ class ModelBuilder {
   OrderFacts facts_;
   IdVector<NodeId, std::uint32_t> places_;
   std::vector<Arg> group_args_;
-  PlaceLists roots_;  // by place: the storages that its value shows
   StepModel model_;
 };
 

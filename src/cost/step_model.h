@@ -111,6 +111,7 @@ struct StepModel {
   std::vector<std::int64_t> storage_bytes;
   std::vector<Place> storage_homes;  // the node that makes it
   std::vector<StorageLife> storage_lives;
+  PlaceLists shown;                          // by place: the storages that its value shows, a tensor each
   PlaceLists storages;                       // by place: the storages that it makes or touches, each once
   std::vector<std::uint32_t> storage_users;  // how many places do
   std::int64_t input_bytes = 0;

@@ -1,6 +1,7 @@
 // What decides whether backward keeps a call's value or computes it again, by the call's target: PyTorch's
 // partitioner and torchtitan's memory policies each have lists of ops. They are neither a family nor a cost: a
-// grouped product is in none of them, `squeeze` is both a view and pointwise, `transpose` is no view.
+// grouped product is in none of them, `squeeze` is both a view and pointwise, `transpose` is no view. Beside them,
+// what PyTorch's overlap scheduler asks of a target.
 //
 //   aten.mm.default          compute-intensive, saved by torchtitan's policies
 //   aten.silu.default        recomputable, fusible
@@ -31,6 +32,8 @@ enum MemoryTrait : unsigned {
   kIsAlternated = 128,       // torchtitan: policy `eager` computes each second one of a layer again
   kSendsToHost = 256,        // begins a copy to the host
   kLoadsFromHost = 512,      // begins one back
+  kCountsFlops = 1024,       // PyTorch: its flop counter has a formula; to its overlap scheduler, compute
+  kIsPointwise = 2048,       // PyTorch: tagged so
 };
 
 unsigned memory_traits_of(std::string_view target);

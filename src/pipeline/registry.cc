@@ -183,7 +183,25 @@ void settle_bucket_options(Options& options) {
   read_bucket_options(options);
 }
 
+// Another scheduler, with knobs of its own in place of ours.
+ScheduleOptions read_likeness(const Options& options) {
+  for (const char* name : {"memory", "order", "recompute", "effort"})
+    if (options.is_given(name))
+      throw UsageError(
+          fmt::format("option '{}': like=inductor has no such choice\n  expected its own knobs, as in "
+                      "knobs=[max_memory_increase_gb=2,max_in_flight_gb=5]",
+                      name));
+  ScheduleOptions read{.cluster = read_cluster(options), .measured = read_costs(options)};
+  if (is_chosen(options, "unpriced", "free")) read.unpriced = Unpriced::kFree;
+  read.like_inductor = options.has("knobs") ? read_inductor_knobs(options.list("knobs")) : InductorKnobs();
+  return read;
+}
+
 ScheduleOptions read_schedule_options(const Options& options) {
+  if (options.has("like")) return read_likeness(options);
+  if (options.has("knobs"))
+    throw UsageError(
+        "option 'knobs': they are those of another scheduler\n  expected like=inductor beside them");
   return {.cluster = read_cluster(options),
           .measured = read_costs(options),
           .memory = parse_memory_budget(options.text("memory")),
@@ -234,6 +252,15 @@ void settle_choose_chunks_options(Options& options) {
 
 void settle_schedule_options(Options& options) {
   read_schedule_options(options);
+  if (!options.has("like")) return;
+  Options meant;  // without what is left to our fallbacks: the graph records what counts
+  for (const auto& [name, value] : options.values())
+    if (options.is_given(name)) {
+      meant.set(name, value);
+    } else if (name == "cluster") {
+      meant.set_fallback(name, value);
+    }
+  options = std::move(meant);
 }
 
 PassResult run_concretize(const Graph& graph, const Options&) {
@@ -411,6 +438,16 @@ const OptionSpec kRecompute{"recompute",
                             "recomputation stays behind the loss, or goes where it fits",
                             {"behind-forward", "free"}};
 const OptionSpec kEffort{"effort", OptionKind::kChoice, "fast", "how many orders to try", {"fast", "best"}};
+const OptionSpec kLike{
+    .name = "like",
+    .kind = OptionKind::kChoice,
+    .help = "the order that another scheduler gives: that of PyTorch's overlap scheduler, buckets apart",
+    .choices = {"inductor"},
+    .is_optional = true};
+const OptionSpec kKnobs{.name = "knobs",
+                        .kind = OptionKind::kList,
+                        .help = "with like=inductor: its knobs by their names there (max_in_flight_gb=2)",
+                        .is_optional = true};
 const OptionSpec kCluster{"cluster", OptionKind::kText, "h100",
                           "the machine: a built-in shape or a file, and changes to it (h100+nic=400e9)"};
 const OptionSpec kCosts{
@@ -564,7 +601,7 @@ std::vector<PassInfo> make_passes() {
        .settle = settle_choose_chunks_options},
       {.name = "schedule",
        .summary = "reorder the step so that it is predicted to take least, within a budget of memory",
-       .options = {kMemory, kOrder, kRecompute, kEffort, kCluster, kCosts, kUnpriced},
+       .options = {kMemory, kOrder, kRecompute, kEffort, kCluster, kCosts, kUnpriced, kLike, kKnobs},
        .run = run_schedule,
        .settle = settle_schedule_options},
       {.name = "tag-regional",

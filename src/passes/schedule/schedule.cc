@@ -10,6 +10,7 @@
 #include "passes/coordinates.h"
 #include "passes/overlap_ep/overlap_ep_movement.h"
 #include "passes/record.h"
+#include "passes/schedule/inductor_order.h"
 #include "passes/schedule/search_order.h"
 
 namespace epweave {
@@ -88,7 +89,12 @@ std::string_view reason_of(StepKind kind) {
   }
 }
 
-std::size_t record_moves(const Graph& before, const StepModel& model, Graph& after) {
+std::string_view reason_of_likeness(StepKind) {
+  return "where PyTorch's overlap scheduler has it";
+}
+
+std::size_t record_moves(const Graph& before, const StepModel& model, Graph& after,
+                         std::string_view (*reason_of_kind)(StepKind)) {
   const std::vector<NodeId> moved = find_moved(before.step(), after.step().order);
   IdVector<NodeId, Place> places(before.step().nodes.size());
   for (Place i = 0; i < model.size(); ++i) places[model.nodes[i]] = i;
@@ -96,8 +102,40 @@ std::size_t record_moves(const Graph& before, const StepModel& model, Graph& aft
   Body& step = after.step();
   for (const NodeId id : moved)
     record_moved(*after.context, step.nodes[id],
-                 Provenance{.pass = pass, .reason = after.intern(reason_of(model.kinds[places[id]]))});
+                 Provenance{.pass = pass, .reason = after.intern(reason_of_kind(model.kinds[places[id]]))});
   return moved.size();
+}
+
+bool has_wait(const StepModel& model) {
+  return std::ranges::find(model.kinds, StepKind::kWait) != model.kinds.end();
+}
+
+PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOptions& options) {
+  Graph graph = given_graph;
+  hoist_rank_nodes(graph);
+  const DecisionModel decision = model_decision(graph, options.prices());
+  const StepModel& model = decision.step;
+  PassResult pass{given_graph};
+  if (!has_wait(model)) {
+    pass.notes.push_back("like=inductor: nothing is waited for, so it stays");
+    return pass;
+  }
+  const ScheduleRules rules{.launches = LaunchOrder::kFree, .recompute = RecomputeOrder::kFree};
+  const ScheduleProblem problem = make_schedule_problem(graph, model, rules);
+  const InductorOrder found = order_like_inductor(graph, model, problem, *options.like_inductor);
+  const Predicted given = predict(model, given_order(model)), result = predict(model, found.order);
+  pass.graph = graph;
+  pass.graph.step().order = nodes_of(model, found.order);
+  prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), rules);
+  const std::size_t moved = record_moves(graph, model, pass.graph, reason_of_likeness);
+  pass.notes.push_back(fmt::format("predicted: {} -> {}; {} of {} nodes moved, like=inductor",
+                                   describe(given), describe(result), moved, model.size()));
+  pass.notes.push_back(fmt::format(
+      "predicted by its own arithmetic: {} of {} collectives exposed, {:.2f} of {:.2f} ms; peak {} -> {}",
+      found.exposed, found.collectives, found.exposed_ms, found.collective_ms, print_gib(found.given_peak),
+      print_gib(found.peak)));
+  pass.notes.push_back(describe_assumptions(decision, options.prices()));
+  return pass;
 }
 
 }  // namespace
@@ -116,6 +154,7 @@ Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& opt
 }
 
 PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
+  if (options.like_inductor) return schedule_like_inductor(given_graph, options);
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
   const DecisionModel decision = model_decision(graph, options.prices());
@@ -133,7 +172,7 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
     pass.graph = graph;
     pass.graph.step().order = nodes_of(model, found.order);
     prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), options.rules);
-    const std::size_t moved = record_moves(graph, model, pass.graph);
+    const std::size_t moved = record_moves(graph, model, pass.graph, reason_of);
     pass.notes.push_back(fmt::format(
         "predicted: {} -> {}, within {}; {} of {} nodes moved; best of {} orders", describe(given),
         describe(result), print_gib(budget), moved, model.size(), found.schedules));

@@ -13,7 +13,10 @@
 //   many               search_order.h: the same under many settings, and near the best of them
 //   proof              analysis/order.h: the order keeps all that must be kept
 //
-// The result is never slower than its input and, where the input is within the budget, never above it. Ranks that run
+// `like_inductor` (inductor_order.h) is another order of the same problem: PyTorch's, whatever the clock says of it,
+// to compare with and to reproduce. It has knobs of its own in place of budget, rules and effort.
+//
+// Else the result is never slower than its input and, where the input is within the budget, never above it. Ranks that run
 // the same program get the same order, so launches pair up, where groups of one name have as many members and least as
 // many on a node; the members of a group may lie unevenly.
 //
@@ -28,9 +31,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "passes/pass.h"
 #include "passes/schedule/decision.h"
+#include "passes/schedule/inductor_knobs.h"
 #include "passes/schedule/schedule_problem.h"
 
 namespace epweave {
@@ -44,6 +49,7 @@ struct ScheduleOptions {
   ScheduleRules rules;
   Effort effort = Effort::kFast;
   Unpriced unpriced = Unpriced::kDecline;
+  std::optional<InductorKnobs> like_inductor;  // then memory, rules and effort mean nothing
 
   PriceOptions prices() const { return {cluster, measured, memory, unpriced}; }
 };
