@@ -489,8 +489,8 @@ class Writer {
     result_.entering.emplace_back(context_.text(value.name));
   }
 
-  // A symbol that the step reads off an input that is gone is read off the first one that mentions it, if that has it as
-  // an extent.
+  // A symbol that the step reads off an input that is gone is read off the first one that mentions it, if that has it
+  // as an extent.
   void bind_extents() {
     IdSet<StringId> known;
     TypeSymbols types(context_);

@@ -57,9 +57,9 @@ class Bisect {
   struct Interrupted {};
 
   int search() {
-    OutputFolder folder(options_.folder, "bisect writes the graphs before and after the pass there");
     graphs_.push_back(read_sound_input(options_.input, nullptr, Soundness::kStructure));
     run_passes();
+    OutputFolder folder(options_.folder, "bisect writes the graphs before and after the pass there");
     statuses_.resize(graphs_.size());
     catch_interrupts();
     if (test(0) != 0)
@@ -119,7 +119,7 @@ class Bisect {
     return k;
   }
 
-  // Keeps: exit 0 at good_, neither 0 nor 125 at bad_. Between, the graph nearest to the middle of which the command can
+  // Keeps: exit 0 at good_, neither 0 nor 125 at bad_. Asks the graph nearest to the middle of which the command can
   // tell, the earlier one of two.
   void halve(std::size_t last) {
     bad_ = last;

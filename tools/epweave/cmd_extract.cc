@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -35,7 +37,8 @@ std::string modules_text(const std::vector<std::string>& modules) {
 }  // namespace
 
 int extract(const ExtractCommand& command, Console& console) {
-  if (command.modules.empty()) throw UsageError("give the module to extract: --module layers.3.moe");
+  if (command.modules.empty() || std::ranges::find(command.modules, "") != command.modules.end())
+    throw UsageError("give the module to extract: --module layers.3.moe");
   if (console.json() && command.output.path == "-")
     throw UsageError("--json and the graph cannot both go to standard output: give -o FILE");
   check_output(command.output);

@@ -47,9 +47,9 @@ class Children {
     for (Child& child : children_) {
       if (!child.is_running) continue;
       int status = 0;
-      if (::waitpid(child.process, &status, WNOHANG) != 0) {
+      if (const pid_t ended = ::waitpid(child.process, &status, WNOHANG); ended != 0) {
         child.is_running = false;
-        child.status = WIFEXITED(status) ? WEXITSTATUS(status) : kNoExit;
+        child.status = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : kNoExit;
       } else if (is_interrupted() || is_late(child)) {
         end(child);
       }
@@ -113,6 +113,7 @@ std::string extension_of_path(const std::string& path) {
 }
 
 GraphCommand::GraphCommand(GraphCommandOptions options) : options_(std::move(options)) {
+  ::signal(SIGCHLD, SIG_DFL);  // a parent may have it ignored, and then no exit status comes
   const char* root = std::getenv("TMPDIR");
   folder_ = fmt::format("{}/epweave-XXXXXX", root != nullptr && *root != '\0' ? root : "/tmp");
   if (::mkdtemp(folder_.data()) == nullptr)
@@ -196,6 +197,7 @@ std::optional<std::size_t> GraphCommand::find_first(std::size_t lanes) const {
     while (first < end && !children.runs(first)) ++first;
     return first == end;
   });
+  if (is_interrupted()) return std::nullopt;  // those before may have been ended by it
   return end < lanes ? std::optional(end) : std::nullopt;
 }
 
