@@ -34,9 +34,8 @@ class RootSelection {
     sort_out_patterns();
     if (!found_.empty()) return std::move(result_);
     if (module_paths().empty())
-      throw PassError(
-          "chunk.no-modules", "no call of the graph says which module it belongs to", {},
-          std::string(kNameModules));
+      throw PassError("chunk.no-modules", "no call of the graph says which module it belongs to", {},
+                      std::string(kNameModules));
     if (result_.unused_patterns.empty()) fail_unmatched();
     if (options_.require_exchange) fail_without_exchange();
     collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
