@@ -759,6 +759,22 @@ class ReduceTest(CommandLineTest):
         self.assertEqual(again["nodes_after"], report["nodes_after"])
         self.assertLess(again["runs"], report["runs"])
 
+    def test_candidates_tried_at_once_give_the_same_graph(self):
+        # Runs end in another order than they began: the later ones are faster.
+        slow = "sleep 0.0$(($(stat -c %s {}) / 20000 % 7)); " + self.KEEPS[-1]
+        reports = []
+        for jobs in ("1", "4"):
+            reports.append(json.loads(self.output_of("reduce", DSV3, "-o", f"{jobs}.txt", "-j", jobs, "--json", "-q",
+                                                     "--", "sh", "-c", slow)))
+        one, four = ((self.folder / f"{jobs}.txt").read_text() for jobs in ("1", "4"))
+        self.assertEqual(one, four)
+        self.assertEqual(reports[0]["runs"], reports[1]["runs"])
+
+    def test_candidates_tried_at_once_do_not_meet(self):
+        script = 'echo "$1" > "$1.out" && sleep 0.02 && [ "$(cat "$1.out")" = "$1" ] && [ "$(ls "$(dirname "$1")" | wc -l)" = 2 ]'
+        self.output_of("reduce", "small.txt", "-o", "out.txt", "-j", "3", "-q", "--", "sh", "-c", script, "sh", "{}")
+        self.assertEqual(self.nodes("out.txt"), 1)
+
     def test_reduce_refuses_what_it_could_spoil(self):
         self.write("other.txt", SMALL)
         self.assert_fails(2, "the output is the input: reduce never changes its input",
@@ -792,6 +808,126 @@ class ReduceTest(CommandLineTest):
         result = self.run_tool("reduce", "small.txt", "-o", "out.txt", "--timeout", "0.05", "--", "sh", "-c", script)
         self.assertEqual(result.returncode, 0)
         self.assertEqual(self.nodes("out.txt"), 5)
+
+
+class BisectTest(CommandLineTest):
+    """The command looks at the log of passes: what each graph is, it says."""
+    PIPELINE = "dce,canonicalize,dedup-unshard,bucket,dce"
+
+    def bisect(self, script, *arguments, pipeline=PIPELINE):
+        return self.run_tool("bisect", "small.txt", "-p", pipeline, "-o", "found", *arguments, "--", "sh", "-c",
+                             f"passes() {{ {EPWEAVE} stats \"$1\" --json | grep -c nodes_before; }}; {script}", "sh")
+
+    def test_the_first_pass_after_which_a_command_fails(self):
+        for first in range(1, 6):
+            result = self.bisect(f'[ "$(passes "$1")" -lt {first} ] || exit 3', "--json", "-q")
+            report = json.loads(result.stdout)
+            self.assertEqual((result.returncode, report["found"], [row["position"] for row in report["passes"]]),
+                             (0, True, [first]), result.stderr)
+            self.assertEqual(report["passes"][0]["name"], self.PIPELINE.split(",")[first - 1])
+            self.assertLessEqual(report["runs"], 5)
+            self.assertEqual({row["exit"] for row in report["tests"]}, {0, 3})
+            passes = [len(json.loads(self.output_of("stats", report[side]["file"], "--json"))["passes"])
+                      for side in ("before", "after")]
+            self.assertEqual(passes, [first - 1, first])
+            self.output_of("rewrite", "--reproducer", "found/before.epw", "-o", "again.epw", "--verify", "off", "-q")
+            again, after = (re.sub(rb"(?m)^pass .*\n", b"", self.output_of("print", name, "--full"))
+                            for name in ("again.epw", "found/after.epw"))
+            self.assertEqual(again, after)
+            shutil.rmtree(self.folder / "found")
+
+    def test_the_result_is_an_input_of_reduce(self):
+        self.assertEqual(self.run_tool("bisect", DSV3, "-p", "canonicalize,chunk,dce", "-o", "found", "--", "sh", "-c",
+                                       f"! {EPWEAVE} stats {{}} | grep -q '2 parts'").returncode, 0)
+        path = os.pathsep.join((str(pathlib.Path(EPWEAVE).parent), os.environ["PATH"]))
+        self.assertEqual(subprocess.run(["sh", "found/fails.sh", "found/before.epw"], cwd=self.folder, check=False,
+                                        env=os.environ | {"PATH": path}).returncode, 0)
+        self.assertEqual(subprocess.run(["sh", "found/fails.sh", "found/after.epw"], cwd=self.folder, check=False,
+                                        env=os.environ | {"PATH": path}).returncode, 1)
+
+    def test_what_the_command_cannot_tell(self):
+        skips = 'n=$(passes "$1"); [ $n = 0 ] && exit 0; [ $n = 2 ] || [ $n = 3 ] && exit 125; [ $n -lt 4 ]'
+        result = self.bisect(skips, "--json", "-q")
+        report = json.loads(result.stdout)
+        self.assertEqual((result.returncode, report["found"], [row["position"] for row in report["passes"]]),
+                         (1, False, [2, 3, 4]))
+        self.assertEqual([row["exit"] for row in report["tests"]], [0, 0, 125, 125, 1, 1][:len(report["tests"])])
+        result = self.bisect('[ "$(passes "$1")" = 0 ] || exit 125')
+        self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
+                         (1, b"", "the input: the command exits 0, and 125 after all later passes: it cannot tell\n"))
+
+    def test_a_crash_is_a_failure(self):
+        report = json.loads(self.bisect('[ "$(passes "$1")" -lt 2 ] || kill -SEGV $$', "--json", "-q").stdout)
+        self.assertEqual([row["position"] for row in report["passes"]], [2])
+
+    def test_nothing_to_find(self):
+        result = self.bisect("exit 0")
+        self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
+                         (1, b"", "the command exits 0 after all 5 passes: none to find\n"))
+        self.assertEqual(self.files(), ["small.txt"])
+        self.assert_fails(2, "the command exits 1 on small.txt already: no pass to look for (-v shows what it says)",
+                          "bisect", "-p", "dce", "-o", "found", "small.txt", "false")
+        self.assert_fails(2, "the command exits 127: a command in it was not found or cannot be executed (-v shows what "
+                          "it says)", "bisect", "-p", "dce", "-o", "found", "small.txt", "env", "no-such-program")
+
+    def test_a_pass_that_declines_ends_the_pipeline(self):
+        result = self.bisect("exit 0", pipeline="dce,chunk{roots=layers.9}")
+        self.assertEqual(result.returncode, 4)
+        self.assertIn("the command exits 0 on all graphs before the pass that fails itself", result.stderr.decode())
+        result = self.bisect('[ "$(passes "$1")" -lt 1 ]', "-q", pipeline="dce,chunk{roots=layers.9}")
+        self.assertEqual(result.returncode, 0)
+        self.assertTrue(result.stdout.decode().startswith("pass 1 of 2: dce\n"))
+
+    def test_what_it_needs(self):
+        self.assert_fails(2, "give the command behind --: epweave bisect G -p PIPELINE -o DIR -- CMD {}",
+                          "bisect", "small.txt", "-p", "dce", "-o", "found")
+        self.assert_fails(2, "give a folder for the graphs before and after the pass: -o DIR",
+                          "bisect", "-p", "dce", "small.txt", "true")
+        self.assert_fails(2, "give one of -p PIPELINE and --preset PRESET; `epweave passes` lists both",
+                          "bisect", "-o", "found", "small.txt", "true")
+
+
+class SeveralGraphsTest(CommandLineTest):
+    def test_stats_has_a_column_for_each(self):
+        self.write("other.txt", self.small(("  %dead = aten.neg.default(%x) : f32[4, 4] @layers.1\n", "")))
+        reports = json.loads(self.output_of("stats", "small.txt", "other.txt", "--json"))["graphs"]
+        alone = [json.loads(self.output_of("stats", name, "--json")) for name in ("small.txt", "other.txt")]
+        for report in alone:
+            del report["schema"]
+        self.assertEqual(reports, alone)
+        table = self.output_of("stats", "small.txt", "other.txt").decode()
+        self.assertTrue(table.startswith("1  small.txt\n2  other.txt\n\n"), table)
+        rows = {re.split(r"  +", line)[0]: re.split(r"  +", line)[1:] for line in table.split("\n")[4:-1]}
+        self.assertEqual((rows["nodes"], rows["calls"], rows["flops"]), (["5", "4"], ["3", "2"], ["128 flop"] * 2))
+
+    def test_overlap_has_a_row_for_each(self):
+        self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "out.epw", "-q")
+        reports = json.loads(self.output_of("overlap", DSV3, "out.epw", "--json"))["graphs"]
+        for name, report in zip((DSV3, "out.epw"), reports):
+            alone = json.loads(self.output_of("overlap", name, "--json"))
+            del alone["schema"]
+            self.assertEqual(report, alone)
+        table = self.output_of("overlap", "out.epw", DSV3).decode().split("\n")
+        for row, report in zip(table[1:], reversed(reports)):
+            self.assertEqual(row.split(), [str(report[key]) for key in ("exchanges", "exposed", "light", "undivided")] +
+                             [report["file"]])
+        most = max(report["exposed"] + report["undivided"] for report in reports)
+        self.assertEqual(self.run_tool("overlap", DSV3, "out.epw", "--max-exposed", str(most)).returncode, 0)
+        self.assertEqual(self.run_tool("overlap", DSV3, "out.epw", "--max-exposed", str(most - 1)).returncode, 1)
+        self.assert_fails(2, "--before, --trace and --all are for one graph; several get one table, a row for each",
+                          "overlap", "small.txt", "out.epw", "--all")
+
+
+class ExtractTest(CommandLineTest):
+    def test_layers_of_a_real_graph(self):
+        for module, direction in (("layers.3.moe", "both"), ("layers.*.attention", "fwd"), ("layers.2", "bwd")):
+            report = json.loads(self.output_of("extract", DSV3, "--module", module, "--direction", direction,
+                                               "-o", "out.epw", "--json", "-q"))
+            self.assertEqual(self.output_of("verify", "out.epw"), b"")
+            self.assertEqual(len(report["modules"]), 6 if "*" in module else 1)
+            self.assertLess(report["nodes_after"], report["nodes_before"])
+            again = json.loads(self.output_of("extract", "out.epw", "--module", module, "-o", "again.epw", "--json", "-q"))
+            self.assertEqual((again["nodes_after"], again["entering"]), (report["nodes_after"], []))
 
 
 class PresetTest(CommandLineTest):

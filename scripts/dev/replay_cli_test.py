@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the epweave-replay command line: exit codes, messages, reports, what each option does.
 
-The program is $EPWEAVE_REPLAY, else build/release/bin/epweave-replay.
+The program is $EPWEAVE_REPLAY, else build/release/bin/epweave-replay; $EPWEAVE or the one beside it makes some of its inputs.
 """
 import errno
 import json
@@ -15,6 +15,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REPLAY = os.environ.get("EPWEAVE_REPLAY") or str(ROOT / "build/release/bin/epweave-replay")
+EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
 LARGE = ROOT / "testdata/graphs/dsv3_671b_ep64.1b_remat.epw.gz"
 
 def read_safetensors(path):
@@ -268,6 +269,57 @@ graph
         again = self.run_tool("run", "small.txt", "--seed", "9", "--inputs", "saved.safetensors")
         self.assertEqual(again.stdout, result.stdout)
         self.assertEqual(self.run_tool("check", "small.txt", "small.txt", "--inputs", "in.safetensors").returncode, 0)
+
+    def test_an_extract_computes_what_the_step_computes(self):
+        golden = (ROOT / "testdata/extract/module.test").read_text()
+        step = self.write("step.txt", golden.split("=== input.txt ===\n")[1].split("=== stdout ===\n")[0])
+        for module in ("layers.1.moe", "layers.0", "layers.*.moe"):
+            for direction in ("fwd", "bwd", "both"):
+                made = subprocess.run([EPWEAVE, "extract", step, "--module", module, "--direction", direction, "-o", "part.txt",
+                                       "--json", "-q"], cwd=self.folder, capture_output=True, check=True)
+                self.check_part(json.loads(made.stdout), (module, direction))
+
+    def check_part(self, report, case):
+        """The whole step returns what goes into the part and what comes out of it, too."""
+        names = report["entering"] + report["leaving"]
+        text = (self.folder / "step.txt").read_text()
+        text = text.replace("\n\ngraph\n", "".join(f"\noutput other fqn={name}" for name in names) + "\n\ngraph\n")
+        self.write("whole.txt", text.replace("%gw1])", "".join(f"%{name}, " for name in ["gw1", *names])[:-2] + "])"))
+        result = self.run_tool("run", "whole.txt", "--save-inputs", "in.safetensors", "--outputs", "whole.safetensors")
+        self.assertEqual(result.returncode, 0, (case, result.stderr))
+        whole = read_safetensors(self.folder / "whole.safetensors")
+        values = read_safetensors(self.folder / "in.safetensors") | {
+            name.replace("/other/", "/"): tensor for name, tensor in whole.items() if "/other/" in name}
+        wanted = re.findall(r"(?m)= placeholder .* (?:fqn|which)=(\S+)", (self.folder / "part.txt").read_text())
+        (self.folder / "in.safetensors").write_bytes(safetensors_of(
+            {name: tensor[1:] for name, tensor in values.items() if name.split("/", 1)[1] in wanted}))
+        result = self.run_tool("run", "part.txt", "--inputs", "in.safetensors", "--outputs", "part.safetensors", "--seed", "7")
+        self.assertEqual(result.returncode, 0, (case, result.stderr))
+        part = read_safetensors(self.folder / "part.safetensors")
+        self.assertEqual(part, {name: whole[name] for name in part}, case)
+        self.assertEqual(len([name for name in part if "/other/" in name]), 2 * len(report["leaving"]), case)
+
+    def test_inputs_of_a_part_of_a_step(self):
+        """Without the embedding and the tokens: the size of the tokens, and their number, are all that is asked of them."""
+        sized = ("epweave text 1\ninfo world_size = 1\nsymbol u0 hint=6 backed\n\ngraph\n"
+                 "  %tokens = placeholder : i64[u0] role=user which=tokens\n"
+                 "  %n = aten.sym_size.int(%tokens, 0) : SymInt(u0)\n"
+                 "  %o = aten.ones.default([%n], dtype=f32) : f32[u0]\n  output([%o])\n")
+        result = self.run_tool("run", self.write("sized.txt", sized))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.write("read.txt", sized.replace("output([%o])", "%t = aten.mul.Tensor(%tokens, 2) : i64[u0]\n  output([%t])"))
+        self.assertIn("no parameter's name tells the vocabulary", self.fails(3, "run", "read.txt"))
+        starts = ("epweave text 1\ninfo world_size = 1\n\ngraph\n"
+                  "  %p = placeholder : i32[600] role=user which=kwargs.positions\n"
+                  "  %s = placeholder : i32[4] role=user which=attention_masks._closure_1\n  output([%p, %s])\n")
+        result = self.run_tool("run", self.write("starts.txt", starts), "--save-inputs", "in.safetensors", "--recipe",
+                               self.write("recipe.json", '{"document": 256}'))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        data = (self.folder / "in.safetensors").read_bytes()
+        self.assertIn(struct.pack("<4i", 0, 256, 512, 600), data)
+        self.write("starts.txt", starts.replace("i32[600] role=user which=kwargs.positions", "f32[600] role=user which=x"))
+        self.assertIn("the graph has no input `tokens`, nor another that has a number for each token",
+                      self.fails(3, "run", "starts.txt"))
 
     def test_input_files_that_do_not_fit_are_refused(self):
         (self.folder / "in.safetensors").write_bytes(safetensors_of({"y": ([4, 4], [0.0] * 16)}))

@@ -4,18 +4,15 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "analysis/eager_chunks.h"
-#include "base/nearest_name.h"
+#include "analysis/module_names.h"
 #include "ir/walk.h"
 
 namespace epweave {
 namespace {
 
 constexpr std::string_view kAllToAll = "_c10d_functional.all_to_all_single.default";
-constexpr std::string_view kCheckPattern =
-    "check the pattern (components separated by dots, * is one component)";
 constexpr std::string_view kDenseModel =
     "a dense model, or one traced without expert parallelism, has no token exchange to hide; dense=true "
     "divides "
@@ -37,10 +34,8 @@ class RootSelection {
     sort_out_patterns();
     if (!found_.empty()) return std::move(result_);
     if (module_paths().empty())
-      throw PassError(
-          "chunk.no-modules", "no call of the graph says which module it belongs to", {},
-          "trace with epweave.trace, or call epweave.annotate(graph_module) before epweave.export; "
-          "`epweave doctor G` says what else is missing");
+      throw PassError("chunk.no-modules", "no call of the graph says which module it belongs to", {},
+                      std::string(kNameModules));
     if (result_.unused_patterns.empty()) fail_unmatched();
     if (options_.require_exchange) fail_without_exchange();
     collect([](const Node& node) { return node.ep.ep || node.ep.token_exchange; });
@@ -118,32 +113,14 @@ class RootSelection {
       if (matches) {
         result_.unused_patterns.push_back(pattern);
       } else {
-        result_.unmatched_patterns.push_back({pattern, nearest_path(pattern)});
+        result_.unmatched_patterns.push_back({pattern, nearest_module(pattern, module_paths())});
       }
     }
   }
 
-  // Of the calls, each once.
   const std::vector<std::string_view>& module_paths() {
-    if (!paths_.empty()) return paths_;
-    IdSet<StringId> seen;
-    for (NodeId id : step_.order) {
-      const Node& node = step_.nodes[id];
-      if (node.kind == NodeKind::kCall && node.module && seen.insert(node.module))
-        paths_.push_back(graph_.text(node.module));
-    }
+    if (paths_.empty()) paths_ = list_module_paths(graph_);
     return paths_;
-  }
-
-  // The path of a module, or of one that contains it, with numbers as "*".
-  std::string nearest_path(std::string_view pattern) {
-    std::set<std::string> generic;
-    for (std::string_view path : module_paths())
-      for (std::size_t end = 0; end != path.npos;) {
-        end = path.find('.', end == 0 ? 0 : end + 1);
-        generic.insert(generic_module(path.substr(0, end)));
-      }
-    return std::string(nearest_name(pattern, {generic.begin(), generic.end()}));
   }
 
   std::string describe_unmatched(std::string_view before) const {
@@ -207,9 +184,7 @@ void require_unchunked(const Graph& graph, const ChunkRoots& roots, ModuleMatche
 }
 
 std::string print_unmatched(const UnmatchedPattern& unmatched) {
-  std::string text = fmt::format("no module matches '{}'", unmatched.pattern);
-  if (!unmatched.nearest.empty()) text += fmt::format(", did you mean '{}'?", unmatched.nearest);
-  return text;
+  return describe_no_module(unmatched.pattern, unmatched.nearest);
 }
 
 }  // namespace epweave

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 
 #include "analysis/verify.h"
 #include "ops/op.h"
@@ -32,6 +34,22 @@ void drop_dead_calls(Graph& graph) {
   step.order = std::move(kept);
 }
 
+// Things in a row, those from `begin` to before `end`.
+struct Run {
+  std::size_t begin = 0, end = 0;
+};
+
+template <class Item>
+std::vector<Item> items_of(const std::vector<Item>& items, Run run) {
+  return {items.begin() + static_cast<std::ptrdiff_t>(run.begin),
+          items.begin() + static_cast<std::ptrdiff_t>(run.end)};
+}
+template <class Item>
+void erase_run(std::vector<Item>& items, Run run) {
+  items.erase(items.begin() + static_cast<std::ptrdiff_t>(run.begin),
+              items.begin() + static_cast<std::ptrdiff_t>(run.end));
+}
+
 // The values that the step returns, or none where it returns one value that is not a list.
 std::vector<Arg> results_of(const Graph& graph) {
   const Body& step = graph.step();
@@ -42,22 +60,15 @@ std::vector<Arg> results_of(const Graph& graph) {
   return {items.begin(), items.end()};
 }
 
-void drop_outputs(Graph& graph, const std::vector<std::size_t>& gone) {
+void drop_outputs(Graph& graph, Run gone) {
   Context& context = *graph.context;
-  const std::vector<Arg> results = results_of(graph);
-  std::vector<std::uint8_t> is_gone(results.size());
-  for (std::size_t i : gone) is_gone[i] = 1;
-  std::vector<Arg> kept;
-  std::vector<OutputRole> roles;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    if (is_gone[i] != 0) continue;
-    kept.push_back(results[i]);
-    if (i < graph.outputs.size()) roles.push_back(graph.outputs[i]);
-  }
+  std::vector<Arg> results = results_of(graph);
+  erase_run(results, gone);
+  erase_run(graph.outputs,
+            {std::min(gone.begin, graph.outputs.size()), std::min(gone.end, graph.outputs.size())});
   Node& output = graph.step().nodes[graph.step().order.back()];
-  const Arg list = context.args.add_tree(context.args[output.args][0].kind(), kept);
+  const Arg list = context.args.add_tree(context.args[output.args][0].kind(), results);
   output.args = context.args.add({&list, 1});
-  graph.outputs = std::move(roles);
   drop_dead_calls(graph);
 }
 
@@ -145,11 +156,26 @@ std::vector<NodeId> unused_inputs(const Graph& graph) {
   return unused;
 }
 
-template <class Item>
-void drop_positions(std::vector<Item>& items, const std::vector<std::size_t>& gone) {
-  for (auto at = gone.rbegin(); at != gone.rend(); ++at)
-    items.erase(items.begin() + static_cast<std::ptrdiff_t>(*at));
-}
+// The runs of n things that are tried: all of them, halves, down to single ones, of each size the last ones first.
+class Runs {
+ public:
+  explicit Runs(std::size_t n) : size_(n), end_(n) {}
+
+  bool has_next() const { return size_ > 1 || (size_ == 1 && end_ > 0); }
+  // `n`: how many things there are now; those behind the last run's begin may have gone.
+  Run take(std::size_t n) {
+    if (end_ == 0) {
+      size_ /= 2;
+      end_ = n;
+    }
+    const Run run{end_ > size_ ? end_ - size_ : 0, end_};
+    end_ = run.begin;
+    return run;
+  }
+
+ private:
+  std::size_t size_, end_;
+};
 
 void drop_provenance(Graph& graph) {
   graph.passes.clear();
@@ -197,63 +223,77 @@ class Reducer {
 
  private:
   bool accept(Graph candidate) {
-    if (is_stopped_ || (hooks_.is_stopped && hooks_.is_stopped())) {
-      is_stopped_ = true;
-      return false;
-    }
-    std::vector<Violation> violations;
-    verify_structure(candidate, violations);
-    if (!violations.empty()) return false;
-    ++tries_;
-    if (!hooks_.holds(candidate)) return false;
-    best_ = std::move(candidate);
-    if (hooks_.on_smaller) hooks_.on_smaller(best_);
-    return true;
+    std::vector<Graph> one;
+    if (is_sound(candidate)) one.push_back(std::move(candidate));
+    return accept_first(one).has_value();
   }
 
-  // Tries to leave out runs of the items, from all of them down to single ones, the last ones first.
-  template <class Item, class LeaveOut>  // void(Graph&, const std::vector<Item>&)
-  bool shrink(std::vector<Item> items, const LeaveOut& leave_out) {
+  static bool is_sound(const Graph& candidate) {
+    std::vector<Violation> violations;
+    verify_structure(candidate, violations);
+    return violations.empty();
+  }
+
+  // The first of the candidates that has the property is the best from now on.
+  std::optional<std::size_t> accept_first(std::vector<Graph>& candidates) {
+    if (candidates.empty()) return std::nullopt;
+    if (is_stopped_ || (hooks_.is_stopped && hooks_.is_stopped())) {
+      is_stopped_ = true;
+      return std::nullopt;
+    }
+    const std::optional<std::size_t> found = find_first(candidates);
+    tries_ += found ? *found + 1 : candidates.size();
+    if (!found) return std::nullopt;
+    best_ = std::move(candidates[*found]);
+    if (hooks_.on_smaller) hooks_.on_smaller(best_);
+    return found;
+  }
+
+  std::optional<std::size_t> find_first(const std::vector<Graph>& candidates) const {
+    if (hooks_.find_first) return hooks_.find_first(candidates);
+    const auto found = std::ranges::find_if(candidates, hooks_.holds);
+    if (found == candidates.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - candidates.begin());
+  }
+
+  // Tries to leave out runs of n things; `on_gone` hears which went, by their places then.
+  template <class LeaveOut, class OnGone>  // void(Graph&, Run), void(Run)
+  bool shrink(std::size_t n, const LeaveOut& leave_out, const OnGone& on_gone) {
+    struct Next {
+      Run run;
+      Runs rest;
+    };
     bool changed = false;
-    for (std::size_t size = items.size(); size > 0 && !is_stopped_; size /= 2) {
-      for (std::size_t end = items.size(); end > 0 && !is_stopped_;) {
-        const std::size_t begin = end > size ? end - size : 0;
-        const auto first = items.begin() + static_cast<std::ptrdiff_t>(begin);
-        const auto last = items.begin() + static_cast<std::ptrdiff_t>(end);
+    Runs runs(n);
+    while (n > 0 && runs.has_next() && !is_stopped_) {
+      std::vector<Graph> candidates;
+      std::vector<Next> tried;
+      while (runs.has_next() && candidates.size() < hooks_.width) {
+        const Run run = runs.take(n);
         Graph candidate = best_;
-        leave_out(candidate, std::vector<Item>(first, last));
-        if (accept(std::move(candidate))) {
-          items.erase(first, last);
-          changed = true;
-        }
-        end = begin;
+        leave_out(candidate, run);
+        if (!is_sound(candidate)) continue;
+        candidates.push_back(std::move(candidate));
+        tried.push_back({run, runs});
       }
+      const std::optional<std::size_t> found = accept_first(candidates);
+      if (!found) continue;
+      runs = tried[*found].rest;
+      n -= tried[*found].run.end - tried[*found].run.begin;
+      on_gone(tried[*found].run);
+      changed = true;
     }
     return changed;
   }
-
-  // Positions change with each that goes, so the last go first and the others keep theirs.
-  static std::vector<std::size_t> positions(std::size_t n) {
-    std::vector<std::size_t> list(n);
-    for (std::size_t i = 0; i < n; ++i) list[i] = i;
-    return list;
+  template <class Item, class LeaveOut>  // void(Graph&, const std::vector<Item>&)
+  bool shrink(std::vector<Item> items, const LeaveOut& leave_out) {
+    return shrink(
+        items.size(), [&](Graph& graph, Run run) { leave_out(graph, items_of(items, run)); },
+        [&](Run run) { erase_run(items, run); });
   }
 
   bool shrink_outputs() {
-    const std::size_t before = results_of(best_).size();
-    bool changed = false;
-    for (std::size_t size = before; size > 0 && !is_stopped_; size /= 2) {
-      for (std::size_t end = results_of(best_).size(); end > 0 && !is_stopped_;) {
-        const std::size_t begin = end > size ? end - size : 0;
-        std::vector<std::size_t> gone;
-        for (std::size_t i = begin; i < end; ++i) gone.push_back(i);
-        Graph candidate = best_;
-        drop_outputs(candidate, gone);
-        changed |= accept(std::move(candidate));
-        end = begin;
-      }
-    }
-    return changed;
+    return shrink(results_of(best_).size(), drop_outputs, [](Run) {});
   }
 
   bool shrink_nodes() {
@@ -278,11 +318,13 @@ class Reducer {
 
   template <class Item>
   bool shrink_table(std::vector<Item> Graph::*table, std::size_t first) {
-    std::vector<std::size_t> items = positions((best_.*table).size());
-    items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(std::min(first, items.size())));
-    return shrink(std::move(items), [table](Graph& graph, const std::vector<std::size_t>& gone) {
-      drop_positions(graph.*table, gone);
-    });
+    const std::size_t all = (best_.*table).size();
+    return shrink(
+        all - std::min(first, all),
+        [&](Graph& graph, Run run) {
+          erase_run(graph.*table, {run.begin + first, run.end + first});
+        },
+        [](Run) {});
   }
 
   bool shrink_tables() {

@@ -5,6 +5,7 @@
 
 #include "analysis/verify.h"
 #include "io/file.h"
+#include "ir/text/text.h"
 
 namespace epweave {
 namespace {
@@ -84,6 +85,47 @@ TEST_CASE("a property that no smaller graph has leaves all") {
   const Graph graph = debug_graph();
   const Reduction reduction = reduce_graph(graph, {.holds = [](const Graph&) { return false; }});
   CHECK(reduction.graph.step().order == graph.step().order);
+}
+
+TEST_CASE("rows of a table go one by one: those that the property needs stay") {
+  Graph graph = debug_graph();
+  const std::size_t all = graph.symbols.size();
+  REQUIRE(all > 20);
+  const StringId first = graph.symbols[3].name, last = graph.symbols[all - 2].name;
+  const auto holds = [&](const Graph& candidate) {
+    const auto has = [&](StringId name) {
+      return std::ranges::any_of(candidate.symbols,
+                                 [&](const Symbol& symbol) { return symbol.name == name; });
+    };
+    return has(first) && has(last);
+  };
+  const Reduction reduction = reduce_graph(graph, {.holds = holds});
+  REQUIRE(reduction.graph.symbols.size() == 2);
+  CHECK(reduction.graph.symbols[0].name == first);
+  CHECK(reduction.graph.symbols[1].name == last);
+}
+
+TEST_CASE("candidates tried at once give the same result, in as many tries") {
+  std::vector<Reduction> reductions;
+  for (const std::size_t width : {1UL, 2UL, 3UL, 7UL}) {
+    std::size_t most = 0;
+    // The first that holds, found from the last on: what is tried ahead must not count.
+    const auto find_first = [&](std::span<const Graph> graphs) {
+      most = std::max(most, graphs.size());
+      std::optional<std::size_t> found;
+      for (std::size_t i = graphs.size(); i-- > 0;)
+        if (has_pattern(graphs[i])) found = i;
+      return found;
+    };
+    reductions.push_back(reduce_graph(debug_graph(), {.width = width, .find_first = find_first}));
+    CHECK(most == width);
+  }
+  const std::string text = print_text(reductions[0].graph);
+  for (const Reduction& reduction : reductions) {
+    CHECK(reduction.is_finished);
+    CHECK(reduction.tries == reductions[0].tries);
+    CHECK(print_text(reduction.graph) == text);
+  }
 }
 
 TEST_CASE("the reduction can be stopped, with the best so far") {

@@ -16,8 +16,7 @@ constexpr ExitCodeRow kExitCodes[] = {
     {kFine, "fine; diff: the graphs are the same", "fine; check: the same"},
     {kDifferent,
      "verify: there are violations; diff: the graphs differ; overlap: more is exposed than --max-exposed; "
-     "report: not proved; "
-     "simulate: worse than the baseline",
+     "report: not proved; simulate: worse than the baseline; bisect: no pass is found",
      "the run failed; check: different, or not verified"},
     {kUsage, "the command line or a pipeline is wrong; diff: any error", "the command line is wrong"},
     {kInvalidInput, "a file cannot be read or written, or is not a valid graph",
@@ -27,7 +26,7 @@ constexpr ExitCodeRow kExitCodes[] = {
      "build"},
     {kInternal, "a bug of epweave", "a bug of epweave"},
     {kNoDevice, "", "the device is not there"},
-    {kInterrupted, "reduce: interrupted; the same command goes on", ""},
+    {kInterrupted, "reduce, bisect: interrupted; the same command of reduce goes on", ""},
 };
 
 }  // namespace

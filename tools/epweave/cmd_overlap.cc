@@ -227,18 +227,54 @@ std::string overlap_report_for(const std::string& path, const Graph& graph, cons
 namespace {
 
 // With --max-exposed, more exposed exchanges are a failure; those of modules that are not divided are exposed, too.
-int exit_code_of(const OverlapOptions& options, const Graph& graph, const Overlaps& overlaps,
-                 Console& console) {
+int exit_code_of(const OverlapOptions& options, const InputOptions& input, const Graph& graph,
+                 const Overlaps& overlaps, Console& console) {
   const std::size_t exposed = count(overlaps.regions).exposed + count_undivided(graph);
   if (!options.max_exposed || exposed <= *options.max_exposed) return kFine;
-  console.warn(fmt::format("{}: {} token exchanges are exposed, --max-exposed allows {}",
-                           display_name(options.input), exposed, *options.max_exposed));
+  console.warn(fmt::format("{}: {} token exchanges are exposed, --max-exposed allows {}", display_name(input),
+                           exposed, *options.max_exposed));
   return kDifferent;
+}
+
+// A row for each graph.
+int overlap_of_several(const OverlapOptions& options, Console& console) {
+  if (!options.before.path.empty() || !options.trace.empty() || options.all)
+    throw UsageError("--before, --trace and --all are for one graph; several get one table, a row for each");
+  std::vector<InputOptions> inputs = {options.input};
+  inputs.insert(inputs.end(), options.more.begin(), options.more.end());
+  Json reports = Json::array();
+  std::string text =
+      fmt::format("{:>9}  {:>9}  {:>9}  {:>9}  {}\n", "exchanges", "exposed", "light", "undivided", "graph");
+  std::size_t assumed = 0;
+  int code = kFine;
+  for (const InputOptions& input : inputs) {
+    const Graph graph = read_sound_input(input);
+    const Overlaps overlaps = overlaps_of(graph);
+    const Counts counts = count(overlaps.regions);
+    text += fmt::format("{:>9}  {:>9}  {:>9}  {:>9}  {}\n", counts.exchanges, counts.exposed, counts.light,
+                        count_undivided(graph), display_name(input));
+    assumed = std::max(assumed, overlaps.assumed);
+    if (console.json()) {
+      Json report = file_report(input.path);
+      report.update(overlap_report(graph, overlaps));
+      reports.push_back(std::move(report));
+    }
+    code = std::max(code, exit_code_of(options, input, graph, overlaps, console));
+  }
+  text +=
+      "exchanges: of divided modules; exposed: no kernel runs under them; light: neither a matrix product "
+      "nor "
+      "attention\n"
+      "does; undivided: of modules that are not divided, under which no other part can run\n";
+  console.print(console.json() ? report_text({{"graphs", std::move(reports)}})
+                               : text + assumed_text(assumed));
+  return code;
 }
 
 }  // namespace
 
 int overlap(const OverlapOptions& options, Console& console) {
+  if (!options.more.empty()) return overlap_of_several(options, console);
   if (options.trace == "-")
     throw UsageError("--trace - shares standard output with the table: give it a file");
   const Graph graph = read_sound_input(options.input);
@@ -259,11 +295,11 @@ int overlap(const OverlapOptions& options, Console& console) {
       report["before"].update(overlap_report(*before, overlaps_of(*before)));
     }
     console.print(report_text(report));
-    return exit_code_of(options, graph, overlaps, console);
+    return exit_code_of(options, options.input, graph, overlaps, console);
   }
   console.print((before ? "before: " + summary_text(*before, overlaps_of(*before).regions) + "\n" : "") +
                 overlap_text(graph, overlaps, options.all));
-  return exit_code_of(options, graph, overlaps, console);
+  return exit_code_of(options, options.input, graph, overlaps, console);
 }
 
 }  // namespace epweave::cli

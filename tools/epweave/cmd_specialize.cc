@@ -1,61 +1,17 @@
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "analysis/world.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
 #include "common/version.h"
+#include "output_folder.h"
 #include "output_names.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/runner.h"
 
 namespace epweave::cli {
 namespace {
-
-namespace fs = std::filesystem;
-
-// Files of a folder that appear together: they are written to a folder beside it, which takes its place, or moves its
-// files there where the folder exists.
-class OutputFolder {
- public:
-  explicit OutputFolder(const std::string& path) : path_(path) {
-    while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
-    if (fs::exists(path_) && !fs::is_directory(path_))
-      throw InputError(fmt::format("{}: not a folder; --all writes one file for each rank", path_));
-    staging_ = path_ + ".partial";
-    std::error_code error;
-    fs::remove_all(staging_, error);
-    if (!fs::create_directories(staging_, error) || error)
-      throw InputError(fmt::format("{}: {}", staging_, error.message()));
-  }
-  OutputFolder(const OutputFolder&) = delete;
-  OutputFolder& operator=(const OutputFolder&) = delete;
-  ~OutputFolder() {
-    std::error_code error;
-    if (!staging_.empty()) fs::remove_all(staging_, error);
-  }
-
-  std::string place(const std::string& name) const { return staging_ + "/" + name; }
-
-  void commit() {
-    std::error_code error;
-    if (!fs::exists(path_)) {
-      fs::rename(staging_, path_, error);
-    } else {
-      for (const auto& entry : fs::directory_iterator(staging_)) {
-        fs::rename(entry.path(), fs::path(path_) / entry.path().filename(), error);
-        if (error) break;
-      }
-    }
-    if (error) throw InputError(fmt::format("{}: {}", path_, error.message()));
-    if (!fs::exists(staging_)) staging_.clear();
-  }
-
- private:
-  std::string path_, staging_;
-};
 
 std::string extension_of(const OutputOptions& output) {
   if (output.to == "text") return ".txt";
@@ -79,7 +35,7 @@ class Specialize {
   }
 
   int run_all() {
-    OutputFolder folder(command_.output.path);
+    OutputFolder folder(command_.output.path, "--all writes one file for each rank");
     const std::uint32_t size = read_world(graph_).size;
     for (std::uint32_t rank = 0; rank < size; ++rank) {
       console_.progress(fmt::format("rank {} of {}", rank, size));

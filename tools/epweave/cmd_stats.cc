@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -201,9 +203,90 @@ std::string stats_table(const Graph& graph, const Figures& figures) {
   return text;
 }
 
+// ----------------------------------------------------------------------------- several graphs
+
+struct Row {
+  std::string label, value;
+};
+
+std::vector<Row> rows_of(const Graph& graph, const Figures& figures) {
+  const GraphStats& stats = figures.stats;
+  std::vector<Row> rows = {{"nodes", std::to_string(stats.nodes)},
+                           {"calls", std::to_string(stats.calls)},
+                           {"inputs", std::to_string(stats.placeholders)},
+                           {"outputs", std::to_string(graph.outputs.size())},
+                           {"with provenance", fmt::format("{:.1f} %", 100 * stats.provenance_coverage())},
+                           {"passes", std::to_string(graph.passes.size())},
+                           {"divided regions", std::to_string(stats.regions.size())},
+                           {"symbols", std::to_string(graph.symbols.size())},
+                           {"process groups", std::to_string(graph.groups.size())},
+                           {"nested graphs", std::to_string(graph.bodies.size() - 1)},
+                           {"flops", metric(figures.cost.flops, "flop")},
+                           {"kernel traffic", metric(figures.cost.bytes, "B")},
+                           {"symbols assumed", std::to_string(figures.assumed)},
+                           {"calls not counted", std::to_string(figures.cost.not_counted)},
+                           {"storages not counted", std::to_string(figures.memory.unknown)}};
+  for (const DeviceMemory& device : figures.memory.devices)
+    rows.push_back({fmt::format("peak on {}", graph.text(device.device)), metric(device.peak, "B")});
+  for (const CollectiveCost& row : figures.cost.collectives) {
+    const std::string name = fmt::format("{} {}", row.group, graph.text(row.target));
+    rows.push_back({name, fmt::format("{}, {}", row.launches, metric(row.bytes, "B"))});
+  }
+  return rows;
+}
+
+// A column for each graph, a row for each figure that one of them has, in the order in which they come up. "-": it has
+// none.
+std::string columns_text(const std::vector<std::string>& files,
+                         const std::vector<std::vector<Row>>& columns) {
+  std::vector<std::string> labels;
+  std::vector<std::size_t> widths;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    widths.push_back(std::to_string(i + 1).size());
+    for (const Row& row : columns[i]) {
+      widths[i] = std::max(widths[i], row.value.size());
+      if (std::ranges::find(labels, row.label) == labels.end()) labels.push_back(row.label);
+    }
+  }
+  std::size_t width = 0;
+  for (const std::string& label : labels) width = std::max(width, label.size());
+  std::string text;
+  for (std::size_t i = 0; i < files.size(); ++i) text += fmt::format("{}  {}\n", i + 1, files[i]);
+  text += fmt::format("\n{:<{}}", "", width);
+  for (std::size_t i = 0; i < files.size(); ++i) text += fmt::format("  {:>{}}", i + 1, widths[i]);
+  text += "\n";
+  for (const std::string& label : labels) {
+    text += fmt::format("{:<{}}", label, width);
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const auto row = std::ranges::find(columns[i], label, &Row::label);
+      text += fmt::format("  {:>{}}", row == columns[i].end() ? "-" : row->value, widths[i]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+int stats_of_several(const std::vector<InputOptions>& inputs, Console& console) {
+  Json reports = Json::array();
+  std::vector<std::string> files;
+  std::vector<std::vector<Row>> columns;
+  for (const InputOptions& input : inputs) {
+    const Graph graph = read_sound_input(input);
+    const Figures figures = count(graph);
+    if (console.json()) reports.push_back(stats_report(input.path, graph, figures));
+    files.push_back(display_name(input));
+    columns.push_back(rows_of(graph, figures));
+  }
+  console.print(console.json() ? report_text({{"graphs", std::move(reports)}})
+                               : columns_text(files, columns));
+  return kFine;
+}
+
 }  // namespace
 
-int stats(const InputOptions& options, Console& console) {
+int stats(const std::vector<InputOptions>& inputs, Console& console) {
+  if (inputs.size() > 1) return stats_of_several(inputs, console);
+  const InputOptions& options = inputs.front();
   const Graph graph = read_sound_input(options);
   const Figures figures = count(graph);
   console.print(console.json() ? report_text(stats_report(options.path, graph, figures))

@@ -18,6 +18,8 @@ namespace {
 
 constexpr const char* kChakra = "chakra";
 constexpr std::uint64_t kMostParts = 1000000;
+constexpr std::uint64_t kMostJobs = 4096;
+constexpr std::uint64_t kMostModules = 1000000;
 constexpr std::uint64_t kMostRanks = 1 << 16;
 constexpr const char* kAbout =
     "Rewrites PyTorch MoE training graphs so that expert-parallel communication hides behind compute.";
@@ -39,6 +41,8 @@ struct Choices {
   InputOptions forward, backward;  // halves, of verify
   DiffCommand diff;
   ReduceOptions reduce;
+  BisectCommand bisect;
+  ExtractCommand extract;
   SpecializeCommand specialize;
   bool repair = false;
   ArtifactCommand artifact;
@@ -223,9 +227,22 @@ void add_diff(CLI::App& app, Choices& choices) {
       "  epweave diff A.epw B.epw --ignore names,order,metadata");
 }
 
+// Graphs behind the first one.
+void add_more(CLI::App& command, Choices& choices, const char* help) {
+  command.add_option("MORE", choices.more, help)->type_name("");
+}
+
+void add_stats(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand(
+      "stats", "Count what is in a graph and what it needs: flops, bytes, collectives, memory");
+  add_input(command, choices.input, "Graph to count, - for standard input");
+  add_more(command, choices, "More graphs: one table, a column for each");
+}
+
 void add_overlap(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand("overlap", "Say what runs under each token exchange");
   add_input(command, choices.input, "Chunked graph, - for standard input");
+  add_more(command, choices, "More graphs: one table, a row for each");
   command
       .add_option("--before", choices.overlap.before.path,
                   "Graph to compare with, such as the unscheduled one")
@@ -302,6 +319,13 @@ void add_simulate(CLI::App& app, Choices& choices) {
               Zero::kAllowed);
 }
 
+void add_command(CLI::App& command, std::vector<std::string>& words) {
+  command
+      .add_option("CMD", words,
+                  "Behind --: the command and its arguments, {} for the file (else it comes last)")
+      ->type_name("");
+}
+
 void add_reduce(CLI::App& app, Choices& choices) {
   CLI::App& command = *app.add_subcommand("reduce", "Shrink a graph while a command exits 0 on it");
   add_input(command, choices.input, "Graph to shrink; it is never written to");
@@ -315,13 +339,74 @@ void add_reduce(CLI::App& app, Choices& choices) {
                               "Seconds that a run of the command may take (default 0: any number)")
                   ->type_name("SECONDS"),
               Zero::kAllowed);
-  command
-      .add_option("CMD", choices.reduce.command,
-                  "Behind --: the command and its arguments, {} for the file (else it comes last)")
-      ->type_name("");
+  take_whole_number(
+      command
+          .add_option("-j,--jobs", choices.reduce.jobs,
+                      "Candidates to try at once (default 1); the result is the same, without --timeout")
+          ->type_name("N"),
+      1, kMostJobs);
+  add_command(command, choices.reduce.command);
   command.footer(
       "Example: what of a graph makes a pass decline it with exit code 4?\n"
       "  epweave reduce IN.epw -o small.txt -- sh -c 'epweave rewrite {} -p chunk -o /dev/null; [ $? = 4 ]'");
+}
+
+void add_bisect(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("bisect", "Find the first pass after which a command fails");
+  add_input(command, choices.input, "Graph to rewrite, on which the command exits 0, - for standard input");
+  command
+      .add_option("-p,--pipeline", choices.bisect.pipeline,
+                  "Passes to look among: 'dce,chunk{roots=layers.*.moe,parts=2}'")
+      ->type_name("PIPELINE");
+  command.add_option("--preset", choices.bisect.preset, "Named pipeline to look in")->type_name("PRESET");
+  command
+      .add_option("-o,--output", choices.bisect.folder,
+                  "Folder for the graphs before and after the pass, and a script for reduce")
+      ->type_name("DIR");
+  take_number(
+      command
+          .add_option("--timeout", choices.bisect.timeout,
+                      "Seconds that a run of the command may take, which then fails (default 0: any number)")
+          ->type_name("SECONDS"),
+      Zero::kAllowed);
+  add_command(command, choices.bisect.command);
+  command.footer(
+      "CMD exits 0 where a graph is good, 125 where it cannot tell, 126 or 127 to end the search; all else "
+      "is a "
+      "failure.\n"
+      "Exit codes: 0 one pass is found, 1 no graph fails, or CMD cannot tell which of several passes it is.\n"
+      "Examples:\n"
+      "  epweave bisect G.epw --preset ep-overlap -o found -- epweave-replay check G.epw {}\n"
+      "  epweave reduce found/before.epw -o small.epw -- sh found/fails.sh");
+}
+
+void add_extract(CLI::App& app, Choices& choices) {
+  CLI::App& command = *app.add_subcommand("extract", "Make a graph of its own of some modules' nodes");
+  add_input(command, choices.input, "Graph of the whole step, - for standard input");
+  command
+      .add_option("--module", choices.extract.modules,
+                  "Modules to extract, with all below them; * stands for one path element; once for each "
+                  "pattern")
+      ->type_name("PATTERN")
+      ->take_all()
+      ->expected(1);
+  choose(command
+             .add_option("--direction", choices.extract.direction,
+                         "Nodes of forward (fwd), of backward (bwd), or both (default)")
+             ->type_name("WHICH"),
+         {"fwd", "bwd", "both"});
+  take_whole_number(command
+                        .add_option("--count", choices.extract.count,
+                                    "Only the first N of the modules that the patterns select, as they run")
+                        ->type_name("N"),
+                    1, kMostModules);
+  command.add_option("-o,--output", choices.output.path, "File to write, - for standard output (default)")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.footer(
+      "Examples:\n"
+      "  epweave extract G.epw --module layers.3.moe -o moe.epw\n"
+      "  epweave extract G.epw --module 'layers.*.attention' --direction fwd -o attention.epw");
 }
 
 void add_specialize(CLI::App& app, Choices& choices) {
@@ -346,7 +431,7 @@ void add_generalize(CLI::App& app, Choices& choices) {
   CLI::App& command =
       *app.add_subcommand("generalize", "Make one graph for all ranks of the graphs of some ranks of a job");
   add_input(command, choices.input, "Graph of one rank, - for standard input");
-  command.add_option("MORE", choices.more, "Graphs of other ranks of the same job")->type_name("");
+  add_more(command, choices, "Graphs of other ranks of the same job");
   command
       .add_option("-o,--output", choices.output.path,
                   "Graph for all ranks; not written where a difference is "
@@ -433,7 +518,8 @@ void add_examples(CLI::App& app) {
        "Examples:\n"
        "  epweave print G.epw --module layers.3.moe --part 1\n"
        "  epweave print G.epw --grep all_to_all --json"},
-      {"stats", "Example:\n  epweave stats G.epw --json"},
+      {"stats",
+       "Examples:\n  epweave stats G.epw --json\n  epweave stats IN.epw OUT.epw     a column for each"},
       {"overlap",
        "Examples:\n"
        "  epweave overlap OUT.epw --before CHUNKED.epw\n"
@@ -477,9 +563,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_rewrite(*app, choices);
   add_partition(*app, choices);
   add_print(*app, choices);
-  add_input(*app->add_subcommand(
-                "stats", "Count what is in a graph and what it needs: flops, bytes, collectives, memory"),
-            choices.input, "Graph to count, - for standard input");
+  add_stats(*app, choices);
   add_verify(*app, choices);
   add_diff(*app, choices);
   add_input(*app->add_subcommand(
@@ -492,6 +576,8 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_simulate(*app, choices);
   add_report(*app, choices);
   add_reduce(*app, choices);
+  add_bisect(*app, choices);
+  add_extract(*app, choices);
   add_specialize(*app, choices);
   add_generalize(*app, choices);
   add_artifact(*app, choices);
@@ -647,7 +733,12 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "doctor") return [choices](Console& console) { return doctor(choices->input, console); };
   if (name == "explain")
     return [choices](Console& console) { return explain({choices->input, choices->node}, console); };
-  if (name == "overlap") return [choices](Console& console) { return overlap(choices->overlap, console); };
+  if (name == "overlap")
+    return [choices](Console& console) {
+      choices->overlap.more = all_inputs(*choices);
+      choices->overlap.more.erase(choices->overlap.more.begin());
+      return overlap(choices->overlap, console);
+    };
   if (name == "report") {
     choices->report.a = choices->input;
     choices->report.b.from = choices->input.from;
@@ -655,13 +746,24 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   }
   if (name == "simulate") return [choices](Console& console) { return simulate(choices->simulate, console); };
   if (name == "diff") return [choices](Console& console) { return diff(choices->diff, console); };
-  if (name == "stats") return [choices](Console& console) { return stats(choices->input, console); };
+  if (name == "stats") return [choices](Console& console) { return stats(all_inputs(*choices), console); };
   if (name == "verify") return bind_verify(*choices);
   if (name == "reduce")
     return [choices](Console& console) {
       choices->reduce.input = choices->input;
       choices->reduce.output = choices->output;
       return reduce(choices->reduce, console);
+    };
+  if (name == "bisect")
+    return [choices](Console& console) {
+      choices->bisect.input = choices->input;
+      return bisect(choices->bisect, console);
+    };
+  if (name == "extract")
+    return [choices](Console& console) {
+      choices->extract.input = choices->input;
+      choices->extract.output = choices->output;
+      return extract(choices->extract, console);
     };
   if (name == "specialize")
     return [choices](Console& console) {

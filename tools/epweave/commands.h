@@ -68,8 +68,9 @@ struct ExplainOptions {
 
 struct OverlapOptions {
   InputOptions input;
-  InputOptions before;  // no path: none
-  std::string trace;    // file for the trace; empty: none
+  std::vector<InputOptions> more;  // graphs behind the first: a row of one table for each
+  InputOptions before;             // no path: none
+  std::string trace;               // file for the trace; empty: none
   std::optional<std::uint64_t> max_exposed;
   bool all = false;  // every region on its own, though others say the same
 };
@@ -103,6 +104,23 @@ struct ReduceOptions {
   OutputOptions output;
   std::vector<std::string> command;  // {}: the file; without, it is the last word
   double timeout = 0;                // seconds for each run; 0: none
+  std::size_t jobs = 1;              // candidates tried at once
+};
+
+struct BisectCommand {
+  InputOptions input;
+  std::string pipeline, preset;      // one of them
+  std::string folder;                // for the graphs before and after the pass
+  std::vector<std::string> command;  // {}: the file; without, it is the last word
+  double timeout = 0;                // seconds for each run; 0: none
+};
+
+struct ExtractCommand {
+  InputOptions input;
+  OutputOptions output;
+  std::vector<std::string> modules;  // patterns
+  std::string direction = "both";    // fwd, bwd
+  std::optional<std::size_t> count;  // of modules
 };
 
 struct SpecializeCommand {
@@ -144,7 +162,7 @@ int partition(const PartitionOptions& options, Console& console);
 int verify_halves(const VerifyHalvesOptions& options, Console& console);
 int rewrite(const RewriteOptions& options, Console& console);
 int print(const PrintOptions& options, Console& console);
-int stats(const InputOptions& options, Console& console);
+int stats(const std::vector<InputOptions>& inputs, Console& console);
 int verify(const InputOptions& options, Console& console);
 int verify_rewrite(const VerifyOptions& options, Console& console);
 // One graph for each rank, or one that all ranks run.
@@ -156,7 +174,10 @@ int overlap(const OverlapOptions& options, Console& console);
 int simulate(const SimulateOptions& options, Console& console);
 int report(const ReportCommand& command, Console& console);
 int reduce(const ReduceOptions& options, Console& console);
+// The first pass after which a command fails; exit 1 where none is, or several can be.
+int bisect(const BisectCommand& command, Console& console);
 int convert(const ConvertOptions& options, Console& console);
+int extract(const ExtractCommand& command, Console& console);
 int specialize(const SpecializeCommand& command, Console& console);
 int generalize(const GeneralizeCommand& command, Console& console);
 int artifact(const ArtifactCommand& command, Console& console);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/op.h"
+
 namespace epweave::replay {
 
 InputFacts::InputFacts(const Graph& graph, const World& world)
@@ -131,9 +133,24 @@ std::optional<std::int64_t> InputFacts::find_vocabulary() const {
 }
 
 std::int64_t InputFacts::count_tokens(std::size_t asked_by) const {
-  for (std::size_t i = 0; i < placeholders_.size(); ++i)
-    if (role_text(i, &InputRole::which) == "tokens") return count_elements(type_of(i).sizes);
-  refuse(asked_by, "the graph has no input `tokens`");
+  std::optional<std::size_t> of_each;
+  for (std::size_t i = 0; i < placeholders_.size(); ++i) {
+    const std::string_view which = role_text(i, &InputRole::which);
+    if (which == "tokens") return count_elements(type_of(i).sizes);
+    if (!of_each && (which == "labels" || which.find("positions") != std::string_view::npos)) of_each = i;
+  }
+  if (of_each) return count_elements(type_of(*of_each).sizes);
+  refuse(asked_by, "the graph has no input `tokens`, nor another that has a number for each token");
+}
+
+bool InputFacts::reads_elements(std::size_t i) const {
+  const Body& step = graph_.step();
+  return std::ranges::any_of(step.order, [&](NodeId id) {
+    const Node& node = step.nodes[id];
+    bool takes = false;
+    for_each_input(context_, node, [&](NodeId input) { takes = takes || input == placeholders_[i]; });
+    return takes && (node.op == nullptr || node.op->family != OpFamily::kSize);
+  });
 }
 
 std::int64_t InputFacts::number_of(std::size_t asked_by, Arg arg) const {

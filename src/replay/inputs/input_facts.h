@@ -35,7 +35,9 @@ class InputFacts {
   std::string batch_key(std::string_view name, Rank rank) const;
   std::int64_t batch_count() const;
   std::optional<std::int64_t> find_vocabulary() const;  // rows of the parameter that is named `*embed*`
+  // In a rank's batch: of `tokens`, or in a part of a step of `labels` or of positions.
   std::int64_t count_tokens(std::size_t asked_by) const;
+  bool reads_elements(std::size_t i) const;     // whether some node reads more of the input than its sizes
   std::optional<double> expected_loss() const;  // see find_expected_loss
   // A number that an argument of a call stands for.
   std::int64_t number_of(std::size_t asked_by, Arg arg) const;

@@ -75,7 +75,8 @@ class InputMaker {
     if (type->kind == TypeKind::kValue) return same(Text{type->value.kind(), "known when traced"});
     if (type->kind == TypeKind::kScalar) {
       const auto number = type->expr ? facts_.symbols().evaluate(type->expr) : std::nullopt;
-      if (!number) facts_.refuse(i, "the symbolic scalar has no number");
+      if (!number)
+        facts_.refuse(i, "the size was computed from data before the graph begins, and none is recorded");
       return same(*number);
     }
     if (type->kind != TypeKind::kTensor) facts_.refuse(i, "it is a tuple");
@@ -305,6 +306,7 @@ class InputMaker {
 
   std::vector<Value> make_tokens(const RecipeRow& row, std::size_t i) {
     const auto found = facts_.find_vocabulary();
+    if (!found && !facts_.reads_elements(i)) return make_integers(i, [](std::int64_t) { return 0; });
     if (!found || *found <= 0) refuse_with_row(i, "no parameter's name tells the vocabulary");
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
       const RandomNumbers random(data_.seed, facts_.batch_key("tokens", rank));
