@@ -244,6 +244,14 @@ TEST_CASE("presets expand to pipelines") {
   both,plain
       ^
   expected the end: a preset stands alone)");
+  const std::string overlap = print_pipeline(expand_preset("overlap{memory=3%,cluster=h100-2x4}"));
+  CHECK(
+      overlap ==
+      "dce,canonicalize,dedup-unshard,"
+      "choose-chunks{parts=auto,memory=run+3%,cluster=h100-2x4},"
+      "schedule{memory=run+3%,order=free,recompute=behind-forward,effort=fast,cluster=h100-2x4},concretize");
+  CHECK(print_pipeline(expand_preset("overlap{memory=1GiB}")).find("memory=1GiB,cluster=h100}") !=
+        std::string::npos);
 }
 
 TEST_CASE("rows of the tool's registry are complete") {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "ir/walk.h"
+#include "pipeline/bind.h"
 
 namespace epweave {
 namespace {
@@ -141,7 +142,7 @@ std::vector<Violation> find_causes(const std::vector<Violation>& of_input, const
 class Run {
  public:
   Run(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options)
-      : pipeline_(pipeline), options_(options), given_(graph), graph_(graph) {
+      : pipeline_(pipeline), options_(options), given_(graph), binder_(graph, pipeline), graph_(graph) {
     record_origins(graph_);
     for (const Origin& origin : graph_.origins) is_origin_.insert(origin.name);
     if (options_.verify != VerifyPolicy::kOff) known_.add(graph_);
@@ -150,9 +151,10 @@ class Run {
   Graph run() {
     std::string sha256 = options_.input_sha256;
     for (std::size_t i = 0; i < pipeline_.calls.size(); ++i) {
-      const PassCall& call = pipeline_.calls[i];
+      PassCall& call = pipeline_.calls[i];
       if (options_.hooks.before_pass) options_.hooks.before_pass(call);
       try {
+        call = binder_.bind(i, graph_);
         run_pass(i, std::exchange(sha256, {}));
       } catch (const std::exception& error) {
         report_failure(i, error.what());
@@ -255,9 +257,10 @@ class Run {
                                .what = what});
   }
 
-  const Pipeline& pipeline_;
+  Pipeline pipeline_;  // its options written out as far as it has run
   const RunnerOptions& options_;
   const Graph& given_;
+  Binder binder_;
   Graph graph_;
   IdSet<StringId> is_origin_;
   KnownViolations known_;

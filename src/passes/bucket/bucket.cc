@@ -301,7 +301,9 @@ void drop_unread(Graph& graph, const GroupCoordinates& coordinates) {
 
 }  // namespace
 
-PassResult bucket(const Graph& graph, const BucketOptions& options) {
+namespace {
+
+PassResult bucket_as_ordered(const Graph& graph, const BucketOptions& options) {
   PassResult result;
   std::optional<Clock> clock;
   const auto run = [&](const Graph& given, const GroupCoordinates& coordinates) {
@@ -328,6 +330,22 @@ PassResult bucket(const Graph& graph, const BucketOptions& options) {
   }
   drop_unread(result.graph, coordinates);
   return result;
+}
+
+}  // namespace
+
+PassResult bucket(const Graph& graph, const BucketOptions& options) {
+  PassResult result = bucket_as_ordered(graph, options);
+  if (!options.then || result.graph.step().order == graph.step().order) return result;
+  const Comparison scheduled = compare_scheduled(graph, result.graph, *options.then);
+  if (scheduled.pays) {
+    result.notes.push_back(
+        fmt::format("predicted behind the schedule that follows: {}", describe(scheduled)));
+    return result;
+  }
+  return {graph,
+          {fmt::format("predicted behind the schedule that follows: {}, so nothing is merged",
+                       describe(scheduled))}};
 }
 
 }  // namespace epweave
