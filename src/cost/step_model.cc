@@ -38,8 +38,7 @@ PlaceLists without_repetition(const PlaceLists& lists, std::size_t items) {
 class ModelBuilder {
  public:
   ModelBuilder(const Graph& graph, const Cluster& cluster, const MeasuredCosts* measured)
-      : graph_(graph),
-        context_(*graph.context),
+      : context_(*graph.context),
         body_(graph.step()),
         extents_(graph),
         pricer_(graph, cluster, extents_),
@@ -289,7 +288,6 @@ class ModelBuilder {
     }
   }
 
-  const Graph& graph_;
   const Context& context_;
   const Body& body_;
   Extents extents_;
