@@ -113,6 +113,11 @@ class Bucketer {
       launches_.clear();
     }
     if (!launches_.empty()) note();
+    if (const auto& limit = clock_->prices.memory.bytes; limit && *limit < clock_->given.peak)
+      result_.notes.push_back(fmt::format(
+          "predicted: the step as given needs {} bytes, above memory={}: that counts in its place, "
+          "for merging does not get under it; schedule may",
+          clock_->given.peak, *limit));
     result_.notes.push_back(describe_assumptions(clock_->decision, clock_->prices));
     return excess_;
   }
