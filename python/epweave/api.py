@@ -11,7 +11,10 @@ import tempfile
 import weakref
 
 from .errors import UsageError
-from .programs import find_program, graph_file, run, write_graph
+from .programs import find_program, graph_file, require_text, run, write_graph
+
+
+_PASSES = "name passes of epweave, with commas between: 'canonicalize,dce'; functions over graphs are torchtitan's passes"
 
 
 @functools.cache
@@ -32,6 +35,9 @@ def pipeline_text(name: str, options: dict) -> str:
             return ("yes" if value else "no") if "yes" in choices else "true" if value else "false"
         if isinstance(value, (list, tuple)):
             return "[" + ",".join(text(key, x) for x in value) + "]"
+        if callable(value):
+            raise UsageError(f"the option {key} of {name} is a text, a number or a list of them, and "
+                             f"{type(value).__name__} was given", remedy="epweave passes lists what the option can be")
         return str(value)
     named = {key.replace("_", "-"): value for key, value in options.items() if value is not None}
     words = ",".join(f"{key}={text(key, value)}" for key, value in named.items())
@@ -99,6 +105,7 @@ def rewrite(graph, pipeline: str | None = None, output: str | None = None, *, pr
     if options and preset is None:
         raise UsageError(f"the options {', '.join(options)} belong to a preset, and a pipeline was given",
                          remedy="write them into the pipeline: chunk{parts=4}")
+    require_text("a pipeline" if preset is None else "the name of a preset", pipeline if preset is None else preset, _PASSES)
     choice = ["-p", pipeline] if preset is None else ["--preset", pipeline_text(preset, options)]
     folder = tempfile.mkdtemp(prefix="epweave-")
     try:
@@ -125,6 +132,7 @@ def _rewrite_into(folder: str, graph, choice: list[str], output: str | None, ver
 
 def words_of_pipeline(pipeline: str) -> dict:
     """The keywords of `rewrite` for a pipeline, or a preset with options."""
+    require_text("a pipeline", pipeline, _PASSES)
     presets = {x["name"] for x in run("epweave", "passes")[0]["presets"]}
     return {"preset": pipeline} if pipeline.partition("{")[0] in presets else {"pipeline": pipeline}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
+from collections.abc import Iterable
 
 from .api import rewrite, words_of_pipeline
 from .calling import decode, decode_layout, encode_calling
@@ -12,7 +13,7 @@ from .errors import GraphFileError, MismatchError, UsageError
 from .exporter import FILE_FACTS, export
 from .loader import load
 from .meshes import own_rank
-from .programs import run
+from .programs import require_text, run
 from .subclasses import Layout
 
 CALLING = "calling"  # the key of the file's info
@@ -68,10 +69,25 @@ class Artifact:
 
 
 def _config_words(config: dict | None) -> list[str]:
-    for key in config or {}:
-        if "=" in str(key):
+    if not isinstance(config, (dict, type(None))):
+        raise UsageError(f"config is a dictionary, and {type(config).__name__} was given: {config!r}",
+                         remedy="give keys and values: {'loss': 'mean'}")
+    texts = {str(key): str(value) for key, value in (config or {}).items()}
+    for key, value in texts.items():
+        if "=" in key:
             raise UsageError(f"config has the key {key!r}, and no key can hold an equals sign")
-    return [word for key, value in sorted((config or {}).items()) for word in ("--config", f"{key}={value}")]
+        if " at 0x" in value:
+            raise UsageError(f"config.{key} is {value}, whose address is another one in each process",
+                             remedy="give a text that says what it is")
+    return [word for key, value in sorted(texts.items()) for word in ("--config", f"{key}={value}")]
+
+
+def _allow_words(allow: str | Iterable[str]) -> list[str]:
+    remedy = "name a field, or give a list of fields: ['config.loss']"
+    if not isinstance(allow, Iterable):
+        require_text("a field that may differ", allow, remedy)
+    fields = [allow] if isinstance(allow, str) else allow
+    return [word for field in fields for word in ("--allow", require_text("a field that may differ", field, remedy))]
 
 
 def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None, repair: bool = False,
@@ -85,15 +101,16 @@ def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None,
 
     Raises DeclinedError where the graph is for all ranks and holds numbers of one.
     """
+    words = words_of_pipeline(pipeline) if pipeline else None
     with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
         step = os.path.join(folder, "step.epw")
         info = {**(info or {}), CALLING: encode_calling(traced)}
         export(traced.gm if graph is None else graph, step, info=info, **facts)
         if repair:
             step = _repair(step, os.path.join(folder, "repaired.epw"))
-        if pipeline:
+        if words:
             rewritten = os.path.join(folder, "rewritten.epw")
-            rewrite(step, output=rewritten, **words_of_pipeline(pipeline))
+            rewrite(step, output=rewritten, **words)
             step = rewritten
         report, _ = run("epweave", "artifact", "make", step, *_config_words(config), "-o", os.fspath(path), "-q")
     return report["fingerprint"]
@@ -108,12 +125,13 @@ def _repair(step: str, made: str) -> str:
     return made
 
 
-def check_artifact(path: str, config: dict | None = None, *, rank: int | None = None, allow=()) -> dict[str, str]:
+def check_artifact(path: str, config: dict | None = None, *, rank: int | None = None,
+                   allow: str | Iterable[str] = ()) -> dict[str, str]:
     """The fingerprint of an artifact that fits: content as recorded, the same `config`, a graph for `rank`.
 
-    Raises MismatchError, which names each field with both values. `allow` lists fields that may differ.
+    Raises MismatchError, which names each field with both values. `allow` lists fields that may differ; a text is one.
     """
-    words = _config_words(config) + [word for field in allow for word in ("--allow", field)]
+    words = _config_words(config) + _allow_words(allow)
     if rank is not None:
         words += ["--rank", str(rank)]
     report, _ = run("epweave", "artifact", "check", os.fspath(path), *words, "-q", accept=(0, 1))
@@ -123,7 +141,7 @@ def check_artifact(path: str, config: dict | None = None, *, rank: int | None = 
 
 
 def load_artifact(path: str, config: dict | None = None, *, rank: int | None = None, meshes=None,
-                  device: str | None = None, allow=()) -> Artifact:
+                  device: str | None = None, allow: str | Iterable[str] = ()) -> Artifact:
     """Load an artifact for this rank, if it fits (see `check_artifact`); `config` is that of the run.
 
     `rank` is this process's by default. `meshes` and `device` are those of `load`.

@@ -78,6 +78,13 @@ def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int,
     return report, said
 
 
+def require_text(what: str, value, remedy: str) -> str:
+    """The value, if it is a text. Raises UsageError, with `what` it was given for."""
+    if isinstance(value, str):
+        return value
+    raise UsageError(f"{what} is a text, and {type(value).__name__} was given: {value!r}", remedy=remedy)
+
+
 def write_graph(graph, path: str, **facts) -> None:
     """Writes a torch.fx.GraphModule, a torch.export.ExportedProgram or an `epweave.Step` to `path`."""
     if hasattr(graph, "trained"):  # a Step, which knows its facts

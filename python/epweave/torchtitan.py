@@ -8,8 +8,11 @@ On every rank the traced step goes through `epweave rewrite` and comes back as t
                          ep-overlap{symbolize=yes} with expert parallelism, else dce,canonicalize,dedup-unshard
     EPWEAVE_BEFORE, EPWEAVE_AFTER
                          torchtitan's passes, by name with commas between, to run before and behind it
-    EPWEAVE_KEEP         a folder that gets the graphs of each rank: rankN.in.epw, rankN.out.epw
-    EPWEAVE_PARTITION    POLICY or POLICY:BUDGET: the rewritten step is split in forward and backward
+    EPWEAVE_THEN         a second pipeline, to run behind those of EPWEAVE_AFTER: EPWEAVE_PIPELINE and this one stand
+                         around torchtitan's bucketing
+    EPWEAVE_KEEP         a folder that gets the graphs of each rank: rankN.in.epw, rankN.out.epw; of EPWEAVE_THEN
+                         rankN.then.in.epw, rankN.then.out.epw
+    EPWEAVE_PARTITION    POLICY or POLICY:BUDGET: what the last pipeline made is split in forward and backward
                          (`epweave partition`), and what trains is the one half behind the other
     EPWEAVE_VERIFY=1     also prove the rewrite on each rank (`epweave verify A B`) before the first step, and the halves
     EPWEAVE_PRECOMPILE   a folder: the rewritten step becomes its artifact, for all ranks, and the process exits
@@ -179,20 +182,21 @@ def split_step(path: str, wanted: str, folder: str, rank: int) -> Halves | None:
     return halves
 
 
-def rewrite_step(traced, config, dims, module):
-    """The traced step of this rank, rewritten; a new module."""
+def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
+    """The traced step of this rank, rewritten by a pipeline; a new module. `stage` tells the files of EPWEAVE_KEEP apart."""
     trainer, ranks = _trainer(), Ranks()
     keep = os.environ.get("EPWEAVE_KEEP")
     with tempfile.TemporaryDirectory(prefix="epweave-") as temporary:
         folder = keep or temporary
         os.makedirs(folder, exist_ok=True)
-        before, after = (os.path.join(folder, f"rank{ranks.rank}.{part}.epw") for part in ("in", "out"))
+        before, after = (os.path.join(folder, f"rank{ranks.rank}.{stage}{part}.epw") for part in ("in", "out"))
         try:
             export(module, before, **_export_facts(traced, trainer, dims, ranks.rank, ranks.size))
-            rewrite(before, output=after, **words_of_pipeline(_pipeline(dims)))
+            rewrite(before, output=after, **words_of_pipeline(pipeline))
             if os.environ.get("EPWEAVE_VERIFY") == "1":
                 _require_proof(verify(before, after), "rewrite")
-            halves = split_step(after, os.environ.get("EPWEAVE_PARTITION", ""), folder, ranks.rank)
+            is_last = bool(stage) or not os.environ.get("EPWEAVE_THEN")
+            halves = split_step(after, os.environ.get("EPWEAVE_PARTITION", "") if is_last else "", folder, ranks.rank)
             ranks.meet("rewritten")
             check_ranks(ranks, after, temporary)
             rewritten = halves.join() if halves else load(after)
@@ -212,9 +216,10 @@ def _require_nothing_behind() -> None:
     if os.environ.get("EPWEAVE_PARTITION"):
         raise UsageError("an artifact holds the step whole, and EPWEAVE_PARTITION splits it",
                          remedy="unset EPWEAVE_PARTITION, or trace on each rank")
-    if os.environ.get("EPWEAVE_AFTER"):
-        raise UsageError("an artifact holds the step as epweave leaves it, and EPWEAVE_AFTER names passes to run after",
-                         remedy="run them before it (EPWEAVE_BEFORE), or trace on each rank")
+    for variable in ("EPWEAVE_AFTER", "EPWEAVE_THEN"):
+        if os.environ.get(variable):
+            raise UsageError(f"an artifact holds the step as EPWEAVE_PIPELINE leaves it, and {variable} names passes to run after",
+                             remedy="run them before it (EPWEAVE_BEFORE), or trace on each rank")
 
 
 def _describe(trainer, dims) -> dict[str, str]:
@@ -295,10 +300,14 @@ def construct_passes(traced, config, *, parallel_dims=None) -> list:
             _require_nothing_behind()
             print(f"epweave: wrote {precompile(traced, parallel_dims, module, os.environ['EPWEAVE_PRECOMPILE'])}")
             raise Precompiled(0)
-        return rewrite_step(traced, config, parallel_dims, module)
+        return rewrite_step(traced, parallel_dims, module, _pipeline(parallel_dims))
+
+    def epweave_then_pass(module, example_inputs):
+        return rewrite_step(traced, parallel_dims, module, os.environ["EPWEAVE_THEN"], "then.")
 
     return [*choose_passes(os.environ.get("EPWEAVE_BEFORE", ""), known), epweave_rewrite_pass,
-            *choose_passes(os.environ.get("EPWEAVE_AFTER", ""), known)]
+            *choose_passes(os.environ.get("EPWEAVE_AFTER", ""), known),
+            *([epweave_then_pass] if os.environ.get("EPWEAVE_THEN") else [])]
 
 
 def register() -> None:

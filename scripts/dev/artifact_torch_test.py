@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of epweave.load(rank=, meshes=), save_artifact and load_artifact in one process; needs torch and torchtitan."""
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -227,6 +228,9 @@ class Artifacts(Folder):
                          "  config.tokens: the artifact has 256, here it is nothing")
         allowed = epweave.load_artifact(path, {"loss": "mean"}, allow=["config.loss", "config.tokens"])
         self.assertEqual(allowed.path, path)
+        with self.assertRaises(epweave.MismatchError) as caught:
+            epweave.check_artifact(path, {"loss": "sum"}, allow="config.loss")  # one field, not its letters
+        self.assertEqual([row["field"] for row in caught.exception.mismatches], ["config.tokens"])
         with self.assertRaises(epweave.GraphFileError) as caught:
             epweave.load_artifact(path, {"loss": "sum", "tokens": 256}, rank=1)
         self.assertIn("the graph is rank 3's alone, not rank 1's", str(caught.exception))
@@ -253,6 +257,40 @@ class Jobs(unittest.TestCase):
         other = job.flatten("model", Model([Layer(4), Layer(8), Layer(8)]))
         self.assertEqual({k for k in {**base, **other} if base.get(k) != other.get(k)},
                          {"model.layers.1.width", "model.layers.2.width"})
+
+    def test_what_differs_is_not_said_alike(self):
+        class Scale:
+            def __init__(self, by):
+                self.by, self.me = by, self
+
+        class Slots:
+            __slots__ = ("by",)
+
+            def __init__(self, by):
+                self.by = by
+
+        def scaled(by):
+            return lambda x: x * by
+
+        def again(n):
+            return again(n - 1) if n else 0
+
+        both = Scale(2)
+        apart = [lambda x: x + 1, lambda x: x + 2, lambda x: x - 1, lambda x, y=1: x + y, lambda x, y=2: x + y, scaled(2),
+                 scaled(3), Scale(2), Scale(3), Slots(2), Slots(3), again, torch.tensor([1, 2]), torch.tensor([1, 3]),
+                 functools.partial(scaled(2)), both.__init__, torch.relu, torch.float32, len, Scale, [scaled(2)],
+                 {1: "a"}, {"1": "a"}, ["a, b"], ["a", "b"], pathlib.PurePosixPath("a"), lambda x: x in {"a", "b"}, lambda x: x in {"a", "c"}]
+        texts = [job.flatten("model", Layer(4, x))["model.init"] for x in apart]
+        self.assertEqual(len(set(texts)), len(apart), texts)
+        self.assertEqual([text for text in texts if " at 0x" in text], [])
+        for make in (lambda: scaled(2), lambda: Scale(2), lambda: Slots(2), lambda: [scaled({"a": both})]):
+            self.assertEqual(job.flatten("model", make()), job.flatten("model", make()))
+
+    def test_what_has_no_text_is_refused_with_its_field(self):
+        with self.assertRaises(epweave.UsageError) as caught:
+            job.flatten("model", Model([Layer(4, (i for i in range(3)))]))
+        self.assertEqual(str(caught.exception), "model.layers.0.init: a builtins.generator in it has no text that tells it from another "
+                         "one, so that no artifact can say whether it fits")
 
     def test_two_ranks_with_different_artifacts(self):
         from epweave import torchtitan as client

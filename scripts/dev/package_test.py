@@ -130,6 +130,26 @@ class Package(unittest.TestCase):
             epweave.check_artifact(llama, {"loss=sum": "x"})  # would be the key loss
         self.assertEqual(str(caught.exception), "config has the key 'loss=sum', and no key can hold an equals sign")
 
+    def test_functions_and_lists_where_texts_are_meant(self):
+        def a_pass(graph):
+            return graph
+
+        for call, said in (
+                (lambda: epweave.rewrite(GRAPH, lambda graph: graph), "a pipeline is a text, and function was given: <function"),
+                (lambda: epweave.rewrite(GRAPH, ["dce"]), "a pipeline is a text, and list was given: ['dce']"),
+                (lambda: epweave.rewrite(GRAPH, preset=a_pass), "the name of a preset is a text, and function was given: "),
+                (lambda: epweave.rewrite(GRAPH, preset="overlap", roots=[a_pass]),
+                 "the option roots of overlap is a text, a number or a list of them, and function was given"),
+                (lambda: epweave.save_artifact(None, "step.epw", pipeline=a_pass), "a pipeline is a text, and function was given"),
+                (lambda: epweave.check_artifact(GRAPH, allow=[a_pass]), "a field that may differ is a text, and function was given"),
+                (lambda: epweave.check_artifact(GRAPH, allow=3), "a field that may differ is a text, and int was given: 3"),
+                (lambda: epweave.check_artifact(GRAPH, "loss"), "config is a dictionary, and str was given: 'loss'"),
+                (lambda: epweave.check_artifact(GRAPH, {"loss": a_pass}), "config.loss is <function")):
+            with self.assertRaises(epweave.UsageError) as caught:
+                call()
+            self.assertTrue(str(caught.exception).startswith(said), str(caught.exception))
+            self.assertTrue(caught.exception.remedy)
+
     def test_words_of_training_that_belong_to_others(self):
         for words, said in ((["--repair"], "--repair belongs to --precompile DIR"),
                             (["--precompile", "x", "--rewrite", "dce", "--rewrite", "canonicalize"],

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--cpu", "--layers", "2", "--steps", "2", "--sequence", "32")
@@ -70,6 +71,41 @@ class Training(unittest.TestCase):
         code, _, said = train("--model", "llama3", "--tokens", "64", "--compare", "epweave", EPWEAVE_BEFORE="none_such")
         self.assertEqual(code, 1, said)
         self.assertIn("torchtitan's list for this configuration has no pass none_such", said)
+
+
+class Passes(unittest.TestCase):
+    def run_passes(self, **variables):
+        """What ran over a module, in order, with torchtitan's passes and rewrites of epweave stood in for."""
+        sys.path.insert(0, str(ROOT / "python"))
+        from epweave import torchtitan as client
+        from torchtitan.experiments.graph_trainer import passes as titan
+        ran = []
+
+        def bucketing_pass(module, example_inputs):
+            ran.append("bucketing_pass")
+            return module + 1
+
+        def rewrite_step(traced, dims, module, pipeline, stage=""):
+            ran.append((pipeline, stage, module))
+            return module + 1
+
+        with mock.patch.dict(os.environ, variables), mock.patch.object(client, "rewrite_step", rewrite_step), \
+                mock.patch.object(titan, "compile_time_passes", lambda *_, **__: [bucketing_pass]):
+            module = 0
+            for run_pass in client.construct_passes(None, None):
+                module = run_pass(module, ())
+        return ran
+
+    def test_a_pipeline_split_in_two_stands_around_torchtitans_passes(self):
+        self.assertEqual(self.run_passes(EPWEAVE_PIPELINE="dce", EPWEAVE_AFTER="bucketing_pass", EPWEAVE_THEN="schedule"),
+                         [("dce", "", 0), "bucketing_pass", ("schedule", "then.", 2)])
+        self.assertEqual(self.run_passes(EPWEAVE_BEFORE="bucketing_pass"),
+                         ["bucketing_pass", ("dce,canonicalize,dedup-unshard", "", 1)])
+
+    def test_an_artifact_holds_the_first_pipeline_alone(self):
+        with self.assertRaises(ValueError) as caught:
+            self.run_passes(EPWEAVE_PRECOMPILE="folder", EPWEAVE_THEN="schedule")
+        self.assertIn("EPWEAVE_THEN names passes to run after", str(caught.exception))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ std::optional<OperandKinds> read_operands(std::string_view text) {
       if (sizes.starts_with(", ")) sizes.remove_prefix(2);
     }
     found.kinds += fmt::format("{} {} ", text.substr(0, open), dimensions);
-    found.bytes += bytes;
+    if (__builtin_add_overflow(found.bytes, bytes, &found.bytes)) return std::nullopt;
     text.remove_prefix(close + 1);
     if (text.starts_with(", ")) text.remove_prefix(2);
   }
@@ -103,7 +103,8 @@ class CostFileReader {
   }
   std::int64_t count(const Json& row, const char* key, std::string_view what) const {
     const Json& found = entry(row, key, what);
-    if (!found.is_number_unsigned()) fail(fmt::format("{}: \"{}\" is no number from 0", what, key));
+    if (!found.is_number_unsigned() || found.get<std::uint64_t>() > std::uint64_t{INT64_MAX})
+      fail(fmt::format("{}: \"{}\" is no whole number from 0 to {}", what, key, INT64_MAX));
     return found.get<std::int64_t>();
   }
 

@@ -21,8 +21,13 @@ std::int64_t number_entry(const Context& context, Arg dict, std::string_view key
   return value != nullptr && value->is_int() ? value->as_int() : 0;
 }
 
-Price unpriced(std::string problem) {
-  return {.source = PriceSource::kUnpriced, .problem = std::move(problem)};
+Price unpriced(std::string problem, std::string remedy = {}) {
+  return {.source = PriceSource::kUnpriced, .problem = std::move(problem), .remedy = std::move(remedy)};
+}
+
+Price unpriced_extent() {
+  return unpriced("an extent of its tensors has no number",
+                  "give its symbol a hint (`symbol s hint=4096`), or trace with numbers");
 }
 
 bool has_out(const OpInfo& op) {
@@ -119,27 +124,30 @@ PricedTensor Pricer::measure(const TensorType& tensor) {
 std::optional<std::string> Pricer::describe_operands(NodeId id) {
   const Node& node = body_.nodes[id];
   std::string text;
-  if (node.op == nullptr) return std::nullopt;
-  const BoundArgs bound = bind_args(context_, node);
-  for (std::size_t i = 0; i < node.op->params.size(); ++i)
-    if (bound.is_given(i) && !describe(bound.values[i], text)) return std::nullopt;
-  return text;
+  bool is_known = true;
+  const auto add = [&](NodeId input) { is_known &= describe(input, text); };
+  if (node.op == nullptr) {
+    for_each_input(context_, node, add);
+  } else {
+    const BoundArgs bound = bind_args(context_, node);
+    for (std::size_t i = 0; i < node.op->params.size(); ++i)
+      if (bound.is_given(i)) context_.args.for_each_node(bound.values[i], add);
+  }
+  return is_known ? std::optional(std::move(text)) : std::nullopt;
 }
 
-bool Pricer::describe(Arg arg, std::string& text) {
+bool Pricer::describe(NodeId input, std::string& text) {
   bool is_known = true;
-  context_.args.for_each_node(arg, [&](NodeId input) {
-    for (const PricedTensor& tensor : tensors_of(body_.nodes[input].type)) {
-      text += fmt::format("{}{}[", text.empty() ? "" : ", ", info(tensor.type->dtype).short_name);
-      const char* separator = "";
-      for (ExprId size : tensor.type->sizes) {
-        const Count number = extents_.number(size);
-        is_known &= number.has_value();
-        text += fmt::format("{}{}", std::exchange(separator, ", "), number.value_or(0));
-      }
-      text += "]";
+  for (const PricedTensor& tensor : tensors_of(body_.nodes[input].type)) {
+    text += fmt::format("{}{}[", text.empty() ? "" : ", ", info(tensor.type->dtype).short_name);
+    const char* separator = "";
+    for (ExprId size : tensor.type->sizes) {
+      const Count number = extents_.number(size);
+      is_known &= number.has_value();
+      text += fmt::format("{}{}", std::exchange(separator, ", "), number.value_or(0));
     }
-  });
+    text += "]";
+  }
   return is_known;
 }
 
@@ -241,7 +249,7 @@ Price Pricer::price_kernel(NodeId id, std::span<const NodeId> inputs) {
   Price price{.source = PriceSource::kModelled};
   for (const auto* list : {&operands_.taken, &operands_.given})
     for (const PricedTensor& tensor : *list) {
-      if (!tensor.is_known) return unpriced("an extent of its tensors has no number");
+      if (!tensor.is_known) return unpriced_extent();
       if (tensor.is_assumed) price.source = PriceSource::kAssumed;
     }
   if (node.op->cost == CostClass::kMatmul || node.op->cost == CostClass::kAttention) {
@@ -409,7 +417,8 @@ StepGroup Pricer::group_of(Arg group) const {
 Price Pricer::price_launch(NodeId id, const StepGroup& group) {
   const Node& node = body_.nodes[id];
   if (group.ranks == 0)
-    return unpriced(fmt::format("the table of process groups has no ranks of '{}'", group.name));
+    return unpriced(fmt::format("the table of process groups has no ranks of '{}'", group.name),
+                    "write the group's ranks into the graph (`process_groups` of epweave.export)");
   Price price{.source = PriceSource::kModelled};
   std::int64_t sent = 0, received = 0;
   bool is_known = true;
@@ -422,7 +431,7 @@ Price Pricer::price_launch(NodeId id, const StepGroup& group) {
   };
   context_.args.for_each_node(node.args, [&](NodeId input) { add(body_.nodes[input].type, sent); });
   add(node.type, received);
-  if (!is_known) return unpriced("an extent of its tensors has no number");
+  if (!is_known) return unpriced_extent();
   price.bytes = message_bytes(node.op->family, sent, received);
   if (group.ranks == 1) return {.bytes = price.bytes};
   price.seconds = collective_seconds(cluster_, node.op->family, price.bytes, group);

@@ -30,6 +30,7 @@ struct Price {
   std::int64_t bytes = 0;
   PriceSource source = PriceSource::kNone;
   std::string problem;  // kUnpriced: why
+  std::string remedy;   // and what gives the model what it lacks; empty where nothing does
 };
 
 class Pricer {
@@ -65,7 +66,7 @@ class Pricer {
 
   using Shape = std::vector<double>;
 
-  bool describe(Arg arg, std::string& text);
+  bool describe(NodeId input, std::string& text);
   void add_tensors(TypeId type);
   PricedTensor measure(const TensorType& tensor);
   bool is_host_only(NodeId id);

@@ -123,7 +123,22 @@ class ModelBuilder {
     model_.seconds[place] = price.seconds;
     model_.bytes[place] = price.bytes;
     model_.sources[place] = price.source;
-    if (price.source == PriceSource::kUnpriced) model_.unpriced.push_back({place, std::move(price.problem)});
+    if (price.source != PriceSource::kUnpriced) return;
+    const bool is_first = model_.unpriced.empty();
+    model_.unpriced.push_back({place, std::move(price.problem), is_first ? remedy_of(place, price) : ""});
+  }
+
+  // A row of measured costs, where one can be of this call.
+  std::string remedy_of(Place place, const Price& price) {
+    const NodeId id = model_.nodes[place];
+    if (model_.kinds[place] != StepKind::kKernel) return price.remedy;
+    const auto operands = pricer_.describe_operands(id);
+    if (!operands) return price.remedy;
+    return fmt::format(
+        "write what it takes into \"ops\" of a file for --costs (costs= of a pass), with microseconds in "
+        "the place of T: {{\"op\": \"{}\", \"operands\": \"{}\", \"samples\": 1, \"min\": T, \"p10\": T, "
+        "\"p50\": T, \"p90\": T, \"p99\": T, \"max\": T}}",
+        context_.text(node(id).target), *operands);
   }
 
   std::uint32_t group_position_of(Arg group) {
@@ -329,14 +344,14 @@ StepModel model_step(const Graph& graph, const Cluster& cluster, const MeasuredC
 
 void require_prices(const Graph& graph, const StepModel& model) {
   if (model.unpriced.empty()) return;
-  const auto& [place, reason] = model.unpriced.front();
+  const auto& [place, reason, remedy] = model.unpriced.front();
   const std::size_t others = model.unpriced.size() - 1;
-  throw PassError(
-      "simulate.unpriced",
-      "nothing says what the call costs: " + reason +
-          (others == 0 ? "" : "; " + std::to_string(others) + " others have no price either"),
-      site_of(graph, graph.step().nodes[model.nodes[place]]),
-      "give measured costs (--costs) that have it, or take such calls to be free (--unpriced free)");
+  throw PassError("simulate.unpriced",
+                  "nothing says what the call costs: " + reason +
+                      (others == 0 ? "" : "; " + std::to_string(others) + " others have no price either"),
+                  site_of(graph, graph.step().nodes[model.nodes[place]]),
+                  (remedy.empty() ? "" : remedy + "; or ") +
+                      "take such calls to be free: --unpriced free (unpriced=free of schedule and bucket)");
 }
 
 void require_measured(const StepModel& model, const MeasuredCosts& costs, const std::string& path) {

@@ -81,6 +81,7 @@ enum class StorageLife : std::uint8_t {
 struct UnpricedNode {
   Place place;
   std::string reason;
+  std::string remedy;  // what would price it, beside taking it to be free; of the first alone
 };
 
 struct StepModel {

@@ -110,13 +110,36 @@ void check_scatter(TypeRuleCall& call, const TensorType& self) {
                     call.text(source.sizes[i]));
 }
 
+// The shape in which an advanced index stands for the indexed dimensions; a null extent depends on data.
+Dims shape_of_index(TypeRuleCall& call, const TensorType& self, bool is_masked) {
+  if (!is_masked) return index_sizes(call, indices_of(call, self));
+  // A mask gives one dimension, with which the other indices broadcast.
+  std::size_t rank = 1;
+  for (const TensorType* index : call.optional_tensors(1))
+    if (index != nullptr && !is_mask(index)) rank = std::max(rank, index->rank());
+  return Dims(rank);
+}
+
+// What index_put writes broadcasts to the shape of self at these indices, and not the other way about.
+void check_written(TypeRuleCall& call, const TensorType& values, const Dims& indexed) {
+  if (values.rank() > indexed.size())
+    call.mismatch("the values have {} dimensions, what is indexed {}", values.rank(), indexed.size());
+  const std::size_t first = indexed.size() - values.rank();
+  for (std::size_t i = 0; i < values.rank(); ++i) {
+    const ExprId size = values.sizes[i], wanted = indexed[first + i];
+    if (wanted && !is_one(call.facts, size) && call.facts.differ(size, wanted))
+      call.mismatch("the values have {} in dimension {}, what is indexed {}", call.text(size), i,
+                    call.text(wanted));
+  }
+}
+
 void check_index_put(TypeRuleCall& call, const TensorType& self) {
-  if (has_mask(call)) return;  // how many rows it writes depends on data
-  const auto indices = indices_of(call, self);
-  const Indexed target = indexed_layout(self, indices, index_sizes(call, indices), call.number(0));
+  const bool is_masked = has_mask(call);
+  const TensorType selected = {};  // stands in place of a mask: only that a dimension is indexed counts
+  const auto indices = indices_of(call, self, is_masked ? &selected : nullptr);
+  const Indexed target = indexed_layout(self, indices, shape_of_index(call, self, is_masked), call.number(0));
   const TensorType& values = call.tensor(std::size_t{2});
-  const std::span<const ExprId> shapes[] = {target.sizes, values.sizes};
-  broadcast_sizes(call, shapes);
+  check_written(call, values, target.sizes);
   if (values.dtype != self.dtype)
     call.mismatch("the values are {}, the tensor {}", info(values.dtype).short_name,
                   info(self.dtype).short_name);

@@ -226,6 +226,51 @@ TEST_CASE("an extent that may be 0 counts as 1 in strides") {
         "f32[4, u0]{Max(1, u0), 1}@cuda:0");
 }
 
+TEST_CASE("what index_put writes broadcasts to the indexed shape, as torch has it") {
+  Calls c;
+  c.assume("u0", {"1 <= u0"});
+  const auto f32 = [&](std::vector<std::string> sizes) {
+    std::vector<std::string> strides(sizes.size(), "1");
+    return n(c.tensor("f32", std::move(sizes), std::move(strides)));
+  };
+  const Arg x = n(c.tensor("f32", {"4", "3"}, {"3", "1"})), rows = c.list({n(c.tensor("i64", {"2"}, {"1"}))}),
+            row = c.list({n(c.tensor("i64", {"1"}, {"1"}))}),
+            some = c.list({n(c.tensor("i64", {"u0"}, {"1"}))}),
+            mask = c.list({n(c.tensor("b8", {"4"}, {"1"}))}),
+            full_mask = c.list({n(c.tensor("b8", {"4", "3"}, {"3", "1"}))}),
+            columns = c.list({Arg::none(), n(c.tensor("i64", {"5"}, {"1"}))}),
+            mask_and_columns =
+                c.list({n(c.tensor("b8", {"4"}, {"1"})), n(c.tensor("i64", {"2", "1"}, {"1", "1"}))});
+  for (const char* target : {"aten.index_put.default", "aten.index_put_.default"}) {
+    const std::string name = std::string(target).substr(5, std::string(target).find('.', 5) - 5) + ": ";
+    const auto type = [&](Arg indices, std::vector<std::string> sizes) {
+      return c.type(target, {x, indices, f32(std::move(sizes))});
+    };
+    const std::string fits = "f32[4, 3]{3, 1}@cuda:0";
+    const auto differ = [&](std::string_view size, int dim, std::string_view wanted) {
+      return name + fmt::format("the values have {} in dimension {}, what is indexed {}", size, dim, wanted);
+    };
+    for (const std::vector<std::string>& sizes :
+         {std::vector<std::string>{"2", "3"}, {"1", "3"}, {"2", "1"}, {"3"}, {"1"}, {}, {"u0", "3"}})
+      CHECK(type(rows, sizes) == fits);
+    CHECK(type(rows, {"5", "3"}) == differ("5", 0, "2"));
+    CHECK(type(rows, {"2"}) == differ("2", 0, "3"));
+    CHECK(type(rows, {"1", "2", "3"}) == name + "the values have 3 dimensions, what is indexed 2");
+    CHECK(type(row, {"2", "3"}) == differ("2", 0, "1"));
+    CHECK(type(some, {"u0", "3"}) == fits);
+    CHECK(type(some, {"u0 + 1", "3"}) == differ("u0 + 1", 0, "u0"));
+    CHECK(type(columns, {"4", "5"}) == fits);
+    CHECK(type(columns, {"5", "4"}) == differ("5", 0, "4"));
+    CHECK(type(mask, {"7", "3"}) == fits);
+    CHECK(type(mask, {"7", "4"}) == differ("4", 1, "3"));
+    CHECK(type(full_mask, {"7"}) == fits);
+    CHECK(type(full_mask, {"7", "3"}) == name + "the values have 2 dimensions, what is indexed 1");
+    CHECK(type(mask_and_columns, {"2", "7"}) == fits);
+    CHECK(type(mask_and_columns, {"1", "2", "7"}) ==
+          name + "the values have 3 dimensions, what is indexed 2");
+  }
+}
+
 TEST_CASE("collectives scale rows by the group") {
   Calls c;
   const Arg x = n(c.tensor("f32", {"12", "8"}, {"8", "1"}));

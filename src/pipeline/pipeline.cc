@@ -203,6 +203,8 @@ class Parser {
   OptionValue convert_int(const OptionSpec& spec, std::size_t at, std::string_view item) const {
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), number);
+    if (error == std::errc::result_out_of_range)
+      fail(at, fmt::format("{} does not fit in 64 bits", item), "an integer of 64 bits");
     if (error != std::errc() || end != item.data() + item.size())
       fail(at, fmt::format("'{}' is not a value of option '{}'", item, spec.name), "an integer");
     if (number < spec.at_least)

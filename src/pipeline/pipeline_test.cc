@@ -143,10 +143,10 @@ TEST_CASE("values that an option does not take") {
             ^
   expected at least 2)");
   CHECK(parse_error("cut{parts=99999999999999999999}") ==
-        R"(column 11: '99999999999999999999' is not a value of option 'parts'
+        R"(column 11: 99999999999999999999 does not fit in 64 bits
   cut{parts=99999999999999999999}
             ^
-  expected an integer)");
+  expected an integer of 64 bits)");
   CHECK(parse_error("cut{parts=[2]}") == R"(column 11: option 'parts' takes one value
   cut{parts=[2]}
             ^
@@ -244,6 +244,14 @@ TEST_CASE("presets expand to pipelines") {
   both,plain
       ^
   expected the end: a preset stands alone)");
+  const std::string overlap = print_pipeline(expand_preset("overlap{memory=3%,cluster=h100-2x4}"));
+  CHECK(
+      overlap ==
+      "dce,canonicalize,dedup-unshard,"
+      "choose-chunks{parts=auto,memory=run+3%,cluster=h100-2x4},"
+      "schedule{memory=run+3%,order=free,recompute=behind-forward,effort=fast,cluster=h100-2x4},concretize");
+  CHECK(print_pipeline(expand_preset("overlap{memory=1GiB}")).find("memory=1GiB,cluster=h100}") !=
+        std::string::npos);
 }
 
 TEST_CASE("rows of the tool's registry are complete") {

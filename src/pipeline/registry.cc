@@ -162,15 +162,23 @@ std::shared_ptr<const CostFile> read_costs(const Options& options) {
   return std::make_shared<const CostFile>(CostFile{MeasuredCosts::parse(read_text(path), path), path});
 }
 
+ScheduleOptions read_schedule_options(const Options& options);
+
+std::optional<ScheduleOptions> read_then(const Options& options) {
+  if (!options.has("then")) return std::nullopt;
+  const Pipeline then = parse_pipeline(fmt::format("schedule{{{}}}", options.text("then")));
+  return read_schedule_options(then.calls.front().options);
+}
+
 // Only plan=overlap decides by them.
 BucketOptions read_bucket_options(const Options& options) {
   if (options.text("plan") == "overlap") {
     PriceOptions prices{.cluster = read_cluster(options), .measured = read_costs(options)};
     if (options.has("memory")) prices.memory = parse_memory_budget(options.text("memory"));
     if (is_chosen(options, "unpriced", "free")) prices.unpriced = Unpriced::kFree;
-    return {std::move(prices)};
+    return {std::move(prices), read_then(options)};
   }
-  for (const char* name : {"cluster", "costs", "memory", "unpriced"})
+  for (const char* name : {"cluster", "costs", "memory", "unpriced", "then"})
     if (options.has(name))
       throw UsageError(fmt::format(
           "option '{}': plan=blocks asks for no prediction\n  expected plan=overlap beside {}", name, name));
@@ -241,6 +249,7 @@ ChooseChunksOptions read_choose_chunks_options(const Options& options) {
   read.schedule.cluster = read_cluster(options);
   read.schedule.measured = read_costs(options);
   read.schedule.memory = parse_memory_budget(options.text("memory"));
+  read.then = read_then(options);
   return read;
 }
 PassResult run_choose_chunks(const Graph& graph, const Options& options) {
@@ -425,7 +434,8 @@ const OptionSpec kAutoParts{"parts", OptionKind::kText, "auto",
 // The options that schedule shares with presets that contain it.
 const OptionSpec kMemory{
     "memory", OptionKind::kText, "2%",
-    "how much device memory the result may need: a share above the input's peak, or bytes (32.1GiB)"};
+    "how much device memory the result may need: a share above the input's peak (2%), above that of the "
+    "pipeline's input (run+2%), or bytes (32.1GiB)"};
 const OptionSpec kOrder{
     "order",
     OptionKind::kChoice,
@@ -460,6 +470,13 @@ const OptionSpec kUnpriced{
     .kind = OptionKind::kChoice,
     .help = "calls that nothing prices: decline them (the default), or take them to be free",
     .choices = {"decline", "free"},
+    .is_optional = true};
+
+const OptionSpec kThen{
+    .name = "then",
+    .kind = OptionKind::kText,
+    .help =
+        "options of the schedule that follows: a merge must pay there; by default those of the pipeline's",
     .is_optional = true};
 
 std::vector<PassInfo> make_passes() {
@@ -572,7 +589,8 @@ std::vector<PassInfo> make_passes() {
                    left_out(kMemory),
                    left_out(kCluster),
                    kCosts,
-                   kUnpriced},
+                   kUnpriced,
+                   kThen},
        .run = run_bucket,
        .settle = settle_bucket_options},
       {.name = "overlap-ep",
@@ -596,7 +614,7 @@ std::vector<PassInfo> make_passes() {
        .run = run_overlap_ep},
       {.name = "choose-chunks",
        .summary = "divide modules into parts where the schedule is predicted to take less for it",
-       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kCluster, kCosts},
+       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kCluster, kCosts, kThen},
        .run = run_choose_chunks,
        .settle = settle_choose_chunks_options},
       {.name = "schedule",
@@ -646,13 +664,19 @@ std::string expand_ep_overlap(const Options& options) {
       options.text("dim"), read_parts(options), optional, print_value(patterns));
 }
 
+// A share is of what the preset is given, once: what a choice needs more is not added to by the schedule.
+std::string memory_of_run(const std::string& memory) {
+  return memory.ends_with('%') && !memory.starts_with("run+") ? "run+" + memory : memory;
+}
+
 // What is given is handed on; the rest is left to the passes.
 std::string expand_overlap(const Options& options) {
   std::string choice = fmt::format("parts={}", print_value(options.text("parts")));
   if (options.has("roots")) choice += fmt::format(",roots={}", print_value(options.list("roots")));
   if (options.has("attention")) choice += fmt::format(",attention={}", options.text("attention"));
-  std::string machine = fmt::format("memory={},cluster={}", print_value(options.text("memory")),
-                                    print_value(options.text("cluster")));
+  std::string machine =
+      fmt::format("memory={},cluster={}", print_value(memory_of_run(options.text("memory"))),
+                  print_value(options.text("cluster")));
   if (options.has("costs")) machine += fmt::format(",costs={}", print_value(options.text("costs")));
   return fmt::format(
       "dce,canonicalize,dedup-unshard,choose-chunks{{{},{}}},schedule{{{},effort={}}},concretize", choice,

@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <new>
 #include <set>
 #include <tuple>
+#include <unordered_map>
+
+#include "ir/walk.h"
+#include "pipeline/bind.h"
 
 namespace epweave {
 namespace {
@@ -89,10 +94,55 @@ class KnownViolations {
                                call.pass->name, violations.size(), list_violations(graph, violations)));
 }
 
+// The violations of the run's input at what these of a result were computed from; none if one of them stands on nodes
+// that are sound in the input.
+std::vector<Violation> find_causes(const std::vector<Violation>& of_input, const Graph& result,
+                                   const std::vector<Violation>& found) {
+  std::unordered_map<std::string_view, const Violation*> broken;
+  for (const Violation& v : of_input)
+    if (!v.body) broken.emplace(v.site.node, &v);
+  const Body& step = result.step();
+  IdVector<NodeId, const Violation*> causes(step.nodes.size());
+  std::unordered_map<std::string_view, const Violation*> by_name;
+  for (const auto [id, node] : walk_all(*result.context, step)) {
+    const Violation*& cause = causes[id];
+    const auto take = [&](StringId name) {
+      if (const auto at = broken.find(result.text(name)); cause == nullptr && at != broken.end())
+        cause = at->second;
+    };
+    take(node.name);
+    for (const Provenance& record : node.provenance)
+      for (StringId origin : record.origins) take(origin);
+    for_each_input(*result.context, node, [&](NodeId input) {
+      if (cause == nullptr) cause = causes[input];
+    });
+    by_name.emplace(result.text(node.name), cause);
+  }
+  std::vector<Violation> listed;
+  std::set<const Violation*> known;
+  for (const Violation& v : found) {
+    const auto at = by_name.find(v.site.node);
+    if (v.body || at == by_name.end() || at->second == nullptr) return {};
+    if (known.insert(at->second).second) listed.push_back(*at->second);
+  }
+  return listed;
+}
+
+// A pass takes it that recorded types and groups are right. Where it came to grief for want of that, it is the graph
+// that is at fault.
+[[noreturn]] void refuse_broken(const PassCall& call, const Graph& given,
+                                const std::vector<Violation>& violations, std::string_view ended) {
+  throw PassError("pipeline.broken-graph",
+                  fmt::format("pass '{}' cannot rewrite a graph that does not verify:{}\n  so that {}",
+                              call.pass->name, list_violations(given, violations), ended),
+                  violations.front().site,
+                  "mend what is recorded until `epweave verify` accepts the graph, or trace it again");
+}
+
 class Run {
  public:
   Run(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options)
-      : pipeline_(pipeline), options_(options), graph_(graph) {
+      : pipeline_(pipeline), options_(options), given_(graph), binder_(graph, pipeline), graph_(graph) {
     record_origins(graph_);
     for (const Origin& origin : graph_.origins) is_origin_.insert(origin.name);
     if (options_.verify != VerifyPolicy::kOff) known_.add(graph_);
@@ -101,9 +151,10 @@ class Run {
   Graph run() {
     std::string sha256 = options_.input_sha256;
     for (std::size_t i = 0; i < pipeline_.calls.size(); ++i) {
-      const PassCall& call = pipeline_.calls[i];
+      PassCall& call = pipeline_.calls[i];
       if (options_.hooks.before_pass) options_.hooks.before_pass(call);
       try {
+        call = binder_.bind(i, graph_);
         run_pass(i, std::exchange(sha256, {}));
       } catch (const std::exception& error) {
         report_failure(i, error.what());
@@ -117,7 +168,7 @@ class Run {
   void run_pass(std::size_t position, std::string sha256) {
     const PassCall& call = pipeline_.calls[position];
     const auto start = Clock::now();
-    PassResult result = call.pass->run(graph_, call.options);
+    PassResult result = apply(call);
     const double seconds = seconds_since(start);
     complete_provenance(call, result.graph);
     result.graph.passes.push_back(
@@ -139,6 +190,24 @@ class Run {
                                  .seconds = seconds,
                                  .verify_seconds = verify_seconds});
     graph_ = std::move(result.graph);
+  }
+
+  PassResult apply(const PassCall& call) const {
+    try {
+      return call.pass->run(graph_, call.options);
+    } catch (const PassError&) {
+      throw;
+    } catch (const InputError&) {
+      throw;
+    } catch (const UsageError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::vector<Violation> violations = verify_graph(given_);
+      if (violations.empty()) throw;
+      refuse_broken(call, given_, violations, error.what());
+    }
   }
 
   // "kept" for nodes that no pass has said anything about.
@@ -165,8 +234,15 @@ class Run {
     if (options_.verify == VerifyPolicy::kEach && same_code(graph_, graph)) return 0;
     const auto start = Clock::now();
     const std::vector<Violation> violations = known_.find_new(graph);
-    if (!violations.empty()) blame(pipeline_.calls[position], graph, violations);
+    if (!violations.empty()) judge(pipeline_.calls[position], graph, violations);
     return seconds_since(start);
+  }
+
+  [[noreturn]] void judge(const PassCall& call, const Graph& graph,
+                          const std::vector<Violation>& violations) const {
+    const std::vector<Violation> causes = find_causes(verify_graph(given_), graph, violations);
+    if (causes.empty()) blame(call, graph, violations);
+    refuse_broken(call, given_, causes, "its result breaks: " + print_violation(graph, violations.front()));
   }
 
   void report_failure(std::size_t position, const char* what) const {
@@ -181,8 +257,10 @@ class Run {
                                .what = what});
   }
 
-  const Pipeline& pipeline_;
+  Pipeline pipeline_;  // its options written out as far as it has run
   const RunnerOptions& options_;
+  const Graph& given_;
+  Binder binder_;
   Graph graph_;
   IdSet<StringId> is_origin_;
   KnownViolations known_;

@@ -10,7 +10,9 @@
 //               that has no record and is an origin gets {pass, kept, itself}; one that is not an origin is a
 //               bug of the pass. Nodes of nested graphs have no origins and need no records.
 //   verify      after each pass or at the end. What the input already broke is not held against a pass: the
-//               same invariant at the same node, or at a node that it stands for.
+//               same invariant at the same node, or at a node that it stands for. Where the input does not verify and
+//               a pass fails, or breaks what is computed from nodes that the input breaks, the graph is declined and
+//               those nodes are named.
 #pragma once
 
 #include <functional>
@@ -58,8 +60,9 @@ struct RunnerOptions {
   RunnerHooks hooks;
 };
 
-// Throws InputError for a graph whose structure is broken, PassError where a pass declines, CheckError where
-// a pass's result breaks an invariant.
+// Throws InputError for a graph whose structure is broken, PassError where a pass declines, and
+// pipeline.broken-graph where a pass comes to grief on a graph that does not verify; CheckError where a pass's result
+// breaks an invariant that its input kept.
 Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options = {});
 
 // Whether two graphs that share a context are the same code: bodies, orders, and every field of the nodes but

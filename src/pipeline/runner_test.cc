@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <stdexcept>
 
 #include "ops/op.h"
 #include "passes/test_text.h"
@@ -44,6 +46,32 @@ PassResult decline_all(const Graph&, const Options&) {
   throw PassError("test.declined", "this graph will not do", {}, "take another");
 }
 
+PassResult stumble(const Graph&, const Options&) {
+  throw std::runtime_error("mm: inner sizes 5 and 4 differ");
+}
+
+// A call of a node, with the type of another one.
+PassResult misjudge(const Graph& graph, std::string_view input, std::string_view like) {
+  Graph result = graph;
+  Body& step = result.step();
+  const auto find = [&](std::string_view name) {
+    return *std::ranges::find_if(step.order,
+                                 [&](NodeId id) { return result.text(step.nodes[id].name) == name; });
+  };
+  Node node = negated(result, find(input), "new");
+  node.type = step.nodes[find(like)].type;
+  append_provenance(*result.context, node,
+                    {.pass = result.intern("misjudge"), .role = ProvenanceRole::kAdded, .origins = {}});
+  step.order.insert(step.order.end() - 1, step.nodes.push_back(node));
+  return {std::move(result)};
+}
+PassResult misjudge_broken(const Graph& graph, const Options&) {
+  return misjudge(graph, "c", "b");
+}
+PassResult misjudge_sound(const Graph& graph, const Options&) {
+  return misjudge(graph, "b", "c");
+}
+
 const Registry& toys() {
   static const Registry kToys = {
       .passes =
@@ -54,6 +82,9 @@ const Registry& toys() {
                .run = keep_all},
               {.name = "drop-last", .summary = "", .options = {}, .run = drop_last},
               {.name = "add-unexplained", .summary = "", .options = {}, .run = add_unexplained},
+              {.name = "stumble", .summary = "", .options = {}, .run = stumble},
+              {.name = "misjudge-sound", .summary = "", .options = {}, .run = misjudge_sound},
+              {.name = "misjudge-broken", .summary = "", .options = {}, .run = misjudge_broken},
               {.name = "decline", .summary = "", .options = {}, .run = decline_all},
           },
       .presets = {},
@@ -140,6 +171,41 @@ graph
 )");
   REQUIRE_FALSE(verify_graph(graph).empty());
   CHECK_NOTHROW(run_pipeline(graph, parse_pipeline("keep,drop-last", toys())));
+}
+
+TEST_CASE("what a pass cannot do for a graph that does not verify is the graph's fault") {
+  const Graph broken = parse_test_graph(R"(
+output other
+
+graph
+  %x = placeholder : f32[4] role=user
+  %a = aten.neg.default(%x) : f32[5]
+  %b = aten.neg.default(%x) : f32[4]
+  %c = aten.neg.default(%a) : f32[5]
+  output((%a,))
+)");
+  const auto run_broken = [&](std::string_view pipeline) {
+    run_pipeline(broken, parse_pipeline(pipeline, toys()));
+  };
+  const auto said = [](std::string_view pass, std::string_view ended) {
+    return fmt::format(R"(pass '{}' cannot rewrite a graph that does not verify:
+  type: a (aten.neg.default): recorded f32[5]{{1}}@, the arguments give f32[4]{{1}}@
+  so that {} [pipeline.broken-graph]
+  node:   a
+  op:     aten.neg.default
+  remedy: mend what is recorded until `epweave verify` accepts the graph, or trace it again)",
+                       pass, ended);
+  };
+  CHECK(error_of<PassError>([&] { run_broken("keep,stumble"); }) ==
+        said("stumble", "mm: inner sizes 5 and 4 differ"));
+  CHECK(error_of<std::runtime_error>([] { run_toys("stumble"); }) == "mm: inner sizes 5 and 4 differ");
+  CHECK(error_of<PassError>([&] { run_broken("misjudge-broken"); }) ==
+        said("misjudge-broken",
+             "its result breaks: type: new (aten.neg.default): recorded f32[4]{1}@, the "
+             "arguments give f32[5]{1}@"));
+  CHECK(error_of<CheckError>([&] { run_broken("misjudge-sound"); }) ==
+        "pass 'misjudge-sound' broke the graph (1 violations; this is a bug of the tool):\n"
+        "  type: new (aten.neg.default): recorded f32[5]{1}@, the arguments give f32[4]{1}@");
 }
 
 TEST_CASE("a broken structure is the file's fault") {

@@ -7,16 +7,11 @@
 #include "compare/diff/diff_html.h"
 #include "compare/diff/diff_summary.h"
 #include "compare/diff/diff_text.h"
+#include "node_report.h"
 #include "paint.h"
 
 namespace epweave::cli {
 namespace {
-
-Json names_report(const Graph& graph, const Body& body, const std::vector<NodeId>& nodes) {
-  Json list = Json::array();
-  for (NodeId id : nodes) list.push_back(graph.text(body.nodes[id].name));
-  return list;
-}
 
 Json node_diff_report(const DiffSides& sides, const BodyDiff& body, const NodeDiff& diff) {
   Json changes = Json::array();

@@ -39,12 +39,6 @@ Exchange find_exchange(const Graph& graph, const Body& body, NodeId id, const No
   return exchange;
 }
 
-Json names(const Graph& graph, const Body& body, std::span<const NodeId> nodes) {
-  Json list = Json::array();
-  for (NodeId id : nodes) list.push_back(graph.text(body.nodes[id].name));
-  return list;
-}
-
 std::string print_record(const Graph& graph, const Provenance& record) {
   std::string text = fmt::format("{} {}", graph.text(record.pass), name_of(record.role));
   if (record.parts != 0) text += fmt::format(" (part {} of {})", record.part, record.parts);
@@ -72,7 +66,7 @@ Json explain_report(const ExplainedNode& e) {
   report.update(node_report(e.graph, e.body, node, RegionParts(e.graph)));
   report["graph"] = e.graph.text(e.body.name);
   report["position"] = e.position;
-  report["users"] = names(e.graph, e.body, e.users[e.id]);
+  report["users"] = names_report(e.graph, e.body, e.users[e.id]);
   report["source"] = text_or_null(site_of(e.graph, node).source);
   Json& records = report["provenance"] = Json::array();
   for (const Provenance& record : node.provenance) records.push_back(print_record(e.graph, record));
@@ -80,7 +74,7 @@ Json explain_report(const ExplainedNode& e) {
   if (e.exchange.wait)
     report["exchange"] = {{"launch", e.graph.text(e.body.nodes[e.exchange.launch].name)},
                           {"wait", e.graph.text(e.body.nodes[e.exchange.wait].name)},
-                          {"runs_meanwhile", names(e.graph, e.body, e.exchange.hidden)}};
+                          {"runs_meanwhile", names_report(e.graph, e.body, e.exchange.hidden)}};
   return report;
 }
 

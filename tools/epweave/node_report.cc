@@ -95,4 +95,10 @@ Json node_report(const Graph& graph, const Body& body, const Node& node, const R
           {"type", type_report(*graph.context, node.type)}};
 }
 
+Json names_report(const Graph& graph, const Body& body, std::span<const NodeId> nodes) {
+  Json list = Json::array();
+  for (NodeId id : nodes) list.push_back(graph.text(body.nodes[id].name));
+  return list;
+}
+
 }  // namespace epweave::cli

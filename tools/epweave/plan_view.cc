@@ -11,6 +11,7 @@
 #include "common/version.h"
 #include "cost/stats.h"
 #include "passes/chunk/chunk_report.h"
+#include "pipeline/bind.h"
 #include "pipeline/registry.h"
 
 namespace epweave::cli {
@@ -117,8 +118,9 @@ int show_plan(const RewriteOptions& options, const Pipeline& pipeline, Console& 
   std::optional<PassCall> chunk = *call;
   std::vector<std::string> notes;
   if (call->pass->name != "chunk") {
-    const PassResult chosen = call->pass->run(graph, call->options);
-    chunk = chosen_chunk(*call, graph, chosen.graph);
+    const PassCall bound = Binder(input, pipeline).bind(before.calls.size(), graph);
+    const PassResult chosen = bound.pass->run(graph, bound.options);
+    chunk = chosen_chunk(bound, graph, chosen.graph);
     notes = chosen.notes;
   }
   const ChunkReport report = chunk ? report_of(graph, chunk->options, nullptr) : ChunkReport{};

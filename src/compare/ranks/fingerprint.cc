@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <concepts>
 #include <set>
 #include <utility>
 
@@ -76,7 +76,7 @@ class ContentWriter {
 
   std::string outputs() {
     for (const OutputRole& output : graph_.outputs) {
-      put("{} {} ", graph_.text(output.role), graph_.text(output.fqn));
+      put(graph_.text(output.role), " ", graph_.text(output.fqn), " ");
       write_range(output.more, false);
       text_ += '\n';
     }
@@ -91,10 +91,10 @@ class ContentWriter {
  private:
   void write_body(const Body& body) {
     positions_ = SideTable<NodeId, std::uint32_t>();
-    put("body {}\n", graph_.text(body.name));
+    put("body ", graph_.text(body.name), "\n");
     for (const auto [id, node] : walk(context_, body)) {
       positions_.at(id) = count_++;
-      put("{} {}", static_cast<int>(node.kind), node.kind == NodeKind::kCall ? graph_.text(node.target) : "");
+      put(static_cast<int>(node.kind), " ", node.kind == NodeKind::kCall ? graph_.text(node.target) : "");
       position_ = node.op != nullptr ? node.op->find_param("group_name") : std::nullopt;
       write_range(node.args, true);
       position_.reset();
@@ -108,22 +108,22 @@ class ContentWriter {
 
   // What the tracer said of a call, by which passes and runs go.
   void write_notes(const Node& node) {
-    put("@{} {}", graph_.text(node.module), node.is_backward() ? "backward" : "");
+    put("@", graph_.text(node.module), " ", node.is_backward() ? "backward" : "");
     const EpLabels& ep = node.ep;
     for (StringId label : {node.recompute, ep.ep, ep.token_count_exchange, ep.token_count_sync,
                            ep.token_exchange, ep.token_exchange_wait, node.chunk.region, node.chunk.role}) {
       text_ += ',';
       text_ += graph_.text(label);
     }
-    if (node.chunk.part) put(" part {}", *node.chunk.part);
+    if (node.chunk.part) put(" part ", *node.chunk.part);
     if (node.extra == nullptr) return;
     for (const Binding& binding : node.extra->bindings) {
-      put(" bind {}", graph_.text(binding.symbol));
+      put(" bind ", graph_.text(binding.symbol));
       write_range(binding.path, false);
     }
     for (const auto& [symbol, value] : node.extra->chunk_hints)
-      put(" hint {}={}", graph_.text(symbol), value);
-    if (node.extra->py_type) put(" py_type {}", graph_.text(node.extra->py_type));
+      put(" hint ", graph_.text(symbol), "=", value);
+    if (node.extra->py_type) put(" py_type ", graph_.text(node.extra->py_type));
     if (node.extra->example_type) write_type(node.extra->example_type);
     if (node.extra->custom.count != 0) write_range(node.extra->custom, false);
     write_meta(node.extra->meta);
@@ -135,7 +135,7 @@ class ContentWriter {
     for (std::uint32_t i = 0; i + 1 < meta.count; i += 2) {
       const Arg name = context_.args[meta][i], value = context_.args[meta][i + 1];
       if (is_account(context_.text(name.as_name())) || holds_description(value)) continue;
-      put(" {}=", context_.text(name.as_name()));
+      put(" ", context_.text(name.as_name()), "=");
       write(value);
     }
   }
@@ -153,21 +153,21 @@ class ContentWriter {
   }
 
   void write_role(const InputRole& input) {
-    put(" {} {} {} ", graph_.text(input.role), graph_.text(input.fqn), graph_.text(input.which));
+    put(" ", graph_.text(input.role), " ", graph_.text(input.fqn), " ", graph_.text(input.which), " ");
     write_range(input.more, false);
   }
 
   void write_symbol(const Symbol& symbol) {
     const auto expression = [&](std::optional<ExprId> e) { return e ? context_.exprs.text(*e) : "none"; };
     const auto expressions = [&](const std::vector<ExprId>& all) {
-      for (ExprId e : all) put(" {};", context_.exprs.text(e));
+      for (ExprId e : all) put(" ", context_.exprs.text(e), ";");
     };
-    put("{} [{}, {}]", graph_.text(symbol.name), expression(symbol.lower), expression(symbol.upper));
-    if (symbol.hint) put(" hint {}", *symbol.hint);
+    put(graph_.text(symbol.name), " [", expression(symbol.lower), ", ", expression(symbol.upper), "]");
+    if (symbol.hint) put(" hint ", *symbol.hint);
     if (symbol.size_like) text_ += " size_like";
     if (symbol.unbacked) text_ += *symbol.unbacked ? " unbacked" : " backed";
-    if (symbol.replaced_by) put(" is {}", expression(symbol.replaced_by));
-    if (symbol.part_of) put(" part of {}", graph_.text(symbol.part_of));
+    if (symbol.replaced_by) put(" is ", expression(symbol.replaced_by));
+    if (symbol.part_of) put(" part of ", graph_.text(symbol.part_of));
     text_ += " asserts";
     if (symbol.asserts) expressions(*symbol.asserts);
     text_ += " assumes";
@@ -175,9 +175,14 @@ class ContentWriter {
     text_ += '\n';
   }
 
-  template <typename... Values>
-  void put(fmt::format_string<Values...> format, Values&&... values) {
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Values>(values)...);
+  template <typename... Pieces>
+  void put(const Pieces&... pieces) {
+    (append(pieces), ...);
+  }
+  void append(std::string_view text) { text_ += text; }
+  void append(std::integral auto number) {
+    const fmt::format_int digits(number);
+    text_.append(digits.data(), digits.size());
   }
 
   std::string take() { return std::exchange(text_, {}); }
@@ -203,7 +208,7 @@ class ContentWriter {
 
   void write_group(StringId name) {
     const auto found = groups_.find(name);
-    put("group<{}>", found == groups_.end() ? graph_.text(name) : found->second);
+    put("group<", found == groups_.end() ? graph_.text(name) : found->second, ">");
   }
 
   // Through any rank, it is the same one.
@@ -212,9 +217,9 @@ class ContentWriter {
     if (!mesh) return;
     text_ += "mesh<";
     for (std::size_t d = 0; d < mesh->axes.size(); ++d)
-      put("{} {},", graph_.text(mesh->axes[d]), mesh->shape[d]);
+      put(graph_.text(mesh->axes[d]), " ", mesh->shape[d], ",");
     if (const auto strides = strides_of(*mesh))
-      for (std::uint32_t stride : *strides) put("/{}", stride);
+      for (std::uint32_t stride : *strides) put("/", stride);
     text_ += '>';
   }
 
@@ -235,16 +240,16 @@ class ContentWriter {
   // What print_type leaves out of a tensor's type.
   void write_tensor_notes(const Type& type) {
     if (type.kind == TypeKind::kTensor && type.tensor.requires_grad) text_ += " requires_grad";
-    if (type.kind == TypeKind::kTensor && type.tensor.subclass) put(" {}", graph_.text(type.tensor.subclass));
+    if (type.kind == TypeKind::kTensor && type.tensor.subclass) put(" ", graph_.text(type.tensor.subclass));
     for (TypeId element : type.elements)
       if (element) write_tensor_notes(context_.types[element]);
   }
 
   void write(Arg arg) {
-    put("{}", static_cast<int>(arg.kind()));
+    put(static_cast<int>(arg.kind()));
     switch (arg.kind()) {
       case ArgKind::kNode:
-        put("%{}", positions_[arg.as_node()]);
+        put("%", positions_[arg.as_node()]);
         return;
       case ArgKind::kProcessGroup:
         return write_group(arg.as_name());
@@ -263,7 +268,7 @@ class ContentWriter {
       case ArgKind::kMemoryFormat:
       case ArgKind::kGraph:
       case ArgKind::kOperator:
-        put("'{}'", context_.text(arg.as_name()));
+        put("'", context_.text(arg.as_name()), "'");
         return;
       case ArgKind::kNone:
       case ArgKind::kEllipsis:
@@ -271,7 +276,7 @@ class ContentWriter {
       case ArgKind::kBool:
       case ArgKind::kInt:
       case ArgKind::kReal:
-        put(" {}", arg.bits());
+        put(" ", arg.bits());
         return;
       default:
         for (std::uint32_t i = 0; i < arg.children().count; ++i)

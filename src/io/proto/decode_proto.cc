@@ -115,9 +115,31 @@ class GraphDecoder {
   }
   [[noreturn]] void fail_parse() const { fail("not a valid protobuf message"); }
 
+  // An empty entry takes two bytes of a file and hundreds in memory, so that a small file could fill it. No step has as
+  // many as these.
+  void count_entry(std::uint32_t tag) {
+    struct Limit {
+      int field;
+      std::uint32_t most;
+      std::string_view entries;
+    };
+    static constexpr std::array<Limit, kLimitedFields> kLimits = {{
+        {proto::File::kPassesFieldNumber, 1u << 17, "passes"},
+        {proto::File::kProcessGroupsFieldNumber, 1u << 17, "process groups"},
+        {proto::File::kGraphsFieldNumber, 1u << 17, "graphs"},
+        {proto::File::kSymbolsFieldNumber, 1u << 20, "symbols"},
+        {proto::File::kInputsFieldNumber, 1u << 20, "inputs"},
+        {proto::File::kOutputsFieldNumber, 1u << 20, "outputs"},
+    }};
+    for (std::size_t i = 0; i < kLimits.size(); ++i)
+      if (tag == length_delimited_tag(kLimits[i].field) && ++counts_[i] > kLimits[i].most)
+        fail(fmt::format("more than {} {}, which no step has", kLimits[i].most, kLimits[i].entries));
+  }
+
   // All of the file but its bodies and strings, which stay where they lie.
   void parse_tables(std::string_view bytes) {
     const auto others = split_fields(bytes, 0, [&](std::uint32_t tag, std::string_view content) {
+      count_entry(tag);
       if (tag == length_delimited_tag(proto::File::kGraphsFieldNumber)) {
         bodies_.push_back(content);
       } else if (tag == length_delimited_tag(proto::File::kStringsFieldNumber)) {
@@ -572,8 +594,11 @@ class GraphDecoder {
     return result;
   }
 
+  static constexpr std::size_t kLimitedFields = 6;
+
   const std::string& path_;
   proto::File file_;  // but for its bodies and strings
+  std::array<std::uint32_t, kLimitedFields> counts_{};
   std::vector<std::string_view> bodies_, texts_;
   Graph graph_;
   Context& context_;

@@ -120,6 +120,22 @@ TEST_CASE("a length beyond 32 bits is not cut to its low bits") {
                     "f: not a valid protobuf message");
 }
 
+TEST_CASE("a small file of empty entries does not fill the memory") {
+  const auto file_of = [](char tag, std::size_t count) {
+    WireWriter out;
+    out.set_text(1, "epweave");
+    std::string bytes = out.take();
+    for (std::size_t i = 0; i < count; ++i) bytes += {tag, '\0'};
+    return bytes;
+  };
+  CHECK_THROWS_WITH(decode_proto(file_of(4 << 3 | 2, (1u << 17) + 1), "f", std::make_shared<Context>()),
+                    "f: more than 131072 passes, which no step has");
+  CHECK_THROWS_WITH(decode_proto(file_of(10 << 3 | 2, (1u << 17) + 1), "f", std::make_shared<Context>()),
+                    "f: more than 131072 graphs, which no step has");
+  CHECK_THROWS_WITH(decode_proto(file_of(9 << 3 | 2, (1u << 20) + 1), "f", std::make_shared<Context>()),
+                    "f: more than 1048576 outputs, which no step has");
+}
+
 TEST_CASE("a length of more than one byte moves what lies behind it") {
   WireWriter out;
   const auto outer = out.open(1);

@@ -113,6 +113,11 @@ class Bucketer {
       launches_.clear();
     }
     if (!launches_.empty()) note();
+    if (const auto& limit = clock_->prices.memory.bytes; limit && *limit < clock_->given.peak)
+      result_.notes.push_back(fmt::format(
+          "predicted: the step as given needs {} bytes, above memory={}: that counts in its place, "
+          "for merging does not get under it; schedule may",
+          clock_->given.peak, *limit));
     result_.notes.push_back(describe_assumptions(clock_->decision, clock_->prices));
     return excess_;
   }
@@ -301,7 +306,9 @@ void drop_unread(Graph& graph, const GroupCoordinates& coordinates) {
 
 }  // namespace
 
-PassResult bucket(const Graph& graph, const BucketOptions& options) {
+namespace {
+
+PassResult bucket_as_ordered(const Graph& graph, const BucketOptions& options) {
   PassResult result;
   std::optional<Clock> clock;
   const auto run = [&](const Graph& given, const GroupCoordinates& coordinates) {
@@ -328,6 +335,22 @@ PassResult bucket(const Graph& graph, const BucketOptions& options) {
   }
   drop_unread(result.graph, coordinates);
   return result;
+}
+
+}  // namespace
+
+PassResult bucket(const Graph& graph, const BucketOptions& options) {
+  PassResult result = bucket_as_ordered(graph, options);
+  if (!options.then || result.graph.step().order == graph.step().order) return result;
+  const Comparison scheduled = compare_scheduled(graph, result.graph, *options.then);
+  if (scheduled.pays) {
+    result.notes.push_back(
+        fmt::format("predicted behind the schedule that follows: {}", describe(scheduled)));
+    return result;
+  }
+  return {graph,
+          {fmt::format("predicted behind the schedule that follows: {}, so nothing is merged",
+                       describe(scheduled))}};
 }
 
 }  // namespace epweave

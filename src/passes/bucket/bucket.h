@@ -17,7 +17,9 @@
 // `plan=overlap` merges, across blocks, too, only what the step is predicted to be shorter for (bucket_choice.h), in the
 // order that the step has: within a budget of memory, and so that no collective that is hidden is exposed. Launches stand
 // where the first of them did, waits for gathers where the first did, for reductions where the last did. The whole result
-// is simulated beside its input; what is not shorter is not returned. Where nothing pays, the step stays as it is.
+// is simulated beside its input; what is not shorter is not returned. Where the step is scheduled behind it (`then`), the
+// schedule of the result must be shorter than the schedule of the input, too: a good order hides what a merge would
+// save, and the copies stay. Where nothing pays, the step stays as it is.
 //
 // What is left alone: gathers of what is no parameter, gradients that are added up behind the reduction, collectives
 // with other than one wait, of sizes that are no numbers, or of storage that is written between launch and wait.
@@ -29,12 +31,13 @@
 #include <optional>
 
 #include "passes/pass.h"
-#include "passes/schedule/decision.h"
+#include "passes/schedule/schedule.h"
 
 namespace epweave {
 
 struct BucketOptions {
   std::optional<PriceOptions> overlap;  // plan=overlap, by these; none: plan=blocks
+  std::optional<ScheduleOptions> then;  // with plan=overlap: of the schedule behind it
 };
 
 // Of plan=overlap, throws PassError simulate.unpriced (a call that nothing prices), and InputError where the measured

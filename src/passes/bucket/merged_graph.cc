@@ -1,5 +1,7 @@
 #include "passes/bucket/merged_graph.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <unordered_map>
@@ -111,12 +113,22 @@ void MergedGraph::finish(Facts& facts, TypeMemo& types) {
   }
 }
 
+// What fitted a value fits the one in its place, unless what is recorded was wrong.
+TypeId MergedGraph::infer(const Node& node, TypeMemo& types) {
+  try {
+    return types.infer(graph_, body(), node);
+  } catch (const TypeMismatch& error) {
+    throw CheckError(fmt::format("bucket: '{}' ({}) does not fit what was merged: {}", graph_.text(node.name),
+                                 graph_.text(node.target), error.what()));
+  }
+}
+
 void MergedGraph::retype(NodeId id, Facts& facts, TypeMemo& types) {
   Node& node = body().nodes[id];
   bool is_concerned = false;
   visit_inputs(id, [&](NodeId input) { return !(is_concerned = retyped_.contains(input)); });
   if (!is_concerned || node.kind != NodeKind::kCall || !has_type_rule(node)) return;
-  const TypeId type = types.infer(graph_, body(), node);
+  const TypeId type = infer(node, types);
   if (!type || same_type(facts, *graph_.context, type, node.type)) return;
   node.type = type;
   retyped_.insert(id);

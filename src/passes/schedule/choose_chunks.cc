@@ -64,8 +64,9 @@ struct Made {
 };
 
 // The choice with its collectives merged, where that is predicted to take less.
-void choose_buckets(Made& best, const ScheduleOptions& options, std::vector<std::string>& notes) {
-  PassResult merged = bucket(best.result.graph, {options.prices()});
+void choose_buckets(Made& best, const ScheduleOptions& options, const std::optional<ScheduleOptions>& then,
+                    std::vector<std::string>& notes) {
+  PassResult merged = bucket(best.result.graph, {options.prices(), {}});
   if (merged.graph.step().order == best.result.graph.step().order) {
     notes.push_back(fmt::format("choice: {}, merged: no collective that pays", best.name));
     return;
@@ -74,6 +75,11 @@ void choose_buckets(Made& best, const ScheduleOptions& options, std::vector<std:
   const std::string name = best.name + ", merged";
   notes.push_back(describe(name, predicted));
   if (!predicted.fits || predicted.seconds >= best.seconds) return;
+  if (then) {
+    const Comparison scheduled = compare_scheduled(best.result.graph, merged.graph, *then);
+    notes.push_back(fmt::format("choice: {}: {}", name, describe(scheduled)));
+    if (!scheduled.pays) return;
+  }
   merged.notes.insert(merged.notes.begin(), best.result.notes.begin(), best.result.notes.end());
   best = {std::move(merged), name, predicted.seconds};
 }
@@ -104,7 +110,7 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
           fmt::format("choice: {}: declined: {} [{}]", choice.name(), error.problem(), error.id()));
     }
   }
-  choose_buckets(*best, schedule_options, notes);
+  choose_buckets(*best, schedule_options, options.then, notes);
   notes.push_back(fmt::format("choice: taken: {}", best->name));
   notes.insert(notes.end(), best->result.notes.begin(), best->result.notes.end());
   return {std::move(best->result.graph), std::move(notes)};

@@ -7,7 +7,8 @@
 // Dividing costs compute and hides exchanges; which of the two is more depends on the machine. Each choice is made
 // for real (chunk, then isolate-ep-pg with counts apart), scheduled quickly and priced (schedule.h); the least of
 // those within the budget of memory is the result, not yet scheduled. Of that choice, collectives are merged
-// (bucket{plan=overlap}) where the schedule is predicted to take less for it. The notes list all of them. Choices
+// (bucket{plan=overlap}) where the schedule is predicted to take less for it: the quick one, and the one that follows,
+// where that is known. The notes list all of them. Choices
 // that chunk declines are listed with its reason.
 //
 // Numerics: that of chunk, or reorder where nothing is divided; that of bucket where collectives are merged.
@@ -27,6 +28,7 @@ struct ChooseChunksOptions {
   std::vector<std::string> roots;     // modules to divide; none: layers.*.moe, or layers.*
   std::optional<std::int64_t> parts;  // none: 2 or 4
   ScheduleOptions schedule;
+  std::optional<ScheduleOptions> then;  // of the schedule behind it: merging must pay there, too
 };
 
 PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options);

@@ -8,6 +8,7 @@
 #include "cost/live_bytes.h"
 #include "cost/member_prices.h"
 #include "cost/simulate.h"
+#include "passes/coordinates.h"
 
 namespace epweave {
 namespace {
@@ -26,7 +27,10 @@ std::string describe_sources(const StepModel& model, const CostFile& file) {
 
 }  // namespace
 
-MemoryBudget parse_memory_budget(std::string_view text) {
+MemoryBudget parse_memory_budget(std::string_view whole) {
+  constexpr std::string_view kOfRun = "run+";
+  const bool is_of_run = whole.starts_with(kOfRun);
+  const std::string_view text = whole.substr(is_of_run ? kOfRun.size() : 0);
   struct Unit {
     std::string_view name;
     double bytes;
@@ -40,7 +44,7 @@ MemoryBudget parse_memory_budget(std::string_view text) {
     throw UsageError(
         fmt::format("option 'memory': '{}' is no amount of memory\n  expected a share above what the "
                     "input needs, as in memory=2%, or bytes, as in memory=32.1GiB",
-                    text));
+                    whole));
   };
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -48,8 +52,9 @@ MemoryBudget parse_memory_budget(std::string_view text) {
   if (error != std::errc() || !std::isfinite(number) || number < 0) fail();
   if (unit == "%") {
     if (number > 1e6) fail();
-    return {.bytes = std::nullopt, .growth = number / 100};
+    return {.bytes = std::nullopt, .growth = number / 100, .is_of_run = is_of_run};
   }
+  if (is_of_run) fail();
   for (const Unit& u : kUnits)
     if (u.name == unit && number * u.bytes < 9e18 && number > 0)
       return {.bytes = static_cast<std::int64_t>(number * u.bytes), .growth = 0};
@@ -74,6 +79,13 @@ DecisionModel model_decision(const Graph& graph, const PriceOptions& options) {
 Predicted predict(const StepModel& model, std::span<const Place> order) {
   Simulator simulator(model);
   return {simulator.run(order), find_peak(model, order).bytes};
+}
+
+std::int64_t find_given_peak(const Graph& given) {
+  Graph graph = given;
+  hoist_rank_nodes(graph);
+  const StepModel model = model_step(graph, Cluster{});
+  return find_peak(model, given_order(model)).bytes;
 }
 
 std::string describe(const Predicted& p) {

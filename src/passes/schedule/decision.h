@@ -15,16 +15,18 @@
 
 namespace epweave {
 
-// A budget of device memory: bytes, or a share above what the input needs.
+// A budget of device memory: bytes, or a share above what the input needs. Which input: the pass's, or the one that
+// the whole pipeline was given, which pipeline/bind.h turns into bytes before the first pass.
 struct MemoryBudget {
   std::optional<std::int64_t> bytes;
   double growth = 0.02;
+  bool is_of_run = false;
 
   std::int64_t above(std::int64_t given_peak) const {
     return bytes.value_or(static_cast<std::int64_t>(static_cast<double>(given_peak) * (1 + growth)));
   }
 };
-// "2%", "32.1GiB", "34000000000". Throws UsageError.
+// "2%", "run+2%", "32.1GiB", "34000000000". Throws UsageError.
 MemoryBudget parse_memory_budget(std::string_view text);
 std::string print_gib(std::int64_t bytes);
 
@@ -58,6 +60,9 @@ struct Predicted {
   std::int64_t peak = 0;
 };
 Predicted predict(const StepModel& model, std::span<const Place> order);
+
+// The peak of a step in the order that it has.
+std::int64_t find_given_peak(const Graph& graph);
 
 std::string describe(const Predicted& predicted);
 // What a prediction rests on.

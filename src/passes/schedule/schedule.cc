@@ -140,7 +140,7 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
 
 }  // namespace
 
-Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& options) {
+Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& options, Look look) {
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
   constexpr std::size_t kQuick = 4;
@@ -148,9 +148,32 @@ Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& opt
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
   const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
-  const FoundOrder found = search_order(problem, {.budget = budget, .settings = kQuick, .steps = 0});
+  const FoundOrder found = look == Look::kWhole
+                               ? find_order(problem, options.effort, budget)
+                               : search_order(problem, {.budget = budget, .settings = kQuick, .steps = 0});
   const Predicted result = predict(model, found.order);
-  return {given.seconds, result.seconds, given.peak, result.peak, found.fits && result.peak <= budget};
+  const bool fits = found.fits && result.peak <= budget;
+  const bool stays =
+      look == Look::kWhole && given.peak <= budget && (!fits || given.seconds <= result.seconds);
+  const Predicted& taken = stays ? given : result;
+  return {given.seconds, taken.seconds, given.peak, taken.peak, stays || fits};
+}
+
+Comparison compare_scheduled(const Graph& graph, const Graph& other, const ScheduleOptions& options) {
+  Comparison compared;
+  for (const Look look : {Look::kQuick, Look::kWhole}) {
+    compared.graph = predict_schedule(graph, options, look);
+    compared.other = predict_schedule(other, options, look);
+    compared.pays =
+        compared.other.fits && (!compared.graph.fits || compared.other.seconds < compared.graph.seconds);
+    if (!compared.pays) break;
+  }
+  return compared;
+}
+
+std::string describe(const Comparison& merged) {
+  const auto say = [](const Prediction& p) { return describe(Predicted{p.seconds, p.peak}); };
+  return fmt::format("scheduled, {}; not merged and scheduled, {}", say(merged.other), say(merged.graph));
 }
 
 PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {

@@ -16,6 +16,8 @@
 // `like_inductor` (inductor_order.h) is another order of the same problem: PyTorch's, whatever the clock says of it,
 // to compare with and to reproduce. It has knobs of its own in place of budget, rules and effort.
 //
+// compare_scheduled: rewrites that decide by the clock, and are scheduled afterwards, are judged by what comes out then.
+//
 // Else the result is never slower than its input and, where the input is within the budget, never above it. Ranks that run
 // the same program get the same order, so launches pair up, where groups of one name have as many members and least as
 // many on a node; the members of a group may lie unevenly.
@@ -56,12 +58,23 @@ struct ScheduleOptions {
 
 PassResult schedule(const Graph& graph, const ScheduleOptions& options);
 
-// What a quick schedule of the graph is predicted to take, and the input as it is: to compare rewrites.
+// What a schedule of the graph is predicted to take, and the input as it is: to compare rewrites. A quick one tries few
+// orders; a whole one is what `schedule` with these options gives.
+enum class Look : std::uint8_t { kQuick, kWhole };
 struct Prediction {
   double given_seconds = 0, seconds = 0;
   std::int64_t given_peak = 0, peak = 0;
   bool fits = false;  // within the budget
 };
-Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options);
+Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options, Look look = Look::kQuick);
+
+// Whether a rewrite of a graph is predicted to take less than the graph itself once both are scheduled: at a quick look,
+// and then by the whole schedules.
+struct Comparison {
+  Prediction graph, other;
+  bool pays = false;
+};
+Comparison compare_scheduled(const Graph& graph, const Graph& other, const ScheduleOptions& options);
+std::string describe(const Comparison& merged);  // of a graph, and one with merges
 
 }  // namespace epweave
