@@ -43,11 +43,24 @@ class FusedWriter {
     if (!id) return Arg::none();
     Node node = graph_.step().nodes[id];
     append_provenance(context_, node, {.pass = pass_, .origins = origins_of(node)});
-    std::vector<Arg> numbers, records;
-    if (node.op != nullptr && node.op->family == OpFamily::kSlice)
-      for (std::size_t i : {2U, 3U}) numbers.push_back(arg_of(context_, node, i));
+    const std::vector<Arg> numbers = list_numbers(node);
+    std::vector<Arg> records;
     for (const Provenance& record : node.provenance) records.push_back(write(record));
     return tuple({Arg::text(node.name), Arg::text(node.target), list(numbers), list(records)});
+  }
+  std::vector<Arg> list_numbers(const Node& node) const {
+    const OpFamily family = node.op != nullptr ? node.op->family : OpFamily::kOpaque;
+    if (family == OpFamily::kSlice) return {arg_of(context_, node, 2), arg_of(context_, node, 3)};
+    if (family == OpFamily::kReshape) {
+      const Arg sizes = arg_of(context_, node, 1);
+      if (!sizes.is_tree()) return {};
+      const auto items = context_.args.children(sizes);
+      return {items.begin(), items.end()};
+    }
+    const std::size_t dim = family == OpFamily::kSplit ? 2 : 1;
+    const bool has_dim = family == OpFamily::kSplit || family == OpFamily::kJoin;
+    if (!has_dim || node.args.count <= dim) return {};
+    return {arg_of(context_, node, dim)};
   }
   Arg write(const Provenance& record) {
     std::vector<Arg> origins;
@@ -278,9 +291,17 @@ class ProductExpander {
            std::ranges::equal(type->sizes, sizes, [&](ExprId a, ExprId b) { return facts_.equal(a, b); });
   }
 
+  // The same, but that one may be -1.
+  static bool are_extents(std::span<const Arg> named, std::span<const Arg> extents) {
+    const auto free = std::count(named.begin(), named.end(), Arg::integer(-1));
+    return free <= 1 &&
+           std::ranges::equal(named, extents, [](Arg a, Arg b) { return a == b || a == Arg::integer(-1); });
+  }
+
   NodeId reshape(NodeId value, const Dims& sizes, const std::optional<FusedNode>& text) {
     std::vector<Arg> extents;
     for (ExprId size : sizes) extents.push_back(extent(size));
+    if (text && are_extents(text->numbers, extents)) extents = text->numbers;
     const bool is_as_named =
         text && text->op != nullptr && text->op->family == OpFamily::kReshape && text->op->params.size() == 2;
     return add(is_as_named ? text->op->target : "aten.reshape.default",
@@ -304,7 +325,9 @@ class ProductExpander {
                           {Arg::node(value), integer(from), text->numbers[0], text->numbers[1]}, text)
                     : add("operator.getitem", {Arg::node(split), Arg::integer(i)}, text)));
     }
-    return add("aten.cat.default", {context_.args.add_tree(ArgKind::kList, pieces), integer(to)},
+    const std::size_t rank = tensor(value).rank();
+    return add("aten.cat.default",
+               with_dim({context_.args.add_tree(ArgKind::kList, pieces)}, to, rank, text_.cuts.back()),
                text_.cuts.back());
   }
 
@@ -328,15 +351,27 @@ class ProductExpander {
   NodeId cut(NodeId value, ExprId size, std::size_t dim) {
     const std::optional<FusedNode>& text = text_.cuts.front();
     const OpInfo* op = text ? text->op : nullptr;
-    if (op == nullptr || op->family != OpFamily::kSplit)
-      return add("aten.split.Tensor", {Arg::node(value), extent(size), integer(dim)}, text);
-    if (op->type_rule == rules::chunk)
-      return add(op->target, {Arg::node(value), Arg::integer(ranks_), integer(dim)}, text);
-    if (op->type_rule == rules::split)
-      return add(op->target, {Arg::node(value), extent(size), integer(dim)}, text);
-    const std::vector<Arg> sizes(static_cast<std::size_t>(ranks_), extent(size));
-    return add(op->target, {Arg::node(value), context_.args.add_tree(ArgKind::kList, sizes), integer(dim)},
-               text);
+    Arg count = extent(size);
+    std::string_view target = "aten.split.Tensor";
+    if (op != nullptr && op->family == OpFamily::kSplit) {
+      target = op->target;
+      const std::vector<Arg> sizes(static_cast<std::size_t>(ranks_), extent(size));
+      if (op->type_rule == rules::chunk)
+        count = Arg::integer(ranks_);
+      else if (op->type_rule != rules::split)
+        count = context_.args.add_tree(ArgKind::kList, sizes);
+    }
+    return add(target, with_dim({Arg::node(value), count}, dim, tensor(value).rank(), text), text);
+  }
+
+  // The dimension as it was named: from the end, or, where it is 0, not at all.
+  static std::vector<Arg> with_dim(std::vector<Arg> args, std::size_t dim, std::size_t rank,
+                                   const std::optional<FusedNode>& text) {
+    const Arg from_end = Arg::integer(static_cast<std::int64_t>(dim) - static_cast<std::int64_t>(rank));
+    if (text && text->numbers.empty() && dim == 0) return args;
+    const bool is_from_end = text && text->numbers.size() == 1 && text->numbers.front() == from_end;
+    args.push_back(is_from_end ? from_end : integer(dim));
+    return args;
   }
 
   // ------------------------------------------------------------------------- elements

@@ -635,8 +635,7 @@ class FusionWriter {
       all.insert(all.end(), {product.front, product.call, product.back});
     std::erase_if(all, [](NodeId id) { return !id; });
     std::ranges::sort(all, {}, [&](NodeId id) { return found_.position(id); });
-    const auto repeated = std::ranges::unique(all);
-    all.erase(repeated.begin(), repeated.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
     return all;
   }
   void describe(NodeId fused, const FusedNodes& nodes) {
