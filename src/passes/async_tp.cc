@@ -52,7 +52,8 @@ struct Product {
 struct Gather {
   Exchange exchange;
   std::vector<Product> products;
-  bool shows_rows = false;  // something else reads what is gathered
+  std::vector<NodeId> moved;  // what the right factors are computed from, behind the launch
+  bool shows_rows = false;    // something else reads what is gathered
 };
 
 struct Scatter {
@@ -63,6 +64,7 @@ struct Scatter {
 
 // Why a collective is not fused; empty: it is.
 using Reason = std::string;
+constexpr const char* kNoRanks = "the table of process groups has no ranks of its group";
 
 // ---------------------------------------------------------------------------- finding
 
@@ -301,6 +303,7 @@ class FusionFinder {
     if (own == nullptr || tensor(exchange.wait) == nullptr)
       return "the type of what it gathers is not recorded";
     if (own->rank() < 2) return "what it gathers has fewer than 2 dimensions: no product takes it as it is";
+    if (ranks_of(launch) == 0) return kNoRanks;
     if (Reason why = find_join(ranks_of(launch), exchange); !why.empty()) return why;
     const bool is_last = exchange.dim + 1 == own->rank();
     const auto columns = context_.exprs.constant(own->sizes.back());
@@ -314,6 +317,7 @@ class FusionFinder {
     if (own->rank() > 2 && !has_numbers(*tensor(exchange.value)))
       return "what it gathers has more than 2 dimensions, of which one is a symbol: concretize first";
     for (const Product& product : found.products) is_taken_.at(product.call) = launch;
+    for (NodeId id : found.moved) set_anchor(id, launch);
     return {};
   }
 
@@ -340,7 +344,7 @@ class FusionFinder {
       if (is_scaled_product(call))
         left_out.emplace_back(call, fmt::format("{} is a scaled product", name(call)));
       if (!is_product(call) || arg_of(context_, node(call), 0) != Arg::node(left)) continue;
-      if (Reason no = hoist(exchange, call); !no.empty())
+      if (Reason no = hoist(exchange, call, found.moved); !no.empty())
         left_out.emplace_back(call, std::move(no));
       else
         found.products.push_back({reshape, call, find_result(call, *tensor(exchange.value))});
@@ -375,7 +379,7 @@ class FusionFinder {
   }
 
   // Whether the product can be computed where the launch stands: what its right factor is computed from moves there.
-  Reason hoist(const Exchange& exchange, NodeId call) {
+  Reason hoist(const Exchange& exchange, NodeId call, std::vector<NodeId>& to_move) const {
     const Arg right = arg_of(context_, node(call), 1);
     if (!right.is_node()) return fmt::format("the right factor of {} is no value", name(call));
     const std::uint32_t place = position_[exchange.launch];
@@ -399,8 +403,7 @@ class FusionFinder {
       for (NodeId first : before_[id])
         if (position_[first] > place && !moved.contains(first) && first != exchange.wait)
           return fmt::format("{} has to stay behind {}", name(id), name(first));
-    for (NodeId id : all)
-      if (id != call) set_anchor(id, exchange.launch);
+    to_move.insert(to_move.end(), all.begin() + 1, all.end());
     return {};
   }
   void set_anchor(NodeId id, NodeId launch) {
@@ -423,6 +426,7 @@ class FusionFinder {
     if (!operand.is_node() || tensor(operand.as_node()) == nullptr)
       return "the type of its operand is not recorded";
     exchange.value = operand.as_node();
+    if (ranks_of(launch) == 0) return kNoRanks;
     if (Reason why = find_cut(ranks_of(launch), exchange); !why.empty()) return why;
     return find_factor(found);
   }
@@ -533,8 +537,7 @@ class FusionWriter {
         pass_(graph.intern("async-tp")) {}
 
   void run() {
-    for (const Gather& gather : found_.gathers) take_out(gather);
-    for (const Scatter& scatter : found_.scatters) take_out(scatter);
+    take_out();
     SideTable<NodeId, std::uint32_t> gather_at{kNone}, scatter_at{kNone};
     for (std::uint32_t i = 0; i < found_.gathers.size(); ++i)
       gather_at.at(found_.gathers[i].exchange.launch) = i;
@@ -575,21 +578,29 @@ class FusionWriter {
   void take_out(const Product& product) {
     gone_.insert(product.call);
     if (product.result) gone_.insert(product.result);
+    front_of_.at(product.call) = product.left_reshape;
   }
-  void take_out_reshape(NodeId reshape) {
-    if (reshape &&
-        std::ranges::all_of(found_.users()[reshape], [&](NodeId user) { return gone_.contains(user); }))
-      gone_.insert(reshape);
+  // The reshape in front of a product, unless something else reads it.
+  void take_out_front(const Product& product) {
+    const NodeId front = product.left_reshape;
+    if (!front) return;
+    const bool is_read = std::ranges::any_of(found_.users()[front], [&](NodeId user) {
+      return front_of_[user] != front || arg_of(context_, body_.nodes[user], 1) == Arg::node(front);
+    });
+    if (!is_read) gone_.insert(front);
   }
-  void take_out(const Gather& gather) {
-    take_out(gather.exchange);
-    for (const Product& product : gather.products) take_out(product);
-    for (const Product& product : gather.products) take_out_reshape(product.left_reshape);
-  }
-  void take_out(const Scatter& scatter) {
-    take_out(scatter.exchange);
-    take_out(scatter.product);
-    take_out_reshape(scatter.product.left_reshape);
+  void take_out() {
+    for (const Gather& gather : found_.gathers) {
+      take_out(gather.exchange);
+      for (const Product& product : gather.products) take_out(product);
+    }
+    for (const Scatter& scatter : found_.scatters) {
+      take_out(scatter.exchange);
+      take_out(scatter.product);
+    }
+    for (const Gather& gather : found_.gathers)
+      for (const Product& product : gather.products) take_out_front(product);
+    for (const Scatter& scatter : found_.scatters) take_out_front(scatter.product);
   }
 
   // ------------------------------------------------------------------------- what comes
@@ -653,8 +664,8 @@ class FusionWriter {
     origins_ = list_origins({&last, 1});
     const NodeId value = add_element(place.products, place.index, place.dim);
     if (product.result) replace(product.result, value);
-    const bool is_read =
-        !std::ranges::all_of(found_.users()[product.call], [&](NodeId user) { return gone_.contains(user); });
+    const bool is_read = std::ranges::any_of(found_.users()[product.call],
+                                             [&](NodeId user) { return user != product.result; });
     if (!is_read) return;
     const Dims sizes = tensor_of(context_, body_.nodes[product.call].type)->sizes;
     const bool is_flat = tensor_of(context_, body_.nodes[value].type)->rank() == sizes.size();
@@ -773,6 +784,7 @@ class FusionWriter {
   StringId pass_;
   IdSet<NodeId> gone_;
   SideTable<NodeId, NodeId> replaced_;
+  SideTable<NodeId, NodeId> front_of_;  // of a product that is fused: the reshape that gives way with it
 
   // Of the nodes that are being written:
   Node model_;
