@@ -14,7 +14,8 @@
 //
 //   (launch, wait, cuts, products)    cuts: None, or [split or None, pieces .., join]
 //                                     products: [(reshape in front or None, product, reshape behind or None), ..]
-//   node: (name, target, numbers, records)    numbers: [start, end] of a slice, sizes of a reshape, the dimension of a split or join
+//   node: (name, target, numbers, records)    numbers: [start, end] of a slice, sizes of a reshape,
+//                                             the dimension of a split or join
 //   record: (pass, role, [origins ..], part, parts)
 #pragma once
 
