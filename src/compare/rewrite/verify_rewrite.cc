@@ -212,12 +212,18 @@ RewriteReport verify_written_out(const Graph& a, const Graph& b, const IdSet<Str
 RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
   EPWEAVE_CHECK(a.context == b.context);
   EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
-  // Calls that only one of the graphs makes are written out; those that both make are compared as calls.
+  // Fused products are written out, so that they can be compared with what they were made of and with copies. Without a
+  // graph that both were made from, those that both make are compared as calls.
   const auto of_a = list_fused_products(a), of_b = list_fused_products(b);
-  if (of_a == of_b) return verify_written_out(a, b, {});
-  IdSet<StringId> regrouped, ignored;
-  const Graph plain_a = expand_fused_products(a, ignored);
-  return verify_written_out(plain_a, expand_fused_products(b, regrouped), regrouped);
+  const bool are_same = of_a == of_b && (of_a.empty() || !share_origins(a, b));
+  if (are_same) return verify_written_out(a, b, {});
+  IdSet<StringId> regrouped, regrouped_in_a;
+  const Graph plain_a = expand_fused_products(a, regrouped_in_a),
+              plain_b = expand_fused_products(b, regrouped);
+  for (NodeId id : plain_a.step().order)
+    if (const StringId name = plain_a.step().nodes[id].name; regrouped_in_a.contains(name))
+      regrouped.erase(name);
+  return verify_written_out(plain_a, plain_b, regrouped);
 }
 
 }  // namespace epweave
