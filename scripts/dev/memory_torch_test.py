@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tags for regional_inductor, and halves of a partition, in PyTorch. Needs torch and torchtitan.
+"""Tags for regional_inductor, fused products of async TP, and halves of a partition, in PyTorch. Needs torch and torchtitan.
 
 Tags are compared node by node with torchtitan's own passes on traces of Llama 3 and DeepSeek-V3, and so are the modules that
 torch's regional_inductor takes out. Halves are executed, each on its own, wired by their roles.
@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import torch
 
@@ -19,6 +20,8 @@ from epweave.operators import attribute_at  # noqa: E402
 
 LLAMA = ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
 DEEPSEEK = ROOT / "testdata/graphs/dsv3_debug_ep2_static.1b_remat.epw.gz"
+LLAMA_TP = ROOT / "testdata/graphs/llama3_debug_fsdp2_tp2.1_norm.epw.gz"
+DEEPSEEK_TP = ROOT / "testdata/graphs/dsv3_debug_fsdp2_tp2_ep4.1b_remat.epw.gz"
 CONFIGS = {"max_autotune": True, "coordinate_descent_tuning": True, "triton.cudagraphs": False}
 
 
@@ -38,6 +41,33 @@ def list_regions(module):
     module = _create_inductor_marked_regions(module)
     return [[(node.op, node.name, str(node.target)) for node in region.graph.nodes] for name, region in
             module.named_children() if name.startswith("__marked_inductor_submod")]
+
+
+def list_fused(module):
+    """Calls over symmetric memory: target and arguments by name, without the strides that torch asks for."""
+    def name(value):
+        while isinstance(value, torch.fx.Node) and "force_stride_order" in str(value.target):
+            value = value.args[0]
+        return value.name if isinstance(value, torch.fx.Node) else value
+    return sorted(
+        (str(node.target), repr([[name(item) for item in arg] if isinstance(arg, (list, tuple)) else name(arg) for arg in node.args]),
+         repr(dict(node.kwargs))) for node in module.graph.nodes if str(node.target).startswith("symm_mem.fused"))
+
+
+class AsyncTp(unittest.TestCase):
+    def test_as_torch(self):
+        """The same calls with the same arguments as torch's pass, told that the TP groups have symmetric memory."""
+        from torch._inductor.fx_passes.micro_pipeline_tp import micro_pipeline_tp_pass
+        for graph, calls in ((LLAMA_TP, 42), (DEEPSEEK_TP, 36)):
+            with self.subTest(graph=graph.name):
+                theirs = epweave.load(str(graph))
+                with unittest.mock.patch("torch.distributed.is_nccl_available", lambda: True), \
+                        unittest.mock.patch("torch.distributed._symmetric_memory.is_symm_mem_enabled_for_group",
+                                            lambda group: group in ("11", "25")):
+                    micro_pipeline_tp_pass(theirs.graph)
+                mine = list_fused(epweave.rewrite(graph, "async-tp").graph)
+                self.assertEqual(mine, list_fused(theirs))
+                self.assertEqual(len(mine), calls)
 
 
 class Tags(unittest.TestCase):

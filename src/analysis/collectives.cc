@@ -85,6 +85,10 @@ bool is_wait(const Node& node) {
   return node.op != nullptr && node.op->cost == CostClass::kWait;
 }
 
+bool is_synchronous(const Node& node) {
+  return node.op != nullptr && !is_launch(node) && node.op->find_param("group_name").has_value();
+}
+
 std::size_t group_position(const OpInfo& op) {
   const auto position = op.find_param("group_name");
   EPWEAVE_CHECK(position.has_value());
@@ -92,7 +96,7 @@ std::size_t group_position(const OpInfo& op) {
 }
 
 void LaunchFinder::add(NodeId id, const Node& node) {
-  if (!is_launch(node)) return;
+  if (!is_launch(node) && (of_ == Of::kLaunches || !is_synchronous(node))) return;
   const Arg* group = find_arg(context_, node, group_position(*node.op), "group_name");
   found_.push_back({id, group != nullptr ? *group : Arg()});
 }

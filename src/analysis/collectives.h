@@ -25,18 +25,23 @@ std::vector<Launch> find_launches(const Context& context, const Body& body);
 // The same for a walk that serves other analyses, too: add each node that executes, in order.
 class LaunchFinder {
  public:
-  LaunchFinder(const Context& context, const Body& body) : context_(context), body_(body) {}
+  enum class Of : std::uint8_t { kLaunches, kAll };  // kAll: is_synchronous, too
+  LaunchFinder(const Context& context, const Body& body, Of of = Of::kLaunches)
+      : context_(context), body_(body), of_(of) {}
   void add(NodeId id, const Node& node);
   std::vector<Launch> take();
 
  private:
   const Context& context_;
   const Body& body_;
+  Of of_;
   std::vector<Launch> found_;  // kNode: any node that looks the group up
 };
 
 bool is_launch(const Node& node);
 bool is_wait(const Node& node);
+// Launch and wait in one: a kernel that meets those of the group's other ranks (symmetric memory).
+bool is_synchronous(const Node& node);
 
 // The launch that a wait waits for, behind views, elements of tuples and other waits; or none: the node is not
 // a wait, or waits for something else.

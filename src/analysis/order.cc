@@ -306,7 +306,7 @@ class CycleFinder {
 
 OrderFacts find_order_facts(const Context& context, const Body& body, const Effects::Visit& also) {
   InputLister inputs(context, body);
-  LaunchFinder launches(context, body);
+  LaunchFinder launches(context, body, LaunchFinder::Of::kAll);
   std::vector<NodeId> host_events;
   Effects effects(context, body, [&](NodeId id, const Node& node) {
     inputs.add(id, node);

@@ -26,7 +26,7 @@ namespace epweave {
 struct OrderFacts {
   Effects effects;
   NodeLists inputs;
-  std::vector<Launch> launches;
+  std::vector<Launch> launches;     // and what is launch and wait in one
   std::vector<NodeId> host_events;  // copies to the host, and calls that make it wait (analysis/host_copy.h)
 };
 OrderFacts find_order_facts(const Context& context, const Body& body, const Effects::Visit& also = {});

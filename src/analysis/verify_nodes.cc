@@ -163,7 +163,8 @@ void verify_communication(const Graph& graph, std::vector<Violation>& out) {
   for (const ProcessGroup& group : graph.groups) groups.emplace(group.name, &group);
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order)
-      if (is_launch(body.nodes[id])) check_collective(graph, body, body.nodes[id], groups, out);
+      if (is_launch(body.nodes[id]) || is_synchronous(body.nodes[id]))
+        check_collective(graph, body, body.nodes[id], groups, out);
     WaitCheck(graph, body, out).run();
   }
 }

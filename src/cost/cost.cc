@@ -4,6 +4,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "ops/bind.h"
 
 namespace epweave {
 
@@ -70,6 +71,7 @@ Count CostModel::operand_bytes(const Node& node) {
 // --------------------------------------------------------------------------- flops
 
 Count CostModel::flops_of(const Node& node) {
+  if (node.op->family == OpFamily::kGatherMatmul) return gather_matmul_flops(node);
   if (node.op->cost == CostClass::kMatmul) return matmul_flops(node);
   if (node.op->cost == CostClass::kAttention) return attention_flops(node);
   return 0;
@@ -92,16 +94,37 @@ const TensorType* CostModel::first_operand(const Node& node,
 // Each element of the left factor meets one row of the right one; of a stack of right factors with one left
 // factor for each (or of one right factor cut into groups) only its own.
 Count CostModel::matmul_flops(const Node& node) {
-  const TensorType* left = first_operand(node, {"batch1", "mat1", "self", "mat_a"});
-  const TensorType* right = first_operand(node, {"batch2", "mat2", "mat_b", "vec", "tensor"});
+  const TensorType* left = first_operand(node, {"batch1", "mat1", "self", "mat_a", "A"});
+  const TensorType* right = first_operand(node, {"batch2", "mat2", "mat_b", "vec", "tensor", "B"});
   if (left == nullptr || right == nullptr || left->sizes.empty() || right->sizes.empty()) return std::nullopt;
   Count flops = times(2, extents_.elements(*left));
   if (right->rank() == 1) return flops;
   flops = times(flops, extents_.number(right->sizes.back()));
-  const bool is_cut = left->rank() == 3 && right->rank() == 2;  // _grouped_mm: columns by group
+  const bool is_cut = node.op->family == OpFamily::kGroupedMatmul && left->rank() == 3 &&
+                      right->rank() == 2;  // columns by group
   if (!is_cut) return flops;
   const Count groups = extents_.number(left->sizes[0]);
   return flops && groups && *groups > 0 ? Count(*flops / *groups) : std::nullopt;
+}
+
+// Each element of a product is a sum over the rows of its right factor.
+Count CostModel::gather_matmul_flops(const Node& node) {
+  const Type* result = node.type ? &context_.types[node.type] : nullptr;
+  if (result == nullptr || result->elements.size() != 2) return std::nullopt;
+  const auto products = context_.types[result->elements[1]].elements;
+  const Arg factors = arg_of(context_, node, *node.op->find_param("Bs"));
+  std::size_t next = 0;
+  Count flops = 0;
+  context_.args.for_each_node(factors, [&](NodeId id) {
+    const TensorType* factor = tensor_of(context_, body_.nodes[id].type);
+    const TensorType* product = next < products.size() ? tensor_of(context_, products[next]) : nullptr;
+    ++next;
+    const bool is_known = factor != nullptr && product != nullptr && !factor->sizes.empty();
+    flops = !is_known ? std::nullopt
+                      : plus(flops,
+                             times(times(2, extents_.elements(*product)), extents_.number(factor->sizes[0])));
+  });
+  return flops;
 }
 
 Count CostModel::attention_flops(const Node& node) {

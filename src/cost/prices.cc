@@ -53,6 +53,12 @@ double transfer_seconds(const Cluster& cluster, OpFamily family, double bytes, c
   return passes * bytes * (ranks - 1) / ranks / link;
 }
 
+// Of the exchange that a call of symmetric memory makes.
+OpFamily exchange_of(OpFamily family) {
+  if (family == OpFamily::kGatherMatmul) return OpFamily::kAllGather;
+  return family == OpFamily::kMatmulScatter ? OpFamily::kReduceScatter : family;
+}
+
 // copy_ and its like: what they write is not read.
 bool is_copy(const OpInfo& op) {
   return op.find_param("non_blocking").has_value();
@@ -267,7 +273,27 @@ Price Pricer::price_kernel(NodeId id, std::span<const NodeId> inputs) {
     price.seconds = cluster_.kernel_us * kMicro + bytes / bandwidth();
   }
   price.seconds *= cluster_.compute_scale;
-  return price;
+  return is_synchronous(node) ? add_exchange(id, std::move(price)) : price;
+}
+
+// Of a product that is fused with its exchange each rank's block is sent while another is computed: one block's share of
+// both is exposed, the rest of the shorter one is hidden. Any other such call exchanges behind its kernel.
+Price Pricer::add_exchange(NodeId id, Price kernels) {
+  const Node& node = body_.nodes[id];
+  const StepGroup group = group_of(arg_of(context_, node, group_position(*node.op)));
+  if (group.ranks == 0)
+    return unpriced(fmt::format("the table of process groups has no ranks of '{}'", group.name));
+  if (group.ranks == 1 || operands_.taken.empty()) return kernels;
+  const OpFamily family = node.op->family;
+  const bool is_fused = family == OpFamily::kGatherMatmul || family == OpFamily::kMatmulScatter;
+  std::int64_t message = operands_.taken.front().stored;
+  if (family == OpFamily::kGatherMatmul) message *= group.ranks;
+  if (family == OpFamily::kMatmulScatter && !operands_.given.empty())
+    message = operands_.given.front().stored * group.ranks;
+  const double exchange = collective_seconds(cluster_, exchange_of(family), message, group);
+  const double hidden = std::min(kernels.seconds, exchange) * (1 - 1 / static_cast<double>(group.ranks));
+  kernels.seconds = is_fused ? kernels.seconds + exchange - hidden : kernels.seconds + exchange;
+  return kernels;
 }
 
 double Pricer::bandwidth() const {

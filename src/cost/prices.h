@@ -73,6 +73,7 @@ class Pricer {
   bool is_copying_reshape(const Node& node);
 
   void take_operands(NodeId id, std::span<const NodeId> inputs);
+  Price add_exchange(NodeId id, Price kernels);
   double bandwidth() const;
   bool is_between_devices(const OpInfo& op) const;
   double moved_bytes(const Node& node) const;

@@ -1037,6 +1037,8 @@ FamilyMapping mapping_of(OpFamily family) {
       return {reduce_scatter};
     case OpFamily::kAllToAll:
       return {exchange};
+    case OpFamily::kGatherMatmul:
+    case OpFamily::kMatmulScatter:
     case OpFamily::kAttention:
     case OpFamily::kFlexAttention:
     case OpFamily::kRandom:

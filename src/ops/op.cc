@@ -273,6 +273,10 @@ std::string_view name_of(OpFamily family) {
       return "all-to-all";
     case OpFamily::kBroadcast:
       return "broadcast";
+    case OpFamily::kGatherMatmul:
+      return "gather-matmul";
+    case OpFamily::kMatmulScatter:
+      return "matmul-scatter";
     case OpFamily::kWait:
       return "wait";
     case OpFamily::kMesh:

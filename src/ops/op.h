@@ -125,9 +125,11 @@ enum class OpFamily : std::uint8_t {
   kAllReduce,
   kAllToAll,
   kBroadcast,
-  kWait,    // for a collective or a copy
-  kMesh,    // groups, devices, coordinates
-  kOpaque,  // nothing is known
+  kGatherMatmul,   // an all-gather and the products of what it gathers, in one call
+  kMatmulScatter,  // a product and the reduce-scatter of it
+  kWait,           // for a collective or a copy
+  kMesh,           // groups, devices, coordinates
+  kOpaque,         // nothing is known
 };
 std::string_view name_of(OpFamily family);
 

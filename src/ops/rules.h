@@ -30,6 +30,8 @@ TypeId all_reduce(TypeRuleCall& call);
 TypeId all_reduce_each(TypeRuleCall& call);
 TypeId same_each(TypeRuleCall& call);
 TypeId all_to_all(TypeRuleCall& call);
+TypeId all_gather_matmul(TypeRuleCall& call);
+TypeId matmul_reduce_scatter(TypeRuleCall& call);
 TypeId bucket_all_gather(TypeRuleCall& call);
 TypeId bucket_reduce_scatter(TypeRuleCall& call);
 TypeId offload(TypeRuleCall& call);

@@ -32,6 +32,54 @@ TypeId each_tensor(TypeRuleCall& call, const Each& each) {
   return call.list_of(std::move(results));
 }
 
+// Of the group that the argument names, or that its node looked up.
+std::int64_t ranks_of_group(TypeRuleCall& call, std::size_t param) {
+  Arg group = call.arg(param);
+  if (group.is_node()) {
+    const Type& type = call.context.types[call.type_of(group)];
+    group = type.kind == TypeKind::kValue ? type.value : Arg::none();
+  }
+  if (!group.is(ArgKind::kText) && !group.is(ArgKind::kProcessGroup))
+    call.mismatch("{} names no process group", call.name_of(param));
+  const auto row = std::ranges::find(call.graph.groups, group.as_name(), &ProcessGroup::name);
+  if (row == call.graph.groups.end() || row->ranks.empty())
+    call.mismatch("the table of process groups has no ranks of '{}'", call.context.text(group.as_name()));
+  return static_cast<std::int64_t>(row->ranks.size());
+}
+
+// Torch refuses a negative one.
+std::size_t plain_dim(TypeRuleCall& call, std::size_t param, const TensorType& tensor) {
+  const std::int64_t dim = call.integer(param);
+  if (dim < 0 || dim >= static_cast<std::int64_t>(tensor.rank()))
+    call.mismatch("{} is {}, of {} dimensions", call.name_of(param), dim, tensor.rank());
+  return static_cast<std::size_t>(dim);
+}
+
+// What a product on rows of any number of dimensions takes. Torch gives it the right factor's dtype; the two are one.
+void check_factors(TypeRuleCall& call, const TensorType& rows, const TensorType& right) {
+  if (rows.rank() < 2) call.mismatch("A has {} dimensions, not 2 or more", rows.rank());
+  call.check_rank(right, 2, "B");
+  if (rows.dtype != right.dtype)
+    call.mismatch("dtypes {} and {} differ", info(rows.dtype).short_name, info(right.dtype).short_name);
+  if (rows.device != right.device)
+    call.mismatch("operands are on {} and {}", call.context.text(rows.device),
+                  call.context.text(right.device));
+}
+
+// With dimension `first` outermost in memory, the others in order: what torch's kernels of fused gathers leave, who
+// work on it as on dimension 0.
+TypeId laid_out_by(TypeRuleCall& call, const TensorType& like, const Dims& sizes, std::size_t first) {
+  Dims strides(sizes.size(), call.number(1));
+  ExprId stride = call.number(1);
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    if (i == first) continue;
+    strides[i] = stride;
+    stride = call.exprs.mul(stride, sizes[i]);
+  }
+  strides[first] = stride;
+  return call.result(like.dtype, sizes, std::move(strides), like.device);
+}
+
 // inductor's bucketing names a dtype by its position among the dtypes in dir(torch) (_ALL_DTYPES): for each
 // position of torch 2.15, the bytes of an element.
 std::int64_t bytes_of_bucket_dtype(TypeRuleCall& call, std::int64_t position) {
@@ -107,6 +155,46 @@ TypeId all_to_all(TypeRuleCall& call) {
   Dims sizes = input.sizes;
   if (!received.empty()) sizes[0] = sum(call.facts, received);
   return call.contiguous(input.dtype, std::move(sizes), input.device);
+}
+
+// fused_all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A): what is gathered, or None, and the products.
+TypeId all_gather_matmul(TypeRuleCall& call) {
+  const TensorType& shard = call.tensor(std::size_t{0});
+  const auto factors = call.tensors(1);
+  if (factors.empty()) call.mismatch("Bs is empty");
+  const std::size_t dim = plain_dim(call, 2, shard);
+  Dims sizes = shard.sizes;
+  sizes[dim] = call.exprs.mul(sizes[dim], call.number(ranks_of_group(call, 3)));
+  const auto laid_out = [&](const Dims& of) {
+    return dim + 1 == of.size() ? call.contiguous(shard.dtype, of, shard.device)
+                                : laid_out_by(call, shard, of, dim);
+  };
+  std::vector<TypeId> products;
+  for (const TensorType* factor : factors) {
+    check_factors(call, shard, *factor);
+    call.check_equal(sizes.back(), factor->sizes[0], "inner sizes");
+    Dims of_product = sizes;
+    of_product.back() = factor->sizes[1];
+    products.push_back(laid_out(of_product));
+  }
+  const TypeId gathered_type = call.boolean(4) ? laid_out(sizes) : call.none();
+  return call.tuple({gathered_type, call.list_of(std::move(products))});
+}
+
+// fused_matmul_reduce_scatter(A, B, reduce_op, scatter_dim, group_name).
+TypeId matmul_reduce_scatter(TypeRuleCall& call) {
+  const TensorType &rows = call.tensor(std::size_t{0}), &factor = call.tensor(std::size_t{1});
+  check_factors(call, rows, factor);
+  call.check_equal(rows.sizes.back(), factor.sizes[0], "inner sizes");
+  const std::size_t dim = plain_dim(call, 3, rows);
+  const std::int64_t ranks = ranks_of_group(call, 4);
+  Dims sizes = rows.sizes;
+  sizes.back() = factor.sizes[1];
+  const auto extent = call.exprs.constant(call.facts.normalize(sizes[dim]));
+  if (extent && *extent % ranks != 0)
+    call.mismatch("{} rows are not divisible among {} ranks", *extent, ranks);
+  sizes[dim] = call.exprs.floordiv(sizes[dim], call.number(ranks));
+  return call.contiguous(rows.dtype, std::move(sizes), rows.device);
 }
 
 // _pre_bucket_all_gather(ag_ins, group_size, dtype, out_dtype_ints, rank, ...): one flat buffer of all ranks.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 
+#include "passes/async_tp.h"
 #include "passes/bucket/bucket.h"
 #include "passes/canonicalize.h"
 #include "passes/chunk/chunk.h"
@@ -360,6 +361,17 @@ TagRegionalOptions read_tag_regional_options(const Options& options) {
 void check_tag_regional_options(Options& options) {
   read_tag_regional_options(options);
 }
+AsyncTpOptions read_async_tp_options(const Options& options) {
+  if (options.list("axes").empty())
+    throw UsageError("option 'axes': there is no axis\n  expected as in axes=[tp]");
+  return {.axes = options.list("axes")};
+}
+void check_async_tp_options(Options& options) {
+  read_async_tp_options(options);
+}
+PassResult run_async_tp(const Graph& graph, const Options& options) {
+  return async_tp(graph, read_async_tp_options(options));
+}
 PassResult run_tag_regional(const Graph& graph, const Options& options) {
   return tag_regional(graph, read_tag_regional_options(options));
 }
@@ -622,6 +634,11 @@ std::vector<PassInfo> make_passes() {
        .options = {kMemory, kOrder, kRecompute, kEffort, kCluster, kCosts, kUnpriced, kLike, kKnobs},
        .run = run_schedule,
        .settle = settle_schedule_options},
+      {.name = "async-tp",
+       .summary = "fuse collectives of tensor parallelism with products, over symmetric memory",
+       .options = {{"axes", OptionKind::kList, "[tp]", "axes of the mesh whose process groups are fused"}},
+       .run = run_async_tp,
+       .settle = check_async_tp_options},
       {.name = "tag-regional",
        .summary = "tag the calls that torch's regional_inductor shall compile",
        .options = {{"op",

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "analysis/fused_products.h"
 #include "common/graphs.h"
 #include "io/file.h"
 #include "replay/check/output_check.h"
@@ -441,7 +442,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
        {options.outputs, options.save_inputs, options.measure.timeline, options.measure.costs})
     if (!path.empty()) require_writable(path);
   require_report_dir(options.transport);
-  const Graph graph = read_sound_input(options.input);
+  const Graph graph = expand_fused_products(read_sound_input(options.input));
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
   const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();

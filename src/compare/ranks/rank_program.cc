@@ -45,11 +45,6 @@ bool is_communication_library(std::string_view target) {
   return std::ranges::find(kLibraries, target.substr(0, target.find('.'))) != std::end(kLibraries);
 }
 
-// Both at once: a kernel that meets those of the other ranks.
-bool is_synchronous(const Node& node) {
-  return node.op != nullptr && !is_launch(node) && node.op->find_param("group_name").has_value();
-}
-
 class Reader {
  public:
   explicit Reader(const Graph& graph) : graph_(graph), context_(*graph.context), facts_(graph) {}
@@ -198,6 +193,8 @@ class Reader {
     made.kind = kind_of(graph_.text(node.target));
     made.group = find_group(frame, launch);
     for (std::size_t i = 0; i < node.op->params.size(); ++i) add_argument(frame.body, node, i, made);
+    // What is scattered is a product that no node has: its factors may be cut otherwise on each rank.
+    if (node.op->family == OpFamily::kMatmulScatter) add_tensors(frame.body, Arg::node(launch.node), made);
     if (made.kind == kAllToAll) share_rows(frame.body, node, made);
     const ProcessGroup& group = graph_.groups[made.group];
     add_faults(made, find_argument_problems(context_, frame.body, node, group));
@@ -235,11 +232,18 @@ class Reader {
       made.sends = extents_of(body, *arg, made);
     } else if (param.name == "group_size") {
       made.group_size = constant_of(*arg);
-    } else if (param.name == "input" || param.name == "inputs" || param.name == "self") {
+    } else if (is_sent(node, param.name)) {
       add_tensors(body, *arg, made);
-    } else if (param.name == "reduce_op" || param.name == "src") {
+    } else if (is_agreed(param.name)) {
       made.agreement += fmt::format("{}{}={}", made.agreement.empty() ? "" : ", ", param.name, word(*arg));
     }
+  }
+  static bool is_sent(const Node& node, std::string_view param) {
+    return param == "input" || param == "inputs" || param == "self" ||
+           (param == "A" && node.op->family == OpFamily::kGatherMatmul);
+  }
+  static bool is_agreed(std::string_view param) {
+    return param == "reduce_op" || param == "src" || param == "gather_dim" || param == "scatter_dim";
   }
   std::string word(Arg arg) const {
     if (arg.is(ArgKind::kText)) return std::string(context_.text(arg.as_name()));

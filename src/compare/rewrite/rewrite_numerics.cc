@@ -44,9 +44,7 @@ class OutputClassifier {
       if (!is_floating_value(id)) continue;
       const Claim& claim = claims_[id];
       static const OpInfo* const add = find_op("aten.add.Tensor");
-      const bool regroups = (claim.kind == ClaimKind::kJoin && b_.nodes[id].op == add) ||
-                            (claim.kind == ClaimKind::kMoved && claim.regrouped) ||
-                            (claim.kind == ClaimKind::kPart && claim.regrouped) ||
+      const bool regroups = (claim.kind == ClaimKind::kJoin && b_.nodes[id].op == add) || claim.regrouped ||
                             (claim.kind == ClaimKind::kPart && claims_.is_carried(claim.origin));
       if (regroups) {
         numerics = Numerics::kSumOrder;

@@ -136,6 +136,8 @@ RowOrder row_order(OpFamily family) {
     case OpFamily::kComparison:
     case OpFamily::kHostRead:
     case OpFamily::kCheck:
+    case OpFamily::kGatherMatmul:
+    case OpFamily::kMatmulScatter:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:
       return RowOrder::kUnknown;

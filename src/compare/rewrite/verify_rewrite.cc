@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/fused_products.h"
 #include "compare/pairing.h"
 #include "compare/rebase.h"
 #include "compare/rewrite/host_copies.h"
@@ -159,7 +160,8 @@ class RewriteVerifier {
   RewriteReport& report_;
 };
 
-RewriteReport verify_derived(const Graph& a, const Graph& b) {
+// `regrouped`: names of calls of B that may sum in another order than written.
+RewriteReport verify_derived(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
   RewriteReport report;
   const std::optional<RepeatedGraphs> repeated = write_repeats(a, b);
   const Graph& before = repeated ? repeated->a : a;
@@ -168,13 +170,16 @@ RewriteReport verify_derived(const Graph& a, const Graph& b) {
   const Graph& after = prefix ? prefix->b : repeated ? repeated->b : b;
   RewriteClaims claims(before, after, report.violations);
   if (repeated) claims.merge_repeats(repeated->original);
-  if (claims.read()) RewriteVerifier(claims, prefix ? &*prefix : nullptr, report).run();
+  if (!claims.read()) return report;
+  for (NodeId id : after.step().order)
+    if (regrouped.contains(after.step().nodes[id].name)) claims.set_regrouped(id);
+  RewriteVerifier(claims, prefix ? &*prefix : nullptr, report).run();
   return report;
 }
 
-RewriteReport verify_rebased(const Graph& a, const Graph& b) {
-  if (derives_from(a, b) || !share_origins(a, b)) return verify_derived(a, b);
-  return verify_derived(a, rebase_provenance(a, b));
+RewriteReport verify_rebased(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
+  if (derives_from(a, b) || !share_origins(a, b)) return verify_derived(a, b, regrouped);
+  return verify_derived(a, rebase_provenance(a, b), regrouped);
 }
 
 // B's origins without the copies that are gone from A.
@@ -187,14 +192,19 @@ void drop_origins(const Graph& a, const Graph& plain, Graph& b) {
 }
 
 // Copies to the host are taken out of both first. What is wrong with those of A itself is not B's fault.
-RewriteReport verify_without_host_copies(const Graph& a, const Graph& b) {
+RewriteReport verify_without_host_copies(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
   std::vector<Violation> of_a, of_b;
   const Graph plain_a = remove_host_copies(a, of_a);
   Graph plain_b = remove_host_copies(b, of_b);
-  if (!of_a.empty()) return verify_rebased(a, b);
+  if (!of_a.empty()) return verify_rebased(a, b, regrouped);
   if (!of_b.empty()) return {.violations = std::move(of_b)};
   drop_origins(a, plain_a, plain_b);
-  return verify_rebased(plain_a, plain_b);
+  return verify_rebased(plain_a, plain_b, regrouped);
+}
+
+RewriteReport verify_written_out(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
+  if (has_host_copies(a) || has_host_copies(b)) return verify_without_host_copies(a, b, regrouped);
+  return verify_rebased(a, b, regrouped);
 }
 
 }  // namespace
@@ -202,7 +212,18 @@ RewriteReport verify_without_host_copies(const Graph& a, const Graph& b) {
 RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
   EPWEAVE_CHECK(a.context == b.context);
   EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
-  return has_host_copies(a) || has_host_copies(b) ? verify_without_host_copies(a, b) : verify_rebased(a, b);
+  // Fused products are written out, so that they can be compared with what they were made of and with copies. Without a
+  // graph that both were made from, those that both make are compared as calls.
+  const auto of_a = list_fused_products(a), of_b = list_fused_products(b);
+  const bool are_same = of_a == of_b && (of_a.empty() || !share_origins(a, b));
+  if (are_same) return verify_written_out(a, b, {});
+  IdSet<StringId> regrouped, regrouped_in_a;
+  const Graph plain_a = expand_fused_products(a, regrouped_in_a),
+              plain_b = expand_fused_products(b, regrouped);
+  for (NodeId id : plain_a.step().order)
+    if (const StringId name = plain_a.step().nodes[id].name; regrouped_in_a.contains(name))
+      regrouped.erase(name);
+  return verify_written_out(plain_a, plain_b, regrouped);
 }
 
 }  // namespace epweave

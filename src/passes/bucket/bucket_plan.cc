@@ -141,10 +141,10 @@ std::vector<PlanEntry> plan_blocks(const Graph& graph, std::span<const Mergeable
 std::vector<BucketScope> list_scopes(const Graph& graph, std::span<const PlanEntry> plan,
                                      std::span<const Mergeable> collectives) {
   // By module of the plan: scopes forward and backward, and the module's place in its entry.
-  struct Place {
+  struct ScopePlace {
     std::uint32_t scope = ~0U, rank = 0;
   };
-  SideTable<StringId, Place> place_of;
+  SideTable<StringId, ScopePlace> place_of;
   std::vector<BucketScope> scopes;
   for (const PlanEntry& entry : plan) {
     for (std::uint32_t i = 0; i < entry.modules.size(); ++i)
@@ -156,7 +156,7 @@ std::vector<BucketScope> list_scopes(const Graph& graph, std::span<const PlanEnt
     const Node& node = graph.step().nodes[collectives[i].launch];
     // The module, or the closest above it that the plan names.
     for (std::string_view path = graph.text(node.module); !path.empty();) {
-      if (const Place place = place_of[graph.intern(path)]; place.scope != ~0U) {
+      if (const ScopePlace place = place_of[graph.intern(path)]; place.scope != ~0U) {
         members[place.scope + (node.is_backward() ? 1 : 0)].emplace_back(place.rank, i);
         break;
       }

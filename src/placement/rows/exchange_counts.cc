@@ -111,6 +111,8 @@ CountOp find_count_op(const OpInfo& op) {
     case OpFamily::kReduceScatter:
     case OpFamily::kAllReduce:
     case OpFamily::kBroadcast:
+    case OpFamily::kGatherMatmul:
+    case OpFamily::kMatmulScatter:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:
       return CountOp::kOther;

@@ -141,6 +141,8 @@ NumberOp find_number_op(const OpInfo& op) {
     case OpFamily::kAllReduce:
     case OpFamily::kAllToAll:
     case OpFamily::kBroadcast:
+    case OpFamily::kGatherMatmul:
+    case OpFamily::kMatmulScatter:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:
       return NumberOp::kComputes;

@@ -95,6 +95,8 @@ RowOp find_row_op(const OpInfo& op) {
     case OpFamily::kReduceScatter:
     case OpFamily::kAllReduce:
     case OpFamily::kBroadcast:
+    case OpFamily::kGatherMatmul:
+    case OpFamily::kMatmulScatter:
     case OpFamily::kWait:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:

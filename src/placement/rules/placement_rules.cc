@@ -532,6 +532,8 @@ bool is_covered(const OpInfo& op) {
     case OpFamily::kMesh:
     case OpFamily::kCast:
     case OpFamily::kTransfer:
+    case OpFamily::kGatherMatmul:
+    case OpFamily::kMatmulScatter:
     case OpFamily::kOpaque:
       return !op.writes;
     // One tensor, not a list of them.

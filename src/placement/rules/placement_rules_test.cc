@@ -38,6 +38,8 @@ TEST_CASE("a family of ops has one placement rule, or a reason why it has none")
       {OpFamily::kClassLoss, "losses are outside the modules that are divided"},
       {OpFamily::kClassLossBackward, "losses are outside the modules that are divided"},
       {OpFamily::kRandom, "parts would draw other numbers"},
+      {OpFamily::kGatherMatmul, "chunk divides steps in front of async-tp"},
+      {OpFamily::kMatmulScatter, "chunk divides steps in front of async-tp"},
       {OpFamily::kOpaque, "nothing is known of the op"},
   };
   std::set<OpFamily> seen;

@@ -1,0 +1,598 @@
+#include "analysis/fused_products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "analysis/users.h"
+#include "ir/facts.h"
+#include "ops/bind.h"
+#include "ops/op.h"
+#include "ops/rules.h"
+#include "ops/type_rules.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::string_view kFusedFrom = "fused_from";
+
+std::optional<ProvenanceRole> find_role(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(ProvenanceRole::kSpecialized); ++i)
+    if (name_of(static_cast<ProvenanceRole>(i)) == name) return static_cast<ProvenanceRole>(i);
+  return std::nullopt;
+}
+
+// ---------------------------------------------------------------------------- fused_from, written
+
+class FusedWriter {
+ public:
+  FusedWriter(Graph& graph, StringId pass) : graph_(graph), context_(*graph.context), pass_(pass) {}
+
+  Arg write(const FusedNodes& nodes) {
+    std::vector<Arg> cuts, products;
+    for (NodeId id : nodes.cuts) cuts.push_back(write(id));
+    for (const FusedNodes::Product& product : nodes.products)
+      products.push_back(tuple({write(product.front), write(product.call), write(product.back)}));
+    const Arg cut = cuts.empty() ? Arg::none() : list(cuts);
+    return tuple({write(nodes.launch), write(nodes.wait), cut, list(products)});
+  }
+
+ private:
+  Arg write(NodeId id) {
+    if (!id) return Arg::none();
+    Node node = graph_.step().nodes[id];
+    append_provenance(context_, node, {.pass = pass_, .origins = origins_of(node)});
+    const std::vector<Arg> numbers = list_numbers(node);
+    std::vector<Arg> records;
+    for (const Provenance& record : node.provenance) records.push_back(write(record));
+    return tuple({Arg::text(node.name), Arg::text(node.target), list(numbers), list(records)});
+  }
+  std::vector<Arg> list_numbers(const Node& node) const {
+    const OpFamily family = node.op != nullptr ? node.op->family : OpFamily::kOpaque;
+    if (family == OpFamily::kSlice) return {arg_of(context_, node, 2), arg_of(context_, node, 3)};
+    if (family == OpFamily::kReshape) {
+      const Arg sizes = arg_of(context_, node, 1);
+      if (!sizes.is_tree()) return {};
+      const auto items = context_.args.children(sizes);
+      return {items.begin(), items.end()};
+    }
+    const std::size_t dim = family == OpFamily::kSplit ? 2 : 1;
+    const bool has_dim = family == OpFamily::kSplit || family == OpFamily::kJoin;
+    if (!has_dim || node.args.count <= dim) return {};
+    return {arg_of(context_, node, dim)};
+  }
+  Arg write(const Provenance& record) {
+    std::vector<Arg> origins;
+    for (StringId origin : record.origins) origins.push_back(Arg::text(origin));
+    return tuple({Arg::text(record.pass), Arg::text(graph_.intern(name_of(record.role))), list(origins),
+                  Arg::integer(record.part), Arg::integer(record.parts)});
+  }
+  Arg list(std::span<const Arg> items) { return context_.args.add_tree(ArgKind::kList, items); }
+  Arg tuple(std::initializer_list<Arg> items) {
+    return context_.args.add_tree(ArgKind::kTuple, std::span(items.begin(), items.size()));
+  }
+
+  Graph& graph_;
+  Context& context_;
+  StringId pass_;
+};
+
+// ---------------------------------------------------------------------------- fused_from, read
+
+struct FusedNode {
+  StringId name;
+  const OpInfo* op = nullptr;
+  std::vector<Arg> numbers;
+  std::vector<Provenance> records;
+};
+
+struct FusedText {
+  struct Product {
+    std::optional<FusedNode> front, call, back;
+  };
+  std::optional<FusedNode> launch, wait;
+  std::vector<std::optional<FusedNode>> cuts;
+  std::vector<Product> products;
+};
+
+// Of metadata that says something else nothing is read.
+class FusedReader {
+ public:
+  explicit FusedReader(Context& context) : context_(context) {}
+
+  FusedText read(const Node& call) const {
+    FusedText text;
+    const auto fields = items_of(find_entry(call));
+    if (fields.size() != 4) return text;
+    text.launch = read_node(fields[0]);
+    text.wait = read_node(fields[1]);
+    for (const Arg cut : items_of(fields[2])) text.cuts.push_back(read_node(cut));
+    for (const Arg product : items_of(fields[3])) {
+      const auto parts = items_of(product);
+      if (parts.size() == 3)
+        text.products.push_back({read_node(parts[0]), read_node(parts[1]), read_node(parts[2])});
+    }
+    return text;
+  }
+
+ private:
+  Arg find_entry(const Node& call) const {
+    if (call.extra == nullptr) return Arg::none();
+    const auto meta = context_.args[call.extra->meta];
+    for (std::size_t i = 0; i + 1 < meta.size(); i += 2)
+      if (meta[i].is(ArgKind::kText) && context_.text(meta[i].as_name()) == kFusedFrom) return meta[i + 1];
+    return Arg::none();
+  }
+  std::vector<Arg> items_of(Arg arg) const {
+    if (!arg.is_list()) return {};
+    const auto items = context_.args.children(arg);
+    return {items.begin(), items.end()};
+  }
+  std::optional<FusedNode> read_node(Arg arg) const {
+    const auto fields = items_of(arg);
+    if (fields.size() != 4 || !fields[0].is(ArgKind::kText) || !fields[1].is(ArgKind::kText))
+      return std::nullopt;
+    FusedNode node{.name = fields[0].as_name(),
+                   .op = find_op(context_.text(fields[1].as_name())),
+                   .numbers = items_of(fields[2]),
+                   .records = {}};
+    for (const Arg record : items_of(fields[3])) {
+      const auto read = read_record(record);
+      if (!read) return std::nullopt;
+      node.records.push_back(*read);
+    }
+    return node;
+  }
+  std::optional<Provenance> read_record(Arg arg) const {
+    const auto fields = items_of(arg);
+    if (fields.size() != 5 || !fields[0].is(ArgKind::kText) || !fields[1].is(ArgKind::kText) ||
+        !fields[3].is_int() || !fields[4].is_int())
+      return std::nullopt;
+    const auto role = find_role(context_.text(fields[1].as_name()));
+    if (!role) return std::nullopt;
+    std::vector<StringId> origins;
+    for (const Arg origin : items_of(fields[2]))
+      if (origin.is(ArgKind::kText)) origins.push_back(origin.as_name());
+    return Provenance{.pass = fields[0].as_name(),
+                      .role = *role,
+                      .origins = context_.own(origins),
+                      .part = static_cast<std::uint32_t>(fields[3].as_int()),
+                      .parts = static_cast<std::uint32_t>(fields[4].as_int())};
+  }
+
+  Context& context_;
+};
+
+// ---------------------------------------------------------------------------- writing calls out
+
+class ProductExpander {
+ public:
+  ProductExpander(Graph& graph, Body& body, IdSet<StringId>& regrouped)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(body),
+        facts_(graph),
+        users_(list_users(context_, body)),
+        regrouped_(regrouped) {
+    for (NodeId id : body.order) by_name_.at(body.nodes[id].name) = id;
+  }
+
+  void run() {
+    const std::vector<NodeId> old = std::move(body_.order);
+    body_.order.clear();
+    for (NodeId id : old) {
+      if (gone_.contains(id)) continue;
+      if (is_fused_product(body_.nodes[id])) {
+        gone_.insert(id);
+        expand(id);
+      } else {
+        body_.order.push_back(id);
+      }
+    }
+    std::erase_if(body_.order, [&](NodeId id) { return gone_.contains(id); });
+    for (NodeId id : body_.order) redirect(body_.nodes[id]);
+  }
+
+ private:
+  // ------------------------------------------------------------------------- the two ops
+
+  void expand(NodeId id) {
+    call_ = body_.nodes[id];
+    text_ = FusedReader(context_).read(call_);
+    fronts_.clear();
+    written_ = 0;
+    if (call_.op->family == OpFamily::kGatherMatmul)
+      expand_gather(id);
+    else
+      expand_scatter(id);
+  }
+
+  void expand_gather(NodeId id) {
+    read_call(id, 2);
+    NodeId rows = add("_c10d_functional.all_gather_into_tensor.default",
+                      {Arg::node(node_arg(0)), Arg::integer(ranks_), group_}, text_.launch);
+    rows = add("_c10d_functional.wait_tensor.default", {Arg::node(rows)}, text_.wait);
+    if (dim_ != 0) rows = regroup(rows, 0, dim_);
+    const Arg list = current(arg_of(context_, call_, 1));
+    const std::vector<Arg> factors(context_.args.children(list).begin(), context_.args.children(list).end());
+    text_.products.resize(factors.size());
+    std::vector<Written> products;
+    for (std::size_t i = 0; i < factors.size(); ++i)
+      products.push_back(multiply(rows, factors[i], text_.products[i]));
+    hand_out(id, rows, products);
+  }
+
+  void expand_scatter(NodeId id) {
+    read_call(id, 3);
+    text_.products.resize(1);
+    NodeId value = multiply(node_arg(0), Arg::node(node_arg(1)), text_.products.front()).in_rows;
+    if (dim_ != 0) value = regroup(value, dim_, 0);
+    value = add("_c10d_functional.reduce_scatter_tensor.default",
+                {Arg::node(value), arg_of(context_, call_, 2), Arg::integer(ranks_), group_}, text_.launch);
+    replaced_.at(id) = add("_c10d_functional.wait_tensor.default", {Arg::node(value)}, text_.wait);
+  }
+
+  void read_call(NodeId id, std::size_t dim_param) {
+    try {
+      infer_type(facts_, graph_, body_, body_.nodes[id]);
+    } catch (const TypeMismatch& error) {
+      throw InputError(fmt::format("%{}: {}", graph_.text(call_.name), error.what()));
+    }
+    group_ = current(arg_of(context_, call_, dim_param + 1));
+    const StringId name = group_.is_node()
+                              ? context_.types[body_.nodes[group_.as_node()].type].value.as_name()
+                              : group_.as_name();
+    const auto row = std::ranges::find(graph_.groups, name, &ProcessGroup::name);
+    ranks_ = static_cast<std::int64_t>(row->ranks.size());
+    dim_ = static_cast<std::size_t>(arg_of(context_, call_, dim_param).as_int());
+  }
+
+  // ------------------------------------------------------------------------- products
+
+  struct Written {
+    NodeId call, in_rows;  // in_rows: with the dimensions of its rows
+  };
+
+  Written multiply(NodeId rows, Arg factor, const FusedText::Product& text) {
+    const Dims sizes = tensor(rows).sizes;
+    const NodeId matrix = flatten(rows, text.front);
+    const NodeId call = add("aten.mm.default", {Arg::node(matrix), factor}, text.call);
+    if (sizes.size() == 2) return {call, call};
+    Dims of_product = sizes;
+    of_product.back() = tensor(call).sizes.back();
+    return {call, reshape(call, of_product, text.back)};
+  }
+
+  NodeId flatten(NodeId value, const std::optional<FusedNode>& text) {
+    const Dims sizes = tensor(value).sizes;
+    if (sizes.size() == 2 && !text) return value;
+    for (const auto& [name, written] : fronts_)
+      if (text && text->name == name) return written;
+    ExprId rows = context_.exprs.number(1);
+    for (std::size_t i = 0; i + 1 < sizes.size(); ++i) rows = context_.exprs.mul(rows, sizes[i]);
+    const Dims flat{rows, sizes.back()};
+    if (const NodeId before = find_reshaped(value, flat); !text && before) return before;
+    const NodeId made = reshape(value, flat, text);
+    if (text) fronts_.emplace_back(text->name, made);
+    return made;
+  }
+
+  // What the value is a reshape of, if that has these sizes.
+  NodeId find_reshaped(NodeId value, const Dims& sizes) {
+    const Node& node = body_.nodes[value];
+    if (node.op == nullptr || node.op->family != OpFamily::kReshape) return {};
+    const Arg from = current(arg_of(context_, node, 0));
+    return from.is_node() && has_sizes(from.as_node(), sizes) ? from.as_node() : NodeId();
+  }
+  bool has_sizes(NodeId id, const Dims& sizes) {
+    const TensorType* type = tensor_of(context_, body_.nodes[id].type);
+    return type != nullptr &&
+           std::ranges::equal(type->sizes, sizes, [&](ExprId a, ExprId b) { return facts_.equal(a, b); });
+  }
+
+  // The same, but that one may be -1.
+  static bool are_extents(std::span<const Arg> named, std::span<const Arg> extents) {
+    const auto free = std::count(named.begin(), named.end(), Arg::integer(-1));
+    return free <= 1 &&
+           std::ranges::equal(named, extents, [](Arg a, Arg b) { return a == b || a == Arg::integer(-1); });
+  }
+
+  NodeId reshape(NodeId value, const Dims& sizes, const std::optional<FusedNode>& text) {
+    std::vector<Arg> extents;
+    for (ExprId size : sizes) extents.push_back(extent(size));
+    if (text && are_extents(text->numbers, extents)) extents = text->numbers;
+    const bool is_as_named =
+        text && text->op != nullptr && text->op->family == OpFamily::kReshape && text->op->params.size() == 2;
+    return add(is_as_named ? text->op->target : "aten.reshape.default",
+               {Arg::node(value), context_.args.add_tree(ArgKind::kList, extents)}, text);
+  }
+
+  // ------------------------------------------------------------------------- blocks
+
+  // Blocks that lie one behind another along `from`, along `to`.
+  NodeId regroup(NodeId value, std::size_t from, std::size_t to) {
+    const ExprId size = context_.exprs.floordiv(tensor(value).sizes[from], context_.exprs.number(ranks_));
+    text_.cuts.resize(static_cast<std::size_t>(ranks_) + 2);
+    std::vector<Arg> pieces;
+    const auto own = context_.exprs.constant(facts_.normalize(size));
+    const bool is_sliced = !text_.cuts.front() && own && are_slices(*own);
+    const NodeId split = is_sliced ? NodeId() : cut(value, size, from);
+    for (std::int64_t i = 0; i < ranks_; ++i) {
+      const std::optional<FusedNode>& text = text_.cuts[static_cast<std::size_t>(i) + 1];
+      pieces.push_back(Arg::node(
+          is_sliced ? add(text->op->target,
+                          {Arg::node(value), integer(from), text->numbers[0], text->numbers[1]}, text)
+                    : add("operator.getitem", {Arg::node(split), Arg::integer(i)}, text)));
+    }
+    const std::size_t rank = tensor(value).rank();
+    return add("aten.cat.default",
+               with_dim({context_.args.add_tree(ArgKind::kList, pieces)}, to, rank, text_.cuts.back()),
+               text_.cuts.back());
+  }
+
+  // Whether each piece is named as a slice, [i * own, (i + 1) * own) or to the end.
+  bool are_slices(std::int64_t own) const {
+    static const OpInfo* const slice = find_op("aten.slice.Tensor");
+    for (std::int64_t i = 0; i < ranks_; ++i) {
+      const std::optional<FusedNode>& text = text_.cuts[static_cast<std::size_t>(i) + 1];
+      if (!text || text->op != slice || text->numbers.size() != 2) return false;
+      const Arg start = text->numbers[0], end = text->numbers[1];
+      const bool begins = start.is_int() ? start.as_int() == i * own : start.is_none() && i == 0;
+      const bool is_last = i + 1 == ranks_;
+      const bool ends = end.is_int()
+                            ? end.as_int() == (i + 1) * own || (is_last && end.as_int() > ranks_ * own)
+                            : end.is_none() && is_last;
+      if (!begins || !ends) return false;
+    }
+    return true;
+  }
+
+  NodeId cut(NodeId value, ExprId size, std::size_t dim) {
+    const std::optional<FusedNode>& text = text_.cuts.front();
+    const OpInfo* op = text ? text->op : nullptr;
+    Arg count = extent(size);
+    std::string_view target = "aten.split.Tensor";
+    if (op != nullptr && op->family == OpFamily::kSplit) {
+      target = op->target;
+      const std::vector<Arg> sizes(static_cast<std::size_t>(ranks_), extent(size));
+      if (op->type_rule == rules::chunk)
+        count = Arg::integer(ranks_);
+      else if (op->type_rule != rules::split)
+        count = context_.args.add_tree(ArgKind::kList, sizes);
+    }
+    return add(target, with_dim({Arg::node(value), count}, dim, tensor(value).rank(), text), text);
+  }
+
+  // The dimension as it was named: from the end, or, where it is 0, not at all.
+  static std::vector<Arg> with_dim(std::vector<Arg> args, std::size_t dim, std::size_t rank,
+                                   const std::optional<FusedNode>& text) {
+    const Arg from_end = Arg::integer(static_cast<std::int64_t>(dim) - static_cast<std::int64_t>(rank));
+    if (text && text->numbers.empty() && dim == 0) return args;
+    const bool is_from_end = text && text->numbers.size() == 1 && text->numbers.front() == from_end;
+    args.push_back(is_from_end ? from_end : integer(dim));
+    return args;
+  }
+
+  // ------------------------------------------------------------------------- elements
+
+  void hand_out(NodeId call, NodeId rows, const std::vector<Written>& products) {
+    for (NodeId user : users_[call]) {
+      const auto element = tuple_element(context_, body_, body_.nodes[user]);
+      if (!element || (element->index != 0 && element->index != 1)) fail_use(user);
+      gone_.insert(user);
+      if (element->index == 0) {
+        give(user, {rows, rows});
+        continue;
+      }
+      for (NodeId taker : users_[user]) {
+        const auto product = tuple_element(context_, body_, body_.nodes[taker]);
+        if (!product || product->index < 0 || std::cmp_greater_equal(product->index, products.size()))
+          fail_use(taker);
+        gone_.insert(taker);
+        give(taker, products[static_cast<std::size_t>(product->index)]);
+      }
+    }
+  }
+
+  // `value` is row-major; the element is laid out by the gathered dimension.
+  void give(NodeId element, const Written& value) {
+    const std::size_t rank = tensor(value.in_rows).rank();
+    NodeId shown = element;
+    if (const NodeId copy = find_only_copy(element)) {
+      gone_.insert(copy);
+      shown = copy;
+    }
+    const bool is_row_major = shown != element || dim_ == 0 || dim_ + 1 == rank;
+    replaced_.at(shown) = is_row_major ? value.in_rows : lay_out(value.in_rows, rank);
+    if (is_row_major) give_way(shown, value);
+  }
+
+  // Reshapes that show what was reshaped, and those that were written out in front of a product.
+  void give_way(NodeId shown, const Written& value) {
+    for (NodeId user : users_[shown]) {
+      const Node& node = body_.nodes[user];
+      if (node.op == nullptr || node.op->family != OpFamily::kReshape) continue;
+      if (value.call != value.in_rows && has_sizes(user, tensor(value.call).sizes)) {
+        gone_.insert(user);
+        replaced_.at(user) = value.call;
+      }
+      for (const auto& [name, written] : fronts_) {
+        if (name != node.name) continue;
+        gone_.insert(user);
+        replaced_.at(user) = written;
+      }
+    }
+  }
+
+  // The contiguous copy of it, if that is all that reads it.
+  NodeId find_only_copy(NodeId element) const {
+    static const OpInfo* const clone = find_op("aten.clone.default");
+    const auto readers = users_[element];
+    if (readers.size() != 1 || body_.nodes[readers.front()].op != clone) return {};
+    const Arg format = arg_of(context_, body_.nodes[readers.front()], 1);
+    const bool is_contiguous =
+        format.is(ArgKind::kMemoryFormat) && context_.text(format.as_name()).ends_with("contiguous_format");
+    return is_contiguous ? readers.front() : NodeId();
+  }
+
+  NodeId lay_out(NodeId value, std::size_t rank) {
+    std::vector<std::size_t> outer(rank), back(rank);
+    std::iota(outer.begin(), outer.end(), 0);
+    const auto first = outer.begin() + static_cast<std::ptrdiff_t>(dim_);
+    std::rotate(outer.begin(), first, first + 1);
+    for (std::size_t i = 0; i < rank; ++i) back[outer[i]] = i;
+    NodeId moved = permute(value, outer);
+    const Arg format = Arg::named(ArgKind::kMemoryFormat, graph_.intern("torch.contiguous_format"));
+    moved = add("aten.clone.default", {Arg::node(moved)}, {},
+                {Arg::text(graph_.intern("memory_format")), format});
+    return permute(moved, back);
+  }
+  NodeId permute(NodeId value, const std::vector<std::size_t>& dims) {
+    std::vector<Arg> list;
+    for (std::size_t dim : dims) list.push_back(integer(dim));
+    return add("aten.permute.default", {Arg::node(value), context_.args.add_tree(ArgKind::kList, list)}, {});
+  }
+
+  [[noreturn]] void fail_use(NodeId user) const {
+    throw InputError(
+        fmt::format("%{}: takes more of the result of %{} than an element of it: take elements with getitem",
+                    graph_.text(body_.nodes[user].name), graph_.text(call_.name)));
+  }
+
+  // ------------------------------------------------------------------------- nodes
+
+  NodeId add(std::string_view target, std::vector<Arg> args, const std::optional<FusedNode>& text,
+             std::vector<Arg> kwargs = {}) {
+    Node node = call_;
+    node.target = graph_.intern(target);
+    node.args = context_.args.add(args);
+    node.kwargs = context_.args.add(kwargs);
+    node.extra = nullptr;
+    node.has_custom = false;
+    redirect(node);
+    resolve_op(context_, node);
+    if (text && is_alike(node.op, text->op)) {
+      node.op = text->op;
+      node.target = graph_.intern(text->op->target);
+    }
+    node.type = infer_type(facts_, graph_, body_, node);
+    if (text && node.op == text->op) {
+      node.name = free_name(text->name);
+      node.provenance = context_.own(std::span<const Provenance>(text->records));
+    } else {
+      node.name = free_name(graph_.intern(fmt::format("{}_{}", graph_.text(call_.name), written_++)));
+      node.provenance = {};
+      if (!call_.provenance.empty())
+        append_provenance(context_, node,
+                          {.pass = call_.provenance.back().pass,
+                           .role = ProvenanceRole::kAdded,
+                           .origins = call_.provenance.back().origins,
+                           .reason = call_.provenance.back().reason});
+    }
+    const NodeId id = body_.nodes.push_back(node);
+    by_name_.at(node.name) = id;
+    if (node.op->family == OpFamily::kMatmul || node.op->family == OpFamily::kReduceScatter)
+      regrouped_.insert(node.name);
+    body_.order.push_back(id);
+    return id;
+  }
+
+  static bool is_alike(const OpInfo* op, const OpInfo* other) {
+    return op != nullptr && other != nullptr && op->family == other->family && op->schema == other->schema &&
+           op->type_rule == other->type_rule;
+  }
+
+  StringId free_name(StringId wanted) {
+    StringId name = wanted;
+    for (std::size_t i = 0; by_name_[name] && !is_front(by_name_[name]); ++i)
+      name = graph_.intern(fmt::format("{}_{}", graph_.text(wanted), i));
+    return name;
+  }
+  // A reshape that gives way to the one that is written out.
+  bool is_front(NodeId id) const {
+    return std::ranges::any_of(text_.products, [&](const FusedText::Product& product) {
+      return product.front && product.front->name == body_.nodes[id].name;
+    });
+  }
+
+  Arg current(Arg arg) {
+    return context_.args.map(arg, [&](Arg leaf) {
+      return leaf.is_node() && replaced_[leaf.as_node()] ? Arg::node(replaced_[leaf.as_node()]) : leaf;
+    });
+  }
+  void redirect(Node& node) {
+    const auto by = [&](Arg leaf) { return current(leaf); };
+    node.args = context_.args.map(node.args, by);
+    node.kwargs = context_.args.map(node.kwargs, by);
+  }
+  NodeId node_arg(std::size_t param) { return current(arg_of(context_, call_, param)).as_node(); }
+  const TensorType& tensor(NodeId id) const { return *tensor_of(context_, body_.nodes[id].type); }
+  Arg extent(ExprId size) const {
+    const auto number = context_.exprs.constant(size);
+    return number ? Arg::integer(*number) : Arg::symbolic(size);
+  }
+  static Arg integer(std::size_t number) { return Arg::integer(static_cast<std::int64_t>(number)); }
+
+  Graph& graph_;
+  Context& context_;
+  Body& body_;
+  Facts facts_;
+  const NodeLists users_;
+  IdSet<StringId>& regrouped_;
+  SideTable<StringId, NodeId> by_name_;
+  IdSet<NodeId> gone_;
+  SideTable<NodeId, NodeId> replaced_;
+
+  // Of the call that is being written out:
+  Node call_;
+  FusedText text_;
+  Arg group_;
+  std::int64_t ranks_ = 1;
+  std::size_t dim_ = 0;
+  std::vector<std::pair<StringId, NodeId>> fronts_;  // reshapes in front of products, by their names before
+  std::size_t written_ = 0;                          // nodes that got names of their own
+};
+
+bool has_fused_product(const Body& body) {
+  return std::ranges::any_of(body.order, [&](NodeId id) { return is_fused_product(body.nodes[id]); });
+}
+
+}  // namespace
+
+bool is_fused_product(const Node& node) {
+  return node.op != nullptr &&
+         (node.op->family == OpFamily::kGatherMatmul || node.op->family == OpFamily::kMatmulScatter);
+}
+
+std::vector<StringId> list_fused_products(const Graph& graph) {
+  std::vector<StringId> names;
+  const Body& body = graph.step();
+  for (NodeId id : body.order)
+    if (is_fused_product(body.nodes[id])) names.push_back(body.nodes[id].name);
+  std::ranges::sort(names, {}, [](StringId name) { return name.index(); });
+  return names;
+}
+
+const NodeExtra* describe_fused(Graph& graph, const FusedNodes& nodes, NodeExtra like, StringId pass) {
+  Context& context = *graph.context;
+  const auto meta = context.args[like.meta];
+  std::vector<Arg> all(meta.begin(), meta.end());
+  all.push_back(Arg::text(graph.intern(kFusedFrom)));
+  all.push_back(FusedWriter(graph, pass).write(nodes));
+  like.meta = context.args.add(all);
+  return context.own(std::move(like));
+}
+
+Graph expand_fused_products(Graph graph, IdSet<StringId>& regrouped) {
+  for (Body& body : graph.bodies)
+    if (has_fused_product(body)) ProductExpander(graph, body, regrouped).run();
+  return graph;
+}
+
+Graph expand_fused_products(Graph graph) {
+  IdSet<StringId> regrouped;
+  return expand_fused_products(std::move(graph), regrouped);
+}
+
+}  // namespace epweave
