@@ -6,6 +6,7 @@
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -203,8 +204,8 @@ class EdgeBuilder {
   NodeId last_draw_, last_unknown_;
 };
 
-bool has_effect(const Node& node) {
-  return node.op->writes || node.op->is_effectful || node.op->is_random ||
+bool has_effect(const Context& context, const Node& node) {
+  return node.op->writes || node.op->is_effectful || draws_random(context, node) ||
          node.op->cost == CostClass::kHostSync || is_launch(node) || is_wait(node);
 }
 
@@ -302,8 +303,8 @@ void Effects::find_touches(NodeId id, const Node& node) {
   if (is_unknown(node)) {
     touches_.push_back({id, {}, TouchKind::kUnknown});
   } else if (node.kind == NodeKind::kCall) {
-    if (node.op->is_random) touches_.push_back({id, {}, TouchKind::kRandom});
-    if (has_effect(node)) touches_.push_back({id, {}, TouchKind::kEffect});
+    if (draws_random(context_, node)) touches_.push_back({id, {}, TouchKind::kRandom});
+    if (has_effect(context_, node)) touches_.push_back({id, {}, TouchKind::kEffect});
   }
 }
 

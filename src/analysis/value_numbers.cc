@@ -5,6 +5,7 @@
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 
 namespace epweave {
 
@@ -24,7 +25,8 @@ NodeId ValueNumbers::number(NodeId id, const Node& node) {
     keys_.push(tagged_word(ArgKind::kGraph, node.attr.bits()));
     return first_of_key(id);
   }
-  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_random || binds)
+  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || draws_random(context_, node) ||
+      binds)
     return id;
   if (node.op == alias)
     if (const Arg self = arg_of(context_, node, 0); self.is_node()) return number_[self.as_node()];

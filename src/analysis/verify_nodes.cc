@@ -136,6 +136,9 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
   };
   if (record.parts != 0 && record.part >= record.parts)
     add("origin-parts", fmt::format("part {} of {}", record.part, record.parts));
+  if (record.parts > most_parts(graph.step()))
+    add("origin-parts", fmt::format("one of {} parts, more than a step of {} nodes has", record.parts,
+                                    graph.step().nodes.size()));
   if (record.role == ProvenanceRole::kBody && record.parts == 0)
     add("origin-parts", "a body part of how many?");
   if (record.origins.empty() && record.role != ProvenanceRole::kAdded)
@@ -238,7 +241,8 @@ class BodyParts {
   };
 
   void add(const Node& node, const Provenance& record, const Provenance& which, const Provenance* copied) {
-    if (record.origins.empty() || which.part >= which.parts) return;
+    if (record.origins.empty() || which.part >= which.parts || which.parts > most_parts(graph_.step()))
+      return;
     const StringId origin = record.origins.front();
     std::vector<bool>& parts =
         made_[{origin.index(), record.pass.index(), copied == nullptr ? 0 : copied->pass.index() + 1}];
@@ -253,6 +257,11 @@ class BodyParts {
   std::vector<Violation>& out_;
   std::unordered_map<Key, std::vector<bool>, Hash> made_;
 };
+
+std::uint32_t most_parts(const Body& step) {
+  constexpr std::size_t kOfSmallSteps = 4096;
+  return static_cast<std::uint32_t>(std::max(step.nodes.size(), kOfSmallSteps));
+}
 
 void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
   if (graph.passes.empty()) return;

@@ -1,4 +1,4 @@
-// Recording a violation at a node; for the parts of the verifier.
+// Recording a violation at a node, and what counts as damage; for those who verify.
 #pragma once
 
 #include <string>
@@ -11,5 +11,9 @@ namespace epweave {
 
 void report(const Graph& graph, const Body& body, const Node& node, std::string_view invariant,
             std::string message, std::vector<Violation>& out);
+
+// Into how many parts a node of the step can be divided at most: what records say beyond that is
+// damage. A step that was reduced to a few nodes keeps the parts that it had.
+std::uint32_t most_parts(const Body& step);
 
 }  // namespace epweave

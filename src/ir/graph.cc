@@ -84,9 +84,13 @@ bool makes_nodes(ProvenanceRole role) {
     case ProvenanceRole::kSize:
     case ProvenanceRole::kAdded:
       return true;
-    default:
+    case ProvenanceRole::kKept:
+    case ProvenanceRole::kMoved:
+    case ProvenanceRole::kMerged:
+    case ProvenanceRole::kSpecialized:
       return false;
   }
+  return false;
 }
 
 bool is_copy_record(const Provenance& record) {

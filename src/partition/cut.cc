@@ -7,6 +7,7 @@
 #include "analysis/collectives.h"
 #include "analysis/recompute_tags.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -28,9 +29,9 @@ bool can_save(const Context& context, const Node& node) {
   return kind == TypeKind::kTensor || kind == TypeKind::kScalar;
 }
 
-bool can_run_twice(const Node& node) {
+bool can_run_twice(const Context& context, const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return true;
-  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->is_random || node.op->writes)
+  if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(context, node) || node.op->writes)
     return false;
   if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
   return !node.op->is_effectful || is_wait(node);
@@ -77,8 +78,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const RecomputeTags tags(graph);
   const Body& body = graph.step();
   for (NodeId id : body.order)
-    if (const Node& node = body.nodes[id];
-        tags.is_recomputed(node) && node.op != nullptr && node.op->is_random)
+    if (const Node& node = body.nodes[id]; tags.is_recomputed(node) && draws_random(*graph.context, node))
       throw PassError(
           "partition.random",
           "it draws random numbers and is tagged to be computed again: backward would draw others",
@@ -87,7 +87,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     const Node& node = body.nodes[id];
     return ValueChoice{.is_recomputed = tags.is_recomputed(node),
                        .can_save = can_save(*graph.context, node),
-                       .can_recompute = can_run_twice(node)};
+                       .can_recompute = can_run_twice(*graph.context, node)};
   });
 }
 

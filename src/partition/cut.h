@@ -34,7 +34,7 @@ bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& 
 // Tensors and numbers can be saved; other values are found again where they are needed.
 bool can_save(const Context& context, const Node& node);
 // Whether the call may run twice: it is known, draws and writes nothing, and has no effect but to wait.
-bool can_run_twice(const Node& node);
+bool can_run_twice(const Context& context, const Node& node);
 
 // By the `recompute` fields: what is tagged is computed again, all else is saved.
 Cut cut_by_tags(const Graph& graph, const Joint& joint);

@@ -7,6 +7,7 @@
 #include "analysis/effects.h"
 #include "analysis/seeds.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "ops/traffic.h"
 
 namespace epweave {
@@ -25,10 +26,10 @@ std::vector<NodeId> list_outputs(const Graph& graph) {
 }
 
 // Kept by forward though nothing reads it.
-bool has_effect(const Node& node) {
+bool has_effect(const Context& context, const Node& node) {
   if (node.kind == NodeKind::kPlaceholder) return true;
   if (node.kind != NodeKind::kCall) return false;
-  return node.op == nullptr || node.op->writes || node.op->is_effectful || node.op->is_random;
+  return node.op == nullptr || node.op->writes || node.op->is_effectful || draws_random(context, node);
 }
 
 // What reads storage that backward wrote follows from the seeds, too (a buffer for gradients that a chunked loss fills).
@@ -62,9 +63,9 @@ void find_forward(const Graph& graph, Joint& joint) {
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
     const Node& node = body.nodes[*id];
     if (node.kind == NodeKind::kOutput || joint.backward(*id)) continue;
-    const bool is_needed = has_effect(node) || std::ranges::any_of(joint.users[*id], [&](NodeId user) {
-                             return joint.forward(user);
-                           });
+    const bool is_needed =
+        has_effect(*graph.context, node) ||
+        std::ranges::any_of(joint.users[*id], [&](NodeId user) { return joint.forward(user); });
     if (is_needed) joint.is_forward[id->index()] = 1;
   }
 }
@@ -150,8 +151,9 @@ Graph merge_equal_calls(const Graph& graph) {
     node.kwargs = context.args.map(node.kwargs, redirect);
     if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
     writes += node.op->writes;
-    if (has_effect(node) || node.op->family == OpFamily::kRandom || own.contains(effects.storage_of(id)) ||
-        leaves_unset(*node.op) || (node.extra != nullptr && !node.extra->bindings.empty()))
+    if (has_effect(context, node) || node.op->family == OpFamily::kRandom ||
+        own.contains(effects.storage_of(id)) || leaves_unset(*node.op) ||
+        (node.extra != nullptr && !node.extra->bindings.empty()))
       continue;
     std::vector<std::uint64_t> key = {node.target.index(), is_needed[id.index()], writes};
     const auto append = [&](const auto& self, ArgRange range) -> void {

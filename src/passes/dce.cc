@@ -4,6 +4,7 @@
 
 #include "ir/walk.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -14,7 +15,7 @@ bool is_root(const Context& context, const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return false;
   const std::string_view target = context.text(node.target);
   if (target == "aten._assert_async.msg" || target == "aten._assert_async.default") return false;
-  return !node.op || node.op->writes || node.op->is_effectful || node.op->is_random;
+  return !node.op || node.op->writes || node.op->is_effectful || draws_random(context, node);
 }
 
 // Marks what the roots of one body need.

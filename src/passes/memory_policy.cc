@@ -15,6 +15,7 @@
 #include "ir/walk.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "passes/cpu_offload.h"
 #include "passes/record.h"
 
@@ -127,7 +128,7 @@ class Tagger {
       case MemoryPolicy::kNone:
         return {tags_.must_save, why_.rest};
       case MemoryPolicy::kFull:
-        if (node.op != nullptr && node.op->is_random) return {tags_.must_save, why_.random};
+        if (draws_random(context_, node)) return {tags_.must_save, why_.random};
         if (is_selected(node)) return {tags_.must_save, why_.selected};
         return {tags_.must_recompute, why_.rest};
       case MemoryPolicy::kEager:

@@ -11,6 +11,7 @@
 #include "ops/bind.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "passes/hoist_elements.h"
 #include "passes/node_names.h"
 #include "passes/record.h"
@@ -78,7 +79,7 @@ class Recomputer {
 
   void refuse_random() const {
     for (NodeId id : body_.order)
-      if (const Node& node = body_.nodes[id]; is_tagged(id) && node.op != nullptr && node.op->is_random)
+      if (const Node& node = body_.nodes[id]; is_tagged(id) && draws_random(context_, node))
         throw PassError(
             "recompute.random",
             "it draws random numbers and is tagged to be computed again: the copy would draw others",

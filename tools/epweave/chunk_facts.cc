@@ -17,7 +17,10 @@ const Provenance* find_record(const Node& node) {
     const bool is_about_parts =
         record.role == ProvenanceRole::kBody || record.role == ProvenanceRole::kMaterialize ||
         record.role == ProvenanceRole::kSplit || record.role == ProvenanceRole::kPartInput;
-    if (is_copy_record(record)) return nullptr;  // a part that is computed again is no further part
+    if (is_copy_record(record)) {  // a part that is computed again is no further part; what is may be divided
+      found = nullptr;
+      continue;
+    }
     if (is_about_parts && !record.origins.empty()) found = &record;
   }
   return found;

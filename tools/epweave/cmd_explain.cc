@@ -100,7 +100,7 @@ std::string explain_text(const ExplainedNode& e) {
         "in region {}, {}{}\n", e.graph.text(node.chunk.region), e.graph.text(node.chunk.role),
         node.chunk.part ? fmt::format(", part {} of {}", *node.chunk.part, RegionParts(e.graph)[node]) : "");
   if (std::ranges::any_of(node.provenance, is_copy_record))
-    text += fmt::format("computes again what %{} is in the input graph\n",
+    text += fmt::format("computed again: %{} of the input graph is what it computes\n",
                         e.graph.text(origins_of(node).front()));
   if (e.chunk)
     for (const std::string& line : print_chunk_facts(e.graph, e.body, *e.chunk)) text += line + "\n";

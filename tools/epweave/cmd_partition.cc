@@ -211,7 +211,7 @@ class Partition {
     if (node.kind == NodeKind::kPlaceholder) return "an input of the step";
     if (options_.policy == "tags")
       return node.recompute ? graph_.text(node.recompute) : "not tagged to be computed again";
-    if (!can_run_twice(node)) return "may not run twice";
+    if (!can_run_twice(*graph_.context, node)) return "may not run twice";
     return options_.policy == "exact" ? "cheaper than to compute it again" : "in the minimum cut";
   }
 

@@ -10,6 +10,7 @@
 #include "analysis/effects.h"
 #include "compare/lineage.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -21,9 +22,9 @@ const Provenance* find_copy_record(const Node& node) {
   return nullptr;
 }
 
-bool can_repeat(const Node& node) {
+bool can_repeat(const Context& context, const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return true;
-  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->is_random) return false;
+  if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(context, node)) return false;
   if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
   return !node.op->is_effectful || is_wait(node);
 }
@@ -59,7 +60,7 @@ class RepeatableCalls {
  private:
   bool can_do(NodeId id) const {
     const Node& node = body_.nodes[id];
-    if (!can_repeat(node) || !takes_own(id, effects_.storage_of(id))) return false;
+    if (!can_repeat(context_, node) || !takes_own(id, effects_.storage_of(id))) return false;
     if (is_wait(node)) return true;
     return std::ranges::all_of(effects_.accesses_of(id), [&](const StorageAccess& access) {
       if (writers_[access.storage].empty()) return true;
@@ -206,7 +207,7 @@ class RepeatWriter {
     Node made = a.nodes[original];
     const std::string wanted = fmt::format("{}_repeat", context_.text(made.name));
     made.name = graphs_.a.intern(wanted);
-    for (std::size_t i = 1; names_[made.name]; ++i)
+    for (std::size_t i = std::max<std::size_t>(1, repeats_[original].size()); names_[made.name]; ++i)
       made.name = graphs_.a.intern(fmt::format("{}_{}", wanted, i));
     const NodeId id = a.nodes.push_back(made);
     names_.at(made.name) = id;

@@ -194,6 +194,7 @@ void RewriteClaims::read_claims() {
     claim.part = lineage.part;
     claim.parts = lineage.parts;
     if (!claim.origin) continue;
+    if (lineage.parts > most_parts(b_)) continue;  // it says nothing
     if (lineage.is_whole()) {
       claim.kind = ClaimKind::kWhole;
       add_whole(id, claim.origin);

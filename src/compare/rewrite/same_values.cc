@@ -4,6 +4,7 @@
 
 #include "analysis/collectives.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -60,7 +61,8 @@ NodeId SameValues::find_aliased(NodeId id) {
 
 bool SameValues::is_pure(NodeId id) const {
   const Node& node = body_.nodes[id];
-  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_random)
+  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes ||
+      draws_random(*graph_.context, node))
     return false;
   for (const StorageAccess& access : effects_.accesses_of(id))
     if (written_.contains(access.storage)) return false;

@@ -64,7 +64,7 @@ void StorageWriters::read(NodeId id) {
   for (const StorageAccess& access : effects_.accesses_of(id)) {
     if (!access.writes) continue;
     state_[access.storage] = {static_cast<std::uint32_t>(writes_.size()), 1};
-    writes_.push_back({id});
+    writes_.push_back({id, SeenWrite::How::kDirect, access.storage});
   }
 }
 
@@ -93,7 +93,7 @@ void StorageWriters::copy_state(RewriteClaims& claims, NodeId id) {
   // As a wait leaves what it waited for.
   if (kind == ClaimKind::kMoved && is_wait(claims.graph_a().step().nodes[claims[id].origin])) {
     state_[id] = {static_cast<std::uint32_t>(writes_.size()), 1};
-    writes_.push_back({id});
+    writes_.push_back({id, SeenWrite::How::kDirect, id});
     has_copies_ = true;
     return;
   }
@@ -106,7 +106,7 @@ void StorageWriters::copy_state(RewriteClaims& claims, NodeId id) {
     const bool is_part =
         is_join && write.how != SeenWrite::How::kJoined && claims[write.writer].kind == ClaimKind::kPart;
     if (!is_part) {
-      state.push_back(write);
+      state.push_back({write.writer, write.how, id});
       continue;
     }
     std::vector<NodeId>& seen = parts[claims.find_class(claims[write.writer].origin)];
@@ -114,9 +114,9 @@ void StorageWriters::copy_state(RewriteClaims& claims, NodeId id) {
   }
   for (const auto& [origin, seen] : parts) {
     if (seen.size() == claims[seen.front()].parts) {
-      state.push_back({seen.back(), SeenWrite::How::kJoined});
+      state.push_back({seen.back(), SeenWrite::How::kJoined, id});
     } else {
-      for (NodeId writer : seen) state.push_back({writer, SeenWrite::How::kTorn});
+      for (NodeId writer : seen) state.push_back({writer, SeenWrite::How::kTorn, id});
     }
   }
   state_[id] = {static_cast<std::uint32_t>(writes_.size()), static_cast<std::uint32_t>(state.size())};

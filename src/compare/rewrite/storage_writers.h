@@ -28,6 +28,7 @@ struct SeenWrite {
 
   NodeId writer;
   How how = How::kDirect;
+  NodeId storage;  // whose state it made; of a join, the join
   friend bool operator==(const SeenWrite&, const SeenWrite&) = default;
 };
 

@@ -8,6 +8,7 @@
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -40,7 +41,7 @@ void CallCheck::check_added(NodeId id) {
     effect = "communicates";
   } else if (node.op->writes) {
     effect = "writes storage";
-  } else if (node.op->is_random) {
+  } else if (draws_random(context_, node)) {
     effect = "draws random numbers";
   } else if (node.op->is_effectful) {
     effect = "has an effect";

@@ -11,6 +11,7 @@
 #include "analysis/users.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 
 namespace epweave {
 
@@ -50,6 +51,31 @@ void StorageCheck::check_effects(NodeId id) {
           id, "rewrite-effects",
           fmt::format("does not see what {} wrote, as its origin does", claims_.name_a(x.writer)));
   }
+  check_each_storage(id, before, after);
+}
+
+// B may have storage twice that A has once, where it computes something again: each is in the state that A's is in.
+void StorageCheck::check_each_storage(NodeId id, std::span<const SeenWrite> before,
+                                      std::span<const SeenWrite> after) {
+  if (before.empty()) return;
+  bool is_sound = true;
+  for_each_input(context_, b_.nodes[id], [&](NodeId input) {
+    const NodeId storage = writers_b_.effects().storage_of(input);
+    const Claim& made = claims_[storage];
+    if (!is_sound || (made.kind != ClaimKind::kWhole && made.kind != ClaimKind::kPart)) return;
+    for (const SeenWrite& x : before) {
+      if (!claims_.same_class(made.origin, x.storage)) continue;
+      const bool is_seen = std::ranges::any_of(after, [&](const SeenWrite& write) {
+        return write.storage == storage &&
+               (continues(id, write) || stands_for_write({id, positions_[id]}, write, x.writer));
+      });
+      if (is_seen) continue;
+      is_sound = false;
+      return claims_.fail(id, "rewrite-effects",
+                          fmt::format("takes {}, to which nothing did what {} does in the first graph",
+                                      claims_.describe(input), claims_.name_a(x.writer)));
+    }
+  });
 }
 
 std::string StorageCheck::describe(const SeenWrite& write) const {
@@ -163,16 +189,17 @@ void StorageCheck::check_updates() {
   for (NodeId id : a_.order) {
     const Node& node = a_.nodes[id];
     if (node.kind != NodeKind::kCall || claims_.whole(id) || !claims_.parts(id).empty()) continue;
-    bool is_update = node.op == nullptr || node.op->is_random || (node.op->is_effectful && !is_guard(node));
+    bool is_update =
+        node.op == nullptr || draws_random(context_, node) || (node.op->is_effectful && !is_guard(node));
     for (const StorageAccess& access : writers_a_.effects().accesses_of(id))
       is_update =
           is_update || (access.writes && !is_wait(node) && a_.nodes[access.storage].kind != NodeKind::kCall);
     if (!is_update) continue;
     const NodeId merged = claims_.whole(claims_.find_class(id));
     if (merged) continue;
-    const std::string_view why = node.op == nullptr   ? "; its effects are not known"
-                                 : node.op->is_random ? "; all later draws give other numbers"
-                                                      : "";
+    const std::string_view why = node.op == nullptr             ? "; its effects are not known"
+                                 : draws_random(context_, node) ? "; all later draws give other numbers"
+                                                                : "";
     claims_.fail_in_a(id, "rewrite-update", fmt::format("the second graph does not do it{}", why));
   }
 }
@@ -221,7 +248,7 @@ void StorageCheck::check_order() {
                                name_of(edge.reason)));
   }
   for (NodeId a : a_.order)
-    if (a_.nodes[a].op != nullptr && a_.nodes[a].op->is_random && !claims_.parts(a).empty())
+    if (draws_random(context_, a_.nodes[a]) && !claims_.parts(a).empty())
       claims_.fail_in_a(a, "rewrite-order", "draws random numbers and is divided");
 }
 

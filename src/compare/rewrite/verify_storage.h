@@ -39,6 +39,7 @@ class StorageCheck {
   const Effects& effects_of_b() const { return writers_b_.effects(); }
 
  private:
+  void check_each_storage(NodeId id, std::span<const SeenWrite> before, std::span<const SeenWrite> after);
   std::string describe(const SeenWrite& write) const;
   bool continues(NodeId id, const SeenWrite& write) const;
   // Who sees a write, and where in the order.
