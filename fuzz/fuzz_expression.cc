@@ -1,5 +1,5 @@
-// Fuzzes the parser of symbolic expressions: any text gives an expression or an InputError. What is printed of an
-// expression parses again, to the same polynomial.
+// Fuzzes the parser of symbolic expressions: any text gives an expression or an InputError. What is
+// printed of an expression parses again, to the same polynomial.
 #include <cstdint>
 #include <optional>
 #include <string_view>

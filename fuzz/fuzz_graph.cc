@@ -1,6 +1,6 @@
-// Fuzzes the reader of one form of graphs (FUZZED_FORMAT). Any bytes give a graph or an InputError. A graph that was
-// read is verified, which must not fail, and what is written of it reads back as the same; one sound graph in sixteen
-// also goes through the other forms, which takes long.
+// Fuzzes the reader of one form of graphs (FUZZED_FORMAT). Any bytes give a graph or an InputError.
+// A graph that was read is verified, which must not fail, and what is written of it reads back as
+// the same; one sound graph in sixteen also goes through the other forms, which takes long.
 //
 // In binary form the input lacks its checksum, which is added here: nothing else would get past it.
 #include <zlib.h>

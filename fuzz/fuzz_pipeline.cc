@@ -1,5 +1,5 @@
-// Fuzzes the parser of pipelines: any text gives a resolved pipeline or a UsageError. What is printed of a pipeline
-// parses again, to the same text.
+// Fuzzes the parser of pipelines: any text gives a resolved pipeline or a UsageError. What is
+// printed of a pipeline parses again, to the same text.
 #include <cstdint>
 #include <string>
 #include <string_view>

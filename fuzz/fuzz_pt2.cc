@@ -1,5 +1,6 @@
-// Fuzzes the reader of torch.export archives: whole archives, and their programs without the zip around them. Any bytes
-// give a graph or an InputError; a graph is verified, which must not fail, and comes back from binary form as it was.
+// Fuzzes the reader of torch.export archives: whole archives, and their programs without the zip
+// around them. Any bytes give a graph or an InputError; a graph is verified, which must not fail,
+// and comes back from binary form as it was.
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -36,7 +36,8 @@ bool reads_layout(const Context& context, const Node& node);
 // Of those: whether it addresses elements of storage that its operand does not show.
 bool addresses_storage(const Node& node);
 
-// Which writes come behind a node, to storage that it shows. A wait, which completes a collective, is none.
+// Which writes come behind a node, to storage that it shows. A wait, which completes a collective,
+// is none.
 class LaterWrites {
  public:
   explicit LaterWrites(const Effects& effects);

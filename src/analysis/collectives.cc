@@ -10,7 +10,8 @@
 namespace epweave {
 namespace {
 
-// Gives calls without effects the same number when they compute the same value from the same values.
+// Gives calls without effects the same number when they compute the same value from the same
+// values.
 class GroupNumbering {
  public:
   GroupNumbering(const Context& context, const Body& body) : context_(context), body_(body) {}

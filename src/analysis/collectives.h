@@ -3,9 +3,10 @@
 //   e = all_to_all_single(x, [s0, s1], [r0, r1], "35")     a launch on group "35"
 //   w = wait_tensor(e)                                     its wait
 //
-// A group is named by a string, or, in graphs that hold for every rank, by the node that looks it up in a
-// mesh: `mesh_get_process_group(mesh, 0)`. Two such nodes that look up the same axis of the same mesh, or a group
-// recorded under the same name along axes alike (LookedUpGroup), are one group; a launch then names the first of them.
+// A group is named by a string, or, in graphs that hold for every rank, by the node that looks it
+// up in a mesh: `mesh_get_process_group(mesh, 0)`. Two such nodes that look up the same axis of the
+// same mesh, or a group recorded under the same name along axes alike (LookedUpGroup), are one
+// group; a launch then names the first of them.
 #pragma once
 
 #include <vector>
@@ -43,8 +44,8 @@ bool is_wait(const Node& node);
 // Launch and wait in one: a kernel that meets those of the group's other ranks (symmetric memory).
 bool is_synchronous(const Node& node);
 
-// The launch that a wait waits for, behind views, elements of tuples and other waits; or none: the node is not
-// a wait, or waits for something else.
+// The launch that a wait waits for, behind views, elements of tuples and other waits; or none: the
+// node is not a wait, or waits for something else.
 //
 //   l = all_reduce_coalesced([x, y], "sum", "35")
 //   w = wait_tensor(view(getitem(l, 0), [4]))              waits for l

@@ -83,8 +83,8 @@ class StorageClasses {
     return false;
   }
 
-  // An element of a computed tuple is a storage of its own; an element of a list of views is one of the
-  // views.
+  // An element of a computed tuple is a storage of its own; an element of a list of views is one of
+  // the views.
   void join_element(NodeId id, const Node& node) {
     const Arg from = arg_of(context_, node, 0);
     if (!from.is_node()) return;

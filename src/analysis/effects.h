@@ -1,9 +1,9 @@
-// What the calls of a body do besides computing their value: which storage they read and write, and which
-// order that forces on them.
+// What the calls of a body do besides computing their value: which storage they read and write, and
+// which order that forces on them.
 //
-// Values share storage where an op's schema says so (views, in-place and `out=` ops), where a wait hands on
-// the tensor it waited for, and where two attributes name the same constant. Values that may share storage
-// are in one class, named by its first value.
+// Values share storage where an op's schema says so (views, in-place and `out=` ops), where a wait
+// hands on the tensor it waited for, and where two attributes name the same constant. Values that
+// may share storage are in one class, named by its first value.
 //
 //   buf = empty([8])
 //   a, b = view(buf), view(buf)
@@ -12,12 +12,13 @@
 //
 // A symbol in an argument is a number that an earlier node read: its user stays behind that node.
 //
-// Conservative where it must be: an op without a row may write what it reads and is ordered against every
-// other effect; `reshape` may copy, so it reads; a wait completes its launch, so it writes the result and
-// reads the operands a last time. Views read nothing. Elements of a tuple that an op computes are separate.
+// Conservative where it must be: an op without a row may write what it reads and is ordered against
+// every other effect; `reshape` may copy, so it reads; a wait completes its launch, so it writes
+// the result and reads the operands a last time. Views read nothing. Elements of a tuple that an op
+// computes are separate.
 //
-// `order_edges` gives the pairs that must stay in order beyond data dependences; a permutation of the body
-// that keeps those and the data dependences computes the same values.
+// `order_edges` gives the pairs that must stay in order beyond data dependences; a permutation of
+// the body that keeps those and the data dependences computes the same values.
 #pragma once
 
 #include <functional>
@@ -55,8 +56,8 @@ struct StorageAccess {
 
 class Effects {
  public:
-  // Both must outlive the effects. `also` is called for each node that executes, in order: what else is to be
-  // found out about a large body needs no walk of its own.
+  // Both must outlive the effects. `also` is called for each node that executes, in order: what
+  // else is to be found out about a large body needs no walk of its own.
   using Visit = std::function<void(NodeId, const Node&)>;
   Effects(const Context& context, const Body& body, const Visit& also = {});
 

@@ -1,9 +1,11 @@
-// Chunked regions: the nodes that compute one part of one module in one direction, and their token exchanges.
+// Chunked regions: the nodes that compute one part of one module in one direction, and their token
+// exchanges.
 //
-// A body node carries its region's root module, its part and the direction; our chunker, torchtitan's graph
-// chunker and its eager chunker write the same fields (the last leaves the direction to "autograd_backward").
-// Markers are the exchanges that move tokens: all-to-all launches of the body with the label dispatch or
-// combine. The exchange of token counts has no such label and is no marker.
+// A body node carries its region's root module, its part and the direction; our chunker,
+// torchtitan's graph chunker and its eager chunker write the same fields (the last leaves the
+// direction to "autograd_backward"). Markers are the exchanges that move tokens: all-to-all
+// launches of the body with the label dispatch or combine. The exchange of token counts has no such
+// label and is no marker.
 //
 //   root          direction  parts  exchanges
 //   layers.1.moe  forward    2      4          dispatch and combine of each part

@@ -1,6 +1,7 @@
 // FlexAttention calls: what their arguments are.
 //
-// A call names a score and a mask function, nested graphs, and the tensors and numbers that they capture:
+// A call names a score and a mask function, nested graphs, and the tensors and numbers that they
+// capture:
 //
 //   flex_attention(query, key, value, score, (q_len, kv_len, kv_num_blocks, .., block_q, block_kv, mask), ..,
 //                  (captured by score), (captured by mask))
@@ -37,9 +38,10 @@ struct FlexFunction {
   const Body* body = nullptr;
 };
 
-// The block tables of a mask: for each block of queries the blocks of keys that it sees in part (partial) or
-// altogether (full), `kv_*`, and the same the other way round, `q_*`. `num_blocks` [B, H, rows] counts them,
-// `indices` [B, H, rows, columns] lists them, the rest of a row is padding. Fields by position in the mask.
+// The block tables of a mask: for each block of queries the blocks of keys that it sees in part
+// (partial) or altogether (full), `kv_*`, and the same the other way round, `q_*`. `num_blocks` [B,
+// H, rows] counts them, `indices` [B, H, rows, columns] lists them, the rest of a row is padding.
+// Fields by position in the mask.
 struct FlexTablePair {
   std::size_t counts, indices;
   bool by_key;  // q_*: rows are blocks of keys
@@ -67,21 +69,23 @@ class FlexCall {
   std::vector<Arg> mask;                                                          // the tuple's fields
   std::int64_t query_block = 0, key_block = 0;
 
-  // Fields of the mask that are neither lengths, tables, block sizes nor the function: orders of writing for
-  // deterministic kernels, in newer versions of torch.
+  // Fields of the mask that are neither lengths, tables, block sizes nor the function: orders of
+  // writing for deterministic kernels, in newer versions of torch.
   std::vector<Arg> other_mask_fields() const;
-  // Whether block tables list blocks that are seen altogether, to which the mask function is not applied.
+  // Whether block tables list blocks that are seen altogether, to which the mask function is not
+  // applied.
   bool has_full_blocks() const;
 };
 
 // The parameters of a function, in order.
 std::vector<NodeId> parameters_of(const Body& body);
 
-// Whether the mask function is false wherever the key stands behind the query: comparisons of the two indices,
-// joined by `and` and `or`. False where nothing shows it.
+// Whether the mask function is false wherever the key stands behind the query: comparisons of the
+// two indices, joined by `and` and `or`. False where nothing shows it.
 bool hides_later_keys(const Context& context, const FlexFunction& mask);
 
-// Whether a node of the body other than `except` reads the parameter's value (not only its dtype and device).
+// Whether a node of the body other than `except` reads the parameter's value (not only its dtype
+// and device).
 bool reads_parameter(const Context& context, const Body& body, NodeId parameter,
                      const std::vector<NodeId>& except = {});
 

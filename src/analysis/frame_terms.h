@@ -1,5 +1,5 @@
-// The terms of frames (placement/rows/frames.h, compare/rewrite/verify_frames.h), each once: two frames are the same if
-// their numbers are.
+// The terms of frames (placement/rows/frames.h, compare/rewrite/verify_frames.h), each once: two
+// frames are the same if their numbers are.
 //   FrameId tokens = terms.intern({FrameTerms::kTokenOrder, FrameId(), {}});
 //   FrameId sorted = terms.intern({FrameTerms::kSort, FrameId(), {terms.word(Arg::node(sort))}});
 #pragma once
@@ -51,7 +51,8 @@ class FrameTerms {
   }
   static NodeId node_of(std::uint64_t word) { return NodeId(static_cast<std::uint32_t>(word & ~kNodeWord)); }
 
-  // Whether it is made of one of which nothing is known: not which rows it has, and not that others are not the same.
+  // Whether it is made of one of which nothing is known: not which rows it has, and not that others
+  // are not the same.
   bool is_unknown(FrameId id) const { return is_unknown_[id.index()]; }
   // Whether it is made of rows that were sent to ranks by the places where they lay: of a part,
   // others go to a rank than of the whole.
@@ -59,7 +60,8 @@ class FrameTerms {
   // Whether the parts together may have other rows than the whole.
   bool may_lack_rows(FrameId id) const { return is_unknown(id) || is_sent_by_place(id); }
 
-  // Whether two frames may be one, computed twice where value numbering cannot see it (same_code.h).
+  // Whether two frames may be one, computed twice where value numbering cannot see it
+  // (same_code.h).
   bool may_be_same(FrameId a, FrameId b) const;
 
  private:

@@ -6,11 +6,13 @@
 //
 //   %r = fused_matmul_reduce_scatter(%a, %b, "sum", 0, "11")  =  mm, reduce_scatter_tensor, wait_tensor
 //
-// Along another dimension than 0 the ranks' blocks are cut and joined; rows of more than two dimensions are reshaped in
-// front of the product and behind it. Results lie in memory as the op's type rule says.
+// Along another dimension than 0 the ranks' blocks are cut and joined; rows of more than two
+// dimensions are reshaped in front of the product and behind it. Results lie in memory as the op's
+// type rule says.
 //
-// Metadata `fused_from` of a call says what it was written for, so that it can be written out as it was: names, targets and
-// provenance of those nodes. It decides nothing of what is computed; a call without it is written out, too.
+// Metadata `fused_from` of a call says what it was written for, so that it can be written out as it
+// was: names, targets and provenance of those nodes. It decides nothing of what is computed; a call
+// without it is written out, too.
 //
 //   (launch, wait, cuts, products)    cuts: None, or [split or None, pieces .., join]
 //                                     products: [(reshape in front or None, product, reshape behind or None), ..]
@@ -37,19 +39,21 @@ struct FusedNodes {
   std::vector<Product> products;
 };
 
-// `like` with metadata `fused_from`. A node that no pass has recorded anything of is kept, by `pass`.
+// `like` with metadata `fused_from`. A node that no pass has recorded anything of is kept, by
+// `pass`.
 const NodeExtra* describe_fused(Graph& graph, const FusedNodes& nodes, NodeExtra like, StringId pass);
 
 bool is_fused_product(const Node& node);
 // Their names, sorted by id.
 std::vector<StringId> list_fused_products(const Graph& graph);
 
-// The graph with each such call written out, in its place. What `fused_from` does not speak of is said to be added by the
-// call's last pass. Elements of a call's result, contiguous copies of them and reshapes to what the product had give way to
-// what they show. Throws InputError where a call is not what its type rule wants.
+// The graph with each such call written out, in its place. What `fused_from` does not speak of is
+// said to be added by the call's last pass. Elements of a call's result, contiguous copies of them
+// and reshapes to what the product had give way to what they show. Throws InputError where a call
+// is not what its type rule wants.
 Graph expand_fused_products(Graph graph);
-// The same. `regrouped` gets the names of the nodes that were written out of which a kernel may sum in another order:
-// products and reduce-scatters.
+// The same. `regrouped` gets the names of the nodes that were written out of which a kernel may sum
+// in another order: products and reduce-scatters.
 Graph expand_fused_products(Graph graph, IdSet<StringId>& regrouped);
 
 }  // namespace epweave

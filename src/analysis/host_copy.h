@@ -1,7 +1,7 @@
 // Copies from the device to the host: `_to_copy(x, device=cpu)` and `copy_(y_on_host, x)`.
 //
-// A blocking one makes the host wait for the device. A non-blocking one returns at once, and what it wrote may
-// be read only behind something that made the host wait.
+// A blocking one makes the host wait for the device. A non-blocking one returns at once, and what
+// it wrote may be read only behind something that made the host wait.
 //
 //   h = _to_copy(x, device=cpu, non_blocking=True);  n = item(h)                         n reads too early
 //   h = _to_copy(x, device=cpu, non_blocking=True);  g = _to_copy(y, device=cpu);  n = item(h)    it does not
@@ -26,12 +26,13 @@ std::optional<HostCopy> find_host_copy(const Context& context, const Body& body,
 // Whether the node's value is a tensor in the host's memory.
 bool is_on_host(const Context& context, const Node& node);
 
-// Whether the call makes the host wait for the device by what it is, copies aside: it reads a number off it.
+// Whether the call makes the host wait for the device by what it is, copies aside: it reads a
+// number off it.
 bool makes_host_wait(const Context& context, const Body& body, const Node& node);
 
-// Calls visit(copy, reader) where a node reads what a non-blocking copy wrote, and nothing between the two made
-// the host wait. `order` has at least the copies, their readers and the nodes that make the host wait; `effects`
-// are those of a body with the same nodes, in whichever order.
+// Calls visit(copy, reader) where a node reads what a non-blocking copy wrote, and nothing between
+// the two made the host wait. `order` has at least the copies, their readers and the nodes that
+// make the host wait; `effects` are those of a body with the same nodes, in whichever order.
 template <class Visit>
 void visit_early_reads(const Effects& effects, const Body& body, std::span<const NodeId> order,
                        const Visit& visit) {

@@ -1,10 +1,12 @@
-// A group that is looked up in a mesh: what it is recorded to be called on the file's own rank, and its axis.
+// A group that is looked up in a mesh: what it is recorded to be called on the file's own rank, and
+// its axis.
 //
 //   %a = mesh_get_process_group(%fsdp, 0) : pg(0)      of mesh(["fsdp"], [2], [0, 1])
 //   %b = mesh_get_process_group(%ep, 0) : pg(0)        of mesh(["ep"], [2], [0, 1]): the same group as a
 //
-// Two lookups of the same name, stride and extent are one group on every rank, though they go by different meshes: the
-// groups of an axis that has all ranks are the default group, and a tracer may take one mesh for the other.
+// Two lookups of the same name, stride and extent are one group on every rank, though they go by
+// different meshes: the groups of an axis that has all ranks are the default group, and a tracer
+// may take one mesh for the other.
 #pragma once
 
 #include <cstdint>

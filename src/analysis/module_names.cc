@@ -33,7 +33,8 @@ std::string_view find_module(std::string_view generic, const std::vector<std::st
   return {};
 }
 
-// The names right below what the pattern selects, with numbers as "*"; of the model's outermost modules for "".
+// The names right below what the pattern selects, with numbers as "*"; of the model's outermost
+// modules for "".
 std::set<std::string> list_below(std::string_view pattern, const std::vector<std::string_view>& paths) {
   std::set<std::string> names;
   for (std::string_view path : paths) {

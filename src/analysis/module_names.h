@@ -1,4 +1,5 @@
-// The modules that a graph's calls name, and what is said where a pattern (analysis/module_path.h) matches none.
+// The modules that a graph's calls name, and what is said where a pattern (analysis/module_path.h)
+// matches none.
 //
 //   nearest_module("layers.*.moee", list_module_paths(graph))     "layers.*.moe"
 #pragma once
@@ -21,14 +22,15 @@ inline constexpr std::string_view kNameModules =
 // The paths of the step's calls, each once, in execution order.
 std::vector<std::string_view> list_module_paths(const Graph& graph);
 
-// The path that was probably meant, of these or of modules that contain them, or "". Numbers are "*", but where only
-// the number is wrong: then it is one that there is.
+// The path that was probably meant, of these or of modules that contain them, or "". Numbers are
+// "*", but where only the number is wrong: then it is one that there is.
 std::string nearest_module(std::string_view pattern, const std::vector<std::string_view>& paths);
 
 // "no module matches 'layers.*.moee', did you mean 'layers.*.moe'?"; `nearest` may be empty.
 std::string describe_no_module(std::string_view pattern, std::string_view nearest);
 
-// The same; where no path is near, what there is: "no module matches 'layers.*.ffn'; layers.* has attention, moe".
+// The same; where no path is near, what there is: "no module matches 'layers.*.ffn'; layers.* has
+// attention, moe".
 std::string describe_no_module(std::string_view pattern, const std::vector<std::string_view>& paths);
 
 }  // namespace epweave

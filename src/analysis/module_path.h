@@ -1,7 +1,7 @@
 // Selecting modules of the model by path.
 //
-// A pattern is compared with a path component by component; `*` matches exactly one component. It selects the
-// module whose path has as many components as the pattern, and all modules below it:
+// A pattern is compared with a path component by component; `*` matches exactly one component. It
+// selects the module whose path has as many components as the pattern, and all modules below it:
 //
 //   layers.*.moe   matches   layers.3.moe.router.gate   with root   layers.3.moe
 #pragma once
@@ -20,11 +20,13 @@ namespace epweave {
 // The root that `pattern` selects on `path`, or an empty view.
 std::string_view match_module(std::string_view pattern, std::string_view path);
 
-// For tables: the first three elements of the path, and the path with numbers as "*" ("layers.*.moe").
+// For tables: the first three elements of the path, and the path with numbers as "*"
+// ("layers.*.moe").
 std::string_view cut_module(std::string_view path);
 std::string generic_module(std::string_view path);
 
-// Roots of many paths under several patterns; each path is matched once. The first pattern that matches wins.
+// Roots of many paths under several patterns; each path is matched once. The first pattern that
+// matches wins.
 class ModuleMatcher {
  public:
   ModuleMatcher(std::vector<std::string> patterns, StringTable& strings)

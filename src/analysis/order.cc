@@ -42,8 +42,8 @@ std::optional<OrderEdge> find_launch_violation(const std::vector<Launch>& launch
   return std::nullopt;
 }
 
-// What decides whether the host reads a non-blocking copy too early, in execution order: the copies to the host,
-// the nodes that read them, and those that make the host wait for the device.
+// What decides whether the host reads a non-blocking copy too early, in execution order: the copies
+// to the host, the nodes that read them, and those that make the host wait for the device.
 std::vector<NodeId> list_host_reads(const OrderFacts& facts) {
   const Body& body = facts.effects.body();
   IdSet<NodeId> concerned(body.nodes.size()), copied(body.nodes.size());  // copied: storages
@@ -62,8 +62,8 @@ std::vector<NodeId> list_host_reads(const OrderFacts& facts) {
   return reads;
 }
 
-// A read of a non-blocking copy with nothing in between that makes the host wait, which `after` has and the
-// body before has not.
+// A read of a non-blocking copy with nothing in between that makes the host wait, which `after` has
+// and the body before has not.
 std::optional<OrderEdge> find_host_read_violation(const OrderFacts& before, const Body& after,
                                                   const Positions& position) {
   const Effects& effects = before.effects;
@@ -182,11 +182,12 @@ class StableSorter {
   IdSet<NodeId> placed_;
 };
 
-// The shortest cycle among the nodes that could not be placed. A run of requested edges counts once: it is
-// one request, whose steps say nothing.
+// The shortest cycle among the nodes that could not be placed. A run of requested edges counts
+// once: it is one request, whose steps say nothing.
 //
-// Breadth first from every such node to what it depends on, never further than the best cycle so far. Where
-// that would take too long (kWork edges), the cycle is the shortest of those found until then.
+// Breadth first from every such node to what it depends on, never further than the best cycle so
+// far. Where that would take too long (kWork edges), the cycle is the shortest of those found until
+// then.
 class CycleFinder {
  public:
   CycleFinder(const Body& body, const Dependences& dependences, const StableSorter& sorter)
@@ -212,7 +213,8 @@ class CycleFinder {
     std::uint32_t length = 0;
   };
 
-  // A node reached by a requested edge or by another one: the former goes on along requests for nothing.
+  // A node reached by a requested edge or by another one: the former goes on along requests for
+  // nothing.
   struct State {
     std::uint32_t search = 0;  // that the rest is of
     std::uint32_t length = 0;
@@ -274,7 +276,8 @@ class CycleFinder {
     return {};
   }
 
-  // Whether this is the shortest way so far. The start may be reached again: its first state has no edge.
+  // Whether this is the shortest way so far. The start may be reached again: its first state has no
+  // edge.
   bool reach(const OrderEdge& edge, bool came_by_request, std::uint32_t length) {
     State& there = state(edge.before, edge.reason == OrderReason::kRequested);
     if (there.search == search_ && there.edge.after && there.length <= length) return false;

@@ -1,15 +1,15 @@
 // Orders of a body: making one under constraints, and proving that one is legal.
 //
-// A new order is legal if it is a permutation of the old one in which every node stays behind what it takes
-// values from, every pair that touches the same storage with a write stays in order (analysis/effects.h),
-// random draws stay in order, the host still reads non-blocking copies only after something waited for them,
-// and launches on one process group stay in order.
+// A new order is legal if it is a permutation of the old one in which every node stays behind what
+// it takes values from, every pair that touches the same storage with a write stays in order
+// (analysis/effects.h), random draws stay in order, the host still reads non-blocking copies only
+// after something waited for them, and launches on one process group stay in order.
 //
-// About the last: a communicator pairs the n-th launch of one rank with the n-th of every other. A file is
-// one rank's view of a program that all ranks run, and a pass decides by what the ranks share (order, labels,
-// targets), so every rank gets the same new order and launches still pair up. What is guarded against is a
-// reordering that nobody meant: launches keep their order per group except those that the caller names as
-// free.
+// About the last: a communicator pairs the n-th launch of one rank with the n-th of every other. A
+// file is one rank's view of a program that all ranks run, and a pass decides by what the ranks
+// share (order, labels, targets), so every rank gets the same new order and launches still pair up.
+// What is guarded against is a reordering that nobody meant: launches keep their order per group
+// except those that the caller names as free.
 #pragma once
 
 #include <optional>
@@ -31,9 +31,9 @@ struct OrderFacts {
 };
 OrderFacts find_order_facts(const Context& context, const Body& body, const Effects::Visit& also = {});
 
-// The first pair that `after` has in the wrong order, or none: `after.order` is a legal permutation of the
-// order of the body that the facts are about. The two bodies have the same nodes with the same inputs; other
-// arguments may differ.
+// The first pair that `after` has in the wrong order, or none: `after.order` is a legal permutation
+// of the order of the body that the facts are about. The two bodies have the same nodes with the
+// same inputs; other arguments may differ.
 std::optional<OrderEdge> find_order_violation(const OrderFacts& before, const Body& after,
                                               const IdSet<NodeId>& free_launches);
 
@@ -42,13 +42,15 @@ struct StableOrder {
   IdVector<NodeId, NodeId> waited_for;  // of a delayed node: the dependence that was met last
 };
 
-// Edges that cannot all hold: each edge's `after` is the next one's `before`, and around. The shortest such
-// (a run of requested edges counts once), or a short one where the body is too large to look everywhere.
+// Edges that cannot all hold: each edge's `after` is the next one's `before`, and around. The
+// shortest such (a run of requested edges counts once), or a short one where the body is too large
+// to look everywhere.
 using Cycle = std::vector<OrderEdge>;
 
-// Delays nodes, never hoists: takes them in the old order; a node that misses a dependence waits for the last
-// one it misses (inputs in argument order, then `edges` in the given order) and is looked at again as soon as
-// that one is placed, before anything else. The output comes last. Linear.
+// Delays nodes, never hoists: takes them in the old order; a node that misses a dependence waits
+// for the last one it misses (inputs in argument order, then `edges` in the given order) and is
+// looked at again as soon as that one is placed, before anything else. The output comes last.
+// Linear.
 //
 //   order a b c d, edge d -> b      a c d b
 std::variant<StableOrder, Cycle> sort_stably(const Body& body, const NodeLists& inputs,

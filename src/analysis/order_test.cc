@@ -157,7 +157,8 @@ TEST_CASE("groups that are looked up in a mesh are told apart by what is looked 
   CHECK(groups == "g0g0g2");
 }
 
-// With two ranks the groups of two meshes are both the default group, and tracers take one mesh for the other.
+// With two ranks the groups of two meshes are both the default group, and tracers take one mesh for
+// the other.
 TEST_CASE("lookups of one name along axes alike are one group, in launches and as values") {
   const Graph graph = parse(R"(  %fsdp = placeholder : =mesh(["fsdp"], [2], [0, 1], "cuda")
   %both = placeholder : =mesh(["efsdp", "ep"], [1, 2], [[0, 1]], "cuda")
@@ -282,7 +283,8 @@ TEST_CASE("a delayed node is placed right behind what it waited for") {
 
 namespace {
 
-// The length of the shortest cycle, a run of requested edges counted once: by trying every simple path.
+// The length of the shortest cycle, a run of requested edges counted once: by trying every simple
+// path.
 std::size_t shortest_cycle_by_trial(const Graph& graph, const NodeLists& inputs,
                                     const std::vector<OrderEdge>& edges) {
   const Body& body = graph.step();

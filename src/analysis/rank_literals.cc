@@ -25,7 +25,8 @@ struct Axis {
   std::uint32_t stride = 1, extent = 1;
 };
 
-// A dimension holds `local` of `global` places: the shard of a parameter's dimension along some of these axes.
+// A dimension holds `local` of `global` places: the shard of a parameter's dimension along some of
+// these axes.
 struct Shard {
   std::int64_t local = 0, global = 0;
   std::vector<Axis> axes;  // that may be among them
@@ -57,7 +58,8 @@ const Arg* find_more(const Context& context, ArgRange more, std::string_view key
   return nullptr;
 }
 
-// --------------------------------------------------------------------------- which dimensions are shards
+// --------------------------------------------------------------------------- which dimensions are
+// shards
 
 class ShardFinder {
  public:
@@ -437,8 +439,9 @@ class LiteralFinder {
     return false;
   }
 
-  // Whether the number bounds the shard from above. What combines the comparison with the other one says it (in
-  // range: at least this and below that; out of range: below this or at least that), else this rank's own bounds.
+  // Whether the number bounds the shard from above. What combines the comparison with the other one
+  // says it (in range: at least this and below that; out of range: below this or at least that),
+  // else this rank's own bounds.
   bool is_upper(NodeId id, const Axis& axis, std::int64_t rows, const NodeLists& users) const {
     const Node& node = body_.nodes[id];
     const Arg number = arg_of(context_, node, 1);
@@ -472,7 +475,8 @@ class LiteralFinder {
             .offset = expression.first};
   }
 
-  // Shifts and bounds of whole numbers by what would be this rank's place among a parameter's shards.
+  // Shifts and bounds of whole numbers by what would be this rank's place among a parameter's
+  // shards.
   void find_similar() {
     std::map<std::int64_t, std::pair<Axis, std::pair<std::int64_t, std::int64_t>>> looks;
     for (const Shard& shard : shards_.all()) {

@@ -1,16 +1,17 @@
-// Numbers in a graph that must follow the rank's place in a mesh: offsets of shards that code read in Python while it was
-// traced, so that one rank's number stands in the graph.
+// Numbers in a graph that must follow the rank's place in a mesh: offsets of shards that code read
+// in Python while it was traced, so that one rank's number stands in the graph.
 //
 //   %w = gathered rows of tok_embeddings.weight : bf16[1024, 256]   of 2048, the rest is on other ranks of axis tp
 //   %in = bitwise_and(ge(%ids, 0), lt(%ids, 1024))      0 must be 1024 * c_tp, 1024 must be 1024 + 1024 * c_tp
 //   %i = clamp(sub(%ids, 0), 0, 1023)                   0 must be 1024 * c_tp
 //   %e = embedding(%w, %i)
 //
-// Proved are: a shift of ids that come from the step's inputs and then choose positions along a dimension that holds a
-// shard of a parameter's (of the table that is read, or of a value that goes with it place by place, as logits do); and
-// comparisons of the same ids. Which dimensions are shards: a parameter's local extents against its global ones,
-// forward through each op's mapping of dimensions (ops/mapping.h); gathers along an axis of the mesh put shards of
-// that axis together. Nothing is proved where two axes of the mesh could be the one that is left.
+// Proved are: a shift of ids that come from the step's inputs and then choose positions along a
+// dimension that holds a shard of a parameter's (of the table that is read, or of a value that goes
+// with it place by place, as logits do); and comparisons of the same ids. Which dimensions are
+// shards: a parameter's local extents against its global ones, forward through each op's mapping of
+// dimensions (ops/mapping.h); gathers along an axis of the mesh put shards of that axis together.
+// Nothing is proved where two axes of the mesh could be the one that is left.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,8 @@ struct RankLiteral {
 // "1024 + 1024 * c_tp"
 std::string print_expression(const Graph& graph, const RankLiteral& literal);
 
-// Of the step, in the order of its nodes. `rank` is the one whose graph it is: what it must be there decides
-// between the bounds of a shard, and what looks like an offset.
+// Of the step, in the order of its nodes. `rank` is the one whose graph it is: what it must be
+// there decides between the bounds of a shard, and what looks like an offset.
 struct RankLiterals {
   std::vector<RankLiteral> proved;
   std::vector<RankLiteral>

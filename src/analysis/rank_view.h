@@ -1,14 +1,17 @@
-// One graph for all ranks, as one of them sees it: what its groups are called there and who is in them.
+// One graph for all ranks, as one of them sees it: what its groups are called there and who is in
+// them.
 //
-// A graph holds for all ranks where it says so: info `compile_on_one_rank` (torchtitan's own) or `rank_agnostic`
-// (epweave generalize). Its group table is the file's own rank's. On another rank a group is, by the first rule that
-// applies:
+// A graph holds for all ranks where it says so: info `compile_on_one_rank` (torchtitan's own) or
+// `rank_agnostic` (epweave generalize). Its group table is the file's own rank's. On another rank a
+// group is, by the first rule that applies:
 //
 //   1. the same, where that rank is a member
 //   2. the group that info `rank_groups` lists for it: {"23": [["24", [1, 3]]]}
-//   3. split from another: that group's members; a name that begins with that group's begins with what it is there
-//   4. the group of its axis (GroupRule), under the name that torch's numbering gives it: groups of an axis are
-//      numbered one after the other, by first member; a name that is no number is one for all ranks
+//   3. split from another: that group's members; a name that begins with that group's begins with
+//      what it is there
+//   4. the group of its axis (GroupRule), under the name that torch's numbering gives it: groups of
+//      an axis are numbered one after the other, by first member; a name that is no number is one
+//      for all ranks
 #pragma once
 
 #include <optional>

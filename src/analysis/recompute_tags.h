@@ -1,5 +1,5 @@
-// The `recompute` field of a forward call: what backward does about its value. The words are PyTorch's
-// (CheckpointPolicy), and one of torchtitan's.
+// The `recompute` field of a forward call: what backward does about its value. The words are
+// PyTorch's (CheckpointPolicy), and one of torchtitan's.
 #pragma once
 
 #include <string_view>
@@ -21,8 +21,8 @@ struct RecomputeTags {
   // Of a forward node: copies in backward carry their original's tag, which says nothing more.
   bool is_recomputed(const Node& node) const { return !node.is_backward() && is_recomputed(node.recompute); }
 
-  // Of a backward node: whether it computes again what a forward node computed. Its original's tag says so, or, of a
-  // copy without one, the name that the copy was given.
+  // Of a backward node: whether it computes again what a forward node computed. Its original's tag
+  // says so, or, of a copy without one, the name that the copy was given.
   bool is_repeated(const Graph& graph, const Node& node) const {
     if (!node.is_backward()) return false;
     return is_recomputed(node.recompute) ||

@@ -1,9 +1,10 @@
-// The tag by which torch's `regional_inductor` knows what it compiles: entry "compile_with_inductor" of meta "custom", a
-// dict: {}, or {"inductor_configs": {option: value, ..}}.
+// The tag by which torch's `regional_inductor` knows what it compiles: entry
+// "compile_with_inductor" of meta "custom", a dict: {}, or {"inductor_configs": {option: value,
+// ..}}.
 //
-// Tagged nodes are taken out of the graph into modules that are compiled alone. A function of FlexAttention (a get_attr of
-// a nested graph) must go where its call goes: if another call reads it, too, the module gets a graph as its input,
-// which Inductor refuses.
+// Tagged nodes are taken out of the graph into modules that are compiled alone. A function of
+// FlexAttention (a get_attr of a nested graph) must go where its call goes: if another call reads
+// it, too, the module gets a graph as its input, which Inductor refuses.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Whether two values may be one value computed twice where value numbering cannot see it: numbers read from a
-// tensor by the host, and what is made of them, have a number of their own each time.
+// Whether two values may be one value computed twice where value numbering cannot see it: numbers
+// read from a tensor by the host, and what is made of them, have a number of their own each time.
 //
 //   a = item(counts);  b = item(counts)                  may be the same
 //   a = item(counts);  b = item(other)                   may not: two inputs of the graph are two values

@@ -1,4 +1,5 @@
-// The symbols that a recorded type mentions: in sizes, strides, offsets and numbers, elements of tuples included.
+// The symbols that a recorded type mentions: in sizes, strides, offsets and numbers, elements of
+// tuples included.
 #pragma once
 
 #include <unordered_map>

@@ -3,9 +3,9 @@
 //   %w -> _to_copy -> all_gather_into_tensor -> wait_tensor -> view* -> compute
 //                                                           -> split -> getitem* -> cat -> view* -> compute
 //
-// A chain is linear but for a split whose pieces are all joined again; every node of it reads the one before, and beside
-// it at most what looks a process group up. It ends in front of the first node that reads something else, less trailing
-// views.
+// A chain is linear but for a split whose pieces are all joined again; every node of it reads the
+// one before, and beside it at most what looks a process group up. It ends in front of the first
+// node that reads something else, less trailing views.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Numbers values: two nodes that compute the same from the same have the same number, so that a recomputed copy
-// has that of the original.
+// Numbers values: two nodes that compute the same from the same have the same number, so that a
+// recomputed copy has that of the original.
 //
 //   a = add(x, y);  add_(x, 1);  b = add(x, y);  c = add(x, y)      number(b) = number(c) != number(a)
 //

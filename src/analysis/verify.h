@@ -7,38 +7,44 @@
 //     resolved-refs     every node reference names a node of its body that executes
 //     defined-first     a node executes after the nodes it refers to
 //     one-output        a body ends with its only output node, which nothing refers to
-//     placeholders      placeholders come before everything else; the step has one input role for each, by name
-//     outputs           the step's output node returns a list or tuple, one output role for each element
-//     nested-graphs     every nested graph named by an argument or attribute exists; names are unique
+//     placeholders      placeholders come before everything else; the step has one input role for
+//                       each, by name
+//     outputs           the step's output node returns a list or tuple, one output role for each
+//                       element
+//     nested-graphs     every nested graph named by an argument or attribute exists; names are
+//                       unique
 //     symbols           symbol names are unique
 //     kwargs            keyword names of a call are unique
 //   types (verify_types)
-//     schema            a call's arguments fit the op's schema: no unknown keyword, none missing or given twice
+//     schema            a call's arguments fit the op's schema: no unknown keyword, none missing or
+//                       given twice
 //     type              a call's recorded type is what the op's type rule gives
-//     symbols-bound     every symbol in a recorded type or argument is bound by an earlier node or placeholder
+//     symbols-bound     every symbol in a recorded type or argument is bound by an earlier node or
+//                       placeholder
 //     bindings          a symbol is bound once
 //   communication (verify_communication)
 //     waits             every collective's result is waited on before another op reads it
 //     groups            a collective names a group of the table
-//     collectives       a collective's reduction is known, its source is a member of the group, and its group size
-//                       is that of the group (ops/collective_arguments.h)
+//     collectives       a collective's reduction is known, its source is a member of the group, and
+//                       its group size is that of the group (ops/collective_arguments.h)
 //   chunking (verify_chunking)
-//     chunk-fields      a node with chunk fields has a region and a known role; body nodes have a part
+//     chunk-fields      a node with chunk fields has a region and a known role; body nodes have a
+//                       part
 //   tags (verify_regional)
-//     regional-private  a nested graph that a call tagged for regional_inductor names is named by a node that no other
-//                       call reads (analysis/regional_tag.h)
+//     regional-private  a nested graph that a call tagged for regional_inductor names is named by a
+//                       node that no other call reads (analysis/regional_tag.h)
 //   provenance (verify_provenance), for graphs that a pass made; of the step's nodes
 //     origin-exists     an origin names a node of Graph::origins
 //     origin-covered    every node has a record
-//     origin-target     a kept or moved node, or a body part, has the target of one of its origins, unless
-//                       another record says that a pass made or changed the call
-//     origin-parts      part < parts; a body part says of how many, and no part of an origin exists twice, but for
-//                       parts of what computes it again
+//     origin-target     a kept or moved node, or a body part, has the target of one of its origins,
+//                       unless another record says that a pass made or changed the call
+//     origin-parts      part < parts; a body part says of how many, and no part of an origin exists
+//                       twice, but for parts of what computes it again
 //
-// Types are checked against what is recorded for a call's inputs, so one wrong type is reported where it is,
-// and where a user's type does not follow from it. Ops without a row or rule, and values without a recorded
-// type, are not checked; nor is what depends on more than 64 calls in a row whose types are not recorded: each of
-// them is inferred within the next.
+// Types are checked against what is recorded for a call's inputs, so one wrong type is reported
+// where it is, and where a user's type does not follow from it. Ops without a row or rule, and
+// values without a recorded type, are not checked; nor is what depends on more than 64 calls in a
+// row whose types are not recorded: each of them is inferred within the next.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // An invariant of a graph that needs the analysis of storage; beside those of analysis/verify.h.
 //
-//   host-reads        the host reads what a non-blocking copy from the device writes only behind something that
-//                     made the host wait (analysis/host_copy.h)
+//   host-reads        the host reads what a non-blocking copy from the device writes only behind
+//                     something that made the host wait (analysis/host_copy.h)
 #pragma once
 
 #include <vector>

@@ -1,4 +1,5 @@
-// What single nodes and their annotations must satisfy: communication, chunk fields, tags, provenance.
+// What single nodes and their annotations must satisfy: communication, chunk fields, tags,
+// provenance.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,7 +68,8 @@ class WaitCheck {
   IdSet<NodeId> waited_;
 };
 
-// The name of the group a collective's argument means, or none where only the running program knows.
+// The name of the group a collective's argument means, or none where only the running program
+// knows.
 StringId group_name(const Graph& graph, const Body& body, Arg argument) {
   if (argument.is(ArgKind::kText) || argument.is(ArgKind::kProcessGroup)) return argument.as_name();
   if (!argument.is_node()) return {};
@@ -111,9 +113,9 @@ bool keeps_target(ProvenanceRole role) {
   return role == ProvenanceRole::kKept || role == ProvenanceRole::kMoved || role == ProvenanceRole::kBody;
 }
 
-// Whether the record has to agree with its origins' targets: not behind one that says that a pass made the
-// call or rewrote it (a join that was moved is no call of its origin's op; a body part made concrete still
-// was one).
+// Whether the record has to agree with its origins' targets: not behind one that says that a pass
+// made the call or rewrote it (a join that was moved is no call of its origin's op; a body part
+// made concrete still was one).
 bool is_call_of_origin(const Node& node, std::size_t record) {
   return std::all_of(
       node.provenance.begin(), node.provenance.begin() + static_cast<std::ptrdiff_t>(record) + 1,
@@ -207,9 +209,9 @@ void verify_regional(const Graph& graph, std::vector<Violation>& out) {
   }
 }
 
-// The body parts of a node are 0 .. n-1, each once, in one region; so are those of a copy, which is computed again: one of
-// the whole, which may be divided later, or one of each part. What names a nested graph may be copied for each call that
-// names it.
+// The body parts of a node are 0 .. n-1, each once, in one region; so are those of a copy, which is
+// computed again: one of the whole, which may be divided later, or one of each part. What names a
+// nested graph may be copied for each call that names it.
 class BodyParts {
  public:
   BodyParts(const Graph& graph, std::vector<Violation>& out) : graph_(graph), out_(out) {}

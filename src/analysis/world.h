@@ -1,17 +1,19 @@
 // Process groups of every rank, from one rank's file.
 //
-// A file is one rank's view (`info.rank`, else 0) of a program that all ranks run. Its group table has that
-// rank's members of each group. The members of the other ranks follow, by the first rule that applies:
+// A file is one rank's view (`info.rank`, else 0) of a program that all ranks run. Its group table
+// has that rank's members of each group. The members of the other ranks follow, by the first rule
+// that applies:
 //
 //   1. one member: every rank is alone in its group
 //   2. all ranks of the world: the same for every rank
 //   3. split from another group: that group's members
-//   4. an axis named in the table and found in a mesh of `info.global_meshes` that covers the world, ranks
-//      row-major: the ranks that differ in that coordinate only
-//   5. r, r + s, .., r + (n-1)*s, where n*s divides the world: the axis of stride s of a row-major mesh
+//   4. an axis named in the table and found in a mesh of `info.global_meshes` that covers the
+//      world, ranks row-major: the ranks that differ in that coordinate only
+//   5. r, r + s, .., r + (n-1)*s, where n*s divides the world: the axis of stride s of a row-major
+//      mesh
 //
-// In every case the derived members of the file's own rank must be those in the table. Where no rule applies,
-// or that check fails, the group is refused when a launch uses it.
+// In every case the derived members of the file's own rank must be those in the table. Where no
+// rule applies, or that check fails, the group is refused when a launch uses it.
 #pragma once
 
 #include <cstdint>
@@ -45,13 +47,15 @@ struct GroupMembers {
   std::string problem;                     // why not
 };
 
-// Groups that are the ranks r, r + stride, .., of a mesh's axis; each rank of the world is in one of them.
+// Groups that are the ranks r, r + stride, .., of a mesh's axis; each rank of the world is in one
+// of them.
 struct GroupRule {
   std::uint32_t stride = 1, extent = 1;
 
   std::uint32_t coordinate(Rank rank) const { return rank / stride % extent; }
   std::vector<Rank> members(Rank rank) const;
-  // Which of the groups, by first member, the rank is in: torch numbers the groups of an axis in this order.
+  // Which of the groups, by first member, the rank is in: torch numbers the groups of an axis in
+  // this order.
   std::uint32_t index(Rank rank) const { return rank / (stride * extent) * stride + rank % stride; }
 };
 
@@ -68,10 +72,12 @@ struct World {
 // The rank whose view the graph is: info.rank, else 0.
 Rank own_rank(const Graph& graph);
 
-// Size, meshes and the file's own rank alone, without groups. Throws InputError for more than 65,536 ranks.
+// Size, meshes and the file's own rank alone, without groups. Throws InputError for more than
+// 65,536 ranks.
 World read_world(const Graph& graph, std::uint32_t ranks = 0);
 
-// The world recorded in the file, or `ranks` where the file has none. Throws UsageError if they differ.
+// The world recorded in the file, or `ranks` where the file has none. Throws UsageError if they
+// differ.
 World derive_world(const Graph& graph, std::uint32_t ranks = 0);
 
 // The members of the rank's group along an axis of the mesh.

@@ -1,4 +1,5 @@
-// Memory for small arrays that live as long as their owner: taken from large blocks, given back all at once.
+// Memory for small arrays that live as long as their owner: taken from large blocks, given back all
+// at once.
 #pragma once
 
 #include <algorithm>

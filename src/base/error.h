@@ -11,7 +11,8 @@
 
 namespace epweave {
 
-// The file cannot be read or its content breaks the format. The message names file, place and what is wrong.
+// The file cannot be read or its content breaks the format. The message names file, place and what
+// is wrong.
 class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

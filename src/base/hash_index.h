@@ -1,7 +1,8 @@
 // Finds values of a dense table by their hash: what an interner needs beside the table itself.
 //
-// The caller owns the values and their ids, says how a value is hashed, and compares on lookup; values are
-// never removed. One flat array, linear probing: a lookup that finds nothing touches one cache line.
+// The caller owns the values and their ids, says how a value is hashed, and compares on lookup;
+// values are never removed. One flat array, linear probing: a lookup that finds nothing touches one
+// cache line.
 //
 //   HashIndex index;
 //   auto same = [&](std::uint32_t id) { return table[id] == value; };

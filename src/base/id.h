@@ -69,7 +69,8 @@ class IdVector {
   std::vector<T> items_;
 };
 
-// A side table: a value per id of another table, a default where none was set. Reading never grows it.
+// A side table: a value per id of another table, a default where none was set. Reading never grows
+// it.
 template <class IdType, class T>
 class SideTable {
  public:

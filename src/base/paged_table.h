@@ -1,5 +1,5 @@
-// A growing table that allocates its ids, as an IdVector does, in pages: it grows without moving what it has,
-// and however large it is, it needs no large piece of memory.
+// A growing table that allocates its ids, as an IdVector does, in pages: it grows without moving
+// what it has, and however large it is, it needs no large piece of memory.
 #pragma once
 
 #include <cstddef>

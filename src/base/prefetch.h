@@ -7,8 +7,8 @@ namespace epweave {
 
 // The first bytes of the object, at most two cache lines; it need not exist.
 //
-// A function that does nothing but this must always be inlined, and so must its callers that do nothing else: g++ 12
-// takes such a function for one without effects, and drops the calls.
+// A function that does nothing but this must always be inlined, and so must its callers that do
+// nothing else: g++ 12 takes such a function for one without effects, and drops the calls.
 template <class T>
 [[gnu::always_inline]] inline void prefetch(const T* object) {
   constexpr std::size_t kLine = 64;

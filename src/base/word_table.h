@@ -1,4 +1,5 @@
-// Sequences of words, each stored once and numbered in order of first use: what structured keys are made of.
+// Sequences of words, each stored once and numbered in order of first use: what structured keys are
+// made of.
 //
 //   WordTable keys;
 //   keys.push(3), keys.push(5);

@@ -44,7 +44,8 @@ class Rebaser {
     node.provenance = result_.context->own(std::vector<Provenance>{std::move(record)});
   }
 
-  // The node of B that is the same thing of A, under the same name; a whole node also under another.
+  // The node of B that is the same thing of A, under the same name; a whole node also under
+  // another.
   const Node* find_same(const Node& node, const Lineage& lineage) const {
     if (lineage.origins.empty()) return nullptr;
     NodeId id = by_name_[node.name];

@@ -1,12 +1,12 @@
-// Chains of rewrites: A became B, B became C, each by its own `epweave rewrite`. The provenance of both B and
-// C names nodes of A; to compare B with C it must name nodes of B.
+// Chains of rewrites: A became B, B became C, each by its own `epweave rewrite`. The provenance of
+// both B and C names nodes of A; to compare B with C it must name nodes of B.
 //
 //   A: %mm      B: %mm_chunk0 (part 0 of %mm), ...      C: %mm_chunk0 (part 0 of %mm, then moved)
 //   rebased C: %mm_chunk0 (is %mm_chunk0 of B)
 //
-// A node of C is the node of B with its name if both are the same thing of A (the same origin, role and
-// part); else what stands for it in B are the nodes that are its origins there as a whole. What cannot be
-// said this way is left without origins, so that nothing is taken for granted.
+// A node of C is the node of B with its name if both are the same thing of A (the same origin, role
+// and part); else what stands for it in B are the nodes that are its origins there as a whole. What
+// cannot be said this way is left without origins, so that nothing is taken for granted.
 #pragma once
 
 #include <optional>

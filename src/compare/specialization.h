@@ -1,4 +1,5 @@
-// Symbols of A that are numbers in B, as the types of placeholders say: for what differs in nothing else.
+// Symbols of A that are numbers in B, as the types of placeholders say: for what differs in nothing
+// else.
 //
 //   A: %x : f32[u0, 3]   %y : f32[2*u0]        B: %x : f32[8, 3]   %y : f32[16]
 //   learn(%x's types); same(f32[2*u0], f32[16])

@@ -10,15 +10,17 @@ namespace {
 
 using Pairs = std::span<const std::pair<Place, Place>>;
 
-// Whether a node that comes behind `before` for its effects alone cannot start before that one's end. Streams see to it
-// where kernels are concerned; a launch returns at once, and only who takes its value, or waits, is held.
+// Whether a node that comes behind `before` for its effects alone cannot start before that one's
+// end. Streams see to it where kernels are concerned; a launch returns at once, and only who takes
+// its value, or waits, is held.
 bool holds_back(const StepModel& model, Place before, Place place) {
   if (model.is_costed_launch(before)) return false;
   if (model.kinds[before] == StepKind::kItem && model.cluster.host_sync == 0) return false;
   return model.cluster.launch_joins != 0 || model.kinds[place] == StepKind::kKernel;
 }
 
-// Calls visit(Place) for each node before whose end the place's cannot start. Values come first in StepModel::before.
+// Calls visit(Place) for each node before whose end the place's cannot start. Values come first in
+// StepModel::before.
 template <class Visit>
 void visit_delays(const StepModel& model, Place place, const Visit& visit) {
   const auto before = model.before[place];
@@ -27,7 +29,8 @@ void visit_delays(const StepModel& model, Place place, const Visit& visit) {
     if (i < values || holds_back(model, before[i], place)) visit(before[i]);
 }
 
-// The nodes that take time, and those without time where paths meet. Vertices are in the order of their places.
+// The nodes that take time, and those without time where paths meet. Vertices are in the order of
+// their places.
 struct Network {
   std::vector<Place> places;  // by vertex
   std::vector<double> seconds;
@@ -229,8 +232,9 @@ class BoundFinder {
     return cuts;
   }
 
-  // A step forks at its loss: what the forward saves goes around everything behind. So the cuts are those in front of
-  // and behind one vertex of a longest path: the one of a few that gives the most.
+  // A step forks at its loss: what the forward saves goes around everything behind. So the cuts are
+  // those in front of and behind one vertex of a longest path: the one of a few that gives the
+  // most.
   void find_joints() {
     constexpr std::size_t kSamples = 16;
     const std::vector<Vertex> path = longest_path();
@@ -275,8 +279,9 @@ class BoundFinder {
     return loads_;
   }
 
-  // Vertices of a path where a long chain of others joins it, as that of another part: there the load of some stream grows
-  // by more than the path is long. Found between a few vertices of the path, then by halving.
+  // Vertices of a path where a long chain of others joins it, as that of another part: there the
+  // load of some stream grows by more than the path is long. Found between a few vertices of the
+  // path, then by halving.
   std::vector<Vertex> find_meetings(const std::vector<Vertex>& path) {
     constexpr std::size_t kSamples = 16, kMeetings = 2;
     struct Sample {
@@ -314,7 +319,8 @@ class BoundFinder {
 
   double through(Vertex v) const { return heads_[v] + n_.seconds[v] + tails_[v]; }
 
-  // How many joints back to look for the ancestors of one, the k-th from an end: few for most, all for some.
+  // How many joints back to look for the ancestors of one, the k-th from an end: few for most, all
+  // for some.
   std::size_t span_of(std::size_t k, Vertex joint) const {
     return is_small() || is_waist_[joint] != 0 || k % 64 == 0 ? ~std::size_t{0} : k % 8 == 0 ? 32 : 4;
   }

@@ -15,7 +15,8 @@
 namespace epweave {
 namespace {
 
-// Protobuf's encoding of the few fields that a trace has. Numbers of fields and enumerators are those of et_def.proto.
+// Protobuf's encoding of the few fields that a trace has. Numbers of fields and enumerators are
+// those of et_def.proto.
 class Message {
  public:
   void add(int field, std::uint64_t number) {
@@ -164,7 +165,8 @@ void ChakraTraces::add_compute(const Graph& graph, const StepModel& model, Place
   stream_ = {id};
 }
 
-// Behind the stream, as an event recorded at the launch is; or, where the cluster says so, behind its operands only.
+// Behind the stream, as an event recorded at the launch is; or, where the cluster says so, behind
+// its operands only.
 void ChakraTraces::add_launch(const Graph& graph, const StepModel& model, Place place) {
   const Node& launch = graph.step().nodes[model.nodes[place]];
   const auto kind = kind_of(launch.op->family);

@@ -1,15 +1,17 @@
-// A step as Chakra execution traces (MLCommons), one for each rank, priced by the cost model: what ASTRA-sim replays.
+// A step as Chakra execution traces (MLCommons), one for each rank, priced by the cost model: what
+// ASTRA-sim replays.
 //
 //   %y = mm(%x, %w)                     a compute node, as long as its price, behind the one before it on the stream
 //   %e = all_to_all_single(%y, .., "ep")  a CPU node, the fixed part of its price; then a collective: kind, bytes, group,
 //                                       behind all compute launched before it and the one before it in its group
 //   %v = wait_tensor(%e)                no node: the next compute node is behind the collective, too
 //
-// Views, allocations and numbers of the host have no node. A time in whole microseconds carries its rounding along the
-// stream; `num_ops` has it in picoseconds, for a system with roofline-enabled=1 and peak-perf=1.
+// Views, allocations and numbers of the host have no node. A time in whole microseconds carries its
+// rounding along the stream; `num_ops` has it in picoseconds, for a system with roofline-enabled=1
+// and peak-perf=1.
 //
-// All ranks run one program, so that traces differ by the groups' numbers only. Members on other ranks follow from the group
-// table (analysis/world.h).
+// All ranks run one program, so that traces differ by the groups' numbers only. Members on other
+// ranks follow from the group table (analysis/world.h).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +24,8 @@ namespace epweave {
 
 class ChakraTraces {
  public:
-  // Throws PassError: chakra.collective (a kind that the format does not have), chakra.group (members of another rank are
-  // not known). What has no price is refused before (require_prices).
+  // Throws PassError: chakra.collective (a kind that the format does not have), chakra.group
+  // (members of another rank are not known). What has no price is refused before (require_prices).
   ChakraTraces(const Graph& graph, const StepModel& model);
 
   std::uint32_t ranks() const { return ranks_; }

@@ -4,12 +4,14 @@
 //   h100-2x4      the same, 4 in a node
 //   FILE.json     "epweave cluster 1": {"format": "epweave cluster 1", "base": "h100", "nic": 4e11}
 //
-// A file without "base" lists every parameter that describes hardware; those that have a neutral value (scales,
-// switches, contention) may be left out. A text names a shape and changes parameters of it:
+// A file without "base" lists every parameter that describes hardware; those that have a neutral
+// value (scales, switches, contention) may be left out. A text names a shape and changes parameters
+// of it:
 //
 //   h100+nic=400e9+host_us=10
 //
-// Rates are bytes or operations in a second, `*_us` microseconds. Each parameter stands in cluster_parameters().
+// Rates are bytes or operations in a second, `*_us` microseconds. Each parameter stands in
+// cluster_parameters().
 #pragma once
 
 #include <span>
@@ -49,8 +51,8 @@ struct Cluster {
   // What if.
   double comm_scale = 1, compute_scale = 1;
 
-  // Contention: the rate at which compute advances while communication runs, and the other way round; whether
-  // groups that use the same kind of link at the same time share its bandwidth.
+  // Contention: the rate at which compute advances while communication runs, and the other way
+  // round; whether groups that use the same kind of link at the same time share its bandwidth.
   double compute_rate = 1, comm_rate = 1;
   double share_links = 0;
 
@@ -89,7 +91,8 @@ void set_parameters(Cluster& cluster, std::span<const std::string_view> assignme
 // "h100+nic=400e9". `read` gives the text of a file. Throws UsageError and InputError.
 Cluster parse_cluster(std::string_view text, std::string (*read)(const std::string& path));
 
-// Parameters in which the cluster differs from the built-in shape `h100`: "nic=4e+11 host_us=10", or "".
+// Parameters in which the cluster differs from the built-in shape `h100`: "nic=4e+11 host_us=10",
+// or "".
 std::string changed_parameters(const Cluster& cluster);
 
 }  // namespace epweave

@@ -9,8 +9,8 @@ namespace {
 using Event = std::uint32_t;
 constexpr Event kNoEvent = ~Event{0};
 
-// What must be done before what, with the streams' order written out: an event for each node, and one for each launch
-// by the host.
+// What must be done before what, with the streams' order written out: an event for each node, and
+// one for each launch by the host.
 class ContendedRun {
  public:
   ContendedRun(const StepModel& model, std::span<const Place> order)
@@ -106,7 +106,8 @@ class ContendedRun {
     left_ = seconds_;
   }
 
-  // Events without time are done at once; each stream has at most one that is ready, for its order is written out.
+  // Events without time are done at once; each stream has at most one that is ready, for its order
+  // is written out.
   void start_ready() {
     while (!ready_.empty()) {
       const Event event = ready_.back();

@@ -91,8 +91,8 @@ const TensorType* CostModel::first_operand(const Node& node,
   return nullptr;
 }
 
-// Each element of the left factor meets one row of the right one; of a stack of right factors with one left
-// factor for each (or of one right factor cut into groups) only its own.
+// Each element of the left factor meets one row of the right one; of a stack of right factors with
+// one left factor for each (or of one right factor cut into groups) only its own.
 Count CostModel::matmul_flops(const Node& node) {
   const TensorType* left = first_operand(node, {"batch1", "mat1", "self", "mat_a", "A"});
   const TensorType* right = first_operand(node, {"batch2", "mat2", "mat_b", "vec", "tensor", "B"});

@@ -3,14 +3,16 @@
 //   mm(bf16[512, 256], bf16[256, 64])          2*512*256*64 flops, (512*256 + 256*64 + 512*64)*2 bytes
 //   all_to_all_single(f32[512, 256]) : f32[640, 256]      a message of 640*256*4 bytes
 //
-//   flops     of matrix products 2 m n k, grouped ones included; of attention 2 q k (d_qk + d_v) per head, masks
-//             ignored, and 2.5 times that backward; of nothing else. torch.utils.flop_counter has the same,
-//             but leaves grouped products out and weighs d_qk and d_v 3 : 2 in the backward
+//   flops     of matrix products 2 m n k, grouped ones included; of attention 2 q k (d_qk + d_v)
+//             per head, masks ignored, and 2.5 times that backward; of nothing else.
+//             torch.utils.flop_counter has the same, but leaves grouped products out and weighs
+//             d_qk and d_v 3 : 2 in the backward
 //   bytes     read and written by kernels: each operand whole, as often as it is taken, and each result whole;
 //             views and waits move none
 //   message   bytes of a collective: the larger of what it takes and what it gives, on this rank
 //
-// Extents are numbers as cost/extents.h has them. Nested graphs are not counted: they run inside a kernel.
+// Extents are numbers as cost/extents.h has them. Nested graphs are not counted: they run inside a
+// kernel.
 #pragma once
 
 #include <cstddef>
@@ -67,7 +69,8 @@ struct Work {
   Work& operator+=(const Work& other);
 };
 
-// Whether a call runs something on the compute stream: not free, not communication, not a read by the host.
+// Whether a call runs something on the compute stream: not free, not communication, not a read by
+// the host.
 bool is_kernel(const Node& node);
 
 }  // namespace epweave

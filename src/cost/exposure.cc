@@ -61,8 +61,9 @@ class Explainer {
     peak_ = memory.peak();
   }
 
-  // For the collectives of a block, a bit each: who needs them among the nodes behind, whom they need among those in
-  // front. A kernel behind that does not need one, or in front that it does not need, could run under it.
+  // For the collectives of a block, a bit each: who needs them among the nodes behind, whom they
+  // need among those in front. A kernel behind that does not need one, or in front that it does not
+  // need, could run under it.
   void find_independent(std::size_t begin, std::size_t end) {
     const std::uint32_t first = positions_[found_[begin].launch], last = positions_[found_[end - 1].launch];
     const std::uint32_t from = first - std::min(first, kExposureWindow);
@@ -114,7 +115,8 @@ class Explainer {
       found_[i].potentially_hidden = (independent >> (i - begin) & 1) != 0;
   }
 
-  // Notes the kernel for those of the candidates under which it, behind their waits, was ready: the longest counts.
+  // Notes the kernel for those of the candidates under which it, behind their waits, was ready: the
+  // longest counts.
   void take_ready(std::size_t begin, Mask candidates, Place kernel, double last_end) {
     const double ready = ready_at(kernel);
     if (ready >= last_end) return;
@@ -158,7 +160,8 @@ class Explainer {
     found.blame = place;
   }
 
-  // It could have started at `time`: the kernel that ran then could have hidden it, if its result had had room.
+  // It could have started at `time`: the kernel that ran then could have hidden it, if its result
+  // had had room.
   void explain_late(CollectiveExposure& found, double time) {
     const auto kernels = simulator_.kernels();
     const auto start_of = [&](Place place) { return simulator_.start(place); };

@@ -3,8 +3,8 @@
 //   ag = all_gather(p)  w = wait(ag)  y = mm(x, w)       launched-late: p was there all the time
 //   a  = all_to_all(x)  w = wait(a)  k = mm(q, r)        waited-early: k needs nothing of it
 //
-// Of the orders that the step allows, one with less exposed may exist or not: cost/bounds.h says how much. This says
-// what stands in the way in the order at hand.
+// Of the orders that the step allows, one with less exposed may exist or not: cost/bounds.h says
+// how much. This says what stands in the way in the order at hand.
 #pragma once
 
 #include <vector>

@@ -47,7 +47,8 @@ void Extents::balance(const std::vector<NodeId>& exchanges, bool (Extents::*give
   }
 }
 
-// Where splits are recorded as numbers, as torchtitan's concretised graphs have them: the symbols of what arrives.
+// Where splits are recorded as numbers, as torchtitan's concretised graphs have them: the symbols
+// of what arrives.
 bool Extents::share_result(const Node& node) {
   const Arg sent = arg_of(context_, node, 0);
   const TensorType* rows = sent.is_node() ? tensor_of(context_, body_.nodes[sent.as_node()].type) : nullptr;
@@ -121,7 +122,8 @@ StringId Extents::last_symbol(StringId symbol) const {
   return symbol;
 }
 
-// The one that most symbols got; the smallest of several. Shares of count exchanges, one row, are none.
+// The one that most symbols got; the smallest of several. Shares of count exchanges, one row, are
+// none.
 void Extents::find_common_share() {
   std::map<std::int64_t, std::size_t> times;
   for (const auto& [symbol, rows] : shares_)
@@ -150,8 +152,8 @@ Count Extents::number(ExprId extent) {
     give_common_share(extent);
     number = evaluate(context_.exprs.poly(extent));
   }
-  // Facts may say what a sum is whose symbols nothing gives a number. They are the whole's: a part's symbols
-  // have shares of their own.
+  // Facts may say what a sum is whose symbols nothing gives a number. They are the whole's: a
+  // part's symbols have shares of their own.
   if (!number && is_balanced_) number = evaluate(facts_.normalize(extent));
   return numbers_[extent] = number;
 }

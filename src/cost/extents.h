@@ -1,13 +1,14 @@
 // Numbers for the extents of a graph, for estimates of bytes and flops.
 //
-// A symbol counts as the number it had when the graph was traced. Rows that experts receive have no such
-// number: they are taken to be balanced, so that each member of an all-to-all's group gets the same share of
-// the rows it is given:
+// A symbol counts as the number it had when the graph was traced. Rows that experts receive have no
+// such number: they are taken to be balanced, so that each member of an all-to-all's group gets the
+// same share of the rows it is given:
 //
 //   e = all_to_all_single(x : [3072, 256], [u6, u7], [u4, u5], "35")      u4 = u5 = u6 = u7 = 1536
 //
-// An exchange may be given the rows of another one: shares are handed on until nothing changes. What has no
-// number then (torchtitan's chunker keeps symbols of the whole in the types of parts) gets the commonest share.
+// An exchange may be given the rows of another one: shares are handed on until nothing changes.
+// What has no number then (torchtitan's chunker keeps symbols of the whole in the types of parts)
+// gets the commonest share.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a graph asks of the machine, per rank and step: the sum of what its calls ask (cost/cost.h), by
-// module and by process group.
+// What a graph asks of the machine, per rank and step: the sum of what its calls ask (cost/cost.h),
+// by module and by process group.
 //
 //   layers.0.moe.gate, layers.1.moe.gate, layers.1.moe      one row, "layers.*.moe"
 #pragma once

@@ -3,7 +3,8 @@
 //   inputs       live throughout, as do constants; what the step returns stays to the end
 //   a storage    begins with the node that makes it and ends behind the last node of the order that touches any
 //                view of it
-//   collectives  hold their operands until their wait (Cluster::hold_inputs), so where a wait stands decides memory
+//   collectives  hold their operands until their wait (Cluster::hold_inputs), so where a wait
+//                stands decides memory
 //   a node's results are there before its operands go
 //
 // No rounding, no workspace of kernels, no fragmentation. The host's tensors do not count.

@@ -4,8 +4,9 @@
 //                 same dtypes and numbers of dimensions, by bytes
 //   a collective  by op, ranks of the group and bytes of the operand, likewise
 //
-// Between two rows times are interpolated over bytes; outside they are scaled, by 2 at most. Of a row's samples the
-// median counts. A span of several ranks includes waiting for the slowest of them: there the tenth percentile does.
+// Between two rows times are interpolated over bytes; outside they are scaled, by 2 at most. Of a
+// row's samples the median counts. A span of several ranks includes waiting for the slowest of
+// them: there the tenth percentile does.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ namespace epweave {
 
 class MeasuredCosts {
  public:
-  // Throws InputError naming `path`: no such file of costs, an entry that is missing, negative, unknown, given twice, or
-  // whose percentiles contradict each other.
+  // Throws InputError naming `path`: no such file of costs, an entry that is missing, negative,
+  // unknown, given twice, or whose percentiles contradict each other.
   static MeasuredCosts parse(std::string_view text, const std::string& path);
 
   struct Found {

@@ -1,14 +1,16 @@
 // How much device memory a step needs at its fullest, from the liveness of storages.
 //
-//   inputs      parameters, buffers and what the caller passes in live all the time, as do constants
+//   inputs      parameters, buffers and what the caller passes in live all the time, as do
+//               constants
 //   results     a storage begins at the call that computes it and ends behind the last use of any view of it;
 //               what the step returns stays to the end
 //   collectives hold what they were given until something waits for them
 //   reshape     is a view where the strides allow one, else a copy
 //
-// Sizes are rounded up to 512 bytes, as PyTorch's allocator does. Left out: workspace inside kernels,
-// fragmentation, communication buffers, optimizer state that the step does not take. Extents are numbers as
-// cost/extents.h has them; storages without one are counted as unknown and weigh nothing.
+// Sizes are rounded up to 512 bytes, as PyTorch's allocator does. Left out: workspace inside
+// kernels, fragmentation, communication buffers, optimizer state that the step does not take.
+// Extents are numbers as cost/extents.h has them; storages without one are counted as unknown and
+// weigh nothing.
 #pragma once
 
 #include <string>

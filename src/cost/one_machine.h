@@ -12,8 +12,8 @@ struct MachineJob {
 
 using MachineHeap = std::vector<std::pair<double, double>>;  // room for a run
 
-// Jackson's rule: at any time runs the released job with the longest tail. The larger of the optimum and `known`.
-// Sorts the jobs by head.
+// Jackson's rule: at any time runs the released job with the longest tail. The larger of the
+// optimum and `known`. Sorts the jobs by head.
 double one_machine_bound(std::span<MachineJob> jobs, MachineHeap& heap, double known = 0);
 
 }  // namespace epweave

@@ -81,8 +81,8 @@ class OverlapFinder {
     }
   }
 
-  // Why nothing of the region runs under the exchange: follows what needs it, and what needs communication
-  // that is waited for behind it.
+  // Why nothing of the region runs under the exchange: follows what needs it, and what needs
+  // communication that is waited for behind it.
   void explain(OverlappedExchange& exchange, const EpRegion& region, std::uint32_t end) const {
     enum Need : std::uint8_t { kNothing, kOther, kThis };
     const std::uint32_t begin = position_[exchange.wait];

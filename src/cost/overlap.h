@@ -3,10 +3,11 @@
 //   d0  d1  S0 S1  wait(d0)  experts0 ..  wait(d1)      d0: S0, S1 run under it
 //                                                       d1: S0, S1, experts0; alone under it: experts0
 //
-// Under an exchange: the kernels issued between its launch and its wait. One process group carries one
-// exchange at a time, so what is issued before the exchange ahead of it was waited for counts for that one,
-// too; what is left runs under this one alone. An exchange with no kernel under it is exposed: the compute
-// stream waits for it and for nothing else. That says where, not how long: there is no clock here.
+// Under an exchange: the kernels issued between its launch and its wait. One process group carries
+// one exchange at a time, so what is issued before the exchange ahead of it was waited for counts
+// for that one, too; what is left runs under this one alone. An exchange with no kernel under it is
+// exposed: the compute stream waits for it and for nothing else. That says where, not how long:
+// there is no clock here.
 #pragma once
 
 #include <array>
@@ -46,7 +47,8 @@ struct OverlappedRegion {
   std::vector<OverlappedExchange> exchanges;  // in the order of their launches
 };
 
-// Regions with token exchanges, in the order of their first node; exchanges without a wait are left out.
+// Regions with token exchanges, in the order of their first node; exchanges without a wait are left
+// out.
 std::vector<OverlappedRegion> find_overlaps(const Graph& graph, Extents& extents);
 
 }  // namespace epweave

@@ -194,7 +194,8 @@ bool Pricer::is_host_only(NodeId id) {
   return is_host;
 }
 
-// Dimensions that are contiguous with their neighbours merge into blocks; the new shape must tile block by block.
+// Dimensions that are contiguous with their neighbours merge into blocks; the new shape must tile
+// block by block.
 bool Pricer::is_copying_reshape(const Node& node) {
   if (node.op->family != OpFamily::kReshape || !node.op->is_view) return false;
   const Arg self = arg_of(context_, node, 0);
@@ -276,8 +277,9 @@ Price Pricer::price_kernel(NodeId id, std::span<const NodeId> inputs) {
   return is_synchronous(node) ? add_exchange(id, std::move(price)) : price;
 }
 
-// Of a product that is fused with its exchange each rank's block is sent while another is computed: one block's share of
-// both is exposed, the rest of the shorter one is hidden. Any other such call exchanges behind its kernel.
+// Of a product that is fused with its exchange each rank's block is sent while another is computed:
+// one block's share of both is exposed, the rest of the shorter one is hidden. Any other such call
+// exchanges behind its kernel.
 Price Pricer::add_exchange(NodeId id, Price kernels) {
   const Node& node = body_.nodes[id];
   const StepGroup group = group_of(arg_of(context_, node, group_position(*node.op)));
@@ -348,7 +350,8 @@ double Pricer::slot_bytes() const {
   return bytes;
 }
 
-// --------------------------------------------------------------------------- products and attention
+// --------------------------------------------------------------------------- products and
+// attention
 
 // Tables of masks are small beside queries, keys and values: they do not count.
 std::int64_t Pricer::product_bytes(const OpInfo& op) const {

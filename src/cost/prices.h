@@ -48,8 +48,8 @@ class Pricer {
 
   std::span<const PricedTensor> tensors_of(TypeId type);
 
-  // "f32[1024, 256], f32[256, 64]": tensors among the arguments, as the replay lists them. None where an extent has no
-  // number.
+  // "f32[1024, 256], f32[256, 64]": tensors among the arguments, as the replay lists them. None
+  // where an extent has no number.
   std::optional<std::string> describe_operands(NodeId id);
   // Of a launch: bytes of its first operand.
   std::optional<std::int64_t> operand_bytes(NodeId id);

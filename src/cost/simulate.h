@@ -1,15 +1,17 @@
-// A step on a clock: one compute stream in the order of the nodes, one stream for each process group in the
-// order of its launches, and a host that launches in order.
+// A step on a clock: one compute stream in the order of the nodes, one stream for each process
+// group in the order of its launches, and a host that launches in order.
 //
-//   kernel    starts when the compute stream is free, its operands are done and the host has launched it
-//   launch    a collective starts when its group is free, its operands are done, the host has launched it, and
-//             all compute launched before it is done (PyTorch records an event on the compute stream)
+//   kernel    starts when the compute stream is free, its operands are done and the host has
+//             launched it
+//   launch    a collective starts when its group is free, its operands are done, the host has
+//             launched it, and all compute launched before it is done (PyTorch records an event on
+//             the compute stream)
 //   wait      the compute stream waits for the launch
 //   item      the host waits for the number
 //   others    are done when their operands are
 //
-// All times are seconds from the start. Contention (Cluster::has_contention) makes rates depend on what runs at
-// the same time; without it a simulation is one pass over the order.
+// All times are seconds from the start. Contention (Cluster::has_contention) makes rates depend on
+// what runs at the same time; without it a simulation is one pass over the order.
 #pragma once
 
 #include <span>
@@ -34,7 +36,8 @@ struct OverlapSums {
   std::vector<double> group_comm, group_exposed;  // by position in StepModel::step_groups
 };
 
-// Holds what a simulation needs; `run` allocates nothing behind the first call. The model must outlive it.
+// Holds what a simulation needs; `run` allocates nothing behind the first call. The model must
+// outlive it.
 class Simulator {
  public:
   explicit Simulator(const StepModel& model);
@@ -42,14 +45,16 @@ class Simulator {
   // The makespan of an order: a permutation of all places that keeps StepModel::before.
   double run(std::span<const Place> order);
 
-  // Of the last run, by place. Nodes without time of their own start and end when their operands are done.
+  // Of the last run, by place. Nodes without time of their own start and end when their operands
+  // are done.
   double start(Place place) const { return times_[place].start; }
   double end(Place place) const { return times_[place].end; }
   // Kernels and collectives in the order in which they started on their streams.
   std::span<const Place> kernels() const { return kernels_; }
   std::span<const Place> collectives() const { return collectives_; }
 
-  // Overlap of the last run. `exposed` gets each collective's exposed seconds, in the order of collectives().
+  // Overlap of the last run. `exposed` gets each collective's exposed seconds, in the order of
+  // collectives().
   OverlapSums measure(std::vector<double>* exposed = nullptr);
 
  private:

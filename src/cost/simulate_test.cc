@@ -30,8 +30,9 @@ std::string figures_of(const std::string& path, std::string_view cluster) {
                      static_cast<double>(find_peak(model, order).bytes) / (1 << 30));
 }
 
-// Figures of the specification's judge, which is another program on another form of the graphs. Its peaks are those of
-// a view's storage taken from the view's first argument (scripts/dev/compare_with_judge.py).
+// Figures of the specification's judge, which is another program on another form of the graphs. Its
+// peaks are those of a view's storage taken from the view's first argument
+// (scripts/dev/compare_with_judge.py).
 TEST_CASE("real graphs: makespan, compute, exposed, hidden and peak are those of the judge") {
   const auto [graph, cluster, text] =
       GENERATE(Figures{"dsv3_debug_ep2.1b_remat", "h100", "10.28 4.18 6.10 0.0% 0/0/279 0.20"},

@@ -1,4 +1,5 @@
-// What is in a graph, counted: call targets, chunked regions, how much of it says where it comes from.
+// What is in a graph, counted: call targets, chunked regions, how much of it says where it comes
+// from.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 
 namespace epweave {
 
-// One chunked region in one direction: the nodes that carry its name as torchtitan's chunk fields give it.
+// One chunked region in one direction: the nodes that carry its name as torchtitan's chunk fields
+// give it.
 struct RegionStats {
   StringId root;
   bool backward = false;

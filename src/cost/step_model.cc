@@ -168,7 +168,8 @@ class ModelBuilder {
     model_.after = invert(model_.before);
   }
 
-  // The first node behind the copy that makes the host wait stays between the copy and who reads it on the host.
+  // The first node behind the copy that makes the host wait stays between the copy and who reads it
+  // on the host.
   void find_host_reads() {
     struct Copy {
       Place copy, wait;

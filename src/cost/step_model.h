@@ -1,10 +1,12 @@
-// A step as flat arrays: what each node costs, what must come before what, and which memory it holds.
+// A step as flat arrays: what each node costs, what must come before what, and which memory it
+// holds.
 //
-// A node is named by its place in the graph's order, from 0. Another order of the step is a permutation of
-// these places. Simulation (cost/simulate.h), memory (cost/live_bytes.h), bounds (cost/bounds.h) and
-// schedulers take these arrays and an order, and never the graph.
+// A node is named by its place in the graph's order, from 0. Another order of the step is a
+// permutation of these places. Simulation (cost/simulate.h), memory (cost/live_bytes.h), bounds
+// (cost/bounds.h) and schedulers take these arrays and an order, and never the graph.
 //
-// What a node costs is docs/overlap.md's model: a roofline per kernel, a ring or an all-to-all per collective.
+// What a node costs is docs/overlap.md's model: a roofline per kernel, a ring or an all-to-all per
+// collective.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +62,8 @@ struct PlaceLists {
   std::size_t size() const { return begins.empty() ? 0 : begins.size() - 1; }
 };
 PlaceLists invert(const PlaceLists& lists);
-// For each place the second members of the pairs that it is first in, each once, in the order of the pairs.
+// For each place the second members of the pairs that it is first in, each once, in the order of
+// the pairs.
 PlaceLists list_pairs(std::size_t size, std::span<const std::pair<Place, Place>> pairs);
 
 // A process group as this rank sees it.
@@ -104,8 +107,8 @@ struct StepModel {
   PlaceLists inputs;  // whose values it takes, each once
   PlaceLists before;  // what must come before it: its inputs, and behind them what its effects need
   PlaceLists after;   // the inverse of `before`
-  // Pairs that keep a read of a non-blocking copy behind what completed the copy, beyond `before`: an order that
-  // keeps them is legal; others may be, too.
+  // Pairs that keep a read of a non-blocking copy behind what completed the copy, beyond `before`:
+  // an order that keeps them is legal; others may be, too.
   std::vector<std::pair<Place, Place>> host_reads;
 
   // Device memory, by storage.
@@ -131,8 +134,8 @@ StepModel model_step(const Graph& graph, const Cluster& cluster, const MeasuredC
 // Throws PassError simulate.unpriced for the first of them, if any.
 void require_prices(const Graph& graph, const StepModel& model);
 
-// Throws InputError where the file at `path`, whose costs the model was made with, prices nothing of it: a file of
-// another graph.
+// Throws InputError where the file at `path`, whose costs the model was made with, prices nothing
+// of it: a file of another graph.
 void require_measured(const StepModel& model, const MeasuredCosts& costs, const std::string& path);
 
 }  // namespace epweave

@@ -133,7 +133,8 @@ class Selection {
     return true;
   }
 
-  // The call that this one stays with: of an element of a tuple, and of a wait. None: the node's module says.
+  // The call that this one stays with: of an element of a tuple, and of a wait. None: the node's
+  // module says.
   NodeId owner_of(const Node& node) const {
     NodeId owner;
     if (const auto element = tuple_element(context_, body_, node)) owner = element->tuple;
@@ -489,8 +490,8 @@ class Writer {
     result_.entering.emplace_back(context_.text(value.name));
   }
 
-  // A symbol that the step reads off an input that is gone is read off the first one that mentions it, if that has it
-  // as an extent.
+  // A symbol that the step reads off an input that is gone is read off the first one that mentions
+  // it, if that has it as an extent.
   void bind_extents() {
     IdSet<StringId> known;
     TypeSymbols types(context_);

@@ -1,4 +1,5 @@
-// extract: some modules' nodes as a graph of its own, which can be read, rewritten and executed alone.
+// extract: some modules' nodes as a graph of its own, which can be read, rewritten and executed
+// alone.
 //
 //   before  %h = add(%x, %y)         @layers.1            after  %arg7 = placeholder   role=parameter
 //           %t = t(%arg7)            @layers.1.moe               %h = placeholder      role=user which=h
@@ -8,27 +9,28 @@
 //           %g = mm(%dz, %arg7)      @layers.1.moe bwd           %g = mm(%dz, %arg7)
 //                                                                output [%m, %g]
 //
-// What belongs to the subgraph: the calls whose module a pattern selects, in the direction asked for. An element of a
-// tuple belongs where the tuple does, a wait where its launch does, a call without a module (a sum of gradients) where
-// all that it reads does. What is computed from no input of the step
-// (meshes, groups, constants) comes along where it is read.
+// What belongs to the subgraph: the calls whose module a pattern selects, in the direction asked
+// for. An element of a tuple belongs where the tuple does, a wait where its launch does, a call
+// without a module (a sum of gradients) where all that it reads does. What is computed from no
+// input of the step (meshes, groups, constants) comes along where it is read.
 //
-//   inputs   those of the step that are read, in their order, with their roles (a sharded tensor's mesh, too); then
-//            values from outside under their nodes' names: role `user`, of backward `tangent`; what forward made and
-//            backward computes again is one
-//   outputs  what the step returns, in its order, with its roles; then values used outside, in execution order: role
-//            `other`, the node's name as fqn
-//   symbols  those that are mentioned, and those that their facts mention; a number that nothing inside computes is an
-//            input
+//   inputs   those of the step that are read, in their order, with their roles (a sharded tensor's
+//            mesh, too); then values from outside under their nodes' names: role `user`, of
+//            backward `tangent`; what forward made and backward computes again is one
+//   outputs  what the step returns, in its order, with its roles; then values used outside, in
+//            execution order: role `other`, the node's name as fqn
+//   symbols  those that are mentioned, and those that their facts mention; a number that nothing
+//            inside computes is an input
 //   groups and info stay whole: they say how many ranks there are; `num_static_inputs` counts those that are left
 //
-// A value from outside that the modules write in place is an input that is written in place. Nodes keep their names and
-// provenance.
+// A value from outside that the modules write in place is an input that is written in place. Nodes
+// keep their names and provenance.
 //
-// Refusals: "extract.no-modules", "extract.no-module", "extract.direction" (no node in it), "extract.write" (outside,
-// storage is written between two uses inside, or the other way round: the graph alone would read something else),
-// "extract.symbol" (an input's size is a number that the modules compute), "extract.cut" (alone, nodes break another
-// invariant, such as a copy to the host that only a node outside waits for).
+// Refusals: "extract.no-modules", "extract.no-module", "extract.direction" (no node in it),
+// "extract.write" (outside, storage is written between two uses inside, or the other way round: the
+// graph alone would read something else), "extract.symbol" (an input's size is a number that the
+// modules compute), "extract.cut" (alone, nodes break another invariant, such as a copy to the host
+// that only a node outside waits for).
 //
 // Numerics: each node computes what it computes in the step, given the same inputs.
 #pragma once

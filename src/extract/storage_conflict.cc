@@ -57,7 +57,8 @@ class StorageWalk {
     for (const StorageAccess& access : effects_.accesses_of(id)) check_held(id, uses_[access.storage]);
   }
 
-  // What is made inside holds what was written when it was made; an input, what is there at its first use.
+  // What is made inside holds what was written when it was made; an input, what is there at its
+  // first use.
   void use(NodeId id, NodeId held, Uses& uses, std::uint32_t place) {
     if (!uses.first_held) uses.first_held = held;
     if (held != uses.first_held && !uses.second_held) uses.second_held = held;

@@ -45,7 +45,8 @@ std::uint32_t crc_of(std::string_view bytes) {
   return static_cast<std::uint32_t>(crc);
 }
 
-// protobuf reports bad UTF-8 and the like on stderr by itself; our errors say it once and with the file.
+// protobuf reports bad UTF-8 and the like on stderr by itself; our errors say it once and with the
+// file.
 void silence_protobuf_log() {
   static const bool done = [] {
     google::protobuf::SetLogHandler(nullptr);

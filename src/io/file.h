@@ -1,8 +1,9 @@
 // Graphs in files: reading and writing their forms.
 //
-// Form by extension on both sides: `.txt` text, `.json` protobuf's canonical JSON, `.onnx` an ONNX model, `.pt2`
-// an archive of torch.export, anything else binary; a `.gz` behind it compresses (input: recognised by content).
-// `-` is stdin or stdout. Input without a telling extension is recognised by content.
+// Form by extension on both sides: `.txt` text, `.json` protobuf's canonical JSON, `.onnx` an ONNX
+// model, `.pt2` an archive of torch.export, anything else binary; a `.gz` behind it compresses
+// (input: recognised by content). `-` is stdin or stdout. Input without a telling extension is
+// recognised by content.
 #pragma once
 
 #include <functional>
@@ -22,9 +23,9 @@ std::optional<Format> find_format(std::string_view name);
 // By extension, "-" and unknown extensions give binary.
 Format format_of_path(std::string_view path);
 
-// Decoding and encoding. `decode` throws InputError naming `path`. A decoded graph may still break the
-// invariants of analysis/verify.h. Graphs that are to be compared share a context: give the first one's to the
-// second.
+// Decoding and encoding. `decode` throws InputError naming `path`. A decoded graph may still break
+// the invariants of analysis/verify.h. Graphs that are to be compared share a context: give the
+// first one's to the second.
 Graph decode(std::string_view bytes, Format format, const std::string& path,
              std::shared_ptr<Context> context = nullptr);
 std::string encode(const Graph& graph, Format format);  // throws UsageError for kPt2
@@ -33,8 +34,8 @@ std::string encode(const Graph& graph, Format format);  // throws UsageError for
 std::string encode_binary(const Graph& graph);
 std::string sha256_hex(std::string_view bytes);
 
-// Reads and decodes. `format` overrides what extension and content say. Throws InputError (unreadable,
-// undecodable).
+// Reads and decodes. `format` overrides what extension and content say. Throws InputError
+// (unreadable, undecodable).
 Graph read_graph(const std::string& path, std::optional<Format> format = std::nullopt,
                  std::shared_ptr<Context> context = nullptr);
 
@@ -43,10 +44,11 @@ void write_graph(const Graph& graph, const std::string& path, std::optional<Form
 // What write_graph writes. Throws UsageError for kPt2.
 std::string file_bytes(const Graph& graph, const std::string& path, std::optional<Format> format);
 
-// A file that appears whole at `commit` or not at all. Several files of one command are committed together once
-// all are written. What is given goes to a file without a name, which is gone if the program is killed; where the
-// file system has none, to a temporary file beside `path`. A stream or device ("-", /dev/stdout, a pipe) takes its
-// bytes at once. Throws InputError where it cannot be made or written.
+// A file that appears whole at `commit` or not at all. Several files of one command are committed
+// together once all are written. What is given goes to a file without a name, which is gone if the
+// program is killed; where the file system has none, to a temporary file beside `path`. A stream or
+// device ("-", /dev/stdout, a pipe) takes its bytes at once. Throws InputError where it cannot be
+// made or written.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);
@@ -68,17 +70,20 @@ class OutputFile {
   int file_ = -1;
 };
 
-// Throws InputError where an OutputFile could not be made: to be asked before long work. Leaves nothing behind.
+// Throws InputError where an OutputFile could not be made: to be asked before long work. Leaves
+// nothing behind.
 void require_writable(const std::string& path);
 
 bool file_exists(const std::string& path);
-// Whether both paths name one file, through links too, existing or not. Streams and devices are not files.
+// Whether both paths name one file, through links too, existing or not. Streams and devices are not
+// files.
 bool is_same_file(const std::string& a, const std::string& b);
 
 // The whole of a file or stdin, and its atomic counterpart. Throw InputError.
 std::string read_bytes(const std::string& path);
 void write_bytes(const std::string& path, std::string_view bytes);
-// The same for what is too large to hold at once: `produce` is called with a function that takes the next bytes.
+// The same for what is too large to hold at once: `produce` is called with a function that takes
+// the next bytes.
 using GiveBytes = std::function<void(std::string_view)>;
 void write_pieces(const std::string& path, const std::function<void(const GiveBytes&)>& produce);
 

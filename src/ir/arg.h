@@ -112,8 +112,8 @@ class Arg {
   }
   std::uint64_t bits() const { return bits_; }
 
-  // Same kind and bits. For trees: the same range; equal trees interned by ArgPool::intern have the same
-  // range.
+  // Same kind and bits. For trees: the same range; equal trees interned by ArgPool::intern have the
+  // same range.
   friend constexpr bool operator==(const Arg&, const Arg&) = default;
 
  private:
@@ -124,13 +124,14 @@ class Arg {
   std::uint64_t bits_ = 0;
 };
 
-// Owns the children of all trees. Grows only, so a range stays valid; a span does not survive an addition.
+// Owns the children of all trees. Grows only, so a range stays valid; a span does not survive an
+// addition.
 class ArgPool {
  public:
   ArgRange add(std::span<const Arg> args);
   Arg add_tree(ArgKind kind, std::span<const Arg> children) { return Arg::tree(kind, add(children)); }
-  // As add_tree, but an equal tree made by this function before is returned again. Children must be interned
-  // too.
+  // As add_tree, but an equal tree made by this function before is returned again. Children must be
+  // interned too.
   Arg intern_tree(ArgKind kind, std::span<const Arg> children);
 
   std::span<const Arg> operator[](ArgRange r) const { return {args_.data() + r.begin, r.count}; }

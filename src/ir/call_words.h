@@ -1,5 +1,5 @@
-// The arguments of a call as words of a key (base/word_table.h), values named by what `of_node` pushes for them.
-// Equal words mean equal arguments: each item says how many words follow it.
+// The arguments of a call as words of a key (base/word_table.h), values named by what `of_node`
+// pushes for them. Equal words mean equal arguments: each item says how many words follow it.
 //
 //   add(x, [2, 3])      (tuple of 2) (node ..) (list of 2) (int 2) (int 3)
 #pragma once

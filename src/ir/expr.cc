@@ -43,8 +43,8 @@ std::size_t hash(const Atom& atom) {
   return h;
 }
 
-// Real sizes are sums over at most a few thousand ranks, of a few factors each; powers of sums and applications
-// to powers grow without bound.
+// Real sizes are sums over at most a few thousand ranks, of a few factors each; powers of sums and
+// applications to powers grow without bound.
 constexpr std::size_t kMaxTerms = 1 << 14;
 constexpr std::size_t kMaxFactors = 256;
 constexpr std::uint32_t kMaxSize = 1 << 16;

@@ -83,7 +83,8 @@ struct Poly {
   friend bool operator==(const Poly&, const Poly&) = default;
 };
 
-// How much a polynomial is when written out: applications share their operands, the text repeats them.
+// How much a polynomial is when written out: applications share their operands, the text repeats
+// them.
 struct PolyShape {
   std::uint32_t size = 0;   // atoms and numbers, those within operands too
   std::uint32_t depth = 0;  // applications within one another
@@ -91,9 +92,10 @@ struct PolyShape {
 
 // All expressions, polynomials and atoms, each stored once.
 //
-// What would be too large to write out is not built: every operation throws InputError where its result would
-// have more than 65,536 atoms and numbers or more than 64 applications within one another, or where it would
-// multiply out to more than 16,384 terms or 256 factors. So text and recursion over a polynomial are bounded.
+// What would be too large to write out is not built: every operation throws InputError where its
+// result would have more than 65,536 atoms and numbers or more than 64 applications within one
+// another, or where it would multiply out to more than 16,384 terms or 256 factors. So text and
+// recursion over a polynomial are bounded.
 class ExprPool {
  public:
   explicit ExprPool(StringTable& strings);
@@ -110,7 +112,8 @@ class ExprPool {
   // The value of an expression without symbols.
   std::optional<std::int64_t> constant(ExprId id) const { return constant(exprs_[id].poly); }
 
-  // Arithmetic on expressions. Each result is computed once: types of a graph repeat the same few extents.
+  // Arithmetic on expressions. Each result is computed once: types of a graph repeat the same few
+  // extents.
   ExprId add(ExprId a, ExprId b) { return combine(Operation::kAdd, a, b); }
   ExprId sub(ExprId a, ExprId b) { return combine(Operation::kSub, a, b); }
   ExprId mul(ExprId a, ExprId b) { return combine(Operation::kMul, a, b); }
@@ -134,21 +137,23 @@ class ExprPool {
   PolyId sub(PolyId a, PolyId b);
   PolyId mul(PolyId a, PolyId b);
   PolyId scale(PolyId a, Rational factor);
-  // Exact quotient a / b where it is a polynomial with integer-valued form known syntactically, else none.
+  // Exact quotient a / b where it is a polynomial with integer-valued form known syntactically,
+  // else none.
   std::optional<PolyId> divide_exactly(PolyId a, PolyId b);
   PolyId floordiv(PolyId a, PolyId b);
   PolyId mod(PolyId a, PolyId b);
   PolyId apply(AtomKind kind, std::vector<PolyId> operands, StringId name = {});
 
-  // Every symbol replaced by what `value_of` gives for its name (none: left alone). Operands of applications
-  // too.
+  // Every symbol replaced by what `value_of` gives for its name (none: left alone). Operands of
+  // applications too.
   template <class ValueOf>  // std::optional<PolyId>(StringId)
   PolyId substitute(PolyId id, const ValueOf& value_of);
 
   // Sorted, without repetition; of applications too.
   const std::vector<StringId>& symbols(PolyId id);
   const std::vector<StringId>& symbols(ExprId id) { return symbols(exprs_[id].poly); }
-  // The number the polynomial is when each symbol has the value `hint_of` gives; none if one has no value.
+  // The number the polynomial is when each symbol has the value `hint_of` gives; none if one has no
+  // value.
   template <class HintOf>  // std::optional<std::int64_t>(StringId)
   std::optional<Rational> evaluate(PolyId id, const HintOf& hint_of) const;
 

@@ -37,8 +37,8 @@ bool has_letter(std::string_view text) {
 
 // Of the parser's calls: eight for each of the 64 operations that may stand within one another.
 constexpr std::uint32_t kMaxNesting = 512;
-// Sizes of all that is built on the way to one expression. What is printed takes less: 256 factors are multiplied
-// one by one, and 64 applications built around one another, of at most 65,536 atoms.
+// Sizes of all that is built on the way to one expression. What is printed takes less: 256 factors
+// are multiplied one by one, and 64 applications built around one another, of at most 65,536 atoms.
 constexpr std::uint64_t kMaxParsed = 1 << 25;
 
 struct Spelling {
@@ -93,7 +93,8 @@ bool is_order(const ExprPool& pool, PolyId id) {
   return kind == AtomKind::kLt || kind == AtomKind::kLe || kind == AtomKind::kGt || kind == AtomKind::kGe;
 }
 
-// The text of a term whose factors have these texts, with the sign that joins it to the terms before it.
+// The text of a term whose factors have these texts, with the sign that joins it to the terms
+// before it.
 std::string print_term(Rational coefficient, std::vector<std::string> factors, bool first) {
   const std::int64_t num = coefficient.num;
   const std::uint64_t magnitude =
@@ -117,8 +118,8 @@ std::string ExprPool::print_atom(AtomId id) const {
   if (atom.kind == AtomKind::kInfinity) return "int_oo";
   std::vector<std::string> operands;
   for (PolyId operand : atom.operands) operands.push_back(print(operand));
-  // Operands of these are kept by id, and their text must not depend on it. As sympy: numbers, then the
-  // simpler ones.
+  // Operands of these are kept by id, and their text must not depend on it. As sympy: numbers, then
+  // the simpler ones.
   if (atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax || atom.kind == AtomKind::kAnd ||
       atom.kind == AtomKind::kOr)
     std::sort(operands.begin(), operands.end(), [](const std::string& x, const std::string& y) {
@@ -178,7 +179,8 @@ std::string ExprPool::print(PolyId id) const {
   return text.empty() ? "0" : text;
 }
 
-// Recursive descent over sympy's notation. Precedence, lowest first: | & ~ comparison +- */ // % unary- **.
+// Recursive descent over sympy's notation. Precedence, lowest first: | & ~ comparison +- */ // %
+// unary- **.
 class ExprParser {
  public:
   ExprParser(ExprPool& pool, std::string_view text) : pool_(pool), text_(text) {}
@@ -210,8 +212,9 @@ class ExprParser {
     if (parsed_ > kMaxParsed) fail("it takes too many operations on long sums or products");
     return poly;
   }
-  // A limit on nesting, so that hostile text cannot exhaust the stack. What is printed of a polynomial has at most
-  // three parentheses, two levels each, for every application within another: it parses again.
+  // A limit on nesting, so that hostile text cannot exhaust the stack. What is printed of a
+  // polynomial has at most three parentheses, two levels each, for every application within
+  // another: it parses again.
   struct Depth {
     explicit Depth(ExprParser& p) : parser(p) {
       if (++parser.depth_ > kMaxNesting) parser.fail("nested too deeply");
@@ -313,7 +316,8 @@ class ExprParser {
     if (std::isalpha(static_cast<unsigned char>(c)) || c == '_') return parse_name();
     fail("expected a number, a symbol or '('");
   }
-  // Behind the digits of a number: `.25` and `e-3`, as sympy writes the numbers of floating-point scalars. Exact.
+  // Behind the digits of a number: `.25` and `e-3`, as sympy writes the numbers of floating-point
+  // scalars. Exact.
   Rational parse_decimals(std::int64_t whole) {
     const auto is_digit = [&](std::size_t at) {
       return at < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at])) != 0;

@@ -253,8 +253,8 @@ std::optional<PolyId> Facts::divide(PolyId a, std::int64_t divisor) const {
 }
 
 bool Facts::is_nonnegative(PolyId poly) {
-  // With every symbol at its lower bound, a polynomial without negative terms but the constant is at its
-  // least. A symbol whose number is assumed is that number.
+  // With every symbol at its lower bound, a polynomial without negative terms but the constant is
+  // at its least. A symbol whose number is assumed is that number.
   Rational least;
   auto is_assumed = [&](AtomId id) {
     return pool_[id].kind == AtomKind::kSymbol && assumed_value(pool_[id].name).has_value();

@@ -1,16 +1,16 @@
 // What is known about the symbols of a graph, and arithmetic under it.
 //
-// Sources: each symbol's recorded assertions ("Eq(Mod(u0, 8), 0)", "Eq(u4 + u5, 3*u0)"), its range, what
-// it was replaced by, assumptions a pass wrote down, and torchtitan_chunk_symbol_hints (the chunker that
-// wrote them took the symbol to be that number). `normalize` brings polynomials that are equal under these
-// facts to the same id:
+// Sources: each symbol's recorded assertions ("Eq(Mod(u0, 8), 0)", "Eq(u4 + u5, 3*u0)"), its range,
+// what it was replaced by, assumptions a pass wrote down, and torchtitan_chunk_symbol_hints (the
+// chunker that wrote them took the symbol to be that number). `normalize` brings polynomials that
+// are equal under these facts to the same id:
 //
 //   8 divides u0:       2*(u0//2)  and  u0        both become u0
 //   u4 + u5 = 3*u0:     u4 + u5                   becomes 3*u0
 //   512 <= u0:          Max(1, u0)                becomes u0
 //
-// A normalised polynomial may have rational coefficients (u0/2); `expr` writes it with floor divisions that
-// the facts make exact.
+// A normalised polynomial may have rational coefficients (u0/2); `expr` writes it with floor
+// divisions that the facts make exact.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,14 @@ class Facts {
   PolyId normalize(ExprId expr) { return normalize(pool_.poly(expr)); }
   bool equal(PolyId a, PolyId b) { return a == b || normalize(a) == normalize(b); }
   bool equal(ExprId a, ExprId b) { return a == b || normalize(a) == normalize(b); }
-  // Also where one is a number, and the other is that number by recorded assumptions about all its symbols:
-  // the border between what scales with a symbol and what literals fix.
+  // Also where one is a number, and the other is that number by recorded assumptions about all its
+  // symbols: the border between what scales with a symbol and what literals fix.
   bool equal_as_assumed(ExprId a, ExprId b);
   // Whether the two are known to be different numbers.
   bool differ(ExprId a, ExprId b);
   bool at_least(ExprId a, ExprId b);  // known to be
-  // As `equal`, for strides and offsets: Max(1, x) counts as x, since a stride beside an extent of 0 is never
-  // used.
+  // As `equal`, for strides and offsets: Max(1, x) counts as x, since a stride beside an extent of
+  // 0 is never used.
   bool equal_strides(ExprId a, ExprId b);
   // An expression for a polynomial, every division exact.
   ExprId expr(PolyId poly);

@@ -117,8 +117,8 @@ struct Provenance {
 // Whether such a record's pass made the node.
 bool makes_nodes(ProvenanceRole role);
 
-// The record of a node that is all of its origins once more: body, part 0 of 1. What the node before it was (a part, a
-// join), earlier records say.
+// The record of a node that is all of its origins once more: body, part 0 of 1. What the node
+// before it was (a part, a join), earlier records say.
 bool is_copy_record(const Provenance& record);
 
 // The node defines `symbol`, found in its value along `path` (list of steps).
@@ -138,8 +138,8 @@ struct NodeExtra {
   std::string unknown_fields;  // protobuf fields of a newer format, carried through
 };
 
-// Records about one node, oldest first. They live in a context and never change, so that nodes are plain data
-// and a graph is copied at the speed of memory; see append_provenance.
+// Records about one node, oldest first. They live in a context and never change, so that nodes are
+// plain data and a graph is copied at the speed of memory; see append_provenance.
 class ProvenanceList {
  public:
   ProvenanceList() = default;
@@ -295,7 +295,8 @@ struct Graph {
 // The value of keyword argument `name` of the node, or null.
 const Arg* find_kwarg(const Context& context, const Node& node, std::string_view name);
 
-// Positional or keyword argument `position`/`name` of a call, or null where it is left to its default.
+// Positional or keyword argument `position`/`name` of a call, or null where it is left to its
+// default.
 const Arg* find_arg(const Context& context, const Node& node, std::size_t position, std::string_view name);
 
 inline const TensorType* tensor_of(const Context& context, TypeId type) {
@@ -310,8 +311,8 @@ Site site_of(const Graph& graph, const Node& node);
 void append_provenance(Context& context, Node& node, const Provenance& record);
 void replace_last_provenance(Context& context, Node& node, const Provenance& record);
 
-// The origins that a new node made from this one stands for: those of its last record, or itself where no
-// pass has recorded anything yet.
+// The origins that a new node made from this one stands for: those of its last record, or itself
+// where no pass has recorded anything yet.
 NameList origins_of(const Node& node);
 
 // Calls visit(NodeId) for each node reference among args and kwargs, in order, with repetition.

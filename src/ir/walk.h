@@ -9,9 +9,9 @@
 //   for (const auto [id, node] : walk_extras(context, body)) ...  that reads arguments and Node::extra
 //   for (const auto [id, node] : walk_all(context, body)) ...     that reads all of these
 //
-// The rows of a large body are not in the processor's cache, and an order jumps between rows that were there
-// at first and rows that passes added. A walk asks for the rows that are next, so that they have come by the
-// time they are read.
+// The rows of a large body are not in the processor's cache, and an order jumps between rows that
+// were there at first and rows that passes added. A walk asks for the rows that are next, so that
+// they have come by the time they are read.
 #pragma once
 
 #include <cstddef>
@@ -61,8 +61,8 @@ class Walk {
   Iterator end() const { return {*this, ids_.size()}; }
 
  private:
-  // In steps, of which the shortest loops take 10 ns and memory up to 300. Where a row leads is known when it has
-  // come.
+  // In steps, of which the shortest loops take 10 ns and memory up to 300. Where a row leads is
+  // known when it has come.
   static constexpr std::size_t kRowsAhead = 48, kLeadsAhead = 24;
 
   NodeId id_at(std::size_t place) const {

@@ -23,14 +23,17 @@ struct BoundArgs {
 // `node` must have a row in the op table. Arguments that fit no parameter are left out.
 BoundArgs bind_args(const Context& context, const Node& node);
 
-// The argument for the schema's parameter `param`, however the call passes it: of `mm(a, mat2=b)`, 1 is `b`.
-// None where the call leaves it out. A target without a row in the op table has positions only.
+// The argument for the schema's parameter `param`, however the call passes it: of `mm(a, mat2=b)`,
+// 1 is `b`. None where the call leaves it out. A target without a row in the op table has positions
+// only.
 Arg arg_of(const Context& context, const Node& node, std::size_t param);
 
-// How many node references of the call stand in front of that argument, in the order of for_each_input.
+// How many node references of the call stand in front of that argument, in the order of
+// for_each_input.
 std::size_t leaf_of(const Context& context, const Node& node, std::size_t param);
 
-// Of a `getitem`: the tuple and which element of it, counted from the front; none if it is no such call.
+// Of a `getitem`: the tuple and which element of it, counted from the front; none if it is no such
+// call.
 struct TupleElement {
   NodeId tuple;
   std::int64_t index = 0;

@@ -1,4 +1,5 @@
-// How torch's packing of gathers names a dtype: by its position among the dtypes that torch has, by name. As of torch 2.15.
+// How torch's packing of gathers names a dtype: by its position among the dtypes that torch has, by
+// name. As of torch 2.15.
 //
 //   _pre_bucket_all_gather([%p], 4, bf16, [1], 0)      1 is bf16
 #pragma once

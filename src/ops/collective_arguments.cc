@@ -12,8 +12,8 @@
 namespace epweave {
 namespace {
 
-// Those of torch's functional collectives (torch/csrc/distributed/c10d/Functional.cpp), and the one that only its
-// Python side knows.
+// Those of torch's functional collectives (torch/csrc/distributed/c10d/Functional.cpp), and the one
+// that only its Python side knows.
 constexpr std::string_view kReductions[] = {"sum",  "avg", "product", "min",       "max",
                                             "band", "bor", "bxor",    "premul_sum"};
 

@@ -20,12 +20,13 @@ bool is_reduction(std::string_view name);
 // Whether that of a sum is the sum of those of its summands: a sum or a mean, no maximum.
 bool is_linear_reduction(std::string_view name);
 
-// One sentence for each problem. `group` is the one that the call names. Arguments that are no numbers are not judged.
-// Reductions, sources, group sizes:
+// One sentence for each problem. `group` is the one that the call names. Arguments that are no
+// numbers are not judged. Reductions, sources, group sizes:
 std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,
                                                 const ProcessGroup& group);
-// Split tables, and the equal shares that stand where there is none. They are judged where the ranks are (`verify --ranks`):
-// a graph that is only rewritten may name a group of other ranks than it was written for.
+// Split tables, and the equal shares that stand where there is none. They are judged where the
+// ranks are (`verify --ranks`): a graph that is only rewritten may name a group of other ranks than
+// it was written for.
 std::vector<std::string> find_split_problems(const Context& context, const Body& body, const Node& node,
                                              const ProcessGroup& group);
 

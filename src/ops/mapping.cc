@@ -14,7 +14,8 @@ using Sizes = MappedCall::Sizes;
 using Kind = MappedCall::Kind;
 using Factors = std::vector<Factor>;
 
-// The factors of each dimension of a tensor. A graph may record tensors that do not fit the op: what is not there throws.
+// The factors of each dimension of a tensor. A graph may record tensors that do not fit the op:
+// what is not there throws.
 class Dims : public std::vector<Factors> {
  public:
   using std::vector<Factors>::vector;
@@ -232,7 +233,8 @@ void needed_along(B& b, std::string_view param, std::int64_t fallback) {
   if (!dims.empty()) b.mark(dims[wrap(b.number(param, fallback), dims.size())], FactorUse::kWhole);
 }
 
-// One dimension of all operands, and of all results, has elements of its own, which are made of all; the others pair.
+// One dimension of all operands, and of all results, has elements of its own, which are made of
+// all; the others pair.
 void remade_along(B& b, std::size_t dim) {
   const std::size_t rank = b.sizes(0).size();
   const Dims dims = b.fresh(b.sizes(0));
@@ -322,7 +324,8 @@ class ReshapeMatcher {
       for (std::int64_t product = 1; product < sizes[i]; product *= b_.extent(factors[next++]))
         dims[i].insert(dims[i].begin(), factors[next]);
   }
-  // [6, 4] and [4, 6]: rows of one are no rows of the other. Of extents that data decide nothing is known.
+  // [6, 4] and [4, 6]: rows of one are no rows of the other. Of extents that data decide nothing is
+  // known.
   void mix(std::size_t i0, std::size_t i1, std::size_t j0, std::size_t j1) {
     bool is_known = true;
     for (std::size_t i = i0; i < i1; ++i) is_known &= in_[i] >= 0;
@@ -508,7 +511,8 @@ void stack(B& b) {
   b.result(0) = dims;
 }
 
-// flip moves what it names, roll too; with no name roll moves the elements of all dimensions as of one.
+// flip moves what it names, roll too; with no name roll moves the elements of all dimensions as of
+// one.
 void reorder(B& b) {
   broadcast(b);
   const std::vector<bool> is_named = dims_named(b, "dims", b.sizes(0).size());
@@ -525,8 +529,8 @@ void triangle(B& b) {
 
 // ---- rows that data choose
 
-// What an index names: of x[:, i, j], dimensions 1 and 2. The positions broadcast to one shape, which stands where the
-// indexed dimensions were, if they follow each other, else in front.
+// What an index names: of x[:, i, j], dimensions 1 and 2. The positions broadcast to one shape,
+// which stands where the indexed dimensions were, if they follow each other, else in front.
 struct Positions {
   std::vector<bool> is_indexed;  // of the dimensions of what is indexed
   Dims shape;
@@ -581,7 +585,8 @@ void index(B& b) {
   b.result(0) = indexed(dims, positions);
 }
 
-// Where positions go to the same place, the last write or the sum of all stays: pieces of them do not add up.
+// Where positions go to the same place, the last write or the sum of all stays: pieces of them do
+// not add up.
 void index_put(B& b) {
   const Dims dims = b.fresh(b.sizes(0));
   const Positions positions = positions_of(b, 1, dims.size());
@@ -595,8 +600,8 @@ void index_put(B& b) {
   if (values) align(b.operand(*values), b.sizes(*values), indexed(dims, positions));
 }
 
-// gather and scatter: dimension `dim` of the value is chosen; along the others the value's first rows pair with those
-// of the positions.
+// gather and scatter: dimension `dim` of the value is chosen; along the others the value's first
+// rows pair with those of the positions.
 void along_positions(B& b, bool writes) {
   const std::size_t index = b.tensor("index").value_or(0), rank = b.sizes(0).size();
   if (rank == 0 || b.sizes(index).size() != rank) return index_all(b);
@@ -655,7 +660,8 @@ void embedding(B& b) {
   b.result(0) = result;
 }
 
-// Rows of a gradient, added up by the numbers of their rows; scaled by how often a number occurs they do not add up.
+// Rows of a gradient, added up by the numbers of their rows; scaled by how often a number occurs
+// they do not add up.
 void embedding_backward(B& b) {
   Dims grad = b.fresh(b.sizes(0));
   const bool is_scaled = b.number("scale_grad_by_freq", 0) != 0;
@@ -731,7 +737,8 @@ void one_hot(B& b) {
 
 // ---- products
 
-// Matrices by matrices, or vectors: the last dimension of `left` meets the last but one of `right`. Dimensions in front pair.
+// Matrices by matrices, or vectors: the last dimension of `left` meets the last but one of `right`.
+// Dimensions in front pair.
 void product(B& b, std::size_t left, std::size_t right, FactorUse along) {
   const Sizes &a = b.sizes(left), &c = b.sizes(right);
   if (a.empty() || c.empty()) return;
@@ -757,7 +764,8 @@ void add_matmul(B& b) {
   align(b.operand(0), b.sizes(0), b.result(0));
 }
 
-// Rows in groups by matrices, [m, k] x [g, k, n]; columns in groups by rows in groups, [m, k] x [k, n] -> [g, m, n].
+// Rows in groups by matrices, [m, k] x [g, k, n]; columns in groups by rows in groups, [m, k] x [k,
+// n] -> [g, m, n].
 void grouped_matmul(B& b) {
   const std::size_t left = b.tensor(0).value_or(0), right = b.tensor(1).value_or(0);
   const std::size_t rank_a = b.sizes(left).size(), rank_b = b.sizes(right).size();

@@ -1,5 +1,6 @@
-// How the dimensions of a call's operands and results go together, in factors, as Shardy's sharding rules say it
-// (openxla/shardy, "sharding rule"). Tensors that are cut along a factor are cut along all their dimensions that have it.
+// How the dimensions of a call's operands and results go together, in factors, as Shardy's sharding
+// rules say it (openxla/shardy, "sharding rule"). Tensors that are cut along a factor are cut along
+// all their dimensions that have it.
 //
 //   %y = mm(%x: [m, k], %w: [k, n])         x: (0, 2)  w: (2, 1)  y: (0, 1)    2 is summed
 //   %y = softmax(%x: [r, c], 1)             x: (0, 1)             y: (0, 1)    1 is needed whole
@@ -7,9 +8,10 @@
 //   %y = view(%x: [b * s, d], [b, s, d])    x: (0 1, 2)           y: (0, 1, 2)
 //   %y = add(%x: [r, c], %b: [1, c])        x: (0, 1)  b: (-, 1)  y: (0, 1)
 //
-// A dimension of extent 1 has no factor: it is broadcast, or there is nothing to cut. One function per family of ops makes
-// the factors from the schema's arguments and the tensors' extents (ops/mapping.cc). What each says of a factor is tested by
-// execution (replay/kernels/host/mapping_test.cc).
+// A dimension of extent 1 has no factor: it is broadcast, or there is nothing to cut. One function
+// per family of ops makes the factors from the schema's arguments and the tensors' extents
+// (ops/mapping.cc). What each says of a factor is tested by execution
+// (replay/kernels/host/mapping_test.cc).
 #pragma once
 
 #include <cstdint>
@@ -35,7 +37,8 @@ enum class FactorUse : std::uint8_t {
 };
 std::string_view name_of(FactorUse use);
 
-// A call as far as its mapping depends on it: an argument per parameter of the schema. An extent below 0 is not known.
+// A call as far as its mapping depends on it: an argument per parameter of the schema. An extent
+// below 0 is not known.
 struct MappedCall {
   enum class Kind : std::uint8_t { kNone, kTensor, kNumber, kTensors, kNumbers, kOther };
   struct Argument {
@@ -56,8 +59,8 @@ struct MappedCall {
 
 class CallMapping {
  public:
-  // False: nothing is known (attention, random numbers, opaque ops, tensors that do not fit the op) or there is nothing to
-  // say (no tensors).
+  // False: nothing is known (attention, random numbers, opaque ops, tensors that do not fit the op)
+  // or there is nothing to say (no tensors).
   bool is_known() const { return is_known_; }
   std::size_t factor_count() const { return uses_.size(); }
   FactorUse use(Factor factor) const { return uses_[factor]; }
@@ -102,7 +105,8 @@ CallMapping map_dimensions(const MappedCall& call);
 // Whether every factor of every call of the family is passed, so that there is no need to map one.
 bool passes_all(OpFamily family);
 
-// A node's call by its recorded types. Extents that are not plain numbers are those that were traced.
+// A node's call by its recorded types. Extents that are not plain numbers are those that were
+// traced.
 struct MappedNode {
   MappedCall call;
   std::vector<NodeId> operands;  // of call.tensors

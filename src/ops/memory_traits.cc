@@ -10,7 +10,8 @@ namespace {
 
 // All overloads of each name, unless the overload is said.
 
-// PyTorch's allow-list: pointwise by torch's tags, reductions, views, casts, factories, indexing, numbers of the host.
+// PyTorch's allow-list: pointwise by torch's tags, reductions, views, casts, factories, indexing,
+// numbers of the host.
 constexpr std::string_view kRecomputable[] = {"aten.__and__",
                                               "aten.__ilshift__",
                                               "aten.__ixor__",

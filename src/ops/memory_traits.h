@@ -1,7 +1,7 @@
-// What decides whether backward keeps a call's value or computes it again, by the call's target: PyTorch's
-// partitioner and torchtitan's memory policies each have lists of ops. They are neither a family nor a cost: a
-// grouped product is in none of them, `squeeze` is both a view and pointwise, `transpose` is no view. Beside them,
-// what PyTorch's overlap scheduler asks of a target.
+// What decides whether backward keeps a call's value or computes it again, by the call's target:
+// PyTorch's partitioner and torchtitan's memory policies each have lists of ops. They are neither a
+// family nor a cost: a grouped product is in none of them, `squeeze` is both a view and pointwise,
+// `transpose` is no view. Beside them, what PyTorch's overlap scheduler asks of a target.
 //
 //   aten.mm.default          compute-intensive, saved by torchtitan's policies
 //   aten.silu.default        recomputable, fusible

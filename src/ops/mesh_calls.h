@@ -1,4 +1,5 @@
-// What calls on device meshes give; graphs that hold for every rank compute groups and coordinates by them.
+// What calls on device meshes give; graphs that hold for every rank compute groups and coordinates
+// by them.
 //
 //   %sub = device_mesh._get_submesh.<packet>(%mesh, [1])                       kSubmesh
 //   %group = _dtensor.mesh_get_process_group.default(%sub, 0)                  kGroup: of an axis, through this rank
@@ -38,12 +39,12 @@ Arg write_mesh(Context& context, const MeshValue& mesh);
 // The mesh that a placeholder or a call is recorded to be, or none.
 std::optional<MeshValue> recorded_mesh(const Context& context, const Node& node);
 
-// How far apart the ranks of neighbouring coordinates are along an axis of the mesh; 0 along an axis of extent 1.
-// None: its ranks are not evenly spaced.
+// How far apart the ranks of neighbouring coordinates are along an axis of the mesh; 0 along an
+// axis of extent 1. None: its ranks are not evenly spaced.
 std::optional<std::vector<std::uint32_t>> strides_of(const MeshValue& mesh);
 
-// What another rank's program has in this mesh's place: the mesh through that rank. None: not evenly spaced, or
-// without the rank whose mesh this is.
+// What another rank's program has in this mesh's place: the mesh through that rank. None: not
+// evenly spaced, or without the rank whose mesh this is.
 struct RankChange {
   std::uint32_t from = 0, to = 0;
 };

@@ -9,7 +9,8 @@
 
 namespace epweave {
 
-// `node` must have a row in the op table. None where the op has no such parameter, or the call leaves it out.
+// `node` must have a row in the op table. None where the op has no such parameter, or the call
+// leaves it out.
 Arg named_arg(const Context& context, const Node& node, std::string_view name);
 
 }  // namespace epweave

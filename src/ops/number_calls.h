@@ -1,5 +1,5 @@
-// Calls that shift a tensor of whole numbers by a number, or compare it with one: where the place of a shard stands in
-// code that looks up ids.
+// Calls that shift a tensor of whole numbers by a number, or compare it with one: where the place
+// of a shard stands in code that looks up ids.
 //
 //   sub(%ids, 1024)   shifted by -1024        ge(%ids, 1024)   at least 1024        lt(%ids, 2048)   below 2048
 #pragma once

@@ -32,7 +32,8 @@ std::vector<std::string_view> split_list(std::string_view text) {
   return items;
 }
 
-// Takes "(a!)", "(a -> *)" out of "Tensor(a!)[]"; gives "Tensor" (the list brackets stay in `text` behind).
+// Takes "(a!)", "(a -> *)" out of "Tensor(a!)[]"; gives "Tensor" (the list brackets stay in `text`
+// behind).
 struct Annotated {
   std::string_view type, alias_set, rest;
   bool is_written = false;

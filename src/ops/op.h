@@ -39,11 +39,12 @@ enum class CostClass : std::uint8_t {
 };
 std::string_view name_of(CostClass cost);
 
-// What an op does with the dimensions of its operands: which elements of them an element of a result is made of. All
-// that depends on that reads it from here, by a `switch` without `default`: the mapping of a call's dimensions
-// (ops/mapping.h), placement, scaling, verification of rewrites.
+// What an op does with the dimensions of its operands: which elements of them an element of a
+// result is made of. All that depends on that reads it from here, by a `switch` without `default`:
+// the mapping of a call's dimensions (ops/mapping.h), placement, scaling, verification of rewrites.
 enum class OpFamily : std::uint8_t {
-  // An element of the result is made of the elements of the operands, which broadcast, in the same place.
+  // An element of the result is made of the elements of the operands, which broadcast, in the same
+  // place.
   kElementwise,
   kIdentity,  // one operand's elements, unchanged: clone, alias, detach
   kCast,      // to another dtype
@@ -133,9 +134,9 @@ enum class OpFamily : std::uint8_t {
 };
 std::string_view name_of(OpFamily family);
 
-// In which of its tensor operands an op is linear, with numbers, sizes and positions fixed: f(a + b) = f(a) + f(b) but for
-// rounding. What reduces across ranks is linear where its argument says sum or avg; casts are but where they drop
-// fractions.
+// In which of its tensor operands an op is linear, with numbers, sizes and positions fixed: f(a +
+// b) = f(a) + f(b) but for rounding. What reduces across ranks is linear where its argument says
+// sum or avg; casts are but where they drop fractions.
 enum class Linearity : std::uint8_t {
   kNone,
   kFirst,  // in the first, with the others fixed: neg, mul.Scalar, div, index, the backward of a function
@@ -190,8 +191,8 @@ std::span<const OpInfo> ops();
 // The row of a target, or null.
 const OpInfo* find_op(std::string_view target);
 
-// Fills what follows from the node's target: its row. Whoever makes a node, or gives one another target,
-// calls this.
+// Fills what follows from the node's target: its row. Whoever makes a node, or gives one another
+// target, calls this.
 void resolve_op(const Context& context, Node& node);
 
 }  // namespace epweave

@@ -1,4 +1,5 @@
-// Which calls draw random numbers: another call of the same gives other values, and changes what all later ones draw.
+// Which calls draw random numbers: another call of the same gives other values, and changes what
+// all later ones draw.
 #pragma once
 
 #include "ir/graph.h"

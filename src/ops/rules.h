@@ -1,5 +1,5 @@
-// Every type rule by name, for the op table. Each sits in the file named above it, beside those of its
-// family.
+// Every type rule by name, for the op table. Each sits in the file named above it, beside those of
+// its family.
 #pragma once
 
 #include "ops/type_rule_call.h"

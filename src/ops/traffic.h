@@ -1,4 +1,5 @@
-// What a kernel moves through memory, by what its op does with its operands: what a price asks of a row.
+// What a kernel moves through memory, by what its op does with its operands: what a price asks of a
+// row.
 //
 //   y = gather(x, dim, index)       reads as many rows of x as it writes
 //   x = index_put_(x, index, v)     writes as many rows of x as v has

@@ -18,8 +18,8 @@ TypeId TypeMemo::infer(const Graph& graph, const Body& body, const Node& node) {
   return types_[number];
 }
 
-// Not where the node gives its result a name of its own, and not where a value has no type or stands for a
-// nested graph: there rules look further.
+// Not where the node gives its result a name of its own, and not where a value has no type or
+// stands for a nested graph: there rules look further.
 bool TypeMemo::push_key(const Context& context, const Body& body, const Node& node) {
   if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
   bool is_typed = true;

@@ -1,5 +1,5 @@
-// Types of calls, as infer_type gives them, each computed once: the layers of a model repeat the same calls on
-// values of the same types.
+// Types of calls, as infer_type gives them, each computed once: the layers of a model repeat the
+// same calls on values of the same types.
 //
 //   %a = mm(x: bf16[8, 4], w: bf16[4, 2])     by its rule
 //   %b = mm(y: bf16[8, 4], v: bf16[4, 2])     known: the same op and arguments, but for values of equal types

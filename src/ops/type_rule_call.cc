@@ -40,8 +40,8 @@ bool can_infer(const Node& node) {
   return !node.type && node.op != nullptr && node.op->type_rule != nullptr;
 }
 
-// Whether few calls without a recorded type lie behind the node. Each is inferred within the inference of the
-// next: producers leave a few in a row unrecorded, and a file may have any number.
+// Whether few calls without a recorded type lie behind the node. Each is inferred within the
+// inference of the next: producers leave a few in a row unrecorded, and a file may have any number.
 bool is_soon_inferred(const Context& context, const Body& body, NodeId id) {
   constexpr std::size_t kMost = 64;
   std::vector<NodeId> unrecorded{id};

@@ -1,6 +1,6 @@
-// What a type rule works with: the arguments of one call, bound to the parameters of its op, and the types of
-// the values they name. Every accessor throws TypeMismatch, with the op's name in front, where an argument is
-// not of the asked kind.
+// What a type rule works with: the arguments of one call, bound to the parameters of its op, and
+// the types of the values they name. Every accessor throws TypeMismatch, with the op's name in
+// front, where an argument is not of the asked kind.
 #pragma once
 
 #include <fmt/format.h>
@@ -29,7 +29,8 @@ class TypeRuleCall {
   Context& context;
   ExprPool& exprs;
 
-  // Arguments, by position of the parameter in the schema. None also where the argument is left out.
+  // Arguments, by position of the parameter in the schema. None also where the argument is left
+  // out.
   Arg arg(std::size_t param) const { return bound_.values[param]; }
   ExprId bound_symbol();  // the symbol that the node binds (unbacked_bindings), or none
   bool has(std::size_t param) const { return !arg(param).is_none(); }

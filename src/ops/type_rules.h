@@ -13,8 +13,8 @@
 
 namespace epweave {
 
-// The call's arguments cannot be typed: a size does not match, an argument has the wrong kind. The message
-// says what; the caller adds where.
+// The call's arguments cannot be typed: a size does not match, an argument has the wrong kind. The
+// message says what; the caller adds where.
 class TypeMismatch : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -23,14 +23,15 @@ class TypeMismatch : public std::runtime_error {
 // Whether the node's op has a rule.
 bool has_type_rule(const Node& node);
 
-// The type of the call's result; none where the op gives no value (`aten._assert_async.msg`) or has no rule.
-// Throws TypeMismatch.
+// The type of the call's result; none where the op gives no value (`aten._assert_async.msg`) or has
+// no rule. Throws TypeMismatch.
 TypeId infer_type(Facts& facts, const Graph& graph, const Body& body, const Node& node);
 
 // Whether two types are equal under the facts; requires_grad and subclass are not compared.
 bool same_type(Facts& facts, const Context& context, TypeId a, TypeId b);
 
-// "bf16[u0, 256]{256, 1}@cuda:0", "(f32[8], i64[8])", "SymInt(3*u0)": for messages, the text form and tables.
+// "bf16[u0, 256]{256, 1}@cuda:0", "(f32[8], i64[8])", "SymInt(3*u0)": for messages, the text form
+// and tables.
 std::string print_type(const Context& context, TypeId type);
 
 }  // namespace epweave

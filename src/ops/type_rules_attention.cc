@@ -79,8 +79,8 @@ TypeId aligned_rows(TypeRuleCall& call, const TensorType& like) {
   return call.result(like.dtype, like.sizes, contiguous_strides(call.facts, padded), like.device);
 }
 
-// Which captured buffers of a score function get a gradient: those for which the joint graph returns a value
-// behind the gradients of score, batch, head, query and key index.
+// Which captured buffers of a score function get a gradient: those for which the joint graph
+// returns a value behind the gradients of score, batch, head, query and key index.
 std::vector<bool> captured_gradients(TypeRuleCall& call, Arg joint, std::size_t count) {
   std::vector<bool> result(count, false);
   if (!joint.is_node()) return result;
@@ -192,7 +192,8 @@ TypeId flex_attention(TypeRuleCall& call) {
   return call.tuple({permuted_like(call, h.query, output_sizes(h)), statistics, statistics});
 }
 
-// (grad query, grad key, grad value, grads of captured buffers) (flex_attention_backward_fake_tensor_mode).
+// (grad query, grad key, grad value, grads of captured buffers)
+// (flex_attention_backward_fake_tensor_mode).
 TypeId flex_attention_backward(TypeRuleCall& call) {
   const Heads h = heads_of(call, 0);
   std::vector<TypeId> captured;

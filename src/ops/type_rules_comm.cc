@@ -55,7 +55,8 @@ std::size_t plain_dim(TypeRuleCall& call, std::size_t param, const TensorType& t
   return static_cast<std::size_t>(dim);
 }
 
-// What a product on rows of any number of dimensions takes. Torch gives it the right factor's dtype; the two are one.
+// What a product on rows of any number of dimensions takes. Torch gives it the right factor's
+// dtype; the two are one.
 void check_factors(TypeRuleCall& call, const TensorType& rows, const TensorType& right) {
   if (rows.rank() < 2) call.mismatch("A has {} dimensions, not 2 or more", rows.rank());
   call.check_rank(right, 2, "B");
@@ -66,8 +67,8 @@ void check_factors(TypeRuleCall& call, const TensorType& rows, const TensorType&
                   call.context.text(right.device));
 }
 
-// With dimension `first` outermost in memory, the others in order: what torch's kernels of fused gathers leave, who
-// work on it as on dimension 0.
+// With dimension `first` outermost in memory, the others in order: what torch's kernels of fused
+// gathers leave, who work on it as on dimension 0.
 TypeId laid_out_by(TypeRuleCall& call, const TensorType& like, const Dims& sizes, std::size_t first) {
   Dims strides(sizes.size(), call.number(1));
   ExprId stride = call.number(1);
@@ -80,8 +81,8 @@ TypeId laid_out_by(TypeRuleCall& call, const TensorType& like, const Dims& sizes
   return call.result(like.dtype, sizes, std::move(strides), like.device);
 }
 
-// inductor's bucketing names a dtype by its position among the dtypes in dir(torch) (_ALL_DTYPES): for each
-// position of torch 2.15, the bytes of an element.
+// inductor's bucketing names a dtype by its position among the dtypes in dir(torch) (_ALL_DTYPES):
+// for each position of torch 2.15, the bytes of an element.
 std::int64_t bytes_of_bucket_dtype(TypeRuleCall& call, std::int64_t position) {
   static constexpr std::uint8_t kBytes[] = {4, 2, 1, 2, 1, 1, 1, 1, 1, 16, 8, 4, 16, 4, 8, 8, 4, 2, 4,
                                             1, 8, 1, 1, 1, 1, 1, 2, 4, 1,  2, 1, 1,  4, 1, 1, 1, 8, 1,
@@ -140,8 +141,8 @@ TypeId same_each(TypeRuleCall& call) {
   return each_tensor(call, [&](const TensorType& tensor) { return call.same(tensor); });
 }
 
-// all_to_all_single(input, output_split_sizes, input_split_sizes, group_name): rows are the output splits'
-// sum.
+// all_to_all_single(input, output_split_sizes, input_split_sizes, group_name): rows are the output
+// splits' sum.
 TypeId all_to_all(TypeRuleCall& call) {
   const TensorType& input = call.tensor(std::size_t{0});
   const Dims received = call.extents(1), sent = call.extents(2);
@@ -157,7 +158,8 @@ TypeId all_to_all(TypeRuleCall& call) {
   return call.contiguous(input.dtype, std::move(sizes), input.device);
 }
 
-// fused_all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A): what is gathered, or None, and the products.
+// fused_all_gather_matmul(A, Bs, gather_dim, group_name, *, return_A): what is gathered, or None,
+// and the products.
 TypeId all_gather_matmul(TypeRuleCall& call) {
   const TensorType& shard = call.tensor(std::size_t{0});
   const auto factors = call.tensors(1);
@@ -197,7 +199,8 @@ TypeId matmul_reduce_scatter(TypeRuleCall& call) {
   return call.contiguous(rows.dtype, std::move(sizes), rows.device);
 }
 
-// _pre_bucket_all_gather(ag_ins, group_size, dtype, out_dtype_ints, rank, ...): one flat buffer of all ranks.
+// _pre_bucket_all_gather(ag_ins, group_size, dtype, out_dtype_ints, rank, ...): one flat buffer of
+// all ranks.
 TypeId bucket_all_gather(TypeRuleCall& call) {
   const auto inputs = call.tensors(0);
   const auto dtypes = call.integers(3);
@@ -213,8 +216,8 @@ TypeId bucket_all_gather(TypeRuleCall& call) {
   return call.contiguous(dtype, {call.exprs.mul(total, call.extent(1))}, inputs.front()->device);
 }
 
-// _pre_bucket_reduce_scatter(rs_ins, group_size, unpadded_input_indices): one flat buffer. Inputs whose
-// padding was taken off are padded again to a multiple of the group.
+// _pre_bucket_reduce_scatter(rs_ins, group_size, unpadded_input_indices): one flat buffer. Inputs
+// whose padding was taken off are padded again to a multiple of the group.
 TypeId bucket_reduce_scatter(TypeRuleCall& call) {
   const auto inputs = call.tensors(0);
   if (inputs.empty()) call.mismatch("no tensors");

@@ -151,8 +151,8 @@ TypeId factory_like(TypeRuleCall& call) {
   return call.result(dtype, self.sizes, preserved_strides(call.facts, layout_of(self)), device);
 }
 
-// coor.current_device(): the device of this rank. A file is one rank's view, so it is the one its inputs are
-// on.
+// coor.current_device(): the device of this rank. A file is one rank's view, so it is the one its
+// inputs are on.
 TypeId current_device(TypeRuleCall& call) {
   for (NodeId id : call.body.order) {
     const Node& input = call.body.nodes[id];

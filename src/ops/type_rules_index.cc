@@ -16,14 +16,15 @@ bool is_mask(const TensorType* index) {
   return index != nullptr && (index->dtype == DType::kBool || index->dtype == DType::kUint8);
 }
 
-// Whether some index is a mask: it selects as many positions as it has ones, a number that depends on data.
+// Whether some index is a mask: it selects as many positions as it has ones, a number that depends
+// on data.
 bool has_mask(TypeRuleCall& call) {
   const auto indices = call.optional_tensors(1);
   return std::any_of(indices.begin(), indices.end(), is_mask);
 }
 
-// The index tensors of an advanced index, one per dimension of self, null where it takes all. A mask of r
-// dimensions stands for r index tensors of type `selected`.
+// The index tensors of an advanced index, one per dimension of self, null where it takes all. A
+// mask of r dimensions stands for r index tensors of type `selected`.
 std::vector<const TensorType*> indices_of(TypeRuleCall& call, const TensorType& self,
                                           const TensorType* selected = nullptr) {
   std::vector<const TensorType*> indices;
@@ -47,7 +48,8 @@ Dims index_sizes(TypeRuleCall& call, std::span<const TensorType* const> indices)
   return broadcast_sizes(call, shapes);
 }
 
-// Whether the indexed dimensions are adjacent: then the result has the index's shape in their place.
+// Whether the indexed dimensions are adjacent: then the result has the index's shape in their
+// place.
 bool is_adjacent(std::span<const TensorType* const> indices) {
   std::size_t runs = 0;
   for (std::size_t i = 0; i < indices.size(); ++i)
@@ -55,8 +57,8 @@ bool is_adjacent(std::span<const TensorType* const> indices) {
   return runs == 1;
 }
 
-// self seen with the result's shape, stride 0 along the index: its order of dimensions is the result's
-// (meta_index_Tensor).
+// self seen with the result's shape, stride 0 along the index: its order of dimensions is the
+// result's (meta_index_Tensor).
 struct Indexed {
   Dims sizes, strides;
 };
@@ -110,7 +112,8 @@ void check_scatter(TypeRuleCall& call, const TensorType& self) {
                     call.text(source.sizes[i]));
 }
 
-// The shape in which an advanced index stands for the indexed dimensions; a null extent depends on data.
+// The shape in which an advanced index stands for the indexed dimensions; a null extent depends on
+// data.
 Dims shape_of_index(TypeRuleCall& call, const TensorType& self, bool is_masked) {
   if (!is_masked) return index_sizes(call, indices_of(call, self));
   // A mask gives one dimension, with which the other indices broadcast.
@@ -120,7 +123,8 @@ Dims shape_of_index(TypeRuleCall& call, const TensorType& self, bool is_masked) 
   return Dims(rank);
 }
 
-// What index_put writes broadcasts to the shape of self at these indices, and not the other way about.
+// What index_put writes broadcasts to the shape of self at these indices, and not the other way
+// about.
 void check_written(TypeRuleCall& call, const TensorType& values, const Dims& indexed) {
   if (values.rank() > indexed.size())
     call.mismatch("the values have {} dimensions, what is indexed {}", values.rank(), indexed.size());
@@ -192,8 +196,8 @@ TypeId scatter_in_place(TypeRuleCall& call) {
   return call.same(self);
 }
 
-// torchtitan.deterministic_scatter_add(out, index, src): scatter_add along dimension 0. The index may have
-// symbolic rows whose number equals the source's only when the program runs.
+// torchtitan.deterministic_scatter_add(out, index, src): scatter_add along dimension 0. The index
+// may have symbolic rows whose number equals the source's only when the program runs.
 TypeId deterministic_scatter_add(TypeRuleCall& call) {
   const TensorType &out = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{1}),
                    &source = call.tensor(std::size_t{2});
@@ -363,7 +367,8 @@ TypeId one_hot(TypeRuleCall& call) {
   return call.contiguous(DType::kInt64, std::move(sizes), self.device);
 }
 
-// searchsorted(sorted_sequence, self, *, out_int32, ...), bucketize(self, boundaries, *, out_int32, ...).
+// searchsorted(sorted_sequence, self, *, out_int32, ...), bucketize(self, boundaries, *, out_int32,
+// ...).
 TypeId searchsorted(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{1});
   return call.contiguous(call.boolean(2) ? DType::kInt32 : DType::kInt64, self.sizes, self.device);

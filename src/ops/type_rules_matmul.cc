@@ -120,7 +120,8 @@ TypeId grouped_mm(TypeRuleCall& call) {
   return grouped(call, a, b, call.optional_tensor(2), call.dtype_or(4, a.dtype));
 }
 
-// _scaled_grouped_mm(self, mat2, scale_a, scale_b, offs, bias, scale_result, out_dtype, use_fast_accum).
+// _scaled_grouped_mm(self, mat2, scale_a, scale_b, offs, bias, scale_result, out_dtype,
+// use_fast_accum).
 TypeId scaled_grouped_mm(TypeRuleCall& call) {
   return grouped(call, call.tensor(std::size_t{0}), call.tensor(std::size_t{1}), call.optional_tensor(4),
                  call.dtype_or(7, DType::kBfloat16));

@@ -70,8 +70,8 @@ std::vector<std::size_t> axis_positions(TypeRuleCall& call, const Mesh& mesh) {
 
 }  // namespace
 
-// device_mesh._get_submesh(mesh, axes): those axes of the mesh; the other coordinates are 0, rank 0's, whose
-// view a file is.
+// device_mesh._get_submesh(mesh, axes): those axes of the mesh; the other coordinates are 0, rank
+// 0's, whose view a file is.
 TypeId submesh(TypeRuleCall& call) {
   const auto mesh = mesh_of(call, call.arg(0));
   if (!mesh) call.mismatch("the first argument is not a mesh");
@@ -110,7 +110,8 @@ TypeId submesh(TypeRuleCall& call) {
   return call.value(pool.intern_tree(ArgKind::kMesh, fields));
 }
 
-// _dtensor.mesh_get_process_group(mesh, dim): the group of the axis, by its ranks where that names one group.
+// _dtensor.mesh_get_process_group(mesh, dim): the group of the axis, by its ranks where that names
+// one group.
 TypeId mesh_group(TypeRuleCall& call) {
   const auto mesh = mesh_of(call, call.arg(0));
   if (!mesh) call.mismatch("the first argument is not a mesh");

@@ -137,7 +137,8 @@ TypeId binary(TypeRuleCall& call) {
   return elementwise(call, operands.tensors, operands.promotion.result());
 }
 
-// The layout is the second operand's where the two are laid out differently: torch's formula begins with that.
+// The layout is the second operand's where the two are laid out differently: torch's formula begins
+// with that.
 TypeId binary_second_first(TypeRuleCall& call) {
   Operands operands = operands_of(call, 0, 2);
   std::reverse(operands.tensors.begin(), operands.tensors.end());

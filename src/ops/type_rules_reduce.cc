@@ -205,8 +205,8 @@ TypeId rms_norm(TypeRuleCall& call) {
        call.contiguous(to_accumulate(input.dtype), statistics_sizes(call, input, outer), input.device)});
 }
 
-// _fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, output_mask): (grad input, grad
-// weight).
+// _fused_rms_norm_backward(grad_out, input, normalized_shape, rstd, weight, output_mask): (grad
+// input, grad weight).
 TypeId rms_norm_backward(TypeRuleCall& call) {
   const TensorType &grad = call.tensor(std::size_t{0}), &input = call.tensor(std::size_t{1});
   check_same_sizes(call, grad, input);
@@ -229,7 +229,8 @@ TypeId layer_norm(TypeRuleCall& call) {
   return call.tuple({call.contiguous(input.dtype, input.sizes, input.device), statistics, statistics});
 }
 
-// native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask).
+// native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias,
+// output_mask).
 TypeId layer_norm_backward(TypeRuleCall& call) {
   const TensorType &grad = call.tensor(std::size_t{0}), &input = call.tensor(std::size_t{1});
   check_same_sizes(call, grad, input);

@@ -14,7 +14,8 @@ PolyId poly_of(TypeRuleCall& call, std::size_t param) {
   return call.exprs.poly(call.extent(param));
 }
 
-// A floating-point number among the operands: its arithmetic rounds, so nothing is said about the result but what is recorded.
+// A floating-point number among the operands: its arithmetic rounds, so nothing is said about the
+// result but what is recorded.
 bool is_real(TypeRuleCall& call) {
   const auto is_real_number = [&](Arg operand) {
     if (operand.is(ArgKind::kReal)) return true;

@@ -74,7 +74,8 @@ Dims even_lengths(TypeRuleCall& call, ExprId extent, ExprId length) {
   return lengths;
 }
 
-// The most that a sum of multiples of ranged symbols can be: a rank's coordinate is below its axis's extent.
+// The most that a sum of multiples of ranged symbols can be: a rank's coordinate is below its
+// axis's extent.
 std::optional<std::int64_t> greatest(TypeRuleCall& call, ExprId index) {
   const PolyId poly = call.exprs.poly(index);
   for (const Term& term : call.exprs[poly].terms)

@@ -1,8 +1,10 @@
-// Cuts for shares of memory, from most bytes to fewest, of which each next has no larger peak than the one before.
+// Cuts for shares of memory, from most bytes to fewest, of which each next has no larger peak than
+// the one before.
 //
-// Fewer bytes between forward and backward are not always less memory: what backward computes again is alive there, and
-// where little is saved, that is most of forward at once. So a step down that would raise the peak is not taken, and
-// what was found before it stays. Bytes, seconds and peak are monotone in the share by construction.
+// Fewer bytes between forward and backward are not always less memory: what backward computes again
+// is alive there, and where little is saved, that is most of forward at once. So a step down that
+// would raise the peak is not taken, and what was found before it stays. Bytes, seconds and peak
+// are monotone in the share by construction.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +30,8 @@ struct BudgetStep {
 BudgetStep walk_budgets(ExactCuts& cuts, const MeasurePeak& measure,
                         const std::function<bool(int, const BudgetStep&)>& is_enough);
 
-// The cut for a share from 0 to 1 of the bytes of the fastest; shares count in steps of 1/20, downwards.
+// The cut for a share from 0 to 1 of the bytes of the fastest; shares count in steps of 1/20,
+// downwards.
 BudgetStep cut_for_share(ExactCuts& cuts, double share, const MeasurePeak& measure);
 
 }  // namespace epweave

@@ -1,7 +1,8 @@
 // Which forward values a partition saves for backward, and which calls backward computes again.
 //
-// A forward value that backward reads is saved, computed again from what backward has, or it is an input of the step,
-// which backward gets as it is. What is computed again needs its operands in turn.
+// A forward value that backward reads is saved, computed again from what backward has, or it is an
+// input of the step, which backward gets as it is. What is computed again needs its operands in
+// turn.
 #pragma once
 
 #include <functional>
@@ -26,21 +27,23 @@ struct ValueChoice {
 };
 using Choose = std::function<ValueChoice(NodeId)>;
 
-// The cut that follows from choices for each value. Throws PassError partition.cut where a value can be neither.
+// The cut that follows from choices for each value. Throws PassError partition.cut where a value
+// can be neither.
 Cut make_cut(const Graph& graph, const Joint& joint, const Choose& choose);
 // The same; none where there is no such cut.
 bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& cut, NodeId& problem);
 
 // Tensors and numbers can be saved; other values are found again where they are needed.
 bool can_save(const Context& context, const Node& node);
-// Whether the call may run twice: it is known, draws and writes nothing, and has no effect but to wait.
+// Whether the call may run twice: it is known, draws and writes nothing, and has no effect but to
+// wait.
 bool can_run_twice(const Context& context, const Node& node);
 
 // By the `recompute` fields: what is tagged is computed again, all else is saved.
 Cut cut_by_tags(const Graph& graph, const Joint& joint);
 
-// PyTorch's min_cut_rematerialization_partition at memory budget 1: its lists of ops, bans and weights. Of a graph whose
-// equal calls are merged.
+// PyTorch's min_cut_rematerialization_partition at memory budget 1: its lists of ops, bans and
+// weights. Of a graph whose equal calls are merged.
 Cut cut_as_torch(const Graph& graph, const Joint& joint);
 
 }  // namespace epweave

@@ -71,7 +71,8 @@ bool ExactCuts::can_do_again(NodeId id) const {
 
 bool ExactCuts::can_keep(NodeId id) const {
   const std::size_t at = id.index();
-  // Whatever it is, backward gets an input of the step as it is: gradients of DTensors come with their meshes.
+  // Whatever it is, backward gets an input of the step as it is: gradients of DTensors come with
+  // their meshes.
   if (graph_.step().nodes[id].kind == NodeKind::kPlaceholder) return true;
   if (!can_save(*graph_.context, graph_.step().nodes[id])) return false;
   if (costs_.in_unshard[at] != 0)
@@ -79,8 +80,8 @@ bool ExactCuts::can_keep(NodeId id) const {
   return costs_.base[at] == id && !is_launch(graph_.step().nodes[id]);
 }
 
-// Of values that may not run twice each storage is priced once, however many show it, and capacities are never more than what
-// they stand for: else the cut's value would bound nothing.
+// Of values that may not run twice each storage is priced once, however many show it, and
+// capacities are never more than what they stand for: else the cut's value would bound nothing.
 void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced) {
   const Node& node = graph_.step().nodes[id];
   const bool is_kept = can_keep(id) || (is_fixed && can_save(*graph_.context, node));
@@ -99,8 +100,8 @@ void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced)
   }
 }
 
-// A call is not done again on storage that is written, or to make what forward writes: it would find, or leave, another
-// state. What backward alone writes it makes itself.
+// A call is not done again on storage that is written, or to make what forward writes: it would
+// find, or leave, another state. What backward alone writes it makes itself.
 void ExactCuts::build() {
   const Body& body = graph_.step();
   const Effects effects(*graph_.context, body);
@@ -188,7 +189,8 @@ double ExactCuts::find_bound(std::int64_t bytes) const {
   return bound;
 }
 
-// Cuts found so far, by bytes. Between two of them a line is an edge of the envelope, or the cut at its slope lies below.
+// Cuts found so far, by bytes. Between two of them a line is an edge of the envelope, or the cut at
+// its slope lies below.
 std::pair<BudgetCut, BudgetCut> ExactCuts::bracket(std::int64_t bytes, double seconds) {
   if (corners_.empty()) corners_ = {{smallest()}, {fastest()}};
   const bool is_by_bytes = seconds < 0;

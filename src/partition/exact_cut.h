@@ -1,6 +1,8 @@
-// The best cuts for a price of recomputation, and a cut for a budget of bytes with a lower bound on its seconds.
+// The best cuts for a price of recomputation, and a cut for a budget of bytes with a lower bound on
+// its seconds.
 //
-// One minimum cut minimises bytes + lambda * seconds over all choices of what to save and what to compute again:
+// One minimum cut minimises bytes + lambda * seconds over all choices of what to save and what to
+// compute again:
 //
 //   source -> v_in   lambda * seconds(v), infinite for inputs and for what may not run twice
 //   v_in -> v_out    bytes(v), infinite for views, tuples and groups: their base is saved, or they are found again
@@ -9,12 +11,14 @@
 //   v_out -> u_in    infinite, for each user
 //   u_in -> sink     infinite, for each call of backward
 //
-// The cut's sink side is what backward executes. For any budget B of bytes, (cut(lambda) - B) / lambda is a lower bound on
-// the seconds of every choice that holds no more than B, for each lambda. Between two of these cuts, some layers take what
-// the one does and the rest what the other does.
+// The cut's sink side is what backward executes. For any budget B of bytes, (cut(lambda) - B) /
+// lambda is a lower bound on the seconds of every choice that holds no more than B, for each
+// lambda. Between two of these cuts, some layers take what the one does and the rest what the other
+// does.
 //
-// Bytes are of values between forward and backward, each storage once, without parameters; seconds those of kernels.
-// Gathering parameters again costs neither (reshard always), or is not done (never).
+// Bytes are of values between forward and backward, each storage once, without parameters; seconds
+// those of kernels. Gathering parameters again costs neither (reshard always), or is not done
+// (never).
 #pragma once
 
 #include <cstdint>
@@ -45,7 +49,8 @@ class ExactCuts {
   // All outlive the cuts.
   ExactCuts(const Graph& graph, const Joint& joint, const ValueCosts& costs, const ExactOptions& options);
 
-  // Minimises bytes + lambda * seconds; lambda in bytes for a second. Of equal cuts the one that computes least again.
+  // Minimises bytes + lambda * seconds; lambda in bytes for a second. Of equal cuts the one that
+  // computes least again.
   BudgetCut cut_at(double lambda);
   // The fewest bytes that are possible, and those with the fewest seconds.
   const BudgetCut& smallest();
@@ -57,7 +62,8 @@ class ExactCuts {
   BudgetCut cut_within(std::int64_t bytes);
   // At most `seconds`, with as few bytes as layers allow.
   BudgetCut cut_within_seconds(double seconds);
-  // By all cuts so far: none of the choices here that holds no more than `bytes` computes less again.
+  // By all cuts so far: none of the choices here that holds no more than `bytes` computes less
+  // again.
   double find_bound(std::int64_t bytes) const;
 
  private:

@@ -1,7 +1,8 @@
 // Maximum flow from a source to a sink, and the minimum cut that lies nearest the sink.
 //
-// Capacities are whole numbers, so that the cut is exact. Of all minimum cuts the one with the fewest nodes on the
-// sink's side is unique: those that still reach the sink when no more flow can be sent. PyTorch takes that one.
+// Capacities are whole numbers, so that the cut is exact. Of all minimum cuts the one with the
+// fewest nodes on the sink's side is unique: those that still reach the sink when no more flow can
+// be sent. PyTorch takes that one.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ class FlowNetwork {
   Edge add_edge(Vertex from, Vertex to, std::int64_t capacity);
   void set_capacity(Edge edge, std::int64_t capacity) { capacities_[edge] = capacity; }
 
-  // Of a minimum cut; kInfinite or more where every cut is infinite. May be called again with other capacities.
+  // Of a minimum cut; kInfinite or more where every cut is infinite. May be called again with other
+  // capacities.
   std::int64_t cut(Vertex source, Vertex sink);
   // Behind `cut`.
   bool is_on_sink_side(Vertex vertex) const { return on_sink_side_[vertex] != 0; }

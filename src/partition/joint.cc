@@ -32,7 +32,8 @@ bool has_effect(const Context& context, const Node& node) {
   return node.op == nullptr || node.op->writes || node.op->is_effectful || draws_random(context, node);
 }
 
-// What reads storage that backward wrote follows from the seeds, too (a buffer for gradients that a chunked loss fills).
+// What reads storage that backward wrote follows from the seeds, too (a buffer for gradients that a
+// chunked loss fills).
 void find_backward(const Graph& graph, Joint& joint) {
   const Body& body = graph.step();
   const Effects effects(*graph.context, body);

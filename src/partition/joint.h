@@ -5,8 +5,8 @@
 //   %d = div(%one, %n)  bwd           backward: all that follows from seeds, by values or
 //                                   by storage, and writes of backward
 //
-// What a seed is: analysis/seeds.h. Outputs with role `grad`, and those that follow from seeds, are backward's; the others are
-// forward's.
+// What a seed is: analysis/seeds.h. Outputs with role `grad`, and those that follow from seeds, are
+// backward's; the others are forward's.
 #pragma once
 
 #include <vector>
@@ -34,8 +34,9 @@ struct Joint {
 // Throws PassError partition.backward where nothing follows from a seed.
 Joint read_joint(const Graph& graph);
 
-// Nodes that compute alike become the first of them, as PyTorch's partitioner has it before it cuts: not what backward
-// needs with what it does not, nor what draws, writes, has effects or shows what the step returns. Records `merged`.
+// Nodes that compute alike become the first of them, as PyTorch's partitioner has it before it
+// cuts: not what backward needs with what it does not, nor what draws, writes, has effects or shows
+// what the step returns. Records `merged`.
 Graph merge_equal_calls(const Graph& graph);
 
 // Whether the input is a parameter or buffer: it lives throughout, so saving it costs nothing.

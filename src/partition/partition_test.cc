@@ -278,7 +278,8 @@ TEST_CASE("bytes, seconds and peak are monotone in the share", "[J48]") {
   CHECK(last.cut.totals.bytes < first_bytes / 2);
 }
 
-// At most 14 nodes: two inputs, calls of forward, the loss, its seed, and backward calls that read forward values.
+// At most 14 nodes: two inputs, calls of forward, the loss, its seed, and backward calls that read
+// forward values.
 std::string random_graph(std::mt19937& dice) {
   const auto roll = [&](int n) { return static_cast<int>(dice() % static_cast<unsigned>(n)); };
   std::string text =

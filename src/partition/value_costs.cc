@@ -13,7 +13,8 @@
 namespace epweave {
 namespace {
 
-// The operand whose storage the value shows, or none. The first wait for a collective owns what that made.
+// The operand whose storage the value shows, or none. The first wait for a collective owns what
+// that made.
 NodeId find_base(Facts& facts, const Graph& graph, NodeId id) {
   const Node& node = graph.step().nodes[id];
   if (node.kind != NodeKind::kCall) return {};

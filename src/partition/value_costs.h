@@ -1,11 +1,11 @@
 // What it costs to save each forward value, and to compute it again.
 //
-//   bytes     of the storage that the value owns. A view owns none: its base is saved. What waits for a collective owns
-//             what the collective made
-//   seconds   of the kernel, by the cluster's prices (cost/step_model.h). What forward need not compute costs none: it
-//             is computed once, in the one half or in the other
-//   gathered  whole parameters, at the end of their unshard chain: whether to gather them again is a decision of its own,
-//             `reshard`
+//   bytes     of the storage that the value owns. A view owns none: its base is saved. What waits
+//             for a collective owns what the collective made
+//   seconds   of the kernel, by the cluster's prices (cost/step_model.h). What forward need not
+//             compute costs none: it is computed once, in the one half or in the other
+//   gathered  whole parameters, at the end of their unshard chain: whether to gather them again is
+//             a decision of its own, `reshard`
 #pragma once
 
 #include <cstdint>

@@ -24,8 +24,8 @@
 namespace epweave {
 namespace {
 
-// Along the last dimension each block is a product over fewer columns, and the kernel adds them up: worth it only where
-// a block has many (torch's limit).
+// Along the last dimension each block is a product over fewer columns, and the kernel adds them up:
+// worth it only where a block has many (torch's limit).
 constexpr std::int64_t kLeastColumns = 1024;
 
 // How many calls may move in front of a fused call for one product: each gather looks at no more.
@@ -35,7 +35,8 @@ constexpr std::string_view kGatherMatmul = "symm_mem.fused_all_gather_matmul.def
 constexpr std::string_view kElement = "operator.getitem";
 constexpr std::string_view kMatmulScatter = "symm_mem.fused_matmul_reduce_scatter.default";
 
-// A collective of the axes' groups, its wait, and the cuts and joins that put the ranks' blocks along `dim`.
+// A collective of the axes' groups, its wait, and the cuts and joins that put the ranks' blocks
+// along `dim`.
 struct Exchange {
   NodeId launch, wait;
   std::vector<NodeId> regroup;  // empty; or split (none, where slices cut), pieces, join
@@ -171,7 +172,8 @@ class FusionFinder {
     return {};
   }
 
-  // Where all that reads the wait cuts it into the ranks' blocks, which one call joins along another dimension.
+  // Where all that reads the wait cuts it into the ranks' blocks, which one call joins along
+  // another dimension.
   Reason find_join(std::int64_t ranks, Exchange& found) const {
     std::vector<NodeId> cuts, pieces;
     for (NodeId user : users_[found.wait]) {
@@ -378,7 +380,8 @@ class FusionFinder {
     return false;
   }
 
-  // Whether the product can be computed where the launch stands: what its right factor is computed from moves there.
+  // Whether the product can be computed where the launch stands: what its right factor is computed
+  // from moves there.
   Reason hoist(const Exchange& exchange, NodeId call, std::vector<NodeId>& to_move) const {
     const Arg right = arg_of(context_, node(call), 1);
     if (!right.is_node()) return fmt::format("the right factor of {} is no value", name(call));
@@ -759,7 +762,8 @@ class FusionWriter {
     node.kwargs = context_.args.map(node.kwargs, by);
   }
 
-  // In the new order, everything that it takes being there; in front of `launch`, or where it stood.
+  // In the new order, everything that it takes being there; in front of `launch`, or where it
+  // stood.
   void place(NodeId id, NodeId launch) {
     Node& node = body_.nodes[id];
     redirect(node);

@@ -127,7 +127,8 @@ class Canonicalizer {
     return size && *end >= *size;
   }
 
-  // A literal argument; `fallback` where it is left out or None; none where it is a value of the graph.
+  // A literal argument; `fallback` where it is left out or None; none where it is a value of the
+  // graph.
   std::optional<std::int64_t> read_number(const Node& node, std::size_t position, std::string_view name,
                                           std::int64_t fallback) const {
     const Arg* arg = find_arg(context_, node, position, name);

@@ -6,11 +6,12 @@
 //     %b = aten.t.default(%a), %a = aten.t(%x)         uses of %b become %x; %a goes if it has no other use
 //     %w = aten.view.default(%x, [128])                %w = aten.reshape.default(%x, [128])
 //
-// view, _unsafe_view and reshape are treated alike; sizes are compared as expressions under the graph's
-// facts. Slices whose bounds are values of the graph are left alone. Every removed node is an alias of the
-// whole of what replaces it, so in-place ops on either keep their meaning.
+// view, _unsafe_view and reshape are treated alike; sizes are compared as expressions under the
+// graph's facts. Slices whose bounds are values of the graph are left alone. Every removed node is
+// an alias of the whole of what replaces it, so in-place ops on either keep their meaning.
 //
-// Provenance: what replaces a node records it as merged; a view that became a reshape is specialized.
+// Provenance: what replaces a node records it as merged; a view that became a reshape is
+// specialized.
 #pragma once
 
 #include "ir/graph.h"

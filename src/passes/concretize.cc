@@ -14,7 +14,8 @@
 namespace epweave {
 namespace {
 
-// --------------------------------------------------------------------------- which symbols are which numbers
+// --------------------------------------------------------------------------- which symbols are
+// which numbers
 
 class TokenSymbols {
  public:

@@ -1,4 +1,5 @@
-// Writes nodes that compute the rank's coordinates, and numbers made of them, at the front of a step.
+// Writes nodes that compute the rank's coordinates, and numbers made of them, at the front of a
+// step.
 //
 //   %_ranks_by_tp = get_attr tensor([[[0], [1]], [[2], [3]]])   all ranks, the axis as dimension 1
 //   %coordinate_tp = _runtime_compute_coordinate_on_dim(%_ranks_by_tp, 1) : SymInt(u0)
@@ -44,11 +45,12 @@ class CoordinateWriter {
   std::vector<NodeId> made_;
 };
 
-// Nodes whose values follow from the rank alone: lookups in meshes, coordinates, numbers made of them, and the
-// constants that they are looked up in. They read no tensor that the step computes.
+// Nodes whose values follow from the rank alone: lookups in meshes, coordinates, numbers made of
+// them, and the constants that they are looked up in. They read no tensor that the step computes.
 IdSet<NodeId> find_rank_nodes(const Context& context, const Body& body);
 
-// Puts those behind the step's inputs, in their order, so that what else is in the step stands as on one rank.
+// Puts those behind the step's inputs, in their order, so that what else is in the step stands as
+// on one rank.
 void hoist_rank_nodes(Graph& graph);
 
 }  // namespace epweave

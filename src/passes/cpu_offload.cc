@@ -100,7 +100,8 @@ class OffloadTagger {
 
   bool is_alias(const Node& node) { return traits_.has(node, kIsAliasOp); }
 
-  // None where the value cannot be moved or is too small. What has no number counts as large enough.
+  // None where the value cannot be moved or is too small. What has no number counts as large
+  // enough.
   std::optional<std::int64_t> find_bytes(const Node& node) {
     const bool is_element = node.op != nullptr && node.op->family == OpFamily::kElement;
     if (node.kind != NodeKind::kCall) return std::nullopt;
@@ -251,14 +252,15 @@ class Offloader {
     all.push_back(std::move(found));
   }
 
-  // The copy has what the storage holds right behind the value, and writes to either do not reach the other.
+  // The copy has what the storage holds right behind the value, and writes to either do not reach
+  // the other.
   bool is_written_behind(NodeId value, const WritePlaces& writes) const {
     const auto end = static_cast<std::uint32_t>(body_.order.size());
     return writes.any(writes.effects().storage_of(value), positions_[value], end);
   }
 
-  // Whether backward reads the storage through a value that does not come from the one that goes to the host, as
-  // through another element node of the same tuple: it would find it freed.
+  // Whether backward reads the storage through a value that does not come from the one that goes to
+  // the host, as through another element node of the same tuple: it would find it freed.
   bool is_shown_elsewhere(const Offloaded& found, const Effects& effects) const {
     IdSet<NodeId> redirected;
     redirected.insert(found.value);

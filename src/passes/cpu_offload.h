@@ -10,11 +10,13 @@
 //                                                %b = ao.wait_tensor(%r, %h)                  bwd
 //   %g = mul(%d, %x)       bwd                   %g = mul(%d, %b)                             bwd
 //
-// Views between the value and its backward readers are done again behind the reload. Waits of forward move to the end
-// of the region (a run of calls of one layer) that is `defer` behind the value's, but not in front of its last reader.
-// Reloads move in front of the first backward call of the layer whose backward comes `prefetch` layers earlier, or in
-// front of all of backward; their waits stay. All as torchtitan does it, but for the refusal of a tagged view and for
-// values whose storage is written behind them (%x = relu(%y); add_(%x, 1)): those stay on the device, with a note.
+// Views between the value and its backward readers are done again behind the reload. Waits of
+// forward move to the end of the region (a run of calls of one layer) that is `defer` behind the
+// value's, but not in front of its last reader. Reloads move in front of the first backward call of
+// the layer whose backward comes `prefetch` layers earlier, or in front of all of backward; their
+// waits stay. All as torchtitan does it, but for the refusal of a tagged view and for values whose
+// storage is written behind them (%x = relu(%y); add_(%x, 1)): those stay on the device, with a
+// note.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +32,10 @@ struct CpuOffloadOptions {
 
 PassResult cpu_offload(const Graph& graph, const CpuOffloadOptions& options);
 
-// Tags what is worth it, for memory-policy: values of forward calls in layers, but in the last layer only if it is the
-// only one; tensors that own their storage, are contiguous, have 4 KiB or more, and that backward keeps. The largest first,
-// while `gib` lasts (0: no limit). Returns a note.
+// Tags what is worth it, for memory-policy: values of forward calls in layers, but in the last
+// layer only if it is the only one; tensors that own their storage, are contiguous, have 4 KiB or
+// more, and that backward keeps. The largest first, while `gib` lasts (0: no limit). Returns a
+// note.
 std::string tag_for_offload(Graph& graph, std::int64_t gib);
 
 }  // namespace epweave

@@ -6,14 +6,15 @@
 //     %g1 = ..., %a1 = ... the same from %w            (gone) %m = aten.mm.default(%x, %a1) %m =
 //     aten.mm.default(%x, %a0)
 //
-// An unshard chain starts at a user of an input and goes on while the node has one user and that user no
-// other input of data (a group or mesh is none); a split whose pieces are all concatenated again is one step.
-// It ends after the last gather and its wait, before trailing views. Chains of the same input that compute
-// the same value are one after the pass: the one whose result is there first.
+// An unshard chain starts at a user of an input and goes on while the node has one user and that
+// user no other input of data (a group or mesh is none); a split whose pieces are all concatenated
+// again is one step. It ends after the last gather and its wait, before trailing views. Chains of
+// the same input that compute the same value are one after the pass: the one whose result is there
+// first.
 //
-// A chain that recomputation rebuilt in backward is there on purpose, to free the gathered weight in between:
-// it is never merged with one of forward. Nothing is merged where the parameter or a gathered value is
-// written in place, or passed to an op that might write it.
+// A chain that recomputation rebuilt in backward is there on purpose, to free the gathered weight
+// in between: it is never merged with one of forward. Nothing is merged where the parameter or a
+// gathered value is written in place, or passed to an op that might write it.
 #pragma once
 
 #include "ir/graph.h"

@@ -4,8 +4,8 @@
 //   NAME.2_*                     isolate-ep-pg  NAME.3_pg         the same launches change group
 //   NAME.5_schedule              concretize     NAME.6_concrete   the same nodes are left, in the same order
 //
-// The folder is $EPWEAVE_REFERENCE_GRAPHS, or testdata/graphs; graphs are files of any form that io reads
-// (scripts/dev/compare_schedules.sh makes them of dumps).
+// The folder is $EPWEAVE_REFERENCE_GRAPHS, or testdata/graphs; graphs are files of any form that io
+// reads (scripts/dev/compare_schedules.sh makes them of dumps).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -154,7 +154,8 @@ std::string print_without_provenance(const Graph& graph) {
   return code;
 }
 
-// Those of the symbols named in the result's note ("u0 = 1024, u1 = 2") that its code still mentions (N-3).
+// Those of the symbols named in the result's note ("u0 = 1024, u1 = 2") that its code still
+// mentions (N-3).
 std::vector<std::string> find_left_symbols(const PassResult& concrete) {
   const std::string code = print_without_provenance(concrete.graph);
   const std::string& note = concrete.notes.front();

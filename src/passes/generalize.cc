@@ -120,7 +120,8 @@ class Axes {
   std::uint32_t size_;
 };
 
-// --------------------------------------------------------------------------- numbers as functions of coordinates
+// --------------------------------------------------------------------------- numbers as functions
+// of coordinates
 
 // offset + the sum of scale * coordinate.
 struct Affine {
@@ -416,7 +417,8 @@ class Merger {
     return true;
   }
 
-  // What stands for all ranks' leaves; the first rank's where that is so or nothing explains the difference.
+  // What stands for all ranks' leaves; the first rank's where that is so or nothing explains the
+  // difference.
   Arg merge(const Leaves& leaves, const Place& place) {
     const Arg first = leaves[0];
     const bool is_all_mesh = std::ranges::all_of(leaves, [](Arg a) { return a.is(ArgKind::kMesh); });
@@ -729,7 +731,8 @@ class Merger {
     if (!entries.empty()) set_info(made_, kRankGroupsKey, context_.args.intern_tree(ArgKind::kDict, entries));
   }
 
-  // The row of another rank's table: what a launch names there, else the row in the same place with the same description.
+  // The row of another rank's table: what a launch names there, else the row in the same place with
+  // the same description.
   const ProcessGroup* counterpart(const ProcessGroup& base, std::size_t g) const {
     if (const auto known = names_.find({g, base.name}); known != names_.end())
       return find_row(graphs_[g], known->second);

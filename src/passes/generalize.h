@@ -6,11 +6,12 @@
 //             %o = mul(%coordinate_tp, 1024)   %ge = ge(%ids, %o)
 //             %y = clone(slice(%x, 2, 8 * c_tp, 8 + 8 * c_tp))
 //
-// Nodes are paired in order. What differs is explained: a group (the members on each rank are the group of one axis),
-// a mesh (through the rank), a number that is an affine function of the rank's coordinates along one or two mesh axes,
-// an element of a split into equal pieces whose index is a coordinate. What is not explained is named, and then nothing
-// is made. Numbers that must follow a coordinate though they do not differ between the given ranks
-// (analysis/rank_literals.h) are unexplained, too; with `repair` they are replaced.
+// Nodes are paired in order. What differs is explained: a group (the members on each rank are the
+// group of one axis), a mesh (through the rank), a number that is an affine function of the rank's
+// coordinates along one or two mesh axes, an element of a split into equal pieces whose index is a
+// coordinate. What is not explained is named, and then nothing is made. Numbers that must follow a
+// coordinate though they do not differ between the given ranks (analysis/rank_literals.h) are
+// unexplained, too; with `repair` they are replaced.
 //
 // specialize of the result gives each of the graphs back.
 #pragma once
@@ -54,7 +55,8 @@ struct Generalization {
   std::optional<Graph> graph;            // none where something is unexplained
 };
 
-// The graphs share a context. Throws InputError for graphs of different jobs, worlds, or of one rank twice.
+// The graphs share a context. Throws InputError for graphs of different jobs, worlds, or of one
+// rank twice.
 Generalization generalize(const std::vector<Graph>& graphs, Repair repair);
 
 }  // namespace epweave

@@ -1,4 +1,5 @@
-// Moves each element of a tuple right behind the call that made the tuple, so that the other elements need not live.
+// Moves each element of a tuple right behind the call that made the tuple, so that the other
+// elements need not live.
 //
 //   %t = split(%x); %y = relu(%z); %a = getitem(%t, 0); %b = getitem(%t, 1)        %t, %a, %b, %y
 //

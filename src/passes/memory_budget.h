@@ -1,9 +1,10 @@
 // Tags for a budget of memory, or of time: memory-policy{policy=budget}.
 //
-// Exact cuts (partition/exact_cut.h) are made for fewer and fewer bytes, once over the whole step and once so that
-// backward of a layer does no other layer again, which keeps less alive. Each is tagged, `recompute` runs, and the peak of
-// what comes out is measured as `epweave stats` does, inputs included. For a budget of memory the first whose peak fits is
-// taken, which computes least again; for a budget of time that of the least peak. What is looked at does not depend on the
+// Exact cuts (partition/exact_cut.h) are made for fewer and fewer bytes, once over the whole step
+// and once so that backward of a layer does no other layer again, which keeps less alive. Each is
+// tagged, `recompute` runs, and the peak of what comes out is measured as `epweave stats` does,
+// inputs included. For a budget of memory the first whose peak fits is taken, which computes least
+// again; for a budget of time that of the least peak. What is looked at does not depend on the
 // budget, so that a smaller one never gives a larger peak.
 //
 //   forward calls that the cut computes again   PREFER_RECOMPUTE

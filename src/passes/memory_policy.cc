@@ -111,7 +111,8 @@ class Tagger {
     return apply_policy(node);
   }
 
-  // Elements of tuples and waits for collectives; other waits (for copies to the host) are calls like others.
+  // Elements of tuples and waits for collectives; other waits (for copies to the host) are calls
+  // like others.
   bool takes_parents(const Node& node) const {
     if (node.op == nullptr) return false;
     return node.op->family == OpFamily::kElement ||

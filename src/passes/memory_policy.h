@@ -1,5 +1,5 @@
-// Decides what backward does about the value of each forward call: `recompute`, the field that `recompute`,
-// `cpu-offload` and PyTorch's partitioner read.
+// Decides what backward does about the value of each forward call: `recompute`, the field that
+// `recompute`, `cpu-offload` and PyTorch's partitioner read.
 //
 //   %mm = aten.mm.default(%x, %w)            recompute=MUST_SAVE
 //   %silu = aten.silu.default(%mm)           recompute=PREFER_RECOMPUTE
@@ -11,16 +11,19 @@
 //   parent's        an element of a tuple, and a wait, have the tag of what they take
 //   numbers         integers are saved: to read a size again would keep its tensor alive
 //   policy          default           saves matrix products, attention and exchanges of tokens, not grouped products
-//                   eager             as default, but of the products of a layer each second is computed again
+//                   eager             as default, but of the products of a layer each second is
+//                                     computed again
 //                   full              saves random draws and the calls that `save` names
 //                   none              saves all
-//                   sac-and-offload   as default; what is saved moves to the host where that is worth it (cpu_offload.h)
+//                   sac-and-offload   as default; what is saved moves to the host where that is
+//                                     worth it (cpu_offload.h)
 //
-// Then what is computed again for a call of a higher layer that is computed again, too, is saved: else backward of
-// one layer would run all layers before it. One walk in the graph's order, as the reference does it.
+// Then what is computed again for a call of a higher layer that is computed again, too, is saved:
+// else backward of one layer would run all layers before it. One walk in the graph's order, as the
+// reference does it.
 //
-// reshard=always gathers parameters again in backward, whatever the policy; without it that is the policy's to say.
-// Tags that were there are replaced. Backward calls are left alone.
+// reshard=always gathers parameters again in backward, whatever the policy; without it that is the
+// policy's to say. Tags that were there are replaced. Backward calls are left alone.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,15 @@
 // What a pass is: one row (name, summary, options, function) around one pure function.
 //
-// The function reads a graph and returns a new one. It prints nothing, keeps nothing, and gives the same
-// result for the same input. Each pass has its own header with a typed entry point,
+// The function reads a graph and returns a new one. It prints nothing, keeps nothing, and gives the
+// same result for the same input. Each pass has its own header with a typed entry point,
 //
 //     Graph overlap_ep(const Graph& graph, const OverlapEpOptions& options);
 //
-// and its row in registry.cc adapts that to `PassInfo::run`. The row's name is the pass's name everywhere: in
-// pipelines, in the log, in provenance, and of its file.
+// and its row in registry.cc adapts that to `PassInfo::run`. The row's name is the pass's name
+// everywhere: in pipelines, in the log, in provenance, and of its file.
 //
-// Provenance: a pass appends a record to every node it made or changed; nodes it leaves as they were need
-// none (the runner says "kept" of a node that no pass ever touched).
+// Provenance: a pass appends a record to every node it made or changed; nodes it leaves as they
+// were need none (the runner says "kept" of a node that no pass ever touched).
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ enum class OptionKind : std::uint8_t {
 struct OptionSpec {
   std::string_view name;
   OptionKind kind = OptionKind::kText;
-  // Default, as a pipeline would write it; none: must be given, or may be left out if it `is_optional`.
+  // Default, as a pipeline would write it; none: must be given, or may be left out if it
+  // `is_optional`.
   std::optional<std::string_view> fallback;
   std::string_view help;
   std::vector<std::string_view> choices = {};                        // of kChoice
@@ -47,8 +48,8 @@ struct OptionSpec {
 
 using OptionValue = std::variant<std::string, std::int64_t, bool, std::vector<std::string>>;
 
-// A value for each option of a pass, in the order of its specs, but for optional ones that are not given.
-// Asking for an option that the pass does not have, or as another kind, is our bug.
+// A value for each option of a pass, in the order of its specs, but for optional ones that are not
+// given. Asking for an option that the pass does not have, or as another kind, is our bug.
 class Options {
  public:
   void set(std::string_view name, OptionValue value);           // replaces
@@ -87,8 +88,8 @@ struct PassInfo {
   std::string_view summary;  // one line for listings
   std::vector<OptionSpec> options;
   PassResult (*run)(const Graph& graph, const Options& options) = nullptr;
-  // Sets options that follow from others. Throws UsageError where the text of an option means nothing, or options
-  // contradict each other; called when a pipeline is read. May be null.
+  // Sets options that follow from others. Throws UsageError where the text of an option means
+  // nothing, or options contradict each other; called when a pipeline is read. May be null.
   void (*settle)(Options& options) = nullptr;
 };
 

@@ -19,7 +19,8 @@
 namespace epweave {
 namespace {
 
-// What is loaded back from the host for backward (passes/cpu_offload.h): the wait for it, by the value.
+// What is loaded back from the host for backward (passes/cpu_offload.h): the wait for it, by the
+// value.
 SideTable<NodeId, NodeId> find_reloads(const Context& context, const Body& body, const NodeLists& users) {
   MemoryTraits traits(context);
   SideTable<NodeId, NodeId> reloads;
@@ -134,8 +135,8 @@ class Recomputer {
                     "front of the first");
   }
 
-  // A value is copied if it is tagged and backward of the layers needs it; fewer values, until each copy computes what
-  // its original did.
+  // A value is copied if it is tagged and backward of the layers needs it; fewer values, until each
+  // copy computes what its original did.
   void choose(Region region) {
     const WritePlaces writes(context_, body_);
     IdSet<NodeId> kept(body_.nodes.size());
@@ -179,7 +180,8 @@ class Recomputer {
     return std::pair(target_[id], positions_[id]) < std::pair(target_[other], positions_[other]);
   }
 
-  // Whether the copy finds storage as the original did, writes none but a copy's, and its readers find its own so.
+  // Whether the copy finds storage as the original did, writes none but a copy's, and its readers
+  // find its own so.
   bool computes_the_same(NodeId id, const WritePlaces& writes) const {
     for (const StorageAccess& access : writes.effects().accesses_of(id)) {
       if (is_wait(body_.nodes[id]) || writes.of(access.storage).empty()) continue;
@@ -199,7 +201,8 @@ class Recomputer {
     });
   }
 
-  // Of storage that a copy made: writes before the original have copies before the copy, later ones behind it.
+  // Of storage that a copy made: writes before the original have copies before the copy, later ones
+  // behind it.
   bool sees_same_writes(NodeId id, std::span<const std::uint32_t> places) const {
     return std::ranges::all_of(places, [&](std::uint32_t place) {
       const NodeId writer = body_.order[place];
@@ -223,8 +226,8 @@ class Recomputer {
     return positions_[id] >= region.begin && positions_[id] < region.end;
   }
 
-  // The target of a copy is its first reader in backward, or that of a copy that reads it: one walk from the last node
-  // to the first.
+  // The target of a copy is its first reader in backward, or that of a copy that reads it: one walk
+  // from the last node to the first.
   void find_copied(Region region, const IdSet<NodeId>& kept) {
     target_ = IdVector<NodeId, std::uint32_t>(body_.nodes.size(), kNotExecuted);
     copied_.clear();
@@ -293,7 +296,8 @@ class Recomputer {
     return id;
   }
 
-  // While the copy has its origin's name. It is once more what its origin is: all of a node, a part, or what joins parts.
+  // While the copy has its origin's name. It is once more what its origin is: all of a node, a
+  // part, or what joins parts.
   void record_copy(Node& made) const {
     append_provenance(context_, made,
                       {.pass = pass_,

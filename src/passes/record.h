@@ -1,5 +1,5 @@
-// Writing provenance. A node's last record names every input-graph node that it stands for, the one whose
-// place it has first: origins_of (ir/graph.h).
+// Writing provenance. A node's last record names every input-graph node that it stands for, the one
+// whose place it has first: origins_of (ir/graph.h).
 #pragma once
 
 #include "ir/graph.h"

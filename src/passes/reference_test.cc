@@ -1,5 +1,6 @@
-// Against torchtitan: dce, canonicalize and dedup-unshard on each NAME.0_traced graph give NAME.1_norm, node
-// by node with everything recorded about it, and leave graphs alone that are already normal.
+// Against torchtitan: dce, canonicalize and dedup-unshard on each NAME.0_traced graph give
+// NAME.1_norm, node by node with everything recorded about it, and leave graphs alone that are
+// already normal.
 //
 // The folder is $EPWEAVE_GRAPHS, or testdata/graphs; graphs are files of any form that io reads.
 #include <fmt/format.h>
@@ -40,7 +41,8 @@ std::vector<std::string> print_nodes(Graph graph) {
   return lines;
 }
 
-// torchtitan merges no gathers of graphs that look their groups up at run time (docs/differences.md).
+// torchtitan merges no gathers of graphs that look their groups up at run time
+// (docs/differences.md).
 bool is_rank_agnostic(const std::string& name) {
   return name.find("_coor") != name.npos;
 }

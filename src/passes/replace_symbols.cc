@@ -13,7 +13,8 @@
 namespace epweave {
 namespace {
 
-// Expressions, types and arguments with the numbers in place; each expression and type is looked at once.
+// Expressions, types and arguments with the numbers in place; each expression and type is looked at
+// once.
 class Substitution {
  public:
   Substitution(Context& context, const SymbolNumbers& values, bool fold_all)

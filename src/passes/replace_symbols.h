@@ -3,9 +3,9 @@
 //   before  %c = coordinate(%ranks, 0) : SymInt(u0)   %o = mul(%c, 1024) : SymInt(1024*u0)   %ge = ge(%x, %o)
 //   after   u0 = 1                                                                           %ge = ge(%x, 1024)
 //
-// The numbers go into types, arguments, nested graphs and the symbol table, from which the symbols go. A call that
-// computes a number by now goes into its users and away. Guards that hold go away; one that does not is refused as
-// "PASS.false-guard" (N-2).
+// The numbers go into types, arguments, nested graphs and the symbol table, from which the symbols
+// go. A call that computes a number by now goes into its users and away. Guards that hold go away;
+// one that does not is refused as "PASS.false-guard" (N-2).
 #pragma once
 
 #include <optional>

@@ -60,7 +60,8 @@ class RankGroups {
 
 // --------------------------------------------------------------------------- constants of ranks
 
-// What only serves to compute coordinates: integers on the host, from a constant by calls of one operand each.
+// What only serves to compute coordinates: integers on the host, from a constant by calls of one
+// operand each.
 class RankConstants {
  public:
   RankConstants(const Context& context, const Body& body) : context_(context) {
@@ -129,8 +130,9 @@ std::vector<NodeId> find_computed_slices(const Context& context, const Body& bod
   return found;
 }
 
-// Of such slices, takes those whose bounds are numbers now from the split that gives the same piece, where there is one:
-// each reader the nearest before it, as equal splits may stand before and behind.
+// Of such slices, takes those whose bounds are numbers now from the split that gives the same
+// piece, where there is one: each reader the nearest before it, as equal splits may stand before
+// and behind.
 class ElementFinder {
  public:
   ElementFinder(Context& context, Body& body) : context_(context), body_(body) {

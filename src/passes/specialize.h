@@ -6,14 +6,16 @@
 //   after   %g = all_gather_into_tensor(%p, 2, "24")     %ge = ge(%ids, 1024)          of rank 1
 //
 // Meshes become those through the rank, groups (named or looked up) get the rank's name and members
-// (analysis/rank_view.h), coordinates become numbers in arguments and types, the looked-up device a literal. What only
-// served to compute these goes. A slice by a coordinate becomes the element of the split that gives the same piece, where
-// the graph has one. Nodes that changed say so (role specialized).
+// (analysis/rank_view.h), coordinates become numbers in arguments and types, the looked-up device a
+// literal. What only served to compute these goes. A slice by a coordinate becomes the element of
+// the split that gives the same piece, where the graph has one. Nodes that changed say so (role
+// specialized).
 //
 // A graph that holds for one rank is left alone for that rank and refused for others.
 //
-// Refusals: "specialize.rank" (no such rank), "specialize.one-rank", "specialize.group" and "specialize.mesh" (the members on
-// that rank do not follow), "specialize.coordinate" (it is no number of a constant of ranks), "specialize.false-guard".
+// Refusals: "specialize.rank" (no such rank), "specialize.one-rank", "specialize.group" and
+// "specialize.mesh" (the members on that rank do not follow), "specialize.coordinate" (it is no
+// number of a constant of ranks), "specialize.false-guard".
 //
 // Numerics: reorder (bitwise by construction).
 #pragma once

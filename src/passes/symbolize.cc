@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::string_view kPass = "symbolize";
 
-// --------------------------------------------------------------------------- which inputs count tokens
+// --------------------------------------------------------------------------- which inputs count
+// tokens
 
 class InputFinder {
  public:
@@ -105,8 +106,8 @@ class InputFinder {
   std::vector<User> users_;
 };
 
-// Symbols that the inputs' extents have already, in whichever dimension: a graph traced with a symbolic sequence
-// is one to divide along the sequence.
+// Symbols that the inputs' extents have already, in whichever dimension: a graph traced with a
+// symbolic sequence is one to divide along the sequence.
 std::vector<std::string> find_token_symbols(const Graph& graph, const std::vector<TokenInput>& inputs) {
   std::vector<std::string> names;
   for (const TokenInput& input : inputs) {
@@ -146,8 +147,9 @@ Symbol make_row_symbol(const Graph& graph, std::int64_t rows) {
   return symbol;
 }
 
-// How many tokens the symbol stands for: as few as make every extent of what is gathered from ranks, or scattered among
-// them, a whole multiple of it. Two where the ranks of a tensor-parallel group of two have half of the tokens each.
+// How many tokens the symbol stands for: as few as make every extent of what is gathered from
+// ranks, or scattered among them, a whole multiple of it. Two where the ranks of a tensor-parallel
+// group of two have half of the tokens each.
 std::int64_t tokens_per_row(const Graph& graph, const ScalingFactors& factors) {
   const Body& step = graph.step();
   std::int64_t unit = 1;
@@ -254,8 +256,8 @@ class Symbolizer {
     record_specialized(context(), node, pass_, reason_);
   }
 
-  // Tensors that a mask function captures have a placeholder in it, behind batch, head, query and key
-  // position.
+  // Tensors that a mask function captures have a placeholder in it, behind batch, head, query and
+  // key position.
   void retype_captured(NodeId id) {
     const OpInfo& op = *step().nodes[id].op;
     const auto mask = op.find_param("block_mask"), buffers = op.find_param("mask_mod_other_buffers");
@@ -389,8 +391,8 @@ class Symbolizer {
     return after == *before ? recorded : context().types.tensor(std::move(after));
   }
 
-  // Whether it is a multiple of the symbol. The last of some literal pieces, s0 - 896, is not: it stays the number that it
-  // is.
+  // Whether it is a multiple of the symbol. The last of some literal pieces, s0 - 896, is not: it
+  // stays the number that it is.
   bool is_multiple(ExprId extent) {
     const Poly& poly = context().exprs[facts_.normalize(extent)];
     if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) return false;

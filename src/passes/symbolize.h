@@ -1,5 +1,5 @@
-// symbolize: gives the token count of a graph a symbol, where it is a plain number, so that chunk can divide
-// it.
+// symbolize: gives the token count of a graph a symbol, where it is a plain number, so that chunk
+// can divide it.
 //
 //   before                                   after symbolize{inputs=[tokens:0]}
 //     %tokens = placeholder : i64[8]           symbol s0 range=[8, 8] hint=8 backed assume=[Eq(s0, 8)]
@@ -8,10 +8,11 @@
 //                                              %e = embedding(%w, %tokens) : [s0, 4]
 //                                              %v = reshape(%e, [%n, 2, 2])
 //
-// Which extents scale is inferred (placement/scaling/scaling.h), never read off numbers. What nothing reaches stays a
-// number, and so does what a literal fixes: rows cut into pieces of [2, 2, 2, 2]. There the recorded
-// assumption s0 = 8 makes both the same. The result computes the same for that token count; concretize undoes
-// it. A graph whose token extents are symbols is left as it is. Numerics class: reorder.
+// Which extents scale is inferred (placement/scaling/scaling.h), never read off numbers. What
+// nothing reaches stays a number, and so does what a literal fixes: rows cut into pieces of [2, 2,
+// 2, 2]. There the recorded assumption s0 = 8 makes both the same. The result computes the same for
+// that token count; concretize undoes it. A graph whose token extents are symbols is left as it is.
+// Numerics class: reorder.
 #pragma once
 
 #include <string>
@@ -22,13 +23,14 @@
 namespace epweave {
 
 struct SymbolizeOptions {
-  // "tokens:0": a user input by what it is, the last part of that, or its node's name; and the dimension that
-  // counts tokens, 0 where left out. None: tokens, inputs, labels and positions, those that there are.
+  // "tokens:0": a user input by what it is, the last part of that, or its node's name; and the
+  // dimension that counts tokens, 0 where left out. None: tokens, inputs, labels and positions,
+  // those that there are.
   std::vector<std::string> inputs;
 };
 
-// Throws PassError where an input is not there, or an extent would be both a number and a multiple of the
-// tokens.
+// Throws PassError where an input is not there, or an extent would be both a number and a multiple
+// of the tokens.
 PassResult symbolize(const Graph& graph, const SymbolizeOptions& options);
 
 }  // namespace epweave

@@ -1,5 +1,6 @@
-// On real graphs: symbolize finds again what concretize made numbers, gives chunk what a symbolic trace gives
-// it, and tags nothing that does not scale. Small graphs and refusals: testdata/symbolize.
+// On real graphs: symbolize finds again what concretize made numbers, gives chunk what a symbolic
+// trace gives it, and tags nothing that does not scale. Small graphs and refusals:
+// testdata/symbolize.
 #include "passes/symbolize.h"
 
 #include <fmt/format.h>
@@ -173,8 +174,8 @@ TEST_CASE("a static graph chunks as the symbolic trace of the same model") {
   auto ours = count_chunked(found), theirs = count_chunked(expected);
   CHECK(ours.size() == 10);
   REQUIRE(ours.size() == theirs.size());
-  // Where the symbolic trace reads and computes sizes in the region, the static one takes them from its
-  // front.
+  // Where the symbolic trace reads and computes sizes in the region, the static one takes them from
+  // its front.
   for (auto* counts : {&ours, &theirs})
     for (auto& [region, by_target] : *counts)
       for (const char* size : {"body aten.sym_size.int", "body operator.mul", "body operator.floordiv"})
@@ -211,7 +212,8 @@ TEST_CASE("what is tagged scales whatever the token count is") {
     Graph graph = symbolized(read_real(name));
     INFO(name);
     check_types(graph);
-    // Without the number, any multiple of 8: all but the chunked loss, which literals cut, type-checks.
+    // Without the number, any multiple of 8: all but the chunked loss, which literals cut,
+    // type-checks.
     for (Symbol& symbol : graph.symbols)
       if (graph.text(symbol.name) == "s0") {
         symbol.assumptions = {graph.context->exprs.parse("Eq(Mod(s0, 8), 0)")};

@@ -107,7 +107,8 @@ class RegionalTagger {
         {.pass = pass_, .role = ProvenanceRole::kKept, .origins = origins_of(node), .reason = reason_});
   }
 
-  // The nodes of nested graphs that the call names; its own ones in place of those that another call names, too.
+  // The nodes of nested graphs that the call names; its own ones in place of those that another
+  // call names, too.
   void tag_functions(NodeId call, std::vector<NodeId>& order) {
     for (NodeId function : list_functions(context_, body_, body_.nodes[call])) {
       tag(function);

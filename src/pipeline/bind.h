@@ -1,9 +1,10 @@
 // Options that speak of the run as a whole, written out when their pass is reached:
 //
-//   memory=run+2%   a share above the peak of the graph that the pipeline was given, in bytes. Where the graph in front of
-//                   the first pass that says so needs more already, as much as that: what cleaning up took is no fault
-//                   of the passes that decide.
-//   then            of bucket{plan=overlap} and choose-chunks: the options of the next `schedule` behind them
+//   memory=run+2%   a share above the peak of the graph that the pipeline was given, in bytes.
+//                   Where the graph in front of the first pass that says so needs more already, as
+//                   much as that: what cleaning up took is no fault of the passes that decide.
+//   then            of bucket{plan=overlap} and choose-chunks: the options of the next `schedule`
+//                   behind them
 //
 // So every call that runs, and every call of the log, means the same when it is run by itself.
 #pragma once
@@ -19,7 +20,8 @@ class Binder {
   // Both must outlive it: `given` is what the pipeline is run over.
   Binder(const Graph& given, const Pipeline& pipeline) : given_(given), pipeline_(pipeline) {}
 
-  // The call at this position with such options written out; `now` is the graph in front of it. Positions ascend.
+  // The call at this position with such options written out; `now` is the graph in front of it.
+  // Positions ascend.
   PassCall bind(std::size_t position, const Graph& now);
 
  private:

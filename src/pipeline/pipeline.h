@@ -7,8 +7,8 @@
 //   option    name=value, or name alone for a flag
 //   value     word, "quoted \" text", or [value, ...] for a list
 //
-// A parsed pipeline is resolved: every option of every pass has its value, and printing shows them all, so
-// that the text of a pipeline says everything about what it does. parse(print(p)) == p.
+// A parsed pipeline is resolved: every option of every pass has its value, and printing shows them
+// all, so that the text of a pipeline says everything about what it does. parse(print(p)) == p.
 #pragma once
 
 #include <string>
@@ -23,12 +23,12 @@ struct Pipeline {
   std::vector<PassCall> calls;
 };
 
-// Throws UsageError: what is wrong, the text with a caret below the place, what was expected there, and the
-// nearest known name for one that is not known.
+// Throws UsageError: what is wrong, the text with a caret below the place, what was expected there,
+// and the nearest known name for one that is not known.
 Pipeline parse_pipeline(std::string_view text, const Registry& known = registry());
 
-// The pipeline that a preset stands for: "ep-overlap" or "ep-overlap{roots=layers.*.moe,parts=2}". Throws
-// UsageError.
+// The pipeline that a preset stands for: "ep-overlap" or "ep-overlap{roots=layers.*.moe,parts=2}".
+// Throws UsageError.
 Pipeline expand_preset(std::string_view text, const Registry& known = registry());
 
 std::string print_pipeline(const Pipeline& pipeline);

@@ -664,8 +664,9 @@ std::vector<PassInfo> make_passes() {
   };
 }
 
-// Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and only then
-// make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its parts apart.
+// Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and
+// only then make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its
+// parts apart.
 std::string expand_ep_overlap(const Options& options) {
   std::vector<std::string> patterns;
   for (const ChunkRoot& root : read_roots(options)) patterns.push_back(root.pattern);
@@ -681,7 +682,8 @@ std::string expand_ep_overlap(const Options& options) {
       options.text("dim"), read_parts(options), optional, print_value(patterns));
 }
 
-// A share is of what the preset is given, once: what a choice needs more is not added to by the schedule.
+// A share is of what the preset is given, once: what a choice needs more is not added to by the
+// schedule.
 std::string memory_of_run(const std::string& memory) {
   return memory.ends_with('%') && !memory.starts_with("run+") ? "run+" + memory : memory;
 }

@@ -94,8 +94,8 @@ class KnownViolations {
                                call.pass->name, violations.size(), list_violations(graph, violations)));
 }
 
-// The violations of the run's input at what these of a result were computed from; none if one of them stands on nodes
-// that are sound in the input.
+// The violations of the run's input at what these of a result were computed from; none if one of
+// them stands on nodes that are sound in the input.
 std::vector<Violation> find_causes(const std::vector<Violation>& of_input, const Graph& result,
                                    const std::vector<Violation>& found) {
   std::unordered_map<std::string_view, const Violation*> broken;
@@ -128,8 +128,8 @@ std::vector<Violation> find_causes(const std::vector<Violation>& of_input, const
   return listed;
 }
 
-// A pass takes it that recorded types and groups are right. Where it came to grief for want of that, it is the graph
-// that is at fault.
+// A pass takes it that recorded types and groups are right. Where it came to grief for want of
+// that, it is the graph that is at fault.
 [[noreturn]] void refuse_broken(const PassCall& call, const Graph& given,
                                 const std::vector<Violation>& violations, std::string_view ended) {
   throw PassError("pipeline.broken-graph",

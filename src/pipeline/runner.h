@@ -2,17 +2,19 @@
 //
 // The runner prints nothing and opens no file; callers watch it through `RunnerHooks`.
 //
-//   log         one PassRun per pass is appended to Graph::passes: resolved options, tool, node counts of the
-//               step before and after, the pass's notes. Only the first pass of a run records the hash of its
-//               input (the caller knows it); the input of each other pass is the result of the one before.
-//   provenance  Graph::origins, if empty, is filled with the step's nodes in order before the first pass.
-//               Chained runs compose: origins stay those of the first run's input. After each pass, a node
-//               that has no record and is an origin gets {pass, kept, itself}; one that is not an origin is a
-//               bug of the pass. Nodes of nested graphs have no origins and need no records.
-//   verify      after each pass or at the end. What the input already broke is not held against a pass: the
-//               same invariant at the same node, or at a node that it stands for. Where the input does not verify and
-//               a pass fails, or breaks what is computed from nodes that the input breaks, the graph is declined and
-//               those nodes are named.
+//   log         one PassRun per pass is appended to Graph::passes: resolved options, tool, node
+//               counts of the step before and after, the pass's notes. Only the first pass of a run
+//               records the hash of its input (the caller knows it); the input of each other pass
+//               is the result of the one before.
+//   provenance  Graph::origins, if empty, is filled with the step's nodes in order before the first
+//               pass. Chained runs compose: origins stay those of the first run's input. After each
+//               pass, a node that has no record and is an origin gets {pass, kept, itself}; one
+//               that is not an origin is a bug of the pass. Nodes of nested graphs have no origins
+//               and need no records.
+//   verify      after each pass or at the end. What the input already broke is not held against a
+//               pass: the same invariant at the same node, or at a node that it stands for. Where
+//               the input does not verify and a pass fails, or breaks what is computed from nodes
+//               that the input breaks, the graph is declined and those nodes are named.
 #pragma once
 
 #include <functional>
@@ -61,12 +63,12 @@ struct RunnerOptions {
 };
 
 // Throws InputError for a graph whose structure is broken, PassError where a pass declines, and
-// pipeline.broken-graph where a pass comes to grief on a graph that does not verify; CheckError where a pass's result
-// breaks an invariant that its input kept.
+// pipeline.broken-graph where a pass comes to grief on a graph that does not verify; CheckError
+// where a pass's result breaks an invariant that its input kept.
 Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options = {});
 
-// Whether two graphs that share a context are the same code: bodies, orders, and every field of the nodes but
-// provenance. For --print-changed, and for tests that a pass leaves normal graphs alone.
+// Whether two graphs that share a context are the same code: bodies, orders, and every field of the
+// nodes but provenance. For --print-changed, and for tests that a pass leaves normal graphs alone.
 bool same_code(const Graph& a, const Graph& b);
 
 }  // namespace epweave

@@ -1,5 +1,6 @@
-// A pass on the graph for all ranks and then specialize gives the graph that specialize and then the pass give, node by
-// node: for every pass and preset of the registry, with each choice of each option.
+// A pass on the graph for all ranks and then specialize gives the graph that specialize and then
+// the pass give, node by node: for every pass and preset of the registry, with each choice of each
+// option.
 #include <fmt/format.h>
 
 #include <algorithm>

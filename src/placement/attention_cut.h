@@ -1,5 +1,5 @@
-// What a divided FlexAttention call counts from the first row of its part: the batch of a cut along the
-// batch, the query of one along the sequence, and the key where the keys are the part's own.
+// What a divided FlexAttention call counts from the first row of its part: the batch of a cut along
+// the batch, the query of one along the sequence, and the key where the keys are the part's own.
 #pragma once
 
 #include <vector>

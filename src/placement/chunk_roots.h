@@ -22,8 +22,9 @@ struct ChunkRoots {
   std::vector<NodeId> noted;  // calls of selected modules that belong to a part already
 };
 
-// Modules that exchange tokens, or all (dense); with require_exchange off, those that carry expert-parallel
-// labels if none exchanges. Throws PassError where there are none, or one is inside another.
+// Modules that exchange tokens, or all (dense); with require_exchange off, those that carry
+// expert-parallel labels if none exchanges. Throws PassError where there are none, or one is inside
+// another.
 ChunkRoots select_roots(const Graph& graph, const PlacementOptions& options, ModuleMatcher& matcher);
 
 // Throws PassError if one of the modules is already divided: parts of parts have no names.

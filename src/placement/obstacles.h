@@ -4,7 +4,8 @@
 //   layers.1.moe.router: aten.split.Tensor cannot run on parts          noted
 //   layers.1.moe: aten.cumsum.default cannot run on parts               noted
 //
-// is one refusal: the first, and "also aten.split.Tensor in layers.*.moe.router, aten.cumsum.default in layers.*.moe".
+// is one refusal: the first, and "also aten.split.Tensor in layers.*.moe.router,
+// aten.cumsum.default in layers.*.moe".
 #pragma once
 
 #include <optional>
@@ -19,7 +20,8 @@ class Obstacles {
   explicit Obstacles(const Graph& graph) : graph_(graph) {}
 
   void add(NodeId node, const PassError& error);
-  // Whether the node takes, through whatever, the result of one that was refused: then nothing can be said of it.
+  // Whether the node takes, through whatever, the result of one that was refused: then nothing can
+  // be said of it.
   bool is_behind_one(NodeId node);
   // Throws PassError if there are any.
   void require_none() const;

@@ -188,7 +188,8 @@ class Inference {
     result_.outside.set(id, tuple);
   }
 
-  // With the blocks of a dimension that more is merged into than the tokens: those of what it is made from.
+  // With the blocks of a dimension that more is merged into than the tokens: those of what it is
+  // made from.
   Placement ordered(NodeId id, TypeId type_id, const Placement& placement) {
     const TensorType* type = tensor_of(*graph_.context, type_id);
     if (type == nullptr || !placement.is(PlacementKind::kSplit)) return placement;
@@ -231,8 +232,8 @@ class Inference {
     return i < from.elements.size() ? from.elements[i] : placement;
   }
 
-  // Where no input has a token symbol alone, ranks share the tokens: the inputs have the rows of all of them, as many as
-  // gathers make of one rank's.
+  // Where no input has a token symbol alone, ranks share the tokens: the inputs have the rows of
+  // all of them, as many as gathers make of one rank's.
   void find_sharing_ranks() {
     std::int64_t all = 1;
     for (StringId symbol : tokens_.symbols()) all = std::max(all, tokens_.source(symbol).factor);
@@ -298,8 +299,9 @@ class Inference {
     return accumulation_region(id);
   }
 
-  // Gradient accumulation that autograd inserted: backward, without a module. It joins the region of its
-  // latest divided input if every tensor input already has parts there; it must never cause a new split.
+  // Gradient accumulation that autograd inserted: backward, without a module. It joins the region
+  // of its latest divided input if every tensor input already has parts there; it must never cause
+  // a new split.
   RegionId accumulation_region(NodeId id) {
     const Node& node = step_.nodes[id];
     if (!node.is_backward() || graph_.text(node.target).starts_with("_c10d_functional")) return RegionId();
@@ -415,8 +417,8 @@ class Inference {
           "add the rows into zeros, and the sum to the other values after that"};
   }
 
-  // In-place ops: into what all parts share only as a sum over the parts, otherwise only into what each part
-  // has of its own.
+  // In-place ops: into what all parts share only as a sum over the parts, otherwise only into what
+  // each part has of its own.
   void check_updates_after(NodeId id, const Placement& placement, RegionId region) {
     const Node& node = step_.nodes[id];
     if (!node.op->writes) return;
@@ -454,7 +456,8 @@ class Inference {
     }
   }
 
-  // Rows of the value's storage that were equal until now, whose blocks did not matter, are not any more.
+  // Rows of the value's storage that were equal until now, whose blocks did not matter, are not any
+  // more.
   void end_equal_rows(NodeId value, const Placement& written) {
     for (NodeId id : std::exchange(equal_rows_.at(result_.effects->storage_of(value)), {})) {
       if (id != value)
@@ -497,7 +500,8 @@ class Inference {
                     "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
   }
 
-  // Of all modules of a pattern some may have nothing to do with tokens. One that exchanges tokens has.
+  // Of all modules of a pattern some may have nothing to do with tokens. One that exchanges tokens
+  // has.
   void leave_out_undivided() {
     const bool may_leave_out = options_.dense && !result_.divided.empty();
     std::vector<RegionId> renumbered;

@@ -1,9 +1,9 @@
 // Placement inference: how each value of the selected regions relates to what the region's code
 // yields when it is fed one part of the tokens at a time (docs/chunking.md).
 //
-// The token extent u of the inputs is cut into N parts. A region is the code of one selected module in one
-// direction. Part values are always well defined: what the region's code yields for part k. A placement says
-// how the whole value relates to them:
+// The token extent u of the inputs is cut into N parts. A region is the code of one selected module
+// in one direction. Part values are always well defined: what the region's code yields for part k.
+// A placement says how the whole value relates to them:
 //
 //   Whole      v = v_k for every k             weights, masks
 //   Split(d)   v = cat(v_k, d)                 activations
@@ -12,12 +12,13 @@
 //   Carried    v_k was computed from v_{k-1}   buffer updates
 //   Tuple      one placement per element
 //
-// A dimension may be split in blocks: the b*s rows of a [b, s] grid whose s is divided are b blocks, and a
-// part has some rows of each.
+// A dimension may be split in blocks: the b*s rows of a [b, s] grid whose s is divided are b
+// blocks, and a part has some rows of each.
 //
-// One forward walk assigns each region node a placement and says how it takes each argument. Nothing here
-// depends on N. Regions may be divided differently (`layers.*.moe` in four parts, `layers.*.feed_forward` in
-// two); one that takes a value of another group of regions sees what rejoins it, as a value from outside.
+// One forward walk assigns each region node a placement and says how it takes each argument.
+// Nothing here depends on N. Regions may be divided differently (`layers.*.moe` in four parts,
+// `layers.*.feed_forward` in two); one that takes a value of another group of regions sees what
+// rejoins it, as a value from outside.
 #pragma once
 
 #include <deque>
@@ -48,8 +49,8 @@ struct Placement {
   PlacementKind kind = PlacementKind::kWhole;
   int dim = -1;  // Split, Local; -1: a Local scalar
   std::vector<Placement> elements;
-  // Of Split: how many blocks the dimension has, each of which is divided; none: one. Of Local: the blocks of
-  // the value whose rows these are, or are positions of.
+  // Of Split: how many blocks the dimension has, each of which is divided; none: one. Of Local: the
+  // blocks of the value whose rows these are, or are positions of.
   PolyId blocks = {};
   bool any_order = false;  // Split: all rows are equal, so that the blocks do not matter
 
@@ -125,14 +126,15 @@ enum class AttentionMode : std::uint8_t {
   kIndependent,  // the keys of their part: the same only if no query sees a key of another part
 };
 
-// How far the gradient of each part goes before the parts are added up. A gradient that two ranks share:
+// How far the gradient of each part goes before the parts are added up. A gradient that two ranks
+// share:
 //
 //   early    mm -> cast           per part;   add (p0 + p1);   reduce_scatter -> wait
 //   eager    mm -> cast -> reduce_scatter -> wait   per part;   add (p1 + p0)
 enum class GradAccumulation : std::uint8_t {
   kEarly,  // to the collective that reduces it: one for all parts
-  // Through that collective, to where autograd adds up gradients, when modules are chunked in eager mode: one
-  // collective for each part, and the last part is the first to arrive.
+  // Through that collective, to where autograd adds up gradients, when modules are chunked in eager
+  // mode: one collective for each part, and the last part is the first to arrive.
   kEager,
 };
 
@@ -146,7 +148,8 @@ enum class JoinMode : std::uint8_t {
 struct AttentionCut {
   int dim = -1;       // of the query: 0 the batch, 2 the sequence
   bool keys = false;  // the keys are the part's own, too
-  // The keys are those of parts 0 to k. A part's gradients of these are summands of what parts 0 to k of the keys get.
+  // The keys are those of parts 0 to k. A part's gradients of these are summands of what parts 0 to
+  // k of the keys get.
   bool prefix = false;
   // The score (mask) function is given numbers of rows that must count from the part's first row.
   bool score = false, mask = false;
@@ -220,8 +223,8 @@ class Placements {
   std::vector<Access> accesses_;
 };
 
-// Throws PassError: no region, an op without a rule, a combination that a rule refuses, a region in which
-// nothing is divided.
+// Throws PassError: no region, an op without a rule, a combination that a rule refuses, a region in
+// which nothing is divided.
 Placements infer_placements(const Graph& graph, const PlacementOptions& options, TokenExtents& tokens,
                             Facts& facts);
 

@@ -17,7 +17,8 @@ std::optional<PolyId> whole_quotient(ExprPool& pool, PolyId a, PolyId b);
 // How many times `rows` the extent is, if that is a number.
 std::optional<std::int64_t> count_runs(Facts& facts, ExprId extent, ExprId rows);
 
-// Split rows `count` times one behind the other. Rows that were all equal are so within each run only.
+// Split rows `count` times one behind the other. Rows that were all equal are so within each run
+// only.
 Placement join_blocks(ExprPool& pool, const Placement& rows, std::int64_t count);
 
 // One of `count` equal runs of Split rows; none where a run is not whole blocks.

@@ -24,7 +24,8 @@ struct Followed {
   ReshapeRefusal refusal = ReshapeRefusal::kNone;
 };
 
-// Where the rows of `source`, placed `p`, are in `target`, a reshape of it; or why they are nowhere.
+// Where the rows of `source`, placed `p`, are in `target`, a reshape of it; or why they are
+// nowhere.
 Followed follow_reshape(Facts& facts, const TensorType& source, const TensorType& target, const Placement& p);
 
 }  // namespace epweave

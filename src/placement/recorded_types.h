@@ -1,10 +1,11 @@
-// Whether what a file records of a call's result can be what the call makes. Placement rules take dimensions
-// from recorded types, so a divided call whose record is wrong must not be looked at further.
+// Whether what a file records of a call's result can be what the call makes. Placement rules take
+// dimensions from recorded types, so a divided call whose record is wrong must not be looked at
+// further.
 //
 //   %y = relu(%x : f32[u, 3]) : f32[3]      "recorded as f32[3], and its arguments give f32[u, 3]"
 //
-// Told apart are kinds, dtypes, ranks, plain numbers and multiples of the tokens. Other expressions may be
-// equal where nothing shows it.
+// Told apart are kinds, dtypes, ranks, plain numbers and multiples of the tokens. Other expressions
+// may be equal where nothing shows it.
 #pragma once
 
 #include <string>

@@ -16,7 +16,8 @@ bool is_grid(const TensorType& tensor) {
   return tensor.rank() >= (is_floating(tensor.dtype) ? 3U : 2U);
 }
 
-// Whether a user input is a grid with a symbol in front or behind: without, all tokens come in one row.
+// Whether a user input is a grid with a symbol in front or behind: without, all tokens come in one
+// row.
 bool find_symbolic_grid(const Graph& graph, const ExprPool& exprs) {
   std::size_t position = 0;
   for (NodeId id : graph.step().order) {

@@ -1,10 +1,10 @@
 // Which extents count tokens.
 //
-// Chunking cuts the token extent of the inputs. The token symbols are those of one dimension of the user
-// inputs and those that torchtitan_chunk_symbol_hints name; an extent scales with the token count if it
-// mentions one. Inputs are a flat row of tokens ([tokens], or [tokens, width] of activations) or a grid of
-// [batch, sequence]; the dimension that counts is that of the tokens, or the one of the grid that is asked
-// for.
+// Chunking cuts the token extent of the inputs. The token symbols are those of one dimension of the
+// user inputs and those that torchtitan_chunk_symbol_hints name; an extent scales with the token
+// count if it mentions one. Inputs are a flat row of tokens ([tokens], or [tokens, width] of
+// activations) or a grid of [batch, sequence]; the dimension that counts is that of the tokens, or
+// the one of the grid that is asked for.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ class TokenExtents {
 
   const std::vector<StringId>& symbols() const { return symbols_; }
   bool is_token(StringId symbol) const { return is_token_.contains(symbol); }
-  // Whether the tokens are the inner dimension of a grid. Where dimensions are merged, the batch is in front.
+  // Whether the tokens are the inner dimension of a grid. Where dimensions are merged, the batch is
+  // in front.
   bool is_inner() const { return is_inner_; }
   // Whether a user input is a grid with a symbol for its batch or its sequence.
   bool has_symbolic_grid() const { return has_symbolic_grid_; }
@@ -38,14 +39,16 @@ class TokenExtents {
   bool scales(PolyId extent);
   // `factor * symbol`, if the extent is that.
   std::optional<TokenMultiple> multiple(ExprId extent);
-  // Whether no input has the extent's token symbol alone: ranks share the tokens, which are `factor` times it.
+  // Whether no input has the extent's token symbol alone: ranks share the tokens, which are
+  // `factor` times it.
   bool is_shared(ExprId extent);
-  // Whether it is a sum of whole multiples of products with one token symbol each (2*u*w): then equal parts
-  // have equal shares of it.
+  // Whether it is a sum of whole multiples of products with one token symbol each (2*u*w): then
+  // equal parts have equal shares of it.
   bool is_linear(ExprId extent);
   // The dimensions of a tensor that scale.
   std::vector<int> dimensions(const TensorType& tensor);
-  // The placeholder and dimension whose extent is the symbol; `factor` times it where no input has it alone.
+  // The placeholder and dimension whose extent is the symbol; `factor` times it where no input has
+  // it alone.
   struct Source {
     NodeId node;
     int dim = 0;

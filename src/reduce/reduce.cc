@@ -91,8 +91,8 @@ class FreeNames {
   std::size_t next_ = 0;
 };
 
-// Makes the node an input of the step, with a name of its own: one that says the op that is gone would answer a
-// command that looks for the op.
+// Makes the node an input of the step, with a name of its own: one that says the op that is gone
+// would answer a command that looks for the op.
 void make_placeholder(Graph& graph, NodeId id, FreeNames& names) {
   Node& node = graph.step().nodes[id];
   node.kind = NodeKind::kPlaceholder;
@@ -156,7 +156,8 @@ std::vector<NodeId> unused_inputs(const Graph& graph) {
   return unused;
 }
 
-// The runs of n things that are tried: all of them, halves, down to single ones, of each size the last ones first.
+// The runs of n things that are tried: all of them, halves, down to single ones, of each size the
+// last ones first.
 class Runs {
  public:
   explicit Runs(std::size_t n) : size_(n), end_(n) {}

@@ -1,10 +1,11 @@
-// Attention in random steps: scaled dot product by three kernels, and FlexAttention with a mask of blocks.
+// Attention in random steps: scaled dot product by three kernels, and FlexAttention with a mask of
+// blocks.
 //
 //   Attention attention = calls.forward(rows);             rows [n, 8] to queries, keys, values of two heads
 //   NodeId gradient = calls.backward(attention, g);        [n, 8], of the rows that queries, keys, values came from
 //
-// Tokens stand in rows [u0, 8], or in grids [u0, 3] or [3, u0] whose rows were merged. Along u0 a token sees all
-// others, or those of its document: 8 tokens each.
+// Tokens stand in rows [u0, 8], or in grids [u0, 3] or [3, u0] whose rows were merged. Along u0 a
+// token sees all others, or those of its document: 8 tokens each.
 #pragma once
 
 #include <optional>

@@ -256,7 +256,8 @@ std::optional<CallChange> CallChanges::change_keyword(NodeId call) {
                     }};
 }
 
-// The same op in place or not, or any other that gives a value of the same type for these arguments.
+// The same op in place or not, or any other that gives a value of the same type for these
+// arguments.
 std::optional<CallChange> CallChanges::change_target(NodeId call) {
   const Node& node = graph_.step().nodes[call];
   if (node.op == nullptr || node.op->cost == CostClass::kWait) return std::nullopt;

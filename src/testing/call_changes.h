@@ -1,5 +1,6 @@
-// Random changes of a call that look legal: of a literal, an operand, a list, a keyword, the op. A change is drawn once
-// and applied in the same way to each call that stands for one node (wrong_rewrites.h).
+// Random changes of a call that look legal: of a literal, an operand, a list, a keyword, the op. A
+// change is drawn once and applied in the same way to each call that stands for one node
+// (wrong_rewrites.h).
 #pragma once
 
 #include <functional>
@@ -48,7 +49,8 @@ class CallChanges {
   Dice& dice_;
 };
 
-// A value for a parameter of an op that is no tensor; none: there is none for a parameter of this type.
+// A value for a parameter of an op that is no tensor; none: there is none for a parameter of this
+// type.
 std::optional<Arg> draw_literal(const Graph& graph, Dice& dice, const OpParam& param);
 
 }  // namespace epweave

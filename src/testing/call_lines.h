@@ -1,4 +1,5 @@
-// Small steps and their rewrite in two parts, for tests of `verify A B`: the calls are written once.
+// Small steps and their rewrite in two parts, for tests of `verify A B`: the calls are written
+// once.
 //
 //   const CallSteps steps{.head = "epweave text 1\ndevice cpu\nsymbol u ...\n", .inputs = {{"x", "f32[{1}, 8]", "8*({1})"}}};
 //   const CallLines lines = {{"s", "aten.sum.dim_IntList", "%x{0}, [0]", "f32[8]"}};
@@ -12,8 +13,8 @@
 
 namespace epweave {
 
-// A call of the step and of its two parts: "{0}" is "" in the step, "_0" and "_1" in the parts; "{1}" is the rows, "u" and
-// "(u//2)".
+// A call of the step and of its two parts: "{0}" is "" in the step, "_0" and "_1" in the parts;
+// "{1}" is the rows, "u" and "(u//2)".
 struct CallLine {
   std::string name, target, args, type;
 };

@@ -7,8 +7,8 @@
 namespace epweave {
 namespace {
 
-// Operands, in order: x, y (rows), t, u (the same between -1 and 1), p, q (positive, from 1 on), b, c (conditions),
-// i, j (small integers from 1 on), no (false), numbers, name=text for keywords. The
+// Operands, in order: x, y (rows), t, u (the same between -1 and 1), p, q (positive, from 1 on), b,
+// c (conditions), i, j (small integers from 1 on), no (false), numbers, name=text for keywords. The
 // result may be floats, integers or conditions.
 struct ElementwiseRow {
   std::string_view target, operands;

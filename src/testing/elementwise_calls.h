@@ -8,8 +8,8 @@
 
 namespace epweave {
 
-// A call on `x` and `y`, both f32 [rows, width]; the result is f32 of the same shape, and its numbers moderate if
-// theirs are.
+// A call on `x` and `y`, both f32 [rows, width]; the result is f32 of the same shape, and its
+// numbers moderate if theirs are.
 NodeId make_elementwise_call(StepBuilder& build, Dice& dice, NodeId x, NodeId y);
 
 }  // namespace epweave

@@ -1,5 +1,5 @@
-// Changes a copy of a graph so that it stays one: calls are added with types that the type rules give, and a change of
-// a type is carried on to all that depends on it.
+// Changes a copy of a graph so that it stays one: calls are added with types that the type rules
+// give, and a change of a type is carried on to all that depends on it.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,8 @@ class GraphEditor {
   NodeId insert_behind(NodeId id, const Node& call);
   // All users but one take another value.
   void replace_uses(NodeId value, NodeId with, NodeId except = {});
-  // Gives the node, and what depends on it, the types that follow from its arguments. False: they do not fit.
+  // Gives the node, and what depends on it, the types that follow from its arguments. False: they
+  // do not fit.
   bool retype(NodeId id);
   // One more value that the step returns.
   void return_also(NodeId value);

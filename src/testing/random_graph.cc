@@ -183,7 +183,8 @@ class StepGenerator {
          {arg(call("aten.all.default", {arg(within)})), build_.text("tokens are in the vocabulary")});
   }
 
-  // ------------------------------------------------------------------------- ranks that share the tokens
+  // ------------------------------------------------------------------------- ranks that share the
+  // tokens
 
   // Each rank has u0 of them.
   static std::string all_rows() { return fmt::format("{}*u0", kRanks); }

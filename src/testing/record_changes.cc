@@ -164,7 +164,8 @@ class RecordChanger {
     return true;
   }
 
-  // It says that it is another node of the first graph, of the same op; that one's node says that it is this one's.
+  // It says that it is another node of the first graph, of the same op; that one's node says that
+  // it is this one's.
   bool change_origin(NodeId id) {
     std::vector<NodeId> like;
     for (NodeId other : graph_.step().order)

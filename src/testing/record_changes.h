@@ -1,4 +1,5 @@
-// Random changes of what a graph says beside its calls: the order, recorded types, facts about symbols, provenance.
+// Random changes of what a graph says beside its calls: the order, recorded types, facts about
+// symbols, provenance.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// Faults by name: each kind changes a rewritten graph at one random place, so that it does not compute any more
-// what its original does. For verify_rewrite_test.cc, which must find each, and for wrong_rewrites.h.
+// Faults by name: each kind changes a rewritten graph at one random place, so that it does not
+// compute any more what its original does. For verify_rewrite_test.cc, which must find each, and
+// for wrong_rewrites.h.
 #pragma once
 
 #include <fmt/format.h>
@@ -544,8 +545,8 @@ class FaultMaker {
     const Arg* flag = find_kwarg(context(), node, "non_blocking");
     return flag != nullptr && flag->as_bool();
   }
-  // The read of a copy from the device, with the views in between, goes right behind the copy, where
-  // something makes the host wait between the two.
+  // The read of a copy from the device, with the views in between, goes right behind the copy,
+  // where something makes the host wait between the two.
   bool read_early(Graph& graph, NodeId id) {
     if (!is_target(id, "aten._local_scalar_dense.default") || !is_on_host(args_of(id)[0].as_node()))
       return false;
@@ -619,10 +620,10 @@ class FaultMaker {
   std::map<std::pair<StringId, std::uint32_t>, NodeId> part_;
 };
 
-// The graph with reads of every buffer that a layer's `moe` updates, in front of the module and behind it,
-// all returned: traced steps update buffers that nothing in the step reads. At its end comes what traced
-// steps seldom have: writes to inputs that nothing reads, writes to returned values, calls of unknown ops, and
-// random draws that nothing uses.
+// The graph with reads of every buffer that a layer's `moe` updates, in front of the module and
+// behind it, all returned: traced steps update buffers that nothing in the step reads. At its end
+// comes what traced steps seldom have: writes to inputs that nothing reads, writes to returned
+// values, calls of unknown ops, and random draws that nothing uses.
 class BufferReads {
  public:
   explicit BufferReads(Graph graph) : graph_(std::move(graph)), context_(*graph_.context) {}

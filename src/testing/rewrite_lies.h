@@ -1,5 +1,5 @@
-// More faults (rewrite_faults.h), of the kind that looks right: parts that change places, numbers and tables
-// of the wrong part, sums of what is no part, provenance and metadata that lie.
+// More faults (rewrite_faults.h), of the kind that looks right: parts that change places, numbers
+// and tables of the wrong part, sums of what is no part, provenance and metadata that lie.
 #pragma once
 
 #include "testing/rewrite_faults.h"

@@ -13,7 +13,8 @@ namespace epweave {
 
 constexpr std::int64_t kResidualWidth = 8;
 
-// Rows of one kind: token slots in order, sorted slots, or received rows. All are f32[extent, width].
+// Rows of one kind: token slots in order, sorted slots, or received rows. All are f32[extent,
+// width].
 struct Rows {
   std::string extent;
   std::vector<NodeId> values;
@@ -24,7 +25,8 @@ class RowCode {
  public:
   RowCode(StepBuilder& build, Dice& dice) : build_(build), dice_(dice) {}
 
-  // Makes no rows of pieces of others, which chunk refuses where a part has them in an order of its own.
+  // Makes no rows of pieces of others, which chunk refuses where a part has them in an order of its
+  // own.
   void keep_rows_whole() { regroups_rows_ = false; }
 
   void add_weight(NodeId weight) { weights_.push_back(weight); }

@@ -1,5 +1,5 @@
-// Builds a training graph call by call, types by rule: for tests and generators that need graphs which nobody
-// traced.
+// Builds a training graph call by call, types by rule: for tests and generators that need graphs
+// which nobody traced.
 //
 //   StepBuilder build;
 //   build.symbol({.name = "u0", .hint = 48, .divisor = 8});
@@ -7,8 +7,8 @@
 //   "tokens"}); build.in_module("layers.0.moe"); NodeId y = build.call("aten.add.Tensor", {build.arg(x),
 //   build.arg(1)}); Graph graph = build.finish({{y, "loss", ""}});
 //
-// The graph is one rank's view of `world` ranks that all share the process groups "0" (all ranks, mesh axis
-// "dp") and "1" (expert parallel; the same ranks).
+// The graph is one rank's view of `world` ranks that all share the process groups "0" (all ranks,
+// mesh axis "dp") and "1" (expert parallel; the same ranks).
 #pragma once
 
 #include <optional>
@@ -55,8 +55,8 @@ class StepBuilder {
   NodeId call_binding(std::string_view target, const std::vector<Arg>& args, std::string_view symbol);
   Node& node(NodeId id) { return body().nodes[id]; }
 
-  // A nested graph of scalars, such as a mask function: the inputs and calls that follow are in it, until it is
-  // ended with what it returns.
+  // A nested graph of scalars, such as a mask function: the inputs and calls that follow are in it,
+  // until it is ended with what it returns.
   void begin_function(std::string_view name) { start_body(name); }
   NodeId parameter(std::string_view dtype, const std::vector<std::string>& sizes = {});
   NodeId end_function(Arg result);  // the node of the step that stands for it

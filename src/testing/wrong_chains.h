@@ -1,11 +1,11 @@
-// Random calls behind a divided value, the same in the original and in each part, joined and read behind the join: what
-// somebody would write who thinks that these calls can be divided.
+// Random calls behind a divided value, the same in the original and in each part, joined and read
+// behind the join: what somebody would write who thinks that these calls can be divided.
 //
 //   A   %y = cumsum(%x, 0)          B   %y_chunk0 = cumsum(%x_chunk0, 0)   %y_chunk1 = cumsum(%x_chunk1, 0)
 //       output([.., %y])                %y_whole = cat([%y_chunk0, %y_chunk1], 0)   output([.., %y_whole])
 //
-// Or the chain goes between the value and its users, where it gives a value of the same type. Calls read and write other
-// values of the step, too.
+// Or the chain goes between the value and its users, where it gives a value of the same type. Calls
+// read and write other values of the step, too.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,6 @@
-// Wrong rewrites: a right rewrite B of A, changed at one random place in a way that looks legal. Who accepts one says
-// that it still computes what A computes; what it computes is seen by executing both.
+// Wrong rewrites: a right rewrite B of A, changed at one random place in a way that looks legal.
+// Who accepts one says that it still computes what A computes; what it computes is seen by
+// executing both.
 //
 //   where                              what
 //   one node of B; all parts of a      argument    another literal, keyword, value, list; operands exchanged
@@ -10,8 +11,8 @@
 //                                                  joined by a concatenation or a sum, read behind it, and returned
 //   B                                  faults by name (rewrite_faults.h, rewrite_lies.h)
 //
-// Types follow from the changed arguments by rule, so that what is left to find is what the graph computes. The same
-// seed gives the same mutants.
+// Types follow from the changed arguments by rule, so that what is left to find is what the graph
+// computes. The same seed gives the same mutants.
 #pragma once
 
 #include <memory>

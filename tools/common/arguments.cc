@@ -69,7 +69,8 @@ bool has_expanded_braces(const CLI::App& command) {
 
 [[noreturn]] void refuse_extra(const CLI::App& app) {
   const CLI::App& command = given_command(app);
-  // What stands before the command is left over by the program, what stands behind it by the command.
+  // What stands before the command is left over by the program, what stands behind it by the
+  // command.
   if (&app != &command && !app.remaining().empty()) {
     const std::string option = app.remaining().front();
     if (command.get_option_no_throw(option.substr(0, option.find('='))) != nullptr)
@@ -147,7 +148,8 @@ CLI::Option* take_number(CLI::Option* option, Zero zero) {
   });
 }
 
-// --------------------------------------------------------------------------- options of both programs
+// --------------------------------------------------------------------------- options of both
+// programs
 
 void add_input_form(CLI::App& command, std::string& from) {
   // Names of format_names() (io/file.h).

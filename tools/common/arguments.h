@@ -1,6 +1,6 @@
-// What the command lines of both programs share: the commands every program has, values that options take, and errors
-// in words. CLI11 is seen in arguments.cc, command_help.cc and the two files with the commands alone: it is slow to
-// compile.
+// What the command lines of both programs share: the commands every program has, values that
+// options take, and errors in words. CLI11 is seen in arguments.cc, command_help.cc and the two
+// files with the commands alone: it is slow to compile.
 //
 //   epweave-replay run G --ranks 0      epweave-replay: error: --ranks: '0' is no whole number from 1 to 65536
 #pragma once
@@ -42,8 +42,8 @@ std::string program_footer(Program program);
 // The sections of its manual page on exit codes.
 std::pair<std::string, std::string> exit_status_section(Program program);
 
-// Parses. What to print instead of running a command, where --help or --version is given. Throws UsageError that says
-// what is wrong, and what would be right.
+// Parses. What to print instead of running a command, where --help or --version is given. Throws
+// UsageError that says what is wrong, and what would be right.
 std::optional<std::string> parse_arguments(CLI::App& app, int argc, char** argv);
 
 }  // namespace epweave::cli

@@ -17,8 +17,8 @@ struct CommandFiles {
   std::vector<NamedFile> beside;  // what else is written
 };
 
-// Throws UsageError where two inputs are standard input, or a file beside the result would replace an input, the
-// result or another such file.
+// Throws UsageError where two inputs are standard input, or a file beside the result would replace
+// an input, the result or another such file.
 void check_files(const CommandFiles& files);
 
 }  // namespace epweave::cli

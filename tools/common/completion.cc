@@ -72,8 +72,9 @@ bool names_file(const OptionHelp& option) {
   return option.positional || option.value == "OUT" || option.value == "FILE" || option.value == "DIR";
 }
 
-// Functions for values with braces, 'dce,chunk{parts=2,roots=layers.*.moe}', and for modules of the first graph on the
-// line: those that `stats` lists and the shell takes as they are. compgen -W runs what else a name holds, $(..) included.
+// Functions for values with braces, 'dce,chunk{parts=2,roots=layers.*.moe}', and for modules of the
+// first graph on the line: those that `stats` lists and the shell takes as they are. compgen -W
+// runs what else a name holds, $(..) included.
 std::string bash_items(const ProgramHelp& program) {
   std::string cases;
   for (const CommandHelp& command : program.commands)

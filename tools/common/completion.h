@@ -19,8 +19,8 @@ struct OptionHelp {
   std::vector<std::string> choices;
   std::vector<std::string>
       beginnings;  // what an item of the value, a list with commas, may begin with: "chunk"
-  // What may stand in braces behind a beginning: "chunk" has "parts=", "dim=batch". Those that begin with "roots="
-  // take modules of the graph.
+  // What may stand in braces behind a beginning: "chunk" has "parts=", "dim=batch". Those that
+  // begin with "roots=" take modules of the graph.
   std::vector<std::pair<std::string, std::vector<std::string>>> inside;
   bool takes_module = false;  // the value is a module of the graph
   bool positional = false;

@@ -1,5 +1,5 @@
-// Where the tool writes: stdout carries the artefact or one JSON document, everything else goes to stderr
-// and, without colour, to the log file.
+// Where the tool writes: stdout carries the artefact or one JSON document, everything else goes to
+// stderr and, without colour, to the log file.
 #pragma once
 
 #include <cstdio>
@@ -56,8 +56,9 @@ class Console {
   std::unique_ptr<std::FILE, CloseFile> log_;
 };
 
-// Makes sure that descriptors 0 to 2 are open, so that no file of ours takes their place: writing to a closed
-// stdout is an error and not damage to a file. A reader that goes away ends the program as it ends cat.
+// Makes sure that descriptors 0 to 2 are open, so that no file of ours takes their place: writing
+// to a closed stdout is an error and not damage to a file. A reader that goes away ends the program
+// as it ends cat.
 void open_standard_streams();
 
 }  // namespace epweave::cli

@@ -1,5 +1,5 @@
-// Exit codes, in one place: what stands here is what --help and the manual pages of both programs say, and
-// docs/command_line.md (the tests compare it).
+// Exit codes, in one place: what stands here is what --help and the manual pages of both programs
+// say, and docs/command_line.md (the tests compare it).
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,8 @@ struct Failure {
   Json details = Json::object();
 };
 
-// Of the errors that libraries throw (base/error.h); programs look for their own first. `subject`: what a
-// pass declined, named before its message; may be empty.
+// Of the errors that libraries throw (base/error.h); programs look for their own first. `subject`:
+// what a pass declined, named before its message; may be empty.
 Failure describe(const std::exception_ptr& error, const std::string& subject);
 
 // Says it on standard error, and as JSON where that was asked for. Returns the exit code.

@@ -26,8 +26,8 @@ std::vector<Violation> find_violations(const Graph& graph, Soundness soundness) 
   verify_structure(graph, violations);
   if (!violations.empty() || soundness == Soundness::kStructure) return violations;
   violations = verify_graph(graph);
-  // That a recorded type disagrees with the op table is for `epweave verify` to tell: a pass that depends on
-  // the type says better what the matter is.
+  // That a recorded type disagrees with the op table is for `epweave verify` to tell: a pass that
+  // depends on the type says better what the matter is.
   const bool is_foreign = is_chunked_elsewhere(graph);
   std::erase_if(violations, [&](const Violation& v) {
     return v.invariant == "type" || (is_foreign && v.invariant == "symbols-bound");
@@ -74,8 +74,8 @@ Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> con
 
 namespace {
 
-// The ending of a file's name that names no form: "xyz" of "o.xyz" and "o.xyz.gz". Longer ones are no endings but
-// names, such as those of mktemp.
+// The ending of a file's name that names no form: "xyz" of "o.xyz" and "o.xyz.gz". Longer ones are
+// no endings but names, such as those of mktemp.
 std::optional<std::string> find_unknown_ending(std::string_view path) {
   constexpr std::size_t kLongest = 5;
   if (path.ends_with(".gz")) path.remove_suffix(3);

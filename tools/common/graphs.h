@@ -22,15 +22,17 @@ struct OutputOptions {
 
 std::optional<Format> format_named(const std::string& name);  // none for ""; throws UsageError
 
-// Decodes only: the graph may break invariants. A second graph to compare with the first takes its context.
+// Decodes only: the graph may break invariants. A second graph to compare with the first takes its
+// context.
 Graph read_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr);
-// As above. Throws InputError listing what `epweave verify` finds wrong with the graph, recorded types apart.
+// As above. Throws InputError listing what `epweave verify` finds wrong with the graph, recorded
+// types apart.
 enum class Soundness { kStructure, kAll };
 Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr,
                        Soundness soundness = Soundness::kAll);
 
-// Throws UsageError where the output would be binary on a terminal, or has an unsupported form. Called before
-// work starts.
+// Throws UsageError where the output would be binary on a terminal, or has an unsupported form.
+// Called before work starts.
 void check_output(const OutputOptions& options);
 void write_output(const Graph& graph, const OutputOptions& options);
 std::string output_bytes(const Graph& graph, const OutputOptions& options);  // what write_output writes

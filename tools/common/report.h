@@ -10,11 +10,12 @@ namespace epweave::cli {
 
 using Json = nlohmann::ordered_json;
 
-// Of every document that --json gives, under "schema". It grows when a key changes its name or meaning, or goes.
+// Of every document that --json gives, under "schema". It grows when a key changes its name or
+// meaning, or goes.
 inline constexpr int kReportSchema = 1;
 
-// A document of --json: `report` with the schema first, indented, ending with a newline; bytes that are not
-// UTF-8 are replaced.
+// A document of --json: `report` with the schema first, indented, ending with a newline; bytes that
+// are not UTF-8 are replaced.
 std::string report_text(Json report);
 // The same of a file that has a version of its own.
 std::string indented_text(const Json& report);

@@ -1,6 +1,6 @@
-// bare_protobuf FILE: what protobuf alone takes to parse the bytes of an epweave graph and to serialise the message,
-// in milliseconds, on one line: the floor beside which scripts/dev/bench.py puts reading and writing. Of five times
-// each the least.
+// bare_protobuf FILE: what protobuf alone takes to parse the bytes of an epweave graph and to
+// serialise the message, in milliseconds, on one line: the floor beside which scripts/dev/bench.py
+// puts reading and writing. Of five times each the least.
 #include <fmt/format.h>
 #include <google/protobuf/arena.h>
 

@@ -3,13 +3,14 @@
 //   check_random_graphs --count N [--first SEED] [--run] [--coverage] [--require-coverage]
 //   check_random_graphs --print SEED                       the step as text, for `epweave`
 //
-// For each seed a step is made and must satisfy all invariants. It is chunked into each of several numbers of
-// parts and, where it exchanges tokens, scheduled. A rewrite may be refused; else it must satisfy all
-// invariants, be proved to compute the same (compare/rewrite/verify_rewrite.h), and come out the same twice. With
-// --run, step and rewrite are executed on virtual ranks and compared bit by bit, sums of parts within what their
-// summands allow. --coverage lists how often each operation, placement, refusal and phase was reached, and what was not
-// and why; with --require-coverage it is a failure (random_coverage.h).
-// Exit code 1 if anything fails, naming the seed.
+// For each seed a step is made and must satisfy all invariants. It is chunked into each of several
+// numbers of parts and, where it exchanges tokens, scheduled. A rewrite may be refused; else it
+// must satisfy all invariants, be proved to compute the same (compare/rewrite/verify_rewrite.h),
+// and come out the same twice. With --run, step and rewrite are executed on virtual ranks and
+// compared bit by bit, sums of parts within what their summands allow. --coverage lists how often
+// each operation, placement, refusal and phase was reached, and what was not and why; with
+// --require-coverage it is a failure (random_coverage.h). Exit code 1 if anything fails, naming the
+// seed.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -51,7 +52,8 @@ struct Totals {
               failures = 0;
 };
 
-// The same step with the loss's own gradient as the seed of backward: it begins with the first backward call of the loss.
+// The same step with the loss's own gradient as the seed of backward: it begins with the first
+// backward call of the loss.
 Graph with_seed(const Graph& graph) {
   std::istringstream given(print_text(graph));
   std::string text, line;

@@ -1,7 +1,9 @@
-// The rules by which `verify A B` accepts, by execution: for each side condition (compare/rewrite/conditions.h) a wrong
-// rewrite that is refused, that is accepted once the condition is dropped, and that computes something else; and right
-// rewrites beside it, which are accepted and compute the same. Prints a line for each; ctest compares them with
-// testdata/rules.txt. Exit code 1 where a condition lets no wrong rewrite pass, or a right one is refused or is wrong.
+// The rules by which `verify A B` accepts, by execution: for each side condition
+// (compare/rewrite/conditions.h) a wrong rewrite that is refused, that is accepted once the
+// condition is dropped, and that computes something else; and right rewrites beside it, which are
+// accepted and compute the same. Prints a line for each; ctest compares them with
+// testdata/rules.txt. Exit code 1 where a condition lets no wrong rewrite pass, or a right one is
+// refused or is wrong.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +45,8 @@ const CallSteps kSteps{
 constexpr const char* kAdd = "aten.add.Tensor({0}, {1})";
 constexpr const char* kCat = "aten.cat.default([{0}, {1}], 0)";
 
-// ------------------------------------------------------------------------------------------------- the cases
+// -------------------------------------------------------------------------------------------------
+// the cases
 
 const Line kRows{"m", "aten.mm.default", "%x{0}, %w", "f32[{1}, 8]"};
 const Line kSum{"s", "aten.sum.dim_IntList", "%m{0}, [0]", "f32[8]"};
@@ -227,7 +230,8 @@ std::vector<Case> list_cases() {
   };
 }
 
-// ------------------------------------------------------------------------------------------------- the check
+// -------------------------------------------------------------------------------------------------
+// the check
 
 class RuleCheck {
  public:

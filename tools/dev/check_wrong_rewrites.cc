@@ -1,11 +1,12 @@
-// Wrong rewrites (testing/wrong_rewrites.h) before `verify A B`: whatever it accepts is executed beside the original.
+// Wrong rewrites (testing/wrong_rewrites.h) before `verify A B`: whatever it accepts is executed
+// beside the original.
 //
 //   check_wrong_rewrites --count N [--first SEED] [--mutants M]      of random steps and what the passes make of them
 //   check_wrong_rewrites --graph FILE --pipeline P [--mutants M]     of a real graph and one rewrite
 //
-// Prints how many mutants were refused, and by which violation; how many accepted ones are harmless; and each finding: an
-// accepted mutant whose outputs are not the original's. Findings are made small and saved as text with --save.
-// Exit code 1 if there is one.
+// Prints how many mutants were refused, and by which violation; how many accepted ones are
+// harmless; and each finding: an accepted mutant whose outputs are not the original's. Findings are
+// made small and saved as text with --save. Exit code 1 if there is one.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

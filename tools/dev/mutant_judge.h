@@ -1,4 +1,5 @@
-// What becomes of a mutant (testing/wrong_rewrites.h): who refuses it, or else what it computes when it is executed.
+// What becomes of a mutant (testing/wrong_rewrites.h): who refuses it, or else what it computes
+// when it is executed.
 #pragma once
 
 #include <cstdint>

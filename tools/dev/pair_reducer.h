@@ -1,7 +1,8 @@
-// Makes a pair of graphs small while a property of it holds: a wrong rewrite that a verifier accepted is to be read.
+// Makes a pair of graphs small while a property of it holds: a wrong rewrite that a verifier
+// accepted is to be read.
 //
-// Left out, in this order, as long as something can be: returned values; calls that nobody takes; calls of which the
-// rewrite has the whole value, which become inputs.
+// Left out, in this order, as long as something can be: returned values; calls that nobody takes;
+// calls of which the rewrite has the whole value, which become inputs.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-// What random steps must reach: an operation for each way to divide one (family, linearity, writes in place), every placement and way to take an
-// argument, every refusal of chunk and overlap-ep, every kind of phase; or why a step cannot reach it.
+// What random steps must reach: an operation for each way to divide one (family, linearity, writes
+// in place), every placement and way to take an argument, every refusal of chunk and overlap-ep,
+// every kind of phase; or why a step cannot reach it.
 //
 //   check_random_graphs --count 2000 --coverage            counts, and what was not reached
 //   check_random_graphs --count 2000 --require-coverage    fails if something listed was not reached

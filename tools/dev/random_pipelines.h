@@ -17,7 +17,8 @@ struct RandomPipeline {
 // Chunked in several ways and, where the step exchanges tokens, scheduled.
 std::vector<RandomPipeline> list_pipelines(const RandomStep& step);
 
-// A policy of memory, and what inserts what it says; another for each seed. For some of them in front of chunk, for some behind.
+// A policy of memory, and what inserts what it says; another for each seed. For some of them in
+// front of chunk, for some behind.
 std::string pick_memory_pipeline(const RandomStep& step, std::uint64_t seed);
 
 // One that is to be refused, another for each seed.

@@ -10,7 +10,8 @@
 namespace epweave::cli {
 namespace {
 
-// The last record that is about a part, a cut or a join; a later pass only moves such a node. None of what is computed again.
+// The last record that is about a part, a cut or a join; a later pass only moves such a node. None
+// of what is computed again.
 const Provenance* find_record(const Node& node) {
   const Provenance* found = nullptr;
   for (const Provenance& record : node.provenance) {

@@ -1,5 +1,5 @@
-// What became of a value that a chunk divided, read off the rewritten graph: its parts, what rejoined them, and
-// how the whole relates to that of the graph before.
+// What became of a value that a chunk divided, read off the rewritten graph: its parts, what
+// rejoined them, and how the whole relates to that of the graph before.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,7 @@
-// A simulated step as a trace for ui.perfetto.dev (Trace Event Format, JSON), in microseconds of the simulation:
-// a track for the compute stream and one for each process group, live bytes of the device as a counter, and the
-// critical path as arrows from each slice to the one that could start because it ended.
+// A simulated step as a trace for ui.perfetto.dev (Trace Event Format, JSON), in microseconds of
+// the simulation: a track for the compute stream and one for each process group, live bytes of the
+// device as a counter, and the critical path as arrows from each slice to the one that could start
+// because it ended.
 #pragma once
 
 #include <string>

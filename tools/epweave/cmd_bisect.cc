@@ -74,8 +74,8 @@ class Bisect {
     return is_found() ? kFine : kDifferent;
   }
 
-  // graphs_[k] is what the first k passes make. A pass that throws ends the pipeline: it is the answer if the command
-  // exits 0 on all before it.
+  // graphs_[k] is what the first k passes make. A pass that throws ends the pipeline: it is the
+  // answer if the command exits 0 on all before it.
   void run_passes() {
     const RunnerOptions runner{
         .tool = tool_name(),
@@ -119,8 +119,8 @@ class Bisect {
     return k;
   }
 
-  // Keeps: exit 0 at good_, neither 0 nor 125 at bad_. Asks the graph nearest to the middle of which the command can
-  // tell, the earlier one of two.
+  // Keeps: exit 0 at good_, neither 0 nor 125 at bad_. Asks the graph nearest to the middle of
+  // which the command can tell, the earlier one of two.
   void halve(std::size_t last) {
     bad_ = last;
     for (;;) {

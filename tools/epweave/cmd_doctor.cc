@@ -1,4 +1,5 @@
-// doctor: what a graph has, what it lacks for which pass, what that costs, and the line that adds it.
+// doctor: what a graph has, what it lacks for which pass, what that costs, and the line that adds
+// it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

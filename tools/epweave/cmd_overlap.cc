@@ -140,7 +140,8 @@ Json overlap_report(const Graph& graph, const Overlaps& overlaps) {
 
 // --------------------------------------------------------------------------- text
 
-// The exchanges of a region: a line each, and below those that are exposed the reason. `names` are of its nodes.
+// The exchanges of a region: a line each, and below those that are exposed the reason. `names` are
+// of its nodes.
 enum class Names : std::uint8_t { kShown, kLeftOut };
 std::string exchanges_text(const Graph& graph, const OverlappedRegion& region, Names names) {
   std::string text =
@@ -226,7 +227,8 @@ std::string overlap_report_for(const std::string& path, const Graph& graph, cons
 
 namespace {
 
-// With --max-exposed, more exposed exchanges are a failure; those of modules that are not divided are exposed, too.
+// With --max-exposed, more exposed exchanges are a failure; those of modules that are not divided
+// are exposed, too.
 int exit_code_of(const OverlapOptions& options, const InputOptions& input, const Graph& graph,
                  const Overlaps& overlaps, Console& console) {
   const std::size_t exposed = count(overlaps.regions).exposed + count_undivided(graph);

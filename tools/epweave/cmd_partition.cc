@@ -18,7 +18,8 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-// What --budget says: a share of the bytes that no recomputation holds, bytes, or seconds of recomputation.
+// What --budget says: a share of the bytes that no recomputation holds, bytes, or seconds of
+// recomputation.
 struct Budget {
   enum class Kind : std::uint8_t { kNone, kShare, kBytes, kSeconds } kind = Kind::kNone;
   double value = 0;
@@ -127,8 +128,8 @@ class Partition {
     BudgetCut chosen;
     chosen.cut = options_.policy == "tags" ? cut_by_tags(graph_, joint_) : cut_as_torch(graph_, joint_);
     chosen.totals = add_up(graph_, chosen.cut, costs_);
-    // What these bytes need at least, if whole parameters are not among them. None is known for a choice that exact cuts
-    // cannot make, as to compute an exchange again.
+    // What these bytes need at least, if whole parameters are not among them. None is known for a
+    // choice that exact cuts cannot make, as to compute an exchange again.
     const std::int64_t activations = chosen.totals.bytes - chosen.totals.gathered;
     if (cuts_.smallest().totals.bytes > activations) return chosen;
     cuts_.cut_within(activations);

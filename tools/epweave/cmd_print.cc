@@ -62,7 +62,8 @@ ShownNodes list_shown(const Graph& graph, const Filter& filter) {
   return shown;
 }
 
-// One document, kept greppable: a line for each node. Nested graphs without a node to show are left out.
+// One document, kept greppable: a line for each node. Nested graphs without a node to show are left
+// out.
 class JsonText {
  public:
   JsonText(const std::string& file, const Graph& graph) : file_(file), graph_(graph), parts_(graph) {}

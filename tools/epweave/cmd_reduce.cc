@@ -93,7 +93,8 @@ class Reduce {
 
   bool holds(const Graph& graph) { return find_first({&graph, 1}).has_value(); }
 
-  // Runs in vain ahead of one that holds are not counted, so that the number does not depend on how many run at once.
+  // Runs in vain ahead of one that holds are not counted, so that the number does not depend on how
+  // many run at once.
   std::optional<std::size_t> find_first(std::span<const Graph> graphs) {
     for (std::size_t i = 0; i < graphs.size(); ++i) command_.put(i, marked(graphs[i], sha256_));
     console_.progress(fmt::format("{} -> {} nodes, run {}", nodes_before_, nodes_, runs_ + 1));

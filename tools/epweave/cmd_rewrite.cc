@@ -119,8 +119,8 @@ class Rewrite {
     if (report_file) report_file->commit();
   }
 
-  // A declined graph is the user's own and the message says what to do, so it is kept only on request; a bug
-  // of ours leaves a reproducer always.
+  // A declined graph is the user's own and the message says what to do, so it is kept only on
+  // request; a bug of ours leaves a reproducer always.
   Graph run_passes(const Graph& input, const std::string& sha256) {
     const RunnerOptions runner{.tool = tool_name(),
                                .input_sha256 = sha256,

@@ -235,8 +235,8 @@ std::vector<Row> rows_of(const Graph& graph, const Figures& figures) {
   return rows;
 }
 
-// A column for each graph, a row for each figure that one of them has, in the order in which they come up. "-": it has
-// none.
+// A column for each graph, a row for each figure that one of them has, in the order in which they
+// come up. "-": it has none.
 std::string columns_text(const std::vector<std::string>& files,
                          const std::vector<std::vector<Row>>& columns) {
   std::vector<std::string> labels;

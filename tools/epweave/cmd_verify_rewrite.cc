@@ -15,8 +15,9 @@
 namespace epweave::cli {
 namespace {
 
-// What B breaks on its own, but for what A breaks at the same node or at one that the node comes from. Nothing where no
-// pass made B: then that is the answer, and what another tool leaves in its graphs would bury it.
+// What B breaks on its own, but for what A breaks at the same node or at one that the node comes
+// from. Nothing where no pass made B: then that is the answer, and what another tool leaves in its
+// graphs would bury it.
 void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& out) {
   if (b.origins.empty() && std::ranges::find(out, "rewrite-derived", &Violation::invariant) != out.end())
     return;

@@ -1,5 +1,5 @@
-// The commands: what the command line says, and one function for each. They throw the errors of base/error.h,
-// which main turns into messages and exit codes.
+// The commands: what the command line says, and one function for each. They throw the errors of
+// base/error.h, which main turns into messages and exit codes.
 #pragma once
 
 #include <optional>
@@ -51,7 +51,8 @@ struct PartitionOptions {
   std::string policy = "exact";   // min-cut, tags, exact
   std::string
       budget;  // exact: "0.5" of the bytes without recomputation, "26000MiB", "23.5ms"; empty: no product
-               // or attention again, and a second is worth the bytes that the host's link moves in it
+               // or attention again, and a second is worth the bytes that the host's link moves in
+               // it
   std::string reshard = "always";
   std::string report;  // file for the JSON report; empty: none
 };

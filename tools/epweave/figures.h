@@ -9,8 +9,8 @@
 
 namespace epweave::cli {
 
-// Three digits, with the prefix of the unit: "12.5 MB", "805 Mflop". The prefix is that of `largest`, where
-// figures stand in one row.
+// Three digits, with the prefix of the unit: "12.5 MB", "805 Mflop". The prefix is that of
+// `largest`, where figures stand in one row.
 std::string metric(std::int64_t value, std::string_view unit, std::optional<std::int64_t> largest = {});
 
 // Symbols whose number cost/extents.h assumes: one line, none for none.

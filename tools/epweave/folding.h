@@ -1,4 +1,5 @@
-// Rows that say the same of numbered modules, in one: "layers.{3..60}.moe" for layers.3.moe to layers.60.moe.
+// Rows that say the same of numbered modules, in one: "layers.{3..60}.moe" for layers.3.moe to
+// layers.60.moe.
 #pragma once
 
 #include <string>

@@ -1,8 +1,10 @@
-// A command that the user gives behind --, run on graphs: `reduce` and `bisect` ask it about one graph after another.
+// A command that the user gives behind --, run on graphs: `reduce` and `bisect` ask it about one
+// graph after another.
 //
-// Each lane has a folder of its own with the graph's file, so that commands that run at once, and what they write
-// beside the file, do not meet. All folders go away at the end. A command runs in a process group of its own: an
-// interrupt ends our search, which ends the command and never the file it works on.
+// Each lane has a folder of its own with the graph's file, so that commands that run at once, and
+// what they write beside the file, do not meet. All folders go away at the end. A command runs in a
+// process group of its own: an interrupt ends our search, which ends the command and never the file
+// it works on.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +19,8 @@
 
 namespace epweave::cli {
 
-// How a run of the command ended that did not exit: killed by a signal, or stopped after the time it may take.
+// How a run of the command ended that did not exit: killed by a signal, or stopped after the time
+// it may take.
 inline constexpr int kNoExit = -1;
 
 struct GraphCommandOptions {
@@ -37,10 +40,11 @@ class GraphCommand {
   GraphCommand& operator=(const GraphCommand&) = delete;
 
   void put(std::size_t lane, const Graph& graph) const;
-  // The exit status on lane 0's graph, or kNoExit. Throws UsageError where the command cannot be run.
+  // The exit status on lane 0's graph, or kNoExit. Throws UsageError where the command cannot be
+  // run.
   int run() const;
-  // The first of lanes 0 to `lanes` - 1 whose graph the command exits 0 on. All run at once, and those that cannot be
-  // the first any more are ended.
+  // The first of lanes 0 to `lanes` - 1 whose graph the command exits 0 on. All run at once, and
+  // those that cannot be the first any more are ended.
   std::optional<std::size_t> find_first(std::size_t lanes) const;
 
  private:

@@ -1,5 +1,5 @@
-// Runs the command that the command line asks for, and turns errors into messages and exit codes. Nothing
-// else catches them.
+// Runs the command that the command line asks for, and turns errors into messages and exit codes.
+// Nothing else catches them.
 #include <exception>
 
 #include "command_line.h"

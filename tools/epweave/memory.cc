@@ -20,8 +20,8 @@ void prepare_memory() {
   mallopt(M_MMAP_THRESHOLD, kReserved);
   mallopt(M_TRIM_THRESHOLD, kReserved);
   mallopt(M_TOP_PAD, kReserved);
-  // Freed small pieces are merged with their neighbours at once. Else malloc merges all there are, in the middle
-  // of whatever asks for a large piece next.
+  // Freed small pieces are merged with their neighbours at once. Else malloc merges all there are,
+  // in the middle of whatever asks for a large piece next.
   mallopt(M_MXFAST, 0);
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<std::uintptr_t>(sbrk(0)) + page - 1) / page * page;

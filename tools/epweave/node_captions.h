@@ -12,7 +12,8 @@ class NodeCaptions {
  public:
   explicit NodeCaptions(const Graph& graph);
 
-  // "dispatch, part 0"; "all_gather_into_tensor of layers.3.attention.wq.weight"; "parameter layers.0.w"; "mm".
+  // "dispatch, part 0"; "all_gather_into_tensor of layers.3.attention.wq.weight"; "parameter
+  // layers.0.w"; "mm".
   std::string what(NodeId id) const;
   // "layers.3.moe", "layers.3.moe backward"; "" outside all modules.
   std::string where(NodeId id) const;
@@ -23,7 +24,8 @@ class NodeCaptions {
 
  private:
   const InputRole* role_of(NodeId id) const;
-  // The parameter or buffer that a value is computed from by ops of one operand; null: none in reach.
+  // The parameter or buffer that a value is computed from by ops of one operand; null: none in
+  // reach.
   const InputRole* source_input(NodeId id) const;
 
   const Graph& graph_;

@@ -9,8 +9,9 @@
 
 namespace epweave::cli {
 
-// {dtype, shape, stride, device} of a tensor, {symbolic, py_type} of a symbolic scalar, a list for tuples and
-// lists, {value} of anything else, null for none. Extents are numbers, symbolic ones text.
+// {dtype, shape, stride, device} of a tensor, {symbolic, py_type} of a symbolic scalar, a list for
+// tuples and lists, {value} of anything else, null for none. Extents are numbers, symbolic ones
+// text.
 Json type_report(const Context& context, TypeId type);
 
 // {name, op, target, inputs, module, direction, chunk, origin, type}

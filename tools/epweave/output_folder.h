@@ -1,5 +1,5 @@
-// Files of a folder that appear together: they are written to a folder beside it, which takes its place, or moves its
-// files there where the folder exists.
+// Files of a folder that appear together: they are written to a folder beside it, which takes its
+// place, or moves its files there where the folder exists.
 #pragma once
 
 #include <string>

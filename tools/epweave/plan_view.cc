@@ -72,8 +72,8 @@ ChunkReport report_of(const Graph& graph, const Options& options, const Graph* l
   return report_chunks(graph, plan, lowered != nullptr ? *lowered : lower_chunks(graph, plan));
 }
 
-// The call of chunk that divides what choose-chunks has divided: nothing where it left the graph whole. Its result
-// says which modules, and into how many parts.
+// The call of chunk that divides what choose-chunks has divided: nothing where it left the graph
+// whole. Its result says which modules, and into how many parts.
 std::optional<PassCall> chosen_chunk(const PassCall& choice, const Graph& before, const Graph& result) {
   std::set<std::string> known, roots;
   for (const RegionStats& region : count_graph(before).regions) known.emplace(before.text(region.root));

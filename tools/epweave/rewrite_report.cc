@@ -240,7 +240,8 @@ Json streams_page(const StepClock& clock, double from, double to, int steps, con
   return list;
 }
 
-// The stretch of a region's exchanges, one of each kind of region, with a tenth of it on both sides.
+// The stretch of a region's exchanges, one of each kind of region, with a tenth of it on both
+// sides.
 Json windows_page(const RegionTable& table, const StepClock& a, const StepClock& b) {
   const NodeCaptions captions_a(a.graph()), captions_b(b.graph());
   Json windows = Json::array();
@@ -311,7 +312,8 @@ Json exposed_rows(const StepClock& clock) {
   return list;
 }
 
-// --------------------------------------------------------------------------- stats, plan, difference
+// --------------------------------------------------------------------------- stats, plan,
+// difference
 
 Json stats_rows(const RewriteSides& sides) {
   const GraphStats stats[] = {count_graph(sides.a), count_graph(sides.b)};

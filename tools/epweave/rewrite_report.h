@@ -15,7 +15,8 @@ struct RewriteSides {
   std::string name_a, name_b;  // files, - for standard input
 };
 
-// All that the page says; times in milliseconds. docs/command_line.md has the keys. The graphs share a context.
+// All that the page says; times in milliseconds. docs/command_line.md has the keys. The graphs
+// share a context.
 Json rewrite_page(const RewriteSides& sides, const Cluster& cluster);
 
 // A page of HTML that needs nothing else, and Markdown, of what rewrite_page() gives.

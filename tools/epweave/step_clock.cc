@@ -34,7 +34,8 @@ void add_bar(std::vector<Bar>& bars, const Bar& bar, double step) {
   last.longest = bar.longest;
 }
 
-// The stretches of a group's collectives in which no kernel runs. Both lists are in the order of time.
+// The stretches of a group's collectives in which no kernel runs. Both lists are in the order of
+// time.
 std::vector<Bar> find_exposed(const std::vector<Bar>& collectives, const std::vector<Bar>& kernels,
                               double step) {
   std::vector<Bar> exposed;

@@ -1,4 +1,5 @@
-// A step on the simulator's clock, and what of it a page can show: a bounded number of bars for any graph.
+// A step on the simulator's clock, and what of it a page can show: a bounded number of bars for any
+// graph.
 #pragma once
 
 #include <string>
@@ -54,8 +55,8 @@ struct Stream {
   std::vector<Bar> exposed;  // of a group: stretches in which it communicates and nothing computes
 };
 
-// The streams between two times. Bars shorter than a `steps`-th of the stretch are drawn together with what is next to
-// them, so that a list of bars is not much longer than `steps`.
+// The streams between two times. Bars shorter than a `steps`-th of the stretch are drawn together
+// with what is next to them, so that a list of bars is not much longer than `steps`.
 std::vector<Stream> draw_streams(const StepClock& clock, double from, double to, int steps);
 
 }  // namespace epweave::cli

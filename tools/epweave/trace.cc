@@ -110,7 +110,8 @@ class Tracer {
     }
   }
 
-  // A group carries its collectives one by one: each is done when it or one behind it was waited for.
+  // A group carries its collectives one by one: each is done when it or one behind it was waited
+  // for.
   static void serialize(std::vector<Carried>& group) {
     for (std::size_t i = group.size(); i-- > 1;)
       group[i - 1].span.end = std::min(group[i - 1].span.end, group[i].span.end);

@@ -89,7 +89,8 @@ void Watch::show(const PassReport& pass, bool changed) {
   for (const std::string& note : pass.notes) {
     if (has_plan && (note.starts_with("region ") || note.starts_with("proved"))) continue;
     const std::string line = fmt::format("{}: {}", name, note);
-    // What the result rests on, and what it is predicted to gain, is said always; the rest of the plan on request.
+    // What the result rests on, and what it is predicted to gain, is said always; the rest of the
+    // plan on request.
     if (note.starts_with("assumption") || note.starts_with("unused") || is_choice_note(note))
       console_.info(line);
     else

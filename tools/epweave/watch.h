@@ -1,5 +1,5 @@
-// Watches the passes of a rewrite: what --print-after, --print-changed, --dump-dir, --time-passes and -v
-// show, and what the report says about each pass.
+// Watches the passes of a rewrite: what --print-after, --print-changed, --dump-dir, --time-passes
+// and -v show, and what the report says about each pass.
 #pragma once
 
 #include "commands.h"

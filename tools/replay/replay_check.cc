@@ -141,7 +141,8 @@ int check_here(const CheckCommandOptions& options, const Prepared& prepared, Con
   return exit_code_of(checked.conclusion);
 }
 
-// One rank in this process; rank 0 prints what all found. Every process ends with the same exit code.
+// One rank in this process; rank 0 prints what all found. Every process ends with the same exit
+// code.
 int check_process(const CheckCommandOptions& options, const Prepared& prepared,
                   const replay::nccl::Place& place, Console& console) {
   const auto& [graphs, devices, setup] = prepared;

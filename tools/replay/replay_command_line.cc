@@ -288,7 +288,8 @@ CommandFiles files_of(const Choices& choices) {
   return files;
 }
 
-// Standard input and pipes can be read once: a second run would find nothing in them, or wait for ever.
+// Standard input and pipes can be read once: a second run would find nothing in them, or wait for
+// ever.
 bool can_be_read_again(const std::string& path) {
   std::error_code problem;
   const std::filesystem::file_status status = std::filesystem::status(path, problem);

@@ -1,5 +1,5 @@
-// epweave-replay: runs the command that the command line asks for, and turns errors into messages and exit
-// codes. Nothing else catches them.
+// epweave-replay: runs the command that the command line asks for, and turns errors into messages
+// and exit codes. Nothing else catches them.
 #include <exception>
 
 #include "common/failure.h"

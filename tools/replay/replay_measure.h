@@ -1,8 +1,9 @@
 // Measured times: a timeline for ui.perfetto.dev and chrome://tracing, and a cost file.
 //
-// Spans are what the device's events say (on a GPU: CUDA events; on the emulated device: the host's clock where its
-// streams pass the events; on the CPU: the host's clock around each kernel), of one rank, from that rank's own start.
-// In the timeline all ranks are on rank 0's clock, each to within what it says. Host work, waiting, and views have no spans.
+// Spans are what the device's events say (on a GPU: CUDA events; on the emulated device: the host's
+// clock where its streams pass the events; on the CPU: the host's clock around each kernel), of one
+// rank, from that rank's own start. In the timeline all ranks are on rank 0's clock, each to within
+// what it says. Host work, waiting, and views have no spans.
 #pragma once
 
 #include "common/report.h"
@@ -28,8 +29,9 @@ struct Measurement {
 };
 // The last run: a process per rank, a track per stream. One event per line.
 std::string timeline_text(const Measurement& measurement);
-// Microseconds per op and operands, and per collective, group size and bytes: samples of all ranks and runs, least,
-// most, mean, and percentiles (the smallest sample that at least p % are not above).
+// Microseconds per op and operands, and per collective, group size and bytes: samples of all ranks
+// and runs, least, most, mean, and percentiles (the smallest sample that at least p % are not
+// above).
 Json cost_report(const Measurement& measurement);
 
 }  // namespace epweave::cli

@@ -1,5 +1,6 @@
-// How far a long replay is, on standard error: on a terminal one line that is replaced; elsewhere, and with -v, plain lines,
-// few: none before ten seconds, then one each time that half as long again has gone by. With -q nothing.
+// How far a long replay is, on standard error: on a terminal one line that is replaced; elsewhere,
+// and with -v, plain lines, few: none before ten seconds, then one each time that half as long
+// again has gone by. With -q nothing.
 //
 //   B, run 2: 40 % of 8324 steps, 12 s
 #pragma once
@@ -15,7 +16,8 @@ namespace epweave::cli {
 
 class ReplayProgress {
  public:
-  // `runs`: how many are expected; one bar is for all of them. A run has a name where there are several.
+  // `runs`: how many are expected; one bar is for all of them. A run has a name where there are
+  // several.
   explicit ReplayProgress(Console& console, std::size_t runs = 1) : console_(console), runs_(runs) {}
   // Must not outlive this.
   replay::Progress function();

@@ -121,7 +121,8 @@ struct Prepared {
   const std::vector<replay::RankInputs>& inputs;
 };
 
-// The products of a rank that the library computed: each shape and algorithm once, with the number of launches.
+// The products of a rank that the library computed: each shape and algorithm once, with the number
+// of launches.
 Json list_products(const replay::RankResult& result) {
   std::map<std::pair<std::string, std::string>, std::uint64_t> counts;
   for (const replay::LibraryProduct& product : result.products) ++counts[{product.shape, product.algorithm}];

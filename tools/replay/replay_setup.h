@@ -16,8 +16,8 @@ replay::RunOptions make_options(const ReplayOptions& options);
 // Throws UsageError where the options contradict each other.
 replay::device::MathMode read_math(const ReplayOptions& options);
 
-// Where graphs run; null: the CPU. `name`: --device or one of its kind. Throws PassError if the device is not there,
-// UsageError where it has no such math.
+// Where graphs run; null: the CPU. `name`: --device or one of its kind. Throws PassError if the
+// device is not there, UsageError where it has no such math.
 std::unique_ptr<replay::Device> open_device(const std::string& name, const ReplayOptions& options);
 
 // What inputs are made of, with the files that it refers to.

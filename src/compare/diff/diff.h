@@ -5,9 +5,9 @@
 //      %b = mul(%a, 2)              %a = add(%m, 1)                                      rejoined
 //                                   %b = mul(%a, 3)                                      arguments changed
 //
-// The nodes are paired first (compare/pairing.h); arguments are the same if they name the same nodes under
-// the pairing. Moved is minimal: a node that is not in the longest common subsequence of the two orders,
-// among nodes that are whole, and among those of each part.
+// The nodes are paired first (compare/pairing.h); arguments are the same if they name the same
+// nodes under the pairing. Moved is minimal: a node that is not in the longest common subsequence
+// of the two orders, among nodes that are whole, and among those of each part.
 #pragma once
 
 #include <string>

@@ -106,7 +106,8 @@ class Places {
   int count_ = 0;
 };
 
-// [bits of the changes, place in A or -1, [places in B], place of the node it is about or -1, [details]]
+// [bits of the changes, place in A or -1, [places in B], place of the node it is about or -1,
+// [details]]
 std::string diff_row(const NodeDiff& diff, const Places& a, const Places& b) {
   std::string images, details;
   for (NodeId id : diff.b) images += fmt::format("{}{}", images.empty() ? "" : ",", b[id]);

@@ -34,9 +34,9 @@ std::string module_of(const DiffSides& sides, const BodyDiff& body, const NodeDi
 
 enum class Listing { kReadable, kEverything };
 
-// One entry per node that differs, in the order of B, under a line for its module. A readable listing counts
-// differences that say nothing new about a node (metadata, provenance, symbols that became numbers) behind
-// it.
+// One entry per node that differs, in the order of B, under a line for its module. A readable
+// listing counts differences that say nothing new about a node (metadata, provenance, symbols that
+// became numbers) behind it.
 std::string print_diff(const DiffSides& sides, const GraphDiff& diff, Listing listing);
 
 // How many nodes differ and how; before and after by op and by module.

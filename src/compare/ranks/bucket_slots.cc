@@ -39,7 +39,8 @@ class SlotCheck {
     check_sent(own.as_node(), out.as_node(), *place);
   }
 
-  // What is sent is a piece of the buffer, as many elements behind its begin as the members before send.
+  // What is sent is a piece of the buffer, as many elements behind its begin as the members before
+  // send.
   void check_sent(NodeId own, NodeId buffer, std::int64_t place) {
     const Node& node = body_.nodes[own];
     const TensorType *sent = tensor_of(context_, node.type),

@@ -51,7 +51,8 @@ GroupTexts describe_groups(const Graph& graph, std::uint32_t world_size) {
   return whole;
 }
 
-// Everything that decides what the graph computes, as text, with nodes by position and groups by what they are.
+// Everything that decides what the graph computes, as text, with nodes by position and groups by
+// what they are.
 class ContentWriter {
  public:
   ContentWriter(const Graph& graph, const GroupTexts& groups)
@@ -129,8 +130,8 @@ class ContentWriter {
     write_meta(node.extra->meta);
   }
 
-  // Other metadata, but for accounts of where a call came from and for objects that are only described, whose
-  // texts hold addresses.
+  // Other metadata, but for accounts of where a call came from and for objects that are only
+  // described, whose texts hold addresses.
   void write_meta(ArgRange meta) {
     for (std::uint32_t i = 0; i + 1 < meta.count; i += 2) {
       const Arg name = context_.args[meta][i], value = context_.args[meta][i + 1];
@@ -342,7 +343,8 @@ bool is_of_one_run(std::string_view key) {
 
 constexpr std::size_t kLongestText = 400;  // of a field; of more, the hash says whether it is the same
 
-// The graph's info: fields that every fingerprint has, and `info.KEY` for whatever else is recorded.
+// The graph's info: fields that every fingerprint has, and `info.KEY` for whatever else is
+// recorded.
 void add_info(const Graph& graph, HashBytes hash, Fingerprint& made) {
   static constexpr std::pair<std::string_view, std::string_view> kFields[] = {
       {"global_meshes", "meshes"},  {"model", "model"},

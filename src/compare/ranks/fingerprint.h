@@ -1,6 +1,7 @@
 // What a compiled graph must have in common with the run that loads it, field by field.
 //
-//   graph         hash of the calls: arguments, types, modules, tags, hints, other metadata, nested graphs, constants
+//   graph         hash of the calls: arguments, types, modules, tags, hints, other metadata, nested
+//                 graphs, constants
 //   inputs        hash of their types and roles               outputs    hash of their roles
 //   symbols       hash of their ranges, hints and facts
 //   passes        each pass with its options, in order        tool       the versions that ran them
@@ -11,8 +12,8 @@
 //   info.KEY      whatever else the trace recorded; of a long one its hash
 //   config.KEY    free-form values of the caller
 //
-// Of content: rank, names of groups and nodes, paths, dates, source lines and the tracer's accounts of where calls came from
-// are not in it, so that the same configuration
+// Of content: rank, names of groups and nodes, paths, dates, source lines and the tracer's accounts
+// of where calls came from are not in it, so that the same configuration
 // gives the same fingerprint on any machine and rank.
 #pragma once
 

@@ -17,12 +17,12 @@ namespace epweave {
 // "[0, 1]", "[0, 1, 2, ... 255]"
 std::string print_members(const std::vector<std::uint32_t>& members);
 
-// The programs of all ranks of a program that every rank runs, by moving its groups (translate_members).
-// Throws InputError where that cannot be done.
+// The programs of all ranks of a program that every rank runs, by moving its groups
+// (translate_members). Throws InputError where that cannot be done.
 std::vector<RankProgram> spread_over_ranks(const RankProgram& program);
 
-// Finds which groups of different ranks are one: the same members and the same name; ranks that name groups
-// apart pair the k-th with these members.
+// Finds which groups of different ranks are one: the same members and the same name; ranks that
+// name groups apart pair the k-th with these members.
 class GroupMatcher {
  public:
   explicit GroupMatcher(const std::vector<RankProgram>& programs);

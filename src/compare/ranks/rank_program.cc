@@ -99,7 +99,8 @@ class Reader {
     active_.pop_back();
   }
 
-  // ------------------------------------------------------------------------- nested graphs, unknown calls
+  // ------------------------------------------------------------------------- nested graphs,
+  // unknown calls
 
   void read_call(Frame& frame, NodeId id) {
     const Node& node = frame.body.nodes[id];
@@ -193,7 +194,8 @@ class Reader {
     made.kind = kind_of(graph_.text(node.target));
     made.group = find_group(frame, launch);
     for (std::size_t i = 0; i < node.op->params.size(); ++i) add_argument(frame.body, node, i, made);
-    // What is scattered is a product that no node has: its factors may be cut otherwise on each rank.
+    // What is scattered is a product that no node has: its factors may be cut otherwise on each
+    // rank.
     if (node.op->family == OpFamily::kMatmulScatter) add_tensors(frame.body, Arg::node(launch.node), made);
     if (made.kind == kAllToAll) share_rows(frame.body, node, made);
     const ProcessGroup& group = graph_.groups[made.group];
@@ -206,7 +208,8 @@ class Reader {
       calls_.faults.push_back({"ranks-call", made.node, std::move(problem)});
   }
 
-  // Equal shares, as numbers: rows that one rank lists may meet those that another leaves to their number.
+  // Equal shares, as numbers: rows that one rank lists may meet those that another leaves to their
+  // number.
   void share_rows(const Body& body, const Node& node, RankLaunch& made) {
     if (!made.sends.empty() && !made.receives.empty()) return;
     const auto members = static_cast<std::int64_t>(graph_.groups[made.group].ranks.size());
@@ -331,7 +334,8 @@ class Reader {
       if (!is_waited_[launch]) add_wait_event(frame, id, launch);
     frame.in_place.erase(found);
   }
-  // Behind views, elements of tuples and other waits: a launch, or a call of a nested graph with launches.
+  // Behind views, elements of tuples and other waits: a launch, or a call of a nested graph with
+  // launches.
   NodeId find_source(const Frame& frame, NodeId wait) const {
     NodeId at = wait;
     while (frame.count[at] == 0) {

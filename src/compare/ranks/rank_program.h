@@ -1,11 +1,12 @@
-// What a graph asks of the other ranks: its collectives and waits in execution order, without the rest.
+// What a graph asks of the other ranks: its collectives and waits in execution order, without the
+// rest.
 //
 //   %a = all_to_all_single(%x, [s0, s1], [r0, r1], "35")     launch on group 35, ranks 0 and 1
 //   %w = wait_tensor(%a)                                     wait for it
 //   %y = symm_mem.one_shot_all_reduce(%w, "sum", "35")       launch and wait in one
 //
-// A nested graph that a call runs once (invoke_subgraph, wrap) stands where it is called. Calls that may
-// communicate in ways that cannot be read off them are listed as unknown.
+// A nested graph that a call runs once (invoke_subgraph, wrap) stands where it is called. Calls
+// that may communicate in ways that cannot be read off them are listed as unknown.
 //
 // Strings and numbers are copied, so that the graphs of many ranks need not be in memory at once.
 #pragma once
@@ -76,9 +77,9 @@ struct RankProgram {
 // Reads the step. Throws InputError where a launch is on a group that the graph does not have.
 RankProgram list_rank_program(const Graph& graph);
 
-// The members that a group has on rank `rank`, for a group of regularly spaced ranks of a program that all
-// ranks run: {0, 2} of 4 ranks is {1, 3} on rank 1. None: the ranks are not regularly spaced, or the groups
-// do not cover the world.
+// The members that a group has on rank `rank`, for a group of regularly spaced ranks of a program
+// that all ranks run: {0, 2} of 4 ranks is {1, 3} on rank 1. None: the ranks are not regularly
+// spaced, or the groups do not cover the world.
 std::optional<std::vector<std::uint32_t>> translate_members(const std::vector<std::uint32_t>& members,
                                                             std::uint32_t rank, std::uint32_t world_size);
 

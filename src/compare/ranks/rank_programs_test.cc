@@ -1,4 +1,5 @@
-// Random programs of several ranks: generalize and specialize are inverse, and no rank's own number is called baked.
+// Random programs of several ranks: generalize and specialize are inverse, and no rank's own number
+// is called baked.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -369,7 +369,8 @@ class RanksVerifier {
     if (group.sequences[member].size() <= n) return false;
     const std::uint32_t p = program_of_.at(group.members[member]);
     const std::uint32_t position = group.sequences[member][n];
-    // Launches at or behind the event the rank is stuck in: not yet, unless it is stuck in this very one.
+    // Launches at or behind the event the rank is stuck in: not yet, unless it is stuck in this
+    // very one.
     const std::size_t at = run.position[p];
     if (at >= programs_[p].calls->events.size()) return true;
     const RankEvent& event = programs_[p].calls->events[at];
@@ -386,7 +387,8 @@ class RanksVerifier {
     }
   }
 
-  // From a stuck rank along what each waits for, until a rank comes again or never launches what is missing.
+  // From a stuck rank along what each waits for, until a rank comes again or never launches what is
+  // missing.
   std::vector<StuckRank> find_cycle(const Run& run, std::uint32_t p) const {
     std::vector<StuckRank> chain;
     while (true) {

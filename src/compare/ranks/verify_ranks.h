@@ -1,34 +1,38 @@
-// Do the ranks agree on their collectives, and can they all finish? Reads what each rank launches and waits
-// for (compare/ranks/rank_program.h), pairs the n-th launch on a group with the n-th on every other member, and
-// then runs the ranks against each other.
+// Do the ranks agree on their collectives, and can they all finish? Reads what each rank launches
+// and waits for (compare/ranks/rank_program.h), pairs the n-th launch on a group with the n-th on
+// every other member, and then runs the ranks against each other.
 //
-//   ranks-group         a member does not have the group, or states another size for it; ranks state worlds of
-//                       different sizes
-//   ranks-unknown       a call may communicate, but is of an unknown op, or of a nested graph that runs nobody
-//                       knows how often
-//   ranks-call          a call is wrong whatever the others do: an unknown reduction, a source that is no member,
-//                       split tables or a group size that do not fit the group (ops/collective_arguments.h)
-//   ranks-sequence      a member launches fewer or more collectives, or another kind, or with other dtypes
+//   ranks-group         a member does not have the group, or states another size for it; ranks
+//                       state worlds of different sizes
+//   ranks-unknown       a call may communicate, but is of an unknown op, or of a nested graph that
+//                       runs nobody knows how often
+//   ranks-call          a call is wrong whatever the others do: an unknown reduction, a source that
+//                       is no member, split tables or a group size that do not fit the group
+//                       (ops/collective_arguments.h)
+//   ranks-sequence      a member launches fewer or more collectives, or another kind, or with other
+//                       dtypes
 //   ranks-size          members give tensors of other sizes; of an all-to-all: rows of other sizes
-//   ranks-splits        an all-to-all: what one member sends another is not what that one expects; without a table these
-//                       are equal shares of its rows
+//   ranks-splits        an all-to-all: what one member sends another is not what that one expects;
+//                       without a table these are equal shares of its rows
 //   ranks-deadlock      ranks wait for each other, whatever the machine
-//   ranks-baked         a number that must follow the rank's coordinate along a mesh axis (analysis/rank_literals.h)
+//   ranks-baked         a number that must follow the rank's coordinate along a mesh axis
+//                       (analysis/rank_literals.h)
 //                       stands in a graph that all ranks run, or is not the rank's own (compare/ranks/rank_baked.h);
 //                       the slot of a bucketed gather is another rank's (compare/ranks/bucket_slots.h)
-//   ranks-interleaving  ranks launch collectives of different groups in different orders; they hang where
-//                       collectives that are not finished keep others from starting, as NCCL's may
+//   ranks-interleaving  ranks launch collectives of different groups in different orders; they hang
+//                       where collectives that are not finished keep others from starting, as
+//                       NCCL's may
 //
-// How a rank runs, as in PyTorch: a collective starts when the compute launched before it has finished (so
-// when all waits before it are over; the host's own waits for the device add nothing to that) and when the
-// launch before it on its group has finished; it finishes when it started on all members. The n-th launch on
-// a group is matched with the n-th. For ranks-interleaving, a launch also holds up all later launches of its
-// rank.
+// How a rank runs, as in PyTorch: a collective starts when the compute launched before it has
+// finished (so when all waits before it are over; the host's own waits for the device add nothing
+// to that) and when the launch before it on its group has finished; it finishes when it started on
+// all members. The n-th launch on a group is matched with the n-th. For ranks-interleaving, a
+// launch also holds up all later launches of its rank.
 //
-// A deadlock is shown as the cycle of ranks, each with the wait it is stuck in and the launch it misses.
-// A symbolic size is the number it was when the graph was traced, where that is recorded; the report counts these,
-// and those that were not compared for want of a number. Ranks that a group names and nobody gave are taken to
-// do what is asked of them.
+// A deadlock is shown as the cycle of ranks, each with the wait it is stuck in and the launch it
+// misses. A symbolic size is the number it was when the graph was traced, where that is recorded;
+// the report counts these, and those that were not compared for want of a number. Ranks that a
+// group names and nobody gave are taken to do what is asked of them.
 #pragma once
 
 #include <string>

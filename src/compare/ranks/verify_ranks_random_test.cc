@@ -1,6 +1,7 @@
-// Random programs of four ranks, most of them with a change on one rank, against what happens when they are run: a thread for
-// each rank, messages between them, waits that block. Whatever `verify --ranks` accepts runs to its end, and moves what every
-// rank expects; whatever it refuses is stuck, or some rank gets what it did not expect.
+// Random programs of four ranks, most of them with a change on one rank, against what happens when
+// they are run: a thread for each rank, messages between them, waits that block. Whatever `verify
+// --ranks` accepts runs to its end, and moves what every rank expects; whatever it refuses is
+// stuck, or some rank gets what it did not expect.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -48,7 +49,8 @@ struct Program {
 };
 using Programs = std::vector<Program>;
 
-// ---------------------------------------------------------------------------------------------- as text
+// ---------------------------------------------------------------------------------------------- as
+// text
 
 std::string print_call(const Call& call, int i) {
   const auto type = [&](int rows) { return fmt::format("{}[{}, {}]", call.dtype, rows, call.columns); };
@@ -91,7 +93,8 @@ std::string print_program(const Program& program, int rank) {
   return text + "  output([])\n";
 }
 
-// ---------------------------------------------------------------------------------------------- run
+// ----------------------------------------------------------------------------------------------
+// run
 
 enum class Launching { kGoesOn, kBlocks };
 
@@ -243,7 +246,8 @@ class Job {
   bool is_wrong_ = false;
 };
 
-// ---------------------------------------------------------------------------------------------- programs
+// ----------------------------------------------------------------------------------------------
+// programs
 
 class Maker {
  public:

@@ -1,4 +1,5 @@
-// Faults put into what one rank does, at random places of real graphs: each is found, and by the right name.
+// Faults put into what one rank does, at random places of real graphs: each is found, and by the
+// right name.
 #include "compare/ranks/verify_ranks.h"
 
 #include <fmt/format.h>
@@ -137,7 +138,8 @@ void swap_neighbours(Edit& edit) {
   edit.reorder(events);
 }
 
-// A launch and its wait go behind the first launch on another group that came after that wait, and its wait.
+// A launch and its wait go behind the first launch on another group that came after that wait, and
+// its wait.
 void delay_launch(Edit& edit) {
   const std::vector<RankEvent> events = edit.calls().events;
   const auto group = [&](const RankEvent& event) { return edit.calls().launches[event.launch].group; };
@@ -265,7 +267,8 @@ TEST_CASE("groups move with the rank") {
   REQUIRE(!translate_members({1, 2}, 1, 4));     // not where such groups begin
 }
 
-// ---------------------------------------------------------------------------------------------- small ranks
+// ----------------------------------------------------------------------------------------------
+// small ranks
 
 constexpr std::string_view kHead =
     "epweave text 1\ninfo rank = {}\ninfo world_size = 2\ngroup a ranks=[0, 1]\ngroup b ranks=[0, 1]\n"

@@ -1,6 +1,6 @@
-// Side conditions of the rules by which `verify A B` accepts (docs/rewrite_verification.md, "The calculus"), by name, so that
-// a test can drop one and see which wrong rewrite passes without it (tools/dev/check_rules.cc). No program that users run
-// drops any.
+// Side conditions of the rules by which `verify A B` accepts (docs/rewrite_verification.md, "The
+// calculus"), by name, so that a test can drop one and see which wrong rewrite passes without it
+// (tools/dev/check_rules.cc). No program that users run drops any.
 //
 //   if (!holds(Condition::kFirstIsShare, first_is_share)) return PartFact::kOwn;
 #pragma once

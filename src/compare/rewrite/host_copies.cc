@@ -128,7 +128,8 @@ class CopyRemover {
 
   const Arg* source_of(NodeId wait) { return find_arg(context_, body_.nodes[wait], 1, "keepalive"); }
 
-  // A wait frees the storage of its second argument: that of what was copied, which nothing behind it touches.
+  // A wait frees the storage of its second argument: that of what was copied, which nothing behind
+  // it touches.
   void check_source(NodeId wait, NodeId copied) {
     const Arg* freed = source_of(wait);
     if (freed == nullptr || !freed->is_node()) return;

@@ -1,4 +1,5 @@
-// Copies of values to the host and back, taken out of a graph before it is compared: what comes back is what went out.
+// Copies of values to the host and back, taken out of a graph before it is compared: what comes
+// back is what went out.
 //
 //   %o = ao.offload(%x)                   gone
 //   %h = ao.wait_tensor(%o, %x, ..)       gone; frees the storage of %x
@@ -23,7 +24,8 @@ namespace epweave {
 
 bool has_host_copies(const Graph& graph);
 
-// The graph without them. A copy of which the above does not hold is a violation `rewrite-host-copy`.
+// The graph without them. A copy of which the above does not hold is a violation
+// `rewrite-host-copy`.
 Graph remove_host_copies(const Graph& graph, std::vector<Violation>& violations);
 
 }  // namespace epweave

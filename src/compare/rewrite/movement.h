@@ -1,10 +1,11 @@
-// Values as sequences of elements of other values: what moving data, on a rank and between ranks, makes of them.
+// Values as sequences of elements of other values: what moving data, on a rank and between ranks,
+// makes of them.
 //
 //   %w = wait(all_gather(cast(%p), 2, "dp"))     p as bf16 of rank 0, then of rank 1: [(gathered p, 0) 0..n, (gathered p, 1) 0..n]
 //   %g = wait(reduce_scatter(%x, "sum", 2, "dp"))  [share of the ranks' sum of x: from place * n/2 on]
 //
-// A sequence lists elements row-major, whatever the strides. Two values whose sequences are equal have the same elements: the rules
-// know no packing by name, only what each step does with places.
+// A sequence lists elements row-major, whatever the strides. Two values whose sequences are equal
+// have the same elements: the rules know no packing by name, only what each step does with places.
 //
 // Terms are numbered; equal terms have the same number.
 #pragma once
@@ -21,21 +22,23 @@
 
 namespace epweave {
 
-// No device holds more elements than this; products with kMaxPieces stay far from the ends of 64 bits.
+// No device holds more elements than this; products with kMaxPieces stay far from the ends of 64
+// bits.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
-// What is in more pieces, is not followed: real buckets have some pieces for each tensor and rank, while a transposed
-// matrix has one for each element, and a piece takes 32 bytes.
+// What is in more pieces, is not followed: real buckets have some pieces for each tensor and rank,
+// while a transposed matrix has one for each element, and a piece takes 32 bytes.
 inline constexpr std::int64_t kMaxPieces = std::int64_t{1} << 20;
 
-// How many elements a tensor of these sizes has; none for a negative size, or more elements than are followed.
+// How many elements a tensor of these sizes has; none for a negative size, or more elements than
+// are followed.
 std::optional<std::int64_t> count_of(std::span<const std::int64_t> sizes);
 
 // Neighbouring elements of storage.
 struct Run {
   std::int64_t first = 0, count = 0;
 };
-// What a view shows of storage that has `extent` elements, in row-major order. None: it lies outside, or is in too many
-// runs.
+// What a view shows of storage that has `extent` elements, in row-major order. None: it lies
+// outside, or is in too many runs.
 std::optional<std::vector<Run>> runs_of(std::span<const std::int64_t> sizes,
                                         std::span<const std::int64_t> strides, std::int64_t offset,
                                         std::int64_t extent);
@@ -71,7 +74,8 @@ struct Piece {
 
 class Sequence {
  public:
-  // False once it was to have too many elements or pieces, or elements that are nowhere: it is equal to none.
+  // False once it was to have too many elements or pieces, or elements that are nowhere: it is
+  // equal to none.
   bool is_followed() const { return is_followed_; }
   std::int64_t size() const { return pieces_.empty() ? 0 : begins_.back() + pieces_.back().count; }
   std::span<const Piece> pieces() const { return pieces_; }

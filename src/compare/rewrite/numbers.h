@@ -1,6 +1,7 @@
-// Scalars of A beside those of B: symbols of A that are numbers in B's inputs count as those numbers, as do
-// symbols of B that are numbers in A's, or that B's table says to be a number; a symbol of A that only parts of
-// B bind is what the parts add up to; and parts are as large as the first split or join of so many parts says.
+// Scalars of A beside those of B: symbols of A that are numbers in B's inputs count as those
+// numbers, as do symbols of B that are numbers in A's, or that B's table says to be a number; a
+// symbol of A that only parts of B bind is what the parts add up to; and parts are as large as the
+// first split or join of so many parts says.
 #pragma once
 
 #include <map>
@@ -25,12 +26,12 @@ class Numbers {
  public:
   Numbers(const Graph& a, const Graph& b);
 
-  // Takes it that what counts the symbols of `whole` is divided as `whole` is here, into `parts` that add up
-  // to it. Symbols whose division into so many parts is known stay as they are.
+  // Takes it that what counts the symbols of `whole` is divided as `whole` is here, into `parts`
+  // that add up to it. Symbols whose division into so many parts is known stay as they are.
   void learn_division(ExprId whole, std::span<const ExprId> parts);
 
-  // Takes it that `symbol` of A, which B does not have, is what makes `whole` the sum of the parts. Other such
-  // symbols in it may be learned before or later.
+  // Takes it that `symbol` of A, which B does not have, is what makes `whole` the sum of the parts.
+  // Other such symbols in it may be learned before or later.
   void learn_sum(StringId symbol, ExprId whole, std::span<const ExprId> parts);
 
   // All of it, the share of it, or neither.
@@ -52,7 +53,8 @@ class Numbers {
   ExprId multiply(ExprId a, ExprId b) {
     return facts_.pool().from_poly(facts_.pool().mul(facts_.pool().poly(a), facts_.pool().poly(b)));
   }
-  // Whether b is the share of a, by what is known of the division; of what is divided nowhere, no share is known.
+  // Whether b is the share of a, by what is known of the division; of what is divided nowhere, no
+  // share is known.
   bool is_share(ExprId a, ExprId b, Share share);
 
  private:
@@ -72,7 +74,8 @@ class Numbers {
   void learn_replacements(const Graph& a);
   // What B's own table says that an expression is.
   std::optional<std::int64_t> assumed_number(ExprId b);
-  // 3*s0 + s1 = 12, where s1 is known to be 3: s0 is 3. None: not one symbol is left, or not linear.
+  // 3*s0 + s1 = 12, where s1 is known to be 3: s0 is 3. None: not one symbol is left, or not
+  // linear.
   struct Solution {
     StringId symbol;
     PolyId value;

@@ -375,7 +375,8 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   const Node& node = a_.nodes[origin];
   if (const auto numbers = find_numbers(origin, part)) return *numbers;
   if (reads_no_element(*op_)) return PartFact::kRows;
-  // Each row's place in a list of how often each comes: one of all parts' places (of experts), if all have the whole list.
+  // Each row's place in a list of how often each comes: one of all parts' places (of experts), if
+  // all have the whole list.
   if (op_->family == OpFamily::kRepeatRows) return PartFact::kRows;
   if (!picks_own_rows()) return PartFact::kOwn;
   if (picks_entries()) return PartFact::kEntries;

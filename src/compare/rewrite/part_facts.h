@@ -7,7 +7,8 @@
 //   numbers  of rows, which a part counts from its own first one         nothing
 //   places   among rows in an order of the part's own      nothing
 //   entries  of a share, picked for each row                nothing, or cat with `contract=own-sums`
-//   own      none of these: what is not linear made of a part's own sum, what is computed of numbers of its own rows
+//   own      none of these: what is not linear made of a part's own sum, what is computed of
+//            numbers of its own rows
 //
 //   %h_k  rows      mm(%x_k, %w)
 //   %s_k  share     sum(%h_k, [0])                         the divided dimension is summed
@@ -18,8 +19,8 @@
 //   %p_k  places    %i_k + %s_k[%e_k]                      numbers and entries
 //   %g_k  rows      index(%h_k, [%i_k])                    numbers pick rows that they number, and no others
 //
-// Found by one walk over the nodes of A that have parts, from the facts of what a part takes, by the op's family and
-// linearity. Whether the result is divided is read off the recorded types.
+// Found by one walk over the nodes of A that have parts, from the facts of what a part takes, by
+// the op's family and linearity. Whether the result is divided is read off the recorded types.
 #pragma once
 
 #include <optional>
@@ -72,7 +73,8 @@ class PartFacts {
   std::span<const Operand> operands() const { return operands_; }
   // By dimension, of a value with parts.
   std::vector<bool> divided_dimensions(NodeId origin, NodeId part) const;
-  // In which dimension of its first operand the call picks, or places, what this operand numbers; none: it numbers nothing.
+  // In which dimension of its first operand the call picks, or places, what this operand numbers;
+  // none: it numbers nothing.
   std::optional<std::size_t> picked_dimension(const Operand& operand) const;
   bool sorts_rows() const;
 

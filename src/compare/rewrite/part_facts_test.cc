@@ -1,4 +1,5 @@
-// Which joins of parts are right: each rule of part_facts.h, and what is wrong without each of its side conditions.
+// Which joins of parts are right: each rule of part_facts.h, and what is wrong without each of its
+// side conditions.
 #include "compare/rewrite/part_facts.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,9 @@
-// Numbers that a part has of its own: of rows, which it counts from its own first one, and places among rows in its own
-// order. They may be moved and sorted, and pick or place the rows that they number; what else is made of them is the part's
-// own (part_facts.h).
+// Numbers that a part has of its own: of rows, which it counts from its own first one, and places
+// among rows in its own order. They may be moved and sorted, and pick or place the rows that they
+// number; what else is made of them is the part's own (part_facts.h).
 //
-//   x[order]          rows, where order numbers as many rows as x has along the dimension in which they are picked
+//   x[order]          rows, where order numbers as many rows as x has along the dimension in which
+//                     they are picked
 //   x[order // c]     rows of each c-th of what was numbered, where c divides each part's
 //   order % c         data: which of its c entries
 //   x[order + s[e]]   rows, in an order of the part's own if x's are
@@ -84,7 +85,8 @@ std::optional<PartFact> PartFacts::find_numbers(NodeId origin, NodeId part) {
   return first->fact;
 }
 
-// arange(E) numbers as many rows as it has; one that begins elsewhere or takes other steps, places among them.
+// arange(E) numbers as many rows as it has; one that begins elsewhere or takes other steps, places
+// among them.
 PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
   if (!counts(claims_.tensor_a(origin))) return PartFact::kOwn;
   const auto is_or_out = [&](std::string_view name, std::int64_t number) {
@@ -204,7 +206,8 @@ bool PartFacts::may_hold_places(NodeId value) const {
                             op->family == OpFamily::kNew));
 }
 
-// Whether positions number the rows that they pick or place: a part's own its rows, data and what all parts have any others.
+// Whether positions number the rows that they pick or place: a part's own its rows, data and what
+// all parts have any others.
 bool PartFacts::picks_own_rows() {
   for (const Operand& positions : operands_) {
     const auto dim = picked_dimension(positions);

@@ -136,7 +136,8 @@ class PrefixReader {
 
   // ------------------------------------------------------------------------- keys and values
 
-  // The calls of all parts with keys and values of their own; none where a part takes others than those up to its own.
+  // The calls of all parts with keys and values of their own; none where a part takes others than
+  // those up to its own.
   std::optional<std::vector<Node>> restore_calls(const Group& group) {
     const auto whole = FlexCall::read(a_, a_.step().nodes[group.origin]);
     if (!whole || !measure(group)) {
@@ -179,7 +180,8 @@ class PrefixReader {
   std::string restore_operand(const Group& group, std::size_t part, std::string_view param, Node& call) {
     const NodeId taken = operand(group.parts[part], param);
     if (!taken) return fmt::format("has no {}", param);
-    // Then it says something when a part was cut, and that is not followed for the parts before its own.
+    // Then it says something when a part was cut, and that is not followed for the parts before its
+    // own.
     const NodeId whole = operand_of(context_, a_.step().nodes[group.origin], param);
     if (!whole || written_in_a_.contains(whole))
       return fmt::format("something writes the whole {} in place", param_name(param));
@@ -246,8 +248,8 @@ class PrefixReader {
     return first_input(permuted);
   }
 
-  // The number of keys among the mask's lengths. A mask without tables is made for a length of 1, whatever the
-  // sequence.
+  // The number of keys among the mask's lengths. A mask without tables is made for a length of 1,
+  // whatever the sequence.
   std::string restore_length(const Group& group, std::size_t part, const FlexCall& whole, Node& call) {
     const FlexCall taken = *FlexCall::read(result_.b, call);
     const auto keys = number(facts_a_, a_.step(), whole.mask[kFlexKeyLength]);
@@ -281,8 +283,8 @@ class PrefixReader {
 
   // ------------------------------------------------------------------------- gradients
 
-  // Parts of the gradients of keys and values. What a call gives for its own part claims to be all of it, too, where
-  // that is taken for an element of the part's call.
+  // Parts of the gradients of keys and values. What a call gives for its own part claims to be all
+  // of it, too, where that is taken for an element of the part's call.
   void restore_gradients() {
     for (NodeId id : std::vector<NodeId>(body().order)) {
       const Lineage lineage = find_lineage(node(id));
@@ -322,7 +324,8 @@ class PrefixReader {
     gradients_.push_back({gradient.id, group.parts[gradient.part], index, element.target});
     if (gradient.part + 1 < group.parts.size()) result_.sums.push_back(gradient.id);
   }
-  // Of sums of two, as many as there are parts; of a copy, what it copies. Empty: something writes a sum on the way.
+  // Of sums of two, as many as there are parts; of a copy, what it copies. Empty: something writes
+  // a sum on the way.
   std::vector<NodeId> list_summands(NodeId id, std::size_t parts) const {
     static const OpInfo* const add = find_op(kAdd);
     static const OpInfo* const clone = find_op(kClone);
@@ -396,7 +399,8 @@ class PrefixReader {
     restored.args = context_.args.add(std::vector{Arg::node(gradient.call), gradient.index});
     restored.kwargs = {};
     resolve_op(context_, restored);
-    // From here on it claims to be a part of the whole gradient, which is an element of the whole call.
+    // From here on it claims to be a part of the whole gradient, which is an element of the whole
+    // call.
     Provenance record = restored.provenance.back();
     const Lineage lineage = find_lineage(restored);
     record.role = ProvenanceRole::kBody;

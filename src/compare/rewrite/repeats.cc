@@ -29,7 +29,8 @@ bool can_repeat(const Context& context, const Node& node) {
   return !node.op->is_effectful || is_wait(node);
 }
 
-// Which calls of A may be done again, each chain of them on storage of its own: what writes storage, as often as it is made.
+// Which calls of A may be done again, each chain of them on storage of its own: what writes
+// storage, as often as it is made.
 class RepeatableCalls {
  public:
   RepeatableCalls(const Context& context, const Body& body)
@@ -45,7 +46,8 @@ class RepeatableCalls {
   }
   bool is_chosen(NodeId id) const { return chosen_.contains(id); }
 
-  // Leaves out what would find or leave storage in another state; fewer calls, until all that are left do not.
+  // Leaves out what would find or leave storage in another state; fewer calls, until all that are
+  // left do not.
   void filter() {
     for (bool is_sound = false; !is_sound;) {
       is_sound = true;
@@ -74,7 +76,8 @@ class RepeatableCalls {
     return chosen_.contains(id) && times_[id] == times_[other];
   }
 
-  // Each repeat makes storage of its own. An element of a tuple is made with its tuple, a constant never.
+  // Each repeat makes storage of its own. An element of a tuple is made with its tuple, a constant
+  // never.
   bool is_made_again(NodeId storage) const {
     for (NodeId at = storage; at;) {
       const Node& node = body_.nodes[at];
@@ -143,8 +146,8 @@ class RepeatWriter {
     NodeId original;           // of A
     std::uint32_t repeat = 0;  // which of its repeats; 0: itself
   };
-  // A node of B that is computed again, or joins or cuts what is. Where a pass merged nodes (canonicalize: a view into its
-  // operand), it stands for all of them.
+  // A node of B that is computed again, or joins or cuts what is. Where a pass merged nodes
+  // (canonicalize: a view into its operand), it stands for all of them.
   struct Copy {
     NodeId node;
     const Provenance* record;  // from this on, it stands for these
@@ -214,7 +217,8 @@ class RepeatWriter {
     repeats_.at(original).push_back(id);
   }
 
-  // From the record on, the node is of other names: pairs of the one before and the one now. Repeats are no copies.
+  // From the record on, the node is of other names: pairs of the one before and the one now.
+  // Repeats are no copies.
   void rename_origins(Node& node, const Provenance* from,
                       std::span<const std::pair<StringId, StringId>> names) {
     std::vector<Provenance> records(node.provenance.begin(), node.provenance.end());

@@ -63,7 +63,8 @@ class Assumptions {
     }
   }
 
-  // What B says of a symbol of its own. Of a number that each part reads for itself it says what A says of the number.
+  // What B says of a symbol of its own. Of a number that each part reads for itself it says what A
+  // says of the number.
   void add_own(const Symbol& symbol) {
     const Symbol* whole = symbol.part_of ? before_[symbol.part_of] : nullptr;
     const auto same = [](const std::optional<ExprId>& bound, const std::optional<ExprId>& other) {
@@ -88,7 +89,8 @@ class Assumptions {
     }
   }
 
-  // The statement of A that this is, with the part's own numbers for those of the whole: mostly the one at its place.
+  // The statement of A that this is, with the part's own numbers for those of the whole: mostly the
+  // one at its place.
   std::optional<ExprId> find_in_whole(const Symbol& own, const Symbol& whole, ExprId statement,
                                       std::size_t place) {
     if (!whole.asserts) return std::nullopt;

@@ -1,5 +1,5 @@
-// What each node of a rewritten graph B says that it is, of the graph A it was made from: B's provenance, read
-// as claims for others to prove (verify_rewrite.h has the list).
+// What each node of a rewritten graph B says that it is, of the graph A it was made from: B's
+// provenance, read as claims for others to prove (verify_rewrite.h has the list).
 //
 //   %mm_chunk1   body, part 1 of 2, from %mm     kPart of %mm
 //   %cat         materialize, from %mm           kJoin of %mm
@@ -34,12 +34,14 @@ struct Claim {
 
 class RewriteClaims {
  public:
-  // The graphs share a context and outlive the claims, as does the list that violations are added to.
+  // The graphs share a context and outlive the claims, as does the list that violations are added
+  // to.
   RewriteClaims(const Graph& a, const Graph& b, std::vector<Violation>& violations);
 
   // Before `read`: nodes of A that repeat another right behind it are one value with that.
   void merge_repeats(const IdVector<NodeId, NodeId>& original);
-  // Reports what cannot be read: rewrite-derived, rewrite-merged, rewrite-once. False: B was not made from A.
+  // Reports what cannot be read: rewrite-derived, rewrite-merged, rewrite-once. False: B was not
+  // made from A.
   bool read();
   // Of each graph, for all who ask.
   Facts& facts_a() const { return facts_a_; }
@@ -114,8 +116,8 @@ class RewriteClaims {
 
 // view, _unsafe_view or reshape: one for the other is no change.
 bool is_reshape(const Node& node);
-// Adds to its first argument in place, so that adding part by part gives what adding all at once does:
-// add_(x, y); index_put_(x, [i], y, True).
+// Adds to its first argument in place, so that adding part by part gives what adding all at once
+// does: add_(x, y); index_put_(x, [i], y, True).
 bool accumulates(const Context& context, const Node& node);
 
 }  // namespace epweave

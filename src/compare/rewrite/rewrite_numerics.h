@@ -1,5 +1,5 @@
-// How the bits of B's outputs relate to A's, from the claims of the nodes that they need: parts are computed as
-// by running a module on each part, sums of parts regroup a floating-point sum.
+// How the bits of B's outputs relate to A's, from the claims of the nodes that they need: parts are
+// computed as by running a module on each part, sums of parts regroup a floating-point sum.
 #pragma once
 
 #include "compare/rewrite/rewrite_claims.h"

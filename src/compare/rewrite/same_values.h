@@ -1,6 +1,6 @@
-// Which nodes of a body are the same value, whatever the inputs: aliases of the whole of another value
-// (detach, views that change nothing, a transpose of a transpose), and calls with the same target and the
-// same arguments that see no storage which anything but a wait writes.
+// Which nodes of a body are the same value, whatever the inputs: aliases of the whole of another
+// value (detach, views that change nothing, a transpose of a transpose), and calls with the same
+// target and the same arguments that see no storage which anything but a wait writes.
 #pragma once
 
 #include <vector>

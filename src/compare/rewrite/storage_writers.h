@@ -2,10 +2,11 @@
 //
 //   add_(buf, x); y = clone(buf)     seen_by(y) = {add_}
 //
-// What a rewrite moved (verify_movement.h) is a value of its own: it shows no memory that others show.
+// What a rewrite moved (verify_movement.h) is a value of its own: it shows no memory that others
+// show.
 //
-// In a rewritten graph, a join is a copy of its parts in the state they have then, and what reads the join sees
-// that state, whatever is written to the parts behind it:
+// In a rewritten graph, a join is a copy of its parts in the state they have then, and what reads
+// the join sees that state, whatever is written to the parts behind it:
 //
 //   add_(x_0, 1); add_(x_1, 1); x = cat([x_0, x_1]); add_(x_0, 1); y = neg(x)    seen_by(y): both parts of the
 //                                                                                first add_, joined
@@ -22,8 +23,8 @@
 namespace epweave {
 
 struct SeenWrite {
-  // kDirect: to the storage itself. kJoined: `writer` is the last of all parts of a write, each seen in its
-  // part. kTorn: so is another part's write, but not every part's.
+  // kDirect: to the storage itself. kJoined: `writer` is the last of all parts of a write, each
+  // seen in its part. kTorn: so is another part's write, but not every part's.
   enum class How : std::uint8_t { kDirect, kJoined, kTorn };
 
   NodeId writer;

@@ -321,8 +321,8 @@ void AttentionCheck::restore_functions(const Division& division, Node& call, std
   call.args = context_.args.add(args);
 }
 
-// Functions that count rows of the whole index all of what they captured. A batch number of the part's own is for
-// lookups in the part's share alone.
+// Functions that count rows of the whole index all of what they captured. A batch number of the
+// part's own is for lookups in the part's share alone.
 void AttentionCheck::check_captured(NodeId origin, const Division& division, const Node& call) {
   for (std::size_t i = 0; i < division.before.functions.size(); ++i) {
     const FlexFunction& function = division.before.functions[i];

@@ -1,14 +1,15 @@
 // Parts of FlexAttention calls: what they differ in from the whole call beyond their operands.
 //
-// A part of the queries keeps their blocks of the block tables, and its score and mask functions count rows
-// from its first one (passes/chunk/chunk_attention.h). Each of these is recognised and checked here, and put back
-// as it is in the whole call, so that the rest is checked like any other call:
+// A part of the queries keeps their blocks of the block tables, and its score and mask functions
+// count rows from its first one (passes/chunk/chunk_attention.h). Each of these is recognised and
+// checked here, and put back as it is in the whole call, so that the rest is checked like any other
+// call:
 //
 //   flex_attention(q_1, k, v, score, (h, u, slice(t, 2, 4, 8).., mask_chunk1), (), (doc, h))
 //   becomes flex_attention(q_1, k, v, score, (h, u, t.., mask), (), (doc,))
 //
-// Of a part that took the keys of parts 0 to k (prefix_keys.h), the tables list blocks of these and the functions count queries
-// alone. Then the mask must hide from each query the keys behind it.
+// Of a part that took the keys of parts 0 to k (prefix_keys.h), the tables list blocks of these and
+// the functions count queries alone. Then the mask must hide from each query the keys behind it.
 #pragma once
 
 #include <optional>
@@ -36,10 +37,11 @@ class AttentionCheck {
     Node call;
     std::vector<std::string> problems;
   };
-  // Whether a call that took keys of the parts before its own has blocks that no mask function is applied to.
+  // Whether a call that took keys of the parts before its own has blocks that no mask function is
+  // applied to.
   bool rests_on_full_blocks() const { return rests_on_full_blocks_; }
-  // `parts`: B's parts of A's call `origin`, first to last. Other calls than FlexAttention's come back as
-  // they are.
+  // `parts`: B's parts of A's call `origin`, first to last. Other calls than FlexAttention's come
+  // back as they are.
   Restored restore(NodeId origin, std::span<const NodeId> parts, std::size_t part);
 
  private:
@@ -68,7 +70,8 @@ class AttentionCheck {
   // Whether the function is the original with rows counted from a first row, its last parameter.
   bool is_rebased(const FlexFunction& original, const FlexFunction& function, const Division& division);
   void restore_functions(const Division& division, Node& call, std::vector<Arg>& mask);
-  // The arguments by position of a call of B, if it is one of that target with these keywords and no others.
+  // The arguments by position of a call of B, if it is one of that target with these keywords and
+  // no others.
   using Keyword = std::pair<std::string_view, Arg>;
   std::span<const Arg> call_args(NodeId node, std::string_view target,
                                  std::span<const Keyword> keywords = {}) const;

@@ -1,5 +1,5 @@
-// Faults in parts of FlexAttention calls: their block tables, the functions that count rows, and the row from
-// which they count.
+// Faults in parts of FlexAttention calls: their block tables, the functions that count rows, and
+// the row from which they count.
 #include "compare/rewrite/verify_attention.h"
 
 #include <fmt/format.h>
@@ -133,7 +133,8 @@ TEST_CASE("faults in the mask of a part are found") {
   CHECK(attention_violations(graph, sound).empty());
 }
 
-// Each way to change one argument of a call: a number, an item of a list, a keyword that it gives, one that it leaves out.
+// Each way to change one argument of a call: a number, an item of a list, a keyword that it gives,
+// one that it leaves out.
 std::vector<std::pair<std::string, Node>> change_arguments(Graph& graph, const Node& node) {
   std::vector<std::pair<std::string, Node>> changed;
   ArgPool& pool = graph.context->args;

@@ -178,8 +178,8 @@ bool CallCheck::is_number(Arg x) const {
   return type && context_.types[type].kind == TypeKind::kScalar;
 }
 
-// Half as many tokens are half as many rows, but not half of what each row is multiplied by. A scalar that is computed
-// of a part's number says nothing yet.
+// Half as many tokens are half as many rows, but not half of what each row is multiplied by. A
+// scalar that is computed of a part's number says nothing yet.
 bool CallCheck::has_share(Arg x, Arg y) {
   if (param_ == nullptr) return false;
   const TypeId result = before_->type;
@@ -270,7 +270,8 @@ void CallCheck::check_uniform() {
     const Taken first = uses.front().taken;
     bool is_chain = true, is_same = true;
     for (const Use& use : uses) {
-      // The first part begins with all of what is written, each other one with what the one before left.
+      // The first part begins with all of what is written, each other one with what the one before
+      // left.
       is_chain = is_chain && use.taken == (claims_[use.user].part == 0 ? Taken::kWhole : Taken::kPrevious);
       is_same = is_same && use.taken == first;
     }
@@ -300,7 +301,8 @@ void CallCheck::visit_divided(const Visit& visit, const std::function<void(NodeI
   }
 }
 
-// Whether a join puts rows together, as they are or viewed otherwise (verify_joins.h); others add parts up.
+// Whether a join puts rows together, as they are or viewed otherwise (verify_joins.h); others add
+// parts up.
 static bool joins_rows(const Node& node) {
   if (node.op == nullptr) return false;
   const OpFamily family = node.op->family;
@@ -365,7 +367,8 @@ void CallCheck::check_type(NodeId id) {
                  before->sizes.size() == after->sizes.size();
   for (std::size_t i = 0; is_same && i < before->sizes.size(); ++i)
     is_same = numbers_.match(before->sizes[i], after->sizes[i], {}) != Fraction::kNone;
-  // How an input lies in memory is the caller's business; of what is computed, `verify B` infers it.
+  // How an input lies in memory is the caller's business; of what is computed, `verify B` infers
+  // it.
   const bool is_input = b_.nodes[id].kind == NodeKind::kPlaceholder;
   if (is_input && before->strides.size() == after->strides.size())
     for (std::size_t i = 0; is_same && i < before->strides.size(); ++i)

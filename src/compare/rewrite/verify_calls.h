@@ -1,9 +1,10 @@
-// Calls of B that claim to be a node of A, or a part of one: the same op, and each argument what it needs.
+// Calls of B that claim to be a node of A, or a part of one: the same op, and each argument what it
+// needs.
 //
 //   %mm_chunk1 = mm(%x_1, %w)     part 1 of %mm = mm(%x, %w): %x_1 must be part 1 of %x or all of it, %w all of %w
 //
-// Reports rewrite-target, rewrite-argument, rewrite-attention, rewrite-group, rewrite-part, rewrite-type and
-// rewrite-added.
+// Reports rewrite-target, rewrite-argument, rewrite-attention, rewrite-group, rewrite-part,
+// rewrite-type and rewrite-added.
 #pragma once
 
 #include <functional>
@@ -39,7 +40,8 @@ class CallCheck {
   void check_type(NodeId id);
   // When all calls were checked: all parts of a node take an argument in the same way.
   void check_uniform();
-  // Then, each node of A with parts, in order: the last of them, and what it takes. Calls `behind` for every node.
+  // Then, each node of A with parts, in order: the last of them, and what it takes. Calls `behind`
+  // for every node.
   using Visit = std::function<void(NodeId origin, NodeId part, std::span<const PartOperand> operands)>;
   void visit_divided(const Visit& visit, const std::function<void(NodeId)>& behind) const;
   // What all parts write, one after the other, is a sum, to which each adds its part.
@@ -64,7 +66,8 @@ class CallCheck {
   void check_keywords(NodeId id, const Node& before, const Node& after);
   std::vector<Arg> list_kwargs(const Node& node) const;
   bool is_copy(const Node& node) const;
-  // Where an argument stands, for messages: "argument 3", "argument 'dim'", "the group", "argument 0[2]".
+  // Where an argument stands, for messages: "argument 3", "argument 'dim'", "the group", "argument
+  // 0[2]".
   struct Place {
     std::string_view name;        // of a keyword; kGroup; else by position
     std::size_t number = 0;       // position, or item of a list
@@ -98,7 +101,8 @@ class CallCheck {
   AttentionCheck attention_;
   CausalMaskCheck causal_mask_;
   std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument
-  // Of the call that is being checked, and A's: the parameter, its item, and the argument, counted through lists.
+  // Of the call that is being checked, and A's: the parameter, its item, and the argument, counted
+  // through lists.
   const Node* before_ = nullptr;
   const Node* after_ = nullptr;
   const OpParam* param_ = nullptr;

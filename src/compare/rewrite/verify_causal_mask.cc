@@ -28,7 +28,8 @@ Arg default_of(const OpParam& param) {
   return Arg::none();
 }
 
-// Gives `call` its arguments by position, by keyword or left out as `whole` has them, whatever they are.
+// Gives `call` its arguments by position, by keyword or left out as `whole` has them, whatever they
+// are.
 void spell_like(Context& context, const Node& whole, Node& call) {
   const BoundArgs bound = bind_args(context, call);
   const auto& params = call.op->params;
@@ -108,7 +109,8 @@ std::string CausalMaskCheck::find_fault(Arg bias, ExprId first_row, const Node& 
                     numbers_.is_same(type->sizes[3], extent(b_, call, "key").value());
   if (!fits) return "it has other rows than the queries, or other columns than the keys";
   if (std::string fault = find_kernel_fault(*type, call); !fault.empty()) return fault;
-  // One row, or one column, would be spread over all. The first columns of a wider triangle are the same.
+  // One row, or one column, would be spread over all. The first columns of a wider triangle are the
+  // same.
   const ExprId rows = type->sizes[2], columns = type->sizes[3];
   Arg upper = spread[0];
   ExprId width = columns;

@@ -1,10 +1,12 @@
-// Parts of scaled dot product attention with a causal mask that see the keys of all parts: the mask that they
-// have instead of is_causal (passes/chunk/chunk_causal_mask.h) hides from each query the keys behind it.
+// Parts of scaled dot product attention with a causal mask that see the keys of all parts: the mask
+// that they have instead of is_causal (passes/chunk/chunk_causal_mask.h) hides from each query the
+// keys behind it.
 //
 //   %bias = expand(triu(full([h, u], -inf), d), [1, 1, h, u])   d: 1 + the rows of the parts before
 //   attention(q_1, k, v, %bias, True, 0.0, False)
 //
-// becomes attention(q_1, k, v, None, True, 0.0, True), so that the rest is checked like any other call.
+// becomes attention(q_1, k, v, None, True, 0.0, True), so that the rest is checked like any other
+// call.
 #pragma once
 
 #include <optional>
@@ -22,9 +24,9 @@ class CausalMaskCheck {
   CausalMaskCheck(const Graph& a, const Graph& b, Numbers& numbers)
       : a_(a), b_(b), context_(*a.context), numbers_(numbers) {}
 
-  // Part `part` of `parts`, B's parts of A's call `origin`, with is_causal and arguments spelled as they are
-  // there. Says what is wrong with its mask or with keys of its own, or nothing; then `call` is as it was
-  // where it has no mask of its own.
+  // Part `part` of `parts`, B's parts of A's call `origin`, with is_causal and arguments spelled as
+  // they are there. Says what is wrong with its mask or with keys of its own, or nothing; then
+  // `call` is as it was where it has no mask of its own.
   std::string restore(NodeId origin, std::span<const NodeId> parts, std::size_t part, Node& call) const;
 
  private:

@@ -45,8 +45,8 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a, const Or
   for (NodeId id : a_.order)
     for (const StorageAccess& access : effects_.accesses_of(id))
       if (access.writes) written_.insert(access.storage);
-  // As many numbers as an uninitialised value has rows, which fill it, name each row once, or A would read what nobody
-  // wrote.
+  // As many numbers as an uninitialised value has rows, which fill it, name each row once, or A
+  // would read what nobody wrote.
   for (const auto [id, node] : walk(a_)) {
     if (node.op == nullptr || node.op->family != OpFamily::kIndexPut || !node.op->writes) continue;
     const Arg into = arg_of(context_, node, 0), index = only_item(context_, arg_of(context_, node, 1));
@@ -111,7 +111,8 @@ const FrameCheck::Operand* FrameCheck::written_operand() const {
   return found;
 }
 
-// What is written is in each view of the storage. A view whose rows were like each other has those that were written.
+// What is written is in each view of the storage. A view whose rows were like each other has those
+// that were written.
 void FrameCheck::note_write(NodeId origin, const Entry& made, const Order& before) {
   keeps_order_ = made.rows == before;
   const Operand& written = *written_operand();
@@ -179,7 +180,8 @@ FrameCheck::Entry FrameCheck::visit(NodeId origin) {
   if (node_->op->family == OpFamily::kElement) return element(origin);
   const auto operands = facts_->operands();
   Entry entry;
-  // Numbers that are moved, picked or divided number what they did; the order that a sort gives, what it sorts.
+  // Numbers that are moved, picked or divided number what they did; the order that a sort gives,
+  // what it sorts.
   const bool makes_numbers = claims_.tensor_a(origin) == nullptr || (*facts_)[origin] == PartFact::kNumbers;
   if (!operands.empty() && operands.front().is_tensor && makes_numbers)
     entry.numbered = numbered_by(operands.front());
@@ -283,7 +285,8 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   return entry;
 }
 
-// The one order of all operands with rows. Where one of them is taken to be in that of the others, theirs.
+// The one order of all operands with rows. Where one of them is taken to be in that of the others,
+// theirs.
 FrameCheck::Order FrameCheck::common() {
   Order result;
   const Operand* first = nullptr;
@@ -434,7 +437,8 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
              : unknown(origin);
 }
 
-// Along the first dimension. Rows that come from all ranks, and back by the same tables, are those that went.
+// Along the first dimension. Rows that come from all ranks, and back by the same tables, are those
+// that went.
 FrameCheck::Order FrameCheck::exchanged() {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
@@ -515,7 +519,8 @@ FrameCheck::Order FrameCheck::reduced() {
   return common();
 }
 
-// One behind another. Of rows in the order of the tokens, the blocks are followed (verify_orders.h).
+// One behind another. Of rows in the order of the tokens, the blocks are followed
+// (verify_orders.h).
 FrameCheck::Order FrameCheck::joined(NodeId origin) {
   const auto operands = facts_->operands();
   const Arg given = named_arg(context_, *node_, "dim");
@@ -607,7 +612,8 @@ void FrameCheck::assume(const Operand& x, const Order& a, const Operand& y, cons
                                      name_of(x), name_of(y), claims_.name_b(part_)));
 }
 
-// Of a part, other rows go to a rank than of the whole. They meet the same there only if all ranks have it.
+// Of a part, other rows go to a rank than of the whole. They meet the same there only if all ranks
+// have it.
 void FrameCheck::assume_alike_on_ranks() {
   const auto operands = facts_->operands();
   const auto is_sent = [&](const Operand& operand) {

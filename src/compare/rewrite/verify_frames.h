@@ -1,5 +1,6 @@
-// Which row of the whole is row i of a part's value, where the part keeps its rows in an order of its own? Rows that are
-// paired, added up in pairs, or written where others were picked must be those of the same tokens.
+// Which row of the whole is row i of a part's value, where the part keeps its rows in an order of
+// its own? Rows that are paired, added up in pairs, or written where others were picked must be
+// those of the same tokens.
 //
 //   %t = sort(%x)          rows in sort(%t); %t[1] numbers rows in the order of the tokens
 //   %y = %h[%t[1]]         rows in sort(%t)
@@ -7,11 +8,12 @@
 //   index_put(%o, [%t[1]], %y)      the order of the tokens: numbers and rows are in one order, and it is what they number
 //   index_put(%o, [arange], %y)     wrong: puts the first sorted row in the place of the first token
 //
-// An order is a term (analysis/frame_terms.h): of the tokens; made by a sort; picked by numbers; placed; exchanged, and back;
-// gathered; each row c times; joined. Rows of constants are in any. Each value with rows has an order: where nothing is known
-// of it (rows picked by numbers that may name one twice, rows of a split, storage that was written otherwise), one that only
-// the same value has. Where rows of such a one meet others, or are added up, that is an assumption; so are tables exchanged
-// by counts that are computed again. Reports rewrite-rows.
+// An order is a term (analysis/frame_terms.h): of the tokens; made by a sort; picked by numbers;
+// placed; exchanged, and back; gathered; each row c times; joined. Rows of constants are in any.
+// Each value with rows has an order: where nothing is known of it (rows picked by numbers that may
+// name one twice, rows of a split, storage that was written otherwise), one that only the same
+// value has. Where rows of such a one meet others, or are added up, that is an assumption; so are
+// tables exchanged by counts that are computed again. Reports rewrite-rows.
 #pragma once
 
 #include <optional>
@@ -46,7 +48,8 @@ class FrameCheck {
     bool is_known() const { return kind == Kind::kKnown; }
     friend bool operator==(const Order&, const Order&) = default;
   };
-  // Row i of a view begins where row i of another of the same storage does: as many elements behind the row before.
+  // Row i of a view begins where row i of another of the same storage does: as many elements behind
+  // the row before.
   struct Row {
     std::optional<std::int64_t> stride;  // none: its rows do not lie one behind another
     PolyId count;

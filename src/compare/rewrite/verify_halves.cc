@@ -195,7 +195,8 @@ class HalfJoiner {
     return found == inputs_.end() ? NodeId() : found->second;
   }
 
-  // The joint graph's own node: a gradient that the caller passes. Only where its backward begins: all else is computed.
+  // The joint graph's own node: a gradient that the caller passes. Only where its backward begins:
+  // all else is computed.
   NodeId add_seed(StringId name) {
     const NodeId seed = names_[name];
     if (!seed || !seeds_.contains(name) || !taken_.insert(name)) return {};

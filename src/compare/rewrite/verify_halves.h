@@ -6,13 +6,16 @@
 //   role tangent     G's seed of that name (analysis/seeds.h): the caller passes what G computes there
 //   other roles      F's input with the same role, name and fqn
 //
-// and the outputs of both, by their roles, become the outputs of G. That is a rewrite of G (verify_rewrite.h), in which B
-// computes some calls of F again (repeats.h); it is proved as any other. A node without provenance claims to be G's of its
-// name, or what that was computed of once more where F has it, too.
+// and the outputs of both, by their roles, become the outputs of G. That is a rewrite of G
+// (verify_rewrite.h), in which B computes some calls of F again (repeats.h); it is proved as any
+// other. A node without provenance claims to be G's of its name, or what that was computed of once
+// more where F has it, too.
 //
-//   halves-input     an input of F has not the role of what it stands for, or that of another; an input of B is neither
-//                    something that F returns or takes, nor a seed, or has another type
-//   halves-output    the outputs of F and B are not those of G, each once; F returns a saved name twice
+//   halves-input     an input of F has not the role of what it stands for, or that of another; an
+//                    input of B is neither something that F returns or takes, nor a seed, or has
+//                    another type
+//   halves-output    the outputs of F and B are not those of G, each once; F returns a saved name
+//                    twice
 //   rewrite-*        what B or F computes is not what G computes (verify_rewrite.h)
 #pragma once
 
@@ -20,7 +23,8 @@
 
 namespace epweave {
 
-// F and B behind one another, with the roles of G. The graphs share a context and have a sound structure.
+// F and B behind one another, with the roles of G. The graphs share a context and have a sound
+// structure.
 Graph join_halves(const Graph& joint, const Graph& forward, const Graph& backward,
                   std::vector<Violation>& violations);
 RewriteReport verify_halves(const Graph& joint, const Graph& forward, const Graph& backward);

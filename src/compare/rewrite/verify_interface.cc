@@ -8,7 +8,8 @@
 namespace epweave {
 namespace {
 
-// Whether nested graphs compute the same: node by node in the same order, but for numbers that became constants.
+// Whether nested graphs compute the same: node by node in the same order, but for numbers that
+// became constants.
 class NestedComparison {
  public:
   NestedComparison(Context& context, Numbers& numbers) : context_(context), numbers_(numbers) {}

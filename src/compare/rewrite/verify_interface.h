@@ -1,5 +1,5 @@
-// What a rewritten graph shares with the world: its inputs and outputs, the process groups, the nested graphs, and
-// what is known of symbols.
+// What a rewritten graph shares with the world: its inputs and outputs, the process groups, the
+// nested graphs, and what is known of symbols.
 //
 // Reports rewrite-inputs, rewrite-group, rewrite-nested and rewrite-symbol.
 #pragma once
@@ -16,7 +16,8 @@ void check_groups(RewriteClaims& claims);
 // Null: the graph has no group of that name.
 const ProcessGroup* find_group(const Graph& graph, StringId name);
 
-// B says of A's symbols what A says. What a rewrite assumes it lists apart from that (Symbol::assumptions).
+// B says of A's symbols what A says. What a rewrite assumes it lists apart from that
+// (Symbol::assumptions).
 void check_symbol_facts(RewriteClaims& claims, Numbers& numbers);
 
 // Nested graphs of A are in B, node by node in the same order.

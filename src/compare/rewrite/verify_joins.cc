@@ -94,7 +94,8 @@ std::int64_t JoinCheck::dim_of(const Node& node, std::size_t position, std::size
   return dim < 0 ? dim + n : dim;
 }
 
-// Whether a part has the sizes of the whole but for its share along `dim`; dim -1: exactly the sizes.
+// Whether a part has the sizes of the whole but for its share along `dim`; dim -1: exactly the
+// sizes.
 bool JoinCheck::has_part_sizes(NodeId part, NodeId origin, std::int64_t dim) {
   const TensorType* whole = claims_.tensor_a(origin);
   const TensorType* piece = claims_.tensor_b(part);
@@ -151,8 +152,8 @@ NodeId JoinCheck::first_input(NodeId b) const {
   return !args.empty() && args[0].is_node() ? args[0].as_node() : NodeId();
 }
 
-// The number of blocks, where `view` has dimension `dim` of `rows` as blocks and their rows, and all others
-// as they are.
+// The number of blocks, where `view` has dimension `dim` of `rows` as blocks and their rows, and
+// all others as they are.
 ExprId JoinCheck::blocks_of(NodeId view, NodeId rows, std::int64_t dim) {
   const TensorType *inner = claims_.tensor_b(view), *outer = claims_.tensor_b(rows);
   if (inner == nullptr || outer == nullptr || dim < 0 || dim >= std::ssize(outer->sizes) ||

@@ -96,7 +96,8 @@ bool MovementCheck::is_new(NodeId b) const {
   return kind == ClaimKind::kNone || kind == ClaimKind::kBlocks || kind == ClaimKind::kMoved;
 }
 
-// ---- values of A -------------------------------------------------------------------------------------------------
+// ---- values of A
+// -------------------------------------------------------------------------------------------------
 
 Sequence MovementCheck::leaf(NodeId a) {
   Sequence value;
@@ -173,7 +174,8 @@ std::optional<Sequence> MovementCheck::send(const Node& node, const Sequence& se
   return result && result->is_followed() ? result : std::nullopt;
 }
 
-// ---- new nodes of B ----------------------------------------------------------------------------------------------
+// ---- new nodes of B
+// ----------------------------------------------------------------------------------------------
 
 // Whether it is known what it does.
 bool MovementCheck::follow(NodeId b) {
@@ -184,7 +186,8 @@ bool MovementCheck::follow(NodeId b) {
   return true;
 }
 
-// A view of storage, as the strides and the offset say that are recorded of it (`verify` checks them).
+// A view of storage, as the strides and the offset say that are recorded of it (`verify` checks
+// them).
 bool MovementCheck::make_view(NodeId b, const Node& node) {
   const Arg first = arg_of(context_, node, 0);
   const bool is_element = node.op->family == OpFamily::kElement;
@@ -416,7 +419,8 @@ std::optional<MovementCheck::Read> MovementCheck::pack_scatter(const Node& node)
   return all;
 }
 
-// In the view's row-major order. False: it shows them in another order than they lie, or outside of the storage.
+// In the view's row-major order. False: it shows them in another order than they lie, or outside of
+// the storage.
 bool MovementCheck::put(const View& view, const Sequence& what) {
   Sequence& old = storages_[view.storage].content;
   const auto runs = runs_of(view.sizes, view.strides, view.offset, old.size());
@@ -474,8 +478,8 @@ bool MovementCheck::write(NodeId b, const Node& node) {
   return out.is_list() && write_pieces(node, out);
 }
 
-// A gather that sends from the memory that it fills must send from the rank's own place there: elsewhere, what arrives
-// may overwrite what is not sent yet.
+// A gather that sends from the memory that it fills must send from the rank's own place there:
+// elsewhere, what arrives may overwrite what is not sent yet.
 bool MovementCheck::sends_own_place(const Node& node, NodeId out) {
   const Arg sent = arg_of(context_, node, 0);
   if (!sent.is_node() || memory_->storage_of(sent.as_node()) != memory_->storage_of(out)) return true;
@@ -603,7 +607,8 @@ bool MovementCheck::show_apart(NodeId b) {
   return std::ranges::all_of(*runs, [&](const Run& run) { return add_apart(storage.shown, run); });
 }
 
-// What the rewrite made, shows a value of A only where it is claimed, and is written there as that value is.
+// What the rewrite made, shows a value of A only where it is claimed, and is written there as that
+// value is.
 bool MovementCheck::may_be_overwritten(NodeId b) const {
   return !is_new(memory_->storage_of(b)) && later_in_memory_->any(b);
 }
@@ -619,7 +624,8 @@ bool MovementCheck::is_regrouped(NodeId origin, const Read& value) const {
   return !sizes || value.packed != *count_of(*sizes);
 }
 
-// ---- launches that are under way ---------------------------------------------------------------------------------
+// ---- launches that are under way
+// ---------------------------------------------------------------------------------
 
 void MovementCheck::begin_launch(NodeId b, const Node& node) {
   const std::size_t storage = views_.at(b).storage;
@@ -638,7 +644,8 @@ void MovementCheck::disturb_launches(NodeId memory, NodeId writer) {
     if (storages_[storage].sent == memory || storages_[storage].memory == memory) forget(storage, writer);
 }
 
-// ---- writes that are not followed --------------------------------------------------------------------------------
+// ---- writes that are not followed
+// --------------------------------------------------------------------------------
 
 void MovementCheck::forget_writes_of(NodeId b) {
   if (is_wait(b_.nodes[b])) return;
@@ -697,7 +704,8 @@ void MovementCheck::forget(const View& view, NodeId writer) {
   if (!put(view, unknown)) forget(view.storage, writer);
 }
 
-// ---- small things ------------------------------------------------------------------------------------------------
+// ---- small things
+// ------------------------------------------------------------------------------------------------
 
 // Where the elements of a value begin in its memory, if they lie there in row-major order.
 std::optional<std::int64_t> MovementCheck::origin_of(const TensorType& type) const {
@@ -710,13 +718,15 @@ std::optional<std::int64_t> MovementCheck::origin_of(const TensorType& type) con
   return offset && *offset >= 0 ? offset : std::nullopt;
 }
 
-// None: there is no tensor, or some size has no number, or there are more elements than are followed.
+// None: there is no tensor, or some size has no number, or there are more elements than are
+// followed.
 std::optional<std::vector<std::int64_t>> MovementCheck::sizes_of(const TensorType* type) const {
   auto sizes = type != nullptr ? numbers(type->sizes) : std::nullopt;
   return sizes && count_of(*sizes) ? sizes : std::nullopt;
 }
 
-// Groups of the same ranks are one; of groups that are looked up, those that stand for the same node of A.
+// Groups of the same ranks are one; of groups that are looked up, those that stand for the same
+// node of A.
 std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg group, bool of_b) {
   if (group.is_node()) {
     const NodeId a = of_b ? claims_[group.as_node()].origin : group.as_node();

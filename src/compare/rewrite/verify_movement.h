@@ -1,16 +1,17 @@
-// What a rewrite moves through storage of its own, on a rank and between ranks: values that are packed, sent by one launch
-// instead of several, and cut out again.
+// What a rewrite moves through storage of its own, on a rank and between ranks: values that are
+// packed, sent by one launch instead of several, and cut out again.
 //
 //   A   %w0 = wait(all_gather(%p)), %w1 = wait(all_gather(%q))
 //   B   %buf = pack([%p, %q]); %w = wait(all_gather_out(slice(%buf), out=%buf)); %v0, %v1 = columns of %w
 //   proved: %v0 and %w0 are the same elements of %p of the same ranks, in the same order (movement.h)
 //
-// B's new nodes are followed in their order, storage by storage: which elements each piece of memory holds, and what a
-// view of it shows. A new launch is accounted for if what it moves is what launches of A moved; a new write, if it writes
-// storage that the rewrite made. Everything that is read must be as it was when it was computed: nothing may write it later.
-// A gather whose source lies in the buffer that it fills sends from the rank's own place: its place in the group, or in a
-// graph for all ranks a coordinate that is this place on each of them.
-// What a write that is not followed may change, of any storage, is unknown from there on:
+// B's new nodes are followed in their order, storage by storage: which elements each piece of
+// memory holds, and what a view of it shows. A new launch is accounted for if what it moves is what
+// launches of A moved; a new write, if it writes storage that the rewrite made. Everything that is
+// read must be as it was when it was computed: nothing may write it later. A gather whose source
+// lies in the buffer that it fills sends from the rank's own place: its place in the group, or in a
+// graph for all ranks a coordinate that is this place on each of them. What a write that is not
+// followed may change, of any storage, is unknown from there on:
 //
 //   %v0 = view(%k); add_(%v0, 1); %c = clone(%k)     what %c has of %v0's elements is unknown
 //
@@ -32,8 +33,8 @@ class MovementCheck {
  public:
   MovementCheck(RewriteClaims& claims, const Effects& effects_a, const Effects& effects_b);
 
-  // Proves that a value was moved, and finds what that accounts for; in the order of B, once it is known which values
-  // are whole.
+  // Proves that a value was moved, and finds what that accounts for; in the order of B, once it is
+  // known which values are whole.
   void visit(NodeId b);
   // Whether B moves values at all: only then is known at its end what is accounted for.
   bool has_moved() const { return has_moved_; }
@@ -50,11 +51,12 @@ class MovementCheck {
     std::optional<std::int64_t> origin;
     std::map<std::int64_t, std::int64_t> shown;  // ranges that claimed values show, as begin and end
     NodeId memory;                               // by its first value
-    // A buffer for all ranks of which each fills its own part, which begins at this number of elements: `content` has
-    // that part first. None: once the other parts are there, and elsewhere.
+    // A buffer for all ranks of which each fills its own part, which begins at this number of
+    // elements: `content` has that part first. None: once the other parts are there, and elsewhere.
     std::optional<ExprId> own_start;
     NodeId place;  // the coordinate that gives it, or none
-    // The memory that the launch which gives this reads until it is waited for; none: no launch is under way.
+    // The memory that the launch which gives this reads until it is waited for; none: no launch is
+    // under way.
     NodeId sent;
   };
   // Elements of a storage, as a tensor.

@@ -195,7 +195,8 @@ NodeId OrderCheck::first_share(NodeId id) const {
   return first && is_share(first) ? first : NodeId();
 }
 
-// A piece is cut plainly, or has rows of each block in a dimension of its own until it is viewed as rows.
+// A piece is cut plainly, or has rows of each block in a dimension of its own until it is viewed as
+// rows.
 std::int64_t OrderCheck::order_of_piece(NodeId id) {
   const int dim = divided_dimension(id);
   if (dim < 0) return kUnknown;
@@ -263,7 +264,8 @@ std::int64_t OrderCheck::order_of_first(NodeId id) {
   return numbered != kUnknown ? numbered : order_by_operands(id);
 }
 
-// The order that a sort gives numbers what it sorted; numbers that are moved or divided number the same.
+// The order that a sort gives numbers what it sorted; numbers that are moved or divided number the
+// same.
 std::int64_t OrderCheck::numbered_order(NodeId id) const {
   const NodeId first = first_share(id);
   if (!first) return kUnknown;

@@ -1,5 +1,5 @@
-// In which order a part has the rows of what it is a part of, where that is a known one: some of each of a number of
-// blocks, which is one for a plain cut.
+// In which order a part has the rows of what it is a part of, where that is a known one: some of
+// each of a number of blocks, which is one for a plain cut.
 //
 //   %x_0   2 rows of [4, 3], cut plainly                         1 block:  rows 0 1
 //   %g_0   all_gather of %x_0 by 2 ranks: 4 rows of [8, 3]       2 blocks: rows 0 1 4 5
@@ -8,13 +8,15 @@
 //   %s_0 = sort(%x_0, 0)                                  an order of the part's own: sorted, exchanged, numbered
 //   %s = cat([%s_0, %s_1], 0)                             wrong: not the rows of sort(%x, 0)
 //
-// Followed from cuts through gathers, reductions that scatter, joins and splits of rows, and reshapes; other calls hand on
-// what their parts have, by the family of the op. Rows of a part that are paired, joined or scattered must be in the same
-// blocks. Rows in an order of the part's own pair with any, and no join may show them; rows written into a destination are
-// in its order. What factories make pairs with any. Rows of which nothing is known (extents without a number, reshapes that
-// regroup blocks) are an assumption where they are joined, or paired with rows in a known order. Extents are compared by the
-// numbers that they had when the graph was traced. Numbers that a sort gives as order number rows in the blocks of what was sorted: they pick from such rows, and a
-// destination that says nothing is in that order. Reports rewrite-rows and rewrite-join.
+// Followed from cuts through gathers, reductions that scatter, joins and splits of rows, and
+// reshapes; other calls hand on what their parts have, by the family of the op. Rows of a part that
+// are paired, joined or scattered must be in the same blocks. Rows in an order of the part's own
+// pair with any, and no join may show them; rows written into a destination are in its order. What
+// factories make pairs with any. Rows of which nothing is known (extents without a number, reshapes
+// that regroup blocks) are an assumption where they are joined, or paired with rows in a known
+// order. Extents are compared by the numbers that they had when the graph was traced. Numbers that
+// a sort gives as order number rows in the blocks of what was sorted: they pick from such rows, and
+// a destination that says nothing is in that order. Reports rewrite-rows and rewrite-join.
 #pragma once
 
 #include <string>
@@ -54,14 +56,16 @@ class OrderCheck {
   // Of a tensor, each extent; empty: it is none, or has an extent without a number.
   Sizes sizes_in_a(NodeId id);
   Sizes sizes_in_b(NodeId id);
-  // The dimension along which a part of a value, or a piece of it, has less than all; -1: there is not just one.
+  // The dimension along which a part of a value, or a piece of it, has less than all; -1: there is
+  // not just one.
   int divided_dimension(NodeId b);
   bool is_share(NodeId b) const;
 
   std::int64_t order_of(NodeId id);
   std::int64_t order_by_family(NodeId id);
   std::int64_t order_of_sort(NodeId id);
-  // An order of its own, if something shows that the part has less than all of the rows, or nothing shows that it has all.
+  // An order of its own, if something shows that the part has less than all of the rows, or nothing
+  // shows that it has all.
   std::int64_t own_order(NodeId id);
   std::int64_t order_of_piece(NodeId id);
   std::int64_t order_by_operands(NodeId id);

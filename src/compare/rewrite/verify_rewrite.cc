@@ -191,7 +191,8 @@ void drop_origins(const Graph& a, const Graph& plain, Graph& b) {
   std::erase_if(b.origins, [&](const auto& origin) { return gone.contains(origin.name); });
 }
 
-// Copies to the host are taken out of both first. What is wrong with those of A itself is not B's fault.
+// Copies to the host are taken out of both first. What is wrong with those of A itself is not B's
+// fault.
 RewriteReport verify_without_host_copies(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
   std::vector<Violation> of_a, of_b;
   const Graph plain_a = remove_host_copies(a, of_a);
@@ -212,8 +213,9 @@ RewriteReport verify_written_out(const Graph& a, const Graph& b, const IdSet<Str
 RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
   EPWEAVE_CHECK(a.context == b.context);
   EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
-  // Fused products are written out, so that they can be compared with what they were made of and with copies. Without a
-  // graph that both were made from, those that both make are compared as calls.
+  // Fused products are written out, so that they can be compared with what they were made of and
+  // with copies. Without a graph that both were made from, those that both make are compared as
+  // calls.
   const auto of_a = list_fused_products(a), of_b = list_fused_products(b);
   const bool are_same = of_a == of_b && (of_a.empty() || !share_origins(a, b));
   if (are_same) return verify_written_out(a, b, {});

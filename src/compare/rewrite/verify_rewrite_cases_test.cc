@@ -53,7 +53,8 @@ const std::string kSplitX = R"text(
   %x_1 = operator.getitem(%x_s, 1) : f32[(u//2), 3]+"3*((u//2))" from(chunk split %x 1/2)
 )text";
 
-// ---------------------------------------------------------------------------------------------- no provenance
+// ---------------------------------------------------------------------------------------------- no
+// provenance
 
 TEST_CASE("a graph without provenance is verified by its nodes' names") {
   const std::string graph = R"text(
@@ -74,7 +75,8 @@ graph
   CHECK(broken(graph, replaced(graph, "%unused", "%other")) == "rewrite-derived");
 }
 
-// ---------------------------------------------------------------------------------------------- storage
+// ----------------------------------------------------------------------------------------------
+// storage
 
 const std::string kWrittenInPlace = R"text(
 graph
@@ -124,7 +126,8 @@ TEST_CASE("what the step returns is a join made behind the last write") {
   CHECK(broken(kWrittenInPlace, early) == "rewrite-argument, rewrite-effects");
 }
 
-// ---------------------------------------------------------------------------------------------- rows, numbers
+// ----------------------------------------------------------------------------------------------
+// rows, numbers
 
 std::string along(std::string_view call, std::string_view type) {
   return fmt::format("\ngraph\n  %x = placeholder : f32[u, 3]\n  %y = {} : {}\n  output([%y])\n",
@@ -188,7 +191,8 @@ TEST_CASE("a part has its share of a number that is a size") {
   CHECK(broken(before, with("sym((u//4))")) == "rewrite-argument");
 }
 
-// ---------------------------------------------------------------------------------------------- symbols
+// ----------------------------------------------------------------------------------------------
+// symbols
 
 TEST_CASE("symbols that stand for the numbers of the first graph") {
   const std::string plain =
@@ -246,7 +250,8 @@ TEST_CASE("what a rewrite says of a symbol that it did not make") {
   CHECK(with("asserts=[u <= 8] replaced_by=4") == 1);
 }
 
-// ---------------------------------------------------------------------------------------------- symbolize
+// ----------------------------------------------------------------------------------------------
+// symbolize
 
 TEST_CASE("graphs with plain sizes are proved through symbolize, chunk and concretize") {
   const Graph a =

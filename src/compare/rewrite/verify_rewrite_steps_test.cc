@@ -56,7 +56,8 @@ struct Step {
   }
 };
 
-// ---------------------------------------------------------------------------------------------- numbers
+// ----------------------------------------------------------------------------------------------
+// numbers
 
 const std::string kNumberRead = R"text(
 symbol u0 range=[2, 64] hint=4 unbacked
@@ -190,7 +191,8 @@ graph inner
   CHECK(step.with("output(5)", "output(%n)").broken() == "rewrite-nested");
 }
 
-// ---------------------------------------------------------------------------------------------- updates
+// ----------------------------------------------------------------------------------------------
+// updates
 
 const std::string kUpdatedTwice = R"text(
 symbol u0 range=[2, 64] hint=4 unbacked
@@ -248,7 +250,8 @@ TEST_CASE("each part adds its part to what all parts share") {
   CHECK(step.broken() == "rewrite-effects, rewrite-part");
 }
 
-// ---------------------------------------------------------------------------------------------- spellings
+// ----------------------------------------------------------------------------------------------
+// spellings
 
 TEST_CASE("parts are cleaned up behind chunk") {
   const Step step(R"text(

@@ -1,7 +1,8 @@
-// verify_rewrite accepts what the passes make of real graphs and finds faults put into it at random places.
+// verify_rewrite accepts what the passes make of real graphs and finds faults put into it at random
+// places.
 //
-// EPWEAVE_FAULTS=N: sites per kind of fault and graph (4). EPWEAVE_FAULT_TABLE=FILE: write the table of
-// docs/rewrite_verification.md there.
+// EPWEAVE_FAULTS=N: sites per kind of fault and graph (4). EPWEAVE_FAULT_TABLE=FILE: write the
+// table of docs/rewrite_verification.md there.
 #include "compare/rewrite/verify_rewrite.h"
 
 #include <fmt/format.h>

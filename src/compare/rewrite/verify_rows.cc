@@ -11,8 +11,8 @@
 namespace epweave {
 namespace {
 
-// Whether a part may have less than all of a dimension with these factors. One that is several is divided in blocks of
-// one of them; which, the order of the part's rows says.
+// Whether a part may have less than all of a dimension with these factors. One that is several is
+// divided in blocks of one of them; which, the order of the part's rows says.
 bool may_divide(const CallMapping& mapping, std::span<const Factor> factors) {
   const auto is_free = [&](Factor factor) {
     switch (mapping.use(factor)) {

@@ -1,12 +1,14 @@
-// Parts of ops that need more than their part of the rows, by the mapping of the call's dimensions (ops/mapping.h).
+// Parts of ops that need more than their part of the rows, by the mapping of the call's dimensions
+// (ops/mapping.h).
 //
 //   %p = _softmax(%x, 0)      %p_0 = _softmax(%x_0, 0), %x_0 half of the rows of %x     not half of %p
 //   %f = flip(%x, [0])        %f_0 = flip(%x_0, [0])                                    not half of %f
 //
-// A dimension of which a part has less than all must be passed to the result, summed (parts of sums add up: that is for
-// the join to prove), or be one whose elements data choose: that rows which are exchanged or picked are those of their
-// tokens is taken for granted (docs/rewrite_verification.md). A sort of a part's own rows gives them in an order of its
-// own, which no join may show (verify_orders.h). Reports rewrite-rows.
+// A dimension of which a part has less than all must be passed to the result, summed (parts of sums
+// add up: that is for the join to prove), or be one whose elements data choose: that rows which are
+// exchanged or picked are those of their tokens is taken for granted
+// (docs/rewrite_verification.md). A sort of a part's own rows gives them in an order of its own,
+// which no join may show (verify_orders.h). Reports rewrite-rows.
 #pragma once
 
 #include "compare/rewrite/rewrite_claims.h"

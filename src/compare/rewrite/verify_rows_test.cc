@@ -1,4 +1,5 @@
-// One op run on two halves of the rows, which are joined: right where it makes each row of its own row.
+// One op run on two halves of the rows, which are joined: right where it makes each row of its own
+// row.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -26,7 +27,8 @@ constexpr const char* kCut = R"text(
   %x_1 = operator.getitem(%x_s, 1) : f32[(u//2), 6]+"6*((u//2))" from(chunk split %x 1/2)
 )text";
 
-// `call` with {} for the operand; `type` with {} for the rows. A tuple's first element is what is joined.
+// `call` with {} for the operand; `type` with {} for the rows. A tuple's first element is what is
+// joined.
 struct Op {
   std::string call, type;
   std::string element = {};  // the type of that element, if it is a tuple

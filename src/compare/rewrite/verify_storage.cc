@@ -54,7 +54,8 @@ void StorageCheck::check_effects(NodeId id) {
   check_each_storage(id, before, after);
 }
 
-// B may have storage twice that A has once, where it computes something again: each is in the state that A's is in.
+// B may have storage twice that A has once, where it computes something again: each is in the state
+// that A's is in.
 void StorageCheck::check_each_storage(NodeId id, std::span<const SeenWrite> before,
                                       std::span<const SeenWrite> after) {
   if (before.empty()) return;
@@ -101,7 +102,8 @@ bool StorageCheck::stands_for_write(const Reader& reader, const SeenWrite& write
       from.kind == ClaimKind::kMoved)
     return true;
   if (from.kind != ClaimKind::kPart) return false;
-  // Each part of such an update goes on from the one before, and the last leaves what all of it does.
+  // Each part of such an update goes on from the one before, and the last leaves what all of it
+  // does.
   if (claims_.is_carried(from.origin)) return from.part + 1 == from.parts;
   if (precede(from.origin, reader)) return true;
   return claim.kind == ClaimKind::kPart && from.part == claim.part && touches_own_share(reader.node, write);
@@ -139,7 +141,8 @@ bool StorageCheck::touches_own_share(NodeId reader, const SeenWrite& write) cons
   return is_own;
 }
 
-// Whether the value is, or shows, the reader's share of what the parts of the writer write by shares.
+// Whether the value is, or shows, the reader's share of what the parts of the writer write by
+// shares.
 bool StorageCheck::shows_share_of(NodeId value, NodeId reader, NodeId writer) const {
   const NodeId share = find_share(value);
   if (!share || claims_[share].part != claims_[reader].part || claims_[share].parts != claims_[reader].parts)

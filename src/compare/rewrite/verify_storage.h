@@ -1,10 +1,11 @@
-// Storage that is written: each node of B sees it in the state in which its origin sees it in A, and the step
-// leaves it as A does. And what else has an order: random draws, ops of unknown effects, reads of the host.
+// Storage that is written: each node of B sees it in the state in which its origin sees it in A,
+// and the step leaves it as A does. And what else has an order: random draws, ops of unknown
+// effects, reads of the host.
 //
 //   A: add_(buf, x); y = clone(buf)     B: y = clone(buf); add_(buf, x)     y does not see what add_ wrote
 //
-// Of storage that parts write, a part may read between two writes only its own share, cut as the writes are; what
-// takes more of it needs all parts' writes:
+// Of storage that parts write, a part may read between two writes only its own share, cut as the
+// writes are; what takes more of it needs all parts' writes:
 //
 //   mul_(%c_0, 2); %z_0 = mm(%x_0, t(%c)); mul_(%c_1, 2)      %z_0 takes all of %c, half written
 //
@@ -25,10 +26,11 @@ class StorageCheck {
 
   // What the node, whole or a part, sees of storage that others write.
   void check_effects(NodeId id);
-  // Writes to storage that outlives the step, ops kept for their effect alone, ops of unknown effects, and
-  // random draws (each changes the numbers of all later ones) must be there.
+  // Writes to storage that outlives the step, ops kept for their effect alone, ops of unknown
+  // effects, and random draws (each changes the numbers of all later ones) must be there.
   void check_updates();
-  // What the step leaves in its inputs, its attributes and what it returns comes from the same last write.
+  // What the step leaves in its inputs, its attributes and what it returns comes from the same last
+  // write.
   void check_last_writes();
   void check_order();
   // A copy is read behind something that makes the host wait for it, unless A does not wait either.

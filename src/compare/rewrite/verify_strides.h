@@ -1,4 +1,5 @@
-// How values lie in memory, where a call of B sees it: its operands have the strides that its origin's have.
+// How values lie in memory, where a call of B sees it: its operands have the strides that its
+// origin's have.
 //
 //   A: %r: [8, u]{1, 8}    %f = reshape(t(%r), [-1])    a view: mul_(%f, 2) changes %r
 //   B: %r: [8, u]{u, 1}, joined                         a copy: mul_(%f, 2) does not

@@ -166,7 +166,8 @@ class OnnxDecoder {
       fail(fmt::format("nested graph '{}' is not in the list {}graphs", message.name(), kPrefix));
     const auto [body, is_new] = nested_.try_emplace(name);
     if (!is_new) fail(fmt::format("nested graph '{}' is there twice", message.name()));
-    // Graphs nest as deep as messages may; nodes are named by value names, which are of one graph only.
+    // Graphs nest as deep as messages may; nodes are named by value names, which are of one graph
+    // only.
     auto outer = std::exchange(nodes_of_values_, {});
     std::string place = std::exchange(place_, path_);
     Body decoded;

@@ -21,7 +21,8 @@ namespace {
 
 using namespace onnx_form;
 
-// Readers limit how deep messages nest, a graph within a graph counts three. Deeper ones stand beside the step.
+// Readers limit how deep messages nest, a graph within a graph counts three. Deeper ones stand
+// beside the step.
 constexpr int kMaxBodyDepth = 16;
 
 bool is_float(double value) {

@@ -1,5 +1,6 @@
-// Facts about nodes and values as ONNX metadata: one entry for each field that ir/text/text_fields.h describes, its value
-// spelled as in the text form. Strings stand there as they are, without quotes.
+// Facts about nodes and values as ONNX metadata: one entry for each field that
+// ir/text/text_fields.h describes, its value spelled as in the text form. Strings stand there as
+// they are, without quotes.
 //
 //   pkg.epweave.seq = "12"     pkg.epweave.direction = "bwd"     pkg.epweave.chunk = "chunk(@layers.1.moe body 0)"
 #pragma once
@@ -16,8 +17,9 @@
 
 namespace epweave::onnx_form {
 
-// Domains: of calls of `namespace.op.overload`, of other calls (`operator.getitem`: viewers take the last piece of
-// the first domain's operators for an overload and leave it out), and of what stands for nodes that are not calls.
+// Domains: of calls of `namespace.op.overload`, of other calls (`operator.getitem`: viewers take
+// the last piece of the first domain's operators for an overload and leave it out), and of what
+// stands for nodes that are not calls.
 inline constexpr std::string_view kTorchDomain = "pkg.torch.ops";
 inline constexpr std::string_view kPythonDomain = "pkg.torch";
 inline constexpr std::string_view kOwnDomain = "pkg.epweave";
@@ -98,7 +100,8 @@ class Facts {
     bool is_taken = false;
   };
 
-  // Keys that are not ours are notes of other programs. False where a key is there already with another value.
+  // Keys that are not ours are notes of other programs. False where a key is there already with
+  // another value.
   bool add(std::string_view key, std::string_view value) {
     if (!key.starts_with(kPrefix)) return true;
     key.remove_prefix(kPrefix.size());

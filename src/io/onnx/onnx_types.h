@@ -12,8 +12,9 @@ namespace epweave::onnx_form {
 std::int32_t onnx_dtype(DType dtype);
 std::optional<DType> dtype_of_onnx(std::int64_t number);
 
-// A tensor: element type and sizes, an expression as `dim_param`. A symbolic scalar: a tensor without dimensions.
-// Anything else: a sequence or optional, which says no more than that it is not a tensor.
+// A tensor: element type and sizes, an expression as `dim_param`. A symbolic scalar: a tensor
+// without dimensions. Anything else: a sequence or optional, which says no more than that it is not
+// a tensor.
 void encode_type(const Context& context, TypeId type, onnx::TypeProto& out);
 
 // Whether ONNX says more of the type than that it is no tensor.

@@ -18,7 +18,8 @@ using google::protobuf::Arena;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-// How deep messages may lie within one another: a value is two, a value of a node's keyword lies in three.
+// How deep messages may lie within one another: a value is two, a value of a node's keyword lies in
+// three.
 constexpr int kMaxMessageDepth = 2 * text::kMaxValueDepth + 3;
 constexpr int kDepthOfBody = 1, kDepthOfNode = 2;
 
@@ -42,8 +43,8 @@ constexpr std::uint32_t length_delimited_tag(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
-// Takes a message apart: take(tag, content) is asked for each length-delimited field whether it keeps the bytes;
-// all other fields are returned, in their order. None if the bytes are no fields.
+// Takes a message apart: take(tag, content) is asked for each length-delimited field whether it
+// keeps the bytes; all other fields are returned, in their order. None if the bytes are no fields.
 template <class Take>
 std::optional<std::string> split_fields(std::string_view bytes, int depth, const Take& take) {
   FieldStream input(bytes, depth);
@@ -66,8 +67,8 @@ std::optional<std::string> split_fields(std::string_view bytes, int depth, const
   return input.ConsumedEntireMessage() ? std::optional(std::move(others)) : std::nullopt;
 }
 
-// The name of a node that is not parsed yet: the first field 1, which writers put first. What is no node, and a node
-// of two names, is found when it is parsed.
+// The name of a node that is not parsed yet: the first field 1, which writers put first. What is no
+// node, and a node of two names, is found when it is parsed.
 std::uint32_t name_ref_of(std::string_view node) {
   constexpr std::uint32_t kName = WireFormatLite::MakeTag(1, WireFormatLite::WIRETYPE_VARINT);
   FieldStream input(node, kDepthOfNode);
@@ -79,7 +80,8 @@ std::uint32_t name_ref_of(std::string_view node) {
   }
 }
 
-// Takes the file apart and parses one node at a time: as messages, all nodes would be ten times the file.
+// Takes the file apart and parses one node at a time: as messages, all nodes would be ten times the
+// file.
 class GraphDecoder {
  public:
   GraphDecoder(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context)
@@ -115,8 +117,8 @@ class GraphDecoder {
   }
   [[noreturn]] void fail_parse() const { fail("not a valid protobuf message"); }
 
-  // An empty entry takes two bytes of a file and hundreds in memory, so that a small file could fill it. No step has as
-  // many as these.
+  // An empty entry takes two bytes of a file and hundreds in memory, so that a small file could
+  // fill it. No step has as many as these.
   void count_entry(std::uint32_t tag) {
     struct Limit {
       int field;
@@ -356,8 +358,8 @@ class GraphDecoder {
       case proto::Value::kSet:
         return decode_tree(ArgKind::kSet, value.set());
       case proto::Value::KIND_NOT_SET:
-        // An absent message reads as None (File.info, Keyword.value); one with unknown fields is of a newer
-        // format.
+        // An absent message reads as None (File.info, Keyword.value); one with unknown fields is of
+        // a newer format.
         refuse_unknown(value);
         return Arg::none();
     }

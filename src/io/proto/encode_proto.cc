@@ -9,9 +9,9 @@
 namespace epweave {
 namespace {
 
-// Walks the graph in the order of the message's field numbers, depth first, so that tables are numbered by
-// first use. That order is the format's canonical form: every function here writes its message's fields in
-// order of their numbers, which are those of proto/epweave.proto.
+// Walks the graph in the order of the message's field numbers, depth first, so that tables are
+// numbered by first use. That order is the format's canonical form: every function here writes its
+// message's fields in order of their numbers, which are those of proto/epweave.proto.
 class GraphEncoder {
  public:
   explicit GraphEncoder(const Graph& graph)

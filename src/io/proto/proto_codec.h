@@ -11,8 +11,8 @@ namespace epweave {
 // In canonical form (tables by first use), without the CRC.
 std::string encode_proto(const Graph& graph);
 
-// Of at most INT32_MAX bytes. The graph's strings, types and arguments go into `context`. Throws InputError
-// naming `path`.
+// Of at most INT32_MAX bytes. The graph's strings, types and arguments go into `context`. Throws
+// InputError naming `path`.
 Graph decode_proto(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context);
 
 }  // namespace epweave

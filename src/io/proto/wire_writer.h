@@ -40,8 +40,8 @@ class WireWriter {
     if (!text.empty()) set_text(field, text);
   }
 
-  // Between open and close lie the fields of a message, or numbers by `add` and `add_signed`. The length ahead of
-  // them is one byte until it is known to be more.
+  // Between open and close lie the fields of a message, or numbers by `add` and `add_signed`. The
+  // length ahead of them is one byte until it is known to be more.
   struct Open {
     std::size_t begin;
   };

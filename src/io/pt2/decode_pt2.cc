@@ -485,7 +485,8 @@ class Pt2Decoder {
 }  // namespace
 
 Graph decode_pt2(const std::string& program, const std::string& path, std::shared_ptr<Context> context) {
-  // What is nested deeper is discarded by the callback, so that no recursion over the document runs deep.
+  // What is nested deeper is discarded by the callback, so that no recursion over the document runs
+  // deep.
   bool is_too_deep = false;
   Json json;
   try {

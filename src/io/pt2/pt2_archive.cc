@@ -12,7 +12,8 @@
 namespace epweave {
 namespace {
 
-// Far more than the JSON of a program of a million nodes; what a small archive may grow to when unpacked.
+// Far more than the JSON of a program of a million nodes; what a small archive may grow to when
+// unpacked.
 constexpr zip_uint64_t kMaxProgramBytes = zip_uint64_t{1} << 29;
 constexpr zip_uint64_t kMaxConfigBytes = zip_uint64_t{1} << 26;
 

@@ -1,7 +1,9 @@
-// The archive that torch.export.save writes (`.pt2`): a zip with the program as JSON, weights, and pickles.
+// The archive that torch.export.save writes (`.pt2`): a zip with the program as JSON, weights, and
+// pickles.
 //
-// Only JSON is read, into memory; nothing is unpacked to a file. Weights are not needed for a graph. An archive that
-// keeps parts of the program as pickles is refused: reading a pickle runs what it says.
+// Only JSON is read, into memory; nothing is unpacked to a file. Weights are not needed for a
+// graph. An archive that keeps parts of the program as pickles is refused: reading a pickle runs
+// what it says.
 #pragma once
 
 #include <string>

@@ -19,7 +19,8 @@
 
 namespace epweave {
 
-// `program` is the JSON text of an ExportedProgram (schema version 8). Throws InputError naming `path` and the place.
+// `program` is the JSON text of an ExportedProgram (schema version 8). Throws InputError naming
+// `path` and the place.
 Graph decode_pt2(const std::string& program, const std::string& path, std::shared_ptr<Context> context);
 
 }  // namespace epweave

@@ -1,5 +1,5 @@
-// What torch.export keeps of a node's meta: strings under four keys, and JSON under "custom", which is where an
-// exporter puts everything else (EP labels).
+// What torch.export keeps of a node's meta: strings under four keys, and JSON under "custom", which
+// is where an exporter puts everything else (EP labels).
 #pragma once
 
 #include <string>

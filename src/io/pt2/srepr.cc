@@ -14,7 +14,8 @@ namespace {
 constexpr int kMaxExprDepth = 100;
 constexpr std::size_t kMaxText = 1 << 20;
 
-// How tightly what is printed binds, loosest first: what stands within something tighter needs parentheses.
+// How tightly what is printed binds, loosest first: what stands within something tighter needs
+// parentheses.
 enum class Binding { kOr, kAnd, kComparison, kSum, kProduct, kPower, kAtom };
 
 struct Piece {
@@ -38,7 +39,8 @@ constexpr std::array kInfix = {
     Infix{"Or", " | ", Binding::kOr},
 };
 
-// Names under which the expression language knows functions that sympy's constructors are named otherwise.
+// Names under which the expression language knows functions that sympy's constructors are named
+// otherwise.
 struct Renamed {
   std::string_view constructor;
   std::string_view name;

@@ -8,7 +8,8 @@
 
 namespace epweave {
 
-// The expression in the notation of ir/expr.h. Throws InputError with the column if `text` is not such a text.
+// The expression in the notation of ir/expr.h. Throws InputError with the column if `text` is not
+// such a text.
 std::string expression_of_srepr(std::string_view text);
 
 }  // namespace epweave

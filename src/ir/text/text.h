@@ -1,7 +1,7 @@
 // The text form: one line per node, readable, greppable, diffable (docs/text_form.md).
 //
-// The full mode is lossless: parse_text(print_text(g)) == g. The short mode is for people: name, op,
-// arguments, type, module; it cannot be read back.
+// The full mode is lossless: parse_text(print_text(g)) == g. The short mode is for people: name,
+// op, arguments, type, module; it cannot be read back.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
-// The `key=value` fields of each record of the text form, described once. The printer and the parser walk the
-// same description, so what one writes the other reads.
+// The `key=value` fields of each record of the text form, described once. The printer and the
+// parser walk the same description, so what one writes the other reads.
 //
-// `fields(key, value)` handles one field by the type of `value`; a value that says nothing (absent, empty,
-// false) is not written. `fields(yes, no, flag)` is a flag of three states. `fields.hex` is bytes,
-// `fields.number` a number with a default, `fields.pairs` is named plain data. The other
+// `fields(key, value)` handles one field by the type of `value`; a value that says nothing (absent,
+// empty, false) is not written. `fields(yes, no, flag)` is a flag of three states. `fields.hex` is
+// bytes, `fields.number` a number with a default, `fields.pairs` is named plain data. The other
 // methods write forms of their own.
 #pragma once
 

@@ -10,8 +10,8 @@ using text::Printer;
 
 namespace {
 
-// Whether each placeholder of the step has its role, in order: the roles then stand on the placeholders'
-// lines.
+// Whether each placeholder of the step has its role, in order: the roles then stand on the
+// placeholders' lines.
 bool inputs_match_placeholders(const Graph& graph) {
   std::size_t next = 0;
   if (graph.bodies.empty()) return graph.inputs.empty();

@@ -15,7 +15,8 @@ constexpr int kMaxTypeDepth = 100;
 constexpr std::size_t kMaxTypeText = 1 << 20;
 constexpr std::uint64_t kPlainNan = 0x7ff8000000000000;
 
-// Whether the text of an expression can stand among brackets as it is: what ends it is a comma or bracket.
+// Whether the text of an expression can stand among brackets as it is: what ends it is a comma or
+// bracket.
 bool is_plain_expr(std::string_view text) {
   return text.front() != ' ' && text.back() != ' ' && text.find('\n') == text.npos;
 }
@@ -349,8 +350,8 @@ void Printer::print_tensor(const TensorType& tensor) {
   joined(tensor.sizes, [&](ExprId size) { expr(size); });
   out_ += ']';
   const auto contiguous = contiguous_strides(context_.exprs, tensor.sizes);
-  // The order in which an application's operands are written depends on what was interned before, so that a
-  // reader may not arrive at the same text.
+  // The order in which an application's operands are written depends on what was interned before,
+  // so that a reader may not arrive at the same text.
   auto is_reconstructible = [&](ExprId stride) {
     return context_.exprs.text(stride).find(',') == std::string_view::npos;
   };

@@ -1,5 +1,5 @@
-// Prints the pieces of the text form; print_text (text_print.cc) and the short mode (text_short.cc) put them
-// together.
+// Prints the pieces of the text form; print_text (text_print.cc) and the short mode (text_short.cc)
+// put them together.
 #pragma once
 
 #include <span>
@@ -81,8 +81,8 @@ class Printer {
   int type_depth_ = 0;
 };
 
-// The lines before the first graph, but magic and device. Input roles stand on lines of their own where they do not
-// stand with the placeholders.
+// The lines before the first graph, but magic and device. Input roles stand on lines of their own
+// where they do not stand with the placeholders.
 enum class InputRoles { kLines, kElsewhere };
 void print_header(Printer& printer, const Graph& graph, InputRoles roles);
 
@@ -93,7 +93,8 @@ std::string print_short(const Graph& graph, const Body& body, NodeId node);
 // The first device among the recorded types: named once in the header, left out of types after it.
 StringId find_default_device(const Graph& graph);
 
-// How many values the step returns: how many output roles, saying nothing, a file without any stands for.
+// How many values the step returns: how many output roles, saying nothing, a file without any
+// stands for.
 std::size_t count_outputs(const Graph& graph);
 
 // The node's rare facts, or a record without any.

@@ -15,7 +15,8 @@ constexpr std::string_view kLayouts[] = {"torch.strided",    "torch.sparse_coo",
 constexpr std::string_view kMemoryFormats[] = {"torch.contiguous_format", "torch.preserve_format",
                                                "torch.channels_last", "torch.channels_last_3d"};
 
-// Strides with more terms than this are written out, never reconstructed: products of sums grow fast.
+// Strides with more terms than this are written out, never reconstructed: products of sums grow
+// fast.
 constexpr std::size_t kMaxStrideTerms = 16;
 
 bool is_letter(char c) {

@@ -39,8 +39,8 @@ inline constexpr ArgSpelling kTreeArgs[] = {
 std::string_view keyword_of(std::span<const ArgSpelling> spellings, ArgKind kind);
 std::optional<ArgKind> find_keyword(std::span<const ArgSpelling> spellings, std::string_view keyword);
 
-// How PyTorch prints an operator overload, which exporters keep as an opaque value with every node. Written
-// `overload(aten.mm.default)`.
+// How PyTorch prints an operator overload, which exporters keep as an opaque value with every node.
+// Written `overload(aten.mm.default)`.
 inline constexpr std::string_view kOverloadClass = "OpOverload";
 std::string overload_repr(std::string_view target);
 std::optional<std::string> find_overload(std::string_view repr);  // the target, if it is such a text
@@ -50,7 +50,8 @@ std::optional<ArgKind> find_torch_constant(std::string_view name);
 
 // Characters of names behind '%', of targets and of keys.
 bool is_name_char(char c);
-// Characters of values that need no quotes: also those of module patterns, devices and plain expressions.
+// Characters of values that need no quotes: also those of module patterns, devices and plain
+// expressions.
 bool is_word_char(char c);
 // Whether a name or value can be written without quotes.
 bool is_name(std::string_view text);
@@ -63,12 +64,13 @@ std::size_t count_valid_utf8(std::string_view text);
 
 // Whether the bytes are protobuf fields, as a writer of a newer format leaves them.
 bool is_wire_format(std::string_view bytes);
-// How deep values may lie within one another, the outermost and the innermost included: hostile input must not exhaust
-// the stack. In the binary form, too, so that each form reads what the other writes.
+// How deep values may lie within one another, the outermost and the innermost included: hostile
+// input must not exhaust the stack. In the binary form, too, so that each form reads what the other
+// writes.
 constexpr int kMaxValueDepth = 100;
 
-// Strides of a contiguous tensor of these sizes: what sizes without strides stand for. None where they would
-// be too large to write down.
+// Strides of a contiguous tensor of these sizes: what sizes without strides stand for. None where
+// they would be too large to write down.
 std::optional<std::vector<ExprId>> contiguous_strides(ExprPool& exprs, std::span<const ExprId> sizes);
 
 }  // namespace epweave::text

@@ -19,8 +19,8 @@ struct ValueParser::Depth {
   ValueParser& parser;
 };
 
-// While it lives, references to nodes are refused: they belong to arguments, not to types or data of the
-// file.
+// While it lives, references to nodes are refused: they belong to arguments, not to types or data
+// of the file.
 struct ValueParser::NoNodes {
   explicit NoNodes(ValueParser& p) : parser(p), nodes(std::exchange(p.nodes_, nullptr)) {}
   ~NoNodes() { parser.nodes_ = nodes; }

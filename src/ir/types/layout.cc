@@ -158,15 +158,16 @@ Dims broadcast_strides(Facts& facts, std::span<const ExprId> sizes, Layout opera
 }
 
 Dims elementwise_strides(Facts& facts, std::span<const ExprId> sizes, std::span<const Layout> operands) {
-  // TensorIterator's fast path wants operands of one shape; FakeTensor's, which symbolic shapes take, does
-  // not.
+  // TensorIterator's fast path wants operands of one shape; FakeTensor's, which symbolic shapes
+  // take, does not.
   const bool is_fast = has_symbol(facts, sizes) ||
                        std::all_of(operands.begin(), operands.end(),
                                    [&](const Layout& o) { return equal_each(facts, o.sizes, sizes); });
   if (is_fast &&
       std::all_of(operands.begin(), operands.end(), [&](const Layout& o) { return is_contiguous(facts, o); }))
     return contiguous_strides(facts, sizes);
-  // All of the result's shape and with the same dense strides: kept, whatever order the dimensions have.
+  // All of the result's shape and with the same dense strides: kept, whatever order the dimensions
+  // have.
   const Layout& first = operands.front();
   if (std::all_of(operands.begin(), operands.end(),
                   [&](const Layout& o) {

@@ -1,7 +1,7 @@
 // Layouts of tensors as PyTorch computes them, on extents that may be symbolic.
 //
-// Questions about symbolic extents are answered as PyTorch's guard_or_false does: yes only where the
-// facts say so.
+// Questions about symbolic extents are answered as PyTorch's guard_or_false does: yes only where
+// the facts say so.
 #pragma once
 
 #include <optional>
@@ -47,18 +47,19 @@ bool is_dense(Facts& facts, Layout layout);
 // What empty_like gives: the same strides if dense, else dense in the order of the strides.
 Dims preserved_strides(Facts& facts, Layout layout);
 
-// The strides of an elementwise op's result of shape `sizes`, operands broadcast to it (TensorIterator;
-// torch._prims_common.compute_elementwise_output_strides).
+// The strides of an elementwise op's result of shape `sizes`, operands broadcast to it
+// (TensorIterator; torch._prims_common.compute_elementwise_output_strides).
 Dims elementwise_strides(Facts& facts, std::span<const ExprId> sizes, std::span<const Layout> operands);
 
 // Strides of the operand seen with the broadcast shape `sizes`: 0 along broadcast dimensions.
 Dims broadcast_strides(Facts& facts, std::span<const ExprId> sizes, Layout operand);
 
-// Strides of a view of `layout` with shape `sizes`, none if it takes a copy. Shapes without symbols and
-// others follow different rules for dimensions of extent 1, as in FakeTensor's _view_meta.
+// Strides of a view of `layout` with shape `sizes`, none if it takes a copy. Shapes without symbols
+// and others follow different rules for dimensions of extent 1, as in FakeTensor's _view_meta.
 std::optional<Dims> view_strides(Facts& facts, Layout layout, std::span<const ExprId> sizes);
 
-// Dimensions sorted by stride, innermost first. Equal strides, of dimensions of extent 1, go by position.
+// Dimensions sorted by stride, innermost first. Equal strides, of dimensions of extent 1, go by
+// position.
 enum class Ties { kFirstInside, kLastInside };
 std::vector<std::size_t> fill_order(Facts& facts, std::span<const ExprId> strides, Ties ties);
 

@@ -21,7 +21,8 @@ std::optional<std::vector<NumberDim>> numbers_of(Facts& facts, Layout layout) {
   return dims;
 }
 
-// Joins dimensions [first, last] into one, if they lie one inside the other (prims._collapse_view_helper).
+// Joins dimensions [first, last] into one, if they lie one inside the other
+// (prims._collapse_view_helper).
 bool collapse(std::vector<NumberDim>& dims, std::size_t first, std::size_t last) {
   NumberDim joined = dims[last];
   for (std::size_t i = last; i-- > first;) {
@@ -61,7 +62,8 @@ bool reshape_numbers(std::vector<NumberDim>& dims, std::span<const std::int64_t>
   return true;
 }
 
-// at::detail::computeStride: each run of memory of the tensor must be filled by whole dimensions of the view.
+// at::detail::computeStride: each run of memory of the tensor must be filled by whole dimensions of
+// the view.
 std::optional<Dims> fill_runs(Facts& facts, Layout layout, std::span<const ExprId> sizes) {
   ExprPool& pool = facts.pool();
   Dims strides(sizes.size());

@@ -1,5 +1,5 @@
-// Type promotion as torch.result_type does it: operands with dimensions outweigh 0-dimensional ones, and
-// those outweigh Python numbers, within a category (bool, integral, floating, complex).
+// Type promotion as torch.result_type does it: operands with dimensions outweigh 0-dimensional
+// ones, and those outweigh Python numbers, within a category (bool, integral, floating, complex).
 #pragma once
 
 #include <optional>

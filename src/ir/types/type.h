@@ -96,7 +96,8 @@ struct Type {
 
 class TypePool {
  public:
-  // Interns; equal types get the same id. For kValue, `value` must come from the context's ArgPool::intern.
+  // Interns; equal types get the same id. For kValue, `value` must come from the context's
+  // ArgPool::intern.
   TypeId intern(Type type);
   TypeId tensor(TensorType type) {
     return intern(Type{.kind = TypeKind::kTensor, .tensor = std::move(type)});

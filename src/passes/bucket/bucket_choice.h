@@ -4,9 +4,10 @@
 //   exposed, large    32 MB gathered cost 24 us of copying: left alone
 //   hidden            nothing to save, copying costs: left alone
 //
-// Collectives that can share a launch (can_merge, one direction), in the order of the step: first those of a block
-// together, then neighbours two by two, then the results two by two, until nothing pays. Each merge is tried on a clock
-// (trial_merges.h), so what is merged later is tried in the step that earlier merges left.
+// Collectives that can share a launch (can_merge, one direction), in the order of the step: first
+// those of a block together, then neighbours two by two, then the results two by two, until nothing
+// pays. Each merge is tried on a clock (trial_merges.h), so what is merged later is tried in the
+// step that earlier merges left.
 #pragma once
 
 #include <span>
@@ -17,8 +18,8 @@
 
 namespace epweave {
 
-// Indices of collectives that share a launch, two or more, in the order in which they are merged. `budget`: bytes that
-// may live at any node.
+// Indices of collectives that share a launch, two or more, in the order in which they are merged.
+// `budget`: bytes that may live at any node.
 std::vector<std::vector<std::size_t>> choose_buckets(const Graph& graph, const StepModel& model,
                                                      std::span<const Mergeable> collectives,
                                                      std::span<const BucketScope> scopes,

@@ -81,7 +81,8 @@ class Planner {
     plan_.push_back({{graph_.intern(experts)}});
   }
 
-  // Whether a collective of experts runs on another group than those of the same kind in the rest of its block.
+  // Whether a collective of experts runs on another group than those of the same kind in the rest
+  // of its block.
   bool find_experts_apart() const {
     std::map<std::pair<std::string_view, MergeKind>, Arg> beside;
     for (std::size_t i = 0; i < collectives_.size(); ++i) {
@@ -104,8 +105,8 @@ class Planner {
     return path.size() > block.size() && is_within(path.substr(block.size() + 1), kExperts);
   }
 
-  // Whether the loss computes the head part by part: then the parts' gradients of its weight are reduced one by one, over the
-  // ranks that share it, and added up behind.
+  // Whether the loss computes the head part by part: then the parts' gradients of its weight are
+  // reduced one by one, over the ranks that share it, and added up behind.
   bool computes_head_in_loss() const {
     IdSet<NodeId> merged;
     for (const Mergeable& m : collectives_) merged.insert(m.launch);

@@ -3,8 +3,9 @@
 //   parameters tok_embeddings, layers.0.attention.wq, .., norm, lm_head
 //   -> [tok_embeddings]  [layers.0]  [layers.1]  ..  [norm, lm_head, loss]
 //
-// Modules in front of the blocks stand alone, those behind them are one entry; with `loss` where the loss computes the
-// head, part by part. A block whose experts are sharded over a group of their own is two entries:
+// Modules in front of the blocks stand alone, those behind them are one entry; with `loss` where
+// the loss computes the head, part by part. A block whose experts are sharded over a group of their
+// own is two entries:
 //
 //   [layers.1.attention_norm, layers.1.attention, layers.1.ffn_norm, layers.1.moe.router, layers.1.moe.shared_experts]
 //   [layers.1.moe.routed_experts.inner_experts]
@@ -24,8 +25,8 @@ struct PlanEntry {
 // Disjoint entries, in the order in which buckets are made.
 std::vector<PlanEntry> plan_blocks(const Graph& graph, std::span<const Mergeable> collectives);
 
-// The collectives of one entry in one direction; of each module of the entry in turn those of the module and below it, in
-// execution order.
+// The collectives of one entry in one direction; of each module of the entry in turn those of the
+// module and below it, in execution order.
 struct BucketScope {
   const PlanEntry* entry = nullptr;
   bool backward = false;
@@ -34,7 +35,8 @@ struct BucketScope {
 std::vector<BucketScope> list_scopes(const Graph& graph, std::span<const PlanEntry> plan,
                                      std::span<const Mergeable> collectives);
 
-// Of each module with parameters or buffers its place among those, in the order of the step's inputs.
+// Of each module with parameters or buffers its place among those, in the order of the step's
+// inputs.
 SideTable<StringId, std::uint32_t> order_modules(const Graph& graph);
 
 }  // namespace epweave

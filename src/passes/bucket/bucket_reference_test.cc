@@ -1,8 +1,9 @@
-// Against torchtitan: bucket on each NAME.3_pg graph, without the numbers that nothing reads, gives NAME.4_bucket: the same nodes
-// in the same order, up to names and to what torch notes for debugging.
+// Against torchtitan: bucket on each NAME.3_pg graph, without the numbers that nothing reads, gives
+// NAME.4_bucket: the same nodes in the same order, up to names and to what torch notes for
+// debugging.
 //
-// The folder is $EPWEAVE_GRAPHS, or testdata/graphs; graphs are files of any form that io reads. scripts/dev/bucket_table.py does the same on
-// dumps, from other stages too.
+// The folder is $EPWEAVE_GRAPHS, or testdata/graphs; graphs are files of any form that io reads.
+// scripts/dev/bucket_table.py does the same on dumps, from other stages too.
 #include <fmt/format.h>
 
 #include <algorithm>

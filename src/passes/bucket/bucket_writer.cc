@@ -127,8 +127,8 @@ std::vector<StringId> BucketWriter::list_modules(std::span<const Mergeable* cons
   return modules;
 }
 
-// The next nodes are of one member, or of all of them again. In a bucket of any size, what each member has would
-// otherwise list all others.
+// The next nodes are of one member, or of all of them again. In a bucket of any size, what each
+// member has would otherwise list all others.
 void BucketWriter::turn_to(std::size_t member) {
   if (!members_models_.empty()) model_ = &members_models_[member];
 }

@@ -1,4 +1,5 @@
-// Writes one launch in place of several: packs what they send, launches, waits, and cuts each one's result out.
+// Writes one launch in place of several: packs what they send, launches, waits, and cuts each one's
+// result out.
 //
 //   gathers            buf = _pre_bucket_all_gather([p, q], ..); own = slice(buf); g = all_gather_into_tensor_out(own, out=buf)
 //                      w = wait_tensor(g); rows = view(w, [ranks, -1]); p', q' = columns of rows, copied each into a buffer
@@ -6,8 +7,9 @@
 //                      w = wait_tensor(r); x', y' = pieces of w
 //   all-reduces        buf = cat([view(x, [-1]), view(y, [-1])]); r = all_reduce(buf, ..); w = wait_tensor(r); x', y' = pieces of w
 //
-// Packing and launch stand behind the last of what is sent, at the place of the first launch at the earliest; wait and
-// cutting in front of the first wait (WaitPlace), or behind the launch. What took a result too early for that moves behind it.
+// Packing and launch stand behind the last of what is sent, at the place of the first launch at the
+// earliest; wait and cutting in front of the first wait (WaitPlace), or behind the launch. What
+// took a result too early for that moves behind it.
 #pragma once
 
 #include <map>
@@ -32,7 +34,8 @@ struct MergedLaunch {
   bool backward = false;
 };
 
-// Where the wait for merged reduce-scatters stands: in front of the first of theirs, or of the last.
+// Where the wait for merged reduce-scatters stands: in front of the first of theirs, or of the
+// last.
 enum class WaitPlace : std::uint8_t { kFirst, kLast };
 
 class BucketWriter {
@@ -40,8 +43,8 @@ class BucketWriter {
   // `coordinates`: nodes of the step, by stride and extent of the axis (Mergeable::axis).
   BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions);
 
-  // `members` in the order in which they are packed. Without an entry in `scope` the bucket is of no plan, and its nodes
-  // name the modules of the launches that they stand for.
+  // `members` in the order in which they are packed. Without an entry in `scope` the bucket is of
+  // no plan, and its nodes name the modules of the launches that they stand for.
   MergedLaunch write(std::span<const Mergeable* const> members, const BucketScope& scope);
 
   // The step, once all buckets are written.
@@ -95,7 +98,8 @@ class BucketWriter {
 
   // Of the bucket that is being written:
   std::span<const Mergeable* const> members_;
-  // What its new nodes have: those of the whole bucket, and, where it is of no plan's entry, those of each member.
+  // What its new nodes have: those of the whole bucket, and, where it is of no plan's entry, those
+  // of each member.
   Node bucket_model_;
   std::vector<Node> members_models_;
   const Node* model_ = nullptr;  // one of these

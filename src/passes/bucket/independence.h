@@ -2,8 +2,8 @@
 //
 //   r0 = all_reduce(x); w0 = wait(r0); r1 = all_reduce(f(w0)); r2 = all_reduce(y)      [r0, r2] [r1]
 //
-// Each is in the group of the longest chain of such collectives that ends in it, so that there are as few groups as
-// possible.
+// Each is in the group of the longest chain of such collectives that ends in it, so that there are
+// as few groups as possible.
 #pragma once
 
 #include <span>
@@ -18,7 +18,8 @@ class Independence {
  public:
   explicit Independence(MergedGraph& graph) : graph_(graph) {}
 
-  // Takes into account what `plan_merge` was told, as if it were merged already. `collectives` in execution order.
+  // Takes into account what `plan_merge` was told, as if it were merged already. `collectives` in
+  // execution order.
   std::vector<std::vector<const Mergeable*>> split(std::span<const Mergeable* const> collectives);
 
   // These launches are going to be one.

@@ -1,9 +1,10 @@
-// Collectives that may share one launch: gathers of parameters, reductions of gradients, all-reduces.
+// Collectives that may share one launch: gathers of parameters, reductions of gradients,
+// all-reduces.
 //
 //   g = all_gather_into_tensor(_to_copy(%param), 4, "0"); w = wait_tensor(g)
 //
-// A gather counts where one input of the step is behind it; a reduce-scatter, where what follows its wait reads nothing
-// else, up to the outputs. Each has one user, its wait.
+// A gather counts where one input of the step is behind it; a reduce-scatter, where what follows
+// its wait reads nothing else, up to the outputs. Each has one user, its wait.
 #pragma once
 
 #include <optional>

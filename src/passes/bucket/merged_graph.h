@@ -1,6 +1,7 @@
 // A step while its collectives are merged: nodes come and go, and values change places.
 //
-// A value that was replaced is another one wherever it is taken; arguments are rewritten once, at the end (finish).
+// A value that was replaced is another one wherever it is taken; arguments are rewritten once, at
+// the end (finish).
 #pragma once
 
 #include <span>
@@ -31,7 +32,8 @@ class MergedGraph {
   void replace(NodeId value, NodeId by);
   NodeId current(NodeId value) const { return replaced_[value] ? replaced_[value] : value; }
 
-  // Calls visit(NodeId) for what a node takes now, in the order of its arguments. Stops where it returns false.
+  // Calls visit(NodeId) for what a node takes now, in the order of its arguments. Stops where it
+  // returns false.
   template <class Visit>
   void visit_inputs(NodeId id, const Visit& visit) const {
     for (NodeId input : inputs_of(id))
@@ -41,15 +43,15 @@ class MergedGraph {
   // What took a value of the step as it was given, or takes it now; some may be gone.
   std::vector<NodeId> list_users(NodeId value) const;
 
-  // Nodes from `first` to `last` that take what comes behind them are put behind it: sort_stably (analysis/order.h), of
-  // a stretch of the order.
+  // Nodes from `first` to `last` that take what comes behind them are put behind it: sort_stably
+  // (analysis/order.h), of a stretch of the order.
   void sort(NodeId first, NodeId last);
 
   // Nodes that sort() put elsewhere.
   const std::vector<NodeId>& moved() const { return moved_; }
 
-  // The step with all arguments and the order as they are now, and types of what shows a replaced value: it may lie
-  // elsewhere in memory.
+  // The step with all arguments and the order as they are now, and types of what shows a replaced
+  // value: it may lie elsewhere in memory.
   void finish(Facts& facts, TypeMemo& types);
 
  private:

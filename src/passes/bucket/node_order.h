@@ -2,8 +2,9 @@
 //
 //   order a b c      insert_before(b, {x, y})      a x y b c      precedes(x, b): true
 //
-// Each node has a number that grows along the order; what is put between two nodes takes numbers between theirs. Where
-// no number is left all are given anew, which is seldom: the gaps are wide at first.
+// Each node has a number that grows along the order; what is put between two nodes takes numbers
+// between theirs. Where no number is left all are given anew, which is seldom: the gaps are wide at
+// first.
 #pragma once
 
 #include <cstdint>

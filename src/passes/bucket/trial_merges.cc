@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kNoTime = 1e-12;       // seconds that do not count
 constexpr double kExposedShare = 0.01;  // a collective of which more is exposed is not hidden
-// A trial that has not become a shift after as many nodes counts only if it is ahead on every stream.
+// A trial that has not become a shift after as many nodes counts only if it is ahead on every
+// stream.
 constexpr std::size_t kLookAhead = 20000;
 
 double overlap(Interval a, Interval b) {
@@ -296,8 +297,8 @@ bool TrialMerges::sends_result(Slot slot) const {
                              [&](std::uint32_t member) { return marks_[terms_[member].operand] == kResult; });
 }
 
-// Finds what is delayed. Not legal: one collective needs another's result, or what is delayed would pass what must stay
-// behind it for the sake of storage.
+// Finds what is delayed. Not legal: one collective needs another's result, or what is delayed would
+// pass what must stay behind it for the sake of storage.
 bool TrialMerges::is_legal(Plan& plan, std::span<const BucketId> ids) {
   const auto is_result = [&](Place place) { return marks_[place] == kResult; };
   bool is_legal = true;

@@ -1,4 +1,5 @@
-// A step on a clock while its collectives are merged on trial: what each merge would change, exactly.
+// A step on a clock while its collectives are merged on trial: what each merge would change,
+// exactly.
 //
 //   as it is   c0 L0 W0 k0  c1 L1 W1 k1       L a launch, W its wait, c casts, k kernels
 //   merged     P L W C k0  k1                 P packs what L sends, C cuts the results out
@@ -37,7 +38,8 @@ struct BucketKernels {
   double pack = 0, cut_gather = 0;  // cutting of others shows views
 };
 
-// Merged launches and waits stand where BucketWriter puts them, with the wait for reductions at the last (WaitPlace).
+// Merged launches and waits stand where BucketWriter puts them, with the wait for reductions at the
+// last (WaitPlace).
 class TrialMerges {
  public:
   // All must outlive it. `budget`: bytes that may live at any node.
@@ -56,9 +58,9 @@ class TrialMerges {
 
   // Back to the front of the step. From there, merges are tried from the front to the back.
   void rewind();
-  // The bucket that holds all members of these, if the step is shorter with it, all nodes stay within the budget, and
-  // no collective that the given step hides is exposed; these are gone then. None of them may begin in front of those
-  // that were tried since `rewind`.
+  // The bucket that holds all members of these, if the step is shorter with it, all nodes stay
+  // within the budget, and no collective that the given step hides is exposed; these are gone then.
+  // None of them may begin in front of those that were tried since `rewind`.
   std::optional<BucketId> try_merge(std::span<const BucketId> ids);
 
  private:

@@ -7,10 +7,10 @@
 //     output(%relu)                        %relu_chunk0 = ...           %relu_chunk1 = ...
 //                                          %m = cat([%relu_chunk0, %relu_chunk1], 0)        output(%m)
 //
-// Three stages, each a value: placements (placement/placement.h) say how each value relates to its parts; the
-// plan adds how many parts there are, how large, and what that rests on; lowering writes the new graph in one
-// forward walk. Numerics class: chunk-equal for activations, sum-order for the joined sums
-// (docs/chunking.md).
+// Three stages, each a value: placements (placement/placement.h) say how each value relates to its
+// parts; the plan adds how many parts there are, how large, and what that rests on; lowering writes
+// the new graph in one forward walk. Numerics class: chunk-equal for activations, sum-order for the
+// joined sums (docs/chunking.md).
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,12 @@ struct ChunkRoot {
 
 struct ChunkOptions {
   std::vector<ChunkRoot> roots = {{"layers.*.moe"}};
-  // Which dimension of a [batch, sequence] grid is divided. Where tokens come in one row, both mean that.
+  // Which dimension of a [batch, sequence] grid is divided. Where tokens come in one row, both mean
+  // that.
   GridDim dim = GridDim::kBatch;
   std::int64_t parts = 2;
-  // How many tokens each part has, in order; none: as equal as whole rows allow. Modules that are divided
-  // into as many parts have these.
+  // How many tokens each part has, in order; none: as equal as whole rows allow. Modules that are
+  // divided into as many parts have these.
   std::vector<std::int64_t> sizes = {};
   bool require_exchange = true;  // only modules that exchange tokens
   bool dense = false;            // all selected modules, whether they exchange tokens or not

@@ -91,8 +91,8 @@ class BorderCheck {
     bool by_key;  // blocks of keys, else of queries
     std::int64_t block;
   };
-  // Whether there is more than one block. Then there must be as many as the rows need, and no border may lie
-  // inside one.
+  // Whether there is more than one block. Then there must be as many as the rows need, and no
+  // border may lie inside one.
   bool require_blocks(const FlexCall& flex, const std::vector<std::int64_t>& borders, const Blocks& blocks) {
     const std::int64_t needed = ceil_div(borders.back(), blocks.block);
     bool any = false;
@@ -160,7 +160,8 @@ class BorderCheck {
   std::int64_t rows_per_token_ = 1;
 };
 
-// A function of which some parameters count rows from a part's first row, which becomes its last parameter.
+// A function of which some parameters count rows from a part's first row, which becomes its last
+// parameter.
 class RebasedBody {
  public:
   RebasedBody(Context& context, const Body& original) : context_(context), body_(original) {
@@ -314,7 +315,8 @@ void PartAttention::adapt_to_rows(NodeId original, std::size_t part, Node& node)
   set_argument(flex->mask_param, context.args.add_tree(ArgKind::kTuple, mask));
 }
 
-// A length that is a number; a mask without tables is made for a length of 1, whatever the sequence.
+// A length that is a number; a mask without tables is made for a length of 1, whatever the
+// sequence.
 void PartAttention::adapt_lengths(const Use& use, ExprId rows, std::vector<Arg>& mask) {
   const std::int64_t length = plan_.attention_borders.at(use.original).back();
   const auto own = [&] { return sizes_.of_extent(rows, use.region).value()[use.part]; };
@@ -399,7 +401,8 @@ std::vector<NodeId> PartAttention::write_sums(NodeId original, const std::vector
                            {sum, summand(j, j)},
                            ProvenanceRole::kPartInput}));
   }
-  // Of the last part there is one summand: a copy, dense as sums are, so that the others' are freed.
+  // Of the last part there is one summand: a copy, dense as sums are, so that the others' are
+  // freed.
   sums.push_back(append({original,
                          last,
                          fmt::format("{}_chunk{}", name, last),

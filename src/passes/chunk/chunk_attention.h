@@ -1,18 +1,20 @@
-// Attention calls in parts (placement/rules/placement_rules_attention.cc says what a part sees). FlexAttention:
+// Attention calls in parts (placement/rules/placement_rules_attention.cc says what a part sees).
+// FlexAttention:
 //
 //   flex_attention(q, k, v, score, (u, u, tables.., mask), (), (doc,))           mask: q_idx >= k_idx & ..
 //
 //   part 1     flex_attention(q_1, k, v, score, (h, u, tables of its rows.., mask_chunk1), (), (doc, h))
 //                mask_chunk1(b, h, q_idx, k_idx, doc, first_row): q = q_idx + first_row;  q >= k_idx & ..
 //
-// With attention=prefix the keys are those of parts 0 to k, and the call's gradients of these are cut and added up:
+// With attention=prefix the keys are those of parts 0 to k, and the call's gradients of these are
+// cut and added up:
 //
 //   part 1     %k_prefix_chunk1 = cat([%k_0, %k_1], 2)             flex_attention(q_1, %k_prefix_chunk1, ..)
 //   backward   %gk_chunk1 = %s[1]                                  %s = split(%flexb_chunk1[1], [h, h], 2)
 //              %gk_chunk0 = add(%s[0], %flexb_chunk0[1])
 //
-// What the functions capture stays whole, so it is indexed by numbers of the whole model. Scaled dot product
-// attention: chunk_causal_mask.h.
+// What the functions capture stays whole, so it is indexed by numbers of the whole model. Scaled
+// dot product attention: chunk_causal_mask.h.
 #pragma once
 
 #include <map>
@@ -30,8 +32,8 @@
 
 namespace epweave {
 
-// Throws PassError where a border between parts lies inside a block of a block table, or where rows that must
-// count from a part's first one count no input's tokens. Adds what the borders
+// Throws PassError where a border between parts lies inside a block of a block table, or where rows
+// that must count from a part's first one count no input's tokens. Adds what the borders
 // rest on to the plan's assumptions.
 void check_attention_borders(const Graph& graph, TokenExtents& tokens, Facts& facts, ChunkPlan& plan);
 
@@ -40,16 +42,17 @@ class PartAttention {
   PartAttention(const Graph& graph, const ChunkPlan& plan, Graph& chunked, ChunkWriter& writer,
                 PartSizes& sizes);
 
-  // Gives a part of a divided attention call the mask, functions and captured numbers of the part. `node` has
-  // its arguments else; other nodes are left alone. A call that is tagged for regional_inductor names its functions by
-  // nodes of its own.
+  // Gives a part of a divided attention call the mask, functions and captured numbers of the part.
+  // `node` has its arguments else; other nodes are left alone. A call that is tagged for
+  // regional_inductor names its functions by nodes of its own.
   void adapt(NodeId original, std::size_t part, Node& node);
-  // Whether a value is a gradient of keys or values of which each part of its call gives summands for all parts
-  // before it, too.
+  // Whether a value is a gradient of keys or values of which each part of its call gives summands
+  // for all parts before it, too.
   bool has_summands(NodeId original) const;
   // The call of which a value is an element.
   NodeId call_of(NodeId element) const;
-  // The parts of such a gradient. Summands are added from those of the last part on, as backward comes by them.
+  // The parts of such a gradient. Summands are added from those of the last part on, as backward
+  // comes by them.
   std::vector<NodeId> write_sums(NodeId original, const std::vector<Arg>& calls);
 
  private:
@@ -69,7 +72,8 @@ class PartAttention {
     ProvenanceRole role = ProvenanceRole::kAdded;
   };
   NodeId append(const GradientStep& step);
-  // The summands that a part of a call gives: a split into those of parts 0 to that; of part 0 its own.
+  // The summands that a part of a call gives: a split into those of parts 0 to that; of part 0 its
+  // own.
   NodeId cut_summands(NodeId original, std::size_t part, Arg call);
   void adapt_function(const Use& use, const FlexFunction& function, Arg& arg);
   NodeId rebased_source(const Use& use, const FlexFunction& function);

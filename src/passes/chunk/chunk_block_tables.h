@@ -1,14 +1,14 @@
 // FlexAttention's block tables for a part of the queries, or of queries and keys.
 //
-// A pair of tables lists for each row of blocks the columns that it sees: `counts` [B, H, rows] says how many
-// of a row of `indices` [B, H, rows, columns] are columns, the rest is padding. A part keeps some rows and
-// some columns:
+// A pair of tables lists for each row of blocks the columns that it sees: `counts` [B, H, rows]
+// says how many of a row of `indices` [B, H, rows, columns] are columns, the rest is padding. A
+// part keeps some rows and some columns:
 //
 //   rows [4, 8)       slice(counts, 2, 4, 8)                slice(indices, 2, 4, 8)
 //   columns [4, 8)    row [1, 6, 7 | 0, 2, ..] of count 3   becomes [2, 3 | 3, 3], count 2
 //
-// The columns of a row keep their order only if it is ascending, as torch makes them; it decides nothing but
-// the order of a sum.
+// The columns of a row keep their order only if it is ascending, as torch makes them; it decides
+// nothing but the order of a sum.
 #pragma once
 
 #include <map>

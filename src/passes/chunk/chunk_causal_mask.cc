@@ -13,8 +13,8 @@ namespace epweave {
 namespace {
 
 constexpr int kBatchDim = 0, kHeadDim = 1, kSequenceDim = 2;
-// The memory-efficient kernel reads rows of a bias that begin at multiples of so many elements, and takes one
-// for each batch and head; others spread one of [1, 1, queries, keys].
+// The memory-efficient kernel reads rows of a bias that begin at multiples of so many elements, and
+// takes one for each batch and head; others spread one of [1, 1, queries, keys].
 constexpr std::string_view kAlignedKernel = "aten._scaled_dot_product_efficient_attention";
 constexpr std::int64_t kAlignment = 16;
 
@@ -48,7 +48,8 @@ void PartCausalMask::adapt(NodeId original, std::size_t part, Node& node) {
   decline_gradient(node);
 }
 
-// Nothing reads a gradient of the bias, which the whole call does not have, even if it asks for one.
+// Nothing reads a gradient of the bias, which the whole call does not have, even if it asks for
+// one.
 void PartCausalMask::decline_gradient(Node& node) {
   constexpr std::size_t kBiasGradient = 3;
   const auto param = node.op->find_param("grad_input_mask");
@@ -111,7 +112,8 @@ Arg PartCausalMask::append(const Call& call, Step step) {
 }
 
 std::optional<std::string> describe_causal_masks(const Graph& graph, const ChunkPlan& plan) {
-  // As the calls of each part share biases; the batches and heads of an aligned one repeat its rows.
+  // As the calls of each part share biases; the batches and heads of an aligned one repeat its
+  // rows.
   std::map<std::tuple<std::uint32_t, std::vector<ExprId>, DType, StringId>, std::int64_t> bytes;
   Facts facts(graph);
   for (const auto& [id, cut] : plan.placements.attention) {

@@ -1,12 +1,13 @@
-// Scaled dot product attention with a causal mask, in parts of the queries that see the keys of all parts.
+// Scaled dot product attention with a causal mask, in parts of the queries that see the keys of all
+// parts.
 //
 //   attention(q, k, v, None, True, 0.0, is_causal=True)
 //
 //   part 1     %bias = expand(triu(full([h, u], -inf), h + 1), [1, 1, h, u])     -inf: a key behind its query
 //              attention(q_1, k, v, %bias, True, 0.0, is_causal=False)
 //
-// is_causal would begin at the first query that the call is given, or, in some kernels, at the last one. All
-// calls of a part whose numbers of rows and keys are the same share a bias.
+// is_causal would begin at the first query that the call is given, or, in some kernels, at the last
+// one. All calls of a part whose numbers of rows and keys are the same share a bias.
 #pragma once
 
 #include <map>
@@ -63,8 +64,9 @@ class PartCausalMask {
   std::map<Key, NodeId> made_;
 };
 
-// What the biases of all parts hold together, by the sizes that the graph was exported with: "masks of parts:
-// 2097152 bytes in all, from the first forward to the last backward". None without such calls.
+// What the biases of all parts hold together, by the sizes that the graph was exported with: "masks
+// of parts: 2097152 bytes in all, from the first forward to the last backward". None without such
+// calls.
 std::optional<std::string> describe_causal_masks(const Graph& graph, const ChunkPlan& plan);
 
 }  // namespace epweave

@@ -1,4 +1,5 @@
-// A real mixture-of-experts region with one fault in its routing: each is refused, naming what is wrong and where.
+// A real mixture-of-experts region with one fault in its routing: each is refused, naming what is
+// wrong and where.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>

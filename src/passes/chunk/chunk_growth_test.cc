@@ -1,4 +1,5 @@
-// Long and much shared arithmetic and chains of views: chunk takes no stack for them, and looks at each once.
+// Long and much shared arithmetic and chains of views: chunk takes no stack for them, and looks at
+// each once.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>

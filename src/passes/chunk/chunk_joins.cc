@@ -108,7 +108,8 @@ std::vector<Arg> PartJoins::cut_plain(const Cut& cut) {
                                      .origin = place.origin,
                                      .region = region,
                                      .part = k}));
-    // Kernels read the parts of an eager chunked run contiguous, and which kernel runs decides bits.
+    // Kernels read the parts of an eager chunked run contiguous, and which kernel runs decides
+    // bits.
     if (!is_contiguous(piece)) piece = contiguous(piece, place, k);
     result.push_back(Arg::node(piece));
   }

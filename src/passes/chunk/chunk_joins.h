@@ -4,8 +4,8 @@
 //   concatenate              %y_chunk_materialized = cat([%y_chunk0, %y_chunk1], 0)
 //   add                      %y_chunk_materialized = add(%y_chunk0, %y_chunk1)
 //
-// A dimension in blocks is taken apart first: 4*s rows in 4 blocks are viewed as [4, s], cut or joined along
-// the second, and viewed as one dimension again.
+// A dimension in blocks is taken apart first: 4*s rows in 4 blocks are viewed as [4, s], cut or
+// joined along the second, and viewed as one dimension again.
 #pragma once
 
 #include <optional>
@@ -32,13 +32,15 @@ class PartJoins {
   std::vector<Arg> cut(const Cut& cut);
   // The whole of a region's value.
   NodeId concatenate(NodeId original, std::span<const Arg> parts, const Placement& placement);
-  // The same with the dimensions in this order in memory, outermost first, in which the parts are joined:
+  // The same with the dimensions in this order in memory, outermost first, in which the parts are
+  // joined:
   //
   //   order {1, 0} of %y: [8, u]{1, 8}     %y_chunk0_in_order = permute(%y_chunk0, [1, 0])    ...
   //                                        %y_chunk_in_order = cat([%y_chunk0_in_order, ..], 0): [u, 8]
   //                                        %y_chunk_materialized = permute(%y_chunk_in_order, [1, 0])
   NodeId concatenate_in_order(NodeId original, std::span<const Arg> parts, std::vector<std::int64_t> order);
-  // The first parts of `origin` in the order in memory that they have, for a node of a region that takes these alone:
+  // The first parts of `origin` in the order in memory that they have, for a node of a region that
+  // takes these alone:
   //
   //   %y_prefix1_chunk1 = cat([%y_chunk0, %y_chunk1], 2)       permuted, and back, as above
   struct Prefix {
@@ -47,8 +49,8 @@ class PartJoins {
     int dim = 0;
   };
   NodeId concatenate_prefix(const Prefix& prefix, std::span<const Arg> parts);
-  // Added from the first part to the last: ((p0 + p1) + p2) + ...; gradients in eager order from the last to
-  // the first.
+  // Added from the first part to the last: ((p0 + p1) + p2) + ...; gradients in eager order from
+  // the last to the first.
   NodeId add(NodeId original, std::span<const Arg> parts);
 
  private:

@@ -1,5 +1,5 @@
-// Where the parts of real graphs are rejoined: between modules, above views, and gradients in both orders.
-// Small graphs with whole results: testdata/chunk (join_*, gradients_*).
+// Where the parts of real graphs are rejoined: between modules, above views, and gradients in both
+// orders. Small graphs with whole results: testdata/chunk (join_*, gradients_*).
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -28,8 +28,8 @@ TEST_CASE("keys and values of all parts have the original's strides, or its orde
     const char* name;
     std::size_t others;
   };
-  // DeepSeek's values are pieces of a larger tensor, and joined without the rest: two views of each in forward,
-  // and two in backward.
+  // DeepSeek's values are pieces of a larger tensor, and joined without the rest: two views of each
+  // in forward, and two in backward.
   const Row rows[] = {{"qwen3_moe_ep2", 0}, {"dsv3_debug_ep2_block", 5 * 2 * 2}};
   for (const Row& row : rows) {
     const Graph graph = read_real_graph(fmt::format("{}.1b_remat", row.name));
@@ -54,8 +54,8 @@ TEST_CASE("keys and values of all parts have the original's strides, or its orde
   }
 }
 
-// Of the inputs of a region's nodes, those that another module's region computed for the part. (Parts of block tables
-// serve all modules.)
+// Of the inputs of a region's nodes, those that another module's region computed for the part.
+// (Parts of block tables serve all modules.)
 std::size_t count_handed_over(const Graph& graph) {
   std::size_t count = 0;
   for (NodeId id : graph.step().order) {
@@ -77,8 +77,8 @@ TEST_CASE("modules are joined and cut again between regions when asked for") {
   };
   const Row rows[] = {
       {"dsv3_debug_ep2_block", AttentionMode::kWholeKv, {5711, 35, 31, 80}},
-      // torchtitan: 36 splits, of which 10 cut the mask's tables wrongly and 1 is of a gradient that joins its
-      // region here; 16 cats, of which 5 are of such gradients
+      // torchtitan: 36 splits, of which 10 cut the mask's tables wrongly and 1 is of a gradient
+      // that joins its region here; 16 cats, of which 5 are of such gradients
       {"dsv3_debug_ep2_block", AttentionMode::kIndependent, {5729, 25, 11, 70}},
       {"dsv3_debug_ep2_sdpa_r030", AttentionMode::kWholeKv, {6295, 25, 11, 70}},
   };
@@ -108,7 +108,8 @@ std::string shorten(std::string_view target) {
   return std::string(name.substr(0, name.find('.')));
 }
 
-// What the sums of parts add, in order, with the number of the part: "wait_tensor 2 + wait_tensor 1".
+// What the sums of parts add, in order, with the number of the part: "wait_tensor 2 + wait_tensor
+// 1".
 std::set<std::string> list_addends(const Graph& graph) {
   std::set<std::string> addends;
   for (NodeId id : graph.step().order) {

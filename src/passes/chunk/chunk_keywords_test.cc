@@ -1,5 +1,5 @@
-// Whether a call passes an argument by position or by keyword makes no difference to chunk. The graphs are the
-// inputs of the goldens of chunk.
+// Whether a call passes an argument by position or by keyword makes no difference to chunk. The
+// graphs are the inputs of the goldens of chunk.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -89,8 +89,8 @@ TEST_CASE("arguments by keyword are chunked as those by position are") {
   }
 }
 
-// What is cut or joined first may change with the order in which arguments are written, and with it numbers in
-// names; not whether the graph can be divided.
+// What is cut or joined first may change with the order in which arguments are written, and with it
+// numbers in names; not whether the graph can be divided.
 TEST_CASE("the order of keywords does not decide whether a graph can be chunked") {
   const auto id_of = [](const std::string& text) {
     const std::size_t begin = text.rfind(" [chunk.");

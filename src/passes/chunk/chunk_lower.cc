@@ -30,8 +30,9 @@ namespace {
 //   whole(v)    Split(d) -> cat(parts, d)   Partial -> add(parts)   Local -> refused
 //   part(v, k)  Whole -> whole(v)           Split(d) from outside -> slice of whole(v)
 //
-// Joins and splits are written at first demand, so they stand in front of their first user and nothing
-// needless is written. Rows of the input's node table keep their ids; new nodes are appended to it.
+// Joins and splits are written at first demand, so they stand in front of their first user and
+// nothing needless is written. Rows of the input's node table keep their ids; new nodes are
+// appended to it.
 class Lowering {
  public:
   // `strided`: values whose joins must have the strides that they have.
@@ -77,7 +78,8 @@ class Lowering {
 
   Context& context() { return *out_.context; }
 
-  // What stands for the whole of a value, and when it was written. Times count the nodes written so far.
+  // What stands for the whole of a value, and when it was written. Times count the nodes written so
+  // far.
   struct Whole {
     NodeId node;
     std::uint32_t time = 0;
@@ -307,7 +309,8 @@ class Lowering {
     });
   }
 
-  // The gradient of keys or values, of which each part of the call gives summands for all parts before it, too.
+  // The gradient of keys or values, of which each part of the call gives summands for all parts
+  // before it, too.
   void write_sums(NodeId id) {
     const std::span<Arg> calls = parts_of(attention_.call_of(id));
     const std::vector<NodeId> sums = attention_.write_sums(id, std::vector<Arg>(calls.begin(), calls.end()));
@@ -317,8 +320,8 @@ class Lowering {
 
   // ------------------------------------------------------------------------- in-place writes
   //
-  // Joins, and contiguous copies of slices, are storage of their own: they show what was written before they
-  // were made only.
+  // Joins, and contiguous copies of slices, are storage of their own: they show what was written
+  // before they were made only.
 
   template <class Visit>
   void for_each_written(NodeId id, Visit&& visit) {
@@ -506,8 +509,8 @@ class Lowering {
     return views_.is_joined_above(id) ? "a view: the value that it shows is joined" : std::string_view();
   }
 
-  // Whether a divided value depends on no divided tensor's content: a size, a factory, a view of such. Then
-  // it is cheaper to make again than to join.
+  // Whether a divided value depends on no divided tensor's content: a size, a factory, a view of
+  // such. Then it is cheaper to make again than to join.
   bool is_made_of_sizes(NodeId id) const {
     const Node& node = in_.step().nodes[id];
     if (node.op == nullptr || node.op->writes || node.op->is_random) return false;

@@ -16,8 +16,9 @@
 namespace epweave {
 namespace {
 
-// Decides how many rows of a token symbol the parts have: as many each where their number divides it, by a
-// recorded fact, else by the value it had when the graph was traced, which then becomes an assumption.
+// Decides how many rows of a token symbol the parts have: as many each where their number divides
+// it, by a recorded fact, else by the value it had when the graph was traced, which then becomes an
+// assumption.
 class Divider {
  public:
   Divider(const Graph& graph, Facts& facts, ChunkPlan& plan) : graph_(graph), facts_(facts), plan_(plan) {}
@@ -136,8 +137,8 @@ class SymbolUses {
   std::vector<IdSet<TypeId>> seen_;
 };
 
-// That every part has a whole number of rows where a row is made of several: [u, 8] to [u/2, 16]; and that the
-// rows of the parts are as many as the whole's where their number was rounded: u//8.
+// That every part has a whole number of rows where a row is made of several: [u, 8] to [u/2, 16];
+// and that the rows of the parts are as many as the whole's where their number was rounded: u//8.
 class Shares {
  public:
   Shares(const Graph& graph, TokenExtents& tokens, Facts& facts, const ChunkPlan& plan)
@@ -215,7 +216,8 @@ class Shares {
     }
     return true;
   }
-  // Whether the parts are equal: then the number of tokens that was traced stands for all that the parts divide.
+  // Whether the parts are equal: then the number of tokens that was traced stands for all that the
+  // parts divide.
   bool is_equal(PolyId share, const Division& division) {
     const std::vector<StringId> symbols = facts_.pool().symbols(share);
     return std::ranges::all_of(symbols, [&](StringId symbol) {
@@ -319,7 +321,8 @@ bool has_divided_groups(const Graph& graph, const ChunkPlan& plan) {
   return false;
 }
 
-// Whether a part leaves out keys by its mask function's word alone: blocks that are seen altogether are not masked.
+// Whether a part leaves out keys by its mask function's word alone: blocks that are seen altogether
+// are not masked.
 bool rests_on_full_blocks(const Graph& graph, const ChunkPlan& plan) {
   return std::ranges::any_of(plan.placements.attention, [&](const auto& call) {
     return call.second.prefix && FlexCall::read(graph, graph.step().nodes[call.first])->has_full_blocks();

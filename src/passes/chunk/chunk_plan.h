@@ -21,8 +21,8 @@ struct ChunkPlan {
   std::vector<Division> divisions;
   Placements placements;
   std::vector<StringId> token_symbols;
-  // Facts the division rests on that the graph does not state: `u0 = 1024`, `3 <= u0`. Added to the symbol's
-  // assumptions.
+  // Facts the division rests on that the graph does not state: `u0 = 1024`, `3 <= u0`. Added to the
+  // symbol's assumptions.
   struct Assumed {
     StringId symbol;
     ExprId statement;
@@ -30,7 +30,8 @@ struct ChunkPlan {
   };
   std::vector<Assumed> assumed;
   FrameClaims claims;  // that rows keep to their tokens
-  // Where the parts of a divided FlexAttention call's sequence begin and the last one ends: {0, 512, 1024}.
+  // Where the parts of a divided FlexAttention call's sequence begin and the last one ends: {0,
+  // 512, 1024}.
   std::map<NodeId, std::vector<std::int64_t>> attention_borders;
 
   // Of a region that is in the plan.

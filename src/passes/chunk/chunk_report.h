@@ -1,11 +1,13 @@
-// A chunk plan for people and scripts: what is decided about every region, in the words of docs/chunking.md.
+// A chunk plan for people and scripts: what is decided about every region, in the words of
+// docs/chunking.md.
 //
 //   region layers.1.moe forward: 2 parts of u0 = 1024 tokens: 512 + 512
 //     cut      %getitem_28 bf16[u0, 256] along 0
 //     joined   %add_5 bf16[u0, 256]: cat along 0, for %add_6
 //     %mm_11   Split(0)   rows of %_to_copy_29   chunk-equal
 //
-// What is cut and joined is read off the lowered graph, which makes slices and joins at first demand.
+// What is cut and joined is read off the lowered graph, which makes slices and joins at first
+// demand.
 #pragma once
 
 #include <string>

@@ -24,13 +24,14 @@ class StrideReaders {
   StrideReaders(const Graph& graph, const Graph& chunked, const Effects& effects, Facts& facts)
       : graph_(graph), chunked_(chunked), effects_(effects), facts_(facts), facts_before_(graph) {}
 
-  // Inputs of a node that is whole as `made`, as the input graph names them, whose strides are not what they were,
-  // and it sees that.
+  // Inputs of a node that is whole as `made`, as the input graph names them, whose strides are not
+  // what they were, and it sees that.
   std::vector<NodeId> list_seen(NodeId id, NodeId made);
-  // Whether a node that stands for `id`, or a part of it, is a view where that is a copy, or the other way
-  // around, and one of them is written behind it.
+  // Whether a node that stands for `id`, or a part of it, is a view where that is a copy, or the
+  // other way around, and one of them is written behind it.
   bool shows_otherwise(NodeId id, NodeId made);
-  // Of a call that addresses the storage of its operand: the value that has that storage; none: another call.
+  // Of a call that addresses the storage of its operand: the value that has that storage; none:
+  // another call.
   NodeId find_addressed(NodeId id) const;
 
  private:

@@ -12,8 +12,8 @@
 namespace epweave {
 namespace {
 
-// Names for new symbols: the old one's letters and the next free number, since torch tells symbols' kinds by
-// their names (u7 is unbacked, s3 is backed).
+// Names for new symbols: the old one's letters and the next free number, since torch tells symbols'
+// kinds by their names (u7 is unbacked, s3 is backed).
 class FreshSymbols {
  public:
   explicit FreshSymbols(const Graph& graph) : strings_(graph.context->strings) {
@@ -73,7 +73,8 @@ Graph PartSymbols::declare() const {
   return result;
 }
 
-// The polynomial for one part: token symbols become the part's share, symbols bound inside their twins.
+// The polynomial for one part: token symbols become the part's share, symbols bound inside their
+// twins.
 PolyId PartSymbols::part_poly(ExprPool& pool, PolyId poly, const Part& part) const {
   const std::vector<StringId>& tokens = plan_.token_symbols;
   return pool.substitute(poly, [&](StringId symbol) -> std::optional<PolyId> {

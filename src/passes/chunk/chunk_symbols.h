@@ -1,7 +1,8 @@
 // The data-dependent symbols of a chunked graph.
 //
-// A symbol that a divided node binds (`u4 = item()`) is bound once per part afterwards, so it gets a twin for
-// each part, with what was known about it restated: `u4 + u5 = 3*u0` becomes `u24 + u26 = 3*(u0//2)`.
+// A symbol that a divided node binds (`u4 = item()`) is bound once per part afterwards, so it gets
+// a twin for each part, with what was known about it restated: `u4 + u5 = 3*u0` becomes `u24 + u26
+// = 3*(u0//2)`.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Chunking of real graphs: counts, proofs, all invariants, and torchtitan's own results on the same graphs.
-// Small graphs with whole results: testdata/chunk.
+// Chunking of real graphs: counts, proofs, all invariants, and torchtitan's own results on the same
+// graphs. Small graphs with whole results: testdata/chunk.
 //
 // The graphs are in testdata/graphs.
 #include "passes/chunk/chunk.h"
@@ -149,7 +149,8 @@ TEST_CASE("regions are scheduled in torchtitan's order") {
   for (const auto& [region, names] : ours) {
     INFO(region);
     REQUIRE(theirs.contains(region));
-    // Two sizes and the last accumulation stand in another region or outside there (docs/differences.md).
+    // Two sizes and the last accumulation stand in another region or outside there
+    // (docs/differences.md).
     const auto shared = common(names, theirs.at(region));
     CHECK(shared.size() + 2 >= names.size());
     CHECK(shared == common(theirs.at(region), names));
@@ -234,8 +235,8 @@ TEST_CASE("whole blocks in other parts and through the preset keep all invariant
           std::vector<std::string>());
 }
 
-// Numbers that do not divide the token counts (1,024 and others), sizes that the user gives, roots that are
-// divided differently.
+// Numbers that do not divide the token counts (1,024 and others), sizes that the user gives, roots
+// that are divided differently.
 TEST_CASE("real graphs in parts of different sizes keep all invariants") {
   for (const char* name : {"dsv3_debug_ep2", "dsv3_debug_ep4", "dsv3_debug_ep2_full", "qwen3_moe_ep2"}) {
     const Graph graph = read_real_graph(fmt::format("{}.1b_remat", name));

@@ -2,7 +2,8 @@
 //
 //   writer.append(writer.make({.name = "x_split", .target = "aten.split_with_sizes.default", ...}))
 //
-// puts a typed call behind the last node of the order, with x as its origin and the region's labels on it.
+// puts a typed call behind the last node of the order, with x as its origin and the region's labels
+// on it.
 #pragma once
 
 #include <optional>
@@ -54,8 +55,8 @@ class ChunkWriter {
   NodeId append_whole(Node node, NodeId original);
   // A node of the input graph that stays, and its type.
   void keep(NodeId id, TypeId type);
-  // Types it anew where its arguments' types changed: joins may have other strides than the value they
-  // rejoin.
+  // Types it anew where its arguments' types changed: joins may have other strides than the value
+  // they rejoin.
   TypeId retype(NodeId id);
 
   // That a node of the input graph that stays takes the value.

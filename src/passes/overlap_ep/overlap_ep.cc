@@ -47,8 +47,8 @@ Input analyze(const Graph& graph, const OverlapEpOptions& options) {
   return {graph, std::move(facts), std::move(found.regions)};
 }
 
-// A block computes attention before its first exchange: the other part's attention is what that exchange
-// hides behind.
+// A block computes attention before its first exchange: the other part's attention is what that
+// exchange hides behind.
 FirstExchange choose_first(const Graph& graph, const EpRegion& region, PairFirst pair_first) {
   if (pair_first != PairFirst::kAuto)
     return pair_first == PairFirst::kYes ? FirstExchange::kPaired : FirstExchange::kGated;
@@ -77,8 +77,8 @@ void add_phase_edges(const RegionSchedule& schedule, std::vector<OrderEdge>& edg
     }
 }
 
-// "; a1: exchange 0 (dispatch) needs it; e0: follows exchange 1 (combine), the last": what the schedule wants
-// of the first and the last node of each run of requested edges.
+// "; a1: exchange 0 (dispatch) needs it; e0: follows exchange 1 (combine), the last": what the
+// schedule wants of the first and the last node of each run of requested edges.
 std::string explain_requests(const Graph& graph, const Plan& plan, const Cycle& cycle) {
   SideTable<NodeId, std::string> wanted;
   for (std::size_t r = 0; r < plan.regions.size(); ++r)
@@ -110,8 +110,8 @@ StableOrder sort_body(const Graph& graph, const Plan& plan, const NodeLists& inp
   return std::get<StableOrder>(std::move(sorted));
 }
 
-// Launches that may change places with others: those of scheduled bodies, and those that only follow them
-// because they depend on them. Every rank runs this program and gets this same order.
+// Launches that may change places with others: those of scheduled bodies, and those that only
+// follow them because they depend on them. Every rank runs this program and gets this same order.
 IdSet<NodeId> list_free_launches(const Input& input, const Plan& plan) {
   const Body& body = input.graph.step();
   IdSet<NodeId> dependent(body.nodes.size()), free_launches(body.nodes.size());
@@ -256,7 +256,8 @@ void set_copy_flags(const Plan& plan, Graph& graph) {
     }
 }
 
-// Launches outside the bodies that changed places with others of their group: the user may want to know.
+// Launches outside the bodies that changed places with others of their group: the user may want to
+// know.
 std::size_t count_displaced(const std::vector<Launch>& launches, const Body& after, const Plan& plan) {
   IdSet<NodeId> bodies(after.nodes.size());
   for (const EpRegion* region : plan.regions)

@@ -1,5 +1,5 @@
-// Whether the regions of a graph can be scheduled: the parts of each are there, each token exchange has one
-// wait in its part, and all parts exchange tokens in the same order.
+// Whether the regions of a graph can be scheduled: the parts of each are there, each token exchange
+// has one wait in its part, and all parts exchange tokens in the same order.
 //
 // Refusals: S-2, S-3, S-5 to S-8 (docs/differences.md).
 #pragma once
@@ -22,7 +22,8 @@ class ExchangeChecker {
   ExchangeChecker(const Graph& graph, const NodeLists& users)
       : graph_(graph), body_(graph.step()), users_(users) {}
 
-  // The labels that the region's waits are to have; none if the region has no exchanges. Throws PassError.
+  // The labels that the region's waits are to have; none if the region has no exchanges. Throws
+  // PassError.
   std::vector<WaitLabel> check(const EpRegion& region);
 
  private:

@@ -113,8 +113,8 @@ class PartPlanner {
                 "a token-count copy whose destination is not known to be the host");
   }
 
-  // Marks what the copies need. A copy that needs the other's result, or another part's copy, cannot be one
-  // of a batch.
+  // Marks what the copies need. A copy that needs the other's result, or another part's copy,
+  // cannot be one of a batch.
   void mark_needed(const EpPart& part, const std::vector<Local>& copies) {
     marks_.clear();
     std::vector<Local> stack;

@@ -5,11 +5,12 @@
 namespace epweave {
 namespace {
 
-// When a node executes: 0 before the first phase, k in the k-th. A phase of token-count copies is a time for
-// each copy, for the last one must be last.
+// When a node executes: 0 before the first phase, k in the k-th. A phase of token-count copies is a
+// time for each copy, for the last one must be last.
 using Time = std::uint32_t;
 
-// The most nodes kept so far, by the latest time among them: range additions and maxima over prefixes.
+// The most nodes kept so far, by the latest time among them: range additions and maxima over
+// prefixes.
 class KeptCounts {
  public:
   explicit KeptCounts(Time times) {
@@ -117,7 +118,8 @@ class FewestMoves {
     Time time = 0;
   };
 
-  // What the nodes of a region applied earlier, met so far in a sweep, hand on to those of its later phases.
+  // What the nodes of a region applied earlier, met so far in a sweep, hand on to those of its
+  // later phases.
   struct Sweep {
     std::uint32_t region = kNoRegion;
     Time phase = 0;    // of that region
@@ -141,7 +143,8 @@ class FewestMoves {
     }
   }
 
-  // The earliest and the latest time of each node of the range; whether there is one for every node.
+  // The earliest and the latest time of each node of the range; whether there is one for every
+  // node.
   bool find_times() {
     const std::size_t size = end_ - first_;
     earliest_.assign(size, 0);
@@ -259,8 +262,8 @@ struct Chain {
   std::uint32_t last;      // that node's place in the new order
 };
 
-// The first of the chains, which ascend, whose position is not before this one. Nodes do not move far: it is
-// searched from the end in steps that double.
+// The first of the chains, which ascend, whose position is not before this one. Nodes do not move
+// far: it is searched from the end in steps that double.
 std::vector<Chain>::iterator find_first_behind(std::vector<Chain>& chains, std::uint32_t position) {
   const auto is_before = [](const Chain& chain, std::uint32_t p) { return chain.position < p; };
   auto end = chains.end();

@@ -3,16 +3,16 @@
 //   order a b c d, phases {c} {a}        stable sort: b c a d (a delayed)        fewest moves: b c a d, too
 //   order a b c d, phases {c, d} {a}     b c d a: one node moved, not two
 //
-// A node moves if it is not in the longest common subsequence of the two orders. For one region the result is
-// exact: of all orders that keep data dependences, `edges` and the phases, none moves fewer nodes. Regions
-// are taken one after the other, each with the phases of those before it as given; where they do not overlap,
-// the sum is exact, too.
+// A node moves if it is not in the longest common subsequence of the two orders. For one region the
+// result is exact: of all orders that keep data dependences, `edges` and the phases, none moves
+// fewer nodes. Regions are taken one after the other, each with the phases of those before it as
+// given; where they do not overlap, the sum is exact, too.
 //
-// How: give each node of the region's range the earliest and the latest phase it can execute in, from what it
-// depends on and what depends on it. A set of nodes can keep its order if and only if none of its nodes would
-// have to execute in a later phase than one behind it; the largest such set is the longest subsequence in
-// which no latest phase is below an earliest phase before it. Sorting the range stably by phase gives the
-// order. O(n log phases).
+// How: give each node of the region's range the earliest and the latest phase it can execute in,
+// from what it depends on and what depends on it. A set of nodes can keep its order if and only if
+// none of its nodes would have to execute in a later phase than one behind it; the largest such set
+// is the longest subsequence in which no latest phase is below an earliest phase before it. Sorting
+// the range stably by phase gives the order. O(n log phases).
 #pragma once
 
 #include <optional>
@@ -28,7 +28,8 @@ std::optional<std::vector<NodeId>> order_with_fewest_moves(const Body& body, con
                                                            std::span<const OrderEdge> edges,
                                                            std::span<const RegionSchedule> schedules);
 
-// Nodes outside the longest common subsequence of the body's order and this one, in the order of their rows.
+// Nodes outside the longest common subsequence of the body's order and this one, in the order of
+// their rows.
 std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order);
 
 // How far nodes went: each by the number of staying nodes that it passed.

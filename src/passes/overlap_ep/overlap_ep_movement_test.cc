@@ -21,7 +21,8 @@ struct Case {
   std::vector<RegionSchedule> schedules;
 };
 
-// n0 ... n6, each taking one or two of those before it or the input; some of them in the phases of a region.
+// n0 ... n6, each taking one or two of those before it or the input; some of them in the phases of
+// a region.
 Case make_case(std::mt19937& random, unsigned regions) {
   std::string text = "epweave text 1\ngraph\n  %x = placeholder : f32[8]\n";
   const auto input = [&](unsigned i) {

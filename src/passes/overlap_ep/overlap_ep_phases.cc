@@ -18,7 +18,8 @@ bool is_communication(const Graph& graph, const Node& node) {
   return graph.text(node.target).starts_with("_c10d_functional.");
 }
 
-// Emits body nodes in phases and knows which nodes are ready: everything they depend on was emitted.
+// Emits body nodes in phases and knows which nodes are ready: everything they depend on was
+// emitted.
 class PhaseEmitter {
  public:
   explicit PhaseEmitter(const RegionGraph& region)
@@ -105,8 +106,8 @@ class RegionScheduler {
  private:
   bool has_copies() const { return parts_.front().copies.has_value(); }
 
-  // In a wave, nodes of the part that goes first come first; a node that an exchange of an earlier part needs
-  // counts as that part's.
+  // In a wave, nodes of the part that goes first come first; a node that an exchange of an earlier
+  // part needs counts as that part's.
   void find_turns() {
     turn_.assign(region_.body_size(), 0);
     for (std::uint32_t turn = 0; turn < parts_.size(); ++turn)
@@ -170,7 +171,8 @@ class RegionScheduler {
     }
   }
 
-  // What is ready and needs no communication. Communication that is ready waits for its closure or the tail.
+  // What is ready and needs no communication. Communication that is ready waits for its closure or
+  // the tail.
   std::vector<Local> take_filler() {
     std::vector<Local> ready = emitter_.take_ready();
     std::erase_if(ready,

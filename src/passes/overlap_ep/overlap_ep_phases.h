@@ -1,11 +1,12 @@
 // The order of one region's body: which nodes go before, between and behind the token exchanges.
 //
-// For each part, the closure of exchange k is what must have executed before it is launched. The parts take
-// turns (forward 0, 1, ..., backward from the last to 0): closure k and launch k of each, then every node of
-// any part that is ready without waiting for communication ("filler"). What is left follows the last
-// exchange. docs/scheduling.md has a picture.
+// For each part, the closure of exchange k is what must have executed before it is launched. The
+// parts take turns (forward 0, 1, ..., backward from the last to 0): closure k and launch k of
+// each, then every node of any part that is ready without waiting for communication ("filler").
+// What is left follows the last exchange. docs/scheduling.md has a picture.
 //
-// A wave of filler sees only what was emitted before the wave began, so that the parts advance together.
+// A wave of filler sees only what was emitted before the wave began, so that the parts advance
+// together.
 #pragma once
 
 #include <string>
@@ -43,7 +44,8 @@ struct RegionSchedule {
 
 enum class FirstExchange : std::uint8_t { kPaired, kGated };
 
-// The region is one of those of `step`; its parts have the same exchanges, one at least. Throws PassError.
+// The region is one of those of `step`; its parts have the same exchanges, one at least. Throws
+// PassError.
 RegionSchedule plan_phases(StepDependences& step, const EpRegion& region, FirstExchange first);
 
 // Why a node is where it is, for its provenance: "fills the time of exchange 0 (dispatch)".

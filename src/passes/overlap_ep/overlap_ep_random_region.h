@@ -17,8 +17,8 @@ inline unsigned below(Random& random, std::size_t bound) {
   return static_cast<unsigned>(random() % bound);
 }
 
-// Writes a graph: the parts of one region, each a sequence of computations and exchanges, traced in a random
-// mix, with code outside in between.
+// Writes a graph: the parts of one region, each a sequence of computations and exchanges, traced in
+// a random mix, with code outside in between.
 class RegionGenerator {
  public:
   explicit RegionGenerator(Random& random) : random_(random) {}

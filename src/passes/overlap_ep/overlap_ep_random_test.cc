@@ -1,6 +1,6 @@
-// Random chunked regions, scheduled: the result computes what the graph computed. Checked without the
-// analyses that the pass uses, by running both orders on made-up values: each value is a hash of how it came
-// about, storage and random numbers included.
+// Random chunked regions, scheduled: the result computes what the graph computed. Checked without
+// the analyses that the pass uses, by running both orders on made-up values: each value is a hash
+// of how it came about, storage and random numbers included.
 #include <fmt/format.h>
 
 #include <algorithm>

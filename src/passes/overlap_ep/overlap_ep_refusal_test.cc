@@ -1,4 +1,5 @@
-// Every way in which overlap-ep declines a graph, met from random regions that are spoiled in one place.
+// Every way in which overlap-ep declines a graph, met from random regions that are spoiled in one
+// place.
 #include <catch2/catch.hpp>
 #include <functional>
 #include <map>
@@ -14,8 +15,8 @@ namespace {
 
 using testing::Random, testing::RegionGenerator;
 
-// One line of the region's text, changed by `from` -> `to`; the line is the first or the last that has `line`
-// in it. Nothing where there is none.
+// One line of the region's text, changed by `from` -> `to`; the line is the first or the last that
+// has `line` in it. Nothing where there is none.
 struct Edit {
   const char* line;
   const char* from;

@@ -1,5 +1,5 @@
-// Dependences within one chunked region, by data and by effects, also through nodes that no region owns
-// (slices and rejoins, bucketing). A value of another region is simply there.
+// Dependences within one chunked region, by data and by effects, also through nodes that no region
+// owns (slices and rejoins, bucketing). A value of another region is simply there.
 //
 //   d0 = dispatch(a0);  w0 = wait(d0);  s = cat(w0)  [no region];  e0 = f(s)      before(e0) = {s}, before(s)
 //   = {w0}
@@ -15,14 +15,15 @@
 
 namespace epweave {
 
-// A node by a small number within its region. Body nodes come first, in execution order, so that comparing
-// their numbers compares their places; nodes that no region owns but that lie between body nodes follow.
+// A node by a small number within its region. Body nodes come first, in execution order, so that
+// comparing their numbers compares their places; nodes that no region owns but that lie between
+// body nodes follow.
 using Local = std::uint32_t;
 
 // What all regions of a graph are read from.
 struct StepDependences {
-  // `inputs` are list_inputs of the step, `edges` the order its effects force. Both graph and inputs are kept
-  // by reference.
+  // `inputs` are list_inputs of the step, `edges` the order its effects force. Both graph and
+  // inputs are kept by reference.
   StepDependences(const Graph& graph, const std::vector<EpRegion>& regions, const NodeLists& inputs,
                   std::span<const OrderEdge> edges);
 
@@ -31,7 +32,8 @@ struct StepDependences {
   NodeLists effects;                          // nodes that must precede each node for their effects
   IdVector<NodeId, std::uint32_t> positions;  // in the present order
   IdVector<NodeId, const EpRegion*> owner;    // of body nodes
-  // Scratch, so that a region costs its own size: number in the region at work, kNone between regions.
+  // Scratch, so that a region costs its own size: number in the region at work, kNone between
+  // regions.
   static constexpr Local kNone = ~0U;
   IdVector<NodeId, Local> local;
 };

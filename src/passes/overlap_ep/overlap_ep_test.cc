@@ -1,5 +1,5 @@
-// What the schedules of small marked regions record, and how they meet the rest of the graph. The orders
-// themselves and the refusals are goldens in testdata/schedule.
+// What the schedules of small marked regions record, and how they meet the rest of the graph. The
+// orders themselves and the refusals are goldens in testdata/schedule.
 #include "passes/overlap_ep/overlap_ep.h"
 
 #include <fmt/format.h>
@@ -25,8 +25,8 @@ struct Marked {
   std::string build = "01";  // parts in the order in which they are traced
 };
 
-// One statement per line and part, `#` standing for the part: "d# = a2a(%r#) token_exchange=dispatch". `!`
-// before it: outside the region.
+// One statement per line and part, `#` standing for the part: "d# = a2a(%r#)
+// token_exchange=dispatch". `!` before it: outside the region.
 std::string mark_line(std::string line, const Marked& marked, char part) {
   const bool is_outside = line.front() == '!';
   if (is_outside) line.erase(0, 1);

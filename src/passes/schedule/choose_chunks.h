@@ -1,17 +1,18 @@
-// choose-chunks: whether to divide modules into parts, which, and into how many, by what the schedule of each
-// choice is predicted to take.
+// choose-chunks: whether to divide modules into parts, which, and into how many, by what the
+// schedule of each choice is predicted to take.
 //
 //   16B over 2 nodes of 4 GPUs     whole 1085 ms    layers.*.moe in 2 parts 977    layers.* in 2 parts 904: chosen
 //   16B on one node                whole  881: chosen                    884                          889
 //
-// Dividing costs compute and hides exchanges; which of the two is more depends on the machine. Each choice is made
-// for real (chunk, then isolate-ep-pg with counts apart), scheduled quickly and priced (schedule.h); the least of
-// those within the budget of memory is the result, not yet scheduled. Of that choice, collectives are merged
-// (bucket{plan=overlap}) where the schedule is predicted to take less for it: the quick one, and the one that follows,
-// where that is known. The notes list all of them. Choices
-// that chunk declines are listed with its reason.
+// Dividing costs compute and hides exchanges; which of the two is more depends on the machine. Each
+// choice is made for real (chunk, then isolate-ep-pg with counts apart), scheduled quickly and
+// priced (schedule.h); the least of those within the budget of memory is the result, not yet
+// scheduled. Of that choice, collectives are merged (bucket{plan=overlap}) where the schedule is
+// predicted to take less for it: the quick one, and the one that follows, where that is known. The
+// notes list all of them. Choices that chunk declines are listed with its reason.
 //
-// Numerics: that of chunk, or reorder where nothing is divided; that of bucket where collectives are merged.
+// Numerics: that of chunk, or reorder where nothing is divided; that of bucket where collectives
+// are merged.
 #pragma once
 
 #include <optional>

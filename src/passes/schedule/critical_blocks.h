@@ -1,10 +1,11 @@
-// Why an order takes as long as it does: its critical path, as blocks of nodes that a stream runs without a gap.
+// Why an order takes as long as it does: its critical path, as blocks of nodes that a stream runs
+// without a gap.
 //
 //   compute   [ a b c d ]            [ k l m ]      the path: a b c d | x y | k l m
 //   group              [ x    y     ]               blocks: {a b c d}, {x y}, {k l m}
 //
-// An order can only get shorter where a block gets shorter in front of its last node, which the next block waits
-// for, or behind its first: that is where a search should look.
+// An order can only get shorter where a block gets shorter in front of its last node, which the
+// next block waits for, or behind its first: that is where a search should look.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// What passes that decide by the clock share: prices that are the same on every rank, a budget of memory, and how both
-// are printed.
+// What passes that decide by the clock share: prices that are the same on every rank, a budget of
+// memory, and how both are printed.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@
 
 namespace epweave {
 
-// A budget of device memory: bytes, or a share above what the input needs. Which input: the pass's, or the one that
-// the whole pipeline was given, which pipeline/bind.h turns into bytes before the first pass.
+// A budget of device memory: bytes, or a share above what the input needs. Which input: the pass's,
+// or the one that the whole pipeline was given, which pipeline/bind.h turns into bytes before the
+// first pass.
 struct MemoryBudget {
   std::optional<std::int64_t> bytes;
   double growth = 0.02;
@@ -30,7 +31,8 @@ struct MemoryBudget {
 MemoryBudget parse_memory_budget(std::string_view text);
 std::string print_gib(std::int64_t bytes);
 
-// A call that nothing prices: declined, or taken to be free. Nothing moves past one without a row in the op table.
+// A call that nothing prices: declined, or taken to be free. Nothing moves past one without a row
+// in the op table.
 enum class Unpriced : std::uint8_t { kDecline, kFree };
 
 // Times that were measured, which win over the cluster's, and the file that they are of.

@@ -118,7 +118,8 @@ class InductorScheduler {
     activate();
   }
 
-  // Collectives that compute nodes need come into reach as the compute in front of them is scheduled.
+  // Collectives that compute nodes need come into reach as the compute in front of them is
+  // scheduled.
   void activate() {
     for (; next_by_need_ < by_need_.size(); ++next_by_need_) {
       const std::uint32_t c = by_need_[next_by_need_];

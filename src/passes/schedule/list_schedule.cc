@@ -217,7 +217,8 @@ class Scheduler {
     settle();
   }
 
-  // Others than waits take the result of a launch when it is done: the size of what an exchange received.
+  // Others than waits take the result of a launch when it is done: the size of what an exchange
+  // received.
   void tell_waits(Place launch) {
     bool is_taken = false;
     for (Place user : p_.users[launch]) {

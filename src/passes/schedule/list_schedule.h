@@ -3,20 +3,24 @@
 //   given    g = all_gather(a); w = wait(g); c = mul(x, x); d = mm(c, w)      3 + 1 + 2 ms
 //   result   g = all_gather(a); c = mul(x, x); w = wait(g); d = mm(c, w)          3 + 2 ms
 //
-// The clock is that of the execution model (a compute stream, a stream per group, a host that costs nothing).
-// At the time at which the compute stream is free:
+// The clock is that of the execution model (a compute stream, a stream per group, a host that costs
+// nothing). At the time at which the compute stream is free:
 //
-//   waits      of collectives that are done execute at once: they cost nothing then, and free operands
-//   kernel     of those that are ready (their operands done), the one with the longest path to the end, or the
-//              one that goes on with what ran last, if no other is more urgent by `loyalty`
+//   waits      of collectives that are done execute at once: they cost nothing then, and free
+//              operands
+//   kernel     of those that are ready (their operands done), the one with the longest path to the
+//              end, or the one that goes on with what ran last, if no other is more urgent by
+//              `loyalty`
 //   launches   in front of that kernel, one for each group that would fall idle while it runs
-//   patience   a kernel that would still run when a collective ends that something more urgent needs may have to
-//              stand back: a short exchange of counts must not cost the dispatch behind it a long kernel
-//   nothing    ready: the clock advances to the next end of a collective; then launches may fill idle groups
+//   patience   a kernel that would still run when a collective ends that something more urgent
+//              needs may have to stand back: a short exchange of counts must not cost the dispatch
+//              behind it a long kernel
+//   nothing    ready: the clock advances to the next end of a collective; then launches may fill
+//              idle groups
 //
-// Memory: a node executes only if what lives then fits, and if what is left still fits in the order that the
-// body has (memory_forecast.h). So there is always a way on, and the result's peak is within `budget`, if that
-// is at least the peak of the body's own order.
+// Memory: a node executes only if what lives then fits, and if what is left still fits in the order
+// that the body has (memory_forecast.h). So there is always a way on, and the result's peak is
+// within `budget`, if that is at least the peak of the body's own order.
 //
 // The result respects `problem.inputs`, the same bytes for the same input. O(n log n).
 #pragma once

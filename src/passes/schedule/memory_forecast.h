@@ -1,8 +1,9 @@
 // Live bytes if the rest of a body executes in the order that it has.
 //
-// A scheduler runs some nodes ahead of their place. Whatever it did, what is left can be executed in the
-// body's own order, and the forecast says how many bytes live at each place if it is. As long as no place
-// exceeds the budget, there is a way on within the budget: the first node that is left.
+// A scheduler runs some nodes ahead of their place. Whatever it did, what is left can be executed
+// in the body's own order, and the forecast says how many bytes live at each place if it is. As
+// long as no place exceeds the budget, there is a way on within the budget: the first node that is
+// left.
 //
 //   add(from, to, bytes)    a result made early lives from now to its place; an operand read early dies early
 //

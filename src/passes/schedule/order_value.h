@@ -1,4 +1,5 @@
-// What an order of a problem's nodes takes: time by the execution model, with a host that costs nothing, and memory.
+// What an order of a problem's nodes takes: time by the execution model, with a host that costs
+// nothing, and memory.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// Python's heapq: the same items at the same places of the array, which who scans the array can tell.
+// Python's heapq: the same items at the same places of the array, which who scans the array can
+// tell.
 #pragma once
 
 #include <cstddef>

@@ -16,8 +16,9 @@
 namespace epweave {
 namespace {
 
-// How many list schedules to make: on one core each takes about half a microsecond for each node, and a setting up
-// to three of them. Large steps get fewer, so that the whole grows less than the step does.
+// How many list schedules to make: on one core each takes about half a microsecond for each node,
+// and a setting up to three of them. Large steps get fewer, so that the whole grows less than the
+// step does.
 SearchOptions plan_search(Effort effort, std::size_t nodes) {
   const auto within = [](double count, std::size_t least, std::size_t most) {
     return std::clamp(static_cast<std::size_t>(count), least, most);

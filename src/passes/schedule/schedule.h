@@ -1,7 +1,8 @@
 // schedule: the order of a step that is predicted to take least, within a budget of memory.
 //
-// Reorders, nothing else: the same nodes with the same arguments in another order. Kernels, launches and waits
-// move; what must stay in order does (effects, host reads, calls without a row in the op table).
+// Reorders, nothing else: the same nodes with the same arguments in another order. Kernels,
+// launches and waits move; what must stay in order does (effects, host reads, calls without a row
+// in the op table).
 //
 //   before   g = all_gather(p)  w = wait(g)  y = mm(x, w)  dp = mm(t, g)  s = reduce_scatter(dp)  r = wait(s) ..
 //   after    g = all_gather(p)  dp = mm(t, g) .. under it  w = wait(g)  s = ..  y = mm(x, w)  r = wait(s) where done
@@ -13,23 +14,26 @@
 //   many               search_order.h: the same under many settings, and near the best of them
 //   proof              analysis/order.h: the order keeps all that must be kept
 //
-// `like_inductor` (inductor_order.h) is another order of the same problem: PyTorch's, whatever the clock says of it,
-// to compare with and to reproduce. It has knobs of its own in place of budget, rules and effort.
+// `like_inductor` (inductor_order.h) is another order of the same problem: PyTorch's, whatever the
+// clock says of it, to compare with and to reproduce. It has knobs of its own in place of budget,
+// rules and effort.
 //
-// compare_scheduled: rewrites that decide by the clock, and are scheduled afterwards, are judged by what comes out then.
+// compare_scheduled: rewrites that decide by the clock, and are scheduled afterwards, are judged by
+// what comes out then.
 //
-// Else the result is never slower than its input and, where the input is within the budget, never above it. Ranks that run
-// the same program get the same order, so launches pair up, where groups of one name have as many members and least as
-// many on a node; the members of a group may lie unevenly.
+// Else the result is never slower than its input and, where the input is within the budget, never
+// above it. Ranks that run the same program get the same order, so launches pair up, where groups
+// of one name have as many members and least as many on a node; the members of a group may lie
+// unevenly.
 //
 // Numerics: reorder (bitwise by construction).
 //
-// Provenance: `moved` for nodes outside the longest common subsequence of the two orders; the reason says under what
-// a launch or kernel moved.
+// Provenance: `moved` for nodes outside the longest common subsequence of the two orders; the
+// reason says under what a launch or kernel moved.
 //
-// Refusals: PassError schedule.memory (no order within the budget was found: says the least that one needs),
-// simulate.unpriced (a call that nothing prices), schedule.illegal-order (our fault: says which pair).
-// Throws InputError where the measured costs are of another graph.
+// Refusals: PassError schedule.memory (no order within the budget was found: says the least that
+// one needs), simulate.unpriced (a call that nothing prices), schedule.illegal-order (our fault:
+// says which pair). Throws InputError where the measured costs are of another graph.
 #pragma once
 
 #include <memory>
@@ -58,8 +62,8 @@ struct ScheduleOptions {
 
 PassResult schedule(const Graph& graph, const ScheduleOptions& options);
 
-// What a schedule of the graph is predicted to take, and the input as it is: to compare rewrites. A quick one tries few
-// orders; a whole one is what `schedule` with these options gives.
+// What a schedule of the graph is predicted to take, and the input as it is: to compare rewrites. A
+// quick one tries few orders; a whole one is what `schedule` with these options gives.
 enum class Look : std::uint8_t { kQuick, kWhole };
 struct Prediction {
   double given_seconds = 0, seconds = 0;
@@ -68,8 +72,8 @@ struct Prediction {
 };
 Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options, Look look = Look::kQuick);
 
-// Whether a rewrite of a graph is predicted to take less than the graph itself once both are scheduled: at a quick look,
-// and then by the whole schedules.
+// Whether a rewrite of a graph is predicted to take less than the graph itself once both are
+// scheduled: at a quick look, and then by the whole schedules.
 struct Comparison {
   Prediction graph, other;
   bool pays = false;

@@ -91,7 +91,8 @@ class ProblemBuilder {
     });
   }
 
-  // "layers.3.moe" and "layers.4.moe" have one name, numbers aside; a role is the k-th call of an op in a module.
+  // "layers.3.moe" and "layers.4.moe" have one name, numbers aside; a role is the k-th call of an
+  // op in a module.
   void find_roles() {
     std::unordered_map<StringId, std::uint32_t> names;
     std::unordered_map<std::string, std::uint32_t> known_names;
@@ -148,8 +149,9 @@ class ProblemBuilder {
     p_.users = invert(p_.inputs);
   }
 
-  // The model puts what completes a non-blocking copy between it and who reads it on the host. Where parts are
-  // interleaved, that may be a copy of another part; one of the same part does as well, and keeps the parts apart.
+  // The model puts what completes a non-blocking copy between it and who reads it on the host.
+  // Where parts are interleaved, that may be a copy of another part; one of the same part does as
+  // well, and keeps the parts apart.
   void add_host_reads() {
     std::vector<Place> completed_by(m_.size(), kNoPlace);
     for (const auto& [copy, wait] : m_.host_reads)

@@ -1,12 +1,14 @@
-// A step as a scheduler sees it: what may execute where, how long it takes, and which memory it holds.
+// A step as a scheduler sees it: what may execute where, how long it takes, and which memory it
+// holds.
 //
 //   node   0: x (input)   1: g = all_gather(x)   2: w = wait(g)   3: c = mul(x, x)   4: d = mm(c, w)   5: output
 //   work      kPinned        kLaunch, 3 ms          kWait            kKernel, 1 ms      kKernel, 2 ms     kPinned
 //
-// Nodes are named by their place in the order that the step has (cost/step_model.h). `inputs` names everything
-// that must execute before a node: what it takes values from, what must stay in order for the sake of storage,
-// random numbers and host reads, calls that nobody knows and what is around them, and, where asked for, the
-// launch before it on its group and the forward before recomputation.
+// Nodes are named by their place in the order that the step has (cost/step_model.h). `inputs` names
+// everything that must execute before a node: what it takes values from, what must stay in order
+// for the sake of storage, random numbers and host reads, calls that nobody knows and what is
+// around them, and, where asked for, the launch before it on its group and the forward before
+// recomputation.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +39,8 @@ struct ScheduleProblem {
   std::vector<Place> launch;         // of waits
   std::vector<std::int16_t> part;    // of a divided region; 0 elsewhere
   std::vector<bool> is_backward;
-  // Nodes that do the same in modules of the same name, numbers aside, have one role: the query projection of
-  // each layer's attention. What is a good order in one layer is one in all.
+  // Nodes that do the same in modules of the same name, numbers aside, have one role: the query
+  // projection of each layer's attention. What is a good order in one layer is one in all.
   std::vector<std::uint32_t> role;
   std::uint32_t roles = 0;
   PlaceLists inputs, users;

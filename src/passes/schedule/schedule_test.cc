@@ -1,5 +1,5 @@
-// Small steps: the best order of all, what must stay in order, and what memory allows. Real graphs are judged by
-// scripts/dev/overlap_table.py; whole results are goldens in testdata/schedule.
+// Small steps: the best order of all, what must stay in order, and what memory allows. Real graphs
+// are judged by scripts/dev/overlap_table.py; whole results are goldens in testdata/schedule.
 #include "passes/schedule/schedule.h"
 
 #include <fmt/format.h>
@@ -244,8 +244,8 @@ const std::vector<PlainNode> kOneExchange = {{PlaceWork::kKernel, 1, {}},   // 0
 TEST_CASE("schedule: late tails are those of the same order scheduled from its end") {
   const ScheduleProblem problem = make_plain(kOneExchange);
   const std::vector<double> starts = {0, 1, 4, 4, 1};
-  // From the end: b in the last 2 s; c ends before it, though nothing needs it, as the stream is busy; x is 3 s
-  // in front of b, a in front of x.
+  // From the end: b in the last 2 s; c ends before it, though nothing needs it, as the stream is
+  // busy; x is 3 s in front of b, a in front of x.
   CHECK(find_late_tails(problem, starts) == std::vector<double>{6, 5, 2, 2, 3});
   // The longest path takes it that c could run last, beside b.
   CHECK(find_tails(problem) == std::vector<double>{6, 5, 2, 2, 1});
@@ -272,8 +272,8 @@ std::string names_of(const Graph& graph) {
   return names;
 }
 
-// Spec 7: gradients of chunks are written into slices of one buffer, which is then read. No value goes from the
-// writes to the read. A long gather behind them makes it attractive to read early.
+// Spec 7: gradients of chunks are written into slices of one buffer, which is then read. No value
+// goes from the writes to the read. A long gather behind them makes it attractive to read early.
 const std::string kInPlace = R"(device cuda:0
 group 0 ranks=[0, 1]
 graph

@@ -42,7 +42,8 @@ double noise_of(std::uint64_t seed, Place node) {
   return static_cast<double>(mix(seed ^ (std::uint64_t{node} * 0x2545f4914f6cdd1d)) >> 11) * 0x1p-52 - 1;
 }
 
-// What a list schedule is made with; times as shares of all compute, memory as a share of the budget.
+// What a list schedule is made with; times as shares of all compute, memory as a share of the
+// budget.
 struct Setting {
   double window = kUnlimited;
   double loyalty = 0;
@@ -159,7 +160,8 @@ class OrderSearch {
     blocks_ = find_critical_blocks(p_, at_.order);
   }
 
-  // The schedule again, with other priorities of some roles, or of what ends a block of its critical path.
+  // The schedule again, with other priorities of some roles, or of what ends a block of its
+  // critical path.
   void step(std::size_t round) {
     if (!has_schedule_) return;
     Dice dice(0x5eed0000 + round);
@@ -207,7 +209,8 @@ class OrderSearch {
     }
   }
 
-  // Whether it is within the budget and at most `slack` longer than where the search is, which it then replaces.
+  // Whether it is within the budget and at most `slack` longer than where the search is, which it
+  // then replaces.
   bool keep(ListSchedule found, const Setting& setting, std::vector<double> priority, double slack) {
     ++best_.schedules;
     best_.least_peak = std::min(best_.least_peak, found.peak);

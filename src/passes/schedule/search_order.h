@@ -1,14 +1,16 @@
 // The best order that a number of list schedules find (list_schedule.h).
 //
-// List scheduling decides ties and near ties blindly, and a larger window or budget can give a longer schedule.
-// So: the same list schedule under many settings, each again by what it leaves (late_starts.h); then again and again
-// from the best one found, with other priorities of some roles, or of what ends a block of its critical path
-// (critical_blocks.h). Nodes of one role change alike, so that what is found for one layer holds for all. What is
-// kept is measured, not estimated: the makespan and the peak of the order itself.
+// List scheduling decides ties and near ties blindly, and a larger window or budget can give a
+// longer schedule. So: the same list schedule under many settings, each again by what it leaves
+// (late_starts.h); then again and again from the best one found, with other priorities of some
+// roles, or of what ends a block of its critical path (critical_blocks.h). Nodes of one role change
+// alike, so that what is found for one layer holds for all. What is kept is measured, not
+// estimated: the makespan and the peak of the order itself.
 //
 // A step with few kernels, launches and waits gets its best order of all (exact_order.h).
 //
-// Deterministic: the number of schedules follows from the effort and the size of the body, not from a clock.
+// Deterministic: the number of schedules follows from the effort and the size of the body, not from
+// a clock.
 #pragma once
 
 #include "passes/schedule/order_value.h"

@@ -331,7 +331,8 @@ class Tracer {
                                                 [&](Arg size) { return size.is_int() && size == sizes[0]; });
   }
 
-  // Whether a sum is over a dimension each; none if that cannot be told, or nothing or all is summed.
+  // Whether a sum is over a dimension each; none if that cannot be told, or nothing or all is
+  // summed.
   std::optional<std::vector<bool>> summed_dims(NodeId sum, NodeId summed) const {
     const TensorType* type = tensor_of(context_, node(summed).type);
     if (type == nullptr) return {};

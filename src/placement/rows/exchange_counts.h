@@ -1,7 +1,8 @@
 // Whether an exchange of sorted rows sends each row where the whole sends it.
 //
-// A part sends its own rows by split sizes of its own. They go to the same ranks as in the whole if the sizes are
-// the histogram of what the rows were sorted by, in ascending order and in as many buckets as there are ranks:
+// A part sends its own rows by split sizes of its own. They go to the same ranks as in the whole if
+// the sizes are the histogram of what the rows were sorted by, in ascending order and in as many
+// buckets as there are ranks:
 //
 //   marks  = scatter(zeros_like(scores), -1, ids, True)       one mark for each choice of a token
 //   counts = sum(marks, [0])                                  how many rows each id has
@@ -10,8 +11,8 @@
 //   out    = all_to_all(counts.reshape(ranks, -1)).sum(1)     received from each
 //   all_to_all(rows, out, in)
 //
-// Proved by following the sizes back to `ids`. Sizes that read no tensor's content, or are the histogram of other
-// ids, send other rows; of all else nothing is known.
+// Proved by following the sizes back to `ids`. Sizes that read no tensor's content, or are the
+// histogram of other ids, send other rows; of all else nothing is known.
 #pragma once
 
 #include <string>

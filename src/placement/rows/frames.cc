@@ -172,7 +172,8 @@ class Prover {
     set(id, common(id));
   }
 
-  // Whether the parts have as many rows together as the whole: not where an extent was rounded or padded.
+  // Whether the parts have as many rows together as the whole: not where an extent was rounded or
+  // padded.
   bool adds_up(NodeId id) const {
     const TensorType* type = tensor_of(context_, body_.nodes[id].type);
     const Placement& p = placements_.placement[id];
@@ -208,7 +209,8 @@ class Prover {
            (dim.as_int() < 0 ? dim.as_int() + static_cast<std::int64_t>(type->rank()) : dim.as_int());
   }
 
-  // Rows that were cut into c rows each, or put together again; as they are where there are as many.
+  // Rows that were cut into c rows each, or put together again; as they are where there are as
+  // many.
   bool is_local_rows(Arg a) const { return placement(a).is_local() && placement(a).is_rows(); }
   FrameId regrouped(NodeId id) {
     const NodeId source = arg(body_.nodes[id], 0).as_node();
@@ -271,7 +273,8 @@ class Prover {
       return false;
     return facts_.normalize(tensor(index)->sizes[0]) == row_count(source.as_node());
   }
-  // Whether `index` puts rows that were picked by `word` back: the order of sorting that order upwards.
+  // Whether `index` puts rows that were picked by `word` back: the order of sorting that order
+  // upwards.
   bool undoes(Arg index, std::uint64_t word) const {
     const NodeId sort = sort_of(index);
     if (!sort || (word & FrameTerms::kNodeWord) == 0) return false;
@@ -295,7 +298,8 @@ class Prover {
     return terms_.intern({FrameTerms::kPick, base, {index_word(index)}});
   }
 
-  // Rows that were not put into an order of their experts before have others sent with them in a part.
+  // Rows that were not put into an order of their experts before have others sent with them in a
+  // part.
   FrameId exchanged(NodeId id) {
     const Node& node = body_.nodes[id];
     const FrameId rows = frame(arg(node, 0));
@@ -317,7 +321,8 @@ class Prover {
     check_counts(id, term);
     return terms_.intern({FrameTerms::kExchange, rows, std::move(there)});
   }
-  // Rows are sent back by as many as came from each rank. The same sizes in another order send others.
+  // Rows are sent back by as many as came from each rank. The same sizes in another order send
+  // others.
   void require_no_shuffle(NodeId id, std::vector<std::uint64_t> came, std::vector<std::uint64_t> back) const {
     std::ranges::sort(came);
     std::ranges::sort(back);
@@ -357,7 +362,8 @@ class Prover {
           "the rows and the positions that they are written to may belong to different tokens");
   }
 
-  // Rows put back to where they were picked from, into rows that say nothing or are the same; or placed anew.
+  // Rows put back to where they were picked from, into rows that say nothing or are the same; or
+  // placed anew.
   FrameId restored(NodeId id, const RowWrite& write) {
     const Rows rows = rows_of(write.rows), destination = rows_of(write.destination);
     if (rows.is_unknown()) return lost(id, write.rows);

@@ -1,9 +1,9 @@
 // Frames: which row of the whole is row i of a value whose rows are in its part's own order?
 //
-// Rows that a part writes back into token order must be the rows of the same token slots, and a sum over rows
-// must pair rows of the same slots; else a division by placement would change the result. A frame is a
-// hash-consed term that says what row i of a value stands for. Values are numbered first (vn), so that a
-// recomputed copy has the number of the original:
+// Rows that a part writes back into token order must be the rows of the same token slots, and a sum
+// over rows must pair rows of the same slots; else a division by placement would change the result.
+// A frame is a hash-consed term that says what row i of a value stands for. Values are numbered
+// first (vn), so that a recomputed copy has the number of the original:
 //
 //   Split rows                                    the order of the tokens
 //   sort(k), with all its options                 sort(vn of the call); of k in frame f: pick(f, vn of the call)
@@ -19,17 +19,19 @@
 //                                                 exch(exch(f, g, o, in), g, in, o) = f; none where f is the
 //                                                 order of the tokens
 //
-// The order that a sort gives is a permutation of its rows, and sorting that order gives the way back: of rows in
-// pick(f, sort), f. Picking by 0, 1, .. leaves f. Another i is taken for a permutation where the same index fills a
-// `new_empty` of as many rows: had it missed one, the original would read uninitialised memory. A value that was
-// written in place has no frame by its old name.
+// The order that a sort gives is a permutation of its rows, and sorting that order gives the way
+// back: of rows in pick(f, sort), f. Picking by 0, 1, .. leaves f. Another i is taken for a
+// permutation where the same index fills a `new_empty` of as many rows: had it missed one, the
+// original would read uninitialised memory. A value that was written in place has no frame by its
+// old name.
 //
-// Sorted rows that are exchanged must go to the ranks that the whole sends them to (exchange_counts.h).
+// Sorted rows that are exchanged must go to the ranks that the whole sends them to
+// (exchange_counts.h).
 //
-// Rows in two known frames that differ are not the same pairs in parts and are refused, unless both may be one
-// frame computed twice where numbers cannot see it (same_code.h). So are rows that are written back or multiplied
-// though they were picked by what may not be a permutation. Other rows without a frame, and sums over them, are open
-// claims.
+// Rows in two known frames that differ are not the same pairs in parts and are refused, unless both
+// may be one frame computed twice where numbers cannot see it (same_code.h). So are rows that are
+// written back or multiplied though they were picked by what may not be a permutation. Other rows
+// without a frame, and sums over them, are open claims.
 #pragma once
 
 #include <string>
@@ -51,8 +53,8 @@ struct FrameClaims {
   std::vector<Open> open;            // those for which it could not be shown
 };
 
-// Throws PassError where a node pairs rows in different orders, regroups rows, or sends a part's rows to
-// other ranks than the whole.
+// Throws PassError where a node pairs rows in different orders, regroups rows, or sends a part's
+// rows to other ranks than the whole.
 FrameClaims prove_frames(const Graph& graph, const Placements& placements, Facts& facts);
 
 }  // namespace epweave

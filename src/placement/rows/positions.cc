@@ -272,7 +272,8 @@ class Checker {
     return kept(numbers);
   }
 
-  // Own numbers may be shifted by own numbers, to places among the part's own rows; by nothing else.
+  // Own numbers may be shifted by own numbers, to places among the part's own rows; by nothing
+  // else.
   Numbers sum() const {
     const Numbers a = of(args_.values[0]), b = of(args_.values[1]);
     if (!a.may_shift() || !b.may_shift() || args_.is_given(2)) return made_of_data();
@@ -376,7 +377,8 @@ class Checker {
       decline_rows(value, index, "are offsets among rows of a part's own", "are in the order of the tokens");
   }
 
-  // Own numbers do not leave their part. Those of a Local value cannot, or are made again (chunk_lower.cc).
+  // Own numbers do not leave their part. Those of a Local value cannot, or are made again
+  // (chunk_lower.cc).
   void require_own_parts(NodeId user) const {
     std::size_t leaf = 0;
     for_each_input(context_, body_.nodes[user], [&](NodeId input) {

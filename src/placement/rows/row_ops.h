@@ -1,4 +1,5 @@
-// What ops do with rows, as far as frames (placement/rows/frames.h) are concerned, by their families.
+// What ops do with rows, as far as frames (placement/rows/frames.h) are concerned, by their
+// families.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ enum class RowOp : std::uint8_t {
   kReshape,
 };
 
-// Of a node. Row-wise is also what placement has found to leave the rows alone, along another dimension or in parts.
+// Of a node. Row-wise is also what placement has found to leave the rows alone, along another
+// dimension or in parts.
 RowOp row_op_of(const Node& node);
 // Whether it makes 0, 1, 2, ..
 bool counts_from_zero(const Context& context, const Node& node);

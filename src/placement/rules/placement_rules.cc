@@ -50,8 +50,8 @@ void PlacementCall::begin(NodeId node) {
   }
   accesses_.assign(leaves, Access());
   considered_.assign(leaves, false);
-  // A number that a tensor is computed with is the whole's, unless the rule knows better; in a list of sizes
-  // it may be the part's.
+  // A number that a tensor is computed with is the whole's, unless the rule knows better; in a list
+  // of sizes it may be the part's.
   const bool computes_tensor = node_->type && graph_.context->types[node_->type].kind != TypeKind::kScalar;
   for (const Operand& operand : operands_)
     if (computes_tensor && is_scalar(operand)) take_whole(operand);
@@ -291,8 +291,8 @@ void require_same_order(PlacementCall& call, const Placement& a, const Placement
                 "none, of the other");
 }
 
-// Blocks of the ordered operands, which must have the same; else those that rows in an order of their own
-// stem from.
+// Blocks of the ordered operands, which must have the same; else those that rows in an order of
+// their own stem from.
 void take_common_order(PlacementCall& call, std::span<const Placement> placements, Placement& rows) {
   const Placement* ordered = nullptr;
   for (const Placement& p : placements) {
@@ -337,8 +337,8 @@ Placement scalar_arithmetic(std::span<const Placement> placements, Linearity lin
   return Placement::local();
 }
 
-// Only sums and wholes: a sum stays a sum where the op is linear in it; else it is joined and the op runs
-// once.
+// Only sums and wholes: a sum stays a sum where the op is linear in it; else it is joined and the
+// op runs once.
 Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
                          std::span<const Placement> placements, Linearity linearity) {
   const auto partials =
@@ -365,7 +365,8 @@ Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
       "symbolize{inputs=[tokens:0,..]}");
 }
 
-// Rows from outside, which may be cut in any blocks, are cut in those of the part's rows that they pair with.
+// Rows from outside, which may be cut in any blocks, are cut in those of the part's rows that they
+// pair with.
 static void cut_outside_rows(PlacementCall& call, std::span<const Operand> operands,
                              std::span<Placement> placements) {
   const auto is_ordered = [](const Placement& p) { return p.is(PlacementKind::kSplit) && !p.any_order; };
@@ -414,8 +415,8 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
   Placement rows = common_rows(call, aligned);
   if (std::any_of(aligned.begin(), aligned.end(), [](const Placement& p) { return p.is_local(); }))
     rows.kind = PlacementKind::kLocal, rows.any_order = false;
-  // A whole operand that has rows of its own along the divided dimension is cut like the others; beside equal rows
-  // that decides which rows a part has.
+  // A whole operand that has rows of its own along the divided dimension is cut like the others;
+  // beside equal rows that decides which rows a part has.
   const auto cut_like = [&](const Operand& operand, int dim) {
     rows.any_order = false;
     call.take_slice_like(operand, dim, rows);
@@ -445,8 +446,8 @@ std::vector<PlacementRow> placement_rows() {
 
 namespace {
 
-// Ops of a family that its rule does not cover: they write into an operand in a way of their own, or give several results
-// where the others give one.
+// Ops of a family that its rule does not cover: they write into an operand in a way of their own,
+// or give several results where the others give one.
 bool is_covered(const OpInfo& op) {
   switch (op.family) {
     case OpFamily::kElementwise:

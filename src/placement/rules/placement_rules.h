@@ -1,5 +1,5 @@
-// What a placement rule sees and says. Rules are one function per op family, in placement_rules_*.cc, named
-// in one table keyed by the op table's rows.
+// What a placement rule sees and says. Rules are one function per op family, in
+// placement_rules_*.cc, named in one table keyed by the op table's rows.
 #pragma once
 
 #include <optional>
@@ -42,8 +42,8 @@ class PlacementCall {
   Facts& facts() { return facts_; }
   const Graph& graph() const { return graph_; }
 
-  // Arguments by position in the schema, however the call passes them (`name` for ops whose schema has no
-  // parameter there); not present if left to the default.
+  // Arguments by position in the schema, however the call passes them (`name` for ops whose schema
+  // has no parameter there); not present if left to the default.
   Operand arg(std::size_t position, std::string_view name = {}) const;
   // By the name of a parameter of the schema; not present where the op has none of that name.
   Operand named(std::string_view param) const;
@@ -56,12 +56,14 @@ class PlacementCall {
   std::int64_t int_arg(std::size_t position, std::string_view name, std::int64_t fallback) const;
   bool bool_arg(std::size_t position, std::string_view name, bool fallback) const;
 
-  // Placement of an operand; literals are Whole. A Partial tensor that still has the token extent counts as
-  // Split along it and is taken by slices of the sum.
+  // Placement of an operand; literals are Whole. A Partial tensor that still has the token extent
+  // counts as Split along it and is taken by slices of the sum.
   Placement of(Operand operand);
-  // The placement of equal rows along a divided dimension of the result, made from what is placed `like`.
+  // The placement of equal rows along a divided dimension of the result, made from what is placed
+  // `like`.
   Placement constant_rows(int dim, const Placement& like = {});
-  // Whether a number is made of sums of parts and of what all parts share, so that its whole can be made again.
+  // Whether a number is made of sums of parts and of what all parts share, so that its whole can be
+  // made again.
   bool is_made_of_sums(NodeId number);
   // Whether it is cut for this call: no part of it was made for the call's region.
   bool is_from_outside(Operand operand) const;
@@ -89,9 +91,11 @@ class PlacementCall {
     set(operand, {Access::Kind::kPrefix, static_cast<std::int16_t>(dim)});
   }
   void take_any(Operand operand) { set(operand, {Access::Kind::kAny, 0}); }
-  // The rows of a tensor along `dim` that go with the part, though other extents of it may count tokens, too.
+  // The rows of a tensor along `dim` that go with the part, though other extents of it may count
+  // tokens, too.
   void take_rows_of(Operand operand, int dim);
-  // Nothing may have written the value's storage before this call: its content is what its producer makes.
+  // Nothing may have written the value's storage before this call: its content is what its producer
+  // makes.
   void rely_on_content(Operand operand) { relied_on_ = operand.arg.as_node(); }
   void cut_attention(const AttentionCut& cut) { cut_ = cut; }
   // The rows take the part's share of a sum over all rows: refused, unless the user accepts it.
@@ -161,11 +165,12 @@ std::vector<PlacementRow> placement_rows();
 // By what the op is linear in, which decides what it may do with sums of parts.
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity);
 
-// The common placement of row operands; refused if they differ in dimension, or in the blocks that are
-// divided. At least one must be rows.
+// The common placement of row operands; refused if they differ in dimension, or in the blocks that
+// are divided. At least one must be rows.
 Placement common_rows(PlacementCall& call, std::span<const Placement> placements);
 
-// Refuses rows that pair by number where one value has more of them: a part's first rows are others.
+// Refuses rows that pair by number where one value has more of them: a part's first rows are
+// others.
 struct Rows {
   Operand value;
   int dim = 0;

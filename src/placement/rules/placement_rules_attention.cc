@@ -2,15 +2,16 @@
 //
 // A divided batch dimension is independent. Along a divided sequence
 //
-//   whole-kv      each part's queries see the keys and values of all parts: these are taken whole, and their
-//                 gradients are sums over the parts
-//   prefix        each part's queries see the keys and values of their part and of those before it, which are all
-//                 that a causal mask shows them; gradients of a part's keys are sums over this part and those behind
+//   whole-kv      each part's queries see the keys and values of all parts: these are taken whole,
+//                 and their gradients are sums over the parts
+//   prefix        each part's queries see the keys and values of their part and of those before it,
+//                 which are all that a causal mask shows them; gradients of a part's keys are sums
+//                 over this part and those behind
 //   independent   each part's queries see the keys of their part only
 //
-// FlexAttention's mask and score functions are given numbers of rows of the whole model, and a causal mask
-// begins at the first row; AttentionCut says which of them a part must count from its first row. What the
-// functions capture stays whole then.
+// FlexAttention's mask and score functions are given numbers of rows of the whole model, and a
+// causal mask begins at the first row; AttentionCut says which of them a part must count from its
+// first row. What the functions capture stays whole then.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,7 +74,8 @@ Placement take_earlier_keys(PlacementCall& call, Operand operand, const Attentio
   return p;
 }
 
-// Keys and values, taken whole where the query's rows see all of them. Returns the placement of a gradient.
+// Keys and values, taken whole where the query's rows see all of them. Returns the placement of a
+// gradient.
 Placement take_keys(PlacementCall& call, Operand operand, AttentionCut& cut) {
   if (cut.prefix) return take_earlier_keys(call, operand, cut);
   const Placement p = call.of(operand);
@@ -99,8 +101,8 @@ void require_no_dropout(PlacementCall& call) {
                 "trace with dropout_p=0");
 }
 
-// is_causal begins at the first or at the last row, depending on the kernel. Beside all keys a part gets a
-// bias of the scores instead.
+// is_causal begins at the first or at the last row, depending on the kernel. Beside all keys a part
+// gets a bias of the scores instead.
 void take_causal_mask(PlacementCall& call, AttentionCut& cut) {
   const Operand causal = named(call, "is_causal");
   cut.causal =
@@ -137,8 +139,8 @@ Placement take_bias(PlacementCall& call, const AttentionCut& cut) {
   return Placement::partial();
 }
 
-// Results by their types: rows and numbers of rows of the query; else what a kernel keeps for its backward,
-// which only this part's backward can read.
+// Results by their types: rows and numbers of rows of the query; else what a kernel keeps for its
+// backward, which only this part's backward can read.
 Placement forward_result(PlacementCall& call, std::size_t i, const AttentionCut& cut) {
   const TypeId id = call.graph().context->types[call.node().type].elements[i];
   const Type* type = id ? &call.graph().context->types[id] : nullptr;
@@ -155,8 +157,8 @@ Placement forward_result(PlacementCall& call, std::size_t i, const AttentionCut&
                                                           : Placement::local(cut.dim);
 }
 
-// Once, on all rows: where none of the query is divided, and where a part's rows are several slices of it, as
-// those of a sequence that tensor-parallel ranks share.
+// Once, on all rows: where none of the query is divided, and where a part's rows are several slices
+// of it, as those of a sequence that tensor-parallel ranks share.
 bool runs_whole(PlacementCall& call, const Placement& query) {
   if (query.is_divided() && !(query.is(PlacementKind::kSplit) && query.blocks)) return false;
   for (const Operand& operand : call.operands()) call.take_whole(operand);
@@ -249,8 +251,8 @@ class FlexRule {
           std::string(kWholeKeys) + ", or trace with a mask that says q_idx >= kv_idx and whatever else");
   }
 
-  // Lengths and block tables. Along the sequence lowering makes them; along the batch they are divided where
-  // they are not the same for all of it.
+  // Lengths and block tables. Along the sequence lowering makes them; along the batch they are
+  // divided where they are not the same for all of it.
   void take_mask() {
     const auto fields = call_.items(call_.arg(flex_.mask_param, "block_mask"));
     for (const Operand& field : fields) call_.take_whole(field);
@@ -305,8 +307,8 @@ class FlexRule {
     }
   }
 
-  // A mask function that reads the batch number only to index tensors divided along the batch can be given
-  // parts of those, and numbers of the part.
+  // A mask function that reads the batch number only to index tensors divided along the batch can
+  // be given parts of those, and numbers of the part.
   bool take_batch_of_captured(const std::vector<Operand>& captured) {
     const auto mask = std::find_if(flex_.functions.begin(), flex_.functions.end(),
                                    [](auto& f) { return f.kind == FlexFunctionKind::kMask; });

@@ -45,8 +45,9 @@ Placement whole_collective(PlacementCall& call) {
   return Placement::whole();
 }
 
-// Where ranks share the tokens, modules gather and scatter them inside: then a part's rows of all ranks are blocks
-// of the whole's, and each part has a collective of its own. All ranks of a group have parts of the same sizes.
+// Where ranks share the tokens, modules gather and scatter them inside: then a part's rows of all
+// ranks are blocks of the whole's, and each part has a collective of its own. All ranks of a group
+// have parts of the same sizes.
 bool is_divided_on_each_rank(PlacementCall& call, const Placement& p) {
   if (!p.is(PlacementKind::kSplit)) return false;
   const TensorType* type = call.tensor(call.arg(0));
@@ -66,7 +67,8 @@ Placement all_gather(PlacementCall& call) {
   return p.dim == 0 ? join_blocks(call.facts().pool(), p, *ranks) : p;
 }
 
-// Adds up over the ranks. In eager mode each part's gradient is added up by a collective of its own.
+// Adds up over the ranks. In eager mode each part's gradient is added up by a collective of its
+// own.
 Placement reduction_of_sums(PlacementCall& call) {
   const bool is_eager = call.options().grad_accumulation == GradAccumulation::kEager;
   const bool is_gradient = call.node().is_backward() && call.of(call.arg(0)).is_partial();

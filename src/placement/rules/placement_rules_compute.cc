@@ -20,8 +20,9 @@ Placement sum_over_rows(PlacementCall& call, const Placement& a, const Placement
   return Placement::partial();
 }
 
-// A product that sums over the rows of one, which all parts share, and of another in parts: a gradient beside an
-// activation that was gathered from other ranks. Each part takes the rows that pair with its own.
+// A product that sums over the rows of one, which all parts share, and of another in parts: a
+// gradient beside an activation that was gathered from other ranks. Each part takes the rows that
+// pair with its own.
 bool take_shared_rows(PlacementCall& call, const Rows& shared, const Placement& rows) {
   const TensorType* type = call.tensor(shared.value);
   if (type == nullptr || !rows.is(PlacementKind::kSplit)) return false;
@@ -123,7 +124,8 @@ Placement halve(PlacementCall& call) {
   return along_dim(call, "it takes halves of the divided dimension");
 }
 
-// Over the last dimensions, the list of which is argument 1: the value and some numbers for each row.
+// Over the last dimensions, the list of which is argument 1: the value and some numbers for each
+// row.
 Placement norm(PlacementCall& call) {
   const Placement p = call.of(call.arg(0));
   if (p.is_whole()) return p;
@@ -194,7 +196,8 @@ Placement sum(PlacementCall& call) {
   return sum_over(call, dims_of(call));
 }
 
-// Over other dimensions than the divided one a reduction is row-wise; along it only a sum has a rule.
+// Over other dimensions than the divided one a reduction is row-wise; along it only a sum has a
+// rule.
 Placement reduction_over(PlacementCall& call, const std::vector<int>& dims) {
   Placement p = call.of(call.arg(0));
   if (p.is_partial()) {

@@ -10,8 +10,8 @@ Placement linear(PlacementCall& call) {
   return elementwise(call, std::vector{call.arg(0)}, Linearity::kFirst);
 }
 
-// Casts count as linear, though one to fewer digits rounds each part; not those that drop fractions or keep
-// only whether a number is zero.
+// Casts count as linear, though one to fewer digits rounds each part; not those that drop fractions
+// or keep only whether a number is zero.
 Placement cast(PlacementCall& call) {
   const TensorType *from = call.tensor(call.arg(0)), *to = call.result_tensor();
   if (!call.of(call.arg(0)).is_partial() || from == nullptr || to == nullptr) return linear(call);
@@ -46,7 +46,8 @@ Placement constant_like(PlacementCall& call) {
   return p;
 }
 
-// A buffer of the model that every part updates in turn; or rows written over rows of the region's own.
+// A buffer of the model that every part updates in turn; or rows written over rows of the region's
+// own.
 Placement add_in_place(PlacementCall& call) {
   const Operand destination = call.arg(0), addend = call.arg(1);
   const Placement to = call.of(destination), from = call.of(addend);

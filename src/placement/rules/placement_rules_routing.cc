@@ -43,8 +43,8 @@ Placement sort(PlacementCall& call) {
   return Placement::tuple(std::vector<Placement>(call.op().returns.size(), rows));
 }
 
-// `source` is divided along the dimension that is indexed. Positions that count rows of the part pick from
-// the part; whole positions need the whole.
+// `source` is divided along the dimension that is indexed. Positions that count rows of the part
+// pick from the part; whole positions need the whole.
 Placement pick(PlacementCall& call, Operand source, Operand positions, int result_dim) {
   const Placement q = call.of(positions);
   if (q.is_local()) {
@@ -60,7 +60,8 @@ Placement pick(PlacementCall& call, Operand source, Operand positions, int resul
   return result;
 }
 
-// Takes from `whole`, which all parts share, the rows that pair by number with a part's rows of `divided`.
+// Takes from `whole`, which all parts share, the rows that pair by number with a part's rows of
+// `divided`.
 void take_paired(PlacementCall& call, const Rows& whole, const Rows& divided) {
   const Placement rows = call.of(divided.value);
   if (const TensorType* type = call.tensor(whole.value); type != nullptr) {
@@ -198,8 +199,8 @@ int source_shift(const PlacementCall& call, const RowWrite& write) {
          static_cast<int>(call.rank(write.destination)) + 1;
 }
 
-// The dimension of the source that pairs with dimension `dim` of the positions; none if one row is written to
-// all of them.
+// The dimension of the source that pairs with dimension `dim` of the positions; none if one row is
+// written to all of them.
 std::optional<int> source_dim(PlacementCall& call, const RowWrite& write, int dim) {
   const TensorType* type = call.tensor(write.source);
   if (type == nullptr) return {};

@@ -27,7 +27,8 @@ Placement whole(PlacementCall& call) {
   return Placement::whole();
 }
 
-// Where a dimension of the first operand is in the result, by the mapping of the call's dimensions (ops/mapping.h).
+// Where a dimension of the first operand is in the result, by the mapping of the call's dimensions
+// (ops/mapping.h).
 Placement by_mapping(PlacementCall& call) {
   const Placement p = same(call);
   if (!p.is_divided() || (p.is_partial() && call.op().linearity == Linearity::kFirst)) return p;
@@ -84,8 +85,8 @@ Placement select(PlacementCall& call) {
   return without_dims(call, p, {call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0)))});
 }
 
-// The size list of a view: the item of the divided dimension takes the part's extent, every other the
-// whole's.
+// The size list of a view: the item of the divided dimension takes the part's extent, every other
+// the whole's.
 Placement with_sizes(PlacementCall& call, Operand sizes, const Placement& result) {
   const auto items = call.items(sizes);
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -345,7 +346,8 @@ Placement factory(PlacementCall& call, Operand sizes) {
   return result;
 }
 
-// A new tensor with strides of its own: strides do not decide what a row is, but must not count rows.
+// A new tensor with strides of its own: strides do not decide what a row is, but must not count
+// rows.
 Placement strided(PlacementCall& call, Operand sizes, Operand strides) {
   for (const Operand& stride : call.items(strides))
     if (call.of(stride).is_divided()) call.refuse("chunk.combination", "one of its strides counts tokens");

@@ -10,8 +10,8 @@
 namespace epweave {
 namespace {
 
-// Parameters and buffers have the same extents whatever the token count is; so have the other dimensions of
-// the inputs that bring it.
+// Parameters and buffers have the same extents whatever the token count is; so have the other
+// dimensions of the inputs that bring it.
 void mark_inputs(const Graph& graph, const std::vector<TokenInput>& inputs, const ExtentTable& extents,
                  ScalingSolver& solver) {
   auto counts_tokens = [&](NodeId node, std::size_t dim) {

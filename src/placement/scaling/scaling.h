@@ -1,9 +1,10 @@
 // Which extents scale with the token count, in a graph where it is a plain number.
 //
-// Every extent of every value is a variable. An op's shape rule equates extents (the result of `add` has its
-// operands' extents), relates products (a reshape), multiplies by a number (an all-gather by its group's
-// size) or sums (a concatenation). The token count enters at marked inputs, what does not scale at parameters
-// and buffers, and both follow the relations forwards and backwards:
+// Every extent of every value is a variable. An op's shape rule equates extents (the result of
+// `add` has its operands' extents), relates products (a reshape), multiplies by a number (an
+// all-gather by its group's size) or sums (a concatenation). The token count enters at marked
+// inputs, what does not scale at parameters and buffers, and both follow the relations forwards and
+// backwards:
 //
 //   %x = placeholder : i64[8]   (marked: u)        %e = embedding(%w, %x) : [8, 4]        8 = u
 //   %g = reduce_scatter(%e, group of 2) : [4, 4]   4 = u/2, and the extent 4 beside it is that of %w: fixed
@@ -30,8 +31,8 @@ struct TokenInput {
   std::string name;  // as the user knows it
 };
 
-// A number among a call's arguments that is an extent: item `item` of parameter `param`, or the parameter
-// itself.
+// A number among a call's arguments that is an extent: item `item` of parameter `param`, or the
+// parameter itself.
 struct SizeArgument {
   NodeId node;
   std::size_t param = 0;
@@ -41,8 +42,8 @@ struct SizeArgument {
 
 struct ScalingFactors {
   std::int64_t tokens = 0;  // the token count when the graph was traced
-  // Per node: for each tensor of its value (a tensor itself, or the elements of a tuple), for each dimension,
-  // the factor c of an extent c * tokens; none: a number.
+  // Per node: for each tensor of its value (a tensor itself, or the elements of a tuple), for each
+  // dimension, the factor c of an extent c * tokens; none: a number.
   struct Dimensions {
     std::vector<std::vector<std::optional<Rational>>> tensors;
   };

@@ -252,8 +252,8 @@ void unbind(ScalingCall& call) {
                     "the number of results of '" + std::string(call.graph.text(call.node.name)) + "'");
 }
 
-// slice(self, dim, start, end, step). The end of a slice from the start is its extent, whatever it is cut
-// from: the first rows of a table, one for each token.
+// slice(self, dim, start, end, step). The end of a slice from the start is its extent, whatever it
+// is cut from: the first rows of a table, one for each token.
 void slice(ScalingCall& call) {
   const Span in = call.in(std::size_t{0}), out = call.out();
   const std::size_t dim = call.dim(1, in.size());
@@ -310,8 +310,8 @@ void split_with_sizes(ScalingCall& call) {
   split_along(call, dim);
 }
 
-// One length for all pieces, where it divides the extent. A graph has so many results, whatever the extent
-// is.
+// One length for all pieces, where it divides the extent. A graph has so many results, whatever the
+// extent is.
 void chunk(ScalingCall& call) {
   const std::size_t dim = call.dim(2, call.in(std::size_t{0}).size());
   for (std::size_t e = 1; e < call.out_count(); ++e)
@@ -645,7 +645,8 @@ void attention(ScalingCall& call) {
   for (std::size_t i = 0; i < 3 && i < rows.size(); ++i) call.unite(rows[i], q[i]);
   if (call.node.op->type_rule == rules::flex_attention) call.align(call.out(2), rows);
 }
-// A block mask: the lengths, then tables that have the query's batch and heads or broadcast to them.
+// A block mask: the lengths, then tables that have the query's batch and heads or broadcast to
+// them.
 void block_mask(ScalingCall& call, Span q, Span k) {
   const auto mask = call.find_param("block_mask");
   if (!mask || call.items(call.arg(*mask)).size() < 2 || q.size() != 4 || k.size() != 4) return;

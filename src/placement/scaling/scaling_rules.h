@@ -1,5 +1,6 @@
-// What a shape rule says about extents that scale. Rules are one function per op family, named in one table
-// keyed by the op's type rule: ops whose results are typed alike have extents that scale alike.
+// What a shape rule says about extents that scale. Rules are one function per op family, named in
+// one table keyed by the op's type rule: ops whose results are typed alike have extents that scale
+// alike.
 #pragma once
 
 #include <optional>

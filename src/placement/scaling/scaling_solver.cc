@@ -187,7 +187,8 @@ void ScalingSolver::settle_product(RelationId id, Certainty certainty) {
     return;
   }
   if (certainty == Certainty::kGuess && !left.unknown.empty() && !right.unknown.empty()) {
-    // Beside an extent that scales, unknown ones are taken for numbers: no value has two token extents.
+    // Beside an extent that scales, unknown ones are taken for numbers: no value has two token
+    // extents.
     Side* scaled = left.degree == 1 && right.degree == 0   ? &left
                    : right.degree == 1 && left.degree == 0 ? &right
                                                            : nullptr;

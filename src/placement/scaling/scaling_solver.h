@@ -1,8 +1,8 @@
 // Extents as unknowns, and the relations between them: placement/scaling/scaling.h.
 //
-// An extent is unknown, fixed (it does not scale) or factor * tokens. All equalities are stated before
-// solve(); it then lets what is known flow through products and sums. Extents of 1 broadcast and take part in
-// nothing.
+// An extent is unknown, fixed (it does not scale) or factor * tokens. All equalities are stated
+// before solve(); it then lets what is known flow through products and sums. Extents of 1 broadcast
+// and take part in nothing.
 #pragma once
 
 #include <cstdint>

@@ -36,8 +36,8 @@ std::size_t bytes_of_part(DType dtype) {
   return is_complex(dtype) ? bytes / 2 : bytes;
 }
 
-// The bounds of a value's elements among those of all that is stored; of complex numbers with a last dimension
-// of their two parts.
+// The bounds of a value's elements among those of all that is stored; of complex numbers with a
+// last dimension of their two parts.
 Tensor view_bounds(const Tensor& value, std::shared_ptr<Storage> bounds) {
   Tensor view{DType::kFloat32, value.sizes, value.strides, value.offset, std::move(bounds)};
   return is_complex(value.dtype) ? view_parts(view) : view;

@@ -1,8 +1,8 @@
-// How far a computed value can be from what exact arithmetic gives: a bound per element, made while the graph
-// runs.
+// How far a computed value can be from what exact arithmetic gives: a bound per element, made while
+// the graph runs.
 //
-// Two graphs that add the same numbers in other orders differ by no more than the sum of their bounds. A
-// bound starts at the sums themselves and follows what is computed from them:
+// Two graphs that add the same numbers in other orders differ by no more than the sum of their
+// bounds. A bound starts at the sums themselves and follows what is computed from them:
 //
 //   %dw = aten.mm(%x_t, %dy)      n u |x_t| |dy| + v |dw|     n: terms; u: unit roundoff of the accumulator;
 //   %dw2 = aten._to_copy(%dw)     + v |dw2| where it rounds   v: of the stored type
@@ -12,11 +12,12 @@
 //
 // What both graphs would have without any rounding is followed beside it (ideal_values.h).
 //
-// The sums of magnitudes are the op itself on absolute values. Bounds are float32 and rounded as they are
-// made; `kBoundSlack` covers that. Where an op has no rule its bound is infinite: nothing can be said.
+// The sums of magnitudes are the op itself on absolute values. Bounds are float32 and rounded as
+// they are made; `kBoundSlack` covers that. Where an op has no rule its bound is infinite: nothing
+// can be said.
 //
-// A value without a bound is taken to be exact: the same bits in both graphs. Bounds belong to storage, as
-// values do: what is written through a view has its bound seen through all.
+// A value without a bound is taken to be exact: the same bits in both graphs. Bounds belong to
+// storage, as values do: what is written through a view has its bound seen through all.
 #pragma once
 
 #include <memory>
@@ -66,7 +67,8 @@ class ErrorBounds {
   // The targets of calls that could not be bounded.
   const std::set<std::string>& without_bound() const { return without_bound_; }
 
-  // What a rank hands to a reduction of `members` operands: its bound and its share of the sum's rounding.
+  // What a rank hands to a reduction of `members` operands: its bound and its share of the sum's
+  // rounding.
   Tensor bound_operand(const Tensor& operand, std::size_t members);
   // Sets the bound of a collective's result from that of its operands.
   void set_reduced(const Tensor& result, const Tensor& bound);

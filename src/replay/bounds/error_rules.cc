@@ -1,6 +1,6 @@
-// The bound of each op: see error_bounds.h. n terms added one after the other in a type of unit roundoff u
-// are off by at most n u / (1 - n u) times the sum of their magnitudes (Higham, Accuracy and Stability of
-// Numerical Algorithms, 4.2); any order of adding is.
+// The bound of each op: see error_bounds.h. n terms added one after the other in a type of unit
+// roundoff u are off by at most n u / (1 - n u) times the sum of their magnitudes (Higham, Accuracy
+// and Stability of Numerical Algorithms, 4.2); any order of adding is.
 #include <algorithm>
 #include <iterator>
 

@@ -6,8 +6,8 @@
 
 namespace epweave::replay {
 
-// Of a sum of n terms, relative to the computed sum of magnitudes, which is itself off by as much. Throws NoBound
-// where n is so large that it says nothing.
+// Of a sum of n terms, relative to the computed sum of magnitudes, which is itself off by as much.
+// Throws NoBound where n is so large that it says nothing.
 double sum_error(std::int64_t terms, DType dtype);
 
 // Argument `param`. Throws NoBound if it is no tensor.
@@ -19,8 +19,8 @@ void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound)
 // Runs an op with all its arguments, giving all its results.
 Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args);
 
-// Gradients with respect to inputs. They are linear in the incoming gradient, which alone may have a bound: the saved
-// activations must be the same bits in both graphs, else there is no bound.
+// Gradients with respect to inputs. They are linear in the incoming gradient, which alone may have
+// a bound: the saved activations must be the same bits in both graphs, else there is no bound.
 void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_activation_backward(ErrorBounds& bounds, const BoundedCall& call);

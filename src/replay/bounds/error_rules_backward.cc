@@ -1,5 +1,6 @@
-// Bounds of gradients with respect to inputs: linear maps L of an incoming gradient g, whose coefficients are the same in both
-// graphs. With L' the same map on magnitudes, and n the longest chain of additions in it,
+// Bounds of gradients with respect to inputs: linear maps L of an incoming gradient g, whose
+// coefficients are the same in both graphs. With L' the same map on magnitudes, and n the longest
+// chain of additions in it,
 //
 //   bound(L g) = L' (bound(g) + n u (|g| + bound(g)))
 #include "replay/bounds/error_rules.h"
@@ -51,8 +52,8 @@ Normalised find_normalised(const Tensor& input, const Value& shape) {
 
 }  // namespace
 
-// With h = input * rstd and s = grad * weight: the input's gradient is rstd * (s - h * mean(s * h)), row by row; the weight's is
-// the sum over rows of grad * h.
+// With h = input * rstd and s = grad * weight: the input's gradient is rstd * (s - h * mean(s *
+// h)), row by row; the weight's is the sum over rows of grad * h.
 void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   require_exact(bounds, call, {1, 3, 4});
   const Tensor &grad = tensor_at(call, 0), &input = tensor_at(call, 1);
@@ -78,8 +79,9 @@ void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   }
 }
 
-// With h = (input - mean) * rstd and s = grad * weight: the input's gradient is rstd * (s - mean(s) - h * mean(s * h)), row by
-// row; the weight's is the sum over rows of grad * h, the bias's that of grad. The op on magnitudes gives the latter two.
+// With h = (input - mean) * rstd and s = grad * weight: the input's gradient is rstd * (s - mean(s)
+// - h * mean(s * h)), row by row; the weight's is the sum over rows of grad * h, the bias's that of
+// grad. The op on magnitudes gives the latter two.
 void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   require_exact(bounds, call, {1, 3, 4, 5});
   const Tensor &grad = tensor_at(call, 0), &input = tensor_at(call, 1);
@@ -146,12 +148,13 @@ void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
 // With weights P, g the gradient of `out`, V the values:
 //   d value = P' g     d score = P (g V' - sum(out g) + g_lse)     d query = d score K     d key = d score' Q
 //
-// On magnitudes this is the op itself on |V|, -|out|, and keys and queries beside their magnitudes: of
+// On magnitudes this is the op itself on |V|, -|out|, and keys and queries beside their magnitudes:
+// of
 //
 //   query [Q  0  |Q|]     key [K  |K|  0]
 //
-// the products are those of Q and K, so the weights are the same; d query has d score |K| in its second third, d key has
-// d score' |Q| in its third.
+// the products are those of Q and K, so the weights are the same; d query has d score |K| in its
+// second third, d key has d score' |Q| in its third.
 namespace {
 
 // Where a call of attention's backward has its arguments.
@@ -214,8 +217,8 @@ void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call)
   set_gradients(bounds, call, run_op(bounds, call.op, std::move(args)), tensor_at(call, kQuery).size(3));
 }
 
-// Scaled dot product attention: cuDNN's, flash and memory-efficient. A bias is added to scores and changes nothing here. The
-// scale that is not given is that of the original depth.
+// Scaled dot product attention: cuDNN's, flash and memory-efficient. A bias is added to scores and
+// changes nothing here. The scale that is not given is that of the original depth.
 void bound_dot_product_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const auto param = [&](std::string_view name) {
     const auto found = call.op.find_param(name);

@@ -1,17 +1,19 @@
-// What a value would be if nothing had been rounded since the sums whose order two graphs do not share: a float64 number
-// beside each element, made while the graph runs.
+// What a value would be if nothing had been rounded since the sums whose order two graphs do not
+// share: a float64 number beside each element, made while the graph runs.
 //
 //   %dw = aten.mm(%x_t, %dy)        the product in float64, of the same summands
 //   %dw2 = aten._to_copy(%dw)       the same numbers: not rounded to bfloat16
 //   %s = aten.add.Tensor(%a, %b)    ideal(a) + ideal(b)
 //   reduce-scatter, all-reduce      the same of the ranks' ideals
 //
-// Each op is run on ideals instead of values. Of two graphs that add the same numbers in other orders, ideals differ by what
-// float64 rounds: 2^-29 of what float32 rounds, which is a part of every bound (error_bounds.h). So their difference shows
-// what one graph computes and the other does not, however coarse the type is in which both keep it.
+// Each op is run on ideals instead of values. Of two graphs that add the same numbers in other
+// orders, ideals differ by what float64 rounds: 2^-29 of what float32 rounds, which is a part of
+// every bound (error_bounds.h). So their difference shows what one graph computes and the other
+// does not, however coarse the type is in which both keep it.
 //
-// A value without ideals is exact. NaN: not known, behind attention (whose kernels compute in float32), collectives between
-// processes, complex numbers, and where an op has no bound. Ideals belong to storage, as bounds do.
+// A value without ideals is exact. NaN: not known, behind attention (whose kernels compute in
+// float32), collectives between processes, complex numbers, and where an op has no bound. Ideals
+// belong to storage, as bounds do.
 #pragma once
 
 #include <memory>

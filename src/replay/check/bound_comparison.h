@@ -35,12 +35,12 @@ BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds);  // copies
 // One value against another, or against several that add up to it.
 BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b);
 
-// Ideals of two graphs may differ by this share of their bounds. What float64 rounds is 2^-29 of what float32 rounds, and each
-// op's rounding is in the bound with at least that of float32.
+// Ideals of two graphs may differ by this share of their bounds. What float64 rounds is 2^-29 of
+// what float32 rounds, and each op's rounding is in the bound with at least that of float32.
 inline constexpr double kUnroundedShare = 0x1p-24;
 
-// An element of A, the sum of B's, of their magnitudes, and of all bounds; and what A's element and B's sum were before rounding
-// (NaN: not known).
+// An element of A, the sum of B's, of their magnitudes, and of all bounds; and what A's element and
+// B's sum were before rounding (NaN: not known).
 struct Compared {
   double a, sum, size, bound;
   double ideal_a = std::numeric_limits<double>::quiet_NaN();

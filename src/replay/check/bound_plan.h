@@ -1,5 +1,5 @@
-// Which sums were regrouped, and what is to be compared by bounds (sum_check.h): found on each rank, agreed by all, since the
-// runs that make bounds are runs of all ranks together.
+// Which sums were regrouped, and what is to be compared by bounds (sum_check.h): found on each
+// rank, agreed by all, since the runs that make bounds are runs of all ranks together.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace epweave::replay {
 // What the ranks of a process found, or all ranks together.
 struct SumsFound {
   std::set<std::int64_t> sums;  // groups whose values are parts of a sum
-  // Groups that a bound may decide: bytes of A's value and its bound, of all ranks of a process (the process that has most).
+  // Groups that a bound may decide: bytes of A's value and its bound, of all ranks of a process
+  // (the process that has most).
   std::map<std::int64_t, std::int64_t> bytes;
 
   void add(const Judgements& judgements);  // of a rank of this process

@@ -289,8 +289,8 @@ class Checker {
     }
   }
 
-  // Why the group may show memory before a write in place where A's node shows it behind, or the other way round; what reads
-  // it is compared. "" if it may not.
+  // Why the group may show memory before a write in place where A's node shows it behind, or the
+  // other way round; what reads it is compared. "" if it may not.
   std::string_view find_other_time(const Group& group) const {
     if (written_.views.contains(group.whole))
       return "a view of memory that is written in place: its readers are compared";

@@ -67,7 +67,8 @@ struct CheckReport {
   std::set<std::string> ops_without_bound;   // targets that regrouped sums went through
   std::optional<ReferenceCheck> reference;
   bool devices_agree = true;  // with the CPU, where bounds were made there
-  // Outputs of A that hold NaN or infinity, behind which a fault can hide, and whether loss or gradients do.
+  // Outputs of A that hold NaN or infinity, behind which a fault can hide, and whether loss or
+  // gradients do.
   std::uint64_t outputs_not_finite = 0;
   bool step_is_finite = true;
   FirstRun run_a, run_b;
@@ -79,7 +80,8 @@ struct CheckReport {
 };
 std::string_view name_of(CheckReport::Conclusion conclusion);  // "same", "not verified", "different"
 
-// The reports of ranks, in their order, as one. Where several ranks differ first at one node, the lowest is named.
+// The reports of ranks, in their order, as one. Where several ranks differ first at one node, the
+// lowest is named.
 CheckReport merge(const std::vector<CheckReport>& ranks);
 
 // For another process that has read the same graphs.

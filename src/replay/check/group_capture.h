@@ -1,4 +1,5 @@
-// Where the values of one group differ on one rank: both graphs are run once more, and the values are copied as they are made.
+// Where the values of one group differ on one rank: both graphs are run once more, and the values
+// are copied as they are made.
 #pragma once
 
 #include <vector>
@@ -18,7 +19,8 @@ class GroupCapture {
   Observer observe_a() { return observe({group_.whole}, whole_); }
   Observer observe_b() { return observe(group_.values, values_); }
 
-  // Index, bits and distance of the first element that differs, and the part that holds it. Nothing where values were not seen.
+  // Index, bits and distance of the first element that differs, and the part that holds it. Nothing
+  // where values were not seen.
   void locate(NodeCheck& found);
 
  private:

@@ -52,8 +52,8 @@ std::vector<KernelChange> LibraryChanges::find(const Products& products, const J
   return changes;
 }
 
-// Products of B whose own values nobody compared: where one took another algorithm than in A, or has no product of A
-// to take it from, what is computed from it may have other bits.
+// Products of B whose own values nobody compared: where one took another algorithm than in A, or
+// has no product of A to take it from, what is computed from it may have other bits.
 void LibraryChanges::mark_unjudged(const Products& products, const Judgements& judgements, Rank rank) {
   std::set<NodeId> as_in_a;
   for (std::size_t i = 0; i < graphs_.groups.size(); ++i) {

@@ -1,5 +1,5 @@
-// What a check in native math (check.h) says where the library took other algorithms (library_kernels.h), and where sums were
-// regrouped, whose bounds are of portable math.
+// What a check in native math (check.h) says where the library took other algorithms
+// (library_kernels.h), and where sums were regrouped, whose bounds are of portable math.
 #pragma once
 
 #include <set>
@@ -24,7 +24,8 @@ class LibraryChanges {
   };
   // Finds the changes of a rank of this process.
   std::vector<KernelChange> find(const Products& products, const Judgements& judgements, Rank rank);
-  // What another process's ranks found counts on all ranks, too; then what lies behind all changes is looked up.
+  // What another process's ranks found counts on all ranks, too; then what lies behind all changes
+  // is looked up.
   std::string encode() const;
   void add_process(std::string_view text);
   void look_behind();

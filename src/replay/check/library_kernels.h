@@ -1,10 +1,11 @@
-// Which values of two graphs differ in native math because the library took other kernels: for another number of rows
-// it may take another algorithm, whose bits are others.
+// Which values of two graphs differ in native math because the library took other kernels: for
+// another number of rows it may take another algorithm, whose bits are others.
 //
 //   A  %mm        bf16[1024, 256] x [256, 64]  algorithm 66, tile 20
 //   B  %mm_chunk0 bf16[512, 256] x [256, 64]   algorithm 66, tile 18    mm and what is computed from it: library-kernel
 //
-// Such a difference is no fault of the rewrite, and hides one: nothing that lies behind it is verified.
+// Such a difference is no fault of the rewrite, and hides one: nothing that lies behind it is
+// verified.
 #pragma once
 
 #include <map>
@@ -36,8 +37,8 @@ class ProductTable {
   std::vector<std::map<NodeId, std::vector<const LibraryProduct*>>> of_rank_;
 };
 
-// None if the products took the algorithms that they took in A. A grouped product is compared group by group: its groups
-// take several algorithms in A alone, by their numbers of rows.
+// None if the products took the algorithms that they took in A. A grouped product is compared group
+// by group: its groups take several algorithms in A alone, by their numbers of rows.
 std::optional<KernelChange> find_kernel_change(const ProductTable& a, const ProductTable& b, Rank rank,
                                                const Group& group);
 

@@ -1,5 +1,6 @@
-// The first verdicts of a check (check.h): what hashes tell of each group of nodes, on one rank. Where a regrouped sum is
-// behind a value its bound decides (bound_plan.h); in native math, which algorithm the library took (library_changes.h).
+// The first verdicts of a check (check.h): what hashes tell of each group of nodes, on one rank.
+// Where a regrouped sum is behind a value its bound decides (bound_plan.h); in native math, which
+// algorithm the library took (library_changes.h).
 #pragma once
 
 #include <string>

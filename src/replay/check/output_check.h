@@ -18,7 +18,8 @@ struct NamedTensor {
 using RankOutputs = std::vector<NamedTensor>;
 RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs);
 
-// Throws InputError where the graphs return other things by their roles, so that running them would be in vain.
+// Throws InputError where the graphs return other things by their roles, so that running them would
+// be in vain.
 void require_same_outputs(const Graph& a, const Graph& b);
 
 // What both graphs gave.

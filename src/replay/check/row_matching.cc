@@ -46,9 +46,9 @@ BoundComparison compare(const Row& a, const Row& b) {
   return result;
 }
 
-// A matching of two sets of rows that is grown by a row at a time, along the shortest chain of rows that give way to
-// each other (Kuhn). A row tries those first whose elements' sum is nearest to its own: errors are far smaller than
-// their bounds, so that this is nearly always the right one.
+// A matching of two sets of rows that is grown by a row at a time, along the shortest chain of rows
+// that give way to each other (Kuhn). A row tries those first whose elements' sum is nearest to its
+// own: errors are far smaller than their bounds, so that this is nearly always the right one.
 class Matching {
  public:
   Matching(std::vector<Row> whole, std::vector<Row> rows)
@@ -76,7 +76,8 @@ class Matching {
  private:
   static constexpr std::size_t kNone = ~std::size_t{0};
 
-  // Calls visit(place) for the rows of the whole whose sums are near enough, the nearest first, until it says true.
+  // Calls visit(place) for the rows of the whole whose sums are near enough, the nearest first,
+  // until it says true.
   template <class Visit>
   bool try_near(const Row& row, const Visit& visit) const {
     const double reach = (most_bound_ + row.bound) * (1 + kBoundSlack);
@@ -118,7 +119,8 @@ class Matching {
     return free != kNone;
   }
 
-  // The last row of the chain takes the free place, the one before it the place that this one had, up to `row`.
+  // The last row of the chain takes the free place, the one before it the place that this one had,
+  // up to `row`.
   void give_way(std::size_t row, std::size_t free) {
     std::size_t taker = kNone;
     for (std::size_t place = free; taker != row;) {

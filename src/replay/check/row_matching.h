@@ -1,4 +1,5 @@
-// Rows of a whole against rows that parts have in orders of their own (those of the tokens of each expert).
+// Rows of a whole against rows that parts have in orders of their own (those of the tokens of each
+// expert).
 //
 //   whole   [[0, 1], [4, 4], [2, 2]]        parts   [[4.1, 4]], [[2, 2], [0, 1]]        bounds 0.2: within
 #pragma once
@@ -10,8 +11,9 @@
 
 namespace epweave::replay {
 
-// Within where each row of the parts, along dimension `dim`, is within the bounds of a row of the whole, another for
-// each: such a matching is found if there is one. There are as many rows in all parts as in the whole.
+// Within where each row of the parts, along dimension `dim`, is within the bounds of a row of the
+// whole, another for each: such a matching is found if there is one. There are as many rows in all
+// parts as in the whole.
 BoundComparison match_rows(const BoundedValue& whole, const std::vector<BoundedValue>& parts,
                            std::size_t dim);
 

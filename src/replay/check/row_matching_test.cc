@@ -53,7 +53,8 @@ TEST_CASE("a row takes the nearest of the rows that its bound allows") {
 }
 
 TEST_CASE("a row gives way to one that can be no other") {
-  // The first row is nearest to the first of the whole by the sum of its elements, and may be the other, too.
+  // The first row is nearest to the first of the whole by the sum of its elements, and may be the
+  // other, too.
   CHECK(match({{0.2F, 0.7F}, {1.2F, -0.9F}}, {{{{1, 0}, {0.1F, 1.2F}}, {{1, 1}, {0.55F, 0.55F}}}}));
 }
 

@@ -11,7 +11,8 @@
 namespace epweave::replay {
 namespace {
 
-// Parts against their rows of the whole, whose dimension is divided in each of `blocks` equal blocks.
+// Parts against their rows of the whole, whose dimension is divided in each of `blocks` equal
+// blocks.
 BoundComparison compare_rows(const BoundedValue& a, const std::vector<BoundedValue>& parts, std::size_t dim,
                              std::int64_t blocks) {
   const auto rows = [&](const BoundedValue& value, std::int64_t first, std::int64_t count) {

@@ -1,16 +1,18 @@
-// Are sums that were regrouped as close as their summands allow? The second half of a check (check.h).
+// Are sums that were regrouped as close as their summands allow? The second half of a check
+// (check.h).
 //
-// Both graphs are run once more with error bounds (error_bounds.h) that start at the regrouped sums. A value
-// of A is kept with its bound until B's, or its parts', are made. They agree if for each element
+// Both graphs are run once more with error bounds (error_bounds.h) that start at the regrouped
+// sums. A value of A is kept with its bound until B's, or its parts', are made. They agree if for
+// each element
 //
 //   |a - b| <= bound(a) + bound(b)                 one value; a part, against its slice of the whole
 //   |a - sum of b_i| <= bound(a) + sum of bound(b_i)   parts of a sum
 //
-// and, where what they were before rounding is known (ideal_values.h), if those differ by no more than kUnroundedShare of that.
-// Parts may have their rows in orders of their own (those of the tokens of each expert): then each row must be as
-// close to a row of the whole, another for each.
-// Both sides are exact sums of the same numbers but for their bounds, since what they are computed from has
-// the same bits in both graphs: that is checked, node by node, by the first half.
+// and, where what they were before rounding is known (ideal_values.h), if those differ by no more
+// than kUnroundedShare of that. Parts may have their rows in orders of their own (those of the
+// tokens of each expert): then each row must be as close to a row of the whole, another for each.
+// Both sides are exact sums of the same numbers but for their bounds, since what they are computed
+// from has the same bits in both graphs: that is checked, node by node, by the first half.
 #pragma once
 
 #include <optional>

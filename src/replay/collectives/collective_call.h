@@ -2,7 +2,8 @@
 //
 //   %a = _c10d_functional.reduce_scatter_tensor.default(%g, "avg", 4, "33")   %g: f32[1024, 8]
 //
-// on a group of 4 members is a reduce_scatter by "avg" of [1024, 8] in group "33", with result [256, 8].
+// on a group of 4 members is a reduce_scatter by "avg" of [1024, 8] in group "33", with result
+// [256, 8].
 #pragma once
 
 #include <optional>
@@ -20,8 +21,8 @@ std::optional<CollectiveKind> find_collective(std::string_view target);
 
 // Throws KernelError if the group is not known by name.
 const std::string& group_of(const OpInfo& op, const BoundCall& bound);
-// What this rank contributes, but for its data and its name; `members`: of the group. Throws KernelError if the
-// call gives another number of members.
+// What this rank contributes, but for its data and its name; `members`: of the group. Throws
+// KernelError if the call gives another number of members.
 Contribution read_contribution(const OpInfo& op, const BoundCall& bound, std::size_t members);
 // Throws KernelError if the operand cannot be divided, or a split is negative.
 Extents result_sizes(const Contribution& part, std::size_t members);

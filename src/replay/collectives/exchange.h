@@ -1,7 +1,8 @@
-// Moves bytes between the devices of ranks that are processes of their own: NCCL (nccl/communicators.h).
+// Moves bytes between the devices of ranks that are processes of their own: NCCL
+// (nccl/communicators.h).
 //
-// Calls queue work on a stream and return. Every member of the group makes the same calls in the same order.
-// A failure is a CollectiveError.
+// Calls queue work on a stream and return. Every member of the group makes the same calls in the
+// same order. A failure is a CollectiveError.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +45,8 @@ class Exchange {
   virtual void gather(const Channel& channel, const void* from, void* to, std::size_t bytes) = 0;
   // `source.data` is read on member `source.member` only.
   virtual void broadcast(const Channel& channel, const Parcel& source, void* to) = 0;
-  // To be asked after the host has waited for a stream, before it reads: throws where what was to arrive did not.
+  // To be asked after the host has waited for a stream, before it reads: throws where what was to
+  // arrive did not.
   virtual void require_sound() = 0;
   // Fails the run where the work has begun and is not done within the deadline.
   virtual void watch(Underway work) = 0;

@@ -1,14 +1,15 @@
-// Ops that look groups up in a device mesh. Graphs that are the same for all ranks have them in place of
-// literals.
+// Ops that look groups up in a device mesh. Graphs that are the same for all ranks have them in
+// place of literals.
 //
 //   %submesh = device_mesh._get_submesh.<packet>(%mesh, [1])
 //   %group = _dtensor.mesh_get_process_group.default(%submesh, 0)      the name of a group in the table
 //   %shard = device_mesh._runtime_compute_coordinate_on_dim.default(%mesh, 1)
 //
-// A file is one rank's view: its meshes hold that rank's row. A group is the recorded one, by name; that its
-// members are the ranks of the mesh along the axis is checked. The coordinate of rank r along an axis of
-// extent n, whose neighbours are s ranks apart, is r / s mod n: the meshes of a world are row-major. Traced
-// graphs give the mesh as the tensor of its ranks: there the coordinate is r's place in it.
+// A file is one rank's view: its meshes hold that rank's row. A group is the recorded one, by name;
+// that its members are the ranks of the mesh along the axis is checked. The coordinate of rank r
+// along an axis of extent n, whose neighbours are s ranks apart, is r / s mod n: the meshes of a
+// world are row-major. Traced graphs give the mesh as the tensor of its ranks: there the coordinate
+// is r's place in it.
 #pragma once
 
 #include "ir/graph.h"

@@ -49,8 +49,8 @@ void with_reduction(Reduction reduction, const F& f) {
   }
 }
 
-// Elements [first, first + count) of the operands reduced in order, a run of them at a time; `load` and `store` convert between
-// the stored and the summed type.
+// Elements [first, first + count) of the operands reduced in order, a run of them at a time; `load`
+// and `store` convert between the stored and the summed type.
 template <class Stored, class Summed, class Load, class Store>
 void reduce_range(std::span<const Contribution> operands, std::size_t first, std::span<std::byte> to,
                   Load load, Store store) {

@@ -1,25 +1,29 @@
-// Collectives: what they mean, how launches are checked against each other, and how virtual ranks, threads of one
-// process, do them. (Ranks that are processes of their own: nccl/remote_transport.h.)
+// Collectives: what they mean, how launches are checked against each other, and how virtual ranks,
+// threads of one process, do them. (Ranks that are processes of their own:
+// nccl/remote_transport.h.)
 //
-// A launch posts a copy of this rank's operand and goes on; the wait blocks until every member of the group
-// has posted the launch of the same number on that group, and computes this rank's result from the copies. So
-// nothing depends on timing: the n-th launch of a group on each rank is one collective.
+// A launch posts a copy of this rank's operand and goes on; the wait blocks until every member of
+// the group has posted the launch of the same number on that group, and computes this rank's result
+// from the copies. So nothing depends on timing: the n-th launch of a group on each rank is one
+// collective.
 //
-// Meaning and order of sums, for members in the order of the group (ranks ascending in every derived group):
+// Meaning and order of sums, for members in the order of the group (ranks ascending in every
+// derived group):
 //   all_to_all_single   member i's result: for each member j, in order, the rows that j sends to i
 //   all_gather          the operands in order, along dimension 0
 //   reduce_scatter      member i's result: slice i of dimension 0 of the sum
 //   all_reduce          the reduction of all operands
-//   sum                 ((x_0 + x_1) + x_2) + ..: float32 for float16, bfloat16 and float32, rounded to the
-//                       dtype once at the end; float64 for float64; integers wrap; complex64 by parts in float32
+//   sum                 ((x_0 + x_1) + x_2) + ..: float32 for float16, bfloat16 and float32,
+//                       rounded to the dtype once at the end; float64 for float64; integers wrap;
+//                       complex64 by parts in float32
 //   avg                 the sum divided by the number of members, before the rounding
 //   max, min            NaN if any operand is; product as sum
 //   broadcast           the operand of member `src`
 //
-// Before data moves, the members' launches are checked against each other: same op, dtype and reduction,
-// sizes that fit, and for all_to_all_single every split that i sends to j is the one that j expects from i. A
-// mismatch is a CollectiveError with every rank's numbers. If no rank can make progress any more, or the
-// deadline passes, the error says what each rank waits for.
+// Before data moves, the members' launches are checked against each other: same op, dtype and
+// reduction, sizes that fit, and for all_to_all_single every split that i sends to j is the one
+// that j expects from i. A mismatch is a CollectiveError with every rank's numbers. If no rank can
+// make progress any more, or the deadline passes, the error says what each rank waits for.
 #pragma once
 
 #include <chrono>
@@ -105,8 +109,8 @@ struct Posted {
 // Throws CollectiveError with every rank's numbers if the launches do not fit.
 void check_contributions(const Posted& meeting);
 
-// The same collective of the bounds that the members handed over, whose result bounds the operands'; none where nothing
-// bounds the reduction (a product).
+// The same collective of the bounds that the members handed over, whose result bounds the
+// operands'; none where nothing bounds the reduction (a product).
 std::optional<std::vector<Contribution>> find_bound_contributions(const std::vector<Contribution>& parts);
 // The same collective of the ideals; none where some member has none.
 std::optional<std::vector<Contribution>> find_ideal_contributions(const std::vector<Contribution>& parts);
@@ -120,12 +124,13 @@ class Transport {
   };
 
   virtual ~Transport() = default;
-  // A run of a graph with these groups starts: launches are counted from 0. A transport of one run has its groups already.
+  // A run of a graph with these groups starts: launches are counted from 0. A transport of one run
+  // has its groups already.
   virtual void begin(const World& world) { static_cast<void>(world); }
   // Throws CollectiveError if the group's members are not known.
   virtual Ticket post(Rank rank, const std::string& group, Contribution contribution) = 0;
-  // Blocks until all members have posted, and checks the contributions: what a result is made from. Valid as
-  // long as the ticket.
+  // Blocks until all members have posted, and checks the contributions: what a result is made from.
+  // Valid as long as the ticket.
   virtual Meeting meet(Rank rank, const Ticket& ticket) = 0;
   virtual std::size_t member_count(Rank rank, const std::string& group) const = 0;
   // The rank will post no more in this run. Where ranks are processes, waits until none will.
@@ -145,8 +150,9 @@ class LocalTransport : public Transport {
   // Meets, and writes this rank's result from host memory.
   void complete(Rank rank, const Ticket& ticket, const Tensor& result);
 
-  // After complete(): writes what the members' bounds give for this rank's result, moved as the elements are
-  // and added up where those are reduced. False if nothing bounds the reduction (a product).
+  // After complete(): writes what the members' bounds give for this rank's result, moved as the
+  // elements are and added up where those are reduced. False if nothing bounds the reduction (a
+  // product).
   bool complete_bound(const Ticket& ticket, const Tensor& bound) const;
   bool complete_ideal(const Ticket& ticket, const Tensor& ideal) const;
 

@@ -1,8 +1,9 @@
-// The part of cuBLASLt that is used, as its library has it: types of its binary interface, and a table of functions
-// that are looked up when it is loaded (cublaslt_library.h). cublasLt.h is not needed to build; where nvcc is,
-// cuda/cublaslt_abi.cu checks these types against it. C++17.
+// The part of cuBLASLt that is used, as its library has it: types of its binary interface, and a
+// table of functions that are looked up when it is loaded (cublaslt_library.h). cublasLt.h is not
+// needed to build; where nvcc is, cuda/cublaslt_abi.cu checks these types against it. C++17.
 //
-// Another library with these functions can take its place: testing/stand_in_cublaslt.cc does, on the emulated device.
+// Another library with these functions can take its place: testing/stand_in_cublaslt.cc does, on
+// the emulated device.
 #pragma once
 
 #include <cstddef>

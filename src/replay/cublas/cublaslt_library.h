@@ -1,7 +1,8 @@
 // Loads cuBLASLt, where native math asks for it.
 //
-// The library is libcublasLt.so.13, else libcublasLt.so.12, where the loader finds it, or the file that EPWEAVE_CUBLASLT names. What of the
-// environment changes its arithmetic is set to what does not, or is reported.
+// The library is libcublasLt.so.13, else libcublasLt.so.12, where the loader finds it, or the file
+// that EPWEAVE_CUBLASLT names. What of the environment changes its arithmetic is set to what does
+// not, or is reported.
 #pragma once
 
 #include <string>

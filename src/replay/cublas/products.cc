@@ -41,7 +41,8 @@ void check(const Api& api, Status status, const char* what) {
     throw KernelError(fmt::format("cuBLASLt cannot {}: {}", what, api.status_text(status)));
 }
 
-// "bf16[512, 256] x [256, 64]^T -> f32"; of a pinned class, whose rows are 0: "batches of bf16[*, 256] x [256, 64]"
+// "bf16[512, 256] x [256, 64]^T -> f32"; of a pinned class, whose rows are 0: "batches of bf16[*,
+// 256] x [256, 64]"
 std::string shape_text(const Product& p, std::int64_t rows) {
   const auto extents = [](std::int64_t first, std::int64_t second, const Matrix& m) {
     return m.is_transposed ? fmt::format("[{}, {}]^T", second, first)
@@ -105,8 +106,8 @@ bool adds_up_in_one_sequence(const Api& api, const AlgorithmBits& bits) {
 
 }  // namespace
 
-// The descriptors of a product. The library stores columns one after the other, so it is asked for the transposed
-// product of the transposed matrices, b first: no element moves.
+// The descriptors of a product. The library stores columns one after the other, so it is asked for
+// the transposed product of the transposed matrices, b first: no element moves.
 class Call {
  public:
   Call(const Api& api, const Product& p) : api_(api) {
@@ -197,7 +198,8 @@ Handle::~Handle() {
   library_.api.destroy(context_);
 }
 
-// What the algorithm of a pinned class is asked for: nothing in it depends on how many rows or batches the product has.
+// What the algorithm of a pinned class is asked for: nothing in it depends on how many rows or
+// batches the product has.
 Product as_pinned(Product p) {
   const bool is_batched = p.batches != 1;
   p.rows = kPinnedRows;

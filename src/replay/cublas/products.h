@@ -1,15 +1,17 @@
 // Products by cuBLASLt: one algorithm for each class of shapes, chosen once and recorded.
 //
-//   class      dtypes, layouts, extents and alignment of a product; with pinned rows, without the numbers of rows and
-//              batches and the leading dimensions, so that a product of some of the rows, or of some of the batches,
-//              takes the algorithm of all of them
-//   algorithm  of the library's candidates, best first, those that neither split the reduced index nor add up partial
-//              results, as the library itself says; of these the first that needs no workspace, else the first. A
-//              pinned one is asked for with kPinnedRows rows (and kPinnedBatches batches), whatever the product has: it
-//              depends on the class, the library and the GPU alone, in every process
+//   class      dtypes, layouts, extents and alignment of a product; with pinned rows, without the
+//              numbers of rows and batches and the leading dimensions, so that a product of some of
+//              the rows, or of some of the batches, takes the algorithm of all of them
+//   algorithm  of the library's candidates, best first, those that neither split the reduced index
+//              nor add up partial results, as the library itself says; of these the first that
+//              needs no workspace, else the first. A pinned one is asked for with kPinnedRows rows
+//              (and kPinnedBatches batches), whatever the product has: it depends on the class, the
+//              library and the GPU alone, in every process
 //
-// Products accumulate in float32 (the 16-bit floats), in float32 without TF32 (float32), in float64 (float64). A pinned
-// algorithm that the library refuses for a number of rows is replaced by that number's own; the record shows it.
+// Products accumulate in float32 (the 16-bit floats), in float32 without TF32 (float32), in float64
+// (float64). A pinned algorithm that the library refuses for a number of rows is replaced by that
+// number's own; the record shows it.
 #pragma once
 
 #include <map>
@@ -65,8 +67,8 @@ enum class Kernel : std::uint8_t { kLibrary, kOwn };
 inline constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 inline constexpr std::int64_t kPinnedRows = 1024, kPinnedBatches = 8;
 
-// The products of one rank: what was chosen, kept over the runs of a process, so that the second graph of a comparison
-// takes what the first one chose. Used by one thread at a time.
+// The products of one rank: what was chosen, kept over the runs of a process, so that the second
+// graph of a comparison takes what the first one chose. Used by one thread at a time.
 class Products {
  public:
   Products(const Handle& handle, PinRows pin) : handle_(handle), pin_(pin) {}
@@ -77,8 +79,8 @@ class Products {
     AlgorithmBits algorithm{};
     void* workspace = nullptr;  // kWorkspaceBytes
   };
-  // Chooses the algorithm; none where the library has no algorithm for the product: a kernel of ours has to make it.
-  // Records either. Throws KernelError with the shape where the library fails.
+  // Chooses the algorithm; none where the library has no algorithm for the product: a kernel of
+  // ours has to make it. Records either. Throws KernelError with the shape where the library fails.
   std::optional<Launch> prepare(const Product& product, void* workspace, NodeId node);
   // Queues it on the device's native stream. Why the library refused it, else null.
   const char* launch(const Launch& launch, void* native_stream) const;

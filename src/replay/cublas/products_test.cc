@@ -1,4 +1,5 @@
-// Choosing, pinning and recording algorithms, with a library in cuBLASLt's place whose bits show which one ran.
+// Choosing, pinning and recording algorithms, with a library in cuBLASLt's place whose bits show
+// which one ran.
 #include "replay/cublas/products.h"
 
 #include <catch2/catch.hpp>
@@ -18,7 +19,8 @@ Steps one_stream() {
   return steps;
 }
 
-// The emulated device with the library in cuBLASLt's place, or a GPU with cuBLASLt where EPWEAVE_TEST_DEVICE is `cuda`.
+// The emulated device with the library in cuBLASLt's place, or a GPU with cuBLASLt where
+// EPWEAVE_TEST_DEVICE is `cuda`.
 std::unique_ptr<Device> open_tested_device(const device::MathMode& mode) {
   const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
   if (name != nullptr && std::string(name) == "cuda") return device::open_cuda_device(0, mode);

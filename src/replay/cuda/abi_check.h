@@ -1,4 +1,5 @@
-// Whether a function pointer of ours is called as the library's own header declares the function. C++17.
+// Whether a function pointer of ours is called as the library's own header declares the function.
+// C++17.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +7,9 @@
 
 namespace epweave::replay::abi {
 
-// A function of ours and one of a library's are called alike: as many arguments, each of the same size and kind. Pointers
-// and enumerations have other names there; identifiers are passed by value in both.
+// A function of ours and one of a library's are called alike: as many arguments, each of the same
+// size and kind. Pointers and enumerations have other names there; identifiers are passed by value
+// in both.
 template <class Ours, class Theirs>
 struct IsAlike
     : std::integral_constant<bool, sizeof(Ours) == sizeof(Theirs) &&

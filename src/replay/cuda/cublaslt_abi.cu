@@ -1,4 +1,5 @@
-// Checks at compile time that cublas/cublaslt_api.h is what cuBLASLt's own header says. Makes no code.
+// Checks at compile time that cublas/cublaslt_api.h is what cuBLASLt's own header says. Makes no
+// code.
 #include <cublasLt.h>
 
 #include "replay/cublas/cublaslt_api.h"

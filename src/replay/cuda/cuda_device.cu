@@ -1,5 +1,5 @@
-// The CUDA device (device/device_api.h): the runtime's calls, and a kernel per task. Built into a shared
-// object of its own that is loaded when asked for, so that programs run without CUDA.
+// The CUDA device (device/device_api.h): the runtime's calls, and a kernel per task. Built into a
+// shared object of its own that is loaded when asked for, so that programs run without CUDA.
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -77,7 +77,8 @@ cudaGraphExec_t cuda(WorkGraph graph) {
 class CudaDevice : public DeviceApi {
  public:
   explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
-  // A device that is lost frees nothing until the process ends; the process that looks for the kernel needs the memory.
+  // A device that is lost frees nothing until the process ends; the process that looks for the
+  // kernel needs the memory.
   ~CudaDevice() override {
     std::size_t free = 0, total = 0;
     if (enter() != nullptr || cudaMemGetInfo(&free, &total) != cudaSuccess) cudaDeviceReset();
@@ -166,7 +167,8 @@ class CudaDevice : public DeviceApi {
     if (const Error error = enter()) return error;
     if (const Error error = text_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda(stream))))
       return error;
-    // Pageable memory is staged, but the rule that `from` may change is not CUDA's for every kind of memory.
+    // Pageable memory is staged, but the rule that `from` may change is not CUDA's for every kind
+    // of memory.
     return text_of(cudaStreamSynchronize(cuda(stream)));
   }
   Error copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {

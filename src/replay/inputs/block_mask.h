@@ -1,9 +1,9 @@
 // FlexAttention's block tables, derived from the mask function.
 //
-// The function is evaluated on all pairs of a query and a key. A block of pairs is full if all are allowed,
-// partial if some are. For each row of blocks `kv_num_blocks` counts the partial ones and `kv_indices` lists
-// all columns, the partial ones first, each in ascending order; `full_*` the same for full blocks; `q_*` the
-// same for columns. This is what torch's create_block_mask makes.
+// The function is evaluated on all pairs of a query and a key. A block of pairs is full if all are
+// allowed, partial if some are. For each row of blocks `kv_num_blocks` counts the partial ones and
+// `kv_indices` lists all columns, the partial ones first, each in ascending order; `full_*` the
+// same for full blocks; `q_*` the same for columns. This is what torch's create_block_mask makes.
 #pragma once
 
 #include <cstdint>

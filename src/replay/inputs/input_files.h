@@ -1,15 +1,15 @@
 // Inputs of a graph by name, in safetensors files.
 //
 // The name of an input is its qualified name (parameters and buffers), else what it is (`tokens`,
-// `attention_masks.kv_indices`), as the graph records it; else, and where two inputs have the same, the name of
-// its node. A file's tensor is meant for an input by
+// `attention_masks.kv_indices`), as the graph records it; else, and where two inputs have the same,
+// the name of its node. A file's tensor is meant for an input by
 //
 //   rank3/NAME, rank3/NODE   what rank 3 holds
 //   NAME, NODE               what every rank holds; of a sharded parameter also the global tensor, of which each
 //                            rank takes its shard (shards.h)
 //
-// in this order. dtype and shape must be the input's. Results are named in the same way: `rank0/loss`,
-// `rank0/grad/NAME`, `rank0/buffer/NAME`.
+// in this order. dtype and shape must be the input's. Results are named in the same way:
+// `rank0/loss`, `rank0/grad/NAME`, `rank0/buffer/NAME`.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,8 @@ class InputFiles {
   };
   Found find(const InputName& input, Rank rank) const;
 
-  // Throws InputError if the files have tensors that are an input of none of the graphs: a name may be misspelt.
+  // Throws InputError if the files have tensors that are an input of none of the graphs: a name may
+  // be misspelt.
   struct User {
     const Graph& graph;
     Rank ranks;

@@ -216,7 +216,8 @@ TEST_CASE("inputs are taken from files") {
     return tensor;
   };
 
-  // A global tensor is cut: by ep first, each half then by efsdp. Two inputs are called `x`: their nodes' names count.
+  // A global tensor is cut: by ep first, each half then by efsdp. Two inputs are called `x`: their
+  // nodes' names count.
   auto inputs = make({{"experts.w", count({8, 3}, 0)}, {"x", count({2, 2}, 7)}, {"y", flags(0)}});
   for (Rank rank = 0; rank < 4; ++rank) {
     CHECK(read(inputs[rank][0]) == count_from((rank % 2 * 2 + rank / 2) * 6, 6));

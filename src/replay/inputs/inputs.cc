@@ -387,7 +387,8 @@ class InputMaker {
     const BlockShape& shape;
     const Value& captured;  // a list
   };
-  // The mask on all pairs. The tables of one mask, of all ranks, follow one another: the last one is kept.
+  // The mask on all pairs. The tables of one mask, of all ranks, follow one another: the last one
+  // is kept.
   const std::vector<bool>& find_pairs(std::size_t asked_by, const MaskCall& call) {
     const List& captured = call.captured.as<List>();
     if (last_mask_ == call.use.mask && last_shape_ == call.shape && have_same_bits(last_captured_, captured))

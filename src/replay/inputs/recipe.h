@@ -4,31 +4,32 @@
 //    "inputs": [{"name": "tokens", "make": "integers", "from": 0, "below": 500},
 //               {"role": "parameter", "name": "layers.*.router.*", "make": "uniform", "scale": 0.5}]}
 //
-// The first row that fits an input makes it; after the rows of a file come those that ship for torchtitan's roles
-// (torchtitan_recipe.json). A row fits if all it says does:
+// The first row that fits an input makes it; after the rows of a file come those that ship for
+// torchtitan's roles (torchtitan_recipe.json). A row fits if all it says does:
 //
 //   role   "parameter", "buffer", "user", ... as recorded; `*` stands for any text
-//   name   the input's: of a parameter or buffer its qualified name, of a user input what it is (`tokens`); a node's
-//          name where the graph records none; `*` stands for any text
+//   name   the input's: of a parameter or buffer its qualified name, of a user input what it is
+//          (`tokens`); a node's name where the graph records none; `*` stands for any text
 //   dims   number of dimensions
 //   dtype  "f32", "i64", ..., or "floating"
 //
 // What it makes (the key `make`) and with which further keys:
 //
-//   uniform          in [-scale, scale); scale: a number (1 if not given), or "fan-in": the power of two that comes
-//                    nearest to a standard deviation of 1/sqrt(16 * last extent)
+//   uniform          in [-scale, scale); scale: a number (1 if not given), or "fan-in": the power
+//                    of two that comes nearest to a standard deviation of 1/sqrt(16 * last extent)
 //   gain             1 + u/8, u in [-1, 1)
 //   constant         `value`
 //   integers         from `from` (0 if not given) to `below` - 1
-//   rope             exp(i * t / base^(j/n)), or its cosines and sines; row t, column j of n; base: 10000 if not given
-//   tokens           integers below the vocabulary (rows of the parameter named `*embed*`), from place `first` on of
-//                    one sequence: labels are the tokens one place on
+//   rope             exp(i * t / base^(j/n)), or its cosines and sines; row t, column j of n; base:
+//                    10000 if not given
+//   tokens           integers below the vocabulary (rows of the parameter named `*embed*`), from
+//                    place `first` on of one sequence: labels are the tokens one place on
 //   token-count      the tokens (elements of the input `tokens`) of all batch coordinates together
 //   positions        i modulo the document length
 //   documents        the document of each row
 //   document-starts  the first row of each document
-//   block-table      as torch's create_block_mask: the mask function of the FlexAttention call that takes the
-//                    table, evaluated on all pairs (block_mask.h)
+//   block-table      as torch's create_block_mask: the mask function of the FlexAttention call that
+//                    takes the table, evaluated on all pairs (block_mask.h)
 //
 // `document`: rows of a document; else the graph's (info.options.ctx), else 256.
 #pragma once

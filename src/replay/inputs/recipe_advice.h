@@ -22,8 +22,8 @@ struct RecipeAdvice {
 // Of the inputs that the shipped recipe cannot make, in their order.
 std::vector<RecipeAdvice> advise_rows(const Graph& graph);
 
-// A row that makes the integers of an input: below the rows of the table that the graph's first embedding
-// reads; 1000 where it has none.
+// A row that makes the integers of an input: below the rows of the table that the graph's first
+// embedding reads; 1000 where it has none.
 std::string integers_row(const Graph& graph, std::string_view name);
 
 // {"inputs": [row, ..]}

@@ -63,8 +63,8 @@ std::optional<std::string_view> find_stored_name(DType dtype) {
   return std::nullopt;
 }
 
-// Receives the header's JSON token by token, so that nothing but the tensors' entries is kept, however the
-// text is nested.
+// Receives the header's JSON token by token, so that nothing but the tensors' entries is kept,
+// however the text is nested.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   StoredTensors take() { return std::move(tensors_); }

@@ -4,10 +4,11 @@
 //   n bytes   {"x": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {...}}
 //   the rest  the tensors' elements, row-major, little-endian, one tensor after the other
 //
-// A file is refused where the reference implementation (the `safetensors` package) refuses it: a header that is
-// longer than the file or its limit, or does not begin with `{`; a name twice; a tensor whose offsets do not fit its
-// dtype and shape; tensors that overlap, leave a gap, or do not end where the file ends. Memory is
-// taken for the header, whose length the file's size has confirmed, and for what a caller asks to read.
+// A file is refused where the reference implementation (the `safetensors` package) refuses it: a
+// header that is longer than the file or its limit, or does not begin with `{`; a name twice; a
+// tensor whose offsets do not fit its dtype and shape; tensors that overlap, leave a gap, or do not
+// end where the file ends. Memory is taken for the header, whose length the file's size has
+// confirmed, and for what a caller asks to read.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,8 @@ struct StoredTensor {
 };
 using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
 
-// What a header says of the `data_bytes` bytes behind it. Throws InputError, without the file's name.
+// What a header says of the `data_bytes` bytes behind it. Throws InputError, without the file's
+// name.
 StoredTensors parse_safetensors_header(std::string_view header, std::uint64_t data_bytes);
 
 // An open file, whose header has been checked. Reading does not change it: any thread may.
@@ -61,9 +63,9 @@ struct TensorToStore {
   std::string name;  // unique
   Tensor tensor;
 };
-// Gives the file's bytes, piece by piece, in order of decreasing element size, then of name (as the package does, so
-// that elements are aligned). The same tensors give the same bytes. Throws InputError naming a tensor of a dtype that the
-// format does not have.
+// Gives the file's bytes, piece by piece, in order of decreasing element size, then of name (as the
+// package does, so that elements are aligned). The same tensors give the same bytes. Throws
+// InputError naming a tensor of a dtype that the format does not have.
 void encode_safetensors(std::vector<TensorToStore> tensors,
                         const std::function<void(std::string_view)>& give);
 

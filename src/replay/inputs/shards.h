@@ -1,9 +1,10 @@
 // Which part of a global tensor each rank holds.
 //
-// A local extent that is 1/k of the global one (the input's `global_shape`) is cut along the mesh axes in the input
-// entry after it (`device_mesh`), whose extents multiply to k: the last axis outermost, as FSDP cuts what another
-// axis has cut before (torch's _StridedShard). Where several axes could be meant, the assignment of axes to
-// dimensions in order of both is taken. Where none fits (uneven shards), there is no shard, and a reason.
+// A local extent that is 1/k of the global one (the input's `global_shape`) is cut along the mesh
+// axes in the input entry after it (`device_mesh`), whose extents multiply to k: the last axis
+// outermost, as FSDP cuts what another axis has cut before (torch's _StridedShard). Where several
+// axes could be meant, the assignment of axes to dimensions in order of both is taken. Where none
+// fits (uneven shards), there is no shard, and a reason.
 #pragma once
 
 #include <string>
@@ -24,7 +25,8 @@ struct Shard {
 };
 Shard find_shard(const Extents& global, const Extents& local, const std::vector<MeshAxis>& axes, Rank ranks);
 
-// Calls visit(place in the shard, place in the global tensor, elements) for each run of the last dimension.
+// Calls visit(place in the shard, place in the global tensor, elements) for each run of the last
+// dimension.
 template <class Visit>
 void for_each_run(const Tensor& local, const Extents& first, const Extents& global, const Visit& visit) {
   if (local.numel() == 0) return;

@@ -1,5 +1,5 @@
-// Ops on numbers of the host: the same for every device, except that reading a tensor's element needs host
-// memory.
+// Ops on numbers of the host: the same for every device, except that reading a tensor's element
+// needs host memory.
 #include <cmath>
 #include <cstring>
 

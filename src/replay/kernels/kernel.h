@@ -1,7 +1,7 @@
 // THE KERNEL INTERFACE: how one op of the op table is executed on one device.
 //
-// A device has one table of kernels, a function per op (row of ops/op.h, keyed by OpInfo::index). The executor
-// evaluates a call's arguments, calls the kernel and keeps what it returns:
+// A device has one table of kernels, a function per op (row of ops/op.h, keyed by OpInfo::index).
+// The executor evaluates a call's arguments, calls the kernel and keeps what it returns:
 //
 //   Value add_tensor(KernelCall& call) {
 //     const Tensor& a = call.tensor(0);                     // parameters by position in the op's schema
@@ -12,21 +12,22 @@
 //   }
 //
 // Rules:
-// 1. Parameters are in the order of the schema, keyword-only ones too; what the call leaves out has the
-//    schema's default (`given(i)` tells). Symbolic sizes are numbers by then.
-// 2. A view returns a tensor over the same storage. An in-place op and an `out=` op write the argument and
-//    return it. Everything else returns new storage and writes nothing.
+// 1. Parameters are in the order of the schema, keyword-only ones too; what the call leaves out has
+//    the schema's default (`given(i)` tells). Symbolic sizes are numbers by then.
+// 2. A view returns a tensor over the same storage. An in-place op and an `out=` op write the
+//    argument and return it. Everything else returns new storage and writes nothing.
 // 3. Several results are one tuple (`Value::tuple`), `Tensor[]` is one list. No result is None.
-// 4. Nothing is read but the arguments, nothing kept between calls: kernels run on all ranks' threads at once.
-//    A kernel is single-threaded.
-// 5. Results have the recorded dtype, sizes and strides; the executor checks this after each call, so that a
-//    wrong kernel stops at its own node. Inside a nested graph (`is_nested`) arguments are broadcast (value.h)
-//    and recorded sizes say nothing; recorded dtypes hold.
-// 6. Throw KernelError for values the op itself refuses (index out of range, shapes that do not fit).
+// 4. Nothing is read but the arguments, nothing kept between calls: kernels run on all ranks'
+//    threads at once. A kernel is single-threaded.
+// 5. Results have the recorded dtype, sizes and strides; the executor checks this after each call,
+//    so that a wrong kernel stops at its own node. Inside a nested graph (`is_nested`) arguments
+//    are broadcast (value.h) and recorded sizes say nothing; recorded dtypes hold.
+// 6. Throw KernelError for values the op itself refuses (index out of range, shapes that do not
+//    fit).
 //
-// The executor itself does: placeholders, get_attr, output, collectives and wait_tensor. Ops on host numbers
-// (operator.*, sym_size, _local_scalar_dense, getitem, mesh lookups) are in host_kernels.cc and serve every
-// device.
+// The executor itself does: placeholders, get_attr, output, collectives and wait_tensor. Ops on
+// host numbers (operator.*, sym_size, _local_scalar_dense, getitem, mesh lookups) are in
+// host_kernels.cc and serve every device.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,8 @@
 
 namespace epweave::replay {
 
-// The arguments' values do not fit the op. The executor adds rank, node, op, module and source line.
+// The arguments' values do not fit the op. The executor adds rank, node, op, module and source
+// line.
 class KernelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -81,8 +83,8 @@ class KernelCall {
   DType result_dtype(std::size_t i, DType otherwise) const {
     return result(i) ? result(i)->dtype : otherwise;
   }
-  // A new tensor for result `i`: the recorded strides if `sizes` are the recorded ones (and it is not
-  // nested), else row-major.
+  // A new tensor for result `i`: the recorded strides if `sizes` are the recorded ones (and it is
+  // not nested), else row-major.
   Tensor make_result(std::size_t i, DType dtype, Extents sizes);
   // Another new tensor, row-major (scratch space).
   Tensor make(DType dtype, Extents sizes) { return make_tensor(*memory_, dtype, std::move(sizes)); }

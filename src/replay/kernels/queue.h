@@ -1,7 +1,8 @@
 // A device's queue of work, as kernels that are written for every device see it.
 //
-// Storage on a device names its queue (Storage::queue; null in host memory). What is put into a queue runs
-// later, in order; its operands may be freed at once, their memory is not given out before.
+// Storage on a device names its queue (Storage::queue; null in host memory). What is put into a
+// queue runs later, in order; its operands may be freed at once, their memory is not given out
+// before.
 #pragma once
 
 #include <array>
@@ -12,9 +13,9 @@
 
 namespace epweave::replay {
 
-// out[i] = op(in[0][i], in[1][i], ...), the inputs broadcast to out's sizes, computed in the compute type of
-// `compute` (math/elements.h). `number` is the number of the ops that take one. kCopy with equal dtypes copies
-// bits.
+// out[i] = op(in[0][i], in[1][i], ...), the inputs broadcast to out's sizes, computed in the
+// compute type of `compute` (math/elements.h). `number` is the number of the ops that take one.
+// kCopy with equal dtypes copies bits.
 struct MapRequest {
   math::ElementOp op;
   DType compute;

@@ -56,7 +56,8 @@ void Communicators::make(const CommunicatorSetup& setup) {
     hold(world);
   }
   finish_call(result, world, "make the communicator of all ranks");
-  // All ranks split together, so whether a group of that name is made already is asked of all ranks' members.
+  // All ranks split together, so whether a group of that name is made already is asked of all
+  // ranks' members.
   std::multimap<std::string, const std::vector<std::vector<Rank>>*> split_already;
   for (const GraphGroups& graph : setup.graphs) {
     for (const std::string& name : graph.names) {

@@ -1,13 +1,15 @@
 // NCCL's communicators of one process, and the watchdog over them.
 //
-// The world's communicator is made from the unique id, each process group's by splitting it: the ranks that share a
-// group are one colour, in the order of the group. Graphs whose groups of one name have the same members share them. All are non-blocking: a call that is in progress is polled, and a
-// thread is never inside NCCL for long, so that communicators can be aborted. Work that follows is queued only when NCCL
-// has queued its own.
+// The world's communicator is made from the unique id, each process group's by splitting it: the
+// ranks that share a group are one colour, in the order of the group. Graphs whose groups of one
+// name have the same members share them. All are non-blocking: a call that is in progress is
+// polled, and a thread is never inside NCCL for long, so that communicators can be aborted. Work
+// that follows is queued only when NCCL has queued its own.
 //
-// The watchdog looks at the communicators and at the work that is underway. It fails the run (Transport::abort) where
-// NCCL reports an error, or where work has begun and is not done by the deadline; wherever the run fails, it aborts all
-// communicators, so that whoever waits for the device goes on, and finds that the run failed.
+// The watchdog looks at the communicators and at the work that is underway. It fails the run
+// (Transport::abort) where NCCL reports an error, or where work has begun and is not done by the
+// deadline; wherever the run fails, it aborts all communicators, so that whoever waits for the
+// device goes on, and finds that the run failed.
 #pragma once
 
 #include <atomic>
@@ -56,7 +58,8 @@ class Communicators : public Exchange {
   void watch(Underway work) override;
   void unwatch() override;
 
-  // What this rank had queued and is not done, a line each; as it was when the run failed, once it has.
+  // What this rank had queued and is not done, a line each; as it was when the run failed, once it
+  // has.
   std::string describe_pending();
   // Ends all communicators in order; after the last collective of all ranks.
   void close();
@@ -78,7 +81,8 @@ class Communicators : public Exchange {
   void guard();
   std::string find_problem();  // empty: none
   std::string find_error();    // of NCCL, with calls_ held; empty: none
-  // A process that ended is better known to rank 0 than to NCCL: waits for its word before it gives this one.
+  // A process that ended is better known to rank 0 than to NCCL: waits for its word before it gives
+  // this one.
   void give_problem(const std::string& problem);
   std::string list_pending() const;
   void abort_all();

@@ -1,9 +1,9 @@
-// The part of NCCL that is used, as its library has it: types of its binary interface, and a table of functions that
-// are looked up when it is loaded (nccl_library.h). nccl.h is not needed to build; where nvcc is, cuda/nccl_abi.cu
-// checks these types against it. C++17.
+// The part of NCCL that is used, as its library has it: types of its binary interface, and a table
+// of functions that are looked up when it is loaded (nccl_library.h). nccl.h is not needed to
+// build; where nvcc is, cuda/nccl_abi.cu checks these types against it. C++17.
 //
-// Another library with these functions can take NCCL's place: testing/socket_nccl.cc does, between processes without
-// GPUs.
+// Another library with these functions can take NCCL's place: testing/socket_nccl.cc does, between
+// processes without GPUs.
 #pragma once
 
 #include <climits>

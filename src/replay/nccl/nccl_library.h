@@ -1,8 +1,9 @@
 // Loads NCCL, with its settings pinned before its first call.
 //
-// The library is libnccl.so.2 where the loader finds it, or the file that EPWEAVE_NCCL names. Bits do not depend on
-// NCCL here, which moves bytes and adds nothing up; the settings are pinned all the same, so that a run is repeated as
-// it was, and what was pinned, or was set otherwise by the user, is in the report.
+// The library is libnccl.so.2 where the loader finds it, or the file that EPWEAVE_NCCL names. Bits
+// do not depend on NCCL here, which moves bytes and adds nothing up; the settings are pinned all
+// the same, so that a run is repeated as it was, and what was pinned, or was set otherwise by the
+// user, is in the report.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Which rank this process is, of how many, and where the ranks meet: from options, or from the variables of the
-// launcher that started it.
+// Which rank this process is, of how many, and where the ranks meet: from options, or from the
+// variables of the launcher that started it.
 //
 //   launcher   rank                          ranks                  on this host
 //   torchrun   RANK                          WORLD_SIZE             LOCAL_RANK
@@ -7,11 +7,12 @@
 //   mpirun     OMPI_COMM_WORLD_RANK          ..._SIZE               ..._LOCAL_RANK     (Open MPI)
 //              PMI_RANK                      PMI_SIZE               MPI_LOCALRANKID    (MPICH, Intel MPI)
 //
-// The first launcher whose rank and number of ranks are both set is taken. The ranks meet at MASTER_ADDR and
-// MASTER_PORT. Under torchrun that port is the launcher's own while TORCHELASTIC_USE_AGENT_STORE is True: the
-// ranks meet at the next one. Where there is no MASTER_ADDR, srun's ranks meet at the first host of
-// SLURM_STEP_NODELIST, and mpirun's on this host if all are here. Where there is no MASTER_PORT, the port is
-// 20000 and a number below 20000 that the job's name gives.
+// The first launcher whose rank and number of ranks are both set is taken. The ranks meet at
+// MASTER_ADDR and MASTER_PORT. Under torchrun that port is the launcher's own while
+// TORCHELASTIC_USE_AGENT_STORE is True: the ranks meet at the next one. Where there is no
+// MASTER_ADDR, srun's ranks meet at the first host of SLURM_STEP_NODELIST, and mpirun's on this
+// host if all are here. Where there is no MASTER_PORT, the port is 20000 and a number below 20000
+// that the job's name gives.
 #pragma once
 
 #include <cstdint>

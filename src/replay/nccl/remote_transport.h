@@ -1,10 +1,11 @@
 // How ranks that are processes of their own meet: through the coordinator of rank 0.
 //
-// A transport of several runs: begin() and finish() are around each; share() and conclude() are called between runs.
+// A transport of several runs: begin() and finish() are around each; share() and conclude() are
+// called between runs.
 //
-// A launch is posted with its sizes and splits; once all members have posted, every rank has all of them, checks them,
-// and only then moves data. When the run fails anywhere, who waits here throws a CollectiveError with the reasons of
-// all ranks, and failure() tells them to who does not.
+// A launch is posted with its sizes and splits; once all members have posted, every rank has all of
+// them, checks them, and only then moves data. When the run fails anywhere, who waits here throws a
+// CollectiveError with the reasons of all ranks, and failure() tells them to who does not.
 #pragma once
 
 #include <atomic>
@@ -51,7 +52,8 @@ class RemoteTransport : public Transport {
   void take(const Frame& frame);
   void send(FrameKind kind, const std::string& text);
   void set_failure(const std::string& reason);  // with the lock held
-  // Sends what all ranks send, and waits until rank 0 has answered all. `what`: of the others, for the message if it does not.
+  // Sends what all ranks send, and waits until rank 0 has answered all. `what`: of the others, for
+  // the message if it does not.
   void meet_all(FrameKind kind, const std::string& text, const char* what);
   [[noreturn]] void throw_failure(std::unique_lock<std::mutex>& lock);
 

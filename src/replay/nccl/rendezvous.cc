@@ -53,7 +53,8 @@ struct Hello {
   }
 };
 
-// Written whole under a name that nobody can know before, for this user alone, then renamed: no link is followed.
+// Written whole under a name that nobody can know before, for this user alone, then renamed: no
+// link is followed.
 bool replace_file(const std::string& path, std::string_view text) {
   std::string temporary = path + ".XXXXXX";
   const int file = mkostemp(temporary.data(), O_CLOEXEC);
@@ -121,7 +122,8 @@ class Host {
       try {
         admit(std::move(socket));
       } catch (const WireError&) {
-        // Somebody who is no rank, or who went away: the one that is missed is named at the deadline.
+        // Somebody who is no rank, or who went away: the one that is missed is named at the
+        // deadline.
       }
     }
   }

@@ -1,13 +1,15 @@
 // The processes of a run find one another: rank 0 listens, the others come to it.
 //
-// Each says its rank, how many ranks there are, the job's name and what it runs. Once all have come, rank 0 sends all
-// what they need to go on (NCCL's unique id). It turns a process of another job away and goes on; where a process
-// of its own job does not fit (another number of ranks, a rank that is there already, another graph), or somebody
-// is missing at the deadline, every process ends with the same reason.
+// Each says its rank, how many ranks there are, the job's name and what it runs. Once all have
+// come, rank 0 sends all what they need to go on (NCCL's unique id). It turns a process of another
+// job away and goes on; where a process of its own job does not fit (another number of ranks, a
+// rank that is there already, another graph), or somebody is missing at the deadline, every process
+// ends with the same reason.
 //
-// With a file, rank 0 listens at any port and writes its addresses and a nonce there (to a temporary name, then
-// renamed); the file is removed once all have come. A file that an earlier run left names a port where nobody, or
-// somebody with another nonce, answers: ranks read it again until rank 0 has replaced it or the deadline passes.
+// With a file, rank 0 listens at any port and writes its addresses and a nonce there (to a
+// temporary name, then renamed); the file is removed once all have come. A file that an earlier run
+// left names a port where nobody, or somebody with another nonce, answers: ranks read it again
+// until rank 0 has replaced it or the deadline passes.
 //
 // Failures are PassErrors (replay.rendezvous).
 #pragma once

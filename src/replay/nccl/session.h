@@ -1,5 +1,5 @@
-// One process of runs over NCCL: meets the others, makes the communicators of all graphs that are to be run, and ends with
-// them.
+// One process of runs over NCCL: meets the others, makes the communicators of all graphs that are
+// to be run, and ends with them.
 #pragma once
 
 #include <memory>

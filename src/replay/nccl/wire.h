@@ -1,7 +1,7 @@
 // Framed messages between the processes of a run, over TCP.
 //
-// A frame is its kind, the length of its text, and the text (message.h). Nothing longer than kMostBytes is read. What
-// breaks this format is a WireError, as is a connection that fails.
+// A frame is its kind, the length of its text, and the text (message.h). Nothing longer than
+// kMostBytes is read. What breaks this format is a WireError, as is a connection that fails.
 #pragma once
 
 #include <chrono>
@@ -62,8 +62,8 @@ class Socket {
 
   // Throws WireError if the connection is broken.
   void send(FrameKind kind, std::string_view text);
-  // The next frame; none if none is complete by then, or at once where `until` is in the past. Throws WireError if
-  // the other side has closed.
+  // The next frame; none if none is complete by then, or at once where `until` is in the past.
+  // Throws WireError if the other side has closed.
   std::optional<Frame> receive(Clock::time_point until);
 
  private:

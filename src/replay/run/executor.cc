@@ -129,8 +129,8 @@ class RankRunner {
     return std::move(result_);
   }
 
-  // The error with the rank and the node that the host was at. A kernel runs behind the host: where the device is lost,
-  // an earlier one may be the cause.
+  // The error with the rank and the node that the host was at. A kernel runs behind the host: where
+  // the device is lost, an earlier one may be the cause.
   DeviceError locate(const DeviceError& error) {
     std::string problem = error.what();
     RankDevice* device = device_ != nullptr ? device_ : &host_exchange_->device();
@@ -326,7 +326,8 @@ class RankRunner {
     return result;
   }
 
-  // What an op writes in place, and, as its nested graphs are not looked into, all where it runs one.
+  // What an op writes in place, and, as its nested graphs are not looked into, all where it runs
+  // one.
   void forget_written(const OpInfo& op, std::span<const Value> args) {
     for (const Value& arg : args) {
       if (arg.is<Function>()) device_->forget(nullptr);

@@ -1,10 +1,10 @@
 // Runs the steps of a graph for one rank, or for all ranks as threads of one process.
 //
-// Values are checked as they are made (recorded_values.h). A tensor that a collective writes may not be read
-// before its wait.
+// Values are checked as they are made (recorded_values.h). A tensor that a collective writes may
+// not be read before its wait.
 //
-// A symbol's value is what the node that binds it made (`bind`), else the extent of the first value recorded
-// with just that symbol as extent.
+// A symbol's value is what the node that binds it made (`bind`), else the extent of the first value
+// recorded with just that symbol as extent.
 #pragma once
 
 #include <chrono>
@@ -33,7 +33,8 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Whether a device takes work after a call that failed. A GPU whose kernel crashed refuses every later call.
+// Whether a device takes work after a call that failed. A GPU whose kernel crashed refuses every
+// later call.
 enum class Aftermath : std::uint8_t { kGoesOn, kLost };
 
 // A call to the device failed: out of memory, no driver, a kernel that crashed.
@@ -50,8 +51,8 @@ class DeviceError : public RunError {
 // Sees every value as it is made, on the rank's own thread.
 using Observer = std::function<void(Rank rank, NodeId node, const Value& value)>;
 
-// Recorded types that a value contradicts: the run stops there, or goes on and counts them. What a graph
-// computes does not depend on its recorded types.
+// Recorded types that a value contradicts: the run stops there, or goes on and counts them. What a
+// graph computes does not depend on its recorded types.
 enum class RecordedTypes : std::uint8_t { kMustHold, kReport };
 
 // Sees the values of `nodes`, whose bounds are made on the way, as they are made.
@@ -67,7 +68,8 @@ struct Process {
   Transport* transport = nullptr;
   Exchange* exchange = nullptr;
   Device* device = nullptr;  // that the exchange moves bytes between, also where the rank computes on the CPU
-  // Between runs: gives a text to all ranks, and returns those of all, by rank, once all have given one.
+  // Between runs: gives a text to all ranks, and returns those of all, by rank, once all have given
+  // one.
   std::function<std::vector<std::string>(const std::string&)> share;
 };
 
@@ -81,8 +83,8 @@ struct Measuring {
 struct RunOptions {
   std::chrono::milliseconds deadline{60'000};
   HostMemory::Fill fill = HostMemory::Fill::kNone;
-  // Seed of random delays before steps, and of the order of the steps (issue_order.h); what is computed does not
-  // change.
+  // Seed of random delays before steps, and of the order of the steps (issue_order.h); what is
+  // computed does not change.
   std::optional<std::uint64_t> jitter;
   RecordedTypes types = RecordedTypes::kMustHold;
   Device* device = nullptr;               // null: the CPU
@@ -113,7 +115,8 @@ struct RankResult {
   std::map<std::string, OpTime> times;       // by target
   std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
   std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
-  // On the host's steady clock, in seconds: when the last measured run's spans began, and how far off that may be.
+  // On the host's steady clock, in seconds: when the last measured run's spans began, and how far
+  // off that may be.
   double began = 0, began_within = 0;
   std::map<NodeId, MeasuredNode> measured;  // of the nodes of the spans
   std::vector<double> step_seconds;         // of each measured run: from inputs in place to work done
@@ -132,12 +135,13 @@ struct RunResult {
   std::size_t peak_bytes = 0;
 };
 
-// Inputs of one rank, one per placeholder of the step, in order. Tensors are written where the graph does; a
-// run on a device copies its buffers back.
+// Inputs of one rank, one per placeholder of the step, in order. Tensors are written where the
+// graph does; a run on a device copies its buffers back.
 using RankInputs = std::vector<Value>;
 
-// Runs all ranks, or that of the process: the others' results are empty then, and their inputs are not used.
-// Throws MissingKernels, RunError (of a device: DeviceError) or CollectiveError if a rank fails.
+// Runs all ranks, or that of the process: the others' results are empty then, and their inputs are
+// not used. Throws MissingKernels, RunError (of a device: DeviceError) or CollectiveError if a rank
+// fails.
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
                     const std::vector<RankInputs>& inputs, const RunOptions& options = {});
 

@@ -1,6 +1,6 @@
-// Collectives of a rank that computes on the CPU while the others are processes of their own: operands, and their bounds where
-// they have some, are copied to the process's device, moved and reduced there as those of a device are (rank_device.h),
-// and copied back at the wait.
+// Collectives of a rank that computes on the CPU while the others are processes of their own:
+// operands, and their bounds where they have some, are copied to the process's device, moved and
+// reduced there as those of a device are (rank_device.h), and copied back at the wait.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,8 @@ class HostExchange {
   // The device computes nothing in this run: it moves bytes.
   HostExchange(RankDevice& device, Exchange& exchange) : device_(device), exchange_(exchange) {}
 
-  // A collective that all members have launched. The contribution of this member may hold bounds, and no operand.
+  // A collective that all members have launched. The contribution of this member may hold bounds,
+  // and no operand.
   struct Launch {
     const Meeting& meeting;
     const Tensor& operand;

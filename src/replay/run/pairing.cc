@@ -60,7 +60,8 @@ std::optional<ChunkName> read_chunk_name(std::string_view name) {
   return read.ec == std::errc() && read.ptr == end ? std::optional(found) : std::nullopt;
 }
 
-// Nodes without provenance stand for the node of their name; else torchtitan's names of parts are understood.
+// Nodes without provenance stand for the node of their name; else torchtitan's names of parts are
+// understood.
 class NamePairing {
  public:
   NamePairing(const Graph& a, const Graph& b) : b_(b) {
@@ -90,8 +91,8 @@ class NamePairing {
   std::unordered_map<std::string_view, std::uint32_t> parts_;  // of B, by origin
 };
 
-// Steps on the way to a whole value, such as the sum of the first two of three parts: nodes that a join of
-// the same value takes, and nothing else stands for.
+// Steps on the way to a whole value, such as the sum of the first two of three parts: nodes that a
+// join of the same value takes, and nothing else stands for.
 IdSet<NodeId> find_unfinished_joins(const Graph& b) {
   const auto joined = [](const Node& node) {
     for (const Provenance& record : node.provenance)
@@ -110,7 +111,8 @@ IdSet<NodeId> find_unfinished_joins(const Graph& b) {
   return unfinished;
 }
 
-// Whether the piece is one of the whole in blocks, which have a dimension of their own: its rows come behind it.
+// Whether the piece is one of the whole in blocks, which have a dimension of their own: its rows
+// come behind it.
 bool is_in_blocks(const Graph& a, NodeId whole, const Graph& b, const Node& piece) {
   const TensorType* x = tensor_of(*a.context, a.step().nodes[whole].type);
   const TensorType* y = tensor_of(*b.context, piece.type);
@@ -146,7 +148,8 @@ std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unp
   const NamePairing names(a, b);
   const IdSet<NodeId> unfinished = find_unfinished_joins(b);
   std::vector<Group> groups;
-  // A value may be cut again elsewhere, and a sum of parts is cut into pieces: those are other groups.
+  // A value may be cut again elsewhere, and a sum of parts is cut into pieces: those are other
+  // groups.
   std::map<std::tuple<NodeId, StringId, bool>, std::size_t> part_groups;
   for (NodeId id : b.step().order) {
     const Node& node = b.step().nodes[id];

@@ -10,7 +10,8 @@
 
 namespace epweave::replay {
 
-// Calls visit(i) for each i < count, on as many threads as the machine has cores. Throws what the smallest i threw.
+// Calls visit(i) for each i < count, on as many threads as the machine has cores. Throws what the
+// smallest i threw.
 template <class Visit>
 void for_each_in_parallel(std::size_t count, const Visit& visit) {
   std::vector<std::exception_ptr> errors(count);

@@ -2,7 +2,8 @@
 //
 //   options.progress = [](std::string_view run, std::size_t done, std::size_t steps) { ... };   // "B", 4160, 8320
 //
-// It is called on the ranks' threads, one at a time, about a hundred times a run, and when the run is over.
+// It is called on the ranks' threads, one at a time, about a hundred times a run, and when the run
+// is over.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
-// Where a rank's values live and its steps are carried out, if not in host memory: what the executor asks of a
-// device (device/device.h).
+// Where a rank's values live and its steps are carried out, if not in host memory: what the
+// executor asks of a device (device/device.h).
 //
-// Calls queue work and return, but those that say that they wait. All virtual ranks share one device; each has
-// streams of its own.
+// Calls queue work and return, but those that say that they wait. All virtual ranks share one
+// device; each has streams of its own.
 #pragma once
 
 #include <map>
@@ -32,13 +32,15 @@ struct StepSpan {
   double begin = 0, end = 0;
 };
 
-// Who computes products: kernels of ours, the same bits everywhere; or the device's library, fast, whose bits are those
-// of the algorithm that it takes.
+// Who computes products: kernels of ours, the same bits everywhere; or the device's library, fast,
+// whose bits are those of the algorithm that it takes.
 enum class Math : std::uint8_t { kPortable, kNative };
-// Whether products that differ in their number of rows alone take the same algorithm of the library.
+// Whether products that differ in their number of rows alone take the same algorithm of the
+// library.
 enum class PinRows : std::uint8_t { kNo, kYes };
 
-// A product in native math: of the library, or of a kernel of ours where the library has no algorithm ("own kernel").
+// A product in native math: of the library, or of a kernel of ours where the library has no
+// algorithm ("own kernel").
 struct LibraryProduct {
   NodeId node;
   std::string shape;                // "bf16[512, 256] x [256, 64]"
@@ -72,19 +74,21 @@ class RankDevice {
   virtual Tensor download(const Tensor& tensor) = 0;    // waits: the same tensor in host memory
   virtual std::optional<DeviceFault> take_fault() = 0;  // of work that was waited for
   virtual bool is_lost() = 0;                           // it refuses all further work; does not wait
-  // A call is about to write the storage of before; null: any. What the host has read of it does not hold any more.
+  // A call is about to write the storage of before; null: any. What the host has read of it does
+  // not hold any more.
   virtual void forget(const Storage* storage) = 0;
 
-  // Collectives, on the stream of the step. post() copies the operand; complete() queues what makes `result`
-  // from the contributions, and the compute stream waits for it.
+  // Collectives, on the stream of the step. post() copies the operand; complete() queues what makes
+  // `result` from the contributions, and the compute stream waits for it.
   virtual void post(const Tensor& operand, std::uint32_t stream, Contribution& part) = 0;
   virtual void complete(const Meeting& meeting, std::uint32_t stream, const Tensor& result) = 0;
-  // The same where the other members are processes of their own, right after the launch: the compute stream does
-  // not wait; a later join or join_all() makes it.
+  // The same where the other members are processes of their own, right after the launch: the
+  // compute stream does not wait; a later join or join_all() makes it.
   virtual void start(const Meeting& meeting, std::uint32_t stream, const Tensor& result) = 0;
   virtual void join_all(std::uint32_t stream) = 0;
 
-  // Where measuring: spans of work on a stream. What is queued between the two calls belongs to the node.
+  // Where measuring: spans of work on a stream. What is queued between the two calls belongs to the
+  // node.
   virtual void begin_span(NodeId node, std::uint32_t stream) = 0;
   virtual void end_span() = 0;
   virtual std::vector<StepSpan> take_spans() = 0;  // waits
@@ -92,8 +96,8 @@ class RankDevice {
   virtual void open_range(const std::string& name) = 0;
   virtual void close_range() = 0;
 
-  // Where graphs are asked for: work of the compute stream between the two calls is one graph, or several; the stretch
-  // is known by its number, in every run.
+  // Where graphs are asked for: work of the compute stream between the two calls is one graph, or
+  // several; the stretch is known by its number, in every run.
   virtual void begin_stretch(std::uint32_t stretch) = 0;
   virtual void end_stretch() = 0;
   virtual GraphUse find_graph_use() const = 0;  // of all runs so far
@@ -102,7 +106,8 @@ class RankDevice {
   virtual std::vector<LibraryProduct> take_products() = 0;
 };
 
-// One run of a graph on a device. Outlives all values of the run. Ends without a word on a device that is lost.
+// One run of a graph on a device. Outlives all values of the run. Ends without a word on a device
+// that is lost.
 class DeviceRun {
  public:
   virtual ~DeviceRun() = default;
@@ -133,8 +138,8 @@ class Device {
   virtual std::size_t memory_bytes() const = 0;  // 0: the host's
   virtual std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) = 0;
   virtual Math math() const = 0;
-  // Why the host waits inside the call of the node, or hands bytes over: a text that lives for ever; empty if it does
-  // neither.
+  // Why the host waits inside the call of the node, or hands bytes over: a text that lives for
+  // ever; empty if it does neither.
   virtual std::string_view find_host_wait(const Graph& graph, const Node& node) const = 0;
   virtual void enter() = 0;  // the calling thread uses it, in calls of other libraries too
 };

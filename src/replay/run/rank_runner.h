@@ -1,4 +1,5 @@
-// One rank's run: the steps in order, on the rank's own thread. `run_ranks` (executor.h) starts one for each rank.
+// One rank's run: the steps in order, on the rank's own thread. `run_ranks` (executor.h) starts one
+// for each rank.
 #pragma once
 
 #include "replay/collectives/transport.h"
@@ -18,8 +19,8 @@ struct Program {
   std::vector<Stretch> stretches;  // that are graphs of the device
 };
 
-// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes. `host_exchange`: on
-// the CPU where the ranks are processes, else null.
+// What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes.
+// `host_exchange`: on the CPU where the ranks are processes, else null.
 struct RankSetup {
   Rank rank;
   StepCounter& counter;

@@ -1,8 +1,8 @@
 // What a graph records about its values, held against the values of a run.
 //
-// Dtype, sizes and strides (of extents above 1) of a result are those recorded, with the run's numbers for
-// symbols; a symbolic scalar is what its recorded expression says. On the way symbols get their numbers: a
-// node's bindings, and extents that are recorded as one symbol.
+// Dtype, sizes and strides (of extents above 1) of a result are those recorded, with the run's
+// numbers for symbols; a symbolic scalar is what its recorded expression says. On the way symbols
+// get their numbers: a node's bindings, and extents that are recorded as one symbol.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,8 +1,9 @@
 // What is remembered of the values of a run, and what that says about parts against the whole.
 //
-// Tensors are remembered by hash, so that runs of whole graphs can be compared without keeping their tensors.
-// Where parts of a value are to be compared with all of it, each index along the dimensions that the parts
-// may be cut along has a hash: the hashes of a concatenation are those of its parts one after the other.
+// Tensors are remembered by hash, so that runs of whole graphs can be compared without keeping
+// their tensors. Where parts of a value are to be compared with all of it, each index along the
+// dimensions that the parts may be cut along has a hash: the hashes of a concatenation are those of
+// its parts one after the other.
 #pragma once
 
 #include <array>
@@ -52,8 +53,8 @@ class Watcher {
   std::vector<Dimensions> sliced_;
 };
 
-// The dimensions along which the parts may be cut: those whose recorded extents are not the whole's. Parts of
-// the whole's extents are parts of a sum; their numbers are asked for.
+// The dimensions along which the parts may be cut: those whose recorded extents are not the
+// whole's. Parts of the whole's extents are parts of a sum; their numbers are asked for.
 Dimensions find_cut_dimensions(const Graph& a, const Graph& b, const Group& group);
 
 struct Judgement {
@@ -65,8 +66,8 @@ struct Judgement {
 // Values of B (one, or one per part) against A's.
 Judgement judge(const Seen& whole, const std::vector<const Seen*>& values, const Group& group);
 
-// The dimension along which the parts together have the whole's extent, all others being the same; none
-// otherwise.
+// The dimension along which the parts together have the whole's extent, all others being the same;
+// none otherwise.
 std::optional<std::size_t> find_cut(const Extents& whole, const std::vector<Extents>& parts);
 
 // A row-major copy.

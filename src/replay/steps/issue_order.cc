@@ -72,7 +72,8 @@ class Shuffler {
     }
   }
 
-  // Copies to the host and what makes it wait keep their order, and what reads on the host stays behind them.
+  // Copies to the host and what makes it wait keep their order, and what reads on the host stays
+  // behind them.
   void keep_host_reads() {
     IdSet<NodeId> events;
     for (NodeId id : facts_.host_events) events.insert(id);

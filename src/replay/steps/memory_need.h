@@ -1,5 +1,6 @@
-// How much memory a run takes, before anything is allocated: from recorded types, with the numbers that
-// symbols had when the graph was traced. A kernel's scratch memory and what collectives copy are not counted.
+// How much memory a run takes, before anything is allocated: from recorded types, with the numbers
+// that symbols had when the graph was traced. A kernel's scratch memory and what collectives copy
+// are not counted.
 #pragma once
 
 #include <cstdint>

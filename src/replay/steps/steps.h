@@ -11,10 +11,11 @@
 //   free   %y                                    the value is not used any more
 //   output
 //
-// Streams and events follow PyTorch: one compute stream, one stream per process group; a collective starts
-// after all compute launched before it (record, join), a wait makes the compute stream wait for it. The host
-// waits for the compute stream where it reads an element, and behind a copy to the host that is not
-// `non_blocking`. The list is a plain value: every executor runs it, the CPU one in order.
+// Streams and events follow PyTorch: one compute stream, one stream per process group; a collective
+// starts after all compute launched before it (record, join), a wait makes the compute stream wait
+// for it. The host waits for the compute stream where it reads an element, and behind a copy to the
+// host that is not `non_blocking`. The list is a plain value: every executor runs it, the CPU one
+// in order.
 #pragma once
 
 #include <cstdint>

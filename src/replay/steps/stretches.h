@@ -1,8 +1,9 @@
 // Stretches of a rank's steps that a device can be given as a whole, as one CUDA graph.
 //
-// A stretch is a maximal run of steps from one kernel to another, on the compute stream, between which the host neither
-// waits for the device nor hands it bytes, and no collective is launched or waited for. So all sizes in it are known
-// before it begins: what the host learns, it learns where it waits.
+// A stretch is a maximal run of steps from one kernel to another, on the compute stream, between
+// which the host neither waits for the device nor hands it bytes, and no collective is launched or
+// waited for. So all sizes in it are known before it begins: what the host learns, it learns where
+// it waits.
 //
 //   graph  0: 3 launches, until a collective is launched
 //   launch %y = aten.mm.default on compute
@@ -13,8 +14,9 @@
 //   end    0
 //   record e0 on compute
 //
-// Collectives stay outside: what a graph holds is one thing in the order of its stream, so a collective whose operand is
-// made in the middle of a graph would start at the graph's end. With stretches they start when they do without.
+// Collectives stay outside: what a graph holds is one thing in the order of its stream, so a
+// collective whose operand is made in the middle of a graph would start at the graph's end. With
+// stretches they start when they do without.
 #pragma once
 
 #include <functional>

@@ -38,7 +38,8 @@ std::byte* map_pages(std::size_t bytes) {
   return static_cast<std::byte*>(mapped);
 }
 
-// Ranges of free memory, neighbours joined; the smallest that is large enough is given out, of equal ones the first.
+// Ranges of free memory, neighbours joined; the smallest that is large enough is given out, of
+// equal ones the first.
 class FreeRanges {
  public:
   void* take(std::size_t bytes) {

@@ -1,15 +1,15 @@
 // Memory blocks that are kept when freed and given out again.
 //
-// A run makes and frees tensors of the same few sizes thousands of times. Blocks from the system would be
-// cleared by the kernel each time, page by page: a fifth of a run's time.
+// A run makes and frees tensors of the same few sizes thousands of times. Blocks from the system
+// would be cleared by the kernel each time, page by page: a fifth of a run's time.
 //
 //   void* a = take_block(1 << 20);   // aligned to 64 bytes, contents undefined
 //   give_block(a, 1 << 20);
 //   void* b = take_block(1 << 20);   // the same memory
 //
-// Large blocks are whole pages; neighbours that are free are joined, so that blocks of other sizes are cut from them. They are
-// never given back to the system: a process keeps the most that it needed at a time. Safe on all threads. Built for the address
-// sanitizer nothing is kept.
+// Large blocks are whole pages; neighbours that are free are joined, so that blocks of other sizes
+// are cut from them. They are never given back to the system: a process keeps the most that it
+// needed at a time. Safe on all threads. Built for the address sanitizer nothing is kept.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,8 @@ class BlockAllocator {
   friend bool operator==(const BlockAllocator&, const BlockAllocator&) { return true; }
 };
 
-// Scratch memory of a kernel. `Buffer<float> x(n)` is not initialised, `Buffer<float> x(n, 0.0F)` is.
+// Scratch memory of a kernel. `Buffer<float> x(n)` is not initialised, `Buffer<float> x(n, 0.0F)`
+// is.
 template <class T>
 using Buffer = std::vector<T, BlockAllocator<T>>;
 

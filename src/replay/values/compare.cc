@@ -44,7 +44,8 @@ std::uint64_t hash_bytes(const std::byte* bytes, std::size_t count, std::uint64_
   return count == 0 ? hash : mix(hash, read_word(bytes, count));
 }
 
-// Whether bits of a float are a NaN, and the one NaN that stands for all of them. Devices make NaNs of different bits.
+// Whether bits of a float are a NaN, and the one NaN that stands for all of them. Devices make NaNs
+// of different bits.
 template <class Bits>
 struct FloatBits {
   Bits infinity;  // without its sign

@@ -11,7 +11,8 @@
 
 namespace epweave::replay {
 
-// The numbers that symbols have in a run; a symbol that was replaced by an expression counts as that.
+// The numbers that symbols have in a run; a symbol that was replaced by an expression counts as
+// that.
 class Symbols {
  public:
   explicit Symbols(const Graph& graph);
@@ -31,7 +32,8 @@ class Symbols {
   std::unordered_map<StringId, ExprId> replaced_;
 };
 
-// The value of an argument. `value_of` gives the value of a node, `function_of` that of a nested graph.
+// The value of an argument. `value_of` gives the value of a node, `function_of` that of a nested
+// graph.
 struct Environment {
   const Graph& graph;
   const Symbols& symbols;
@@ -42,7 +44,8 @@ Value evaluate(const Environment& environment, Arg arg);
 // The value of a schema's default (None, 1, 0.5, [], False, "none").
 Value parse_default(std::string_view text);
 
-// A constant tensor (ArgKind::kTensor) in host memory. Throws InputError if its values are not in the file.
+// A constant tensor (ArgKind::kTensor) in host memory. Throws InputError if its values are not in
+// the file.
 Tensor make_constant(const Graph& graph, const Symbols& symbols, Arg constant, Memory& memory);
 
 // Sizes and strides of a recorded tensor type with numbers for symbols, or none.

@@ -1,5 +1,5 @@
-// What processes of a run tell one another: numbers and texts, one after the other. A number is 8 bytes, little-endian, a text
-// its length and its bytes.
+// What processes of a run tell one another: numbers and texts, one after the other. A number is 8
+// bytes, little-endian, a text its length and its bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,12 @@
 // A strided tensor over shared storage, as PyTorch has it.
 //
-// A tensor is dtype, sizes, strides and offset (in elements) over a storage of bytes that it shares with its
-// views: what is written through one is seen through all. A storage belongs to one device; only code of that
-// device reads its bytes. Elements lie in memory as torch lays them out: bfloat16 and float16 as 16 bits,
-// bool as one byte 0 or 1, complex64 as two floats.
+// A tensor is dtype, sizes, strides and offset (in elements) over a storage of bytes that it shares
+// with its views: what is written through one is seen through all. A storage belongs to one device;
+// only code of that device reads its bytes. Elements lie in memory as torch lays them out: bfloat16
+// and float16 as 16 bits, bool as one byte 0 or 1, complex64 as two floats.
 //
-// Invariant of every tensor made here: all elements it addresses lie inside its storage (`check_bounds`).
+// Invariant of every tensor made here: all elements it addresses lie inside its storage
+// (`check_bounds`).
 #pragma once
 
 #include <complex>
@@ -60,8 +61,9 @@ class Memory {
   virtual Tensor place(const Tensor& host) = 0;
 };
 
-// Host memory; counts the bytes in use of all who share it. `poison` fills new and freed memory with 0xff
-// bytes: NaN in every floating type, true and -1 elsewhere, so that what nobody wrote is noticed.
+// Host memory; counts the bytes in use of all who share it. `poison` fills new and freed memory
+// with 0xff bytes: NaN in every floating type, true and -1 elsewhere, so that what nobody wrote is
+// noticed.
 class HostMemory : public Memory {
  public:
   enum class Fill { kNone, kPoison };

@@ -17,8 +17,8 @@ namespace epweave::replay {
 
 class Value;
 
-// A str, device ("cuda:0"), layout, memory format ("torch.channels_last"), process group, or the repr of
-// something that only passes through.
+// A str, device ("cuda:0"), layout, memory format ("torch.channels_last"), process group, or the
+// repr of something that only passes through.
 struct Text {
   ArgKind kind = ArgKind::kText;
   std::string text;
@@ -33,12 +33,12 @@ struct Dict {
   std::vector<std::pair<Value, Value>> items;
 };
 
-// A nested graph as a function. FlexAttention's score and mask functions are written for one pair of a query
-// and a key; here they are called with arguments broadcast against each other instead, for many pairs at
-// once:
+// A nested graph as a function. FlexAttention's score and mask functions are written for one pair
+// of a query and a key; here they are called with arguments broadcast against each other instead,
+// for many pairs at once:
 //   mask(b [B,1,1,1], h [1,H,1,1], q [1,1,Q,1], kv [1,1,1,K], captured...)
-// gives one tensor broadcastable to [B,H,Q,K]. Every op in it is elementwise in the pairs, or indexes a
-// captured tensor by them. Safe to call for one block of pairs at a time.
+// gives one tensor broadcastable to [B,H,Q,K]. Every op in it is elementwise in the pairs, or
+// indexes a captured tensor by them. Safe to call for one block of pairs at a time.
 struct Function {
   std::string name;
   std::size_t params = 0;

@@ -1,16 +1,18 @@
 // Takes cuBLASLt's place on the emulated device, for tests: loaded where EPWEAVE_CUBLASLT names it.
 //
-// It computes what cuBLASLt does, queued on the stream that it is given. Its algorithms are tiles 1 to 3, which add
-// up the reduced index in as many interleaved chains, so that bits show which algorithm ran. Which one it proposes
-// depends on the number of rows, as a library's heuristic does:
+// It computes what cuBLASLt does, queued on the stream that it is given. Its algorithms are tiles 1
+// to 3, which add up the reduced index in as many interleaved chains, so that bits show which
+// algorithm ran. Which one it proposes depends on the number of rows, as a library's heuristic
+// does:
 //
 //   rows    up to 16   up to 64   more
 //   tile    1          2          3        not offered again for fewer than 8 rows: a pinned algorithm is refused
 //
-// Before these it proposes algorithms that nobody who wants one order of additions may take: one that splits the
-// reduced index, and, unless the mask forbids it, one with a reduction scheme; of depth 59 also one that does not say
-// whether it splits and one that splits by -1. Of depth 61 it has no algorithm. It checks what the library would:
-// compute types, leading dimensions, alignments that were promised, the workspace.
+// Before these it proposes algorithms that nobody who wants one order of additions may take: one
+// that splits the reduced index, and, unless the mask forbids it, one with a reduction scheme; of
+// depth 59 also one that does not say whether it splits and one that splits by -1. Of depth 61 it
+// has no algorithm. It checks what the library would: compute types, leading dimensions, alignments
+// that were promised, the workspace.
 #include <algorithm>
 #include <cstring>
 #include <memory>

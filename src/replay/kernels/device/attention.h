@@ -1,8 +1,9 @@
-// Attention on the device: what kernels/host/kernels_attention.cc computes, element for element, with whole matrices of
-// scores for one batch at a time instead of tiles.
+// Attention on the device: what kernels/host/kernels_attention.cc computes, element for element,
+// with whole matrices of scores for one batch at a time instead of tiles.
 //
-// Pairs whose blocks the tables leave out have a score of -inf, so a weight of +0: the row's sum does not see
-// them. The products skip their blocks (matmul_task.h, Cover), as the CPU never visits them.
+// Pairs whose blocks the tables leave out have a score of -inf, so a weight of +0: the row's sum
+// does not see them. The products skip their blocks (matmul_task.h, Cover), as the CPU never visits
+// them.
 #pragma once
 
 #include <array>

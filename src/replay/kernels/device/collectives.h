@@ -1,5 +1,5 @@
-// What a collective's contributions make for one member, in device memory: moved bytes, or sums in the
-// documented order (transport.h).
+// What a collective's contributions make for one member, in device memory: moved bytes, or sums in
+// the documented order (transport.h).
 #pragma once
 
 #include "replay/collectives/transport.h"
@@ -13,8 +13,8 @@ struct ReduceOperands {
   DType dtype = DType::kFloat32;
   std::string reduction;
 };
-// Queues it: out[i] is the reduction of the operands' elements i. Throws CollectiveError for dtypes and numbers of
-// operands that cannot be reduced.
+// Queues it: out[i] is the reduction of the operands' elements i. Throws CollectiveError for dtypes
+// and numbers of operands that cannot be reduced.
 void reduce(Launcher& launcher, const ReduceOperands& operands, const Tensor& out);
 
 // Queues it; the contributions must be there when the launcher's stream gets to it.

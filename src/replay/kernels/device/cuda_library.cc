@@ -17,7 +17,8 @@ namespace epweave::replay::device {
 namespace {
 
 constexpr const char* kFile = "libepweave_cuda.so";
-// Of the shared object: kDeviceBuild of device_build.h, the hash of its sources and flags. Asked for before anything else.
+// Of the shared object: kDeviceBuild of device_build.h, the hash of its sources and flags. Asked
+// for before anything else.
 constexpr const char* kBuildPoint = "epweave_device_build";
 using DeviceBuild = const char* (*)();
 

@@ -7,7 +7,8 @@
 
 namespace epweave::replay::device {
 
-// Throws PassError: replay.no-device, or replay.stale-device for a shared object of other sources or flags.
+// Throws PassError: replay.no-device, or replay.stale-device for a shared object of other sources
+// or flags.
 std::unique_ptr<DeviceApi> load_cuda_device(int ordinal);
 
 }  // namespace epweave::replay::device

@@ -81,7 +81,8 @@ class StreamHolder {
 // Stream 0 of the steps is the compute stream.
 class OneRank : public RankDevice {
  public:
-  // `products`: null in portable math. `recorder`: null without graphs, else the same device as `api`.
+  // `products`: null in portable math. `recorder`: null without graphs, else the same device as
+  // `api`.
   struct Shared {
     DeviceApi& api;
     GraphRecorder* recorder;
@@ -142,8 +143,8 @@ class OneRank : public RankDevice {
 
   void post(const Tensor& operand, std::uint32_t stream, Contribution& part) override {
     Launcher& launcher = *launchers_[stream];
-    // The result's memory is the compute stream's: what that stream waits for before it is used again, the
-    // collective must wait for too.
+    // The result's memory is the compute stream's: what that stream waits for before it is used
+    // again, the collective must wait for too.
     const EventHolder allocated(api_);
     check(api_.record(allocated.get(), streams_[0]->get()), "record an event");
     check(api_.wait(launcher.stream(), allocated.get()), "wait for an event");

@@ -1,9 +1,9 @@
-// A device as the host sees it: memory, streams, events, launches. Two implement it: CUDA (cuda/, a shared
-// object that is loaded when asked for) and the emulated device (emulated.h). C++17, plain types only: nvcc
-// compiles one side, the host compiler the other.
+// A device as the host sees it: memory, streams, events, launches. Two implement it: CUDA (cuda/, a
+// shared object that is loaded when asked for) and the emulated device (emulated.h). C++17, plain
+// types only: nvcc compiles one side, the host compiler the other.
 //
-// Streams and events mean what CUDA's do. Every call may come from any thread. A call that fails returns why
-// (text that lives as long as the device), else null.
+// Streams and events mean what CUDA's do. Every call may come from any thread. A call that fails
+// returns why (text that lives as long as the device), else null.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,9 @@ enum class Timing : std::uint8_t { kNone, kTimed };  // of an event: whether it 
 // How a graph came to hold what was captured.
 enum class Instantiation : std::uint8_t { kNew, kUpdated };
 
-// Work that another library queues: run(owner, argument, stream) queues it on the native stream, or says why not. The
-// argument's bytes are copied, and are all that the work depends on: addresses, sizes, the algorithm.
+// Work that another library queues: run(owner, argument, stream) queues it on the native stream, or
+// says why not. The argument's bytes are copied, and are all that the work depends on: addresses,
+// sizes, the algorithm.
 struct LibraryCall {
   Error (*run)(const void* owner, const void* argument, void* native_stream);
   const void* owner;
@@ -75,19 +76,20 @@ class DeviceApi {
   virtual Error launch(Stream stream, TaskKind kind, const void* task, std::int64_t count) = 0;
   virtual Error call(Stream stream, const LibraryCall& call) = 0;
 
-  // What the calling thread queues on the stream from here on is not run but becomes a graph. Between the two calls the
-  // thread may launch, fill and call on the stream; anything else fails, and end_capture() then fails too.
+  // What the calling thread queues on the stream from here on is not run but becomes a graph.
+  // Between the two calls the thread may launch, fill and call on the stream; anything else fails,
+  // and end_capture() then fails too.
   virtual Error begin_capture(Stream stream) = 0;
-  // `*graph`: null, or a graph of before: it is changed where the device can do that, else replaced. Null after a
-  // failure; the stream does not capture any more in either case.
+  // `*graph`: null, or a graph of before: it is changed where the device can do that, else
+  // replaced. Null after a failure; the stream does not capture any more in either case.
   virtual Error end_capture(Stream stream, WorkGraph* graph, Instantiation* how) = 0;
   // The work of the graph as it is now, in the order of the stream.
   virtual Error launch_graph(Stream stream, WorkGraph graph) = 0;
   virtual Error destroy_graph(WorkGraph graph) = 0;  // none of its launches may be underway
 };
 
-// The entry point of the shared object: a device, or null and why there is none. `version` must be the
-// object's own, so that a program never runs another build's kernels.
+// The entry point of the shared object: a device, or null and why there is none. `version` must be
+// the object's own, so that a program never runs another build's kernels.
 inline constexpr int kApiVersion = 4;
 inline constexpr const char* kEntryPoint = "epweave_open_device";
 using OpenDevice = DeviceApi* (*)(int version, std::size_t fingerprint, int ordinal, char* problem,

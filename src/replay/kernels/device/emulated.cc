@@ -321,7 +321,8 @@ class EmulatedDevice : public DeviceApi {
       *graph = nullptr;
       return host.capture_failure;
     }
-    // As CUDA does: kernels and their arguments may change, the number and kinds of the nodes may not.
+    // As CUDA does: kernels and their arguments may change, the number and kinds of the nodes may
+    // not.
     const bool is_changed = *graph != nullptr && are_alike(*at(*graph)->operations, *operations);
     *how = is_changed ? Instantiation::kUpdated : Instantiation::kNew;
     if (!is_changed) {
@@ -353,7 +354,8 @@ class EmulatedDevice : public DeviceApi {
                       [](const Operation& x, const Operation& y) { return x.kind == y.kind; });
   }
 
-  // Why a call fails that may not be made while the thread, or anyone on the stream, captures; else null.
+  // Why a call fails that may not be made while the thread, or anyone on the stream, captures; else
+  // null.
   Error refuse_in_capture(Stream stream = nullptr) {
     const std::lock_guard lock(mutex_);
     const auto own = capturing_.find(std::this_thread::get_id());
@@ -385,7 +387,8 @@ class EmulatedDevice : public DeviceApi {
     changed_.wait(lock, [&] { return point.stream->done >= point.operations; });
   }
 
-  // Lazy: depth first, a wait runs what it waits for. Recorded points lie in the past, so this ends.
+  // Lazy: depth first, a wait runs what it waits for. Recorded points lie in the past, so this
+  // ends.
   static void run_until(const Point& point) {
     HostStream& stream = *point.stream;
     while (stream.done < point.operations) {

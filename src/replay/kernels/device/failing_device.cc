@@ -42,7 +42,8 @@ class FailingDevice : OwnedDevice, public ForwardingApi {
   Error allocate(std::size_t bytes, void** data) override {
     return wait([&] { return api_.allocate(bytes, data); });
   }
-  // Of a lost device's memory work that was queued before may still be run: it is kept until the end.
+  // Of a lost device's memory work that was queued before may still be run: it is kept until the
+  // end.
   Error release(void* data) override {
     if (const Error error = find_failure(Learns::kYes)) {
       const std::lock_guard lock(mutex_);

@@ -1,5 +1,6 @@
-// A device that fails as a GPU does, for tests of what is reported then. Once a kernel has crashed, CUDA refuses every call of the
-// process; the calls that only queue work say so no earlier than one that waits.
+// A device that fails as a GPU does, for tests of what is reported then. Once a kernel has crashed,
+// CUDA refuses every call of the process; the calls that only queue work say so no earlier than one
+// that waits.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace epweave::replay::device {
 
-// "call 12": the device is lost at its 12th call. "launch 12": the 12th kernel crashes; the host learns it at the launch
-// where CUDA_LAUNCH_BLOCKING is 1, else at the next call that waits.
+// "call 12": the device is lost at its 12th call. "launch 12": the 12th kernel crashes; the host
+// learns it at the launch where CUDA_LAUNCH_BLOCKING is 1, else at the next call that waits.
 inline constexpr const char* kFailureVariable = "EPWEAVE_EMULATED_FAILURE";
 
 struct DeviceFailure {

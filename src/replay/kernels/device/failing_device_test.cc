@@ -1,5 +1,5 @@
-// Whole graphs on a device that fails from the n-th call on, and whose n-th kernel crashes, for every n: each run ends with an
-// error that says where the host was.
+// Whole graphs on a device that fails from the n-th call on, and whose n-th kernel crashes, for
+// every n: each run ends with an error that says where the host was.
 #include "replay/kernels/device/failing_device.h"
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,8 @@
 namespace epweave::replay {
 namespace {
 
-// Two ranks, collectives on a stream of their own, a size that the data decides, and an element that the host reads.
+// Two ranks, collectives on a stream of their own, a size that the data decides, and an element
+// that the host reads.
 constexpr const char* kGraph = R"(epweave text 1
 group 7 ranks=[0, 1]
 symbol u0 hint=12 unbacked

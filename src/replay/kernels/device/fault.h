@@ -1,8 +1,9 @@
-// Values that an op refuses, found by a kernel on the device: an index out of range, a division by zero.
+// Values that an op refuses, found by a kernel on the device: an index out of range, a division by
+// zero.
 //
-// A kernel cannot throw. The first fault is kept, with the node that was launched; the host reads it where it
-// waits for the device anyway. A kernel goes on with a harmless value, so that it reads and writes nothing
-// that is not its own.
+// A kernel cannot throw. The first fault is kept, with the node that was launched; the host reads
+// it where it waits for the device anyway. A kernel goes on with a harmless value, so that it reads
+// and writes nothing that is not its own.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// A device that passes every call on to another one: what stands between the two overrides some of them.
+// A device that passes every call on to another one: what stands between the two overrides some of
+// them.
 #pragma once
 
 #include "replay/kernels/device/device_api.h"

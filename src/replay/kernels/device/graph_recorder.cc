@@ -7,8 +7,9 @@
 namespace epweave::replay::device {
 namespace {
 
-// A graph of one kernel saves nothing. Of a long stretch a part is launched when it has this many, so that the device
-// does not idle while the host goes on; neither number has been measured on a GPU.
+// A graph of one kernel saves nothing. Of a long stretch a part is launched when it has this many,
+// so that the device does not idle while the host goes on; neither number has been measured on a
+// GPU.
 constexpr std::size_t kFewest = 2, kMost = 128;
 
 }  // namespace

@@ -1,23 +1,27 @@
-// Work of a stretch (replay/steps/stretches.h) as a graph of the device: written down as it is launched, compared with what
-// was written down the last time, launched as a whole.
+// Work of a stretch (replay/steps/stretches.h) as a graph of the device: written down as it is
+// launched, compared with what was written down the last time, launched as a whole.
 //
 //   begin(s, 3)             what is launched on s is written down from here on: the kernel, how many, the task's bytes
 //   launch(s, ...)
 //   fill(s, ...)
-//   end(s)                  other bytes than the last time: launched kernel by kernel, and kept to compare with
-//                           the same: captured as a graph, the first time, and launched as that graph
+//   end(s)                  other bytes than the last time: launched kernel by kernel, and kept to
+//                           compare with the same: captured as a graph, the first time, and
+//                           launched as that graph
 //
-// Why a graph may be launched again: a task's bytes, which kernel, and how many are all that a launch is given
-// (addresses, sizes, strides, numbers, the node for faults), so the same bytes in the same order are the same work. No
-// graph is launched on any other ground: data-dependent sizes or memory that lies elsewhere make other bytes. That work
-// runs once before it is captured spares graphs that would be launched once, and what a kernel or library does at its
-// first call (loading code, taking memory) is not captured.
+// Why a graph may be launched again: a task's bytes, which kernel, and how many are all that a
+// launch is given (addresses, sizes, strides, numbers, the node for faults), so the same bytes in
+// the same order are the same work. No graph is launched on any other ground: data-dependent sizes
+// or memory that lies elsewhere make other bytes. That work runs once before it is captured spares
+// graphs that would be launched once, and what a kernel or library does at its first call (loading
+// code, taking memory) is not captured.
 //
-// No one waits for work that is only written down: every other call for the stream first launches what there is, so
-// that its order is that of the calls. Such an interruption is counted; what follows is a part of its own, with its own
-// graph. Two calls do not interrupt. allocate(), as nothing is captured yet. And wait(), which is queued at once, ahead
-// of what is written down: that orders more than was asked for, and what the event stands for cannot need what was
-// launched later. Capturing itself is begun and ended in one place, and holds nothing but launches, fills and calls.
+// No one waits for work that is only written down: every other call for the stream first launches
+// what there is, so that its order is that of the calls. Such an interruption is counted; what
+// follows is a part of its own, with its own graph. Two calls do not interrupt. allocate(), as
+// nothing is captured yet. And wait(), which is queued at once, ahead of what is written down: that
+// orders more than was asked for, and what the event stands for cannot need what was launched
+// later. Capturing itself is begun and ended in one place, and holds nothing but launches, fills
+// and calls.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// Stretches as graphs of the device: when one is launched again, when not, and what a device refuses while it captures.
+// Stretches as graphs of the device: when one is launched again, when not, and what a device
+// refuses while it captures.
 #include "replay/kernels/device/graph_recorder.h"
 
 #include <catch2/catch.hpp>

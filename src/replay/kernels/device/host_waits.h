@@ -1,5 +1,5 @@
-// Calls inside which the host waits for a device, or hands it bytes: the work of a stretch (replay/steps/stretches.h) stops
-// there.
+// Calls inside which the host waits for a device, or hands it bytes: the work of a stretch
+// (replay/steps/stretches.h) stops there.
 //
 //   aten.index.Tensor(x, [mask])        the mask is read to know how many rows there are
 //   aten.index.Tensor(x, [positions])   nothing is waited for

@@ -1,15 +1,16 @@
 // Kernels that read or write elements named by an index tensor; see tasks.h.
 //
-// Where several sources meet in one destination they are added in ascending row-major order of the index, one
-// at a time. Blocks: positions are sorted by destination, a thread adds up those of one. An index of the tensor's rank:
-// a thread goes through a column of it.
+// Where several sources meet in one destination they are added in ascending row-major order of the
+// index, one at a time. Blocks: positions are sorted by destination, a thread adds up those of one.
+// An index of the tensor's rank: a thread goes through a column of it.
 #pragma once
 
 #include "replay/kernels/device/tasks.h"
 
 namespace epweave::replay::device {
 
-// offsets[p] += index[p] * stride, the index broadcast to `shape`. `allows_negative`: counted from the end.
+// offsets[p] += index[p] * stride, the index broadcast to `shape`. `allows_negative`: counted from
+// the end.
 struct ResolveIndexTask {
   Shape shape;
   Strided index;
@@ -52,7 +53,8 @@ struct ReadBlocksTask {
     copy_bits(blocks.rows.data, blocks.rows_at(p, b), blocks.indexed.data, blocks.indexed_at(p, b), bytes);
   }
 };
-// Positions sorted by their offset, those of one offset ascending: a thread per (offset, element of the block).
+// Positions sorted by their offset, those of one offset ascending: a thread per (offset, element of
+// the block).
 struct SortedPositions {
   const std::int64_t* offsets;
   const std::int64_t* positions;
@@ -74,7 +76,8 @@ struct WriteBlocksTask {
     copy_bits(blocks.indexed.data, blocks.indexed_at(p, b), blocks.rows.data, blocks.rows_at(p, b), bytes);
   }
 };
-// indexed += rows, position after position, in the compute type: both are stored in it. Index: s * block_count + b.
+// indexed += rows, position after position, in the compute type: both are stored in it. Index: s *
+// block_count + b.
 template <class C>
 struct AddBlocksTask {
   IndexedBlocks blocks;
@@ -141,8 +144,9 @@ struct GatherTask {
               bytes);
   }
 };
-// to[target] = or += source, in the order of the index. Both are of the compute type; the source is one
-// number where `is_number`. Index: a column, all elements of the index that differ in `dim` only.
+// to[target] = or += source, in the order of the index. Both are of the compute type; the source is
+// one number where `is_number`. Index: a column, all elements of the index that differ in `dim`
+// only.
 template <class C>
 struct ScatterTask {
   AlongIndex along;
@@ -162,8 +166,8 @@ struct ScatterTask {
   }
 };
 
-// The same with a reduction. `counts`: how many numbers each element of `to` is made of; both are row-major and of
-// the compute type, as the source is. Index: a column.
+// The same with a reduction. `counts`: how many numbers each element of `to` is made of; both are
+// row-major and of the compute type, as the source is. Index: a column.
 enum class ScatterOp : std::uint8_t { kSum, kProduct, kLargest, kSmallest };
 template <class C>
 struct ScatterReduceTask {
@@ -216,7 +220,8 @@ struct DivideByCountTask {
 
 // ---- negative log likelihood --------------------------------------------------------------
 
-// losses[r] = -x[r, target] * weight[target], weights[r] = weight[target]; 0 where the target is ignored.
+// losses[r] = -x[r, target] * weight[target], weights[r] = weight[target]; 0 where the target is
+// ignored.
 template <class C>
 struct LossTask {
   const C* x;
@@ -259,8 +264,8 @@ struct LossBackwardTask {
 // ---- block tables -------------------------------------------------------------------------
 
 // The pairs of blocks that attention looks at: 0 not at all, 1 masked, 2 all of it.
-// cover[(row, block of keys)] from the lists of one table; rows are (batch, head, block of queries).
-// Index: the row.
+// cover[(row, block of keys)] from the lists of one table; rows are (batch, head, block of
+// queries). Index: the row.
 struct CoverTask {
   const std::int64_t* counts;
   const std::int64_t* indices;
@@ -288,7 +293,8 @@ struct CoverTask {
     }
   }
 };
-// The tables by key must name the same pairs as those by query. Index: (batch, head, q block, k block).
+// The tables by key must name the same pairs as those by query. Index: (batch, head, q block, k
+// block).
 struct CompareCoverTask {
   const std::uint8_t* by_query;  // [.., q block, k block]
   const std::uint8_t* by_key;    // [.., k block, q block]
@@ -300,7 +306,8 @@ struct CompareCoverTask {
     if (by_query[i] != by_key[(slab * k_blocks + k) * q_blocks + q]) sink.raise(FaultCode::kTwice, k, 1);
   }
 };
-// Causal: queries of a block look at keys up to the last of them. Index: (q block, k block), as above.
+// Causal: queries of a block look at keys up to the last of them. Index: (q block, k block), as
+// above.
 struct CausalCoverTask {
   std::int64_t q_blocks, k_blocks, q_block, k_block, queries;
   std::uint8_t* cover;
@@ -311,7 +318,8 @@ struct CausalCoverTask {
     cover[i] = k * k_block <= (end < queries ? end : queries) - 1 ? 1 : 0;
   }
 };
-// Scores of pairs that are not looked at, or that the mask drops, become -inf. Index: (slab, query, key).
+// Scores of pairs that are not looked at, or that the mask drops, become -inf. Index: (slab, query,
+// key).
 struct MaskScoresTask {
   float* scores;
   std::int64_t queries, keys, heads;
@@ -340,7 +348,8 @@ struct MaskScoresTask {
 enum class ReduceOp : std::uint8_t { kSum, kAvg, kMax, kMin, kProduct };
 inline constexpr int kMaxMembers = 64;
 
-// out[i] = the members' elements first + i reduced in order (transport.h). Complex: float32 by parts.
+// out[i] = the members' elements first + i reduced in order (transport.h). Complex: float32 by
+// parts.
 struct ReduceTask {
   const void* operands[kMaxMembers];
   int members;

@@ -1,8 +1,8 @@
-// The blocks of a tensor that index tensors name, as `self[indices]` reads and writes them: found on the device, then
-// read, written or added to.
+// The blocks of a tensor that index tensors name, as `self[indices]` reads and writes them: found
+// on the device, then read, written or added to.
 //
-// A wrong index is a fault that the host sees where it waits for the device. A bool mask as index is counted
-// by the host, as in PyTorch: it waits for the device.
+// A wrong index is a fault that the host sees where it waits for the device. A bool mask as index
+// is counted by the host, as in PyTorch: it waits for the device.
 #pragma once
 
 #include "replay/kernels/device/scratch.h"
@@ -37,7 +37,8 @@ Tensor broadcast_rows(const Indexed& indexed, const Tensor& values);
 void read_blocks(Scratch& scratch, const Tensor& self, const Indexed& indexed, const Tensor& rows);
 // target = rows at the offsets; where several meet the last one stays.
 void write_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed, const Tensor& rows);
-// sum += rows at the offsets, ascending. `sum` is of a compute type. `skipped`: an offset that is left out; -1: none.
+// sum += rows at the offsets, ascending. `sum` is of a compute type. `skipped`: an offset that is
+// left out; -1: none.
 void add_blocks_in_place(Scratch& scratch, const Tensor& sum, const Indexed& indexed, const Tensor& rows,
                          std::int64_t skipped = -1);
 // The same in the compute type of any target that has the strides of its row-major copy.

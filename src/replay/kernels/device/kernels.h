@@ -1,6 +1,7 @@
-// The kernels of a device: the same ops, the same orders of sums as on the CPU (kernels/host/kernels.h), so the same
-// bits. Ops that view, copy, make or map elements are the CPU's own functions, which put their work into the
-// device's queue; the others are here, composed of a few launches each.
+// The kernels of a device: the same ops, the same orders of sums as on the CPU
+// (kernels/host/kernels.h), so the same bits. Ops that view, copy, make or map elements are the
+// CPU's own functions, which put their work into the device's queue; the others are here, composed
+// of a few launches each.
 //
 // Differences: a NaN has the bits that the device makes.
 #pragma once

@@ -1,4 +1,5 @@
-// FlexAttention on the device (attention.h): scores and masks are what functions of the graph make of positions.
+// FlexAttention on the device (attention.h): scores and masks are what functions of the graph make
+// of positions.
 #include "replay/kernels/device/attention.h"
 #include "replay/kernels/device/kernels.h"
 #include "replay/kernels/host/elements.h"
@@ -58,7 +59,8 @@ class Flex : public AttentionKind {
   }
 
  private:
-  // The pairs of blocks that the tables at `first` (masked, then full) name: [batch, head, row, column].
+  // The pairs of blocks that the tables at `first` (masked, then full) name: [batch, head, row,
+  // column].
   struct Blocks {
     std::int64_t rows, columns;
   };
@@ -130,9 +132,9 @@ Value flex_attention(KernelCall& call) {
   return Value::tuple({out, lse_out, maximum_out});
 }
 
-// query, key, value, out, logsumexp, grad_out, grad_logsumexp, fw_graph, joint_graph, block_mask, scale,
-// kernel_options, score captured, mask captured -> grads of query, key, value and of what the score function
-// captured
+// query, key, value, out, logsumexp, grad_out, grad_logsumexp, fw_graph, joint_graph, block_mask,
+// scale, kernel_options, score captured, mask captured -> grads of query, key, value and of what
+// the score function captured
 Value flex_attention_backward(KernelCall& call) {
   const Tensor& query = call.tensor(0);
   Scratch scratch(call);

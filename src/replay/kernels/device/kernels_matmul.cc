@@ -1,5 +1,6 @@
-// Products on the device, with the layouts of the CPU's kernels (kernels/host/kernels_matmul.cc): in portable math by our own kernels
-// (matmul_task.h), in native math by cuBLASLt (cublas/products.h) where it has the dtype.
+// Products on the device, with the layouts of the CPU's kernels (kernels/host/kernels_matmul.cc):
+// in portable math by our own kernels (matmul_task.h), in native math by cuBLASLt
+// (cublas/products.h) where it has the dtype.
 #include <algorithm>
 
 #include "replay/kernels/device/kernels.h"
@@ -65,7 +66,8 @@ Tensor as_library_reads(Launcher& launcher, const Tensor& tensor) {
   return copy;
 }
 
-// out = a b by the library, or by our own kernel where it has none. `group`: of a grouped product, else 0.
+// out = a b by the library, or by our own kernel where it has none. `group`: of a grouped product,
+// else 0.
 void multiply_by_library(Launcher& launcher, const Operands& of, std::int64_t group) {
   const std::size_t rank = of.a.rank();
   cublas::Product product;

@@ -1,5 +1,5 @@
-// Softmax, RMS norm and the loss on the device: sums of rows and elementwise steps, each rounded where the
-// CPU's kernel rounds (kernels/host/kernels_normalise.cc).
+// Softmax, RMS norm and the loss on the device: sums of rows and elementwise steps, each rounded
+// where the CPU's kernel rounds (kernels/host/kernels_normalise.cc).
 #include <limits>
 
 #include "replay/kernels/device/kernels.h"

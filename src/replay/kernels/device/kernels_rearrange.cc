@@ -1,5 +1,5 @@
-// Ops that find, place or count elements, on the device (rearrange_tasks.h). Where the size of the result is what was
-// found, the host waits for it.
+// Ops that find, place or count elements, on the device (rearrange_tasks.h). Where the size of the
+// result is what was found, the host waits for it.
 #include <algorithm>
 
 #include "replay/kernels/device/indexed.h"

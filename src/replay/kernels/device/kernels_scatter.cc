@@ -146,7 +146,8 @@ ScatterOp read_reduction(const std::string& how) {
   throw KernelError("scatter_reduce: unknown reduction " + how);
 }
 
-// scatter_reduce(self, dim, index, src, reduce, *, include_self): sources after self where that is included.
+// scatter_reduce(self, dim, index, src, reduce, *, include_self): sources after self where that is
+// included.
 Value scatter_reduce(KernelCall& call) {
   const Tensor &self = call.tensor(0), &index = call.tensor(2);
   const std::size_t dim = cpu::checked_dim(call.integer(1), self.rank());

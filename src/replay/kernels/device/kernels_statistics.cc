@@ -1,5 +1,5 @@
-// Variances, norms, products of elements and layer norm on the device: sums of rows and elementwise steps, each rounded
-// where the CPU's kernel rounds (kernels/host/kernels_statistics.cc).
+// Variances, norms, products of elements and layer norm on the device: sums of rows and elementwise
+// steps, each rounded where the CPU's kernel rounds (kernels/host/kernels_statistics.cc).
 #include <limits>
 
 #include "ir/types/promotion.h"
@@ -101,7 +101,8 @@ Value vector_norm(KernelCall& call) {
   return store_result(call, 0, dtype, rows.sizes, norm_of(scratch, rows.matrix, call.real(1)));
 }
 
-// The row's maximum (0 where it is not finite) and the logarithm of the sum of exponentials of what is beyond it.
+// The row's maximum (0 where it is not finite) and the logarithm of the sum of exponentials of what
+// is beyond it.
 Value logsumexp(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const DType dtype = to_float(self.dtype);

@@ -1,5 +1,5 @@
-// Every kernel of the device against the CPU's: the same bits. Run by the emulated device, or by the GPU where
-// EPWEAVE_TEST_DEVICE is `cuda`.
+// Every kernel of the device against the CPU's: the same bits. Run by the emulated device, or by
+// the GPU where EPWEAVE_TEST_DEVICE is `cuda`.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
@@ -136,8 +136,8 @@ Outcome run_kernel(const KernelTable& table, const OpInfo& op, const std::vector
   }
 }
 
-// Runs the op on the CPU and on the device: results and arguments (some are written) must be the same bits. "" or what
-// differs; "refused" where both refuse.
+// Runs the op on the CPU and on the device: results and arguments (some are written) must be the
+// same bits. "" or what differs; "refused" where both refuse.
 std::string run_both(const OpInfo& op, const std::vector<Value>& args) {
   static const KernelTable cpu = make_cpu_kernels();
   OnDevice on_device;

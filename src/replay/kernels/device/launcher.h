@@ -9,8 +9,8 @@
 
 namespace epweave::replay::device {
 
-// The compute type of a dtype's kernels, and how its elements lie in memory. Throw KernelError for dtypes that
-// no kernel computes with.
+// The compute type of a dtype's kernels, and how its elements lie in memory. Throw KernelError for
+// dtypes that no kernel computes with.
 Compute compute_of(DType dtype);
 Stored stored_of(DType dtype);
 Number number_of(const Value& value);
@@ -19,8 +19,9 @@ Number number_of(const Value& value);
 Strided strided(const Tensor& tensor, std::span<const std::int64_t> sizes);
 Shape shape_of(std::span<const std::int64_t> sizes);
 
-// Bytes between the fields become 0, so that equal tasks have equal bytes (graph_recorder.h). Where the compiler cannot
-// do that, equal tasks may be taken for different ones, never different ones for equal.
+// Bytes between the fields become 0, so that equal tasks have equal bytes (graph_recorder.h). Where
+// the compiler cannot do that, equal tasks may be taken for different ones, never different ones
+// for equal.
 template <class Task>
 void clear_padding([[maybe_unused]] Task& task) {
 #if __has_builtin(__builtin_clear_padding)
@@ -56,13 +57,15 @@ class Launcher : public Queue, public Memory {
   // In native math, who computes products; else null.
   void use_library(cublas::Products* products) { products_ = products; }
   bool has_library() const { return products_ != nullptr; }
-  // `tensors`: all that it reads and writes. Of a product that is to be made by our own kernel nothing is queued.
+  // `tensors`: all that it reads and writes. Of a product that is to be made by our own kernel
+  // nothing is queued.
   cublas::Kernel multiply_by_library(const cublas::Product& product,
                                      std::initializer_list<const Tensor*> tensors);
 
   // The host waits for the stream: the elements in the same strides, in host memory.
   Tensor download(const Tensor& tensor);
-  // The elements of a tensor of integers. The host waits for them once, as long as no one forgets them.
+  // The elements of a tensor of integers. The host waits for them once, as long as no one forgets
+  // them.
   std::vector<std::int64_t> read_once(const Tensor& tensor);
   // The storage is about to be written; null: any may be.
   void forget(const Storage* storage);

@@ -1,10 +1,10 @@
-// Products on the device: every element is one chain of fused multiply-adds over the reduced index ascending,
-// in float32, as on the CPU (kernels/host/kernels_matmul.cc). So its bits depend neither on the tile nor on the other
-// rows.
+// Products on the device: every element is one chain of fused multiply-adds over the reduced index
+// ascending, in float32, as on the CPU (kernels/host/kernels_matmul.cc). So its bits depend neither
+// on the tile nor on the other rows.
 //
-// A block of threads makes a tile of c: it loads `kDepth` columns of a and rows of b into shared memory, each
-// thread takes the steps of its own elements, and so on. On a GPU the phases are divided by barriers; the
-// emulated device runs each phase for all threads in turn. C++17.
+// A block of threads makes a tile of c: it loads `kDepth` columns of a and rows of b into shared
+// memory, each thread takes the steps of its own elements, and so on. On a GPU the phases are
+// divided by barriers; the emulated device runs each phase for all threads in turn. C++17.
 #pragma once
 
 #include "replay/kernels/device/tasks.h"
@@ -49,8 +49,8 @@ struct Cover {
   }
 };
 
-// c = a b, or c += a b (c float32 then), for every batch: the number of blocks is batches * tiles of rows *
-// tiles of columns.
+// c = a b, or c += a b (c float32 then), for every batch: the number of blocks is batches * tiles
+// of rows * tiles of columns.
 struct MatmulTask {
   static constexpr int kTile = 64, kDepth = 16, kThreads = 128, kRows = 4, kColumns = 8;
   static constexpr int kThreadsPerRow = kTile / kColumns;
@@ -177,8 +177,8 @@ struct MatmulTask {
   EPWEAVE_HD static std::int64_t clamp(std::int64_t x, std::int64_t low, std::int64_t high) {
     return x < low ? low : x > high ? high : x;
   }
-  // The range [at, end) moved into group `g`; bounds that are wrong (a fault is raised elsewhere) leave nothing
-  // outside of the matrix.
+  // The range [at, end) moved into group `g`; bounds that are wrong (a fault is raised elsewhere)
+  // leave nothing outside of the matrix.
   EPWEAVE_HD void cut(std::int64_t g, std::int64_t extent, std::int64_t& at, std::int64_t& end) const {
     const std::int64_t first = g == 0 ? 0 : clamp(ends[g - 1], 0, extent);
     end = clamp(ends[g], first, extent);
@@ -186,7 +186,8 @@ struct MatmulTask {
   }
 };
 
-// The same for float64 and integers, without groups: one thread per element. Index: (batch, row, column).
+// The same for float64 and integers, without groups: one thread per element. Index: (batch, row,
+// column).
 template <class C>
 struct DotTask {
   MatrixPlace a, b, c;

@@ -129,7 +129,8 @@ void Pool::free(Block* block) {
   std::push_heap(list.begin(), list.end(), later);
 }
 
-// Gives free blocks back to the device, which waits for their work: all of them, also where it fails. The first error.
+// Gives free blocks back to the device, which waits for their work: all of them, also where it
+// fails. The first error.
 Error Pool::release_free() {
   Error first = nullptr;
   const auto note = [&](Error error) {

@@ -1,12 +1,13 @@
-// Device memory that is kept when freed and given out again, ordered by streams instead of by waiting.
+// Device memory that is kept when freed and given out again, ordered by streams instead of by
+// waiting.
 //
-// A block belongs to the stream it was allocated for. It may be freed while work that uses it is still queued:
-// the next owner on the same stream comes later on that stream. Where another stream used it too (`use`), the
-// home stream waits for that stream's work before the block is used again. So nothing here waits for the
-// device, and which block is given out does not depend on timing.
+// A block belongs to the stream it was allocated for. It may be freed while work that uses it is
+// still queued: the next owner on the same stream comes later on that stream. Where another stream
+// used it too (`use`), the home stream waits for that stream's work before the block is used again.
+// So nothing here waits for the device, and which block is given out does not depend on timing.
 //
-// Of a stream's free blocks of a size, the one that was made first is given out. So requests and returns in the same
-// order give the same addresses in every run, from the first one on.
+// Of a stream's free blocks of a size, the one that was made first is given out. So requests and
+// returns in the same order give the same addresses in every run, from the first one on.
 #pragma once
 
 #include <map>

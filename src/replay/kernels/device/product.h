@@ -5,7 +5,8 @@
 
 namespace epweave::replay::device {
 
-// A matrix, or a batch of them along the first of three dimensions; `share` batches in a row use the same one.
+// A matrix, or a batch of them along the first of three dimensions; `share` batches in a row use
+// the same one.
 MatrixPlace matrix_place(const Tensor& tensor, std::int64_t share = 1);
 
 void launch_product(Launcher& launcher, const MatmulTask& task, std::int64_t batches,

@@ -1,4 +1,5 @@
-// Kernels that find, place and count elements; see tasks.h. How many were found is on the device until the host asks.
+// Kernels that find, place and count elements; see tasks.h. How many were found is on the device
+// until the host asks.
 #pragma once
 
 #include "replay/kernels/device/tasks.h"
@@ -32,7 +33,8 @@ struct TriangleTask {
 };
 
 // ---- which elements are true --------------------------------------------------------------
-// Of a row of flags: each tile counts its own, and places what it finds behind what the tiles before it found.
+// Of a row of flags: each tile counts its own, and places what it finds behind what the tiles
+// before it found.
 
 inline constexpr std::int64_t kFlagsPerTile = 256;
 
@@ -159,7 +161,8 @@ struct OneHotTask {
     out[i * count + classes[i]] = 1;
   }
 };
-// Bins of equal width over [range[0], range[1]], the last closed; where both are equal, one more to each side.
+// Bins of equal width over [range[0], range[1]], the last closed; where both are equal, one more to
+// each side.
 struct HistogramTask {
   const double* values;
   const double* range;
@@ -177,8 +180,8 @@ struct HistogramTask {
     count_up(counts + (bin < bins - 1 ? bin : bins - 1));
   }
 };
-// places[i] = how many boundaries of an ascending row lie before value i, NaN being the largest; `right`: those
-// equal to it count too. Values [rows, values_per_row], boundaries [rows, length].
+// places[i] = how many boundaries of an ascending row lie before value i, NaN being the largest;
+// `right`: those equal to it count too. Values [rows, values_per_row], boundaries [rows, length].
 template <class C>
 struct SearchTask {
   const C* boundaries;

@@ -1,9 +1,12 @@
-// A collective whose members are processes of their own: bytes are moved by an Exchange, sums are made here, in
-// the documented order (transport.h). So NCCL's own reductions, whose order depends on its settings, are not used.
+// A collective whose members are processes of their own: bytes are moved by an Exchange, sums are
+// made here, in the documented order (transport.h). So NCCL's own reductions, whose order depends
+// on its settings, are not used.
 //
 //   all_to_all, all_gather, broadcast   moved into the result
-//   reduce_scatter   member i is sent slice i by all, and reduces the slices in the order of the members
-//   all_reduce       the same with slices of about equal size; then every member sends its slice to all
+//   reduce_scatter   member i is sent slice i by all, and reduces the slices in the order of the
+//                    members
+//   all_reduce       the same with slices of about equal size; then every member sends its slice to
+//                    all
 #pragma once
 
 #include "replay/collectives/exchange.h"
@@ -12,8 +15,8 @@
 
 namespace epweave::replay::device {
 
-// Queues it on the launcher's stream. The contribution of this member holds its operand, row-major, in device
-// memory; the others' hold no data.
+// Queues it on the launcher's stream. The contribution of this member holds its operand, row-major,
+// in device memory; the others' hold no data.
 void exchange_result(Launcher& launcher, Exchange& exchange, const Meeting& meeting, const Tensor& result);
 
 }  // namespace epweave::replay::device

@@ -15,12 +15,12 @@ struct RowsOf {
   EPWEAVE_HD C at(std::int64_t row, std::int64_t j) const { return data[row * row_stride + j * stride]; }
 };
 
-// A thread reads this many elements before it uses the first: the order of its additions makes it wait for each sum, it
-// need not wait for memory as often.
+// A thread reads this many elements before it uses the first: the order of its additions makes it
+// wait for each sum, it need not wait for memory as often.
 inline constexpr int kAhead = 8;
 
-// lanes[r * 16 + l]: the sum of elements l, l + 16, ... of row r. Index: 16 r + l, or, where rows lie side by side,
-// count l + r: neighbours read neighbouring elements.
+// lanes[r * 16 + l]: the sum of elements l, l + 16, ... of row r. Index: 16 r + l, or, where rows
+// lie side by side, count l + r: neighbours read neighbouring elements.
 template <class C>
 struct LaneSumTask {
   RowsOf<C> rows;
@@ -44,7 +44,8 @@ struct LaneSumTask {
     lanes[row * math::kLanes + lane] = sum;
   }
 };
-// out[r] = the lanes of row r added up; divided by `divisor` where that is not 0. Overwrites the lanes.
+// out[r] = the lanes of row r added up; divided by `divisor` where that is not 0. Overwrites the
+// lanes.
 template <class C>
 struct LaneTotalTask {
   C* lanes;
@@ -60,7 +61,8 @@ struct LaneTotalTask {
   }
 };
 
-// The largest element of each row, -inf where there is none: of equal ones the first. NaN is skipped, or wins.
+// The largest element of each row, -inf where there is none: of equal ones the first. NaN is
+// skipped, or wins.
 enum class NanRule : std::uint8_t { kSkip, kWins };
 template <class C>
 struct LaneMaximumTask {
@@ -109,8 +111,8 @@ template <class C>
 EPWEAVE_HD bool is_better(RowOp op, C x, C y) {
   return op == RowOp::kLargest ? x > y : x < y;
 }
-// positions[row, tile] = that of the extreme in the tile: the first of equals, a NaN wins; kAll, kAny: 1 or 0.
-// Index: row * tiles + tile.
+// positions[row, tile] = that of the extreme in the tile: the first of equals, a NaN wins; kAll,
+// kAny: 1 or 0. Index: row * tiles + tile.
 template <class C>
 struct FindInTileTask {
   RowsOf<C> rows;
@@ -196,7 +198,8 @@ struct CumulativeTask {
     for (std::int64_t j = 1; j < length; ++j) x[j] = scan_step(op, x[j - 1], x[j]);
   }
 };
-// The same of integers, which have no order, in tiles: each tile on its own; what comes before each tile; both together.
+// The same of integers, which have no order, in tiles: each tile on its own; what comes before each
+// tile; both together.
 inline constexpr std::int64_t kScanTile = 256;
 struct ScanTilesTask {  // index: row * tiles + tile
   std::int64_t* data;
@@ -255,8 +258,8 @@ struct RunningMaximumTask {
   }
 };
 
-// One pass of a stable merge sort: runs of `run` elements are sorted, those of twice as many will be. Equal elements
-// keep their order, NaN is the largest. Index: the element of all rows.
+// One pass of a stable merge sort: runs of `run` elements are sorted, those of twice as many will
+// be. Equal elements keep their order, NaN is the largest. Index: the element of all rows.
 template <class C>
 struct MergeTask {
   const C* from;

@@ -49,15 +49,16 @@ class Scratch {
   void map_into(const Tensor& out, math::ElementOp op, std::initializer_list<const Tensor*> in,
                 const Value& number = Value());
 
-  // Sums of rows in the one order (math/sum_order.h): x is [rows, length] and row-major; the result is
-  // [rows, 1]. kMean: divided by the length.
+  // Sums of rows in the one order (math/sum_order.h): x is [rows, length] and row-major; the result
+  // is [rows, 1]. kMean: divided by the length.
   enum class Sum { kTotal, kMean };
   Tensor sum_rows(const Tensor& x, Sum sum = Sum::kTotal);
   // Of the columns: [1, columns].
   Tensor sum_columns(const Tensor& x);
   Tensor maximum_of_rows(const Tensor& x, NanRule nan);
 
-  // Partial sums or products of each row in place: of integers in parallel, of floats one after the other.
+  // Partial sums or products of each row in place: of integers in parallel, of floats one after the
+  // other.
   void scan_rows(const Tensor& x, ScanOp op);
   // Each row sorted, stable, NaN being the largest, and where its elements were.
   struct Sorted {

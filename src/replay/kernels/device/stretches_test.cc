@@ -1,4 +1,5 @@
-// Which steps are stretches, and whole graphs run with them: the CPU's values, launched as graphs from the second run on.
+// Which steps are stretches, and whole graphs run with them: the CPU's values, launched as graphs
+// from the second run on.
 #include "replay/steps/stretches.h"
 
 #include <catch2/catch.hpp>
@@ -172,7 +173,8 @@ TEMPLATE_TEST_CASE_SIG("stretches as graphs give the bits of the CPU", "", ((dev
   for (const RankResult& rank : run.ranks) {
     CHECK(rank.step_seconds.size() == 2);
     const GraphUse& use = *rank.graphs;
-    // The second run captures what it sees again; memory lies where it lay, so the third one launches the same.
+    // The second run captures what it sees again; memory lies where it lay, so the third one
+    // launches the same.
     CHECK(use.seen_first == run.stretches.size());
     CHECK(use.instantiated == run.stretches.size());
     CHECK(use.updated == 0);

@@ -1,10 +1,11 @@
-// What the device's kernels compute, as plain structs that are copied to the device: one source for CUDA and
-// for the host.
+// What the device's kernels compute, as plain structs that are copied to the device: one source for
+// CUDA and for the host.
 //
-// A task is a number of independent indices; `run(i)` does the work of index i, and no index reads what
-// another writes. On a GPU a thread runs one index; the emulated device is a loop. So their indexing and their
-// arithmetic are tested without a GPU. The orders that bits depend on are those of the CPU's kernels
-// (kernels/host/kernels.h); here are no float atomics and nothing else that depends on timing. C++17.
+// A task is a number of independent indices; `run(i)` does the work of index i, and no index reads
+// what another writes. On a GPU a thread runs one index; the emulated device is a loop. So their
+// indexing and their arithmetic are tested without a GPU. The orders that bits depend on are those
+// of the CPU's kernels (kernels/host/kernels.h); here are no float atomics and nothing else that
+// depends on timing. C++17.
 #pragma once
 
 #include "replay/kernels/device/fault.h"

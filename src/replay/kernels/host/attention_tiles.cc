@@ -256,7 +256,8 @@ AttentionSums run_attention(const AttentionProblem& p, AttentionKind& kind, cons
 
 namespace {
 
-// What the forward call kept must be of the queries that are there now: a graph may name another call's.
+// What the forward call kept must be of the queries that are there now: a graph may name another
+// call's.
 void require_saved(const AttentionProblem& p, const AttentionSaved& saved) {
   const Extents rows = {p.batches, p.heads, p.queries, p.value_depth};
   const std::size_t queries = at(p.batches * p.heads * p.queries);

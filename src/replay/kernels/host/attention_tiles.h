@@ -1,15 +1,18 @@
-// Attention tile by tile: a block of queries against a block of keys. What distinguishes FlexAttention (flex_attention.cc) from
-// scaled dot product attention (kernels_attention.cc) is in an AttentionKind; the order of sums is the same.
+// Attention tile by tile: a block of queries against a block of keys. What distinguishes
+// FlexAttention (flex_attention.cc) from scaled dot product attention (kernels_attention.cc) is in
+// an AttentionKind; the order of sums is the same.
 //
 // For each query row, in float32:
-//   score(j)  = (chain of fused multiply-adds over the head dimension) * scale, then the score function; a
+//   score(j)  = (chain of fused multiply-adds over the head dimension) * scale, then the score
+//             function; a
 //               masked pair has -inf
 //   weight(j) = exp(score(j) - the row's maximum)
-//   total     = the sum of all weights by ascending key: 16 lanes by key position modulo 16, as in sum.h
+//   total     = the sum of all weights by ascending key: 16 lanes by key position modulo 16, as in
+//             sum.h
 //   out       = (chain over ascending keys of weight(j) * value(j)) / total
-// A row without any key gives 0 and a logsumexp of -inf. A masked pair adds exactly 0, so it does not matter
-// whether its block is visited; but what the block tables leave out is never looked at, whatever the mask
-// function says there, and a full block is not masked.
+// A row without any key gives 0 and a logsumexp of -inf. A masked pair adds exactly 0, so it does
+// not matter whether its block is visited; but what the block tables leave out is never looked at,
+// whatever the mask function says there, and a full block is not masked.
 //
 // Backward, with weight(j) = exp(score(j) - logsumexp) and delta = ordered_sum(out * grad_out):
 //   d score        = weight * (grad_out . value - delta + d logsumexp), through the score function's
@@ -51,7 +54,8 @@ class AttentionKind {
   virtual void modify(const AttentionTile& tile, Buffer<float>& scores) = 0;
   // Whether the gradient is another on its other side; if not, modify_backward is not called.
   virtual bool modifies_gradient() const = 0;
-  // Changes the gradient of those into the gradient of the scaled scores (`before`: scores before modify).
+  // Changes the gradient of those into the gradient of the scaled scores (`before`: scores before
+  // modify).
   virtual void modify_backward(const AttentionTile& tile, const Buffer<float>& before,
                                Buffer<float>& grad) = 0;
 };
@@ -60,7 +64,8 @@ struct AttentionOperands {
   const Tensor &query, &key, &value;
   double scale;
 };
-// Query, key and value as they lie in memory, float32 or bfloat16: what is read is converted tile by tile.
+// Query, key and value as they lie in memory, float32 or bfloat16: what is read is converted tile
+// by tile.
 struct AttentionProblem : AttentionShape {
   float scale = 1;
   Tensor query, key, value;
@@ -68,7 +73,8 @@ struct AttentionProblem : AttentionShape {
 // Elements of another dtype are copied as float32.
 AttentionProblem read_attention_problem(KernelCall& call, const AttentionOperands& operands);
 
-// Of each query, [batch, head, query]: the logarithm (natural) of the sum of exp(score), the largest score.
+// Of each query, [batch, head, query]: the logarithm (natural) of the sum of exp(score), the
+// largest score.
 struct AttentionSums {
   Buffer<double> lse;
   Buffer<float> maximum;

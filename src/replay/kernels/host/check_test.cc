@@ -13,7 +13,8 @@
 namespace epweave::replay {
 namespace {
 
-// A product of tokens and weights, summed over two ranks; the weight's gradient is a sum over the tokens.
+// A product of tokens and weights, summed over two ranks; the weight's gradient is a sum over the
+// tokens.
 const char* const kWhole = R"(group 7 ranks=[0, 1]
 graph
   %x = placeholder : bf16[8, 16]
@@ -337,8 +338,8 @@ TEST_CASE("which errors of a regrouped gradient are found") {
   SUCCEED(table_text);  // docs/replay.md; printed with --success
 }
 
-// The numbers 1, e, 0, e with e = 2^-24, each a part. Sixteen lanes add them exactly, and so does float64; one
-// after the other in float32 they give 1.
+// The numbers 1, e, 0, e with e = 2^-24, each a part. Sixteen lanes add them exactly, and so does
+// float64; one after the other in float32 they give 1.
 TEST_CASE("parts that add up in float64 by chance are a regrouped sum") {
   const char* const whole = R"(graph
   %one = aten.full.default([1, 2], 1.0, dtype=f32) : f32[1, 2]

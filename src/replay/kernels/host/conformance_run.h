@@ -1,5 +1,5 @@
-// Runs a case of testdata/kernels/cases.json (made by scripts/dev/kernel_conformance.py from PyTorch's CPU kernels)
-// through a kernel and says how the kernel differs. For tests.
+// Runs a case of testdata/kernels/cases.json (made by scripts/dev/kernel_conformance.py from
+// PyTorch's CPU kernels) through a kernel and says how the kernel differs. For tests.
 #pragma once
 
 #include <algorithm>
@@ -160,7 +160,8 @@ inline std::string compare_out(CaseReader& reader, const Json& json, const Value
   return "";
 }
 
-// Results as a graph records them: the case's, with strides that a kernel does not choose by itself.
+// Results as a graph records them: the case's, with strides that a kernel does not choose by
+// itself.
 inline std::vector<ResultType> recorded_results(CaseReader& reader, const Json& json) {
   std::vector<ResultType> recorded;
   for (const Json& each : json.at("results")) {
@@ -178,8 +179,8 @@ inline std::vector<ResultType> recorded_results(CaseReader& reader, const Json& 
   return recorded;
 }
 
-// Whether the results are new storage with the recorded strides. The ops named give rows in order, as PyTorch
-// does whatever their operands' strides are.
+// Whether the results are new storage with the recorded strides. The ops named give rows in order,
+// as PyTorch does whatever their operands' strides are.
 inline bool makes_results(const Json& json) {
   static const std::set<std::string> kRowMajor = {"aten._reshape_copy.default",    "aten.view_copy.default",
                                                   "aten.reshape.default",          "aten.repeat.default",

@@ -1,5 +1,5 @@
-// Every case of testdata/kernels/cases.json (made by scripts/dev/kernel_conformance.py from PyTorch's CPU
-// kernels) through our kernels, and what the cases cover.
+// Every case of testdata/kernels/cases.json (made by scripts/dev/kernel_conformance.py from
+// PyTorch's CPU kernels) through our kernels, and what the cases cover.
 #include <catch2/catch.hpp>
 #include <map>
 #include <set>
@@ -62,8 +62,8 @@ std::map<std::string, Coverage> read_coverage() {
   return ops;
 }
 
-// The ops with a tensor argument, of which no case has what `has` says. Without the entry points of attention:
-// two kernels serve them all, and one of the entry points has each.
+// The ops with a tensor argument, of which no case has what `has` says. Without the entry points of
+// attention: two kernels serve them all, and one of the entry points has each.
 Targets find_lacking(bool Coverage::*has) {
   Targets lacking;
   for (const auto& [op, coverage] : read_coverage())
@@ -78,8 +78,8 @@ TEST_CASE("every CPU kernel has a case of PyTorch's") {
   Targets lacking;
   for (const KernelRow& row : cpu_kernel_rows())
     if (!covered.contains(std::string(row.target))) lacking.emplace(row.target);
-  // Their score and mask functions are nested graphs, which a case cannot hold: kernels_test.cc compares
-  // them with attention written out.
+  // Their score and mask functions are nested graphs, which a case cannot hold: kernels_test.cc
+  // compares them with attention written out.
   CHECK(lacking == Targets{"higher_order.flex_attention", "higher_order.flex_attention_backward"});
 }
 

@@ -1,8 +1,9 @@
 // Walking strided tensors on the CPU, and the types in which the kernels compute.
 //
-// A kernel computes in one of four types, whatever is stored: float for the 16-bit floats and float32,
-// double, int64 for integers and bool (results wrap when stored), complex<float>. Elements are loaded into
-// runs of the compute type, mapped, and stored with correct rounding, so that an op is written once.
+// A kernel computes in one of four types, whatever is stored: float for the 16-bit floats and
+// float32, double, int64 for integers and bool (results wrap when stored), complex<float>. Elements
+// are loaded into runs of the compute type, mapped, and stored with correct rounding, so that an op
+// is written once.
 #pragma once
 
 #include <algorithm>
@@ -97,18 +98,20 @@ C number_as(const Value& value) {
   }
 }
 
-// One tensor of a walk: where its first element is and its strides (elements) over the walk's extents.
+// One tensor of a walk: where its first element is and its strides (elements) over the walk's
+// extents.
 struct Operand {
   std::byte* data = nullptr;
   DType dtype = DType::kFloat32;
   Extents strides;
 };
-// The tensor broadcast to `sizes` (aligned at the last dimension). Throws KernelError if it does not fit.
+// The tensor broadcast to `sizes` (aligned at the last dimension). Throws KernelError if it does
+// not fit.
 Operand broadcast_operand(const Tensor& tensor, std::span<const std::int64_t> sizes);
 Extents broadcast_sizes(std::span<const Tensor* const> tensors);
 
-// Walks N operands over common extents in row-major order: run after run of the last dimension, with
-// neighbouring dimensions merged where every operand allows it.
+// Walks N operands over common extents in row-major order: run after run of the last dimension,
+// with neighbouring dimensions merged where every operand allows it.
 template <std::size_t N>
 class Walk {
  public:
@@ -179,8 +182,8 @@ class Walk {
 // Elements per run of buffers: fits the first-level cache.
 inline constexpr std::int64_t kRun = 512;
 
-// What computes a run: f(result, inputs of the run), in the compute type C. A reference, so that the walk over
-// the runs is compiled once for all ops.
+// What computes a run: f(result, inputs of the run), in the compute type C. A reference, so that
+// the walk over the runs is compiled once for all ops.
 template <class C, class R, std::size_t N>
 class RunFunction {
  public:
@@ -199,14 +202,14 @@ class RunFunction {
   void (*call_)(const void*, std::int64_t, R*, const std::array<const C*, N>&);
 };
 
-// Calls f for each run of out's elements and the inputs', at most kRun of them at a time. Defined for the
-// compute types, and results that are C or integers.
+// Calls f for each run of out's elements and the inputs', at most kRun of them at a time. Defined
+// for the compute types, and results that are C or integers.
 template <class C, class R, std::size_t N>
 void map_each_run(const Tensor& out, const std::array<const Tensor*, N>& inputs,
                   const RunFunction<C, R, N>& f);
 
-// out = map_run(out's elements from the inputs'), in the compute type C: map_run(n, result, in0, in1, ...)
-// writes result[0..n).
+// out = map_run(out's elements from the inputs'), in the compute type C: map_run(n, result, in0,
+// in1, ...) writes result[0..n).
 template <class C, class R, std::size_t N, class MapRun>
 void map_runs(const Tensor& out, const std::array<const Tensor*, N>& inputs, const MapRun& map_run) {
   map_each_run<C, R, N>(out, inputs, RunFunction<C, R, N>(map_run));

@@ -1,4 +1,5 @@
-// Bounds of gradients: what an incoming gradient within its bound gives lies within the result's, and not far inside.
+// Bounds of gradients: what an incoming gradient within its bound gives lies within the result's,
+// and not far inside.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -36,8 +37,8 @@ class Case {
     return table().find(op)(call);
   }
 
-  // Argument `grad` gets bounds of up to 2^-8 of its size, then wanders within them. Of all results that are tensors:
-  // the largest share of its bound that an element moved by.
+  // Argument `grad` gets bounds of up to 2^-8 of its size, then wanders within them. Of all results
+  // that are tensors: the largest share of its bound that an element moved by.
   double largest_share(std::string_view target, std::vector<Value> args, std::size_t grad) {
     const Tensor given = args[grad].tensor();
     Tensor allowed = random(given.sizes);

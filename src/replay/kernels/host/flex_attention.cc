@@ -70,8 +70,8 @@ class Flex : public AttentionKind {
     mask_ = &items.back();
   }
 
-  // The backward kernels on GPUs find the queries of a key in tables of their own: they must name the same
-  // pairs.
+  // The backward kernels on GPUs find the queries of a key in tables of their own: they must name
+  // the same pairs.
   void check_tables_agree() {
     if (partial_of_keys_.empty()) return;
     const std::int64_t q_blocks = p_.q_blocks(), k_blocks = p_.k_blocks();
@@ -172,8 +172,8 @@ class Flex : public AttentionKind {
     for (const Value& item : captured.items()) args.push_back(item);
   }
 
-  // Which pairs of the tile are kept. The mask of all heads is asked for at once and kept for the next head
-  // where it does not depend on the head.
+  // Which pairs of the tile are kept. The mask of all heads is asked for at once and kept for the
+  // next head where it does not depend on the head.
   const std::vector<char>& mask_of(const AttentionTile& tile) {
     const std::array<std::int64_t, 3> key{tile.batch, tile.q_first, tile.k_first};
     if (const auto found = masks_.find(key); found != masks_.end()) return found->second;
@@ -228,9 +228,9 @@ Tensor grad_of_out(KernelCall& call) {
   return zeros;
 }
 
-// query, key, value, out, logsumexp, grad_out, grad_logsumexp, fw_graph, joint_graph, block_mask, scale,
-// kernel_options, score captured, mask captured -> grads of query, key, value and of what the score function
-// captured
+// query, key, value, out, logsumexp, grad_out, grad_logsumexp, fw_graph, joint_graph, block_mask,
+// scale, kernel_options, score captured, mask captured -> grads of query, key, value and of what
+// the score function captured
 Value flex_attention_backward(KernelCall& call) {
   const Tensor &query = call.tensor(0), &key = call.tensor(1), &value = call.tensor(2);
   AttentionProblem p = read_attention_problem(call, {query, key, value, call.real(10)});

@@ -2,15 +2,18 @@
 //
 // Orders that the bits depend on, the same for any number of rows, threads and machines:
 //
-//   product    mm and its relatives: element (i, j) is one chain of fused multiply-adds over k = 0, 1, ...
-//              from +0, in float32 for the 16-bit floats (kernels_matmul.cc)
-//   sum        of n elements in row-major order of the reduced dimensions: 16 lanes, lane l adds elements
-//              l, l + 16, ... in order; then lanes l and l + 8, l + 4, l + 2, l + 1 are added (sum.h)
-//   scatter    index_put, scatter_add, embedding backward: destinations receive their sources in ascending
-//              row-major order of the index, one addition at a time, in the accumulation type
+//   product    mm and its relatives: element (i, j) is one chain of fused multiply-adds over k = 0,
+//              1, ... from +0, in float32 for the 16-bit floats (kernels_matmul.cc)
+//   sum        of n elements in row-major order of the reduced dimensions: 16 lanes, lane l adds
+//              elements l, l + 16, ... in order; then lanes l and l + 8, l + 4, l + 2, l + 1 are
+//              added (sum.h)
+//   scatter    index_put, scatter_add, embedding backward: destinations receive their sources in
+//              ascending row-major order of the index, one addition at a time, in the accumulation
+//              type
 //   scan       cumsum: ascending, one addition at a time, in the accumulation type
-//   attention  scores as products over the head dimension; the row's maximum; exp; the row's sum in the order
-//              `sum` by absolute key position; the product with the values over ascending keys
+//   attention  scores as products over the head dimension; the row's maximum; exp; the row's sum in
+//              the order `sum` by absolute key position; the product with the values over ascending
+//              keys
 //   ties       topk and sort: the lower index first; NaN is largest
 #pragma once
 

@@ -1,4 +1,5 @@
-// Elementary functions and activations beyond the common ones (math/special_functions.h), and their derivatives.
+// Elementary functions and activations beyond the common ones (math/special_functions.h), and their
+// derivatives.
 #include <limits>
 
 #include "replay/kernels/host/kernels.h"
@@ -53,7 +54,8 @@ Value gelu_backward(KernelCall& call) {
   return is_approximate(call[2]) ? of_two<GeluTanhBackward>(call) : of_two<GeluBackward>(call);
 }
 
-// The second result is what torch's CPU kernel saves for its derivative; on a GPU it is empty. Ours needs it nowhere.
+// The second result is what torch's CPU kernel saves for its derivative; on a GPU it is empty. Ours
+// needs it nowhere.
 Value log_sigmoid(KernelCall& call) {
   const Value out = unary<LogSigmoid>(call);
   const Tensor& self = call.tensor(0);

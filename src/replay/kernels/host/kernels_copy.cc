@@ -264,8 +264,8 @@ DType bucket_dtype(std::int64_t index) {
   throw KernelError("bucket dtype " + std::to_string(index) + " is not known");
 }
 
-// A buffer for all ranks; this rank's part holds the inputs, cast, one after another. The rest stays
-// uninitialised.
+// A buffer for all ranks; this rank's part holds the inputs, cast, one after another. The rest
+// stays uninitialised.
 Value pre_bucket_all_gather(KernelCall& call) {
   const std::vector<Tensor> inputs = call[0].tensors();
   const std::int64_t ranks = call.integer(1), rank = call.integer(4);
@@ -292,7 +292,8 @@ Value pre_bucket_all_gather(KernelCall& call) {
   return out;
 }
 
-// Each input's rows cut into `ranks` equal blocks (padded with zeros); block r of every input, then r + 1.
+// Each input's rows cut into `ranks` equal blocks (padded with zeros); block r of every input, then
+// r + 1.
 Value pre_bucket_reduce_scatter(KernelCall& call) {
   std::vector<Tensor> inputs = call[0].tensors();
   const std::int64_t ranks = call.integer(1);

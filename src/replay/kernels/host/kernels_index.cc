@@ -1,8 +1,9 @@
-// Ops that read or write rows or elements named by one index tensor (by several: kernels_indexed.cc).
+// Ops that read or write rows or elements named by one index tensor (by several:
+// kernels_indexed.cc).
 //
-// Where several sources meet in one destination they are added in ascending row-major order of the index, one
-// at a time, in the accumulation type (float32 for the 16-bit floats, rounded once at the end). Without
-// accumulation the last one stays. Every index is checked.
+// Where several sources meet in one destination they are added in ascending row-major order of the
+// index, one at a time, in the accumulation type (float32 for the 16-bit floats, rounded once at
+// the end). Without accumulation the last one stays. Every index is checked.
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/operands.h"
 #include "replay/kernels/ops/index_call.h"
@@ -82,8 +83,8 @@ Value index_add_in_place(KernelCall& call) {
 
 // ---- gather, scatter ----------------------------------------------------------------------
 
-// Calls visit(i, along, other) for each index element i in row-major order: `along` the index's value,
-// `other` the offset of the element's remaining coordinates in `tensor`.
+// Calls visit(i, along, other) for each index element i in row-major order: `along` the index's
+// value, `other` the offset of the element's remaining coordinates in `tensor`.
 template <class Visit>
 void for_each_index(const Tensor& tensor, const Tensor& index, std::size_t dim, const Visit& visit) {
   const Buffer<std::int64_t> values = dense<std::int64_t>(index);
@@ -203,8 +204,8 @@ C mean_of(C sum, std::int64_t count) {
     return sum / static_cast<C>(count);
 }
 
-// scatter_reduce(self, dim, index, src, reduce, *, include_self): sources in ascending row-major order of the index, after self
-// where that is included; elements without a source stay.
+// scatter_reduce(self, dim, index, src, reduce, *, include_self): sources in ascending row-major
+// order of the index, after self where that is included; elements without a source stay.
 Value scatter_reduce(KernelCall& call) {
   const Tensor &self = call.tensor(0), &index = call.tensor(2);
   const std::size_t dim = checked_dim(call.integer(1), self.rank());

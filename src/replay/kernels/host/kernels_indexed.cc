@@ -1,6 +1,7 @@
 // Reading and writing self[indices], of several index tensors (index_call.h).
 //
-// Values that meet in one destination are added as kernels_index.cc has it; without accumulation the last one stays.
+// Values that meet in one destination are added as kernels_index.cc has it; without accumulation
+// the last one stays.
 #include <cstring>
 
 #include "replay/kernels/host/kernels.h"

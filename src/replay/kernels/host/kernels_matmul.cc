@@ -1,6 +1,6 @@
-// Products. Each element is one chain of fused multiply-adds over the reduced index ascending, from +0, in
-// float32 for the 16-bit floats, rounded once (product.h). So a row of a product does not depend on the
-// other rows, and a product cut along its rows or columns is the same bits.
+// Products. Each element is one chain of fused multiply-adds over the reduced index ascending, from
+// +0, in float32 for the 16-bit floats, rounded once (product.h). So a row of a product does not
+// depend on the other rows, and a product cut along its rows or columns is the same bits.
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/operands.h"
 #include "replay/kernels/host/product.h"
@@ -9,7 +9,8 @@
 namespace epweave::replay::cpu {
 namespace {
 
-// A two-dimensional tensor's elements in a compute type, in whichever order reads memory in sequence.
+// A two-dimensional tensor's elements in a compute type, in whichever order reads memory in
+// sequence.
 template <class C>
 struct Loaded {
   Buffer<C> elements;
@@ -42,7 +43,8 @@ Matrix<S> matrix_of(const Tensor& tensor) {
   return {reinterpret_cast<const S*>(tensor.bytes()), tensor.sizes[0], tensor.sizes[1], tensor.strides[0],
           tensor.strides[1]};
 }
-// The same without copies, where the operands and the rows of the result are what the product reads and writes.
+// The same without copies, where the operands and the rows of the result are what the product reads
+// and writes.
 template <class S>
 bool multiply_in_place(const Tensor& a, const Tensor& b, const Tensor& out) {
   if (out.sizes[1] != 1 && out.strides[1] != 1) return false;
@@ -101,7 +103,8 @@ Value dot(KernelCall& call) {
   return dot_by(call, multiply_into);
 }
 
-// beta * self + alpha * product: the product is finished first, then fused: fma(alpha, product, beta * self).
+// beta * self + alpha * product: the product is finished first, then fused: fma(alpha, product,
+// beta * self).
 template <class Multiply>
 Value add_product(KernelCall& call, const Extents& sizes, const Multiply& multiply_to) {
   Tensor out = call.make_result(0, call.tensor(1).dtype, sizes);

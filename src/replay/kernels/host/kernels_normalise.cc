@@ -1,5 +1,6 @@
-// Softmax, RMS norm, the loss: what divides a row by something the whole row decides. In float32 for the
-// 16-bit floats, rounded once at the end. Sums are ordered_sum (sum.h) of products that are rounded first.
+// Softmax, RMS norm, the loss: what divides a row by something the whole row decides. In float32
+// for the 16-bit floats, rounded once at the end. Sums are ordered_sum (sum.h) of products that are
+// rounded first.
 #include <limits>
 
 #include "replay/kernels/host/kernels.h"

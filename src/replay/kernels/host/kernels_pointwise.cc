@@ -1,6 +1,7 @@
-// Ops that map each element: arithmetic, comparisons, bitwise, where, activations and their derivatives.
-// What each computes is in math/element_ops.h; here are its operands, its result and the loop. The same
-// functions serve a device: where the result is in a device's memory the op goes into its queue.
+// Ops that map each element: arithmetic, comparisons, bitwise, where, activations and their
+// derivatives. What each computes is in math/element_ops.h; here are its operands, its result and
+// the loop. The same functions serve a device: where the result is in a device's memory the op goes
+// into its queue.
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/map_ops.h"
 

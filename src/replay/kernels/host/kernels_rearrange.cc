@@ -1,4 +1,5 @@
-// Ops that pick, place or count elements, beside those of kernels_index.cc, kernels_copy.cc and kernels_slice.cc.
+// Ops that pick, place or count elements, beside those of kernels_index.cc, kernels_copy.cc and
+// kernels_slice.cc.
 #include <algorithm>
 #include <cstring>
 
@@ -149,7 +150,8 @@ Value bincount(KernelCall& call) {
   return out;
 }
 
-// Bins of equal width over [min, max], the last closed; both 0: from the smallest to the largest element.
+// Bins of equal width over [min, max], the last closed; both 0: from the smallest to the largest
+// element.
 Value histc(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const std::int64_t bins = call.integer(1);
@@ -175,7 +177,8 @@ Value histc(KernelCall& call) {
   return out;
 }
 
-// How many boundaries of an ascending row lie before each value; `right`: those equal to it count too.
+// How many boundaries of an ascending row lie before each value; `right`: those equal to it count
+// too.
 template <class C>
 std::int64_t place_of(C value, std::span<const C> row, bool right) {
   const auto comes_before = [](C a, C b) { return a < b || (b != b && a == a); };  // NaN is largest
@@ -212,7 +215,8 @@ Value bucketize(KernelCall& call) {
   return search(call, read_bucketize(call));
 }
 
-// From both ends, as torch does: start + i step in the first half, end - (steps - 1 - i) step in the second.
+// From both ends, as torch does: start + i step in the first half, end - (steps - 1 - i) step in
+// the second.
 Value linspace(KernelCall& call) {
   const std::int64_t steps = call.integer(2);
   const Tensor out = call.make_result(0, call.result_dtype(0, DType::kFloat32), {steps});

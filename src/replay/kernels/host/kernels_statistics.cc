@@ -1,5 +1,6 @@
-// Variances, norms, products of elements, running products and extremes, layer norm. Sums are ordered_sum (sum.h) of terms that are
-// rounded first; products of elements go ascending, one at a time. In float32 for the 16-bit floats, rounded once.
+// Variances, norms, products of elements, running products and extremes, layer norm. Sums are
+// ordered_sum (sum.h) of terms that are rounded first; products of elements go ascending, one at a
+// time. In float32 for the 16-bit floats, rounded once.
 #include <limits>
 
 #include "ir/types/promotion.h"
@@ -27,7 +28,8 @@ template <class C>
 struct Moments {
   C mean, variance;
 };
-// The mean, then the sum of squared distances from it over n - correction, or 0 / 0 where that is not positive.
+// The mean, then the sum of squared distances from it over n - correction, or 0 / 0 where that is
+// not positive.
 template <class C>
 Moments<C> moments_of(const C* x, std::int64_t n, double correction) {
   const C mean = ordered_sum(x, n) / static_cast<C>(n);
@@ -104,7 +106,8 @@ Value vector_norm(KernelCall& call) {
   });
 }
 
-// The row's maximum (0 where it is not finite) and the logarithm of the sum of exponentials of what is beyond it.
+// The row's maximum (0 where it is not finite) and the logarithm of the sum of exponentials of what
+// is beyond it.
 Value logsumexp(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const DType dtype = to_float(self.dtype);

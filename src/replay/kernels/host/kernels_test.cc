@@ -68,8 +68,9 @@ Tensor rows(const Tensor& t, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 TEST_CASE("every op of the op table has a kernel but these") {
-  // Random numbers are torch's generators' own; float8 has no type here; the executor has no such collectives; products
-  // that are fused with collectives are written out before a graph is executed.
+  // Random numbers are torch's generators' own; float8 has no type here; the executor has no such
+  // collectives; products that are fused with collectives are written out before a graph is
+  // executed.
   const std::set<std::string_view> without = {
       "_c10d_functional.all_gather_into_tensor_coalesced.default",
       "_c10d_functional.all_reduce_coalesced.default",
@@ -209,7 +210,8 @@ struct FlexSetup {
     mask = Function{"mask", 4, [this](std::span<const Value> args) {
                       return f.run("aten.ge.Tensor", {args[2], args[3]});
                     }};
-    // Query block i sees key blocks 0..i: the diagonal is masked, the others are full or masked as asked.
+    // Query block i sees key blocks 0..i: the diagonal is masked, the others are full or masked as
+    // asked.
     const bool is_full = full_blocks != 0;
     const auto counts = [&](Buffer<std::int64_t> v) { return f.integers(std::move(v), {1, 1, 3}); };
     const auto lists = [&](Buffer<std::int64_t> v) { return f.integers(std::move(v), {1, 1, 3, 3}); };

@@ -1,5 +1,5 @@
-// Ops that only look at storage differently. Results share it. Where torch would copy because no view exists
-// (reshape), so does this.
+// Ops that only look at storage differently. Results share it. Where torch would copy because no
+// view exists (reshape), so does this.
 #include <algorithm>
 #include <numeric>
 
@@ -72,8 +72,9 @@ Value view(KernelCall& call) {
     throw KernelError("the sizes are not compatible with the tensor's strides");
   return self.view(sizes, strides, self.offset);
 }
-// Whether a view would contradict the row-major copy that is recorded. An extent that happens to be 1 allows views
-// that its other sizes do not: f32[u, 8]{1, 0} as f32[2*u, 4]. PyTorch records what holds for all sizes.
+// Whether a view would contradict the row-major copy that is recorded. An extent that happens to be
+// 1 allows views that its other sizes do not: f32[u, 8]{1, 0} as f32[2*u, 4]. PyTorch records what
+// holds for all sizes.
 bool is_recorded_as_copy(const KernelCall& call, const Extents& sizes, const Extents& view_strides) {
   const ResultType* recorded = call.result(0);
   if (recorded == nullptr || recorded->sizes != sizes || recorded->strides != contiguous_strides(sizes))

@@ -1,4 +1,5 @@
-// Instruction sets that loops are compiled for, the best of which is chosen when the program starts.
+// Instruction sets that loops are compiled for, the best of which is chosen when the program
+// starts.
 #pragma once
 
 #if defined(__x86_64__)

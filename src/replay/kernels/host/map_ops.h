@@ -1,8 +1,10 @@
-// How the kernels of elementwise ops are made: from an op of math/element_ops.h, its operands and its result.
+// How the kernels of elementwise ops are made: from an op of math/element_ops.h, its operands and
+// its result.
 //
 //   {"aten.exp.default", unary_float<Exp>},  {"aten.mul_.Tensor", binary<Mul, InPlace>}
 //
-// They serve the CPU and a device: where the result is in a device's memory the op goes into its queue.
+// They serve the CPU and a device: where the result is in a device's memory the op goes into its
+// queue.
 #pragma once
 
 #include <tuple>
@@ -80,7 +82,8 @@ void map_on_cpu(const Tensor& out, const std::array<const Tensor*, N>& in, const
   }
 }
 
-// out[i] = Op of the inputs' elements, computed in the compute type of `common`, on the device of `out`.
+// out[i] = Op of the inputs' elements, computed in the compute type of `common`, on the device of
+// `out`.
 template <class Op, std::size_t N>
 void map_op(const KernelCall& call, DType common, const Tensor& out, const std::array<const Tensor*, N>& in,
             const Value& number = Value()) {

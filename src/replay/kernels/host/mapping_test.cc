@@ -1,6 +1,7 @@
-// What a mapping says of a call's dimensions (ir/mapping.h), tried by execution on PyTorch's cases of every kernel: pieces
-// along a factor that is passed, or summed, are run, and joined or added they must be the whole; of every factor that is
-// needed whole, reduced or indexed there must be a case in which they are not.
+// What a mapping says of a call's dimensions (ir/mapping.h), tried by execution on PyTorch's cases
+// of every kernel: pieces along a factor that is passed, or summed, are run, and joined or added
+// they must be the whole; of every factor that is needed whole, reduced or indexed there must be a
+// case in which they are not.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -224,7 +225,8 @@ class Trial {
     return args;
   }
 
-  // How often a dimension is repeated is a factor of the result alone, the outermost of its dimension.
+  // How often a dimension is repeated is a factor of the result alone, the outermost of its
+  // dimension.
   void set_repeats(Value& arg, Factor factor, Piece piece) {
     std::vector<Value> items = arg.items();
     for (std::size_t d = 0; d < items.size() && d < mapping_.result_rank(0); ++d)
@@ -290,7 +292,8 @@ class Trial {
   CallMapping mapping_;
 };
 
-// What a damaged graph may record: tensors of other ranks, sizes of -1, tensors and results that are not there.
+// What a damaged graph may record: tensors of other ranks, sizes of -1, tensors and results that
+// are not there.
 void damage(MappedCall& call, std::size_t kind, std::size_t tensor) {
   std::vector<MappedCall::Sizes>& list = tensor < call.tensors.size() ? call.tensors : call.results;
   MappedCall::Sizes& sizes = list[tensor < call.tensors.size() ? tensor : tensor - call.tensors.size()];

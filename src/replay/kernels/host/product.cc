@@ -73,14 +73,15 @@ void transpose(const Transposed& t) {
 constexpr std::int64_t kPanel = 32;
 constexpr std::int64_t kTileRows = 8;
 
-// Steps of a chain that are taken before the next tile's turn: a panel of them stays in the first-level cache, kChunk columns of
-// b and kBlockRows rows of a in the second-level cache. The chain goes on from what c holds, so its bits do not depend on these.
+// Steps of a chain that are taken before the next tile's turn: a panel of them stays in the
+// first-level cache, kChunk columns of b and kBlockRows rows of a in the second-level cache. The
+// chain goes on from what c holds, so its bits do not depend on these.
 constexpr std::int64_t kDepth = 256;
 constexpr std::int64_t kChunk = 512;
 constexpr std::int64_t kBlockRows = 128;
 
-// One tile: R rows of a, its element (r, k) at a[r * row_step + k * column_step], `depth` columns of them, times a panel. c has
-// `stride`; `columns` are stored.
+// One tile: R rows of a, its element (r, k) at a[r * row_step + k * column_step], `depth` columns
+// of them, times a panel. c has `stride`; `columns` are stored.
 struct Tile {
   const float* a;
   std::int64_t row_step, column_step;
@@ -224,8 +225,9 @@ void read_line(const S* from, std::int64_t stride, std::int64_t n, float* to) {
   }
 }
 
-// A block of rows of at most kDepth columns as float32, read from memory in sequence: where it lies, or a copy in `to`. Of a
-// transposed matrix kTileRows rows after kTileRows rows, each lot column after column.
+// A block of rows of at most kDepth columns as float32, read from memory in sequence: where it
+// lies, or a copy in `to`. Of a transposed matrix kTileRows rows after kTileRows rows, each lot
+// column after column.
 struct PackedRows {
   const float* data;
   std::int64_t row_step, column_step;

@@ -1,5 +1,6 @@
-// Products of matrices. Every element is one chain of fused multiply-adds over k ascending, so that its bits depend neither on
-// how the work is cut nor on the instruction set, which is chosen when the program starts.
+// Products of matrices. Every element is one chain of fused multiply-adds over k ascending, so that
+// its bits depend neither on how the work is cut nor on the instruction set, which is chosen when
+// the program starts.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct Bfloat16 {
   std::uint16_t bits;
 };
 
-// c = start + a b, c row-major with `stride` elements from row to row. `kZero` starts the chains at +0, `kAccumulate` at what c
-// holds.
+// c = start + a b, c row-major with `stride` elements from row to row. `kZero` starts the chains at
+// +0, `kAccumulate` at what c holds.
 enum class Start : std::uint8_t { kZero, kAccumulate };
 void multiply(const Matrix<float>& a, const Matrix<float>& b, float* c, std::int64_t stride,
               Start start = Start::kZero);
@@ -38,7 +39,8 @@ void multiply(const Matrix<double>& a, const Matrix<double>& b, double* c, std::
               Start start = Start::kZero);
 void multiply(const Matrix<std::int64_t>& a, const Matrix<std::int64_t>& b, std::int64_t* c,
               std::int64_t stride, Start start = Start::kZero);
-// The chains in float32, of elements that are converted as they are read; a result in bfloat16 is rounded once, at the end.
+// The chains in float32, of elements that are converted as they are read; a result in bfloat16 is
+// rounded once, at the end.
 void multiply(const Matrix<Bfloat16>& a, const Matrix<Bfloat16>& b, float* c, std::int64_t stride);
 void multiply(const Matrix<Bfloat16>& a, const Matrix<Bfloat16>& b, Bfloat16* c, std::int64_t stride);
 void multiply(const Matrix<float>& a, const Matrix<float>& b, Bfloat16* c, std::int64_t stride);

@@ -1,7 +1,8 @@
-// What each elementwise op computes from its elements: one source for the CPU's loops and the GPU's kernels.
+// What each elementwise op computes from its elements: one source for the CPU's loops and the GPU's
+// kernels.
 //
-// An op is a struct with `apply` for the compute types that it `allows`; comparisons and tests give 1 or 0.
-// Ops that take a number (alpha, a threshold) have it as their first argument.
+// An op is a struct with `apply` for the compute types that it `allows`; comparisons and tests give
+// 1 or 0. Ops that take a number (alpha, a threshold) have it as their first argument.
 //
 // Rounding: the 16-bit floats are computed in float32 and rounded once. a + alpha * b is one fused
 // multiply-add. A quotient is one division. Complex products are written out, without fusing.
@@ -46,7 +47,8 @@ EPWEAVE_HD std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
   const std::int64_t q = a / b;
   return a % b != 0 && ((a < 0) != (b < 0)) ? q - 1 : q;
 }
-// torch's div_floor: Python's floor division of floats. fmod, floor, ceil, trunc and rint are exact.
+// torch's div_floor: Python's floor division of floats. fmod, floor, ceil, trunc and rint are
+// exact.
 template <class C>
 EPWEAVE_HD C floor_quotient(C a, C b) {
   if (b == 0) return a / b;
@@ -591,7 +593,8 @@ struct SoftplusBackward : FloatOnly {
                                             static_cast<double>(beta), static_cast<double>(threshold)));
   }
 };
-// above * x for positive x, below * (exp(input_scale * x) - 1) for others; `input_scale` is the number.
+// above * x for positive x, below * (exp(input_scale * x) - 1) for others; `input_scale` is the
+// number.
 struct Elu : FloatOnly {
   template <class C>
   EPWEAVE_HD static C apply(C input_scale, C x, C below, C above) {
@@ -830,8 +833,8 @@ struct ElementArgs {
   C number, x, y, z;
 };
 
-// An op by its code, for kernels that are not written per op. What the op does not allow gives 0; who launches
-// has refused it.
+// An op by its code, for kernels that are not written per op. What the op does not allow gives 0;
+// who launches has refused it.
 #define EPWEAVE_CASE(Name, call)            \
   case ElementOp::k##Name:                  \
     if constexpr (Name::template allows<C>) \

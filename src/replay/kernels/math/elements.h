@@ -1,9 +1,9 @@
 // Elements as they are stored and as they are computed with, the same on the CPU and the GPU.
 //
-// A kernel computes in one of four types: float for the 16-bit floats and float32, double, int64 for integers
-// and bool, Complex. `load_element` and `store_element` convert as torch's cast does: rounded to nearest
-// (ties to even), integers wrap, a float that no integer holds saturates and NaN becomes 0.
-// C++17 inside; nothing but portable_math.h, so that device code includes it.
+// A kernel computes in one of four types: float for the 16-bit floats and float32, double, int64
+// for integers and bool, Complex. `load_element` and `store_element` convert as torch's cast does:
+// rounded to nearest (ties to even), integers wrap, a float that no integer holds saturates and NaN
+// becomes 0. C++17 inside; nothing but portable_math.h, so that device code includes it.
 #pragma once
 
 #include <cstdint>

@@ -192,7 +192,8 @@ EPWEAVE_HD double exp(double x) {
 
 // ---- log ----------------------------------------------------------------------------------
 
-// k ln(2) + ln(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)); `low`: what k ln(2) has below 6.93147180369123816490e-01 k, and more.
+// k ln(2) + ln(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)); `low`: what k ln(2) has below
+// 6.93147180369123816490e-01 k, and more.
 EPWEAVE_HD double log_of_one_plus(double f, double k, double low) {
   const double s = f / (2.0 + f);
   const double z = s * s;

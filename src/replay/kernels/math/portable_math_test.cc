@@ -20,8 +20,8 @@ T silu_in_range(T x) {
   const T lowest = sizeof(T) == 4 ? T(-87) : T(-708);
   return x < lowest ? static_cast<T>(exact_silu(x)) : silu(x);
 }
-// long double has no argument reduction for large angles that is exact to a double's last place everywhere;
-// glibc's has.
+// long double has no argument reduction for large angles that is exact to a double's last place
+// everywhere; glibc's has.
 long double exact_sin(long double x) {
   return std::sin(x);
 }

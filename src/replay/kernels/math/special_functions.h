@@ -1,14 +1,15 @@
-// More elementary functions in portable math (portable_math.h): expm1, log1p, log2, exp2, powers, error function, arc tangent, and
-// the activations made of them.
+// More elementary functions in portable math (portable_math.h): expm1, log1p, log2, exp2, powers,
+// error function, arc tangent, and the activations made of them.
 //
-// float goes through double and is rounded once. Bounds in units of the last place, as in portable_math.h and measured by
-// special_functions_test.cc:
+// float goes through double and is rounded once. Bounds in units of the last place, as in
+// portable_math.h and measured by special_functions_test.cc:
 //
 //   float    1: expm1 log1p log2 exp2 pow erf erfc atan2 softplus log_sigmoid elu gelu gelu_tanh
 //   double   expm1 2    log1p 2    log2 3    exp2 1    erf 4    erfc 6    atan2 3    log_sigmoid 4
 //            pow 2 + 2 |y ln x|        gelu 8 + 2 x^2 for x < 0, 6 above
 //
-// Derivatives of gelu have zeros, near which no such bound holds: they are off by at most 4 u |grad|, u the unit roundoff.
+// Derivatives of gelu have zeros, near which no such bound holds: they are off by at most 4 u
+// |grad|, u the unit roundoff.
 #pragma once
 
 #include "replay/kernels/math/portable_math.h"

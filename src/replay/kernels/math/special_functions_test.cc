@@ -81,7 +81,8 @@ TEST_CASE("activations stay within their stated bounds") {
       float, -110, 110, [](double x) { return softplus(x, 1.0, 20.0); }, exact_softplus, 1.0);
   EPWEAVE_CHECK_BOUND(float, -110, 110, log_sigmoid, exact_log_sigmoid, 1.0);
   EPWEAVE_CHECK_BOUND(double, -750, 750, log_sigmoid, exact_log_sigmoid, 4.0);
-  // Where the result underflows the factor is denormal: beyond -37 (gelu_tanh: -19) nothing is promised.
+  // Where the result underflows the factor is denormal: beyond -37 (gelu_tanh: -19) nothing is
+  // promised.
   EPWEAVE_CHECK_BOUND(
       float, -10, 10, [](double x) { return x < -37 ? static_cast<double>(exact_gelu(x)) : gelu(x); },
       exact_gelu, 1.0);

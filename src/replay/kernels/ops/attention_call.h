@@ -1,4 +1,5 @@
-// What a call of attention says, for every device that computes it: sizes, and where the arguments are.
+// What a call of attention says, for every device that computes it: sizes, and where the arguments
+// are.
 //
 //   AttentionShape shape = read_attention_shape(query, key, value);   // throws KernelError if they do not fit
 //   DotProductCall c = read_dot_product(call, kCudnn);                 // _scaled_dot_product_cudnn_attention
@@ -15,8 +16,8 @@ namespace epweave::replay::cpu {
 
 inline constexpr double kLn2 = 0.693147180559945309417;
 
-// Query [batch, head, query, depth], key [kv batch, kv head, key, depth], value [.., key, value depth]; one batch
-// of keys may serve all, and each head of keys `group()` heads of queries.
+// Query [batch, head, query, depth], key [kv batch, kv head, key, depth], value [.., key, value
+// depth]; one batch of keys may serve all, and each head of keys `group()` heads of queries.
 struct AttentionShape {
   std::int64_t batches = 0, heads = 0, kv_batches = 0, kv_heads = 0;
   std::int64_t queries = 0, keys = 0, depth = 0, value_depth = 0;
@@ -35,8 +36,8 @@ void read_block_sizes(const std::vector<Value>& block_mask, AttentionShape& shap
 // FlexAttention's score function may capture tensors, but none that needs a gradient.
 void refuse_captured_gradients(const std::vector<Value>& grads);
 
-// Where the parameters of one entry point of scaled dot product attention are. Query, key and value stand next
-// to each other.
+// Where the parameters of one entry point of scaled dot product attention are. Query, key and value
+// stand next to each other.
 struct DotProductParams {
   std::size_t query = 0, bias = SIZE_MAX, dropout = 0, causal = 0, scale = 0;
   std::size_t out = 0, lse = 0;  // backward
@@ -64,8 +65,8 @@ DotProductCall read_dot_product(const KernelCall& call, const DotProductParams& 
 // Of result 1, as recorded where that is known: empty or padded where the call does not ask for it
 // (compute_log_sumexp=False).
 Extents logsumexp_sizes(const KernelCall& call, const AttentionShape& shape);
-// Without the rows that the memory-efficient kernel pads those of the queries with, to a multiple of 32. None if it
-// has fewer than the queries.
+// Without the rows that the memory-efficient kernel pads those of the queries with, to a multiple
+// of 32. None if it has fewer than the queries.
 std::optional<Tensor> logsumexp_of_queries(const Tensor& lse, const AttentionShape& shape);
 Tensor require_logsumexp(const Tensor& lse, const AttentionShape& shape);
 

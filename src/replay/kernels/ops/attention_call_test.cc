@@ -1,5 +1,6 @@
-// The three kernels of scaled dot product attention keep other things for their backward: flash attention numbers
-// without a sign, the memory-efficient one sums of rows that are padded to a multiple of 32.
+// The three kernels of scaled dot product attention keep other things for their backward: flash
+// attention numbers without a sign, the memory-efficient one sums of rows that are padded to a
+// multiple of 32.
 #include "replay/kernels/ops/attention_call.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// What self[indices] says, for every device that computes it: how the indices are laid over self, and what is left of it.
+// What self[indices] says, for every device that computes it: how the indices are laid over self,
+// and what is left of it.
 //
 //   self [8, 5, 6], indices (None, i [4], j [3, 1])  ->  positions [3, 4] in dimension 1, blocks [8], result [8, 3, 4]
 //   self [8, 5, 6], indices (i [4], None, j [4])     ->  positions [4] in front,          blocks [5], result [4, 5]
@@ -31,7 +32,8 @@ std::vector<Buffer<std::int64_t>> find_true(const Tensor& mask);
 // A tensor of `call.sizes` as [positions..., block...].
 Tensor index_first(const IndexCall& call, Tensor tensor);
 
-// Calls visit(position, offset of the block in `tensor`) for each position of the first dimensions, which are the index.
+// Calls visit(position, offset of the block in `tensor`) for each position of the first dimensions,
+// which are the index.
 template <class Visit>
 void for_each_position(const Tensor& tensor, std::size_t index_rank, const Visit& visit) {
   const std::int64_t count = count_elements(std::span(tensor.sizes).first(index_rank));

@@ -1,9 +1,11 @@
-// Losses of predictions against targets: a term for each element, rounded to the operands' dtype as torch does; then all terms
-// (reduction 0), their mean (1) or their sum (2), as aten.mean and aten.sum make them.
+// Losses of predictions against targets: a term for each element, rounded to the operands' dtype as
+// torch does; then all terms (reduction 0), their mean (1) or their sum (2), as aten.mean and
+// aten.sum make them.
 //
 //   {"aten.mse_loss.default", loss<SquaredDifference, total_of>}      total_of: the CPU's sum, or a device's
 //
-// The derivative is scale * slope * grad, the slope not rounded to 16 bits; of a mean the scale is 1 / terms.
+// The derivative is scale * slope * grad, the slope not rounded to 16 bits; of a mean the scale is
+// 1 / terms.
 #pragma once
 
 #include "replay/kernels/host/map_ops.h"

@@ -1,5 +1,5 @@
-// What products of matrices are called with. For every device: `multiply(a, b, out)` is a device's own, of operands
-// that were checked.
+// What products of matrices are called with. For every device: `multiply(a, b, out)` is a device's
+// own, of operands that were checked.
 #pragma once
 
 #include <string>

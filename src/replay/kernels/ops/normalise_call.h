@@ -1,4 +1,5 @@
-// What calls of RMS norm and of the negative log likelihood say, for every device that computes them.
+// What calls of RMS norm and of the negative log likelihood say, for every device that computes
+// them.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace epweave::replay::cpu {
 
-// The trailing dimensions `shape` of the input are normalised together: the number of their elements. Throws
-// KernelError if they are not the input's.
+// The trailing dimensions `shape` of the input are normalised together: the number of their
+// elements. Throws KernelError if they are not the input's.
 std::int64_t norm_length(const Tensor& input, const Extents& shape);
 // Of the reciprocal root mean squares: 1 in those dimensions.
 Extents rstd_sizes(const Tensor& input, const Extents& shape);

@@ -1,5 +1,5 @@
-// Parts of a tensor that ops write, copy or move: rows along a dimension. For every device: what is copied is copied by
-// copy_elements.
+// Parts of a tensor that ops write, copy or move: rows along a dimension. For every device: what is
+// copied is copied by copy_elements.
 #pragma once
 
 #include <string>

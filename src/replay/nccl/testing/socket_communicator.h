@@ -1,4 +1,5 @@
-// Test only: a communicator as connections between processes of one machine, a Unix socket for each pair of ranks.
+// Test only: a communicator as connections between processes of one machine, a Unix socket for each
+// pair of ranks.
 #pragma once
 
 #include <unistd.h>

@@ -1,9 +1,11 @@
-// Test only: the part of NCCL that is used (nccl_api.h), between processes of one machine over Unix sockets, for memory
-// and streams of the emulated device. EPWEAVE_NCCL names it in place of libnccl.so.2.
+// Test only: the part of NCCL that is used (nccl_api.h), between processes of one machine over Unix
+// sockets, for memory and streams of the emulated device. EPWEAVE_NCCL names it in place of
+// libnccl.so.2.
 //
-// As in NCCL, calls queue work on a stream, communicators are non-blocking, a peer that ends is an asynchronous error,
-// and a rank whose peer sends nothing waits until it is aborted. EPWEAVE_SOCKET_NCCL makes faults: "hang:N" lets the
-// work after the first N groups wait for ever, "error:N" makes it fail, "flip:N" changes one bit of what the next one brings.
+// As in NCCL, calls queue work on a stream, communicators are non-blocking, a peer that ends is an
+// asynchronous error, and a rank whose peer sends nothing waits until it is aborted.
+// EPWEAVE_SOCKET_NCCL makes faults: "hang:N" lets the work after the first N groups wait for ever,
+// "error:N" makes it fail, "flip:N" changes one bit of what the next one brings.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -90,7 +92,8 @@ long fault_after(const char* kind) {
   return std::strtol(std::strchr(fault, ':') + 1, nullptr, 10);
 }
 
-// The first unfinished move on each connection and direction makes progress, so that moves stay in order.
+// The first unfinished move on each connection and direction makes progress, so that moves stay in
+// order.
 bool advance(Work& work) {
   CommTag& comm = *work.comm;
   std::vector<pollfd> wanted;

@@ -1,4 +1,5 @@
-// What the loader looks for in a CUDA part (device_api.h), of another build: it is refused before its device is opened.
+// What the loader looks for in a CUDA part (device_api.h), of another build: it is refused before
+// its device is opened.
 #include <cstdlib>
 
 extern "C" {
