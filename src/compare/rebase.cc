@@ -1,11 +1,26 @@
 #include "compare/rebase.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "compare/lineage.h"
 
 namespace epweave {
 namespace {
+
+// What a node is of A: all of it, a part, or what cuts or joins parts.
+using Thing = std::tuple<std::uint32_t, ProvenanceRole, std::uint32_t, std::uint32_t>;
+
+Thing thing_of(const Lineage& lineage) {
+  return {lineage.origins.empty() ? 0 : lineage.origins.front().index() + 1,
+          lineage.is_whole() ? ProvenanceRole::kKept : lineage.role, lineage.part,
+          lineage.is_whole() ? 0 : lineage.parts};
+}
+
+bool is_copy(const Node& node) {
+  return std::ranges::any_of(node.provenance, is_copy_record);
+}
 
 class Rebaser {
  public:
@@ -14,9 +29,17 @@ class Rebaser {
       const Node& node = b.step().nodes[id];
       by_name_.at(node.name) = id;
       const Lineage lineage = find_lineage(node);
-      if (!lineage.is_whole()) continue;
-      for (StringId origin : lineage.origins) whole_.at(origin) = node.name;
+      if (!is_copy(node)) {
+        if (!lineage.is_whole()) continue;
+        for (StringId origin : lineage.origins) whole_.at(origin) = node.name;
+      } else if (lineage.is_whole()) {
+        for (StringId origin : lineage.origins) copies_.at(origin).push_back(node.name);
+      }
     }
+    // What is only computed again.
+    for (std::uint32_t i = 0; i < copies_.size(); ++i)
+      if (const StringId origin(i); !whole_[origin] && !copies_[origin].empty())
+        whole_.at(origin) = copies_[origin].front();
   }
 
   Graph run() {
@@ -25,18 +48,24 @@ class Rebaser {
       const Node& node = b_.step().nodes[id];
       result_.origins.push_back({node.name, node.target});
     }
-    for (NodeId id : result_.step().order) rebase(result_.step().nodes[id]);
+    for (NodeId id : result_.step().order) rebase(id);
     return std::move(result_);
   }
 
  private:
-  void rebase(Node& node) {
+  void rebase(NodeId id) {
+    Node& node = result_.step().nodes[id];
     const Lineage lineage = find_lineage(node);
     Provenance record{.role = lineage.role, .part = lineage.part, .parts = lineage.parts};
     if (const Node* same = find_same(node, lineage)) {
       record = {.role = ProvenanceRole::kKept, .origins = {same->name}};
       if (lineage.is_whole()) add_origins(lineage, record);
       if (record.origins.size() > 1) record.role = ProvenanceRole::kMerged;
+    } else if (const Node* copied = is_copy(node) ? find_copied(lineage) : nullptr) {
+      record = {.role = ProvenanceRole::kBody, .origins = {copied->name}, .parts = 1};
+    } else if (const StringId divided = find_divided_copy(node, lineage)) {
+      record.origins = {divided};
+      copy_of_.at(id) = divided;
     } else {
       add_origins(lineage, record);
     }
@@ -49,14 +78,37 @@ class Rebaser {
   const Node* find_same(const Node& node, const Lineage& lineage) const {
     if (lineage.origins.empty()) return nullptr;
     NodeId id = by_name_[node.name];
-    if (!id && lineage.is_whole()) id = by_name_[whole_[lineage.origins.front()]];
+    if (!id && lineage.is_whole() && !is_copy(node)) id = by_name_[whole_[lineage.origins.front()]];
     if (!id) return nullptr;
     const Node& other = b_.step().nodes[id];
     const Lineage before = find_lineage(other);
-    const bool is_same = before.is_whole() == lineage.is_whole() && !before.origins.empty() &&
-                         before.origins.front() == lineage.origins.front() && before.part == lineage.part &&
-                         before.parts == lineage.parts && (before.is_whole() || before.role == lineage.role);
-    return is_same ? &other : nullptr;
+    return !before.origins.empty() && thing_of(before) == thing_of(lineage) ? &other : nullptr;
+  }
+
+  // The node of B that a node of C, which B has not, computes again.
+  const Node* find_copied(const Lineage& lineage) {
+    if (lineage.origins.empty()) return nullptr;
+    if (first_.empty())
+      for (NodeId id : b_.step().order)
+        if (const Node& node = b_.step().nodes[id]; !is_copy(node))
+          first_.try_emplace(thing_of(find_lineage(node)), id);
+    const auto found = first_.find(thing_of(lineage));
+    return found == first_.end() ? nullptr : &b_.step().nodes[found->second];
+  }
+
+  // The copy in B whose part the node is, or that it cuts or joins: what its operands say, or the
+  // name that a part has kept.
+  StringId find_divided_copy(const Node& node, const Lineage& lineage) const {
+    if (lineage.origins.empty() || lineage.is_whole()) return {};
+    const std::vector<StringId>& copies = copies_[lineage.origins.front()];
+    if (copies.empty()) return {};
+    if (std::ranges::find(copies, node.chunk.original_name) != copies.end()) return node.chunk.original_name;
+    StringId found;
+    for_each_input(*result_.context, node, [&](NodeId input) {
+      const StringId name = copy_of_[input] ? copy_of_[input] : result_.step().nodes[input].name;
+      if (!found && std::ranges::find(copies, name) != copies.end()) found = name;
+    });
+    return found ? found : is_copy(node) ? copies.front() : StringId();
   }
 
   void add_origins(const Lineage& lineage, Provenance& record) const {
@@ -71,7 +123,10 @@ class Rebaser {
   const Graph& b_;
   Graph result_;
   SideTable<StringId, NodeId> by_name_;
-  SideTable<StringId, StringId> whole_;  // of a node of A: the node of B that is it
+  std::map<Thing, NodeId> first_;                      // of B, what is computed again apart
+  SideTable<StringId, StringId> whole_;                // of a node of A: the node of B that is it
+  SideTable<StringId, std::vector<StringId>> copies_;  // and those that are it once more
+  SideTable<NodeId, StringId> copy_of_;                // of nodes of C: the copy in B that they are of
 };
 
 }  // namespace
