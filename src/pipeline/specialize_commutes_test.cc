@@ -117,7 +117,7 @@ TEST_CASE("a pass commutes with specialize", "[slow]") {
   std::map<std::string, bool> ran;  // by name
   for (const Graph& graph : graphs) {
     for (const PassInfo& pass : registry().passes) {
-      // A fused call takes the name of its group, which a graph for all ranks looks up: async-tp leaves
+      // A fused call takes its group by name, which a graph for all ranks looks up: async-tp leaves
       // those alone, with a note that says to specialize first.
       if (pass.name == "specialize" || pass.name == "async-tp") continue;
       for (const std::string& call : list_calls(pass.name, pass.options))
