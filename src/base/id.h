@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -70,14 +71,17 @@ class IdVector {
 };
 
 // A side table: a value per id of another table, a default where none was set. Reading never grows
-// it.
+// it. A small value is read by value, so that `table.at(a) = table[b]` is right where `at` moves
+// the values to more memory; a large one by reference, which holds until the next `at`.
 template <class IdType, class T>
 class SideTable {
  public:
+  using Read = std::conditional_t<std::is_trivially_copyable_v<T> && sizeof(T) <= 64, T, const T&>;
+
   explicit SideTable(T fallback = T()) : fallback_(std::move(fallback)) {}
   SideTable(std::size_t size, T fallback) : items_(size, fallback), fallback_(std::move(fallback)) {}
 
-  const T& operator[](IdType id) const { return id.index() < items_.size() ? items_[id.index()] : fallback_; }
+  Read operator[](IdType id) const { return id.index() < items_.size() ? items_[id.index()] : fallback_; }
   T& at(IdType id) {
     EPWEAVE_DCHECK(id.valid());
     if (id.index() >= items_.size()) items_.resize(id.index() + 1, fallback_);

@@ -54,7 +54,7 @@ class TokenExtents {
     int dim = 0;
     std::int64_t factor = 1;
   };
-  const Source& source(StringId symbol) const { return sources_[symbol]; }
+  Source source(StringId symbol) const { return sources_[symbol]; }
 
  private:
   void add_symbols(ExprId extent);
