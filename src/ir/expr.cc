@@ -123,7 +123,9 @@ AtomId ExprPool::intern(Atom atom) {
 }
 
 PolyId ExprPool::from_atom(AtomId atom) {
-  return intern(Poly{{Term{Rational{1, 1}, {atom}}}});
+  PolyId& known = poly_of_atom_.at(atom);
+  if (!known) known = intern(Poly{{Term{Rational{1, 1}, {atom}}}});
+  return known;
 }
 
 ExprId ExprPool::number(std::int64_t value) {

@@ -189,6 +189,7 @@ class ExprPool {
   IdVector<AtomId, PolyShape> atom_shapes_;
   std::unordered_map<StringId, ExprId> expr_of_text_;
   HashIndex poly_ids_, atom_ids_;
+  SideTable<AtomId, PolyId> poly_of_atom_;
   SideTable<PolyId, ExprId> expr_of_poly_;
   std::unordered_map<std::int64_t, ExprId> numbers_;
   std::array<std::unordered_map<std::uint64_t, ExprId>, kOperations> combined_;  // of a pair of expressions
@@ -202,7 +203,7 @@ PolyId ExprPool::substitute(PolyId id, const ValueOf& value_of) {
   std::vector<PolyId> products;  // added at once: a sum over ranks has a term for each
   products.reserve(poly.terms.size());
   for (const Term& term : poly.terms) {
-    PolyId product = poly_number(term.coefficient);
+    PolyId product;
     for (AtomId atom_id : term.atoms) {
       const Atom atom = atoms_[atom_id];
       PolyId factor;
@@ -216,9 +217,9 @@ PolyId ExprPool::substitute(PolyId id, const ValueOf& value_of) {
         for (PolyId operand : atom.operands) operands.push_back(substitute(operand, value_of));
         factor = apply(atom.kind, std::move(operands), atom.name);
       }
-      product = mul(product, factor);
+      product = product ? mul(product, factor) : factor;
     }
-    products.push_back(product);
+    products.push_back(product ? scale(product, term.coefficient) : poly_number(term.coefficient));
   }
   return sum(products);
 }
