@@ -4,6 +4,7 @@
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -78,7 +79,7 @@ bool addresses_storage(const Node& node) {
 bool reads_layout(const Context& context, const Node& node) {
   if (node.kind != NodeKind::kCall) return false;
   if (!has_type_rule(node) || node.op == nullptr) return true;
-  if (node.op->is_random) return true;
+  if (draws_random(context, node)) return true;
   const auto size = node.op->find_param("size"), stride = node.op->find_param("stride");
   if (!size || !stride || !node.op->returns.empty()) return addresses_storage(node);
   return !arg_of(context, node, *stride).is_none();

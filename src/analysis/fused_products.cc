@@ -240,11 +240,8 @@ class ProductExpander {
       throw InputError(fmt::format("%{}: {}", graph_.text(call_.name), error.what()));
     }
     group_ = current(arg_of(context_, call_, dim_param + 1));
-    const StringId name = group_.is_node()
-                              ? context_.types[body_.nodes[group_.as_node()].type].value.as_name()
-                              : group_.as_name();
-    const auto row = std::ranges::find(graph_.groups, name, &ProcessGroup::name);
-    ranks_ = static_cast<std::int64_t>(row->ranks.size());
+    const ProcessGroup* row = graph_.find_group(recorded_group(context_, body_, group_));
+    ranks_ = static_cast<std::int64_t>(row->ranks.size());  // infer_type has seen it
     dim_ = static_cast<std::size_t>(arg_of(context_, call_, dim_param).as_int());
   }
 
@@ -523,8 +520,7 @@ class ProductExpander {
   }
   void redirect(Node& node) {
     const auto by = [&](Arg leaf) { return current(leaf); };
-    node.args = context_.args.map(node.args, by);
-    node.kwargs = context_.args.map(node.kwargs, by);
+    map_arguments(context_, node, by);
   }
   NodeId node_arg(std::size_t param) { return current(arg_of(context_, call_, param)).as_node(); }
   const TensorType& tensor(NodeId id) const { return *tensor_of(context_, body_.nodes[id].type); }

@@ -188,18 +188,9 @@ class ShardFinder {
   }
 
   std::optional<GroupRule> rule_of(Arg group) {
-    StringId name;
-    if (group.is(ArgKind::kText) || group.is(ArgKind::kProcessGroup)) name = group.as_name();
-    if (group.is_node()) {
-      const TypeId type = graph_.step().nodes[group.as_node()].type;
-      if (type && context_.types[type].kind == TypeKind::kValue &&
-          context_.types[type].value.is(ArgKind::kProcessGroup))
-        name = context_.types[type].value.as_name();
-    }
     if (world_size_ == 0) world_size_ = read_world(graph_).size;
-    for (const ProcessGroup& row : graph_.groups)
-      if (name && row.name == name) return find_group_rule(row.ranks, world_size_);
-    return std::nullopt;
+    const ProcessGroup* row = graph_.find_group(recorded_group(context_, graph_.step(), group));
+    return row == nullptr ? std::nullopt : find_group_rule(row->ranks, world_size_);
   }
 
   void map(NodeId id, const Node& node) {

@@ -41,8 +41,7 @@ std::vector<NodeId> list_functions(const Context& context, const Body& body, con
 
 void replace_function(Context& context, Node& call, NodeId function, NodeId own) {
   const auto redirect = [&](Arg arg) { return arg == Arg::node(function) ? Arg::node(own) : arg; };
-  call.args = context.args.map(call.args, redirect);
-  call.kwargs = context.args.map(call.kwargs, redirect);
+  map_arguments(context, call, redirect);
 }
 
 }  // namespace epweave

@@ -19,4 +19,13 @@ void verify_host_reads(const Graph& graph, std::vector<Violation>& out) {
   }
 }
 
+std::vector<Violation> verify_all(const Graph& graph) {
+  std::vector<Violation> violations;
+  verify_structure(graph, violations);
+  if (!violations.empty()) return violations;
+  violations = verify_graph(graph);
+  verify_host_reads(graph, violations);
+  return violations;
+}
+
 }  // namespace epweave

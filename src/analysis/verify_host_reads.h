@@ -14,4 +14,7 @@ namespace epweave {
 // The structure of the graph is sound.
 void verify_host_reads(const Graph& graph, std::vector<Violation>& out);
 
+// Every invariant, host-reads among them; only structure if that is broken.
+std::vector<Violation> verify_all(const Graph& graph);
+
 }  // namespace epweave

@@ -68,24 +68,13 @@ class WaitCheck {
   IdSet<NodeId> waited_;
 };
 
-// The name of the group a collective's argument means, or none where only the running program
-// knows.
-StringId group_name(const Graph& graph, const Body& body, Arg argument) {
-  if (argument.is(ArgKind::kText) || argument.is(ArgKind::kProcessGroup)) return argument.as_name();
-  if (!argument.is_node()) return {};
-  const TypeId type = body.nodes[argument.as_node()].type;
-  if (!type || graph.context->types[type].kind != TypeKind::kValue) return {};
-  const Arg value = graph.context->types[type].value;
-  return value.is(ArgKind::kProcessGroup) || value.is(ArgKind::kText) ? value.as_name() : StringId();
-}
-
 using GroupTable = std::unordered_map<StringId, const ProcessGroup*>;
 
 void check_collective(const Graph& graph, const Body& body, const Node& node, const GroupTable& groups,
                       std::vector<Violation>& out) {
   const auto param = node.op->find_param("group_name");
   if (!param) return;
-  const StringId name = group_name(graph, body, bind_args(*graph.context, node).values[*param]);
+  const StringId name = recorded_group(*graph.context, body, bind_args(*graph.context, node).values[*param]);
   if (!name) return;
   const auto group = groups.find(name);
   if (group == groups.end())
@@ -217,8 +206,7 @@ class BodyParts {
   BodyParts(const Graph& graph, std::vector<Violation>& out) : graph_(graph), out_(out) {}
 
   void check(const Node& node) {
-    const auto last_copy = std::find_if(node.provenance.rbegin(), node.provenance.rend(), is_copy_record);
-    const Provenance* copied = last_copy == node.provenance.rend() ? nullptr : &*last_copy;
+    const Provenance* copied = find_copy_record(node);
     const Provenance* part = copied;  // which of the copies, where no later pass divided it
     bool is_divided = false;
     for (const Provenance& record : node.provenance) {

@@ -52,13 +52,8 @@ class CostCounter {
   }
   // A group that a node looks up in a mesh has a name where the value was recorded.
   std::string_view name_of_known_group(Arg group) const {
-    if (group.is_node()) {
-      const TypeId type = body_.nodes[group.as_node()].type;
-      if (type && context_.types[type].kind == TypeKind::kValue &&
-          context_.types[type].value.is(ArgKind::kProcessGroup))
-        return context_.text(context_.types[type].value.as_name());
-    }
-    return name_of_group(context_, body_, group);
+    const StringId name = recorded_group(context_, body_, group);
+    return name ? context_.text(name) : name_of_group(context_, body_, group);
   }
 
   const Graph& graph_;

@@ -422,15 +422,9 @@ double Pricer::peak_of(const OpInfo& op) const {
 
 StepGroup Pricer::group_of(Arg group) const {
   StepGroup found{.name = std::string(name_of_group(context_, body_, group)), .ranks = 0};
-  StringId name;
-  if (group.is(ArgKind::kText) || group.is(ArgKind::kProcessGroup)) name = group.as_name();
-  if (group.is_node())  // looked up in a mesh: its name where the value was recorded
-    if (const TypeId type = body_.nodes[group.as_node()].type;
-        type && context_.types[type].kind == TypeKind::kValue &&
-        context_.types[type].value.is(ArgKind::kProcessGroup))
-      name = context_.types[type].value.as_name();
-  const auto row = std::ranges::find(graph_.groups, name, &ProcessGroup::name);
-  if (!name || row == graph_.groups.end()) return found;
+  const StringId name = recorded_group(context_, body_, group);
+  const ProcessGroup* row = graph_.find_group(name);
+  if (row == nullptr) return found;
   found.name = context_.text(name);
   const MemberCounts members = count_members(*row, cluster_);
   found.ranks = static_cast<std::uint32_t>(row->ranks.size());

@@ -19,6 +19,7 @@
 #include "extract/storage_conflict.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -180,9 +181,9 @@ class Selection {
     return node.kind == NodeKind::kPlaceholder && node.type &&
            context_.types[node.type].kind == TypeKind::kValue;
   }
-  static bool is_pure(const Node& node) {
+  bool is_pure(const Node& node) const {
     return node.kind == NodeKind::kCall && node.op != nullptr && !node.op->writes && !node.op->is_effectful &&
-           !node.op->is_random && !is_launch(node) && !is_wait(node);
+           !draws_random(context_, node) && !is_launch(node) && !is_wait(node);
   }
   bool has_constant_inputs(const Node& node) const {
     bool all = true;
@@ -401,7 +402,7 @@ class Writer {
     for (NodeId id : body_.order)
       if (selection_.is_taken(id)) copy(id);
     add_outputs();
-    keep_bodies();
+    drop_unnamed_bodies(made());
     keep_symbols();
     keep_origins();
     return std::move(result_);
@@ -458,8 +459,7 @@ class Writer {
       EPWEAVE_CHECK(made_[arg.as_node()].valid());
       return Arg::node(made_[arg.as_node()]);
     };
-    node.args = context_.args.map(node.args, redirect);
-    node.kwargs = context_.args.map(node.kwargs, redirect);
+    map_arguments(context_, node, redirect);
     record_kept(node);
     add(id, node);
   }
@@ -576,32 +576,6 @@ class Writer {
   }
 
   // Nested graphs that are named, and those that these name.
-  void keep_bodies() {
-    IdSet<StringId> named;
-    std::vector<const Body*> pending = {&made().step()};
-    for (std::size_t i = 0; i < pending.size(); ++i)
-      for (NodeId id : pending[i]->order) {
-        const Node& node = pending[i]->nodes[id];
-        const auto visit = [&](StringId name) {
-          if (!named.insert(name)) return;
-          if (const Body* body = graph_.find_body(name)) pending.push_back(body);
-        };
-        visit_graphs(node.args, visit);
-        visit_graphs(node.kwargs, visit);
-        if (node.attr.is(ArgKind::kGraph)) visit(node.attr.as_name());
-      }
-    std::erase_if(made().bodies,
-                  [&](const Body& body) { return body.name.valid() && !named.contains(body.name); });
-  }
-  template <class Visit>
-  void visit_graphs(ArgRange range, const Visit& visit) const {
-    for (std::uint32_t i = 0; i < range.count; ++i) {
-      const Arg arg = context_.args[range][i];
-      if (arg.is(ArgKind::kGraph)) visit(arg.as_name());
-      if (arg.is_tree()) visit_graphs(arg.children(), visit);
-    }
-  }
-
   // Symbols that are mentioned, and those that what is known of these mentions.
   void keep_symbols() {
     std::unordered_map<StringId, const Symbol*> rows;
@@ -675,18 +649,12 @@ class Writer {
   Extraction result_;
 };
 
-std::vector<Violation> find_violations(const Graph& graph) {
-  std::vector<Violation> violations = verify_graph(graph);
-  verify_host_reads(graph, violations);
-  return violations;
-}
-
 // What the whole graph keeps, its nodes alone must keep, too.
 void require_sound_extraction(const Graph& graph, const Graph& made) {
-  const std::vector<Violation> violations = find_violations(made);
+  const std::vector<Violation> violations = verify_all(made);
   if (violations.empty()) return;
   std::set<std::pair<std::string, std::string>> known;
-  for (const Violation& violation : find_violations(graph))
+  for (const Violation& violation : verify_all(graph))
     known.emplace(violation.invariant, violation.site.node);
   for (const Violation& violation : violations)
     if (!known.contains({violation.invariant, violation.site.node}))

@@ -1,5 +1,6 @@
 #include "ir/graph.h"
 
+#include <algorithm>
 #include <array>
 
 namespace epweave {
@@ -52,6 +53,55 @@ const Body* Graph::find_body(StringId name) const {
   return nullptr;
 }
 
+const ProcessGroup* Graph::find_group(StringId name) const {
+  for (const ProcessGroup& group : groups)
+    if (name && group.name == name) return &group;
+  return nullptr;
+}
+
+namespace {
+
+void collect_named(const ArgPool& args, Arg arg, std::vector<StringId>& names) {
+  if (arg.is(ArgKind::kGraph)) names.push_back(arg.as_name());
+  if (arg.is_tree())
+    for (Arg child : args.children(arg)) collect_named(args, child, names);
+}
+
+}  // namespace
+
+void drop_unnamed_bodies(Graph& graph) {
+  SideTable<StringId, const Body*> bodies(graph.context->strings.size(), nullptr);
+  for (const Body& body : graph.bodies)
+    if (body.name) bodies.at(body.name) = &body;
+  const ArgPool& args = graph.context->args;
+  IdSet<StringId> named;
+  std::vector<const Body*> pending = {&graph.step()};
+  std::vector<StringId> names;
+  while (!pending.empty()) {
+    const Body& body = *pending.back();
+    pending.pop_back();
+    names.clear();
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      collect_named(args, node.attr, names);
+      for (Arg arg : args[node.args]) collect_named(args, arg, names);
+      for (Arg arg : args[node.kwargs]) collect_named(args, arg, names);
+    }
+    for (StringId name : names)
+      if (bodies[name] && named.insert(name)) pending.push_back(bodies[name]);
+  }
+  std::erase_if(graph.bodies, [&](const Body& body) { return body.name && !named.contains(body.name); });
+}
+
+StringId recorded_group(const Context& context, const Body& body, Arg group) {
+  if (group.is_node()) {
+    const TypeId type = body.nodes[group.as_node()].type;
+    if (!type || context.types[type].kind != TypeKind::kValue) return {};
+    group = context.types[type].value;
+  }
+  return group.is(ArgKind::kProcessGroup) || group.is(ArgKind::kText) ? group.as_name() : StringId();
+}
+
 const Arg* find_kwarg(const Context& context, const Node& node, std::string_view name) {
   const auto kwargs = context.args[node.kwargs];
   for (std::size_t i = 0; i + 1 < kwargs.size(); i += 2)
@@ -95,6 +145,11 @@ bool makes_nodes(ProvenanceRole role) {
 
 bool is_copy_record(const Provenance& record) {
   return record.role == ProvenanceRole::kBody && record.parts == 1;
+}
+
+const Provenance* find_copy_record(const Node& node) {
+  const auto found = std::find_if(node.provenance.rbegin(), node.provenance.rend(), is_copy_record);
+  return found == node.provenance.rend() ? nullptr : &*found;
 }
 
 NameList origins_of(const Node& node) {

@@ -287,6 +287,8 @@ struct Graph {
   Body& step() { return bodies.front(); }
   const Body& step() const { return bodies.front(); }
   const Body* find_body(StringId name) const;
+  // The first of that name; null: the table has none, or there is no name.
+  const ProcessGroup* find_group(StringId name) const;
 
   std::string_view text(StringId id) const { return context->text(id); }
   StringId intern(std::string_view text) const { return context->strings.intern(text); }
@@ -299,10 +301,18 @@ const Arg* find_kwarg(const Context& context, const Node& node, std::string_view
 // default.
 const Arg* find_arg(const Context& context, const Node& node, std::size_t position, std::string_view name);
 
+// Drops nested graphs that no node names any more: neither one of the step nor one of a nested
+// graph that stays.
+void drop_unnamed_bodies(Graph& graph);
+
 inline const TensorType* tensor_of(const Context& context, TypeId type) {
   if (!type || context.types[type].kind != TypeKind::kTensor) return nullptr;
   return &context.types[type].tensor;
 }
+
+// The name of the process group that an argument means: what it says, or, where it is a node that
+// looks a group up, what is recorded to be its value. None where only the running program knows.
+StringId recorded_group(const Context& context, const Body& body, Arg group);
 
 // Where the node is in the user's model, for messages.
 Site site_of(const Graph& graph, const Node& node);
@@ -310,6 +320,9 @@ Site site_of(const Graph& graph, const Node& node);
 // Adds a record about the node, or puts another in place of the last one.
 void append_provenance(Context& context, Node& node, const Provenance& record);
 void replace_last_provenance(Context& context, Node& node, const Provenance& record);
+
+// The last record that says that the node is a copy (is_copy_record); null: it is none.
+const Provenance* find_copy_record(const Node& node);
 
 // The origins that a new node made from this one stands for: those of its last record, or itself
 // where no pass has recorded anything yet.
@@ -320,6 +333,13 @@ template <class Visit>
 void for_each_input(const Context& context, const Node& node, const Visit& visit) {
   context.args.for_each_node(node.args, visit);
   context.args.for_each_node(node.kwargs, visit);
+}
+
+// Puts map(leaf) in place of every leaf of the positional and keyword arguments.
+template <class Map>
+void map_arguments(Context& context, Node& node, const Map& map) {
+  node.args = context.args.map(node.args, map);
+  node.kwargs = context.args.map(node.kwargs, map);
 }
 
 }  // namespace epweave

@@ -5,16 +5,19 @@
 
 namespace epweave {
 
-bool draws_random(const Context& context, const Node& node) {
-  const OpInfo* op = node.op;
-  if (op == nullptr || op->is_random || op->family != OpFamily::kAttention)
-    return op != nullptr && op->is_random;
-  const auto dropout = op->find_param("dropout_p");
-  const bool is_forward = !op->params.empty() && op->params.front().name == "query";
-  if (!dropout || !is_forward) return false;
+bool has_dropout(const Context& context, const Node& node) {
+  if (node.op == nullptr || node.op->family != OpFamily::kAttention) return false;
+  const auto dropout = node.op->find_param("dropout_p");
+  if (!dropout) return false;
   const Arg p = arg_of(context, node, *dropout);
   const bool is_zero = (p.is(ArgKind::kReal) && p.as_real() == 0) || (p.is_int() && p.as_int() == 0);
   return !p.is_none() && !is_zero;
+}
+
+bool draws_random(const Context& context, const Node& node) {
+  if (node.op == nullptr) return false;
+  const bool is_forward = !node.op->params.empty() && node.op->params.front().name == "query";
+  return node.op->is_random || (is_forward && has_dropout(context, node));
 }
 
 }  // namespace epweave

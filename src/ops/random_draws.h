@@ -6,8 +6,11 @@
 
 namespace epweave {
 
-// By the op, and of attention's forward calls by their dropout: a probability of 0 draws nothing.
-// An op without a row in the op table: false.
+// Whether a call of attention, forward or backward, drops elements: its probability is not 0.
+bool has_dropout(const Context& context, const Node& node);
+
+// By the op, and of attention's forward calls by has_dropout. An op without a row in the op table:
+// false.
 bool draws_random(const Context& context, const Node& node);
 
 }  // namespace epweave

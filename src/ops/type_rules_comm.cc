@@ -34,16 +34,11 @@ TypeId each_tensor(TypeRuleCall& call, const Each& each) {
 
 // Of the group that the argument names, or that its node looked up.
 std::int64_t ranks_of_group(TypeRuleCall& call, std::size_t param) {
-  Arg group = call.arg(param);
-  if (group.is_node()) {
-    const Type& type = call.context.types[call.type_of(group)];
-    group = type.kind == TypeKind::kValue ? type.value : Arg::none();
-  }
-  if (!group.is(ArgKind::kText) && !group.is(ArgKind::kProcessGroup))
-    call.mismatch("{} names no process group", call.name_of(param));
-  const auto row = std::ranges::find(call.graph.groups, group.as_name(), &ProcessGroup::name);
-  if (row == call.graph.groups.end() || row->ranks.empty())
-    call.mismatch("the table of process groups has no ranks of '{}'", call.context.text(group.as_name()));
+  const StringId group = recorded_group(call.context, call.body, call.arg(param));
+  if (!group) call.mismatch("{} names no process group", call.name_of(param));
+  const ProcessGroup* row = call.graph.find_group(group);
+  if (row == nullptr || row->ranks.empty())
+    call.mismatch("the table of process groups has no ranks of '{}'", call.context.text(group));
   return static_cast<std::int64_t>(row->ranks.size());
 }
 

@@ -105,8 +105,7 @@ class HalfWriter {
       EPWEAVE_CHECK(made_[arg.as_node()].valid());
       return Arg::node(made_[arg.as_node()]);
     };
-    made.args = context_.args.map(made.args, redirect);
-    made.kwargs = context_.args.map(made.kwargs, redirect);
+    map_arguments(context_, made, redirect);
     record(made, {.pass = pass_, .role = role, .origins = origins(made)});
     if (role == ProvenanceRole::kBody) made.backward = true;
     add(id, made);

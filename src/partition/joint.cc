@@ -148,8 +148,7 @@ Graph merge_equal_calls(const Graph& graph) {
     const auto redirect = [&](Arg arg) {
       return arg.is_node() && same[arg.as_node()] ? Arg::node(same[arg.as_node()]) : arg;
     };
-    node.args = context.args.map(node.args, redirect);
-    node.kwargs = context.args.map(node.kwargs, redirect);
+    map_arguments(context, node, redirect);
     if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
     writes += node.op->writes;
     if (has_effect(context, node) || node.op->family == OpFamily::kRandom ||

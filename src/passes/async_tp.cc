@@ -96,8 +96,7 @@ class FusionFinder {
     for (const Launch& launch : find_launches(context_, body_)) {
       const OpFamily family = node(launch.node).op->family;
       if (family != OpFamily::kAllGather && family != OpFamily::kReduceScatter) continue;
-      if (launch.group.is_node() ? !is_looked_up_along_axes(launch.group.as_node())
-                                 : !groups_.contains(launch.group.as_name())) {
+      if (!groups_.contains(recorded_group(context_, body_, launch.group))) {
         ++others;
         continue;
       }
@@ -147,17 +146,9 @@ class FusionFinder {
   }
   void report(NodeId launch, Reason why) { missed.emplace_back(launch, std::move(why)); }
 
-  bool is_looked_up_along_axes(NodeId lookup) const {
-    const TypeId type = node(lookup).type;
-    if (!type || context_.types[type].kind != TypeKind::kValue) return false;
-    const Arg group = context_.types[type].value;
-    return group.is(ArgKind::kProcessGroup) && groups_.contains(group.as_name());
-  }
-
   std::int64_t ranks_of(NodeId launch) const {
     const Arg group = arg_of(context_, node(launch), group_position(*node(launch).op));
-    const auto row = std::ranges::find(graph_.groups, group.as_name(), &ProcessGroup::name);
-    return static_cast<std::int64_t>(row->ranks.size());
+    return static_cast<std::int64_t>(graph_.find_group(group.as_name())->ranks.size());
   }
 
   // ------------------------------------------------------------------------- the collective
@@ -758,8 +749,7 @@ class FusionWriter {
     const auto by = [&](Arg leaf) {
       return leaf.is_node() && replaced_[leaf.as_node()] ? Arg::node(replaced_[leaf.as_node()]) : leaf;
     };
-    node.args = context_.args.map(node.args, by);
-    node.kwargs = context_.args.map(node.kwargs, by);
+    map_arguments(context_, node, by);
   }
 
   // In the new order, everything that it takes being there; in front of `launch`, or where it

@@ -68,8 +68,7 @@ class Canonicalizer {
     const auto redirect = [&](Arg arg) {
       return arg.is_node() && same_[arg.as_node()] ? Arg::node(same_[arg.as_node()]) : arg;
     };
-    node.args = context_.args.map(node.args, redirect);
-    node.kwargs = context_.args.map(node.kwargs, redirect);
+    map_arguments(context_, node, redirect);
   }
 
   // The value that the node is an alias of, whole and in the same shape; none if there is none.

@@ -8,6 +8,7 @@
 #include "ir/walk.h"
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -134,7 +135,8 @@ IdSet<NodeId> find_rank_nodes(const Context& context, const Body& body) {
     if (tensor != nullptr && !is_host_tensor(context, *tensor)) continue;
     if ((tensor != nullptr && node.kind == NodeKind::kGetAttr) || recorded_mesh(context, node))
       apart.insert(id);
-    if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->is_random || node.op->is_effectful)
+    if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->is_effectful ||
+        draws_random(context, node))
       continue;
     const MeshCall call = mesh_call_of(node);
     std::size_t inputs = 0, inputs_apart = 0, inputs_of_rank = 0;

@@ -339,8 +339,7 @@ class Offloader {
     const auto map = [&](Arg arg) {
       return arg.is_node() && again[arg.as_node()] ? Arg::node(again[arg.as_node()]) : arg;
     };
-    node.args = context_.args.map(node.args, map);
-    node.kwargs = context_.args.map(node.kwargs, map);
+    map_arguments(context_, node, map);
   }
 
   Arg list_extents(const std::vector<ExprId>& extents) {

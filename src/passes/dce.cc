@@ -93,36 +93,6 @@ void drop_dead_nodes(const Graph& graph, Body& body) {
   std::erase_if(body.order, [&](NodeId id) { return !needed.contains(id); });
 }
 
-// Adds the nested graphs that an argument names.
-void collect_named(const ArgPool& args, Arg arg, std::vector<StringId>& names) {
-  if (arg.is(ArgKind::kGraph)) names.push_back(arg.as_name());
-  if (arg.is_tree())
-    for (Arg child : args.children(arg)) collect_named(args, child, names);
-}
-
-void drop_unnamed_bodies(Graph& graph) {
-  SideTable<StringId, const Body*> bodies(graph.context->strings.size(), nullptr);
-  for (const Body& body : graph.bodies)
-    if (body.name) bodies.at(body.name) = &body;
-  const ArgPool& args = graph.context->args;
-  IdSet<StringId> named;
-  std::vector<const Body*> pending = {&graph.step()};
-  std::vector<StringId> names;
-  while (!pending.empty()) {
-    const Body& body = *pending.back();
-    pending.pop_back();
-    names.clear();
-    for (const auto [id, node] : walk(*graph.context, body)) {
-      collect_named(args, node.attr, names);
-      for (Arg arg : args[node.args]) collect_named(args, arg, names);
-      for (Arg arg : args[node.kwargs]) collect_named(args, arg, names);
-    }
-    for (StringId name : names)
-      if (bodies[name] && named.insert(name)) pending.push_back(bodies[name]);
-  }
-  std::erase_if(graph.bodies, [&](const Body& body) { return body.name && !named.contains(body.name); });
-}
-
 }  // namespace
 
 Graph dce(const Graph& graph) {

@@ -5,6 +5,7 @@
 
 #include "analysis/users.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "passes/record.h"
 
 namespace epweave {
@@ -125,7 +126,7 @@ class ChainFinder {
   // Calls that give the same value each time: data movement, casts, collectives and their waits.
   bool can_merge(NodeId id) const {
     const OpInfo* op = node(id).op;
-    if (!op || op->writes || op->is_random) return false;
+    if (!op || op->writes || draws_random(context_, node(id))) return false;
     if (op->cost == CostClass::kWait) return true;
     return !op->is_effectful && (op->cost == CostClass::kFree || op->cost == CostClass::kMemory ||
                                  op->cost == CostClass::kCollective);
@@ -272,8 +273,7 @@ class Deduplicator {
     const auto redirect = [&](Arg arg) {
       return arg.is_node() && same_[arg.as_node()] ? Arg::node(same_[arg.as_node()]) : arg;
     };
-    node.args = context_.args.map(node.args, redirect);
-    node.kwargs = context_.args.map(node.kwargs, redirect);
+    map_arguments(context_, node, redirect);
   }
 
   Context& context_;

@@ -269,8 +269,7 @@ class Recomputer {
         if (function == arg.as_node()) return Arg::node(own);
       return redirect_value(arg);
     };
-    made.args = context_.args.map(made.args, redirect);
-    made.kwargs = context_.args.map(made.kwargs, redirect);
+    map_arguments(context_, made, redirect);
     made.name = names.make(fmt::format("{}_recomputed", graph_.text(made.name)));
     made.backward = true;
     copy_of_.at(id) = add(std::move(made), place);
@@ -338,8 +337,7 @@ class Recomputer {
         Node& node = body_.nodes[user];
         if (!node.is_backward() || !done.insert(user)) continue;
         const auto redirect = [&](Arg arg) { return redirect_value(arg); };
-        node.args = context_.args.map(node.args, redirect);
-        node.kwargs = context_.args.map(node.kwargs, redirect);
+        map_arguments(context_, node, redirect);
       }
   }
 

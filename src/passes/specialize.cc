@@ -13,6 +13,7 @@
 #include "ops/bind.h"
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "passes/extra_group.h"
 #include "passes/record.h"
 #include "passes/replace_symbols.h"
@@ -95,7 +96,7 @@ class RankConstants {
 
  private:
   void add_call(const Body& body, NodeId id, const Node& node) {
-    if (node.op == nullptr || node.op->is_effectful || node.op->is_random) return;
+    if (node.op == nullptr || node.op->is_effectful || draws_random(context_, node)) return;
     std::size_t count = 0;
     NodeId input;
     for_each_input(context_, node, [&](NodeId operand) { ++count, input = operand; });
@@ -161,8 +162,7 @@ class ElementFinder {
         return Arg::node(nearest_before(elements_of[arg.as_node()], position_[id]));
       };
       Node& node = body_.nodes[id];
-      node.args = context_.args.map(node.args, follow);
-      node.kwargs = context_.args.map(node.kwargs, follow);
+      map_arguments(context_, node, follow);
     }
   }
 

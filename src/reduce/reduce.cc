@@ -8,15 +8,16 @@
 
 #include "analysis/verify.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
 
 // ----------------------------------------------------------------------------- leaving things out
 
-bool is_kept_without_users(const Node& node) {
+bool is_kept_without_users(const Context& context, const Node& node) {
   return node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_effectful ||
-         node.op->is_random;
+         draws_random(context, node);
 }
 
 // Drops calls that nobody takes and that have no effects.
@@ -26,7 +27,7 @@ void drop_dead_calls(Graph& graph) {
   std::vector<NodeId> kept;
   for (auto id = step.order.rbegin(); id != step.order.rend(); ++id) {
     const Node& node = step.nodes[*id];
-    if (!needed.contains(*id) && !is_kept_without_users(node)) continue;
+    if (!needed.contains(*id) && !is_kept_without_users(*graph.context, node)) continue;
     for_each_input(*graph.context, node, [&](NodeId input) { needed.insert(input); });
     kept.push_back(*id);
   }

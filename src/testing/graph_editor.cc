@@ -34,8 +34,7 @@ void GraphEditor::replace_uses(NodeId value, NodeId with, NodeId except) {
   for (NodeId id : step().order) {
     if (id == except) continue;
     Node& user = node(id);
-    user.args = context().args.map(user.args, replace);
-    user.kwargs = context().args.map(user.kwargs, replace);
+    map_arguments(context(), user, replace);
   }
 }
 
@@ -74,8 +73,7 @@ void GraphEditor::return_also(NodeId value) {
 void change_leaf(Context& context, Node& call, std::size_t i, const std::function<Arg(Arg)>& map) {
   std::size_t seen = 0;
   const auto change = [&](Arg leaf) { return seen++ == i ? map(leaf) : leaf; };
-  call.args = context.args.map(call.args, change);
-  call.kwargs = context.args.map(call.kwargs, change);
+  map_arguments(context, call, change);
 }
 
 std::vector<Arg> list_leaves(const Context& context, const Node& call) {

@@ -86,8 +86,7 @@ class LieMaker : public FaultMaker {
   void replace_value(Graph& graph, NodeId user, NodeId old, NodeId with) {
     Node& node = graph.step().nodes[user];
     const auto change = [&](Arg arg) { return arg == Arg::node(old) ? Arg::node(with) : arg; };
-    node.args = context().args.map(node.args, change);
-    node.kwargs = context().args.map(node.kwargs, change);
+    map_arguments(context(), node, change);
   }
   std::vector<NodeId> inputs_of(NodeId id) {
     std::vector<NodeId> inputs;

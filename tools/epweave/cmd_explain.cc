@@ -99,7 +99,7 @@ std::string explain_text(const ExplainedNode& e) {
     text += fmt::format(
         "in region {}, {}{}\n", e.graph.text(node.chunk.region), e.graph.text(node.chunk.role),
         node.chunk.part ? fmt::format(", part {} of {}", *node.chunk.part, RegionParts(e.graph)[node]) : "");
-  if (std::ranges::any_of(node.provenance, is_copy_record))
+  if (find_copy_record(node) != nullptr)
     text += fmt::format("computed again: %{} of the input graph is what it computes\n",
                         e.graph.text(origins_of(node).front()));
   if (e.chunk)

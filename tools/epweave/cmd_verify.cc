@@ -19,12 +19,7 @@ Json violation_report(const Graph& graph, const Violation& violation) {
 
 int verify(const InputOptions& options, Console& console) {
   const Graph graph = read_input(options);
-  std::vector<Violation> violations;
-  verify_structure(graph, violations);
-  if (violations.empty()) {
-    violations = verify_graph(graph);
-    verify_host_reads(graph, violations);
-  }
+  const std::vector<Violation> violations = verify_all(graph);
   if (console.json()) {
     Json list = Json::array();
     for (const Violation& violation : violations) list.push_back(violation_report(graph, violation));

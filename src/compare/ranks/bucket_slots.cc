@@ -76,11 +76,8 @@ class SlotCheck {
 
   // Of the rank among the members; none: the group is not known, or it is none of them.
   std::optional<std::int64_t> find_place(Arg group) const {
-    const TypeId type = group.is_node() ? body_.nodes[group.as_node()].type : TypeId();
-    if (type && context_.types[type].kind == TypeKind::kValue) group = context_.types[type].value;
-    if (!group.is(ArgKind::kText) && !group.is(ArgKind::kProcessGroup)) return std::nullopt;
-    const auto row = std::ranges::find(graph_.groups, group.as_name(), &ProcessGroup::name);
-    if (row == graph_.groups.end()) return std::nullopt;
+    const ProcessGroup* row = graph_.find_group(recorded_group(context_, body_, group));
+    if (row == nullptr) return std::nullopt;
     const auto at = std::ranges::find(row->ranks, rank_);
     return at == row->ranks.end() ? std::nullopt : std::optional(at - row->ranks.begin());
   }

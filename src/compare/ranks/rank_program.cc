@@ -159,7 +159,7 @@ class Reader {
     const auto visit = [&](Arg arg) {
       StringId name;
       if (arg.is(ArgKind::kText) || arg.is(ArgKind::kProcessGroup)) name = arg.as_name();
-      if (arg.is_node()) name = group_value(body, arg.as_node());
+      if (arg.is_node()) name = recorded_group(context_, body, arg);
       for (const ProcessGroup& group : graph_.groups)
         if (name && group.name == name) found = name;
     };
@@ -293,19 +293,8 @@ class Reader {
     return is_scalar ? extent_of(context_.types[type].expr, made) : std::nullopt;
   }
 
-  // Of a node that looks it up in a mesh: the recorded value says which it was.
-  StringId group_value(const Body& body, NodeId id) const {
-    const TypeId type = body.nodes[id].type;
-    const bool is_group = type && context_.types[type].kind == TypeKind::kValue &&
-                          context_.types[type].value.is(ArgKind::kProcessGroup);
-    return is_group ? context_.types[type].value.as_name() : StringId();
-  }
-
   std::uint32_t find_group(const Frame& frame, const Launch& launch) const {
-    StringId name;
-    if (launch.group.is(ArgKind::kText) || launch.group.is(ArgKind::kProcessGroup))
-      name = launch.group.as_name();
-    if (launch.group.is_node()) name = group_value(frame.body, launch.group.as_node());
+    const StringId name = recorded_group(context_, frame.body, launch.group);
     for (std::size_t i = 0; name && i < graph_.groups.size(); ++i)
       if (graph_.groups[i].name == name) return static_cast<std::uint32_t>(i);
     throw InputError(fmt::format("%{}: the graph does not say which ranks the group {} has",

@@ -37,8 +37,7 @@ class CopyRemover {
       const auto redirect = [&](Arg arg) {
         return arg.is_node() && value_of_[arg.as_node()] ? Arg::node(value_of_[arg.as_node()]) : arg;
       };
-      node.args = context_.args.map(node.args, redirect);
-      node.kwargs = context_.args.map(node.kwargs, redirect);
+      map_arguments(context_, node, redirect);
     }
     std::erase_if(body_.order, [&](NodeId id) { return gone_.contains(id); });
     return std::move(result_);

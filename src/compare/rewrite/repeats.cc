@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <unordered_map>
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
@@ -14,13 +13,6 @@
 
 namespace epweave {
 namespace {
-
-// The record that says that a node is all of its origins once more; none: it is no copy.
-const Provenance* find_copy_record(const Node& node) {
-  for (auto record = node.provenance.rbegin(); record != node.provenance.rend(); ++record)
-    if (is_copy_record(*record)) return &*record;
-  return nullptr;
-}
 
 bool can_repeat(const Context& context, const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return true;
@@ -156,20 +148,15 @@ class RepeatWriter {
 
   void find_copies() {
     const Body& b = graphs_.b.step();
-    IdSet<StringId> is_there;  // names of A that a node of B stands for, whole or in part, that is no copy
-    std::set<std::pair<std::uint32_t, std::uint32_t>> parts_there;
     for (NodeId id : b.order) {
       if (find_copy_record(b.nodes[id]) != nullptr) continue;
       const Lineage lineage = find_lineage(b.nodes[id]);
       if (!lineage.is_whole() && !lineage.is_part()) continue;
       for (StringId origin : lineage.origins) {
-        is_there.insert(origin);
-        if (lineage.is_part()) parts_there.insert({origin.index(), lineage.part});
+        times_of_whole(origin) = 1;
+        if (lineage.is_part()) times_of_part(origin, lineage.part) = 1;
       }
     }
-    const auto is_original_there = [&](StringId origin, const Lineage& copy) {
-      return copy.is_part() ? parts_there.contains({origin.index(), copy.part}) : is_there.contains(origin);
-    };
     SideTable<NodeId, std::uint32_t> copy_of_node;  // 1 + the place in `copies_`
     for (NodeId id : b.order) {
       const Node& node = b.nodes[id];
@@ -188,15 +175,20 @@ class RepeatWriter {
         });
       } else if (record != nullptr) {
         for (StringId origin : origins) {
-          std::uint32_t& met = met_[{origin.index(), lineage.is_part() ? lineage.part + 1 : 0}];
-          copy.stands.push_back({names_[origin], met + (is_original_there(origin, lineage) ? 1 : 0)});
-          ++met;
+          std::uint32_t& times =
+              lineage.is_part() ? times_of_part(origin, lineage.part) : times_of_whole(origin);
+          copy.stands.push_back({names_[origin], times++});
         }
       }
       if (copy.stands.empty()) continue;
       copies_.push_back(std::move(copy));
       copy_of_node.at(id) = static_cast<std::uint32_t>(copies_.size());
     }
+  }
+
+  std::uint32_t& times_of_whole(StringId origin) { return times_[std::uint64_t{origin.index()} << 32]; }
+  std::uint32_t& times_of_part(StringId origin, std::uint32_t part) {
+    return times_[std::uint64_t{origin.index()} << 32 | (part + std::uint64_t{1})];
   }
 
   // The n-th repeat of the original, n from 1.
@@ -252,8 +244,7 @@ class RepeatWriter {
           return Arg::node(own[std::min(i, own.size() - 1)]);
         };
         Node& node = a.nodes[repeats[i]];
-        node.args = context_.args.map(node.args, redirect);
-        node.kwargs = context_.args.map(node.kwargs, redirect);
+        map_arguments(context_, node, redirect);
         order.push_back(repeats[i]);
         graphs_.original[repeats[i]] = id;
       }
@@ -271,15 +262,18 @@ class RepeatWriter {
   Context& context_;
   SideTable<StringId, NodeId> names_;  // of A'
   std::vector<Copy> copies_;           // in B's order
-  // Copies of a whole (0) or of a part (from 1) that were met, by origin.
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> met_;
+  // How often a call of A is there already; one in parts is there as a whole, too.
+  std::unordered_map<std::uint64_t, std::uint32_t> times_;  // by origin and part, from 1; 0: whole
   SideTable<NodeId, std::vector<NodeId>> repeats_;
 };
 
 }  // namespace
 
 std::optional<RepeatedGraphs> write_repeats(const Graph& a, const Graph& b) {
-  return RepeatWriter(a, b).run();
+  const Body& step = b.step();
+  const bool has_copy =
+      std::ranges::any_of(step.order, [&](NodeId id) { return find_copy_record(step.nodes[id]) != nullptr; });
+  return has_copy ? RepeatWriter(a, b).run() : std::nullopt;
 }
 
 }  // namespace epweave

@@ -382,16 +382,11 @@ void CallCheck::check_type(NodeId id) {
 void CallCheck::check_group(NodeId id, Arg x, Arg y) {
   if (x.is_node() && y.is_node()) return check_arg(id, {.name = kGroup}, x, y);
   // A group that is looked up is the one that is recorded.
-  const auto name = [&](const Body& body, Arg arg) {
-    const TypeId type = arg.is_node() ? body.nodes[arg.as_node()].type : TypeId();
-    if (type && context_.types[type].kind == TypeKind::kValue) arg = context_.types[type].value;
-    return arg.is(ArgKind::kText) || arg.is(ArgKind::kProcessGroup) ? arg.as_name() : StringId();
-  };
-  const StringId before = name(a_, x), after = name(b_, y);
+  const StringId before = recorded_group(context_, a_, x), after = recorded_group(context_, b_, y);
   if (before && before == after) return;
   // A group split from the one it was, with the same ranks.
-  const ProcessGroup* was = find_group(graph_a_, before);
-  const ProcessGroup* is = find_group(graph_b_, after);
+  const ProcessGroup* was = graph_a_.find_group(before);
+  const ProcessGroup* is = graph_b_.find_group(after);
   if (was == nullptr || is == nullptr || is->split_from != before || was->ranks != is->ranks)
     claims_.fail(
         id, "rewrite-group",

@@ -106,8 +106,7 @@ class HalfJoiner {
       return value ? Arg::node(value)
                    : Arg::named(ArgKind::kUnresolved, half.step().nodes[arg.as_node()].name);
     };
-    node.args = context_.args.map(node.args, redirect);
-    node.kwargs = context_.args.map(node.kwargs, redirect);
+    map_arguments(context_, node, redirect);
     node.provenance = context_.own(std::span<const Provenance>(&record, 1));
     if (record.role == ProvenanceRole::kBody || !taken_.insert(node.name))
       node.name = make_name(fmt::format("{}_of_backward", result_.text(node.name)));
@@ -208,8 +207,7 @@ class HalfJoiner {
           return Arg::node(forward_nodes_[id]);
       return Arg::named(ArgKind::kUnresolved, joint_.step().nodes[arg.as_node()].name);
     };
-    node.args = context_.args.map(node.args, redirect);
-    node.kwargs = context_.args.map(node.kwargs, redirect);
+    map_arguments(context_, node, redirect);
     const Provenance record{.pass = result_.intern("partition"), .origins = NameList(name)};
     node.provenance = context_.own(std::span<const Provenance>(&record, 1));
     return push(node);

@@ -114,19 +114,13 @@ void check_inputs(RewriteClaims& claims) {
 void check_groups(RewriteClaims& claims) {
   const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
   for (const ProcessGroup& group : graph_a.groups) {
-    const ProcessGroup* after = find_group(graph_b, group.name);
-    const bool is_first = find_group(graph_a, group.name) == &group;  // what a name means
+    const ProcessGroup* after = graph_b.find_group(group.name);
+    const bool is_first = graph_a.find_group(group.name) == &group;  // what a name means
     if (is_first && after != nullptr && after->ranks != group.ranks)
       claims.fail_graph("rewrite-group", fmt::format("group '{}' has ranks [{}], in the first graph [{}]",
                                                      graph_a.text(group.name), fmt::join(after->ranks, ", "),
                                                      fmt::join(group.ranks, ", ")));
   }
-}
-
-const ProcessGroup* find_group(const Graph& graph, StringId name) {
-  for (const ProcessGroup& group : graph.groups)
-    if (name && group.name == name) return &group;
-  return nullptr;
 }
 
 void check_symbol_facts(RewriteClaims& claims, Numbers& numbers) {

@@ -13,8 +13,6 @@ void check_inputs(RewriteClaims& claims);
 
 // The same name is the same group.
 void check_groups(RewriteClaims& claims);
-// Null: the graph has no group of that name.
-const ProcessGroup* find_group(const Graph& graph, StringId name);
 
 // B says of A's symbols what A says. What a rewrite assumes it lists apart from that
 // (Symbol::assumptions).

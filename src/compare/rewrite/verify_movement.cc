@@ -498,13 +498,7 @@ bool MovementCheck::sends_own_place(const Node& node, NodeId out) {
 
 // In B; one that is looked up is recorded.
 const ProcessGroup* MovementCheck::find_recorded_group(Arg group) const {
-  if (group.is_node()) {
-    const TypeId type = b_.nodes[group.as_node()].type;
-    if (!type || context_.types[type].kind != TypeKind::kValue) return nullptr;
-    group = context_.types[type].value;
-  }
-  const bool is_name = group.is(ArgKind::kText) || group.is(ArgKind::kProcessGroup);
-  return is_name ? find_group(graph_b_, group.as_name()) : nullptr;
+  return graph_b_.find_group(recorded_group(context_, b_, group));
 }
 
 // Whether a coordinate in a constant of all ranks is, on each of them, its place among its group's.
@@ -735,7 +729,7 @@ std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg gro
     return (std::uint64_t{1} << 32) + first.index();
   }
   if (!group.is(ArgKind::kText) && !group.is(ArgKind::kProcessGroup)) return {};
-  const ProcessGroup* found = find_group(graph, group.as_name());
+  const ProcessGroup* found = graph.find_group(group.as_name());
   if (found == nullptr || found->ranks.empty()) return (std::uint64_t{2} << 32) + group.as_name().index();
   const auto known = std::ranges::find(groups_, found->ranks);
   const auto at = static_cast<std::size_t>(known - groups_.begin());

@@ -173,9 +173,8 @@ class Finder {
 
   // Where this rank's shard stands in what is gathered.
   const char* find_place(Mergeable& found) const {
-    const StringId name = name_in_table(found.group);
-    const auto group = std::ranges::find(graph_.groups, name, &ProcessGroup::name);
-    if (!name || group == graph_.groups.end()) return "its group is not in the graph's table";
+    const ProcessGroup* group = graph_.find_group(recorded_group(context_, body_, found.group));
+    if (group == nullptr) return "its group is not in the graph's table";
     const auto place = std::ranges::find(group->ranks, own_rank(graph_));
     if (place == group->ranks.end() || !std::cmp_equal(group->ranks.size(), found.ranks))
       return "its group is not in the graph's table";
@@ -185,15 +184,6 @@ class Finder {
     found.axis_name = group->axes && !group->axes->empty() ? graph_.text(group->axes->front())
                                                            : graph_.text(group->description);
     return found.axis ? nullptr : "its group's ranks are not evenly spaced, and the graph is all ranks'";
-  }
-
-  // A group that is looked up is recorded by its name.
-  StringId name_in_table(Arg group) const {
-    if (!group.is_node()) return group.as_name();
-    const TypeId type = body_.nodes[group.as_node()].type;
-    if (!type || context_.types[type].kind != TypeKind::kValue) return {};
-    const Arg value = context_.types[type].value;
-    return value.is(ArgKind::kProcessGroup) ? value.as_name() : StringId();
   }
 
   bool is_static(const TensorType& type) const {

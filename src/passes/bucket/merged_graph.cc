@@ -107,8 +107,7 @@ void MergedGraph::finish(Facts& facts, TypeMemo& types) {
   const auto redirect = [&](Arg arg) { return arg.is_node() ? Arg::node(current(arg.as_node())) : arg; };
   for (NodeId id : body().order) {
     Node& node = body().nodes[id];
-    node.args = context.args.map(node.args, redirect);
-    node.kwargs = context.args.map(node.kwargs, redirect);
+    map_arguments(context, node, redirect);
     retype(id, facts, types);
   }
 }

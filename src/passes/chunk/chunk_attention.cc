@@ -195,8 +195,7 @@ class RebasedBody {
         const NodeId changed = arg.is_node() ? global[arg.as_node()] : NodeId();
         return changed ? Arg::node(changed) : arg;
       };
-      node.args = context_.args.map(node.args, take);
-      node.kwargs = context_.args.map(node.kwargs, take);
+      map_arguments(context_, node, take);
       if (node.kind == NodeKind::kOutput && function.kind == FlexFunctionKind::kJoint) add_no_gradient(node);
       order.push_back(*it);
     }

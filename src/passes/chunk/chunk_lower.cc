@@ -9,6 +9,7 @@
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 #include "passes/chunk/chunk_attention.h"
 #include "passes/chunk/chunk_joins.h"
@@ -513,7 +514,7 @@ class Lowering {
   // such. Then it is cheaper to make again than to join.
   bool is_made_of_sizes(NodeId id) const {
     const Node& node = in_.step().nodes[id];
-    if (node.op == nullptr || node.op->writes || node.op->is_random) return false;
+    if (node.op == nullptr || node.op->writes || draws_random(*in_.context, node)) return false;
     if ((node.extra && !node.extra->bindings.empty()) || node.op->cost == CostClass::kCollective ||
         node.op->cost == CostClass::kWait)
       return false;

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 
+#include "ops/random_draws.h"
 #include "placement/attention_cut.h"
 #include "placement/rules/placement_rules.h"
 
@@ -94,9 +95,7 @@ Placement take_keys(PlacementCall& call, Operand operand, AttentionCut& cut) {
 // ------------------------------------------------------------------------- scaled dot product
 
 void require_no_dropout(PlacementCall& call) {
-  const Operand dropout = named(call, "dropout_p");
-  if (dropout && !(dropout.arg.is(ArgKind::kReal) && dropout.arg.as_real() == 0) &&
-      !(dropout.arg.is_int() && dropout.arg.as_int() == 0))
+  if (has_dropout(*call.graph().context, call.node()))
     call.refuse("chunk.random", "it drops elements at random, each part others than the whole would",
                 "trace with dropout_p=0");
 }
