@@ -127,8 +127,11 @@ void visit_operands(const Context& context, const Body& body, NodeId id, const V
     for_each_input(context, node, [&](NodeId input) { visit(input, true); });
   } else if (is_wait(node)) {
     for_each_input(context, node, [&](NodeId input) { visit(input, true); });
-    // Until here the communication read (and wrote) its operands.
-    if (NodeId launch = find_waited_launch(context, body, id))
+    // Until here the communication, or the copy on its own stream, read (and wrote) its operands.
+    const Arg copy = arg_of(context, node, 0);
+    const bool is_transfer = copy.is_node() && body.nodes[copy.as_node()].op != nullptr &&
+                             body.nodes[copy.as_node()].op->family == OpFamily::kTransfer;
+    if (NodeId launch = is_transfer ? copy.as_node() : find_waited_launch(context, body, id))
       for_each_input(context, body.nodes[launch], [&](NodeId operand) { visit(operand, false); });
   } else if (!reads_elements(node)) {
     return;

@@ -409,13 +409,15 @@ class ProductExpander {
   void give_way(NodeId shown, const Written& value) {
     for (NodeId user : users_[shown]) {
       const Node& node = body_.nodes[user];
-      if (node.op == nullptr || node.op->family != OpFamily::kReshape) continue;
+      const bool shows =
+          node.op != nullptr && node.op->family == OpFamily::kReshape && node.op->cost == CostClass::kFree;
+      if (!shows) continue;  // a copy is apart from what it copies
       if (value.call != value.in_rows && has_sizes(user, tensor(value.call).sizes)) {
         gone_.insert(user);
         replaced_.at(user) = value.call;
       }
       for (const auto& [name, written] : fronts_) {
-        if (name != node.name) continue;
+        if (name != node.name || !has_sizes(user, tensor(written).sizes)) continue;
         gone_.insert(user);
         replaced_.at(user) = written;
       }

@@ -32,17 +32,19 @@ bool makes_host_wait(const Context& context, const Body& body, const Node& node)
 
 // Calls visit(copy, reader) where a node reads what a non-blocking copy wrote, and nothing between
 // the two made the host wait. `order` has at least the copies, their readers and the nodes that
-// make the host wait; `effects` are those of a body with the same nodes, in whichever order.
+// make the host wait; `effects` are those of a body with the same nodes, in whichever order. What
+// the step returns its caller reads; that counts where `with_output` says so.
 template <class Visit>
 void visit_early_reads(const Effects& effects, const Body& body, std::span<const NodeId> order,
-                       const Visit& visit) {
+                       const Visit& visit, bool with_output = false) {
   const Context& context = effects.context();
   std::map<NodeId, std::size_t> copied_at;  // by storage: where in `order`, from 1
   std::size_t last_wait = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const NodeId id = order[i];
     const Node& node = body.nodes[id];
-    if (!copied_at.empty() && reads_elements(node))
+    const bool reads = reads_elements(node) || (with_output && node.kind == NodeKind::kOutput);
+    if (!copied_at.empty() && reads)
       for_each_input(context, node, [&](NodeId input) {
         const auto copy = copied_at.find(effects.storage_of(input));
         if (copy != copied_at.end() && last_wait < copy->second) visit(order[copy->second - 1], id);

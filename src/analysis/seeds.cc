@@ -7,11 +7,6 @@
 namespace epweave {
 namespace {
 
-bool is_tangent(const Graph& graph, const Node& node) {
-  return node.kind == NodeKind::kPlaceholder &&
-         graph.text(node.name).find("tangents") != std::string_view::npos;
-}
-
 // A gradient of 1: as large as a number that forward computed, read by backward alone.
 bool is_one_for_loss(const Graph& graph, const NodeLists& inputs, const NodeLists& users, NodeId id) {
   const Node& node = graph.step().nodes[id];
@@ -25,8 +20,19 @@ bool is_one_for_loss(const Graph& graph, const NodeLists& inputs, const NodeList
 
 }  // namespace
 
-bool is_seed(const Graph& graph, const NodeLists& inputs, const NodeLists& users, NodeId id) {
-  return is_tangent(graph, graph.step().nodes[id]) || is_one_for_loss(graph, inputs, users, id);
+std::vector<NodeId> find_seeds(const Graph& graph, const NodeLists& inputs, const NodeLists& users) {
+  IdSet<StringId> tangents;
+  for (const InputRole& input : graph.inputs)
+    if (graph.text(input.role) == "tangent") tangents.insert(input.name);
+  std::vector<NodeId> seeds;
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    const bool is_tangent =
+        node.kind == NodeKind::kPlaceholder &&
+        (tangents.contains(node.name) || graph.text(node.name).find("tangents") != std::string_view::npos);
+    if (is_tangent || is_one_for_loss(graph, inputs, users, id)) seeds.push_back(id);
+  }
+  return seeds;
 }
 
 }  // namespace epweave

@@ -18,10 +18,6 @@ Thing thing_of(const Lineage& lineage) {
           lineage.is_whole() ? 0 : lineage.parts};
 }
 
-bool is_copy(const Node& node) {
-  return std::ranges::any_of(node.provenance, is_copy_record);
-}
-
 class Rebaser {
  public:
   Rebaser(const Graph& b, const Graph& c) : b_(b), result_(c) {
@@ -29,13 +25,18 @@ class Rebaser {
       const Node& node = b.step().nodes[id];
       by_name_.at(node.name) = id;
       const Lineage lineage = find_lineage(node);
-      if (!is_copy(node)) {
+      if (find_copy_record(node) == nullptr) {
         if (!lineage.is_whole()) continue;
         for (StringId origin : lineage.origins) whole_.at(origin) = node.name;
       } else if (lineage.is_whole()) {
         for (StringId origin : lineage.origins) copies_.at(origin).push_back(node.name);
       }
     }
+    // An input that `extract` added in place of what computed the value.
+    for (const InputRole& input : b.inputs)
+      if (const NodeId id = by_name_[input.name])
+        for (StringId origin : find_lineage(b.step().nodes[id]).origins)
+          if (!whole_[origin]) whole_.at(origin) = input.name;
     // What is only computed again.
     for (std::uint32_t i = 0; i < copies_.size(); ++i)
       if (const StringId origin(i); !whole_[origin] && !copies_[origin].empty())
@@ -61,7 +62,7 @@ class Rebaser {
       record = {.role = ProvenanceRole::kKept, .origins = {same->name}};
       if (lineage.is_whole()) add_origins(lineage, record);
       if (record.origins.size() > 1) record.role = ProvenanceRole::kMerged;
-    } else if (const Node* copied = is_copy(node) ? find_copied(lineage) : nullptr) {
+    } else if (const Node* copied = find_copy_record(node) != nullptr ? find_copied(lineage) : nullptr) {
       record = {.role = ProvenanceRole::kBody, .origins = {copied->name}, .parts = 1};
     } else if (const StringId divided = find_divided_copy(node, lineage)) {
       record.origins = {divided};
@@ -78,7 +79,8 @@ class Rebaser {
   const Node* find_same(const Node& node, const Lineage& lineage) const {
     if (lineage.origins.empty()) return nullptr;
     NodeId id = by_name_[node.name];
-    if (!id && lineage.is_whole() && !is_copy(node)) id = by_name_[whole_[lineage.origins.front()]];
+    if (!id && lineage.is_whole() && find_copy_record(node) == nullptr)
+      id = by_name_[whole_[lineage.origins.front()]];
     if (!id) return nullptr;
     const Node& other = b_.step().nodes[id];
     const Lineage before = find_lineage(other);
@@ -90,7 +92,7 @@ class Rebaser {
     if (lineage.origins.empty()) return nullptr;
     if (first_.empty())
       for (NodeId id : b_.step().order)
-        if (const Node& node = b_.step().nodes[id]; !is_copy(node))
+        if (const Node& node = b_.step().nodes[id]; find_copy_record(node) == nullptr)
           first_.try_emplace(thing_of(find_lineage(node)), id);
     const auto found = first_.find(thing_of(lineage));
     return found == first_.end() ? nullptr : &b_.step().nodes[found->second];
@@ -108,7 +110,7 @@ class Rebaser {
       const StringId name = copy_of_[input] ? copy_of_[input] : result_.step().nodes[input].name;
       if (!found && std::ranges::find(copies, name) != copies.end()) found = name;
     });
-    return found ? found : is_copy(node) ? copies.front() : StringId();
+    return found ? found : find_copy_record(node) != nullptr ? copies.front() : StringId();
   }
 
   void add_origins(const Lineage& lineage, Provenance& record) const {

@@ -38,13 +38,11 @@ void find_backward(const Graph& graph, Joint& joint) {
   const Body& body = graph.step();
   const Effects effects(*graph.context, body);
   IdSet<NodeId> written(body.nodes.size());  // storage, by backward
+  joint.seeds = find_seeds(graph, joint.inputs, joint.users);
+  for (NodeId id : joint.seeds) joint.is_seed[id.index()] = 1;
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
     if (node.kind == NodeKind::kOutput) continue;
-    if (is_seed(graph, joint.inputs, joint.users, id)) {
-      joint.seeds.push_back(id);
-      joint.is_seed[id.index()] = 1;
-    }
     const bool writes = node.is_backward() && node.op != nullptr && node.op->writes;
     joint.is_backward[id.index()] =
         joint.seed(id) || writes ||

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/users.h"
 #include "analysis/write_places.h"
@@ -47,11 +48,19 @@ class CopyRemover {
   void find_last_touches() {
     for (std::uint32_t place = 0; place < body_.order.size(); ++place) {
       const NodeId id = body_.order[place];
-      for (NodeId input : inputs_[id]) last_touch_.at(writes_.effects().storage_of(input)) = place;
+      for (NodeId input : inputs_[id]) touch(input, place);
+      if (addresses_storage(body_.nodes[id]) && !inputs_[id].empty())
+        addressed_.insert(writes_.effects().storage_of(inputs_[id].front()));
       if (!is_wait(body_.nodes[id]) || waits_for_copy(id)) continue;
+      if (const NodeId launch = find_waited_launch(context_, body_, id))
+        for (NodeId input : inputs_[launch]) touch(input, place);
       for (const StorageAccess& access : writes_.effects().accesses_of(id))
         if (access.writes) last_completion_.at(access.storage) = place;
     }
+  }
+
+  void touch(NodeId value, std::uint32_t place) {
+    last_touch_.at(writes_.effects().storage_of(value)) = place;
   }
 
   bool waits_for_copy(NodeId wait) {
@@ -90,6 +99,9 @@ class CopyRemover {
     gone_.insert(back);
     value_of_.at(back) = value;
     check_source(back, arrived);
+    const NodeId storage = writes_.effects().storage_of(back);
+    if (writes_.effects().storage_of(value) != value && addressed_.contains(storage))
+      fail(back, fmt::format("is addressed by strides, and holds no more than the view %{}", name_of(value)));
     for (NodeId id : {loaded, back}) {
       if (body_.nodes[id].type != body_.nodes[value].type)
         fail(id, fmt::format("is loaded back as something else than %{} is", name_of(value)));
@@ -165,10 +177,12 @@ class CopyRemover {
   NodeLists inputs_, users_;
   IdVector<NodeId, std::uint32_t> positions_;
   WritePlaces writes_;
-  SideTable<NodeId, std::uint32_t> last_touch_;  // by storage: the last place that takes a value of it
+  // By storage: the last place that takes a value of it, or waits for a collective that does.
+  SideTable<NodeId, std::uint32_t> last_touch_;
   SideTable<NodeId, std::uint32_t>
       last_completion_;                 // by storage: the last wait for a collective that makes it
   SideTable<NodeId, NodeId> value_of_;  // of a wait: what was sent
+  IdSet<NodeId> addressed_;             // storage whose elements are addressed by strides
   IdSet<NodeId> gone_;
 };
 

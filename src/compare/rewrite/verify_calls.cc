@@ -340,7 +340,12 @@ void CallCheck::check_summands(const PartFacts& facts) {
 // Also where one of them is no number or none is recorded.
 bool CallCheck::has_number_of(NodeId b, NodeId a) {
   const TypeId before = a_.nodes[a].type, after = b_.nodes[b].type;
-  if (!before || !after || context_.types[before].kind != TypeKind::kScalar) return true;
+  if (!before || !after) return true;
+  const bool are_values =
+      context_.types[before].kind == TypeKind::kValue && context_.types[after].kind == TypeKind::kValue;
+  if (are_values && a_.nodes[a].kind == NodeKind::kPlaceholder)
+    return context_.args.equal(context_.types[before].value, context_.types[after].value);
+  if (context_.types[before].kind != TypeKind::kScalar) return true;
   const Type& type = context_.types[after];
   const Arg number = type.kind == TypeKind::kValue ? type.value : claims_.scalar_b(b);
   if (!number.is_int() && !number.is(ArgKind::kSymbolic)) return true;
@@ -356,10 +361,13 @@ void CallCheck::check_shared_writes(const PartFacts& facts) {
 }
 
 void CallCheck::check_type(NodeId id) {
-  if (const NodeId origin = claims_[id].origin; !has_number_of(id, origin))
+  if (const NodeId origin = claims_[id].origin; !has_number_of(id, origin)) {
+    const std::string is = print_type(context_, b_.nodes[id].type);
+    const std::string was = print_type(context_, a_.nodes[origin].type);
     return claims_.fail(id, "rewrite-type",
-                        fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),
-                                    print_type(context_, a_.nodes[origin].type)));
+                        is == was ? fmt::format("is {}, and another one than its origin", is)
+                                  : fmt::format("is {}, its origin {}", is, was));
+  }
   const TensorType* before = claims_.tensor_a(claims_[id].origin);
   const TensorType* after = claims_.tensor_b(id);
   if (before == nullptr || after == nullptr) return;
@@ -377,6 +385,23 @@ void CallCheck::check_type(NodeId id) {
     claims_.fail(id, "rewrite-type",
                  fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),
                              print_type(context_, a_.nodes[claims_[id].origin].type)));
+}
+
+void CallCheck::check_size(NodeId id) {
+  const Node& node = b_.nodes[id];
+  const bool binds = node.extra != nullptr && !node.extra->bindings.empty();
+  bool follows = false;
+  if (has_type_rule(node) && node.op->family != OpFamily::kHostRead && !binds) {
+    try {
+      follows = infer_type(facts_a_, graph_b_, b_, node).valid();
+    } catch (const TypeMismatch&) {
+      follows = false;
+    }
+  }
+  if (!follows)
+    claims_.fail(id, "rewrite-type",
+                 fmt::format("is to be the number {}, which does not follow from its arguments",
+                             print_type(context_, node.type)));
 }
 
 void CallCheck::check_group(NodeId id, Arg x, Arg y) {

@@ -38,6 +38,8 @@ class CallCheck {
   void check_call(NodeId id);
   // Dtype, device and sizes are its origin's.
   void check_type(NodeId id);
+  // What a node of sizes gives follows from its arguments, not from what is recorded of it.
+  void check_size(NodeId id);
   // When all calls were checked: all parts of a node take an argument in the same way.
   void check_uniform();
   // Then, each node of A with parts, in order: the last of them, and what it takes. Calls `behind`

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "analysis/seeds.h"
+#include "compare/rewrite/verify_interface.h"
 
 namespace epweave {
 namespace {
@@ -64,8 +65,7 @@ class HalfJoiner {
   void find_seeds() {
     const NodeLists inputs = list_inputs(context_, joint_.step());
     const NodeLists users = invert(inputs, joint_.step().order);
-    for (NodeId id : joint_.step().order)
-      if (is_seed(joint_, inputs, users, id)) seeds_.insert(joint_.step().nodes[id].name);
+    for (NodeId id : epweave::find_seeds(joint_, inputs, users)) seeds_.insert(joint_.step().nodes[id].name);
   }
 
   void fail(std::string_view invariant, std::string message, std::string node) {
@@ -310,10 +310,32 @@ Graph join_halves(const Graph& joint, const Graph& forward, const Graph& backwar
   return HalfJoiner(without_provenance(joint), forward, backward, violations).run();
 }
 
+namespace {
+
+// What a half says of groups, nested graphs and symbols is what the joint graph says.
+void check_tables(const Graph& joint, const Graph& half, std::string_view name,
+                  std::vector<Violation>& violations) {
+  std::vector<Violation> found;
+  RewriteClaims claims(joint, half, found);
+  Numbers numbers(joint, half);
+  check_rank(claims);
+  check_groups(claims);
+  check_nested(claims, numbers);
+  check_symbol_facts(claims, numbers);
+  for (Violation& violation : found) {
+    violation.message = fmt::format("{} half: {}", name, violation.message);
+    violations.push_back(std::move(violation));
+  }
+}
+
+}  // namespace
+
 RewriteReport verify_halves(const Graph& joint, const Graph& forward, const Graph& backward) {
   const Graph plain = without_provenance(joint);
   std::vector<Violation> violations;
   const Graph joined = join_halves(joint, forward, backward, violations);
+  check_tables(plain, forward, "forward", violations);
+  check_tables(plain, backward, "backward", violations);
   RewriteReport report = verify_rewrite(plain, joined);
   report.violations.insert(report.violations.begin(), violations.begin(), violations.end());
   return report;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "analysis/world.h"
+
 namespace epweave {
 namespace {
 
@@ -111,11 +113,23 @@ void check_inputs(RewriteClaims& claims) {
   if (!is_same) claims.fail_graph("rewrite-inputs", "the inputs or outputs are not those of the first graph");
 }
 
+void check_rank(RewriteClaims& claims) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  const Arg* rank_a = find_entry(*graph_a.context, graph_a.info, "rank");
+  const Arg* rank_b = find_entry(*graph_b.context, graph_b.info, "rank");
+  if (rank_a != nullptr && rank_b != nullptr && !(*rank_a == *rank_b))
+    claims.fail_graph("rewrite-group", "the graph is of another rank than the first graph");
+}
+
 void check_groups(RewriteClaims& claims) {
   const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
   for (const ProcessGroup& group : graph_a.groups) {
     const ProcessGroup* after = graph_b.find_group(group.name);
     const bool is_first = graph_a.find_group(group.name) == &group;  // what a name means
+    if (is_first && after != nullptr && after->axes != group.axes)
+      claims.fail_graph(
+          "rewrite-group",
+          fmt::format("group '{}' is of other mesh axes than in the first graph", graph_a.text(group.name)));
     if (is_first && after != nullptr && after->ranks != group.ranks)
       claims.fail_graph("rewrite-group", fmt::format("group '{}' has ranks [{}], in the first graph [{}]",
                                                      graph_a.text(group.name), fmt::join(after->ranks, ", "),

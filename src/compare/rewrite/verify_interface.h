@@ -11,7 +11,10 @@ namespace epweave {
 // The same inputs and outputs, with the same roles.
 void check_inputs(RewriteClaims& claims);
 
-// The same name is the same group.
+// The rank whose graph it is, where both say one.
+void check_rank(RewriteClaims& claims);
+
+// The same name is the same group, of the same mesh axes.
 void check_groups(RewriteClaims& claims);
 
 // B says of A's symbols what A says. What a rewrite assumes it lists apart from that

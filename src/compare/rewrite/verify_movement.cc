@@ -37,7 +37,7 @@ bool copies(const Node& node) {
 bool keeps_order(const Node& node) {
   const OpFamily family = node.op->family;
   return family == OpFamily::kReshape || family == OpFamily::kUnsqueeze || family == OpFamily::kSqueeze ||
-         node.op->type_rule == rules::alias;
+         (family == OpFamily::kIdentity && node.op->type_rule == rules::alias);
 }
 // Whether a range meets none that is there, and adds it.
 bool add_apart(std::map<std::int64_t, std::int64_t>& ranges, const Run& run) {
@@ -191,7 +191,9 @@ bool MovementCheck::follow(NodeId b) {
 bool MovementCheck::make_view(NodeId b, const Node& node) {
   const Arg first = arg_of(context_, node, 0);
   const bool is_element = node.op->family == OpFamily::kElement;
-  if (!(node.op->is_view || is_element || is_wait(node)) || !first.is_node()) return false;
+  // A conjugate is a view, too, and has other values.
+  const bool shows = node.op->is_view && node.op->family != OpFamily::kElementwise;
+  if (!(shows || is_element || is_wait(node)) || !first.is_node()) return false;
   std::optional<std::size_t> storage;
   if (const auto tuple = tuples_.find(first.as_node()); tuple != tuples_.end()) {
     storage = tuple->second;
@@ -725,6 +727,10 @@ std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg gro
   if (group.is_node()) {
     const NodeId a = of_b ? claims_[group.as_node()].origin : group.as_node();
     if (!a) return {};
+    if (of_b && !claims_.is_whole(group.as_node())) {
+      const StringId before = recorded_group(context_, a_, Arg::node(a));
+      if (!before || before != recorded_group(context_, b_, group)) return {};
+    }
     const NodeId first = lookups_[a] ? lookups_[a] : claims_.find_class(a);
     return (std::uint64_t{1} << 32) + first.index();
   }

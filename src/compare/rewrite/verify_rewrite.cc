@@ -74,6 +74,7 @@ class RewriteVerifier {
     storage_.check_updates();
     storage_.check_last_writes();
     storage_.check_order();
+    check_rank(claims_);
     check_groups(claims_);
     storage_.check_host_reads();
     check_nested(claims_, numbers_);
@@ -124,6 +125,8 @@ class RewriteVerifier {
         calls_.check_type(id);
         break;
       case ClaimKind::kSize:
+        calls_.check_size(id);
+        break;
       case ClaimKind::kBlocks:  // with the split or join that is made with it
       case ClaimKind::kNone:
         break;

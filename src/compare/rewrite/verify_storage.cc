@@ -257,19 +257,21 @@ void StorageCheck::check_order() {
 
 void StorageCheck::check_host_reads() {
   std::set<std::pair<NodeId, NodeId>> known;  // copy and reader in A
-  visit_early_reads(writers_a_.effects(), a_, a_.order, [&](NodeId copy, NodeId reader) {
+  const auto note = [&](NodeId copy, NodeId reader) {
     known.insert({claims_.find_class(copy), claims_.find_class(reader)});
-  });
+  };
+  visit_early_reads(writers_a_.effects(), a_, a_.order, note, true);
   auto stands_for = [&](NodeId b) {
     const Claim& claim = claims_[b];
     const bool is_of_a = claim.kind == ClaimKind::kWhole || claim.kind == ClaimKind::kPart;
     return is_of_a ? claims_.find_class(claim.origin) : NodeId();
   };
-  visit_early_reads(writers_b_.effects(), b_, b_.order, [&](NodeId copy, NodeId reader) {
+  const auto check = [&](NodeId copy, NodeId reader) {
     if (!known.contains({stands_for(copy), stands_for(reader)}))
       claims_.fail(reader, "rewrite-host-read",
                    fmt::format("reads {} before anything waited for the copy", claims_.name_b(copy)));
-  });
+  };
+  visit_early_reads(writers_b_.effects(), b_, b_.order, check, true);
 }
 
 }  // namespace epweave
