@@ -352,7 +352,7 @@ void require_prices(const Graph& graph, const StepModel& model) {
                       (others == 0 ? "" : "; " + std::to_string(others) + " others have no price either"),
                   site_of(graph, graph.step().nodes[model.nodes[place]]),
                   (remedy.empty() ? "" : remedy + "; or ") +
-                      "take such calls to be free: --unpriced free (unpriced=free of schedule and bucket)");
+                      "take such calls to be free: --unpriced free (unpriced=free of a pass or preset)");
 }
 
 void require_measured(const StepModel& model, const MeasuredCosts& costs, const std::string& path) {

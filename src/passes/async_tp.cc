@@ -819,10 +819,17 @@ std::string count(std::size_t n, std::string_view what) {
 std::vector<std::string> list_notes(const Graph& graph, const FusionFinder& found) {
   std::size_t products = 0;
   for (const Gather& gather : found.gathers) products += gather.products.size();
-  std::vector<std::string> notes{
-      fmt::format("{} fused with {}, {} with {} product", count(found.gathers.size(), "all-gather"),
-                  count(products, "product"), count(found.scatters.size(), "reduce-scatter"),
-                  found.scatters.size() == 1 ? "its" : "their")};
+  std::vector<std::string> notes;
+  if (found.gathers.empty() && found.scatters.empty())
+    notes.push_back(found.missed.empty()
+                        ? "unused: nothing is fused: the axes have no all-gather and no reduce-scatter"
+                        : fmt::format("unused: nothing is fused: not one of {}; -v says why",
+                                      count(found.missed.size(), "collective")));
+  else
+    notes.push_back(fmt::format("{} fused with {}, {} with {} product",
+                                count(found.gathers.size(), "all-gather"), count(products, "product"),
+                                count(found.scatters.size(), "reduce-scatter"),
+                                found.scatters.size() == 1 ? "its" : "their"));
   std::vector<std::pair<Reason, std::vector<std::string>>> by_reason;
   std::map<std::string_view, std::size_t> index;
   by_reason.reserve(found.missed.size());

@@ -49,8 +49,8 @@ class TokenSymbols {
         if (values_[symbol].value_or(value) != value)
           throw PassError(
               "concretize.hint-conflict",
-              fmt::format("{} is noted as {} and as {} (C-5)", graph_.text(symbol), *values_[symbol], value),
-              site_of(graph_, node), "chunk the graph again");
+              fmt::format("{} is noted as {} and as {}", graph_.text(symbol), *values_[symbol], value),
+              site_of(graph_, node), "chunk the graph again: a symbol has one number in the whole graph");
         set(symbol, value);
       }
     }
@@ -76,11 +76,10 @@ class TokenSymbols {
     const Symbol* row = find_symbol(symbol);
     if (row != nullptr && row->hint) return set(symbol, *row->hint);
     if (is_chunked)
-      throw PassError(
-          "concretize.no-hint",
-          fmt::format("an extent of {} is {}, whose number when it was traced is not recorded (N-1)",
-                      graph_.text(node.name), graph_.text(symbol)),
-          site_of(graph_, node), "export the graph with symbol hints");
+      throw PassError("concretize.no-hint",
+                      fmt::format("an extent of {} is {}, whose number when it was traced is not recorded",
+                                  graph_.text(node.name), graph_.text(symbol)),
+                      site_of(graph_, node), "export the graph with symbol hints");
   }
 
   // Symbols that equal others: u1 = u0.

@@ -181,7 +181,10 @@ class Offloader {
   std::vector<std::string> run(const CpuOffloadOptions& options) {
     find_backward_begin();
     const std::vector<Offloaded> all = find_all();
-    if (all.empty() && kept_.empty()) return {"no value that backward reads is tagged MUST_CPU_OFFLOAD"};
+    if (all.empty() && kept_.empty())
+      return {
+          "unused: no value that backward reads is tagged MUST_CPU_OFFLOAD: run "
+          "memory-policy{policy=sac-and-offload} first"};
     for (const Offloaded& offloaded : all) insert(offloaded);
     if (options.defer > 0) defer_waits(options.defer);
     if (options.prefetch > 0) prefetch_reloads(options.prefetch);

@@ -12,8 +12,8 @@ namespace epweave {
 const ProcessGroup& find_group(const Graph& graph, std::string_view pass, const Node& user, StringId name) {
   const auto decline = [&](std::string_view problem, const char* remedy) {
     throw PassError(fmt::format("{}.group", pass),
-                    fmt::format("process group {} is {} (G-1)", graph.text(name), problem),
-                    site_of(graph, user), remedy);
+                    fmt::format("process group {} is {}", graph.text(name), problem), site_of(graph, user),
+                    remedy);
   };
   const ProcessGroup* found = nullptr;
   for (const ProcessGroup& group : graph.groups) {

@@ -52,13 +52,13 @@ class Recomputer {
 
   std::vector<std::string> run() {
     if (std::ranges::none_of(body_.order, [&](NodeId id) { return is_tagged(id); }))
-      return {"no forward call is tagged: run memory-policy first"};
+      return {"unused: no forward call is tagged to be computed again: run memory-policy first"};
     refuse_random();
     inputs_ = list_inputs(context_, body_);
     users_ = invert(inputs_, body_.order);
     positions_ = find_positions(body_, body_.order);
     const std::optional<Region> region = find_region();
-    if (!region) return {"backward of the layers reads no tagged value"};
+    if (!region) return {"unused: backward of the layers reads no value that is tagged to be computed again"};
     choose(*region);
     if (copied_.empty()) return notes();
     insert();

@@ -190,7 +190,7 @@ class BodyReplacer {
     const bool is_known = args[0].is(ArgKind::kBool) || args[0].is_int();
     if (is_known && args[0].bits() == 0)
       throw PassError(fmt::format("{}.false-guard", replacement_.pass),
-                      fmt::format("the guard does not hold for {} (N-2)", replacement_.reason),
+                      fmt::format("the guard does not hold for {}", replacement_.reason),
                       site_of(graph_, guard), replacement_.remedy);
     return is_known;
   }
@@ -237,7 +237,7 @@ class TableReplacer {
       const auto value = now == fact ? std::nullopt : exprs.constant(now);
       if (value == 0)
         throw PassError(fmt::format("{}.false-guard", replacement_.pass),
-                        fmt::format("{}, recorded about {}, does not hold for {} (N-2)", exprs.text(fact),
+                        fmt::format("{}, recorded about {}, does not hold for {}", exprs.text(fact),
                                     graph_.text(symbol.name), replacement_.reason),
                         {}, replacement_.remedy);
       if (!value) open.push_back(now);

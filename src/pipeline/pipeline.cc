@@ -65,6 +65,20 @@ class Parser {
     return pipeline;
   }
 
+  // The options of a pass, from a place in the text to its end.
+  Options parse_options_from(std::size_t at, const PassInfo& pass) {
+    at_ = at;
+    std::vector<std::optional<OptionValue>> given(pass.options.size());
+    if (!at_end()) {
+      do {
+        parse_option(pass.name, pass.options, given);
+      } while (take(','));
+    }
+    if (!at_end())
+      fail(at_, fmt::format("unexpected '{}'", text_[at_]), "',' and another option, or the end");
+    return complete_options(at, pass.name, pass.options, std::move(given));
+  }
+
   // The preset and the values of its options.
   std::pair<const PresetInfo*, Options> parse_preset() {
     const auto [at, name] = parse_name("a preset");
@@ -97,6 +111,11 @@ class Parser {
       if (!take('}'))
         fail(at_, at_end() ? "missing '}'" : fmt::format("unexpected '{}'", text_[at_]), "',' or '}'");
     }
+    return complete_options(owner_at, owner, specs, std::move(given));
+  }
+
+  Options complete_options(std::size_t owner_at, std::string_view owner, const std::vector<OptionSpec>& specs,
+                           std::vector<std::optional<OptionValue>> given) const {
     Options options;
     for (std::size_t i = 0; i < specs.size(); ++i) {
       if (!given[i]) {
@@ -268,6 +287,11 @@ class Parser {
 
 Pipeline parse_pipeline(std::string_view text, const Registry& known) {
   return Parser(text, known).parse_calls();
+}
+
+Options parse_value_as_options(std::string_view option, std::string_view value, const PassInfo& pass) {
+  const std::string text = fmt::format("{}={}", option, value);
+  return Parser(text, registry()).parse_options_from(option.size() + 1, pass);
 }
 
 Pipeline expand_preset(std::string_view text, const Registry& known) {

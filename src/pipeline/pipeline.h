@@ -27,6 +27,10 @@ struct Pipeline {
 // and the nearest known name for one that is not known.
 Pipeline parse_pipeline(std::string_view text, const Registry& known = registry());
 
+// Options of a pass that are the value of an option, without braces: then="memory=2%,order=kept".
+// Throws UsageError, which shows OPTION=VALUE.
+Options parse_value_as_options(std::string_view option, std::string_view value, const PassInfo& pass);
+
 // The pipeline that a preset stands for: "ep-overlap" or "ep-overlap{roots=layers.*.moe,parts=2}".
 // Throws UsageError.
 Pipeline expand_preset(std::string_view text, const Registry& known = registry());

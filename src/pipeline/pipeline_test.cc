@@ -252,6 +252,25 @@ TEST_CASE("presets expand to pipelines") {
       "schedule{memory=run+3%,order=free,recompute=behind-forward,effort=fast,cluster=h100-2x4},concretize");
   CHECK(print_pipeline(expand_preset("overlap{memory=1GiB}")).find("memory=1GiB,cluster=h100}") !=
         std::string::npos);
+  CHECK(print_pipeline(expand_preset("overlap{symbolize=yes,dense,unpriced=free}")) ==
+        "dce,canonicalize,dedup-unshard,symbolize{inputs=[]},"
+        "choose-chunks{parts=auto,dense=true,memory=run+2%,cluster=h100,unpriced=free},"
+        "schedule{memory=run+2%,order=free,recompute=behind-forward,effort=fast,cluster=h100,unpriced=free},"
+        "concretize");
+}
+
+TEST_CASE("the value of `then` is read as options of schedule") {
+  CHECK_NOTHROW(parse_pipeline("choose-chunks{then=\"memory=3%,order=kept\"}"));
+  CHECK_NOTHROW(parse_pipeline("choose-chunks{then=\"\"}"));
+  CHECK_NOTHROW(parse_pipeline("bucket{plan=overlap,then=\"like=inductor,knobs=[max_in_flight_gb=2]\"}"));
+  CHECK(error_of([] { parse_pipeline("choose-chunks{then=\"memory=3%;order=kept\"}"); }) ==
+        "option 'then': option 'memory': '3%;order=kept' is no amount of memory\n"
+        "  expected a share above what the input needs, as in memory=2%, or bytes, as in memory=32.1GiB");
+  CHECK(error_of([] { parse_pipeline("choose-chunks{then=\"memory=3% order\"}"); }) ==
+        R"(option 'then': column 16: unexpected 'o'
+  then=memory=3% order
+                 ^
+  expected ',' and another option, or the end)");
 }
 
 TEST_CASE("rows of the tool's registry are complete") {

@@ -167,8 +167,12 @@ ScheduleOptions read_schedule_options(const Options& options);
 
 std::optional<ScheduleOptions> read_then(const Options& options) {
   if (!options.has("then")) return std::nullopt;
-  const Pipeline then = parse_pipeline(fmt::format("schedule{{{}}}", options.text("then")));
-  return read_schedule_options(then.calls.front().options);
+  try {
+    Options then = parse_value_as_options("then", options.text("then"), *registry().find_pass("schedule"));
+    return read_schedule_options(then);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("option 'then': {}", error.what()));
+  }
 }
 
 // Only plan=overlap decides by them.
@@ -244,12 +248,14 @@ AttentionMode read_attention(const Options& options) {
 ChooseChunksOptions read_choose_chunks_options(const Options& options) {
   ChooseChunksOptions read;
   read.chunk.attention = read_attention(options);
+  read.chunk.dense = options.has("dense") && options.flag("dense");
   if (options.has("roots")) read.roots = options.list("roots");
   for (const std::string& root : read.roots) parse_chunk_root(root);
   read.parts = read_auto_parts(options);
   read.schedule.cluster = read_cluster(options);
   read.schedule.measured = read_costs(options);
   read.schedule.memory = parse_memory_budget(options.text("memory"));
+  if (is_chosen(options, "unpriced", "free")) read.schedule.unpriced = Unpriced::kFree;
   read.then = read_then(options);
   return read;
 }
@@ -322,9 +328,9 @@ void check_memory_policy_options(Options& options) {
   const bool is_budget = options.text("policy") == "budget";
   const int budgets = (options.has("peak-mib") ? 1 : 0) + (options.has("recompute-ms") ? 1 : 0);
   if (is_budget && budgets != 1)
-    throw UsageError(
-        "option 'policy': budget needs a peak or a time\n  expected one of peak-mib=N and "
-        "recompute-ms=N beside policy=budget");
+    throw UsageError(fmt::format(
+        "option 'policy': budget {}\n  expected one of peak-mib=N and recompute-ms=N beside policy=budget",
+        budgets == 0 ? "needs a peak or a time" : "takes a peak or a time, and both are given"));
   if (!is_budget && budgets != 0)
     throw UsageError(fmt::format("option '{}': policy '{}' has no budget\n  expected policy=budget beside it",
                                  options.has("peak-mib") ? "peak-mib" : "recompute-ms",
@@ -484,6 +490,12 @@ const OptionSpec kUnpriced{
     .choices = {"decline", "free"},
     .is_optional = true};
 
+const OptionSpec kSymbolize{"symbolize",
+                            OptionKind::kChoice,
+                            "no",
+                            "for graphs whose token count is a plain number: give it a symbol first",
+                            {"yes", "no"}};
+
 const OptionSpec kThen{
     .name = "then",
     .kind = OptionKind::kText,
@@ -626,7 +638,8 @@ std::vector<PassInfo> make_passes() {
        .run = run_overlap_ep},
       {.name = "choose-chunks",
        .summary = "divide modules into parts where the schedule is predicted to take less for it",
-       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kCluster, kCosts, kThen},
+       .options = {left_out(kRoots), kAutoParts, kDense, kAttention, kMemory, kCluster, kCosts, kUnpriced,
+                   kThen},
        .run = run_choose_chunks,
        .settle = settle_choose_chunks_options},
       {.name = "schedule",
@@ -664,6 +677,11 @@ std::vector<PassInfo> make_passes() {
   };
 }
 
+// The pass symbolize in front of what divides, where it is asked for.
+std::string_view symbolize_first(const Options& options) {
+  return options.text("symbolize") == "yes" ? "symbolize," : "";
+}
+
 // Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and
 // only then make symbols numbers: the schedule needs no numbers, but the chunk's symbols tell its
 // parts apart.
@@ -678,8 +696,8 @@ std::string expand_ep_overlap(const Options& options) {
   return fmt::format(
       "dce,canonicalize,dedup-unshard,{}chunk{{roots={},dim={},parts={}{}}},isolate-ep-pg,dce,"
       "overlap-ep{{roots={}}},concretize",
-      options.text("symbolize") == "yes" ? "symbolize," : "", print_value(options.list("roots")),
-      options.text("dim"), read_parts(options), optional, print_value(patterns));
+      symbolize_first(options), print_value(options.list("roots")), options.text("dim"), read_parts(options),
+      optional, print_value(patterns));
 }
 
 // A share is of what the preset is given, once: what a choice needs more is not added to by the
@@ -692,39 +710,29 @@ std::string memory_of_run(const std::string& memory) {
 std::string expand_overlap(const Options& options) {
   std::string choice = fmt::format("parts={}", print_value(options.text("parts")));
   if (options.has("roots")) choice += fmt::format(",roots={}", print_value(options.list("roots")));
+  if (options.has("dense")) choice += fmt::format(",dense={}", options.flag("dense"));
   if (options.has("attention")) choice += fmt::format(",attention={}", options.text("attention"));
   std::string machine =
       fmt::format("memory={},cluster={}", print_value(memory_of_run(options.text("memory"))),
                   print_value(options.text("cluster")));
   if (options.has("costs")) machine += fmt::format(",costs={}", print_value(options.text("costs")));
+  if (options.has("unpriced")) machine += fmt::format(",unpriced={}", options.text("unpriced"));
   return fmt::format(
-      "dce,canonicalize,dedup-unshard,choose-chunks{{{},{}}},schedule{{{},effort={}}},concretize", choice,
-      machine, machine, options.text("effort"));
+      "dce,canonicalize,dedup-unshard,{}choose-chunks{{{},{}}},schedule{{{},effort={}}},concretize",
+      symbolize_first(options), choice, machine, machine, options.text("effort"));
 }
 
 std::vector<PresetInfo> make_presets() {
   return {
       {.name = "overlap",
        .summary = "divide, isolate and schedule as is predicted to take least",
-       .options = {left_out(kRoots), kAutoParts, kAttention, kMemory, kEffort, kCluster, kCosts},
+       .options = {left_out(kRoots), kAutoParts, kDense, kAttention, kMemory, kEffort, kCluster, kCosts,
+                   kUnpriced, kSymbolize},
        .expand = expand_overlap},
       {.name = "ep-overlap",
        .summary = "chunk MoE modules and hide each part's token exchange behind the others' compute",
-       .options = {kRoots,
-                   kDim,
-                   kParts,
-                   kSizes,
-                   kDense,
-                   left_out(kCast),
-                   kGradAccumulation,
-                   kJoin,
-                   kAttention,
-                   kContract,
-                   {"symbolize",
-                    OptionKind::kChoice,
-                    "no",
-                    "for graphs whose token count is a plain number: give it a symbol first",
-                    {"yes", "no"}}},
+       .options = {kRoots, kDim, kParts, kSizes, kDense, left_out(kCast), kGradAccumulation, kJoin,
+                   kAttention, kContract, kSymbolize},
        .expand = expand_ep_overlap},
   };
 }

@@ -76,8 +76,8 @@ class RootSelection {
                     fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
         {},
         has_exchange()
-            ? fmt::format("{}; dense=true takes all modules of a pattern, require-exchange=false those "
-                          "with EP labels",
+            ? fmt::format("{}; require-exchange=false divides selected modules that have EP labels, "
+                          "dense=true all selected modules",
                           kCheckPattern)
             : std::string(kDenseModel));
   }

@@ -331,6 +331,10 @@ bool rests_on_full_blocks(const Graph& graph, const ChunkPlan& plan) {
 
 }  // namespace
 
+std::string print_proved(std::size_t count) {
+  return count == 1 ? "1 row write or sum over rows" : fmt::format("{} row writes and sums over rows", count);
+}
+
 std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   std::vector<std::string> lines;
   const Body& step = graph.step();
@@ -355,8 +359,7 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
   for (const ChunkPlan::Assumed& assumed : plan.assumed)
     lines.push_back(fmt::format("assumption: {}", assumed.text));
   if (plan.claims.proved > 0)
-    lines.push_back(fmt::format("proved: rows keep to their tokens in {} row writes and sums over rows",
-                                plan.claims.proved));
+    lines.push_back(fmt::format("proved: rows keep to their tokens in {}", print_proved(plan.claims.proved)));
   for (const Assumption& assumption : plan.placements.assumptions)
     if (assumption.is_open)
       lines.push_back(fmt::format("assumption: {} is right in parts, though it {}",

@@ -45,6 +45,7 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options);
 
 // One line per decision, for people and for the pipeline log.
 std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan);
+std::string print_proved(std::size_t count);  // "5 row writes and sums over rows"
 
 // Writes the new graph. Throws PassError where a value is wanted in a form it has not.
 Graph lower_chunks(const Graph& graph, const ChunkPlan& plan);

@@ -321,12 +321,12 @@ std::vector<std::string> list_decisions(const ChunkReport& report) {
     if (region.handed_over > 0)
       lines.push_back(fmt::format("  taken in parts from other regions: {} values", region.handed_over));
     if (region.proved > 0)
-      lines.push_back(fmt::format("  proved  rows keep to their tokens in {} row writes and sums over rows",
-                                  region.proved));
+      lines.push_back(fmt::format("  proved  rows keep to their tokens in {}", print_proved(region.proved)));
     if (region.proved_exchanges > 0)
-      lines.push_back(
-          fmt::format("  proved  {} exchanges send rows to the ranks that the whole sends them to",
-                      region.proved_exchanges));
+      lines.push_back(fmt::format("  proved  {} rows to the ranks that the whole sends them to",
+                                  region.proved_exchanges == 1
+                                      ? "1 exchange sends"
+                                      : fmt::format("{} exchanges send", region.proved_exchanges)));
     for (const std::string& text : region.assumptions) lines.push_back(fmt::format("  assumes {}", text));
   }
   return lines;

@@ -1,6 +1,7 @@
 #include "passes/overlap_ep/overlap_ep.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -41,7 +42,7 @@ Input analyze(const Graph& graph, const OverlapEpOptions& options) {
                                       [&](NodeId id, const Node& node) { finder.add(id, node); });
   EpRegions found = finder.take();
   if (!found.malformed.empty())  // only where nobody verified the graph
-    decline(graph, found.malformed.front(), {"part-unnamed", "S-1", "chunk the region again"},
+    decline(graph, found.malformed.front(), {"part-unnamed", "chunk the region again"},
             "it is in the body of a region and does not say of which part");
   select_regions(graph, options, found.regions);
   return {graph, std::move(facts), std::move(found.regions)};
@@ -102,11 +103,11 @@ StableOrder sort_body(const Graph& graph, const Plan& plan, const NodeLists& inp
                       const std::vector<OrderEdge>& edges) {
   auto sorted = sort_stably(graph.step(), inputs, edges);
   if (auto* cycle = std::get_if<Cycle>(&sorted))
-    decline(graph, cycle->front().after,
-            {"contradiction", "",
-             "schedule fewer regions (option roots), or change what ties the parts together"},
-            "the schedule contradicts the graph: " + print_path(graph, graph.step(), *cycle) +
-                explain_requests(graph, plan, *cycle));
+    decline(
+        graph, cycle->front().after,
+        {"contradiction", "schedule fewer regions (option roots), or change what ties the parts together"},
+        "the schedule contradicts the graph: " + print_path(graph, graph.step(), *cycle) +
+            explain_requests(graph, plan, *cycle));
   return std::get<StableOrder>(std::move(sorted));
 }
 
@@ -308,7 +309,7 @@ PassResult apply(const Input& input, const Plan& plan) {
   if (auto violation = find_order_violation(input.facts, after, free_launches))
     decline(
         graph, violation->after,
-        {"illegal-order", "", "schedule fewer regions (option roots) and report the graph"},
+        {"illegal-order", "schedule fewer regions (option roots) and report the graph"},
         "the schedule would break an order that must hold: " + print_path(graph, before, {&*violation, 1}));
   std::size_t exchanges = 0;
   for (const EpRegion* region : plan.regions) exchanges += region->count_exchanges();
@@ -330,6 +331,20 @@ bool has_eager_notes(const Graph& graph) {
   });
 }
 
+[[noreturn]] void decline_without_exchange(const Input& input, const OverlapEpOptions& options) {
+  std::string problem = "no chunked region has a labelled token exchange";
+  if (input.regions.empty())
+    problem = options.roots.empty()
+                  ? "the graph has no chunked region"
+                  : fmt::format("no module selected by '{}' is chunked", fmt::join(options.roots, ", "));
+  const char* const remedy =
+      has_eager_notes(input.graph)
+          ? "the graph was chunked in eager mode: run mark-eager-chunks first"
+          : "chunk an MoE region first (-p chunk,overlap-ep); its token exchanges need "
+            "the label EP_token_exchange";
+  decline(input.graph, {}, {"nothing-to-schedule", remedy}, problem);
+}
+
 }  // namespace
 
 PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
@@ -341,14 +356,7 @@ PassResult overlap_ep(const Graph& graph, const OverlapEpOptions& options) {
     result.notes.insert(result.notes.begin(), "checked only, the graph is as it was");
     return {graph, std::move(result.notes)};
   }
-  if (options.require_exchange)
-    decline(graph, {},
-            {"nothing-to-schedule", "S-9",
-             has_eager_notes(graph)
-                 ? "the graph was chunked in eager mode: run mark-eager-chunks first"
-                 : "chunk an MoE region first; its token exchanges need the label EP_token_exchange"},
-            input.regions.empty() ? "no chunked region matches"
-                                  : "no chunked region has a labelled token exchange");
+  if (options.require_exchange) decline_without_exchange(input, options);
   return {graph, {"no token exchange to schedule"}};
 }
 

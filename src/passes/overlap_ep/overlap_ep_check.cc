@@ -18,11 +18,11 @@ void check_parts(const Graph& graph, const EpRegion& region) {
   const std::string where = describe(graph, region);
   const EpPart& first = region.parts.front();
   if (region.parts.size() == 1)
-    decline(graph, first.nodes.front(), {"part-missing", "S-5", "chunk the region again"},
+    decline(graph, first.nodes.front(), {"part-missing", "chunk the region again"},
             fmt::format("{} has part {} only", where, first.part));
   for (std::size_t i = 0; i < region.parts.size(); ++i)
     if (region.parts[i].part != static_cast<std::int32_t>(i))
-      decline(graph, region.parts[i].nodes.front(), {"part-missing", "S-5", "chunk the region again"},
+      decline(graph, region.parts[i].nodes.front(), {"part-missing", "chunk the region again"},
               fmt::format("{} has a part {} but no part {}", where, region.parts[i].part, i));
 }
 
@@ -35,18 +35,18 @@ void check_same_exchanges(const Graph& graph, const EpRegion& region, const EpPa
     const EpPart &with = a.empty() ? part : first, &without = a.empty() ? first : part;
     decline(
         graph, with.exchanges.front(),
-        {"exchanges-missing", "S-6", "label the token exchanges of all parts with EP_token_exchange"},
+        {"exchanges-missing", "label the token exchanges of all parts with EP_token_exchange"},
         fmt::format("{} has token exchanges in part {} and none in part {}", where, with.part, without.part));
   }
   if (a.size() != b.size())
     decline(graph, a.size() > b.size() ? a.back() : b.back(),
-            {"exchange-count", "S-7", "label the token exchanges of all parts with EP_token_exchange"},
+            {"exchange-count", "label the token exchanges of all parts with EP_token_exchange"},
             fmt::format("{} has {} token exchanges in part {} and {} in part {}", where, a.size(), first.part,
                         b.size(), part.part));
   for (std::size_t k = 0; k < a.size(); ++k) {
     const Node &x = graph.step().nodes[a[k]], &y = graph.step().nodes[b[k]];
     if (x.ep.token_exchange != y.ep.token_exchange)
-      decline(graph, a[k], {"exchange-labels", "S-8", "the parts must exchange tokens in the same order"},
+      decline(graph, a[k], {"exchange-labels", "the parts must exchange tokens in the same order"},
               fmt::format("{}: exchange {} is a {} in part {} and a {} in part {}", where, k,
                           graph.text(x.ep.token_exchange), first.part, graph.text(y.ep.token_exchange),
                           part.part));
@@ -72,7 +72,7 @@ void ExchangeChecker::check_part(const EpPart& part, std::vector<WaitLabel>& lab
       labels.push_back({find_wait(id), node.ep.token_exchange});
     } else if (node.ep.token_exchange && !waits_for_exchange(id)) {
       decline(graph_, id,
-              {"label-misplaced", "S-2", "only all-to-all launches may have the label EP_token_exchange"},
+              {"label-misplaced", "only all-to-all launches may have the label EP_token_exchange"},
               fmt::format("has the label EP_token_exchange={} but is no token exchange of this region",
                           graph_.text(node.ep.token_exchange)));
     }
@@ -93,7 +93,7 @@ NodeId ExchangeChecker::find_wait(NodeId launch) const {
     ++count;
   }
   if (count != 1)
-    decline(graph_, launch, {"wait-count", "S-3", "wait for each token exchange once, in the same part"},
+    decline(graph_, launch, {"wait-count", "wait for each token exchange once, in the same part"},
             fmt::format("a token exchange with {} waits in its part, expected 1", count));
   return wait;
 }

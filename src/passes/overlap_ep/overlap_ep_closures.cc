@@ -97,19 +97,17 @@ class PartPlanner {
     const std::vector<Local>& first = plan.closures.front();
     for (Local i : copies)
       if (!std::binary_search(first.begin(), first.end(), i))
-        decline(
-            graph_, region_.node(i),
-            {"count-copy-place", "S-13", "remove its EP_token_count_sync label or make the dispatch need it"},
-            fmt::format("a token-count copy that the first exchange of part {} does not need",
-                        plan.part->part));
+        decline(graph_, region_.node(i),
+                {"count-copy-place", "remove its EP_token_count_sync label or make the dispatch need it"},
+                fmt::format("a token-count copy that the first exchange of part {} does not need",
+                            plan.part->part));
     if (!copies.empty() && copies.size() != 2)
       decline(graph_, region_.node(copies.front()),
-              {"count-copies", "S-14",
-               "label exactly the two copies of the split sizes with EP_token_count_sync"},
+              {"count-copies", "label exactly the two copies of the split sizes with EP_token_count_sync"},
               fmt::format("part {} has {} token-count copies, expected 2", plan.part->part, copies.size()));
     for (Local i : copies)
       if (!goes_to_host(region_.node(i)))
-        decline(graph_, region_.node(i), {"count-copy-device", "S-15", "give the copy device=cpu"},
+        decline(graph_, region_.node(i), {"count-copy-device", "give the copy device=cpu"},
                 "a token-count copy whose destination is not known to be the host");
   }
 
@@ -124,7 +122,7 @@ class PartPlanner {
       stack.pop_back();
       if (!marks_.insert(i)) continue;
       if (region_.is_body(i) && is_count_copy(region_.node(i)))
-        decline(graph_, region_.node(i), {"count-copies", "S-14", "make the token-count copies independent"},
+        decline(graph_, region_.node(i), {"count-copies", "make the token-count copies independent"},
                 fmt::format("the token-count copies of part {} need the result of this one", part.part));
       stack.insert(stack.end(), region_.before(i).begin(), region_.before(i).end());
     }
@@ -143,7 +141,7 @@ void check_copies_alike(const Graph& graph, const std::vector<PartPlan>& parts) 
   if (with == parts.end() || without == parts.end()) return;
   decline(
       graph, without->part->exchanges.front(),
-      {"count-copies-differ", "S-16", "label the token-count copies of all parts alike"},
+      {"count-copies-differ", "label the token-count copies of all parts alike"},
       fmt::format("part {} has no token-count copies, part {} has", without->part->part, with->part->part));
 }
 

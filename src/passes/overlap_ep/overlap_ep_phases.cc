@@ -153,8 +153,7 @@ class RegionScheduler {
   void emit_copies(const std::vector<Local>& copies) {
     for (Local i : copies) {
       if (emitter_.is_emitted(i))
-        decline(graph_, region_.node(i),
-                {"count-copies", "S-14", "make the parts' token-count copies independent"},
+        decline(graph_, region_.node(i), {"count-copies", "make the parts' token-count copies independent"},
                 "a token-count copy that another part's first exchange needs");
       schedule_.copies.push_back({region_.node(i), i != copies.back()});
     }

@@ -7,8 +7,7 @@ namespace epweave {
 void decline(const Graph& graph, NodeId node, const Refusal& refusal, const std::string& problem) {
   const Node* const at = node ? &graph.step().nodes[node] : nullptr;
   const std::string subject = at != nullptr ? fmt::format("{}: ", graph.text(at->name)) : std::string();
-  const std::string spec = *refusal.spec != '\0' ? fmt::format(" ({})", refusal.spec) : std::string();
-  throw PassError(fmt::format("overlap-ep.{}", refusal.name), subject + problem + spec,
+  throw PassError(fmt::format("overlap-ep.{}", refusal.name), subject + problem,
                   at != nullptr ? site_of(graph, *at) : Site(), refusal.remedy);
 }
 

@@ -9,11 +9,10 @@ namespace epweave {
 
 struct Refusal {
   const char* name;
-  const char* spec;  // id of the specification ("S-4"), or empty
   const char* remedy;
 };
 
-// "NODE: PROBLEM (S-4)". Without a node, about the graph.
+// "NODE: PROBLEM". Without a node, about the graph.
 [[noreturn]] void decline(const Graph& graph, NodeId node, const Refusal& refusal,
                           const std::string& problem);
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "passes/bucket/bucket.h"
 #include "passes/dce.h"
 #include "passes/isolate_ep_pg.h"
@@ -30,7 +32,7 @@ std::vector<Choice> list_choices(const ChooseChunksOptions& options) {
       choices.push_back({options.roots, parts, options.chunk.dense});
       continue;
     }
-    choices.push_back({{"layers.*.moe"}, parts, false});
+    choices.push_back({{"layers.*.moe"}, parts, options.chunk.dense});
     choices.push_back({{"layers.*"}, parts, true});
   }
   return choices;
@@ -63,6 +65,31 @@ struct Made {
   double seconds = 0;
 };
 
+// What to do about a choice that is declined; that of chunk names pipelines with chunk.
+std::string remedy_of(const PassError& error) {
+  if (error.id() == "chunk.no-token-symbol")
+    return "run symbolize before choose-chunks (-p symbolize,choose-chunks; --preset overlap{symbolize=yes})";
+  return error.remedy();
+}
+
+// The notes of the choices that are declined. A remedy is written out where it comes first.
+class Declined {
+ public:
+  std::string note(const Choice& choice, const PassError& error) {
+    ++count_;
+    const std::string remedy = remedy_of(error);
+    std::string note =
+        fmt::format("choice: {}: declined: {} [{}]", choice.name(), error.problem(), error.id());
+    if (remedy.empty()) return note;
+    return note + (known_.insert(remedy).second ? "; remedy: " + remedy : "; remedy: as above");
+  }
+  std::size_t count() const { return count_; }
+
+ private:
+  std::size_t count_ = 0;
+  std::set<std::string> known_;
+};
+
 // The choice with its collectives merged, where that is predicted to take less.
 void choose_buckets(Made& best, const ScheduleOptions& options, const std::optional<ScheduleOptions>& then,
                     std::vector<std::string>& notes) {
@@ -90,7 +117,9 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
   ScheduleOptions schedule_options = options.schedule;
   std::optional<Made> best;
   std::vector<std::string> notes;
-  for (const Choice& choice : list_choices(options)) {
+  Declined declined;
+  const std::vector<Choice> choices = list_choices(options);
+  for (const Choice& choice : choices) {
     try {
       PassResult made = make_choice(graph, choice, options);
       const Prediction predicted = predict_schedule(made.graph, schedule_options);
@@ -106,10 +135,12 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
     } catch (const PassError& error) {
       // The whole is no choice that could be left out, and roots that name no module are a mistake.
       if (choice.roots.empty() || (!options.roots.empty() && error.id() == "chunk.no-region")) throw;
-      notes.push_back(
-          fmt::format("choice: {}: declined: {} [{}]", choice.name(), error.problem(), error.id()));
+      notes.push_back(declined.note(choice, error));
     }
   }
+  if (declined.count() + 1 == choices.size())
+    notes.push_back(
+        "choice: warning: nothing is divided, for each division is declined: follow a remedy above");
   choose_buckets(*best, schedule_options, options.then, notes);
   notes.push_back(fmt::format("choice: taken: {}", best->name));
   notes.insert(notes.end(), best->result.notes.begin(), best->result.notes.end());

@@ -9,7 +9,8 @@
 // priced (schedule.h); the least of those within the budget of memory is the result, not yet
 // scheduled. Of that choice, collectives are merged (bucket{plan=overlap}) where the schedule is
 // predicted to take less for it: the quick one, and the one that follows, where that is known. The
-// notes list all of them. Choices that chunk declines are listed with its reason.
+// notes list all of them. Choices that chunk declines are listed with its reason and remedy; where
+// it declines all of them, a note says so.
 //
 // Numerics: that of chunk, or reorder where nothing is divided; that of bucket where collectives
 // are merged.
