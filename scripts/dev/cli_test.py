@@ -98,6 +98,35 @@ class UsageTest(CommandLineTest):
         self.assert_fails(2, "epweave convert takes '-o DIR' with --to chakra only: the file to write is its second argument: epweave convert"
                              " IN OUT", "convert", "small.txt", "-o", "out.epw")
 
+    def test_options_that_do_nothing(self):
+        self.assert_fails(2, "-o, --to and --force are for artifact make: a check writes no graph",
+                          "artifact", "check", "small.txt", "-o", "out.epw")
+        self.assert_fails(2, "--tolerance is for a comparison: give --baseline REPORT, too",
+                          "simulate", "small.txt", "--tolerance", "0.01")
+        result = self.run_tool("diff", "small.txt", "small.txt", "--summary", "--full")
+        self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
+                         (2, b"", "epweave: error: --summary counts and --full lists everything: give one of them\n"))
+
+    def test_halves_share_no_output(self):
+        partition = ("partition", "small.txt", "--fwd")
+        self.assert_fails(2, "both graphs cannot go to standard output: give --fwd F or --bwd B a file",
+                          *partition, "-", "--bwd", "-")
+        for halves in (("-", "--bwd", "b.epw"), ("f.epw", "--bwd", "-")):
+            self.assert_fails(2, "--report - shares standard output with the graph: give it a file",
+                              *partition, *halves, "--report", "-")
+            result = self.run_tool(*partition, *halves, "--json")
+            self.assertEqual((result.returncode, json.loads(result.stdout)["error"]["message"]),
+                             (2, "--json and the graph cannot both go to standard output: give --fwd F and --bwd B files"))
+        result = self.run_tool(*partition, "f.epw", "--bwd", "b.epw", "--report", "-", "--json")
+        self.assertEqual((result.returncode, json.loads(result.stdout)["error"]["message"]),
+                         (2, "--report - shares standard output with --json: give it a file"))
+
+    def test_exit_codes_of_all_commands(self):
+        said = self.output_of("--help").decode()
+        for what in ("doctor: something is missing", "generalize: a difference is not explained",
+                     "artifact check: a field does not agree"):
+            self.assertIn(what, said)
+
     def test_braces_that_the_shell_expanded(self):
         expanded = ("--preset", "ep-overlaproots=layers.*.moe", "ep-overlapparts=2")
         for words in (("small.txt", *expanded), (*expanded, "small.txt")):
@@ -515,9 +544,14 @@ class RewriteTest(CommandLineTest):
              "type": None} | common]})
 
     def test_print_says_that_it_shows_nothing(self):
-        result = self.run_tool("print", "small.txt", "--module", "layers.*.nosuch")
-        self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
-                         (0, b"", "epweave: warning: no node is in that module and part and matches the pattern\n"))
+        for words, said in ((("--module", "layers.*.nosuch", "--grep", "neg"), "no node is in module 'layers.*.nosuch' (--module)"),
+                            (("--grep", "zzz"), "no node's line matches 'zzz' (--grep)"),
+                            (("--module", "layers.1", "--part", "9"), "no node is of part 9 (--part)"),
+                            (("--module", "layers.1", "--grep", "aten.mm"),
+                             "some nodes meet each of --module layers.1, --grep 'aten.mm', but none meets all")):
+            result = self.run_tool("print", "small.txt", *words)
+            self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
+                             (0, b"", f"epweave: warning: small.txt: {said}\n"))
 
     def test_print_shows_selected_nodes(self):
         names = [line.split()[0] for line in self.output_of("print", "small.txt", "--module", "layers.*.moe").decode()
@@ -547,6 +581,13 @@ class RewriteTest(CommandLineTest):
         self.assertEqual((result.returncode, result.stdout.decode()), (
             1, "rewrite-derived: the second graph has no provenance, so its nodes are taken by name, and the first has no node "
             "'new' (aten.neg.default): no pass of epweave made it; `epweave-replay check` compares such graphs by running them\n"))
+        # The rewrite first and its input second.
+        self.output_of("rewrite", "small.txt", "-p", "dce", "-o", "out.epw", "-q")
+        result = self.run_tool("verify", "out.epw", "small.txt", "-q")
+        self.assertEqual((result.returncode, result.stdout.decode()), (
+            1, "rewrite-derived: the second graph has no provenance, so its nodes are taken by name, and the first has no node "
+            "'dead' (aten.neg.default): no pass of epweave made it; `epweave-replay check` compares such graphs by running them; "
+            "the first has provenance and the second has none: did you swap the files?\n"))
 
     def test_diff_summary_as_json(self):
         self.output_of("rewrite", DSV3, "-p", "dce,chunk{roots=layers.*.moe}", "-o", "out.epw", "-q")
@@ -864,6 +905,9 @@ class BisectTest(CommandLineTest):
         result = self.bisect("exit 0")
         self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
                          (1, b"", "the command exits 0 after all 5 passes: none to find\n"))
+        result = self.run_tool("bisect", "-p", "dce", "-o", "found", "small.txt", "true")
+        self.assertEqual((result.returncode, result.stderr.decode()),
+                         (1, "the command exits 0 after the only pass: none to find\n"))
         self.assertEqual(self.files(), ["small.txt"])
         self.assert_fails(2, "the command exits 1 on small.txt already: no pass to look for (-v shows what it says)",
                           "bisect", "-p", "dce", "-o", "found", "small.txt", "false")
@@ -909,9 +953,9 @@ class SeveralGraphsTest(CommandLineTest):
             self.assertEqual(report, alone)
         table = self.output_of("overlap", "out.epw", DSV3).decode().split("\n")
         for row, report in zip(table[1:], reversed(reports)):
-            self.assertEqual(row.split(), [str(report[key]) for key in ("exchanges", "exposed", "light", "undivided")] +
-                             [report["file"]])
-        most = max(report["exposed"] + report["undivided"] for report in reports)
+            self.assertEqual(row.split(), [str(report[key]) for key in
+                                           ("exchanges", "exposed", "light", "undivided", "undivided_exposed")] + [report["file"]])
+        most = max(report["total_exposed"] for report in reports)
         self.assertEqual(self.run_tool("overlap", DSV3, "out.epw", "--max-exposed", str(most)).returncode, 0)
         self.assertEqual(self.run_tool("overlap", DSV3, "out.epw", "--max-exposed", str(most - 1)).returncode, 1)
         self.assert_fails(2, "--before, --trace and --all are for one graph; several get one table, a row for each",
@@ -929,6 +973,15 @@ class ExtractTest(CommandLineTest):
             again = json.loads(self.output_of("extract", "out.epw", "--module", module, "-o", "again.epw", "--json", "-q"))
             self.assertEqual((again["nodes_after"], again["entering"]), (report["nodes_after"], []))
 
+    def test_a_part_of_a_step_is_rewritten_and_proved_and_cut_in_halves(self):
+        self.output_of("extract", DSV3, "--module", "layers.3.moe", "-o", "moe.epw", "-q")
+        self.output_of("rewrite", "moe.epw", "--preset", "ep-overlap", "-o", "rewritten.epw", "-q")
+        proof = json.loads(self.output_of("verify", "moe.epw", "rewritten.epw", "--json", "-q"))
+        self.assertEqual((proof["ok"], proof["violations"]), (True, []))
+        # Its gradient from outside is an input of role `tangent`.
+        self.output_of("partition", "moe.epw", "--fwd", "fwd.epw", "--bwd", "bwd.epw", "-q")
+        self.output_of("verify", "moe.epw", "--fwd", "fwd.epw", "--bwd", "bwd.epw", "-q")
+
 
 class PresetTest(CommandLineTest):
     """The main job on a real graph."""
@@ -940,9 +993,21 @@ class PresetTest(CommandLineTest):
         self.assertEqual(self.run_tool("overlap", "out.epw", "--max-exposed", str(exposed)).returncode, 0)
         result = self.run_tool("overlap", graph, "--max-exposed", "3", "--json", "-v")
         self.assertEqual(result.returncode, 1)
-        undivided = json.loads(result.stdout)["undivided"]
-        self.assertGreater(undivided, 3)
-        self.assertIn(f"{undivided} token exchanges are exposed, --max-exposed allows 3", result.stderr.decode())
+        report = json.loads(result.stdout)
+        self.assertEqual([report[key] for key in ("exposed", "undivided", "undivided_exposed", "total_exposed")], [0, 20, 20, 20])
+        self.assertIn("20 token exchanges are exposed, --max-exposed allows 3", result.stderr.decode())
+
+    def test_a_schedule_hides_exchanges_of_undivided_modules(self):
+        graph = str(ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz")
+        self.output_of("rewrite", graph, "-p", "schedule{cluster=h100}", "-o", "out.epw", "-q")
+        report = json.loads(self.output_of("overlap", "out.epw", "--json"))
+        self.assertEqual(report["undivided"], 20)
+        self.assertLess(report["undivided_exposed"], 20)
+        self.assertEqual(report["total_exposed"], report["undivided_exposed"])
+        most = report["total_exposed"]
+        self.output_of("overlap", "out.epw", "--max-exposed", str(most))
+        if most > 0:
+            self.assertEqual(self.run_tool("overlap", "out.epw", "--max-exposed", str(most - 1)).returncode, 1)
 
     def test_ep_overlap(self):
         self.output_of("rewrite", DSV3, "--preset", PRESET % 2, "-o", "out.epw", "-q")

@@ -49,7 +49,26 @@ class OverlapFinder {
     return found;
   }
 
+  UndividedExchanges find_undivided() const {
+    UndividedExchanges found;
+    for (NodeId launch : body_.order) {
+      const Node& node = body_.nodes[launch];
+      if (!is_token_exchange(graph_, node) || node.chunk.region) continue;
+      ++found.count;
+      if (!has_kernel_under(launch)) ++found.exposed;
+    }
+    return found;
+  }
+
  private:
+  bool has_kernel_under(NodeId launch) const {
+    const NodeId wait = find_wait(launch);
+    if (!wait) return false;
+    for (std::uint32_t i = position_[launch] + 1; i < position_[wait]; ++i)
+      if (is_kernel(body_.nodes[body_.order[i]])) return true;
+    return false;
+  }
+
   NodeId find_wait(NodeId launch) const {
     for (NodeId user : users_[launch])
       if (is_wait(body_.nodes[user])) return user;
@@ -134,12 +153,15 @@ Work OverlappedExchange::total_under() const {
   return total;
 }
 
-std::vector<OverlappedRegion> find_overlaps(const Graph& graph, Extents& extents) {
+Overlaps find_overlaps(const Graph& graph) {
+  Extents extents(graph);
   OverlapFinder finder(graph, extents);
-  std::vector<OverlappedRegion> regions;
+  Overlaps found;
   for (const EpRegion& region : find_ep_regions(graph).regions)
-    if (region.count_exchanges() > 0) regions.push_back(finder.find(region));
-  return regions;
+    if (region.count_exchanges() > 0) found.regions.push_back(finder.find(region));
+  found.undivided = finder.find_undivided();
+  found.assumed = extents.assumed();
+  return found;
 }
 
 }  // namespace epweave

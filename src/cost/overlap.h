@@ -47,8 +47,19 @@ struct OverlappedRegion {
   std::vector<OverlappedExchange> exchanges;  // in the order of their launches
 };
 
-// Regions with token exchanges, in the order of their first node; exchanges without a wait are left
-// out.
-std::vector<OverlappedRegion> find_overlaps(const Graph& graph, Extents& extents);
+// Token exchanges of modules that are not divided. Nothing of another part can run under them, but
+// a schedule may issue other kernels between launch and wait.
+struct UndividedExchanges {
+  std::size_t count = 0;
+  std::size_t exposed = 0;  // without a kernel under them, or without a wait
+};
+
+struct Overlaps {
+  // With token exchanges, in the order of their first node; exchanges without a wait are left out.
+  std::vector<OverlappedRegion> regions;
+  UndividedExchanges undivided;
+  std::size_t assumed = 0;  // symbols taken to be balanced
+};
+Overlaps find_overlaps(const Graph& graph);
 
 }  // namespace epweave

@@ -2,12 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
 
 namespace epweave {
+namespace {
+
+// `byte` is counted from 1; behind the text: it ends too early.
+std::string describe_place(std::string_view text, std::size_t byte) {
+  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
+  const auto line = std::ranges::count(before, '\n') + 1;
+  const std::size_t column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
+  return fmt::format("{} at line {}, column {}", byte > text.size() ? "it ends too early," : "it breaks off",
+                     line, column);
+}
+
+}  // namespace
 
 Json parse_unique_json(std::string_view text, const std::string& path) {
   std::vector<std::set<std::string>> keys;  // of the objects that are open
@@ -20,8 +33,10 @@ Json parse_unique_json(std::string_view text, const std::string& path) {
   };
   try {
     return Json::parse(text, on_event);
-  } catch (const Json::exception& error) {
-    throw InputError(fmt::format("{}: no JSON: {}", path, error.what()));
+  } catch (const Json::parse_error& error) {
+    throw InputError(fmt::format("{}: no JSON: {}", path, describe_place(text, error.byte)));
+  } catch (const Json::out_of_range&) {
+    throw InputError(fmt::format("{}: a number is larger than 64 bits hold", path));
   }
 }
 

@@ -16,7 +16,8 @@ constexpr ExitCodeRow kExitCodes[] = {
     {kFine, "fine; diff: the graphs are the same", "fine; check: the same"},
     {kDifferent,
      "verify: there are violations; diff: the graphs differ; overlap: more is exposed than --max-exposed; "
-     "report: not proved; simulate: worse than the baseline; bisect: no pass is found",
+     "report: not proved; simulate: worse than the baseline; bisect: no pass is found; doctor: something is "
+     "missing; generalize: a difference is not explained; artifact check: a field does not agree",
      "the run failed; check: different, or not verified"},
     {kUsage, "the command line or a pipeline is wrong; diff: any error", "the command line is wrong"},
     {kInvalidInput, "a file cannot be read or written, or is not a valid graph",

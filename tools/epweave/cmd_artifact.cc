@@ -78,6 +78,8 @@ class Check {
   Check(const ArtifactCommand& command, Console& console) : command_(command), console_(console) {}
 
   int run() {
+    if (command_.output.path != OutputOptions().path || !command_.output.to.empty() || command_.output.force)
+      throw UsageError("-o, --to and --force are for artifact make: a check writes no graph");
     const Graph graph = read_sound_input(command_.input, nullptr, Soundness::kStructure);
     const auto recorded = read_fingerprint(graph);
     if (!recorded)

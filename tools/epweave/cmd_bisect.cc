@@ -153,7 +153,8 @@ class Bisect {
     }
     if (console_.json()) console_.print(report_text(report_head()));
     console_.info(last + 1 == graphs_.size()
-                      ? fmt::format("the command exits 0 after all {} passes: none to find", last)
+                      ? fmt::format("the command exits 0 after {}: none to find",
+                                    last == 1 ? "the only pass" : fmt::format("all {} passes", last))
                       : fmt::format("{}: the command exits 0, and {} after all later passes: it cannot tell",
                                     place_text(last), kCannotTell));
     return kDifferent;

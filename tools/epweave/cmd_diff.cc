@@ -98,6 +98,8 @@ DiffOptions ignore(const std::vector<std::string>& kinds) {
 }
 
 int run_diff(const DiffCommand& command, Console& console) {
+  if (command.summary && command.full)
+    throw UsageError("--summary counts and --full lists everything: give one of them");
   if (command.html == "-" && (console.json() || command.summary || command.full))
     throw UsageError("the page and another listing cannot both go to standard output: give --html FILE");
   const Graph a = read_sound_input(command.a, nullptr, Soundness::kStructure);

@@ -18,17 +18,6 @@
 namespace epweave::cli {
 namespace {
 
-// What `overlap` says of a graph.
-struct Overlaps {
-  std::vector<OverlappedRegion> regions;
-  std::size_t assumed = 0;  // symbols taken to be balanced
-};
-
-Overlaps overlaps_of(const Graph& graph) {
-  Extents extents(graph);
-  return {find_overlaps(graph, extents), extents.assumed()};
-}
-
 std::string_view name_in(const Graph& graph, NodeId id) {
   return graph.text(graph.step().nodes[id].name);
 }
@@ -109,13 +98,9 @@ Counts count(const std::vector<OverlappedRegion>& regions) {
   return counts;
 }
 
-// Token exchanges of modules that are not divided.
-std::size_t count_undivided(const Graph& graph) {
-  const Body& step = graph.step();
-  return static_cast<std::size_t>(std::ranges::count_if(step.order, [&](NodeId id) {
-    const Node& node = step.nodes[id];
-    return is_token_exchange(graph, node) && !node.chunk.region;
-  }));
+// With --max-exposed this is what counts.
+std::size_t count_exposed(const Overlaps& overlaps) {
+  return count(overlaps.regions).exposed + overlaps.undivided.exposed;
 }
 
 Json overlap_report(const Graph& graph, const Overlaps& overlaps) {
@@ -123,7 +108,9 @@ Json overlap_report(const Graph& graph, const Overlaps& overlaps) {
   Json report = {{"exchanges", counts.exchanges},
                  {"exposed", counts.exposed},
                  {"light", counts.light},
-                 {"undivided", count_undivided(graph)},
+                 {"undivided", overlaps.undivided.count},
+                 {"undivided_exposed", overlaps.undivided.exposed},
+                 {"total_exposed", count_exposed(overlaps)},
                  {"assumed_symbols", overlaps.assumed}};
   Json& list = report["regions"] = Json::array();
   for (const OverlappedRegion& region : overlaps.regions) {
@@ -178,30 +165,41 @@ std::string regions_text(const Graph& graph, const std::vector<OverlappedRegion>
     const bool has_names = std::ranges::any_of(
         first.exchanges, [](const OverlappedExchange& exchange) { return exchange.witness.valid(); });
     text +=
-        fmt::format("{} {}{}, {} parts{}\n{}\n", fold.path, first.backward ? "backward" : "forward",
-                    n == 1 ? "" : fmt::format(" x {}", n), first.parts,
+        fmt::format("{} {}{}, {} part{}{}\n{}\n", fold.path, first.backward ? "backward" : "forward",
+                    n == 1 ? "" : fmt::format(" x {}", n), first.parts, first.parts == 1 ? "" : "s",
                     n > 1 && has_names ? fmt::format("; nodes are those of {}", graph.text(first.root)) : "",
                     exchanges_text(graph, first, Names::kShown));
   }
   return text;
 }
 
-std::string summary_text(const Graph& graph, const std::vector<OverlappedRegion>& regions) {
-  const Counts counts = count(regions);
+// "2 of 4 token exchanges are exposed, 1 has neither a matrix product nor attention under it"
+std::string divided_text(const Counts& counts) {
+  return fmt::format(
+      "{} of {} token exchange{} {} exposed, {} neither a matrix product nor attention under {}\n",
+      counts.exposed, counts.exchanges, counts.exchanges == 1 ? "" : "s",
+      counts.exposed == 1 || counts.exchanges == 1 ? "is" : "are",
+      counts.light == 1 ? "1 has" : fmt::format("{} have", counts.light), counts.light == 1 ? "it" : "them");
+}
+
+std::string undivided_text(const UndividedExchanges& undivided) {
+  if (undivided.count == 0) return "";
+  if (undivided.count == 1)
+    return fmt::format("1 token exchange of a module that is not divided, {}\n",
+                       undivided.exposed == 1 ? "exposed" : "not exposed");
+  return fmt::format("{} token exchanges of modules that are not divided, {} of them exposed\n",
+                     undivided.count, undivided.exposed);
+}
+
+std::string summary_text(const Graph& graph, const Overlaps& overlaps) {
   std::string text;
-  if (!regions.empty())
-    text = fmt::format(
-        "{} of {} token exchanges are exposed, {} have neither a matrix product nor attention under them\n",
-        counts.exposed, counts.exchanges, counts.light);
+  if (!overlaps.regions.empty())
+    text = divided_text(count(overlaps.regions));
   else if (!count_graph(graph).regions.empty())
     text = "no token exchange in a divided module\n";
   else
     text = "no module is divided\n";
-  if (const std::size_t n = count_undivided(graph); n != 0)
-    text +=
-        fmt::format("{} token exchange{} of modules that are not divided: no other part can run under {}\n",
-                    n, n == 1 ? "" : "s", n == 1 ? "it" : "them");
-  return text;
+  return text + undivided_text(overlaps.undivided);
 }
 
 std::string overlap_text(const Graph& graph, const Overlaps& overlaps, bool all) {
@@ -213,13 +211,13 @@ std::string overlap_text(const Graph& graph, const Overlaps& overlaps, bool all)
   }
   if (!overlaps.regions.empty()) text += assumed_text(overlaps.assumed);
   if (has_unknown) text += "? and +: what has no size, or is not in the op table, counts as 0\n";
-  return text + summary_text(graph, overlaps.regions);
+  return text + summary_text(graph, overlaps);
 }
 
 }  // namespace
 
 std::string overlap_report_for(const std::string& path, const Graph& graph, const std::string& file) {
-  const Overlaps overlaps = overlaps_of(graph);
+  const Overlaps overlaps = find_overlaps(graph);
   Json report = file_report(file);
   report.update(overlap_report(graph, overlaps));
   return path.ends_with(".json") ? report_text(report) : overlap_text(graph, overlaps, false);
@@ -227,14 +225,16 @@ std::string overlap_report_for(const std::string& path, const Graph& graph, cons
 
 namespace {
 
-// With --max-exposed, more exposed exchanges are a failure; those of modules that are not divided
-// are exposed, too.
-int exit_code_of(const OverlapOptions& options, const InputOptions& input, const Graph& graph,
-                 const Overlaps& overlaps, Console& console) {
-  const std::size_t exposed = count(overlaps.regions).exposed + count_undivided(graph);
+// With --max-exposed, more exposed exchanges are a failure, those of modules that are not divided
+// included.
+int exit_code_of(const OverlapOptions& options, const InputOptions& input, const Overlaps& overlaps,
+                 Console& console) {
+  const std::size_t exposed = count_exposed(overlaps);
   if (!options.max_exposed || exposed <= *options.max_exposed) return kFine;
-  console.warn(fmt::format("{}: {} token exchanges are exposed, --max-exposed allows {}", display_name(input),
-                           exposed, *options.max_exposed));
+  console.warn(
+      fmt::format("{}: {} exposed, --max-exposed allows {}", display_name(input),
+                  exposed == 1 ? "1 token exchange is" : fmt::format("{} token exchanges are", exposed),
+                  *options.max_exposed));
   return kDifferent;
 }
 
@@ -245,29 +245,30 @@ int overlap_of_several(const OverlapOptions& options, Console& console) {
   std::vector<InputOptions> inputs = {options.input};
   inputs.insert(inputs.end(), options.more.begin(), options.more.end());
   Json reports = Json::array();
-  std::string text =
-      fmt::format("{:>9}  {:>9}  {:>9}  {:>9}  {}\n", "exchanges", "exposed", "light", "undivided", "graph");
+  std::string text = fmt::format("{:>9}  {:>9}  {:>9}  {:>9}  {:>17}  {}\n", "exchanges", "exposed", "light",
+                                 "undivided", "undivided_exposed", "graph");
   std::size_t assumed = 0;
   int code = kFine;
   for (const InputOptions& input : inputs) {
     const Graph graph = read_sound_input(input);
-    const Overlaps overlaps = overlaps_of(graph);
+    const Overlaps overlaps = find_overlaps(graph);
     const Counts counts = count(overlaps.regions);
-    text += fmt::format("{:>9}  {:>9}  {:>9}  {:>9}  {}\n", counts.exchanges, counts.exposed, counts.light,
-                        count_undivided(graph), display_name(input));
+    text +=
+        fmt::format("{:>9}  {:>9}  {:>9}  {:>9}  {:>17}  {}\n", counts.exchanges, counts.exposed,
+                    counts.light, overlaps.undivided.count, overlaps.undivided.exposed, display_name(input));
     assumed = std::max(assumed, overlaps.assumed);
     if (console.json()) {
       Json report = file_report(input.path);
       report.update(overlap_report(graph, overlaps));
       reports.push_back(std::move(report));
     }
-    code = std::max(code, exit_code_of(options, input, graph, overlaps, console));
+    code = std::max(code, exit_code_of(options, input, overlaps, console));
   }
   text +=
       "exchanges: of divided modules; exposed: no kernel runs under them; light: neither a matrix product "
       "nor "
-      "attention\n"
-      "does; undivided: of modules that are not divided, under which no other part can run\n";
+      "attention does\n"
+      "undivided: of modules that are not divided; undivided_exposed: those of them that are exposed\n";
   console.print(console.json() ? report_text({{"graphs", std::move(reports)}})
                                : text + assumed_text(assumed));
   return code;
@@ -288,20 +289,20 @@ int overlap(const OverlapOptions& options, Console& console) {
     graphs.push_back({(before ? "after: " : "") + display_name(options.input), &graph});
     write_bytes(options.trace, trace_text(graphs));
   }
-  const Overlaps overlaps = overlaps_of(graph);
+  const Overlaps overlaps = find_overlaps(graph);
   if (console.json()) {
     Json report = file_report(options.input.path);
     report.update(overlap_report(graph, overlaps));
     if (before) {
       report["before"] = file_report(options.before.path);
-      report["before"].update(overlap_report(*before, overlaps_of(*before)));
+      report["before"].update(overlap_report(*before, find_overlaps(*before)));
     }
     console.print(report_text(report));
-    return exit_code_of(options, options.input, graph, overlaps, console);
+    return exit_code_of(options, options.input, overlaps, console);
   }
-  console.print((before ? "before: " + summary_text(*before, overlaps_of(*before).regions) + "\n" : "") +
+  console.print((before ? "before: " + summary_text(*before, find_overlaps(*before)) + "\n" : "") +
                 overlap_text(graph, overlaps, options.all));
-  return exit_code_of(options, options.input, graph, overlaps, console);
+  return exit_code_of(options, options.input, overlaps, console);
 }
 
 }  // namespace epweave::cli

@@ -226,9 +226,24 @@ class Partition {
   std::vector<std::string> refused_;
 };
 
+// Standard output takes one of them.
+void check_places(const PartitionOptions& options, bool json) {
+  const bool prints_forward = options.forward == "-", prints_backward = options.backward == "-";
+  if (prints_forward && prints_backward)
+    throw UsageError("both graphs cannot go to standard output: give --fwd F or --bwd B a file");
+  if (options.report == "-" && (prints_forward || prints_backward))
+    throw UsageError("--report - shares standard output with the graph: give it a file");
+  if (json && (prints_forward || prints_backward))
+    throw UsageError(
+        "--json and the graph cannot both go to standard output: give --fwd F and --bwd B files");
+  if (options.report == "-" && json)
+    throw UsageError("--report - shares standard output with --json: give it a file");
+}
+
 }  // namespace
 
 int partition(const PartitionOptions& options, Console& console) {
+  check_places(options, console.json());
   check_output({.path = options.forward});
   check_output({.path = options.backward});
   return Partition(options, console).run();

@@ -38,15 +38,47 @@ class Filter {
 
   bool shows_all() const { return !regex_ && options_.module.empty() && !options_.part; }
   bool shows(const Graph& graph, const Body& body, NodeId id) const {
-    if (!options_.module.empty() && match_module(options_.module, graph.text(body.nodes[id].module)).empty())
-      return false;
-    if (options_.part && body.nodes[id].chunk.part != options_.part) return false;
+    return is_in_module(graph, body, id) && is_of_part(graph, body, id) && matches(graph, body, id);
+  }
+
+  // Why no node is shown: the first condition that none meets, else that none meets all.
+  std::string explain_nothing(const Graph& graph) const {
+    if (!has_any(graph, &Filter::is_in_module))
+      return fmt::format("no node is in module '{}' (--module)", options_.module);
+    if (!has_any(graph, &Filter::is_of_part))
+      return fmt::format("no node is of part {} (--part)", *options_.part);
+    if (!has_any(graph, &Filter::matches))
+      return fmt::format("no node's line matches '{}' (--grep)", options_.grep);
+    std::vector<std::string> conditions;
+    if (!options_.module.empty()) conditions.push_back("--module " + options_.module);
+    if (options_.part) conditions.push_back(fmt::format("--part {}", *options_.part));
+    if (regex_) conditions.push_back(fmt::format("--grep '{}'", options_.grep));
+    return fmt::format("some nodes meet each of {}, but none meets all", fmt::join(conditions, ", "));
+  }
+
+ private:
+  // A condition that was not given is met.
+  using Condition = bool (Filter::*)(const Graph& graph, const Body& body, NodeId id) const;
+
+  bool is_in_module(const Graph& graph, const Body& body, NodeId id) const {
+    return options_.module.empty() ||
+           !match_module(options_.module, graph.text(body.nodes[id].module)).empty();
+  }
+  bool is_of_part(const Graph&, const Body& body, NodeId id) const {
+    return !options_.part || body.nodes[id].chunk.part == options_.part;
+  }
+  bool matches(const Graph& graph, const Body& body, NodeId id) const {
     if (!regex_) return true;
     const std::string line = print_node(graph, body, id, TextMode::kShort);
     return ::regexec(regex_.get(), line.c_str(), 0, nullptr, 0) == 0;
   }
 
- private:
+  bool has_any(const Graph& graph, Condition condition) const {
+    return std::ranges::any_of(graph.bodies, [&](const Body& body) {
+      return std::ranges::any_of(body.order, [&](NodeId id) { return (this->*condition)(graph, body, id); });
+    });
+  }
+
   const PrintOptions& options_;
   std::unique_ptr<regex_t, FreeRegex> regex_;
 };
@@ -122,7 +154,7 @@ int print(const PrintOptions& options, Console& console) {
     console.print(console.colors_output() ? paint_nodes(text) : text);
   }
   if (!filter.shows_all() && std::ranges::all_of(shown, &std::vector<NodeId>::empty))
-    console.warn("no node is in that module and part and matches the pattern");
+    console.warn(fmt::format("{}: {}", display_name(options.input), filter.explain_nothing(graph)));
   return kFine;
 }
 

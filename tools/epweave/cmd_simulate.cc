@@ -13,6 +13,8 @@
 namespace epweave::cli {
 namespace {
 
+constexpr double kTolerance = 0.01;
+
 Cluster cluster_of(const SimulateOptions& options) {
   Cluster cluster = parse_cluster(options.cluster, read_bytes);
   const std::vector<std::string_view> changes(options.set.begin(), options.set.end());
@@ -34,9 +36,10 @@ void find_bounds_of(const Graph& graph, Simulation& simulation) {
 
 int report_regressions(const SimulateOptions& options, Json& report, Console& console) {
   const Json before = parse_unique_json(read_bytes(options.baseline), options.baseline);
-  if (before.is_object() && before.contains("cluster") && before.at("cluster") != report.at("cluster"))
+  const auto worse =
+      list_regressions(before, report, options.tolerance.value_or(kTolerance), options.baseline);
+  if (before.contains("cluster") && before.at("cluster") != report.at("cluster"))
     console.warn(fmt::format("{} was predicted for another cluster", options.baseline));
-  const auto worse = list_regressions(before, report, options.tolerance, options.baseline);
   for (const std::string& line : worse) console.requested("worse than the baseline: " + line);
   report["regressions"] = worse;
   return worse.empty() ? kFine : kDifferent;
@@ -47,6 +50,8 @@ int report_regressions(const SimulateOptions& options, Json& report, Console& co
 int simulate(const SimulateOptions& options, Console& console) {
   if (options.trace == "-")
     throw UsageError("--trace - shares standard output with the report: give it a file");
+  if (options.tolerance && options.baseline.empty())
+    throw UsageError("--tolerance is for a comparison: give --baseline REPORT, too");
   const Cluster cluster = cluster_of(options);
   const Graph graph = read_sound_input(options.input, nullptr, Soundness::kStructure);
   std::optional<MeasuredCosts> costs;

@@ -105,6 +105,10 @@ std::string verdict_line(std::string_view what, const InputOptions& original, co
 RewriteReport check_rewrite(const Graph& a, const Graph& b) {
   RewriteReport report = epweave::verify_rewrite(a, b);
   add_own_violations(a, b, report.violations);
+  if (!a.origins.empty() && b.origins.empty())
+    for (Violation& violation : report.violations)
+      if (violation.invariant == "rewrite-derived")
+        violation.message += "; the first has provenance and the second has none: did you swap the files?";
   return report;
 }
 

@@ -90,7 +90,7 @@ struct SimulateOptions {
   std::string unpriced = "refuse";  // or "free"
   std::string trace;                // file for the trace; empty: none
   std::string baseline;             // an earlier report; empty: none
-  double tolerance = 0.01;          // share by which makespan and peak may grow
+  std::optional<double> tolerance;  // share by which makespan and peak may grow: 0.01 where not given
 };
 
 struct ConvertOptions {
