@@ -70,6 +70,19 @@ std::string generalize_text(const Generalization& made) {
   return text;
 }
 
+// "g.epw: a graph for all ranks, but axis ep is not observed: what depends on it is not checked"
+std::string verdict_text(const Generalization& made, std::string_view output) {
+  std::vector<std::string_view> blind;
+  for (const GeneralizeAxis& axis : made.axes)
+    if (!axis.is_observed) blind.push_back(axis.name);
+  const std::string written = fmt::format("{}: a graph for all ranks", output);
+  if (blind.empty()) return written;
+  return fmt::format("{}, but {} {} not observed: what depends on {} is not checked", written,
+                     blind.size() == 1 ? fmt::format("axis {}", blind.front())
+                                       : fmt::format("axes {}", fmt::join(blind, ", ")),
+                     blind.size() == 1 ? "is" : "are", blind.size() == 1 ? "it" : "them");
+}
+
 // What is written is a sound graph, or there is a bug.
 void require_sound(const Graph& graph, const std::vector<Graph>& inputs) {
   const std::vector<Violation> before = verify_graph(inputs[0]);
@@ -104,6 +117,7 @@ int generalize(const GeneralizeCommand& command, Console& console) {
     console.print(report_text(std::move(document)));
   } else {
     console.info(generalize_text(made));
+    if (made.graph) console.info(verdict_text(made, command.output.path));
   }
   return made.graph ? kFine : kDifferent;
 }

@@ -156,8 +156,8 @@ std::string cost_table(const Graph& graph, const Figures& figures) {
   for (const DeviceMemory& device : figures.memory.devices) {
     const Node& at = graph.step().nodes[device.at];
     text += fmt::format("{:<22}{} with {} of inputs, at %{}{}\n",
-                        fmt::format("peak on {}", graph.text(device.device)), metric(device.peak, "B"),
-                        metric(device.inputs, "B"), graph.text(at.name),
+                        fmt::format("peak on {}", graph.text(device.device)), memory_text(device.peak),
+                        memory_text(device.inputs), graph.text(at.name),
                         at.module ? fmt::format(" @{}", graph.text(at.module)) : "");
   }
   text += assumed_text(figures.assumed);
@@ -227,7 +227,7 @@ std::vector<Row> rows_of(const Graph& graph, const Figures& figures) {
                            {"calls not counted", std::to_string(figures.cost.not_counted)},
                            {"storages not counted", std::to_string(figures.memory.unknown)}};
   for (const DeviceMemory& device : figures.memory.devices)
-    rows.push_back({fmt::format("peak on {}", graph.text(device.device)), metric(device.peak, "B")});
+    rows.push_back({fmt::format("peak on {}", graph.text(device.device)), memory_text(device.peak)});
   for (const CollectiveCost& row : figures.cost.collectives) {
     const std::string name = fmt::format("{} {}", row.group, graph.text(row.target));
     rows.push_back({name, fmt::format("{}, {}", row.launches, metric(row.bytes, "B"))});

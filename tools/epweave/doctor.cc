@@ -230,6 +230,15 @@ Finding check_tokens(const Graph& graph, const Survey& seen) {
     finding.found = fmt::format("counted by {}", fmt::join(names, ", "));
     return finding;
   }
+  const bool is_divided = std::ranges::any_of(
+      graph.step().order, [&](NodeId id) { return graph.step().nodes[id].chunk.region.valid(); });
+  if (is_divided) {
+    finding.health = Health::kLacks;
+    finding.found = "extents are numbers, and modules are divided already";
+    finding.costs = "chunk declines a graph that is divided";
+    finding.add = {"chunk{roots=[A,B]}  # of the graph that this one was made of: all patterns in one list"};
+    return finding;
+  }
   const std::vector<std::string> inputs = find_token_inputs(graph);
   finding.found = inputs.empty() ? "no user input has a dimension" : "extents are numbers; user inputs: ";
   for (std::size_t i = 0; i < std::min(kShownCases, inputs.size()); ++i)

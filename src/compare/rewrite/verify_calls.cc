@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "analysis/host_copy.h"
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/op.h"
@@ -102,7 +103,10 @@ void CallCheck::check_positional(NodeId id, const Node& before, const Node& afte
 }
 
 void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after) {
-  auto is_free = [&](std::string_view name) { return name == "non_blocking" && is_copy(after); };
+  // To the host only: check_host_reads finds what reads such a copy too early. Of a copy from the
+  // host nothing would find what writes its source too early.
+  const bool is_to_host = is_copy(after) && is_on_host(context_, after);
+  auto is_free = [&](std::string_view name) { return name == "non_blocking" && is_to_host; };
   const std::vector<Arg> kwargs_a = list_kwargs(before), kwargs_b = list_kwargs(after);
   for (std::size_t i = 0; i + 1 < kwargs_a.size(); i += 2) {
     const std::string_view name = context_.text(kwargs_a[i].as_name());
