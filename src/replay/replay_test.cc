@@ -508,6 +508,17 @@ TEST_CASE("all NaNs of a dtype are one value, to hashes and comparisons") {
     }
     CHECK(hash_tensor(infinite) != hash_tensor(quiet));
     CHECK(compare_tensors(infinite, quiet).differing == 1);
+    // Wherever it stands, in tensors that are no whole words, too.
+    for (std::size_t count = 1; count <= 9; ++count)
+      for (std::size_t at = 0; at < count; ++at) {
+        std::vector<std::uint64_t> elements(count, row.infinity);
+        elements[at] = row.quiet;
+        const std::uint64_t expected = hash_tensor(tensor_of(row.dtype, elements));
+        for (const std::uint64_t other : {row.negative, row.signalling}) {
+          elements[at] = other;
+          CHECK(hash_tensor(tensor_of(row.dtype, elements)) == expected);
+        }
+      }
   }
   const Tensor ints = tensor_of(DType::kInt32, {0x7fc00000}), others = tensor_of(DType::kInt32, {0xffffffff});
   CHECK(hash_tensor(ints) != hash_tensor(others));

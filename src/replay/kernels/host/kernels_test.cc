@@ -130,6 +130,51 @@ TEST_CASE("a product is one chain of fused multiply-adds per element") {
   CHECK(wrong == 0);
 }
 
+// A product of random numbers, both operands row by row or column by column, from zeros or from
+// what is there: how many elements are not their chain.
+template <class C>
+std::size_t count_wrong(std::int64_t rows, std::int64_t depth, std::int64_t columns, bool by_column,
+                        cpu::Start start) {
+  const auto make = [](std::int64_t count, std::uint32_t seed) {
+    Buffer<C> values(static_cast<std::size_t>(count));
+    for (C& value : values)
+      value = static_cast<C>(static_cast<std::int32_t>(seed = seed * 1664525 + 1013904223)) / C(1u << 30);
+    return values;
+  };
+  const auto matrix = [&](const Buffer<C>& values, std::int64_t m, std::int64_t n) {
+    return by_column ? cpu::Matrix<C>{values.data(), m, n, 1, m} : cpu::Matrix<C>{values.data(), m, n, n, 1};
+  };
+  const Buffer<C> x = make(rows * depth, 1), y = make(depth * columns, 2), before = make(rows * columns, 3);
+  const cpu::Matrix<C> a = matrix(x, rows, depth), b = matrix(y, depth, columns);
+  Buffer<C> c = before;
+  cpu::multiply(a, b, c.data(), columns, start);
+  std::size_t wrong = 0;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const auto at = static_cast<std::size_t>(i * columns + j);
+      C sum = start == cpu::Start::kZero ? C(0) : before[at];
+      for (std::int64_t k = 0; k < depth; ++k)
+        sum = math::fma(a.data[i * a.row_stride + k * a.column_stride],
+                        b.data[k * b.row_stride + j * b.column_stride], sum);
+      wrong += sum != c[at];
+    }
+  return wrong;
+}
+
+TEST_CASE("products of all layouts, float32 and float64, are chains where blocks and tiles end") {
+  struct Sizes {
+    std::int64_t rows, depth, columns;
+  };
+  for (const Sizes& s : {Sizes{1, 1, 1}, Sizes{7, 3, 5}, Sizes{8, 16, 16}, Sizes{9, 257, 33},
+                         Sizes{137, 20, 47}, Sizes{3, 513, 9}, Sizes{5, 31, 521}, Sizes{4, 0, 6}})
+    for (const bool by_column : {false, true})
+      for (const cpu::Start start : {cpu::Start::kZero, cpu::Start::kAccumulate}) {
+        CAPTURE(s.rows, s.depth, s.columns, by_column, start);
+        CHECK(count_wrong<float>(s.rows, s.depth, s.columns, by_column, start) == 0);
+        CHECK(count_wrong<double>(s.rows, s.depth, s.columns, by_column, start) == 0);
+      }
+}
+
 TEST_CASE("vector code gives the bits of the scalar functions") {
   Buffer<float> x(1003), out(1003);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = (static_cast<float>(i) - 500.0f) * 0.23f;

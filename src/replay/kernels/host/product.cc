@@ -15,15 +15,17 @@ namespace {
 // ---- transposed copies --------------------------------------------------------------------
 
 // to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < columns.
+template <class C>
 struct Transposed {
-  const float* from;
+  const C* from;
   std::int64_t from_stride;
   std::int64_t rows, columns;
-  float* to;
+  C* to;
   std::int64_t to_stride;
 };
 
-void transpose_plain(const Transposed& t) {
+template <class C>
+void transpose_plain(const Transposed<C>& t) {
   for (std::int64_t j = 0; j < t.columns; ++j)
     for (std::int64_t i = 0; i < t.rows; ++i) t.to[j * t.to_stride + i] = t.from[i * t.from_stride + j];
 }
@@ -48,29 +50,33 @@ EPWEAVE_AVX2 void transpose_8x8(const float* from, std::int64_t from_stride, flo
     _mm256_storeu_ps(to + (i + 4) * to_stride, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
   }
 }
-EPWEAVE_AVX2 void transpose_avx2(const Transposed& t) {
+EPWEAVE_AVX2 void transpose_avx2(const Transposed<float>& t) {
   const std::int64_t rows = t.rows / 8 * 8, columns = t.columns / 8 * 8;
   for (std::int64_t i = 0; i < rows; i += 8)
     for (std::int64_t j = 0; j < columns; j += 8)
       transpose_8x8(t.from + i * t.from_stride + j, t.from_stride, t.to + j * t.to_stride + i, t.to_stride);
-  transpose_plain({t.from + columns, t.from_stride, rows, t.columns - columns, t.to + columns * t.to_stride,
-                   t.to_stride});
-  transpose_plain(
+  transpose_plain<float>({t.from + columns, t.from_stride, rows, t.columns - columns,
+                          t.to + columns * t.to_stride, t.to_stride});
+  transpose_plain<float>(
       {t.from + rows * t.from_stride, t.from_stride, t.rows - rows, t.columns, t.to + rows, t.to_stride});
 }
 #endif
 
-void transpose(const Transposed& t) {
+template <class C>
+void transpose(const Transposed<C>& t) {
 #if defined(__x86_64__)
-  if (level() != Level::kBase) return transpose_avx2(t);
+  if constexpr (std::is_same_v<C, float>)
+    if (level() != Level::kBase) return transpose_avx2(t);
 #endif
   transpose_plain(t);
 }
 
 // ---- products -----------------------------------------------------------------------------
 
-// B is packed into panels of kPanel columns, zero-padded, row after row of the panel.
-constexpr std::int64_t kPanel = 32;
+// C: float or double. B is packed into panels of kPanel columns, zero-padded, row after row of the
+// panel.
+template <class C>
+constexpr std::int64_t kPanel = 128 / static_cast<std::int64_t>(sizeof(C));
 constexpr std::int64_t kTileRows = 8;
 
 // Steps of a chain that are taken before the next tile's turn: a panel of them stays in the
@@ -82,11 +88,12 @@ constexpr std::int64_t kBlockRows = 128;
 
 // One tile: R rows of a, its element (r, k) at a[r * row_step + k * column_step], `depth` columns
 // of them, times a panel. c has `stride`; `columns` are stored.
+template <class C>
 struct Tile {
-  const float* a;
+  const C* a;
   std::int64_t row_step, column_step;
-  const float* panel;
-  float* c;
+  const C* panel;
+  C* c;
   std::int64_t depth;
   std::int64_t stride;
   std::int64_t columns;
@@ -97,91 +104,141 @@ EPWEAVE_INLINE std::int64_t row_at(std::size_t row, std::int64_t stride) {
   return static_cast<std::int64_t>(row) * stride;
 }
 
-template <std::size_t R>
-void tile_base(const Tile& t) {
-  float sum[R][static_cast<std::size_t>(kPanel)] = {};
+template <std::size_t R, class C>
+void tile_base(const Tile<C>& t) {
+  C sum[R][static_cast<std::size_t>(kPanel<C>)] = {};
   for (std::size_t r = 0; r < R && t.start == Start::kAccumulate; ++r)
     std::copy(t.c + row_at(r, t.stride), t.c + row_at(r, t.stride) + t.columns, sum[r]);
   for (std::int64_t k = 0; k < t.depth; ++k)
     for (std::size_t r = 0; r < R; ++r)
       for (std::int64_t j = 0; j < t.columns; ++j)
         sum[r][j] =
-            math::fma(t.a[row_at(r, t.row_step) + k * t.column_step], t.panel[k * kPanel + j], sum[r][j]);
+            math::fma(t.a[row_at(r, t.row_step) + k * t.column_step], t.panel[k * kPanel<C> + j], sum[r][j]);
   for (std::size_t r = 0; r < R; ++r) std::copy(sum[r], sum[r] + t.columns, t.c + row_at(r, t.stride));
 }
 
 #if defined(__x86_64__)
-template <std::size_t R>
-EPWEAVE_AVX512 void tile_avx512(const Tile& t) {
-  const auto columns = static_cast<std::uint32_t>(t.columns);
-  const std::uint32_t stored = columns == 32 ? ~0u : (1u << columns) - 1;
-  const __mmask16 mask_low = static_cast<__mmask16>(stored), mask_high = static_cast<__mmask16>(stored >> 16);
-  __m512 low[R], high[R];
+// Registers of an instruction set, half a row of a panel each, or with AVX2 a quarter.
+template <class C>
+struct Avx512;
+template <>
+struct Avx512<float> {
+  using Vector = __m512;
+  using Mask = __mmask16;
+  EPWEAVE_AVX512 static Vector load(Mask mask, const float* from) {
+    return _mm512_maskz_loadu_ps(mask, from);
+  }
+  EPWEAVE_AVX512 static void store(float* to, Mask mask, Vector x) { _mm512_mask_storeu_ps(to, mask, x); }
+  EPWEAVE_AVX512 static Vector fill(float x) { return _mm512_set1_ps(x); }
+  EPWEAVE_AVX512 static Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
+};
+template <>
+struct Avx512<double> {
+  using Vector = __m512d;
+  using Mask = __mmask8;
+  EPWEAVE_AVX512 static Vector load(Mask mask, const double* from) {
+    return _mm512_maskz_loadu_pd(mask, from);
+  }
+  EPWEAVE_AVX512 static void store(double* to, Mask mask, Vector x) { _mm512_mask_storeu_pd(to, mask, x); }
+  EPWEAVE_AVX512 static Vector fill(double x) { return _mm512_set1_pd(x); }
+  EPWEAVE_AVX512 static Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_pd(a, b, c); }
+};
+template <class C>
+struct Avx2;
+template <>
+struct Avx2<float> {
+  using Vector = __m256;
+  EPWEAVE_AVX2 static Vector load(const float* from) { return _mm256_loadu_ps(from); }
+  EPWEAVE_AVX2 static void store(float* to, Vector x) { _mm256_storeu_ps(to, x); }
+  EPWEAVE_AVX2 static Vector fill(float x) { return _mm256_set1_ps(x); }
+  EPWEAVE_AVX2 static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+};
+template <>
+struct Avx2<double> {
+  using Vector = __m256d;
+  EPWEAVE_AVX2 static Vector load(const double* from) { return _mm256_loadu_pd(from); }
+  EPWEAVE_AVX2 static void store(double* to, Vector x) { _mm256_storeu_pd(to, x); }
+  EPWEAVE_AVX2 static Vector fill(double x) { return _mm256_set1_pd(x); }
+  EPWEAVE_AVX2 static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
+};
+
+template <std::size_t R, class C>
+EPWEAVE_AVX512 void tile_avx512(const Tile<C>& t) {
+  using Registers = Avx512<C>;
+  using Mask = typename Registers::Mask;
+  constexpr int kHalf = static_cast<int>(kPanel<C>) / 2;
+  const std::uint64_t stored = (std::uint64_t{1} << t.columns) - 1;
+  const Mask mask_low = static_cast<Mask>(stored), mask_high = static_cast<Mask>(stored >> kHalf);
+  typename Registers::Vector low[R], high[R];
   for (std::size_t r = 0; r < R; ++r) {
-    low[r] = high[r] = _mm512_setzero_ps();
+    low[r] = high[r] = Registers::fill(0);
     if (t.start == Start::kAccumulate) {
-      const float* c = t.c + row_at(r, t.stride);
-      low[r] = _mm512_maskz_loadu_ps(mask_low, c);
-      high[r] = _mm512_maskz_loadu_ps(mask_high, c + 16);
+      const C* c = t.c + row_at(r, t.stride);
+      low[r] = Registers::load(mask_low, c);
+      high[r] = Registers::load(mask_high, c + kHalf);
     }
   }
-  const float* b = t.panel;
-  for (std::int64_t k = 0; k < t.depth; ++k, b += kPanel) {
-    const __m512 b_low = _mm512_loadu_ps(b), b_high = _mm512_loadu_ps(b + 16);
+  constexpr Mask kAll = static_cast<Mask>(~Mask{0});
+  const C* b = t.panel;
+  for (std::int64_t k = 0; k < t.depth; ++k, b += kPanel<C>) {
+    const auto b_low = Registers::load(kAll, b), b_high = Registers::load(kAll, b + kHalf);
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; ++r) {
-      const __m512 a = _mm512_set1_ps(t.a[row_at(r, t.row_step) + k * t.column_step]);
-      low[r] = _mm512_fmadd_ps(a, b_low, low[r]);
-      high[r] = _mm512_fmadd_ps(a, b_high, high[r]);
+      const auto a = Registers::fill(t.a[row_at(r, t.row_step) + k * t.column_step]);
+      low[r] = Registers::fma(a, b_low, low[r]);
+      high[r] = Registers::fma(a, b_high, high[r]);
     }
   }
   for (std::size_t r = 0; r < R; ++r) {
-    float* c = t.c + row_at(r, t.stride);
-    _mm512_mask_storeu_ps(c, mask_low, low[r]);
-    _mm512_mask_storeu_ps(c + 16, mask_high, high[r]);
+    C* c = t.c + row_at(r, t.stride);
+    Registers::store(c, mask_low, low[r]);
+    Registers::store(c + kHalf, mask_high, high[r]);
   }
 }
 
 // 16 registers: half a panel and half the rows at a time.
-template <std::size_t R>
-EPWEAVE_AVX2 void half_tile_avx2(const Tile& t, std::int64_t first, std::int64_t columns) {
-  __m256 low[R], high[R];
-  float edge[16] = {};
+template <std::size_t R, class C>
+EPWEAVE_AVX2 void half_tile_avx2(const Tile<C>& t, std::int64_t first, std::int64_t columns) {
+  using Registers = Avx2<C>;
+  constexpr std::int64_t kHalf = kPanel<C> / 2, kQuarter = kHalf / 2;
+  typename Registers::Vector low[R], high[R];
+  C edge[static_cast<std::size_t>(kHalf)] = {};
   for (std::size_t r = 0; r < R; ++r) {
-    low[r] = high[r] = _mm256_setzero_ps();
+    low[r] = high[r] = Registers::fill(0);
     if (t.start == Start::kAccumulate) {
-      const float* c = t.c + row_at(r, t.stride) + first;
-      if (columns != 16) c = std::copy(c, c + columns, edge) - columns;
-      low[r] = _mm256_loadu_ps(c);
-      high[r] = _mm256_loadu_ps(c + 8);
+      const C* c = t.c + row_at(r, t.stride) + first;
+      if (columns != kHalf) c = std::copy(c, c + columns, edge) - columns;
+      low[r] = Registers::load(c);
+      high[r] = Registers::load(c + kQuarter);
     }
   }
-  const float* b = t.panel + first;
-  for (std::int64_t k = 0; k < t.depth; ++k, b += kPanel) {
-    const __m256 b_low = _mm256_loadu_ps(b), b_high = _mm256_loadu_ps(b + 8);
+  const C* b = t.panel + first;
+  for (std::int64_t k = 0; k < t.depth; ++k, b += kPanel<C>) {
+    const auto b_low = Registers::load(b), b_high = Registers::load(b + kQuarter);
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < R; ++r) {
-      const __m256 a = _mm256_set1_ps(t.a[row_at(r, t.row_step) + k * t.column_step]);
-      low[r] = _mm256_fmadd_ps(a, b_low, low[r]);
-      high[r] = _mm256_fmadd_ps(a, b_high, high[r]);
+      const auto a = Registers::fill(t.a[row_at(r, t.row_step) + k * t.column_step]);
+      low[r] = Registers::fma(a, b_low, low[r]);
+      high[r] = Registers::fma(a, b_high, high[r]);
     }
   }
   for (std::size_t r = 0; r < R; ++r) {
-    float* c = t.c + row_at(r, t.stride) + first;
-    float* to = columns == 16 ? c : edge;
-    _mm256_storeu_ps(to, low[r]);
-    _mm256_storeu_ps(to + 8, high[r]);
+    C* c = t.c + row_at(r, t.stride) + first;
+    C* to = columns == kHalf ? c : edge;
+    Registers::store(to, low[r]);
+    Registers::store(to + kQuarter, high[r]);
     if (to == edge) std::copy(edge, edge + columns, c);
   }
 }
-template <std::size_t R>
-void tile_avx2(const Tile& t) {
+template <std::size_t R, class C>
+void tile_avx2(const Tile<C>& t) {
+  constexpr std::int64_t kHalf = kPanel<C> / 2;
   constexpr std::size_t kFirst = R > 4 ? 4 : R;
-  for (std::int64_t first = 0; first < t.columns; first += 16) {
-    const std::int64_t columns = std::min<std::int64_t>(16, t.columns - first);
+  for (std::int64_t first = 0; first < t.columns; first += kHalf) {
+    const std::int64_t columns = std::min(kHalf, t.columns - first);
     half_tile_avx2<kFirst>(t, first, columns);
     if constexpr (R > kFirst) {
-      Tile rest = t;
+      Tile<C> rest = t;
       rest.a += row_at(kFirst, t.row_step);
       rest.c += row_at(kFirst, t.stride);
       half_tile_avx2<R - kFirst>(rest, first, columns);
@@ -190,56 +247,63 @@ void tile_avx2(const Tile& t) {
 }
 #endif
 
-template <std::size_t R>
-void tile(const Tile& t) {
+template <std::size_t R, class C>
+void tile(const Tile<C>& t) {
 #if defined(__x86_64__)
   if (level() == Level::kAvx512) return tile_avx512<R>(t);
   if (level() == Level::kAvx2) return tile_avx2<R>(t);
 #endif
   tile_base<R>(t);
 }
-void tile_of(std::int64_t rows, const Tile& t) {
-  using TileFn = void (*)(const Tile&);
-  constexpr TileFn by_rows[kTileRows + 1] = {nullptr, tile<1>, tile<2>, tile<3>, tile<4>,
-                                             tile<5>, tile<6>, tile<7>, tile<8>};
+template <class C>
+void tile_of(std::int64_t rows, const Tile<C>& t) {
+  using TileFn = void (*)(const Tile<C>&);
+  constexpr TileFn by_rows[kTileRows + 1] = {nullptr,    tile<1, C>, tile<2, C>, tile<3, C>, tile<4, C>,
+                                             tile<5, C>, tile<6, C>, tile<7, C>, tile<8, C>};
   by_rows[rows](t);
 }
 
 // ---- packing ------------------------------------------------------------------------------
 
-float to_float(float x) {
+// What the chains of stored elements S are computed in.
+template <class S>
+using Computed = std::conditional_t<std::is_same_v<S, double>, double, float>;
+
+template <class C>
+C to_computed(C x) {
   return x;
 }
-float to_float(Bfloat16 x) {
+float to_computed(Bfloat16 x) {
   return math::float_from_bf16(x.bits);
 }
 // to[i] = from[i * stride] for i < n.
 template <class S>
-void read_line(const S* from, std::int64_t stride, std::int64_t n, float* to) {
+void read_line(const S* from, std::int64_t stride, std::int64_t n, Computed<S>* to) {
   if (stride != 1) {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = to_float(from[i * stride]);
-  } else if constexpr (std::is_same_v<S, float>) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = to_computed(from[i * stride]);
+  } else if constexpr (std::is_same_v<S, Computed<S>>) {
     std::copy(from, from + n, to);
   } else {
     float_from_bf16_run(n, to, &from->bits);
   }
 }
 
-// A block of rows of at most kDepth columns as float32, read from memory in sequence: where it
+// A block of rows of at most kDepth columns as C, read from memory in sequence: where it
 // lies, or a copy in `to`. Of a transposed matrix kTileRows rows after kTileRows rows, each lot
 // column after column.
+template <class C>
 struct PackedRows {
-  const float* data;
+  const C* data;
   std::int64_t row_step, column_step;
   std::int64_t lot_step;  // from one lot of kTileRows rows to the next
 };
 constexpr std::int64_t kPadding = 16;  // of a copied row, so that rows begin in other sets of a cache
 
-template <class S>
-PackedRows pack_rows(const Matrix<S>& a, float* to) {
+template <class S, class C = Computed<S>>
+PackedRows<C> pack_rows(const Matrix<S>& a, C* to) {
   if (a.row_stride == 1 && a.column_stride != 1) {
     const std::int64_t lots = (a.rows + kTileRows - 1) / kTileRows, lot_size = a.columns * kTileRows;
-    std::array<float, static_cast<std::size_t>(kBlockRows)> line{};
+    std::array<C, static_cast<std::size_t>(kBlockRows)> line{};
     for (std::int64_t k = 0; k < a.columns; ++k) {
       read_line(a.data + k * a.column_stride, 1, a.rows, line.data());
       for (std::int64_t lot = 0; lot < lots; ++lot)
@@ -247,7 +311,7 @@ PackedRows pack_rows(const Matrix<S>& a, float* to) {
     }
     return {to, 1, kTileRows, lot_size};
   }
-  if constexpr (std::is_same_v<S, float>)
+  if constexpr (std::is_same_v<S, C>)
     if (a.column_stride == 1) return {a.data, a.row_stride, 1, kTileRows * a.row_stride};
   const std::int64_t step = a.columns + kPadding;
   for (std::int64_t r = 0; r < a.rows; ++r)
@@ -256,68 +320,71 @@ PackedRows pack_rows(const Matrix<S>& a, float* to) {
 }
 
 // Of a matrix of at most kDepth rows and kChunk columns: panel after panel, each row after row.
-template <class S>
-void pack_panels(const Matrix<S>& b, float* to) {
-  const std::int64_t panel_size = b.rows * kPanel;
-  const std::int64_t last = b.columns / kPanel * kPanel;  // of a panel that is not full the rest is 0
-  if (last != b.columns) std::fill_n(to + b.columns / kPanel * panel_size, panel_size, 0.0f);
+template <class S, class C = Computed<S>>
+void pack_panels(const Matrix<S>& b, C* to) {
+  constexpr std::int64_t kWidth = kPanel<C>;
+  const std::int64_t panel_size = b.rows * kWidth;
+  const std::int64_t last = b.columns / kWidth * kWidth;  // of a panel that is not full the rest is 0
+  if (last != b.columns) std::fill_n(to + b.columns / kWidth * panel_size, panel_size, C(0));
   if (b.row_stride == 1 && b.column_stride != 1) {
-    std::array<float, static_cast<std::size_t>(kPanel * kDepth)> lines;
-    for (std::int64_t first = 0; first < b.columns; first += kPanel) {
-      const std::int64_t columns = std::min(kPanel, b.columns - first);
+    std::array<C, static_cast<std::size_t>(kWidth * kDepth)> lines;
+    for (std::int64_t first = 0; first < b.columns; first += kWidth) {
+      const std::int64_t columns = std::min(kWidth, b.columns - first);
       for (std::int64_t j = 0; j < columns; ++j)
         read_line(b.data + (first + j) * b.column_stride, 1, b.rows, lines.data() + j * kDepth);
-      transpose({lines.data(), kDepth, columns, b.rows, to + first / kPanel * panel_size, kPanel});
+      transpose<C>({lines.data(), kDepth, columns, b.rows, to + first / kWidth * panel_size, kWidth});
     }
     return;
   }
-  std::array<float, static_cast<std::size_t>(kChunk)> line;
+  std::array<C, static_cast<std::size_t>(kChunk)> line;
   for (std::int64_t k = 0; k < b.rows; ++k) {
     read_line(b.data + k * b.row_stride, b.column_stride, b.columns, line.data());
-    for (std::int64_t first = 0; first < last; first += kPanel)
-      std::copy_n(line.data() + first, kPanel, to + first / kPanel * panel_size + k * kPanel);
-    std::copy(line.data() + last, line.data() + b.columns, to + last / kPanel * panel_size + k * kPanel);
+    for (std::int64_t first = 0; first < last; first += kWidth)
+      std::copy_n(line.data() + first, kWidth, to + first / kWidth * panel_size + k * kWidth);
+    std::copy(line.data() + last, line.data() + b.columns, to + last / kWidth * panel_size + k * kWidth);
   }
 }
 
 // ---- blocked products ---------------------------------------------------------------------
 
 // The chains of a block of rows times a chunk of columns, both packed, go on.
-void multiply_block(const PackedRows& rows, std::int64_t row_count, const Matrix<float>& panels,
-                    const FloatSums& c, Start start) {
+template <class C>
+void multiply_block(const PackedRows<C>& rows, std::int64_t row_count, const Matrix<C>& panels, C* c,
+                    std::int64_t stride, Start start) {
   const std::int64_t depth = panels.rows;
-  for (std::int64_t first = 0; first < panels.columns; first += kPanel)
+  for (std::int64_t first = 0; first < panels.columns; first += kPanel<C>)
     for (std::int64_t i = 0; i < row_count; i += kTileRows)
-      tile_of(std::min(kTileRows, row_count - i),
-              {rows.data + i / kTileRows * rows.lot_step, rows.row_step, rows.column_step,
-               panels.data + first * depth, c.data + i * c.stride + first, depth, c.stride,
-               std::min(kPanel, panels.columns - first), start});
+      tile_of<C>(std::min(kTileRows, row_count - i),
+                 {rows.data + i / kTileRows * rows.lot_step, rows.row_step, rows.column_step,
+                  panels.data + first * depth, c + i * stride + first, depth, stride,
+                  std::min(kPanel<C>, panels.columns - first), start});
 }
 
-template <class A, class B>
-void multiply_chunk(const Matrix<A>& a, const Matrix<B>& b, const FloatSums& c, Start start) {
+template <class A, class B, class C>
+void multiply_chunk(const Matrix<A>& a, const Matrix<B>& b, C* c, std::int64_t stride, Start start) {
   if (b.rows == 0 && start == Start::kZero)
-    for (std::int64_t i = 0; i < a.rows; ++i) std::fill_n(c.data + i * c.stride, b.columns, 0.0f);
+    for (std::int64_t i = 0; i < a.rows; ++i) std::fill_n(c + i * stride, b.columns, C(0));
   const std::int64_t most = std::min(kDepth, b.rows);
   const auto round_up = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
-  Buffer<float> panels(static_cast<std::size_t>(round_up(b.columns, kPanel) * most)),
+  Buffer<C> panels(static_cast<std::size_t>(round_up(b.columns, kPanel<C>) * most)),
       rows(static_cast<std::size_t>(round_up(std::min(kBlockRows, a.rows), kTileRows) * (most + kPadding)));
   for (std::int64_t k = 0; k < b.rows; k += kDepth) {
     const std::int64_t depth = std::min(kDepth, b.rows - k);
     pack_panels(b.row_block(k, depth), panels.data());
     for (std::int64_t i = 0; i < a.rows; i += kBlockRows) {
       const Matrix<A> block = a.column_block(k, depth).row_block(i, std::min(kBlockRows, a.rows - i));
-      multiply_block(pack_rows(block, rows.data()), block.rows, {panels.data(), depth, b.columns, kPanel, 1},
-                     {c.data + i * c.stride, c.stride}, k == 0 ? start : Start::kAccumulate);
+      multiply_block<C>(pack_rows(block, rows.data()), block.rows,
+                        {panels.data(), depth, b.columns, kPanel<C>, 1}, c + i * stride, stride,
+                        k == 0 ? start : Start::kAccumulate);
     }
   }
 }
 
-template <class A, class B>
-void multiply_chunks(const Matrix<A>& a, const Matrix<B>& b, float* c, std::int64_t stride, Start start) {
+template <class A, class B, class C>
+void multiply_chunks(const Matrix<A>& a, const Matrix<B>& b, C* c, std::int64_t stride, Start start) {
   if (a.rows == 0) return;
   for (std::int64_t first = 0; first < b.columns; first += kChunk)
-    multiply_chunk(a, b.column_block(first, std::min(kChunk, b.columns - first)), {c + first, stride}, start);
+    multiply_chunk(a, b.column_block(first, std::min(kChunk, b.columns - first)), c + first, stride, start);
 }
 template <class S>
 void multiply_and_round(const Matrix<S>& a, const Matrix<S>& b, Bfloat16* c, std::int64_t stride) {
@@ -327,7 +394,7 @@ void multiply_and_round(const Matrix<S>& a, const Matrix<S>& b, Bfloat16* c, std
     const Matrix<S> chunk = b.column_block(first, std::min(kChunk, b.columns - first));
     for (std::int64_t i = 0; i < a.rows; i += kRows) {
       const Matrix<S> block = a.row_block(i, std::min(kRows, a.rows - i));
-      multiply_chunk(block, chunk, {sums.data(), chunk.columns}, Start::kZero);
+      multiply_chunk(block, chunk, sums.data(), chunk.columns, Start::kZero);
       for (std::int64_t r = 0; r < block.rows; ++r)
         bf16_from_float_run(chunk.columns, &c[(i + r) * stride + first].bits,
                             sums.data() + r * chunk.columns);
@@ -335,54 +402,22 @@ void multiply_and_round(const Matrix<S>& a, const Matrix<S>& b, Bfloat16* c, std
   }
 }
 
-// ---- plain products -----------------------------------------------------------------------
+// ---- integers -----------------------------------------------------------------------------
 
-// The same chains, a row of c at a time.
-template <class C>
-EPWEAVE_INLINE void multiply_rows_body(const Matrix<C>& a, const C* b, std::int64_t columns, C* c,
-                                       std::int64_t stride) {
+// c += a b, a row of c at a time; b is dense.
+void multiply_rows(const Matrix<std::int64_t>& a, const std::int64_t* b, std::int64_t columns,
+                   std::int64_t* c, std::int64_t stride) {
   for (std::int64_t i = 0; i < a.rows; ++i) {
-    C* row = c + i * stride;
+    std::int64_t* row = c + i * stride;
     for (std::int64_t k = 0; k < a.columns; ++k) {
-      const C x = a.data[i * a.row_stride + k * a.column_stride];
+      const auto x = static_cast<std::uint64_t>(a.data[i * a.row_stride + k * a.column_stride]);
 #pragma GCC ivdep
-      for (std::int64_t j = 0; j < columns; ++j) {
-        if constexpr (std::is_same_v<C, std::int64_t>)
-          row[j] = static_cast<std::int64_t>(static_cast<std::uint64_t>(x) *
-                                                 static_cast<std::uint64_t>(b[k * columns + j]) +
-                                             static_cast<std::uint64_t>(row[j]));
-        else
-          row[j] = math::fma(x, b[k * columns + j], row[j]);
-      }
+      for (std::int64_t j = 0; j < columns; ++j)
+        row[j] = static_cast<std::int64_t>(x * static_cast<std::uint64_t>(b[k * columns + j]) +
+                                           static_cast<std::uint64_t>(row[j]));
     }
   }
 }
-template <class C>
-void multiply_rows_base(const Matrix<C>& a, const C* b, std::int64_t columns, C* c, std::int64_t stride) {
-  multiply_rows_body(a, b, columns, c, stride);
-}
-#if defined(__x86_64__)
-template <class C>
-EPWEAVE_AVX2 void multiply_rows_avx2(const Matrix<C>& a, const C* b, std::int64_t columns, C* c,
-                                     std::int64_t stride) {
-  multiply_rows_body(a, b, columns, c, stride);
-}
-#endif
-
-template <class C>
-void multiply_plain(const Matrix<C>& a, const Matrix<C>& b, C* c, std::int64_t stride, Start start) {
-  if (start == Start::kZero)
-    for (std::int64_t i = 0; i < a.rows; ++i) std::fill(c + i * stride, c + i * stride + b.columns, C(0));
-  Buffer<C> packed(static_cast<std::size_t>(b.rows * b.columns));
-  for (std::int64_t k = 0; k < b.rows; ++k)
-    for (std::int64_t j = 0; j < b.columns; ++j)
-      packed[static_cast<std::size_t>(k * b.columns + j)] = b.data[k * b.row_stride + j * b.column_stride];
-#if defined(__x86_64__)
-  if (level() != Level::kBase) return multiply_rows_avx2<C>(a, packed.data(), b.columns, c, stride);
-#endif
-  multiply_rows_base<C>(a, packed.data(), b.columns, c, stride);
-}
-
 }  // namespace
 
 void multiply(const Matrix<float>& a, const Matrix<float>& b, float* c, std::int64_t stride, Start start) {
@@ -403,11 +438,17 @@ void multiply(const FloatMatrix& a, const FloatMatrix& b, const FloatSums& c, St
       b);
 }
 void multiply(const Matrix<double>& a, const Matrix<double>& b, double* c, std::int64_t stride, Start start) {
-  multiply_plain(a, b, c, stride, start);
+  multiply_chunks(a, b, c, stride, start);
 }
 void multiply(const Matrix<std::int64_t>& a, const Matrix<std::int64_t>& b, std::int64_t* c,
               std::int64_t stride, Start start) {
-  multiply_plain(a, b, c, stride, start);
+  if (start == Start::kZero)
+    for (std::int64_t i = 0; i < a.rows; ++i) std::fill_n(c + i * stride, b.columns, 0);
+  Buffer<std::int64_t> dense(static_cast<std::size_t>(b.rows * b.columns));
+  for (std::int64_t k = 0; k < b.rows; ++k)
+    for (std::int64_t j = 0; j < b.columns; ++j)
+      dense[static_cast<std::size_t>(k * b.columns + j)] = b.data[k * b.row_stride + j * b.column_stride];
+  multiply_rows(a, dense.data(), b.columns, c, stride);
 }
 
 }  // namespace epweave::replay::cpu
