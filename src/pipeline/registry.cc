@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -149,7 +151,8 @@ PassResult run_symbolize(const Graph& graph, const Options& options) {
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) throw InputError(fmt::format("{}: cannot be read", path));
+  if (!file || !(text << file.rdbuf()))
+    throw InputError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
   return std::move(text).str();
 }
 

@@ -46,10 +46,10 @@ Budget parse_budget(const std::string& text) {
     is_known = unit.empty() && budget.value <= 1;
   }
   if (error != std::errc() || !is_known || !(budget.value >= 0) || budget.value > 1e18)
-    throw UsageError(
-        fmt::format("--budget: '{}' is no budget\n  expected a share from 0 to 1, or an amount as in "
-                    "--budget 26000MiB, --budget 24GiB, --budget 23.5ms",
-                    text));
+    throw UsageError(fmt::format(
+        "--budget: '{}' is no budget\n  expected a share from 0 to 1, or an amount in MiB, GiB or "
+        "ms, as in --budget 26000MiB, --budget 23.5ms",
+        text));
   return budget;
 }
 

@@ -101,7 +101,9 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
   if (model.assumed_symbols > 0)
     text += fmt::format("; {} extents are assumed to be balanced", model.assumed_symbols);
   if (!model.unpriced.empty())
-    text += fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
+    text += model.unpriced.size() == 1
+                ? "; 1 call without a price is taken to be free"
+                : fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
   if (decision.uneven_groups > 0)
     text += fmt::format("; {} groups have more members on some nodes than on others: priced as on the fewest",
                         decision.uneven_groups);
