@@ -5,10 +5,10 @@
 # roots are rounded correctly.
 set(EPWEAVE_DEVICE_FLAGS -fmad=false -ftz=false -prec-div=true -prec-sqrt=true)
 
-# epweave_hash_device(SOURCE): in the build folder, device_build/device_build.h with kDeviceBuild, 16 digits of a hash over the flags, the file
-# and all files of src/ that it includes. An edit of one of them configures anew.
-function(epweave_hash_device source)
-  set(waiting ${source})
+# epweave_hash_device(SOURCES..): in the build folder, device_build/device_build.h with kDeviceBuild, 16 digits of a hash over the flags, the
+# files and all files of src/ that they include. An edit of one of them configures anew.
+function(epweave_hash_device)
+  set(waiting ${ARGN})
   set(found)
   while(waiting)
     list(POP_FRONT waiting file)

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "device_build.h"
+#include "replay/cuda/products.cuh"
 #include "replay/kernels/device/device_api.h"
 
 namespace epweave::replay::device {
@@ -23,23 +24,6 @@ __global__ void run_task(const Task task, const std::int64_t count) {
     task.run(i);
 }
 
-__global__ void __launch_bounds__(MatmulTask::kThreads) run_matmul(const MatmulTask task) {
-  __shared__ MatmulTask::Shared shared;
-  MatmulTask::Registers registers;
-  const int thread = static_cast<int>(threadIdx.x);
-  const MatmulTask::Part part = task.part_of(blockIdx.x);
-  if (!task.has_work(part)) return;  // all threads of the block
-  task.start(part, thread, registers);
-  for (std::int64_t k = part.first; k < part.end; k += MatmulTask::kDepth) {
-    if (!task.has_steps(part, k)) continue;
-    task.load(part, k, thread, shared);
-    __syncthreads();
-    task.multiply(part, k, thread, shared, registers);
-    __syncthreads();
-  }
-  task.store(part, thread, registers);
-}
-
 Error text_of(cudaError_t error) {
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
@@ -52,15 +36,6 @@ Error launch_task(cudaStream_t stream, const void* bytes, std::int64_t count) {
   const std::int64_t blocks = (count + kThreads - 1) / kThreads;
   run_task<<<static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks), kThreads, 0, stream>>>(
       task, count);
-  return text_of(cudaGetLastError());
-}
-
-template <>
-Error launch_task<MatmulTask>(cudaStream_t stream, const void* bytes, std::int64_t count) {
-  MatmulTask task;
-  std::memcpy(static_cast<void*>(&task), bytes, sizeof task);
-  if (count > 0x7fffffff) return "a product of too many tiles";
-  run_matmul<<<static_cast<unsigned>(count), MatmulTask::kThreads, 0, stream>>>(task);
   return text_of(cudaGetLastError());
 }
 
@@ -192,10 +167,10 @@ class CudaDevice : public DeviceApi {
     return launch_task<__VA_ARGS__>(cuda(stream), task, count);
       EPWEAVE_DEVICE_TASKS(EPWEAVE_LAUNCH)
 #undef EPWEAVE_LAUNCH
-      case TaskKind::kMatmul:
-        return launch_task<MatmulTask>(cuda(stream), task, count);
+      default:
+        if (count > 0x7fffffff) return "a product of too many tiles";
+        return text_of(launch_product(cuda(stream), kind, task, count));
     }
-    return "an unknown kernel";
   }
   Error call(Stream stream, const LibraryCall& call) override {
     if (const Error error = enter()) return error;

@@ -152,7 +152,7 @@ Cover Attention::cover_rows(std::int64_t b, Side side) const {
 }
 
 void Attention::multiply(const Product& product, const Cover& summed) {
-  MatmulTask task{};
+  MatmulProblem task{};
   task.a = matrix_place(product.a);
   task.b = matrix_place(product.b, product.share);
   task.c = matrix_place(product.c);

@@ -100,8 +100,9 @@ inline constexpr std::size_t task_fingerprint() {
   std::size_t print = 0;
 #define EPWEAVE_PRINT(Name, ...) print = print * 31 + sizeof(__VA_ARGS__);
   EPWEAVE_DEVICE_TASKS(EPWEAVE_PRINT)
+  EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_PRINT)
 #undef EPWEAVE_PRINT
-  return print * 31 + sizeof(MatmulTask);
+  return print;
 }
 
 }  // namespace epweave::replay::device

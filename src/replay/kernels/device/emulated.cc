@@ -12,77 +12,20 @@
 #include <utility>
 #include <vector>
 
-#if defined(__x86_64__)
-#define EPWEAVE_AVX2 __attribute__((target("avx2,fma")))
-#define EPWEAVE_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")))
-#endif
+#include "replay/kernels/device/emulated_kernels.h"
 
 namespace epweave::replay::device {
 namespace {
-
-// ---- kernels: each is compiled for several instruction sets, for the fused multiply-add ----
-
-template <class Task>
-[[gnu::always_inline]] inline void run_body(const Task& task, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) task.run(i);
-}
-
-[[gnu::always_inline]] inline void run_body(const MatmulTask& task, std::int64_t blocks) {
-  MatmulTask::Shared shared;
-  std::vector<MatmulTask::Registers> registers(MatmulTask::kThreads);
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const MatmulTask::Part part = task.part_of(block);
-    if (!task.has_work(part)) continue;
-    for (int t = 0; t < MatmulTask::kThreads; ++t)
-      task.start(part, t, registers[static_cast<std::size_t>(t)]);
-    for (std::int64_t k = part.first; k < part.end; k += MatmulTask::kDepth) {
-      if (!task.has_steps(part, k)) continue;
-      for (int t = 0; t < MatmulTask::kThreads; ++t) task.load(part, k, t, shared);
-      for (int t = 0; t < MatmulTask::kThreads; ++t)
-        task.multiply(part, k, t, shared, registers[static_cast<std::size_t>(t)]);
-    }
-    for (int t = 0; t < MatmulTask::kThreads; ++t)
-      task.store(part, t, registers[static_cast<std::size_t>(t)]);
-  }
-}
-
-template <class Task>
-void run_base(const Task& task, std::int64_t count) {
-  run_body(task, count);
-}
-#if defined(__x86_64__)
-template <class Task>
-EPWEAVE_AVX2 void run_avx2(const Task& task, std::int64_t count) {
-  run_body(task, count);
-}
-template <class Task>
-EPWEAVE_AVX512 void run_avx512(const Task& task, std::int64_t count) {
-  run_body(task, count);
-}
-#endif
-
-template <class Task>
-void run(const void* bytes, std::int64_t count) {
-  Task task;
-  std::memcpy(static_cast<void*>(&task), bytes, sizeof task);
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-    return run_avx512(task, count);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_avx2(task, count);
-#endif
-  run_base(task, count);
-}
 
 void run_kind(TaskKind kind, const void* task, std::int64_t count) {
   switch (kind) {
 #define EPWEAVE_RUN(Name, ...) \
   case TaskKind::k##Name:      \
-    return run<__VA_ARGS__>(task, count);
+    return run_emulated<__VA_ARGS__>(task, count);
     EPWEAVE_DEVICE_TASKS(EPWEAVE_RUN)
 #undef EPWEAVE_RUN
-    case TaskKind::kMatmul:
-      return run<MatmulTask>(task, count);
+    default:
+      return run_emulated_product(kind, task, count);
   }
 }
 

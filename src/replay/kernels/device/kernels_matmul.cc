@@ -2,6 +2,7 @@
 // in portable math by our own kernels (matmul_task.h), in native math by cuBLASLt
 // (cublas/products.h) where it has the dtype.
 #include <algorithm>
+#include <limits>
 
 #include "replay/kernels/device/kernels.h"
 #include "replay/kernels/device/product.h"
@@ -18,9 +19,56 @@ MatrixPlace matrix_place(const Tensor& tensor, std::int64_t share) {
       share,          stored_of(tensor.dtype)};
 }
 
-void launch_product(Launcher& launcher, const MatmulTask& task, std::int64_t batches,
+namespace {
+
+// A GPU's multiprocessors (H100, H200). Fewer large tiles than that would leave some without work.
+constexpr std::int64_t kMultiprocessors = 132;
+
+template <class Task>
+struct Is {
+  using Type = Task;
+};
+
+// use(Is<Task>) for the task that makes the product.
+template <Stored kStored, Along kA, Along kB, class Use>
+auto with_tile(const MatmulProblem& p, std::int64_t batches, const Use& use) {
+  using Large = TiledMatmulTask<kStored, kA, kB, 8>;
+  if (p.count_tiles(batches, Large::kTile) >= kMultiprocessors) return use(Is<Large>{});
+  return use(Is<TiledMatmulTask<kStored, kA, kB, 4>>{});
+}
+template <Stored kStored, class Use>
+auto with_layout(const MatmulProblem& p, std::int64_t batches, const Use& use) {
+  const bool has_a_rows = p.a.column_stride == 1, has_b_rows = p.b.column_stride == 1;
+  if (has_a_rows && has_b_rows) return with_tile<kStored, Along::kDepth, Along::kOther>(p, batches, use);
+  if (has_a_rows && p.b.row_stride == 1)
+    return with_tile<kStored, Along::kDepth, Along::kDepth>(p, batches, use);
+  if (p.a.row_stride == 1 && has_b_rows)
+    return with_tile<kStored, Along::kOther, Along::kOther>(p, batches, use);
+  return use(Is<MatmulTask>{});
+}
+template <class Use>
+auto with_task(const MatmulProblem& p, std::int64_t batches, const Use& use) {
+  const bool is_tiled =
+      p.a.stored == p.b.stored && (p.c.stored == p.a.stored || p.c.stored == Stored::kFloat32) &&
+      p.summed.data == nullptr && !p.accumulates && p.depth <= std::numeric_limits<std::int32_t>::max();
+  if (is_tiled && p.a.stored == Stored::kFloat32) return with_layout<Stored::kFloat32>(p, batches, use);
+  if (is_tiled && p.a.stored == Stored::kBfloat16) return with_layout<Stored::kBfloat16>(p, batches, use);
+  if (is_tiled && p.a.stored == Stored::kFloat16) return with_layout<Stored::kFloat16>(p, batches, use);
+  return use(Is<MatmulTask>{});
+}
+
+}  // namespace
+
+TaskKind kind_of_product(const MatmulProblem& problem, std::int64_t batches) {
+  return with_task(problem, batches, [](auto is) { return kind_of<typename decltype(is)::Type>; });
+}
+
+void launch_product(Launcher& launcher, const MatmulProblem& problem, std::int64_t batches,
                     std::initializer_list<const Tensor*> tensors) {
-  launcher.launch(task, batches * MatmulTask::tiles(task.rows) * MatmulTask::tiles(task.columns), tensors);
+  with_task(problem, batches, [&](auto is) {
+    using Task = typename decltype(is)::Type;
+    launcher.launch(Task{problem}, problem.count_tiles(batches, Task::kTile), tensors);
+  });
 }
 
 namespace {
@@ -38,7 +86,7 @@ void multiply_by_ours(Launcher& launcher, const Operands& of) {
   const std::int64_t rows = of.a.sizes[rank - 2], columns = of.b.sizes[rank - 1],
                      depth = of.a.sizes[rank - 1];
   if (compute_of(of.a.dtype) == Compute::kFloat) {
-    MatmulTask task{};
+    MatmulProblem task{};
     task.a = matrix_place(of.a);
     task.b = matrix_place(of.b);
     task.c = matrix_place(of.out);
@@ -230,7 +278,7 @@ Value grouped_mm(KernelCall& call) {
       multiply_groups_by_library(scratch.launcher(), {a, b, out}, layout, call.tensor(2));
     return out;
   }
-  MatmulTask task{};
+  MatmulProblem task{};
   task.a = matrix_place(a);
   task.b = matrix_place(b);
   task.c = matrix_place(out);

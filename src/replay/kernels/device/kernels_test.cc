@@ -7,7 +7,7 @@
 #include <set>
 
 #include "replay/kernels/device/device.h"
-#include "replay/kernels/device/launcher.h"
+#include "replay/kernels/device/product.h"
 #include "replay/kernels/host/conformance_cases.h"
 #include "replay/kernels/host/elements.h"
 #include "replay/kernels/host/kernels.h"
@@ -245,6 +245,89 @@ TEST_CASE("products of sizes that are no tiles") {
       CHECK(run_both("aten.mm.default", {a, transposed(random.tensor({n, k}, dtype))}) == "");
     }
   }
+}
+
+// A product per batch, by large tiles where there are 132 batches.
+TEST_CASE("products of every layout and dtype, by tiles of 64 and of 128") {
+  Random random;
+  const auto turned = [](const Tensor& t) {
+    return t.view({t.sizes[0], t.sizes[2], t.sizes[1]}, {t.strides[0], t.strides[2], t.strides[1]}, t.offset);
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16})
+    for (const auto& [batches, m, k, n] : {std::array<std::int64_t, 4>{132, 9, 17, 40},
+                                           {132, 5, 16, 8},
+                                           {3, 70, 33, 65},
+                                           {33, 129, 40, 131},
+                                           {132, 3, 0, 2}}) {
+      const Tensor a = random.tensor({batches, m, k}, dtype), b = random.tensor({batches, k, n}, dtype);
+      const Tensor a_turned = turned(random.tensor({batches, k, m}, dtype));
+      const Tensor b_turned = turned(random.tensor({batches, n, k}, dtype));
+      INFO(info(dtype).name << " " << batches << " x " << m << " x " << k << " x " << n);
+      CHECK(run_both("aten.bmm.default", {a, b}) == "");
+      CHECK(run_both("aten.bmm.default", {a, b_turned}) == "");
+      CHECK(run_both("aten.bmm.default", {a_turned, b}) == "");
+      CHECK(run_both("aten.bmm.default", {a_turned, b_turned}) == "");
+    }
+}
+
+TEST_CASE("a product has no steps beyond its depth, and reads no element beyond its edges") {
+  HostMemory memory;
+  // -1e-30 * 1e-30 rounds to -0, to which 0 * 0 would add +0.
+  for (const std::int64_t batches : {1, 132})
+    for (const std::int64_t depth : {1, 15, 17}) {
+      const Tensor a = make_tensor(memory, DType::kFloat32, {batches, 3, depth});
+      const Tensor b = make_tensor(memory, DType::kFloat32, {batches, depth, 5});
+      cpu::store_dense(Buffer<float>(static_cast<std::size_t>(a.numel()), -1e-30f), a);
+      cpu::store_dense(Buffer<float>(static_cast<std::size_t>(b.numel()), 1e-30f), b);
+      CHECK(run_both("aten.bmm.default", {a, b}) == "");
+    }
+  // A part of matrices whose other elements are NaN, at addresses that are no multiple of 16 bytes.
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+    const Tensor all = make_tensor(memory, dtype, {64, 64});
+    cpu::store_dense(Buffer<float>(64 * 64, std::numeric_limits<float>::quiet_NaN()), all);
+    const Tensor a = all.view({19, 23}, {64, 1}, 3), b = all.view({23, 21}, {64, 1}, 64 * 20 + 1);
+    cpu::store_dense(Buffer<float>(19 * 23, 0.1f), a);
+    cpu::store_dense(Buffer<float>(23 * 21, 0.3f), b);
+    CHECK(run_both("aten.mm.default", {a, b}) == "");
+    CHECK(run_both("aten.mm.default", {transposed(b), transposed(a)}) == "");
+  }
+}
+
+TEST_CASE("the kernel of a product follows from layout, dtype and number of tiles") {
+  using device::Stored;
+  using device::TaskKind;
+  device::MatmulProblem p{};
+  const std::int64_t n = 1024;  // 64 tiles of 128
+  p.rows = p.columns = p.depth = n;
+  p.a = p.b = p.c = {nullptr, n, 1, 0, 1, Stored::kBfloat16};
+  CHECK(device::kind_of_product(p, 1) == TaskKind::kMatmulBfloat16NN4);
+  CHECK(device::kind_of_product(p, 3) == TaskKind::kMatmulBfloat16NN8);
+  p.c.stored = Stored::kFloat32;
+  CHECK(device::kind_of_product(p, 3) == TaskKind::kMatmulBfloat16NN8);
+  p.b.row_stride = 1;
+  p.b.column_stride = n;
+  CHECK(device::kind_of_product(p, 3) == TaskKind::kMatmulBfloat16NT8);
+  std::swap(p.a, p.b);
+  p.a.stored = p.b.stored = Stored::kFloat16;
+  CHECK(device::kind_of_product(p, 3) == TaskKind::kMatmulFloat16TN8);
+  p.a.stored = p.b.stored = Stored::kFloat32;
+  CHECK(device::kind_of_product(p, 1) == TaskKind::kMatmulFloat32TN4);
+  // What only the general kernel takes.
+  const auto is_general = [&](auto change) {
+    device::MatmulProblem changed = p;
+    change(changed);
+    return device::kind_of_product(changed, 3) == TaskKind::kMatmul;
+  };
+  const std::uint8_t block = 1;
+  CHECK_FALSE(is_general([](auto&) {}));
+  CHECK(is_general([](auto& q) { q.accumulates = true; }));
+  CHECK(is_general([&](auto& q) { q.summed.data = &block; }));
+  CHECK_FALSE(is_general([&](auto& q) { q.wanted.data = &block; }));
+  CHECK(is_general([](auto& q) { q.a.stored = Stored::kBfloat16; }));
+  CHECK(is_general([](auto& q) { q.c.stored = Stored::kBfloat16; }));
+  CHECK(is_general([](auto& q) { q.b = q.a; }));
+  CHECK(is_general([](auto& q) { q.a.row_stride = 2; }));
+  CHECK(is_general([](auto& q) { q.depth = std::int64_t{1} << 31; }));
 }
 
 TEST_CASE("grouped products of every layout") {

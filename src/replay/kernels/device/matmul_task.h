@@ -2,9 +2,14 @@
 // ascending, in float32, as on the CPU (kernels/host/kernels_matmul.cc). So its bits depend neither
 // on the tile nor on the other rows.
 //
-// A block of threads makes a tile of c: it loads `kDepth` columns of a and rows of b into shared
-// memory, each thread takes the steps of its own elements, and so on. On a GPU the phases are
-// divided by barriers; the emulated device runs each phase for all threads in turn. C++17.
+// A block of threads makes a tile of c: it loads `kDepth` columns of a and rows of b (a chunk) into
+// shared memory, each thread takes the steps of its own elements, and so on. On a GPU the phases
+// are divided by barriers; the emulated device runs each phase for all threads in turn:
+//
+//   start, then for each chunk that has_steps: phase<0>, .. phase<kPhases - 1>; store
+//
+// MatmulTask takes every layout, stored dtype and cover; TiledMatmulTask (tiled_matmul_task.h) is
+// faster where it can be used. C++17.
 #pragma once
 
 #include "replay/kernels/device/tasks.h"
@@ -49,12 +54,8 @@ struct Cover {
   }
 };
 
-// c = a b, or c += a b (c float32 then), for every batch: the number of blocks is batches * tiles
-// of rows * tiles of columns.
-struct MatmulTask {
-  static constexpr int kTile = 64, kDepth = 16, kThreads = 128, kRows = 4, kColumns = 8;
-  static constexpr int kThreadsPerRow = kTile / kColumns;
-
+// c = a b, or c += a b (c float32 then), for every batch.
+struct MatmulProblem {
   MatrixPlace a, b, c;
   std::int64_t rows, columns, depth;
   Cover summed;  // blocks of (row, reduced index): the others are left out of the chains
@@ -63,26 +64,25 @@ struct MatmulTask {
   GroupedBy grouped;
   bool accumulates;
 
-  struct Shared {
-    float a[kDepth][kTile], b[kDepth][kTile];
-  };
-  struct Registers {
-    float c[kRows][kColumns];
-  };
-  // What one block computes.
+  // What one block of threads computes: rows row .. and columns column .., a tile of them at most.
   struct Part {
     std::int64_t batch;
     std::int64_t row, row_end, column, column_end, first, end;
   };
 
-  EPWEAVE_HD static std::int64_t tiles(std::int64_t extent) { return (extent + kTile - 1) / kTile; }
+  // Tiles of `tile` x `tile` elements in all batches: the number of blocks of threads.
+  EPWEAVE_HD std::int64_t count_tiles(std::int64_t batches, int tile) const {
+    return batches * tiles(rows, tile) * tiles(columns, tile);
+  }
 
-  EPWEAVE_HD Part part_of(std::int64_t block) const {
-    const std::int64_t across = tiles(columns), down = tiles(rows);
+  // A launch has fewer blocks than 2^31, so they are divided in 32 bits.
+  EPWEAVE_HD Part part_of(std::uint32_t block, int tile) const {
+    const auto across = static_cast<std::uint32_t>(tiles(columns, tile)),
+               down = static_cast<std::uint32_t>(tiles(rows, tile));
     Part part{block / across / down,
-              block / across % down * kTile,
+              static_cast<std::int64_t>(block / across % down) * tile,
               rows,
-              block % across * kTile,
+              static_cast<std::int64_t>(block % across) * tile,
               columns,
               0,
               depth};
@@ -93,32 +93,98 @@ struct MatmulTask {
   }
 
   // Whether the block has anything to do: the same for all its threads.
-  EPWEAVE_HD bool has_work(const Part& part) const {
+  EPWEAVE_HD bool has_work(const Part& part, int tile) const {
     return part.row < part.row_end && part.column < part.column_end &&
-           wanted.has_any(part.batch, part.row, end_of(part.row, part.row_end), part.column,
-                          end_of(part.column, part.column_end));
-  }
-  // Whether steps k .. of the chains count for any of its elements.
-  EPWEAVE_HD bool has_steps(const Part& part, std::int64_t k) const {
-    return summed.has_any(part.batch, part.row, end_of(part.row, part.row_end), k,
-                          k + kDepth < part.end ? k + kDepth : part.end);
+           wanted.has_any(part.batch, part.row, end_of(part.row, part.row_end, tile), part.column,
+                          end_of(part.column, part.column_end, tile));
   }
 
-  EPWEAVE_HD void start(const Part& part, int thread, Registers& r) const {
+  EPWEAVE_HD static std::int64_t end_of(std::int64_t first, std::int64_t end, int tile) {
+    return first + tile < end ? first + tile : end;
+  }
+
+ private:
+  EPWEAVE_HD static std::int64_t tiles(std::int64_t extent, int tile) { return (extent + tile - 1) / tile; }
+  EPWEAVE_HD static std::int64_t clamp(std::int64_t x, std::int64_t low, std::int64_t high) {
+    return x < low ? low : x > high ? high : x;
+  }
+  // The range [at, end) moved into group `g`; bounds that are wrong (a fault is raised elsewhere)
+  // leave nothing outside of the matrix.
+  EPWEAVE_HD void cut(std::int64_t g, std::int64_t extent, std::int64_t& at, std::int64_t& end) const {
+    const std::int64_t first = g == 0 ? 0 : clamp(ends[g - 1], 0, extent);
+    end = clamp(ends[g], first, extent);
+    at += first;
+  }
+};
+
+// Any problem: strides, stored dtypes and covers are looked at for each element.
+struct MatmulTask {
+  static constexpr int kTile = 64, kDepth = 16, kThreads = 128, kRows = 4, kColumns = 8;
+  static constexpr int kThreadsPerRow = kTile / kColumns;
+  static constexpr int kBlocks = 1;  // that a multiprocessor holds at least
+  static constexpr int kPhases = 2;
+
+  MatmulProblem problem;
+
+  using Part = MatmulProblem::Part;
+  struct Shared {
+    float a[kDepth][kTile], b[kDepth][kTile];
+  };
+  struct Registers {
+    float c[kRows][kColumns];
+  };
+
+  EPWEAVE_HD static std::int64_t chunks(const Part& part) {
+    return (part.end - part.first + kDepth - 1) / kDepth;
+  }
+  // Whether any step of the chunk counts for any of the block's elements.
+  EPWEAVE_HD bool has_steps(const Part& part, std::int64_t chunk) const {
+    const std::int64_t k = part.first + chunk * kDepth;
+    return problem.summed.has_any(part.batch, part.row, MatmulProblem::end_of(part.row, part.row_end, kTile),
+                                  k, k + kDepth < part.end ? k + kDepth : part.end);
+  }
+
+  EPWEAVE_HD void start(const Part& part, int thread, Shared&, Registers& r) const {
+    const MatrixPlace& c = problem.c;
     EPWEAVE_UNROLL
     for (int i = 0; i < kRows; ++i) {
       EPWEAVE_UNROLL
       for (int j = 0; j < kColumns; ++j) {
         const std::int64_t row = row_of(part, thread, i), column = column_of(part, thread, j);
         r.c[i][j] = 0.0f;
-        if (accumulates && row < part.row_end && column < part.column_end)
+        if (problem.accumulates && row < part.row_end && column < part.column_end)
           r.c[i][j] = static_cast<const float*>(c.data)[c.at(part.batch, row, column)];
       }
     }
   }
 
+  template <int kPhase>
+  EPWEAVE_HD void phase(const Part& part, std::int64_t chunk, int thread, Shared& shared,
+                        Registers& r) const {
+    const std::int64_t k = part.first + chunk * kDepth;
+    if constexpr (kPhase == 0)
+      load(part, k, thread, shared);
+    else
+      multiply(part, k, thread, shared, r);
+  }
+
+  EPWEAVE_HD void store(const Part& part, int thread, const Registers& r) const {
+    const MatrixPlace& c = problem.c;
+    EPWEAVE_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      EPWEAVE_UNROLL
+      for (int j = 0; j < kColumns; ++j) {
+        const std::int64_t row = row_of(part, thread, i), column = column_of(part, thread, j);
+        if (row < part.row_end && column < part.column_end)
+          math::store_element(c.data, c.stored, c.at(part.batch, row, column), r.c[i][j]);
+      }
+    }
+  }
+
+ private:
   // Neighbouring threads read neighbouring elements.
   EPWEAVE_HD void load(const Part& part, std::int64_t k, int thread, Shared& shared) const {
+    const MatrixPlace &a = problem.a, &b = problem.b;
     for (int e = thread; e < kTile * kDepth; e += kThreads) {
       const int i = a.column_stride == 1 ? e / kDepth : e % kTile,
                 ki = a.column_stride == 1 ? e % kDepth : e / kTile;
@@ -137,6 +203,7 @@ struct MatmulTask {
 
   EPWEAVE_HD void multiply(const Part& part, std::int64_t k, int thread, const Shared& shared,
                            Registers& r) const {
+    const Cover& summed = problem.summed;
     const int row = thread / kThreadsPerRow * kRows, column = thread % kThreadsPerRow * kColumns;
     const int steps = static_cast<int>(part.end - k < kDepth ? part.end - k : kDepth);
     for (int step = 0; step < steps; ++step) {
@@ -152,37 +219,11 @@ struct MatmulTask {
     }
   }
 
-  EPWEAVE_HD void store(const Part& part, int thread, const Registers& r) const {
-    EPWEAVE_UNROLL
-    for (int i = 0; i < kRows; ++i) {
-      EPWEAVE_UNROLL
-      for (int j = 0; j < kColumns; ++j) {
-        const std::int64_t row = row_of(part, thread, i), column = column_of(part, thread, j);
-        if (row < part.row_end && column < part.column_end)
-          math::store_element(c.data, c.stored, c.at(part.batch, row, column), r.c[i][j]);
-      }
-    }
-  }
-
- private:
   EPWEAVE_HD static std::int64_t row_of(const Part& part, int thread, int i) {
     return part.row + thread / kThreadsPerRow * kRows + i;
   }
   EPWEAVE_HD static std::int64_t column_of(const Part& part, int thread, int j) {
     return part.column + thread % kThreadsPerRow * kColumns + j;
-  }
-  EPWEAVE_HD static std::int64_t end_of(std::int64_t first, std::int64_t end) {
-    return first + kTile < end ? first + kTile : end;
-  }
-  EPWEAVE_HD static std::int64_t clamp(std::int64_t x, std::int64_t low, std::int64_t high) {
-    return x < low ? low : x > high ? high : x;
-  }
-  // The range [at, end) moved into group `g`; bounds that are wrong (a fault is raised elsewhere)
-  // leave nothing outside of the matrix.
-  EPWEAVE_HD void cut(std::int64_t g, std::int64_t extent, std::int64_t& at, std::int64_t& end) const {
-    const std::int64_t first = g == 0 ? 0 : clamp(ends[g - 1], 0, extent);
-    end = clamp(ends[g], first, extent);
-    at += first;
   }
 };
 

@@ -9,7 +9,11 @@ namespace epweave::replay::device {
 // the same one.
 MatrixPlace matrix_place(const Tensor& tensor, std::int64_t share = 1);
 
-void launch_product(Launcher& launcher, const MatmulTask& task, std::int64_t batches,
+// Which kernel makes it. All give the same bits.
+TaskKind kind_of_product(const MatmulProblem& problem, std::int64_t batches);
+
+// `tensors`: all that it reads and writes.
+void launch_product(Launcher& launcher, const MatmulProblem& problem, std::int64_t batches,
                     std::initializer_list<const Tensor*> tensors);
 
 }  // namespace epweave::replay::device

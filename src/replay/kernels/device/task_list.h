@@ -2,9 +2,9 @@
 #pragma once
 
 #include "replay/kernels/device/index_tasks.h"
-#include "replay/kernels/device/matmul_task.h"
 #include "replay/kernels/device/rearrange_tasks.h"
 #include "replay/kernels/device/row_tasks.h"
+#include "replay/kernels/device/tiled_matmul_task.h"
 
 namespace epweave::replay::device {
 
@@ -88,23 +88,45 @@ namespace epweave::replay::device {
   X(Reduce, ReduceTask) \
   X(DotDouble, DotTask<double>) \
   X(DotInt, DotTask<std::int64_t>)
+
+// X(name, type); a block of threads per index. Of a and b: N: rows lie one behind the other,
+// T: columns do. Products of two T have MatmulTask. 8 and 4: tiles of 128 and of 64.
+#define EPWEAVE_TILED_MATMULS(X, Name, kStored) \
+  X(Name##NN8, TiledMatmulTask<kStored, Along::kDepth, Along::kOther, 8>) \
+  X(Name##NT8, TiledMatmulTask<kStored, Along::kDepth, Along::kDepth, 8>) \
+  X(Name##TN8, TiledMatmulTask<kStored, Along::kOther, Along::kOther, 8>) \
+  X(Name##NN4, TiledMatmulTask<kStored, Along::kDepth, Along::kOther, 4>) \
+  X(Name##NT4, TiledMatmulTask<kStored, Along::kDepth, Along::kDepth, 4>) \
+  X(Name##TN4, TiledMatmulTask<kStored, Along::kOther, Along::kOther, 4>)
+#define EPWEAVE_DEVICE_BLOCK_TASKS(X) \
+  X(Matmul, MatmulTask) \
+  EPWEAVE_TILED_MATMULS(X, MatmulFloat32, Stored::kFloat32) \
+  EPWEAVE_TILED_MATMULS(X, MatmulBfloat16, Stored::kBfloat16) \
+  EPWEAVE_TILED_MATMULS(X, MatmulFloat16, Stored::kFloat16)
 // clang-format on
 
-// kMatmul: a block of threads per index.
 enum class TaskKind : std::uint16_t {
 #define EPWEAVE_NAME(Name, ...) k##Name,
-  EPWEAVE_DEVICE_TASKS(EPWEAVE_NAME)
+  EPWEAVE_DEVICE_TASKS(EPWEAVE_NAME) EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_NAME)
 #undef EPWEAVE_NAME
-      kMatmul,
 };
 
 template <class Task>
-inline constexpr TaskKind kind_of = TaskKind::kMatmul;
-#define EPWEAVE_KIND(Name, ...) \
-  template <>                   \
-  inline constexpr TaskKind kind_of<__VA_ARGS__> = TaskKind::k##Name;
+struct KindOf;
+template <class Task>
+inline constexpr TaskKind kind_of = KindOf<Task>::value;
+#define EPWEAVE_KIND(Name, ...)                          \
+  template <>                                            \
+  struct KindOf<__VA_ARGS__> {                           \
+    static constexpr TaskKind value = TaskKind::k##Name; \
+  };
 EPWEAVE_DEVICE_TASKS(EPWEAVE_KIND)
+EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_KIND)
 #undef EPWEAVE_KIND
+
+// Whether an index is a block of threads, not a thread.
+template <class Task>
+inline constexpr bool is_block_task = kind_of<Task> >= TaskKind::kMatmul;
 
 inline constexpr std::size_t bytes_of_task(TaskKind kind) {
   switch (kind) {
@@ -112,17 +134,17 @@ inline constexpr std::size_t bytes_of_task(TaskKind kind) {
   case TaskKind::k##Name:       \
     return sizeof(__VA_ARGS__);
     EPWEAVE_DEVICE_TASKS(EPWEAVE_SIZE)
+    EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_SIZE)
 #undef EPWEAVE_SIZE
-    case TaskKind::kMatmul:
-      break;
   }
-  return sizeof(MatmulTask);
+  return 0;  // no kind has any other number
 }
 
 // A launch's parameters fit into what CUDA takes as arguments.
 #define EPWEAVE_FITS(Name, ...) \
   static_assert(sizeof(__VA_ARGS__) <= 4000 && std::is_trivially_copyable_v<__VA_ARGS__>);
 EPWEAVE_DEVICE_TASKS(EPWEAVE_FITS)
+EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_FITS)
 #undef EPWEAVE_FITS
 
 }  // namespace epweave::replay::device

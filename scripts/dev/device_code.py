@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Registers, spills, occupancy and instructions of the GPU's kernels, read from libepweave_cuda.so without a GPU.
+
+    scripts/dev/device_code.py LIB --nvcc 13.0.88            the table of docs/gpu.md
+    scripts/dev/device_code.py LIB --nvcc 13.0.88 --check    the limits below hold, and that table is the one in docs/gpu.md; of
+                                                             another nvcc than there only the limits are looked at
+
+The tools are cuobjdump and nvdisasm, of CUDA or of `pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm`: in the PATH, beside
+nvcc, in Python's packages, or where EPWEAVE_CUDA_TOOLS says (a folder).
+
+Counted are the instructions of the loop over the reduced index, as they lie in the machine code, for the fused multiply-adds of a
+whole chunk. So both ways to load operands count (16 bytes at once, or element by element), of which a thread takes one; the loop
+over the steps of a last, shorter chunk does not.
+Exit codes: 0 fine, 1 a limit or the table does not hold, 2 usage or a library that cannot be read, 77 no cuobjdump or nvdisasm.
+"""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs/gpu.md"
+START, END = "<!-- device_code.py -->\n", "<!-- end of device_code.py -->\n"
+
+# sm_90, of CUDA's programming guide: what a multiprocessor has, and in what pieces it is given out.
+REGISTERS, REGISTER_UNIT, WARPS = 65536, 256, 64
+SHARED, SHARED_UNIT, SHARED_OF_SYSTEM = 228 * 1024, 128, 1024  # bytes; the last of each block
+
+DTYPES = {8: "bfloat16", 9: "float16", 10: "float32"}  # math::Stored
+TILES = {4: 64, 8: 128}
+THREADS = 256
+# Instructions for 1,024 fused multiply-adds. float16 is converted by integer arithmetic, which costs 250 of them; tiles of 64 are
+# for products that are too small to fill the GPU.
+LIMITS = {(128, "bfloat16"): 1400, (128, "float32"): 1400, (128, "float16"): 1600,
+          (64, "bfloat16"): 1900, (64, "float32"): 1900, (64, "float16"): 2200}
+LAYOUTS = ("NN", "NT", "TN")
+# Kernels that address or index what they hold, which is on the stack then: no registers are spilled (ptxas would say so, and the
+# build would end: --warn-on-spills).
+WITH_STACK = {"MapTask<1>": "MapTaskILi1E", "CoordinatesTask": "CoordinatesTask", "TriangleTask": "TriangleTask"}
+
+
+def find_tool(name):
+    folders = [os.environ.get("EPWEAVE_CUDA_TOOLS"), *os.environ.get("PATH", "").split(os.pathsep), "/usr/local/cuda/bin"]
+    packages = pathlib.Path(sysconfig.get_paths()["purelib"])
+    folders += [str(folder) for folder in packages.glob("nvidia/cu*/bin")]
+    return shutil.which(name, path=os.pathsep.join(folder for folder in folders if folder))
+
+
+def run(tool, *args, folder):
+    env = dict(os.environ, PATH=os.pathsep.join([folder, os.environ.get("PATH", "")]))  # cuobjdump calls nvdisasm
+    done = subprocess.run([tool, *map(str, args)], capture_output=True, text=True, env=env)
+    if done.returncode != 0:
+        sys.exit(f"device_code.py: {tool} {' '.join(map(str, args))}: {done.stderr.strip() or 'failed'}")
+    return done.stdout
+
+
+def read_resources(text):
+    """{kernel: (registers, bytes of stack, bytes of shared memory)}"""
+    found = {}
+    for name, registers, stack, shared in re.findall(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", text):
+        found[name] = int(registers), int(stack), int(shared)
+    return found
+
+
+def read_code(text):
+    """{kernel: [(address, instruction)]}"""
+    kernels, code = {}, None
+    for line in text.splitlines():
+        if match := re.search(r"Function : (\S+)", line):
+            code = kernels.setdefault(match[1], [])
+        elif code is not None and (match := re.match(r"\s+/\*([0-9a-f]{4,})\*/\s+([^;]*);", line)):
+            code.append((int(match[1], 16), match[2].strip()))
+    return kernels
+
+
+def count_loop(code):
+    """(instructions, fused multiply-adds) of the loop with the most multiply-adds, without the loops inside it; None if no loop
+    has any."""
+    loops = []
+    for address, text in code:
+        match = re.search(r"\bBRA\b.*?(0x[0-9a-f]+)", text)
+        if match and int(match[1], 16) < address:
+            loops.append((int(match[1], 16), address))
+
+    def inside(loop):
+        inner = [other for other in loops if other != loop and loop[0] <= other[0] and other[1] <= loop[1]]
+        return [text for address, text in code if loop[0] <= address <= loop[1]
+                and not any(first <= address <= last for first, last in inner)]
+
+    bodies = [inside(loop) for loop in loops]
+    best = max(bodies, key=lambda body: sum("FFMA" in text for text in body), default=[])
+    fused = sum("FFMA" in text for text in best)
+    return (len(best), fused) if fused else None
+
+
+def count_blocks(registers, shared, threads):
+    """Blocks that a multiprocessor holds at once."""
+    warps = threads // 32
+    per_warp = -(-registers * 32 // REGISTER_UNIT) * REGISTER_UNIT
+    by_registers = REGISTERS // per_warp // warps
+    by_shared = SHARED // (-(-shared // SHARED_UNIT) * SHARED_UNIT + SHARED_OF_SYSTEM)
+    return min(by_registers, by_shared, WARPS // warps)
+
+
+def read_products(resources, kernels):
+    """{(tile, dtype, layout): (registers, shared, blocks, instructions, multiply-adds)}"""
+    rows = {}
+    for name, code in kernels.items():
+        match = re.search(r"TiledMatmulTask\w*?StoredE(\d+)E.*?AlongE(\d)E(?:LS\d*_|L\w+AlongE)(\d)ELi(\d)E", name)
+        if not match:
+            continue
+        dtype, a, b, each = map(int, match.groups())
+        layout = {(0, 1): "NN", (0, 0): "NT", (1, 1): "TN"}[a, b]
+        registers, _, shared = resources[name]
+        counted = count_loop(code)
+        if counted is None:
+            sys.exit(f"device_code.py: no loop with multiply-adds in {name}")
+        rows[TILES[each], DTYPES[dtype], layout] = (registers, shared, count_blocks(registers, shared, THREADS), *counted)
+    return rows
+
+
+def version_line(nvcc):
+    return f"By nvcc {nvcc} for sm_90:"
+
+
+def write_table(rows, resources, nvcc):
+    lines = [version_line(nvcc), "",
+             "| tile | dtype | layout | registers | shared memory, KiB | threads on a multiprocessor | instructions for 1,024 multiply-adds |",
+             "|---|---|---|---|---|---|---|"]
+    for tile in (128, 64):
+        for dtype in ("bfloat16", "float32", "float16"):
+            for layout in LAYOUTS:
+                registers, shared, blocks, instructions, fused = rows[tile, dtype, layout]
+                lines.append(f"| {tile} | {dtype} | {layout} | {registers} | {shared / 1024:.1f} | {blocks * THREADS} of 2048 | "
+                             f"{instructions * 1024 / fused:,.0f} |")
+    most = max(registers for registers, _, _ in resources.values())
+    lines += ["", f"{len(resources)} kernels in all: at most {most} registers, none spilled. A stack, for what they address, have "
+              f"{', '.join(f'`{name}`' for name in sorted(WITH_STACK))}."]
+    return "\n".join(lines) + "\n"
+
+
+def find_problems(rows, resources):
+    problems = [f"{name}: {stack} bytes of stack (spilled registers, or arrays that are not in registers)"
+                for name, (_, stack, _) in resources.items() if stack and not any(part in name for part in WITH_STACK.values())]
+    for (tile, dtype), limit in LIMITS.items():
+        for layout in LAYOUTS:
+            if (tile, dtype, layout) not in rows:
+                problems.append(f"no product of {dtype}, {layout}, by tiles of {tile}")
+                continue
+            registers, _, blocks, instructions, fused = rows[tile, dtype, layout]
+            what = f"product of {dtype}, {layout}, by tiles of {tile}"
+            if blocks < 2:
+                problems.append(f"{what}: {registers} registers: {blocks} blocks on a multiprocessor, 2 are needed")
+            if fused != tile * tile // THREADS * 16:
+                problems.append(f"{what}: {fused} multiply-adds in its loop, a chunk has {tile * tile // THREADS * 16}")
+            elif instructions * 1024 > limit * fused:
+                problems.append(f"{what}: {instructions * 1024 / fused:.0f} instructions for 1,024 multiply-adds, at most {limit}")
+    return problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library", type=pathlib.Path)
+    parser.add_argument("--nvcc", required=True, metavar="VERSION", help="the one that compiled the library")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    if not args.library.is_file():
+        parser.error(f"{args.library}: no such file: build the target epweave_cuda")
+    tool, disassembler = find_tool("cuobjdump"), find_tool("nvdisasm")
+    if not tool or not disassembler:
+        print("device_code.py: no cuobjdump or nvdisasm: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
+        return 77
+    folder = str(pathlib.Path(disassembler).parent)
+    resources = read_resources(run(tool, "-res-usage", args.library, folder=folder))
+    kernels = read_code(run(tool, "-sass", args.library, folder=folder))
+    if not resources or resources.keys() != kernels.keys():
+        print(f"device_code.py: {args.library}: {len(resources)} kernels with resources, {len(kernels)} with code", file=sys.stderr)
+        return 2
+    rows = read_products(resources, kernels)
+    problems = find_problems(rows, resources)
+    if not problems:
+        table = write_table(rows, resources, args.nvcc)
+        document = DOCUMENT.read_text() if args.check else ""
+        if not args.check:
+            print(table, end="")
+        elif document.count(START) != 1 or START + table + END not in document:
+            if document.count(START) == 1 and START + version_line(args.nvcc) not in document:
+                print(f"the limits hold; the table of docs/gpu.md is of another nvcc than {args.nvcc}")
+            else:
+                problems.append(f"docs/gpu.md: the table between '{START.strip()}' and '{END.strip()}' is not that of this library:\n{table}")
+    for problem in problems:
+        print(f"device_code.py: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+// The kernels that make products: a file of their own, compiled beside the others.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "replay/kernels/device/task_list.h"
+
+namespace epweave::replay::device {
+
+// Launches a kernel of EPWEAVE_DEVICE_BLOCK_TASKS with `blocks` blocks of threads (1 to
+// 2^31 - 1). cudaErrorInvalidValue: a kind that is not of these.
+cudaError_t launch_product(cudaStream_t stream, TaskKind kind, const void* task, std::int64_t blocks);
+
+}  // namespace epweave::replay::device

@@ -1,0 +1,83 @@
+// How the emulated device runs a kernel: a loop over its indices. Each is compiled for several
+// instruction sets, for the fused multiply-add.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "replay/kernels/device/task_list.h"
+
+#if defined(__x86_64__)
+#define EPWEAVE_AVX2 __attribute__((target("avx2,fma")))
+#define EPWEAVE_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")))
+#endif
+
+namespace epweave::replay::device {
+
+template <class Task>
+[[gnu::always_inline]] inline void run_threads(const Task& task, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) task.run(i);
+}
+
+// Blocks of threads: each phase for all threads in turn.
+template <class Task>
+[[gnu::always_inline]] inline void run_blocks(const Task& task, std::int64_t blocks) {
+  typename Task::Shared shared;
+  std::vector<typename Task::Registers> registers(Task::kThreads);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const typename Task::Part part = task.problem.part_of(static_cast<std::uint32_t>(block), Task::kTile);
+    if (!task.problem.has_work(part, Task::kTile)) continue;
+    for (int t = 0; t < Task::kThreads; ++t)
+      task.start(part, t, shared, registers[static_cast<std::size_t>(t)]);
+    for (decltype(Task::chunks(part)) chunk = 0; chunk < Task::chunks(part); ++chunk) {
+      if (!task.has_steps(part, chunk)) continue;
+      for (int t = 0; t < Task::kThreads; ++t)
+        task.template phase<0>(part, chunk, t, shared, registers[static_cast<std::size_t>(t)]);
+      if constexpr (Task::kPhases == 2)
+        for (int t = 0; t < Task::kThreads; ++t)
+          task.template phase<1>(part, chunk, t, shared, registers[static_cast<std::size_t>(t)]);
+    }
+    for (int t = 0; t < Task::kThreads; ++t) task.store(part, t, registers[static_cast<std::size_t>(t)]);
+  }
+}
+
+template <class Task>
+[[gnu::always_inline]] inline void run_body(const Task& task, std::int64_t count) {
+  if constexpr (is_block_task<Task>)
+    run_blocks(task, count);
+  else
+    run_threads(task, count);
+}
+
+template <class Task>
+void run_base(const Task& task, std::int64_t count) {
+  run_body(task, count);
+}
+#if defined(__x86_64__)
+template <class Task>
+EPWEAVE_AVX2 void run_avx2(const Task& task, std::int64_t count) {
+  run_body(task, count);
+}
+template <class Task>
+EPWEAVE_AVX512 void run_avx512(const Task& task, std::int64_t count) {
+  run_body(task, count);
+}
+#endif
+
+template <class Task>
+void run_emulated(const void* bytes, std::int64_t count) {
+  Task task;
+  std::memcpy(static_cast<void*>(&task), bytes, sizeof task);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    return run_avx512(task, count);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_avx2(task, count);
+#endif
+  run_base(task, count);
+}
+
+// The kernels of EPWEAVE_DEVICE_BLOCK_TASKS, compiled apart.
+void run_emulated_product(TaskKind kind, const void* task, std::int64_t blocks);
+
+}  // namespace epweave::replay::device
