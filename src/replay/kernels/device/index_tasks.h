@@ -318,27 +318,26 @@ struct CausalCoverTask {
     cover[i] = k * k_block <= (end < queries ? end : queries) - 1 ? 1 : 0;
   }
 };
-// Scores of pairs that are not looked at, or that the mask drops, become -inf. Index: (slab, query,
-// key).
+// Scores of pairs that are not looked at, or that the mask drops, become -inf. Queries count from
+// `first_query`, which begins a block, or all lie inside one. Index: (head, query, key).
 struct MaskScoresTask {
   float* scores;
-  std::int64_t queries, keys, heads;
-  const std::uint8_t* cover;  // [slab, q block, k block]
+  std::int64_t queries, keys, first_query;
+  const std::uint8_t* cover;  // [head, q block, k block], from the block of the first query on
   std::int64_t q_block, k_block, q_blocks, k_blocks;
   const void* mask;              // bool; null: none
-  std::int64_t mask_strides[4];  // over batch, head, query, key
+  std::int64_t mask_strides[3];  // over head, query, key
   bool is_causal;
 
   EPWEAVE_HD void run(std::int64_t i) const {
-    const std::int64_t k = i % keys, q = i / keys % queries, slab = i / keys / queries;
-    const std::uint8_t state = cover[(slab * q_blocks + q / q_block) * k_blocks + k / k_block];
+    const std::int64_t k = i % keys, q = i / keys % queries, head = i / keys / queries;
+    const std::uint8_t state = cover[(head * q_blocks + q / q_block) * k_blocks + k / k_block];
     bool is_kept = state != 0;
     if (state == 1 && mask != nullptr) {
-      const std::int64_t at = slab / heads * mask_strides[0] + slab % heads * mask_strides[1] +
-                              q * mask_strides[2] + k * mask_strides[3];
+      const std::int64_t at = head * mask_strides[0] + q * mask_strides[1] + k * mask_strides[2];
       is_kept = static_cast<const std::uint8_t*>(mask)[at] != 0;
     }
-    if (is_causal && k > q) is_kept = false;
+    if (is_causal && k > first_query + q) is_kept = false;
     if (!is_kept) scores[i] = -math::infinity<float>();
   }
 };

@@ -1,4 +1,6 @@
 // Scaled dot product attention on the device (attention.h).
+#include <algorithm>
+
 #include "replay/kernels/device/attention.h"
 #include "replay/kernels/device/kernels.h"
 #include "replay/kernels/host/elements.h"
@@ -17,12 +19,7 @@ class DotProduct : public AttentionKind {
     const Tensor& tensor = bias.tensor();
     const Strided full = strided(tensor, Extents{p.batches, p.heads, p.queries, p.keys});
     const Extents strides(full.strides, full.strides + 4);
-    bias_ = scratch.copied(
-        {tensor.dtype, {p.batches, p.heads, p.queries, p.keys}, strides, tensor.offset, tensor.storage},
-        DType::kFloat32);
-    if (tensor.dtype != DType::kBool) return;
-    const Tensor zero = scratch.filled(DType::kFloat32, {}, Value(0.0));
-    scratch.map_into(*bias_, ElementOp::kKeepScore, {&*bias_, &zero});
+    bias_ = {tensor.dtype, {p.batches, p.heads, p.queries, p.keys}, strides, tensor.offset, tensor.storage};
   }
   Tensor cover() override {
     const Tensor cover = scratch_.make(DType::kUint8, {p_.batches, p_.heads, p_.q_blocks(), p_.k_blocks()});
@@ -34,24 +31,36 @@ class DotProduct : public AttentionKind {
       cpu::fill_elements(cover, Value(std::int64_t{2}));
     return cover;
   }
-  Tensor modify(std::int64_t batch, const Tensor& scores) override {
-    if (!bias_) return scores;
-    Tensor bias = *bias_;
-    bias.offset += batch * bias.strides[0];
-    bias.sizes[0] = 1;
+  // All keys of the blocks that the last of the queries' block looks at, as the products take them.
+  std::int64_t keys_before(std::int64_t query) const override {
+    if (!is_causal_) return p_.keys;
+    const std::int64_t end = std::min((query + p_.q_block - 1) / p_.q_block * p_.q_block, p_.queries);
+    return std::min((end + p_.k_block - 1) / p_.k_block * p_.k_block, p_.keys);
+  }
+  void modify(const Slab& slab, const Tensor& scores) override {
+    if (!bias_) return;
+    const Extents& strides = bias_->strides;
+    Tensor part = *bias_;
+    part.sizes = scores.sizes;
+    part.offset += slab.batch * strides[0] + slab.head * strides[1] + slab.query * strides[2];
+    const Tensor bias = scratch_.copied(part, DType::kFloat32);
+    if (part.dtype == DType::kBool) {
+      const Tensor zero = scratch_.filled(DType::kFloat32, {}, Value(0.0));
+      scratch_.map_into(bias, ElementOp::kKeepScore, {&bias, &zero});
+    }
     scratch_.map_into(scores, ElementOp::kAddScaled, {&scores, &bias}, Value(1.0));
-    return scores;
   }
-  void mask(std::int64_t, const Tensor& scores, const Tensor& cover) override {
-    drop_pairs(scratch_, p_, scores, cover, {nullptr, is_causal_});
+  void mask(const Slab& slab, const Tensor& scores, const Tensor& cover) override {
+    if (is_causal_) drop_pairs(scratch_, p_, slab, scores, cover, {nullptr, true});
   }
-  Tensor modify_backward(std::int64_t, const Tensor&, const Tensor& grad) override { return grad; }
+  bool modifies_gradient() const override { return false; }
+  void modify_backward(const Slab&, const Tensor&, const Tensor&) override {}
 
  private:
   Scratch& scratch_;
   const AttentionProblem& p_;
   bool is_causal_;
-  std::optional<Tensor> bias_;
+  std::optional<Tensor> bias_;  // broadcast to [batch, head, query, key], as it lies in memory
 };
 
 DotProductResult dot_product(KernelCall& call, const DotProductParams& at) {

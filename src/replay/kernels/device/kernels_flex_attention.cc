@@ -34,31 +34,40 @@ class Flex : public AttentionKind {
     }
     return by_query;
   }
-  Tensor modify(std::int64_t batch, const Tensor& scores) override {
-    std::vector<Value> args = positions(batch);
+  std::int64_t keys_before(std::int64_t) const override { return p_.keys; }
+  void modify(const Slab& slab, const Tensor& scores) override {
+    const auto& score = functions_.score->as<Function>();
+    if (score.returned_param == kScore) return;
+    std::vector<Value> args = positions(slab);
     args.insert(args.begin(), scores);
     append(args, *functions_.score_captured);
-    return scores_of(functions_.score->as<Function>().call(args));
+    read_matrix(score.call(args), scores);
   }
-  void mask(std::int64_t batch, const Tensor& scores, const Tensor& cover) override {
-    std::vector<Value> args = positions(batch);
+  void mask(const Slab& slab, const Tensor& scores, const Tensor& cover) override {
+    std::vector<Value> args = positions(slab);
     append(args, *functions_.mask_captured);
     const Value kept = tables_.back().as<Function>().call(args);
     const Tensor mask = kept.is<List>() ? kept.items().at(0).tensor() : kept.tensor();
-    drop_pairs(scratch_, p_, scores, cover, {&mask, false});
+    drop_pairs(scratch_, p_, slab, scores, cover, {&mask, false});
   }
-  Tensor modify_backward(std::int64_t batch, const Tensor& before, const Tensor& grad) override {
-    std::vector<Value> args = positions(batch);
+  bool modifies_gradient() const override {
+    return functions_.joint->as<Function>().returned_param != kGradOfScore ||
+           !functions_.score_captured->items().empty();
+  }
+  void modify_backward(const Slab& slab, const Tensor& before, const Tensor& grad) override {
+    std::vector<Value> args = positions(slab);
     args.insert(args.begin(), before);
     args.emplace_back(grad);
     append(args, *functions_.score_captured);
     const Value result = functions_.joint->as<Function>().call(args);
     const std::vector<Value>& grads = result.items();
     cpu::refuse_captured_gradients(grads);
-    return scores_of(grads[0]);
+    read_matrix(grads[0], grad);
   }
 
  private:
+  static constexpr std::size_t kScore = 0, kGradOfScore = 5;  // of the functions' parameters
+
   // The pairs of blocks that the tables at `first` (masked, then full) name: [batch, head, row,
   // column].
   struct Blocks {
@@ -85,23 +94,24 @@ class Flex : public AttentionKind {
     }
     return cover;
   }
-  // A function's result as a matrix of its own.
-  Tensor scores_of(const Value& value) {
+  // Copies a function's result, broadcast; it may be a view of `to`.
+  void read_matrix(const Value& value, const Tensor& to) {
     const Tensor& tensor = value.is<List>() ? value.items().at(0).tensor() : value.tensor();
-    const Extents sizes{1, p_.heads, p_.queries, p_.keys};
-    const Strided full = strided(tensor, sizes);
-    return scratch_.copied(
-        {tensor.dtype, sizes, Extents(full.strides, full.strides + 4), tensor.offset, tensor.storage},
-        DType::kFloat32);
+    const Strided full = strided(tensor, to.sizes);
+    const Tensor result{tensor.dtype, to.sizes, Extents(full.strides, full.strides + 4), tensor.offset,
+                        tensor.storage};
+    const bool overlaps = tensor.storage == to.storage;
+    cpu::copy_elements(overlaps ? scratch_.copied(result, DType::kFloat32) : result, to);
   }
   Tensor range(std::int64_t first, std::int64_t count, Extents sizes) {
     const Tensor tensor = scratch_.make(DType::kInt32, std::move(sizes));
     scratch_.launcher().progress(tensor.view({count}, {1}, 0), first, std::int64_t{1});
     return tensor;
   }
-  std::vector<Value> positions(std::int64_t batch) {
-    return {range(batch, 1, {1, 1, 1, 1}), range(0, p_.heads, {1, p_.heads, 1, 1}),
-            range(0, p_.queries, {1, 1, p_.queries, 1}), range(0, p_.keys, {1, 1, 1, p_.keys})};
+  std::vector<Value> positions(const Slab& slab) {
+    return {range(slab.batch, 1, {1, 1, 1, 1}), range(slab.head, slab.heads, {1, slab.heads, 1, 1}),
+            range(slab.query, slab.queries, {1, 1, slab.queries, 1}),
+            range(0, slab.keys, {1, 1, 1, slab.keys})};
   }
   static void append(std::vector<Value>& args, const Value& captured) {
     for (const Value& item : captured.items()) args.push_back(item);

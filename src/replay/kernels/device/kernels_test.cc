@@ -1,192 +1,17 @@
 // Every kernel of the device against the CPU's: the same bits. Run by the emulated device, or by
 // the GPU where EPWEAVE_TEST_DEVICE is `cuda`.
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <set>
 
-#include "replay/kernels/device/device.h"
+#include "replay/kernels/device/both_devices.h"
+#include "replay/kernels/device/launcher.h"
 #include "replay/kernels/device/product.h"
 #include "replay/kernels/host/conformance_cases.h"
-#include "replay/kernels/host/elements.h"
-#include "replay/kernels/host/kernels.h"
 
 namespace epweave::replay {
 namespace {
 
-Steps one_stream() {
-  Steps steps;
-  steps.streams = {"compute"};
-  steps.has_high_priority = {false};
-  return steps;
-}
-
-Device& tested_device() {
-  static const std::unique_ptr<Device> device = [] {
-    const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
-    return name != nullptr && std::string(name) == "cuda" ? device::open_cuda_device(0)
-                                                          : device::open_emulated_device();
-  }();
-  return *device;
-}
-
-// A run of one rank on the device.
-class OnDevice {
- public:
-  OnDevice() : run_(tested_device().start({one_stream(), 1, HostMemory::Fill::kPoison})) {}
-  RankDevice& rank() { return run_->rank(0); }
-
-  Value place(const Value& value) {
-    if (value.is_tensor()) return place_shared(value.tensor());
-    if (!value.is<List>()) return value;
-    List list = value.as<List>();
-    for (Value& item : list.items) item = place(item);
-    return list;
-  }
-  Value download(const Value& value) {
-    if (value.is_tensor()) return rank().download(value.tensor());
-    if (!value.is<List>()) return value;
-    List list = value.as<List>();
-    for (Value& item : list.items) item = download(item);
-    return list;
-  }
-  // What the kernels refused since the last call; "" if nothing.
-  std::string fault() {
-    rank().synchronize();
-    const auto found = rank().take_fault();
-    return found ? found->problem : "";
-  }
-
- private:
-  // Tensors that share storage share it on the device too.
-  Tensor place_shared(const Tensor& host) {
-    std::shared_ptr<Storage>& storage = placed_[host.storage];
-    if (storage == nullptr) storage = rank().memory().place(host).storage;
-    Tensor tensor = host;
-    tensor.storage = storage;
-    return tensor;
-  }
-
-  std::unique_ptr<DeviceRun> run_;
-  std::map<std::shared_ptr<Storage>, std::shared_ptr<Storage>> placed_;
-};
-
-bool is_nan(const std::byte* element, DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32: {
-      float x;
-      std::memcpy(&x, element, sizeof x);
-      return x != x;
-    }
-    case DType::kFloat64: {
-      double x;
-      std::memcpy(&x, element, sizeof x);
-      return x != x;
-    }
-    default:
-      return false;  // the 16-bit types have one NaN
-  }
-}
-
-// "" or what differs. A NaN is a NaN, whatever its bits.
-std::string compare_bits(const Tensor& a, const Tensor& b) {
-  if (a.dtype != b.dtype) return "dtypes";
-  if (a.sizes != b.sizes) return "sizes";
-  if (a.strides != b.strides) return "strides";
-  const std::size_t width = a.dtype == DType::kComplex64 ? 4 : a.element_bytes();
-  const DType part = a.dtype == DType::kComplex64 ? DType::kFloat32 : a.dtype;
-  std::vector<std::byte> x(static_cast<std::size_t>(a.numel()) * a.element_bytes()), y(x.size());
-  gather_elements(a, x.data());
-  gather_elements(b, y.data());
-  for (std::size_t at = 0; at < x.size(); at += width) {
-    if (std::memcmp(x.data() + at, y.data() + at, width) == 0) continue;
-    if (is_nan(x.data() + at, part) && is_nan(y.data() + at, part)) continue;
-    return "element " + std::to_string(at / width);
-  }
-  return "";
-}
-std::string compare_bits(const Value& a, const Value& b) {
-  if (a.is_tensor() != b.is_tensor()) return "a tensor and none";
-  if (a.is_tensor()) return compare_bits(a.tensor(), b.tensor());
-  if (!a.is<List>()) return "";
-  if (!b.is<List>() || a.items().size() != b.items().size()) return "other results";
-  for (std::size_t i = 0; i < a.items().size(); ++i)
-    if (const std::string difference = compare_bits(a.items()[i], b.items()[i]); !difference.empty())
-      return "result " + std::to_string(i) + ": " + difference;
-  return "";
-}
-
-// What was asked for and not given stays poison, whatever strides it has.
-bool is_uninitialised(std::string_view target) {
-  return target.find("empty") != std::string_view::npos;
-}
-
-struct Outcome {
-  Value result;
-  std::string error;
-};
-Outcome run_kernel(const KernelTable& table, const OpInfo& op, const std::vector<Value>& args,
-                   Memory& memory) {
-  KernelCall call(op, args, ~0u, memory);
-  try {
-    return {table.find(op)(call), ""};
-  } catch (const std::exception& error) {
-    return {{}, error.what()};
-  }
-}
-
-// Runs the op on the CPU and on the device: results and arguments (some are written) must be the
-// same bits. "" or what differs; "refused" where both refuse.
-std::string run_both(const OpInfo& op, const std::vector<Value>& args) {
-  static const KernelTable cpu = make_cpu_kernels();
-  OnDevice on_device;
-  HostMemory memory(HostMemory::Fill::kPoison);
-  const Value all = Value::list(args);
-  const Value placed = on_device.place(all);
-  const Outcome device = run_kernel(tested_device().kernels(), op, placed.items(), on_device.rank().memory());
-  const std::string fault = device.error.empty() ? on_device.fault() : device.error;
-  const Value result = on_device.download(device.result), after = on_device.download(placed);
-  const Outcome host = run_kernel(cpu, op, args, memory);
-  if (host.error.empty() != fault.empty())
-    return "the CPU says '" + host.error + "', the device '" + fault + "'";
-  if (!host.error.empty()) return "refused";
-  if (is_uninitialised(op.target)) return "";
-  if (std::string difference = compare_bits(host.result, result); !difference.empty()) return difference;
-  if (std::string difference = compare_bits(all, after); !difference.empty())
-    return "arguments: " + difference;
-  return "";
-}
-std::string run_both(const char* target, const std::vector<Value>& args) {
-  const OpInfo* op = find_op(target);
-  REQUIRE(op != nullptr);
-  REQUIRE(op->params.size() == args.size());
-  return run_both(*op, args);
-}
-
-// Values spread over [-1, 1], never the same twice.
-class Random {
- public:
-  Tensor tensor(Extents sizes, DType dtype = DType::kFloat32) {
-    Tensor tensor = make_tensor(memory_, dtype, std::move(sizes));
-    Buffer<float> values(static_cast<std::size_t>(tensor.numel()));
-    for (float& value : values) {
-      state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-      value = static_cast<float>(static_cast<std::int32_t>(state_ >> 33)) / 1073741824.0f - 1.0f;
-    }
-    cpu::store_dense(values, tensor);
-    return tensor;
-  }
-  Tensor integers(const std::vector<std::int64_t>& values, Extents sizes, DType dtype = DType::kInt64) {
-    Tensor tensor = make_tensor(memory_, dtype, std::move(sizes));
-    cpu::store_dense(Buffer<std::int64_t>(values.begin(), values.end()), tensor);
-    return tensor;
-  }
-
- private:
-  HostMemory memory_;
-  std::uint64_t state_ = 1;
-};
 Tensor transposed(const Tensor& t) {
   return t.view({t.sizes[1], t.sizes[0]}, {t.strides[1], t.strides[0]}, t.offset);
 }
@@ -489,21 +314,6 @@ TEST_CASE("what the CPU refuses the device reports, and nothing else") {
   CHECK(run_both("aten.repeat_interleave.Tensor", {random.integers({2, 1, 3}, {3}), std::int64_t{7}}) ==
         "refused");
   CHECK(run_both("aten.repeat_interleave.Tensor", {random.integers({2, 0, 3}, {3}), Value()}) == "");
-}
-
-TEST_CASE("attention with groups of heads, causal and not") {
-  Random random;
-  const auto bf16 = [&](Extents sizes) { return random.tensor(std::move(sizes), DType::kBfloat16); };
-  const Tensor q = bf16({2, 4, 150, 24}), k = bf16({2, 2, 150, 24}), v = bf16({2, 2, 150, 16});
-  for (const bool causal : {false, true}) {
-    CHECK(run_both("aten._scaled_dot_product_flash_attention.default", {q, k, v, 0.0, causal, false, 0.2}) ==
-          "");
-    const Tensor out = bf16({2, 4, 150, 16}), grad = bf16({2, 4, 150, 16}), lse = random.tensor({2, 4, 150});
-    const Value none;
-    CHECK(run_both("aten._scaled_dot_product_flash_attention_backward.default",
-                   {grad, q, k, v, out, lse, none, none, std::int64_t{150}, std::int64_t{150}, 0.0, causal,
-                    none, none, 0.2}) == "");
-  }
 }
 
 }  // namespace epweave::replay

@@ -1,0 +1,248 @@
+// Attention on the device against the CPU's, in one slab and in many.
+#include <array>
+
+#include "replay/kernels/device/attention.h"
+#include "replay/kernels/device/both_devices.h"
+
+namespace epweave::replay {
+namespace {
+
+using device::ScoreBytesForTest;
+
+// Bytes for all matrices: 4 heads of 150 queries and keys at once; one head; blocks of queries of a
+// head; queries inside a block, 80 and then 48 of the first one; one query.
+constexpr std::size_t kOfRow = 8 * 4 * 150;
+constexpr std::array<std::size_t, 5> kBudgets = {std::size_t{1} << 30, 160 * kOfRow, 130 * kOfRow,
+                                                 80 * kOfRow, kOfRow};
+
+Tensor bf16(Random& random, Extents sizes) {
+  return random.tensor(std::move(sizes), DType::kBfloat16);
+}
+
+// An op of a function of the graph, on the device of its arguments.
+Value call(const char* target, const std::vector<Value>& args) {
+  static const KernelTable cpu = make_cpu_kernels();
+  static HostMemory host;
+  Queue* queue = nullptr;
+  for (const Value& arg : args)
+    if (arg.is_tensor()) queue = arg.tensor().storage->queue();
+  auto* memory = queue == nullptr ? &host : dynamic_cast<Memory*>(queue);
+  const OpInfo& op = *find_op(target);
+  KernelCall kernel(op, args, ~0u, *memory);
+  return (queue == nullptr ? cpu : tested_device().kernels()).find(op)(kernel);
+}
+
+// FlexAttention of 2 batches, 4 heads, 2 heads of keys: 150 queries and keys in blocks of 64 and
+// 32, or all in one block.
+struct Flex {
+  enum class Scores { kSame, kBiased };
+  enum class Tables { kCausal, kOneBlock };
+
+  Flex(Scores scores, Tables tables)
+      : query(bf16(random, {2, 4, 150, 24})),
+        key(bf16(random, {2, 2, 150, 24})),
+        value(bf16(random, {2, 2, 150, 16})) {
+    const bool is_biased = scores == Scores::kBiased;
+    const auto first = [](std::span<const Value> args) { return args[0]; };
+    const auto gradient = [](std::span<const Value> args) {
+      return Value::list({args[5], Value(), Value(), Value(), Value()});
+    };
+    // score * (head + 1) + query - key; a view of the score, or another tensor.
+    const auto biased = [](std::span<const Value> args) {
+      const Value heads = call("aten.add.Scalar", {args[2], 1.0, std::int64_t{1}});
+      const Value scaled = call("aten.mul.Tensor", {args[0], heads});
+      const Value distance = call("aten.sub.Tensor", {args[3], args[4], std::int64_t{1}});
+      return call("aten.add.Tensor", {scaled, distance, std::int64_t{1}});
+    };
+    // d (score^2 / 2): uses the score before.
+    const auto biased_back = [](std::span<const Value> args) {
+      return Value::list({call("aten.mul.Tensor", {args[5], args[0]}), Value(), Value(), Value(), Value()});
+    };
+    score = is_biased ? Function{"score", 5, biased} : Function{"score", 5, first, 0};
+    joint = is_biased ? Function{"joint", 6, biased_back} : Function{"joint", 6, gradient, 5};
+    // Causal, and of each head but the first one key in two.
+    mask = Function{"mask", 4, [](std::span<const Value> args) {
+                      const Value causal = call("aten.ge.Tensor", {args[2], args[3]});
+                      const Value product = call("aten.mul.Tensor", {args[1], args[3]});
+                      const Value odd = call("aten.bitwise_and.Scalar", {product, std::int64_t{1}});
+                      const Value even = call("aten.eq.Scalar", {odd, std::int64_t{0}});
+                      return call("aten.bitwise_and.Tensor", {causal, even});
+                    }};
+    block_mask = tables == Tables::kCausal ? causal_blocks() : one_block();
+  }
+
+  std::vector<Value> forward_args() const {
+    return {query, key, value, score, block_mask, 0.3, Dict{}, Value::tuple({}), Value::tuple({})};
+  }
+  std::vector<Value> backward_args(const Value& grad_lse) {
+    return {query,
+            key,
+            value,
+            bf16(random, {2, 4, 150, 16}),
+            random.tensor({2, 4, 150}),
+            bf16(random, {2, 4, 150, 16}),
+            grad_lse,
+            score,
+            joint,
+            block_mask,
+            0.3,
+            Dict{},
+            Value::tuple({}),
+            Value::tuple({})};
+  }
+
+  Random random;
+  Tensor query, key, value;
+  Value score, joint, mask, block_mask;
+
+ private:
+  static constexpr std::int64_t kQueryBlock = 64, kKeyBlock = 32, kQueryBlocks = 3, kKeyBlocks = 5;
+
+  // Blocks of keys up to the last query; those before the first query are full, as a causal mask
+  // alone would have it, so that the other half of the mask does not count there.
+  static bool looks(std::int64_t q, std::int64_t k) {
+    return k * kKeyBlock < std::min<std::int64_t>((q + 1) * kQueryBlock, 150);
+  }
+  static bool is_full(std::int64_t q, std::int64_t k) { return (k + 1) * kKeyBlock <= q * kQueryBlock; }
+
+  struct Table {
+    Value counts, lists;
+  };
+  Table table(bool full, bool by_key) {
+    const std::int64_t rows = by_key ? kKeyBlocks : kQueryBlocks,
+                       columns = by_key ? kQueryBlocks : kKeyBlocks;
+    std::vector<std::int64_t> counts, lists;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::vector<std::int64_t> list;
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const std::int64_t q = by_key ? c : r, k = by_key ? r : c;
+        if (looks(q, k) && is_full(q, k) == full) list.push_back(c);
+      }
+      counts.push_back(static_cast<std::int64_t>(list.size()));
+      list.resize(static_cast<std::size_t>(columns), 77);
+      lists.insert(lists.end(), list.begin(), list.end());
+    }
+    return {random.integers(counts, {1, 1, rows}, DType::kInt32),
+            random.integers(lists, {1, 1, rows, columns}, DType::kInt32)};
+  }
+  Value causal_blocks() {
+    const Table partial = table(false, false), full = table(true, false);
+    const Table partial_of_keys = table(false, true), full_of_keys = table(true, true);
+    return Value::tuple({std::int64_t{150}, std::int64_t{150}, partial.counts, partial.lists, full.counts,
+                         full.lists, partial_of_keys.counts, partial_of_keys.lists, full_of_keys.counts,
+                         full_of_keys.lists, Value(), Value(), Value(), Value(), kQueryBlock, kKeyBlock,
+                         mask});
+  }
+  Value one_block() {
+    const Value count = random.integers({1}, {1, 1, 1}), list = random.integers({0}, {1, 1, 1, 1});
+    return Value::tuple({std::int64_t{150}, std::int64_t{150}, count, list, Value(), Value(), count, list,
+                         Value(), Value(), Value(), Value(), Value(), Value(), std::int64_t{1} << 30,
+                         std::int64_t{1} << 30, mask});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("scaled dot product attention has the CPU's bits in slabs of any size") {
+  for (const std::size_t budget : kBudgets) {
+    const ScoreBytesForTest bytes(budget);
+    INFO("bytes of scores: " << budget);
+    Random random;
+    const Tensor q = bf16(random, {2, 4, 150, 24}), k = bf16(random, {2, 2, 150, 24});
+    const Tensor v = bf16(random, {2, 2, 150, 16}), out = bf16(random, {2, 4, 150, 16});
+    const Tensor grad = bf16(random, {2, 4, 150, 16}), lse = random.tensor({2, 4, 150});
+    const Value none;
+    for (const bool causal : {false, true}) {
+      CHECK(run_both("aten._scaled_dot_product_flash_attention.default",
+                     {q, k, v, 0.0, causal, false, 0.2}) == "");
+      CHECK(run_both("aten._scaled_dot_product_flash_attention_backward.default",
+                     {grad, q, k, v, out, lse, none, none, std::int64_t{150}, std::int64_t{150}, 0.0, causal,
+                      none, none, 0.2}) == "");
+    }
+  }
+}
+
+TEST_CASE("a key that is not finite counts in the same blocks in slabs of any size") {
+  for (const std::size_t budget : kBudgets) {
+    const ScoreBytesForTest bytes(budget);
+    INFO("bytes of scores: " << budget);
+    Random random;
+    const auto f32 = [&] { return random.tensor({1, 1, 150, 8}); };
+    const Tensor q = f32(), k = f32(), v = f32(), out = f32(), grad = f32();
+    const Tensor lse = random.tensor({1, 1, 150});
+    const Value none;
+    // Key 100 is behind the first 100 queries, but in their block; key 140 is in the second block.
+    for (const std::int64_t row : {100, 140}) {
+      k.data<float>()[row * 8] = std::numeric_limits<float>::quiet_NaN();
+      v.data<float>()[row * 8] = std::numeric_limits<float>::infinity();
+    }
+    CHECK(run_both("aten._scaled_dot_product_flash_attention.default", {q, k, v, 0.0, true, false, 0.2}) ==
+          "");
+    CHECK(run_both("aten._scaled_dot_product_flash_attention_backward.default",
+                   {grad, q, k, v, out, lse, none, none, std::int64_t{150}, std::int64_t{150}, 0.0, true,
+                    none, none, 0.2}) == "");
+  }
+}
+
+TEST_CASE("a bias is broadcast over slabs") {
+  for (const std::size_t budget : kBudgets) {
+    const ScoreBytesForTest bytes(budget);
+    INFO("bytes of scores: " << budget);
+    Random random;
+    const Tensor q = bf16(random, {2, 4, 150, 24}), k = bf16(random, {2, 4, 150, 24}),
+                 v = bf16(random, {2, 4, 150, 16});
+    std::vector<std::int64_t> kept;
+    for (std::int64_t i = 0; i < 2 * 150 * 150; ++i) kept.push_back(i % 3 != 0);
+    const Value full = bf16(random, {2, 4, 150, 150}), of_head = random.tensor({4, 1, 150});
+    const Value flags = random.integers(kept, {2, 1, 150, 150}, DType::kBool);
+    for (const Value& bias : {full, of_head, flags})
+      CHECK(run_both("aten._scaled_dot_product_flash_attention_for_cpu.default",
+                     {q, k, v, 0.0, false, bias, 0.2}) == "");
+    const Tensor out = bf16(random, {2, 4, 150, 16}), grad = bf16(random, {2, 4, 150, 16});
+    CHECK(run_both("aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+                   {grad, q, k, v, out, random.tensor({2, 4, 150}), 0.0, false, flags, 0.2}) == "");
+  }
+}
+
+TEST_CASE("FlexAttention has the CPU's bits in slabs of any size") {
+  for (const std::size_t budget : kBudgets)
+    for (const auto tables : {Flex::Tables::kCausal, Flex::Tables::kOneBlock})
+      for (const auto scores : {Flex::Scores::kSame, Flex::Scores::kBiased}) {
+        const ScoreBytesForTest bytes(budget);
+        INFO("bytes of scores: " << budget << ", one block: " << (tables == Flex::Tables::kOneBlock)
+                                 << ", biased: " << (scores == Flex::Scores::kBiased));
+        Flex flex(scores, tables);
+        CHECK(run_both("higher_order.flex_attention", flex.forward_args()) == "");
+        CHECK(run_both("higher_order.flex_attention_backward", flex.backward_args(Value())) == "");
+        const Value grad_lse = flex.random.tensor({2, 4, 150});
+        CHECK(run_both("higher_order.flex_attention_backward", flex.backward_args(grad_lse)) == "");
+      }
+}
+
+TEST_CASE("attention holds no more device memory than it says") {
+  const ScoreBytesForTest bytes(std::size_t{1} << 20);
+  cpu::AttentionShape shape{1, 4, 1, 2, 700, 700, 8, 8};
+  const std::size_t whole = 4 * 700 * 700 * sizeof(float);            // one matrix of all scores
+  const std::size_t tensors = 2 * 8 * (4 * 700 * 8 * sizeof(float));  // arguments and results at most
+  const auto most = [&](device::Pass pass) { return device::most_scratch_bytes(shape, pass) + tensors; };
+  REQUIRE(most(device::Pass::kForward) < whole);
+  REQUIRE(most(device::Pass::kBackward) < whole);
+  Random random;
+  const auto rows = [&](std::int64_t heads) { return random.tensor({1, heads, 700, 8}); };
+  const Tensor q = rows(4), k = rows(2), v = rows(2), out = rows(4), grad = rows(4);
+  const Value none;
+  for (const bool causal : {false, true}) {
+    std::size_t peak = 0;
+    CHECK(run_both("aten._scaled_dot_product_flash_attention.default", {q, k, v, 0.0, causal, false, 0.2},
+                   &peak) == "");
+    CHECK(peak > 0);
+    CHECK(peak < most(device::Pass::kForward));
+    CHECK(run_both("aten._scaled_dot_product_flash_attention_backward.default",
+                   {grad, q, k, v, out, random.tensor({1, 4, 700}), none, none, std::int64_t{700},
+                    std::int64_t{700}, 0.0, causal, none, none, 0.2},
+                   &peak) == "");
+    CHECK(peak < most(device::Pass::kBackward));
+  }
+}
+
+}  // namespace epweave::replay
