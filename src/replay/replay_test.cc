@@ -444,6 +444,28 @@ graph mask
   CHECK(pairs == std::vector<bool>{true, false, true, true, true, true});
 }
 
+TEST_CASE("a nested graph frees its values with their last users") {
+  const Graph graph = parse(R"(graph
+  output([])
+graph score
+  %x = placeholder : f32[]
+  %a = aten.add.Tensor(%x, %x) : f32[]
+  %b = aten.add.Tensor(%a, %x) : f32[]
+  %c = aten.add.Tensor(%b, %a) : f32[]
+  %d = aten.add.Tensor(%c, %c) : f32[]
+  %e = aten.add.Tensor(%d, %d) : f32[]
+  output(%e)
+)");
+  HostMemory memory;
+  const KernelTable kernels = make_kernels();
+  const Function score = make_function(graph, graph.bodies[1], kernels, memory);
+  const Tensor x = make_tensor(memory, DType::kFloat32, {256, 256});
+  const Value given = x;
+  CHECK(score.call(std::span(&given, 1)).tensor().sizes == x.sizes);
+  // %x, which the caller holds, and at most three more: %a, %b and %c.
+  CHECK(memory.peak_bytes() == 4 * x.storage->bytes());
+}
+
 TEST_CASE("16-bit floats round to nearest even") {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);

@@ -12,7 +12,10 @@ namespace {
 class NestedRunner {
  public:
   NestedRunner(const Graph& graph, const Body& body, const KernelTable& kernels, Memory& memory)
-      : graph_(graph), body_(body), kernels_(kernels), memory_(memory) {}
+      : graph_(graph), body_(body), kernels_(kernels), memory_(memory), last_users_(body.nodes.size()) {
+    for (NodeId id : body.order)
+      for_each_input(*graph.context, body.nodes[id], [&](NodeId input) { last_users_[input.index()] = id; });
+  }
 
   Value run(std::span<const Value> args) const {
     std::vector<Value> values(body_.nodes.size());
@@ -35,6 +38,10 @@ class NestedRunner {
           return evaluate(environment, graph_.context->args[node.args][0]);
         case NodeKind::kCall:
           value = call(environment, node);
+          // Nobody needs it longer: matrices of scores are large.
+          for_each_input(*graph_.context, node, [&](NodeId input) {
+            if (last_users_[input.index()] == id) values[input.index()] = Value();
+          });
           break;
       }
     }
@@ -55,6 +62,7 @@ class NestedRunner {
   const Body& body_;
   const KernelTable& kernels_;
   Memory& memory_;
+  std::vector<NodeId> last_users_;
 };
 
 bool writes_nothing(const Body& body) {

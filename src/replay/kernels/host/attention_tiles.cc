@@ -101,12 +101,18 @@ Buffer<float> scaled_scores(const AttentionProblem& p, const AttentionTile& tile
   return scores;
 }
 
-// Visits the blocks of queries of one head.
+// Visits the blocks of queries of one head, large ones in parts: rows are independent of one
+// another, and what is added up over them goes on in their order.
 template <class Visit>
 void for_each_query_block(const AttentionProblem& p, std::int64_t batch, std::int64_t head,
                           const Visit& visit) {
-  for (std::int64_t q = 0; q < p.queries; q += p.q_block)
-    visit(AttentionTile{batch, head, q, std::min(p.q_block, p.queries - q), 0, 0, false});
+  constexpr std::int64_t kMostRows = 128;
+  std::int64_t rows = 0;
+  for (std::int64_t q = 0; q < p.queries; q += rows) {
+    const std::int64_t block_end = std::min((q / p.q_block + 1) * p.q_block, p.queries);
+    rows = std::min(block_end - q, kMostRows);
+    visit(AttentionTile{batch, head, q, rows, 0, 0, false});
+  }
 }
 
 // ---- forward ------------------------------------------------------------------------------

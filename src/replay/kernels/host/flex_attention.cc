@@ -14,6 +14,8 @@ namespace epweave::replay::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Of the masks of tiles that are kept for the next head.
+constexpr std::size_t kMostMaskBytes = std::size_t{64} << 20;
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -173,7 +175,8 @@ class Flex : public AttentionKind {
   }
 
   // Which pairs of the tile are kept. The mask of all heads is asked for at once and kept for the
-  // next head where it does not depend on the head.
+  // next head where it does not depend on the head, and as long as there is room: behind that it is
+  // asked for again.
   const std::vector<char>& mask_of(const AttentionTile& tile) {
     const std::array<std::int64_t, 3> key{tile.batch, tile.q_first, tile.k_first};
     if (const auto found = masks_.find(key); found != masks_.end()) return found->second;
@@ -188,7 +191,9 @@ class Flex : public AttentionKind {
       kept.sizes[1] = 1;
     }
     const Buffer<std::int64_t> flags = broadcast_dense<std::int64_t>(tile, kept);
-    std::vector<char>& mask = depends_on_head ? last_mask_ : masks_[key];
+    const bool is_kept = !depends_on_head && mask_bytes_ + flags.size() <= kMostMaskBytes;
+    if (is_kept) mask_bytes_ += flags.size();
+    std::vector<char>& mask = is_kept ? masks_[key] : last_mask_;
     mask.assign(flags.begin(), flags.end());
     return mask;
   }
@@ -199,6 +204,7 @@ class Flex : public AttentionKind {
   BlockTable partial_, full_, partial_of_keys_, full_of_keys_;
   const Value* mask_ = nullptr;
   std::map<std::array<std::int64_t, 3>, std::vector<char>> masks_;
+  std::size_t mask_bytes_ = 0;  // of masks_
   std::vector<char> last_mask_;
 };
 

@@ -1,5 +1,6 @@
 // Scaled dot product attention.
 #include <limits>
+#include <optional>
 
 #include "replay/kernels/host/attention_tiles.h"
 #include "replay/kernels/host/elements.h"
@@ -22,10 +23,7 @@ class DotProduct : public AttentionKind {
     const Extents sizes{p.batches, p.heads, p.queries, p.keys};
     const Operand operand = broadcast_operand(bias.tensor(), sizes);
     const Tensor& tensor = bias.tensor();
-    const Tensor full{tensor.dtype, sizes, operand.strides, tensor.offset, tensor.storage};
-    bias_ = dense<float>(full);
-    if (tensor.dtype == DType::kBool)
-      for (float& x : bias_) x = x != 0.0f ? 0.0f : -kInfinity;
+    bias_ = {tensor.dtype, sizes, operand.strides, tensor.offset, tensor.storage};
   }
   std::vector<Block> blocks(std::int64_t, std::int64_t, std::int64_t q_block) override {
     std::vector<Block> all;
@@ -35,12 +33,12 @@ class DotProduct : public AttentionKind {
     return all;
   }
   void modify(const AttentionTile& t, Buffer<float>& scores) override {
+    const Buffer<float> bias = bias_of(t);
     for (std::int64_t r = 0; r < t.rows; ++r)
       for (std::int64_t j = 0; j < t.width; ++j) {
         const std::int64_t q = t.q_first + r, k = t.k_first + j;
         float& score = scores[at(r * t.width + j)];
-        if (!bias_.empty())
-          score = score + bias_[at(((t.batch * p_.heads + t.head) * p_.queries + q) * p_.keys + k)];
+        if (bias_) score = score + bias[at(r * t.width + j)];
         if (is_causal_ && k > q) score = -kInfinity;
       }
   }
@@ -48,9 +46,22 @@ class DotProduct : public AttentionKind {
   void modify_backward(const AttentionTile&, const Buffer<float>&, Buffer<float>&) override {}
 
  private:
+  // The tile's part: a float32 copy of the whole would be as large as all scores.
+  Buffer<float> bias_of(const AttentionTile& t) const {
+    if (!bias_) return {};
+    const Extents& strides = bias_->strides;
+    const std::int64_t first =
+        t.batch * strides[0] + t.head * strides[1] + t.q_first * strides[2] + t.k_first * strides[3];
+    Buffer<float> bias = dense<float>(
+        {bias_->dtype, {t.rows, t.width}, {strides[2], strides[3]}, bias_->offset + first, bias_->storage});
+    if (bias_->dtype == DType::kBool)
+      for (float& x : bias) x = x != 0.0f ? 0.0f : -kInfinity;
+    return bias;
+  }
+
   const AttentionProblem& p_;
   bool is_causal_;
-  Buffer<float> bias_;
+  std::optional<Tensor> bias_;  // broadcast to [batch, head, query, key]
 };
 
 DotProductResult dot_product(KernelCall& call, const DotProductParams& at_param) {
