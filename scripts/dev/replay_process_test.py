@@ -7,6 +7,7 @@ NCCL's and the GPU's places are taken as replay_processes.py says; everything el
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -166,6 +167,47 @@ def check_bits(files):
             shutil.rmtree(reports)
 
 
+def check_library_sums(files):
+    """NCCL's own sums: those of the stand-in go from the last rank to the first, and round at each step."""
+    arguments = [files.collectives, "--recipe", files.recipe, "--json", "--deadline", 30]
+    own = hashes(json.loads(run_here(*arguments)))
+    first, second = (run_ranks(4, *arguments, *extra, "--nccl-native") for extra in ([], ["--poison", "--jitter", 5]))
+    expect(all(code == 0 for code, _, _ in first + second), f"{first} {second}")
+    merged = json.loads(first[0][1])
+    found = hashes(merged)
+    expect(found == hashes(json.loads(second[0][1])), "the library's sums: other bits the second time")
+    listed = re.search(r"output\(\[(.*)\]\)", files.collectives.read_text())[1]
+    names = [name.removeprefix("%").removesuffix("_w") for name in listed.split(", ")]
+    expect([name for name, *_ in own[0]] == [f"output {i}" for i in range(len(names))], own[0])
+    other = {names[i] for i in range(len(names)) if any(own[rank][i] != found[rank][i] for rank in range(4))}
+    sums = {name for name in names if re.match(r"r_[fb]\w+_1_(sum|avg|product)$", name)}
+    expect({"r_bf16_1_sum", "r_f16_1_avg", "r_f32_1_product"} <= other, f"sums of 4 ranks by the library: {other}")
+    # What is computed of the reduce-scatter's rounded sums differs with it.
+    behind = {name for name in names if re.match(r"[sga]_1$", name)}
+    expect(other <= sums | behind, f"what no library adds up: {other - sums - behind}")
+    environment = merged["environment"]
+    expect(environment["sums"] == "NCCL's" and "what NCCL reduces: the same bits for" in environment["determinism"],
+           environment)
+    settings = {s["name"]: (s["found"], s["taken"]) for s in environment["nccl_settings"]}
+    expect(settings["NCCL_ALGO"] == ("Ring", "Ring") and settings["NCCL_MIN_CTAS"] == ("8", "8"), settings)
+    expect(settings["NCCL_NVLS_ENABLE"] == ("0", None), settings)  # not among those that the stand-in logs
+    expect(environment["nccl_settings_are_pinned"] is True, environment)
+    # Sums of small integers are exact in every order.
+    exact = [*arguments, "--data", "integer"]
+    results = run_ranks(4, *exact, "--nccl-native")
+    expect(hashes(json.loads(results[0][1])) == hashes(json.loads(run_here(*exact))), "exact sums by the library")
+    # All ranks or none; not of check, not without processes.
+    port = free_port()
+    pair = [files.folder / "pair.txt", "--deadline", 20]
+    options = ["--nccl-native"], []
+    results = finish([start([*pair, *options[rank]], torchrun(rank, 2, port)) for rank in range(2)])
+    expect(all(code == 4 and "NCCL's sums" in errors for code, _, errors in results), f"on one rank: {results}")
+    for command in (["run", pair[0]], ["check", pair[0], pair[0], "--transport", "nccl"]):
+        refused = subprocess.run([REPLAY, *command, "--nccl-native", "--device", "emulated"], capture_output=True,
+                                 text=True, check=False, env=CLEAN)
+        expect(refused.returncode == 2 and "--nccl-native is " in refused.stderr, f"{command}: {refused}")
+
+
 def check_graphs(files):
     """Stretches of compute as graphs, NCCL's work on its own streams between them. All ranks or none."""
     arguments = [files.exchange, "--inputs", files.counts, "--json", "--deadline", 30, "--repeat", 3, "--poison"]
@@ -189,16 +231,20 @@ def check_report(merged, ranks):
     expect(environment["transport"] == "nccl" and environment["launcher"] == "torchrun", environment)
     expect(environment["nccl_loaded"] == environment["nccl_compiled"] == "2.28.9", environment)
     expect(environment["nccl_settings_are_pinned"] is True, environment)
-    settings = {s["name"]: (s["found"], s["taken"]) for s in environment["nccl_settings"]}
-    expect(settings["NCCL_ALGO"] == ("Ring", "Ring") and settings["NCCL_MIN_CTAS"] == ("8", "8"), settings)
-    expect(settings["NCCL_NVLS_ENABLE"] == ("0", None), settings)  # not among those that the stand-in logs
+    settings = {s["name"]: s["found"] for s in environment["nccl_settings"]}
+    expect(settings == {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"}, settings)  # NCCL adds nothing up: the rest is its own choice
+    expect(environment["sums"] == "the documented order", environment)
     for rank, report in enumerate(ranks):
         expect(report["rank"] == rank and report["results"] == merged["ranks"][rank]["results"], "a rank's own report")
         expect(report["environment"]["device"]["name"] == "emulated by the CPU", report["environment"])
 
 
 def check_overridden_setting(files):
-    results = run_ranks(2, files.folder / "pair.txt", "--json", NCCL_ALGO="Tree", NCCL_IB_DISABLE="1")
+    variables = {"NCCL_ALGO": "Tree", "NCCL_IB_DISABLE": "1"}
+    moved = json.loads(run_ranks(2, files.folder / "pair.txt", "--json", **variables)[0][1])["environment"]
+    expect(moved["nccl_settings_are_pinned"] is True, moved)  # of those that matter where nothing is added up
+    expect([one["name"] for one in moved["nccl_other_settings"]] == ["NCCL_ALGO", "NCCL_IB_DISABLE"], moved)
+    results = run_ranks(2, files.folder / "pair.txt", "--json", "--nccl-native", **variables)
     environment = json.loads(results[0][1])["environment"]
     expect(environment["nccl_settings_are_pinned"] is False and "settings of NCCL" in results[0][2], results)
     expect(environment["nccl_other_settings"] == [{"name": "NCCL_IB_DISABLE", "found": "1"}], environment)
@@ -480,7 +526,7 @@ def main():
         files = Files(pathlib.Path(name))
         pair = MISMATCH.replace("[1, 3]", "[2, 2]")
         (files.folder / "pair.txt").write_text(pair)
-        for check in (check_refusals, check_bits, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous,
+        for check in (check_refusals, check_bits, check_library_sums, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous,
                       check_mismatch, check_killed, check_stuck, check_lost_device, check_measuring):
             began = time.time()
             check(files)

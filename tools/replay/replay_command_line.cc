@@ -126,6 +126,13 @@ void add_transport(CLI::App& command, TransportOptions& transport) {
       ->type_name("DIR");
 }
 
+// Of run; check takes it to say why it is refused.
+CLI::Option* add_nccl_native(CLI::App& command, TransportOptions& transport) {
+  return command.add_flag("--nccl-native", transport.nccl_native,
+                          "NCCL reduces itself, as in a training job, in an order of its own; else our "
+                          "kernels do, in that of virtual ranks");
+}
+
 void add_measuring(CLI::App& command, RunCommandOptions& run) {
   constexpr std::uint64_t kMostRuns = 100000;
   take_whole_number(
@@ -191,6 +198,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
                  "Write the inputs of all ranks, as they were before the run, to this safetensors file")
       ->type_name("FILE");
   add_transport(run, choices.run.transport);
+  add_nccl_native(run, choices.run.transport);
   add_measuring(run, choices.run);
   CLI::App& check = *app->add_subcommand("check", "Execute two graphs and compare their outputs and nodes");
   add_graph(check, "A", choices.check.a, "The original");
@@ -203,6 +211,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_replay(check, choices.check.replay);
   add_device(check, "--device-a", choices.check.device_a, "Where A runs, if not where --device says");
   add_device(check, "--device-b", choices.check.device_b, "Where B runs, if not where --device says");
+  add_nccl_native(check, choices.check.transport)->group("");             // to say why it is refused
   check.add_flag("--cuda-graphs", choices.check.cuda_graphs)->group("");  // to say why it is refused
   add_transport(check, choices.check.transport);
   CLI::App& steps = *app->add_subcommand("steps", "Print what a rank's host thread does, in order");
@@ -246,10 +255,20 @@ void require_processes(const TransportOptions& transport) {
   const std::pair<const char*, bool> kPlaces[] = {{"--rank", transport.rank.has_value()},
                                                   {"--world-size", transport.world_size.has_value()},
                                                   {"--local-rank", transport.local_rank.has_value()},
-                                                  {"--rendezvous", !transport.rendezvous.empty()}};
+                                                  {"--rendezvous", !transport.rendezvous.empty()},
+                                                  {"--nccl-native", transport.nccl_native}};
   for (const auto& [option, is_given] : kPlaces)
     if (is_given)
       throw UsageError(fmt::format("{} is for ranks that are processes: --transport nccl", option));
+}
+
+// The order of NCCL's sums is not that of the bounds, which are made of the documented one.
+void require_documented_sums(const Choices& choices) {
+  if (choices.check.transport.nccl_native)
+    throw UsageError(
+        "--nccl-native is of run: NCCL adds up in an order of its own, in which a bucket's sums need not be "
+        "those "
+        "of its pieces, and check compares bits. Compare the hashes of run, or check without it");
 }
 
 // A graph is launched as a whole, so what looks at one node at a time goes without.
@@ -313,6 +332,7 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
   if (const std::optional<std::string> text = parse_arguments(*app, argc, argv)) return {{}, print(*text)};
   for (const TransportOptions& transport : {choices->run.transport, choices->check.transport})
     require_processes(transport);
+  require_documented_sums(*choices);
   require_whole_stretches(*choices);
   if (choices->writes_nothing) forget_files(*choices);
   choices->check.b.from = choices->check.reference.from = choices->check.a.from;

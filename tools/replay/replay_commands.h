@@ -36,7 +36,8 @@ struct TransportOptions {
   std::string name = "local";  // or nccl
   std::optional<std::uint32_t> rank, world_size, local_rank;
   std::string rendezvous;
-  std::string report_dir;  // where each rank's report is written; empty: nowhere
+  std::string report_dir;    // where each rank's report is written; empty: nowhere
+  bool nccl_native = false;  // NCCL's own sums; of run
   bool has_processes() const { return name == "nccl"; }
 };
 

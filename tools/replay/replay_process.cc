@@ -69,7 +69,8 @@ std::string describe_program(const RunCommandOptions& options, const Graph& grap
   return fmt::format("{}, run of graph {}{}, {} runs{}", version_text(kReplayProgram),
                      hash_graph(graph, options.input), describe_options(options.replay),
                      options.measure.warm_up + options.measure.repeat,
-                     options.cuda_graphs ? ", CUDA graphs" : "");
+                     options.cuda_graphs ? ", CUDA graphs" : "") +
+         (options.transport.nccl_native ? ", NCCL's sums" : "");
 }
 
 std::string describe_program(const CheckCommandOptions& options, const CheckedGraphs& graphs) {
@@ -92,7 +93,7 @@ Json describe_session(const nccl::Session& session, const nccl::Place& place) {
                         {"taken", text_or_null(setting.taken)}});
     all_pinned = all_pinned && setting.is_pinned();
   }
-  for (const nccl::Setting& setting : nccl::list_other_settings())
+  for (const nccl::Setting& setting : nccl::list_other_settings(session.settings()))
     others.push_back({{"name", setting.name}, {"found", setting.found}});
   return {{"launcher", place.launcher},
           {"nccl_compiled", nccl::version_text(nccl::kAbiVersion)},
@@ -112,6 +113,12 @@ std::string path_of_report(const TransportOptions& options, replay::Rank rank) {
 Json describe_process(const nccl::Session& session, const OwnRank& own, Console& console) {
   Json environment = describe_environment(&own.device, "nccl");
   environment.update(describe_session(session, own.place));
+  const bool is_native = session.sums() == nccl::Sums::kLibrary;
+  environment["sums"] = is_native ? "NCCL's" : "the documented order";
+  if (is_native)
+    environment["determinism"] = environment["determinism"].get<std::string>() +
+                                 "; what NCCL reduces: the same bits for the same NCCL, settings, ranks, and "
+                                 "their places on hosts and GPUs";
   if (!environment["nccl_settings_are_pinned"].get<bool>())
     console.warn(
         fmt::format("rank {}: settings of NCCL are not those wanted; the report lists them", own.place.rank));

@@ -407,7 +407,9 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
   rendezvous.deadline = run_options.deadline;
   rendezvous.program = describe_program(options, prepared.graph);
   const std::vector<replay::nccl::SessionGraph> graphs{{prepared.world, steps}};
-  replay::nccl::Session session({own.place, graphs, own.device, rendezvous});
+  replay::nccl::Session session(
+      {own.place, graphs, own.device, rendezvous,
+       options.transport.nccl_native ? replay::nccl::Sums::kLibrary : replay::nccl::Sums::kOwn});
   run_options.process = &session.process();
   const Json environment = describe_process(session, own, console);
   std::vector<Json> reports;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "replay/collectives/groups.h"
+#include "replay/collectives/transport.h"
 
 namespace epweave::replay {
 
@@ -27,6 +27,15 @@ struct Channel {
   const std::string& group;
   const std::vector<Rank>& members;  // two graphs may call different groups by one name
   void* stream = nullptr;
+};
+
+// Elements that the members add up, in an order of the library's own.
+struct LibrarySum {
+  const void* from = nullptr;  // this member's, `count` of them, or of as many slices as there are members
+  void* to = nullptr;          // `count`
+  std::size_t count = 0;
+  DType dtype = DType::kFloat32;
+  Reduction reduction = Reduction::kSum;
 };
 
 // Work that was queued, for the watchdog.
@@ -45,6 +54,12 @@ class Exchange {
   virtual void gather(const Channel& channel, const void* from, void* to, std::size_t bytes) = 0;
   // `source.data` is read on member `source.member` only.
   virtual void broadcast(const Channel& channel, const Parcel& source, void* to) = 0;
+  // Whether the library reduces these itself. If not, bytes are moved and our kernels add them up
+  // in the documented order (transport.h).
+  virtual bool adds_up(DType dtype, Reduction reduction) const = 0;
+  // Where adds_up(): member i takes slice i of the sum; all take all of it.
+  virtual void reduce_scatter(const Channel& channel, const LibrarySum& sum) = 0;
+  virtual void all_reduce(const Channel& channel, const LibrarySum& sum) = 0;
   // To be asked after the host has waited for a stream, before it reads: throws where what was to
   // arrive did not.
   virtual void require_sound() = 0;

@@ -49,6 +49,21 @@ static_assert(static_cast<int>(Result::kInvalidUsage) == ncclInvalidUsage);
 static_assert(static_cast<int>(Result::kRemoteError) == ncclRemoteError);
 static_assert(static_cast<int>(Result::kInProgress) == ncclInProgress);
 static_assert(kByte == ncclUint8);
+static_assert(static_cast<int>(Element::kInt8) == ncclInt8);
+static_assert(static_cast<int>(Element::kUint8) == ncclUint8);
+static_assert(static_cast<int>(Element::kInt32) == ncclInt32);
+static_assert(static_cast<int>(Element::kUint32) == ncclUint32);
+static_assert(static_cast<int>(Element::kInt64) == ncclInt64);
+static_assert(static_cast<int>(Element::kUint64) == ncclUint64);
+static_assert(static_cast<int>(Element::kFloat16) == ncclFloat16);
+static_assert(static_cast<int>(Element::kFloat32) == ncclFloat32);
+static_assert(static_cast<int>(Element::kFloat64) == ncclFloat64);
+static_assert(static_cast<int>(Element::kBfloat16) == ncclBfloat16);
+static_assert(static_cast<int>(Sum::kSum) == ncclSum);
+static_assert(static_cast<int>(Sum::kProduct) == ncclProd);
+static_assert(static_cast<int>(Sum::kMax) == ncclMax);
+static_assert(static_cast<int>(Sum::kMin) == ncclMin);
+static_assert(static_cast<int>(Sum::kAvg) == ncclAvg);
 
 #define EPWEAVE_ALIKE(ours, theirs) static_assert(abi::AreAlike<decltype(Api::ours), decltype(&theirs)>::value)
 EPWEAVE_ALIKE(get_version, ncclGetVersion);
@@ -67,6 +82,8 @@ EPWEAVE_ALIKE(send, ncclSend);
 EPWEAVE_ALIKE(receive, ncclRecv);
 EPWEAVE_ALIKE(all_gather, ncclAllGather);
 EPWEAVE_ALIKE(broadcast, ncclBroadcast);
+EPWEAVE_ALIKE(reduce_scatter, ncclReduceScatter);
+EPWEAVE_ALIKE(all_reduce, ncclAllReduce);
 #undef EPWEAVE_ALIKE
 
 }  // namespace

@@ -3,14 +3,57 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace epweave::replay::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{20};  // of the watchdog
-constexpr std::chrono::microseconds kPoll{50};  // of calls in progress
+constexpr std::chrono::milliseconds kLook{20};   // of the watchdog
+constexpr std::chrono::microseconds kSpin{500};  // calls in progress are asked without a pause so long
+constexpr std::chrono::microseconds kPoll{50};   // and behind that
 constexpr std::chrono::milliseconds kElsewhere{
     1000};  // how long another reason for an error of NCCL may take
+
+std::optional<Element> element_of(DType dtype) {
+  switch (dtype) {
+    case DType::kInt8:
+      return Element::kInt8;
+    case DType::kUint8:
+      return Element::kUint8;
+    case DType::kInt32:
+      return Element::kInt32;
+    case DType::kUint32:
+      return Element::kUint32;
+    case DType::kInt64:
+      return Element::kInt64;
+    case DType::kFloat16:
+      return Element::kFloat16;
+    case DType::kFloat32:
+      return Element::kFloat32;
+    case DType::kFloat64:
+      return Element::kFloat64;
+    case DType::kBfloat16:
+      return Element::kBfloat16;
+    default:
+      return std::nullopt;
+  }
+}
+
+Sum sum_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return Sum::kSum;
+    case Reduction::kAvg:
+      return Sum::kAvg;
+    case Reduction::kMax:
+      return Sum::kMax;
+    case Reduction::kMin:
+      return Sum::kMin;
+    case Reduction::kProduct:
+      break;
+  }
+  return Sum::kProduct;
+}
 
 Config make_config() {
   Config config;
@@ -25,7 +68,8 @@ Communicators::Communicators(const CommunicatorSetup& setup)
       device_(setup.device),
       transport_(setup.transport),
       deadline_(setup.deadline),
-      rank_(setup.rank) {
+      rank_(setup.rank),
+      sums_(setup.sums) {
   watchdog_ = std::thread([this] { guard(); });
   try {
     make(setup);
@@ -104,7 +148,7 @@ std::string Communicators::explain(Result result, Comm comm, const char* what) c
 }
 
 void Communicators::finish_call(Result result, Comm comm, const char* what) {
-  const Clock::time_point until = Clock::now() + deadline_;
+  const Clock::time_point began = Clock::now(), until = began + deadline_;
   while (result == Result::kInProgress) {
     if (const std::string failure = transport_.failure(); !failure.empty()) throw CollectiveError(failure);
     if (Clock::now() >= until)
@@ -117,7 +161,7 @@ void Communicators::finish_call(Result result, Comm comm, const char* what) {
         if (asked != Result::kSuccess) result = asked;
       }
     }
-    if (result == Result::kInProgress) std::this_thread::sleep_for(kPoll);
+    if (result == Result::kInProgress && Clock::now() - began > kSpin) std::this_thread::sleep_for(kPoll);
   }
   if (result == Result::kSuccess) return;
   std::string text;
@@ -184,6 +228,31 @@ void Communicators::broadcast(const Channel& channel, const Parcel& source, void
                             channel.stream);
   }
   finish_call(result, comm, "broadcast");
+}
+
+bool Communicators::adds_up(DType dtype, Reduction reduction) const {
+  if (sums_ == Sums::kOwn || !element_of(dtype)) return false;
+  return is_floating(dtype) || reduction != Reduction::kAvg;
+}
+
+void Communicators::reduce(const Channel& channel, const LibrarySum& sum, Reduce call, const char* what) {
+  const Comm comm = find(channel);
+  Result result;
+  {
+    const std::lock_guard lock(calls_);
+    if (is_aborted_) throw CollectiveError("the communicators were aborted");
+    result = call(sum.from, sum.to, sum.count, static_cast<int>(*element_of(sum.dtype)),
+                  static_cast<int>(sum_of(sum.reduction)), comm, channel.stream);
+  }
+  finish_call(result, comm, what);
+}
+
+void Communicators::reduce_scatter(const Channel& channel, const LibrarySum& sum) {
+  reduce(channel, sum, api_.reduce_scatter, "reduce and scatter");
+}
+
+void Communicators::all_reduce(const Channel& channel, const LibrarySum& sum) {
+  reduce(channel, sum, api_.all_reduce, "reduce");
 }
 
 // --- the watchdog ---

@@ -40,6 +40,7 @@ struct CommunicatorSetup {
   const std::vector<GraphGroups>& graphs;
   UniqueId id{};
   std::chrono::milliseconds deadline{60'000};
+  Sums sums = Sums::kOwn;
 };
 
 class Communicators : public Exchange {
@@ -54,6 +55,10 @@ class Communicators : public Exchange {
                 std::span<const Parcel> receives) override;
   void gather(const Channel& channel, const void* from, void* to, std::size_t bytes) override;
   void broadcast(const Channel& channel, const Parcel& source, void* to) override;
+  // Integers' averages, complex numbers and integers of 16 bits are none of NCCL's.
+  bool adds_up(DType dtype, Reduction reduction) const override;
+  void reduce_scatter(const Channel& channel, const LibrarySum& sum) override;
+  void all_reduce(const Channel& channel, const LibrarySum& sum) override;
   void require_sound() override;
   void watch(Underway work) override;
   void unwatch() override;
@@ -75,6 +80,8 @@ class Communicators : public Exchange {
   // The communicator of the members that share a group with this rank.
   Comm split(Comm world, const std::string& group, const std::vector<Rank>& members);
   Comm find(const Channel& channel);
+  using Reduce = decltype(Api::all_reduce);
+  void reduce(const Channel& channel, const LibrarySum& sum, Reduce call, const char* what);
   // Throws if NCCL failed; waits while it is in progress.
   void finish_call(Result result, Comm comm, const char* what);
   std::string explain(Result result, Comm comm, const char* what) const;
@@ -92,6 +99,7 @@ class Communicators : public Exchange {
   Transport& transport_;
   std::chrono::milliseconds deadline_;
   Rank rank_;
+  Sums sums_;
   std::mutex calls_;         // held in each call of NCCL
   std::vector<Comm> comms_;  // the world's first
   std::list<Comm> made_;     // where NCCL writes those it makes by splitting, maybe from a thread of its own

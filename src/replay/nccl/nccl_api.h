@@ -32,6 +32,19 @@ struct CommTag;
 using Comm = CommTag*;
 
 inline constexpr int kByte = 1;  // ncclUint8
+enum class Element : int {       // ncclDataType_t
+  kInt8 = 0,
+  kUint8,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+  kBfloat16,
+};
+enum class Sum : int { kSum = 0, kProduct, kMax, kMin, kAvg };  // ncclRedOp_t
 
 struct Config {
   std::size_t size = sizeof(Config);
@@ -71,6 +84,10 @@ struct Api {
   Result (*all_gather)(const void* from, void* to, std::size_t count, int type, Comm comm, void* stream);
   Result (*broadcast)(const void* from, void* to, std::size_t count, int type, int root, Comm comm,
                       void* stream);
+  Result (*reduce_scatter)(const void* from, void* to, std::size_t count, int type, int op, Comm comm,
+                           void* stream);
+  Result (*all_reduce)(const void* from, void* to, std::size_t count, int type, int op, Comm comm,
+                       void* stream);
 };
 
 // Calls take(name, slot) for each function.
@@ -92,6 +109,8 @@ void for_each_function(Api& api, const Take& take) {
   take("ncclRecv", &api.receive);
   take("ncclAllGather", &api.all_gather);
   take("ncclBroadcast", &api.broadcast);
+  take("ncclReduceScatter", &api.reduce_scatter);
+  take("ncclAllReduce", &api.all_reduce);
 }
 
 }  // namespace epweave::replay::nccl

@@ -20,20 +20,21 @@ constexpr const char* kFile = "libnccl.so.2";
 struct Pin {
   const char* name;
   const char* value;
+  bool is_of_sums;  // wanted only where NCCL adds up
 };
 
-// Why each: ../shared/notes/platform.md 3.2 and 3.3, in short here.
 constexpr Pin kPins[] = {
-    {"NCCL_ALGO", "Ring"},                // Tree's order between hosts is not the user's
-    {"NCCL_PROTO", "Simple"},             // chunks, and so orders, do not depend on sizes
-    {"NCCL_NVLS_ENABLE", "0"},            // NVLS adds up in another order from call to call
-    {"NCCL_COLLNET_ENABLE", "0"},         // nor do switches add up
-    {"NCCL_MIN_CTAS", "8"},               // a fixed number of channels
-    {"NCCL_MAX_CTAS", "8"},               //
-    {"NCCL_WIN_ENABLE", "0"},             // registered windows take kernels that accumulate otherwise
-    {"NCCL_LOCAL_REGISTER", "0"},         //
-    {"NCCL_GRAPH_REGISTER", "0"},         //
-    {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"},  // several communicators on one device: in the order of the launches
+    {"NCCL_ALGO", "Ring", true},         // Tree's order between hosts is not the user's
+    {"NCCL_PROTO", "Simple", true},      // chunks, and so orders, do not depend on sizes
+    {"NCCL_NVLS_ENABLE", "0", true},     // NVLS adds up in another order from call to call
+    {"NCCL_COLLNET_ENABLE", "0", true},  // nor do switches add up
+    {"NCCL_MIN_CTAS", "8", true},        // a fixed number of channels
+    {"NCCL_MAX_CTAS", "8", true},        //
+    {"NCCL_WIN_ENABLE", "0", true},      // registered windows take kernels that accumulate otherwise
+    {"NCCL_LOCAL_REGISTER", "0", true},  //
+    {"NCCL_GRAPH_REGISTER", "0", true},  //
+    {"NCCL_LAUNCH_ORDER_IMPLICIT", "1",
+     false},  // several communicators on one device: in the order of the launches
 };
 
 [[noreturn]] void decline(const std::string& problem, const std::string& remedy) {
@@ -47,22 +48,23 @@ std::string variable(const std::string& name) {
 
 }  // namespace
 
-std::vector<Setting> pin_settings() {
+std::vector<Setting> pin_settings(Sums sums) {
   std::vector<Setting> settings;
   for (const Pin& pin : kPins) {
+    if (pin.is_of_sums && sums == Sums::kOwn) continue;
     setenv(pin.name, pin.value, 0);
     settings.push_back({pin.name, pin.value, variable(pin.name)});
   }
   return settings;
 }
 
-std::vector<Setting> list_other_settings() {
+std::vector<Setting> list_other_settings(const std::vector<Setting>& pinned) {
   std::vector<Setting> settings;
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string_view text = *at;
     const std::string name(text.substr(0, text.find('=')));
     if (!name.starts_with("NCCL_") || name.starts_with("NCCL_DEBUG")) continue;
-    if (std::any_of(std::begin(kPins), std::end(kPins), [&](const Pin& pin) { return name == pin.name; }))
+    if (std::any_of(pinned.begin(), pinned.end(), [&](const Setting& one) { return name == one.name; }))
       continue;
     settings.push_back({name, "", variable(name)});
   }

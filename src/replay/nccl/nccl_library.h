@@ -1,11 +1,12 @@
 // Loads NCCL, with its settings pinned before its first call.
 //
 // The library is libnccl.so.2 where the loader finds it, or the file that EPWEAVE_NCCL names. Bits
-// do not depend on NCCL here, which moves bytes and adds nothing up; the settings are pinned all
-// the same, so that a run is repeated as it was, and what was pinned, or was set otherwise by the
-// user, is in the report.
+// depend on its settings only where it adds up (Sums::kLibrary): then those that choose the order
+// of sums are pinned. Otherwise it moves bytes, as fast as it chooses. What was pinned, or was set
+// otherwise by the user, is in the report.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@
 
 namespace epweave::replay::nccl {
 
+// Who reduces: our kernels, in the documented order (transport.h); or NCCL, as in the user's job.
+enum class Sums : std::uint8_t { kOwn, kLibrary };
+
 struct Setting {
   std::string name, wanted, found;  // `found`: read back after it was set
   std::string taken;                // what NCCL says that it took; empty if it did not say
@@ -21,9 +25,10 @@ struct Setting {
 };
 
 // Sets what the environment does not set yet, and reads all back. Before any thread starts.
-std::vector<Setting> pin_settings();
-// Settings of the environment that no pin names: NCCL_ variables but those that say where to log.
-std::vector<Setting> list_other_settings();
+std::vector<Setting> pin_settings(Sums sums);
+// Settings of the environment that are not among those: NCCL_ variables but those that say where to
+// log.
+std::vector<Setting> list_other_settings(const std::vector<Setting>& pinned);
 
 // What NCCL logs, in a file of its own, unless the environment says how NCCL logs (NCCL_DEBUG).
 class Log {

@@ -17,7 +17,8 @@ std::vector<std::string> list_groups(const Steps& steps) {
 }  // namespace
 
 Session::Session(const SessionSetup& setup)
-    : settings_(pin_settings()),
+    : sums_(setup.sums),
+      settings_(pin_settings(setup.sums)),
       library_(load_library()),
       process_{setup.place.rank, nullptr, nullptr, &setup.device, {}} {
   RendezvousOptions options = setup.rendezvous;
@@ -38,7 +39,7 @@ Session::Session(const SessionSetup& setup)
   try {
     communicators_ = std::make_unique<Communicators>(
         CommunicatorSetup{library_.api, setup.device, *transport_, setup.place.ranks, setup.place.rank,
-                          groups, id, options.deadline});
+                          groups, id, options.deadline, setup.sums});
   } catch (const CollectiveError& error) {
     throw CollectiveError(error.what() + log_.list_warnings());
   }

@@ -23,6 +23,7 @@ struct SessionSetup {
   const std::vector<SessionGraph>& graphs;
   Device& device;
   const RendezvousOptions& rendezvous;  // make_ticket: not used
+  Sums sums = Sums::kOwn;
 };
 
 class Session {
@@ -34,6 +35,7 @@ class Session {
   const Process& process() const { return process_; }
   const Library& library() const { return library_; }
   const std::vector<Setting>& settings() const { return settings_; }
+  Sums sums() const { return sums_; }
   ClockOffset compare_clocks() { return transport_->compare_clocks(); }
   // Ends the session of all ranks: this one failed outside of a run.
   void fail(const std::string& problem) { transport_->abort(problem); }
@@ -43,6 +45,7 @@ class Session {
   std::string describe_failure();
 
  private:
+  Sums sums_;
   std::vector<Setting> settings_;
   Log log_;
   Library library_;

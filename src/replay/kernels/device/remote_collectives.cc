@@ -29,8 +29,10 @@ class Collective {
       case CollectiveKind::kBroadcast:
         return exchange_.broadcast(channel_, {find_source(), own_.data->data(), own_bytes()}, out_.bytes());
       case CollectiveKind::kReduceScatter:
+        if (is_librarys()) return exchange_.reduce_scatter(channel_, library_sum(count() / members()));
         return reduce_slices(out_);
       case CollectiveKind::kAllReduce:
+        if (is_librarys()) return exchange_.all_reduce(channel_, library_sum(count()));
         return reduce_all();
     }
   }
@@ -81,6 +83,11 @@ class Collective {
   std::size_t own_bytes() const { return count() * info(own_.dtype).bytes; }
   // The first element of a member's slice; of `members()`, the end.
   std::size_t slice(std::size_t i) const { return count() * i / members(); }
+
+  bool is_librarys() const { return exchange_.adds_up(own_.dtype, find_reduction(own_.reduction)); }
+  LibrarySum library_sum(std::size_t elements) const {
+    return {own_.data->data(), out_.bytes(), elements, own_.dtype, find_reduction(own_.reduction)};
+  }
 
   // Writes this member's slice of the reduction.
   void reduce_slices(const Tensor& out) {

@@ -1,6 +1,6 @@
 // A collective whose members are processes of their own: bytes are moved by an Exchange, sums are
-// made here, in the documented order (transport.h). So NCCL's own reductions, whose order depends
-// on its settings, are not used.
+// made here, in the documented order (transport.h). NCCL's own reductions, whose order depends on
+// its settings, are used only where the Exchange says that it adds up (--nccl-native).
 //
 //   all_to_all, all_gather, broadcast   moved into the result
 //   reduce_scatter   member i is sent slice i by all, and reduces the slices in the order of the

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "replay/kernels/device/emulated.h"
+#include "replay/nccl/testing/ring_sum.h"
 #include "replay/nccl/testing/socket_communicator.h"
 
 namespace epweave::replay::nccl {
@@ -80,6 +81,12 @@ struct Work {
   void* copy_to = nullptr;  // this rank's own part
   const void* copy_from = nullptr;
   std::size_t copy_bytes = 0;
+  std::vector<char> received;  // what is summed up after the moves, of the other ranks
+  std::vector<const void*> summands;
+  void* sum_to = nullptr;
+  std::size_t sum_count = 0;
+  Element sum_type = Element::kFloat32;
+  Sum sum_op = Sum::kSum;
 };
 
 thread_local int group_depth = 0;
@@ -148,6 +155,8 @@ void run(void* argument) {
   while (!comm.is_aborted && comm.state != Result::kRemoteError && advance(work)) {
   }
   if (number == fault_after("flip")) flip_received_bit(work);
+  if (work.sum_to != nullptr)
+    sum_along_ring(work.summands, work.sum_to, work.sum_count, work.sum_type, work.sum_op);
 }
 void destroy(void* work) {
   delete static_cast<Work*>(work);
@@ -175,6 +184,39 @@ Result queue_group() {
 Result add_move(Comm comm, void* stream, const Move& move) {
   ++group_depth;
   work_for(comm, stream).moves.push_back(move);
+  return --group_depth == 0 ? queue_group() : Result::kSuccess;
+}
+
+// The slices of the ranks are `stride` bytes apart: 0 where all take all of it.
+struct Reduce {
+  const void* from = nullptr;
+  void* to = nullptr;
+  std::size_t count = 0, stride = 0;
+  Element type = Element::kFloat32;
+  Sum op = Sum::kSum;
+};
+// Every rank is sent what it is to add up.
+Result add_sum(Comm comm, void* stream, const Reduce& reduce) {
+  const std::shared_ptr<CommTag> tag = find(comm);
+  const std::size_t bytes = reduce.count * bytes_of(reduce.type);
+  const auto slice = [&](int rank) {
+    return static_cast<char*>(const_cast<void*>(reduce.from)) +
+           static_cast<std::size_t>(rank) * reduce.stride;
+  };
+  ++group_depth;
+  Work& work = work_for(comm, stream);
+  work.received.resize(bytes * static_cast<std::size_t>(tag->size));
+  for (int rank = 0; rank < tag->size; ++rank) {
+    char* part = work.received.data() + bytes * static_cast<std::size_t>(rank);
+    work.summands.push_back(rank == tag->rank ? slice(rank) : part);
+    if (rank == tag->rank) continue;
+    work.moves.push_back({true, slice(rank), bytes, 0, rank});
+    work.moves.push_back({false, part, bytes, 0, rank});
+  }
+  work.sum_to = reduce.to;
+  work.sum_count = reduce.count;
+  work.sum_type = reduce.type;
+  work.sum_op = reduce.op;
   return --group_depth == 0 ? queue_group() : Result::kSuccess;
 }
 
@@ -342,6 +384,17 @@ Result ncclBroadcast(const void* from, void* to, std::size_t count, int type, in
   for (int rank = 0; rank < tag->size; ++rank)
     if (rank != root) ncclSend(from, count, type, rank, comm, stream);
   return ncclGroupEnd();
+}
+
+Result ncclAllReduce(const void* from, void* to, std::size_t count, int type, int op, Comm comm,
+                     void* stream) {
+  return add_sum(comm, stream, {from, to, count, 0, static_cast<Element>(type), static_cast<Sum>(op)});
+}
+
+Result ncclReduceScatter(const void* from, void* to, std::size_t count, int type, int op, Comm comm,
+                         void* stream) {
+  const auto element = static_cast<Element>(type);
+  return add_sum(comm, stream, {from, to, count, count * bytes_of(element), element, static_cast<Sum>(op)});
 }
 
 }  // extern "C"
