@@ -373,7 +373,7 @@ def check_rendezvous(files):
     (errors,) = together(([], torchrun(1, 2, port)))
     expect("rank 0 does not answer within 3 s" in errors and "refused" in errors, errors)
     (errors,) = together((["--rank", 1, "--world-size", 2, "--rendezvous", f"file:{files.folder}/none"], {}))
-    expect("leads nowhere within 3 s: it is not there" in errors, errors)
+    expect("leads nowhere within 3 s (--deadline): it is not there" in errors, errors)
 
     triple = files.folder / "triple.txt"
     triple.write_text(graph.read_text().replace("[0, 1]", "[0, 1, 2]").replace("2, 2", "1, 1, 1"))

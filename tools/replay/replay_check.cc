@@ -9,6 +9,7 @@
 #include "replay/values/message.h"
 #include "replay_check_report.h"
 #include "replay_environment.h"
+#include "replay_fit.h"
 #include "replay_process.h"
 #include "replay_progress.h"
 #include "replay_setup.h"
@@ -33,14 +34,20 @@ struct Devices {
   std::unique_ptr<replay::Device> first, second;
   replay::Device* a = nullptr;
   replay::Device* b = nullptr;
+  bool is_absent = false;  // a GPU that --dry-run names
 };
 
 Devices open_devices(const CheckCommandOptions& options) {
   Devices devices;
-  devices.first = open_device(options.name_of_a(), options.replay);
+  const auto open = [&](const std::string& name) {
+    OpenedDevice opened = open_for(options.replay, [&] { return open_device(name, options.replay); });
+    devices.is_absent = devices.is_absent || opened.is_absent;
+    return std::move(opened.device);
+  };
+  devices.first = open(options.name_of_a());
   devices.a = devices.b = devices.first.get();
   if (options.name_of_a() == options.name_of_b()) return devices;
-  devices.second = open_device(options.name_of_b(), options.replay);
+  devices.second = open(options.name_of_b());
   devices.b = devices.second.get();
   return devices;
 }
@@ -55,7 +62,9 @@ Devices open_own_device(const CheckCommandOptions& options, const replay::nccl::
                     "the CPU",
                     name_a, name_b));
   Devices devices;
-  devices.first = open_device_of(name, options.replay, place);
+  OpenedDevice opened = open_for(options.replay, [&] { return open_device_of(name, options.replay, place); });
+  devices.is_absent = opened.is_absent;
+  devices.first = std::move(opened.device);
   devices.a = name_a == "cpu" ? nullptr : devices.first.get();
   devices.b = name_b == "cpu" ? nullptr : devices.first.get();
   return devices;
@@ -178,6 +187,36 @@ int check_process(const CheckCommandOptions& options, const Prepared& prepared,
   return exit_code_of(checked.conclusion);
 }
 
+// --- memory ---
+
+struct Ranks {
+  const Devices& devices;
+  Rank here = 1;
+  std::uint32_t processes = 1;
+};
+
+// Both graphs are run once; A once more, or both with bounds. The run that locates a difference
+// takes no more.
+FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& graphs, const Ranks& ranks) {
+  const bool has_bounds = options.replay.math != "native";
+  const auto place_of = [&](const replay::Device* device, const std::string& name) {
+    return FitPlace{device, ranks.devices.is_absent && device == nullptr && name != "cpu"};
+  };
+  FitCommand command{.graphs = {},
+                     .options = options.replay,
+                     .ranks = ranks.here,
+                     .processes = ranks.processes,
+                     .has_own_device = options.transport.has_processes(),
+                     .compares = true};
+  const std::uint32_t bounded = has_bounds ? 1 : 0;
+  const bool again = !has_bounds || options.name_of_a() != "cpu";
+  command.graphs.push_back(
+      {graphs.a, options.a, place_of(ranks.devices.a, options.name_of_a()), again ? 2U : 1U, bounded});
+  command.graphs.push_back({graphs.b, options.b, place_of(ranks.devices.b, options.name_of_b()), 1, bounded});
+  if (graphs.reference != nullptr) command.graphs.push_back({*graphs.reference, options.reference, {}, 1, 0});
+  return command;
+}
+
 }  // namespace
 
 int replay_check(const CheckCommandOptions& options, Console& console) {
@@ -193,11 +232,13 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   const replay::World world = replay::derive_world(a, options.replay.ranks);
   const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();
   const Devices devices = is_process ? open_own_device(options, place) : open_devices(options);
-  const Rank ranks_here = is_process ? 1 : 0;
-  require_runnable({a, options.a, options.replay, devices.a, ranks_here}, kernels);
-  require_runnable({b, options.b, options.replay, devices.b, ranks_here}, kernels);
-  if (reference)
-    require_runnable({*reference, options.reference, options.replay, nullptr, ranks_here}, kernels);
+  require_kernels(a, options.a, devices.a, kernels);
+  require_kernels(b, options.b, devices.b, kernels);
+  if (reference) require_kernels(*reference, options.reference, nullptr, kernels);
+  if (fit(find_need(options, graphs,
+                    {devices, is_process ? 1 : world.size, is_process ? count_processes_here(place) : 1}),
+          console))
+    return kFine;
   const InputSource source(options.replay);
   source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
   constexpr std::size_t kRuns = 4;  // both graphs, and both with bounds of their sums

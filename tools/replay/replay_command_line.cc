@@ -98,6 +98,12 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
           ->type_name("SEED"),
       0, kAnySeed);
   command.add_flag("--poison", replay.poison, "Fill new and freed memory with NaN patterns");
+  command.add_flag("--dry-run", replay.dry_run,
+                   "Make and run nothing: say how much memory, copies, flops and time it would take");
+  command
+      .add_option("--costs-from", replay.costs_from,
+                  "With --dry-run, take times from this file, which run --costs wrote")
+      ->type_name("FILE");
 }
 
 void add_transport(CLI::App& command, TransportOptions& transport) {
@@ -250,6 +256,11 @@ void forget_files(Choices& choices) {
     path->clear();
 }
 
+void require_dry_run(const ReplayOptions& options) {
+  if (!options.costs_from.empty() && !options.dry_run)
+    throw UsageError("--costs-from is of --dry-run: it says where times are taken from");
+}
+
 void require_processes(const TransportOptions& transport) {
   if (transport.has_processes()) return;
   const std::pair<const char*, bool> kPlaces[] = {{"--rank", transport.rank.has_value()},
@@ -300,6 +311,7 @@ CommandFiles files_of(const Choices& choices) {
   for (const ReplayOptions& replay : {choices.run.replay, choices.check.replay}) {
     files.inputs.insert(files.inputs.end(), replay.inputs.begin(), replay.inputs.end());
     files.inputs.push_back(replay.recipe);
+    files.inputs.push_back(replay.costs_from);
   }
   for (const InputOptions& graph :
        {choices.steps.input, choices.run.input, choices.check.a, choices.check.b, choices.check.reference})
@@ -333,6 +345,7 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
   for (const TransportOptions& transport : {choices->run.transport, choices->check.transport})
     require_processes(transport);
   require_documented_sums(*choices);
+  for (const ReplayOptions& replay : {choices->run.replay, choices->check.replay}) require_dry_run(replay);
   require_whole_stretches(*choices);
   if (choices->writes_nothing) forget_files(*choices);
   choices->check.b.from = choices->check.reference.from = choices->check.a.from;

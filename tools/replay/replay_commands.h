@@ -29,6 +29,8 @@ struct ReplayOptions {
   std::optional<std::uint64_t> jitter;  // seed
   bool report_types = false;
   bool poison = false;
+  bool dry_run = false;
+  std::string costs_from;  // of a dry run: measured times; empty: assumed rates
 };
 
 // How ranks meet. Those that are processes of their own: see replay/nccl/place.h.

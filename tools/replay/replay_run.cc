@@ -14,6 +14,7 @@
 #include "replay/run/parallel.h"
 #include "replay_commands.h"
 #include "replay_environment.h"
+#include "replay_fit.h"
 #include "replay_measure.h"
 #include "replay_process.h"
 #include "replay_progress.h"
@@ -391,13 +392,12 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
   return kFine;
 }
 
-// One rank in this process; rank 0 prints what all computed.
+// One rank in this process; rank 0 prints what all computed. The ranks meet, and then each makes
+// its inputs with `make`: what keeps them from meeting is found at once.
 int run_process(const RunCommandOptions& options, const Prepared& prepared, const OwnRank& own,
-                Console& console) {
+                const std::function<void()>& make, Console& console) {
   const Rank rank = own.place.rank;
   const auto file_of_rank = [&](const std::string& path) { return fmt::format("{}.rank{}", path, rank); };
-  if (!options.save_inputs.empty())
-    save_inputs(prepared.graph, prepared.inputs, file_of_rank(options.save_inputs));
   const replay::Steps steps = replay::plan_steps(prepared.graph, prepared.graph.step());
   replay::Measuring measuring;
   ReplayProgress progress(console);
@@ -414,6 +414,9 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
   const Json environment = describe_process(session, own, console);
   std::vector<Json> reports;
   run_together(session, rank, [&] {
+    make();
+    if (!options.save_inputs.empty())
+      save_inputs(prepared.graph, prepared.inputs, file_of_rank(options.save_inputs));
     const replay::RunResult run =
         replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
     std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
@@ -449,20 +452,32 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
   const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();
-  const std::unique_ptr<replay::Device> device =
-      is_process ? open_device_of(options.replay.device, options.replay, place)
-                 : open_device(options.replay.device, options.replay);
-  require_runnable({graph, options.input, options.replay, device.get(), is_process ? 1 : world.size},
-                   kernels);
+  const OpenedDevice opened = open_for(options.replay, [&] {
+    return is_process ? open_device_of(options.replay.device, options.replay, place)
+                      : open_device(options.replay.device, options.replay);
+  });
+  replay::Device* device = opened.get();
+  require_kernels(graph, options.input, device, kernels);
+  const FitCommand command{.graphs = {{graph,
+                                       options.input,
+                                       {device, opened.is_absent},
+                                       options.measure.warm_up + options.measure.repeat}},
+                           .options = options.replay,
+                           .ranks = is_process ? 1 : world.size,
+                           .processes = is_process ? count_processes_here(place) : 1,
+                           .has_own_device = is_process};
+  if (fit(command, console)) return kFine;
   const InputSource source(options.replay);
   source.files.require_all_used({{graph, world.size}});
   replay::InputData data = source.data;
   if (is_process) data.only = place.rank;
-  const auto inputs = replay::make_inputs(graph, world, kernels, data);
+  std::vector<replay::RankInputs> inputs;
+  const auto make = [&] { inputs = replay::make_inputs(graph, world, kernels, data); };
   if (device != nullptr) console.detail("device: " + device->describe());
   const Prepared prepared{graph, world, kernels, inputs};
-  if (is_process) return run_process(options, prepared, {place, *device}, console);
-  return run_here(options, prepared, device.get(), console);
+  if (is_process) return run_process(options, prepared, {place, *device}, make, console);
+  make();
+  return run_here(options, prepared, device, console);
 }
 
 }  // namespace epweave::cli

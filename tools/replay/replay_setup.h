@@ -31,15 +31,9 @@ struct InputSource {
   InputSource& operator=(const InputSource&) = delete;
 };
 
-// Missing kernels and memory are known before anything is allocated. Throws PassError.
-struct RunRequest {
-  const Graph& graph;
-  const InputOptions& input;
-  const ReplayOptions& options;
-  const replay::Device* device = nullptr;  // null: the CPU
-  replay::Rank ranks = 0;                  // in this process; 0: all
-};
-void require_runnable(const RunRequest& request, const replay::KernelTable& kernels);
+// `device`: null: the CPU, whose kernels are `cpu`. Throws PassError.
+void require_kernels(const Graph& graph, const InputOptions& input, const replay::Device* device,
+                     const replay::KernelTable& cpu);
 
 Json number_or_text(double number);  // JSON has no inf and NaN
 

@@ -377,7 +377,8 @@ Meeting LocalTransport::meet(Rank rank, const Ticket& ticket) {
       if (nobody_can_go_on()) fail("no rank can go on:");
       if (changed_.wait_until(lock, until) == std::cv_status::timeout && ticket.meeting->missing != 0 &&
           !aborted_)
-        fail(fmt::format("rank {} waited {} s:", rank, std::chrono::duration<double>(deadline_).count()));
+        fail(fmt::format("rank {} waited {} s (--deadline):", rank,
+                         std::chrono::duration<double>(deadline_).count()));
     }
     ranks_[rank].meeting = nullptr;
     if (aborted_) throw Aborted();

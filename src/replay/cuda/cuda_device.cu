@@ -68,6 +68,9 @@ class CudaDevice : public DeviceApi {
     facts.major = properties.major;
     facts.minor = properties.minor;
     facts.memory = properties.totalGlobalMem;
+    if (const Error error = enter()) return error;
+    std::size_t total = 0;
+    if (const Error error = text_of(cudaMemGetInfo(&facts.free, &total))) return error;
     if (const Error error = text_of(cudaDriverGetVersion(&facts.driver))) return error;
     return text_of(cudaRuntimeGetVersion(&facts.runtime));
   }

@@ -152,8 +152,8 @@ void Communicators::finish_call(Result result, Comm comm, const char* what) {
   while (result == Result::kInProgress) {
     if (const std::string failure = transport_.failure(); !failure.empty()) throw CollectiveError(failure);
     if (Clock::now() >= until)
-      throw CollectiveError(
-          fmt::format("NCCL did not {} within {} s", what, std::chrono::duration<double>(deadline_).count()));
+      throw CollectiveError(fmt::format("NCCL did not {} within {} s (--deadline)", what,
+                                        std::chrono::duration<double>(deadline_).count()));
     {
       const std::lock_guard lock(calls_);
       if (!is_aborted_) {
@@ -289,7 +289,7 @@ std::string Communicators::find_problem() {
       }
       if (!work->begun && work->underway.has_begun()) work->begun = Clock::now();
       if (work->begun && Clock::now() - *work->begun > deadline_)
-        return fmt::format("{} began and was not done within {} s", work->underway.what,
+        return fmt::format("{} began and was not done within {} s (--deadline)", work->underway.what,
                            std::chrono::duration<double>(deadline_).count());
       ++work;
     }

@@ -124,7 +124,7 @@ Meeting RemoteTransport::meet(Rank rank, const Ticket& ticket) {
     const auto is_over = [&] { return meeting.missing == 0 || !failure_.empty(); };
     if (!changed_.wait_for(lock, deadline_, is_over)) {
       lock.unlock();
-      abort(fmt::format("waited {} s for the launch of collective {} on group {} by the others",
+      abort(fmt::format("waited {} s (--deadline) for the launch of collective {} on group {} by the others",
                         std::chrono::duration<double>(deadline_).count(), meeting.number, meeting.group));
       lock.lock();
     }
@@ -173,7 +173,7 @@ void RemoteTransport::meet_all(FrameKind kind, const std::string& text, const ch
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, deadline_, [&] { return is_answered_ || !failure_.empty(); })) {
     lock.unlock();
-    abort(fmt::format("{}, {} s", what, std::chrono::duration<double>(deadline_).count()));
+    abort(fmt::format("{}, {} s (--deadline)", what, std::chrono::duration<double>(deadline_).count()));
     lock.lock();
   }
   if (!is_answered_) throw_failure(lock);

@@ -147,9 +147,10 @@ class Host {
 
   [[noreturn]] void give_up_waiting() {
     const auto ranks = missing();
-    refuse_all(fmt::format("{} {} of {} did not come within {} s", ranks.size() == 1 ? "rank" : "ranks",
-                           fmt::join(ranks, ", "), place_.ranks, seconds(options_.deadline)),
-               "see whether these processes were started, and reach the host of rank 0");
+    refuse_all(
+        fmt::format("{} {} of {} did not come within {} s (--deadline)", ranks.size() == 1 ? "rank" : "ranks",
+                    fmt::join(ranks, ", "), place_.ranks, seconds(options_.deadline)),
+        "see whether these processes were started, and reach the host of rank 0");
   }
 
   void admit(Socket socket) {
@@ -212,11 +213,11 @@ class Guest {
  private:
   [[noreturn]] void give_up() const {
     if (place_.file.empty())
-      fail(fmt::format("rank {}: rank 0 does not answer within {} s: {}", place_.rank,
+      fail(fmt::format("rank {}: rank 0 does not answer within {} s (--deadline): {}", place_.rank,
                        seconds(options_.deadline), problem_),
            "see whether rank 0 was started, and whether its host and port can be reached");
-    fail(fmt::format("rank {}: the rendezvous file {} leads nowhere within {} s: {}", place_.rank,
-                     place_.file, seconds(options_.deadline), problem_),
+    fail(fmt::format("rank {}: the rendezvous file {} leads nowhere within {} s (--deadline): {}",
+                     place_.rank, place_.file, seconds(options_.deadline), problem_),
          "see whether rank 0 was started with the same file; remove a file that an earlier run left");
   }
 

@@ -17,6 +17,7 @@
 #include "replay/run/host_exchange.h"
 #include "replay/run/rank_runner.h"
 #include "replay/run/recorded_values.h"
+#include "replay/run/written_inputs.h"
 #include "replay/values/block_cache.h"
 #include "replay/values/evaluate.h"
 
@@ -530,12 +531,15 @@ class RankRunner {
   RankResult result_;
 };
 
-// The same in memory of its own: a run writes its inputs.
-RankInputs copy_inputs(const RankInputs& inputs, Memory& memory) {
+// The same, those that a run writes in memory of their own.
+RankInputs copy_inputs(const RankInputs& inputs, const std::vector<bool>& written, Memory& memory) {
   RankInputs copies = inputs;
   std::map<const Storage*, std::shared_ptr<Storage>> copied;  // inputs may share memory
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].is_tensor() && (i >= written.size() || written[i]))
+      copied[inputs[i].tensor().storage.get()] = nullptr;
   for (Value& value : copies) {
-    if (!value.is_tensor()) continue;
+    if (!value.is_tensor() || !copied.contains(value.tensor().storage.get())) continue;
     Tensor tensor = value.tensor();
     std::shared_ptr<Storage>& copy = copied[tensor.storage.get()];
     if (copy == nullptr) {
@@ -557,10 +561,11 @@ RankResult run_rank(const Program& program, const RankSetup& setup, const RankIn
   std::vector<std::vector<StepSpan>> spans;
   std::vector<double> seconds;
   const std::uint32_t runs = options.measuring->warm_up + options.measuring->repeat;
+  const std::vector<bool> written = runs == 1 ? std::vector<bool>() : find_written_inputs(program.graph);
   for (std::uint32_t i = 0;; ++i) {
     const bool is_last = i + 1 == runs;
     RankResult result =
-        RankRunner(program, setup, options).run(is_last ? inputs : copy_inputs(inputs, memory));
+        RankRunner(program, setup, options).run(is_last ? inputs : copy_inputs(inputs, written, memory));
     if (i >= options.measuring->warm_up) {
       seconds.push_back(result.step_seconds[0]);
       if (!result.spans.empty()) spans.push_back(std::move(result.spans[0]));

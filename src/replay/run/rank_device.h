@@ -136,6 +136,7 @@ class Device {
   virtual std::string describe() const = 0;       // "NVIDIA H200 (132 multiprocessors, driver 13.0)"
   virtual const KernelTable& kernels() const = 0;
   virtual std::size_t memory_bytes() const = 0;  // 0: the host's
+  virtual std::size_t free_bytes() const = 0;    // when it was opened; 0: as the host has
   virtual std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) = 0;
   virtual Math math() const = 0;
   // Why the host waits inside the call of the node, or hands bytes over: a text that lives for

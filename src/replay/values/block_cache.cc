@@ -1,8 +1,11 @@
 #include "replay/values/block_cache.h"
 
+#include "replay/values/block_use.h"
+
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -96,19 +99,37 @@ FreeRanges& free_ranges() {
   return *instance;
 }
 
+std::atomic<std::size_t> bytes_in_use{0}, peak_in_use{0};
+
+void note_taken(std::size_t bytes) {
+  const std::size_t now = bytes_in_use += bytes;
+  std::size_t peak = peak_in_use;
+  while (peak < now && !peak_in_use.compare_exchange_weak(peak, now)) {
+  }
+}
+
 }  // namespace
+
+std::size_t peak_block_bytes() {
+  return peak_in_use;
+}
+void restart_block_peak() {
+  peak_in_use = bytes_in_use.load();
+}
 
 std::size_t block_bytes(std::size_t bytes) {
   return round_up(bytes, bytes < kLeastKept ? kBlockAlignment : kPage);
 }
 
 void* take_block(std::size_t bytes) {
+  note_taken(block_bytes(bytes));
   if (bytes < kLeastKept) return take_small(block_bytes(bytes));
   return free_ranges().take(block_bytes(bytes));
 }
 
 void give_block(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
+  bytes_in_use -= block_bytes(bytes);
   if (bytes < kLeastKept) return std::free(block);
   free_ranges().give(static_cast<std::byte*>(block), block_bytes(bytes));
 }

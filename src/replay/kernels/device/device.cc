@@ -339,6 +339,7 @@ class OneDevice : public Device {
   }
   const KernelTable& kernels() const override { return kernels_; }
   std::size_t memory_bytes() const override { return facts_.memory; }
+  std::size_t free_bytes() const override { return facts_.free; }
   Math math() const override { return native_ == nullptr ? Math::kPortable : Math::kNative; }
   std::string_view find_host_wait(const Graph& graph, const Node& node) const override {
     return device::find_host_wait(graph, node, math());

@@ -41,6 +41,7 @@ struct DeviceFacts {
   int multiprocessors, major, minor;
   int driver, runtime;  // versions, as CUDA numbers them; 0: none
   std::size_t memory;   // bytes
+  std::size_t free;     // of these, not taken when the device was asked: contexts are
 };
 
 class DeviceApi {
@@ -90,7 +91,7 @@ class DeviceApi {
 
 // The entry point of the shared object: a device, or null and why there is none. `version` must be
 // the object's own, so that a program never runs another build's kernels.
-inline constexpr int kApiVersion = 4;
+inline constexpr int kApiVersion = 5;
 inline constexpr const char* kEntryPoint = "epweave_open_device";
 using OpenDevice = DeviceApi* (*)(int version, std::size_t fingerprint, int ordinal, char* problem,
                                   std::size_t problem_bytes);

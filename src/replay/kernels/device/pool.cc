@@ -11,15 +11,14 @@ namespace {
 
 constexpr int kPoisonByte = 0xff;
 
-// Sizes are rounded up to one of eight steps between powers of two, so that blocks fit again.
-std::size_t round_up(std::size_t bytes) {
+}  // namespace
+
+std::size_t pool_block_bytes(std::size_t bytes) {
   constexpr std::size_t kSmallest = 512;
   if (bytes <= kSmallest) return kSmallest;
   const std::size_t step = std::max(kSmallest, std::bit_floor(bytes) / 8);
   return (bytes + step - 1) / step * step;
 }
-
-}  // namespace
 
 void check(Error error, const char* what) {
   if (error != nullptr) throw DeviceError(fmt::format("the device failed to {}: {}", what, error));
@@ -34,7 +33,7 @@ Pool::~Pool() {
 }
 
 std::shared_ptr<Storage> Pool::allocate(std::size_t bytes, Stream home, Queue* queue) {
-  const std::size_t rounded = round_up(bytes);
+  const std::size_t rounded = pool_block_bytes(bytes);
   Block* block = nullptr;
   {
     const std::lock_guard lock(mutex_);

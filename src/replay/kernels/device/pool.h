@@ -25,6 +25,10 @@ namespace epweave::replay::device {
 // Throws DeviceError where there is an error: "the device failed to WHAT: ERROR".
 void check(Error error, const char* what);
 
+// Bytes of the block that serves a request: sizes are rounded up to one of eight steps between
+// powers of two, so that blocks fit again.
+std::size_t pool_block_bytes(std::size_t bytes);
+
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
   Pool(DeviceApi& api, HostMemory::Fill fill) : api_(api), fill_(fill) {}

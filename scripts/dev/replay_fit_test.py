@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Tests of what epweave-replay says of memory before it runs: --dry-run against measured runs, refusals, words.
+
+The program is $EPWEAVE_REPLAY, else build/release/bin/epweave-replay; $EPWEAVE or the one beside it makes its inputs.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REPLAY = os.environ.get("EPWEAVE_REPLAY") or str(ROOT / "build/release/bin/epweave-replay")
+EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
+GRAPHS = ROOT / "testdata/graphs"
+DEBUG = GRAPHS / "dsv3_debug_ep2.1b_remat.epw.gz"
+LARGE = GRAPHS / "dsv3_16b_ep8.1b_remat.epw.gz"
+GIB = 1 << 30
+
+
+class FitTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_tool(self, *arguments, program=REPLAY):
+        return subprocess.run([program, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, check=False)
+
+    def report(self, *arguments):
+        result = self.run_tool(*arguments, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def extract(self, graph, module):
+        result = self.run_tool("extract", GRAPHS / f"{graph}.epw.gz", "--module", module, "-o", "part.epw", "-q",
+                               program=EPWEAVE)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return "part.epw"
+
+    def test_a_device_takes_what_was_said(self):
+        """Parts of real graphs, four ranks, on the emulated device: its pool counts what was in use at most."""
+        for graph, module in (("dsv3_debug_ep2.1b_remat", "layers.1.moe"), ("llama3_debug_fsdp4.1_norm", "lm_head")):
+            with self.subTest(graph=graph, module=module):
+                part = self.extract(graph, module)
+                said = self.report("run", part, "--device", "emulated", "--dry-run")["memory"]["device"]["bytes"]
+                measured = self.report("run", part, "--device", "emulated")["peak_bytes"]
+                self.assertGreaterEqual(said, measured)
+                self.assertLessEqual(said, 1.5 * measured)
+
+    def test_nothing_is_made(self):
+        result = self.run_tool("run", DEBUG, "--dry-run", "--outputs", "out", "--save-inputs", "in", "--costs", "costs")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        self.assertRegex(result.stdout, r"(?m)^memory of the host +\d+\.\d [MG]iB of \d+\.\d [GT]iB free: it fits$")
+        self.assertIn("by assumed rates\n", result.stdout)
+        self.assertIn("\n20 symbols without a number: rows that experts get are taken to be balanced\n", result.stdout)
+
+    def test_the_report_adds_up(self):
+        report = self.report("run", DEBUG, "--dry-run", "--memory", "64")
+        self.assertEqual((report["schema"], report["fits"], report["ranks"], report["processes"]), (1, True, 4, 1))
+        host = report["memory"]["host"]
+        self.assertEqual(host["free"], 64 * GIB)
+        self.assertEqual(host["bytes"], sum(host["parts"].values()))
+        (graph,) = report["graphs"]
+        self.assertEqual(host["parts"], {name: 4 * graph["rank"][name] for name in ("inputs", "values", "scratch", "rounding")})
+        self.assertEqual((graph["runs"], graph["runs_with_bounds"], graph["copied_bytes"]), (1, 0, 0))
+        self.assertEqual(graph["peak"]["module"], "layers.5.attention.inner_attention")
+        sizes = [value["bytes"] for value in graph["largest"]]
+        self.assertEqual(sizes, sorted(sizes, reverse=True))
+
+    def test_only_inputs_that_a_run_writes_are_copied_for_the_next(self):
+        once = self.report("run", DEBUG, "--dry-run")
+        often = self.report("run", DEBUG, "--dry-run", "--repeat", "3", "--warm-up", "2")
+        self.assertEqual(often["graphs"][0]["flops"], 5 * once["graphs"][0]["flops"])
+        parts = [report["memory"]["host"]["parts"] for report in (once, often)]
+        self.assertNotIn("copies", parts[0])
+        self.assertLess(parts[1].pop("copies"), parts[0]["inputs"] / 10)  # buffers
+        self.assertEqual(*parts)
+
+    def test_a_gpu_that_is_not_here(self):
+        """A dry run needs no GPU; without --memory there is nothing to compare with."""
+        report = self.report("run", DEBUG, "--dry-run", "--device", "cuda:99")
+        device = report["memory"]["device"]
+        self.assertIsNone(device["free"])
+        self.assertEqual(device["parts"]["context"], GIB // 2)
+        self.assertNotIn("workspace", device["parts"])
+        native = self.report("run", DEBUG, "--dry-run", "--device", "cuda:99", "--math", "native")
+        self.assertEqual(native["memory"]["device"]["parts"]["workspace"], 4 * 32 << 20)
+        self.assertGreater(report["graphs"][0]["copied_bytes"], 0)
+        text = self.run_tool("run", DEBUG, "--dry-run", "--device", "cuda:99").stdout
+        self.assertIn("; no such device is here: --memory GIB says how much there is\n", text)
+        refused = self.run_tool("run", LARGE, "--dry-run", "--device", "cuda:99", "--memory", "80")
+        self.assertEqual(refused.returncode, 4)
+        self.assertIn(" of the device's memory (", refused.stderr)
+        self.assertIn("80.0 GiB are allowed", refused.stderr)
+
+    def test_what_does_not_fit_is_refused_before_it_starts(self):
+        for command in (("run", LARGE), ("run", LARGE, "--dry-run"), ("check", LARGE, LARGE)):
+            result = self.run_tool(*command, "--memory", "64", "--json")
+            self.assertEqual(result.returncode, 4)
+            error = json.loads(result.stdout)["error"]
+            self.assertEqual((error["id"], error["node"], error["module"]),
+                             ("replay.memory", "_log_softmax_backward_data_1", "loss"))
+            self.assertRegex(error["problem"], r"8 ranks need \d+\.\d [GT]iB of the host's memory \(\d+\.\d GiB of inputs, "
+                                               r"\d+\.\d [GT]iB of values, .*\), 64\.0 GiB are allowed; each rank needs most at "
+                                               r"%_log_softmax_backward_data_1 = .*; the largest values there: 800\.0 MiB %")
+            self.assertRegex(error["remedy"], r"^run one module \(epweave extract \S+ --module layers\.\d+\.moe -o PART\.epw\); "
+                                              r"take fewer tokens \(epweave resize \S+ --set tokens=N -o SMALL\.epw\)")
+
+    def test_what_fits_where_a_rank_has_a_host_of_its_own(self):
+        result = self.run_tool("run", LARGE, "--memory", "100")
+        self.assertIn("give each rank a process of its own", result.stderr)
+
+    def test_measured_costs_go_before_rates(self):
+        self.assertEqual(self.run_tool("run", DEBUG, "--costs-from", "x").returncode, 2)
+        part = self.extract("llama3_debug_fsdp4.1_norm", "lm_head")
+        self.assertEqual(self.run_tool("run", part, "--costs", "costs.json").returncode, 0)
+        report = self.report("run", part, "--dry-run", "--costs-from", "costs.json")
+        self.assertGreater(report["graphs"][0]["measured"], 0)
+        self.assertIn("by measured costs\n", self.run_tool("run", part, "--dry-run", "--costs-from", "costs.json").stdout)
+        self.assertEqual(self.run_tool("run", part, "--dry-run", "--costs-from", "part.epw").returncode, 3)
+
+    def test_check_counts_both_graphs(self):
+        report = self.report("check", DEBUG, DEBUG, "--dry-run", "--memory", "64")
+        self.assertEqual([(graph["runs"], graph["runs_with_bounds"]) for graph in report["graphs"]], [(1, 1), (1, 1)])
+        host = report["memory"]["host"]["parts"]
+        self.assertGreater(host["outputs"], 0)
+        self.assertEqual(host["kept"], 4 * GIB)
+
+
+if __name__ == "__main__":
+    unittest.main()

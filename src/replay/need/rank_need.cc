@@ -1,0 +1,300 @@
+#include "replay/need/rank_need.h"
+
+#include <algorithm>
+
+#include "analysis/effects.h"
+#include "cost/extents.h"
+#include "ops/op.h"
+#include "replay/kernels/device/pool.h"
+#include "replay/run/call_values.h"
+#include "replay/run/written_inputs.h"
+#include "replay/steps/steps.h"
+#include "replay/values/block_cache.h"
+
+namespace epweave::replay {
+namespace {
+
+constexpr std::size_t kListed = 8;
+
+bool reduces(OpFamily family) {
+  return family == OpFamily::kReduceScatter || family == OpFamily::kAllReduce;
+}
+
+// A step's memory along its steps.
+class Walk {
+ public:
+  Walk(const Graph& graph, const Symbols& symbols, device::CallMemoryFinder& calls, NeedOf where)
+      : graph_(graph),
+        body_(graph.step()),
+        symbols_(symbols),
+        calls_(calls),
+        where_(where),
+        effects_(*graph.context, body_),
+        steps_(plan_steps(graph, body_)),
+        written_(find_written_inputs(graph)) {}
+
+  RankNeed find() {
+    const std::size_t peak = run(steps_.list.size());
+    need_.made = made_;
+    if (is_on_device()) need_.rounding += input_blocks_ - need_.inputs;
+    // Once more, up to the peak, for what lives there.
+    const RankNeed found = need_;
+    run(std::min(peak + 1, steps_.list.size()));
+    need_ = found;
+    need_.largest = inputs_;
+    for (const Held& held : storages_)
+      if (held.users != 0) need_.largest.push_back({held.maker, held.bytes});
+    std::stable_sort(need_.largest.begin(), need_.largest.end(),
+                     [](const LiveValue& a, const LiveValue& b) { return a.bytes > b.bytes; });
+    if (need_.largest.size() > kListed) need_.largest.resize(kListed);
+    return need_;
+  }
+
+ private:
+  struct Held {
+    NodeId maker;
+    std::uint64_t bytes = 0, block = 0;
+    std::uint32_t users = 0;
+  };
+  using Storages = std::vector<std::uint32_t>;
+
+  bool is_on_device() const { return where_ == NeedOf::kDevice || where_ == NeedOf::kOwnDevice; }
+
+  // The first steps; which of them was the peak.
+  std::size_t run(std::size_t count) {
+    need_ = {};
+    storages_.clear();
+    inputs_.clear();
+    input_blocks_ = 0;
+    held_by_.assign(body_.nodes.size(), {});
+    copies_.assign(body_.nodes.size(), 0);
+    held_ = blocks_ = made_ = 0;
+    waited_ = {};
+    std::size_t peak = 0;
+    for (std::size_t i = 0; i < count; ++i)
+      if (add(steps_.list[i])) peak = i;
+    return peak;
+  }
+
+  // Whether more is held than ever before.
+  bool add(const Step& step) {
+    if (step.kind == StepKind::kOutput) add_outputs();
+    if (!step.node) return false;
+    const Node& node = body_.nodes[step.node];
+    switch (step.kind) {
+      case StepKind::kInput:
+        if (written_[inputs_.size()]) need_.written += count_bytes(node.type);
+        inputs_.push_back({step.node, count_bytes(node.type)});
+        need_.inputs += inputs_.back().bytes;
+        input_blocks_ += block_of(inputs_.back().bytes);
+        return false;
+      case StepKind::kFree:
+        for (const std::uint32_t storage : held_by_[step.node.index()]) release(storage);
+        held_by_[step.node.index()].clear();
+        return false;
+      case StepKind::kWait: {
+        const bool is_peak = note(step.node, 0);
+        // A rank that is behind holds the copies of all: those go at the next wait.
+        if (waited_) release_copy(waited_);
+        waited_ = effects_.storage_of(step.node);
+        share_operand(step.node);
+        return is_peak;
+      }
+      case StepKind::kComm:
+        return add_collective(step.node);
+      case StepKind::kLaunch:
+        return add_launch(step.node);
+      default:
+        if (!share_operand(step.node)) make_all(step.node, node.type);
+        return note(step.node, 0);
+    }
+  }
+
+  bool add_collective(NodeId id) {
+    const Node& node = body_.nodes[id];
+    std::uint64_t operand = 0;
+    for_each_input(*graph_.context, node, [&](NodeId input) {
+      if (operand == 0) operand = count_bytes(body_.nodes[input].type);
+    });
+    copies_[effects_.storage_of(id).index()] += operand;
+    held_ += operand;
+    blocks_ += block_of(operand);
+    if (!share_operand(id)) make_all(id, node.type);
+    const bool needs_room = where_ == NeedOf::kOwnDevice && node.op != nullptr && reduces(node.op->family);
+    return note(id, needs_room ? operand : 0);
+  }
+
+  bool add_launch(NodeId id) {
+    const Node& node = body_.nodes[id];
+    if (node.op == nullptr) return false;
+    const device::CallMemory& memory = calls_.find(node);
+    const std::vector<ResultType> results = evaluate_results(graph_, symbols_, node.type);
+    std::size_t next = 0;
+    bool is_alias = false;
+    for (const ResultType& result : results) {
+      if (!result.is_tensor) {
+        hold(id, kNoStorage);
+        continue;
+      }
+      const std::uint64_t made = next < memory.results.size() ? memory.results[next] : 0;
+      ++next;
+      is_alias = is_alias || made == 0;
+      if (made != 0) make(id, bytes_of(result));
+    }
+    if (is_alias) share_operand(id);
+    return note(id, is_on_device() ? memory.scratch : host_scratch(node, results));
+  }
+
+  // Operands and results in the type that the CPU computes in.
+  std::uint64_t host_scratch(const Node& node, const std::vector<ResultType>& results) const {
+    if (node.op->family == OpFamily::kElementwise || node.op->cost == CostClass::kFree) return 0;
+    std::uint64_t bytes = 0;
+    const auto add = [&](const ResultType& type) {
+      if (type.is_tensor)
+        bytes += static_cast<std::uint64_t>(count_elements(type.sizes)) *
+                 std::max<std::size_t>(info(type.dtype).bytes, sizeof(float));
+    };
+    std::for_each(results.begin(), results.end(), add);
+    // Attention reads its operands tile by tile.
+    if (node.op->cost == CostClass::kAttention) return bytes;
+    for_each_input(*graph_.context, node, [&](NodeId input) {
+      for (const ResultType& type : evaluate_results(graph_, symbols_, body_.nodes[input].type)) add(type);
+    });
+    return bytes;
+  }
+
+  void add_outputs() {
+    for (const NodeId id : body_.order) {
+      if (body_.nodes[id].kind != NodeKind::kOutput) continue;
+      for_each_input(*graph_.context, body_.nodes[id],
+                     [&](NodeId input) { need_.outputs += count_bytes(body_.nodes[input].type); });
+    }
+  }
+
+  // --- storages ---
+
+  static constexpr std::uint32_t kNoStorage = ~0U;
+
+  std::uint64_t block_of(std::uint64_t bytes) const {
+    return is_on_device() ? device::pool_block_bytes(bytes) : block_bytes(bytes);
+  }
+  std::uint64_t bytes_of(const ResultType& type) const {
+    std::int64_t last = 0;
+    for (std::size_t d = 0; d < type.sizes.size(); ++d) {
+      if (type.sizes[d] == 0) return 0;
+      last += (type.sizes[d] - 1) * (d < type.strides.size() ? type.strides[d] : 0);
+    }
+    const std::int64_t elements = type.strides.empty() ? count_elements(type.sizes) : last + 1;
+    std::uint64_t width = info(type.dtype).bytes;
+    if (where_ == NeedOf::kBounded && is_floating(type.dtype)) width += sizeof(float) + sizeof(double);
+    return static_cast<std::uint64_t>(elements) * width;
+  }
+  std::uint64_t count_bytes(TypeId id) const {
+    std::uint64_t bytes = 0;
+    for (const ResultType& type : evaluate_results(graph_, symbols_, id))
+      if (type.is_tensor) bytes += bytes_of(type);
+    return bytes;
+  }
+
+  void hold(NodeId id, std::uint32_t storage) { held_by_[id.index()].push_back(storage); }
+  void make(NodeId id, std::uint64_t bytes) {
+    hold(id, static_cast<std::uint32_t>(storages_.size()));
+    storages_.push_back({id, bytes, block_of(bytes), 1});
+    made_ += bytes;
+    held_ += bytes;
+    blocks_ += storages_.back().block;
+  }
+  void make_all(NodeId id, TypeId type) {
+    for (const ResultType& result : evaluate_results(graph_, symbols_, type))
+      if (result.is_tensor) make(id, bytes_of(result));
+  }
+  void release(std::uint32_t storage) {
+    if (storage == kNoStorage || --storages_[storage].users != 0) return;
+    held_ -= storages_[storage].bytes;
+    blocks_ -= storages_[storage].block;
+  }
+  void release_copy(NodeId launch) {
+    const std::uint64_t copy = std::exchange(copies_[launch.index()], 0);
+    if (copy == 0) return;
+    held_ -= copy;
+    blocks_ -= block_of(copy);
+  }
+
+  // The value lies in memory of an operand: an element of a tuple in that element's, a view in that
+  // of the first operand that it may share memory with. False: it does not.
+  bool share_operand(NodeId id) {
+    const Node& node = body_.nodes[id];
+    if (node.op != nullptr && node.op->family == OpFamily::kElement) {
+      const auto args = graph_.context->args[node.args];
+      if (args.size() == 2 && args[0].is_node() && args[1].is_int()) {
+        const Storages of_tuple = held_by_[args[0].as_node().index()];
+        const auto element = static_cast<std::size_t>(args[1].as_int());
+        if (element < of_tuple.size()) return share(id, of_tuple[element]), true;
+      }
+    }
+    NodeId shown;
+    for_each_input(*graph_.context, node, [&](NodeId input) {
+      if (!shown && effects_.storage_of(input) == effects_.storage_of(id)) shown = input;
+    });
+    if (!shown) return false;
+    const Storages storages = held_by_[shown.index()];
+    for (const std::uint32_t storage : storages) share(id, storage);
+    return true;
+  }
+  void share(NodeId id, std::uint32_t storage) {
+    hold(id, storage);
+    if (storage != kNoStorage) ++storages_[storage].users;
+  }
+
+  bool note(NodeId id, std::uint64_t scratch) {
+    if (blocks_ + scratch <= need_.at_peak()) return false;
+    need_.values = held_;
+    need_.rounding = blocks_ - held_;
+    need_.scratch = scratch;
+    need_.peak = id;
+    return true;
+  }
+
+  const Graph& graph_;
+  const Body& body_;
+  const Symbols& symbols_;
+  device::CallMemoryFinder& calls_;
+  NeedOf where_;
+  Effects effects_;
+  Steps steps_;
+  std::vector<bool> written_;  // by input
+  RankNeed need_;
+  std::vector<Held> storages_;
+  std::vector<Storages> held_by_;      // by node
+  std::vector<std::uint64_t> copies_;  // of operands of collectives, by the launch's storage
+  NodeId waited_;                      // the storage of the last collective that was waited for
+  std::vector<LiveValue> inputs_;
+  std::uint64_t held_ = 0, blocks_ = 0, made_ = 0, input_blocks_ = 0;
+};
+
+// Every symbol's number: as traced, else balanced, else 1.
+std::size_t bind_all(const Graph& graph, Symbols& symbols) {
+  epweave::Extents extents(graph);
+  ExprPool& pool = graph.context->exprs;
+  for (const Symbol& symbol : graph.symbols) {
+    if (symbol.replaced_by) continue;
+    const auto number =
+        symbol.hint ? symbol.hint : extents.number(pool.from_poly(pool.poly_symbol(symbol.name)));
+    symbols.bind(symbol.name, number.value_or(1));
+  }
+  return extents.assumed();
+}
+
+}  // namespace
+
+NeedFinder::NeedFinder(const Graph& graph) : graph_(graph), symbols_(graph), calls_(graph, symbols_) {
+  assumed_ = bind_all(graph, symbols_);
+}
+
+RankNeed NeedFinder::find(NeedOf where) {
+  RankNeed need = Walk(graph_, symbols_, calls_, where).find();
+  need.assumed = assumed_;
+  return need;
+}
+
+}  // namespace epweave::replay

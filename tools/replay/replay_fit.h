@@ -1,0 +1,105 @@
+// Whether a command fits into memory, before anything is made or run; and what it would do.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/report.h"
+#include "replay/nccl/place.h"
+#include "replay/need/rank_need.h"
+#include "replay_commands.h"
+#include "replay_setup.h"
+
+namespace epweave::cli {
+
+// Where graphs run: the CPU, a device, or a GPU that is not in this machine (--dry-run).
+struct FitPlace {
+  const replay::Device* device = nullptr;  // null: the CPU, or no GPU is here
+  bool is_absent = false;                  // the GPU
+  bool is_cpu() const { return device == nullptr && !is_absent; }
+};
+
+struct OpenedDevice {
+  std::unique_ptr<replay::Device> device;  // null: the CPU, or no GPU is here
+  bool is_absent = false;
+  replay::Device* get() const { return device.get(); }
+};
+// With --dry-run a GPU that is not here is absent; else what `open` throws.
+OpenedDevice open_for(const ReplayOptions& options,
+                      const std::function<std::unique_ptr<replay::Device>()>& open);
+
+// A graph that the command runs.
+struct FitGraph {
+  const Graph& graph;
+  const InputOptions& input;
+  FitPlace place;
+  std::uint32_t runs = 1;     // from fresh inputs, with values compared or not
+  std::uint32_t bounded = 0;  // more of them on the CPU, with bounds
+};
+
+struct FitCommand {
+  std::vector<FitGraph> graphs;
+  const ReplayOptions& options;
+  replay::Rank ranks = 0;       // in this process
+  std::uint32_t processes = 1;  // of this command on this host
+  bool has_own_device = false;  // ranks are processes
+  bool compares = false;        // check: outputs of all graphs are held
+};
+
+// Of this host's processes of the launcher, as its variables say; where they do not: all.
+std::uint32_t count_processes_here(const replay::nccl::Place& place);
+
+// With --dry-run says what the command would take; true: it is done. Throws PassError
+// (replay.memory) where it does not fit.
+bool fit(const FitCommand& command, Console& console);
+
+class Fit {
+ public:
+  explicit Fit(const FitCommand& command);
+
+  // Throws PassError (replay.memory) with the node of the peak, what lives there, and what would
+  // fit.
+  void require() const;
+  std::string text() const;
+  Json json() const;
+
+ private:
+  struct Line {
+    const char* name;
+    double bytes;
+  };
+  struct Memory {
+    std::string of;  // "host", "device"
+    std::vector<Line> lines;
+    std::optional<double> there;  // none: not known
+    bool is_allowed = false;      // --memory says so
+    double sum() const;
+    bool fits() const { return !there || sum() <= *there; }
+  };
+  struct GraphNeed {
+    const FitGraph* run = nullptr;
+    replay::RankNeed need;                      // where it runs
+    replay::RankNeed bounded;                   // with bounds; empty where there are none
+    double flops = 0, copied = 0, seconds = 0;  // of all runs and ranks here
+    std::size_t kernels = 0, measured = 0;
+  };
+
+  void find_needs();
+  void add_host();
+  void add_device();
+  const GraphNeed& largest() const;
+  [[noreturn]] void refuse(const Memory& memory) const;
+  std::string describe_live(const Graph& graph, const replay::LiveValue& value) const;
+  std::string describe_peak(const GraphNeed& need) const;
+  std::string find_remedy(const Memory& memory) const;
+
+  const FitCommand& command_;
+  std::vector<GraphNeed> needs_;
+  std::vector<Memory> memories_;
+};
+
+}  // namespace epweave::cli
