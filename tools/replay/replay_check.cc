@@ -198,7 +198,7 @@ struct Ranks {
 // Both graphs are run once; A once more, or both with bounds. The run that locates a difference
 // takes no more.
 FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& graphs, const Ranks& ranks) {
-  const bool has_bounds = options.replay.math != "native";
+  const bool has_bounds = options.replay.math != "native" && options.bounds != "none";
   const auto place_of = [&](const replay::Device* device, const std::string& name) {
     return FitPlace{device, ranks.devices.is_absent && device == nullptr && name != "cpu"};
   };
@@ -241,11 +241,13 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
     return kFine;
   const InputSource source(options.replay);
   source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
-  constexpr std::size_t kRuns = 4;  // both graphs, and both with bounds of their sums
-  ReplayProgress progress(console, kRuns + (reference ? 1 : 0));
+  // Both graphs, and both with bounds of their sums, or A again.
+  const std::size_t runs = options.bounds == "none" ? 3 : 4;
+  ReplayProgress progress(console, runs + (reference ? 1 : 0));
   replay::CheckSetup setup{
       kernels,  options.replay.ranks, source.data, make_options(options.replay), graphs.reference, devices.a,
       devices.b};
+  if (options.bounds == "none") setup.bounds = replay::Bounds::kNone;
   if (!is_process || place.rank == 0) setup.options.progress = progress.function();
   const Prepared prepared{graphs, devices, setup};
   return is_process ? check_process(options, prepared, place, console)

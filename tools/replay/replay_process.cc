@@ -78,7 +78,7 @@ std::string describe_program(const CheckCommandOptions& options, const CheckedGr
                                  hash_graph(graphs.a, options.a), options.name_of_a(),
                                  hash_graph(graphs.b, options.b), options.name_of_b());
   if (graphs.reference != nullptr) text += ", reference " + hash_graph(*graphs.reference, options.reference);
-  return text + describe_options(options.replay);
+  return fmt::format("{}, bounds {}{}", text, options.bounds, describe_options(options.replay));
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "replay/check/bound_plan.h"
 #include "replay/check/group_capture.h"
 #include "replay/check/library_changes.h"
+#include "replay/check/library_kernels.h"
 #include "replay/check/node_judgements.h"
 #include "replay/check/sum_check.h"
 #include "replay/values/message.h"
@@ -162,6 +163,7 @@ class Checker {
     found.count_bytes(graphs_, seen_a, here_);
     agree(found);
     plan_ = plan_bounds(graphs_, found, setup_.kept_bytes);
+    if (has_sums() && !makes_bounds()) behind_sums_ = find_reached(graphs_.b, plan_.b.sums);
   }
 
   void find_library_changes() {
@@ -176,14 +178,15 @@ class Checker {
   // --- runs with bounds ---
 
   bool has_sums() const { return !plan_.lots.empty(); }
+  bool makes_bounds() const { return has_sums() && setup_.bounds == Bounds::kCpu; }
 
   // The second run of A also tells whether A gives the same bits twice.
   void make_bounds() {
-    if (!has_sums() || setup_.device_a != nullptr) {
+    if (!makes_bounds() || setup_.device_a != nullptr) {
       const Run again = run_a(on_device(setup_.device_a, {}));
       note_same_bits(first_a_, again, &CheckReport::baseline_is_deterministic);
     }
-    if (!has_sums()) return;
+    if (!makes_bounds()) return;
     plan_.a.observer = [this](Rank rank, NodeId node, const Value& value, ErrorBounds& bounds) {
       if (value.is_tensor()) sums_.see_whole(rank, node, value.tensor(), bounds);
     };
@@ -222,7 +225,10 @@ class Checker {
     report.run_b = describe_run(first_b_, rank);
     count_nodes(rank);
     count_not_finite(report, first_a_.outputs[rank]);
-    if (has_sums()) judge_sums(report, rank);
+    if (makes_bounds())
+      judge_sums(report, rank);
+    else if (has_sums())
+      leave_unverified(first_b_.run.ranks[rank], report.outputs);
     if (is_native(setup_)) changes_.explain_outputs(first_b_.run.ranks[rank], report.outputs);
     if (!report.kernel_changes.empty()) report.first_change = describe_first_change(report);
     for (const OutputCheck& output : report.outputs)
@@ -239,6 +245,14 @@ class Checker {
                     report.outputs);
   }
 
+  // Outputs behind a regrouped sum, where no bounds are made.
+  void leave_unverified(const RankResult& result_b, std::vector<OutputCheck>& outputs) const {
+    const std::vector<bool> sums = find_reached_results(behind_sums_, result_b);
+    for (std::size_t i = 0; i < outputs.size() && i < sums.size(); ++i)
+      if (sums[i] && outputs[i].verdict == Verdict::kDiffers && outputs[i].difference.problem.empty())
+        outputs[i].verdict = Verdict::kUnverified;
+  }
+
   static void count_not_finite(CheckReport& report, const RankOutputs& outputs) {
     for (const NamedTensor& output : outputs) {
       if (!has_not_finite(output.tensor)) continue;
@@ -253,6 +267,8 @@ class Checker {
     if (!needs_bound(first)) return first;
     if (is_native(setup_)) return changes_.explain(first, graphs_.groups[group]);
     if (!is_reached(plan_, graphs_.groups[group])) return first;
+    if (!makes_bounds())
+      return {Verdict::kUnverified, "from a regrouped sum: bounds were not asked for (--bounds none)", true};
     const auto comparison = sums_.result(rank, group);
     if (!comparison)
       return {Verdict::kUnverified, "a regrouped sum whose parts cannot be put together", true};
@@ -351,6 +367,7 @@ class Checker {
   Run first_a_, first_b_, bounded_a_, bounded_b_;
   std::vector<Judgements> judgements_;  // by rank here
   BoundPlan plan_;                      // in portable math
+  Reached behind_sums_;                 // of B, where no bounds are made
   SumChecker sums_;
   LibraryChanges changes_;                    // in native math
   std::vector<CheckReport> reports_;          // by rank here

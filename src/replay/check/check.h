@@ -36,6 +36,8 @@
 //                  difference, and nothing shows that there is none
 //   same           else: every output is equal or sum-order
 //
+// Without bounds (--bounds none) the second run is of A alone, on its device.
+//
 // In native math (--math native) bounds are not followed: what comes from a regrouped sum and
 // differs is unverified. Both graphs run on the same device then; with pinned rows
 // (cublas/products.h) B's products take A's algorithms.
@@ -66,6 +68,10 @@
 
 namespace epweave::replay {
 
+// Where bounds of regrouped sums are made: kNone makes none, and what comes from a regrouped sum
+// and differs is unverified.
+enum class Bounds : std::uint8_t { kCpu, kNone };
+
 // What both graphs are run on.
 struct CheckSetup {
   const KernelTable& kernels;
@@ -75,6 +81,7 @@ struct CheckSetup {
   const Graph* reference = nullptr;
   Device* device_a = nullptr;  // null: the CPU
   Device* device_b = nullptr;
+  Bounds bounds = Bounds::kCpu;
   std::size_t kept_bytes = std::size_t{4} << 30;  // in each process
 };
 

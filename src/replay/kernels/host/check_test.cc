@@ -169,6 +169,36 @@ TEST_CASE("equal NaNs in loss or gradients verify nothing") {
   }
 }
 
+TEST_CASE("without bounds what comes from a regrouped sum is unverified") {
+  CheckSetup setup{table(), 2, 3, {}};
+  setup.bounds = Bounds::kNone;
+  const CheckReport none = check_graphs(parse(kWhole), parse(kParts), setup), whole = check(kWhole, kParts);
+  CHECK(none.conclusion() == CheckReport::Conclusion::kNotVerified);
+  CHECK(none.baseline_is_deterministic);
+  REQUIRE(none.outputs.size() == whole.outputs.size());
+  for (std::size_t i = 0; i < none.outputs.size(); ++i) {
+    INFO(none.outputs[i].name);
+    const Verdict with_bounds = whole.outputs[i].verdict;
+    CHECK(none.outputs[i].verdict ==
+          (with_bounds == Verdict::kSumOrder ? Verdict::kUnverified : with_bounds));
+    CHECK_FALSE(none.outputs[i].bound);
+  }
+  for (std::size_t rank = 0; rank < none.ranks.size(); ++rank) {
+    const RankCheck &counts = none.ranks[rank], &bounded = whole.ranks[rank];
+    const auto at = [](const RankCheck& check, Verdict verdict) {
+      return check.nodes[static_cast<std::size_t>(verdict)];
+    };
+    CHECK(at(counts, Verdict::kSumOrder) == 0);
+    CHECK(at(counts, Verdict::kEqual) == at(bounded, Verdict::kEqual));
+    CHECK(counts.unverified.at("from a regrouped sum: bounds were not asked for (--bounds none)") ==
+          at(bounded, Verdict::kSumOrder));
+  }
+  // What no sum is behind is still compared.
+  const std::string wrong = replace(kParts, "(%dw0, %dw1) : bf16[16, 16] from(chunk materialize %dw)",
+                                    "(%dw0, %dw0) : bf16[16, 16] from(chunk materialize %dw)");
+  CHECK(check_graphs(parse(kWhole), parse(wrong), setup).conclusion() != CheckReport::Conclusion::kSame);
+}
+
 TEST_CASE("values that cannot be kept together are compared in lots") {
   CheckSetup setup{table(), 2, 3, {}};
   setup.kept_bytes = 1;  // each group by itself
