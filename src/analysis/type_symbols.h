@@ -23,4 +23,8 @@ class TypeSymbols {
   std::unordered_map<TypeId, std::vector<StringId>> symbols_;
 };
 
+// Symbols that nodes of any body mention: in types, arguments and bindings; and those that what is
+// known of these mentions.
+IdSet<StringId> mentioned_symbols(const Graph& graph);
+
 }  // namespace epweave

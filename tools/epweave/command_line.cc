@@ -43,6 +43,7 @@ struct Choices {
   ReduceOptions reduce;
   BisectCommand bisect;
   ExtractCommand extract;
+  ResizeCommand resize;
   SpecializeCommand specialize;
   bool repair = false;
   ArtifactCommand artifact;
@@ -409,6 +410,26 @@ void add_extract(CLI::App& app, Choices& choices) {
       "  epweave extract G.epw --module 'layers.*.attention' --direction fwd -o attention.epw");
 }
 
+void add_resize(CLI::App& app, Choices& choices) {
+  CLI::App& command =
+      *app.add_subcommand("resize", "Make the same program at other sizes: fewer tokens, fewer layers");
+  add_input(command, choices.input, "Graph to resize, - for standard input");
+  command
+      .add_option("--set", choices.resize.set,
+                  "A size and its number, once for each; --list says which there are")
+      ->type_name("NAME=N")
+      ->take_all()
+      ->expected(1);
+  command.add_flag("--list", choices.resize.list, "Print the sizes that can be set, and write nothing");
+  command.add_option("-o,--output", choices.output.path, "File to write, - for standard output (default)")
+      ->type_name("OUT");
+  add_output_form(command, choices.output);
+  command.footer(
+      "Examples:\n"
+      "  epweave resize G.epw --list\n"
+      "  epweave resize G.epw --set tokens=512 --set layers=2 -o small.epw");
+}
+
 void add_specialize(CLI::App& app, Choices& choices) {
   CLI::App& command =
       *app.add_subcommand("specialize", "Turn a graph that holds for every rank into the graphs of ranks");
@@ -578,6 +599,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_reduce(*app, choices);
   add_bisect(*app, choices);
   add_extract(*app, choices);
+  add_resize(*app, choices);
   add_specialize(*app, choices);
   add_generalize(*app, choices);
   add_artifact(*app, choices);
@@ -764,6 +786,12 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
       choices->extract.input = choices->input;
       choices->extract.output = choices->output;
       return extract(choices->extract, console);
+    };
+  if (name == "resize")
+    return [choices](Console& console) {
+      choices->resize.input = choices->input;
+      choices->resize.output = choices->output;
+      return resize(choices->resize, console);
     };
   if (name == "specialize")
     return [choices](Console& console) {

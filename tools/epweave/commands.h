@@ -124,6 +124,13 @@ struct ExtractCommand {
   std::optional<std::size_t> count;  // of modules
 };
 
+struct ResizeCommand {
+  InputOptions input;
+  OutputOptions output;
+  std::vector<std::string> set;  // "tokens=4096"
+  bool list = false;             // what can be set; nothing is written
+};
+
 struct SpecializeCommand {
   InputOptions input;
   OutputOptions output;
@@ -179,6 +186,7 @@ int reduce(const ReduceOptions& options, Console& console);
 int bisect(const BisectCommand& command, Console& console);
 int convert(const ConvertOptions& options, Console& console);
 int extract(const ExtractCommand& command, Console& console);
+int resize(const ResizeCommand& command, Console& console);
 int specialize(const SpecializeCommand& command, Console& console);
 int generalize(const GeneralizeCommand& command, Console& console);
 int artifact(const ArtifactCommand& command, Console& console);

@@ -13,7 +13,7 @@ namespace {
 // Parameters and buffers have the same extents whatever the token count is; so have the other
 // dimensions of the inputs that bring it.
 void mark_inputs(const Graph& graph, const std::vector<TokenInput>& inputs, const ExtentTable& extents,
-                 ScalingSolver& solver) {
+                 ScalingOptions options, ScalingSolver& solver) {
   auto counts_tokens = [&](NodeId node, std::size_t dim) {
     return std::any_of(inputs.begin(), inputs.end(),
                        [&](const TokenInput& input) { return input.node == node && input.dim == dim; });
@@ -23,8 +23,8 @@ void mark_inputs(const Graph& graph, const std::vector<TokenInput>& inputs, cons
     for (std::size_t dim = 0; dim < of_input.size(); ++dim) {
       const std::string reason = fmt::format("dimension {} of input '{}'", dim, input.name);
       if (dim == input.dim) {
-        solver.mark(of_input[dim], Rational{1, 1}, input.node, reason);
-      } else if (!counts_tokens(input.node, dim)) {
+        solver.mark(of_input[dim], input.factor, input.node, reason);
+      } else if (options.fixed_parameters && !counts_tokens(input.node, dim)) {
         solver.fix(of_input[dim], input.node, reason);
       }
     }
@@ -35,7 +35,8 @@ void mark_inputs(const Graph& graph, const std::vector<TokenInput>& inputs, cons
     if (node.kind != NodeKind::kPlaceholder || position >= graph.inputs.size()) break;
     const InputRole& role = graph.inputs[position++];
     const std::string_view kind = graph.text(role.role);
-    if (kind != "parameter" && kind != "buffer") continue;
+    const bool is_state = kind == "parameter" || kind == "buffer";
+    if (is_state != options.fixed_parameters) continue;
     const auto of_input = extents.of(id);
     for (std::size_t dim = 0; dim < of_input.size(); ++dim)
       solver.fix(
@@ -46,7 +47,8 @@ void mark_inputs(const Graph& graph, const std::vector<TokenInput>& inputs, cons
 
 }  // namespace
 
-ScalingFactors infer_scaling(const Graph& graph, Facts& facts, const std::vector<TokenInput>& inputs) {
+ScalingFactors infer_scaling(const Graph& graph, Facts& facts, const std::vector<TokenInput>& inputs,
+                             ScalingOptions options) {
   ScalingSolver solver(graph);
   ExtentTable extents(graph, facts, solver);
   std::vector<SizeLiteral> literals;
@@ -54,10 +56,10 @@ ScalingFactors infer_scaling(const Graph& graph, Facts& facts, const std::vector
   for (NodeId id : step.order) {
     const Node& node = step.nodes[id];
     if (node.op == nullptr) continue;
-    ScalingCall call(graph, id, extents, solver, literals);
+    ScalingCall call(graph, id, extents, solver, literals, options.equal_pieces);
     if (const ScalingRule rule = find_scaling_rule(*node.op)) rule(call);
   }
-  mark_inputs(graph, inputs, extents, solver);
+  mark_inputs(graph, inputs, extents, options, solver);
   solver.solve();
 
   ScalingFactors result;

@@ -28,7 +28,17 @@ namespace epweave {
 struct TokenInput {
   NodeId node;  // a placeholder of the step
   std::size_t dim = 0;
-  std::string name;  // as the user knows it
+  std::string name;          // as the user knows it
+  Rational factor = {1, 1};  // its extent is factor * token count; of the first one 1
+};
+
+struct ScalingOptions {
+  // Pieces of equal length that something is cut into stay equal, though their lengths are numbers.
+  // Else they stay those numbers.
+  bool equal_pieces = false;
+  // Parameters and buffers do not scale. Else what is marked is theirs, and follows the relations
+  // to others; other inputs do not scale.
+  bool fixed_parameters = true;
 };
 
 // A number among a call's arguments that is an extent: item `item` of parameter `param`, or the
@@ -54,6 +64,7 @@ struct ScalingFactors {
 };
 
 // Throws PassError "symbolize.conflict" where an extent is both c * tokens and something else.
-ScalingFactors infer_scaling(const Graph& graph, Facts& facts, const std::vector<TokenInput>& inputs);
+ScalingFactors infer_scaling(const Graph& graph, Facts& facts, const std::vector<TokenInput>& inputs,
+                             ScalingOptions options = {});
 
 }  // namespace epweave

@@ -61,12 +61,13 @@ std::span<const ExtentId> ExtentTable::of(NodeId id, std::size_t element) const 
 // --------------------------------------------------------------------------- calls
 
 ScalingCall::ScalingCall(const Graph& graph_in, NodeId id_in, ExtentTable& table_in, ScalingSolver& solver_in,
-                         std::vector<SizeLiteral>& literals_in)
+                         std::vector<SizeLiteral>& literals_in, bool equal_pieces_in)
     : graph(graph_in),
       id(id_in),
       node(graph_in.step().nodes[id_in]),
       solver(solver_in),
       table(table_in),
+      equal_pieces(equal_pieces_in),
       bound_(bind_args(*graph_in.context, node)),
       literals_(literals_in) {}
 
@@ -298,6 +299,7 @@ void split_along(ScalingCall& call, std::size_t dim) {
     const Span out = call.out(e);
     if (out.size() != in.size()) return;
     call.unite_except(out, in, dim);
+    if (call.equal_pieces && !pieces.empty()) call.unite(pieces[0], out[dim]);  // where they are equal
     pieces.push_back(out[dim]);
   }
   call.solver.relate_sum(in[dim], pieces, call.id);

@@ -61,13 +61,14 @@ class ExtentTable {
 class ScalingCall {
  public:
   ScalingCall(const Graph& graph_in, NodeId id_in, ExtentTable& table_in, ScalingSolver& solver_in,
-              std::vector<SizeLiteral>& literals_in);
+              std::vector<SizeLiteral>& literals_in, bool equal_pieces_in);
 
   const Graph& graph;
   const NodeId id;
   const Node& node;
   ScalingSolver& solver;
   ExtentTable& table;
+  const bool equal_pieces;  // ScalingOptions
 
   Arg arg(std::size_t param) const { return bound_.values[param]; }
   std::optional<std::int64_t> integer(std::size_t param) const;

@@ -1,0 +1,336 @@
+#include "resize/layer_count.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "analysis/effects.h"
+#include "analysis/layers.h"
+#include "analysis/type_symbols.h"
+#include "analysis/value_numbers.h"
+#include "analysis/world.h"
+#include "passes/dce.h"
+#include "passes/pass.h"
+#include "passes/record.h"
+
+namespace epweave {
+namespace {
+
+// The layer of each call, and which of them go.
+class LayerMap {
+ public:
+  LayerMap(const Graph& graph, std::int64_t kept) : kept_(kept) {
+    const Context& context = *graph.context;
+    const Body& body = graph.step();
+    Layers layers(context);
+    for (NodeId id : body.order) {
+      const Node& node = body.nodes[id];
+      if (node.kind == NodeKind::kPlaceholder || node.kind == NodeKind::kOutput) continue;
+      std::int64_t layer = layers.of(node);
+      if (!node.module)
+        for_each_input(context, node, [&](NodeId input) {
+          const std::int64_t other = of_[input];
+          if (other == kNoLayer) return;
+          layer = layer == kNoLayer    ? other
+                  : node.is_backward() ? std::min(layer, other)
+                                       : std::max(layer, other);
+        });
+      of_.at(id) = layer;
+    }
+  }
+
+  std::int64_t of(NodeId id) const { return of_[id]; }
+  bool goes(NodeId id) const { return of_[id] >= kept_; }
+
+ private:
+  std::int64_t kept_;
+  SideTable<NodeId, std::int64_t> of_{kNoLayer};
+};
+
+// Finds what replaces the values that leave the layers that go.
+class LayerCut {
+ public:
+  LayerCut(const Graph& graph, std::int64_t kept)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        kept_(kept),
+        map_(graph, kept),
+        effects_(context_, body_),
+        numbers_(graph, effects_) {}
+
+  void run() {
+    find_border();
+    const Crossing forward = cross(false), backward = cross(true);
+    for (NodeId value : leaving_)
+      replacement_.at(value) = body_.nodes[numbers_[value]].is_backward() ? backward.in : forward.in;
+    forward_ = forward;
+    backward_ = backward;
+  }
+
+  bool goes(NodeId id) const { return map_.goes(id); }
+  NodeId replacement(NodeId id) const { return replacement_[id]; }
+  // "%add_6 for %add_26, %getitem_164 for %add_37"
+  std::string print() const {
+    std::string text;
+    for (const Crossing& crossing : {forward_, backward_})
+      if (crossing.in)
+        text += fmt::format("{}%{} for %{}", text.empty() ? "" : ", ", name(crossing.in), name(crossing.out));
+    return text;
+  }
+
+ private:
+  struct Crossing {
+    NodeId in, out;  // what takes the place of which value
+  };
+
+  std::string_view name(NodeId id) const { return graph_.text(body_.nodes[id].name); }
+
+  bool is_number(NodeId id) const {
+    const TypeId type = body_.nodes[id].type;
+    return !type || context_.types[type].kind != TypeKind::kTensor;
+  }
+
+  // Values that cross between what goes and what stays, each once: of equal ones the first.
+  void find_border() {
+    IdSet<NodeId> is_leaving, is_entering;
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      if (node.kind == NodeKind::kOutput) continue;  // an output of a layer goes with it
+      for_each_input(context_, node, [&](NodeId input) {
+        const bool goes = map_.goes(input);
+        if (goes == map_.goes(id)) return;
+        if (goes && is_leaving.insert(input)) {
+          leaving_.push_back(input);
+          if (is_leaving_value_.insert(numbers_[input])) outs_.push_back({numbers_[input], id});
+        }
+        const NodeKind kind = body_.nodes[input].kind;
+        if (!goes && kind == NodeKind::kCall && !is_number(input) && is_entering.insert(input))
+          if (is_entering_value_.insert(numbers_[input])) ins_.push_back(numbers_[input]);
+      });
+    }
+  }
+
+  struct Out {
+    NodeId value, reader;
+  };
+
+  // The value that leaves in this direction and the one that takes its place; none of both where
+  // nothing leaves.
+  Crossing cross(bool backward) const {
+    std::vector<Out> outs;
+    for (const Out& out : outs_)
+      if (body_.nodes[out.value].is_backward() == backward) outs.push_back(out);
+    if (outs.empty()) return {};
+    if (outs.size() > 1) {
+      const Node& node = body_.nodes[outs[1].value];
+      fail(node, fmt::format(
+                     "{} values leave layers {} and up in {}: %{}, which %{} reads, and %{}, which %{} reads",
+                     outs.size(), kept_, backward ? "backward" : "forward", name(outs[0].value),
+                     name(outs[0].reader), name(outs[1].value), name(outs[1].reader)));
+    }
+    return {find_in(outs[0].value, backward), outs[0].value};
+  }
+
+  // Forward: what the last layer that stays gives. Backward: what comes from behind the layers.
+  NodeId find_in(NodeId out, bool backward) const {
+    const Node& node = body_.nodes[out];
+    std::vector<NodeId> found;
+    for (NodeId in : ins_) {
+      const bool is_here = backward ? map_.of(in) == kNoLayer : map_.of(in) == kept_ - 1;
+      if (is_here && body_.nodes[in].is_backward() == backward && body_.nodes[in].type == node.type)
+        found.push_back(in);
+    }
+    if (found.size() > 1 && !backward)
+      std::erase_if(found, [&](NodeId in) { return !is_same_place(body_.nodes[in], node); });
+    if (found.size() == 1) return found[0];
+    fail(node, fmt::format("{} of the type of %{}, which leaves layers {} and up in {}, come {}",
+                           found.empty() ? "no values" : fmt::format("{} values", found.size()), name(out),
+                           kept_, backward ? "backward" : "forward",
+                           backward ? "from behind the layers" : fmt::format("from layer {}", kept_ - 1)));
+  }
+  // The same call of another layer.
+  bool is_same_place(const Node& a, const Node& b) const {
+    const auto inside = [&](const Node& node) {
+      const std::string_view path = graph_.text(node.module);
+      return path.substr(std::min(path.find('.', path.find('.') + 1), path.size()));
+    };
+    return a.target == b.target && inside(a) == inside(b);
+  }
+
+  [[noreturn]] void fail(const Node& node, std::string problem) const {
+    throw PassError(
+        "resize.layers", std::move(problem), site_of(graph_, node),
+        "keep another number of layers, or resize the graph as it was traced, before passes that join "
+        "what layers do (bucket)");
+  }
+
+  const Graph& graph_;
+  Context& context_;
+  const Body& body_;
+  std::int64_t kept_;
+  LayerMap map_;
+  Effects effects_;
+  ValueNumbers numbers_;
+  std::vector<NodeId> leaving_;  // every copy
+  std::vector<Out> outs_;        // value numbers
+  std::vector<NodeId> ins_;
+  IdSet<NodeId> is_leaving_value_, is_entering_value_;
+  SideTable<NodeId, NodeId> replacement_;
+  Crossing forward_, backward_;
+};
+
+// --------------------------------------------------------------------------- the new graph
+
+class LayerRemover {
+ public:
+  LayerRemover(const Graph& graph, std::int64_t kept, const LayerCut& cut)
+      : in_(graph), context_(*graph.context), kept_(kept), cut_(cut), out_(graph) {
+    pass_ = graph.intern("resize");
+    reason_ = graph.intern(fmt::format("layers = {}", kept));
+  }
+
+  Graph run() {
+    mark_inputs();
+    std::vector<NodeId> order;
+    for (NodeId id : in_.step().order) {
+      Node& node = out_.step().nodes[id];
+      if (node.kind == NodeKind::kOutput) drop_outputs(node);
+      if (gone_input_.contains(id) || (node.kind != NodeKind::kOutput && cut_.goes(id))) continue;
+      redirect(node);
+      order.push_back(id);
+    }
+    out_.step().order = std::move(order);
+    drop_inputs();
+    put_count("num_layers", kept_);
+    Graph made = dce(out_);
+    drop_symbols(made);
+    return made;
+  }
+
+ private:
+  bool is_of_gone_layer(StringId fqn) const { return fqn && layer_of(context_.text(fqn)) >= kept_; }
+
+  // Inputs of layers that go. One that a node that stays reads, belongs to that, too.
+  void mark_inputs() {
+    std::size_t place = 0;
+    for (NodeId id : in_.step().order) {
+      if (in_.step().nodes[id].kind != NodeKind::kPlaceholder) break;
+      if (place < in_.inputs.size() && is_of_gone_layer(in_.inputs[place].fqn)) gone_input_.insert(id);
+      ++place;
+    }
+    for (NodeId id : in_.step().order) {
+      const Node& node = in_.step().nodes[id];
+      if (node.kind == NodeKind::kOutput || cut_.goes(id)) continue;
+      for_each_input(context_, node, [&](NodeId input) {
+        if (gone_input_.contains(input))
+          throw PassError("resize.layers",
+                          fmt::format("it reads %{}, an input of a layer that goes",
+                                      in_.text(in_.step().nodes[input].name)),
+                          site_of(in_, node),
+                          "resize the graph before passes that join what layers do (bucket)");
+      });
+    }
+  }
+
+  void redirect(Node& node) {
+    bool changed = false;
+    map_arguments(context_, node, [&](Arg arg) {
+      const NodeId other = arg.is_node() ? cut_.replacement(arg.as_node()) : NodeId();
+      if (!other) return arg;
+      changed = true;
+      return Arg::node(other);
+    });
+    if (changed) record_specialized(context_, node, pass_, reason_);
+  }
+
+  // Results of layers that go, and what the step returns beside them: the meshes of gradients.
+  void drop_outputs(Node& node) {
+    const auto args = context_.args[node.args];
+    if (args.size() != 1 || !args[0].is_list()) return;
+    const auto items = context_.args.children(args[0]);
+    std::vector<Arg> kept;
+    std::vector<OutputRole> roles;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const bool is_named = i < in_.outputs.size() && is_of_gone_layer(in_.outputs[i].fqn);
+      if (is_named || (items[i].is_node() && gone_input_.contains(items[i].as_node()))) continue;
+      if (items[i].is_node() && cut_.goes(items[i].as_node()) && !cut_.replacement(items[i].as_node()))
+        throw PassError("resize.layers",
+                        fmt::format("output {} of the step is %{}, of a layer that goes", i,
+                                    in_.text(in_.step().nodes[items[i].as_node()].name)),
+                        site_of(in_, in_.step().nodes[items[i].as_node()]), "keep more layers");
+      kept.push_back(items[i]);
+      if (i < in_.outputs.size()) roles.push_back(in_.outputs[i]);
+    }
+    if (kept.size() == items.size()) return;
+    const Arg list = context_.args.add_tree(args[0].kind(), kept);
+    node.args = context_.args.add({&list, 1});
+    out_.outputs = std::move(roles);
+    record_specialized(context_, node, pass_, reason_);
+  }
+
+  void drop_inputs() {
+    std::vector<InputRole> roles;
+    std::size_t place = 0;
+    std::int64_t states = 0;
+    const Arg* known = find_entry(context_, in_.info, kStates);
+    for (NodeId id : in_.step().order) {
+      if (in_.step().nodes[id].kind != NodeKind::kPlaceholder) break;
+      if (!gone_input_.contains(id)) {
+        if (place < in_.inputs.size()) roles.push_back(in_.inputs[place]);
+        if (known != nullptr && known->is_int() && static_cast<std::int64_t>(place) < known->as_int())
+          ++states;
+      }
+      ++place;
+    }
+    out_.inputs = std::move(roles);
+    put_count(kStates, states);
+  }
+
+  static constexpr std::string_view kStates = "num_static_inputs";
+  // Where the graph's info says the number.
+  void put_count(std::string_view key, std::int64_t count) {
+    const Arg* known = find_entry(context_, out_.info, key);
+    if (known == nullptr || !known->is_int()) return;
+    const auto entries = context_.args.children(out_.info);
+    std::vector<Arg> items(entries.begin(), entries.end());
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2)
+      if (items[i] == Arg::text(out_.intern(key))) items[i + 1] = Arg::integer(count);
+    out_.info = context_.args.add_tree(ArgKind::kDict, items);
+  }
+
+  // Symbols that only nodes that are gone mentioned.
+  void drop_symbols(Graph& made) const {
+    const IdSet<StringId> before = mentioned_symbols(in_), after = mentioned_symbols(made);
+    std::erase_if(made.symbols, [&](const Symbol& symbol) {
+      return before.contains(symbol.name) && !after.contains(symbol.name);
+    });
+  }
+
+  const Graph& in_;
+  Context& context_;
+  std::int64_t kept_;
+  const LayerCut& cut_;
+  Graph out_;
+  StringId pass_, reason_;
+  IdSet<NodeId> gone_input_;
+};
+
+}  // namespace
+
+std::int64_t count_layers(const Graph& graph) {
+  Layers layers(*graph.context);
+  std::int64_t count = 0;
+  for (NodeId id : graph.step().order) count = std::max(count, layers.of(graph.step().nodes[id]) + 1);
+  return count;
+}
+
+Graph keep_layers(const Graph& graph, std::int64_t count, std::vector<std::string>& notes) {
+  LayerCut cut(graph, count);
+  cut.run();
+  notes.push_back(fmt::format("layers {} and up go: {}", count, cut.print()));
+  return LayerRemover(graph, count, cut).run();
+}
+
+}  // namespace epweave

@@ -1,0 +1,194 @@
+#include "resize/rescale.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ir/types/layout.h"
+#include "ops/op.h"
+#include "ops/type_rules.h"
+#include "passes/pass.h"
+#include "passes/record.h"
+
+namespace epweave {
+namespace {
+
+class Rescaler {
+ public:
+  Rescaler(const Graph& graph, const ScalingFactors& factors, const SizeChange& change)
+      : in_(graph), factors_(factors), change_(change), out_(graph), context_(*graph.context), facts_(out_) {
+    pass_ = out_.intern("resize");
+    reason_ = out_.intern(fmt::format("{} = {}", change.name, change.after));
+    for (const SizeArgument& argument : factors.arguments) arguments_[argument.node].push_back(&argument);
+  }
+
+  Graph run() {
+    restate_sums();
+    for (NodeId id : in_.step().order) rewrite(id);
+    return std::move(out_);
+  }
+
+ private:
+  // factor * tokens at the new size.
+  std::int64_t scaled(Rational factor, NodeId about) const {
+    const Rational after = factor * Rational::of(factors_.tokens * change_.after, change_.before);
+    if (after.is_integer() && after.num > 0) return after.num;
+    const Rational before = factor * Rational{factors_.tokens, 1};
+    throw PassError("resize.size",
+                    fmt::format("{} = {} leaves an extent of {} {}: it was {} of {}", change_.name,
+                                change_.after, fmt::format("%{}", in_.text(in_.step().nodes[about].name)),
+                                "that is no whole number", before.num, change_.before),
+                    site_of(in_, in_.step().nodes[about]), fmt::format("set a multiple of {}", factor.den));
+  }
+
+  // Eq(u4 + u5, 3072): what the pieces of an exchange add up to.
+  void restate_sums() {
+    ExprPool& pool = context_.exprs;
+    const std::unordered_map<PolyId, Rational> factor_of(factors_.sums.begin(), factors_.sums.end());
+    for (Symbol& symbol : out_.symbols) {
+      if (!symbol.asserts) continue;
+      for (ExprId& fact : *symbol.asserts) {
+        const Poly& poly = pool[pool.poly(fact)];
+        if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
+        const Atom atom = pool[poly.terms[0].atoms[0]];
+        if (atom.kind != AtomKind::kEq || !pool.constant(atom.operands[1])) continue;
+        const auto factor = factor_of.find(atom.operands[0]);
+        if (factor == factor_of.end()) continue;
+        const std::int64_t number = scaled(factor->second, in_.step().order.front());
+        fact = pool.from_poly(pool.apply(AtomKind::kEq, {atom.operands[0], pool.poly_number(number)}));
+      }
+      const auto upper = symbol.upper ? pool.constant(*symbol.upper) : std::nullopt;
+      if (upper && change_.after > change_.before)
+        symbol.upper = pool.number((*upper * change_.after + change_.before - 1) / change_.before);
+    }
+  }
+
+  void rewrite(NodeId id) {
+    const bool has_new_sizes = put_sizes(id);
+    Node& node = out_.step().nodes[id];
+    const TypeId before = node.type, after = new_type(id);
+    if (!has_new_sizes && after == before) return;
+    node.type = after;
+    if (node.extra && node.extra->example_type && node.extra->example_type == before) {
+      NodeExtra extra = *node.extra;
+      extra.example_type = after;
+      node.extra = context_.own(std::move(extra));
+    }
+    record_specialized(context_, node, pass_, reason_);
+  }
+
+  bool put_sizes(NodeId id) {
+    const auto found = arguments_.find(id);
+    if (found == arguments_.end()) return false;
+    Node& node = out_.step().nodes[id];
+    const auto args = context_.args[node.args], kwargs = context_.args[node.kwargs];
+    std::vector<Arg> values(args.begin(), args.end()), named(kwargs.begin(), kwargs.end());
+    for (const SizeArgument* argument : found->second) {
+      const Arg size = Arg::integer(scaled(argument->factor, id));
+      Arg* value = argument->param < values.size() ? &values[argument->param] : nullptr;
+      for (std::size_t i = 0; value == nullptr && i + 1 < named.size(); i += 2)
+        if (context_.text(named[i].as_name()) == node.op->params[argument->param].name) value = &named[i + 1];
+      EPWEAVE_CHECK(value != nullptr);
+      *value = argument->item ? with_item(*value, *argument->item, size) : size;
+    }
+    node.args = context_.args.add(values);
+    node.kwargs = context_.args.add(named);
+    return true;
+  }
+  Arg with_item(Arg list, std::size_t item, Arg value) {
+    const auto children = context_.args.children(list);
+    std::vector<Arg> items(children.begin(), children.end());
+    items[item] = value;
+    return context_.args.add_tree(list.kind(), items);
+  }
+
+  TypeId new_type(NodeId id) {
+    const Node& node = out_.step().nodes[id];
+    if (!node.type || node.kind == NodeKind::kOutput) return node.type;
+    const auto& tensors = factors_.of[id].tensors;
+    TypeId inferred;
+    if (node.kind == NodeKind::kCall && has_type_rule(node) && (!tensors.empty() || has_new_input(id))) {
+      try {
+        inferred = infer_type(facts_, out_, out_.step(), node);
+      } catch (const TypeMismatch& error) {
+        throw PassError(
+            "resize.type",
+            fmt::format("with {} = {} it does not type-check: {}", change_.name, change_.after, error.what()),
+            site_of(out_, node),
+            "a number of this call or of one before it does not follow the size: trace the model with "
+            "symbolic sizes, or at the size itself");
+      }
+    }
+    const Type& recorded = context_.types[node.type];
+    if (recorded.kind != TypeKind::kTuple && recorded.kind != TypeKind::kList)
+      return merge(id, 0, node.type, inferred);
+    Type result = recorded;
+    const std::vector<TypeId> found = inferred ? context_.types[inferred].elements : std::vector<TypeId>();
+    for (std::size_t e = 0; e < result.elements.size(); ++e)
+      if (result.elements[e])
+        result.elements[e] = merge(id, e, result.elements[e], e < found.size() ? found[e] : TypeId());
+    return result == recorded ? node.type : context_.types.intern(std::move(result));
+  }
+
+  bool has_new_input(NodeId id) {
+    bool any = false;
+    for_each_input(context_, out_.step().nodes[id], [&](NodeId input) {
+      any = any || out_.step().nodes[input].type != in_.step().nodes[input].type;
+    });
+    return any;
+  }
+
+  // The recorded type with the extents that scale, laid out as the arguments say.
+  TypeId merge(NodeId id, std::size_t element, TypeId recorded, TypeId inferred) {
+    const TensorType* before = tensor_of(context_, recorded);
+    if (before == nullptr) return inferred ? inferred : recorded;
+    const TensorType* found = tensor_of(context_, inferred);
+    TensorType after = *before;
+    const auto& tensors = factors_.of[id].tensors;
+    for (std::size_t dim = 0; dim < after.rank(); ++dim) {
+      const bool scales = element < tensors.size() && tensors[element][dim].has_value();
+      if (scales && context_.exprs.constant(before->sizes[dim]))
+        after.sizes[dim] = context_.exprs.number(scaled(*tensors[element][dim], id));
+    }
+    if (found != nullptr && found->rank() == after.rank()) {
+      if (!std::ranges::equal(found->sizes, after.sizes,
+                              [&](ExprId a, ExprId b) { return facts_.equal(a, b); }))
+        return inferred;  // what the arguments give: a later call says if that is wrong
+      after.strides = found->strides;
+      after.offset = found->offset;
+    } else if (after.sizes != before->sizes) {
+      after.strides =
+          filled_strides(facts_, after.sizes, fill_order(facts_, before->strides, Ties::kFirstInside));
+    }
+    return after == *before ? recorded : context_.types.tensor(std::move(after));
+  }
+
+  const Graph& in_;
+  const ScalingFactors& factors_;
+  const SizeChange& change_;
+  Graph out_;
+  Context& context_;
+  Facts facts_;
+  StringId pass_, reason_;
+  std::unordered_map<NodeId, std::vector<const SizeArgument*>> arguments_;
+};
+
+}  // namespace
+
+Graph rescale(const Graph& graph, const std::vector<TokenInput>& inputs, ScalingOptions options,
+              const SizeChange& change) {
+  Facts facts(graph);
+  const auto factors = [&] {
+    try {
+      return infer_scaling(graph, facts, inputs, options);
+    } catch (const PassError& error) {
+      throw PassError("resize.conflict",
+                      fmt::format("what scales with {} contradicts itself: {}", change.name, error.problem()),
+                      error.site(), "trace the model with symbolic sizes, or at the size itself");
+    }
+  }();
+  return Rescaler(graph, factors, change).run();
+}
+
+}  // namespace epweave
