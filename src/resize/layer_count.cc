@@ -62,9 +62,10 @@ class LayerCut {
 
   void run() {
     find_border();
+    join_repeated();
     const Crossing forward = cross(false), backward = cross(true);
     for (NodeId value : leaving_)
-      replacement_.at(value) = body_.nodes[numbers_[value]].is_backward() ? backward.in : forward.in;
+      replacement_.at(value) = is_backward_.contains(numbers_[value]) ? backward.in : forward.in;
     forward_ = forward;
     backward_ = backward;
   }
@@ -116,12 +117,61 @@ class LayerCut {
     NodeId value, reader;
   };
 
+  // What backward computes again of a value that leaves forward, from what storage held by then, is
+  // taken for that value.
+  void join_repeated() {
+    for (const Out& out : outs_)
+      if (body_.nodes[out.value].is_backward()) is_backward_.insert(out.value);
+    std::erase_if(outs_, [&](const Out& again) {
+      if (!is_backward_.contains(again.value)) return false;
+      for (const Out& first : outs_)
+        if (!is_backward_.contains(first.value) && computes_again(again.value, first.value)) {
+          is_backward_.erase(again.value);
+          return true;
+        }
+      return false;
+    });
+  }
+
+  // The same calls of the same inputs.
+  bool computes_again(NodeId a, NodeId b) const {
+    SideTable<NodeId, NodeId> equal_to;
+    std::vector<std::pair<NodeId, NodeId>> pending = {{a, b}};
+    while (!pending.empty()) {
+      const auto [one, other] = pending.back();
+      pending.pop_back();
+      if (one == other || equal_to[one] == other) continue;
+      if (equal_to[one]) return false;
+      equal_to.at(one) = other;
+      const Node &again = body_.nodes[one], &first = body_.nodes[other];
+      if (again.kind != NodeKind::kCall || again.target != first.target || again.type != first.type ||
+          !are_alike(again.args, first.args, pending) || !are_alike(again.kwargs, first.kwargs, pending))
+        return false;
+    }
+    return true;
+  }
+  // Equal but for nodes, which are added to `pending`.
+  bool are_alike(ArgRange a, ArgRange b, std::vector<std::pair<NodeId, NodeId>>& pending) const {
+    if (a.count != b.count) return false;
+    for (std::uint32_t i = 0; i < a.count; ++i) {
+      const Arg one = context_.args[a][i], other = context_.args[b][i];
+      if (one.is_node() && other.is_node()) {
+        pending.emplace_back(one.as_node(), other.as_node());
+      } else if (one.is_tree() && other.is_tree() && one.kind() == other.kind()) {
+        if (!are_alike(one.children(), other.children(), pending)) return false;
+      } else if (!(one == other)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   // The value that leaves in this direction and the one that takes its place; none of both where
   // nothing leaves.
   Crossing cross(bool backward) const {
     std::vector<Out> outs;
     for (const Out& out : outs_)
-      if (body_.nodes[out.value].is_backward() == backward) outs.push_back(out);
+      if (is_backward_.contains(out.value) == backward) outs.push_back(out);
     if (outs.empty()) return {};
     if (outs.size() > 1) {
       const Node& node = body_.nodes[outs[1].value];
@@ -177,6 +227,7 @@ class LayerCut {
   std::vector<Out> outs_;        // value numbers
   std::vector<NodeId> ins_;
   IdSet<NodeId> is_leaving_value_, is_entering_value_;
+  IdSet<NodeId> is_backward_;  // values that leave and are gradients
   SideTable<NodeId, NodeId> replacement_;
   Crossing forward_, backward_;
 };

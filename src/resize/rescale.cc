@@ -16,15 +16,19 @@ namespace {
 
 class Rescaler {
  public:
-  Rescaler(const Graph& graph, const ScalingFactors& factors, const SizeChange& change)
-      : in_(graph), factors_(factors), change_(change), out_(graph), context_(*graph.context), facts_(out_) {
+  Rescaler(const Graph& graph, const ScalingFactors& factors, const SizeChange& change, bool of_tokens)
+      : in_(graph),
+        context_(*graph.context),
+        factors_(factors),
+        change_(change),
+        out_(with_new_sums(of_tokens)),
+        facts_(out_) {
     pass_ = out_.intern("resize");
     reason_ = out_.intern(fmt::format("{} = {}", change.name, change.after));
     for (const SizeArgument& argument : factors.arguments) arguments_[argument.node].push_back(&argument);
   }
 
   Graph run() {
-    restate_sums();
     for (NodeId id : in_.step().order) rewrite(id);
     return std::move(out_);
   }
@@ -43,10 +47,11 @@ class Rescaler {
   }
 
   // Eq(u4 + u5, 3072): what the pieces of an exchange add up to.
-  void restate_sums() {
+  Graph with_new_sums(bool of_tokens) const {
+    Graph result = in_;
     ExprPool& pool = context_.exprs;
     const std::unordered_map<PolyId, Rational> factor_of(factors_.sums.begin(), factors_.sums.end());
-    for (Symbol& symbol : out_.symbols) {
+    for (Symbol& symbol : result.symbols) {
       if (!symbol.asserts) continue;
       for (ExprId& fact : *symbol.asserts) {
         const Poly& poly = pool[pool.poly(fact)];
@@ -59,9 +64,10 @@ class Rescaler {
         fact = pool.from_poly(pool.apply(AtomKind::kEq, {atom.operands[0], pool.poly_number(number)}));
       }
       const auto upper = symbol.upper ? pool.constant(*symbol.upper) : std::nullopt;
-      if (upper && change_.after > change_.before)
+      if (of_tokens && upper && change_.after > change_.before)
         symbol.upper = pool.number((*upper * change_.after + change_.before - 1) / change_.before);
     }
+    return result;
   }
 
   void rewrite(NodeId id) {
@@ -165,10 +171,10 @@ class Rescaler {
   }
 
   const Graph& in_;
+  Context& context_;
   const ScalingFactors& factors_;
   const SizeChange& change_;
   Graph out_;
-  Context& context_;
   Facts facts_;
   StringId pass_, reason_;
   std::unordered_map<NodeId, std::vector<const SizeArgument*>> arguments_;
@@ -188,7 +194,7 @@ Graph rescale(const Graph& graph, const std::vector<TokenInput>& inputs, Scaling
                       error.site(), "trace the model with symbolic sizes, or at the size itself");
     }
   }();
-  return Rescaler(graph, factors, change).run();
+  return Rescaler(graph, factors, change, options.fixed_parameters).run();
 }
 
 }  // namespace epweave

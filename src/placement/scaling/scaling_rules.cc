@@ -253,6 +253,20 @@ void unbind(ScalingCall& call) {
                     "the number of results of '" + std::string(call.graph.text(call.node.name)) + "'");
 }
 
+// One of equal pieces: it begins and ends at a multiple of its length.
+void place_piece(ScalingCall& call, ExtentId piece, std::size_t start, std::size_t end) {
+  const std::int64_t length = piece ? call.solver.number(piece) : 0;
+  if (length <= 0) return;
+  for (std::size_t param : {start, end}) {
+    const auto place = call.integer(param);
+    if (!place || *place <= 0 || *place % length != 0) continue;
+    if (*place == std::numeric_limits<std::int64_t>::max()) continue;
+    const ExtentId extent = call.solver.add(*place);
+    call.solver.relate_products({extent}, {call.solver.add_fixed(*place / length), piece}, call.id);
+    call.literal(param, std::nullopt, extent);
+  }
+}
+
 // slice(self, dim, start, end, step). The end of a slice from the start is its extent, whatever it
 // is cut from: the first rows of a table, one for each token.
 void slice(ScalingCall& call) {
@@ -265,6 +279,7 @@ void slice(ScalingCall& call) {
   const bool each = call.arg(4).is_none() || call.integer(4) == 1;
   if (from_start && to_end && each) return call.unite(out[dim], in[dim]);
   if (from_start && each) call.literal(3, std::nullopt, out[dim]);
+  if (call.equal_pieces && each && !from_start) place_piece(call, out[dim], 2, 3);
 }
 
 void narrow(ScalingCall& call) {
@@ -287,6 +302,8 @@ void pad_to_input(ScalingCall& call) {
   if (from_start && call.integer(4) == std::numeric_limits<std::int64_t>::max())
     return call.unite(out[dim], grad[dim]);
   if (from_start) call.literal(4, std::nullopt, grad[dim]);
+  if (call.equal_pieces && !from_start && call.integer(5).value_or(1) == 1)
+    place_piece(call, grad[dim], 3, 4);
 }
 
 // ---- pieces and joins
