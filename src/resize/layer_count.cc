@@ -304,8 +304,12 @@ class LayerRemover {
     std::vector<Arg> kept;
     std::vector<OutputRole> roles;
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const bool is_named = i < in_.outputs.size() && is_of_gone_layer(in_.outputs[i].fqn);
-      if (is_named || (items[i].is_node() && gone_input_.contains(items[i].as_node()))) continue;
+      if (i < in_.outputs.size() && is_of_gone_layer(in_.outputs[i].fqn)) continue;
+      if (items[i].is_node() && gone_input_.contains(items[i].as_node())) {
+        kept.push_back(Arg::node(same_mesh(items[i].as_node())));
+        if (i < in_.outputs.size()) roles.push_back(in_.outputs[i]);
+        continue;
+      }
       if (items[i].is_node() && cut_.goes(items[i].as_node()) && !cut_.replacement(items[i].as_node()))
         throw PassError("resize.layers",
                         fmt::format("output {} of the step is %{}, of a layer that goes", i,
@@ -319,6 +323,21 @@ class LayerRemover {
     node.args = context_.args.add({&list, 1});
     out_.outputs = std::move(roles);
     record_specialized(context_, node, pass_, reason_);
+  }
+
+  // The mesh of a gradient, where the step returns the input that brings it for another layer.
+  NodeId same_mesh(NodeId gone) const {
+    const Node& node = in_.step().nodes[gone];
+    for (NodeId id : in_.step().order) {
+      const Node& other = in_.step().nodes[id];
+      if (other.kind != NodeKind::kPlaceholder) break;
+      if (other.type == node.type && !gone_input_.contains(id) && node.type &&
+          context_.types[node.type].kind == TypeKind::kValue)
+        return id;
+    }
+    throw PassError("resize.layers",
+                    fmt::format("the step returns %{}, an input of a layer that goes", in_.text(node.name)),
+                    site_of(in_, node), "keep more layers");
   }
 
   void drop_inputs() {

@@ -10,6 +10,7 @@
 #include "ops/type_rules.h"
 #include "passes/pass.h"
 #include "passes/record.h"
+#include "resize/count_bounds.h"
 
 namespace epweave {
 namespace {
@@ -51,6 +52,7 @@ class Rescaler {
     Graph result = in_;
     ExprPool& pool = context_.exprs;
     const std::unordered_map<PolyId, Rational> factor_of(factors_.sums.begin(), factors_.sums.end());
+    std::unordered_map<StringId, std::int64_t> sums;
     for (Symbol& symbol : result.symbols) {
       if (!symbol.asserts) continue;
       for (ExprId& fact : *symbol.asserts) {
@@ -60,13 +62,12 @@ class Rescaler {
         if (atom.kind != AtomKind::kEq || !pool.constant(atom.operands[1])) continue;
         const auto factor = factor_of.find(atom.operands[0]);
         if (factor == factor_of.end()) continue;
+        for (StringId part : pool.symbols(atom.operands[0])) sums[part] = *pool.constant(atom.operands[1]);
         const std::int64_t number = scaled(factor->second, in_.step().order.front());
         fact = pool.from_poly(pool.apply(AtomKind::kEq, {atom.operands[0], pool.poly_number(number)}));
       }
-      const auto upper = symbol.upper ? pool.constant(*symbol.upper) : std::nullopt;
-      if (of_tokens && upper && change_.after > change_.before)
-        symbol.upper = pool.number((*upper * change_.after + change_.before - 1) / change_.before);
     }
+    if (of_tokens) set_count_bounds(result, sums, {}, change_.before, change_.after);
     return result;
   }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
 
 #include "ir/facts.h"
 #include "ir/walk.h"
 #include "passes/pass.h"
 #include "passes/record.h"
 #include "placement/scaling/scaling.h"
+#include "resize/count_bounds.h"
 #include "resize/rescale.h"
 #include "resize/token_tables.h"
 
@@ -78,6 +80,10 @@ class SymbolSetter {
   }
 
   void run() {
+    IdSet<StringId> is_set;
+    for (const Symbol& row : graph_.symbols)
+      if (numbers_[row.name]) is_set.insert(row.name);
+    set_count_bounds(graph_, find_sums(), is_set, before_, after_);
     for (Symbol& row : graph_.symbols) set(row);
     for (NodeId id : graph_.step().order) set_noted(graph_.step().nodes[id]);
   }
@@ -90,7 +96,7 @@ class SymbolSetter {
 
   void set(Symbol& row) {
     const auto number = numbers_[row.name];
-    if (!number) return widen_count(row);
+    if (!number) return;
     if (row.hint) row.hint = *number;
     const auto bound = [&](std::optional<ExprId>& limit, bool is_outside) {
       if (limit && is_outside) limit = pool_.number(*number);
@@ -134,20 +140,25 @@ class SymbolSetter {
         fact = pool_.parse(fmt::format("Eq({}, {})", graph_.text(row.name), *numbers_[row.name]));
   }
 
-  // A number that the graph computes, of rows that an expert gets: it may be as many times larger.
-  void widen_count(Symbol& row) {
-    const auto upper = row.upper ? pool_.constant(*row.upper) : std::nullopt;
-    if (!upper || after_ <= before_) return;
-    row.upper = pool_.number((*upper * after_ + before_ - 1) / before_);
-    if (!row.asserts) return;
-    std::erase_if(*row.asserts, [&](ExprId fact) {
-      const std::vector<StringId>& names = pool_.symbols(fact);
-      return names.size() == 1 && names[0] == row.name && is_bound(fact) && fact != lower_fact(row);
-    });
-  }
-  ExprId lower_fact(const Symbol& row) const {
-    return row.lower ? pool_.parse(fmt::format("{} <= {}", pool_.text(*row.lower), graph_.text(row.name)))
-                     : ExprId();
+  // Sums that are made of the symbol, and what they were.
+  std::unordered_map<StringId, std::int64_t> find_sums() {
+    std::unordered_map<StringId, std::int64_t> sums;
+    const auto number_before = [&](StringId name) {
+      return name == symbol_ ? std::optional(before_) : std::nullopt;
+    };
+    for (const Symbol& row : graph_.symbols) {
+      if (!row.asserts || numbers_[row.name]) continue;
+      for (ExprId fact : *row.asserts) {
+        const Poly& poly = pool_[pool_.poly(fact)];
+        if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
+        const Atom atom = pool_[poly.terms[0].atoms[0]];
+        if (atom.kind != AtomKind::kEq) continue;
+        const auto value = pool_.evaluate(atom.operands[1], number_before);
+        if (!value || !value->is_integer() || pool_.constant(atom.operands[1])) continue;
+        for (StringId part : pool_.symbols(atom.operands[0])) sums[part] = value->num;
+      }
+    }
+    return sums;
   }
 
   void set_noted(Node& node) {
