@@ -9,8 +9,8 @@
 //   backward   %dy = ..@norm       %d1 = ..(%dy) @layers.1   %d0 = ..(%d1) @layers.0    layers.0 reads %dy
 //
 // The layers that go must be a chain: one value leaves them forward, one backward, each of the type
-// of the one that replaces it. What forward made and backward computes again is one value; it is
-// kept from forward.
+// of the one that replaces it. What backward computes again of the forward value is replaced by
+// what forward made: it is kept for backward.
 #pragma once
 
 #include <cstdint>

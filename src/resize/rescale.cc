@@ -64,7 +64,9 @@ class Rescaler {
         if (factor == factor_of.end()) continue;
         for (StringId part : pool.symbols(atom.operands[0])) sums[part] = *pool.constant(atom.operands[1]);
         const std::int64_t number = scaled(factor->second, in_.step().order.front());
-        fact = pool.from_poly(pool.apply(AtomKind::kEq, {atom.operands[0], pool.poly_number(number)}));
+        // The text of the sum stays as it was.
+        const std::string_view text = pool.text(fact);
+        fact = pool.parse(fmt::format("{}, {})", text.substr(0, text.rfind(", ")), number));
       }
     }
     if (of_tokens) set_count_bounds(result, sums, {}, change_.before, change_.after);
