@@ -6,7 +6,7 @@
 // highest).
 //
 //   forward    %x1 = ..@layers.0   %x2 = ..(%x1) @layers.1   %y = norm(%x2)        norm reads %x1
-//   backward   %dy = ..@norm       %d1 = ..(%dy) @layers.1   %d0 = ..(%d1) @layers.0    layers.0 reads %dy
+//   backward   %dy = ..@norm       %d1 = ..(%dy) @layers.1   %d0 = ..(%d1)          %d0 reads %dy
 //
 // The layers that go must be a chain: one value leaves them forward, one backward, each of the type
 // of the one that replaces it. What backward computes again of the forward value is replaced by

@@ -3,7 +3,7 @@
 //   before                                        after tokens=512, layers=1
 //     symbol u0 range=[8, 1024] hint=1024           symbol u0 range=[8, 1024] hint=512
 //     %x = placeholder : i64[u0]                    %x = placeholder : i64[u0]
-//     %kv = placeholder : i32[1, 1, 8]              %kv = placeholder : i32[1, 1, 4]    blocks of 128 tokens
+//     %kv = placeholder : i32[1, 1, 8]              %kv = placeholder : i32[1, 1, 4]    blocks of 128
 //     %a = relu(..) : [u0, 4] @layers.0             %a = relu(..) : [u0, 4] @layers.0
 //     %b = relu(%a) : [u0, 4] @layers.1             %n = norm(%a) : [u0, 4] @norm
 //     %n = norm(%b) : [u0, 4] @norm
