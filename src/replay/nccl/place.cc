@@ -15,13 +15,15 @@ struct Launcher {
   const char* rank;
   const char* ranks;
   const char* local_rank;
+  const char* local_ranks;  // null: not a number of its own
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 };
 
 std::optional<std::uint32_t> parse_number(std::string_view text) {
@@ -67,6 +69,8 @@ class PlaceFinder {
       if (!rank) rank = number(launcher->rank);
       if (!ranks) ranks = number(launcher->ranks);
       if (!local_rank) local_rank = number(launcher->local_rank);
+      const auto here = launcher->local_ranks == nullptr ? find_tasks_here() : number(launcher->local_ranks);
+      place_.local_ranks = std::max<Rank>(1, here.value_or(1));
     }
     if (!rank || !ranks)
       throw UsageError(
@@ -80,6 +84,13 @@ class PlaceFinder {
     place_.rank = *rank;
     place_.ranks = *ranks;
     place_.local_rank = local_rank.value_or(0);
+  }
+
+  std::optional<std::uint32_t> find_tasks_here() const {
+    const std::size_t host = number("SLURM_NODEID").value_or(0);
+    for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"})
+      if (has(name)) return tasks_of_host(text(name), host);
+    return std::nullopt;
   }
 
   void find_job() {
@@ -163,6 +174,23 @@ std::string first_host(const std::string& node_list) {
   const std::size_t comma = std::min(node_list.find(',', close), node_list.size());
   return node_list.substr(0, bracket) + node_list.substr(bracket + 1, end - bracket - 1) +
          node_list.substr(close + 1, comma - close - 1);
+}
+
+std::optional<std::uint32_t> tasks_of_host(std::string_view tasks, std::size_t host) {
+  while (!tasks.empty()) {
+    const std::size_t end = std::min(tasks.find(','), tasks.size());
+    const std::string_view entry = tasks.substr(0, end);
+    const std::size_t times = entry.find("(x");
+    const auto count = parse_number(entry.substr(0, times));
+    std::optional<std::uint32_t> hosts = 1;
+    if (times != std::string_view::npos && entry.ends_with(')'))
+      hosts = parse_number(entry.substr(times + 2, entry.size() - times - 3));
+    if (!count || !hosts) return std::nullopt;
+    if (host < *hosts) return count;
+    host -= *hosts;
+    tasks.remove_prefix(std::min(end + 1, tasks.size()));
+  }
+  return std::nullopt;
 }
 
 }  // namespace epweave::replay::nccl

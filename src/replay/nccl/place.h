@@ -7,6 +7,9 @@
 //   mpirun     OMPI_COMM_WORLD_RANK          ..._SIZE               ..._LOCAL_RANK     (Open MPI)
 //              PMI_RANK                      PMI_SIZE               MPI_LOCALRANKID    (MPICH, Intel MPI)
 //
+// How many ranks are on this host: LOCAL_WORLD_SIZE; of SLURM_STEP_TASKS_PER_NODE or
+// SLURM_TASKS_PER_NODE, the entry of SLURM_NODEID; OMPI_COMM_WORLD_LOCAL_SIZE; MPI_LOCALNRANKS.
+//
 // The first launcher whose rank and number of ranks are both set is taken. The ranks meet at
 // MASTER_ADDR and MASTER_PORT. Under torchrun that port is the launcher's own while
 // TORCHELASTIC_USE_AGENT_STORE is True: the ranks meet at the next one. Where there is no
@@ -19,6 +22,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "replay/collectives/groups.h"
 
@@ -31,6 +35,7 @@ struct PlaceOptions {
 
 struct Place {
   Rank rank = 0, ranks = 1, local_rank = 0;
+  Rank local_ranks = 1;  // on this host; 1 where the launcher does not say
   std::string host;
   std::uint16_t port = 0;
   std::string file;      // instead of host and port
@@ -46,5 +51,9 @@ Place find_place(const PlaceOptions& options, const Variables& variables);
 
 // "node[03-05,09],login" -> "node03".
 std::string first_host(const std::string& node_list);
+
+// "2(x3),1" says that each of three hosts has 2 tasks and a fourth has 1. None: it does not say of
+// that host.
+std::optional<std::uint32_t> tasks_of_host(std::string_view tasks, std::size_t host);
 
 }  // namespace epweave::replay::nccl

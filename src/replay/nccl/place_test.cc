@@ -39,6 +39,7 @@ TEST_CASE("torchrun's variables go before srun's, and its own port is left to it
   CHECK(place.rank == 5);
   CHECK(place.ranks == 8);
   CHECK(place.local_rank == 1);
+  CHECK(place.local_ranks == 1);
   CHECK(place.host == "node");
   CHECK(place.port == 29500);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
@@ -61,6 +62,40 @@ TEST_CASE("srun's ranks meet at the first host of the step, at the job's port") 
   CHECK(find(other).port != place.port);
   other["MASTER_PORT"] = "1234";
   CHECK(find(other).port == 1234);
+}
+
+TEST_CASE("how many ranks are on this host") {
+  Environment torchrun = kTorchrun;
+  torchrun["LOCAL_WORLD_SIZE"] = "2";
+  CHECK(find(torchrun).local_ranks == 2);
+
+  Environment srun{{"SLURM_PROCID", "6"},        {"SLURM_NTASKS", "7"},
+                   {"SLURM_NODEID", "3"},        {"SLURM_STEP_NODELIST", "gpu[1-4]"},
+                   {"SLURM_JOB_ID", "17"},       {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                   {"SLURM_TASKS_PER_NODE", "8"}};
+  CHECK(find(srun).local_ranks == 1);
+  srun["SLURM_NODEID"] = "2";
+  CHECK(find(srun).local_ranks == 2);
+  srun.erase("SLURM_STEP_TASKS_PER_NODE");
+  srun["SLURM_NODEID"] = "0";
+  CHECK(find(srun).local_ranks == 8);
+  srun["SLURM_TASKS_PER_NODE"] = "many";
+  CHECK(find(srun).local_ranks == 1);
+
+  const Environment mpirun{{"OMPI_COMM_WORLD_RANK", "0"},
+                           {"OMPI_COMM_WORLD_SIZE", "4"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                           {"MASTER_PORT", "1"}};
+  CHECK(find(mpirun).local_ranks == 4);
+}
+
+TEST_CASE("tasks of a host") {
+  CHECK(tasks_of_host("4", 0) == 4U);
+  CHECK(tasks_of_host("4", 1) == std::nullopt);
+  CHECK(tasks_of_host("2(x3),1,5(x2)", 4) == 5U);
+  CHECK(tasks_of_host("2(x3", 0) == std::nullopt);
+  CHECK(tasks_of_host("", 0) == std::nullopt);
 }
 
 TEST_CASE("the first host of a list") {
