@@ -12,15 +12,19 @@ namespace {
 class NestedRunner {
  public:
   NestedRunner(const Graph& graph, const Body& body, const KernelTable& kernels, Memory& memory)
-      : graph_(graph), body_(body), kernels_(kernels), memory_(memory), last_users_(body.nodes.size()) {
+      : graph_(graph),
+        body_(body),
+        kernels_(kernels),
+        memory_(memory),
+        symbols_(graph),
+        last_users_(body.nodes.size()) {
     for (NodeId id : body.order)
       for_each_input(*graph.context, body.nodes[id], [&](NodeId input) { last_users_[input.index()] = id; });
   }
 
   Value run(std::span<const Value> args) const {
     std::vector<Value> values(body_.nodes.size());
-    const Symbols symbols(graph_);
-    const Environment environment{graph_, symbols,
+    const Environment environment{graph_, symbols_,
                                   [&](NodeId id) -> const Value& { return values[id.index()]; }};
     std::size_t next = 0;
     for (NodeId id : body_.order) {
@@ -32,7 +36,7 @@ class NestedRunner {
           value = args[next++];
           break;
         case NodeKind::kGetAttr:
-          value = place_constant(graph_, symbols, node.attr, memory_);
+          value = place_constant(graph_, symbols_, node.attr, memory_);
           break;
         case NodeKind::kOutput:
           return evaluate(environment, graph_.context->args[node.args][0]);
@@ -62,6 +66,7 @@ class NestedRunner {
   const Body& body_;
   const KernelTable& kernels_;
   Memory& memory_;
+  const Symbols symbols_;
   std::vector<NodeId> last_users_;
 };
 
