@@ -53,7 +53,7 @@ class FitTest(unittest.TestCase):
         result = self.run_tool("run", DEBUG, "--dry-run", "--outputs", "out", "--save-inputs", "in", "--costs", "costs")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
-        self.assertRegex(result.stdout, r"(?m)^memory of the host +\d+\.\d [MG]iB of \d+\.\d [GT]iB free: it fits$")
+        self.assertRegex(result.stdout, r"(?m)^memory of the host +\d+\.\d [MG]iB at most, of \d+\.\d [GT]iB free: it fits$")
         self.assertIn("by assumed rates\n", result.stdout)
         self.assertIn("\n20 symbols without a number: rows that experts get are taken to be balanced\n", result.stdout)
 
@@ -61,8 +61,9 @@ class FitTest(unittest.TestCase):
         report = self.report("run", DEBUG, "--dry-run", "--memory", "64")
         self.assertEqual((report["schema"], report["fits"], report["ranks"], report["processes"]), (1, True, 4, 1))
         host = report["memory"]["host"]
-        self.assertEqual(host["free"], 64 * GIB)
+        self.assertEqual((host["limit"], host["is_allowed"]), (64 * GIB, True))
         self.assertEqual(host["bytes"], sum(host["parts"].values()))
+        self.assertEqual(host["least"], host["parts"]["inputs"] + host["parts"]["values"])
         (graph,) = report["graphs"]
         self.assertEqual(host["parts"], {name: 4 * graph["rank"][name] for name in ("inputs", "values", "scratch", "rounding")})
         self.assertEqual((graph["runs"], graph["runs_with_bounds"], graph["copied_bytes"]), (1, 0, 0))
@@ -83,18 +84,22 @@ class FitTest(unittest.TestCase):
         """A dry run needs no GPU; without --memory there is nothing to compare with."""
         report = self.report("run", DEBUG, "--dry-run", "--device", "cuda:99")
         device = report["memory"]["device"]
-        self.assertIsNone(device["free"])
+        self.assertIsNone(device["limit"])
+        self.assertIsNone(report["memory"]["host"]["limit"])
         self.assertEqual(device["parts"]["context"], GIB // 2)
         self.assertNotIn("workspace", device["parts"])
         native = self.report("run", DEBUG, "--dry-run", "--device", "cuda:99", "--math", "native")
         self.assertEqual(native["memory"]["device"]["parts"]["workspace"], 4 * 32 << 20)
         self.assertGreater(report["graphs"][0]["copied_bytes"], 0)
         text = self.run_tool("run", DEBUG, "--dry-run", "--device", "cuda:99").stdout
-        self.assertIn("; no such device is here: --memory GIB says how much there is\n", text)
+        self.assertIn(" at most; no such device is here: --memory GIB says how much there is\n", text)
         refused = self.run_tool("run", LARGE, "--dry-run", "--device", "cuda:99", "--memory", "80")
         self.assertEqual(refused.returncode, 4)
         self.assertIn(" of the device's memory (", refused.stderr)
         self.assertIn("80.0 GiB are allowed", refused.stderr)
+        # --memory is the device's: the host of another machine is compared with nothing.
+        allowed = self.report("run", DEBUG, "--dry-run", "--device", "cuda:99", "--memory", "80")["memory"]
+        self.assertEqual((allowed["device"]["limit"], allowed["host"]["limit"]), (80 * GIB, None))
 
     def test_what_does_not_fit_is_refused_before_it_starts(self):
         for command in (("run", LARGE), ("run", LARGE, "--dry-run"), ("check", LARGE, LARGE)):
@@ -104,10 +109,23 @@ class FitTest(unittest.TestCase):
             self.assertEqual((error["id"], error["node"], error["module"]),
                              ("replay.memory", "_log_softmax_backward_data_1", "loss"))
             self.assertRegex(error["problem"], r"8 ranks need \d+\.\d [GT]iB of the host's memory \(\d+\.\d GiB of inputs, "
-                                               r"\d+\.\d [GT]iB of values, .*\), 64\.0 GiB are allowed; each rank needs most at "
+                                               r"\d+\.\d [GT]iB of values\), 64\.0 GiB are allowed; each rank needs most at "
                                                r"%_log_softmax_backward_data_1 = .*; the largest values there: 800\.0 MiB %")
             self.assertRegex(error["remedy"], r"^run one module \(epweave extract \S+ --module layers\.\d+\.moe -o PART\.epw\); "
                                               r"take fewer tokens \(epweave resize \S+ --set tokens=N -o SMALL\.epw\)")
+
+    def test_what_may_not_fit_is_warned_of(self):
+        host = self.report("run", DEBUG, "--dry-run")["memory"]["host"]
+        between = (host["least"] + host["bytes"]) / 2 / GIB
+        report = self.report("run", DEBUG, "--dry-run", "--memory", f"{between:.6f}")
+        self.assertFalse(report["fits"])
+        self.assertRegex(self.run_tool("run", DEBUG, "--dry-run", "--memory", f"{between:.6f}").stdout,
+                         r"(?m)^memory of the host +\d+\.\d [MG]iB at most, of \d+\.\d [MG]iB allowed: it may not fit$")
+        run = self.run_tool("run", DEBUG, "--memory", f"{between:.6f}")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stderr, r"^epweave-replay: warning: this may need up to \d+\.\d [MG]iB of the host's memory, of which "
+                                     r"\d+\.\d [MG]iB are allowed: \d+\.\d [MG]iB for inputs and values, the rest at most; "
+                                     r"--dry-run lists it\n")
 
     def test_what_fits_where_a_rank_has_a_host_of_its_own(self):
         result = self.run_tool("run", LARGE, "--memory", "100")

@@ -236,7 +236,7 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   require_kernels(b, options.b, devices.b, kernels);
   if (reference) require_kernels(*reference, options.reference, nullptr, kernels);
   if (fit(find_need(options, graphs,
-                    {devices, is_process ? 1 : world.size, is_process ? count_processes_here(place) : 1}),
+                    {devices, is_process ? 1 : world.size, is_process ? place.local_ranks : 1}),
           console))
     return kFine;
   const InputSource source(options.replay);

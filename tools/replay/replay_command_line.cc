@@ -348,9 +348,9 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
     return [text = std::move(text)](Console& console) { return console.print(text), kFine; };
   };
   if (const std::optional<std::string> text = parse_arguments(*app, argc, argv)) return {{}, print(*text)};
+  require_documented_sums(*choices);
   for (const TransportOptions& transport : {choices->run.transport, choices->check.transport})
     require_processes(transport);
-  require_documented_sums(*choices);
   for (const ReplayOptions& replay : {choices->run.replay, choices->check.replay}) require_dry_run(replay);
   require_whole_stretches(*choices);
   if (choices->writes_nothing) forget_files(*choices);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "common/report.h"
-#include "replay/nccl/place.h"
 #include "replay/need/rank_need.h"
 #include "replay_commands.h"
 #include "replay_setup.h"
@@ -50,9 +49,6 @@ struct FitCommand {
   bool compares = false;        // check: outputs of all graphs are held
 };
 
-// Of this host's processes of the launcher, as its variables say; where they do not: all.
-std::uint32_t count_processes_here(const replay::nccl::Place& place);
-
 // With --dry-run says what the command would take; true: it is done. Throws PassError
 // (replay.memory) where it does not fit.
 bool fit(const FitCommand& command, Console& console);
@@ -62,15 +58,18 @@ class Fit {
   explicit Fit(const FitCommand& command);
 
   // Throws PassError (replay.memory) with the node of the peak, what lives there, and what would
-  // fit.
+  // fit, where inputs and values alone take more than there is.
   void require() const;
+  // Warns where the rest, of which only the most is known, may take more.
+  void warn(Console& console) const;
   std::string text() const;
   Json json() const;
 
  private:
   struct Line {
     const char* name;
-    double bytes;
+    double bytes;      // at most
+    double least = 0;  // of them, what is certain
   };
   struct Memory {
     std::string of;  // "host", "device"
@@ -78,7 +77,9 @@ class Fit {
     std::optional<double> there;  // none: not known
     bool is_allowed = false;      // --memory says so
     double sum() const;
+    double least() const;
     bool fits() const { return !there || sum() <= *there; }
+    bool can_fit() const { return !there || least() <= *there; }
   };
   struct GraphNeed {
     const FitGraph* run = nullptr;

@@ -464,7 +464,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
                                        options.measure.warm_up + options.measure.repeat}},
                            .options = options.replay,
                            .ranks = is_process ? 1 : world.size,
-                           .processes = is_process ? count_processes_here(place) : 1,
+                           .processes = is_process ? place.local_ranks : 1,
                            .has_own_device = is_process};
   if (fit(command, console)) return kFine;
   const InputSource source(options.replay);
