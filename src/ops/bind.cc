@@ -39,6 +39,27 @@ Arg arg_of(const Context& context, const Node& node, std::size_t param) {
   return arg == nullptr ? Arg::none() : *arg;
 }
 
+void set_arg(Context& context, Node& node, std::size_t param, Arg value) {
+  const auto args = context.args[node.args];
+  if (param < args.size()) {
+    std::vector<Arg> values(args.begin(), args.end());
+    values[param] = value;
+    node.args = context.args.add(values);
+    return;
+  }
+  EPWEAVE_CHECK(node.op != nullptr && param < node.op->params.size());
+  const auto kwargs = context.args[node.kwargs];
+  std::vector<Arg> named(kwargs.begin(), kwargs.end());
+  bool is_set = false;
+  for (std::size_t i = 0; i + 1 < named.size(); i += 2) {
+    if (context.text(named[i].as_name()) != node.op->params[param].name) continue;
+    named[i + 1] = value;
+    is_set = true;
+  }
+  EPWEAVE_CHECK(is_set);
+  node.kwargs = context.args.add(named);
+}
+
 std::size_t leaf_of(const Context& context, const Node& node, std::size_t param) {
   std::size_t leaves = 0;
   const auto count = [&](Arg arg) { context.args.for_each_node(arg, [&](NodeId) { ++leaves; }); };

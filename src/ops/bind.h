@@ -28,6 +28,9 @@ BoundArgs bind_args(const Context& context, const Node& node);
 // only.
 Arg arg_of(const Context& context, const Node& node, std::size_t param);
 
+// Replaces the argument that arg_of reads. The call must pass one.
+void set_arg(Context& context, Node& node, std::size_t param, Arg value);
+
 // How many node references of the call stand in front of that argument, in the order of
 // for_each_input.
 std::size_t leaf_of(const Context& context, const Node& node, std::size_t param);
