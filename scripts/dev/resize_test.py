@@ -19,7 +19,7 @@ CHUNK = "chunk{roots=layers.*.moe}"
 REAL = ["dsv3_debug_ep2.1b_remat", "dsv3_debug_ep2_static.1b_remat", "dsv3_debug_fsdp2_tp2_ep4.1b_remat",
         "dsv3_debug_ep1_fsdp4.1b_remat", "dsv3_debug_ep2_sdpa_r030.1b_remat", "qwen3_moe_ep2.1b_remat",
         "llama3_debug_fsdp4.1b_remat", "llama3_debug_fsdp4_full.1b_remat", "llama3_debug_fsdp2_tp2.1_norm",
-        "dsv3_16b_ep8.1b_remat"]
+        "llama3_debug_fsdp2_tp2_coor.1_norm", "dsv3_16b_ep8.1b_remat"]
 
 
 def graph(name):
@@ -65,6 +65,16 @@ class ResizeTest(CommandLineTest):
                 self.resize("small.epw", "again.epw", **{first: size})
                 self.output_of("diff", graph(name), "again.epw", "--ignore", "provenance")
                 self.assertEqual(self.run_tool("diff", graph(name), "small.epw", "--ignore", "provenance").returncode, 1)
+
+    def test_plain_numbers_in_either_order(self):
+        """Symbols become numbers before or after: captured numbers of mask functions and layouts of grids follow."""
+        for name, first, size in (("dsv3_debug_ep2.1b_remat", "tokens", 512), ("dsv3_debug_ep2_r030.1b_remat", "batch", 2)):
+            with self.subTest(name):
+                self.resize(graph(name), "small.epw", **{first: size})
+                self.output_of("rewrite", "small.epw", "-p", "concretize", "-o", "small_numbers.epw", "-q")
+                self.output_of("rewrite", graph(name), "-p", "concretize", "-o", "numbers.epw", "-q")
+                self.resize("numbers.epw", "numbers_small.epw", **{first: size})
+                self.output_of("diff", "small_numbers.epw", "numbers_small.epw", "--ignore", "provenance")
 
     def test_chunk_in_either_order(self):
         for name, tokens in (("dsv3_debug_ep2.1b_remat", 512), ("dsv3_16b_ep8.1b_remat", 8192)):

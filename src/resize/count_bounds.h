@@ -12,8 +12,9 @@
 namespace epweave {
 
 // `sums`: for parts of a sum that scales, what it was. The bound of such a part that was no less
-// than the sum scales with it. The bounds of others grow where the size grows, and stay where it
-// shrinks: they are no narrower than what holds. `done`: symbols that are left alone.
+// than the sum scales with it. The bounds of other parts and of extents grow where the size
+// grows, and stay where it shrinks: they are no narrower than what holds. Symbols that are neither
+// (a rank's coordinate) keep theirs. `done`: symbols that are left alone.
 void set_count_bounds(Graph& graph, const std::unordered_map<StringId, std::int64_t>& sums,
                       const IdSet<StringId>& done, std::int64_t before, std::int64_t after);
 

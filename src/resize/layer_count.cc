@@ -56,7 +56,7 @@ class LayerRemover {
       const Node& node = in_.step().nodes[id];
       if (node.kind == NodeKind::kOutput || cut_.goes.contains(id)) continue;
       for_each_input(context_, node, [&](NodeId input) {
-        if (gone_input_.contains(input))
+        if (gone_input_.contains(input) && !same_mesh(input))
           throw PassError("resize.layers",
                           fmt::format("it reads %{}, an input of a layer that goes",
                                       in_.text(in_.step().nodes[input].name)),
@@ -69,7 +69,9 @@ class LayerRemover {
   void redirect(Node& node) {
     bool changed = false;
     map_arguments(context_, node, [&](Arg arg) {
-      const NodeId other = arg.is_node() ? cut_.replacement[arg.as_node()] : NodeId();
+      if (!arg.is_node()) return arg;
+      const NodeId other =
+          gone_input_.contains(arg.as_node()) ? same_mesh(arg.as_node()) : cut_.replacement[arg.as_node()];
       if (!other) return arg;
       changed = true;
       return Arg::node(other);
@@ -87,7 +89,13 @@ class LayerRemover {
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (i < in_.outputs.size() && is_of_gone_layer(in_.outputs[i].fqn)) continue;
       if (items[i].is_node() && gone_input_.contains(items[i].as_node())) {
-        kept.push_back(Arg::node(same_mesh(items[i].as_node())));
+        const NodeId mesh = same_mesh(items[i].as_node());
+        if (!mesh)
+          throw PassError("resize.layers",
+                          fmt::format("the step returns %{}, an input of a layer that goes",
+                                      in_.text(in_.step().nodes[items[i].as_node()].name)),
+                          site_of(in_, in_.step().nodes[items[i].as_node()]), "keep more layers");
+        kept.push_back(Arg::node(mesh));
         if (i < in_.outputs.size()) roles.push_back(in_.outputs[i]);
         continue;
       }
@@ -107,19 +115,17 @@ class LayerRemover {
     record_specialized(context_, node, pass_, reason_);
   }
 
-  // The mesh of a gradient, where the step returns the input that brings it for another layer.
+  // The same mesh, as an input of what stays: a trace takes any of the inputs that bring it. None
+  // where there is none, or the input is no such value.
   NodeId same_mesh(NodeId gone) const {
     const Node& node = in_.step().nodes[gone];
+    if (!node.type || context_.types[node.type].kind != TypeKind::kValue) return {};
     for (NodeId id : in_.step().order) {
       const Node& other = in_.step().nodes[id];
       if (other.kind != NodeKind::kPlaceholder) break;
-      if (other.type == node.type && !gone_input_.contains(id) && node.type &&
-          context_.types[node.type].kind == TypeKind::kValue)
-        return id;
+      if (other.type == node.type && !gone_input_.contains(id)) return id;
     }
-    throw PassError("resize.layers",
-                    fmt::format("the step returns %{}, an input of a layer that goes", in_.text(node.name)),
-                    site_of(in_, node), "keep more layers");
+    return {};
   }
 
   void drop_inputs() {
@@ -169,6 +175,14 @@ class LayerRemover {
   IdSet<NodeId> gone_input_;
 };
 
+// What one half gives the other is counted by its roles: a half alone does not know what goes.
+void require_whole_step(const Graph& graph) {
+  const auto is_saved = [&](const auto& row) { return row.role && graph.text(row.role) == "saved"; };
+  if (std::ranges::any_of(graph.inputs, is_saved) || std::ranges::any_of(graph.outputs, is_saved))
+    throw PassError("resize.layers", "the graph is a half of a step", {},
+                    "resize the joint graph, then split it (epweave partition)");
+}
+
 }  // namespace
 
 std::int64_t count_layers(const Graph& graph) {
@@ -179,6 +193,7 @@ std::int64_t count_layers(const Graph& graph) {
 }
 
 Graph keep_layers(const Graph& graph, std::int64_t count, std::vector<std::string>& notes) {
+  require_whole_step(graph);
   const LayerCut cut = find_layer_cut(graph, count);
   notes.push_back(fmt::format("layers {} and up go: {}", count, cut.text));
   return LayerRemover(graph, count, cut).run();

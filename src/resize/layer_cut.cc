@@ -64,7 +64,7 @@ class CutFinder {
     for (NodeId value : leaving_)
       cut.replacement.at(value) = is_backward_.contains(numbers_[value]) ? backward.in : forward.in;
     for (NodeId id : body_.order)
-      if (map_.goes(id)) cut.goes.insert(id);
+      if (map_.goes(id) && !stays_.contains(id)) cut.goes.insert(id);
     for (const Crossing& crossing : {forward, backward})
       if (crossing.in)
         cut.text +=
@@ -93,6 +93,7 @@ class CutFinder {
       for_each_input(context_, node, [&](NodeId input) {
         const bool goes = map_.goes(input);
         if (goes == map_.goes(id)) return;
+        if (goes && keep_known(input)) return;
         if (goes && is_leaving.insert(input)) {
           leaving_.push_back(input);
           if (is_leaving_value_.insert(numbers_[input])) outs_.push_back({numbers_[input], id});
@@ -102,6 +103,23 @@ class CutFinder {
           if (is_entering_value_.insert(numbers_[input])) ins_.push_back(numbers_[input]);
       });
     }
+  }
+
+  // A value known when traced, of such values only: a process group of a mesh. It stays where what
+  // stays reads it, whichever layer looked it up first.
+  bool keep_known(NodeId id) {
+    const auto is_known = [&](NodeId value) {
+      const TypeId type = body_.nodes[value].type;
+      return type && context_.types[type].kind == TypeKind::kValue;
+    };
+    bool is_kept = is_known(id);
+    for_each_input(context_, body_.nodes[id], [&](NodeId input) { is_kept = is_kept && is_known(input); });
+    if (!is_kept) return false;
+    stays_.insert(id);
+    for_each_input(context_, body_.nodes[id], [&](NodeId input) {
+      if (map_.goes(input)) is_kept = keep_known(input) && is_kept;
+    });
+    return is_kept;
   }
 
   struct Out {
@@ -219,6 +237,7 @@ class CutFinder {
   std::vector<NodeId> ins_;
   IdSet<NodeId> is_leaving_value_, is_entering_value_;
   IdSet<NodeId> is_backward_;  // values that leave and are gradients
+  IdSet<NodeId> stays_;        // of layers that go
 };
 
 }  // namespace

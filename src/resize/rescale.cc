@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ir/types/layout.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
 #include "passes/pass.h"
@@ -91,20 +92,15 @@ class Rescaler {
     const auto found = arguments_.find(id);
     if (found == arguments_.end()) return false;
     Node& node = out_.step().nodes[id];
-    const auto args = context_.args[node.args], kwargs = context_.args[node.kwargs];
-    std::vector<Arg> values(args.begin(), args.end()), named(kwargs.begin(), kwargs.end());
     for (const SizeArgument* argument : found->second) {
       const Arg size = Arg::integer(scaled(argument->factor, id));
-      Arg* value = argument->param < values.size() ? &values[argument->param] : nullptr;
-      for (std::size_t i = 0; value == nullptr && i + 1 < named.size(); i += 2)
-        if (context_.text(named[i].as_name()) == node.op->params[argument->param].name) value = &named[i + 1];
-      EPWEAVE_CHECK(value != nullptr);
-      *value = argument->item ? with_item(*value, *argument->item, size) : size;
+      const Arg value =
+          argument->item ? with_item(arg_of(context_, node, argument->param), *argument->item, size) : size;
+      set_arg(context_, node, argument->param, value);
     }
-    node.args = context_.args.add(values);
-    node.kwargs = context_.args.add(named);
     return true;
   }
+
   Arg with_item(Arg list, std::size_t item, Arg value) {
     const auto children = context_.args.children(list);
     std::vector<Arg> items(children.begin(), children.end());
@@ -168,7 +164,9 @@ class Rescaler {
       after.offset = found->offset;
     } else if (after.sizes != before->sizes) {
       after.strides =
-          filled_strides(facts_, after.sizes, fill_order(facts_, before->strides, Ties::kFirstInside));
+          before->strides == contiguous_strides(facts_, before->sizes)
+              ? contiguous_strides(facts_, after.sizes)
+              : filled_strides(facts_, after.sizes, fill_order(facts_, before->strides, Ties::kFirstInside));
     }
     return after == *before ? recorded : context_.types.tensor(std::move(after));
   }

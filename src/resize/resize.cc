@@ -34,6 +34,10 @@ void require_size(const NamedSize& size, std::int64_t value) {
     throw PassError("resize.size",
                     fmt::format("the graph has {} layers and cannot have {}", size.value, value), {},
                     "trace the model with more layers: resize keeps the first ones");
+  constexpr std::int64_t kMost = std::int64_t{1} << 26;  // its square, times a width, is a number of 64 bits
+  if (value > kMost)
+    throw PassError("resize.size", fmt::format("{} = {} is more than {}", size.name, value, kMost), {},
+                    "set a smaller size");
   if (value < 1)
     throw PassError("resize.size", fmt::format("{} = {} is not a size", size.name, value), {},
                     "set 1 or more");

@@ -35,19 +35,24 @@ class TokenTables {
  private:
   struct Length {
     std::int64_t before = 0, after = 0;
+    bool changes() const { return before != after; }
+  };
+  struct Extents {
+    Length batch, keys;
   };
 
   const TensorType* tensor(Arg arg) const {
     return arg.is_node() ? tensor_of(context_, graph_.step().nodes[arg.as_node()].type) : nullptr;
   }
 
-  // The extent of queries, of keys; none: its number is not known, so it is not the tokens'.
-  std::optional<Length> length(NodeId call, std::size_t param) const {
+  // An extent of the call's queries (0) or keys (1); none: its number is not known, so it does not
+  // follow.
+  std::optional<Length> length(NodeId call, std::size_t param, std::size_t dim) const {
     const auto args = context_.args[graph_.step().nodes[call].args];
     if (param >= args.size() || !args[param].is_node()) return std::nullopt;
     const auto number = [&](const Graph& graph, const Facts& facts) -> std::optional<std::int64_t> {
       const TensorType* type = tensor_of(context_, graph.step().nodes[args[param].as_node()].type);
-      return type != nullptr && type->rank() == 4 ? facts.hint(type->sizes[2]) : std::nullopt;
+      return type != nullptr && type->rank() == 4 ? facts.hint(type->sizes[dim]) : std::nullopt;
     };
     const auto before = number(before_, facts_before_), after = number(graph_, facts_);
     return before && after ? std::optional(Length{*before, *after}) : std::nullopt;
@@ -57,16 +62,18 @@ class TokenTables {
     return {(length.before + block - 1) / block, (length.after + block - 1) / block};
   }
 
+  // [batch, heads, tokens, width] of queries and keys.
   void follow(NodeId id, const FlexCall& call) {
-    const auto queries = length(id, 0), keys = length(id, 1);
-    if (!queries || !keys) return;
+    const auto batch = length(id, 0, 0), queries = length(id, 0, 2), keys = length(id, 1, 2);
+    if (!batch || !queries || !keys) return;
     const Length rows = blocks(*queries, call.query_block), columns = blocks(*keys, call.key_block);
     for (const FlexTablePair& table : kFlexTables) {
       const Length of_rows = table.by_key ? columns : rows, of_columns = table.by_key ? rows : columns;
       set_table(id, call.mask[table.counts], {of_rows});
       set_table(id, call.mask[table.indices], {of_rows, of_columns});
     }
-    for (const FlexFunction& function : call.functions) follow_captured(id, call, function, *keys);
+    for (const FlexFunction& function : call.functions)
+      follow_captured(id, call, function, {.batch = *batch, .keys = *keys});
   }
 
   // The last extents of a table.
@@ -97,43 +104,78 @@ class TokenTables {
   }
 
   // What a function looks up, and the parameter that it is in the function.
-  void follow_captured(NodeId id, const FlexCall& call, const FlexFunction& function, Length keys) {
+  void follow_captured(NodeId id, const FlexCall& call, const FlexFunction& function,
+                       const Extents& extents) {
     const bool is_mask = function.kind == FlexFunctionKind::kMask;
-    const Arg list = arg_of(context_, graph_.step().nodes[id],
-                            is_mask ? call.mask_captured_param : call.score_captured_param);
+    const std::size_t param = is_mask ? call.mask_captured_param : call.score_captured_param;
+    const Arg list = arg_of(context_, graph_.step().nodes[id], param);
     if (!list.is_list()) return;
-    const auto captured = context_.args.children(list);
+    const auto children = context_.args.children(list);
+    const std::vector<Arg> captured(children.begin(), children.end());
+    std::vector<Arg> changed = captured;
     const std::vector<NodeId> parameters = parameters_of(*function.body);
     for (std::size_t i = 0; i < captured.size(); ++i) {
       const std::size_t place = flex_captured_position(function.kind) + i;
-      if (!captured[i].is_node() || place >= parameters.size()) continue;
+      if (place >= parameters.size()) continue;
+      if (captured[i].is_int())
+        changed[i] = follow_number(captured[i], *function.body, parameters[place], extents);
+      if (!captured[i].is_node()) continue;
       const NodeId value = captured[i].as_node();
-      if (is_mask) keep_distance(value, call, keys);
+      if (is_mask) follow_lookup(value, call, extents);
       retype_parameter(*function.body, parameters[place], before_.step().nodes[value].type,
                        graph_.step().nodes[value].type);
     }
+    if (changed == captured) return;
+    set_arg(context_, graph_.step().nodes[id], param, context_.args.add_tree(list.kind(), changed));
+    record_specialized(context_, graph_.step().nodes[id], pass_, reason_);
   }
 
-  void keep_distance(NodeId value, const FlexCall& call, Length keys) {
+  // A function is given the number of keys, or of sequences, as a plain number.
+  Arg follow_number(Arg number, const Body& function, NodeId parameter, const Extents& extents) {
+    const bool is_keys = extents.keys.changes() && number.as_int() == extents.keys.before;
+    const bool is_batch = !is_keys && extents.batch.changes() && number.as_int() == extents.batch.before;
+    if (!is_keys && !is_batch) return number;
+    assume(fmt::format("{}, which functions of attention are given, is the number of {}", number.as_int(),
+                       is_keys ? "tokens" : "sequences"));
+    const Arg after = Arg::integer(is_keys ? extents.keys.after : extents.batch.after);
+    const TypeId type = function.nodes[parameter].type;
+    if (type && context_.types[type].kind == TypeKind::kValue && context_.types[type].value == number)
+      retype_parameter(function, parameter, type,
+                       context_.types.intern({.kind = TypeKind::kValue, .value = after}));
+    return after;
+  }
+
+  // A tensor that a mask function looks up: [keys], [keys and a block], or [batch, the same].
+  void follow_lookup(NodeId value, const FlexCall& call, const Extents& extents) {
     const Node& node = graph_.step().nodes[value];
     const TensorType* type = tensor(Arg::node(value));
     if (type == nullptr || type->rank() == 0 || node.kind != NodeKind::kPlaceholder ||
         is_done_.contains(value))
       return;
-    const auto extent = context_.exprs.constant(type->sizes[0]);
-    if (!extent || keys.before == keys.after) return;
-    const std::int64_t more = *extent - keys.before;
-    if (more != 0 && more != call.query_block && more != call.key_block) return;
     TensorType after = *type;
-    after.sizes[0] = context_.exprs.number(keys.after + more);
-    notes_.push_back(
-        more == 0
-            ? fmt::format("assumption: %{}, which a mask function looks up, has an element for each token",
-                          graph_.text(node.name))
-            : fmt::format("assumption: %{}, which a mask function looks up, has {} elements more than there "
-                          "are tokens",
-                          graph_.text(node.name), more));
-    set_type(value, std::move(after));
+    const bool has_batch =
+        after.rank() > 1 && context_.exprs.constant(after.sizes[0]) == extents.batch.before;
+    if (has_batch && extents.batch.changes()) {
+      after.sizes[0] = context_.exprs.number(extents.batch.after);
+      assume(fmt::format("%{}, which a mask function looks up, has a row for each sequence",
+                         graph_.text(node.name)));
+    }
+    ExprId& size = after.sizes[has_batch ? 1 : 0];
+    const auto extent = context_.exprs.constant(size);
+    const std::int64_t more = extent.value_or(0) - extents.keys.before;
+    const bool is_keys = extent && (more == 0 || more == call.query_block || more == call.key_block);
+    if (is_keys && extents.keys.changes()) {
+      size = context_.exprs.number(extents.keys.after + more);
+      assume(fmt::format("%{}, which a mask function looks up, has {}", graph_.text(node.name),
+                         more == 0 ? "an element for each token"
+                                   : fmt::format("{} elements more than there are tokens", more)));
+    }
+    if (after.sizes != type->sizes) set_type(value, std::move(after));
+  }
+
+  void assume(const std::string& fact) {
+    std::string note = "assumption: " + fact;
+    if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(std::move(note));
   }
 
   void retype_parameter(const Body& function, NodeId parameter, TypeId before, TypeId after) {
