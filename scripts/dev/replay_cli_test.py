@@ -255,6 +255,18 @@ graph
         report = self.report("check", "whole.txt", "parts.txt")
         self.assertEqual((report["verdict"], report["same"], report["ops_without_bound"], report["first_divergence"]),
                          ("not verified", False, ["aten.cos.default"], None))
+        # Without bounds the distance is said: a sum in parts is near A's, a sum that lacks a part is not.
+        near = self.report("check", "whole.txt", "parts.txt", "--bounds", "none")
+        self.assertEqual(near["verdict"], "not verified")
+        (output,) = near["outputs_not_equal"]
+        self.assertEqual(near["largest_unverified_error"], output["relative_error"])
+        self.assertLess(near["largest_unverified_error"], 1e-5)
+        self.write("lost.txt", parts.replace("add.Tensor(%s0, %s1)", "add.Tensor(%s0, %s0)"))
+        lost = self.run_tool("check", "whole.txt", "lost.txt", "--bounds", "none")
+        self.assertEqual(lost.returncode, 1)
+        self.assertRegex(lost.stdout, r"(?m)^unverified outputs: a relative error of at most [0-9.]+ \(rank 0, .*\)$")
+        self.assertGreater(self.report("check", "whole.txt", "lost.txt", "--bounds", "none")["largest_unverified_error"], 0.1)
+        self.assertIsNone(self.report("check", "whole.txt", "whole.txt")["largest_unverified_error"])
 
     def test_inputs_and_outputs_in_files(self):
         numbers = [float(i) for i in range(16)]

@@ -125,10 +125,38 @@ std::string summarise_changes(const replay::CheckReport& report, const Graph& b)
          "where the library allows it, --math portable always\n";
 }
 
+// Of the outputs that nothing bounds the one that is furthest from A's; none where there is none.
+const replay::OutputCheck* find_worst_unverified(const replay::CheckReport& report) {
+  const replay::OutputCheck* worst = nullptr;
+  for (const replay::OutputCheck& output : report.outputs)
+    if (output.verdict == replay::Verdict::kUnverified && output.difference.problem.empty() &&
+        (worst == nullptr || !(output.difference.relative_error <= worst->difference.relative_error)))
+      worst = &output;
+  return worst;
+}
+
+// Outputs that are not proved: all that differ, the first of those that nothing bounds.
+std::string list_outputs(const std::vector<replay::OutputCheck>& outputs) {
+  constexpr std::size_t kMostUnverified = 10;
+  std::string text;
+  std::size_t unverified = 0;
+  for (const replay::OutputCheck& output : outputs) {
+    if (output.verdict == replay::Verdict::kEqual || output.verdict == replay::Verdict::kSumOrder) continue;
+    if (output.verdict == replay::Verdict::kUnverified && ++unverified > kMostUnverified) continue;
+    text += fmt::format("rank {}: {} {}: {}{}\n", output.rank, output.name, replay::name_of(output.verdict),
+                        replay::describe(output.difference),
+                        output.bound ? "; " + replay::describe(*output.bound) : "");
+  }
+  if (unverified > kMostUnverified)
+    text += fmt::format("and {} more that are unverified; --json lists them\n", unverified - kMostUnverified);
+  return text;
+}
+
 }  // namespace
 
 Json describe_check(const replay::CheckReport& report, const Graph& b) {
   Json outputs = Json::array(), ranks = Json::array();
+  const replay::OutputCheck* worst = find_worst_unverified(report);
   for (const replay::OutputCheck& output : report.outputs) {
     if (output.verdict == replay::Verdict::kEqual) continue;
     Json entry = describe_difference(output.difference);
@@ -152,6 +180,8 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
                  {"outputs", report.outputs.size()},
                  {"outputs_not_equal", std::move(outputs)},
                  {"largest_share_of_bound", number_or_text(report.largest_share)},
+                 {"largest_unverified_error",
+                  worst == nullptr ? Json() : number_or_text(worst->difference.relative_error)},
                  {"ops_without_bound", report.ops_without_bound},
                  {"ranks", std::move(ranks)},
                  {"first_divergence", nullptr},
@@ -177,15 +207,9 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
 }
 
 std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
-  std::string text;
+  std::string text = list_outputs(report.outputs);
   std::array<std::uint64_t, replay::kVerdicts> counts{};
-  for (const replay::OutputCheck& output : report.outputs) {
-    ++counts[static_cast<std::size_t>(output.verdict)];
-    if (output.verdict == replay::Verdict::kEqual || output.verdict == replay::Verdict::kSumOrder) continue;
-    text += fmt::format("rank {}: {} {}: {}{}\n", output.rank, output.name, replay::name_of(output.verdict),
-                        replay::describe(output.difference),
-                        output.bound ? "; " + replay::describe(*output.bound) : "");
-  }
+  for (const replay::OutputCheck& output : report.outputs) ++counts[static_cast<std::size_t>(output.verdict)];
   if (report.first) text += describe_first(*report.first, b);
   text += summarise_changes(report, b);
   if (!report.baseline_is_deterministic)
@@ -202,6 +226,9 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
   if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
     text +=
         fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);
+  if (const replay::OutputCheck* worst = find_worst_unverified(report))
+    text += fmt::format("unverified outputs: a relative error of at most {:.3g} (rank {}, {})\n",
+                        worst->difference.relative_error, worst->rank, worst->name);
   if (!report.ops_without_bound.empty())
     text += fmt::format("ops without a bound for regrouped sums: {}\n",
                         fmt::join(report.ops_without_bound, ", "));
