@@ -100,6 +100,11 @@ std::string verdict_line(std::string_view what, const InputOptions& original, co
       n == 0 ? "without an assumption" : fmt::format("under {} assumption{}", n, n == 1 ? "" : "s"));
 }
 
+bool takes_saved(const Graph& half) {
+  return std::ranges::any_of(
+      half.inputs, [&](const InputRole& input) { return input.role && half.text(input.role) == "saved"; });
+}
+
 }  // namespace
 
 RewriteReport check_rewrite(const Graph& a, const Graph& b) {
@@ -151,9 +156,12 @@ int verify_halves(const VerifyHalvesOptions& options, Console& console) {
     console.print(rewrite_text(backward, report, console.verbose()));
   }
   if (n != 0)
-    console.info(fmt::format("{}, {}: {} {}; they are not shown to compute what {} computes",
+    console.info(fmt::format("{}, {}: {} {}; they are not shown to compute what {} computes{}",
                              display_name(options.forward), display_name(options.backward), n,
-                             n == 1 ? "violation" : "violations", display_name(options.input)));
+                             n == 1 ? "violation" : "violations", display_name(options.input),
+                             takes_saved(forward) && !takes_saved(backward)
+                                 ? "; --fwd takes saved values and --bwd does not: did you swap the files?"
+                                 : ""));
   else if (!console.json())
     console.info(
         verdict_line(fmt::format("{}, {}", display_name(options.forward), display_name(options.backward)),
