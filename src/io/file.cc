@@ -308,6 +308,7 @@ std::string descriptor_path(int file) {
 }  // namespace
 
 OutputFile::OutputFile(const std::string& given_path) {
+  if (given_path.empty()) throw InputError("the name of the file to write is empty");
   if (given_path == "-" || given_path == "/dev/stdout") {
     path_ = "standard output";
     file_ = STDOUT_FILENO;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "ir/types/layout.h"
@@ -36,16 +37,35 @@ class Rescaler {
   }
 
  private:
-  // factor * tokens at the new size.
+  // factor * tokens, of one unit of the size.
+  Rational of_unit(Rational factor) const { return factor * Rational::of(factors_.tokens, change_.before); }
+
+  // factor * tokens at the new size. `about`: whose extent it is; none: of a recorded sum.
   std::int64_t scaled(Rational factor, NodeId about) const {
-    const Rational after = factor * Rational::of(factors_.tokens * change_.after, change_.before);
+    const Rational after = of_unit(factor) * Rational{change_.after, 1};
     if (after.is_integer() && after.num > 0) return after.num;
     const Rational before = factor * Rational{factors_.tokens, 1};
-    throw PassError("resize.size",
-                    fmt::format("{} = {} leaves an extent of {} {}: it was {} of {}", change_.name,
-                                change_.after, fmt::format("%{}", in_.text(in_.step().nodes[about].name)),
-                                "that is no whole number", before.num, change_.before),
-                    site_of(in_, in_.step().nodes[about]), fmt::format("set a multiple of {}", factor.den));
+    throw PassError(
+        "resize.size",
+        fmt::format("{} = {} leaves {} that is no whole number: it was {} of {}", change_.name, change_.after,
+                    about ? fmt::format("an extent of %{}", in_.text(in_.step().nodes[about].name))
+                          : std::string("a recorded sum"),
+                    before.num, change_.before),
+        about ? site_of(in_, in_.step().nodes[about]) : Site{},
+        fmt::format("set a multiple of {}", find_step()));
+  }
+
+  // The least size of which every extent is a whole number.
+  std::int64_t find_step() const {
+    std::int64_t step = 1;
+    const auto add = [&](Rational factor) { step = std::lcm(step, of_unit(factor).den); };
+    for (NodeId id : in_.step().order)
+      for (const auto& dims : factors_.of[id].tensors)
+        for (const auto& factor : dims)
+          if (factor) add(*factor);
+    for (const SizeArgument& argument : factors_.arguments) add(argument.factor);
+    for (const auto& [sum, factor] : factors_.sums) add(factor);
+    return step;
   }
 
   // Eq(u4 + u5, 3072): what the pieces of an exchange add up to.
@@ -64,7 +84,7 @@ class Rescaler {
         const auto factor = factor_of.find(atom.operands[0]);
         if (factor == factor_of.end()) continue;
         for (StringId part : pool.symbols(atom.operands[0])) sums[part] = *pool.constant(atom.operands[1]);
-        const std::int64_t number = scaled(factor->second, in_.step().order.front());
+        const std::int64_t number = scaled(factor->second, NodeId());
         // The text of the sum stays as it was.
         const std::string_view text = pool.text(fact);
         fact = pool.parse(fmt::format("{}, {})", text.substr(0, text.rfind(", ")), number));

@@ -36,6 +36,8 @@ std::vector<SizeSetting> read_settings(const ResizeCommand& command) {
   if (settings.empty() && !command.list)
     throw UsageError("give a size: --set tokens=512; --list says which there are");
   if (!settings.empty() && command.list) throw UsageError("--list writes nothing: leave out --set");
+  if (command.list && command.output.path != OutputOptions().path)
+    throw UsageError("--list writes nothing: leave out -o");
   return settings;
 }
 
