@@ -23,10 +23,11 @@ std::string page_for(const std::string& path, const Json& page) {
 int report(const ReportCommand& command, Console& console) {
   for (const std::string& path : command.outputs)
     page_for(path, Json());  // a wrong name is said before work starts
-  const Cluster cluster = parse_cluster(command.cluster, read_bytes);
+  PagePrices prices{.cluster = parse_cluster(command.cluster, read_bytes), .costs_path = command.costs};
+  if (!command.costs.empty()) prices.costs = MeasuredCosts::parse(read_bytes(command.costs), command.costs);
   const Graph a = read_sound_input(command.a, nullptr, Soundness::kStructure);
   const Graph b = read_sound_input(command.b, a.context, Soundness::kStructure);
-  const Json page = rewrite_page({a, b, command.a.path, command.b.path}, cluster);
+  const Json page = rewrite_page({a, b, command.a.path, command.b.path}, prices);
   std::deque<OutputFile> files;
   for (const std::string& path : command.outputs) files.emplace_back(path).write(page_for(path, page));
   for (OutputFile& file : files) file.commit();

@@ -280,6 +280,10 @@ void add_report(CLI::App& app, Choices& choices) {
                   "Machine that times are predicted for: a built-in shape or a file, and changes of it "
                   "(default: h100)")
       ->type_name("NAME|FILE");
+  command
+      .add_option("--costs", choices.report.costs,
+                  "Measured costs, as epweave-replay run --costs writes them")
+      ->type_name("FILE");
 }
 
 void add_simulate(CLI::App& app, Choices& choices) {
@@ -681,10 +685,10 @@ CommandFiles files_of(const Choices& choices) {
                  {"--trace", choices.overlap.trace + choices.simulate.trace},
                  {"--html", choices.diff.html},
                  {"--log-file", choices.console.log_file}}};
-  for (const std::string& path :
-       {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
-        choices.diff.b.path, choices.report.b.path, choices.simulate.costs, choices.simulate.baseline,
-        choices.artifact.against.path, choices.forward.path, choices.backward.path})
+  for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
+                                  choices.overlap.before.path, choices.diff.b.path, choices.report.b.path,
+                                  choices.report.costs, choices.simulate.costs, choices.simulate.baseline,
+                                  choices.artifact.against.path, choices.forward.path, choices.backward.path})
     files.inputs.push_back(path);
   for (const std::string& path : choices.report.outputs) files.beside.push_back({"--output", path});
   return files;

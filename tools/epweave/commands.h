@@ -80,6 +80,7 @@ struct ReportCommand {
   InputOptions a, b;
   std::vector<std::string> outputs;  // .html, .md, .json; empty: standard output, Markdown
   std::string cluster = "h100";      // that times are predicted for
+  std::string costs;                 // file of measured costs; empty: none
 };
 
 struct SimulateOptions {

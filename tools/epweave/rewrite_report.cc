@@ -439,10 +439,25 @@ Json diff_page(const RewriteSides& sides) {
           {"modules", diff_rows(summary.modules)}};
 }
 
-std::vector<std::string> list_model_assumptions(const StepClock& a, const StepClock& b) {
+// "12 of 40 kernels and collectives"
+std::string count_measured(const StepModel& model) {
+  const auto priced = std::ranges::count_if(model.sources, [](PriceSource source) {
+    return source != PriceSource::kNone && source != PriceSource::kUnpriced;
+  });
+  return fmt::format("{} of {}", std::ranges::count_if(model.sources, is_measured), priced);
+}
+
+std::vector<std::string> list_model_assumptions(const StepClock& a, const StepClock& b,
+                                                const PagePrices& prices) {
   std::vector<std::string> lines = {
       "one rank's view: every other rank is taken to be as fast, and as far, as this one",
-      "no measured price: kernels and collectives cost what the cluster's rates say (docs/overlap.md)"};
+      prices.costs
+          ? fmt::format(
+                "prices measured ({}) for {} kernels and collectives before, {} after; the others cost "
+                "what the cluster's rates say",
+                prices.costs_path, count_measured(a.model()), count_measured(b.model()))
+          : std::string("no measured price: kernels and collectives cost what the cluster's rates say "
+                        "(docs/overlap.md)")};
   if (const std::size_t n = std::max(a.model().assumed_symbols, b.model().assumed_symbols); n > 0)
     lines.push_back(
         fmt::format("routing is balanced: {} symbols without a number have the same share of the rows", n));
@@ -453,8 +468,12 @@ std::vector<std::string> list_model_assumptions(const StepClock& a, const StepCl
 
 }  // namespace
 
-Json rewrite_page(const RewriteSides& sides, const Cluster& cluster) {
-  const StepClock a(sides.a, cluster), b(sides.b, cluster);
+Json rewrite_page(const RewriteSides& sides, const PagePrices& prices) {
+  const Cluster& cluster = prices.cluster;
+  const MeasuredCosts* costs = prices.costs ? &*prices.costs : nullptr;
+  const StepClock a(sides.a, cluster, costs), b(sides.b, cluster, costs);
+  if (costs != nullptr)
+    for (const StepClock* clock : {&a, &b}) require_measured(clock->model(), *costs, prices.costs_path);
   RegionTable table(sides.b);
   table.add(a, &RegionTimes::a);
   table.add(b, &RegionTimes::b);
@@ -463,7 +482,8 @@ Json rewrite_page(const RewriteSides& sides, const Cluster& cluster) {
       {"a", file_report(sides.name_a)}, {"b", file_report(sides.name_b)}, {"verdict", verdict(sides)}};
   page["predicted"] = {{"cluster", cluster.name},
                        {"changed", changed_parameters(cluster)},
-                       {"assumptions", list_model_assumptions(a, b)},
+                       {"costs", prices.costs ? Json(prices.costs_path) : Json()},
+                       {"assumptions", list_model_assumptions(a, b, prices)},
                        {"a", prediction(a)},
                        {"b", prediction(b)}};
   page["exchanges"] = region_rows(table);

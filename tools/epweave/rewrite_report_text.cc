@@ -144,8 +144,10 @@ void add_verdict(const Json& page, std::string& text) {
 
 void add_times(const Json& page, std::string& text) {
   const Json& predicted = page["predicted"];
-  text += fmt::format("Predicted on {}; not measured.\n\n| | before | after | |\n|---|---:|---:|---:|\n",
-                      text_of(predicted["cluster"]));
+  text += fmt::format(
+      "Predicted on {}{}.\n\n| | before | after | |\n|---|---:|---:|---:|\n", text_of(predicted["cluster"]),
+      predicted["costs"].is_null() ? "; not measured"
+                                   : ", by prices measured in " + text_of(predicted["costs"]));
   static constexpr std::pair<const char*, const char*> kRows[] = {{"step", "makespan_ms"},
                                                                   {"exposed communication", "exposed_ms"},
                                                                   {"communication", "comm_ms"},

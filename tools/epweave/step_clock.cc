@@ -6,8 +6,8 @@
 
 namespace epweave::cli {
 
-StepClock::StepClock(const Graph& graph, const Cluster& cluster)
-    : graph_(graph), model_(model_step(graph, cluster)), simulator_(model_) {
+StepClock::StepClock(const Graph& graph, const Cluster& cluster, const MeasuredCosts* costs)
+    : graph_(graph), model_(model_step(graph, cluster, costs)), simulator_(model_) {
   const std::vector<Place> order = given_order(model_);
   simulator_.run(order);
   sums_ = simulator_.measure();

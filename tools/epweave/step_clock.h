@@ -13,7 +13,7 @@ namespace epweave::cli {
 // A simulated step; calls without a price are free. The graph must outlive it.
 class StepClock {
  public:
-  StepClock(const Graph& graph, const Cluster& cluster);
+  StepClock(const Graph& graph, const Cluster& cluster, const MeasuredCosts* costs = nullptr);
   StepClock(const StepClock&) = delete;
   StepClock& operator=(const StepClock&) = delete;
 
