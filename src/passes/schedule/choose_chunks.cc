@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "passes/bucket/bucket.h"
@@ -13,18 +14,24 @@ namespace epweave {
 namespace {
 
 struct Choice {
-  std::vector<std::string> roots;  // none: the whole
+  std::vector<std::string> roots;  // none: as it is
   std::int64_t parts = 1;
   bool dense = false;
+  bool has_parts = false;  // the graph, already
 
   std::string name() const {
-    return roots.empty() ? std::string("not divided")
-                         : fmt::format("{} in {} parts", fmt::join(roots, ", "), parts);
+    if (roots.empty()) return has_parts ? "no further division" : "not divided";
+    return fmt::format("{} in {} parts", fmt::join(roots, ", "), parts);
   }
 };
 
-std::vector<Choice> list_choices(const ChooseChunksOptions& options) {
-  std::vector<Choice> choices = {{}};
+bool has_parts(const Graph& graph) {
+  const Body& body = graph.step();
+  return std::ranges::any_of(body.order, [&](NodeId id) { return body.nodes[id].chunk.part.has_value(); });
+}
+
+std::vector<Choice> list_choices(const Graph& graph, const ChooseChunksOptions& options) {
+  std::vector<Choice> choices = {{.has_parts = has_parts(graph)}};
   const std::vector<std::int64_t> counts =
       options.parts ? std::vector<std::int64_t>{*options.parts} : std::vector<std::int64_t>{2, 4};
   for (const std::int64_t parts : counts) {
@@ -118,7 +125,7 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
   std::optional<Made> best;
   std::vector<std::string> notes;
   Declined declined;
-  const std::vector<Choice> choices = list_choices(options);
+  const std::vector<Choice> choices = list_choices(graph, options);
   for (const Choice& choice : choices) {
     try {
       PassResult made = make_choice(graph, choice, options);
@@ -140,7 +147,9 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
   }
   if (declined.count() + 1 == choices.size())
     notes.push_back(
-        "choice: warning: nothing is divided, for each division is declined: follow a remedy above");
+        choices.front().has_parts
+            ? "choice: the graph has parts already, and each further division is declined"
+            : "choice: warning: nothing is divided, for each division is declined: follow a remedy above");
   choose_buckets(*best, schedule_options, options.then, notes);
   notes.push_back(fmt::format("choice: taken: {}", best->name));
   notes.insert(notes.end(), best->result.notes.begin(), best->result.notes.end());
