@@ -183,8 +183,9 @@ std::optional<std::uint32_t> tasks_of_host(std::string_view tasks, std::size_t h
     const std::size_t times = entry.find("(x");
     const auto count = parse_number(entry.substr(0, times));
     std::optional<std::uint32_t> hosts = 1;
-    if (times != std::string_view::npos && entry.ends_with(')'))
-      hosts = parse_number(entry.substr(times + 2, entry.size() - times - 3));
+    if (times != std::string_view::npos)
+      hosts = entry.ends_with(')') ? parse_number(entry.substr(times + 2, entry.size() - times - 3))
+                                   : std::nullopt;
     if (!count || !hosts) return std::nullopt;
     if (host < *hosts) return count;
     host -= *hosts;
