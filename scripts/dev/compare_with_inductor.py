@@ -3,11 +3,15 @@
 
     compare_with_inductor.py --epweave build/release/bin/epweave [--seeds 200] [--first 0] [--nodes 60]     on random steps
     compare_with_inductor.py --epweave build/release/bin/epweave --graphs GRAPH.epw ..                      on real ones
+    compare_with_inductor.py --epweave build/release/bin/epweave --buckets custom_ops ..                    with its bucketer
 
 A random step has products, pointwise ops, views and collectives of three groups, with times drawn for each kind of call.
 Both schedulers get the same times (a hook there, a file of costs here) and the same knobs, drawn as well. A real graph is
 loaded into fx, with storage shared as the op schemas say, priced by `epweave simulate --trace`, and scheduled by default
 knobs; its symbols need numbers. Prints the first difference of the orders and exits 1 where there is one. Needs torch 2.15.
+
+With buckets, each node is compared with what it takes: nodes of the given step by their names, those that were written by
+their ops and places. So the same collectives are merged in the same order, or there is a difference.
 """
 import argparse
 import json
@@ -21,12 +25,15 @@ import tempfile
 
 import torch
 import torch.distributed as dist
+from torch._dynamo import graph_deduplication
 from torch._inductor import config
-from torch._inductor.fx_passes import node_runtime_estimation, overlap_scheduling
+from torch._inductor.augmented_graph_helper import AugmentedGraphHelper
+from torch._inductor.fx_passes import bucketing, node_runtime_estimation, overlap_scheduling
 from torch._inductor.fx_passes.memory_estimator import GraphAliasTracker
 from torch._inductor.fx_passes.overlap_scheduling import OverlapScheduler
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._ordered_set import OrderedSet
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 logging.getLogger("torch._inductor.utils").setLevel(logging.ERROR)  # no device to read figures of
@@ -39,6 +46,7 @@ RANKS = 4
 COLLECTIVES = torch.ops._c10d_functional
 LATENCY_MS = 0.02  # of the cluster h100: coll_us
 POINTWISE = (torch.ops.aten.relu.default, torch.ops.aten.neg.default, torch.ops.aten.sin.default)
+REQUIRED = {}  # by node: what must stand in front of it though it takes nothing of it
 BINARY = (torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor)
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16"}
 
@@ -55,7 +63,13 @@ def launch(rng, x, groups):
     return COLLECTIVES.all_to_all_single(x, split, split, group)
 
 
-def make_step(rng, nodes, groups):
+def gather_cast(rng, x, groups):
+    """A gather of a bf16 copy, as of parameters that are kept in f32."""
+    group = rng.choice(groups)
+    return COLLECTIVES.wait_tensor(COLLECTIVES.all_gather_into_tensor(x.to(torch.bfloat16), RANKS, group)).to(torch.float32)
+
+
+def make_step(rng, nodes, groups, casts):
     """A function of square tensors, and their shapes; results of collectives are cut or repeated to squares again."""
     width = rng.choice((8, 16, 32))
 
@@ -71,6 +85,8 @@ def make_step(rng, nodes, groups):
                 values.append(rng.choice(BINARY)(x, rng.choice(values)))
             elif kind < 0.65:
                 values.append(x.t())
+            elif casts and kind < 0.8:
+                values.append(gather_cast(rng, x, groups)[:width])
             else:
                 whole = COLLECTIVES.wait_tensor(launch(rng, x, groups))
                 if rng.random() < 0.3:
@@ -131,48 +147,66 @@ def draw_knobs(rng):
     }
 
 
-def order_of_reference(module, estimate, knobs, discounts):
+def order_of_reference(module, estimate, knobs, discounts, mode):
     config.test_configs.assume_bucketing_reduces_latency = discounts
-    OverlapScheduler(module, collective_bucketing=False, insert_overlap_deps=False, custom_runtime_estimation=estimate,
-                     collective_estimator="analytical", compute_estimator="analytical",
+    OverlapScheduler(module, collective_bucketing=mode is not None, bucket_mode=mode, insert_overlap_deps=False,
+                     custom_runtime_estimation=estimate, collective_estimator="analytical", compute_estimator="analytical",
                      **{"max_in_flight_gb": 5, "max_compute_pre_fetch": 200, "max_coll_distance": 200,
                         "compute_overlap_multipler": 1.0, **knobs}).run()
-    return [n.name for n in module.graph.nodes]
+    return module.graph
 
 
-def order_of_ours(epweave, folder, knobs, discounts):
+def describe_nodes(graph, given):
+    """Each node with what it takes: by name if the given step has it, else by op and place among those that were written."""
+    labels, nodes, written = {}, [], 0
+    for node in graph.nodes:
+        labels[node] = node.name if node.name in given or node.op == "output" else f"{node.target}#{written}"
+        written += node.name not in given
+    for node in graph.nodes:
+        taken = []
+        torch.fx.node.map_arg((node.args, node.kwargs), lambda n: taken.append(labels[n]))
+        nodes.append(f"{labels[node]}({', '.join(taken)})")
+    return nodes
+
+
+def order_of_ours(epweave, folder, knobs, discounts, mode):
     words = {True: "true", False: "false", None: "none"}
-    texts = [f"{k}={words[v] if v is None or isinstance(v, bool) else f'{v:.17g}'}" for k, v in knobs.items()]
+    knobs = {**knobs, **({"collective_bucketing": True, "bucket_mode": mode} if mode else {})}
+    texts = [f"{k}={words[v] if v is None or isinstance(v, bool) else v if isinstance(v, str) else f'{v:.17g}'}" for k, v in knobs.items()]
     texts.append(f"assume_bucketing_reduces_latency={words[discounts]}")
     pipeline = f"schedule{{like=inductor,unpriced=free,costs={folder}/costs.json,knobs=[{','.join(texts)}]}}"
-    done = subprocess.run([epweave, "rewrite", f"{folder}/step.epw", "-p", pipeline, "-o", "-", "--to", "text"],
+    done = subprocess.run([epweave, "rewrite", f"{folder}/step.epw", "-p", pipeline, "-o", f"{folder}/ours.epw"],
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{done.stderr}\n{pipeline}")
-    names = [line.split(" = ")[0].strip()[1:] for line in done.stdout.splitlines() if line.startswith("  %")]
-    return [*names, "output"]
+    return loader.load(f"{folder}/ours.epw").graph
 
 
-def compare(epweave, seed, nodes, groups):
+def draw_bucket_knobs(rng):
+    return {"bucket_exposed_first": rng.choice((None, False, True)), "bucket_only_internode_comms": rng.random() < 0.1}
+
+
+def compare(epweave, seed, nodes, groups, mode):
     rng = random.Random(seed)
-    step, shapes = make_step(rng, nodes, groups)
+    step, shapes = make_step(rng, nodes, groups, casts=mode is not None)
     with FakeTensorMode():
         module = make_fx(step)(*[torch.empty(shape, device="cuda") for shape in shapes])
     module.graph.eliminate_dead_code()
     by_node, costs = draw_times(rng, module.graph)
     knobs, discounts = draw_knobs(rng), rng.random() < 0.5
+    knobs.update(draw_bucket_knobs(rng) if mode else {})
     if not any(n.target is COLLECTIVES.wait_tensor.default for n in module.graph.nodes):
         return True
     with tempfile.TemporaryDirectory() as folder:
         exporter.export(module, f"{folder}/step.epw")
         pathlib.Path(folder, "costs.json").write_text(json.dumps(costs))
-        ours = order_of_ours(epweave, folder, knobs, discounts)
-    given = [n.name for n in module.graph.nodes]
+        given = [n.name for n in module.graph.nodes]
+        ours = describe_nodes(order_of_ours(epweave, folder, knobs, discounts, mode), given)
 
     def estimate(node, size):
         return LATENCY_MS if size == 0 and is_launch(node) else by_node.get(node)
 
-    reference = order_of_reference(module, estimate, knobs, discounts)
+    reference = describe_nodes(order_of_reference(module, estimate, knobs, discounts, mode), given)
     if ours == reference:
         return True
     at = next(i for i, (a, b) in enumerate(zip(ours, reference)) if a != b)
@@ -271,9 +305,53 @@ def keep_reads_behind_copies(module):
                 copies[opened.pop()][1] = node
 
 
+def keep_cuts_behind_copies():
+    """The same for what its bucketer writes: parameters are views of buffers that a copy fills, and no input of theirs says so."""
+    insert = bucketing._insert_fn_trace_before_node
+
+    def insert_with_inputs(*args):
+        replacements, nodes = insert(*args)
+        for copy in nodes:
+            if copy.target is not torch.ops.aten.split_with_sizes_copy.out:
+                continue
+            for result in replacements.values():
+                REQUIRED.setdefault(result, {})[copy] = None
+        return replacements, nodes
+
+    bucketing._insert_fn_trace_before_node = insert_with_inputs
+
+
 def require(before, after):
     after._input_nodes.setdefault(before)
     before.users.setdefault(after)
+    REQUIRED.setdefault(after, {})[before] = None
+
+
+def sort_by_required():
+    """What was required holds while the bucketer sorts, for what stands in place of merged nodes, too."""
+    transfer = AugmentedGraphHelper.transfer_erased_node_deps
+
+    def list_inputs(node, additional):
+        inputs = OrderedSet()
+        torch.fx.node.map_arg((node.args, node.kwargs), inputs.add)
+        inputs.update(REQUIRED.get(node, ()))
+        inputs.update(additional.get(node, ()))
+        return inputs
+
+    def transfer_required(graph, erased):
+        transfer(graph, erased)
+        required = {}
+        for after, befores in REQUIRED.items():
+            after = erased.get(after, after)
+            for before in befores:
+                before = erased.get(before, before)
+                if before is not after:
+                    required.setdefault(after, {})[before] = None
+        REQUIRED.clear()
+        REQUIRED.update(required)
+
+    graph_deduplication._get_flat_args_unique = list_inputs
+    AugmentedGraphHelper.transfer_erased_node_deps = transfer_required
 
 
 def is_compute(node):
@@ -284,13 +362,14 @@ def is_launch(node):
     return getattr(node.target, "namespace", "") == "_c10d_functional"
 
 
-def compare_graph(epweave, path):
+def compare_graph(epweave, path, mode):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([epweave, "simulate", path, "--trace", f"{folder}/trace.json"], capture_output=True, check=True)
         events = json.loads(pathlib.Path(folder, "trace.json").read_text())["traceEvents"]
-        subprocess.run([epweave, "rewrite", path, "-p", "schedule{like=inductor}", "-o", f"{folder}/ours.epw"],
+        knobs = f",knobs=[collective_bucketing=true,bucket_mode={mode}]" if mode else ""
+        subprocess.run([epweave, "rewrite", path, "-p", f"schedule{{like=inductor{knobs}}}", "-o", f"{folder}/ours.epw"],
                        capture_output=True, check=True)
-        ours = [n.name for n in loader.load(f"{folder}/ours.epw").graph.nodes]
+        ours = loader.load(f"{folder}/ours.epw").graph
     times = {e["name"]: e["dur"] / 1000 for e in events if e["ph"] == "X" and e["cat"] != "wait"}
     module = loader.load(path)
     share_storage(module)
@@ -304,7 +383,9 @@ def compare_graph(epweave, path):
             return LATENCY_MS
         return times.get(node.name, 0.0 if is_launch(node) or is_compute(node) else None)
 
-    reference = order_of_reference(module, estimate, {}, True)
+    given = [n.name for n in module.graph.nodes]
+    ours = describe_nodes(ours, given)
+    reference = describe_nodes(order_of_reference(module, estimate, {}, True, mode), given)
     at = next((i for i, (a, b) in enumerate(zip(ours, reference)) if a != b), None)
     print(f"{path}: {sum(a != b for a, b in zip(ours, reference))} of {len(ours)} places differ", end="")
     print("" if at is None else f"; place {at}: ours {ours[at:at + 6]}, reference {reference[at:at + 6]}, "
@@ -318,13 +399,16 @@ def main():
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=60)
+    parser.add_argument("--buckets", choices=["default", "custom_ops", "custom_ops_multidtype"], help="bucket_mode")
     parser.add_argument("--graphs", nargs="+", default=[])
     args = parser.parse_args()
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+    keep_cuts_behind_copies()
+    sort_by_required()
     if args.graphs:
-        return 0 if all([compare_graph(args.epweave, path) for path in args.graphs]) else 1
+        return 0 if all([compare_graph(args.epweave, path, args.buckets) for path in args.graphs]) else 1
     groups = [dist.new_group(list(range(RANKS))).group_name for _ in range(3)]
-    different = [s for s in range(args.first, args.first + args.seeds) if not compare(args.epweave, s, args.nodes, groups)]
+    different = [s for s in range(args.first, args.first + args.seeds) if not compare(args.epweave, s, args.nodes, groups, args.buckets)]
     print(f"{args.seeds - len(different)} of {args.seeds} orders are the reference's"
           + (f"; not those of seeds {different}" if different else ""))
     return 1 if different else 0

@@ -12,6 +12,7 @@
 
 #include "passes/async_tp.h"
 #include "passes/bucket/bucket.h"
+#include "passes/bucket/schedule_like_inductor.h"
 #include "passes/canonicalize.h"
 #include "passes/chunk/chunk.h"
 #include "passes/concretize.h"
@@ -228,7 +229,8 @@ ScheduleOptions read_schedule_options(const Options& options) {
           .unpriced = is_chosen(options, "unpriced", "free") ? Unpriced::kFree : Unpriced::kDecline};
 }
 PassResult run_schedule(const Graph& graph, const Options& options) {
-  return schedule(graph, read_schedule_options(options));
+  const ScheduleOptions read = read_schedule_options(options);
+  return read.like_inductor ? schedule_like_inductor(graph, read) : schedule(graph, read);
 }
 // "auto", or a number of parts.
 std::optional<std::int64_t> read_auto_parts(const Options& options) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "ir/types/layout.h"
 #include "ops/bucket_dtypes.h"
@@ -32,7 +33,8 @@ std::string_view base_name(std::string_view target) {
 
 }  // namespace
 
-BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions)
+BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions,
+                           std::string_view pass)
     : merged_(merged),
       coordinates_(std::move(coordinates)),
       of_reductions_(of_reductions),
@@ -40,7 +42,7 @@ BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, Wa
       context_(*graph_.context),
       facts_(graph_),
       types_(facts_),
-      pass_(graph_.intern("bucket")) {
+      pass_(graph_.intern(pass)) {
   for (NodeId id : graph_.step().order) names_.insert(graph_.step().nodes[id].name);
 }
 
@@ -59,15 +61,18 @@ MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, cons
       made.launch = pack_reduce();
       break;
   }
+  if (kind == MergeKind::kAllGather) made.pack = back_.front();
   front_.swap(back_);
   made.wait = add("_c10d_functional.wait_tensor.default", {Arg::node(made.launch)});
   kind == MergeKind::kAllGather ? cut_gather(made.wait) : cut_pieces(made.wait);
-  place();
+  of_reductions_ == WaitPlace::kWithLaunch ? place_together() : place();
   return made;
 }
 
 void BucketWriter::begin(std::span<const Mergeable* const> members, const BucketScope& scope) {
   members_ = members;
+  dtype_ = (*std::ranges::min_element(members, {}, [](const Mergeable* m) { return info(m->dtype).bytes; }))
+               ->dtype;
   front_.clear();
   back_.clear();
   results_.assign(members.size(), {});
@@ -203,7 +208,8 @@ NodeId BucketWriter::add_view(NodeId of, const std::vector<std::int64_t>& sizes)
 // Into the members' pieces.
 NodeId BucketWriter::add_split(NodeId of, bool of_columns) {
   std::vector<std::int64_t> sizes;
-  for (std::size_t i = 0; i < members_.size(); ++i) sizes.push_back(elements_of(i));
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    sizes.push_back(of_columns ? share_of(i) : elements_of(i));
   std::vector<Arg> args = {Arg::node(of), numbers(sizes)};
   if (of_columns) args.push_back(Arg::integer(1));
   return add("aten.split_with_sizes.default", std::move(args));
@@ -214,33 +220,48 @@ NodeId BucketWriter::add_element(NodeId of, std::size_t index) {
   return add("operator.getitem", {Arg::node(of), Arg::integer(static_cast<std::int64_t>(index))});
 }
 
-NodeId BucketWriter::add_buffer(std::int64_t elements) {
+NodeId BucketWriter::add_buffer(std::int64_t elements, DType dtype) {
   const Mergeable& m = *members_.front();
   const TensorType& type = *tensor_of(context_, graph_.step().nodes[m.launch].type);
-  std::vector<Arg> kwargs = keyword("dtype", Arg::named(ArgKind::kDType, graph_.intern(info(m.dtype).name)));
+  std::vector<Arg> kwargs = keyword("dtype", Arg::named(ArgKind::kDType, graph_.intern(info(dtype).name)));
   for (Arg arg : keyword("device", Arg::named(ArgKind::kDevice, type.device))) kwargs.push_back(arg);
   for (Arg arg : keyword("pin_memory", Arg::boolean(false))) kwargs.push_back(arg);
   return add("aten.empty.memory_format", {numbers(std::array{elements})}, std::move(kwargs));
 }
 
-NodeId BucketWriter::add_bit_view(NodeId of) {
-  const Arg dtype = Arg::named(ArgKind::kDType, graph_.intern(info(members_.front()->dtype).name));
-  const NodeId view = add("aten.view.dtype", {Arg::node(of), dtype});
+NodeId BucketWriter::add_bit_view(NodeId of, DType dtype) {
+  const Arg name = Arg::named(ArgKind::kDType, graph_.intern(info(dtype).name));
+  const NodeId view = add("aten.view.dtype", {Arg::node(of), name});
   return add("aten.alias.default", {Arg::node(view)});
+}
+
+NodeId BucketWriter::add_flat(NodeId of) {
+  const TensorType& type = *tensor_of(context_, graph_.step().nodes[of].type);
+  if (type.rank() <= 1 || is_contiguous(facts_, layout_of(type))) return add_view(of, {-1});
+  std::int64_t elements = 1;
+  for (std::int64_t size : sizes_of(of)) elements *= size;
+  const Arg format = Arg::named(ArgKind::kMemoryFormat, graph_.intern("torch.contiguous_format"));
+  const NodeId copy = add("aten.clone.default", {Arg::node(of)}, keyword("memory_format", format));
+  return add("aten._unsafe_view.default", {Arg::node(copy), numbers(std::array{elements})});
+}
+
+std::int64_t BucketWriter::share_of(std::size_t member) const {
+  return elements_of(member) * info(members_[member]->dtype).bytes / info(dtype_).bytes;
 }
 
 NodeId BucketWriter::pack_gather() {
   const Mergeable& first = *members_.front();
   std::vector<Arg> sent;
-  std::vector<std::int64_t> dtypes(members_.size(), *position_of_dtype(first.dtype));
+  std::vector<std::int64_t> dtypes;
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     sent.push_back(operand(i));
-    elements += elements_of(i);
+    dtypes.push_back(*position_of_dtype(members_[i]->dtype));
+    elements += share_of(i);
   }
   const Arg ranks = Arg::integer(first.ranks);
   std::vector<Arg> args = {list(sent), ranks,
-                           Arg::named(ArgKind::kDType, graph_.intern(info(first.dtype).name)),
+                           Arg::named(ArgKind::kDType, graph_.intern(info(dtype_).name)),
                            numbers(dtypes), place_of(first)};
   if (const Arg groups = foreach_groups(); !groups.is_none()) args.push_back(groups);
   const NodeId buffer = add("bucketing._pre_bucket_all_gather.default", std::move(args));
@@ -285,13 +306,13 @@ Arg BucketWriter::group_of_launch() const {
   return first->group_arg;
 }
 
-// Which tensors one copy can take together: of one dtype, contiguous or not. None: all.
+// Which tensors one copy can take together: of one dtype and to one, contiguous or not. None: all.
 Arg BucketWriter::foreach_groups() {
-  std::vector<std::pair<DType, bool>> kinds;
+  std::vector<std::tuple<DType, DType, bool>> kinds;
   std::vector<std::vector<std::int64_t>> groups;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const TensorType& type = *tensor_of(context_, graph_.step().nodes[members_[i]->operand].type);
-    const std::pair kind{type.dtype, is_contiguous(facts_, layout_of(type))};
+    const std::tuple kind{type.dtype, members_[i]->dtype, is_contiguous(facts_, layout_of(type))};
     const auto known = std::ranges::find(kinds, kind);
     const std::size_t at = static_cast<std::size_t>(known - kinds.begin());
     if (known == kinds.end()) {
@@ -324,7 +345,7 @@ NodeId BucketWriter::pack_reduce() {
   std::vector<Arg> flat;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    flat.push_back(Arg::node(add_view(operand(i).as_node(), {-1})));
+    flat.push_back(Arg::node(add_flat(operand(i).as_node())));
   }
   turn_to_all();
   const NodeId buffer = add("aten.cat.default", {list(flat)});
@@ -341,7 +362,7 @@ void BucketWriter::cut_gather(NodeId wait) {
     for (std::size_t i = 0; i < members_.size(); ++i) columns.push_back(add_element(split, i));
     for (std::size_t i = 0; i < members_.size(); ++i) {
       turn_to(i);
-      stand_for(i, add_view(add_bit_view(columns[i]), sizes_of(members_[i]->launch)));
+      stand_for(i, add_view(add_bit_view(columns[i], members_[i]->dtype), sizes_of(members_[i]->launch)));
     }
     return;
   }
@@ -349,20 +370,21 @@ void BucketWriter::cut_gather(NodeId wait) {
   std::vector<Arg> targets;
   std::vector<std::int64_t> sizes;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    sizes.push_back(elements_of(i));
+    sizes.push_back(share_of(i));
     turn_to(i);
-    buffers.push_back(add_buffer(elements_of(i) * ranks));
+    buffers.push_back(add_buffer(elements_of(i) * ranks, members_[i]->dtype));
   }
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    targets.push_back(Arg::node(add_bit_view(add_view(buffers[i], {ranks, -1}))));
+    targets.push_back(Arg::node(add_bit_view(add_view(buffers[i], {ranks, -1}), dtype_)));
   }
   turn_to_all();
-  add("aten.split_with_sizes_copy.out", {Arg::node(rows), numbers(sizes), Arg::integer(1)},
-      keyword("out", list(targets)));
+  const NodeId copy = add("aten.split_with_sizes_copy.out",
+                          {Arg::node(rows), numbers(sizes), Arg::integer(1)}, keyword("out", list(targets)));
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
     stand_for(i, add_view(buffers[i], sizes_of(members_[i]->launch)));
+    edges_.push_back({copy, results_[i], OrderReason::kReadAfterWrite, buffers[i]});
   }
 }
 
@@ -416,12 +438,37 @@ void BucketWriter::place() {
           (!too_early || order.precedes(user, too_early)))
         too_early = user;
   }
+  drop_members();
+  if (too_early) merged_.sort(too_early, back_.back());
+}
+
+void BucketWriter::drop_members() {
   for (const Mergeable* m : members_) {
     merged_.remove(m->wait);
     merged_.remove(m->launch);
     if (m->cast) merged_.remove(m->cast);
   }
-  if (too_early) merged_.sort(too_early, back_.back());
+}
+
+void BucketWriter::place_together() {
+  NodeOrder& order = merged_.order();
+  const auto is_launch = [&](NodeId id) {
+    return std::ranges::any_of(members_, [&](const Mergeable* m) { return m->launch == id; });
+  };
+  NodeId next = members_.front()->launch;
+  while (is_launch(next)) next = order.next(next);
+  order.insert_before(next, front_);
+  order.insert_before(next, back_);
+  NodeId first = front_.front(), last = back_.back();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const NodeId sent = operand(i).as_node();
+    if (merged_.body().nodes[sent].kind == NodeKind::kPlaceholder) continue;
+    if (order.precedes(sent, first)) first = sent;
+    last = order.later(last, sent);
+  }
+  for (std::size_t i = 0; i < members_.size(); ++i) merged_.replace(members_[i]->wait, results_[i]);
+  drop_members();
+  merged_.sort(first, last);
 }
 
 }  // namespace epweave

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/effects.h"
 #include "ir/facts.h"
 #include "ops/type_memo.h"
 #include "passes/bucket/bucket_plan.h"
@@ -29,23 +30,31 @@ namespace epweave {
 using GroupCoordinates = std::map<std::pair<std::uint32_t, std::uint32_t>, NodeId>;
 
 struct MergedLaunch {
+  NodeId pack;  // of gathers
   NodeId launch, wait;
   MergeKind kind = MergeKind::kAllGather;
   bool backward = false;
 };
 
 // Where the wait for merged reduce-scatters stands: in front of the first of theirs, or of the
-// last.
-enum class WaitPlace : std::uint8_t { kFirst, kLast };
+// last. kWithLaunch, of all kinds: packing, launch, wait and cutting together behind the first
+// member's launch, and where that is in front of what is sent, what is between them is sorted; what
+// takes a result may stand in front of it, and the caller orders the step.
+enum class WaitPlace : std::uint8_t { kFirst, kLast, kWithLaunch };
 
 class BucketWriter {
  public:
   // `coordinates`: nodes of the step, by stride and extent of the axis (Mergeable::axis).
-  BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions);
+  // New nodes say that `pass` added them.
+  BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions,
+               std::string_view pass = "bucket");
 
   // `members` in the order in which they are packed. Without an entry in `scope` the bucket is of
   // no plan, and its nodes name the modules of the launches that they stand for.
   MergedLaunch write(std::span<const Mergeable* const> members, const BucketScope& scope);
+
+  // What nodes that were written do to storage that others of them show: for an order of the step.
+  const std::vector<OrderEdge>& order_edges() const { return edges_; }
 
   // The step, once all buckets are written.
   void finish() { merged_.finish(facts_, types_); }
@@ -60,9 +69,13 @@ class BucketWriter {
   NodeId add_view(NodeId of, const std::vector<std::int64_t>& sizes);
   NodeId add_split(NodeId of, bool of_columns);
   NodeId add_element(NodeId of, std::size_t index);
-  NodeId add_buffer(std::int64_t elements);
-  // As the dtype that it has, and by another name: what torch's trace of the cut leaves.
-  NodeId add_bit_view(NodeId of);
+  NodeId add_buffer(std::int64_t elements, DType dtype);
+  // As the dtype, mostly the one that it has, and by another name: what torch's trace of the cut
+  // leaves.
+  NodeId add_bit_view(NodeId of, DType dtype);
+  NodeId add_flat(NodeId of);  // a copy where no view is flat
+  // Of its part of the buffer that all ranks' parts are gathered in, in elements of its dtype.
+  std::int64_t share_of(std::size_t member) const;
   NodeId pack_gather();
   // Of the rank's own part of the buffer.
   Arg place_of(const Mergeable& gather) const;
@@ -75,6 +88,8 @@ class BucketWriter {
   void cut_pieces(NodeId wait);
   void stand_for(std::size_t member, NodeId value);
   void place();
+  void place_together();
+  void drop_members();
 
   Arg list(std::span<const Arg> items);
   Arg numbers(std::span<const std::int64_t> items);
@@ -95,9 +110,11 @@ class BucketWriter {
   StringId pass_;
   IdSet<StringId> names_;
   std::map<std::string, int> last_number_;  // by the base of a name
+  std::vector<OrderEdge> edges_;
 
   // Of the bucket that is being written:
   std::span<const Mergeable* const> members_;
+  DType dtype_ = DType::kFloat32;  // of the buffer: the first of those with the smallest elements
   // What its new nodes have: those of the whole bucket, and, where it is of no plan's entry, those
   // of each member.
   Node bucket_model_;

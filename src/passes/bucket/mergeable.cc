@@ -79,8 +79,10 @@ std::optional<MergeKind> kind_of(const Node& node) {
 
 class Finder {
  public:
-  Finder(const Graph& graph, const NodeLists& inputs, const NodeLists& users, const Effects& effects)
-      : graph_(graph),
+  Finder(const Graph& graph, const NodeLists& inputs, const NodeLists& users, const Effects& effects,
+         MergeScope scope)
+      : scope_(scope),
+        graph_(graph),
         context_(*graph.context),
         body_(graph.step()),
         inputs_(inputs),
@@ -105,8 +107,7 @@ class Finder {
   void consider(const Launch& launch) {
     const Node& node = body_.nodes[launch.node];
     const auto kind = kind_of(node);
-    if (!kind || (*kind == MergeKind::kAllGather && !input_behind_.is_one(launch.node))) return;
-    if (*kind == MergeKind::kReduceScatter && !unread_.contains(launch.node)) return;
+    if (!kind || !is_in_scope(launch.node, *kind)) return;
     Mergeable found{.launch = launch.node, .kind = *kind, .group = launch.group};
     found.group_arg = arg_of(context_, node, group_position(*node.op));
     if (const char* why = complete(found, node)) {
@@ -114,6 +115,12 @@ class Finder {
     } else {
       found_.list.push_back(found);
     }
+  }
+
+  bool is_in_scope(NodeId launch, MergeKind kind) const {
+    if (scope_ == MergeScope::kAll) return true;
+    if (kind == MergeKind::kAllGather) return input_behind_.is_one(launch);
+    return kind != MergeKind::kReduceScatter || unread_.contains(launch);
   }
 
   // What else there is to know; or why it cannot be merged.
@@ -194,6 +201,7 @@ class Finder {
     return std::ranges::none_of(type.sizes, [&](ExprId size) { return context_.exprs.constant(size) == 0; });
   }
 
+  MergeScope scope_;
   const Graph& graph_;
   const Context& context_;
   const Body& body_;
@@ -212,8 +220,8 @@ class Finder {
 }  // namespace
 
 Mergeables find_mergeables(const Graph& graph, const NodeLists& inputs, const NodeLists& users,
-                           const Effects& effects) {
-  return Finder(graph, inputs, users, effects).run();
+                           const Effects& effects, MergeScope scope) {
+  return Finder(graph, inputs, users, effects, scope).run();
 }
 
 }  // namespace epweave

@@ -48,7 +48,12 @@ struct Mergeables {
   std::vector<std::string> left_out;  // notes on collectives that would count but cannot be merged
 };
 
+enum class MergeScope : std::uint8_t {
+  kParameters,  // gathers of one input of the step, reduce-scatters that nothing reads, all-reduces
+  kAll,
+};
+
 Mergeables find_mergeables(const Graph& graph, const NodeLists& inputs, const NodeLists& users,
-                           const Effects& effects);
+                           const Effects& effects, MergeScope scope = MergeScope::kParameters);
 
 }  // namespace epweave

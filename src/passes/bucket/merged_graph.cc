@@ -101,15 +101,15 @@ void MergedGraph::replace(NodeId value, NodeId by) {
   if (body().nodes[value].type != body().nodes[by].type) retyped_.insert(by);
 }
 
-void MergedGraph::finish(Facts& facts, TypeMemo& types) {
-  Context& context = *graph_.context;
+void MergedGraph::redirect() {
   body().order = order_.list();
-  const auto redirect = [&](Arg arg) { return arg.is_node() ? Arg::node(current(arg.as_node())) : arg; };
-  for (NodeId id : body().order) {
-    Node& node = body().nodes[id];
-    map_arguments(context, node, redirect);
-    retype(id, facts, types);
-  }
+  const auto by = [&](Arg arg) { return arg.is_node() ? Arg::node(current(arg.as_node())) : arg; };
+  for (NodeId id : body().order) map_arguments(*graph_.context, body().nodes[id], by);
+}
+
+void MergedGraph::finish(Facts& facts, TypeMemo& types) {
+  redirect();
+  for (NodeId id : body().order) retype(id, facts, types);
 }
 
 // What fitted a value fits the one in its place, unless what is recorded was wrong.

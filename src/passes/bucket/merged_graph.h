@@ -50,7 +50,12 @@ class MergedGraph {
   // Nodes that sort() put elsewhere.
   const std::vector<NodeId>& moved() const { return moved_; }
 
-  // The step with all arguments and the order as they are now, and types of what shows a replaced
+  // The step with all arguments and the order as they are now.
+  void redirect();
+  // Another order of what is in it.
+  void reorder(std::span<const NodeId> order) { order_ = NodeOrder(order); }
+
+  // The same, and types of what shows a replaced
   // value: it may lie elsewhere in memory.
   void finish(Facts& facts, TypeMemo& types);
 

@@ -40,11 +40,13 @@ bool is_schedulable(const Node& launch) {
 
 class InductorFactsFinder {
  public:
-  InductorFactsFinder(const Graph& graph, const StepModel& model, const ScheduleProblem& problem)
+  InductorFactsFinder(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
+                      GatherKey gathers)
       : context_(*graph.context),
         body_(graph.step()),
         m_(model),
         p_(problem),
+        gathers_(gathers),
         extents_(graph),
         pricer_(graph, model.cluster, extents_),
         guessed_(graph, kElementsUnknown) {}
@@ -119,6 +121,7 @@ class InductorFactsFinder {
     const StepGroup& group = m_.step_groups[m_.groups[start]];
     InductorCollective found{.start = start, .wait = wait, .group = m_.groups[start]};
     const BucketKind kind = bucket_kind_of(*launch.op);
+    found.is_gather = kind == BucketKind::kGather;
     if (kind != BucketKind::kNone) found.bucket = find_bucket(launch, kind, found.group);
     found.key = number_of(keys_, std::pair(kind, found.bucket));
     found.bytes = bytes_of(launch);
@@ -135,7 +138,8 @@ class InductorFactsFinder {
         if (const Arg arg = arg_of(context_, launch, *position); arg.is(ArgKind::kText))
           reduction = arg.as_name();
     const TensorType* result = tensor_of(context_, launch.type);
-    const int dtype = result == nullptr ? -1 : static_cast<int>(result->dtype);
+    const bool is_any = kind == BucketKind::kGather && gathers_ == GatherKey::kAnyDtype;
+    const int dtype = result == nullptr || is_any ? -1 : static_cast<int>(result->dtype);
     return number_of(buckets_, std::tuple(group, kind == BucketKind::kGather, reduction.index(), dtype));
   }
 
@@ -191,6 +195,7 @@ class InductorFactsFinder {
   const Body& body_;
   const StepModel& m_;
   const ScheduleProblem& p_;
+  GatherKey gathers_;
   Extents extents_;
   Pricer pricer_;
   InductorExtents guessed_;
@@ -202,8 +207,8 @@ class InductorFactsFinder {
 }  // namespace
 
 InductorFacts find_inductor_facts(const Graph& graph, const StepModel& model,
-                                  const ScheduleProblem& problem) {
-  return InductorFactsFinder(graph, model, problem).run();
+                                  const ScheduleProblem& problem, GatherKey gathers) {
+  return InductorFactsFinder(graph, model, problem, gathers).run();
 }
 
 }  // namespace epweave

@@ -33,6 +33,7 @@ struct InductorCollective {
   std::uint32_t group = 0;                  // position in StepModel::step_groups
   std::uint32_t key = 0;  // kind, group, reduction, dtype: collectives that might share a bucket
   std::uint32_t bucket = kNoBucketKey;  // the same without the kind; none: never in a bucket
+  bool is_gather = false;
   std::int64_t bytes = 0;               // of operands and results; half of them of an all-reduce
   double ms = 0;
   double latency_ms = 0;  // of an empty message
@@ -58,6 +59,10 @@ struct InductorFacts {
   std::uint32_t computes = 0;
 };
 
-InductorFacts find_inductor_facts(const Graph& graph, const StepModel& model, const ScheduleProblem& problem);
+// Of gathers the dtype counts in their keys, or not.
+enum class GatherKey : std::uint8_t { kByDtype, kAnyDtype };
+
+InductorFacts find_inductor_facts(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
+                                  GatherKey gathers);
 
 }  // namespace epweave

@@ -36,7 +36,8 @@ constexpr ForeignKnob kForeignKnobs[] = {
 constexpr std::string_view kKnobNames =
     "max_in_flight_gb, max_compute_pre_fetch, max_coll_distance, compute_overlap_multipler, "
     "max_memory_increase_gb, max_memory_increase_ratio, max_off_bucket_gb, "
-    "prioritize_bucketing_during_scheduling, assume_bucketing_reduces_latency";
+    "prioritize_bucketing_during_scheduling, assume_bucketing_reduces_latency, collective_bucketing, "
+    "bucket_mode, bucket_exposed_first, bucket_only_internode_comms";
 
 class KnobReader {
  public:
@@ -68,6 +69,14 @@ class KnobReader {
       knobs.groups_by_bucket = truth();
     } else if (name_ == "assume_bucketing_reduces_latency") {
       knobs.discounts_latency = truth();
+    } else if (name_ == "collective_bucketing") {
+      knobs.buckets = truth();
+    } else if (name_ == "bucket_mode") {
+      knobs.bucket_mode = bucket_mode();
+    } else if (name_ == "bucket_exposed_first") {
+      knobs.bucket_exposed_first = unless_none(&KnobReader::truth);
+    } else if (name_ == "bucket_only_internode_comms") {
+      knobs.bucket_only_internode = truth();
     } else {
       refuse_name();
     }
@@ -105,6 +114,12 @@ class KnobReader {
     if (value_ != "true" && value_ != "false") fail(fmt::format("{0}=true or {0}=false", name_));
     return value_ == "true";
   }
+  InductorBucketMode bucket_mode() const {
+    if (value_ == "default") return InductorBucketMode::kDefault;
+    if (value_ == "custom_ops") return InductorBucketMode::kCustomOps;
+    if (value_ == "custom_ops_multidtype") return InductorBucketMode::kCustomOpsMultidtype;
+    fail(fmt::format("{0}=default, {0}=custom_ops or {0}=custom_ops_multidtype", name_));
+  }
   template <class T>
   std::optional<T> unless_none(T (KnobReader::*read)() const) const {
     return value_ == "none" ? std::nullopt : std::optional<T>((this->*read)());
@@ -124,6 +139,11 @@ InductorKnobs read_inductor_knobs(std::span<const std::string> elements) {
     if (!given.insert(reader.name()).second)
       throw UsageError(fmt::format("option 'knobs': '{}' is given twice", reader.name()));
   }
+  if (knobs.buckets && knobs.bucket_mode == InductorBucketMode::kDefault)
+    throw UsageError(
+        "option 'knobs': buckets of bucket_mode=default, which packs with plain calls, are not written\n"
+        "  expected bucket_mode=custom_ops beside collective_bucketing=true: the same buckets, packed by one "
+        "call each");
   return knobs;
 }
 

@@ -16,6 +16,10 @@ namespace epweave {
 
 inline constexpr std::int64_t kInductorGb = std::int64_t{1} << 30;
 
+// How merged collectives are packed: with calls of torch.ops.bucketing, gathers of one dtype
+// together or of any; kDefault: with plain calls, which has the keys of kCustomOps.
+enum class InductorBucketMode : std::uint8_t { kDefault, kCustomOps, kCustomOpsMultidtype };
+
 struct InductorKnobs {
   // Of what collectives in flight take and give: at most so much is started ahead, and at so much
   // the oldest is waited for.
@@ -31,10 +35,17 @@ struct InductorKnobs {
   std::optional<std::int64_t> max_off_bucket_bytes = kInductorGb / 2;
   bool groups_by_bucket = true;   // prioritize_bucketing_during_scheduling
   bool discounts_latency = true;  // assume_bucketing_reduces_latency
+
+  // The bucketer behind it (inductor_buckets.h).
+  bool buckets = false;  // collective_bucketing
+  InductorBucketMode bucket_mode = InductorBucketMode::kDefault;
+  std::optional<bool> bucket_exposed_first;  // none: of groups between nodes
+  bool bucket_only_internode = false;        // bucket_only_internode_comms
 };
 
 // Of elements NAME=VALUE. Throws UsageError: an unknown name, a value out of its range, a name
-// given twice, or a knob of bucketing, pinning or estimation, which this scheduler does not have.
+// given twice, a knob of pinning or estimation, which this scheduler does not have, or a way of
+// bucketing that is not written.
 InductorKnobs read_inductor_knobs(std::span<const std::string> elements);
 
 }  // namespace epweave

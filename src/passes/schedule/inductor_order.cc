@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -41,10 +42,10 @@ struct Candidate {
 class InductorScheduler {
  public:
   InductorScheduler(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
-                    const InductorKnobs& knobs)
+                    const InductorFacts& facts, const InductorKnobs& knobs)
       : p_(problem),
         knobs_(knobs),
-        f_(find_inductor_facts(graph, model, problem)),
+        f_(facts),
         given_memory_(graph, model),
         memory_(given_memory_),
         missing_(problem.size()),
@@ -543,7 +544,9 @@ class InductorScheduler {
       if (states_[c].exposed == ms) ++result.exposed;
       result.exposed_ms += states_[c].exposed;
       result.collective_ms += ms;
+      result.hiding.push_back({states_[c].exposed, each_once(states_[c].hidden_by)});
     }
+    result.scheduled = order_;
     // Inputs, and what follows from the rank, in the given order; the output last.
     const auto section = [&](Place i) {
       if (f_.roles[i] == InductorRole::kInput || f_.roles[i] == InductorRole::kRank) return 0;
@@ -555,9 +558,16 @@ class InductorScheduler {
     return result;
   }
 
+  static std::vector<Place> each_once(std::span<const Place> places) {
+    std::vector<Place> once;
+    for (const Place place : places)
+      if (std::ranges::find(once, place) == once.end()) once.push_back(place);
+    return once;
+  }
+
   const ScheduleProblem& p_;
   const InductorKnobs& knobs_;
-  const InductorFacts f_;
+  const InductorFacts& f_;
   InductorMemory given_memory_, memory_;
   std::vector<std::int64_t> given_live_;  // by compute node: the most behind the compute node before it
   std::vector<std::int64_t>
@@ -596,8 +606,8 @@ class InductorScheduler {
 }  // namespace
 
 InductorOrder order_like_inductor(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
-                                  const InductorKnobs& knobs) {
-  return InductorScheduler(graph, model, problem, knobs).run();
+                                  const InductorFacts& facts, const InductorKnobs& knobs) {
+  return InductorScheduler(graph, model, problem, facts, knobs).run();
 }
 
 }  // namespace epweave

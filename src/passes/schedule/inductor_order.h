@@ -26,8 +26,16 @@
 
 namespace epweave {
 
+// A collective as the order leaves it.
+struct InductorHiding {
+  double exposed = 0;            // milliseconds
+  std::vector<Place> hidden_by;  // each once, in the order in which they were found to hide it
+};
+
 struct InductorOrder {
   std::vector<Place> order;
+  std::vector<Place> scheduled;        // the same as it was found: inputs stand where they were taken
+  std::vector<InductorHiding> hiding;  // by collective of the facts
   // By its own arithmetic: collectives, those that nothing hides, and milliseconds.
   std::size_t collectives = 0, exposed = 0;
   double collective_ms = 0, exposed_ms = 0;
@@ -37,6 +45,6 @@ struct InductorOrder {
 };
 
 InductorOrder order_like_inductor(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
-                                  const InductorKnobs& knobs);
+                                  const InductorFacts& facts, const InductorKnobs& knobs);
 
 }  // namespace epweave

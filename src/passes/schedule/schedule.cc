@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/order.h"
+#include "base/error.h"
 #include "cost/simulate.h"
 #include "passes/coordinates.h"
-#include "passes/overlap_ep/overlap_ep_movement.h"
-#include "passes/record.h"
-#include "passes/schedule/inductor_order.h"
+#include "passes/schedule/apply_order.h"
 #include "passes/schedule/search_order.h"
 
 namespace epweave {
@@ -57,26 +55,6 @@ FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_
       fmt::format("give memory={} or more, or a share above the input's peak as in memory=2%", least));
 }
 
-std::vector<NodeId> nodes_of(const StepModel& model, std::span<const Place> order) {
-  std::vector<NodeId> nodes;
-  nodes.reserve(order.size());
-  for (Place place : order) nodes.push_back(model.nodes[place]);
-  return nodes;
-}
-
-// Under the free order, launches of a group may change places: every rank gets this same order.
-void prove_order(const Graph& graph, const OrderFacts& facts, const Body& after, const ScheduleRules& rules) {
-  IdSet<NodeId> free_launches(after.nodes.size());
-  if (rules.launches == LaunchOrder::kFree)
-    for (const Launch& launch : facts.launches) free_launches.insert(launch.node);
-  const auto violation = find_order_violation(facts, after, free_launches);
-  if (!violation) return;
-  throw PassError(
-      "schedule.illegal-order",
-      "the order found would break one that must hold: " + print_path(graph, graph.step(), {&*violation, 1}),
-      site_of(graph, graph.step().nodes[violation->after]), "report the graph; schedule without it");
-}
-
 std::string_view reason_of(StepKind kind) {
   switch (kind) {
     case StepKind::kKernel:
@@ -88,55 +66,6 @@ std::string_view reason_of(StepKind kind) {
     default:
       return "in front of its first user";
   }
-}
-
-std::string_view reason_of_likeness(StepKind) {
-  return "where PyTorch's overlap scheduler has it";
-}
-
-std::size_t record_moves(const Graph& before, const StepModel& model, Graph& after,
-                         std::string_view (*reason_of_kind)(StepKind)) {
-  const std::vector<NodeId> moved = find_moved(before.step(), after.step().order);
-  IdVector<NodeId, Place> places(before.step().nodes.size());
-  for (Place i = 0; i < model.size(); ++i) places[model.nodes[i]] = i;
-  const StringId pass = after.intern("schedule");
-  Body& step = after.step();
-  for (const NodeId id : moved)
-    record_moved(*after.context, step.nodes[id],
-                 Provenance{.pass = pass, .reason = after.intern(reason_of_kind(model.kinds[places[id]]))});
-  return moved.size();
-}
-
-bool has_wait(const StepModel& model) {
-  return std::ranges::find(model.kinds, StepKind::kWait) != model.kinds.end();
-}
-
-PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOptions& options) {
-  Graph graph = given_graph;
-  hoist_rank_nodes(graph);
-  const DecisionModel decision = model_decision(graph, options.prices());
-  const StepModel& model = decision.step;
-  PassResult pass{given_graph};
-  if (!has_wait(model)) {
-    pass.notes.push_back("like=inductor: nothing is waited for, so it stays");
-    return pass;
-  }
-  const ScheduleRules rules{.launches = LaunchOrder::kFree, .recompute = RecomputeOrder::kFree};
-  const ScheduleProblem problem = make_schedule_problem(graph, model, rules);
-  const InductorOrder found = order_like_inductor(graph, model, problem, *options.like_inductor);
-  const Predicted given = predict(model, given_order(model)), result = predict(model, found.order);
-  pass.graph = graph;
-  pass.graph.step().order = nodes_of(model, found.order);
-  prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), rules);
-  const std::size_t moved = record_moves(graph, model, pass.graph, reason_of_likeness);
-  pass.notes.push_back(fmt::format("predicted: {} -> {}; {} of {} nodes moved, like=inductor",
-                                   describe(given), describe(result), moved, model.size()));
-  pass.notes.push_back(fmt::format(
-      "predicted by its own arithmetic: {} of {} collectives exposed, {:.2f} of {:.2f} ms; peak {} -> {}",
-      found.exposed, found.collectives, found.exposed_ms, found.collective_ms, print_gib(found.given_peak),
-      print_gib(found.peak)));
-  pass.notes.push_back(describe_assumptions(decision, options.prices()));
-  return pass;
 }
 
 }  // namespace
@@ -178,7 +107,7 @@ std::string describe(const Comparison& merged) {
 }
 
 PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
-  if (options.like_inductor) return schedule_like_inductor(given_graph, options);
+  EPWEAVE_CHECK(!options.like_inductor);
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
   const DecisionModel decision = model_decision(graph, options.prices());
@@ -194,9 +123,7 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   PassResult pass{given_graph};
   if (fits && (result.seconds < given.seconds || given.peak > budget)) {
     pass.graph = graph;
-    pass.graph.step().order = nodes_of(model, found.order);
-    prove_order(graph, find_order_facts(*graph.context, graph.step()), pass.graph.step(), options.rules);
-    const std::size_t moved = record_moves(graph, model, pass.graph, reason_of);
+    const std::size_t moved = apply_order(graph, model, found.order, options.rules, reason_of, pass.graph);
     pass.notes.push_back(fmt::format(
         "predicted: {} -> {}, within {}; {} of {} nodes moved; best of {} orders", describe(given),
         describe(result), print_gib(budget), moved, model.size(), found.schedules));

@@ -14,9 +14,9 @@
 //   many               search_order.h: the same under many settings, and near the best of them
 //   proof              analysis/order.h: the order keeps all that must be kept
 //
-// `like_inductor` (inductor_order.h) is another order of the same problem: PyTorch's, whatever the
-// clock says of it, to compare with and to reproduce. It has knobs of its own in place of budget,
-// rules and effort.
+// `like_inductor` asks for another order of the same problem (schedule_like_inductor.h): PyTorch's,
+// whatever the clock says of it, to compare with and to reproduce. It has knobs of its own in place
+// of budget, rules and effort.
 //
 // compare_scheduled: rewrites that decide by the clock, and are scheduled afterwards, are judged by
 // what comes out then.
@@ -60,6 +60,7 @@ struct ScheduleOptions {
   PriceOptions prices() const { return {cluster, measured, memory, unpriced}; }
 };
 
+// Of options that do not ask for another scheduler's order.
 PassResult schedule(const Graph& graph, const ScheduleOptions& options);
 
 // What a schedule of the graph is predicted to take, and the input as it is: to compare rewrites. A

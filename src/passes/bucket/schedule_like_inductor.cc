@@ -1,0 +1,84 @@
+#include "passes/bucket/schedule_like_inductor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/rank_view.h"
+#include "cost/simulate.h"
+#include "passes/bucket/inductor_rewriter.h"
+#include "passes/coordinates.h"
+#include "passes/schedule/apply_order.h"
+#include "passes/schedule/inductor_facts.h"
+#include "passes/schedule/inductor_order.h"
+
+namespace epweave {
+namespace {
+
+std::string_view reason_of_likeness(StepKind) {
+  return "where PyTorch's overlap scheduler has it";
+}
+
+bool has_wait(const StepModel& model) {
+  return std::ranges::find(model.kinds, StepKind::kWait) != model.kinds.end();
+}
+
+void require_one_rank(const Graph& graph) {
+  if (!is_rank_agnostic(graph)) return;
+  throw PassError("schedule.bucket-ranks",
+                  "the graph holds for all ranks, and merged gathers would be those of one", Site(),
+                  "specialize the graph to a rank, or leave collective_bucketing out");
+}
+
+// Merges in `pass.graph`, which has the order that was found.
+void merge_like_inductor(PassResult& pass, const StepModel& model, const ScheduleProblem& problem,
+                         const InductorFacts& facts, const InductorOrder& found,
+                         const ScheduleOptions& options) {
+  const Graph ordered = pass.graph;
+  InductorRewriter rewriter(pass.graph, model, problem, facts);
+  InductorBuckets buckets =
+      find_inductor_buckets(model, problem, facts, found, *options.like_inductor, rewriter.may_merge());
+  rewriter.write(buckets);
+  const StepModel before = model_decision(ordered, options.prices()).step;
+  const StepModel after = model_decision(pass.graph, options.prices()).step;
+  pass.notes.push_back(fmt::format("predicted with its buckets: {} -> {}",
+                                   describe(predict(before, given_order(before))),
+                                   describe(predict(after, given_order(after)))));
+  for (std::string& note : rewriter.list_notes()) pass.notes.push_back(std::move(note));
+}
+
+}  // namespace
+
+PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOptions& options) {
+  const InductorKnobs& knobs = *options.like_inductor;
+  Graph graph = given_graph;
+  hoist_rank_nodes(graph);
+  const DecisionModel decision = model_decision(graph, options.prices());
+  const StepModel& model = decision.step;
+  PassResult pass{given_graph};
+  if (!has_wait(model)) {
+    pass.notes.push_back("like=inductor: nothing is waited for, so it stays");
+    return pass;
+  }
+  if (knobs.buckets) require_one_rank(graph);
+  const ScheduleRules rules{.launches = LaunchOrder::kFree, .recompute = RecomputeOrder::kFree};
+  const ScheduleProblem problem = make_schedule_problem(graph, model, rules);
+  const bool is_any_dtype = knobs.bucket_mode == InductorBucketMode::kCustomOpsMultidtype;
+  const InductorFacts facts = find_inductor_facts(
+      graph, model, problem, is_any_dtype ? GatherKey::kAnyDtype : GatherKey::kByDtype);
+  const InductorOrder found = order_like_inductor(graph, model, problem, facts, knobs);
+  const Predicted given = predict(model, given_order(model)), result = predict(model, found.order);
+  pass.graph = graph;
+  const std::size_t moved = apply_order(graph, model, found.order, rules, reason_of_likeness, pass.graph);
+  pass.notes.push_back(fmt::format("predicted: {} -> {}; {} of {} nodes moved, like=inductor",
+                                   describe(given), describe(result), moved, model.size()));
+  pass.notes.push_back(fmt::format(
+      "predicted by its own arithmetic: {} of {} collectives exposed, {:.2f} of {:.2f} ms; peak {} -> {}",
+      found.exposed, found.collectives, found.exposed_ms, found.collective_ms, print_gib(found.given_peak),
+      print_gib(found.peak)));
+  if (knobs.buckets) merge_like_inductor(pass, model, problem, facts, found, options);
+  pass.notes.push_back(describe_assumptions(decision, options.prices()));
+  return pass;
+}
+
+}  // namespace epweave
