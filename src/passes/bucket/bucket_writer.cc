@@ -34,10 +34,11 @@ std::string_view base_name(std::string_view target) {
 }  // namespace
 
 BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions,
-                           std::string_view pass)
+                           Packing packing, std::string_view pass)
     : merged_(merged),
       coordinates_(std::move(coordinates)),
       of_reductions_(of_reductions),
+      packing_(packing),
       graph_(merged.graph()),
       context_(*graph_.context),
       facts_(graph_),
@@ -52,7 +53,7 @@ MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, cons
   MergedLaunch made{.kind = kind, .backward = scope.backward};
   switch (kind) {
     case MergeKind::kAllGather:
-      made.launch = pack_gather();
+      made.launch = packing_ == Packing::kPlain ? pack_gather_plainly() : pack_gather();
       break;
     case MergeKind::kReduceScatter:
       made.launch = pack_scatter();
@@ -61,7 +62,8 @@ MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, cons
       made.launch = pack_reduce();
       break;
   }
-  if (kind == MergeKind::kAllGather) made.pack = back_.front();
+  if (kind == MergeKind::kAllGather)
+    made.pack = packing_ == Packing::kPlain ? made.launch : back_.front();
   front_.swap(back_);
   made.wait = add("_c10d_functional.wait_tensor.default", {Arg::node(made.launch)});
   kind == MergeKind::kAllGather ? cut_gather(made.wait) : cut_pieces(made.wait);
@@ -235,14 +237,19 @@ NodeId BucketWriter::add_bit_view(NodeId of, DType dtype) {
   return add("aten.alias.default", {Arg::node(view)});
 }
 
-NodeId BucketWriter::add_flat(NodeId of) {
+NodeId BucketWriter::add_reshape(NodeId of, const std::vector<std::int64_t>& sizes) {
   const TensorType& type = *tensor_of(context_, graph_.step().nodes[of].type);
-  if (type.rank() <= 1 || is_contiguous(facts_, layout_of(type))) return add_view(of, {-1});
+  if (is_contiguous(facts_, layout_of(type)) || (type.rank() <= 1 && sizes.size() == 1))
+    return add_view(of, sizes);
   std::int64_t elements = 1;
   for (std::int64_t size : sizes_of(of)) elements *= size;
+  std::vector<std::int64_t> whole = sizes;
+  for (std::int64_t size : sizes)
+    if (size > 0) elements /= size;
+  std::ranges::replace(whole, -1, elements);
   const Arg format = Arg::named(ArgKind::kMemoryFormat, graph_.intern("torch.contiguous_format"));
   const NodeId copy = add("aten.clone.default", {Arg::node(of)}, keyword("memory_format", format));
-  return add("aten._unsafe_view.default", {Arg::node(copy), numbers(std::array{elements})});
+  return add("aten._unsafe_view.default", {Arg::node(copy), numbers(whole)});
 }
 
 std::int64_t BucketWriter::share_of(std::size_t member) const {
@@ -265,9 +272,29 @@ NodeId BucketWriter::pack_gather() {
                            numbers(dtypes), place_of(first)};
   if (const Arg groups = foreach_groups(); !groups.is_none()) args.push_back(groups);
   const NodeId buffer = add("bucketing._pre_bucket_all_gather.default", std::move(args));
-  const NodeId own = add_own_part(buffer, first, elements);
+  return launch_gather(add_own_part(buffer, first, elements), buffer);
+}
+
+NodeId BucketWriter::launch_gather(NodeId own, NodeId buffer) {
   return add("_c10d_functional.all_gather_into_tensor_out.default",
-             {Arg::node(own), ranks, group_of_launch()}, keyword("out", Arg::node(buffer)));
+             {Arg::node(own), Arg::integer(members_.front()->ranks), group_of_launch()},
+             keyword("out", Arg::node(buffer)));
+}
+
+NodeId BucketWriter::pack_gather_plainly() {
+  const Mergeable& first = *members_.front();
+  std::int64_t elements = 0;
+  for (std::size_t i = 0; i < members_.size(); ++i) elements += share_of(i);
+  const NodeId buffer = add_buffer(elements * first.ranks, dtype_);
+  const NodeId own = add_own_part(buffer, first, elements);
+  std::vector<Arg> flat;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    turn_to(i);
+    flat.push_back(Arg::node(add_reshape(operand(i).as_node(), {-1})));
+  }
+  turn_to_all();
+  const NodeId joined = add("aten.cat.default", {list(flat)});
+  return launch_gather(add("aten.copy_.default", {Arg::node(own), Arg::node(joined)}), buffer);
 }
 
 // In a graph for all ranks a coordinate, unless the rank is alone.
@@ -330,12 +357,27 @@ Arg BucketWriter::foreach_groups() {
   return numbers(flat);
 }
 
+NodeId BucketWriter::concatenate_scatter() {
+  const std::int64_t ranks = members_.front()->ranks;
+  std::int64_t elements = 0;
+  std::vector<Arg> rows;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    turn_to(i);
+    rows.push_back(Arg::node(add_reshape(operand(i).as_node(), {ranks, -1})));
+    elements += elements_of(i) * ranks;
+  }
+  turn_to_all();
+  return add_view(add("aten.cat.default", {list(rows), Arg::integer(1)}), {elements});
+}
+
 NodeId BucketWriter::pack_scatter() {
   const Mergeable& first = *members_.front();
   std::vector<Arg> sent;
   for (std::size_t i = 0; i < members_.size(); ++i) sent.push_back(operand(i));
   const Arg ranks = Arg::integer(first.ranks);
-  const NodeId buffer = add("bucketing._pre_bucket_reduce_scatter.default", {list(sent), ranks});
+  const NodeId buffer = packing_ == Packing::kPlain
+                            ? concatenate_scatter()
+                            : add("bucketing._pre_bucket_reduce_scatter.default", {list(sent), ranks});
   return add("_c10d_functional.reduce_scatter_tensor.default",
              {Arg::node(buffer), Arg::text(first.reduction), ranks, group_of_launch()});
 }
@@ -345,7 +387,7 @@ NodeId BucketWriter::pack_reduce() {
   std::vector<Arg> flat;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    flat.push_back(Arg::node(add_flat(operand(i).as_node())));
+    flat.push_back(Arg::node(add_reshape(operand(i).as_node(), {-1})));
   }
   turn_to_all();
   const NodeId buffer = add("aten.cat.default", {list(flat)});
@@ -356,6 +398,7 @@ NodeId BucketWriter::pack_reduce() {
 void BucketWriter::cut_gather(NodeId wait) {
   const std::int64_t ranks = members_.front()->ranks;
   const NodeId rows = add_view(wait, {ranks, -1});
+  if (packing_ == Packing::kPlain) return cut_columns(rows);
   if (ranks == 1 || members_.size() == 1) {
     const NodeId split = add_split(rows, true);
     std::vector<NodeId> columns;
@@ -385,6 +428,16 @@ void BucketWriter::cut_gather(NodeId wait) {
     turn_to(i);
     stand_for(i, add_view(buffers[i], sizes_of(members_[i]->launch)));
     edges_.push_back({copy, results_[i], OrderReason::kReadAfterWrite, buffers[i]});
+  }
+}
+
+void BucketWriter::cut_columns(NodeId rows) {
+  const NodeId split = add_split(rows, true);
+  std::vector<NodeId> columns;
+  for (std::size_t i = 0; i < members_.size(); ++i) columns.push_back(add_element(split, i));
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    turn_to(i);
+    stand_for(i, add_reshape(columns[i], sizes_of(members_[i]->launch)));
   }
 }
 

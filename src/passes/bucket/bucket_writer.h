@@ -30,7 +30,7 @@ namespace epweave {
 using GroupCoordinates = std::map<std::pair<std::uint32_t, std::uint32_t>, NodeId>;
 
 struct MergedLaunch {
-  NodeId pack;  // of gathers
+  NodeId pack;  // of gathers: what casts the members' operands
   NodeId launch, wait;
   MergeKind kind = MergeKind::kAllGather;
   bool backward = false;
@@ -42,12 +42,19 @@ struct MergedLaunch {
 // takes a result may stand in front of it, and the caller orders the step.
 enum class WaitPlace : std::uint8_t { kFirst, kLast, kWithLaunch };
 
+// How gathers and reduce-scatters are packed and cut: with the calls above, or with plain ones.
+//
+//   gathers            buf = empty(..); own = copy_(slice(buf), cat([view(p, [-1]), view(q, [-1])])); g = all_gather_into_tensor_out(own, out=buf)
+//                      columns of rows, each copied and shaped
+//   reduce-scatters    buf = view(cat([view(x, [ranks, -1]), view(y, [ranks, -1])], 1), [elements])
+enum class Packing : std::uint8_t { kOneCall, kPlain };
+
 class BucketWriter {
  public:
   // `coordinates`: nodes of the step, by stride and extent of the axis (Mergeable::axis).
   // New nodes say that `pass` added them.
   BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions,
-               std::string_view pass = "bucket");
+               Packing packing = Packing::kOneCall, std::string_view pass = "bucket");
 
   // `members` in the order in which they are packed. Without an entry in `scope` the bucket is of
   // no plan, and its nodes name the modules of the launches that they stand for.
@@ -73,18 +80,23 @@ class BucketWriter {
   // As the dtype, mostly the one that it has, and by another name: what torch's trace of the cut
   // leaves.
   NodeId add_bit_view(NodeId of, DType dtype);
-  NodeId add_flat(NodeId of);  // a copy where no view is flat
+  // A copy where no view has the sizes. One of `sizes` may be -1: so many as there are.
+  NodeId add_reshape(NodeId of, const std::vector<std::int64_t>& sizes);
   // Of its part of the buffer that all ranks' parts are gathered in, in elements of its dtype.
   std::int64_t share_of(std::size_t member) const;
   NodeId pack_gather();
+  NodeId pack_gather_plainly();
+  NodeId launch_gather(NodeId own, NodeId buffer);
   // Of the rank's own part of the buffer.
   Arg place_of(const Mergeable& gather) const;
   NodeId add_own_part(NodeId buffer, const Mergeable& gather, std::int64_t elements);
   Arg add_product(Arg place, std::int64_t by);
   Arg group_of_launch() const;
   NodeId pack_scatter();
+  NodeId concatenate_scatter();
   NodeId pack_reduce();
   void cut_gather(NodeId wait);
+  void cut_columns(NodeId rows);
   void cut_pieces(NodeId wait);
   void stand_for(std::size_t member, NodeId value);
   void place();
@@ -103,6 +115,7 @@ class BucketWriter {
   MergedGraph& merged_;
   GroupCoordinates coordinates_;
   WaitPlace of_reductions_;
+  Packing packing_;
   Graph& graph_;
   Context& context_;
   Facts facts_;

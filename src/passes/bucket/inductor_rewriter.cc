@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <variant>
 
@@ -13,7 +14,7 @@
 namespace epweave {
 
 InductorRewriter::InductorRewriter(Graph& graph, const StepModel& model, const ScheduleProblem& problem,
-                                   const InductorFacts& facts)
+                                   const InductorFacts& facts, Packing packing)
     : graph_(graph),
       model_(model),
       problem_(problem),
@@ -22,7 +23,7 @@ InductorRewriter::InductorRewriter(Graph& graph, const StepModel& model, const S
       users_(invert(facts_.inputs, graph.step().order)),
       found_(find_mergeables(graph, facts_.inputs, users_, facts_.effects, MergeScope::kAll)),
       merged_(graph, facts_.inputs, users_),
-      writer_(merged_, {}, WaitPlace::kWithLaunch, "schedule"),
+      writer_(merged_, {}, WaitPlace::kWithLaunch, packing, "schedule"),
       may_merge_(facts.collectives.size()),
       mergeable_(facts.collectives.size()),
       nodes_(model.nodes) {
@@ -58,7 +59,7 @@ void InductorRewriter::write_bucket(const std::vector<std::uint32_t>& bucket,
   for (const std::uint32_t c : bucket) replaced.emplace_back(f_.collectives[c].start, launch);
   for (const std::uint32_t c : bucket) replaced.emplace_back(f_.collectives[c].wait, wait);
   if (made.pack) {
-    const Place pack = add_place(made.pack, dependences);
+    const Place pack = made.pack == made.launch ? launch : add_place(made.pack, dependences);
     for (const Mergeable* m : members)
       if (m->cast) {
         const auto at = std::ranges::find(model_.nodes, m->cast);
@@ -83,8 +84,14 @@ Place InductorRewriter::add_place(NodeId id, InductorDependences& dependences) {
 
 void InductorRewriter::sort(const InductorDependences& dependences) {
   Body& body = graph_.step();
-  auto sorted =
-      sort_stably(body, list_inputs(*graph_.context, body), list_edges(dependences));
+  const NodeLists inputs = list_inputs(*graph_.context, body);
+  std::vector<OrderEdge> edges = list_edges(dependences);
+  std::set<std::pair<NodeId, NodeId>> known;
+  std::erase_if(edges, [&](const OrderEdge& edge) {  // a dependence counts where it comes first
+    return std::ranges::find(inputs[edge.after], edge.before) != inputs[edge.after].end() ||
+           !known.emplace(edge.before, edge.after).second;
+  });
+  auto sorted = sort_stably(body, inputs, edges);
   if (const auto* cycle = std::get_if<Cycle>(&sorted))
     throw PassError("schedule.bucket-order",
                     "what keeps collectives hidden contradicts itself once they are merged: " +
@@ -103,7 +110,7 @@ std::vector<OrderEdge> InductorRewriter::list_edges(const InductorDependences& d
   };
   for (Place after = 0; after < problem_.size(); ++after)
     for (const Place before : problem_.inputs[after]) {
-      if (std::ranges::find(model_.inputs[after], before) != model_.inputs[after].end()) continue;
+      if (takes(after, before)) continue;
       const NodeId first = current(nodes_[before]), second = current(nodes_[after]);
       if (first != second) edges.push_back({first, second, OrderReason::kReadAfterWrite, {}});
     }
@@ -115,6 +122,13 @@ std::vector<OrderEdge> InductorRewriter::list_edges(const InductorDependences& d
         edges.push_back({nodes_[before], nodes_[after], OrderReason::kRequested, {}});
   }
   return edges;
+}
+
+// Itself, or what shows it: no effect need say so.
+bool InductorRewriter::takes(Place after, Place before) const {
+  return std::ranges::any_of(model_.inputs[after], [&](Place input) {
+    return input == before || (model_.kinds[input] == StepKind::kView && takes(input, before));
+  });
 }
 
 void InductorRewriter::record_moves(const std::vector<NodeId>& given) {

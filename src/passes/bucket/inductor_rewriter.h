@@ -23,7 +23,7 @@ class InductorRewriter {
   // `graph` has the order that the scheduler gave; model and problem are of the step in front of
   // it, and all outlive this.
   InductorRewriter(Graph& graph, const StepModel& model, const ScheduleProblem& problem,
-                   const InductorFacts& facts);
+                   const InductorFacts& facts, Packing packing);
 
   // By collective: whether it can be written as one of several.
   const std::vector<bool>& may_merge() const { return may_merge_; }
@@ -39,6 +39,7 @@ class InductorRewriter {
   Place add_place(NodeId id, InductorDependences& dependences);
   void sort(const InductorDependences& dependences);
   std::vector<OrderEdge> list_edges(const InductorDependences& dependences) const;
+  bool takes(Place after, Place before) const;
   void record_moves(const std::vector<NodeId>& given);
 
   Graph& graph_;

@@ -35,12 +35,14 @@ void merge_like_inductor(PassResult& pass, const StepModel& model, const Schedul
                          const InductorFacts& facts, const InductorOrder& found,
                          const ScheduleOptions& options) {
   const Graph ordered = pass.graph;
-  InductorRewriter rewriter(pass.graph, model, problem, facts);
+  const bool is_plain = options.like_inductor->bucket_mode == InductorBucketMode::kDefault;
+  InductorRewriter rewriter(pass.graph, model, problem, facts,
+                            is_plain ? Packing::kPlain : Packing::kOneCall);
   InductorBuckets buckets =
       find_inductor_buckets(model, problem, facts, found, *options.like_inductor, rewriter.may_merge());
   rewriter.write(buckets);
   const StepModel before = model_decision(ordered, options.prices()).step;
-  const StepModel after = model_decision(pass.graph, options.prices()).step;
+  const StepModel after = model_rewritten(pass.graph, options.prices()).step;
   pass.notes.push_back(fmt::format("predicted with its buckets: {} -> {}",
                                    describe(predict(before, given_order(before))),
                                    describe(predict(after, given_order(after)))));

@@ -68,9 +68,14 @@ std::string print_gib(std::int64_t bytes) {
 }
 
 DecisionModel model_decision(const Graph& graph, const PriceOptions& options) {
+  DecisionModel model = model_rewritten(graph, options);
+  if (options.measured) require_measured(model.step, options.measured->costs, options.measured->path);
+  return model;
+}
+
+DecisionModel model_rewritten(const Graph& graph, const PriceOptions& options) {
   const MeasuredCosts* measured = options.measured ? &options.measured->costs : nullptr;
   DecisionModel model{.step = model_step(graph, options.cluster, measured)};
-  if (measured != nullptr) require_measured(model.step, *measured, options.measured->path);
   if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
   model.uneven_groups = price_for_all_members(graph, model.step);
   return model;

@@ -55,6 +55,8 @@ struct DecisionModel {
 };
 // Throws PassError simulate.unpriced, and InputError where the measured costs are of another graph.
 DecisionModel model_decision(const Graph& graph, const PriceOptions& options);
+// Of what was made of a graph that the measured costs are of: none of them need apply to it.
+DecisionModel model_rewritten(const Graph& graph, const PriceOptions& options);
 
 // What the tool itself says of an order, with host and contention as the cluster has them.
 struct Predicted {

@@ -139,11 +139,6 @@ InductorKnobs read_inductor_knobs(std::span<const std::string> elements) {
     if (!given.insert(reader.name()).second)
       throw UsageError(fmt::format("option 'knobs': '{}' is given twice", reader.name()));
   }
-  if (knobs.buckets && knobs.bucket_mode == InductorBucketMode::kDefault)
-    throw UsageError(
-        "option 'knobs': buckets of bucket_mode=default, which packs with plain calls, are not written\n"
-        "  expected bucket_mode=custom_ops beside collective_bucketing=true: the same buckets, packed by one "
-        "call each");
   return knobs;
 }
 

@@ -44,8 +44,7 @@ struct InductorKnobs {
 };
 
 // Of elements NAME=VALUE. Throws UsageError: an unknown name, a value out of its range, a name
-// given twice, a knob of pinning or estimation, which this scheduler does not have, or a way of
-// bucketing that is not written.
+// given twice, or a knob of pinning or estimation, which this scheduler does not have.
 InductorKnobs read_inductor_knobs(std::span<const std::string> elements);
 
 }  // namespace epweave
