@@ -471,16 +471,16 @@ const OptionSpec kRecompute{"recompute",
                             "recomputation stays behind the loss, or goes where it fits",
                             {"behind-forward", "free"}};
 const OptionSpec kEffort{"effort", OptionKind::kChoice, "fast", "how many orders to try", {"fast", "best"}};
-const OptionSpec kLike{
-    .name = "like",
-    .kind = OptionKind::kChoice,
-    .help = "the order that another scheduler gives: that of PyTorch's overlap scheduler, buckets apart",
-    .choices = {"inductor"},
+const OptionSpec kLike{.name = "like",
+                       .kind = OptionKind::kChoice,
+                       .help = "the order that another scheduler gives: that of PyTorch's overlap scheduler",
+                       .choices = {"inductor"},
+                       .is_optional = true};
+const OptionSpec kKnobs{
+    .name = "knobs",
+    .kind = OptionKind::kList,
+    .help = "with like=inductor: its knobs by their names there (collective_bucketing=true)",
     .is_optional = true};
-const OptionSpec kKnobs{.name = "knobs",
-                        .kind = OptionKind::kList,
-                        .help = "with like=inductor: its knobs by their names there (max_in_flight_gb=2)",
-                        .is_optional = true};
 const OptionSpec kCluster{"cluster", OptionKind::kText, "h100",
                           "the machine: a built-in shape or a file, and changes to it (h100+nic=400e9)"};
 const OptionSpec kCosts{

@@ -241,7 +241,8 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
       value->elements = terms_.cast(value->elements, type->dtype);
   } else if (node.op->family == OpFamily::kJoin) {
     const Arg dim = arg_of(context_, node, 1);
-    if (dim.is_none() || (dim.is_int() && dim.as_int() == 0)) value = read_list(arg_of(context_, node, 0));
+    if (dim.is_none() || dim.is_int())
+      value = read_joined(arg_of(context_, node, 0), dim.is_int() ? dim.as_int() : 0);
   } else {
     value = pack(node);
   }
@@ -325,18 +326,32 @@ std::optional<MovementCheck::Read> MovementCheck::read(Arg arg) {
   return Read{std::move(*elements), storage.launches, storage.packed};
 }
 
-// One behind the other.
-std::optional<MovementCheck::Read> MovementCheck::read_list(Arg list) {
-  if (!list.is_list()) return {};
+// One behind the other along the dimension: for each place in those in front of it, its part of
+// each.
+std::optional<MovementCheck::Read> MovementCheck::read_joined(Arg list, std::int64_t dim) {
+  if (!list.is_list() || dim < 0) return {};
   Read all;
-  const auto items = context_.args.children(list);
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const auto item = read(context_.args.children(list)[i]);
-    if (!item) return {};
-    all.elements.append(item->elements, 0, item->elements.size());
+  std::vector<Sequence> items;
+  std::int64_t rows = 1;  // of all items alike, as `cat` has it
+  for (std::size_t i = 0; i < context_.args.children(list).size(); ++i) {
+    const Arg arg = context_.args.children(list)[i];
+    const auto item = read(arg);
+    const auto sizes = item ? sizes_of(claims_.tensor_b(arg.as_node())) : std::nullopt;
+    if (!sizes || dim >= std::ssize(*sizes)) return {};
+    std::int64_t in_front = 1;
+    for (std::int64_t d = 0; d < dim; ++d) in_front *= (*sizes)[static_cast<std::size_t>(d)];
+    if (i > 0 && in_front != rows) return {};
+    rows = in_front;
+    items.push_back(item->elements);
     merge(all.launches, item->launches);
     all.packed = std::max(all.packed, item->packed);
   }
+  if (rows < 1 || rows > kMaxPieces) return {};
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (const Sequence& item : items) {
+      const std::int64_t share = item.size() / rows;
+      all.elements.append(item, row * share, share);
+    }
   return all;
 }
 

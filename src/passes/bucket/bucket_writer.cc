@@ -62,8 +62,7 @@ MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, cons
       made.launch = pack_reduce();
       break;
   }
-  if (kind == MergeKind::kAllGather)
-    made.pack = packing_ == Packing::kPlain ? made.launch : back_.front();
+  if (kind == MergeKind::kAllGather) made.pack = packing_ == Packing::kPlain ? made.launch : back_.front();
   front_.swap(back_);
   made.wait = add("_c10d_functional.wait_tensor.default", {Arg::node(made.launch)});
   kind == MergeKind::kAllGather ? cut_gather(made.wait) : cut_pieces(made.wait);
@@ -73,8 +72,9 @@ MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, cons
 
 void BucketWriter::begin(std::span<const Mergeable* const> members, const BucketScope& scope) {
   members_ = members;
-  dtype_ = (*std::ranges::min_element(members, {}, [](const Mergeable* m) { return info(m->dtype).bytes; }))
-               ->dtype;
+  dtype_ = (*std::ranges::min_element(members, {}, [](const Mergeable* m) {
+             return info(m->dtype).bytes;
+           }))->dtype;
   front_.clear();
   back_.clear();
   results_.assign(members.size(), {});
@@ -267,8 +267,7 @@ NodeId BucketWriter::pack_gather() {
     elements += share_of(i);
   }
   const Arg ranks = Arg::integer(first.ranks);
-  std::vector<Arg> args = {list(sent), ranks,
-                           Arg::named(ArgKind::kDType, graph_.intern(info(dtype_).name)),
+  std::vector<Arg> args = {list(sent), ranks, Arg::named(ArgKind::kDType, graph_.intern(info(dtype_).name)),
                            numbers(dtypes), place_of(first)};
   if (const Arg groups = foreach_groups(); !groups.is_none()) args.push_back(groups);
   const NodeId buffer = add("bucketing._pre_bucket_all_gather.default", std::move(args));

@@ -149,9 +149,9 @@ void InductorRewriter::record_moves(const std::vector<NodeId>& given) {
 
 std::vector<std::string> InductorRewriter::list_notes() const {
   std::vector<std::string> notes;
-  for (const auto& [kind, name] :
-       {std::pair(MergeKind::kAllGather, "all-gathers"), std::pair(MergeKind::kReduceScatter, "reduce-scatters"),
-        std::pair(MergeKind::kAllReduce, "all-reduces")}) {
+  for (const auto& [kind, name] : {std::pair(MergeKind::kAllGather, "all-gathers"),
+                                   std::pair(MergeKind::kReduceScatter, "reduce-scatters"),
+                                   std::pair(MergeKind::kAllReduce, "all-reduces")}) {
     const auto at = static_cast<std::size_t>(kind);
     if (buckets_[at] > 0)
       notes.push_back(fmt::format("{} {} in {} buckets", merged_count_[at], name, buckets_[at]));

@@ -1,4 +1,5 @@
-// Writes the collectives that PyTorch's bucketer merges, and orders the step around them as it does.
+// Writes the collectives that PyTorch's bucketer merges, and orders the step around them as it
+// does.
 #pragma once
 
 #include <array>
@@ -33,7 +34,9 @@ class InductorRewriter {
   std::vector<std::string> list_notes() const;
 
  private:
-  const Mergeable& mergeable(std::uint32_t collective) const { return found_.list[mergeable_[collective] - 1]; }
+  const Mergeable& mergeable(std::uint32_t collective) const {
+    return found_.list[mergeable_[collective] - 1];
+  }
   void find_mergeable();
   void write_bucket(const std::vector<std::uint32_t>& bucket, InductorDependences& dependences);
   Place add_place(NodeId id, InductorDependences& dependences);
@@ -52,9 +55,9 @@ class InductorRewriter {
   MergedGraph merged_;
   BucketWriter writer_;
   std::vector<bool> may_merge_;
-  std::vector<std::size_t> mergeable_;                 // by collective: 1 + position in found_
-  std::vector<NodeId> nodes_;                          // by place, of those that were added, too
-  std::unordered_map<NodeId, NodeId> written_;         // what stands in place of a launch, a wait, a cast
+  std::vector<std::size_t> mergeable_;                     // by collective: 1 + position in found_
+  std::vector<NodeId> nodes_;                              // by place, of those that were added, too
+  std::unordered_map<NodeId, NodeId> written_;             // what stands in place of a launch, a wait, a cast
   std::array<std::size_t, 3> merged_count_{}, buckets_{};  // by kind
 };
 

@@ -66,8 +66,8 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
   const ScheduleRules rules{.launches = LaunchOrder::kFree, .recompute = RecomputeOrder::kFree};
   const ScheduleProblem problem = make_schedule_problem(graph, model, rules);
   const bool is_any_dtype = knobs.bucket_mode == InductorBucketMode::kCustomOpsMultidtype;
-  const InductorFacts facts = find_inductor_facts(
-      graph, model, problem, is_any_dtype ? GatherKey::kAnyDtype : GatherKey::kByDtype);
+  const InductorFacts facts =
+      find_inductor_facts(graph, model, problem, is_any_dtype ? GatherKey::kAnyDtype : GatherKey::kByDtype);
   const InductorOrder found = order_like_inductor(graph, model, problem, facts, knobs);
   const Predicted given = predict(model, given_order(model)), result = predict(model, found.order);
   pass.graph = graph;

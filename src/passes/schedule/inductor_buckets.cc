@@ -152,9 +152,8 @@ class InductorBucketer {
     for (const std::uint32_t member : bucket_)
       if (conflicts(member, candidate) || conflicts(candidate, member)) return false;
     const InductorCollective &first = collective(bucket_.front()), &other = collective(candidate);
-    for (const auto& [start, wait] :
-         {std::pair(first.start, other.wait), std::pair(first.start, first.wait),
-          std::pair(other.start, other.wait), std::pair(other.start, first.wait)})
+    for (const auto& [start, wait] : {std::pair(first.start, other.wait), std::pair(first.start, first.wait),
+                                      std::pair(other.start, other.wait), std::pair(other.start, first.wait)})
       if (try_place(candidate, start, wait)) return true;
     return false;
   }

@@ -6,9 +6,10 @@
 //
 // Each group has a time line of its launches, its waits, all compute and what hides its
 // collectives. Of collectives of one key each in turn, from the front or from the most exposed, is
-// the first of a bucket, and those behind it are tried: its launch and wait move to theirs, or
-// theirs to its, such that nothing is hidden less. What moves a wait over what another collective is
-// hidden by is refused, for collectives of one group are done in the order of their launches.
+// the first of a bucket, and those behind it are tried: launch and wait of the candidate move to
+// those of the bucket, or the bucket's to its, such that nothing is hidden less. What moves a wait
+// over what another collective is hidden by is refused, for collectives of one group are done in
+// the order of their launches.
 //
 // Time: for each pair that is tried up to 16 searches for a path.
 #pragma once

@@ -206,8 +206,8 @@ class InductorFactsFinder {
 
 }  // namespace
 
-InductorFacts find_inductor_facts(const Graph& graph, const StepModel& model,
-                                  const ScheduleProblem& problem, GatherKey gathers) {
+InductorFacts find_inductor_facts(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
+                                  GatherKey gathers) {
   return InductorFactsFinder(graph, model, problem, gathers).run();
 }
 

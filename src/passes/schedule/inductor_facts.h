@@ -34,7 +34,7 @@ struct InductorCollective {
   std::uint32_t key = 0;  // kind, group, reduction, dtype: collectives that might share a bucket
   std::uint32_t bucket = kNoBucketKey;  // the same without the kind; none: never in a bucket
   bool is_gather = false;
-  std::int64_t bytes = 0;               // of operands and results; half of them of an all-reduce
+  std::int64_t bytes = 0;  // of operands and results; half of them of an all-reduce
   double ms = 0;
   double latency_ms = 0;  // of an empty message
 };

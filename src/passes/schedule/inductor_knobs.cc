@@ -90,8 +90,7 @@ class KnobReader {
     for (const ForeignKnob& knob : kForeignKnobs)
       if (knob.name == name_)
         throw UsageError(
-            fmt::format("option 'knobs': like=inductor schedules only and has no '{}'\n  expected {}", name_,
-                        knob.instead));
+            fmt::format("option 'knobs': like=inductor has no '{}'\n  expected {}", name_, knob.instead));
     fail(kKnobNames);
   }
 

@@ -64,8 +64,7 @@ InductorTimelines::TakenOut InductorTimelines::take_out(Place node) {
 void InductorTimelines::put_back(const TakenOut& taken) {
   link(event_[taken.node], taken.previous, taken.next);
   if (taken.previous != kNone) dependences_.add(taken.node, events_[taken.previous].node);
-  if (taken.next != kNone && taken.previous == kNone)
-    dependences_.add(events_[taken.next].node, taken.node);
+  if (taken.next != kNone && taken.previous == kNone) dependences_.add(events_[taken.next].node, taken.node);
   if (taken.previous != kNone && taken.next != kNone)
     dependences_.remove(events_[taken.next].node, events_[taken.previous].node);
 }

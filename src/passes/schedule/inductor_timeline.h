@@ -1,6 +1,6 @@
 // The time line of each process group, as PyTorch's bucketer sees it: its launches and waits, all
-// compute, and what hides its collectives, in the order of the step. Each event comes behind the one
-// in front of it: what runs on one stream is done in the order of its launches.
+// compute, and what hides its collectives, in the order of the step. Each event comes behind the
+// one in front of it: what runs on one stream is done in the order of its launches.
 //
 //   group 0   g0  y  g1  w0  z  w1      group 1   y  h  z  v
 #pragma once
@@ -64,9 +64,9 @@ class InductorTimelines {
 
   InductorDependences& dependences_;
   std::vector<std::uint32_t> groups_;
-  std::vector<Event> events_;           // of all groups
-  std::vector<std::uint32_t> begins_;   // by position in groups_, and the end
-  std::vector<std::uint32_t> event_;    // by place: of the group
+  std::vector<Event> events_;          // of all groups
+  std::vector<std::uint32_t> begins_;  // by position in groups_, and the end
+  std::vector<std::uint32_t> event_;   // by place: of the group
 };
 
 }  // namespace epweave
