@@ -350,6 +350,7 @@ class Inference {
     check_updates_before(id, region);
     const Placement placement = rule(call_);
     call_.require_all_considered();
+    call_.require_sums(placement);
     check_content();
     check_updates_after(id, placement, region);
     result_.set_access(id, call_.accesses());

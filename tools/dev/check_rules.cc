@@ -128,7 +128,7 @@ std::vector<Case> list_cases() {
       {kNone, "a sum and itself", on_sum("aten.add.Tensor", "%s{0}, %s{0}"), kAdd},
       {kAllAreSummands, "a sum and a bias", on_sum("aten.add.Tensor", "%s{0}, %b"), kAdd},
       {kAddsNoNumber, "a sum and 1", on_sum("aten.add.Tensor", "%s{0}, 1.0"), kAdd},
-      {kKeepsFractions, "a sum as integers", on_sum("aten._to_copy.default", "%s{0}, dtype=i64", "i64[8]"),
+      {kConvertsSums, "a sum as integers", on_sum("aten._to_copy.default", "%s{0}, dtype=i64", "i64[8]"),
        kAdd},
       {kNone, "a sum between zeros", on_sum("aten.constant_pad_nd.default", "%s{0}, [0, 1]", "f32[9]"), kAdd},
       {kPadsZeros, "a sum between ones",

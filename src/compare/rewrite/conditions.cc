@@ -22,7 +22,7 @@ constexpr auto kNames = std::to_array<Row>({
     {Condition::kOneIsShare, "linear in each operand: one is a share"},
     {Condition::kAllAreSummands, "linear in all operands: all are summands"},
     {Condition::kAddsNoNumber, "no number is added to a share"},
-    {Condition::kKeepsFractions, "no fractions of a share are dropped"},
+    {Condition::kConvertsSums, "a share converts as a summand does: no fractions are dropped, nothing wraps"},
     {Condition::kPadsZeros, "a share is padded by zeros"},
     {Condition::kReducesRanksBySum, "shares are reduced across ranks by a sum"},
     {Condition::kRowsTakeNoShare, "rows take no share"},

@@ -28,7 +28,7 @@ enum class Condition : std::uint8_t {
   kOneIsShare,
   kAllAreSummands,
   kAddsNoNumber,
-  kKeepsFractions,
+  kConvertsSums,
   kPadsZeros,
   kReducesRanksBySum,
   // ROW

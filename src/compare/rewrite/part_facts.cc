@@ -57,7 +57,7 @@ bool PartFacts::Operand::is_rows() const {
 
 bool PartFacts::is_own(PartFact fact) const {
   return fact == PartFact::kOwn || fact == PartFact::kNumbers || fact == PartFact::kPlaces ||
-         (fact == PartFact::kEntries && !has_own_sums_);
+         (fact == PartFact::kEntries && !may_take_own_sums());
 }
 
 PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
@@ -237,10 +237,9 @@ PartFact PartFacts::find_full(NodeId origin) const {
   for (const Operand& operand : operands_) {
     if (!operand.is_tensor) continue;
     const bool is_destination = operand.taken->param == 0 && op_->linearity == Linearity::kSum;
-    const bool is_added = op_->family == OpFamily::kAddMatmul && operand.taken->param == 0;
     const bool is_offset = is_offset_param(operand.taken->param);
-    const bool fits = is_destination || is_added ? is_summand(operand.fact)
-                      : operand.is_rows()        ? operand.fact == PartFact::kRows
+    const bool fits = is_destination || is_added(operand) ? is_summand(operand.fact)
+                      : operand.is_rows()                 ? operand.fact == PartFact::kRows
                       : is_offset ? holds(Condition::kGroupsCountRows, !is_common(operand.fact))
                                   : is_common(operand.fact);
     if (!fits) return PartFact::kOwn;
@@ -258,6 +257,8 @@ bool PartFacts::attends_rows() const {
 
 // Whether results that are as large as the whole are sums over the rows that are divided.
 bool PartFacts::adds_rows(const Node& node) const {
+  const TensorType* result = tensor_of(context_, node.type);
+  if (result != nullptr && result->dtype == DType::kBool) return false;  // whether any is not zero
   const Arg reduction = named_arg(context_, node, "reduction");
   switch (op_->family) {
     case OpFamily::kSum:
@@ -288,11 +289,13 @@ bool PartFacts::adds_rows(const Node& node) const {
 // Of operands that are as large as the whole's, or of numbers.
 PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
   std::size_t shares = 0, zeros = 0;
-  bool all_summands = true, first_is_share = false, first_is_zero = false, position_is_share = false;
+  bool all_summands = true, first_is_share = false, first_is_zero = false, position_is_share = false,
+       adds_same = false;
   for (const Operand& operand : operands_) {
     if (is_tensor && !operand.is_tensor) continue;
     if (is_own(operand.fact) || operand.fact == PartFact::kRows) return PartFact::kOwn;
     const bool is_share = operand.fact == PartFact::kShare;
+    adds_same |= is_added(operand) && !is_summand(operand.fact);
     if (is_position(operand.taken->param)) {
       position_is_share |= is_share;
       continue;
@@ -313,7 +316,7 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
   if (op_->family == OpFamily::kPad)
     linearity = holds(Condition::kPadsZeros, pads_zeros(context_, a_.nodes[origin])) ? Linearity::kFirst
                                                                                      : Linearity::kNone;
-  if (!holds(Condition::kKeepsFractions, !drops_fractions(origin))) linearity = Linearity::kNone;
+  if (!holds(Condition::kConvertsSums, converts_shares(origin))) linearity = Linearity::kNone;
   switch (linearity) {
     case Linearity::kNone:
       if (shares > 0 && holds(Condition::kLinear, false)) return PartFact::kShare;
@@ -324,7 +327,7 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
                                                                             : PartFact::kOwn;
     case Linearity::kEach:
       if (shares == 0) return zeros > 0 ? PartFact::kZero : PartFact::kSame;
-      return holds(Condition::kOneIsShare, shares == 1) ? PartFact::kShare : PartFact::kOwn;
+      return holds(Condition::kOneIsShare, shares == 1 && !adds_same) ? PartFact::kShare : PartFact::kOwn;
     case Linearity::kSum:
       if (shares == 0 && !(all_summands && zeros > 0)) return PartFact::kSame;
       if (!holds(Condition::kAllAreSummands, all_summands)) return PartFact::kOwn;
@@ -339,12 +342,14 @@ bool PartFacts::reduces_by_sum(const Node& node) const {
   return how.is(ArgKind::kText) && is_linear_reduction(context_.text(how.as_name()));
 }
 
-bool PartFacts::drops_fractions(NodeId origin) const {
+// Operands that are shares, to the dtype of the result.
+bool PartFacts::converts_shares(NodeId origin) const {
   const TensorType* result = claims_.tensor_a(origin);
-  if (result == nullptr || is_floating(result->dtype)) return false;
-  return std::ranges::any_of(operands_, [&](const Operand& operand) {
-    const TensorType* type = operand.is_tensor ? claims_.tensor_b(operand.taken->value.as_node()) : nullptr;
-    return type != nullptr && is_floating(type->dtype);
+  if (result == nullptr) return true;
+  return std::ranges::none_of(operands_, [&](const Operand& operand) {
+    if (!operand.is_tensor || operand.fact != PartFact::kShare) return false;
+    const TensorType* type = claims_.tensor_b(operand.taken->value.as_node());
+    return type != nullptr && !converts_sums(type->dtype, result->dtype);
   });
 }
 
@@ -364,6 +369,17 @@ std::string_view PartFacts::name_of_param(std::size_t param) const {
 // Where each group of rows ends.
 bool PartFacts::is_offset_param(std::size_t param) const {
   return name_of_param(param) == "offs";
+}
+
+// Added to a product: once in the whole, once in each part.
+bool PartFacts::is_added(const Operand& operand) const {
+  return (op_->family == OpFamily::kAddMatmul && operand.taken->param == 0) ||
+         name_of_param(operand.taken->param) == "bias";
+}
+
+bool PartFacts::may_take_own_sums() const {
+  rests_on_own_sums_ |= has_own_sums_;
+  return has_own_sums_;
 }
 
 // It says which elements, and is none of them.
@@ -392,7 +408,7 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
       return PartFact::kOwn;
     if (is_unused || is_offset_param(operand.taken->param)) continue;
     if (!holds(Condition::kRowsTakeNoNumbers, !is_own(operand.fact))) return PartFact::kOwn;
-    const bool is_sum = operand.fact == PartFact::kShare && !has_own_sums_;
+    const bool is_sum = operand.fact == PartFact::kShare && !may_take_own_sums();
     if (!holds(Condition::kRowsTakeNoShare, !is_sum)) return PartFact::kOwn;
   }
   return PartFact::kRows;

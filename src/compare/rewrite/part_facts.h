@@ -70,6 +70,9 @@ class PartFacts {
   // Whether parts may be put together.
   bool may_join(NodeId origin) const { return !is_own(facts_[origin].full); }
 
+  // Whether a fact was taken for granted because B's log says contract=own-sums.
+  bool rests_on_own_sums() const { return rests_on_own_sums_; }
+
   std::span<const Operand> operands() const { return operands_; }
   // By dimension, of a value with parts.
   std::vector<bool> divided_dimensions(NodeId origin, NodeId part) const;
@@ -107,8 +110,10 @@ class PartFacts {
   PartFact find_element(NodeId origin, NodeId part);
   bool adds_rows(const Node& node) const;
   bool reduces_by_sum(const Node& node) const;
-  bool drops_fractions(NodeId origin) const;
+  bool converts_shares(NodeId origin) const;
   bool is_offset_param(std::size_t param) const;
+  bool is_added(const Operand& operand) const;
+  bool may_take_own_sums() const;
   bool is_position(std::size_t param) const;
   std::string_view name_of_param(std::size_t param) const;
   bool attends_rows() const;
@@ -135,6 +140,7 @@ class PartFacts {
   const Body& a_;
   const Body& b_;
   bool has_own_sums_ = false;  // B's log promises that a part's own sum is meant
+  mutable bool rests_on_own_sums_ = false;
   IdVector<NodeId, Entry> facts_;
   SideTable<NodeId, std::vector<NodeId>> views_;  // by storage of A: values with parts, in order
   // Of the call that is looked at.

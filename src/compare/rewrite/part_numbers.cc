@@ -106,8 +106,8 @@ PartFact PartFacts::find_places() const {
   for (const Operand& operand : operands_) {
     if (operand.taken->param > 1) continue;
     if (!operand.is_tensor || (!is_number_of_rows(operand.fact) && operand.fact != PartFact::kEntries))
-      return operand.fact == PartFact::kRows && has_own_sums_ && !any_number ? PartFact::kRows
-                                                                             : PartFact::kOwn;
+      return operand.fact == PartFact::kRows && !any_number && may_take_own_sums() ? PartFact::kRows
+                                                                                   : PartFact::kOwn;
     any_number |= is_number_of_rows(operand.fact);
   }
   return any_number ? PartFact::kPlaces : PartFact::kEntries;

@@ -87,6 +87,10 @@ class RewriteVerifier {
     for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
     const bool is_said = std::ranges::find(report_.assumptions, kFlexFullBlocks) != report_.assumptions.end();
     if (calls_.rests_on_full_blocks() && !is_said) report_.assumptions.emplace_back(kFlexFullBlocks);
+    if (facts.rests_on_own_sums())
+      report_.assumptions.emplace_back(
+          "where a part takes a sum, that of its own rows is meant (contract=own-sums in the second graph's "
+          "log)");
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }
 

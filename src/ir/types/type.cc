@@ -83,6 +83,13 @@ bool is_floating(DType d) {
   return !is_integral(d) && !is_complex(d) && d != DType::kBool;
 }
 
+bool converts_sums(DType from, DType to) {
+  if (from == DType::kBool || to == DType::kBool) return false;
+  if (!is_integral(from)) return !is_integral(to);
+  const std::size_t bytes = info(from).bytes;
+  return from == to || bytes >= 4 || (is_integral(to) && info(to).bytes <= bytes);
+}
+
 TypeId TypePool::intern(Type type) {
   const std::size_t h = hash(type);
   const std::uint32_t known = ids_.find(h, [&](std::uint32_t id) { return types_[id] == type; });

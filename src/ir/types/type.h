@@ -60,6 +60,10 @@ std::optional<DType> find_dtype(std::string_view name);  // by either name
 bool is_floating(DType dtype);
 bool is_complex(DType dtype);
 bool is_integral(DType dtype);  // bool is not
+// Whether a sum converts to the sum of what its summands convert to, but for rounding. Not where
+// fractions are dropped, where only zero or not is kept, or where a type that wraps at 8 or 16 bits
+// becomes another: sums of 32 and 64 bits are taken not to wrap.
+bool converts_sums(DType from, DType to);
 
 enum class TypeKind : std::uint8_t {
   kTensor,

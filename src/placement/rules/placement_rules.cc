@@ -257,6 +257,28 @@ void PlacementCall::require_all_considered() const {
   });
 }
 
+void PlacementCall::require_sums(const Placement& placement) {
+  const TensorType* result = result_tensor();
+  if (result == nullptr || !(placement.is_partial() || placement.is(PlacementKind::kCarried))) return;
+  if (result->dtype == DType::kBool)
+    refuse("chunk.combination", "over all parts it is whether any is not zero, and no sum",
+           "select roots that leave it outside");
+  if (const Operand bias = named("bias"); bias && bias.arg.is_node() && of(bias).is_whole())
+    refuse("chunk.combination", fmt::format("each part would add '{}' to its share", name_of(bias)),
+           "add the bias behind the product, or select roots that leave it outside");
+  for (const Operand& operand : operands()) {
+    const TensorType* type = tensor(operand);
+    if (type == nullptr || !of(operand).is_partial() || accesses_[operand.leaf].kind != Access::Kind::kPart ||
+        converts_sums(type->dtype, result->dtype))
+      continue;
+    refuse("chunk.combination",
+           fmt::format("it converts '{}', a sum over the parts, to another dtype: fractions are dropped or "
+                       "sums wrap in each part",
+                       name_of(operand)),
+           "select roots that leave it outside");
+  }
+}
+
 void PlacementCall::take_own_sum(Operand sum) {
   if (options_.own_sums == OwnSums::kRefuse)
     refuse("chunk.own-sum",

@@ -108,6 +108,9 @@ class PlacementCall {
   const std::vector<Access>& accesses() const { return accesses_; }
   // Refuses a divided operand that the rule has not looked at: it would be taken by part unawares.
   void require_all_considered() const;
+  // Refuses a result that is no sum of what the parts have, though it is `placement`: by its dtype,
+  // or by those of sums that it takes.
+  void require_sums(const Placement& placement);
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
   const std::optional<AttentionCut>& cut() const { return cut_; }
   NodeId relied_on() const { return relied_on_; }

@@ -10,15 +10,13 @@ Placement linear(PlacementCall& call) {
   return elementwise(call, std::vector{call.arg(0)}, Linearity::kFirst);
 }
 
-// Casts count as linear, though one to fewer digits rounds each part; not those that drop fractions
-// or keep only whether a number is zero.
+// Casts that convert sums count as linear, though one to fewer digits rounds each part.
 Placement cast(PlacementCall& call) {
   const TensorType *from = call.tensor(call.arg(0)), *to = call.result_tensor();
   if (!call.of(call.arg(0)).is_partial() || from == nullptr || to == nullptr) return linear(call);
   const bool is_narrowing = is_floating(to->dtype) && info(to->dtype).bytes < info(from->dtype).bytes;
-  const bool is_truncating =
-      (is_floating(from->dtype) && !is_floating(to->dtype)) || to->dtype == DType::kBool;
-  if (!is_truncating && !(is_narrowing && call.options().exact_casts)) return linear(call);
+  if (converts_sums(from->dtype, to->dtype) && !(is_narrowing && call.options().exact_casts))
+    return linear(call);
   call.take_whole(call.arg(0));
   return Placement::whole();
 }
