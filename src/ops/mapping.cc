@@ -621,11 +621,16 @@ void along_positions(B& b, bool writes) {
   b.operand(0) = value;
   b.operand(index) = positions;
   b.result(0) = writes ? value : positions;
-  if (const auto source = b.tensor("src"); source && writes)
-    for (std::size_t d = 0; d < rank; ++d)
-      b.operand(*source)[d] = b.sizes(*source).at(d) == b.sizes(index).at(d)
-                                  ? positions[d]
-                                  : b.fresh(b.sizes(*source).at(d), FactorUse::kWhole);
+  const auto source = b.tensor("src");
+  if (!source || !writes) return;
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (b.sizes(*source).at(d) == b.sizes(index).at(d)) {
+      b.operand(*source)[d] = positions[d];
+    } else {
+      b.mark(positions[d], FactorUse::kWhole);
+      b.operand(*source)[d] = b.fresh(b.sizes(*source).at(d), FactorUse::kWhole);
+    }
+  }
 }
 
 void gather(B& b) {
@@ -713,7 +718,6 @@ void search(B& b) {
   if (in.empty()) return;
   if (in.size() == dims.size()) in = dims;
   in.back() = b.fresh(b.sizes(sequence).back(), FactorUse::kWhole);
-  if (in.size() == dims.size() && in.size() > 1) return;
   for (std::size_t i = 2; i < b.operand_count(); ++i) b.operand(i) = in;
 }
 
@@ -722,7 +726,9 @@ void count(B& b) {
   const MappedCall::Argument *low = b.find("min"), *high = b.find("max");
   const bool is_given = low != nullptr && high != nullptr && low->number != high->number;
   for (std::size_t i = 0; i < b.operand_count(); ++i)
-    b.operand(i) = b.fresh(b.sizes(i), is_given ? FactorUse::kSummed : FactorUse::kReduced);
+    b.operand(i) = i > 0 && b.sizes(i) == b.sizes(0)
+                       ? b.operand(0)  // weights
+                       : b.fresh(b.sizes(i), is_given ? FactorUse::kSummed : FactorUse::kReduced);
   b.result(0) = b.fresh(b.result_sizes(0), FactorUse::kWhole);
 }
 

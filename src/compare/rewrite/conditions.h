@@ -21,6 +21,7 @@ enum class Condition : std::uint8_t {
   kJoinsKnownOrders,
   // ROWS
   kMixesNoRows,
+  kPairsRows,
   // REDUCE, FIRST, EACH, SUM
   kReducesBySum,
   kLinear,

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
 
 #include "compare/rewrite/conditions.h"
+#include "ops/bind.h"
 #include "ops/mapping.h"
 #include "ops/op.h"
 
@@ -31,9 +35,9 @@ bool may_divide(const CallMapping& mapping, std::span<const Factor> factors) {
 
 // Calls whose parts have rules of their own, or that read no element.
 bool has_own_rules(OpFamily family) {
-  return family == OpFamily::kAttention || family == OpFamily::kFlexAttention || family == OpFamily::kSort ||
-         family == OpFamily::kSize || family == OpFamily::kElement || family == OpFamily::kCheck ||
-         family == OpFamily::kHostRead || family == OpFamily::kMesh;
+  return family == OpFamily::kFlexAttention || family == OpFamily::kSort || family == OpFamily::kSize ||
+         family == OpFamily::kElement || family == OpFamily::kCheck || family == OpFamily::kHostRead ||
+         family == OpFamily::kMesh;
 }
 
 }  // namespace
@@ -70,25 +74,80 @@ void RowCheck::fail(NodeId part, NodeId operand, std::size_t dim) {
 
 void RowCheck::check(NodeId part) {
   const Node& node = claims_.graph_b().step().nodes[part];
-  if (node.op != nullptr && (passes_all(node.op->family) || has_own_rules(node.op->family))) return;
+  if (node.op != nullptr && has_own_rules(node.op->family)) return;
   if (!has_divided_operand(part)) return;
+  if (node.op != nullptr && node.op->family == OpFamily::kAttention) return check_attention(part);
   const auto before =
       node.op == nullptr
           ? std::nullopt
           : mapped_node(claims_.graph_a(), claims_.graph_a().step().nodes[claims_[part].origin], facts_);
   const CallMapping mapping = before ? map_dimensions(before->call) : CallMapping();
-  if (!mapping.is_known())
-    return claims_.fail(part, "rewrite-rows",
-                        "takes a part of a tensor, and nothing is known of what the op makes of parts");
+  if (!mapping.is_known()) {
+    if (node.op == nullptr || !passes_all(node.op->family))
+      claims_.fail(part, "rewrite-rows",
+                   "takes a part of a tensor, and nothing is known of what the op makes of parts");
+    return;
+  }
   const auto after = mapped_node(claims_.graph_b(), node, facts_);
+  std::vector<Cut> cuts(mapping.factor_count());
   for (std::size_t i = 0; i < before->operands.size() && i < after->operands.size(); ++i) {
     const TensorType *whole = claims_.tensor_a(before->operands[i]),
                      *piece = claims_.tensor_b(after->operands[i]);
-    for (std::size_t d = 0; d < whole->sizes.size() && d < piece->sizes.size(); ++d)
-      if (is_divided(whole->sizes[d], piece->sizes[d]) &&
-          !holds(Condition::kMixesNoRows, may_divide(mapping, mapping.operand(i, d))))
+    for (std::size_t d = 0; d < whole->sizes.size() && d < piece->sizes.size(); ++d) {
+      const auto factors = mapping.operand(i, d);
+      const bool is_cut = is_divided(whole->sizes[d], piece->sizes[d]);
+      if (is_cut && !holds(Condition::kMixesNoRows, may_divide(mapping, factors)))
         return fail(part, after->operands[i], d);
+      if (factors.size() == 1) cuts[factors[0]].note(after->operands[i], d, is_cut);
+    }
   }
+  for (const Cut& cut : cuts)
+    if (!check_cut(part, cut)) return;
+}
+
+bool RowCheck::check_cut(NodeId part, const Cut& cut) {
+  const bool is_one_cut = !cut.divided || !cut.whole;
+  if (holds(Condition::kPairsRows, is_one_cut)) return true;
+  claims_.fail(
+      part, "rewrite-rows",
+      fmt::format("takes all of dimension {} of {}, which lies beside dimension {} of {}", cut.whole_dim,
+                  claims_.describe(cut.whole), cut.divided_dim, claims_.describe(cut.divided)));
+  return false;
+}
+
+// [batch, heads, queries, head dimension]; a mask, aligned at the last dimension, is of [batch,
+// heads, queries, keys]. Its own part for each part of a causal call is checked with that call
+// (verify_causal_mask.h).
+void RowCheck::check_attention(NodeId part) {
+  const Context& context = *claims_.graph_b().context;
+  const Node& after = claims_.graph_b().step().nodes[part];
+  const Node& before = claims_.graph_a().step().nodes[claims_[part].origin];
+  enum Axis : std::uint8_t { kBatch, kHeads, kQueries, kKeys, kAxes };
+  std::array<Cut, kAxes> cuts;
+  for (std::size_t p = 0; p < after.op->params.size(); ++p) {
+    const std::string_view name = after.op->params[p].name;
+    const Arg x = arg_of(context, before, p), y = arg_of(context, after, p);
+    const TensorType* whole = x.is_node() ? claims_.tensor_a(x.as_node()) : nullptr;
+    const TensorType* piece = y.is_node() ? claims_.tensor_b(y.as_node()) : nullptr;
+    if (whole == nullptr || piece == nullptr || whole->rank() != piece->rank()) continue;
+    const bool is_mask = name == "attn_bias" || name == "attn_mask";
+    const bool is_keys = name == "key" || name == "value";
+    // Statistics may be padded: those of a part may be as many as the whole's.
+    const bool is_own_statistic = name == "logsumexp" && claims_.share_of(y.as_node()).parts > 1;
+    if (!is_mask && whole->rank() < 3) continue;
+    const std::size_t skipped = is_mask ? kAxes - std::min<std::size_t>(whole->rank(), kAxes) : 0;
+    for (std::size_t d = 0; d < whole->rank(); ++d) {
+      std::size_t axis = d + skipped;
+      if (axis >= kAxes || (axis == kKeys && !is_mask)) continue;
+      if (is_keys && axis == kHeads) continue;  // several heads of queries may share one
+      if (is_keys && axis == kQueries) axis = kKeys;
+      if (context.exprs.constant(whole->sizes[d]) == 1) continue;
+      if (is_own_statistic && axis == kQueries) continue;
+      cuts[axis].note(y.as_node(), d, is_divided(whole->sizes[d], piece->sizes[d]));
+    }
+  }
+  for (const Cut& cut : cuts)
+    if (!check_cut(part, cut)) return;
 }
 
 }  // namespace epweave
