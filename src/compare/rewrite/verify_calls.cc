@@ -269,7 +269,17 @@ CallCheck::Taken CallCheck::match_value(NodeId user, NodeId x, NodeId y) {
   return !is_part && reads_type ? Taken::kWhole : Taken::kNo;
 }
 
-void CallCheck::check_uniform() {
+// Parts 0 and 1 of one value may be cut along other dimensions, or in other blocks, and each be a
+// part: rows of the one may then be rows of the other, too.
+bool CallCheck::is_cut_alike(const Use& x, const Use& y, const PartFacts& facts,
+                             const OrderCheck& orders) const {
+  if (x.taken != Taken::kPart || !x.value.is_node() || !y.value.is_node()) return true;
+  const NodeId p = x.value.as_node(), q = y.value.as_node();
+  return facts.divided_dimensions(claims_[p].origin, p) == facts.divided_dimensions(claims_[q].origin, q) &&
+         orders.is_cut_alike(p, q);
+}
+
+void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) {
   for (const auto& [key, uses] : taken_) {
     const Taken first = uses.front().taken;
     bool is_chain = true, is_same = true;
@@ -278,6 +288,11 @@ void CallCheck::check_uniform() {
       // left.
       is_chain = is_chain && use.taken == (claims_[use.user].part == 0 ? Taken::kWhole : Taken::kPrevious);
       is_same = is_same && use.taken == first;
+      if (is_same && !is_cut_alike(use, uses.front(), facts, orders))
+        claims_.fail(
+            use.user, "rewrite-part",
+            fmt::format("takes {}, which is cut otherwise than {}", claims_.describe(use.value.as_node()),
+                        claims_.describe(uses.front().value.as_node())));
     }
     if (!is_same && !is_chain)
       claims_.fail(

@@ -19,6 +19,7 @@
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/verify_attention.h"
 #include "compare/rewrite/verify_causal_mask.h"
+#include "compare/rewrite/verify_orders.h"
 #include "ir/facts.h"
 #include "ops/op.h"
 
@@ -40,8 +41,9 @@ class CallCheck {
   void check_type(NodeId id);
   // What a node of sizes gives follows from its arguments, not from what is recorded of it.
   void check_size(NodeId id);
-  // When all calls were checked: all parts of a node take an argument in the same way.
-  void check_uniform();
+  // When all calls were checked: all parts of a node take an argument in the same way, and of one
+  // cut of it.
+  void check_uniform(const PartFacts& facts, const OrderCheck& orders);
   // Then, each node of A with parts, in order: the last of them, and what it takes. Calls `behind`
   // for every node.
   using Visit = std::function<void(NodeId origin, NodeId part, std::span<const PartOperand> operands)>;
@@ -63,6 +65,7 @@ class CallCheck {
   };
   using Uses = std::vector<Use>;
 
+  bool is_cut_alike(const Use& x, const Use& y, const PartFacts& facts, const OrderCheck& orders) const;
   void check_attention(NodeId id);
   void check_positional(NodeId id, const Node& before, const Node& after);
   void check_keywords(NodeId id, const Node& before, const Node& after);

@@ -207,6 +207,27 @@ std::int64_t OrderCheck::order_of_piece(NodeId id) {
   return sizes.size() == sizes_in_b(id).size() + 1 ? sizes[static_cast<std::size_t>(dim)] : blocks_[from];
 }
 
+NodeId OrderCheck::split_of(NodeId piece) const {
+  NodeId id = piece;
+  while (id && claims_[id].kind == ClaimKind::kPiece) {
+    const Arg from = arg_of(context_, b_.nodes[id], 0);
+    id = from.is_node() ? from.as_node() : NodeId();
+  }
+  return id;
+}
+
+bool OrderCheck::is_cut_alike(NodeId p, NodeId q) const {
+  const bool is_piece_p = claims_[p].kind == ClaimKind::kPiece,
+             is_piece_q = claims_[q].kind == ClaimKind::kPiece;
+  if (!is_piece_p && !is_piece_q) return true;
+  if (blocks_[p] == kAny || blocks_[q] == kAny) return true;
+  if (blocks_[p] != blocks_[q] || blocks_[p] != kUnknown) return blocks_[p] == blocks_[q];
+  // Extents without a number: pieces of one split, or of two into the same pieces.
+  const NodeId of_p = split_of(p), of_q = split_of(q);
+  return is_piece_p && is_piece_q && of_p && of_q &&
+         (of_p == of_q || b_.nodes[of_p].type == b_.nodes[of_q].type);
+}
+
 // Rows in an order of a part's own are none once a part has all that the whole has: sums, counts.
 std::int64_t OrderCheck::order_of(NodeId id) {
   const std::int64_t order = order_by_family(id);

@@ -42,6 +42,10 @@ class OrderCheck {
   // Whether the rows of a share are in the order of the tokens, one behind the other.
   bool has_token_order(NodeId b) const { return blocks_[b] == 1; }
 
+  // Whether two shares of one value, of which one was cut from it, have their rows in the same
+  // blocks. Shares that were computed have those of what they were computed of.
+  bool is_cut_alike(NodeId p, NodeId q) const;
+
   // Rows of unknown order that were joined, or paired with others.
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
@@ -68,6 +72,8 @@ class OrderCheck {
   // shows that it has all.
   std::int64_t own_order(NodeId id);
   std::int64_t order_of_piece(NodeId id);
+  // What a piece is an element of.
+  NodeId split_of(NodeId piece) const;
   std::int64_t order_by_operands(NodeId id);
   bool has_unknown_order(NodeId share);
   void assume_joined(NodeId id);

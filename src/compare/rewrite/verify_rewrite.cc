@@ -60,8 +60,8 @@ class RewriteVerifier {
     if (movement_.has_moved())
       for (NodeId id : b_.step().order)
         if (!movement_.accounts_for(id)) calls_.check_added(id);
-    calls_.check_uniform();
     PartFacts facts(claims_, numbers_, storage_.effects_of_a(), orders_);
+    calls_.check_uniform(facts, orders_);
     FrameCheck frames(claims_, storage_.effects_of_a(), orders_);
     calls_.visit_divided(
         [&](NodeId origin, NodeId part, std::span<const PartOperand> operands) {
