@@ -54,18 +54,18 @@ void StorageCheck::check_effects(NodeId id) {
   check_each_storage(id, before, after);
 }
 
-// B may have storage twice that A has once, where it computes something again: each is in the state
-// that A's is in.
+// B may have storage twice that A has once, where it computes something again or copies it to cut
+// or join it: each is in the state that A's is in.
 void StorageCheck::check_each_storage(NodeId id, std::span<const SeenWrite> before,
                                       std::span<const SeenWrite> after) {
   if (before.empty()) return;
   bool is_sound = true;
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
     const NodeId storage = writers_b_.effects().storage_of(input);
-    const Claim& made = claims_[storage];
-    if (!is_sound || (made.kind != ClaimKind::kWhole && made.kind != ClaimKind::kPart)) return;
+    const NodeId of_a = storage_in_a(storage);
+    if (!is_sound || !of_a) return;
     for (const SeenWrite& x : before) {
-      if (!claims_.same_class(made.origin, x.storage)) continue;
+      if (!claims_.same_class(of_a, x.storage)) continue;
       const bool is_seen = std::ranges::any_of(after, [&](const SeenWrite& write) {
         return write.storage == storage &&
                (continues(id, write) || stands_for_write({id, positions_[id]}, write, x.writer));
@@ -77,6 +77,27 @@ void StorageCheck::check_each_storage(NodeId id, std::span<const SeenWrite> befo
                                       claims_.describe(input), claims_.name_a(x.writer)));
     }
   });
+}
+
+// Which storage of A is that of B, by what made it. A join, or a copied piece, is of the storage
+// that its value shows.
+NodeId StorageCheck::storage_in_a(NodeId storage) const {
+  const Claim& made = claims_[storage];
+  switch (made.kind) {
+    case ClaimKind::kWhole:
+    case ClaimKind::kPart:
+      return made.origin;
+    case ClaimKind::kPiece:
+    case ClaimKind::kJoin:
+    case ClaimKind::kBlocks:
+    case ClaimKind::kMoved:
+      return writers_a_.effects().storage_of(made.origin);
+    case ClaimKind::kNone:
+    case ClaimKind::kSplit:
+    case ClaimKind::kSize:
+      return {};
+  }
+  return {};
 }
 
 std::string StorageCheck::describe(const SeenWrite& write) const {

@@ -4,6 +4,9 @@
 //
 //   A: add_(buf, x); y = clone(buf)     B: y = clone(buf); add_(buf, x)     y does not see what add_ wrote
 //
+// Each value that a node takes by itself: a join made before the parts' writes is the value before
+// them, whatever else the node takes.
+//
 // Of storage that parts write, a part may read between two writes only its own share, cut as the
 // writes are; what takes more of it needs all parts' writes:
 //
@@ -42,6 +45,7 @@ class StorageCheck {
 
  private:
   void check_each_storage(NodeId id, std::span<const SeenWrite> before, std::span<const SeenWrite> after);
+  NodeId storage_in_a(NodeId storage) const;
   std::string describe(const SeenWrite& write) const;
   bool continues(NodeId id, const SeenWrite& write) const;
   // Who sees a write, and where in the order.
