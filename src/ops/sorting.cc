@@ -17,4 +17,11 @@ int sorted_dimension(const Context& context, const Node& sort, std::size_t rank)
   return static_cast<int>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
 }
 
+bool sorts_whole_rows(const Context& context, const Node& sort, const TensorType& keys) {
+  const int along = sorted_dimension(context, sort, keys.rank());
+  for (std::size_t i = 0; i < keys.rank(); ++i)
+    if (static_cast<int>(i) != along && context.exprs.constant(keys.sizes[i]) != 1) return false;
+  return true;
+}
+
 }  // namespace epweave

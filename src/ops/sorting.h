@@ -13,5 +13,8 @@ namespace epweave {
 bool sorts_upwards(const Context& context, const Node& sort);
 // The dimension that a sort of a tensor of `rank` dimensions sorts, from 0; below 0: none (rank 0).
 int sorted_dimension(const Context& context, const Node& sort, std::size_t rank);
+// Whether it orders rows as wholes. Of keys [16, 8] sorted along dimension 0 each column is in an
+// order of its own: row i of the result is no row of the keys.
+bool sorts_whole_rows(const Context& context, const Node& sort, const TensorType& keys);
 
 }  // namespace epweave

@@ -11,6 +11,7 @@
 #include "ops/bind.h"
 #include "ops/mapping.h"
 #include "ops/op.h"
+#include "ops/sorting.h"
 
 namespace epweave {
 namespace {
@@ -35,12 +36,20 @@ bool may_divide(const CallMapping& mapping, std::span<const Factor> factors) {
 
 // Calls whose parts have rules of their own, or that read no element.
 bool has_own_rules(OpFamily family) {
-  return family == OpFamily::kFlexAttention || family == OpFamily::kSort || family == OpFamily::kSize ||
-         family == OpFamily::kElement || family == OpFamily::kCheck || family == OpFamily::kHostRead ||
-         family == OpFamily::kMesh;
+  return family == OpFamily::kFlexAttention || family == OpFamily::kSize || family == OpFamily::kElement ||
+         family == OpFamily::kCheck || family == OpFamily::kHostRead || family == OpFamily::kMesh;
 }
 
 }  // namespace
+
+// Rows that are sorted as wholes are in an order of the part's own, which OrderCheck follows.
+bool RowCheck::is_sort_of_whole_rows(const Node& origin) const {
+  if (origin.op == nullptr || origin.op->family != OpFamily::kSort) return false;
+  const Context& context = *claims_.graph_a().context;
+  const Arg keys = arg_of(context, origin, 0);
+  const TensorType* type = keys.is_node() ? claims_.tensor_a(keys.as_node()) : nullptr;
+  return type != nullptr && sorts_whole_rows(context, origin, *type);
+}
 
 bool RowCheck::is_divided(ExprId whole, ExprId piece) {
   return numbers_.match(whole, piece, {}) != Fraction::kAll;
@@ -75,12 +84,10 @@ void RowCheck::fail(NodeId part, NodeId operand, std::size_t dim) {
 void RowCheck::check(NodeId part) {
   const Node& node = claims_.graph_b().step().nodes[part];
   if (node.op != nullptr && has_own_rules(node.op->family)) return;
-  if (!has_divided_operand(part)) return;
+  const Node& origin = claims_.graph_a().step().nodes[claims_[part].origin];
+  if (!has_divided_operand(part) || is_sort_of_whole_rows(origin)) return;
   if (node.op != nullptr && node.op->family == OpFamily::kAttention) return check_attention(part);
-  const auto before =
-      node.op == nullptr
-          ? std::nullopt
-          : mapped_node(claims_.graph_a(), claims_.graph_a().step().nodes[claims_[part].origin], facts_);
+  const auto before = node.op == nullptr ? std::nullopt : mapped_node(claims_.graph_a(), origin, facts_);
   const CallMapping mapping = before ? map_dimensions(before->call) : CallMapping();
   if (!mapping.is_known()) {
     if (node.op == nullptr || !passes_all(node.op->family))

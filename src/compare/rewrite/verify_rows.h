@@ -10,9 +10,9 @@
 // add up: that is for the join to prove), or be one whose elements data choose: that rows which are
 // exchanged or picked are those of their tokens is taken for granted
 // (docs/rewrite_verification.md). A sort of a part's own rows gives them in an order of its own,
-// which no join may show (verify_orders.h). What one operand has less of, each operand that has
-// that dimension has less of; one that is broadcast along it does not have it. Reports
-// rewrite-rows.
+// which no join may show (verify_orders.h); one that orders each column on its own gives no rows.
+// What one operand has less of, each operand that has that dimension has less of; one that is
+// broadcast along it does not have it. Reports rewrite-rows.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +43,7 @@ class RowCheck {
   bool check_cut(NodeId part, const Cut& cut);
   // Of tensors; FlexAttention's calls have rules of their own (verify_attention.h).
   void check_attention(NodeId part);
+  bool is_sort_of_whole_rows(const Node& origin) const;
   bool is_divided(ExprId whole, ExprId piece);
   // The first dimension of an operand of which the part has less than all.
   bool has_divided_operand(NodeId part);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/sorting.h"
 #include "placement/rules/placement_rules.h"
 
 namespace epweave {
@@ -37,6 +38,9 @@ Placement sort(PlacementCall& call) {
     return Placement::whole();
   }
   const bool is_along = p.dim == call.dim_arg(-1, call.rank(call.arg(0)));
+  if (is_along && !sorts_whole_rows(*call.graph().context, call.node(), *call.tensor(call.arg(0))))
+    call.refuse("chunk.along-divided", "it sorts each column of the divided dimension on its own",
+                "sort one column, and pick the rows by the order that it gives");
   if (is_along) call.assume("orders the part's own rows");
   const Placement rows = is_along ? in_own_order(p, p.dim) : p;
   if (call.op().returns.size() == 1) return rows;
