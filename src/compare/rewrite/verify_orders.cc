@@ -38,6 +38,7 @@ enum class RowOrder : std::uint8_t {
   kByPositions,  // of the numbers that pick rows
   kSorted,
   kOwn,
+  kRepeated,
   kReshaped,
   kGathered,
   kScattered,
@@ -78,7 +79,6 @@ RowOrder row_order(OpFamily family) {
     case OpFamily::kSqueeze:
     case OpFamily::kPermute:
     case OpFamily::kExpand:
-    case OpFamily::kRepeat:
     case OpFamily::kSelect:
     case OpFamily::kSlice:
     case OpFamily::kUnbind:
@@ -114,6 +114,8 @@ RowOrder row_order(OpFamily family) {
     case OpFamily::kRepeatRows:
     case OpFamily::kMaskedRows:
       return RowOrder::kOwn;
+    case OpFamily::kRepeat:
+      return RowOrder::kRepeated;
     case OpFamily::kReshape:
     case OpFamily::kBitView:
       return RowOrder::kReshaped;
@@ -255,6 +257,8 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
       return order_of_sort(id);
     case RowOrder::kOwn:
       return kOwn;
+    case RowOrder::kRepeated:
+      return from ? order_of_repeat(id, from) : order_by_operands(id);
     case RowOrder::kReshaped:
       return from ? order_of_reshape(id, from) : kUnknown;
     case RowOrder::kGathered:
@@ -375,6 +379,17 @@ std::int64_t OrderCheck::order_of_index(NodeId id) {
   });
   if (blocks == kOwn) return kOwn;
   return shares == 1 && !source ? blocks : kUnknown;
+}
+
+// Of each repetition a part has its rows of each block.
+std::int64_t OrderCheck::order_of_repeat(NodeId id, NodeId from) {
+  if (blocks_[from] <= kUnknown) return blocks_[from];
+  const int dim = divided_dimension(id);
+  const Arg list = named_arg(context_, b_.nodes[id], "repeats");
+  const auto repeats = list.is_list() ? context_.args.children(list) : std::span<const Arg>();
+  if (dim < 0 || static_cast<std::size_t>(dim) >= repeats.size()) return kUnknown;
+  const Arg count = repeats[static_cast<std::size_t>(dim)];
+  return count.is_int() && count.as_int() > 0 ? blocks_[from] * count.as_int() : kUnknown;
 }
 
 // How many runs of rows of a part there are in all does not change.

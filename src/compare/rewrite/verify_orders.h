@@ -5,6 +5,9 @@
 //   %g_0   all_gather of %x_0 by 2 ranks: 4 rows of [8, 3]       2 blocks: rows 0 1 4 5
 //   %g = cat([%g_0, %g_1], 0)                                    wrong: has rows 0 1 4 5 2 3 6 7
 //
+//   %r_0 = repeat(%x_0, [2, 1]): 4 rows of [8, 3]         2 blocks: rows 0 1 4 5
+//   %r = cat([%r_0, %r_1], 0)                             wrong: has rows 0 1 0 1 2 3 2 3
+//
 //   %s_0 = sort(%x_0, 0)                                  an order of the part's own: sorted, exchanged, numbered
 //   %s = cat([%s_0, %s_1], 0)                             wrong: not the rows of sort(%x, 0)
 //
@@ -82,6 +85,7 @@ class OrderCheck {
   std::int64_t order_of_first(NodeId id);
   // Of the rows that a share's elements number.
   std::int64_t numbered_order(NodeId id) const;
+  std::int64_t order_of_repeat(NodeId id, NodeId from);
   std::int64_t order_of_reshape(NodeId id, NodeId from);
   std::int64_t order_of_gather(NodeId id, NodeId from);
   std::int64_t order_of_scatter(NodeId id, NodeId from);
