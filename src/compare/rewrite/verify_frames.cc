@@ -8,6 +8,7 @@
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/named_arg.h"
+#include "ops/number_ops.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
 #include "ops/traffic.h"
@@ -25,8 +26,7 @@ Arg only_item(const Context& context, Arg list) {
 }
 
 bool makes_rows_alike(OpFamily family) {
-  return family == OpFamily::kFactory || family == OpFamily::kLike || family == OpFamily::kNew ||
-         family == OpFamily::kIota;
+  return family == OpFamily::kFactory || family == OpFamily::kLike || family == OpFamily::kNew;
 }
 
 }  // namespace
@@ -177,6 +177,7 @@ NodeId FrameCheck::value_in_a(const Operand& operand) const {
 
 FrameCheck::Entry FrameCheck::visit(NodeId origin) {
   if (makes_rows_alike(node_->op->family)) return {{Order::Kind::kAny, {}}, {Order::Kind::kAny, {}}};
+  if (node_->op->family == OpFamily::kIota) return counted(origin);
   if (node_->op->family == OpFamily::kElement) return element(origin);
   const auto operands = facts_->operands();
   Entry entry;
@@ -187,6 +188,13 @@ FrameCheck::Entry FrameCheck::visit(NodeId origin) {
     entry.numbered = numbered_by(operands.front());
   entry.rows = rows_of_result(origin, entry);
   return entry;
+}
+
+// 0, 1, ..; other progressions are places among rows, of which nothing is known.
+FrameCheck::Entry FrameCheck::counted(NodeId origin) const {
+  const bool are_numbers = (*facts_)[origin] == PartFact::kNumbers;
+  return are_numbers ? Entry{{Order::Kind::kCounted, {}}, {Order::Kind::kCounted, {}}}
+                     : Entry{{Order::Kind::kAny, {}}, {}};
 }
 
 FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
@@ -226,7 +234,7 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
     case OpFamily::kEmbedding:
       if (positions == operands.end()) break;
       // 0, 1, .. picked by numbers are these.
-      if (entry.numbered.kind == Order::Kind::kAny) entry.numbered = numbered_by(*positions);
+      if (order_of(operands.front()).is_counted()) entry.numbered = numbered_by(*positions);
       return picked(*positions);
     case OpFamily::kIndexPut:
     case OpFamily::kScatter:
@@ -240,7 +248,10 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       break;
   }
   const Order rows = common();
-  if (!rows.is_known() || rows == token_order_) return rows;
+  // What the remainder of its number says of a row is data of the tokens.
+  if (rows.is_counted() && number_rule(*node_->op) == NumberRule::kRemainder) return token_order_;
+  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || rows == token_order_)
+    return rows;
   const auto as_many = [&](const Operand& operand) {
     return !operand.is_rows() || has_as_many_rows(operand, origin);
   };
@@ -275,7 +286,8 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   const bool is_sent = tuple.op != nullptr && tuple.op->cost == CostClass::kCollective;
   if (is_sent && entry.rows.is_known()) entry.rows = unknown(origin, entry.rows.frame);
   if (family == OpFamily::kSplit) entry.rows = in_blocks(origin, entry.rows);
-  if (family == OpFamily::kSplit && entry.rows.is_known() && entry.rows != token_order_) {
+  if (family == OpFamily::kSplit && (entry.rows.is_known() || entry.rows.is_counted()) &&
+      entry.rows != token_order_) {
     // Some of the rows, where it is their dimension that is split.
     const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part_);
     const ExprId before = is_in_parts ? divided_extent(from, is_divided) : ExprId(),
@@ -293,7 +305,8 @@ FrameCheck::Order FrameCheck::common() {
   for (const Operand& operand : facts_->operands()) {
     if (!operand.is_tensor) continue;
     const Order order = order_of(operand);
-    if (order.kind == Order::Kind::kAny && result.kind == Order::Kind::kNoRows) result = order;
+    const bool says_more = order.is_counted() ? !result.is_known() : result.kind == Order::Kind::kNoRows;
+    if (!order.is_known() && says_more) result = order;
     if (!order.is_known()) continue;
     if (first != nullptr) pair(*first, result, operand, order);
     if (first == nullptr || is_unknown(result)) {
@@ -367,30 +380,43 @@ bool FrameCheck::is_along(const Operand& operand, std::int64_t dim) {
 }
 
 // Positions along several dimensions are of one row each.
-void FrameCheck::pair_positions(const Operand& positions) {
+void FrameCheck::pair_positions(const Operand& positions, const Order& order) {
   for (const Operand& other : facts_->operands())
     if (&other != &positions && other.is_rows() && facts_->picked_dimension(other))
-      pair(positions, order_of(positions), other, order_of(other));
+      pair(positions, order, other, order_of(other));
+}
+
+// That of numbers which pick or place rows in an order. 0, 1, .. that were moved are a permutation
+// of each part's own rows.
+FrameCheck::Order FrameCheck::order_among(const Order& rows, const Operand& positions) {
+  const Order order = order_of(positions);
+  if (!rows.is_known()) return order;
+  if (order.is_counted()) return rows;
+  const bool are_moved = numbered_by(positions).is_counted() && order.is_known() && !is_unknown(order);
+  return are_moved && rows != token_order_
+             ? known(terms_.intern({FrameTerms::kPick, rows.frame, {word_of(value_in_a(positions))}}))
+             : order;
 }
 
 FrameCheck::Order FrameCheck::picked(const Operand& positions) {
   const Operand& source = facts_->operands().front();
-  pair_positions(positions);
-  const Order index = order_of(positions);
-  if (!is_along(source, static_cast<std::int64_t>(*facts_->picked_dimension(positions))))
-    return source.is_rows() ? common() : index;
+  const bool is_along_rows =
+      is_along(source, static_cast<std::int64_t>(*facts_->picked_dimension(positions)));
   const Order rows = order_of(source), target = numbered_by(positions);
+  const Order index = is_along_rows ? order_among(rows, positions) : order_of(positions);
+  pair_positions(positions, index);
+  if (!is_along_rows) return source.is_rows() ? common() : index;
   const NodeId value = value_in_a(positions);
   if (is_mask(positions)) {
     pair(source, rows, positions, index);
     return known(
         terms_.intern({FrameTerms::kPick, (rows.is_known() ? rows : index).frame, {word_of(value)}}));
   }
-  if (!rows.is_known()) return index;
+  if (!rows.is_known()) return index.is_counted() ? rows : index;
   if (target.kind != Order::Kind::kNoRows) {
     if (target.is_known() && !holds(Condition::kNumbersOfTheirRows, false))
       pair(source, rows, positions, target);
-    return index.kind == Order::Kind::kAny ? rows : index;
+    return index;
   }
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kPlace && term.values[0] == word_of(value)) return known(term.base);
@@ -404,10 +430,12 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
   const auto operands = facts_->operands();
   const Operand& into = operands.front();
   const bool is_along_rows = is_along(into, static_cast<std::int64_t>(*facts_->picked_dimension(positions)));
-  pair_positions(positions);
+  if (!is_along_rows) pair_positions(positions, order_of(positions));
   if (!is_along_rows && into.is_rows()) return common();
   const Order rows = order_of(into), target = numbered_by(positions);
-  Order numbers = order_of(positions), values;
+  // 0, 1, .. along a destination that says nothing puts rows as they are.
+  const Order numbers = is_along_rows ? order_among(rows, positions) : order_of(positions);
+  Order values;
   const Operand* written = nullptr;
   for (const Operand& operand : operands)
     if (&operand != &into && &operand != &positions && operand.is_rows() &&
@@ -416,8 +444,7 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
       values = order_of(operand);
     }
   if (is_mask(positions) && is_along_rows) pair(into, rows, positions, numbers);
-  // 0, 1, .. along a destination that says nothing puts rows as they are.
-  if (numbers.kind == Order::Kind::kAny && rows.is_known() && is_along_rows) numbers = rows;
+  if (is_along_rows) pair_positions(positions, numbers);
   const bool are_numbers = target.kind != Order::Kind::kNoRows;
   if (written != nullptr && (are_numbers || !is_along_rows)) pair(positions, numbers, *written, values);
   if (!is_along_rows) return {};
@@ -448,7 +475,7 @@ FrameCheck::Order FrameCheck::exchanged() {
     std::vector<std::uint64_t> result;
     const auto items = list.is_list() ? context_.args.children(list) : std::span<const Arg>();
     for (Arg item : items) result.push_back(terms_.word(item));
-    are_counted &= std::ranges::any_of(items, [&](Arg item) { return is_counted(item); });
+    are_counted &= std::ranges::any_of(items, [&](Arg item) { return is_read_from_data(item); });
     return result;
   };
   const std::uint64_t group = group_of_call();
@@ -467,7 +494,7 @@ FrameCheck::Order FrameCheck::exchanged() {
 }
 
 // Whether data say what the number is, and not how many rows there are.
-bool FrameCheck::is_counted(Arg number) const {
+bool FrameCheck::is_read_from_data(Arg number) const {
   const TypeId type = number.is_node() ? a_.nodes[number.as_node()].type : TypeId();
   const bool is_scalar = type && context_.types[type].kind == TypeKind::kScalar;
   if (!is_scalar && !number.is(ArgKind::kSymbolic)) return false;
@@ -529,17 +556,19 @@ FrameCheck::Order FrameCheck::joined(NodeId origin) {
   const auto tensors = std::ranges::count_if(operands, [](const Operand& o) { return o.is_tensor; });
   if (tensors == 1) return order_of(operands.front());
   std::vector<std::uint64_t> words;
-  bool are_tokens = true, are_any = true;
+  bool are_tokens = true, are_any = true, any_counted = false;
   for (const Operand& operand : operands) {
     if (!operand.is_tensor) continue;
     const Order order = order_of(operand);
     are_tokens &= order == token_order_ || order.kind == Order::Kind::kAny;
     are_any &= order.kind == Order::Kind::kAny;
+    any_counted |= order.is_counted();
     words.push_back(order.is_known() ? order.frame.index() : FrameTerms::kNoFrame);
     const ExprId extent =
         operand.is_rows() ? divided_extent(value_in_a(operand), operand.is_divided) : ExprId();
     words.push_back(extent ? facts_a_.normalize(extent).index() : FrameTerms::kNoFrame);
   }
+  if (any_counted) return unknown(origin);
   if (are_any) return {Order::Kind::kAny, {}};
   return are_tokens ? in_blocks(origin, token_order_)
                     : known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
@@ -551,30 +580,50 @@ ExprId FrameCheck::divided_extent(NodeId a, const std::vector<bool>& is_divided)
   return type != nullptr && at < is_divided.size() && at < type->rank() ? type->sizes[at] : ExprId();
 }
 
-// Whether the rows are repeated as often by the dimensions in front of them.
-bool FrameCheck::has_same_outer_extents(NodeId origin, NodeId part) {
-  const auto outer = [&](NodeId value, const std::vector<bool>& is_divided) {
-    ExprPool& pool = facts_a_.pool();
-    PolyId product = pool.poly_number(1);
-    const TensorType* type = claims_.tensor_a(value);
-    for (std::size_t i = 0; i < is_divided.size() && !is_divided[i]; ++i)
-      product = pool.mul(product, facts_a_.normalize(type->sizes[i]));
-    return product;
-  };
+// How often the dimensions in front of the rows repeat them.
+PolyId FrameCheck::outer_extents(NodeId value, const std::vector<bool>& is_divided) {
+  ExprPool& pool = facts_a_.pool();
+  PolyId product = pool.poly_number(1);
+  const TensorType* type = claims_.tensor_a(value);
+  for (std::size_t i = 0; i < is_divided.size() && !is_divided[i]; ++i)
+    product = pool.mul(product, facts_a_.normalize(type->sizes[i]));
+  return product;
+}
+
+// Whether rows that were one behind another are in several groups: of those a part has others.
+bool FrameCheck::splits_rows(NodeId origin, NodeId part) {
   const Operand& source = facts_->operands().front();
-  return facts_a_.equal(outer(value_in_a(source), source.is_divided),
-                        outer(origin, facts_->divided_dimensions(origin, part)));
+  const ExprPool& pool = facts_a_.pool();
+  const auto before = pool.constant(outer_extents(value_in_a(source), source.is_divided)),
+             after = pool.constant(outer_extents(origin, facts_->divided_dimensions(origin, part)));
+  return before && after && *after > 0 && *before % *after != 0;
+}
+
+FrameCheck::Order FrameCheck::fail_regrouped(NodeId origin, NodeId part) {
+  const Operand& source = facts_->operands().front();
+  claims_.fail(part, "rewrite-rows",
+               fmt::format("regroups rows of {}, of which a part has others side by side than the whole",
+                           claims_.describe(source.taken->value.as_node())));
+  return unknown(origin, order_of(source).frame);
 }
 
 // As many rows, c of each, or one of c that were each's. Others have other neighbours in a part.
 FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
-  if (!rows.is_known() || rows == token_order_) return in_blocks(origin, rows);
+  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || rows == token_order_)
+    return in_blocks(origin, rows);
+  const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part);
   const ExprId before = divided_extent(value_in_a(source), source.is_divided),
-               after = divided_extent(origin, facts_->divided_dimensions(origin, part));
-  if (!before || !after || !has_same_outer_extents(origin, part)) return unknown(origin, rows.frame);
-  if (facts_a_.equal(before, after)) return rows;
+               after = divided_extent(origin, is_divided);
+  const bool has_same_outer =
+      facts_a_.equal(outer_extents(value_in_a(source), source.is_divided), outer_extents(origin, is_divided));
+  const bool is_kept = before && after && has_same_outer && facts_a_.equal(before, after);
+  // What is no longer 0, 1, .. numbers rows from place to place, as they lie.
+  if (rows.is_counted()) return is_kept ? rows : in_blocks(origin, token_order_);
+  if (splits_rows(origin, part)) return fail_regrouped(origin, part);
+  if (!before || !after || !has_same_outer) return unknown(origin, rows.frame);
+  if (is_kept) return rows;
   ExprPool& pool = facts_a_.pool();
   const PolyId few = facts_a_.normalize(before), many = facts_a_.normalize(after);
   const auto is_count = [&](const std::optional<PolyId>& ratio) {
@@ -586,10 +635,7 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const FrameTerms::Term& term = terms_[rows.frame];
   if (is_count(pieces) && term.kind == FrameTerms::kEach && term.values[0] == pieces->index())
     return known(term.base);
-  claims_.fail(part, "rewrite-rows",
-               fmt::format("regroups rows of {}, of which a part has others side by side than the whole",
-                           claims_.describe(source.taken->value.as_node())));
-  return unknown(origin, rows.frame);
+  return fail_regrouped(origin, part);
 }
 
 void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const Order& b) {

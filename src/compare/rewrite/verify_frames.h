@@ -10,6 +10,7 @@
 //
 // An order is a term (analysis/frame_terms.h): of the tokens; made by a sort; picked by numbers;
 // placed; exchanged, and back; gathered; each row c times; joined. Rows of constants are in any.
+// 0, 1, .. are in the order of the rows that they pick; moved, they permute a part's own.
 // Each value with rows has an order: where nothing is known of it (rows picked by numbers that may
 // name one twice, rows of a split, storage that was written otherwise), one that only the same
 // value has. Where rows of such a one meet others, or are added up, that is an assumption; so are
@@ -42,10 +43,12 @@ class FrameCheck {
  private:
   using Operand = PartFacts::Operand;
   struct Order {
-    enum class Kind : std::uint8_t { kNoRows, kAny, kKnown };
+    // kCounted: of 0, 1, .., which are in whatever order the rows are that they pick
+    enum class Kind : std::uint8_t { kNoRows, kAny, kCounted, kKnown };
     Kind kind = Kind::kNoRows;  // also of what numbers no rows
     FrameId frame;              // of kKnown
     bool is_known() const { return kind == Kind::kKnown; }
+    bool is_counted() const { return kind == Kind::kCounted; }
     friend bool operator==(const Order&, const Order&) = default;
   };
   // Row i of a view begins where row i of another of the same storage does: as many elements behind
@@ -74,15 +77,17 @@ class FrameCheck {
   bool is_unknown(const Order& order) const { return order.is_known() && terms_.is_unknown(order.frame); }
 
   Entry visit(NodeId origin);
+  Entry counted(NodeId origin) const;
   Order rows_of_result(NodeId origin, Entry& entry);
   Order common();
   Entry element(NodeId origin);
   Order made_by(NodeId call, const Order& rows);
   Order sorted(NodeId call);
+  Order order_among(const Order& rows, const Operand& positions);
   Order picked(const Operand& positions);
   Order put(NodeId origin, const Operand& positions);
   Order exchanged();
-  bool is_counted(Arg number) const;
+  bool is_read_from_data(Arg number) const;
   Order gathered(NodeId origin);
   Order scattered(NodeId origin);
   Order reduced();
@@ -91,7 +96,9 @@ class FrameCheck {
   bool takes_one_tensor() const;
   Order joined(NodeId origin);
   Order reshaped(NodeId origin, NodeId part);
-  bool has_same_outer_extents(NodeId origin, NodeId part);
+  PolyId outer_extents(NodeId value, const std::vector<bool>& is_divided);
+  bool splits_rows(NodeId origin, NodeId part);
+  Order fail_regrouped(NodeId origin, NodeId part);
   bool is_mask(const Operand& positions) const;
   // The dimension is one of those along which the operand is divided.
   static bool is_along(const Operand& operand, std::int64_t dim);
@@ -103,7 +110,7 @@ class FrameCheck {
 
   // Both are in one order, as far as is known.
   void pair(const Operand& x, const Order& a, const Operand& y, const Order& b);
-  void pair_positions(const Operand& positions);
+  void pair_positions(const Operand& positions, const Order& order);
   std::uint64_t word_of(NodeId positions) const;
   NodeId sort_of(NodeId order) const;
   bool is_permutation(NodeId positions, NodeId of, std::size_t dim) const;

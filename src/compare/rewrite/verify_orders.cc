@@ -9,6 +9,7 @@
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/named_arg.h"
+#include "ops/number_ops.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
 
@@ -37,6 +38,7 @@ enum class RowOrder : std::uint8_t {
   kOfFirst,      // the order of what is written, or picked from within its rows
   kByPositions,  // of the numbers that pick rows
   kSorted,
+  kCounted,
   kOwn,
   kRepeated,
   kReshaped,
@@ -109,8 +111,9 @@ RowOrder row_order(OpFamily family) {
       return RowOrder::kByPositions;
     case OpFamily::kSort:
       return RowOrder::kSorted;
-    case OpFamily::kAllToAll:
     case OpFamily::kIota:
+      return RowOrder::kCounted;
+    case OpFamily::kAllToAll:
     case OpFamily::kRepeatRows:
     case OpFamily::kMaskedRows:
       return RowOrder::kOwn;
@@ -164,6 +167,7 @@ void OrderCheck::visit(NodeId id) {
   if (kind == ClaimKind::kPart && b_.nodes[id].op != nullptr) {
     blocks_[id] = order_of(id);
     if (const std::int64_t numbered = numbered_order(id); numbered != kUnknown) numbered_.at(id) = numbered;
+    if (blocks_[id] == kCounted) note_period(id);
   }
   if (kind == ClaimKind::kJoin) check_join(id);
 }
@@ -233,32 +237,35 @@ bool OrderCheck::is_cut_alike(NodeId p, NodeId q) const {
 // Rows in an order of a part's own are none once a part has all that the whole has: sums, counts.
 std::int64_t OrderCheck::order_of(NodeId id) {
   const std::int64_t order = order_by_family(id);
-  return order == kOwn ? own_order(id) : order;
+  return order == kOwn || order == kCounted ? own_order(id, order) : order;
 }
 
-std::int64_t OrderCheck::own_order(NodeId id) {
+std::int64_t OrderCheck::own_order(NodeId id, std::int64_t order) {
   const TensorType* type = claims_.tensor_a(claims_[id].origin);
   if (type != nullptr && type->sizes.empty()) return kUnknown;
   const Sizes whole = sizes_in_a(claims_[id].origin);
-  return !whole.empty() && whole == sizes_in_b(id) ? kUnknown : kOwn;
+  return !whole.empty() && whole == sizes_in_b(id) ? kUnknown : order;
 }
 
 std::int64_t OrderCheck::order_by_family(NodeId id) {
   const NodeId from = first_share(id);
   switch (row_order(b_.nodes[id].op->family)) {
     case RowOrder::kPaired:
+      return order_by_operands(id, true);
     case RowOrder::kHandedOn:
-      return order_by_operands(id);
+      return order_by_operands(id, false);
     case RowOrder::kOfFirst:
       return order_of_first(id);
     case RowOrder::kByPositions:
       return order_of_index(id);
     case RowOrder::kSorted:
       return order_of_sort(id);
+    case RowOrder::kCounted:
+      return kCounted;
     case RowOrder::kOwn:
       return kOwn;
     case RowOrder::kRepeated:
-      return from ? order_of_repeat(id, from) : order_by_operands(id);
+      return from ? order_of_repeat(id, from) : order_by_operands(id, false);
     case RowOrder::kReshaped:
       return from ? order_of_reshape(id, from) : kUnknown;
     case RowOrder::kGathered:
@@ -281,25 +288,84 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
 std::int64_t OrderCheck::order_of_first(NodeId id) {
   const NodeId first = first_share(id);
   if (!first) return kUnknown;
-  if (blocks_[first] != kUnknown && blocks_[first] != kAny) return blocks_[first];
+  const std::int64_t order = blocks_[first];
+  if (order != kUnknown && order != kAny && order != kCounted) {
+    check_written(id, first);
+    return order;
+  }
   std::int64_t numbered = kUnknown;
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
-    if (input != first && is_share(input) && numbered_[input] != kUnknown) numbered = numbered_[input];
+    if (input == first || !is_share(input) || numbered_[input] == kUnknown || blocks_[input] == kCounted)
+      return;
+    numbered = numbered_[input] == kCounted ? 1 : numbered_[input];
   });
-  return numbered != kUnknown ? numbered : order_by_operands(id);
+  return numbered != kUnknown ? numbered : order_by_operands(id, false);
+}
+
+// 0, 1, .. put the rows that are written where those with the same number lie.
+void OrderCheck::check_written(NodeId id, NodeId into) {
+  bool any_counted = false;
+  NodeId other;
+  for_each_input(context_, b_.nodes[id], [&](NodeId input) {
+    if (input == into || !is_share(input)) return;
+    any_counted |= blocks_[input] == kCounted;
+    if (blocks_[input] > 0 && blocks_[into] > 0 && blocks_[input] != blocks_[into]) other = input;
+  });
+  if (any_counted && other) fail_pair(id, into, other);
 }
 
 // The order that a sort gives numbers what it sorted; numbers that are moved or divided number the
-// same.
+// same, and 0, 1, .. picked by numbers are these.
 std::int64_t OrderCheck::numbered_order(NodeId id) const {
+  const OpInfo& op = *b_.nodes[id].op;
+  if (op.family == OpFamily::kIota) return kCounted;
   const NodeId first = first_share(id);
   if (!first) return kUnknown;
   const auto element = tuple_element(context_, b_, b_.nodes[id]);
   const OpInfo* from = b_.nodes[first].op;
   const bool is_order = element && element->index == 1 && from != nullptr && from->family == OpFamily::kSort;
-  if (!is_order) return numbered_[first];
-  const NodeId sorted = first_share(first);
-  return sorted ? blocks_[sorted] : kUnknown;
+  if (is_order) {
+    const NodeId sorted = first_share(first);
+    return sorted && blocks_[sorted] != kCounted ? blocks_[sorted] : kUnknown;
+  }
+  if (numbered_[first] != kCounted) return numbered_[first];
+  if (op.family == OpFamily::kElementwise && number_rule(op) != NumberRule::kQuotient) return kUnknown;
+  if (row_order(op.family) != RowOrder::kByPositions || blocks_[first] != kCounted) return kCounted;
+  std::int64_t numbered = kUnknown;
+  for_each_input(context_, b_.nodes[id], [&](NodeId input) {
+    if (input != first && is_share(input)) numbered = numbered_[input];
+  });
+  return numbered;
+}
+
+// Of 0, 1, .. divided by c, or of the remainders by c, c times that of what is divided.
+void OrderCheck::note_period(NodeId id) {
+  std::int64_t period = 1;
+  for_each_input(context_, b_.nodes[id], [&](NodeId input) {
+    if (is_share(input) && blocks_[input] == kCounted)
+      period = std::lcm(period, std::max<std::int64_t>(period_[input], 1));
+  });
+  const Arg divisor = named_arg(context_, b_.nodes[id], "other");
+  if (number_rule(*b_.nodes[id].op) != NumberRule::kNone && divisor.is_int() && divisor.as_int() > 0)
+    period *= divisor.as_int();
+  period_.at(id) = period;
+}
+
+// Whether each block of rows begins where the numbers begin again.
+bool OrderCheck::repeats_within_blocks(NodeId counted, std::int64_t rows, std::int64_t blocks) {
+  const std::int64_t period = std::max<std::int64_t>(period_[counted], 1);
+  return blocks <= 1 || rows % (blocks * period) == 0;
+}
+
+void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
+  const int dim = divided_dimension(rows);
+  const std::int64_t count = dim < 0 ? 0 : sizes_in_b(rows)[static_cast<std::size_t>(dim)];
+  if (repeats_within_blocks(counted, count, blocks_[rows])) return;
+  claims_.fail(
+      id, "rewrite-rows",
+      fmt::format("pairs rows of {}, of which a part has some of {} blocks, with {}, which repeats "
+                  "itself after {} rows and so begins elsewhere in a block than in the whole",
+                  claims_.describe(rows), blocks_[rows], claims_.describe(counted), period_[counted]));
 }
 
 // Rows that are sorted within themselves stay where they are.
@@ -319,10 +385,17 @@ bool OrderCheck::has_unknown_order(NodeId share) {
   return !whole.empty() && !part.empty() && whole != part;
 }
 
-std::int64_t OrderCheck::order_by_operands(NodeId id) {
+void OrderCheck::fail_pair(NodeId id, NodeId x, NodeId y) {
+  claims_.fail(id, "rewrite-rows",
+               fmt::format("pairs rows of {} and {}, of which a part has some of {} blocks and of {}",
+                           claims_.describe(x), claims_.describe(y), blocks_[x], blocks_[y]));
+}
+
+// `pairs`: rows with the same number are paired.
+std::int64_t OrderCheck::order_by_operands(NodeId id, bool pairs) {
   const Node& node = b_.nodes[id];
-  const bool pairs = row_order(node.op->family) == RowOrder::kPaired;
   NodeId known, unknown;
+  std::vector<NodeId> counted;
   bool agree = true, any_own = false, any_alike = false, any_share = false;
   for_each_input(context_, node, [&](NodeId input) {
     if (!is_share(input)) return;
@@ -330,23 +403,23 @@ std::int64_t OrderCheck::order_by_operands(NodeId id) {
     if (has_unknown_order(input)) unknown = input;
     any_own |= blocks_[input] == kOwn;
     any_alike |= blocks_[input] == kAny;
+    if (blocks_[input] == kCounted) counted.push_back(input);
     if (blocks_[input] <= kUnknown) return;
     if (known && blocks_[known] != blocks_[input]) {
-      if (agree && pairs)
-        claims_.fail(
-            id, "rewrite-rows",
-            fmt::format("pairs rows of {} and {}, of which a part has some of {} blocks and of {}",
-                        claims_.describe(known), claims_.describe(input), blocks_[known], blocks_[input]));
+      if (agree && pairs) fail_pair(id, known, input);
       agree = false;
     }
     if (!known) known = input;
   });
   if (any_own) return kOwn;
+  if (known && pairs)
+    for (NodeId one : counted) check_counted(id, one, known);
   if (known && unknown && pairs && claims_[id].part == 0)
     assumptions_.push_back(fmt::format("rows of {} and {} are those of the same tokens in each part, at {}",
                                        claims_.name_a(claims_[known].origin),
                                        claims_.name_a(claims_[unknown].origin), claims_.name_b(id)));
   if (known) return agree ? blocks_[known] : kUnknown;
+  if (!counted.empty()) return unknown ? kUnknown : kCounted;
   const bool repeats_whole = !any_share && node.op->family == OpFamily::kExpand;
   return repeats_whole || (any_alike && !unknown) ? kAny : kUnknown;
 }
@@ -361,24 +434,42 @@ bool OrderCheck::picks_rows(NodeId id, NodeId source) {
   return (dim < 0 ? dim + rank : dim) == divided_dimension(source);
 }
 
+// Of numbers that pick rows of a share, or of a table that all parts share.
+std::int64_t OrderCheck::order_of_positions(NodeId id, NodeId source, NodeId positions) {
+  const std::int64_t picked = source ? blocks_[source] : kUnknown, order = blocks_[positions];
+  if (order == kCounted && source) return picked;
+  const bool are_moved = order > kUnknown && numbered_[positions] == kCounted;
+  // What is no longer 0, 1, .. numbers rows that lie one behind another.
+  const std::int64_t numbered = are_moved ? 1 : numbered_[positions];
+  if (picked > 0 && numbered > 0 && picked != numbered && (are_moved || order == kOwn))
+    claims_.fail(id, "rewrite-rows",
+                 fmt::format("picks rows of {}, of which a part has some of {} blocks, by numbers of {}",
+                             claims_.describe(source), picked, numbered));
+  return are_moved && picked == kOwn ? kOwn : order;
+}
+
 // Rows of a table that all parts share are in the order of the numbers that pick them.
 std::int64_t OrderCheck::order_of_index(NodeId id) {
   const NodeId source = first_share(id);
-  if (source && !picks_rows(id, source)) return order_by_operands(id);
+  if (source && !picks_rows(id, source)) return order_by_operands(id, false);
+  NodeId first;
   std::int64_t blocks = kUnknown;
   std::size_t shares = 0;
+  bool are_counted = !source;  // what picks the rows, or tells their order
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
     if (!is_share(input) || input == source) return;
-    ++shares;
-    const std::int64_t picked = source ? blocks_[source] : kUnknown, numbered = numbered_[input];
-    if (picked > 0 && numbered > 0 && picked != numbered && blocks_[input] == kOwn)
+    const std::int64_t order = order_of_positions(id, source, input);
+    are_counted |= numbered_[input] == kCounted;
+    if (blocks > 0 && order > 0 && blocks != order)
       claims_.fail(id, "rewrite-rows",
-                   fmt::format("picks rows of {}, of which a part has some of {} blocks, by numbers of {}",
-                               claims_.describe(source), picked, numbered));
-    blocks = blocks_[input] == kOwn || blocks == kOwn ? kOwn : blocks_[input];
+                   fmt::format("pairs rows of {} and {}, of which a part has some of {} blocks and of {}",
+                               claims_.describe(first), claims_.describe(input), blocks, order));
+    if (++shares == 1) first = input;
+    blocks = order == kOwn || blocks == kOwn ? kOwn : order;
   });
   if (blocks == kOwn) return kOwn;
-  return shares == 1 && !source ? blocks : kUnknown;
+  if (source && blocks_[source] == kUnknown) return kUnknown;
+  return are_counted && (shares == 1 || source) ? blocks : kUnknown;
 }
 
 // Of each repetition a part has its rows of each block.
@@ -392,19 +483,32 @@ std::int64_t OrderCheck::order_of_repeat(NodeId id, NodeId from) {
   return count.is_int() && count.as_int() > 0 ? blocks_[from] * count.as_int() : kUnknown;
 }
 
-// How many runs of rows of a part there are in all does not change.
+// How many runs of rows of a part there are in all does not change. Each group of rows must have
+// as many runs, and no row be made of two. 0, 1, .. that are regrouped number rows that lie one
+// behind another.
 std::int64_t OrderCheck::order_of_reshape(NodeId id, NodeId from) {
   if (is_kept(blocks_[from])) return blocks_[from];
   const int before = divided_dimension(from), after = divided_dimension(id);
   if (before < 0 || after < 0 || blocks_[from] == kUnknown) return kUnknown;
   const Sizes source = sizes_in_a(claims_[from].origin), target = sizes_in_a(claims_[id].origin);
-  const std::int64_t runs =
-      blocks_[from] * product(std::span(source).first(static_cast<std::size_t>(before)));
-  const std::int64_t outer = product(std::span(target).first(static_cast<std::size_t>(after)));
-  return outer > 0 && runs % outer == 0 ? runs / outer : kUnknown;
+  const auto at = static_cast<std::size_t>(before), to = static_cast<std::size_t>(after);
+  const std::int64_t outer_before = product(std::span(source).first(at)),
+                     outer = product(std::span(target).first(to)),
+                     inner = product(std::span(target).subspan(to + 1));
+  const bool is_counted = blocks_[from] == kCounted;
+  if (is_counted && source[at] == target[to] && outer_before == outer) return kCounted;
+  const std::int64_t runs = (is_counted ? 1 : blocks_[from]) * outer_before;
+  const Sizes part = sizes_in_b(id);
+  if (runs == 0 || outer == 0 || inner == 0) return kUnknown;
+  if (runs % outer == 0 && product(part) % (runs * inner) == 0) return runs / outer;
+  claims_.fail(id, "rewrite-rows",
+               fmt::format("regroups rows of {}, of which a part has others side by side than the whole",
+                           claims_.describe(from)));
+  return kUnknown;
 }
 
 std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {
+  if (blocks_[from] == kCounted) return kOwn;
   if (is_kept(blocks_[from])) return blocks_[from];
   const Sizes mine = sizes_in_a(claims_[from].origin), all = sizes_in_a(claims_[id].origin);
   if (divided_dimension(from) != 0 || mine.empty() || all.empty() || mine[0] == 0) return blocks_[from];
@@ -412,6 +516,7 @@ std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {
 }
 
 std::int64_t OrderCheck::order_of_scatter(NodeId id, NodeId from) {
+  if (blocks_[from] == kCounted) return kOwn;
   if (is_kept(blocks_[from])) return blocks_[from];
   const Sizes all = sizes_in_a(claims_[from].origin), mine = sizes_in_a(claims_[id].origin);
   if (blocks_[from] == kUnknown || divided_dimension(from) != 0 || mine.empty() || all.empty() ||
@@ -431,7 +536,7 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
   const auto rank = static_cast<std::int64_t>(sizes_in_b(id).size());
   if (dim < 0 || !list.is_list()) return kUnknown;
   const std::int64_t cat_dim = along.is_int() ? along.as_int() : 0;
-  if ((cat_dim < 0 ? cat_dim + rank : cat_dim) != dim) return order_by_operands(id);
+  if ((cat_dim < 0 ? cat_dim + rank : cat_dim) != dim) return order_by_operands(id, true);
   const auto items = context_.args.children(list);
   std::int64_t blocks = kUnknown;
   Sizes first;
@@ -439,6 +544,7 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
     const bool is_known = item.is_node() && is_share(item.as_node());
     const std::int64_t found = is_known ? blocks_[item.as_node()] : kUnknown;
     const Sizes sizes = is_known ? sizes_in_b(item.as_node()) : Sizes();
+    if (found == kCounted) return kOwn;
     if (is_kept(found)) return found;
     if (found == kUnknown || (blocks != kUnknown && (found != blocks || sizes != first))) return kUnknown;
     blocks = found;
@@ -453,6 +559,7 @@ std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
   const auto rank = static_cast<std::int64_t>(sizes_in_b(from).size());
   const std::int64_t split_dim = along.is_int() ? along.as_int() : 0;
   const bool is_along = (split_dim < 0 ? split_dim + rank : split_dim) == dim;
+  if (is_along && blocks_[from] == kCounted) return kOwn;
   if (!is_along || blocks_[from] <= kUnknown) return blocks_[from];
   const TypeId type = b_.nodes[id].type;
   const auto pieces = static_cast<std::int64_t>(type ? context_.types[type].elements.size() : 0);
@@ -491,6 +598,11 @@ void OrderCheck::check_join(NodeId id) {
           fmt::format("joins rows of {}, which are in an order of their part's own", claims_.describe(part)));
     if (blocks_[part] == kUnknown) return assume_joined(id);
     if (is_kept(blocks_[part]) || blocks_[part] == joined) continue;
+    if (blocks_[part] == kCounted) {
+      const int dim = divided_dimension(part);
+      const std::int64_t rows = dim < 0 ? 0 : sizes_in_b(part)[static_cast<std::size_t>(dim)];
+      if (repeats_within_blocks(part, rows, joined)) continue;
+    }
     return claims_.fail(id, "rewrite-join",
                         fmt::format("joins rows of {} blocks, of which {} has some, as those of {}",
                                     blocks_[part], claims_.describe(part), joined));

@@ -15,11 +15,15 @@
 // reshapes; other calls hand on what their parts have, by the family of the op. Rows of a part that
 // are paired, joined or scattered must be in the same blocks. Rows in an order of the part's own
 // pair with any, and no join may show them; rows written into a destination are in its order. What
-// factories make pairs with any. Rows of which nothing is known (extents without a number, reshapes
-// that regroup blocks) are an assumption where they are joined, or paired with rows in a known
-// order. Extents are compared by the numbers that they had when the graph was traced. Numbers that
+// factories make pairs with any. Rows of which nothing is known (extents without a number) are an
+// assumption where they are joined, or paired with rows in a known order. A reshape may not make
+// rows, or groups of rows, of others that a part has side by side. Extents are compared by the
+// numbers that they had when the graph was traced. Numbers that
 // a sort gives as order number rows in the blocks of what was sorted: they pick from such rows, and
-// a destination that says nothing is in that order. Reports rewrite-rows and rewrite-join.
+// a destination that says nothing is in that order. 0, 1, .. are in the order of the rows that they
+// pick, until they are moved: then they number rows that lie one behind another. Their remainders
+// by c repeat themselves, and pair with blocks of which a part has a multiple of c rows. Reports
+// rewrite-rows and rewrite-join.
 #pragma once
 
 #include <string>
@@ -55,8 +59,9 @@ class OrderCheck {
  private:
   using Sizes = std::vector<std::int64_t>;
   static constexpr std::int64_t kUnknown = 0;
-  static constexpr std::int64_t kOwn = -1;  // an order of the part's own
-  static constexpr std::int64_t kAny = -2;  // rows that are like each other
+  static constexpr std::int64_t kOwn = -1;      // an order of the part's own
+  static constexpr std::int64_t kAny = -2;      // rows that are like each other
+  static constexpr std::int64_t kCounted = -3;  // 0, 1, ..: in the order of the rows that they pick
   // What regrouping rows leaves as it is.
   static bool is_kept(std::int64_t order) { return order == kOwn || order == kAny; }
 
@@ -73,14 +78,20 @@ class OrderCheck {
   std::int64_t order_of_sort(NodeId id);
   // An order of its own, if something shows that the part has less than all of the rows, or nothing
   // shows that it has all.
-  std::int64_t own_order(NodeId id);
+  std::int64_t own_order(NodeId id, std::int64_t order);
   std::int64_t order_of_piece(NodeId id);
   // What a piece is an element of.
   NodeId split_of(NodeId piece) const;
-  std::int64_t order_by_operands(NodeId id);
+  std::int64_t order_by_operands(NodeId id, bool pairs);
+  void fail_pair(NodeId id, NodeId x, NodeId y);
   bool has_unknown_order(NodeId share);
   void assume_joined(NodeId id);
   std::int64_t order_of_index(NodeId id);
+  std::int64_t order_of_positions(NodeId id, NodeId source, NodeId positions);
+  bool repeats_within_blocks(NodeId counted, std::int64_t rows, std::int64_t blocks);
+  void check_written(NodeId id, NodeId into);
+  void check_counted(NodeId id, NodeId counted, NodeId rows);
+  void note_period(NodeId id);
   bool picks_rows(NodeId id, NodeId source);
   std::int64_t order_of_first(NodeId id);
   // Of the rows that a share's elements number.
@@ -103,6 +114,8 @@ class OrderCheck {
   IdVector<NodeId, std::int64_t> blocks_;  // of a share of a value
   std::vector<std::string> assumptions_;
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number
+  // Of 0, 1, .. that were divided: as many rows have the same number, or all remainders. 0: one.
+  SideTable<NodeId, std::int64_t> period_;
 };
 
 }  // namespace epweave
