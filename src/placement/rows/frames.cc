@@ -133,6 +133,7 @@ class Prover {
     region_ = placements_.region[id];
     switch (row_op_of(node)) {
       case RowOp::kNone:
+        if (node.op->family == OpFamily::kIota) counted_.insert(id);
         return;
       case RowOp::kConstant:
         if (adds_up(id)) constants_.insert(id);
@@ -390,6 +391,7 @@ class Prover {
   // Of a row-wise op: the one frame of its operands with rows. None may be in another order.
   FrameId common(NodeId id) {
     Rows known, any, unknown;
+    NodeId counted, in_blocks;
     bool differ = false;
     std::size_t i = 0;
     for_each_input(*graph_.context, body_.nodes[id], [&](NodeId input) {
@@ -398,11 +400,17 @@ class Prover {
                             : rows_of(input);
       if (rows.order == Rows::Order::kAny) any = rows;
       if (rows.is_unknown()) unknown = rows;
+      if (rows.is_unknown() && counted_.contains(input)) counted = input;
+      const Placement& p = placements_.seen_from(input, region_);
+      if (p.is(PlacementKind::kSplit) && p.blocks && !p.any_order) in_blocks = input;
       if (!rows.is_known()) return;
       require_no_mix(id, known, rows);
       differ |= known.is_known() && known.frame != rows.frame;
       known = rows;
     });
+    if (counted && in_blocks && row_op_of(body_.nodes[id]) == RowOp::kRowWise)
+      decline_counted_rows(graph_, id, counted, in_blocks);
+    if (counted && !known.is_known()) counted_.insert(id);
     if (differ) claims_.open.push_back({id, "its operands may have their rows in different orders"});
     if (unknown.is_unknown() && sums_over_rows(placements_.placement[id]))
       claims_.open.push_back({id,
@@ -435,6 +443,7 @@ class Prover {
   SideTable<NodeId, NodeId> lost_at_;  // the pick or write that left nothing known of a value's rows
   FrameId token_order_;
   IdSet<NodeId> constants_;
+  IdSet<NodeId> counted_;  // made of 0, 1, .. alone, row by row
   IdSet<NodeId> written_;  // storages
   IdSet<NodeId> permutations_;
   FrameClaims claims_;

@@ -86,6 +86,15 @@ void decline_regrouped_rows(const Graph& graph, NodeId id, NodeId source) {
           fmt::format("bring '{}' back into the order of the tokens before its rows are regrouped", name));
 }
 
+void decline_counted_rows(const Graph& graph, NodeId id, NodeId counted, NodeId in_blocks) {
+  decline(graph, id, "chunk.counted-rows",
+          fmt::format("it takes rows of '{}' and '{}' together. The second is made of 0, 1, .., which a part "
+                      "counts on from one block of the first to the next, where the whole has other rows "
+                      "between",
+                      name_of(graph, in_blocks), name_of(graph, counted)),
+          "count within each block, or select roots that leave this operation outside");
+}
+
 void decline_split_sizes(const Graph& graph, NodeId id, std::string_view why) {
   decline(graph, id, "chunk.split-sizes",
           fmt::format("{}. A part would send rows to other ranks than the whole", why),

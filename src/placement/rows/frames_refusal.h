@@ -15,6 +15,8 @@ namespace epweave {
 [[noreturn]] void decline_unproved_rows(const Graph& graph, NodeId user, NodeId at);
 // Rows of `source` made of several.
 [[noreturn]] void decline_regrouped_rows(const Graph& graph, NodeId id, NodeId source);
+// What is made of 0, 1, .. meets rows of which a part has some of each block.
+[[noreturn]] void decline_counted_rows(const Graph& graph, NodeId id, NodeId counted, NodeId in_blocks);
 // An exchange that sends rows elsewhere.
 [[noreturn]] void decline_split_sizes(const Graph& graph, NodeId id, std::string_view why);
 
