@@ -12,9 +12,6 @@ namespace {
 AlongIndex along_index(Launcher& launcher, const Tensor& tensor, const Tensor& index, std::size_t dim) {
   if (index.rank() != tensor.rank())
     throw KernelError("the index has another number of dimensions than the tensor");
-  for (std::size_t d = 0; d < index.rank(); ++d)
-    if (d != dim && index.sizes[d] > tensor.sizes[d])
-      throw KernelError("the index is larger than the tensor along another dimension");
   AlongIndex along{};
   along.shape = shape_of(index.sizes);
   along.index = strided(index, index.sizes);

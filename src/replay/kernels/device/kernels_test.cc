@@ -316,24 +316,4 @@ TEST_CASE("what the CPU refuses the device reports, and nothing else") {
   CHECK(run_both("aten.repeat_interleave.Tensor", {random.integers({2, 0, 3}, {3}), Value()}) == "");
 }
 
-// What reads or writes behind an operand's end otherwise.
-TEST_CASE("operands that do not go with their index are refused on both") {
-  Random random;
-  const Tensor x = random.tensor({4, 3}), wide = random.tensor({2, 4});
-  const Tensor two = random.integers({1, 0}, {2}), zero = random.integers({0}, {1});
-  const Tensor index = random.integers({0, 1, 0, 1, 0, 1, 0, 1}, {2, 4});
-  const std::int64_t rows = 0, columns = 1;
-  CHECK(run_both("aten.gather.default", {x, rows, index, false}) == "refused");
-  CHECK(run_both("aten.scatter.src", {x, rows, index, wide}) == "refused");
-  CHECK(run_both("aten.scatter.value", {x, rows, index, Value(1.0)}) == "refused");
-  CHECK(run_both("aten.scatter_add.default", {x, rows, index, wide}) == "refused");
-  CHECK(run_both("aten.scatter_reduce.two", {x, rows, index, wide, Text{ArgKind::kText, "sum"}, true}) ==
-        "refused");
-  CHECK(run_both("aten.index_add.default", {x, rows, two, x, Value(1.0)}) == "refused");
-  CHECK(run_both("aten.index_add.default", {x, rows, two, wide, Value(1.0)}) == "refused");
-  CHECK(run_both("aten.index_add.default", {x, columns, zero, x, Value(1.0)}) == "refused");
-  CHECK(run_both("aten.embedding_dense_backward.default",
-                 {x, two, std::int64_t{5}, std::int64_t{-1}, false}) == "refused");
-}
-
 }  // namespace epweave::replay
