@@ -1,6 +1,7 @@
 // Ops that read or write blocks named by index tensors, on the device (indexed.h).
 #include "replay/kernels/device/indexed.h"
 #include "replay/kernels/device/kernels.h"
+#include "replay/kernels/ops/index_call.h"
 #include "replay/kernels/ops/parts.h"
 
 namespace epweave::replay::device {
@@ -74,13 +75,13 @@ Value index_put_in_place(KernelCall& call) {
 // self += alpha * source at rows `index`, in order.
 void add_rows(KernelCall& call, const Tensor& target) {
   Scratch scratch(call);
-  const std::size_t dim = cpu::checked_dim(call.integer(1), target.rank());
+  const std::size_t dim = cpu::existing_dim(call.integer(1), target);
+  cpu::check_source_rows(target, dim, call.tensor(2).numel(), call.tensor(3));
   const Tensor source = scratch.dense(call.tensor(3), computed_dtype(target.dtype));
   const Tensor alpha = scratch.filled(source.dtype, {}, call[4]);
   const Tensor scaled = scratch.map(ElementOp::kMul, {&source, &alpha});
   const Tensor dense = scratch.copied(target, target.dtype);
   const Indexed indexed = resolve(scratch, dense, index_at(dim, call[2]), Negative::kRefused);
-  if (indexed.sizes != scaled.sizes) throw KernelError("index_add: a row of the source per index");
   if (scaled.numel() == 0 || !can_copy(dense)) return;
   add_blocks(scratch, dense, indexed, index_first(indexed, scaled));
   cpu::copy_elements(dense, target);
@@ -109,6 +110,7 @@ Tensor divide_by_uses(Scratch& scratch, const Indexed& indexed, const Tensor& gr
 // Rows of grad added to the rows of their indices; padding_idx gets nothing.
 Value embedding_backward(KernelCall& call) {
   const Tensor& grad = call.tensor(0);
+  cpu::check_gradient_rows(grad, call.tensor(1).numel());
   const std::int64_t weights = call.integer(2), padding = call.integer(3), length = grad.sizes.back();
   const DType dtype = with_float(grad.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
   Scratch scratch(call);
@@ -126,11 +128,7 @@ void copy_rows(KernelCall& call, const Tensor& target) {
   Scratch scratch(call);
   const std::size_t dim = cpu::existing_dim(call.integer(1), target);
   const Tensor &index = call.tensor(2), &source = call.tensor(3);
-  if (source.rank() != target.rank() || source.sizes[dim] != index.numel())
-    throw KernelError("index_copy: the source has a row for each index");
-  for (std::size_t d = 0; d < source.rank(); ++d)
-    if (d != dim && source.sizes[d] != target.sizes[d])
-      throw KernelError("the source has other sizes than the place it goes to");
+  cpu::check_source_rows(target, dim, index.numel(), source);
   put_at(scratch, target, index_at(dim, scratch.dense(index, DType::kInt64).view({index.numel()}, {1}, 0)),
          source);
 }

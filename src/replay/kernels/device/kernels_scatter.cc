@@ -4,14 +4,14 @@
 
 #include "replay/kernels/device/indexed.h"
 #include "replay/kernels/device/kernels.h"
+#include "replay/kernels/ops/index_call.h"
 #include "replay/kernels/ops/parts.h"
 
 namespace epweave::replay::device {
 namespace {
 
 AlongIndex along_index(Launcher& launcher, const Tensor& tensor, const Tensor& index, std::size_t dim) {
-  if (index.rank() != tensor.rank())
-    throw KernelError("the index has another number of dimensions than the tensor");
+  cpu::check_index_fits(tensor, index, dim);
   AlongIndex along{};
   along.shape = shape_of(index.sizes);
   along.index = strided(index, index.sizes);
@@ -91,6 +91,7 @@ void scatter_into(KernelCall& call, const Tensor& target, const Scatter& scatter
   const Tensor& index = scatter.index;
   if (index.numel() == 0) return;
   if (target.numel() == 0) throw KernelError("scatter into an empty tensor");
+  cpu::check_index_fits(target, index, scatter.dim);
   Scratch scratch(call);
   const DType dtype = computed_dtype(target.dtype);
   const Tensor sum = scratch.copied(target, dtype);

@@ -45,6 +45,40 @@ TEST_CASE("every CPU kernel has one on the device") {
   CHECK(missing == std::set<std::string>());
 }
 
+TEST_CASE("indices that reach beyond the other tensors of a call are refused") {
+  Random random;
+  const Tensor x = random.tensor({4, 3}), tall = random.tensor({6, 3}), wide = random.tensor({4, 5});
+  const Tensor two = random.integers({0, 1}, {2});
+  const Tensor all = random.integers(std::vector<std::int64_t>(18, 0), {6, 3});
+  const std::int64_t rows = 0, columns = 1, once = 1, no_padding = -1;
+  for (const char* target : {"aten.index_add.default", "aten.index_add_.default"}) {
+    INFO(target);
+    for (const Extents& sizes : {Extents{4, 3}, {1, 3}, {2, 5}, {2}})
+      CHECK(run_both(target, {x, rows, two, random.tensor(sizes), once}) == "refused");
+    CHECK(run_both(target, {x, columns, two, random.tensor({6, 2}), once}) == "refused");
+    CHECK(run_both(target, {random.tensor({}), rows, two, random.tensor({2}), once}) == "refused");
+    CHECK(run_both(target, {x, rows, two, random.tensor({2, 3}), once}) == "");
+  }
+  for (const char* target : {"aten.index_copy.default", "aten.index_copy_.default"}) {
+    INFO(target);
+    CHECK(run_both(target, {x, rows, two, x}) == "refused");
+    CHECK(run_both(target, {x, columns, two, random.tensor({6, 2})}) == "refused");
+  }
+  for (const bool accumulates : {false, true})
+    CHECK(run_both("aten.index_put.default", {x, Value::list({two}), wide, accumulates}) == "refused");
+  CHECK(run_both("aten.gather.default", {x, columns, all, false}) == "refused");
+  CHECK(run_both("aten.scatter.src", {x, columns, all, tall}) == "refused");
+  CHECK(run_both("aten.scatter.value", {x, columns, all, 1.0}) == "refused");
+  CHECK(run_both("aten.scatter_add.default", {x, columns, all, tall}) == "refused");
+  // One column of rows.
+  const Tensor column = two.view({2, 5}, {1, 0}, 0);
+  CHECK(run_both("aten.scatter_add.default", {x, rows, column, wide}) == "refused");
+  CHECK(run_both("aten.scatter_reduce.two", {x, columns, all, tall, Text{ArgKind::kText, "sum"}, true}) ==
+        "refused");
+  CHECK(run_both("aten.embedding_dense_backward.default", {x, two, std::int64_t{8}, no_padding, false}) ==
+        "refused");
+}
+
 TEST_CASE("an element is found the same way by 32 bits and by 64") {
   device::Shape shape{3, true, {5, 7, 11}};
   const std::int64_t strides[] = {-1000, 13, 100000000000};

@@ -7,6 +7,7 @@
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/operands.h"
 #include "replay/kernels/ops/index_call.h"
+#include "replay/kernels/ops/parts.h"
 
 #include <cstring>
 
@@ -48,6 +49,7 @@ Value index_select(KernelCall& call) {
 // self += alpha * source at rows `index`, in order.
 void add_rows(const Tensor& self, std::size_t dim, const Buffer<std::int64_t>& index, const Tensor& source,
               const Value& alpha) {
+  check_source_rows(self, dim, static_cast<std::int64_t>(index.size()), source);
   Tensor moved = self, rows = source;
   const auto to_front = [&](Tensor& tensor) {
     const auto at = static_cast<std::ptrdiff_t>(dim);
@@ -70,8 +72,8 @@ void add_rows(const Tensor& self, std::size_t dim, const Buffer<std::int64_t>& i
   });
 }
 Value index_add_to(KernelCall& call, const Tensor& target) {
-  add_rows(target, checked_dim(call.integer(1), target.rank()), dense<std::int64_t>(call.tensor(2)),
-           call.tensor(3), call[4]);
+  add_rows(target, existing_dim(call.integer(1), target), dense<std::int64_t>(call.tensor(2)), call.tensor(3),
+           call[4]);
   return target;
 }
 Value index_add(KernelCall& call) {
@@ -88,8 +90,7 @@ Value index_add_in_place(KernelCall& call) {
 template <class Visit>
 void for_each_index(const Tensor& tensor, const Tensor& index, std::size_t dim, const Visit& visit) {
   const Buffer<std::int64_t> values = dense<std::int64_t>(index);
-  if (index.rank() != tensor.rank())
-    throw KernelError("the index has another number of dimensions than the tensor");
+  check_index_fits(tensor, index, dim);
   Extents at(index.rank(), 0);
   std::int64_t other = tensor.offset;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -262,6 +263,7 @@ Value embedding(KernelCall& call) {
 Value embedding_backward(KernelCall& call) {
   const Tensor& grad = call.tensor(0);
   const Buffer<std::int64_t> rows = dense<std::int64_t>(call.tensor(1));
+  check_gradient_rows(grad, static_cast<std::int64_t>(rows.size()));
   const std::int64_t weights = call.integer(2), padding = call.integer(3), length = grad.sizes.back();
   Tensor out = call.make_result(0, grad.dtype, {weights, length});
   Buffer<std::int64_t> uses(static_cast<std::size_t>(weights), 0);

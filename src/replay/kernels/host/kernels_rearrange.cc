@@ -5,6 +5,7 @@
 
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/operands.h"
+#include "replay/kernels/ops/index_call.h"
 #include "replay/kernels/ops/parts.h"
 #include "replay/kernels/ops/search_call.h"
 
@@ -47,8 +48,7 @@ Value index_copy_to(KernelCall& call, const Tensor& to) {
   const std::size_t dim = existing_dim(call.integer(1), to);
   const Buffer<std::int64_t> index = dense<std::int64_t>(call.tensor(2));
   const Tensor& source = call.tensor(3);
-  if (source.rank() != to.rank() || source.sizes[dim] != static_cast<std::int64_t>(index.size()))
-    throw KernelError("index_copy: the source has a row for each index");
+  check_source_rows(to, dim, static_cast<std::int64_t>(index.size()), source);
   for (std::size_t i = 0; i < index.size(); ++i)
     put(row_of(source, dim, static_cast<std::int64_t>(i)),
         row_of(to, dim, checked_row(index[i], to.sizes[dim])));

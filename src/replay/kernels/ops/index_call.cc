@@ -1,6 +1,7 @@
 #include "replay/kernels/ops/index_call.h"
 
 #include <algorithm>
+#include <string>
 
 namespace epweave::replay::cpu {
 
@@ -40,6 +41,27 @@ std::vector<Buffer<std::int64_t>> find_true(const Tensor& mask) {
       found[d].push_back(rest % mask.sizes[d]);
   }
   return found;
+}
+
+void check_index_fits(const Tensor& tensor, const Tensor& index, std::size_t dim) {
+  if (index.rank() != tensor.rank())
+    throw KernelError("the index has another number of dimensions than the tensor");
+  if (index.numel() == 0) return;
+  for (std::size_t d = 0; d < index.rank(); ++d)
+    if (d != dim && index.sizes[d] > tensor.sizes[d])
+      throw KernelError("the index is larger than the tensor along dimension " + std::to_string(d));
+}
+
+void check_source_rows(const Tensor& target, std::size_t dim, std::int64_t count, const Tensor& source) {
+  Extents sizes = target.sizes;
+  sizes.at(dim) = count;
+  if (source.sizes != sizes)
+    throw KernelError("the source has not a row of the target's sizes for each index");
+}
+
+void check_gradient_rows(const Tensor& grad, std::int64_t count) {
+  if (grad.rank() == 0 || grad.numel() != count * grad.sizes.back())
+    throw KernelError("the gradient has not a row for each index");
 }
 
 Tensor index_first(const IndexCall& call, Tensor tensor) {

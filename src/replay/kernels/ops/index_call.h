@@ -32,6 +32,16 @@ std::vector<Buffer<std::int64_t>> find_true(const Tensor& mask);
 // A tensor of `call.sizes` as [positions..., block...].
 Tensor index_first(const IndexCall& call, Tensor tensor);
 
+// What indices reach beyond is not read or written: each throws KernelError, as torch does.
+//
+// An index of gather or scatter has the tensor's dimensions, and but for `dim` no more elements
+// along each.
+void check_index_fits(const Tensor& tensor, const Tensor& index, std::size_t dim);
+// The source has a row of the target's other sizes for each of `count` indices along `dim`.
+void check_source_rows(const Tensor& target, std::size_t dim, std::int64_t count, const Tensor& source);
+// The gradient has a row, its last dimension, for each of `count` indices.
+void check_gradient_rows(const Tensor& grad, std::int64_t count);
+
 // Calls visit(position, offset of the block in `tensor`) for each position of the first dimensions,
 // which are the index.
 template <class Visit>
