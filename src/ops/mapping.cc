@@ -575,10 +575,24 @@ void index_all(B& b) {
     b.result(r) = b.fresh(b.result_sizes(r), FactorUse::kIndexed);
 }
 
+// Masks lie on the dimensions of what they index.
+void index_by_masks(B& b) {
+  index_all(b);
+  const auto [begin, end] = b.tensors_of(1);
+  std::size_t dim = 0, place = 0;
+  for (std::size_t i = begin; i < end; ++i) {
+    dim += b.place(i) - place;
+    place = b.place(i) + 1;
+    for (std::size_t d = 0; b.is_mask(i) && d < b.sizes(i).size(); ++d)
+      if (b.sizes(i)[d] == b.sizes(0).at(dim + d)) b.operand(i)[d] = b.operand(0)[dim + d];
+    dim += b.is_mask(i) ? b.sizes(i).size() : 1;
+  }
+}
+
 void index(B& b) {
   const Dims dims = b.fresh(b.sizes(0));
   const Positions positions = positions_of(b, 1, dims.size());
-  if (positions.has_mask) return index_all(b);
+  if (positions.has_mask) return index_by_masks(b);
   for (std::size_t d = 0; d < dims.size(); ++d)
     if (positions.is_indexed[d]) b.mark(dims[d], FactorUse::kIndexed);
   b.operand(0) = dims;
@@ -590,7 +604,7 @@ void index(B& b) {
 void index_put(B& b) {
   const Dims dims = b.fresh(b.sizes(0));
   const Positions positions = positions_of(b, 1, dims.size());
-  if (positions.has_mask) return index_all(b);
+  if (positions.has_mask) return index_by_masks(b);
   for (std::size_t d = 0; d < dims.size(); ++d)
     if (positions.is_indexed[d]) b.mark(dims[d], FactorUse::kIndexed);
   for (const Factors& factors : positions.shape) b.mark(factors, FactorUse::kIndexed);
@@ -598,6 +612,12 @@ void index_put(B& b) {
   b.result(0) = dims;
   const auto values = b.tensor(2);
   if (values) align(b.operand(*values), b.sizes(*values), indexed(dims, positions));
+}
+
+// A mask is broadcast with what it picks from.
+void masked_rows(B& b) {
+  index_all(b);
+  if (b.operand_count() > 1) align(b.operand(1), b.sizes(1), b.operand(0));
 }
 
 // gather and scatter: dimension `dim` of the value is chosen; along the others the value's first
@@ -1018,8 +1038,9 @@ FamilyMapping mapping_of(OpFamily family) {
     case OpFamily::kIndexCopy:
       return {index_add};
     case OpFamily::kRepeatRows:
-    case OpFamily::kMaskedRows:
       return {index_all};
+    case OpFamily::kMaskedRows:
+      return {masked_rows};
     case OpFamily::kSearch:
       return {search};
     case OpFamily::kCount:
