@@ -1,7 +1,5 @@
 #include "passes/schedule/inductor_reach.h"
 
-#include <ranges>
-
 namespace epweave {
 
 InductorReach::InductorReach(const PlaceLists& inputs, const InductorFacts& facts, const InductorOrder& order)
@@ -21,9 +19,9 @@ InductorReach::InductorReach(const PlaceLists& inputs, const InductorFacts& fact
   width_ = columns_.size() / 64 + 1;
   words_.resize(inputs.size() * width_);
   const PlaceLists users = invert(inputs);
-  for (const Place at : order.scheduled | std::views::reverse) {
-    for (const Place user : users[at]) take_over(at, user);
-    for (const Place user : hidden[at]) take_over(at, user);
+  for (auto at = order.scheduled.rbegin(); at != order.scheduled.rend(); ++at) {
+    for (const Place user : users[*at]) take_over(*at, user);
+    for (const Place user : hidden[*at]) take_over(*at, user);
   }
 }
 
