@@ -1,159 +1,110 @@
 #include "passes/schedule/choose_chunks.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
 #include "passes/bucket/bucket.h"
-#include "passes/dce.h"
-#include "passes/isolate_ep_pg.h"
+#include "passes/schedule/region_choices.h"
 
 namespace epweave {
 namespace {
-
-struct Choice {
-  std::vector<std::string> roots;  // none: as it is
-  std::int64_t parts = 1;
-  bool dense = false;
-  bool has_parts = false;  // the graph, already
-
-  std::string name() const {
-    if (roots.empty()) return has_parts ? "no further division" : "not divided";
-    return fmt::format("{} in {} parts", fmt::join(roots, ", "), parts);
-  }
-};
 
 bool has_parts(const Graph& graph) {
   const Body& body = graph.step();
   return std::ranges::any_of(body.order, [&](NodeId id) { return body.nodes[id].chunk.part.has_value(); });
 }
 
-std::vector<Choice> list_choices(const Graph& graph, const ChooseChunksOptions& options) {
-  std::vector<Choice> choices = {{.has_parts = has_parts(graph)}};
-  const std::vector<std::int64_t> counts =
-      options.parts ? std::vector<std::int64_t>{*options.parts} : std::vector<std::int64_t>{2, 4};
-  for (const std::int64_t parts : counts) {
-    if (!options.roots.empty()) {
-      choices.push_back({options.roots, parts, options.chunk.dense});
-      continue;
+// What all modules have alike: the best, and what would be better within more memory.
+struct UniformSearch {
+  ChunkTrial whole;
+  std::optional<ChunkTrial> best;  // none: the whole
+  std::vector<std::pair<ChunkChoice, double>> seconds;
+  std::optional<ChunkChoice> too_large;
+};
+
+UniformSearch search_uniform(ChunkTrials& trials, const ChunkChoice& whole) {
+  UniformSearch found;
+  found.whole = *trials.make(whole);
+  double least = found.whole.predicted.seconds;  // of what does not fit
+  found.seconds.emplace_back(whole, least);
+  const auto best = [&]() -> const ChunkTrial& { return found.best ? *found.best : found.whole; };
+  for (const ChunkChoice& choice : list_uniform_choices(trials.options())) {
+    std::optional<ChunkTrial> trial = trials.make(choice);
+    if (!trial) continue;
+    found.seconds.emplace_back(choice, trial->predicted.seconds);
+    if (!trial->predicted.fits && trial->predicted.seconds < least) {
+      least = trial->predicted.seconds;
+      found.too_large = choice;
     }
-    choices.push_back({{"layers.*.moe"}, parts, options.chunk.dense});
-    choices.push_back({{"layers.*"}, parts, true});
+    if (trial->is_better_than(best())) found.best = std::move(trial);
   }
-  return choices;
+  if (best().predicted.seconds <= least) found.too_large.reset();
+  return found;
 }
 
-PassResult make_choice(const Graph& graph, const Choice& choice, const ChooseChunksOptions& options) {
-  if (choice.roots.empty()) return isolate_ep_pg(graph, CountGroup::kOwn);
-  ChunkOptions chunk_options = options.chunk;
-  chunk_options.roots.clear();
-  for (const std::string& root : choice.roots) chunk_options.roots.push_back(parse_chunk_root(root));
-  chunk_options.parts = choice.parts;
-  chunk_options.dense = choice.dense;
-  PassResult divided = chunk(graph, chunk_options);
-  PassResult isolated = isolate_ep_pg(divided.graph, CountGroup::kOwn);
-  isolated.graph = dce(isolated.graph);
-  isolated.notes.insert(isolated.notes.begin(), divided.notes.begin(), divided.notes.end());
-  return isolated;
-}
-
-std::string describe(const std::string& name, const Prediction& p) {
-  return fmt::format("choice: {}: predicted {:.2f} ms at {:.3f} GiB, as given {:.2f} ms{}", name,
-                     p.seconds * 1e3, static_cast<double>(p.peak) / (1 << 30), p.given_seconds * 1e3,
-                     p.fits ? "" : ", above the budget");
-}
-
-// A choice that was made, and what its schedule is predicted to take.
-struct Made {
-  PassResult result;
-  std::string name;
-  double seconds = 0;
-};
-
-// What to do about a choice that is declined; that of chunk names pipelines with chunk.
-std::string remedy_of(const PassError& error) {
-  if (error.id() == "chunk.no-token-symbol")
-    return "run symbolize before choose-chunks (-p symbolize,choose-chunks; --preset overlap{symbolize=yes})";
-  return error.remedy();
-}
-
-// The notes of the choices that are declined. A remedy is written out where it comes first.
-class Declined {
- public:
-  std::string note(const Choice& choice, const PassError& error) {
-    ++count_;
-    const std::string remedy = remedy_of(error);
-    std::string note =
-        fmt::format("choice: {}: declined: {} [{}]", choice.name(), error.problem(), error.id());
-    if (remedy.empty()) return note;
-    return note + (known_.insert(remedy).second ? "; remedy: " + remedy : "; remedy: as above");
+// Modules that are better divided otherwise than the rest: at a quick look, and, where the schedule
+// that follows is known, by that too.
+void choose_by_region(ChunkTrials& trials, UniformSearch& uniform) {
+  const ChunkTrial& best = uniform.best ? *uniform.best : uniform.whole;
+  std::optional<ChunkTrial> mixed =
+      choose_regions(trials, {uniform.whole, best, uniform.seconds, uniform.too_large});
+  if (!mixed) return;
+  if (trials.options().then) {
+    const Comparison scheduled =
+        compare_scheduled(best.result.graph, mixed->result.graph, *trials.options().then);
+    trials.notes().push_back(fmt::format("choice: {}: scheduled, {}; {}, {}", mixed->choice.name,
+                                         print_time(scheduled.other), best.choice.name,
+                                         print_time(scheduled.graph)));
+    if (!scheduled.pays) return;
   }
-  std::size_t count() const { return count_; }
-
- private:
-  std::size_t count_ = 0;
-  std::set<std::string> known_;
-};
+  uniform.best = std::move(mixed);
+}
 
 // The choice with its collectives merged, where that is predicted to take less.
-void choose_buckets(Made& best, const ScheduleOptions& options, const std::optional<ScheduleOptions>& then,
-                    std::vector<std::string>& notes) {
+void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
+  const ScheduleOptions& options = trials.schedule();
+  std::vector<std::string>& notes = trials.notes();
   PassResult merged = bucket(best.result.graph, {options.prices(), {}});
   if (merged.graph.step().order == best.result.graph.step().order) {
-    notes.push_back(fmt::format("choice: {}, merged: no collective that pays", best.name));
+    notes.push_back(fmt::format("choice: {}, merged: no collective that pays", best.choice.name));
     return;
   }
   const Prediction predicted = predict_schedule(merged.graph, options);
-  const std::string name = best.name + ", merged";
+  const std::string name = best.choice.name + ", merged";
   notes.push_back(describe(name, predicted));
-  if (!predicted.fits || predicted.seconds >= best.seconds) return;
-  if (then) {
-    const Comparison scheduled = compare_scheduled(best.result.graph, merged.graph, *then);
+  if (!predicted.fits || predicted.seconds >= best.predicted.seconds) return;
+  if (trials.options().then) {
+    const Comparison scheduled = compare_scheduled(best.result.graph, merged.graph, *trials.options().then);
     notes.push_back(fmt::format("choice: {}: {}", name, describe(scheduled)));
     if (!scheduled.pays) return;
   }
   merged.notes.insert(merged.notes.begin(), best.result.notes.begin(), best.result.notes.end());
-  best = {std::move(merged), name, predicted.seconds};
+  best.result = std::move(merged);
+  best.choice.name = name;
+  best.predicted = predicted;
 }
 
 }  // namespace
 
 PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options) {
-  ScheduleOptions schedule_options = options.schedule;
-  std::optional<Made> best;
-  std::vector<std::string> notes;
-  Declined declined;
-  const std::vector<Choice> choices = list_choices(graph, options);
-  for (const Choice& choice : choices) {
-    try {
-      PassResult made = make_choice(graph, choice, options);
-      const Prediction predicted = predict_schedule(made.graph, schedule_options);
-      // A share is of what the step needs as it was, whatever is done to it.
-      if (!schedule_options.memory.bytes)
-        schedule_options.memory = {
-            .bytes = static_cast<std::int64_t>(static_cast<double>(predicted.given_peak) *
-                                               (1 + schedule_options.memory.growth)),
-            .growth = 0};
-      notes.push_back(describe(choice.name(), predicted));
-      if (best && (!predicted.fits || predicted.seconds >= best->seconds)) continue;
-      best = Made{std::move(made), choice.name(), predicted.seconds};
-    } catch (const PassError& error) {
-      // The whole is no choice that could be left out, and roots that name no module are a mistake.
-      if (choice.roots.empty() || (!options.roots.empty() && error.id() == "chunk.no-region")) throw;
-      notes.push_back(declined.note(choice, error));
-    }
-  }
-  if (declined.count() + 1 == choices.size())
+  ChunkTrials trials(graph, options);
+  const bool is_divided = has_parts(graph);
+  UniformSearch uniform =
+      search_uniform(trials, {.name = is_divided ? "no further division" : "not divided"});
+  std::vector<std::string>& notes = trials.notes();
+  if (trials.declined() + 1 == notes.size())
     notes.push_back(
-        choices.front().has_parts
+        is_divided
             ? "choice: the graph has parts already, and each further division is declined"
             : "choice: warning: nothing is divided, for each division is declined: follow a remedy above");
-  choose_buckets(*best, schedule_options, options.then, notes);
-  notes.push_back(fmt::format("choice: taken: {}", best->name));
-  notes.insert(notes.end(), best->result.notes.begin(), best->result.notes.end());
-  return {std::move(best->result.graph), std::move(notes)};
+  else
+    choose_by_region(trials, uniform);
+  ChunkTrial best = uniform.best ? std::move(*uniform.best) : std::move(uniform.whole);
+  choose_buckets(trials, best);
+  notes.push_back(fmt::format("choice: taken: {}", best.choice.name));
+  notes.insert(notes.end(), best.result.notes.begin(), best.result.notes.end());
+  return {std::move(best.result.graph), std::move(notes)};
 }
 
 }  // namespace epweave

@@ -6,8 +6,10 @@
 //
 // Dividing costs compute and hides exchanges; which of the two is more depends on the machine. Each
 // choice is made for real (chunk, then isolate-ep-pg with counts apart), scheduled quickly and
-// priced (schedule.h); the least of those within the budget of memory is the result, not yet
-// scheduled. Of that choice, collectives are merged (bucket{plan=overlap}) where the schedule is
+// priced (schedule.h, chunk_trials.h). The least of those within the budget of memory is where the
+// choice of each region starts: modules that do the same are decided once, and one that is better
+// whole, or in other parts, than the rest gets that (region_choices.h). The result is not yet
+// scheduled. Of it, collectives are merged (bucket{plan=overlap}) where the schedule is
 // predicted to take less for it: the quick one, and the one that follows, where that is known. The
 // notes list all of them. Choices that chunk declines are listed with its reason and remedy; where
 // it declines all of them, a note says so.

@@ -29,6 +29,15 @@ SearchOptions plan_search(Effort effort, std::size_t nodes) {
   return {.settings = within(6e6 / size, 16, 240), .steps = within(24e6 / size, 16, 1500)};
 }
 
+// What is shorter, of two that fit.
+void keep_better(FoundOrder& best, FoundOrder other) {
+  const std::size_t schedules = best.schedules + other.schedules;
+  const std::int64_t least_peak = std::min(best.least_peak, other.least_peak);
+  if (other.fits && (!best.fits || other.value.seconds < best.value.seconds)) best = std::move(other);
+  best.schedules = schedules;
+  best.least_peak = least_peak;
+}
+
 // More effort never gives a longer order.
 FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_t budget) {
   SearchOptions search = plan_search(Effort::kFast, problem.scheduled());
@@ -37,12 +46,28 @@ FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_
   if (effort == Effort::kFast) return found;
   search = plan_search(effort, problem.scheduled());
   search.budget = budget;
-  FoundOrder more = search_order(problem, search);
-  const bool is_better = more.fits && (!found.fits || more.value.seconds < found.value.seconds);
-  FoundOrder& best = is_better ? more : found;
-  best.schedules = found.schedules + more.schedules;
-  best.least_peak = std::min(found.least_peak, more.least_peak);
-  return std::move(best);
+  keep_better(found, search_order(problem, search));
+  return found;
+}
+
+// A graph to schedule, its lookups in meshes in front, and what it costs.
+struct Step {
+  const Graph& graph;
+  const StepModel& model;
+  const ScheduleOptions& options;
+  std::int64_t budget;
+};
+
+// Recomputation that is free to move is tried behind the forward, too: of two searches, the one
+// with more orders to choose from need not find the shorter one.
+FoundOrder find_order(const Step& step) {
+  const ScheduleRules& rules = step.options.rules;
+  const auto search = [&](const ScheduleRules& tried) {
+    return find_order(make_schedule_problem(step.graph, step.model, tried), step.options.effort, step.budget);
+  };
+  FoundOrder best = search(rules);
+  if (rules.recompute == RecomputeOrder::kFree) keep_better(best, search({.launches = rules.launches}));
+  return best;
 }
 
 [[noreturn]] void refuse_memory(std::int64_t budget, const Predicted& given, std::int64_t least) {
@@ -68,24 +93,41 @@ std::string_view reason_of(StepKind kind) {
   }
 }
 
+NodeTimes time_nodes(const StepModel& model, std::span<const Place> order) {
+  NodeTimes times;
+  for (Place place = 0; place < model.size(); ++place) {
+    const bool is_launch = model.kinds[place] == StepKind::kLaunch;
+    (is_launch ? times.collective : times.kernel).at(model.nodes[place]) = model.seconds[place];
+  }
+  Simulator simulator(model);
+  simulator.run(order);
+  std::vector<double> exposed;
+  simulator.measure(&exposed);
+  for (std::size_t k = 0; k < exposed.size(); ++k)
+    times.exposed.at(model.nodes[simulator.collectives()[k]]) = exposed[k];
+  return times;
+}
+
 }  // namespace
 
-Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& options, Look look) {
+Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& options, Look look,
+                            NodeTimes* times) {
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
   constexpr std::size_t kQuick = 4;
   const StepModel model = model_decision(graph, options.prices()).step;
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
-  const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
   const FoundOrder found = look == Look::kWhole
-                               ? find_order(problem, options.effort, budget)
-                               : search_order(problem, {.budget = budget, .settings = kQuick, .steps = 0});
+                               ? find_order({graph, model, options, budget})
+                               : search_order(make_schedule_problem(graph, model, options.rules),
+                                              {.budget = budget, .settings = kQuick, .steps = 0});
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
   const bool stays =
       look == Look::kWhole && given.peak <= budget && (!fits || given.seconds <= result.seconds);
   const Predicted& taken = stays ? given : result;
+  if (times != nullptr) *times = time_nodes(model, stays ? given_order(model) : found.order);
   return {given.seconds, taken.seconds, given.peak, taken.peak, stays || fits};
 }
 
@@ -101,9 +143,13 @@ Comparison compare_scheduled(const Graph& graph, const Graph& other, const Sched
   return compared;
 }
 
+std::string print_time(const Prediction& predicted) {
+  return describe(Predicted{predicted.seconds, predicted.peak});
+}
+
 std::string describe(const Comparison& merged) {
-  const auto say = [](const Prediction& p) { return describe(Predicted{p.seconds, p.peak}); };
-  return fmt::format("scheduled, {}; not merged and scheduled, {}", say(merged.other), say(merged.graph));
+  return fmt::format("scheduled, {}; not merged and scheduled, {}", print_time(merged.other),
+                     print_time(merged.graph));
 }
 
 PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
@@ -114,8 +160,7 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   const StepModel& model = decision.step;
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
-  const ScheduleProblem problem = make_schedule_problem(graph, model, options.rules);
-  const FoundOrder found = find_order(problem, options.effort, budget);
+  const FoundOrder found = find_order({graph, model, options, budget});
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
   if (!fits && given.peak > budget) refuse_memory(budget, given, found.least_peak);

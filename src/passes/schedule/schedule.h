@@ -71,7 +71,13 @@ struct Prediction {
   std::int64_t given_peak = 0, peak = 0;
   bool fits = false;  // within the budget
 };
-Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options, Look look = Look::kQuick);
+// What it says of single nodes: seconds of kernels and of collectives, and for how many of these no
+// kernel runs.
+struct NodeTimes {
+  SideTable<NodeId, double> kernel, collective, exposed;
+};
+Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options, Look look = Look::kQuick,
+                            NodeTimes* times = nullptr);
 
 // Whether a rewrite of a graph is predicted to take less than the graph itself once both are
 // scheduled: at a quick look, and then by the whole schedules.
@@ -81,5 +87,6 @@ struct Comparison {
 };
 Comparison compare_scheduled(const Graph& graph, const Graph& other, const ScheduleOptions& options);
 std::string describe(const Comparison& merged);  // of a graph, and one with merges
+std::string print_time(const Prediction& predicted);
 
 }  // namespace epweave

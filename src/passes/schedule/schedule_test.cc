@@ -13,6 +13,7 @@
 #include "passes/schedule/late_starts.h"
 #include "passes/schedule/list_schedule.h"
 #include "passes/schedule/memory_forecast.h"
+#include "passes/schedule/module_classes.h"
 #include "passes/schedule/search_order.h"
 #include "passes/test_text.h"
 
@@ -326,6 +327,32 @@ TEST_CASE("schedule: more effort never gives a longer order") {
   };
   CHECK(predicted(Effort::kFast) == "predicted: 1.03 ms at 0.219 GiB -> 0.92 ms at 0.219 GiB");
   CHECK(predicted(Effort::kBest) == predicted(Effort::kFast));
+}
+
+TEST_CASE("schedule: modules that do the same are one class") {
+  const Graph graph = parse_test_graph(R"(device cuda:0
+group 0 ranks=[0, 1]
+graph
+  %x = placeholder : f32[64, 64]
+  %y = placeholder : f32[64, 64]
+  %a = aten.mm.default(%y, %x) : f32[64, 64] @layers.0.moe
+  %b = aten.mm.default(%a, %x) : f32[64, 64] @layers.1.moe
+  %e = _c10d_functional.all_to_all_single.default(%b, [32, 32], [32, 32], "0") : f32[64, 64] @layers.2
+  %w = _c10d_functional.wait_tensor.default(%e) : f32[64, 64] @layers.2
+  %c = aten.mm.default(%w, %x) : f32[64, 64] @layers.3.moe bwd
+  %d = aten.mm.default(%c, %x) : f32[64, 64] @layers.4.moe
+  %v = aten.t.default(%d) : f32[64, 64]{1, 64} @layers.4
+  %n = aten.neg.default(%v) : f32[64, 64]{1, 64} @norm
+  output([%n])
+)");
+  NodeTimes times;
+  predict_schedule(graph, {.cluster = Cluster{}, .memory = {}, .rules = {}}, Look::kQuick, &times);
+  std::vector<std::string> classes;
+  for (const ModuleClass& same : list_module_classes(graph, {"layers.*"}, times))
+    classes.push_back(print_modules(same.modules) + (same.exchanges ? " exchanges" : ""));
+  CHECK(classes == std::vector<std::string>{"layers.{0..1}, layers.4", "layers.2 exchanges", "layers.3"});
+  CHECK(print_modules({"layers.9.moe", "layers.10.moe", "layers.12.moe", "norm"}) ==
+        "layers.{9..10}.moe, layers.12.moe, norm");
 }
 
 TEST_CASE("schedule: a budget that no order meets is refused with what one needs") {

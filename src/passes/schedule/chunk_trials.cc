@@ -1,0 +1,64 @@
+#include "passes/schedule/chunk_trials.h"
+
+#include <fmt/format.h>
+
+#include "passes/dce.h"
+#include "passes/isolate_ep_pg.h"
+
+namespace epweave {
+namespace {
+
+PassResult divide(const Graph& graph, const ChunkChoice& choice, ChunkOptions options) {
+  if (choice.roots.empty()) return isolate_ep_pg(graph, CountGroup::kOwn);
+  options.roots = choice.roots;
+  options.parts = choice.parts;
+  options.dense = choice.dense;
+  PassResult divided = chunk(graph, options);
+  PassResult isolated = isolate_ep_pg(divided.graph, CountGroup::kOwn);
+  isolated.graph = dce(isolated.graph);
+  isolated.notes.insert(isolated.notes.begin(), divided.notes.begin(), divided.notes.end());
+  return isolated;
+}
+
+// What to do about a choice that is declined; that of chunk names pipelines with chunk.
+std::string remedy_of(const PassError& error) {
+  if (error.id() == "chunk.no-token-symbol")
+    return "run symbolize before choose-chunks (-p symbolize,choose-chunks; --preset overlap{symbolize=yes})";
+  return error.remedy();
+}
+
+}  // namespace
+
+std::string describe(const std::string& name, const Prediction& p) {
+  return fmt::format("choice: {}: predicted {:.2f} ms at {:.3f} GiB, as given {:.2f} ms{}", name,
+                     p.seconds * 1e3, static_cast<double>(p.peak) / (1 << 30), p.given_seconds * 1e3,
+                     p.fits ? "" : ", above the budget");
+}
+
+std::optional<ChunkTrial> ChunkTrials::make(const ChunkChoice& choice) {
+  try {
+    ChunkTrial trial;
+    trial.choice = choice;
+    trial.result = divide(graph_, choice, options_.chunk);
+    trial.predicted = predict_schedule(trial.result.graph, schedule_, Look::kQuick, &trial.times);
+    if (!schedule_.memory.bytes)
+      schedule_.memory = {.bytes = schedule_.memory.above(trial.predicted.given_peak), .growth = 0};
+    notes_.push_back(describe(choice.name, trial.predicted));
+    return trial;
+  } catch (const PassError& error) {
+    // The whole is no choice that could be left out, and roots that name no module are a mistake.
+    if (choice.roots.empty() || (!options_.roots.empty() && error.id() == "chunk.no-region")) throw;
+    notes_.push_back(decline(choice, error));
+    return {};
+  }
+}
+
+std::string ChunkTrials::decline(const ChunkChoice& choice, const PassError& error) {
+  ++declined_;
+  const std::string remedy = remedy_of(error);
+  std::string note = fmt::format("choice: {}: declined: {} [{}]", choice.name, error.problem(), error.id());
+  if (remedy.empty()) return note;
+  return note + (remedies_.insert(remedy).second ? "; remedy: " + remedy : "; remedy: as above");
+}
+
+}  // namespace epweave

@@ -1,0 +1,69 @@
+// Divisions of a step, each made for real, scheduled quickly and priced: what choose-chunks
+// compares.
+//
+//   trial "layers.*.moe in 2 parts"   chunk, isolate-ep-pg{counts=own}, dce, predict_schedule
+//                                     976.90 ms at 47.53 GiB, within the budget
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "passes/schedule/choose_chunks.h"
+
+namespace epweave {
+
+struct ChunkChoice {
+  std::vector<ChunkRoot> roots;  // none: as it is
+  std::int64_t parts = 1;        // of roots that do not say
+  bool dense = false;
+  std::string name;
+};
+
+// A choice that was made, and what its schedule is predicted to take.
+struct ChunkTrial {
+  ChunkChoice choice;
+  PassResult result;
+  Prediction predicted;
+  NodeTimes times;  // of the result's nodes
+
+  // What fits is better than what does not; of two that do, what takes less.
+  bool is_better_than(const ChunkTrial& other) const {
+    if (predicted.fits != other.predicted.fits) return predicted.fits;
+    return predicted.seconds < other.predicted.seconds;
+  }
+};
+
+// Keeps the notes: what is predicted of each choice, and why one is declined.
+class ChunkTrials {
+ public:
+  ChunkTrials(const Graph& graph, const ChooseChunksOptions& options)
+      : graph_(graph), options_(options), schedule_(options.schedule) {}
+
+  // None: chunk declines it.
+  std::optional<ChunkTrial> make(const ChunkChoice& choice);
+
+  const Graph& graph() const { return graph_; }
+  const ChooseChunksOptions& options() const { return options_; }
+  // A share of memory is of what the step needs as it was, whatever is done to it: from the first
+  // trial on it is bytes.
+  const ScheduleOptions& schedule() const { return schedule_; }
+  std::size_t declined() const { return declined_; }
+  std::vector<std::string>& notes() { return notes_; }
+
+ private:
+  std::string decline(const ChunkChoice& choice, const PassError& error);
+
+  const Graph& graph_;
+  const ChooseChunksOptions& options_;
+  ScheduleOptions schedule_;
+  std::vector<std::string> notes_;
+  std::size_t declined_ = 0;
+  std::set<std::string> remedies_;  // written out where they come first
+};
+
+std::string describe(const std::string& name, const Prediction& predicted);
+
+}  // namespace epweave
