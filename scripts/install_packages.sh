@@ -1,14 +1,22 @@
 #!/bin/sh
-# Installs what building and testing epweave needs, on Debian 12. Does nothing where all of it is there.
+# Installs what building epweave needs, on Debian 12 and 13. Does nothing where all of it is there.
+#   --tests   also what only tests and checks need: a browser, a formatter, a linter
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 
 packages="
   g++ cmake ninja-build ccache
   protobuf-compiler libprotobuf-dev libfmt-dev libcli11-dev libssl-dev zlib1g-dev nlohmann-json3-dev catch2 libonnx-dev libzip-dev pkg-config
-  clang-format shellcheck
   python3 python3-venv python3-protobuf
 "
+case ${1:-} in
+'') ;;
+--tests) packages="$packages chromium clang-format shellcheck" ;;
+*)
+  echo "usage: scripts/install_packages.sh [--tests]" >&2
+  exit 2
+  ;;
+esac
 
 missing=
 for package in $packages; do

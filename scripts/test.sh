@@ -20,7 +20,7 @@ case ${1:-} in
   ;;
 esac
 
-scripts/install_packages.sh
+scripts/install_packages.sh --tests
 scripts/build.sh release
 if [ -n "$with_torch" ]; then
   venv=build/venv
