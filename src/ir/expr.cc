@@ -27,14 +27,44 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
   return narrow((x % y != 0 && (x < 0) != (y < 0)) ? q - 1 : q);
 }
 
-std::size_t hash(const Poly& poly) {
-  std::size_t h = poly.terms.size();
-  for (const Term& term : poly.terms) {
+// A term of a sum whose atoms lie in one of the summands.
+struct TermView {
+  Rational coefficient;
+  const std::vector<AtomId>* atoms;
+};
+
+const std::vector<AtomId>& atoms_of(const Term& term) {
+  return term.atoms;
+}
+const std::vector<AtomId>& atoms_of(const TermView& term) {
+  return *term.atoms;
+}
+
+template <class Terms>
+std::size_t hash_terms(const Terms& terms) {
+  std::size_t h = terms.size();
+  for (const auto& term : terms) {
     h = mix_hash(h, static_cast<std::size_t>(term.coefficient.num));
     h = mix_hash(h, static_cast<std::size_t>(term.coefficient.den));
-    for (AtomId atom : term.atoms) h = mix_hash(h, atom.index());
+    for (AtomId atom : atoms_of(term)) h = mix_hash(h, atom.index());
   }
   return h;
+}
+
+// Brings terms in any order into that of a polynomial, those with the same atoms added.
+void merge(std::vector<TermView>& terms) {
+  const auto goes_before = [](const TermView& p, const TermView& q) { return *p.atoms < *q.atoms; };
+  if (!std::ranges::is_sorted(terms, goes_before)) std::ranges::stable_sort(terms, goes_before);
+  std::size_t count = 0;
+  for (const TermView& term : terms) {
+    if (count > 0 && *terms[count - 1].atoms == *term.atoms) {
+      terms[count - 1].coefficient = terms[count - 1].coefficient + term.coefficient;
+    } else {
+      terms[count++] = term;
+    }
+  }
+  terms.resize(count);
+  std::erase_if(terms, [](const TermView& term) { return term.coefficient.num == 0; });
 }
 
 std::size_t hash(const Atom& atom) {
@@ -103,7 +133,7 @@ PolyShape ExprPool::measure(const Atom& atom) const {
 }
 
 PolyId ExprPool::intern(Poly poly) {
-  const std::size_t h = hash(poly);
+  const std::size_t h = hash_terms(poly.terms);
   const std::uint32_t known = poly_ids_.find(h, [&](std::uint32_t id) { return polys_[PolyId(id)] == poly; });
   if (known != HashIndex::kNone) return PolyId(known);
   poly_shapes_.push_back(measure(poly));
@@ -232,9 +262,21 @@ PolyId ExprPool::sum(std::span<const PolyId> terms) {
     if (terms.empty()) return poly_number(0);
     return terms.size() == 1 ? terms[0] : add(terms[0], terms[1]);
   }
-  std::vector<Term> all;
-  for (PolyId id : terms) all.insert(all.end(), polys_[id].terms.begin(), polys_[id].terms.end());
-  return merge_terms(std::move(all));
+  std::vector<TermView> all;
+  for (PolyId id : terms)
+    for (const Term& term : polys_[id].terms) all.push_back({term.coefficient, &term.atoms});
+  merge(all);
+  // Most sums are known: one is made only where it is not.
+  const std::uint32_t known = poly_ids_.find(hash_terms(all), [&](std::uint32_t id) {
+    return std::ranges::equal(polys_[PolyId(id)].terms, all, [](const Term& a, const TermView& b) {
+      return a.coefficient == b.coefficient && a.atoms == *b.atoms;
+    });
+  });
+  if (known != HashIndex::kNone) return PolyId(known);
+  Poly sum;
+  sum.terms.reserve(all.size());
+  for (const TermView& term : all) sum.terms.push_back({term.coefficient, *term.atoms});
+  return intern(std::move(sum));
 }
 
 ExprId ExprPool::sum(std::span<const ExprId> terms) {

@@ -93,21 +93,29 @@ bool is_order(const ExprPool& pool, PolyId id) {
   return kind == AtomKind::kLt || kind == AtomKind::kLe || kind == AtomKind::kGt || kind == AtomKind::kGe;
 }
 
-// The text of a term whose factors have these texts, with the sign that joins it to the terms
-// before it.
-std::string print_term(Rational coefficient, std::vector<std::string> factors, bool first) {
+// Sums over ranks have hundreds of terms: their text is put together piece by piece, not formatted.
+std::string join_factors(const std::vector<std::string>& factors) {
+  std::string text;
+  for (const std::string& factor : factors) {
+    if (!text.empty()) text += '*';
+    text += factor;
+  }
+  return text;
+}
+
+// Adds a term whose factors have these texts, with the sign that joins it to the terms before it.
+void append_term(std::string& text, Rational coefficient, std::vector<std::string> factors) {
   const std::int64_t num = coefficient.num;
   const std::uint64_t magnitude =
       num < 0 ? 0 - static_cast<std::uint64_t>(num) : static_cast<std::uint64_t>(num);
-  if (magnitude != 1 || factors.empty()) factors.insert(factors.begin(), fmt::format("{}", magnitude));
+  if (magnitude != 1 || factors.empty()) factors.insert(factors.begin(), std::to_string(magnitude));
   // sympy puts a FloorDiv in a product into a second pair of parentheses.
   if (factors.size() > 1)
     for (std::string& factor : factors)
       if (factor.front() == '(') factor = fmt::format("({})", factor);
-  std::string text = first ? (num < 0 ? "-" : "") : (num < 0 ? " - " : " + ");
-  text += fmt::format("{}", fmt::join(factors, "*"));
-  if (coefficient.den != 1) text += fmt::format("/{}", coefficient.den);
-  return text;
+  text += text.empty() ? (num < 0 ? "-" : "") : (num < 0 ? " - " : " + ");
+  text += join_factors(factors);
+  if (coefficient.den != 1) text.append("/").append(std::to_string(coefficient.den));
 }
 
 }  // namespace
@@ -169,13 +177,13 @@ std::string ExprPool::print(PolyId id) const {
     printed.coefficient = term.coefficient;
     for (AtomId atom : term.atoms) printed.factors.push_back(print_atom(atom));
     std::sort(printed.factors.begin(), printed.factors.end(), natural_less);
-    printed.key = fmt::format("{}", fmt::join(printed.factors, "*"));
+    printed.key = join_factors(printed.factors);
   }
   std::sort(terms.begin(), terms.end(),
             [](const Printed& a, const Printed& b) { return natural_less(a.key, b.key); });
   std::string text;
-  for (Printed& term : terms) text += print_term(term.coefficient, std::move(term.factors), text.empty());
-  if (constant) text += print_term(*constant, {}, text.empty());  // a constant last, as people write it
+  for (Printed& term : terms) append_term(text, term.coefficient, std::move(term.factors));
+  if (constant) append_term(text, *constant, {});  // a constant last, as people write it
   return text.empty() ? "0" : text;
 }
 

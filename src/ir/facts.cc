@@ -4,6 +4,14 @@
 #include <numeric>
 
 namespace epweave {
+namespace {
+
+// Up to a coefficient.
+bool is_single_atom(const Poly& poly) {
+  return poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1;
+}
+
+}  // namespace
 
 Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
   for (const Body& body : graph.bodies) {
@@ -29,35 +37,34 @@ void Facts::learn(const Symbol& symbol) {
 
   if (symbol.replaced_by)
     learn_equality(symbol.name, pool_.sub(pool_.poly_symbol(symbol.name), pool_.poly(*symbol.replaced_by)));
-  std::vector<ExprId> statements = symbol.asserts.value_or(std::vector<ExprId>());
-  statements.insert(statements.end(), symbol.assumptions.begin(), symbol.assumptions.end());
-  for (ExprId statement : statements) {
-    const Poly& poly = pool_[pool_.poly(statement)];
-    if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) continue;
-    const Atom fact = pool_[poly.terms[0].atoms[0]];
-    if (fact.kind == AtomKind::kLe && pool_.constant(fact.operands[0]) &&
-        fact.operands[1] == pool_.poly_symbol(symbol.name)) {
+  const auto learn_statement = [&](ExprId statement) {
+    if (!is_single_atom(pool_[pool_.poly(statement)])) return;
+    const PolyId self = pool_.poly_symbol(symbol.name);  // before the references: the pool may grow
+    const Atom& fact = pool_[pool_[pool_.poly(statement)].terms[0].atoms[0]];
+    if (fact.kind == AtomKind::kLe && pool_.constant(fact.operands[0]) && fact.operands[1] == self) {
       const std::int64_t bound = *pool_.constant(fact.operands[0]);
       known.lower = std::max(known.lower.value_or(bound), bound);
     }
-    if (fact.kind != AtomKind::kEq) continue;
+    if (fact.kind != AtomKind::kEq) return;
     // Eq(Mod(s, n), 0)
     const Poly& left = pool_[fact.operands[0]];
-    if (pool_.is_constant(fact.operands[1], 0) && left.terms.size() == 1 && left.terms[0].atoms.size() == 1) {
+    if (pool_.is_constant(fact.operands[1], 0) && is_single_atom(left)) {
       const Atom& mod = pool_[left.terms[0].atoms[0]];
-      if (mod.kind == AtomKind::kMod && mod.operands[0] == pool_.poly_symbol(symbol.name)) {
+      if (mod.kind == AtomKind::kMod && mod.operands[0] == self) {
         if (auto divisor = pool_.constant(mod.operands[1]); divisor && *divisor > 0)
           known.divisor = std::lcm(known.divisor, *divisor);
-        continue;
+        return;
       }
     }
     // An assumed number stays a symbol here: it is used for divisibility only.
-    if (fact.operands[0] == pool_.poly_symbol(symbol.name) && pool_.constant(fact.operands[1])) {
+    if (fact.operands[0] == self && pool_.constant(fact.operands[1])) {
       known.value = pool_.constant(fact.operands[1]);
-      continue;
+      return;
     }
     learn_equality(symbol.name, pool_.sub(fact.operands[0], fact.operands[1]));
-  }
+  };
+  if (symbol.asserts) std::ranges::for_each(*symbol.asserts, learn_statement);
+  std::ranges::for_each(symbol.assumptions, learn_statement);
 }
 
 // u0, u0//3, (2*u0)//3.
@@ -129,20 +136,28 @@ PolyId Facts::normalize(PolyId poly) {
   if (PolyId known = normal_[poly]) return known;
   PolyId result = poly;
   if (!pool_.symbols(poly).empty()) {
-    const Poly terms = pool_[poly];  // a copy: the pool grows
+    std::vector<PolyId> factors;  // of all terms
     bool changed = false;
-    std::vector<PolyId> products;  // added at once: a sum over ranks has a term for each
-    products.reserve(terms.terms.size());
-    for (const Term& term : terms.terms) {
-      PolyId product = pool_.poly_number(term.coefficient);
-      for (AtomId atom : term.atoms) {
-        const PolyId factor = normalize_atom(atom);
-        changed |= factor != pool_.from_atom(atom);
-        product = pool_.mul(product, factor);
+    // By index: the pool grows.
+    const std::size_t count = pool_[poly].terms.size();
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t j = 0; j < pool_[poly].terms[i].atoms.size(); ++j) {
+        const AtomId atom = pool_[poly].terms[i].atoms[j];
+        factors.push_back(normalize_atom(atom));
+        changed |= factors.back() != pool_.from_atom(atom);
       }
-      products.push_back(product);
+    if (changed) {
+      std::vector<PolyId> products;  // added at once: a sum over ranks has a term for each
+      products.reserve(count);
+      auto factor = factors.begin();
+      for (std::size_t i = 0; i < count; ++i) {
+        PolyId product = pool_.poly_number(pool_[poly].terms[i].coefficient);
+        for (std::size_t j = pool_[poly].terms[i].atoms.size(); j > 0; --j)
+          product = pool_.mul(product, *factor++);
+        products.push_back(product);
+      }
+      result = pool_.sum(products);
     }
-    if (changed) result = pool_.sum(products);
   }
   if (learned_) {
     normal_.at(poly) = result;
@@ -153,14 +168,16 @@ PolyId Facts::normalize(PolyId poly) {
 
 bool Facts::differ(ExprId a, ExprId b) {
   if (a == b) return false;
-  const PolyId difference = pool_.sub(normalize(a), normalize(b));
+  const PolyId left = normalize(a), right = normalize(b);
+  if (left == right) return false;
+  const PolyId difference = pool_.sub(left, right);
   if (auto number = pool_.constant(difference)) return *number != 0;
   const PolyId one = pool_.poly_number(1);
   return is_nonnegative(pool_.sub(difference, one)) || is_nonpositive(pool_.add(difference, one));
 }
 
 bool Facts::at_least(ExprId a, ExprId b) {
-  return a == b || is_nonnegative(pool_.sub(normalize(a), normalize(b)));
+  return equal(a, b) || is_nonnegative(pool_.sub(normalize(a), normalize(b)));
 }
 
 bool Facts::equal_as_assumed(ExprId a, ExprId b) {
@@ -202,7 +219,7 @@ PolyId Facts::normalize_atom(AtomId id) {
   if (atom.kind == AtomKind::kSymbol) {
     auto found = known_.find(atom.name);
     if (found != known_.end() && found->second.equals) return normalize(*found->second.equals);
-    return pool_.poly_symbol(atom.name);
+    return pool_.from_atom(id);
   }
   std::vector<PolyId> operands;
   for (PolyId operand : atom.operands) operands.push_back(normalize(operand));
