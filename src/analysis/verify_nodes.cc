@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <optional>
 #include <unordered_map>
 
 #include "analysis/collectives.h"
 #include "analysis/regional_tag.h"
 #include "analysis/verify_report.h"
+#include "base/word_table.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
 #include "ops/type_rules.h"
@@ -117,7 +118,15 @@ bool is_reshape(std::string_view target) {
          target == "aten.reshape.default";
 }
 
-using OriginTargets = std::unordered_map<StringId, StringId>;
+// By name; none: no origin of that name.
+using OriginTargets = SideTable<StringId, std::optional<StringId>>;
+
+OriginTargets list_targets(const std::vector<Origin>& origins) {
+  OriginTargets targets;
+  for (const Origin& origin : origins)
+    if (origin.name && !targets[origin.name]) targets.at(origin.name) = origin.target;
+  return targets;
+}
 
 void check_record(const Graph& graph, const Node& node, std::size_t index, const OriginTargets& origins,
                   std::vector<Violation>& out) {
@@ -135,19 +144,19 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
   if (record.origins.empty() && record.role != ProvenanceRole::kAdded)
     add("origin-covered", fmt::format("is {} of no origin", name_of(record.role)));
   for (StringId name : record.origins)
-    if (!origins.contains(name))
+    if (!origins[name])
       add("origin-exists", fmt::format("origin {} is not in the input graph", graph.text(name)));
   // Other origins are nodes whose place this one took too: aliases, equal computations.
   const auto has_target = [&](StringId name) {
-    const auto origin = origins.find(name);
-    return origin == origins.end() || origin->second == node.target ||
-           (is_reshape(graph.text(origin->second)) && is_reshape(graph.text(node.target)));
+    const std::optional<StringId> target = origins[name];
+    return !target || *target == node.target ||
+           (is_reshape(graph.text(*target)) && is_reshape(graph.text(node.target)));
   };
   if (keeps_target(record.role) && is_call_of_origin(node, index) && !record.origins.empty() &&
       std::none_of(record.origins.begin(), record.origins.end(), has_target))
     add("origin-target",
         fmt::format("is {} of {}, which is {}", name_of(record.role), graph.text(record.origins.front()),
-                    graph.text(origins.at(record.origins.front()))));
+                    graph.text(*origins[record.origins.front()])));
 }
 
 }  // namespace
@@ -222,30 +231,20 @@ class BodyParts {
   }
 
  private:
-  using Key = std::array<std::uint32_t,
-                         3>;  // of an origin, of passes: that divided or copied it, that copied it before
-  struct Hash {
-    std::size_t operator()(const Key& key) const {
-      return std::hash<std::uint64_t>()((std::uint64_t{key[0]} << 32 | key[1]) * 31 + key[2]);
-    }
-  };
-
   void add(const Node& node, const Provenance& record, const Provenance& which, const Provenance* copied) {
     if (record.origins.empty() || which.part >= which.parts || which.parts > most_parts(graph_.step()))
       return;
     const StringId origin = record.origins.front();
-    std::vector<bool>& parts =
-        made_[{origin.index(), record.pass.index(), copied == nullptr ? 0 : copied->pass.index() + 1}];
-    parts.resize(std::max<std::size_t>(parts.size(), which.parts));
-    if (parts[which.part])
+    made_.push(std::uint64_t{origin.index()} << 32 | which.part);
+    made_.push(std::uint64_t{record.pass.index()} << 32 | (copied == nullptr ? 0 : copied->pass.index() + 1));
+    if (!made_.intern().is_new)
       report(graph_, graph_.step(), node, "origin-parts",
              fmt::format("is a second part {} of {}", which.part, graph_.text(origin)), out_);
-    parts[which.part] = true;
   }
 
   const Graph& graph_;
   std::vector<Violation>& out_;
-  std::unordered_map<Key, std::vector<bool>, Hash> made_;
+  WordTable made_;  // an origin and its part; the passes that divided or copied it, and that copied it before
 };
 
 std::uint32_t most_parts(const Body& step) {
@@ -256,8 +255,7 @@ std::uint32_t most_parts(const Body& step) {
 void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
   if (graph.passes.empty()) return;
   BodyParts parts(graph, out);
-  OriginTargets origins;
-  for (const Origin& origin : graph.origins) origins.emplace(origin.name, origin.target);
+  const OriginTargets origins = list_targets(graph.origins);
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
     if (node.provenance.empty())

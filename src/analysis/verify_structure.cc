@@ -11,8 +11,15 @@ namespace {
 // The structure of one body.
 class BodyCheck {
  public:
-  BodyCheck(const Graph& graph, const Body& body, std::vector<Violation>& out)
-      : graph_(graph), body_(body), out_(out), executes_(body.nodes.size()), done_(body.nodes.size()) {}
+  // `names`: room for those of the nodes, empty before and after; bodies share it, for it may be as
+  // large as the table of strings.
+  BodyCheck(const Graph& graph, const Body& body, IdSet<StringId>& names, std::vector<Violation>& out)
+      : graph_(graph),
+        body_(body),
+        names_(names),
+        out_(out),
+        executes_(body.nodes.size()),
+        done_(body.nodes.size()) {}
 
   // Returns false where the order itself is broken.
   bool check_order() {
@@ -30,14 +37,12 @@ class BodyCheck {
   }
 
   void check_nodes() {
-    std::unordered_set<StringId> names;
-    names.reserve(body_.order.size());
     bool is_past_inputs = false;
     for (NodeId id : body_.order) {
       const Node& node = body_.nodes[id];
       if (!node.name) {
         add_at(id, "unique-names", "has no name");
-      } else if (!names.insert(node.name).second) {
+      } else if (!names_.insert(node.name)) {
         add_at(id, "unique-names", "another node has the same name");
       }
       if (node.kind != NodeKind::kPlaceholder) {
@@ -51,6 +56,8 @@ class BodyCheck {
       if (node.kind == NodeKind::kGetAttr) check_arg(id, node.attr);
       done_.insert(id);
     }
+    for (NodeId id : body_.order)
+      if (body_.nodes[id].name) names_.erase(body_.nodes[id].name);
     check_output();
   }
 
@@ -120,6 +127,7 @@ class BodyCheck {
 
   const Graph& graph_;
   const Body& body_;
+  IdSet<StringId>& names_;
   std::vector<Violation>& out_;
   IdSet<NodeId> executes_, done_;
 };
@@ -153,12 +161,13 @@ void check_outputs(const Graph& graph, std::vector<Violation>& out) {
 }
 
 void check_names(const Graph& graph, std::vector<Violation>& out) {
-  std::unordered_set<StringId> bodies, symbols;
+  std::unordered_set<StringId> bodies;
+  IdSet<StringId> symbols;
   for (const Body& body : graph.bodies)
     if (!bodies.insert(body.name).second)
       out.push_back({"nested-graphs", "another graph has the same name", {}, body.name});
   for (const Symbol& symbol : graph.symbols)
-    if (!symbols.insert(symbol.name).second)
+    if (symbol.name && !symbols.insert(symbol.name))
       out.push_back({"symbols", fmt::format("{} is in the table twice", graph.text(symbol.name)), {}, {}});
 }
 
@@ -170,8 +179,9 @@ void verify_structure(const Graph& graph, std::vector<Violation>& out) {
     return;
   }
   check_names(graph, out);
+  IdSet<StringId> names;
   for (const Body& body : graph.bodies) {
-    BodyCheck check(graph, body, out);
+    BodyCheck check(graph, body, names, out);
     if (check.check_order()) check.check_nodes();
   }
   if (!out.empty()) return;
