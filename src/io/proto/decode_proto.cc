@@ -1,87 +1,53 @@
 #include <fmt/format.h>
-#include <google/protobuf/arena.h>
 #include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
 
 #include <array>
 #include <bit>
 
 #include "epweave.pb.h"
 #include "io/proto/proto_codec.h"
+#include "io/proto/wire_reader.h"
 #include "ir/text/text_spelling.h"
 #include "ops/op.h"
 
 namespace epweave {
 namespace {
 
-using google::protobuf::Arena;
-using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-// How deep messages may lie within one another: a value is two, a value of a node's keyword lies in
-// three.
+// How deep messages of the tables may lie within one another: a value is two, a value of a keyword
+// lies in two.
 constexpr int kMaxMessageDepth = 2 * text::kMaxValueDepth + 3;
-constexpr int kDepthOfBody = 1, kDepthOfNode = 2;
-
-// The fields of one message, which lies `depth` deep.
-class FieldStream : public CodedInputStream {
- public:
-  FieldStream(std::string_view bytes, int depth)
-      : CodedInputStream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                         static_cast<int>(bytes.size())) {
-    SetRecursionLimit(kMaxMessageDepth - depth);
-  }
-};
 
 template <class Message>
-bool parse(std::string_view bytes, int depth, Message& message) {
-  FieldStream input(bytes, depth);
+bool parse(std::string_view bytes, Message& message) {
+  CodedInputStream input(reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  input.SetRecursionLimit(kMaxMessageDepth);
   return message.ParseFromCodedStream(&input);
-}
-
-constexpr std::uint32_t length_delimited_tag(int field) {
-  return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
 // Takes a message apart: take(tag, content) is asked for each length-delimited field whether it
 // keeps the bytes; all other fields are returned, in their order. None if the bytes are no fields.
 template <class Take>
-std::optional<std::string> split_fields(std::string_view bytes, int depth, const Take& take) {
-  FieldStream input(bytes, depth);
-  const auto position = [&] { return static_cast<std::size_t>(input.CurrentPosition()); };
+std::optional<std::string> split_fields(std::string_view bytes, const Take& take) {
+  WireReader in(bytes);
   std::string others;
-  for (;;) {
-    const std::size_t begin = position();
-    const std::uint32_t tag = input.ReadTag();
-    if (tag == 0) break;
-    if (WireFormatLite::GetTagWireType(tag) == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
-      int length = 0;
-      if (!input.ReadVarintSizeAsInt(&length) || !input.Skip(length)) return std::nullopt;
-      const auto size = static_cast<std::size_t>(length);
-      if (take(tag, bytes.substr(position() - size, size))) continue;
-    } else if (!WireFormatLite::SkipField(&input, tag)) {
-      return std::nullopt;
-    }
-    others += bytes.substr(begin, position() - begin);
-  }
-  return input.ConsumedEntireMessage() ? std::optional(std::move(others)) : std::nullopt;
+  while (in.next())
+    if (!in.is_bytes() || !take(in.tag(), in.content())) others += in.field();
+  return in.is_broken() ? std::nullopt : std::optional(std::move(others));
 }
 
 // The name of a node that is not parsed yet: the first field 1, which writers put first. What is no
 // node, and a node of two names, is found when it is parsed.
 std::uint32_t name_ref_of(std::string_view node) {
-  constexpr std::uint32_t kName = WireFormatLite::MakeTag(1, WireFormatLite::WIRETYPE_VARINT);
-  FieldStream input(node, kDepthOfNode);
-  std::uint32_t name = 0;
-  for (;;) {
-    const std::uint32_t tag = input.ReadTag();
-    if (tag == kName) return input.ReadVarint32(&name) ? name : 0;
-    if (tag == 0 || !WireFormatLite::SkipField(&input, tag)) return 0;
-  }
+  WireReader in(node);
+  while (in.next())
+    if (in.tag() == number_tag(1)) return in.ref();
+  return 0;
 }
 
-// Takes the file apart and parses one node at a time: as messages, all nodes would be ten times the
-// file.
+// Takes the file apart. Its tables are parsed by protobuf, nodes are read where they lie: they are
+// nearly all of a file.
 class GraphDecoder {
  public:
   GraphDecoder(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context)
@@ -134,17 +100,17 @@ class GraphDecoder {
         {proto::File::kOutputsFieldNumber, 1u << 20, "outputs"},
     }};
     for (std::size_t i = 0; i < kLimits.size(); ++i)
-      if (tag == length_delimited_tag(kLimits[i].field) && ++counts_[i] > kLimits[i].most)
+      if (tag == bytes_tag(kLimits[i].field) && ++counts_[i] > kLimits[i].most)
         fail(fmt::format("more than {} {}, which no step has", kLimits[i].most, kLimits[i].entries));
   }
 
   // All of the file but its bodies and strings, which stay where they lie.
   void parse_tables(std::string_view bytes) {
-    const auto others = split_fields(bytes, 0, [&](std::uint32_t tag, std::string_view content) {
+    const auto others = split_fields(bytes, [&](std::uint32_t tag, std::string_view content) {
       count_entry(tag);
-      if (tag == length_delimited_tag(proto::File::kGraphsFieldNumber)) {
+      if (tag == bytes_tag(proto::File::kGraphsFieldNumber)) {
         bodies_.push_back(content);
-      } else if (tag == length_delimited_tag(proto::File::kStringsFieldNumber)) {
+      } else if (tag == bytes_tag(proto::File::kStringsFieldNumber)) {
         if (text::count_valid_utf8(content) < content.size()) fail_parse();
         texts_.push_back(content);
       } else {
@@ -152,7 +118,7 @@ class GraphDecoder {
       }
       return true;
     });
-    if (!others || !parse(*others, 0, file_)) fail_parse();
+    if (!others || !parse(*others, file_)) fail_parse();
   }
 
   template <class Message>
@@ -168,9 +134,17 @@ class GraphDecoder {
   // Messages that have no room for fields of a newer format: better refused than lost.
   template <class Message>
   void refuse_unknown(const Message& message) const {
-    if (!message.GetReflection()->GetUnknownFields(message).empty())
-      fail(fmt::format("a {} has fields of a newer format that a rewrite could not keep",
-                       message.GetTypeName()));
+    if (!message.GetReflection()->GetUnknownFields(message).empty()) fail_unknown(message.GetTypeName());
+  }
+  [[noreturn]] void fail_unknown(std::string_view message) const {
+    fail(fmt::format("a {} has fields of a newer format that a rewrite could not keep", message));
+  }
+  // Calls take(reader) for each field of a message.
+  template <class Take>
+  void for_each_field(std::string_view message, const Take& take) const {
+    WireReader in(message);
+    while (in.next()) take(in);
+    if (in.is_broken()) fail_parse();
   }
 
   StringId text(std::uint32_t ref) const {
@@ -277,93 +251,114 @@ class GraphDecoder {
     return tensor;
   }
 
-  // Trees are interned, so that equal types get the same id.
-  Arg decode_tree(ArgKind kind, const proto::Values& values) {
-    if (values.items_size() > 0 && trees_ + 2 > text::kMaxValueDepth)
-      fail(fmt::format("values are nested more than {} deep", text::kMaxValueDepth));
-    std::vector<Arg> children;
-    children.reserve(static_cast<std::size_t>(values.items_size()));
-    ++trees_;
-    for (const proto::Value& item : values.items()) children.push_back(decode_value(item));
-    --trees_;
-    return context_.args.intern_tree(kind, children);
-  }
-  Arg decode_tree(ArgKind kind, const proto::Values& values, int count) {
-    if (values.items_size() != count) fail("a value has the wrong number of parts");
-    return decode_tree(kind, values);
-  }
-
   Arg named(ArgKind kind, std::uint32_t ref) const {
     const StringId id = text(ref);
     if (!id) fail("a value refers to no string");
     return Arg::named(kind, id);
   }
 
-  Arg decode_value(const proto::Value& value) {
-    switch (value.kind_case()) {
-      case proto::Value::kNone:
+  // Trees are interned, so that equal types get the same id. Children lie on a stack until all are
+  // there.
+  Arg decode_tree(ArgKind kind, std::string_view values) {
+    const std::size_t begin = stack_.size();
+    ++trees_;
+    for_each_field(values, [&](const WireReader& in) {
+      if (in.tag() != bytes_tag(1)) return;
+      if (trees_ >= text::kMaxValueDepth)
+        fail(fmt::format("values are nested more than {} deep", text::kMaxValueDepth));
+      const Arg child = decode_value(in.content());
+      stack_.push_back(child);
+    });
+    --trees_;
+    const std::span<const Arg> children(stack_.data() + begin, stack_.size() - begin);
+    check_children(kind, children.size());
+    const Arg tree = context_.args.intern_tree(kind, children);
+    stack_.resize(begin);
+    return tree;
+  }
+  void check_children(ArgKind kind, std::size_t count) const {
+    if (kind == ArgKind::kDict && count % 2 != 0) fail("a dict has a key without a value");
+    if (kind == ArgKind::kNamedTuple && count % 2 != 1) fail("a named tuple has a field without a value");
+    const bool is_triple = kind == ArgKind::kSlice || kind == ArgKind::kTensor;
+    if ((is_triple && count != 3) || (kind == ArgKind::kComplex && count != 2))
+      fail("a value has the wrong number of parts");
+  }
+
+  // An absent message reads as None (File.info, Keyword.value); one with unknown fields alone is of
+  // a newer format.
+  Arg decode_value(std::string_view message) {
+    std::optional<Arg> value;
+    bool has_unknown = false;
+    for_each_field(message, [&](const WireReader& in) {
+      const std::optional<Arg> kind = decode_kind(in);
+      if (kind && value) fail("a value is of two kinds");
+      has_unknown |= !kind;
+      if (kind) value = kind;
+    });
+    if (!value && has_unknown) fail_unknown("epweave.proto.Value");
+    return value.value_or(Arg::none());
+  }
+  Arg decode_value(const proto::Value& value) { return decode_value(value.SerializeAsString()); }
+
+  // The field of the oneof in Value; none: another field.
+  std::optional<Arg> decode_kind(const WireReader& in) {
+    switch (in.tag()) {
+      case number_tag(1):
         return Arg::none();
-      case proto::Value::kBoolean:
-        return Arg::boolean(value.boolean());
-      case proto::Value::kInteger:
-        return Arg::integer(value.integer());
-      case proto::Value::kReal:
-        return Arg::real(value.real());
-      case proto::Value::kNan:
-        return Arg::real(std::bit_cast<double>(value.nan()));
-      case proto::Value::kText:
-        return named(ArgKind::kText, value.text());
-      case proto::Value::kNode:
-        return decode_node_ref(value.node());
-      case proto::Value::kSymbolic:
-        return Arg::symbolic(expr(value.symbolic()));
-      case proto::Value::kDtype:
-        return named(ArgKind::kDType, value.dtype());
-      case proto::Value::kDevice:
-        return named(ArgKind::kDevice, value.device());
-      case proto::Value::kLayout:
-        return named(ArgKind::kLayout, value.layout());
-      case proto::Value::kMemoryFormat:
-        return named(ArgKind::kMemoryFormat, value.memory_format());
-      case proto::Value::kGraph:
-        return named(ArgKind::kGraph, value.graph());
-      case proto::Value::kProcessGroup:
-        return named(ArgKind::kProcessGroup, value.process_group());
-      case proto::Value::kOperator:
-        return named(ArgKind::kOperator, value.operator_());
-      case proto::Value::kEllipsis:
+      case number_tag(2):
+        return Arg::boolean(in.number() != 0);
+      case number_tag(3):
+        return Arg::integer(in.signed_number());
+      case fixed64_tag(4):
+      case fixed64_tag(5):
+        return Arg::real(std::bit_cast<double>(in.number()));
+      case number_tag(6):
+        return named(ArgKind::kText, in.ref());
+      case number_tag(7):
+        return decode_node_ref(in.ref());
+      case number_tag(8):
+        return Arg::symbolic(expr(in.ref()));
+      case bytes_tag(9):
+        return decode_tree(ArgKind::kList, in.content());
+      case bytes_tag(10):
+        return decode_tree(ArgKind::kTuple, in.content());
+      case bytes_tag(11):
+        return decode_tree(ArgKind::kDict, in.content());
+      case bytes_tag(12):
+        return decode_tree(ArgKind::kSlice, in.content());
+      case number_tag(13):
+        return named(ArgKind::kDType, in.ref());
+      case number_tag(14):
+        return named(ArgKind::kDevice, in.ref());
+      case number_tag(15):
+        return named(ArgKind::kLayout, in.ref());
+      case number_tag(16):
+        return named(ArgKind::kMemoryFormat, in.ref());
+      case number_tag(17):
+        return named(ArgKind::kGraph, in.ref());
+      case bytes_tag(18):
+        return decode_tree(ArgKind::kMesh, in.content());
+      case number_tag(19):
+        return named(ArgKind::kProcessGroup, in.ref());
+      case number_tag(20):
         return Arg::ellipsis();
-      case proto::Value::kTypeRef:
-        return Arg::type_ref(type(value.type_ref()));
-      case proto::Value::kList:
-        return decode_tree(ArgKind::kList, value.list());
-      case proto::Value::kTuple:
-        return decode_tree(ArgKind::kTuple, value.tuple());
-      case proto::Value::kDict:
-        if (value.dict().items_size() % 2 != 0) fail("a dict has a key without a value");
-        return decode_tree(ArgKind::kDict, value.dict());
-      case proto::Value::kSlice:
-        return decode_tree(ArgKind::kSlice, value.slice(), 3);
-      case proto::Value::kMesh:
-        return decode_tree(ArgKind::kMesh, value.mesh());
-      case proto::Value::kComplex:
-        return decode_tree(ArgKind::kComplex, value.complex(), 2);
-      case proto::Value::kNamedTuple:
-        if (value.named_tuple().items_size() % 2 != 1) fail("a named tuple has a field without a value");
-        return decode_tree(ArgKind::kNamedTuple, value.named_tuple());
-      case proto::Value::kOpaque:
-        return decode_tree(ArgKind::kOpaque, value.opaque());
-      case proto::Value::kTensor:
-        return decode_tree(ArgKind::kTensor, value.tensor(), 3);
-      case proto::Value::kSet:
-        return decode_tree(ArgKind::kSet, value.set());
-      case proto::Value::KIND_NOT_SET:
-        // An absent message reads as None (File.info, Keyword.value); one with unknown fields is of
-        // a newer format.
-        refuse_unknown(value);
-        return Arg::none();
+      case bytes_tag(21):
+        return decode_tree(ArgKind::kComplex, in.content());
+      case bytes_tag(22):
+        return decode_tree(ArgKind::kNamedTuple, in.content());
+      case bytes_tag(23):
+        return decode_tree(ArgKind::kOpaque, in.content());
+      case number_tag(24):
+        return named(ArgKind::kOperator, in.ref());
+      case bytes_tag(25):
+        return decode_tree(ArgKind::kTensor, in.content());
+      case number_tag(26):
+        return Arg::type_ref(type(in.ref()));
+      case bytes_tag(27):
+        return decode_tree(ArgKind::kSet, in.content());
+      default:
+        return std::nullopt;
     }
-    return Arg::none();
   }
 
   Arg decode_node_ref(std::uint32_t ref) const {
@@ -374,14 +369,22 @@ class GraphDecoder {
     return id ? Arg::node(id) : Arg::named(ArgKind::kUnresolved, name);
   }
 
-  template <class Keywords>
-  ArgRange decode_keywords(const Keywords& keywords) {
+  // Of tables.
+  ArgRange decode_keywords(const google::protobuf::RepeatedPtrField<proto::Keyword>& keywords) {
     std::vector<Arg> pairs;
-    for (const proto::Keyword& keyword : keywords) {
-      pairs.push_back(named(ArgKind::kText, keyword.name()));
-      pairs.push_back(decode_value(keyword.value()));
-    }
+    for (const proto::Keyword& keyword : keywords) add_keyword(keyword.SerializeAsString(), pairs);
     return context_.args.add(pairs);
+  }
+  // Name and value.
+  void add_keyword(std::string_view keyword, std::vector<Arg>& pairs) {
+    std::uint32_t name = 0;
+    Arg value;
+    for_each_field(keyword, [&](const WireReader& in) {
+      if (in.tag() == number_tag(1)) name = in.ref();
+      if (in.tag() == bytes_tag(2)) value = decode_value(in.content());
+    });
+    pairs.push_back(named(ArgKind::kText, name));
+    pairs.push_back(value);
   }
 
   static PassRun decode_pass(const proto::PassRun& run) {
@@ -446,13 +449,13 @@ class GraphDecoder {
 
   void decode_body(std::string_view bytes) {
     std::vector<std::string_view> nodes;
-    const auto others = split_fields(bytes, kDepthOfBody, [&](std::uint32_t tag, std::string_view content) {
-      const bool is_node = tag == length_delimited_tag(proto::Graph::kNodesFieldNumber);
+    const auto others = split_fields(bytes, [&](std::uint32_t tag, std::string_view content) {
+      const bool is_node = tag == bytes_tag(proto::Graph::kNodesFieldNumber);
       if (is_node) nodes.push_back(content);
       return is_node;
     });
     proto::Graph message;
-    if (!others || !parse(*others, kDepthOfBody, message)) fail_parse();
+    if (!others || !parse(*others, message)) fail_parse();
 
     Body body;
     body.name = text(message.name());
@@ -467,7 +470,7 @@ class GraphDecoder {
       body.order.push_back(id);
     }
     body_ = &body;
-    decode_nodes(nodes, body);
+    for (std::size_t i = 0; i < nodes.size(); ++i) decode_node(nodes[i], body.nodes[body.order[i]]);
     body_ = nullptr;
     // Name by name: the table is as long as that of strings, which may be in all of many bodies.
     for (NodeId id : body.order) node_of_name_.at(body.nodes[id].name) = NodeId();
@@ -475,125 +478,264 @@ class GraphDecoder {
     graph_.bodies.push_back(std::move(body));
   }
 
-  void decode_nodes(const std::vector<std::string_view>& nodes, Body& body) {
-    alignas(std::max_align_t) std::array<char, 1 << 14> block;  // most nodes fit
-    google::protobuf::ArenaOptions options;
-    options.initial_block = block.data();
-    options.initial_block_size = block.size();
-    Arena arena(options);
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      auto* const message = Arena::CreateMessage<proto::Node>(&arena);
-      if (!parse(nodes[i], kDepthOfNode, *message)) fail_parse();
-      decode_node(*message, body.nodes[body.order[i]]);
-      arena.Reset();
+  // What of a node is put together from several fields, in room that all nodes share.
+  struct NodeParts {
+    std::vector<Arg> args, kwargs, custom, meta;
+    std::vector<Provenance> provenance;
+    NodeExtra extra;
+    void clear() {
+      for (std::vector<Arg>* list : {&args, &kwargs, &custom, &meta}) list->clear();
+      provenance.clear();
     }
-  }
+  };
 
-  void decode_node(const proto::Node& message, Node& node) {
-    if (text(message.name()) != node.name)
-      fail(fmt::format("node '{}' has two names", context_.text(node.name)));
-    node.target = text(message.target());
-    switch (message.kind()) {
-      case proto::Node::CALL:
-        node.kind = NodeKind::kCall;
-        break;
-      case proto::Node::PLACEHOLDER:
-        node.kind = NodeKind::kPlaceholder;
-        break;
-      case proto::Node::GET_ATTR:
-        node.kind = NodeKind::kGetAttr;
-        break;
-      case proto::Node::OUTPUT:
-        node.kind = NodeKind::kOutput;
-        break;
-      default:
-        fail(fmt::format("node '{}' is of a kind that this version does not know", context_.text(node.name)));
-    }
+  void decode_node(std::string_view message, Node& node) {
+    parts_.clear();
+    parts_.extra = NodeExtra();
+    for_each_field(message, [&](const WireReader& in) {
+      if (!decode_field(in, node) && !decode_extra(in)) parts_.extra.unknown_fields += in.field();
+    });
     if (!node.target) fail(fmt::format("node '{}' has no target", context_.text(node.name)));
     resolve_op(context_, node);
-    scratch_.clear();
-    for (const proto::Value& value : message.args()) scratch_.push_back(decode_value(value));
-    node.args = context_.args.add(scratch_);
-    node.kwargs = decode_keywords(message.kwargs());
-    node.type = type(message.type());
-    if (message.has_attr()) node.attr = decode_value(message.attr());
-    node.module = text(message.module());
-    if (message.has_backward()) node.backward = message.backward();
-    if (message.has_seq_nr()) node.seq_nr = message.seq_nr();
-    node.source = text(message.source());
-    if (message.has_ep()) node.ep = decode_ep(message.ep());
-    if (message.has_chunk()) node.chunk = decode_chunk(message.chunk());
-    node.recompute = text(message.recompute());
-    node.has_custom = message.has_custom();
-    decode_extra(message, node);
-    if (message.provenance_size() > 0) {
-      std::vector<Provenance> records;
-      for (const proto::Provenance& record : message.provenance())
-        records.push_back(decode_provenance(record));
-      node.provenance = context_.own(records);
-    }
-  }
-
-  void decode_extra(const proto::Node& message, Node& node) {
-    NodeExtra extra;
-    extra.example_type = type(message.example_type());
-    extra.py_type = text(message.py_type());
-    for (const proto::Binding& binding : message.bindings()) {
-      refuse_unknown(binding);
-      std::vector<Arg> path;
-      for (const proto::Value& step : binding.path()) path.push_back(decode_value(step));
-      extra.bindings.push_back({text(binding.symbol()), context_.args.add(path)});
-    }
-    for (const proto::Hint& hint : message.chunk_hints())
-      extra.chunk_hints.emplace_back(text(hint.symbol()), hint.value());
-    extra.custom = decode_keywords(message.custom());
-    extra.meta = decode_keywords(message.meta());
-    extra.unknown_fields = unknown_of(message);
+    node.args = context_.args.add(parts_.args);
+    node.kwargs = context_.args.add(parts_.kwargs);
+    node.provenance = context_.own(parts_.provenance);
+    NodeExtra& extra = parts_.extra;
+    extra.custom = context_.args.add(parts_.custom);
+    extra.meta = context_.args.add(parts_.meta);
     const bool is_empty = !extra.example_type && !extra.py_type && extra.bindings.empty() &&
                           extra.chunk_hints.empty() && extra.custom.empty() && extra.meta.empty() &&
                           extra.unknown_fields.empty();
     if (!is_empty) node.extra = context_.own(std::move(extra));
   }
 
-  EpLabels decode_ep(const proto::Ep& ep) const {
-    refuse_unknown(ep);
-    return {text(ep.ep()), text(ep.token_count_exchange()), text(ep.token_count_sync()),
-            text(ep.token_exchange()), text(ep.token_exchange_wait())};
-  }
-
-  ChunkInfo decode_chunk(const proto::Chunk& chunk) const {
-    refuse_unknown(chunk);
-    ChunkInfo result;
-    result.region = text(chunk.region());
-    result.role = text(chunk.role());
-    if (chunk.has_part()) {
-      if (chunk.part() < 0 || chunk.part() > INT32_MAX)
-        fail(fmt::format("chunk part {} is out of range", chunk.part()));
-      result.part = static_cast<std::int32_t>(chunk.part());
+  // Whether it is a field of Node that most nodes have.
+  bool decode_field(const WireReader& in, Node& node) {
+    switch (in.tag()) {
+      case number_tag(1):
+        if (text(in.ref()) != node.name)
+          fail(fmt::format("node '{}' has two names", context_.text(node.name)));
+        return true;
+      case number_tag(2):
+        node.kind = decode_node_kind(in.number(), node);
+        return true;
+      case number_tag(3):
+        node.target = text(in.ref());
+        return true;
+      case bytes_tag(4):
+        parts_.args.push_back(decode_value(in.content()));
+        return true;
+      case bytes_tag(5):
+        add_keyword(in.content(), parts_.kwargs);
+        return true;
+      case number_tag(6):
+        node.type = type(in.ref());
+        return true;
+      case bytes_tag(8):
+        node.attr = decode_value(in.content());
+        return true;
+      case number_tag(10):
+        node.module = text(in.ref());
+        return true;
+      case number_tag(11):
+        node.backward = in.number() != 0;
+        return true;
+      case number_tag(12):
+        node.seq_nr = in.signed_number();
+        return true;
+      case number_tag(13):
+        node.source = text(in.ref());
+        return true;
+      case bytes_tag(14):
+        decode_ep(in.content(), node.ep);
+        return true;
+      case bytes_tag(15):
+        decode_chunk(in.content(), node.chunk);
+        return true;
+      case number_tag(16):
+        node.recompute = text(in.ref());
+        return true;
+      case number_tag(19):
+        node.has_custom = in.number() != 0;
+        return true;
+      case bytes_tag(22):
+        parts_.provenance.push_back(decode_provenance(in.content()));
+        return true;
+      default:
+        return false;
     }
-    if (chunk.has_backward()) result.backward = chunk.backward();
-    result.producer = text(chunk.producer());
-    result.original_name = text(chunk.original_name());
-    result.proof = text(chunk.proof());
-    return result;
   }
 
-  Provenance decode_provenance(const proto::Provenance& record) {
-    refuse_unknown(record);
-    if (record.role() < 0 || record.role() > proto::Provenance::SPECIALIZED)
-      fail(fmt::format("provenance role {} is not known to this version", static_cast<int>(record.role())));
-    Provenance result;
-    result.pass = text(record.pass());
-    result.role = static_cast<ProvenanceRole>(record.role());
-    std::vector<StringId> origins;
-    for (std::uint32_t ref : record.origins()) origins.push_back(text(ref));
-    result.origins = context_.own(origins);
-    result.part = record.part();
-    result.parts = record.parts();
-    result.region = text(record.region());
-    if (record.has_backward()) result.backward = record.backward();
-    result.reason = text(record.reason());
-    return result;
+  NodeKind decode_node_kind(std::uint64_t kind, const Node& node) const {
+    switch (kind) {
+      case proto::Node::CALL:
+        return NodeKind::kCall;
+      case proto::Node::PLACEHOLDER:
+        return NodeKind::kPlaceholder;
+      case proto::Node::GET_ATTR:
+        return NodeKind::kGetAttr;
+      case proto::Node::OUTPUT:
+        return NodeKind::kOutput;
+      default:
+        fail(fmt::format("node '{}' is of a kind that this version does not know", context_.text(node.name)));
+    }
+  }
+
+  // Whether it is a field of Node that goes to NodeExtra.
+  bool decode_extra(const WireReader& in) {
+    switch (in.tag()) {
+      case number_tag(7):
+        parts_.extra.example_type = type(in.ref());
+        return true;
+      case number_tag(9):
+        parts_.extra.py_type = text(in.ref());
+        return true;
+      case bytes_tag(17):
+        parts_.extra.bindings.push_back(decode_binding(in.content()));
+        return true;
+      case bytes_tag(18):
+        parts_.extra.chunk_hints.push_back(decode_hint(in.content()));
+        return true;
+      case bytes_tag(20):
+        add_keyword(in.content(), parts_.custom);
+        return true;
+      case bytes_tag(21):
+        add_keyword(in.content(), parts_.meta);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  Binding decode_binding(std::string_view message) {
+    Binding binding;
+    std::vector<Arg> path;
+    for_each_field(message, [&](const WireReader& in) {
+      if (in.tag() == number_tag(1)) {
+        binding.symbol = text(in.ref());
+      } else if (in.tag() == bytes_tag(2)) {
+        path.push_back(decode_value(in.content()));
+      } else {
+        fail_unknown("epweave.proto.Binding");
+      }
+    });
+    binding.path = context_.args.add(path);
+    return binding;
+  }
+
+  std::pair<StringId, std::int64_t> decode_hint(std::string_view message) const {
+    std::pair<StringId, std::int64_t> hint;
+    for_each_field(message, [&](const WireReader& in) {
+      if (in.tag() == number_tag(1)) hint.first = text(in.ref());
+      if (in.tag() == number_tag(2)) hint.second = in.signed_number();
+    });
+    return hint;
+  }
+
+  void decode_ep(std::string_view message, EpLabels& ep) const {
+    for_each_field(message, [&](const WireReader& in) {
+      switch (in.tag()) {
+        case number_tag(1):
+          ep.ep = text(in.ref());
+          break;
+        case number_tag(2):
+          ep.token_count_exchange = text(in.ref());
+          break;
+        case number_tag(3):
+          ep.token_count_sync = text(in.ref());
+          break;
+        case number_tag(4):
+          ep.token_exchange = text(in.ref());
+          break;
+        case number_tag(5):
+          ep.token_exchange_wait = text(in.ref());
+          break;
+        default:
+          fail_unknown("epweave.proto.Ep");
+      }
+    });
+  }
+
+  void decode_chunk(std::string_view message, ChunkInfo& chunk) const {
+    for_each_field(message, [&](const WireReader& in) {
+      switch (in.tag()) {
+        case number_tag(1):
+          chunk.region = text(in.ref());
+          break;
+        case number_tag(2):
+          chunk.role = text(in.ref());
+          break;
+        case number_tag(3):
+          chunk.part = decode_chunk_part(in.signed_number());
+          break;
+        case number_tag(4):
+          chunk.backward = in.number() != 0;
+          break;
+        case number_tag(5):
+          chunk.producer = text(in.ref());
+          break;
+        case number_tag(6):
+          chunk.original_name = text(in.ref());
+          break;
+        case number_tag(7):
+          chunk.proof = text(in.ref());
+          break;
+        default:
+          fail_unknown("epweave.proto.Chunk");
+      }
+    });
+  }
+  std::int32_t decode_chunk_part(std::int64_t part) const {
+    if (part < 0 || part > INT32_MAX) fail(fmt::format("chunk part {} is out of range", part));
+    return static_cast<std::int32_t>(part);
+  }
+
+  Provenance decode_provenance(std::string_view message) {
+    Provenance record;
+    origins_.clear();
+    for_each_field(message, [&](const WireReader& in) {
+      switch (in.tag()) {
+        case number_tag(1):
+          record.pass = text(in.ref());
+          break;
+        case number_tag(2):
+          record.role = decode_role(in.number());
+          break;
+        case number_tag(3):
+          origins_.push_back(text(in.ref()));
+          break;
+        case bytes_tag(3):  // packed, as writers do
+          if (!read_numbers(in.content(), [&](std::uint64_t ref) {
+                origins_.push_back(text(static_cast<std::uint32_t>(ref)));
+              }))
+            fail_parse();
+          break;
+        case number_tag(4):
+          record.part = static_cast<std::uint32_t>(in.number());
+          break;
+        case number_tag(5):
+          record.parts = static_cast<std::uint32_t>(in.number());
+          break;
+        case number_tag(6):
+          record.region = text(in.ref());
+          break;
+        case number_tag(7):
+          record.backward = in.number() != 0;
+          break;
+        case number_tag(8):
+          record.reason = text(in.ref());
+          break;
+        default:
+          fail_unknown("epweave.proto.Provenance");
+      }
+    });
+    record.origins = context_.own(origins_);
+    return record;
+  }
+  ProvenanceRole decode_role(std::uint64_t role) const {
+    if (role > proto::Provenance::SPECIALIZED)
+      fail(fmt::format("provenance role {} is not known to this version", static_cast<int>(role)));
+    return static_cast<ProvenanceRole>(role);
   }
 
   static constexpr std::size_t kLimitedFields = 6;
@@ -609,8 +751,10 @@ class GraphDecoder {
   std::vector<TypeId> types_;
   SideTable<StringId, NodeId> node_of_name_;
   const Body* body_ = nullptr;
-  std::vector<Arg> scratch_;
-  int trees_ = 0;  // around the value that is decoded
+  NodeParts parts_;
+  std::vector<StringId> origins_;
+  std::vector<Arg> stack_;  // the children of trees that are decoded
+  int trees_ = 0;           // these trees, within one another
 };
 
 }  // namespace

@@ -40,6 +40,67 @@ TEST_CASE("a node's fields come in any order, its name once") {
   }
 }
 
+// A step of one placeholder "x" with fields that `write` adds to its node.
+template <class Write>
+std::string file_with_fields(const Write& write) {
+  WireWriter out;
+  out.set_text(1, "epweave");
+  const auto version = out.open(2);
+  out.set(1, 1);
+  out.close(version);
+  const auto graph = out.open(10);
+  const auto node = out.open(2);
+  out.set(1, 1);
+  out.set(2, 1);
+  out.set(3, 2);
+  write(out);
+  out.close(node);
+  out.close(graph);
+  out.set_text(14, "x");
+  out.set_text(14, "placeholder");
+  return out.take();
+}
+
+TEST_CASE("numbers of a list are read packed and one by one") {
+  std::string forms[2];
+  for (const bool packed : {false, true})
+    forms[packed] = encode_proto(decode_proto(file_with_fields([&](WireWriter& out) {
+                                                const auto record = out.open(22);
+                                                const auto list = packed ? out.open(3) : WireWriter::Open{};
+                                                for (const unsigned origin : {1U, 2U})
+                                                  packed ? out.add(origin) : out.set(3, origin);
+                                                if (packed) out.close(list);
+                                                out.close(record);
+                                              }),
+                                              "f", std::make_shared<Context>()));
+  CHECK(forms[0] == forms[1]);
+  CHECK(forms[0].find("\xb2\x01\x04\x1a\x02\x01\x02") != std::string::npos);  // the record, packed
+}
+
+TEST_CASE("a value has one kind, and a known field with another wire type is an unknown one") {
+  const auto decode_fields = [](const auto& write) {
+    return decode_proto(file_with_fields(write), "f", std::make_shared<Context>());
+  };
+  CHECK_THROWS_WITH(decode_fields([](WireWriter& out) {
+                      const auto value = out.open(4);
+                      out.set(2, 1);
+                      out.set_signed(3, 7);
+                      out.close(value);
+                    }),
+                    "f: a value is of two kinds");
+  CHECK_THROWS_WITH(decode_fields([](WireWriter& out) {
+                      const auto value = out.open(4);
+                      out.set_text(3, "seven");
+                      out.close(value);
+                    }),
+                    "f: a epweave.proto.Value has fields of a newer format that a rewrite could not keep");
+  const Graph graph = decode_fields([](WireWriter& out) { out.set_text(12, "seven"); });
+  CHECK(graph.step().nodes[NodeId(0U)].extra->unknown_fields == "\x62\x05seven");
+  for (const char* broken : {"\x58", "\x59zzzzzzz", "\x5a\x02z", "\x5dzzz", "\x07", "\xa3\x06", "\x64"})
+    CHECK_THROWS_WITH(decode_fields([&](WireWriter& out) { out.append(broken); }),
+                      "f: not a valid protobuf message");
+}
+
 // A step of one node "x", with an unknown field of this many groups within one another.
 std::string file_with_groups(int depth, bool in_node) {
   std::string groups;
