@@ -47,8 +47,8 @@ void refuse_broken_structure(const Graph& graph) {
 // Violations that the pass is not to blame for.
 class KnownViolations {
  public:
-  void add(const Graph& graph) {
-    for (const Violation& violation : verify_graph(graph)) known_.insert(key_of(violation));
+  void add(const std::vector<Violation>& violations) {
+    for (const Violation& violation : violations) known_.insert(key_of(violation));
   }
 
   // The violations of `graph` that are new.
@@ -145,7 +145,8 @@ class Run {
       : pipeline_(pipeline), options_(options), given_(graph), binder_(graph, pipeline), graph_(graph) {
     record_origins(graph_);
     for (const Origin& origin : graph_.origins) is_origin_.insert(origin.name);
-    if (options_.verify != VerifyPolicy::kOff) known_.add(graph_);
+    if (options_.verify != VerifyPolicy::kOff)
+      known_.add(options_.input_violations ? *options_.input_violations : verify_graph(graph_));
   }
 
   Graph run() {
@@ -284,7 +285,7 @@ bool same_body(const ArgPool& args, const Body& a, const Body& b) {
 }  // namespace
 
 Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options) {
-  refuse_broken_structure(graph);
+  if (!options.input_violations) refuse_broken_structure(graph);
   return Run(graph, pipeline, options).run();
 }
 

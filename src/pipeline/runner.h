@@ -18,6 +18,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ struct RunnerOptions {
   std::string tool;          // name and version, for the log
   std::string input_sha256;  // of the canonical bytes of the graph given; empty: not recorded
   VerifyPolicy verify = VerifyPolicy::kEach;
+  // What verify_graph finds in the graph given, whose structure is sound; none: that was not asked.
+  std::optional<std::vector<Violation>> input_violations;
   RunnerHooks hooks;
 };
 

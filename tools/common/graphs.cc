@@ -21,22 +21,20 @@ bool is_chunked_elsewhere(const Graph& graph) {
                       [](const PassRun& run) { return run.name == "chunk"; });
 }
 
-std::vector<Violation> find_violations(const Graph& graph, Soundness soundness) {
-  std::vector<Violation> violations;
-  verify_structure(graph, violations);
-  if (!violations.empty() || soundness == Soundness::kStructure) return violations;
-  violations = verify_graph(graph);
-  // That a recorded type disagrees with the op table is for `epweave verify` to tell: a pass that
-  // depends on the type says better what the matter is.
-  const bool is_foreign = is_chunked_elsewhere(graph);
+// Without those that reading lets pass. That a recorded type disagrees with the op table is for
+// `epweave verify` to tell: a pass that depends on the type says better what the matter is.
+std::vector<Violation> list_refused(const Graph& graph, std::vector<Violation> violations) {
+  // Found only where the structure is sound.
+  const bool has_unbound =
+      std::ranges::find(violations, "symbols-bound", &Violation::invariant) != violations.end();
+  const bool is_foreign = has_unbound && is_chunked_elsewhere(graph);
   std::erase_if(violations, [&](const Violation& v) {
     return v.invariant == "type" || (is_foreign && v.invariant == "symbols-bound");
   });
   return violations;
 }
 
-void require_sound(const Graph& graph, const InputOptions& input, Soundness soundness) {
-  const std::vector<Violation> violations = find_violations(graph, soundness);
+void refuse(const Graph& graph, const InputOptions& input, const std::vector<Violation>& violations) {
   if (violations.empty()) return;
   std::string text = fmt::format("{}: the graph breaks {} {}:", display_name(input), violations.size(),
                                  violations.size() == 1 ? "invariant" : "invariants");
@@ -67,9 +65,19 @@ Graph read_input(const InputOptions& options, std::shared_ptr<Context> context) 
 }
 
 Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> context, Soundness soundness) {
+  if (soundness == Soundness::kAll) return read_verified_input(options, std::move(context)).graph;
   Graph graph = read_input(options, std::move(context));
-  require_sound(graph, options, soundness);
+  std::vector<Violation> violations;
+  verify_structure(graph, violations);
+  refuse(graph, options, violations);
   return graph;
+}
+
+VerifiedInput read_verified_input(const InputOptions& options, std::shared_ptr<Context> context) {
+  Graph graph = read_input(options, std::move(context));
+  std::vector<Violation> violations = verify_graph(graph);
+  refuse(graph, options, list_refused(graph, violations));
+  return {std::move(graph), std::move(violations)};
 }
 
 namespace {

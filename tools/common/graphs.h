@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analysis/verify.h"
 #include "io/file.h"
@@ -30,6 +31,12 @@ Graph read_input(const InputOptions& options, std::shared_ptr<Context> context =
 enum class Soundness { kStructure, kAll };
 Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr,
                        Soundness soundness = Soundness::kAll);
+// The same, with all that verify_graph finds: what reading lets pass.
+struct VerifiedInput {
+  Graph graph;
+  std::vector<Violation> violations;
+};
+VerifiedInput read_verified_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr);
 
 // Throws UsageError where the output would be binary on a terminal, or has an unsupported form.
 // Called before work starts.

@@ -67,9 +67,7 @@ class Rewrite {
 
   int run() {
     const auto start_read = Clock::now();
-    const Graph input = read_sound_input(
-        options_.input, nullptr,
-        policy_named(options_.verify) == VerifyPolicy::kOff ? Soundness::kStructure : Soundness::kAll);
+    const Graph input = read();
     files_.read = seconds_since(start_read);
     return run(input);
   }
@@ -87,6 +85,14 @@ class Rewrite {
   }
 
  private:
+  Graph read() {
+    if (policy_named(options_.verify) == VerifyPolicy::kOff)
+      return read_sound_input(options_.input, nullptr, Soundness::kStructure);
+    VerifiedInput input = read_verified_input(options_.input);
+    input_violations_ = std::move(input.violations);
+    return std::move(input.graph);
+  }
+
   std::string display_name() const {
     return options_.output.path == "-" ? "standard output" : options_.output.path;
   }
@@ -125,6 +131,7 @@ class Rewrite {
     const RunnerOptions runner{.tool = tool_name(),
                                .input_sha256 = sha256,
                                .verify = policy_named(options_.verify),
+                               .input_violations = input_violations_,
                                .hooks = watch_.hooks()};
     try {
       return run_pipeline(input, pipeline_, runner);
@@ -170,6 +177,7 @@ class Rewrite {
   const Pipeline& pipeline_;
   Console& console_;
   Watch watch_;
+  std::optional<std::vector<Violation>> input_violations_;  // what reading found
   FileTimes files_;
 };
 
